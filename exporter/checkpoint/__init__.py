@@ -1,0 +1,6 @@
+"""Checkpoints: a Hugging Face directory, a hub id, or Meta's own files, as one Checkpoint."""
+
+from exporter.checkpoint.checkpoint import Checkpoint
+from exporter.checkpoint.open import open_checkpoint
+
+__all__ = ["Checkpoint", "open_checkpoint"]

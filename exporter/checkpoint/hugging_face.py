@@ -1,0 +1,122 @@
+"""A Hugging Face model directory: `config.json` beside safetensors, in one file or in shards."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from exporter.checkpoint.safetensors_file import SafetensorsFile
+from exporter.config import ModelConfig, read_config
+from exporter.errors import ExportError
+
+SINGLE = "model.safetensors"
+INDEX = "model.safetensors.index.json"
+_BASE = "model."  # what a causal LM puts before the names of the decoder saved alone
+_HARMLESS = (".rotary_emb.inv_freq",)  # computed, not learnt: old checkpoints stored it
+
+
+class SafetensorsWeights:
+    """The tensors of one or several safetensors files, by the names a causal LM gives them."""
+
+    def __init__(self, files: list[SafetensorsFile]) -> None:
+        self._files = files
+        self._places: dict[str, tuple[SafetensorsFile, str]] = {}
+        for file in files:
+            for name in file.shapes():
+                if not name.endswith(_HARMLESS):
+                    self._places[name] = (file, name)
+        if "embed_tokens.weight" in self._places or "norm.weight" in self._places:
+            self._places = {_BASE + name: place for name, place in self._places.items()}
+        self._shapes = {name: file.shapes()[key] for name, (file, key) in self._places.items()}
+
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        return self._shapes
+
+    def dtype(self, name: str) -> torch.dtype:
+        file, key = self._places[name]
+        return file.dtype(key)
+
+    def tensor(self, name: str) -> Tensor:
+        file, key = self._places[name]
+        return file.tensor(key)
+
+    def release(self) -> None:
+        for file in self._files:
+            file.release()
+
+
+def open_weights(directory: Path) -> SafetensorsWeights:
+    """Maps the safetensors of a model directory.
+
+    Raises:
+        ExportError: there are none, a shard is absent, or a file is damaged.
+    """
+    if (directory / SINGLE).is_file():
+        return SafetensorsWeights([SafetensorsFile(directory / SINGLE)])
+    if not (directory / INDEX).is_file():
+        raise ExportError(_no_weights(directory))
+    return SafetensorsWeights(_open_shards(directory / INDEX))
+
+
+def read_model_config(directory: Path) -> ModelConfig:
+    """Reads `config.json`, and the end-of-text ids that `generation_config.json` adds to it.
+
+    Raises:
+        ExportError: as `read_config` does.
+    """
+    config = read_config(directory / "config.json")
+    path = directory / "generation_config.json"
+    if not path.is_file():
+        return config
+    fields = _read_object(path)
+    ids = fields.get("eos_token_id")
+    stops = ids if isinstance(ids, list) else [] if ids is None else [ids]
+    if not all(isinstance(stop, int) for stop in stops):
+        raise ExportError(f"{path} has an eos_token_id that is no token id: {ids!r}.")
+    return replace(config, eos_token_ids=tuple(dict.fromkeys((*config.eos_token_ids, *stops))))
+
+
+def _open_shards(index: Path) -> list[SafetensorsFile]:
+    places = _read_object(index).get("weight_map")
+    if not isinstance(places, dict) or not all(isinstance(v, str) for v in places.values()):
+        raise ExportError(f"{index} has no weight_map of tensor to file; download it again.")
+    names = sorted(set(places.values()))
+    absent = [name for name in names if not (index.parent / name).is_file()]
+    if absent:
+        raise ExportError(
+            f"{index.parent} lacks {len(absent)} of the {len(names)} files that {INDEX} names: "
+            f"{', '.join(absent[:5])}{', ...' if len(absent) > 5 else ''}; download them as well."
+        )
+    files = {name: SafetensorsFile(index.parent / name) for name in names}
+    for tensor, name in places.items():
+        if tensor not in files[name].shapes():
+            raise ExportError(
+                f"{INDEX} places {tensor} in {name}, which does not hold it; download "
+                f"{index.parent} again."
+            )
+    return list(files.values())
+
+
+def _read_object(path: Path) -> dict[str, object]:
+    try:
+        fields = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise ExportError(f"{path} cannot be read as JSON ({error}); download it again.") from None
+    if not isinstance(fields, dict):
+        raise ExportError(f"{path} is not a JSON object; download it again.")
+    return fields
+
+
+def _no_weights(directory: Path) -> str:
+    pickled = sorted(path.name for path in directory.glob("pytorch_model*.bin"))
+    if pickled:
+        return (
+            f"{directory} holds its weights as {pickled[0]}, a pickle; this exporter reads "
+            "safetensors: load it with transformers and save_pretrained it to convert."
+        )
+    return (
+        f"{directory} has no weights: this exporter reads {SINGLE}, or {INDEX} with its shards, "
+        "or Meta's consolidated.*.pth with params.json."
+    )

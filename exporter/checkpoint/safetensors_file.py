@@ -1,0 +1,134 @@
+"""One safetensors file, mapped into memory: its header checked, its tensors views of the file.
+
+The format: 8 bytes little-endian header length, a JSON header of {name: {dtype, shape,
+data_offsets}}, then the tensors' bytes (https://huggingface.co/docs/safetensors).
+"""
+
+import json
+import math
+import mmap
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from exporter.errors import ExportError
+
+_LENGTH_BYTES = 8
+_MAX_HEADER_BYTES = 100_000_000  # the format's own limit
+_DTYPES = {
+    "F64": torch.float64,
+    "F32": torch.float32,
+    "F16": torch.float16,
+    "BF16": torch.bfloat16,
+    "F8_E4M3": torch.float8_e4m3fn,
+    "F8_E5M2": torch.float8_e5m2,
+    "I64": torch.int64,
+    "I32": torch.int32,
+    "I16": torch.int16,
+    "I8": torch.int8,
+    "U8": torch.uint8,
+    "BOOL": torch.bool,
+}
+
+
+@dataclass(frozen=True)
+class _Entry:
+    dtype: torch.dtype
+    shape: tuple[int, ...]
+    offset: int  # from the start of the file
+
+
+class SafetensorsFile:
+    """The tensors of one file by name.
+
+    Raises:
+        ExportError: on opening, when the file is absent, cut short or is no safetensors file.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            with path.open("rb") as file:
+                size = path.stat().st_size
+                if size == 0:
+                    raise ExportError(f"{path} is empty (0 bytes); download it again.")
+                # A private mapping: a writable buffer for torch, and the file is never written.
+                self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
+        except OSError as error:
+            raise ExportError(
+                f"{path} cannot be opened ({error.strerror}); check the path and its permissions."
+            ) from None
+        self._entries = self._read_header(size)
+
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """The shape of every tensor, by the name it has in the file."""
+        return {name: entry.shape for name, entry in self._entries.items()}
+
+    def dtype(self, name: str) -> torch.dtype:
+        """The type one tensor is stored in."""
+        return self._entries[name].dtype
+
+    def tensor(self, name: str) -> Tensor:
+        """A view of the mapped file: no bytes are copied, pages come in as they are touched."""
+        entry = self._entries[name]
+        count = math.prod(entry.shape)
+        if count == 0:
+            return torch.empty(entry.shape, dtype=entry.dtype)
+        flat = torch.frombuffer(self._map, dtype=entry.dtype, count=count, offset=entry.offset)
+        return flat.view(entry.shape)
+
+    def release(self) -> None:
+        """Gives the pages back to the system; a view that is read again reads the file again."""
+        self._map.madvise(mmap.MADV_DONTNEED)
+
+    def _read_header(self, size: int) -> dict[str, _Entry]:
+        length = int.from_bytes(self._map[:_LENGTH_BYTES], "little")
+        data_start = _LENGTH_BYTES + length
+        if size < _LENGTH_BYTES or not 2 <= length <= _MAX_HEADER_BYTES:
+            raise self._not_safetensors(f"its header length reads {length}")
+        if data_start > size:
+            raise self._truncated(data_start, size)
+        try:
+            header = json.loads(self._map[_LENGTH_BYTES:data_start])
+        except (UnicodeDecodeError, json.JSONDecodeError):
+            raise self._not_safetensors("its header is not JSON") from None
+        if not isinstance(header, dict):
+            raise self._not_safetensors("its header is not a JSON object")
+        header.pop("__metadata__", None)
+        entries = {name: self._entry(name, fields, data_start) for name, fields in header.items()}
+        end = max(
+            (entry.offset + _byte_count(entry) for entry in entries.values()), default=data_start
+        )
+        if end > size:
+            raise self._truncated(end, size)
+        return entries
+
+    def _entry(self, name: str, fields: Any, data_start: int) -> _Entry:
+        try:
+            begin, end = fields["data_offsets"]
+            entry = _Entry(_DTYPES[fields["dtype"]], tuple(fields["shape"]), data_start + begin)
+            sound = min(begin, *entry.shape) >= 0 and end - begin == _byte_count(entry)
+        except (KeyError, TypeError, ValueError):
+            sound = False
+        if not sound:
+            raise self._not_safetensors(f"its header's entry for {name} makes no sense")
+        return entry
+
+    def _truncated(self, needed: int, size: int) -> ExportError:
+        return ExportError(
+            f"{self.path} is cut short: it holds {size:,} bytes and its header asks for "
+            f"{needed:,}; download it again."
+        )
+
+    def _not_safetensors(self, why: str) -> ExportError:
+        return ExportError(
+            f"{self.path} is not a safetensors file ({why}); download it again, or save the "
+            "weights as safetensors."
+        )
+
+
+def _byte_count(entry: _Entry) -> int:
+    return math.prod(entry.shape) * entry.dtype.itemsize
