@@ -2,23 +2,41 @@
 
 from pathlib import Path
 
-from exporter.checkpoint import hugging_face
+from exporter.checkpoint import hub, hugging_face, meta
 from exporter.checkpoint.checkpoint import Checkpoint
 from exporter.errors import ExportError
 
 
 def open_checkpoint(source: str | Path) -> Checkpoint:
-    """Opens a model directory; no weight is read yet.
+    """Opens a checkpoint; its files are mapped and their headers read, no weight is yet.
 
     Args:
-        source: a directory in the Hugging Face layout.
+        source: a directory in the layout of Hugging Face or of Meta, or a hub id "org/name",
+            which is fetched. A directory that exists goes before a hub id.
 
     Raises:
         ExportError: nothing there, or a damaged or unsupported checkpoint.
     """
     directory = Path(source).expanduser()
-    if not directory.is_dir():
-        raise ExportError(f"There is no directory {source}; check the path given to --checkpoint.")
+    if directory.is_dir():
+        return _open_directory(directory, directory.resolve().name)
+    if directory.exists():
+        raise ExportError(
+            f"{source} is a file; a checkpoint is the directory that holds config.json and the "
+            "weights: name that."
+        )
+    if isinstance(source, str) and hub.is_hub_id(source):
+        return _open_directory(hub.download(source), source)
+    raise ExportError(
+        f"There is no directory {source}; a checkpoint is a directory or a hub id such as "
+        "meta-llama/Llama-3.2-1B."
+    )
+
+
+def _open_directory(directory: Path, name: str) -> Checkpoint:
+    files = meta.find_files(directory)
+    if files and not (directory / "config.json").is_file():
+        config, weights = meta.open_meta(directory, files)
+        return Checkpoint(config, directory, name, weights)
     config = hugging_face.read_model_config(directory)
-    name = directory.resolve().name
     return Checkpoint(config, directory, name, hugging_face.open_weights(directory))

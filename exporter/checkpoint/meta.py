@@ -1,0 +1,253 @@
+"""Meta's own checkpoints: `params.json` beside `consolidated.00.pth`, `consolidated.01.pth`, ...
+
+Three things differ from Hugging Face's layout. The names. The rows of wq and wk: Meta rotates
+neighbouring pairs (x0, x1), Hugging Face the halves (x0, x_half), so the rows of a head are
+reordered here. And large models are split for model parallelism, each file holding a slice of
+every matrix, which are put together here.
+"""
+
+import json
+import pickle
+import re
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from exporter.config import ModelConfig, parse_config
+from exporter.errors import ExportError
+
+PARAMS = "params.json"
+_TOP = {
+    "tok_embeddings.weight": "model.embed_tokens.weight",
+    "norm.weight": "model.norm.weight",
+    "output.weight": "lm_head.weight",
+}
+_LAYER = {
+    "attention.wq.weight": "self_attn.q_proj.weight",
+    "attention.wk.weight": "self_attn.k_proj.weight",
+    "attention.wv.weight": "self_attn.v_proj.weight",
+    "attention.wo.weight": "self_attn.o_proj.weight",
+    "feed_forward.w1.weight": "mlp.gate_proj.weight",
+    "feed_forward.w2.weight": "mlp.down_proj.weight",
+    "feed_forward.w3.weight": "mlp.up_proj.weight",
+    "attention_norm.weight": "input_layernorm.weight",
+    "ffn_norm.weight": "post_attention_layernorm.weight",
+}
+_HARMLESS = "rope.freqs"  # computed, not learnt
+_SPLIT_BY_COLUMN = ("wo.weight", "w2.weight")  # the rest of the matrices are split by row
+_LLAMA3_VOCAB = 128256
+_LLAMA3_STOPS = (128001, 128008, 128009)  # <|end_of_text|>, <|eom_id|>, <|eot_id|>
+
+Shards = list[dict[str, Tensor]]
+
+
+class MetaWeights:
+    """The tensors of Meta's files by their Hugging Face names.
+
+    A matrix whose rows are reordered or that lies in several files is put together when it is
+    asked for; any other tensor is a view of the mapped file.
+
+    Raises:
+        ExportError: on opening, when a file is not such a checkpoint.
+    """
+
+    def __init__(self, files: list[Path], head_dim: int | None = None) -> None:
+        self._files = files
+        self._shards: Shards | None = None
+        self._names = {_hugging_face_name(name): name for name in self._open()[0]}
+        self._names.pop(_HARMLESS, None)
+        self._shapes = {name: self._shape(key) for name, key in self._names.items()}
+        self.head_dim = head_dim
+
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        return self._shapes
+
+    def dtype(self, name: str) -> torch.dtype:
+        return self._open()[0][self._names[name]].dtype
+
+    def tensor(self, name: str) -> Tensor:
+        key = self._names[name]
+        whole = self._whole(key)
+        if self.head_dim is not None and key.endswith(("wq.weight", "wk.weight")):
+            return _halves_from_pairs(whole, self.head_dim)
+        return whole
+
+    def release(self) -> None:
+        self._shards = None  # unmaps the files; the next read maps them again
+
+    def _open(self) -> Shards:
+        if self._shards is None:
+            self._shards = [_load(path) for path in self._files]
+        return self._shards
+
+    def _whole(self, key: str) -> Tensor:
+        parts = self._parts(key)
+        dim = self._split_dim(key)
+        return parts[0] if len(parts) == 1 or dim is None else torch.cat(parts, dim)
+
+    def _shape(self, key: str) -> tuple[int, ...]:
+        shape = list(self._parts(key)[0].shape)
+        dim = self._split_dim(key)
+        if dim is not None:
+            shape[dim] = sum(part.shape[dim] for part in self._parts(key))
+        return tuple(shape)
+
+    def _parts(self, key: str) -> list[Tensor]:
+        shards = self._open()
+        for path, shard in zip(self._files, shards, strict=True):
+            if key not in shard:
+                raise ExportError(
+                    f"{path} lacks {key}, which {self._files[0].name} holds; the files belong to "
+                    "different models: download them again."
+                )
+        return [shard[key] for shard in shards]
+
+    def _split_dim(self, key: str) -> int | None:
+        """The dimension that the files split: None for vectors, which every file repeats."""
+        first = self._open()[0][key]
+        if first.dim() < 2:
+            return None
+        if key == "tok_embeddings.weight":  # by column until Llama 2, by vocabulary since Llama 3
+            norm = self._open()[0].get("norm.weight")
+            return 0 if norm is None or first.shape[1] == norm.shape[0] else 1
+        return 1 if key.endswith(_SPLIT_BY_COLUMN) else 0
+
+
+def find_files(directory: Path) -> list[Path]:
+    """Meta's weight files of a directory in their order; none when it is no such directory."""
+    return sorted(directory.glob("consolidated.*.pth"))
+
+
+def open_meta(directory: Path, files: list[Path]) -> tuple[ModelConfig, MetaWeights]:
+    """Maps the files and derives the config from `params.json` and the tensors' shapes.
+
+    Raises:
+        ExportError: `params.json` is absent or lacks a field, or a file is damaged or missing.
+    """
+    params = _read_params(directory / PARAMS)
+    numbers = [path.name.split(".")[1] for path in files]
+    if numbers != [f"{index:02d}" for index in range(len(files))]:
+        raise ExportError(
+            f"{directory} holds the parts {', '.join(numbers)} of a checkpoint; they must count "
+            "from 00 without a gap: download the missing consolidated.*.pth."
+        )
+    weights = MetaWeights(files)
+    try:
+        config = parse_config(_config_fields(params, weights))
+    except ExportError as error:
+        raise ExportError(f"{directory / PARAMS}: {error}") from None
+    weights.head_dim = config.head_dim
+    return config, weights
+
+
+def _config_fields(params: dict[str, Any], weights: MetaWeights) -> dict[str, Any]:
+    """`params.json` in `config.json`'s words, with what only the tensors or Meta's code say."""
+    shapes = weights.shapes()
+    gate = shapes.get("model.layers.0.mlp.gate_proj.weight")
+    embedding = shapes.get("model.embed_tokens.weight")
+    vocab_size = params.get("vocab_size", -1)
+    if vocab_size == -1:  # Llama 2 leaves it to the tokenizer
+        vocab_size = None if embedding is None else embedding[0]
+    llama3 = vocab_size == _LLAMA3_VOCAB
+    scaled = bool(params.get("use_scaled_rope", False))
+    return {
+        "model_type": "llama",
+        "hidden_size": params.get("dim"),
+        "intermediate_size": _intermediate_size(params) if gate is None else gate[0],
+        "num_hidden_layers": params.get("n_layers"),
+        "num_attention_heads": params.get("n_heads"),
+        "num_key_value_heads": params.get("n_kv_heads"),
+        "vocab_size": vocab_size,
+        "max_position_embeddings": params.get("max_seq_len") or _context(params, llama3, scaled),
+        "rms_norm_eps": params.get("norm_eps", 1e-5),
+        "rope_theta": params.get("rope_theta", 10000.0),
+        "rope_scaling": _rope_scaling(params) if scaled else None,
+        "tie_word_embeddings": _tied(weights),
+        "bos_token_id": 128000 if llama3 else 1,
+        "eos_token_id": list(_LLAMA3_STOPS) if llama3 else 2,
+    }
+
+
+def _intermediate_size(params: dict[str, Any]) -> int | None:
+    """Two thirds of four times the width, stretched, rounded up: the sizing of Llama's papers."""
+    if "dim" not in params or "multiple_of" not in params:
+        return None
+    size = int(params.get("ffn_dim_multiplier", 1.0) * int(8 * params["dim"] / 3))
+    return -(-size // params["multiple_of"]) * params["multiple_of"]
+
+
+def _context(params: dict[str, Any], llama3: bool, scaled: bool) -> int:
+    """What the models were trained for, which `params.json` does not say."""
+    if scaled:
+        return 131072
+    if llama3:
+        return 8192
+    return 16384 if params.get("rope_theta") == 1000000.0 else 4096  # Code Llama, else Llama 2
+
+
+def _rope_scaling(params: dict[str, Any]) -> dict[str, Any]:
+    """Llama 3.1 stretches 8 times; 3.2's two small text models, narrower than 4096, 32 times."""
+    small = params.get("dim", 0) < 4096
+    return {
+        "rope_type": "llama3",
+        "factor": params.get("rope_scaling_factor") or (32.0 if small else 8.0),
+        "low_freq_factor": 1.0,
+        "high_freq_factor": params.get("rope_high_freq_factor") or 4.0,
+        "original_max_position_embeddings": 8192,
+    }
+
+
+def _tied(weights: MetaWeights) -> bool:
+    """Whether the head is the embedding: absent, or stored again with the same values."""
+    embedding, head = "model.embed_tokens.weight", "lm_head.weight"
+    shapes = weights.shapes()
+    if head not in shapes:
+        return True
+    if embedding not in shapes or shapes[head] != shapes[embedding]:
+        return False
+    stored, again = weights.tensor(embedding), weights.tensor(head)
+    same = torch.equal(stored[:16], again[:16]) and torch.equal(stored, again)
+    weights.release()
+    return same
+
+
+def _halves_from_pairs(weight: Tensor, head_dim: int) -> Tensor:
+    """Reorders each head's rows from (x0, y0, x1, y1, ...) to (x0, x1, ..., y0, y1, ...)."""
+    pairs = weight.unflatten(0, (-1, head_dim // 2, 2))  # (heads, head_dim / 2, 2, hidden_size)
+    return pairs.transpose(1, 2).reshape(weight.shape)
+
+
+def _hugging_face_name(name: str) -> str:
+    match = re.fullmatch(r"layers\.(\d+)\.(.+)", name)
+    if match is None:
+        return _TOP.get(name, name)
+    return f"model.layers.{match[1]}.{_LAYER.get(match[2], match[2])}"
+
+
+def _load(path: Path) -> dict[str, Tensor]:
+    try:
+        tensors = torch.load(path, map_location="cpu", mmap=True, weights_only=True)
+    except (OSError, RuntimeError, pickle.UnpicklingError, EOFError, ValueError) as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise ExportError(
+            f"{path} cannot be read as a PyTorch checkpoint ({reason}); download it again."
+        ) from None
+    if not isinstance(tensors, dict) or not all(isinstance(t, Tensor) for t in tensors.values()):
+        raise ExportError(f"{path} is not one of Meta's checkpoints: it is no table of tensors.")
+    return tensors
+
+
+def _read_params(path: Path) -> dict[str, Any]:
+    try:
+        params = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ExportError(
+            f"{path.parent} holds consolidated.*.pth without {PARAMS}; download that as well."
+        ) from None
+    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise ExportError(f"{path} cannot be read as JSON ({error}); download it again.") from None
+    if not isinstance(params, dict):
+        raise ExportError(f"{path} is not a JSON object; download it again.")
+    return params
