@@ -1,5 +1,6 @@
 """Finding out what kind of checkpoint a name means, and opening it."""
 
+import os
 from pathlib import Path
 
 from exporter.checkpoint import hub, hugging_face, meta
@@ -17,10 +18,10 @@ def open_checkpoint(source: str | Path) -> Checkpoint:
     Raises:
         ExportError: nothing there, or a damaged or unsupported checkpoint.
     """
-    directory = Path(source).expanduser()
-    if directory.is_dir():
+    directory = Path(os.path.expanduser(source))
+    if os.path.isdir(directory):  # os.path answers no where pathlib raises, for impossible names
         return _open_directory(directory, directory.resolve().name)
-    if directory.exists():
+    if os.path.exists(directory):
         raise ExportError(
             f"{source} is a file; a checkpoint is the directory that holds config.json and the "
             "weights: name that."
