@@ -1,0 +1,1 @@
+"""Quantization: schemes, two-level scales, GPTQ, calibration, measured quality."""

@@ -1,0 +1,95 @@
+"""Text to windows of tokens: the larger part to calibrate on, the rest held out to measure on."""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from quant.errors import QuantError
+
+Encode = Callable[[str], list[int]]  # text to token ids, no BOS
+
+WINDOW = 256
+CALIBRATION_TOKENS = 128 * WINDOW
+CALIBRATION_TOKENS_LARGE = 64 * WINDOW
+EVALUATION_TOKENS = 8 * WINDOW
+EVALUATION_TOKENS_LARGE = 4 * WINDOW
+_LARGE = 100_000_000  # weights: from here on minutes matter
+_CALIBRATION_SHARE = 0.9  # of the text; the rest is held out
+
+
+def default_calibration_tokens(weights: int) -> int:
+    """How many tokens GPTQ takes for a model of so many weights, unless told."""
+    return CALIBRATION_TOKENS if weights < _LARGE else CALIBRATION_TOKENS_LARGE
+
+
+def default_evaluation_tokens(weights: int) -> int:
+    """How many held-out tokens quality is measured on, unless told."""
+    return EVALUATION_TOKENS if weights < _LARGE else EVALUATION_TOKENS_LARGE
+
+
+def calibration_windows(
+    text: str, encode: Encode, tokens: int, window: int = WINDOW, bos_id: int | None = None
+) -> Tensor:
+    """Windows of the first nine tenths of a text.
+
+    The windows are spread evenly over the text; where it holds fewer than asked for, all of it
+    is taken.
+
+    Args:
+        tokens: how many in all; rounded up to whole windows.
+        window: tokens of one window, with its BOS.
+        bos_id: begins every window, where given.
+
+    Returns:
+        int64 (windows, window).
+
+    Raises:
+        QuantError: the text does not fill one window.
+    """
+    return _windows(text[: _split(text)], encode, tokens, window, bos_id, "calibration")
+
+
+def evaluation_windows(
+    text: str, encode: Encode, tokens: int, window: int = WINDOW, bos_id: int | None = None
+) -> Tensor:
+    """The same of the last tenth of a text, which calibration never sees."""
+    return _windows(text[_split(text) :], encode, tokens, window, bos_id, "evaluation")
+
+
+def _split(text: str) -> int:
+    """Where the held-out part begins: at a line's start when there is one near."""
+    middle = int(len(text) * _CALIBRATION_SHARE)
+    line_end = text.find("\n", middle, middle + len(text) // 50)
+    return middle if line_end < 0 else line_end + 1
+
+
+def _windows(
+    text: str, encode: Encode, tokens: int, window: int, bos_id: int | None, purpose: str
+) -> Tensor:
+    start = [] if bos_id is None else [bos_id]
+    body = window - len(start)
+    if body < 2:
+        raise QuantError(
+            f"a window of {window} tokens is too short; one token has to predict the next: "
+            "ask for more."
+        )
+    # No token spans more than a few dozen characters: a long text need not be encoded whole.
+    wanted = max(1, -(-tokens // window))
+    ids = encode(_excerpt(text, wanted * body))
+    available = len(ids) // body
+    if available == 0:
+        raise QuantError(
+            f"the {purpose} part of the text has {len(ids)} tokens; one window takes {body}: "
+            "give a longer text."
+        )
+    count = min(wanted, available)
+    starts = [index * (len(ids) - body) // max(count - 1, 1) for index in range(count)]
+    return torch.tensor([start + ids[at : at + body] for at in starts], dtype=torch.int64)
+
+
+def _excerpt(text: str, tokens: int) -> str:
+    return text[: tokens * _CHARACTERS_PER_TOKEN]
+
+
+_CHARACTERS_PER_TOKEN = 32

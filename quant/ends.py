@@ -1,0 +1,96 @@
+"""The two ends of a model: the token embedding and the head, the largest tensors it has.
+
+They are read in their stored type a few rows at a time; no float32 copy of either is made.
+"""
+
+from typing import cast
+
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from quant.modules import PaddedLinear, QuantizedEmbedding, QuantizedWeight, set_weight
+from quant.protocols import CausalLM, WeightSource
+from quant.quality import LogitComparison, Quality
+from quant.rounding import round_int4, round_int8
+from quant.scheme import Scheme
+
+EMBEDDING = "model.embed_tokens.weight"
+HEAD = "lm_head.weight"
+_HEAD_ROWS = 4096  # that are float at a time when logits are compared
+
+
+def is_tied(model: CausalLM) -> bool:
+    """Whether embedding and head are one parameter."""
+    return model.lm_head.weight is model.model.get_parameter("embed_tokens.weight")
+
+
+def load_ends(model: CausalLM, weights: WeightSource) -> None:
+    """Loads embedding and head as float32; tied ones stay one parameter."""
+    tied = is_tied(model)
+    embedding = model.model.get_submodule("embed_tokens")
+    weights.load_into(embedding, "model.embed_tokens.")
+    if tied:
+        model.lm_head.weight = embedding.get_parameter("weight")
+    else:
+        weights.load_into(model.lm_head, "lm_head.")
+
+
+def quantize_ends(model: CausalLM, scheme: Scheme, weights: WeightSource) -> None:
+    """Rounds embedding and head; tied ones share their integers and scales.
+
+    Raises:
+        QuantError: a stored value is not finite.
+    """
+    tied = is_tied(model)
+    embedding = _round(weights.tensor(EMBEDDING), scheme, EMBEDDING)
+    hidden_size = model.lm_head.in_features
+    model.model.add_module("embed_tokens", QuantizedEmbedding(embedding, hidden_size))
+    weights.release()
+    head = embedding if tied else _round(weights.tensor(HEAD), scheme, HEAD)
+    set_weight(cast(nn.Module, model), "lm_head", head)
+    weights.release()
+
+
+def _round(weight: Tensor, scheme: Scheme, name: str) -> QuantizedWeight:
+    if scheme.head_bits == 4:
+        return round_int4(weight, scheme.group_size, name)
+    return round_int8(weight, name)
+
+
+def embed_float(weights: WeightSource, tokens: Tensor) -> Tensor:
+    """The float embedding of a few tokens (windows, seq_len), from the stored table."""
+    return weights.tensor(EMBEDDING)[tokens].float()
+
+
+def compare_heads(
+    model: CausalLM,
+    weights: WeightSource,
+    tied: bool,
+    reference: Tensor,
+    hidden: Tensor,
+    targets: Tensor,
+) -> Quality:
+    """Compares the logits of two streams of hidden states, a slice of the vocabulary at a time.
+
+    Args:
+        model: with its head and final norm in place.
+        tied: whether the float head is the stored embedding.
+        reference: float32 (positions, hidden_size) after the float layers.
+        hidden: the same after the model's own layers.
+        targets: int64 (positions,), the tokens that came next.
+    """
+    norm = model.model.get_submodule("norm")
+    reference, hidden = norm(reference), norm(hidden)
+    head = model.lm_head
+    if isinstance(head, PaddedLinear):
+        hidden = F.pad(hidden, (0, head.padding))
+    stored = weights.tensor(EMBEDDING if tied else HEAD)
+    comparison = LogitComparison(targets)
+    for start in range(0, stored.shape[0], _HEAD_ROWS):
+        end = min(start + _HEAD_ROWS, stored.shape[0])
+        comparison.add(
+            F.linear(reference, stored[start:end].float()),
+            F.linear(hidden, head.weight[start:end]),
+        )
+    weights.release()
+    return comparison.result()

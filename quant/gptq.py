@@ -1,0 +1,167 @@
+"""GPTQ (Frantar, Ashkboos, Hoefler, Alistarh, 2022): pure functions on one weight.
+
+A linear's weight W (rows, columns) is quantized to Q so that its outputs on the calibration inputs
+X (tokens, columns) stay: minimise ||X W^T - X Q^T||^2 = tr((W - Q) H (W - Q)^T), H = X^T X. Columns
+are rounded one by one; after each, the columns that are left move to make up for its error:
+
+    delta = -(w_i - q_i) / [H^-1]_ii * [H^-1]_i,(i+1:)
+
+where H is the Hessian of the columns still free. All those inverses are rows of one upper
+triangular matrix U with H^-1 = U^T U, computed once:
+
+    err_i = (w_i - q_i) / U_ii,    W_(i+1:) -= err_i U_i,(i+1:)
+
+`act_order` takes the columns in order of falling diag(H). Groups are static: their scales are
+fixed from W beforehand, so any order gives weights that need no reordering at run time.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from quant.errors import QuantError
+from quant.rounding import one_thread
+from quant.scales import INT4_MAX, INT4_MIN, TwoLevelScales
+
+_MAX_DAMP_PERCENT = 100.0
+_ROWS = 1024  # rows are independent: few enough for a block of columns to stay in cache
+
+
+def accumulate_hessian(inputs: Iterable[Tensor], columns: int) -> Tensor:
+    """H = 2/N X^T X of the inputs of a linear, float32 (columns, columns).
+
+    Args:
+        inputs: float32 (..., in_features) each; together N tokens.
+        columns: of the padded weight, >= in_features; what is beyond in_features stays 0.
+    """
+    hessian = torch.zeros(columns, columns)
+    tokens = 0
+    for x in inputs:
+        x = x.flatten(0, -2)  # (tokens, in_features)
+        in_features = x.shape[1]
+        hessian[:in_features, :in_features].addmm_(x.T, x)
+        tokens += x.shape[0]
+    return hessian.mul_(2 / max(tokens, 1))
+
+
+@dataclass(frozen=True)
+class InverseFactor:
+    """U, upper triangular with H^-1 = U^T U, of a Hessian whose columns were put into `order`."""
+
+    upper: Tensor  # float32 (columns, columns)
+    order: Tensor  # int64 (columns,)
+
+
+def inverse_factor(
+    hessian: Tensor, damp_percent: float = 1.0, act_order: bool = True
+) -> InverseFactor:
+    """Damps a Hessian and factors its inverse; what several weights with one input share.
+
+    Dead columns (inputs that were always 0) get a diagonal of 1: nothing is moved from or to
+    them, and they are rounded to nearest. With H = R R^T for R upper triangular (the Cholesky
+    factor of H read backwards), U = R^-1: no inverse of H is formed.
+
+    Args:
+        hessian: float32 (columns, columns), positive semidefinite.
+        damp_percent: of the mean diagonal, added to the diagonal; ten times as much again for as
+            long as the matrix is not positive definite in float32.
+
+    Raises:
+        QuantError: the Hessian is not finite.
+    """
+    diagonal = hessian.diagonal()
+    if not diagonal.isfinite().all():
+        raise QuantError(
+            "the calibration inputs of a layer are not finite; GPTQ needs finite activations: "
+            "check the checkpoint's weights."
+        )
+    dead = diagonal == 0
+    order = torch.arange(len(diagonal))
+    if act_order:
+        order = torch.argsort(diagonal, descending=True, stable=True)
+    # Scaled to a mean diagonal of 1: what follows is the same for inputs of any size.
+    mean = diagonal.sum() / (~dead).sum().clamp_min(1)
+    mean = torch.where(mean > 0, mean, 1.0)
+    backwards = order.flip(0)
+    reversed_hessian = hessian[backwards][:, backwards].div_(mean)
+    reversed_diagonal = reversed_hessian.diagonal()
+    reversed_diagonal.masked_fill_(dead[backwards], 1.0)
+    damped = 0.0
+    while damp_percent <= _MAX_DAMP_PERCENT:
+        reversed_diagonal.add_(damp_percent / 100 - damped)
+        lower, failed = torch.linalg.cholesky_ex(reversed_hessian)
+        if failed == 0:
+            eye = torch.eye(len(diagonal))
+            inverse = torch.linalg.solve_triangular(lower, eye, upper=False)
+            return InverseFactor(inverse.flip(0, 1), order)
+        damped, damp_percent = damp_percent / 100, max(damp_percent * 10, 0.1)
+    raise QuantError(
+        "the Hessian of a layer cannot be factored even with a damping of "
+        f"{_MAX_DAMP_PERCENT:.0f}%; its calibration inputs are too large for float32: check the "
+        "checkpoint's weights."
+    )
+
+
+def gptq(
+    weight: Tensor,
+    scales: TwoLevelScales,
+    factor: InverseFactor,
+    block_size: int = 128,
+) -> Tensor:
+    """Rounds a weight to int4 so that its outputs stay close.
+
+    Works in units of the row's scale, where a group's steps are the integers 1..15. The update
+    of the columns beyond a block is delayed until the block is done (one matrix product).
+
+    Args:
+        weight: float32 (rows, columns), not changed.
+        scales: of static groups, columns / groups wide.
+        factor: of the Hessian of the weight's inputs.
+        block_size: columns that are updated one by one.
+
+    Returns:
+        int8 (rows, columns) in -8..7.
+    """
+    values = torch.empty(weight.shape, dtype=torch.int8)
+    for start in range(0, weight.shape[0], _ROWS):
+        rows = slice(start, start + _ROWS)
+        row_scales = TwoLevelScales(scales.multiple[rows], scales.row_scale[rows])
+        values[rows] = _gptq_rows(weight[rows], row_scales, factor, block_size)
+    return values
+
+
+def _gptq_rows(
+    weight: Tensor, scales: TwoLevelScales, factor: InverseFactor, block_size: int
+) -> Tensor:
+    columns = weight.shape[1]
+    group_size = columns // scales.multiple.shape[1]
+    steps = scales.multiple.repeat_interleave(group_size, dim=1).T[factor.order].float()
+    free = (weight / scales.row_scale).T[factor.order]  # (columns, rows): what is not yet rounded
+    values = torch.empty_like(free)
+    for start in range(0, columns, block_size):
+        end = min(start + block_size, columns)
+        with one_thread():
+            errors = _round_block(
+                free[start:end],
+                steps[start:end],
+                factor.upper[start:end, start:end],
+                values[start:end],
+            )
+        free[end:].addmm_(factor.upper[start:end, end:].T, errors, alpha=-1)
+    ordered = torch.empty_like(values, dtype=torch.int8)
+    ordered[factor.order] = values.to(torch.int8)
+    return ordered.T
+
+
+def _round_block(free: Tensor, steps: Tensor, upper: Tensor, values: Tensor) -> Tensor:
+    """Rounds the columns of one block, all (block, rows), into `values`; returns err_i."""
+    errors = torch.empty_like(free)
+    diagonal = upper.diagonal().tolist()
+    for i in range(len(free)):
+        rounded = (free[i] / steps[i]).round_().clamp_(INT4_MIN, INT4_MAX)
+        values[i] = rounded
+        errors[i] = (free[i] - rounded * steps[i]) / diagonal[i]
+        free[i + 1 :].addr_(upper[i, i + 1 :], errors[i], alpha=-1)
+    return errors

@@ -1,0 +1,47 @@
+"""How far a long run has come, for whoever shows it."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Progress:
+    """One report: what has just been done, and how much of the whole.
+
+    Attributes:
+        what: such as "model.layers.3.mlp.down_proj".
+        done: units of work done, of `total`.
+        seconds_left: a linear estimate, or None before anything is done.
+    """
+
+    what: str
+    done: int
+    total: int
+    seconds_left: float | None
+
+
+ProgressCallback = Callable[[Progress], None]
+
+
+class ProgressMeter:
+    """Counts units of work and reports each step with the time left."""
+
+    def __init__(self, total: int, callback: ProgressCallback | None) -> None:
+        self._total = total
+        self._callback = callback
+        self._done = 0
+        self._started = time.monotonic()
+
+    @property
+    def seconds(self) -> float:
+        """Since the start."""
+        return time.monotonic() - self._started
+
+    def advance(self, what: str, units: int) -> None:
+        """Reports that `units` more are done."""
+        self._done += units
+        if self._callback is None:
+            return
+        left = self.seconds / self._done * (self._total - self._done) if self._done else None
+        self._callback(Progress(what, self._done, self._total, left))

@@ -1,0 +1,131 @@
+"""How much a quantized model differs from its float original, on the same tokens.
+
+Everything is per token and in nats. A vocabulary of logits is never held whole: it is walked in
+slices with the running maxima and sums of an online softmax (Milakov and Gimelshein, 2018), so
+that the head of a large model needs neither its float weights nor all its logits at once.
+"""
+
+import math
+from dataclasses import asdict, dataclass
+
+import torch
+from torch import Tensor
+
+_SLICE = 4096  # vocabulary entries at a time
+
+
+@dataclass(frozen=True)
+class Quality:
+    """Measured on `tokens` predictions; each figure with its standard error.
+
+    Attributes:
+        perplexity_float: exp of the float model's mean negative log likelihood.
+        perplexity_quantized: the quantized model's.
+        kl: mean KL(float || quantized) of the next token's distribution.
+        top1: share of positions where both models rank the same token first.
+    """
+
+    tokens: int
+    perplexity_float: float
+    perplexity_float_error: float
+    perplexity_quantized: float
+    perplexity_quantized_error: float
+    kl: float
+    kl_error: float
+    top1: float
+    top1_error: float
+
+    def to_dict(self) -> dict[str, float | int]:
+        return asdict(self)
+
+
+def compare_logits(reference: Tensor, other: Tensor, targets: Tensor) -> Quality:
+    """Compares two models' logits.
+
+    Args:
+        reference: (..., vocab_size), the float model's.
+        other: the same shape, the quantized model's.
+        targets: int64 (...), the tokens that came next.
+    """
+    vocab_size = reference.shape[-1]
+    reference, other = reference.reshape(-1, vocab_size), other.reshape(-1, vocab_size)
+    comparison = LogitComparison(targets.reshape(-1))
+    for start in range(0, vocab_size, _SLICE):
+        comparison.add(reference[:, start : start + _SLICE], other[:, start : start + _SLICE])
+    return comparison.result()
+
+
+class LogitComparison:
+    """Compares logits that arrive in slices of the vocabulary, in order."""
+
+    def __init__(self, targets: Tensor) -> None:
+        """targets: int64 (positions,), the tokens that came next."""
+        self._targets = targets
+        self._start = 0
+        self._reference = _OnlineSoftmax(targets)
+        self._other = _OnlineSoftmax(targets)
+        self._weighted_gap = torch.zeros(len(targets))  # sum of exp(reference) (reference - other)
+
+    def add(self, reference: Tensor, other: Tensor) -> None:
+        """Takes the next slice: both (positions, width), float32."""
+        weights, shrink = self._reference.add(reference, self._start)
+        self._other.add(other, self._start)
+        gap = (weights * (reference - other)).sum(dim=1)
+        self._weighted_gap = self._weighted_gap * shrink + gap
+        self._start += reference.shape[1]
+
+    def result(self) -> Quality:
+        """The figures, once the whole vocabulary has been added."""
+        reference, other = self._reference, self._other
+        gap = self._weighted_gap.double() / reference.total.double()
+        kl = gap - reference.log_total() + other.log_total()
+        float_loss, float_error = _mean(reference.log_total() - reference.target)
+        loss, loss_error = _mean(other.log_total() - other.target)
+        kl_mean, kl_error = _mean(kl.clamp_min(0))
+        top1, top1_error = _mean((reference.best == other.best).double())
+        return Quality(
+            tokens=len(self._targets),
+            perplexity_float=math.exp(float_loss),
+            perplexity_float_error=math.exp(float_loss) * float_error,
+            perplexity_quantized=math.exp(loss),
+            perplexity_quantized_error=math.exp(loss) * loss_error,
+            kl=kl_mean,
+            kl_error=kl_error,
+            top1=top1,
+            top1_error=top1_error,
+        )
+
+
+class _OnlineSoftmax:
+    """Running maximum, sum of exponentials, arg max and target logit of each position."""
+
+    def __init__(self, targets: Tensor) -> None:
+        positions = len(targets)
+        self._targets = targets
+        self.largest = torch.full((positions,), -torch.inf)
+        self.total = torch.zeros(positions)  # of exp(logit - largest)
+        self.best = torch.zeros(positions, dtype=torch.int64)
+        self.target = torch.zeros(positions, dtype=torch.float64)
+
+    def add(self, logits: Tensor, start: int) -> tuple[Tensor, Tensor]:
+        """Returns exp(logits - largest), and what earlier sums of such have to shrink by."""
+        slice_largest, slice_best = logits.max(dim=1)
+        self.best = torch.where(slice_largest > self.largest, slice_best + start, self.best)
+        largest = torch.maximum(self.largest, slice_largest)
+        shrink = (self.largest - largest).exp()
+        weights = (logits - largest.unsqueeze(1)).exp()
+        self.largest, self.total = largest, self.total * shrink + weights.sum(dim=1)
+        here = (self._targets >= start) & (self._targets < start + logits.shape[1])
+        self.target[here] = logits[here, self._targets[here] - start].double()
+        return weights, shrink
+
+    def log_total(self) -> Tensor:
+        """The logarithm of the sum of exponentials, float64."""
+        return self.total.double().log() + self.largest.double()
+
+
+def _mean(values: Tensor) -> tuple[float, float]:
+    """Mean and its standard error, positions taken as independent."""
+    count = len(values)
+    error = values.std().item() / math.sqrt(count) if count > 1 else math.inf
+    return values.mean().item(), error

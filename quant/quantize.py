@@ -1,0 +1,120 @@
+"""The pass over a model: load a layer, quantize it, measure it, go on.
+
+One decoder layer is in float at a time. Up to three streams of hidden states go through the
+layers: the calibration text through the quantized ones, and the evaluation text through both the
+float and the quantized ones, so that quality costs no second reading of the weights.
+"""
+
+import torch
+from torch import Tensor, nn
+
+from quant.ends import compare_heads, embed_float, is_tied, load_ends, quantize_ends
+from quant.errors import QuantError
+from quant.layer import advance, gptq_layer, round_layer
+from quant.progress import ProgressCallback, ProgressMeter
+from quant.protocols import CausalLM, WeightSource
+from quant.quality import Quality
+from quant.report import QuantReport
+from quant.scheme import Scheme
+from quant.size import stored_size
+
+
+@torch.no_grad()
+def quantize(
+    model: CausalLM,
+    scheme: Scheme,
+    weights: WeightSource,
+    calibration: Tensor | None = None,
+    evaluation: Tensor | None = None,
+    progress: ProgressCallback | None = None,
+) -> QuantReport:
+    """Fills a model with the quantized form of stored weights, one decoder layer at a time.
+
+    Args:
+        model: on the meta device; afterwards without a meta tensor, and runs eagerly.
+        calibration: int64 (windows, seq_len), for "gptq4" only.
+        evaluation: int64 (windows, seq_len) of other text, seq_len >= 2; None measures nothing.
+        progress: is told after every weight.
+
+    Raises:
+        QuantError: no calibration text for a scheme that needs it, or a weight that is not finite.
+    """
+    if not scheme.needs_calibration:
+        calibration = None
+    elif calibration is None or calibration.numel() == 0:
+        raise QuantError(
+            f"{scheme.name} was given no calibration text; it needs some to choose its weights: "
+            "name a text file with --calibration."
+        )
+    layers = list(model.model.get_submodule("layers").children())
+    head_weights = model.lm_head.in_features * model.lm_head.out_features
+    work = head_weights + sum(_linear_weights(layer) for layer in layers)
+    meter = ProgressMeter(work, progress)
+    tied = is_tied(model)
+
+    if scheme.name == "none":
+        load_ends(model, weights)
+    else:
+        quantize_ends(model, scheme, weights)
+    weights.load_into(model.model.get_submodule("norm"), "model.norm.")
+    meter.advance("model.embed_tokens", head_weights)
+
+    hidden = None if calibration is None else model.embed(calibration)
+    streams = None if evaluation is None else _EvaluationStreams(model, weights, evaluation)
+    for index, layer in enumerate(layers):
+        name = f"model.layers.{index}"
+        weights.load_into(layer, f"{name}.")
+        if streams is not None:
+            streams.advance_float(layer)
+        if scheme.name == "none":
+            meter.advance(name, _linear_weights(layer))
+        elif hidden is not None:
+            rope = model.rope(hidden.shape[1])
+            gptq_layer(layer, scheme, name, rope, hidden, meter.advance)
+        else:
+            round_layer(layer, scheme, name, meter.advance)
+        if streams is not None:
+            streams.advance_quantized(layer)
+        weights.release()
+    del hidden
+
+    quality = None if streams is None else streams.compare(model, weights, tied)
+    return QuantReport(
+        scheme=scheme.name,
+        group_size=scheme.group_size,
+        head_bits=scheme.head_bits,
+        size=stored_size(model, layers, tied),
+        quality=quality,
+        layer_errors=() if streams is None else tuple(streams.layer_errors),
+        calibration_tokens=0 if calibration is None else calibration.numel(),
+        seconds=meter.seconds,
+    )
+
+
+def _linear_weights(layer: nn.Module) -> int:
+    linears = (module for module in layer.modules() if isinstance(module, nn.Linear))
+    return sum(linear.in_features * linear.out_features for linear in linears)
+
+
+class _EvaluationStreams:
+    """Hidden states of the evaluation text after the float layers and after the quantized ones."""
+
+    def __init__(self, model: CausalLM, weights: WeightSource, tokens: Tensor) -> None:
+        self._tokens = tokens
+        self._rope = model.rope(tokens.shape[1])
+        self._float = embed_float(weights, tokens)  # (windows, seq_len, hidden_size)
+        self._quantized = model.embed(tokens)
+        self.layer_errors: list[float] = []
+
+    def advance_float(self, layer: nn.Module) -> None:
+        advance(layer, self._rope, self._float)
+
+    def advance_quantized(self, layer: nn.Module) -> None:
+        advance(layer, self._rope, self._quantized)
+        error = (self._quantized - self._float).norm() / self._float.norm()
+        self.layer_errors.append(error.item())
+
+    def compare(self, model: CausalLM, weights: WeightSource, tied: bool) -> Quality:
+        reference, hidden = self._float[:, :-1].flatten(0, 1), self._quantized[:, :-1].flatten(0, 1)
+        targets = self._tokens[:, 1:].flatten()
+        return compare_heads(model, weights, tied, reference, hidden, targets)

@@ -1,0 +1,36 @@
+"""What quantization did to a model: its size, its quality."""
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from quant.quality import Quality
+from quant.size import StoredSize
+
+
+@dataclass(frozen=True)
+class QuantReport:
+    """The outcome of one `quantize`.
+
+    Attributes:
+        quality: None where no evaluation text was given.
+        layer_errors: relative root-mean-square error of the hidden states after each decoder
+            layer on the evaluation text; empty without one.
+        calibration_tokens: 0 for schemes that do not calibrate.
+    """
+
+    scheme: str
+    group_size: int
+    head_bits: int
+    size: StoredSize
+    quality: Quality | None
+    layer_errors: tuple[float, ...]
+    calibration_tokens: int
+    seconds: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything as plain values, for JSON."""
+        fields = asdict(self)
+        fields["layer_errors"] = list(self.layer_errors)
+        fields["bits_per_weight"] = self.size.bits_per_weight
+        fields["linear_bits_per_weight"] = self.size.linear_bits_per_weight
+        return fields

@@ -1,0 +1,101 @@
+"""Round to nearest, a few rows at a time: int4 in groups, int8 per output channel."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from quant.errors import QuantError
+from quant.modules import QuantizedWeight
+from quant.scales import TwoLevelScales, round_to_grid, rtn_scales, searched_scales
+
+_CHUNK_ELEMENTS = 1 << 18  # stays in a core's cache
+_SMALLEST_SCALE = 2.0**-100
+_LARGEST_SCALE = 2.0**120
+
+Rounding = Callable[[Tensor], tuple[Tensor, Tensor]]  # float32 rows to int8 values, scales
+
+
+def round_int4(weight: Tensor, group_size: int, name: str) -> QuantizedWeight:
+    """Rounds a weight (rows, columns) of any float type to int4 groups, two-level scales.
+
+    Columns are padded with zeros to a multiple of the group.
+
+    Raises:
+        QuantError: the weight `name` holds a value that is not finite.
+    """
+    padding = -weight.shape[1] % group_size
+
+    def round_rows(rows: Tensor) -> tuple[Tensor, Tensor]:
+        rows = F.pad(rows, (0, padding)) if padding else rows
+        scales = rtn_scales(rows, group_size)
+        return round_to_grid(rows, scales, group_size), scales.product()
+
+    return QuantizedWeight(*_by_rows(weight, round_rows, name), bits=4)
+
+
+def round_int8(weight: Tensor, name: str) -> QuantizedWeight:
+    """Rounds a weight (rows, columns) of any float type to int8, one scale per row.
+
+    Raises:
+        QuantError: the weight `name` holds a value that is not finite.
+    """
+
+    def round_rows(rows: Tensor) -> tuple[Tensor, Tensor]:
+        scales = rows.abs().amax(dim=1, keepdim=True) / 127
+        scales = scales.clamp(_SMALLEST_SCALE, _LARGEST_SCALE)
+        return (rows / scales).round_().clamp_(-127, 127).to(torch.int8), scales
+
+    return QuantizedWeight(*_by_rows(weight, round_rows, name), bits=8)
+
+
+def search_scales(
+    weight: Tensor, group_size: int, importance: Tensor | None = None
+) -> TwoLevelScales:
+    """`searched_scales` of a whole float32 weight, some rows at a time."""
+    with one_thread():
+        found = [searched_scales(rows, group_size, importance) for rows in row_chunks(weight)]
+    return TwoLevelScales(
+        torch.cat([scales.multiple for scales in found]),
+        torch.cat([scales.row_scale for scales in found]),
+    )
+
+
+def require_finite(weight: Tensor, name: str) -> None:
+    """Raises QuantError where a weight holds NaN or infinity."""
+    if not weight.sum().isfinite() and not weight.isfinite().all():
+        raise QuantError(
+            f"{name} holds values that are not finite; only finite weights can be quantized: "
+            "check the checkpoint."
+        )
+
+
+def _by_rows(weight: Tensor, round_rows: Rounding, name: str) -> tuple[Tensor, Tensor]:
+    """Runs `round_rows` over float32 chunks; no float copy of the whole weight is made."""
+    values, scales = [], []
+    with one_thread():
+        for chunk in row_chunks(weight):
+            rows = chunk.float()
+            require_finite(rows, name)
+            chunk_values, chunk_scales = round_rows(rows)
+            values.append(chunk_values)
+            scales.append(chunk_scales)
+    return torch.cat(values), torch.cat(scales)
+
+
+def row_chunks(weight: Tensor) -> tuple[Tensor, ...]:
+    """Views of a few rows each, small enough for temporaries to stay in cache."""
+    return weight.split(max(1, _CHUNK_ELEMENTS // weight.shape[1]))
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Many short operations: two threads would wait for each other longer than they work."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)

@@ -1,0 +1,145 @@
+"""Two-level scales: a group's scale is an integer 1..15 times one float per row.
+
+The row's float has 4 significant bits, m * 2^e with m in 8..15, so that the product with a 4-bit
+integer has at most 8: it is exact in bfloat16. Stock tools read ordinary groups, and a kernel that
+knows can fold the integer into the int4 value (8 * 15 = 120 fits int8) and scale once per row.
+
+Everything here works on whole rows, in the row's own power of two, so that the size of the numbers
+in a row never matters: its largest magnitude is mapped into [0.5, 1).
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+INT4_MIN, INT4_MAX = -8, 7
+MAX_MULTIPLE = 15  # a group's integer
+_HALF_RANGE = 7.5  # int4 spans -8..7: the largest magnitude maps between 7 and 8
+# Row scales stay normal in bfloat16 with room for a kernel's own factors: 2^-103 .. 2^117.
+_MIN_EXPONENT, _MAX_EXPONENT = -96, 124
+_SEARCH_FRACTIONS = tuple(0.55 + 0.05 * step for step in range(11))  # of the closed form's scale
+_ROW_CANDIDATES = 10  # row scales that are tried, an octave and a little
+
+
+@dataclass(frozen=True)
+class TwoLevelScales:
+    """Scales before they are multiplied out.
+
+    Attributes:
+        multiple: uint8 (rows, groups) in 1..15.
+        row_scale: float32 (rows, 1) with 4 significant bits.
+    """
+
+    multiple: Tensor
+    row_scale: Tensor
+
+    def product(self) -> Tensor:
+        """The groups' scales (rows, groups), float32, exact in bfloat16."""
+        return self.multiple * self.row_scale
+
+
+def rtn_scales(weight: Tensor, group_size: int) -> TwoLevelScales:
+    """Scales in closed form: a group's largest magnitude spans half the int4 range.
+
+    Args:
+        weight: float32 (rows, columns), columns a multiple of group_size.
+    """
+    largest = weight.unflatten(1, (-1, group_size)).abs().amax(dim=2)  # (rows, groups)
+    exponent = _row_exponents(largest)
+    ideal = largest * _power_of_two(-exponent) / _HALF_RANGE
+    row_scale = _round_up(ideal.amax(dim=1, keepdim=True) / MAX_MULTIPLE)
+    multiple = _nearest_multiple(ideal, row_scale)
+    return TwoLevelScales(multiple, row_scale * _power_of_two(exponent))
+
+
+def searched_scales(
+    weight: Tensor, group_size: int, importance: Tensor | None = None
+) -> TwoLevelScales:
+    """The grid's scales of least squared error, found in three sweeps.
+
+    Each group first finds its best free scale; then every row scale of about an octave is tried
+    with the nearest integers to those; then each group tries the integers beside its own.
+
+    Args:
+        weight: float32 (rows, columns), columns a multiple of group_size.
+        importance: float32 (columns,): what a unit of squared error costs in each column
+            (the diagonal of a Hessian), or None for 1.
+    """
+    exponent = _row_exponents(weight.abs())
+    groups = (weight * _power_of_two(-exponent)).unflatten(1, (-1, group_size))
+    cost = None if importance is None else importance.view(-1, group_size)
+
+    widest = (groups.abs().amax(dim=2) / _HALF_RANGE).clamp_min(2.0**-20)  # (rows, groups)
+    ideal, ideal_error = widest, _squared_error(groups, widest, cost)
+    for fraction in _SEARCH_FRACTIONS:
+        ideal, ideal_error = _better(groups, cost, ideal, ideal_error, widest * fraction)
+
+    row_scale = _round_up(widest.amax(dim=1, keepdim=True) / MAX_MULTIPLE)
+    best_scale, best_error = row_scale, torch.full_like(row_scale, torch.inf)
+    for _ in range(_ROW_CANDIDATES):
+        scales = _nearest_multiple(ideal, row_scale) * row_scale
+        error = _squared_error(groups, scales, cost).sum(dim=1, keepdim=True)
+        best_scale = torch.where(error < best_error, row_scale, best_scale)
+        best_error = torch.minimum(error, best_error)
+        row_scale = _next_below(row_scale)
+
+    start = _nearest_multiple(ideal, best_scale).float()
+    multiple, error = start, _squared_error(groups, start * best_scale, cost)
+    for step in (-2, -1, 1, 2):
+        candidate = (start + step).clamp(1, MAX_MULTIPLE)
+        candidate_error = _squared_error(groups, candidate * best_scale, cost)
+        multiple = torch.where(candidate_error < error, candidate, multiple)
+        error = torch.minimum(candidate_error, error)
+    return TwoLevelScales(multiple.to(torch.uint8), best_scale * _power_of_two(exponent))
+
+
+def round_to_grid(weight: Tensor, scales: TwoLevelScales, group_size: int) -> Tensor:
+    """The nearest int4 values of a weight (rows, columns), as int8."""
+    steps = weight.unflatten(1, (-1, group_size)) / scales.product().unsqueeze(2)
+    return steps.round_().clamp_(INT4_MIN, INT4_MAX).to(torch.int8).flatten(1)
+
+
+def _squared_error(groups: Tensor, scales: Tensor, cost: Tensor | None) -> Tensor:
+    """What rounding groups (rows, groups, group_size) at these scales costs: (rows, groups)."""
+    scales = scales.unsqueeze(2)
+    error = (groups / scales).round_().clamp_(INT4_MIN, INT4_MAX).mul_(scales).sub_(groups)
+    error = error.square_()
+    return (error if cost is None else error.mul_(cost)).sum(dim=2)
+
+
+def _better(
+    groups: Tensor, cost: Tensor | None, scales: Tensor, error: Tensor, candidate: Tensor
+) -> tuple[Tensor, Tensor]:
+    candidate_error = _squared_error(groups, candidate, cost)
+    scales = torch.where(candidate_error < error, candidate, scales)
+    return scales, torch.minimum(candidate_error, error)
+
+
+def _nearest_multiple(scales: Tensor, row_scale: Tensor) -> Tensor:
+    return (scales / row_scale).round_().clamp_(1, MAX_MULTIPLE).to(torch.uint8)
+
+
+def _row_exponents(magnitudes: Tensor) -> Tensor:
+    """The power of two that brings each row (rows, any) below 1: int32 (rows, 1)."""
+    largest = magnitudes.amax(dim=1, keepdim=True)
+    return torch.frexp(largest).exponent.clamp(_MIN_EXPONENT, _MAX_EXPONENT)
+
+
+def _power_of_two(exponent: Tensor) -> Tensor:
+    return torch.ldexp(torch.ones_like(exponent, dtype=torch.float32), exponent)
+
+
+def _round_up(x: Tensor) -> Tensor:
+    """The next number with 4 significant bits; of zero, a small one."""
+    mantissa, exponent = torch.frexp(x)  # mantissa in [0.5, 1)
+    mantissa = torch.where(x == 0, 0.5, mantissa)
+    exponent = torch.where(x == 0, -7, exponent)
+    return torch.ldexp(torch.ceil(mantissa * 16), exponent - 4)
+
+
+def _next_below(x: Tensor) -> Tensor:
+    """The next smaller number with 4 significant bits, of one that has them."""
+    mantissa, exponent = torch.frexp(x)
+    step = torch.where(mantissa == 0.5, 0.5, 1.0)  # below a power of two the grid is finer
+    return torch.ldexp(mantissa * 16 - step, exponent - 4)

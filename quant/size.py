@@ -1,0 +1,89 @@
+"""How many bytes a model's weights take."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeGuard
+
+from torch import Tensor, nn
+from torchao.quantization import IntxUnpackedToInt8Tensor
+
+from quant.modules import INT4, QuantizedEmbedding
+from quant.protocols import CausalLM
+
+_SCALE_BYTES = {4: 2, 8: 4}  # bfloat16, float32
+
+
+@dataclass(frozen=True)
+class StoredSize:
+    """Bytes of the weights as the stock XNNPACK format stores them.
+
+    int4: half a byte a weight, padded groups included, and a bfloat16 scale per group; int8: a
+    byte and a float32 scale per row. The embedding and the head are stored once each, in their
+    two formats, even where the checkpoint ties them.
+
+    Attributes:
+        weights: how many numbers the checkpoint holds, tied ones once.
+        linear_weights: how many of them are in the decoder layers' linears.
+        linears: bytes of the decoder layers' linears.
+        embedding: bytes of the token embedding.
+        head: bytes of `lm_head`.
+        rest: bytes of norms and biases, float32.
+    """
+
+    weights: int
+    linear_weights: int
+    linears: int
+    embedding: int
+    head: int
+    rest: int
+
+    @property
+    def bits_per_weight(self) -> float:
+        """All stored bits over all weights of the model."""
+        return 8 * (self.linears + self.embedding + self.head + self.rest) / self.weights
+
+    @property
+    def linear_bits_per_weight(self) -> float:
+        """The same of the decoder layers' linears alone: 4.5 at 4 bits in groups of 32."""
+        return 8 * self.linears / self.linear_weights
+
+
+def stored_size(model: CausalLM, layers: Sequence[nn.Module], tied: bool) -> StoredSize:
+    """Counts a model after it was quantized; `tied` says what its checkpoint stored once."""
+    linears = [module for layer in layers for module in layer.modules() if _is_linear(module)]
+    linear_weights = sum(module.in_features * module.out_features for module in linears)
+    small = [module for layer in layers for module in layer.modules() if not _is_linear(module)]
+    small.append(model.model.get_submodule("norm"))
+    rest = sum(p.numel() for module in small for p in module.parameters(recurse=False))
+    rest += sum(module.bias.numel() for module in linears if module.bias is not None)
+    ends = model.lm_head.in_features * model.lm_head.out_features
+    return StoredSize(
+        weights=linear_weights + rest + (ends if tied else 2 * ends),
+        linear_weights=linear_weights,
+        linears=sum(_linear_bytes(module) for module in linears),
+        embedding=_embedding_bytes(model.model.get_submodule("embed_tokens")),
+        head=_linear_bytes(model.lm_head),
+        rest=4 * rest,
+    )
+
+
+def _is_linear(module: nn.Module) -> TypeGuard[nn.Linear]:
+    return isinstance(module, nn.Linear)
+
+
+def _linear_bytes(linear: nn.Linear) -> int:
+    weight = linear.weight
+    if isinstance(weight, IntxUnpackedToInt8Tensor):
+        bits = 4 if weight.target_dtype == INT4 else 8
+        return _integer_bytes(weight.qdata, weight.scale, bits)
+    return 4 * weight.numel()
+
+
+def _embedding_bytes(embedding: nn.Module) -> int:
+    if isinstance(embedding, QuantizedEmbedding):
+        return _integer_bytes(embedding.values, embedding.scales, embedding.bits)
+    return 4 * embedding.get_parameter("weight").numel()
+
+
+def _integer_bytes(values: Tensor, scales: Tensor, bits: int) -> int:
+    return values.numel() * bits // 8 + scales.numel() * _SCALE_BYTES[bits]
