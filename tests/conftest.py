@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+import torch
 
 SHARED_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 
@@ -13,3 +14,10 @@ def shared_data() -> Path:
     if not SHARED_DATA.is_dir():
         pytest.skip("no ../shared/data beside the repository: real weights and texts are absent")
     return SHARED_DATA
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_thread() -> None:
+    """Models of a few thousand parameters: waking a second thread costs more than it computes,
+    a hundred times more on a machine that is busy elsewhere."""
+    torch.set_num_threads(1)
