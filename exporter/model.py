@@ -14,7 +14,7 @@ from torch.nn import functional as F
 import exporter.attention  # noqa: F401  (defines torch.ops.thimble.cached_attention)
 from exporter.config import ModelConfig, RopeScaling
 
-Rope = tuple[Tensor, Tensor]  # cos, sin: (seq_len, head_dim)
+Rope = tuple[Tensor, Tensor]  # cosines, signed sines: (seq_len, 1, head_dim)
 
 
 class RMSNorm(nn.Module):
@@ -32,14 +32,15 @@ class RMSNorm(nn.Module):
 
 def rope_tables(config: ModelConfig, length: int) -> Rope:
     """Cosines and sines of rotary position embedding (Su et al., 2021), half-split as in
-    Hugging Face checkpoints: two tensors (length, head_dim), float32."""
+    Hugging Face checkpoints: two tensors (length, 1, head_dim), float32. The sines carry the
+    rotation's sign, minus in the first half, so that applying them negates nothing."""
     pairs = torch.arange(0, config.head_dim, 2, dtype=torch.float32)
     freqs = 1.0 / config.rope_theta ** (pairs / config.head_dim)  # (head_dim / 2)
     if config.rope_scaling is not None:
         freqs = _scale_frequencies(freqs, config.rope_scaling)
-    angles = torch.outer(torch.arange(length, dtype=torch.float32), freqs)
-    angles = torch.cat((angles, angles), dim=-1)  # (length, head_dim)
-    return angles.cos(), angles.sin()
+    angles = torch.outer(torch.arange(length, dtype=torch.float32), freqs).unsqueeze(1)
+    cos, sin = angles.cos(), angles.sin()  # (length, 1, head_dim / 2)
+    return torch.cat((cos, cos), dim=-1), torch.cat((-sin, sin), dim=-1)
 
 
 def _scale_frequencies(freqs: Tensor, scaling: RopeScaling) -> Tensor:
@@ -54,9 +55,9 @@ def _scale_frequencies(freqs: Tensor, scaling: RopeScaling) -> Tensor:
 
 def apply_rope(x: Tensor, rope: Rope) -> Tensor:
     """Rotates x (batch, seq_len, heads, head_dim) by the angles of its positions."""
-    cos, sin = rope[0].unsqueeze(1), rope[1].unsqueeze(1)  # (seq_len, 1, head_dim)
+    cos, sin = rope
     first, second = x.chunk(2, dim=-1)
-    return x * cos + torch.cat((-second, first), dim=-1) * sin
+    return x * cos + torch.cat((second, first), dim=-1) * sin
 
 
 class Attention(nn.Module):
