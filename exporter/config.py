@@ -123,6 +123,11 @@ def parse_config(fields: dict[str, Any]) -> ModelConfig:
     heads = _count(fields, "num_attention_heads")
     layers = _count(fields, "num_hidden_layers")
     hidden_size = _count(fields, "hidden_size")
+    if fields.get("head_dim") is None and hidden_size < heads:
+        raise ExportError(
+            f"num_attention_heads {heads} is more than hidden_size {hidden_size}; give head_dim, "
+            "or fewer heads."
+        )
     bias = model_type != "mistral" and _flag(fields, "attention_bias")
     config = ModelConfig(
         model_type=model_type,
@@ -179,6 +184,12 @@ def _check(config: ModelConfig) -> None:
             f"num_attention_heads {config.num_attention_heads} is not a multiple of "
             f"num_key_value_heads {config.num_key_value_heads}; each key head serves equally many "
             "query heads."
+        )
+    scaling = config.rope_scaling
+    if scaling is not None and scaling.high_freq_factor <= scaling.low_freq_factor:
+        raise ExportError(
+            f"high_freq_factor {scaling.high_freq_factor} is not above low_freq_factor "
+            f"{scaling.low_freq_factor}; the frequencies between them are interpolated."
         )
     if config.head_dim % 2:
         raise ExportError(f"head_dim {config.head_dim} is odd; rotary embedding turns pairs.")

@@ -1,0 +1,363 @@
+"""Reading config.json: what transformers 5 writes, what older files hold, and every refusal."""
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from exporter.config import ARCHITECTURES, ModelConfig, RopeScaling, parse_config, read_config
+from exporter.errors import ExportError
+
+LLAMA: dict[str, Any] = {
+    "model_type": "llama",
+    "hidden_size": 64,
+    "intermediate_size": 172,
+    "num_hidden_layers": 4,
+    "num_attention_heads": 8,
+    "vocab_size": 512,
+}
+LLAMA3_ROPE = {
+    "rope_type": "llama3",
+    "factor": 32.0,
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 8192,
+}
+LLAMA3_SCALING = RopeScaling("llama3", 32.0, 1.0, 4.0, 8192)
+
+
+def parsed(**fields: Any) -> ModelConfig:
+    return parse_config({**LLAMA, **fields})
+
+
+def refusal(**fields: Any) -> str:
+    """The message for LLAMA with these fields changed."""
+    with pytest.raises(ExportError) as raised:
+        parsed(**fields)
+    return str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"rope_parameters": {**LLAMA3_ROPE, "rope_theta": 500000.0}},
+        {"rope_theta": 500000.0, "rope_scaling": LLAMA3_ROPE},
+        {"rope_theta": 500000.0, "rope_parameters": LLAMA3_ROPE, "rope_scaling": None},
+        {"rope_theta": 500000, "rope_scaling": {**LLAMA3_ROPE, "type": "llama3"}},
+    ],
+    ids=["transformers-5", "published", "mixed", "both-type-keys"],
+)
+def test_rotary_settings_wherever_they_stand(fields: dict[str, Any]) -> None:
+    config = parsed(**fields)
+    assert (config.rope_theta, config.rope_scaling) == (500000.0, LLAMA3_SCALING)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {},
+        {"rope_scaling": None},
+        {"rope_parameters": {"rope_type": "default", "rope_theta": 10000.0}},
+        {"rope_parameters": {"rope_theta": 10000.0}},
+    ],
+)
+def test_plain_rotary_settings(fields: dict[str, Any]) -> None:
+    config = parsed(**fields)
+    assert (config.rope_theta, config.rope_scaling) == (10000.0, None)
+
+
+def test_an_old_linear_scaling() -> None:
+    config = parsed(rope_scaling={"type": "linear", "factor": 2})
+    assert config.rope_scaling == RopeScaling("linear", 2.0)
+
+
+def test_absent_fields_take_the_architectures_defaults() -> None:
+    llama, mistral, qwen3, smollm3 = (
+        parsed(model_type=name, num_attention_heads=32)
+        for name in ("llama", "mistral", "qwen3", "smollm3")
+    )
+    assert (llama.num_key_value_heads, llama.head_dim, llama.tie_word_embeddings) == (32, 2, False)
+    assert (mistral.num_key_value_heads, mistral.sliding_window) == (8, 4096)
+    assert (qwen3.num_key_value_heads, qwen3.head_dim, qwen3.qk_norm) == (32, 128, True)
+    assert (smollm3.num_key_value_heads, smollm3.rope_theta) == (4, 2e6)
+    assert smollm3.tie_word_embeddings and smollm3.no_rope_layers == (3,)
+
+
+def test_null_is_not_absent() -> None:
+    config = parsed(model_type="mistral", num_key_value_heads=None, sliding_window=None)
+    assert (config.num_key_value_heads, config.sliding_window, config.head_dim) == (8, None, 8)
+
+
+@pytest.mark.parametrize(
+    ("model_type", "wanted"),
+    [
+        ("llama", (True, True, True)),
+        ("mistral", (False, False, False)),
+        ("qwen2", (True, False, False)),
+        ("smollm3", (True, True, True)),
+    ],
+)
+def test_biases_where_the_architecture_has_them(
+    model_type: str, wanted: tuple[bool, bool, bool]
+) -> None:
+    config = parsed(
+        model_type=model_type, attention_bias=True, mlp_bias=True, num_key_value_heads=8
+    )
+    assert (config.attention_bias, config.attention_out_bias, config.mlp_bias) == wanted
+
+
+@pytest.mark.parametrize(
+    ("fields", "window"),
+    [
+        ({"model_type": "llama", "sliding_window": 32}, None),
+        ({"model_type": "mistral", "sliding_window": 32}, 32),
+        ({"model_type": "qwen2", "sliding_window": 32, "use_sliding_window": False}, None),
+        ({"model_type": "qwen2", "sliding_window": 32}, None),
+        ({"model_type": "qwen2", "sliding_window": 32, "use_sliding_window": True}, None),
+        (
+            {
+                "model_type": "qwen2",
+                "sliding_window": 32,
+                "use_sliding_window": True,
+                "max_window_layers": 3,
+            },
+            32,
+        ),
+        (
+            {
+                "model_type": "qwen3",
+                "sliding_window": 32,
+                "use_sliding_window": True,
+                "max_window_layers": 3,
+                "layer_types": ["full_attention"] * 4,
+            },
+            None,
+        ),
+        (
+            {
+                "model_type": "smollm3",
+                "sliding_window": 32,
+                "use_sliding_window": True,
+                "layer_types": ["full_attention"] * 3 + ["sliding_attention"],
+            },
+            32,
+        ),
+        ({"model_type": "smollm3", "sliding_window": 32, "use_sliding_window": True}, 32),
+    ],
+)
+def test_the_window_as_each_architecture_says_it(
+    fields: dict[str, Any], window: int | None
+) -> None:
+    config = parsed(num_key_value_heads=8, max_position_embeddings=64, **fields)
+    assert config.sliding_window == window
+    assert config.context_limit == (window or 64)
+
+
+@pytest.mark.parametrize(
+    ("stored", "ids"), [(None, ()), (2, (2,)), ([2], (2,)), ([3, 2, 5], (3, 2, 5)), ([], ())]
+)
+def test_end_of_text_ids(stored: Any, ids: tuple[int, ...]) -> None:
+    assert parsed(eos_token_id=stored).eos_token_ids == ids
+
+
+@pytest.mark.parametrize(
+    "model_type",
+    [
+        None,
+        "",
+        "gpt2",
+        "mixtral",
+        "qwen2_moe",
+        "qwen3_moe",
+        "qwen2_vl",
+        "llava",
+        "gemma3",
+        ["llama"],
+    ],
+)
+def test_another_architecture_is_refused(model_type: Any) -> None:
+    assert refusal(model_type=model_type) == (
+        f"model_type {model_type!r} is not an architecture this exporter builds; "
+        "it builds llama, mistral, qwen2, qwen3, smollm3."
+    )
+
+
+REQUIRED = [name for name in LLAMA if name != "model_type"]
+COUNTS = [*REQUIRED, "num_key_value_heads", "head_dim", "max_position_embeddings"]
+
+
+@pytest.mark.parametrize("name", REQUIRED)
+def test_a_missing_field_is_named(name: str) -> None:
+    fields = {key: value for key, value in LLAMA.items() if key != name}
+    with pytest.raises(ExportError) as raised:
+        parse_config(fields)
+    assert str(raised.value) == (
+        f"{name} is missing and the decoder's shape needs it; take the config.json that was "
+        "published with the weights."
+    )
+
+
+@pytest.mark.parametrize("name", COUNTS)
+@pytest.mark.parametrize("value", [0, -1, 2.5, "64", True, [64], {}])
+def test_a_count_of_the_wrong_kind_is_named(name: str, value: Any) -> None:
+    expected = f"{name} is {value!r}; it must be a whole number of at least 1."
+    assert refusal(**{name: value}) == expected
+
+
+@pytest.mark.parametrize("name", ["rms_norm_eps", "rope_theta"])
+@pytest.mark.parametrize("value", [0, -1e-5, "1e-5", None, float("nan"), float("inf"), True])
+def test_a_number_of_the_wrong_kind_is_named(name: str, value: Any) -> None:
+    assert refusal(**{name: value}) == f"{name} is {value!r}; it must be a number above 0."
+
+
+@pytest.mark.parametrize("name", ["tie_word_embeddings", "attention_bias", "mlp_bias"])
+@pytest.mark.parametrize("value", ["true", 1, []])
+def test_a_flag_of_the_wrong_kind_is_named(name: str, value: Any) -> None:
+    assert refusal(**{name: value}) == f"{name} is {value!r}; it must be true or false."
+
+
+SUPPORTED_ROPE = "the decoder computes 'default', 'linear' and 'llama3', the same for every layer."
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        (
+            {"hidden_act": "gelu"},
+            "hidden_act 'gelu' is not supported; the decoder computes 'silu' (SwiGLU).",
+        ),
+        (
+            {"hidden_act": None},
+            "hidden_act None is not supported; the decoder computes 'silu' (SwiGLU).",
+        ),
+        (
+            {"quantization_config": {"quant_method": "gptq", "bits": 4}},
+            "the weights are already quantized (quantization_config, method 'gptq'); the exporter "
+            "quantizes by itself: use the float checkpoint that they were made from.",
+        ),
+        (
+            {"partial_rotary_factor": 0.5},
+            "partial_rotary_factor 0.5 is not supported; the decoder rotates whole heads (1.0).",
+        ),
+        (
+            {"rope_parameters": {"rope_type": "default", "partial_rotary_factor": 0.25}},
+            "partial_rotary_factor 0.25 is not supported; the decoder rotates whole heads (1.0).",
+        ),
+        (
+            {"rope_scaling": {"rope_type": "yarn", "factor": 4.0}},
+            f"rope_type 'yarn' is not supported; {SUPPORTED_ROPE}",
+        ),
+        (
+            {"rope_scaling": {"type": "dynamic", "factor": 4.0}},
+            f"rope_type 'dynamic' is not supported; {SUPPORTED_ROPE}",
+        ),
+        (
+            {"rope_parameters": {"full_attention": {"rope_type": "default", "rope_theta": 1e4}}},
+            f"rope_type 'default' is not supported; {SUPPORTED_ROPE}",
+        ),
+        (
+            {"rope_scaling": "llama3"},
+            "rope_scaling is 'llama3'; it must be an object or null.",
+        ),
+        (
+            {"rope_scaling": {"rope_type": "linear"}},
+            "factor is None; it must be a number above 0.",
+        ),
+        (
+            {"rope_scaling": {**LLAMA3_ROPE, "high_freq_factor": 1.0}},
+            "high_freq_factor 1.0 is not above low_freq_factor 1.0; the frequencies between them "
+            "are interpolated.",
+        ),
+        (
+            {"num_key_value_heads": 3},
+            "num_attention_heads 8 is not a multiple of num_key_value_heads 3; each key head "
+            "serves equally many query heads.",
+        ),
+        ({"head_dim": 7}, "head_dim 7 is odd; rotary embedding turns pairs."),
+        (
+            {"num_attention_heads": 128},
+            "num_attention_heads 128 is more than hidden_size 64; give head_dim, or fewer heads.",
+        ),
+        (
+            {"eos_token_id": [2, 512]},
+            "token id 512 (bos_token_id or eos_token_id) is outside the vocabulary; "
+            "vocab_size is 512.",
+        ),
+        (
+            {"bos_token_id": -1},
+            "token id -1 (bos_token_id or eos_token_id) is outside the vocabulary; "
+            "vocab_size is 512.",
+        ),
+        (
+            {"eos_token_id": "</s>"},
+            "eos_token_id is '</s>'; it must be a token id or a list of them.",
+        ),
+        (
+            {"layer_types": ["linear_attention"]},
+            "layer_types is ['linear_attention']; each layer must be one of full_attention, "
+            "sliding_attention.",
+        ),
+        (
+            {"model_type": "smollm3", "no_rope_layers": [1, 0]},
+            "no_rope_layers is [1, 0]; it must list a 1 or a 0 for each of the 4 layers.",
+        ),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, dict) else "",
+)
+def test_what_the_decoder_cannot_compute_is_refused(fields: dict[str, Any], message: str) -> None:
+    assert refusal(**fields) == message
+
+
+def test_any_damage_to_a_field_is_an_error_or_a_config() -> None:
+    """Random values in random fields: nothing but ExportError ever comes out."""
+    rng = random.Random(0)
+    names = [*COUNTS, "model_type", "hidden_act", "rope_scaling", "rope_parameters", "layer_types"]
+    names += ["eos_token_id", "no_rope_layers", "sliding_window", "quantization_config"]
+    names += ["use_sliding_window", "rope_theta", "max_window_layers", "no_rope_layer_interval"]
+    values = [None, 0, 1, -3, 7, 2.5, "x", "", True, [], [1], ["x"], {}, {"factor": 1}]
+    values += [{"rope_type": "llama3"}, {"rope_type": []}, [[]], {"rope_type": "default", "a": {}}]
+    for _ in range(3000):
+        fields = {**LLAMA, "model_type": rng.choice(ARCHITECTURES)}
+        fields.update({rng.choice(names): rng.choice(values) for _ in range(rng.randint(1, 4))})
+        try:
+            parse_config(fields)
+        except ExportError as error:
+            assert str(error).endswith("."), fields
+
+
+def test_a_file_is_read_and_named_in_errors(tmp_path: Path) -> None:
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(LLAMA))
+    assert read_config(path) == parse_config(LLAMA)
+    path.write_text(json.dumps({**LLAMA, "head_dim": 7}))
+    with pytest.raises(ExportError) as raised:
+        read_config(path)
+    assert str(raised.value) == f"{path}: head_dim 7 is odd; rotary embedding turns pairs."
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"", "cannot be read as JSON (Expecting value"),
+        (b'{"model_type": ', "cannot be read as JSON (Expecting value"),
+        (b"\xff\xfe\x00", "cannot be read as JSON ('utf-8' codec"),
+        (b"[]", "is not a JSON object; download it again."),
+    ],
+)
+def test_a_damaged_file_is_said_to_be(tmp_path: Path, content: bytes, said: str) -> None:
+    path = tmp_path / "config.json"
+    path.write_bytes(content)
+    with pytest.raises(ExportError) as raised:
+        read_config(path)
+    assert str(raised.value).startswith(f"{path} {said}")
+
+
+def test_no_file(tmp_path: Path) -> None:
+    with pytest.raises(ExportError) as raised:
+        read_config(tmp_path / "config.json")
+    assert str(raised.value) == (
+        f"{tmp_path} has no config.json; a Hugging Face model directory holds one beside its "
+        "weights: check the path given to --checkpoint."
+    )
