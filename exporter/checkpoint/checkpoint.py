@@ -47,7 +47,7 @@ class Checkpoint:
         """Replaces each parameter of `module` by a float32 copy of the tensor `prefix` + its name.
 
         With tied embeddings the embedding and the head get one parameter between them, as long
-        as the first one loaded is alive when the second is.
+        as the first one loaded is alive when the second is. The pages read are given back.
 
         Args:
             module: typically on the meta device; its buffers are left alone.
@@ -63,6 +63,7 @@ class Checkpoint:
                         f"{_shape(parameter.shape)}; the weights belong to another config.json."
                     )
                 submodule.register_parameter(key, loaded)
+        self.release()
 
     def release(self) -> None:
         """Gives back the memory that reading has made resident; every tensor stays readable."""

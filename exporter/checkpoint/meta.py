@@ -6,7 +6,9 @@ reordered here. And large models are split for model parallelism, each file hold
 every matrix, which are put together here.
 """
 
+import ctypes
 import json
+import mmap
 import pickle
 import re
 from pathlib import Path
@@ -37,10 +39,9 @@ _LAYER = {
 }
 _HARMLESS = "rope.freqs"  # computed, not learnt
 _SPLIT_BY_COLUMN = ("wo.weight", "w2.weight")  # the rest of the matrices are split by row
+_LIBC = ctypes.CDLL(None)
 _LLAMA3_VOCAB = 128256
 _LLAMA3_STOPS = (128001, 128008, 128009)  # <|end_of_text|>, <|eom_id|>, <|eot_id|>
-
-Shards = list[dict[str, Tensor]]
 
 
 class MetaWeights:
@@ -55,8 +56,8 @@ class MetaWeights:
 
     def __init__(self, files: list[Path], head_dim: int | None = None) -> None:
         self._files = files
-        self._shards: Shards | None = None
-        self._names = {_hugging_face_name(name): name for name in self._open()[0]}
+        self._shards = [_load(path) for path in files]
+        self._names = {_hugging_face_name(name): name for name in self._shards[0]}
         self._names.pop(_HARMLESS, None)
         self._shapes = {name: self._shape(key) for name, key in self._names.items()}
         self.head_dim = head_dim
@@ -65,7 +66,7 @@ class MetaWeights:
         return self._shapes
 
     def dtype(self, name: str) -> torch.dtype:
-        return self._open()[0][self._names[name]].dtype
+        return self._shards[0][self._names[name]].dtype
 
     def tensor(self, name: str) -> Tensor:
         key = self._names[name]
@@ -75,12 +76,9 @@ class MetaWeights:
         return whole
 
     def release(self) -> None:
-        self._shards = None  # unmaps the files; the next read maps them again
-
-    def _open(self) -> Shards:
-        if self._shards is None:
-            self._shards = [_load(path) for path in self._files]
-        return self._shards
+        for shard in self._shards:
+            for tensor in shard.values():
+                _drop_pages(tensor)
 
     def _whole(self, key: str) -> Tensor:
         parts = self._parts(key)
@@ -88,29 +86,29 @@ class MetaWeights:
         return parts[0] if len(parts) == 1 or dim is None else torch.cat(parts, dim)
 
     def _shape(self, key: str) -> tuple[int, ...]:
-        shape = list(self._parts(key)[0].shape)
-        dim = self._split_dim(key)
+        """The shape of the whole: every file holds an equal part."""
+        parts, dim = self._parts(key), self._split_dim(key)
+        shape = list(parts[0].shape)
         if dim is not None:
-            shape[dim] = sum(part.shape[dim] for part in self._parts(key))
+            shape[dim] *= len(parts)
         return tuple(shape)
 
     def _parts(self, key: str) -> list[Tensor]:
-        shards = self._open()
-        for path, shard in zip(self._files, shards, strict=True):
-            if key not in shard:
+        for path, shard in zip(self._files, self._shards, strict=True):
+            if key not in shard or shard[key].shape != self._shards[0][key].shape:
                 raise ExportError(
-                    f"{path} lacks {key}, which {self._files[0].name} holds; the files belong to "
-                    "different models: download them again."
+                    f"{path} lacks the part of {key} that belongs to the one in "
+                    f"{self._files[0].name}; they are of different models: download again."
                 )
-        return [shard[key] for shard in shards]
+        return [shard[key] for shard in self._shards]
 
     def _split_dim(self, key: str) -> int | None:
         """The dimension that the files split: None for vectors, which every file repeats."""
-        first = self._open()[0][key]
+        first = self._shards[0][key]
         if first.dim() < 2:
             return None
         if key == "tok_embeddings.weight":  # by column until Llama 2, by vocabulary since Llama 3
-            norm = self._open()[0].get("norm.weight")
+            norm = self._shards[0].get("norm.weight")
             return 0 if norm is None or first.shape[1] == norm.shape[0] else 1
         return 1 if key.endswith(_SPLIT_BY_COLUMN) else 0
 
@@ -234,9 +232,21 @@ def _load(path: Path) -> dict[str, Tensor]:
         raise ExportError(
             f"{path} cannot be read as a PyTorch checkpoint ({reason}); download it again."
         ) from None
-    if not isinstance(tensors, dict) or not all(isinstance(t, Tensor) for t in tensors.values()):
+    values = list(tensors.values()) if isinstance(tensors, dict) else [None]
+    if not all(isinstance(value, Tensor) and value.layout == torch.strided for value in values):
         raise ExportError(f"{path} is not one of Meta's checkpoints: it is no table of tensors.")
     return tensors
+
+
+def _drop_pages(tensor: Tensor) -> None:
+    """Gives back the whole pages of a tensor that lies in a mapped file, which torch cannot do."""
+    storage = tensor.untyped_storage()
+    begin = -(-storage.data_ptr() // mmap.PAGESIZE) * mmap.PAGESIZE
+    end = (storage.data_ptr() + storage.nbytes()) // mmap.PAGESIZE * mmap.PAGESIZE
+    if end > begin:
+        _LIBC.madvise(
+            ctypes.c_void_p(begin), ctypes.c_size_t(end - begin), ctypes.c_int(mmap.MADV_DONTNEED)
+        )
 
 
 def _read_params(path: Path) -> dict[str, Any]:
