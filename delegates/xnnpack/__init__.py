@@ -1,0 +1,5 @@
+"""XNNPACK, through ExecuTorch's own partitioner, as a stock ExecuTorch LLM runtime runs it."""
+
+from delegates.xnnpack.lower import load, lower
+
+__all__ = ["load", "lower"]

@@ -1,0 +1,91 @@
+"""From the captured program to an XNNPACK `.pte`, and back into a stock runtime."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import torch
+from torch import Tensor
+from torch.export import ExportedProgram
+
+from delegates.errors import DelegateError
+from delegates.lowered import Lowered, delegation_report
+from delegates.xnnpack.guards import check_quantized_linears
+from delegates.xnnpack.rewrite import (
+    rewrite_attention,
+    rewrite_embeddings,
+    share_activation_quantization,
+)
+
+NAMED_DATA_ALIGNMENT = 16
+
+
+def lower(
+    program: ExportedProgram,
+    constant_methods: Mapping[str, object],
+    named_data: Mapping[str, bytes],
+    with_etrecord: bool,
+) -> Lowered:
+    """Lowers the captured program; every linear is inside a delegate call.
+
+    Args:
+        program: the captured program, which is rewritten in place.
+        constant_methods: values a runtime reads by method name.
+        named_data: blobs that ride along in the file.
+        with_etrecord: keep the graphs that ExecuTorch's Inspector needs.
+
+    Raises:
+        DelegateError: a weight that XNNPACK would compute wrongly, or a linear it did not take.
+    """
+    from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
+    from executorch.backends.xnnpack.xnnpack_preprocess import XnnpackBackend
+    from executorch.exir import EdgeCompileConfig, to_edge
+    from executorch.exir.backend.compile_spec_schema import CompileSpec
+    from executorch.exir.backend.partitioner import DelegationSpec
+
+    rewrite_attention(program)
+    rewrite_embeddings(program)
+    edge = to_edge(
+        program,
+        constant_methods=dict(constant_methods),
+        compile_config=EdgeCompileConfig(
+            preserve_ops=[torch.ops.aten.linear.default],
+            _check_ir_validity=False,  # the verifier knows neither llama:: nor torchao's operators
+            _skip_dim_order=True,
+        ),
+        generate_etrecord=with_etrecord,
+    )
+    share_activation_quantization(edge.exported_program())
+    check_quantized_linears(edge.exported_program())
+
+    partitioner = XnnpackPartitioner()
+    # With this spec the backend runs the one clean-up pass that a decoder needs, not all
+    # seventeen, each of which traces every partition again.
+    partitioner.delegation_spec = DelegationSpec(
+        XnnpackBackend.__name__, [CompileSpec("dqlinear_partitioner", b"")]
+    )
+    edge = edge.to_backend(partitioner)
+    report = delegation_report("xnnpack", edge.exported_program().graph_module)
+    if report.linears_delegated < report.linears:
+        raise DelegateError(
+            f"XNNPACK took {report.linears_delegated} of {report.linears} linear layers; it must "
+            "take all: use a scheme it accepts (--quant none, rtn4, gptq4 or rtn8)."
+        )
+    for key, data in named_data.items():
+        edge._named_data_store.add_named_data(key, data, alignment=NAMED_DATA_ALIGNMENT)
+    finished = edge.to_executorch()
+    etrecord = finished.get_etrecord() if with_etrecord else None
+    return Lowered(finished, report, etrecord)
+
+
+def load(path: Path) -> Callable[[Tensor, Tensor], Tensor]:
+    """Opens a `.pte` in ExecuTorch's stock Python runtime."""
+    import executorch.kernels.quantized  # noqa: F401  (registers its kernels)
+    from executorch.extension.llm.custom_ops import custom_ops  # noqa: F401
+    from executorch.extension.pybindings.portable_lib import _load_for_executorch
+
+    module = _load_for_executorch(str(path))
+
+    def step(tokens: Tensor, input_pos: Tensor) -> Tensor:
+        return module.run_method("forward", (tokens, input_pos))[0]
+
+    return step
