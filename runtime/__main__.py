@@ -1,0 +1,88 @@
+"""`python -m runtime build` and `python -m runtime generate`."""
+
+import sys
+from pathlib import Path
+from typing import NoReturn
+
+import click
+
+from runtime.build import BUILD_DIR, build
+from runtime.errors import BuildError, RunnerError
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+def main() -> None:
+    """Build the C++ runner, and run a model from Python."""
+
+
+@main.command("build")
+@click.option("--sanitize", is_flag=True, help="With ASan and UBSan, into build/asan.")
+def build_command(sanitize: bool) -> None:
+    """Build what is out of date."""
+    click.echo(_build("asan" if sanitize else "default"))
+
+
+@main.command()
+@click.argument("model", type=click.Path(path_type=Path))
+@click.option("-p", "--prompt", required=True, help="The text to continue; may be empty.")
+@click.option("-n", "--tokens", type=click.IntRange(1), help="End after so many tokens.")
+@click.option("--temperature", type=click.FloatRange(0, 100), default=0.0, show_default=True)
+@click.option("--top-k", type=click.IntRange(0), default=0, show_default=True, help="0: all.")
+@click.option("--top-p", type=click.FloatRange(0, 1), default=1.0, show_default=True)
+@click.option("--min-p", type=click.FloatRange(0, 1), default=0.0, show_default=True)
+@click.option("--seed", type=click.IntRange(0, 2**64 - 1), help="Makes the choices repeatable.")
+@click.option("--threads", type=click.IntRange(1, 256), help="Default: the cores worth using.")
+def generate(
+    model: Path,
+    prompt: str,
+    tokens: int | None,
+    temperature: float,
+    top_k: int,
+    top_p: float,
+    min_p: float,
+    seed: int | None,
+    threads: int | None,
+) -> None:
+    """Continue a prompt: the text goes to standard output, everything else to standard error."""
+    from runtime.runner import Runner
+
+    if not (BUILD_DIR / "libthimble.so").is_file():
+        click.echo(_build("default"), err=True)
+    try:
+        with Runner(model, threads) as runner:
+            options = (temperature, top_k, top_p, min_p, seed)
+            for text in runner.generate(prompt, tokens, *options):
+                click.echo(text, nl=False)
+            click.echo()
+            click.echo(_summary(runner.stats), err=True)
+    except RunnerError as error:
+        _fail(error)
+
+
+def _build(preset: str) -> str:
+    """Builds; the line that says what was done."""
+    try:
+        result = build(preset)
+    except BuildError as error:
+        _fail(error)
+    program = result.directory / "runner"
+    if result.seconds == 0.0:
+        return f"{program} is up to date"
+    return f"built {program} in {result.seconds:.1f} s"
+
+
+def _summary(stats: dict[str, str | int | float]) -> str:
+    return (
+        f"{stats['prompt_tokens']} prompt + {stats['generated_tokens']} generated tokens, "
+        f"prefill {stats['prefill_tokens_per_s']:.1f} tok/s, "
+        f"decode {stats['decode_tokens_per_s']:.1f} tok/s, {stats['stop_reason']}"
+    )
+
+
+def _fail(error: Exception) -> NoReturn:
+    click.echo(f"runtime: {error}", err=True)
+    sys.exit(1)
+
+
+if __name__ == "__main__":
+    main(prog_name="python -m runtime")

@@ -1,0 +1,101 @@
+"""Building the C++: CMake and ninja against the executorch wheel of this environment."""
+
+import fcntl
+import importlib.util
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from runtime.errors import BuildError
+
+SOURCE_DIR = Path(__file__).resolve().parent / "cpp"
+BUILD_DIR = SOURCE_DIR.parent.parent / "build"
+
+
+@dataclass(frozen=True)
+class Build:
+    """A finished build: where it is, and how long it took; 0 when nothing was to be done."""
+
+    directory: Path
+    seconds: float
+
+
+def build(preset: str = "default") -> Build:
+    """Builds what is out of date; configures only when that was never done or has gone stale.
+
+    Args:
+        preset: "default", into build/, or "asan", into build/asan, of CMakePresets.json.
+
+    Raises:
+        BuildError: a tool or the wheel is missing, or the compiler failed; the message ends with
+            what it said.
+    """
+    directory = BUILD_DIR if preset == "default" else BUILD_DIR / preset
+    cmake, ninja = _find_tool("cmake"), _find_tool("ninja")
+    settings = {"executorch_DIR": _find_executorch(), "CMAKE_MAKE_PROGRAM": ninja}
+    directory.mkdir(parents=True, exist_ok=True)
+    start = time.monotonic()
+    with _lock(directory / ".lock"):
+        configured = _is_configured(directory, settings)
+        if not configured:
+            options = [f"-D{name}={value}" for name, value in settings.items()]
+            _run([cmake, "--preset", preset, "--fresh", *options])
+        output = _run([ninja, "-C", directory])
+    idle = configured and "no work to do" in output
+    return Build(directory, 0.0 if idle else time.monotonic() - start)
+
+
+def _find_tool(name: str) -> Path:
+    """The tool of this environment, else of the PATH."""
+    beside_python = Path(sys.executable).parent / name
+    if beside_python.is_file():
+        return beside_python
+    found = shutil.which(name)
+    if found is None:
+        raise BuildError(f"{name} is not installed: pip install cmake ninja")
+    return Path(found)
+
+
+def _find_executorch() -> Path:
+    spec = importlib.util.find_spec("executorch")
+    if spec is None or not spec.submodule_search_locations:
+        raise BuildError("the executorch package is not installed: pip install executorch==1.5.1")
+    directory = Path(next(iter(spec.submodule_search_locations))) / "share" / "cmake"
+    if not (directory / "executorch-config.cmake").is_file():
+        raise BuildError(f"{directory} has no executorch-config.cmake: install its 1.5.1 wheel")
+    return directory
+
+
+def _is_configured(directory: Path, settings: dict[str, Path]) -> bool:
+    """Whether the directory was configured to the end, with these settings, from this source."""
+    cache = directory / "CMakeCache.txt"
+    if not (cache.is_file() and (directory / "build.ninja").is_file()):
+        return False
+    entries: dict[str, str] = {}
+    for line in cache.read_text(encoding="utf-8").splitlines():
+        name, separator, value = line.partition("=")
+        if separator:
+            entries[name.partition(":")[0]] = value
+    expected = {"CMAKE_HOME_DIRECTORY": SOURCE_DIR, **settings}
+    return all(entries.get(name) == str(value) for name, value in expected.items())
+
+
+@contextmanager
+def _lock(path: Path) -> Iterator[None]:
+    """One build of a directory at a time, over all processes."""
+    with path.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _run(command: list[str | Path]) -> str:
+    result = subprocess.run(command, cwd=SOURCE_DIR, capture_output=True, text=True, check=False)
+    if result.returncode != 0:
+        said = "\n".join((result.stdout + result.stderr).strip().splitlines()[-40:])
+        raise BuildError(f"{Path(command[0]).name} failed with code {result.returncode}:\n{said}")
+    return result.stdout

@@ -1,0 +1,180 @@
+/// The command line: options in, text to standard output, everything else to standard error.
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <iostream>
+#include <memory>
+#include <random>
+#include <string>
+
+#include "runner/chat.h"
+#include "runner/options.h"
+#include "runner/output_file.h"
+#include "runner/profile.h"
+#include "runner/runner.h"
+
+namespace thimble {
+namespace {
+
+std::atomic<bool> interrupted{false};
+
+/// Ctrl-C asks the answer to end; a second one ends the program.
+void catch_interrupt() {
+  struct sigaction action{};
+  action.sa_handler = [](int) { interrupted = true; };
+  action.sa_flags = static_cast<int>(SA_RESETHAND);  // and no SA_RESTART: reading a line ends too
+  sigaction(SIGINT, &action, nullptr);
+}
+
+/// Writes text as it comes. Standard output that fails ends the answer.
+class Output {
+ public:
+  bool write(std::string_view text) {
+    if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() ||
+        std::fflush(stdout) != 0) {
+      status_ =
+          Status::error(std::string("cannot write to standard output: ") + std::strerror(errno));
+    }
+    return status_.ok();
+  }
+  Runner::TextCallback callback() {
+    return [this](std::string_view text) { return write(text); };
+  }
+  const Status& status() const { return status_; }
+
+ private:
+  Status status_;
+};
+
+/// Says on standard error why an answer ended, where the text alone does not.
+void explain_end(const Runner& runner) {
+  if (runner.stats().stop_reason == StopReason::kContextFull) {
+    std::fprintf(stderr,
+                 "runner: the context is full (%lld tokens): the answer ends here; export with a "
+                 "larger --max-context-len for longer ones\n",
+                 static_cast<long long>(runner.program().max_context_len()));
+  } else if (runner.stats().stop_reason == StopReason::kInterrupted) {
+    std::fprintf(stderr, "runner: interrupted\n");
+  }
+}
+
+Status continue_prompt(Runner& runner, const Options& options, const GenerateOptions& generate) {
+  const Result<std::vector<int32_t>> tokens = runner.encode_prompt(*options.prompt);
+  if (!tokens.ok()) return tokens.status();
+  Output output;
+  Status status = runner.generate(*tokens, generate, output.callback());
+  if (status.ok()) output.write("\n");
+  if (status.ok()) status = output.status();
+  if (status.ok()) explain_end(runner);
+  return status;
+}
+
+Status take_turn(Chat& chat, Runner& runner, const std::string& message,
+                 const GenerateOptions& generate) {
+  Output output;
+  Status status = chat.respond(message, generate, output.callback());
+  if (status.ok()) output.write("\n");
+  if (status.ok()) status = output.status();
+  if (status.ok()) explain_end(runner);
+  return status;
+}
+
+Status converse(Runner& runner, const Options& options, const GenerateOptions& generate) {
+  if (runner.chat_template() == nullptr) return Status::error(runner.chat_template_error());
+  Chat chat(runner, options.system);
+  if (options.prompt) return take_turn(chat, runner, *options.prompt, generate);
+  const bool terminal = isatty(STDIN_FILENO) != 0;
+  std::string line;
+  for (;;) {
+    if (terminal) std::fprintf(stderr, "> ");
+    if (!std::getline(std::cin, line)) {
+      if (terminal) std::fprintf(stderr, "\n");
+      return {};
+    }
+    if (line.empty()) continue;
+    const Status status = take_turn(chat, runner, line, generate);
+    if (!status.ok()) return status;
+    if (interrupted.exchange(false)) catch_interrupt();
+    if (runner.stats().stop_reason == StopReason::kContextFull) return {};
+  }
+}
+
+Status write_profile(Profile* profile, const std::string& path) {
+  const Status status = profile->write(path);
+  if (status.ok() && profile->num_dropped_calls() > 0) {
+    std::fprintf(stderr, "runner: %s holds the first %zu of %zu calls of the model\n", path.c_str(),
+                 Profile::kMaxCalls, profile->num_calls());
+  }
+  return status;
+}
+
+Status check_outputs(const Options& options) {
+  for (const std::string& path : {options.etdump, options.json}) {
+    if (path.empty()) continue;
+    Status status = check_writable(path);
+    if (!status.ok()) return status;
+  }
+  return {};
+}
+
+Status run(const Options& options) {
+  const Status writable = check_outputs(options);
+  if (!writable.ok()) return writable;
+  std::unique_ptr<Profile> profile;
+  if (!options.etdump.empty()) profile = std::make_unique<Profile>();
+  if (options.verify) {
+    const Result<PteFile> file = PteFile::open(options.model);
+    if (!file.ok()) return file.status();
+    const Status sound = file->verify();
+    if (!sound.ok()) return sound;
+    std::fprintf(stderr, "runner: %s is whole: all checksums match\n", options.model.c_str());
+    if (!options.prompt && !options.chat) return {};
+  }
+  Result<std::unique_ptr<Runner>> loaded =
+      Runner::load(options.model, options.threads, profile.get());
+  if (!loaded.ok()) return loaded.status();
+  Runner& runner = **loaded;
+
+  GenerateOptions generate;
+  generate.max_new_tokens = options.max_new_tokens;
+  generate.sampler = options.sampler;
+  generate.sampler.seed = options.seed ? *options.seed : std::random_device()();
+  generate.interrupted = &interrupted;
+  catch_interrupt();
+
+  const Status status = options.chat ? converse(runner, options, generate)
+                                     : continue_prompt(runner, options, generate);
+  if (!status.ok()) return status;
+  std::fprintf(stderr, "runner: %s\n", to_line(runner.stats()).c_str());
+  if (profile != nullptr) {
+    const Status written = write_profile(profile.get(), options.etdump);
+    if (!written.ok()) return written;
+  }
+  if (options.json.empty()) return {};
+  const std::string json = to_json(runner.stats());
+  return write_file(options.json, json.data(), json.size());
+}
+
+int report(const Status& status, int code) {
+  if (status.ok()) return 0;
+  std::fprintf(stderr, "runner: %s\n", status.message().c_str());
+  return code;
+}
+
+}  // namespace
+}  // namespace thimble
+
+int main(int argc, char** argv) {
+  const thimble::Result<thimble::Options> options = thimble::parse_options(argc, argv);
+  if (!options.ok()) return thimble::report(options.status(), 2);
+  if (options->help) {
+    std::fputs(thimble::usage(), stdout);
+    return 0;
+  }
+  return thimble::report(thimble::run(*options), 1);
+}

@@ -1,0 +1,205 @@
+#include "runner/options.h"
+
+#include <cerrno>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <functional>
+#include <limits>
+#include <string_view>
+#include <vector>
+
+#include "runner/threads.h"
+
+namespace thimble {
+namespace {
+
+std::string format(double value) {
+  char text[32];
+  std::snprintf(text, sizeof(text), "%.15g", value);
+  return text;
+}
+
+/// The whole of `text` as a number in [low, high], and not `excluded`.
+Status read_float(const std::string& name, const std::string& text, double low, double high,
+                  const std::string& allowed, float* value) {
+  char* end = nullptr;
+  const double number = std::strtod(text.c_str(), &end);
+  const bool whole = !text.empty() && *end == '\0' && std::isfinite(number);
+  if (!whole || number < low || number > high) {
+    return Status::error(name + " is '" + text + "', but must be a number " + allowed);
+  }
+  *value = static_cast<float>(number);
+  return {};
+}
+
+Status read_integer(const std::string& name, const std::string& text, uint64_t low, uint64_t high,
+                    uint64_t* value) {
+  errno = 0;
+  char* end = nullptr;
+  const bool digits = !text.empty() && text.find_first_not_of("0123456789") == std::string::npos;
+  const uint64_t number = digits ? std::strtoull(text.c_str(), &end, 10) : 0;
+  if (!digits || errno == ERANGE || number < low || number > high) {
+    return Status::error(name + " is '" + text + "', but must be a whole number from " +
+                         std::to_string(low) + " to " + std::to_string(high));
+  }
+  *value = number;
+  return {};
+}
+
+/// One option: its names, and what its value (or its presence, for a flag) does.
+struct Option {
+  std::string_view name;
+  std::string_view short_name;
+  bool takes_value;
+  std::function<Status(const std::string& name, const std::string& text)> read;
+};
+
+Option flag(std::string_view name, bool* value) {
+  return {name, "", false, [value](const std::string&, const std::string&) {
+            *value = true;
+            return Status();
+          }};
+}
+
+Option text(std::string_view name, std::string* value) {
+  return {name, "", true, [name, value](const std::string&, const std::string& text) {
+            if (text.empty()) return Status::error(std::string(name) + " needs a value");
+            *value = text;
+            return Status();
+          }};
+}
+
+template <typename T>
+Option integer(std::string_view name, std::string_view short_name, uint64_t low, uint64_t high,
+               T* value) {
+  return {name, short_name, true,
+          [low, high, value](const std::string& name, const std::string& text) {
+            uint64_t number = 0;
+            Status status = read_integer(name, text, low, high, &number);
+            if (status.ok()) *value = static_cast<T>(number);
+            return status;
+          }};
+}
+
+Option real(std::string_view name, double low, double high, float* value) {
+  const std::string allowed = "from " + format(low) + " to " + format(high);
+  return {name, "", true, [=](const std::string& name, const std::string& text) {
+            return read_float(name, text, low, high, allowed, value);
+          }};
+}
+
+std::vector<Option> all_options(Options* options) {
+  constexpr uint64_t kMaxCount = std::numeric_limits<int32_t>::max();
+  SamplerOptions& sampler = options->sampler;
+  return {
+      {"--prompt", "-p", true,
+       [options](const std::string&, const std::string& text) {
+         options->prompt = text;
+         return Status();
+       }},
+      integer("--tokens", "-n", 1, kMaxCount, &options->max_new_tokens),
+      real("--temperature", 0, 100, &sampler.temperature),
+      integer("--top-k", "", 0, kMaxCount, &sampler.top_k),
+      real("--top-p", 0, 1, &sampler.top_p),
+      real("--min-p", 0, 1, &sampler.min_p),
+      integer("--seed", "", 0, std::numeric_limits<uint64_t>::max(), &options->seed),
+      integer("--threads", "", 1, kMaxThreads, &options->threads),
+      text("--etdump", &options->etdump),
+      text("--json", &options->json),
+      text("--system", &options->system),
+      flag("--chat", &options->chat),
+      flag("--verify", &options->verify),
+      {"--help", "-h", false,
+       [options](const std::string&, const std::string&) {
+         options->help = true;
+         return Status();
+       }},
+  };
+}
+
+const Option* find(const std::vector<Option>& options, std::string_view name) {
+  for (const Option& option : options) {
+    if (name == option.name || (!name.empty() && name == option.short_name)) return &option;
+  }
+  return nullptr;
+}
+
+Status check(const Options& options) {
+  const std::string hint = ": --help lists the options";
+  if (options.model.empty()) return Status::error("no model is named: pass a .pte file" + hint);
+  if (!options.prompt && !options.chat && !options.verify) {
+    return Status::error("no prompt is given: pass -p TEXT, which may be empty, or --chat" + hint);
+  }
+  if (!options.system.empty() && !options.chat) {
+    return Status::error("--system is only for --chat: add --chat, or put its text into -p");
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<Options> parse_options(int argc, const char* const* argv) {
+  Options options;
+  const std::vector<Option> known = all_options(&options);
+  for (int i = 1; i < argc; ++i) {
+    const std::string argument = argv[i];
+    if (argument.size() < 2 || argument[0] != '-') {
+      if (!options.model.empty()) {
+        return Status::error("'" + argument + "' is a second model after '" + options.model +
+                             "': pass one .pte file, and quote a prompt that has spaces");
+      }
+      options.model = argument;
+      continue;
+    }
+    const size_t equals = argument.rfind("--", 0) == 0 ? argument.find('=') : std::string::npos;
+    const std::string name = argument.substr(0, equals);
+    const Option* option = find(known, name);
+    if (option == nullptr) {
+      return Status::error("'" + name + "' is not an option: --help lists the options");
+    }
+    std::string value;
+    if (equals != std::string::npos) value = argument.substr(equals + 1);
+    if (!option->takes_value && equals != std::string::npos) {
+      return Status::error(name + " takes no value, but was given '" + value + "'");
+    }
+    if (option->takes_value && equals == std::string::npos) {
+      if (++i == argc) return Status::error(name + " needs a value: --help lists the options");
+      value = argv[i];
+    }
+    Status status = option->read(name, value);
+    if (!status.ok()) return status;
+  }
+  if (options.help) return options;
+  const Status status = check(options);
+  if (!status.ok()) return status;
+  return options;
+}
+
+const char* usage() {
+  return "Usage: runner MODEL.pte -p TEXT [options]\n"
+         "       runner MODEL.pte --chat [options]\n"
+         "\n"
+         "Runs a language model that python -m exporter wrote. The text goes to standard output,\n"
+         "everything else to standard error.\n"
+         "\n"
+         "  -p, --prompt TEXT    the text to continue; empty: start from nothing\n"
+         "  -n, --tokens COUNT   end after so many tokens (default: when the model ends its text,\n"
+         "                       or the context is full)\n"
+         "  --temperature T      0 to 100; 0: always the most likely token (default 0)\n"
+         "  --top-k K            choose among the K most likely tokens; 0: all (default 0)\n"
+         "  --top-p P            0 to 1: choose among the fewest whose probabilities reach P\n"
+         "                       together (default 1)\n"
+         "  --min-p P            0 to 1: choose among those at least P times as likely as the\n"
+         "                       likeliest (default 0)\n"
+         "  --seed S             makes the choices repeatable (default: another every time)\n"
+         "  --chat               converse, a line a turn; with -p: one turn\n"
+         "  --system TEXT        what --chat tells the model first\n"
+         "  --threads N          1 to 256 (default: the cores worth using)\n"
+         "  --json FILE          write the statistics as JSON\n"
+         "  --etdump FILE        write ExecuTorch's profile of the run\n"
+         "  --verify             check the whole file first, weights included\n"
+         "  --help               print this\n";
+}
+
+}  // namespace thimble

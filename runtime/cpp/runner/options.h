@@ -1,0 +1,34 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "core/status.h"
+#include "runner/sampler.h"
+
+namespace thimble {
+
+/// What the command line asks for.
+struct Options {
+  std::string model;
+  std::optional<std::string> prompt;
+  int64_t max_new_tokens = 0;  ///< 0: until the model ends or the context is full
+  SamplerOptions sampler;
+  std::optional<uint64_t> seed;
+  int32_t threads = 0;  ///< 0: the default
+  std::string etdump;
+  std::string json;
+  std::string system;
+  bool chat = false;
+  bool verify = false;
+  bool help = false;
+};
+
+/// Reads the command line. The error is one sentence with the value and what is allowed.
+Result<Options> parse_options(int argc, const char* const* argv);
+
+/// What --help prints.
+const char* usage();
+
+}  // namespace thimble

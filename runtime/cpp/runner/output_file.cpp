@@ -1,0 +1,63 @@
+#include "runner/output_file.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+
+namespace thimble {
+namespace {
+
+Status cannot_write(const std::string& path, int error) {
+  return Status::error("cannot write " + path + ": " + std::strerror(error));
+}
+
+std::string parent_of(const std::string& path) {
+  const size_t slash = path.rfind('/');
+  if (slash == std::string::npos) return ".";
+  return slash == 0 ? "/" : path.substr(0, slash);
+}
+
+/// 0, or the error.
+int write_all(int descriptor, const char* data, size_t size) {
+  while (size > 0) {
+    const ssize_t written = write(descriptor, data, size);
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) return errno;
+    data += written;
+    size -= static_cast<size_t>(written);
+  }
+  return 0;
+}
+
+}  // namespace
+
+Status check_writable(const std::string& path) {
+  struct stat info{};
+  if (stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode)) return cannot_write(path, EISDIR);
+  if (stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode)) return {};
+  if (access(parent_of(path).c_str(), W_OK | X_OK) != 0) return cannot_write(path, errno);
+  return {};
+}
+
+Status write_file(const std::string& path, const void* data, size_t size) {
+  struct stat info{};
+  // A device or a pipe is written to, never replaced.
+  const bool direct = stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode);
+  const std::string target = direct ? path : path + ".part" + std::to_string(getpid());
+  const int flags = O_WRONLY | O_CLOEXEC | (direct ? 0 : O_CREAT | O_TRUNC);
+  const int descriptor = open(target.c_str(), flags, 0666);
+  if (descriptor < 0) return cannot_write(path, errno);
+  int error = write_all(descriptor, static_cast<const char*>(data), size);
+  if (close(descriptor) != 0 && error == 0) error = errno;
+  if (direct) return error == 0 ? Status() : cannot_write(path, error);
+  if (error == 0 && std::rename(target.c_str(), path.c_str()) != 0) error = errno;
+  if (error == 0) return {};
+  unlink(target.c_str());
+  return cannot_write(path, error);
+}
+
+}  // namespace thimble

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <executorch/extension/module/module.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/status.h"
+#include "runner/profile.h"
+#include "runner/pte_file.h"
+
+namespace thimble {
+
+/// The model inside a PteFile, as ExecuTorch runs it: one method `forward(tokens int64 (1,
+/// seq_len), input_pos int64 (1,)) -> logits float32 (1, vocab_size)` over a key/value cache of its
+/// own.
+class Program {
+ public:
+  /// Loads the program of `file`, which must outlive it. `profile` may be null, and must outlive
+  /// the program as well.
+  static Result<std::unique_ptr<Program>> load(const PteFile& file, Profile* profile);
+
+  int64_t max_seq_len() const { return max_seq_len_; }
+  int64_t max_context_len() const { return max_context_len_; }
+  int64_t vocab_size() const { return vocab_size_; }
+  const std::vector<int32_t>& eos_ids() const { return eos_ids_; }
+
+  /// A named blob, in place, as long as the program lives; not found: empty.
+  std::string_view named_data(const char* name);
+
+  /// Runs the model over tokens at positions start_pos ... The result has vocab_size() logits of
+  /// the last token, valid until the next call.
+  Result<const float*> forward(const std::vector<int64_t>& tokens, int64_t start_pos);
+
+ private:
+  explicit Program(const PteFile& file) : file_(file) {}
+  Status read_constants();
+  Status read_constant(const char* method, int64_t* value);
+  Status load_forward(Profile* profile);
+
+  const PteFile& file_;
+  std::unique_ptr<executorch::extension::Module> module_;
+  std::vector<executorch::runtime::FreeableBuffer> blobs_;
+  int64_t max_seq_len_ = 0;
+  int64_t max_context_len_ = 0;
+  int64_t vocab_size_ = 0;
+  std::vector<int32_t> eos_ids_;
+};
+
+}  // namespace thimble

@@ -1,0 +1,62 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/status.h"
+
+namespace thimble {
+
+/// A Thimble `.pte`, mapped into memory. Opening it checks everything that is parsed at load
+/// against the file's integrity record (exporter/schemas/integrity.fbs), before ExecuTorch sees a
+/// byte; the weights are checked by verify() only.
+class PteFile {
+ public:
+  /// Maps the file at `path` and checks its record and its at_load ranges. The error names the
+  /// file and what is wrong with it.
+  static Result<PteFile> open(const std::string& path);
+
+  PteFile(PteFile&& other) noexcept { *this = std::move(other); }
+  PteFile& operator=(PteFile&& other) noexcept;
+  PteFile(const PteFile&) = delete;
+  PteFile& operator=(const PteFile&) = delete;
+  ~PteFile();
+
+  /// Checks every range, weights included. The error names the damaged one.
+  Status verify() const;
+
+  const std::string& path() const { return path_; }
+  /// The ExecuTorch program: the file's first program_size() bytes.
+  const uint8_t* data() const { return data_; }
+  size_t program_size() const { return program_size_; }
+
+  /// Lets the system drop the pages that lie wholly within the range, to be read from the file
+  /// again if ever needed: for weights that a delegate has repacked into memory of its own.
+  void release(size_t offset, size_t size) const;
+
+ private:
+  struct Range {
+    std::string name;
+    size_t offset;
+    size_t size;
+    uint32_t crc32;
+    bool at_load;
+  };
+
+  PteFile() = default;
+  Status map();
+  Status read_record();
+  Status missing_record() const;
+  Status check(bool at_load_only) const;
+
+  std::string path_;
+  const uint8_t* data_ = nullptr;
+  size_t size_ = 0;
+  size_t program_size_ = 0;
+  std::vector<Range> ranges_;
+};
+
+}  // namespace thimble

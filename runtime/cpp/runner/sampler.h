@@ -1,0 +1,43 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace thimble {
+
+/// How the next token is chosen. The steps apply in this order, each to what the one before left:
+/// temperature, top_k, top_p, min_p.
+struct SamplerOptions {
+  float temperature = 0.0f;  ///< 0: always the most likely token; else logits are divided by it
+  int32_t top_k = 0;         ///< keep the k most likely; 0: all
+  float top_p = 1.0f;        ///< keep the fewest whose probabilities reach top_p together
+  float min_p = 0.0f;        ///< keep those at least min_p times as likely as the likeliest
+  uint64_t seed = 0;         ///< the same seed and logits give the same tokens on every machine
+};
+
+/// Chooses tokens by their logits.
+class Sampler {
+ public:
+  explicit Sampler(const SamplerOptions& options) : options_(options), state_(options.seed) {}
+
+  /// The next token; -1 when not one of the `count` logits is a number.
+  int32_t sample(const float* logits, int32_t count);
+
+ private:
+  struct Candidate {
+    double weight;  ///< probability, up to a common factor: 1 for the likeliest
+    int32_t token;
+  };
+
+  double uniform();
+  void keep_top_k();
+  void keep_top_p();
+  void keep_min_p();
+  int32_t draw();
+
+  SamplerOptions options_;
+  uint64_t state_;
+  std::vector<Candidate> candidates_;
+};
+
+}  // namespace thimble

@@ -1,0 +1,99 @@
+#include "runner/stats.h"
+
+#include <sys/resource.h>
+
+#include <cstdio>
+
+namespace thimble {
+namespace {
+
+double rate(int64_t tokens, double seconds) { return seconds > 0.0 ? tokens / seconds : 0.0; }
+
+std::string number(double value, const char* format) {
+  char text[64];
+  std::snprintf(text, sizeof(text), format, value);
+  return text;
+}
+
+std::string quoted(const std::string& text) {
+  std::string json = "\"";
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (byte == '"' || byte == '\\') {
+      json += '\\';
+      json += c;
+    } else if (byte < 0x20) {
+      char escape[8];
+      std::snprintf(escape, sizeof(escape), "\\u%04x", byte);
+      json += escape;
+    } else {
+      json += c;
+    }
+  }
+  return json + '"';
+}
+
+}  // namespace
+
+const char* stop_reason_name(StopReason reason) {
+  switch (reason) {
+    case StopReason::kEos:
+      return "eos";
+    case StopReason::kLength:
+      return "length";
+    case StopReason::kContextFull:
+      return "context_full";
+    case StopReason::kInterrupted:
+      return "interrupted";
+  }
+  return "";
+}
+
+double Stats::prefill_tokens_per_s() const { return rate(prompt_tokens, prefill_s); }
+
+double Stats::decode_tokens_per_s() const { return rate(decoded_tokens, decode_s); }
+
+int64_t peak_memory_bytes() {
+#ifdef __APPLE__
+  constexpr int64_t kUnit = 1;  // macOS counts bytes, Linux kibibytes
+#else
+  constexpr int64_t kUnit = 1024;
+#endif
+  struct rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return usage.ru_maxrss * kUnit;
+}
+
+std::string to_json(const Stats& stats) {
+  std::string json = "{\"model\": " + quoted(stats.model);
+  const auto add = [&json](const char* key, const std::string& value) {
+    json += std::string(", \"") + key + "\": " + value;
+  };
+  const auto add_seconds = [&add](const char* key, double value) {
+    add(key, number(value, "%.6f"));
+  };
+  add("threads", std::to_string(stats.threads));
+  add_seconds("load_s", stats.load_s);
+  add_seconds("ttft_s", stats.ttft_s);
+  add("prompt_tokens", std::to_string(stats.prompt_tokens));
+  add("generated_tokens", std::to_string(stats.generated_tokens));
+  add_seconds("prefill_s", stats.prefill_s);
+  add("prefill_tokens_per_s", number(stats.prefill_tokens_per_s(), "%.3f"));
+  add_seconds("decode_s", stats.decode_s);
+  add("decode_tokens_per_s", number(stats.decode_tokens_per_s(), "%.3f"));
+  add("peak_memory_bytes", std::to_string(peak_memory_bytes()));
+  add("stop_reason", quoted(stop_reason_name(stats.stop_reason)));
+  return json + "}\n";
+}
+
+std::string to_line(const Stats& stats) {
+  return std::to_string(stats.prompt_tokens) + " prompt + " +
+         std::to_string(stats.generated_tokens) + " generated tokens, prefill " +
+         number(stats.prefill_tokens_per_s(), "%.1f") + " tok/s, decode " +
+         number(stats.decode_tokens_per_s(), "%.1f") + " tok/s, first token " +
+         number(stats.ttft_s * 1e3, "%.1f") + " ms, load " + number(stats.load_s * 1e3, "%.1f") +
+         " ms, peak memory " + number(peak_memory_bytes() / 1e6, "%.0f") + " MB, " +
+         std::to_string(stats.threads) + (stats.threads == 1 ? " thread" : " threads");
+}
+
+}  // namespace thimble

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace thimble {
+
+/// Why an answer ended.
+enum class StopReason {
+  kEos,          ///< the model ended it
+  kLength,       ///< as many tokens as asked for
+  kContextFull,  ///< no room in the key/value cache
+  kInterrupted,  ///< the caller stopped it
+};
+
+const char* stop_reason_name(StopReason reason);
+
+/// What a run took. Times in seconds. Counts and times of phases add up over the turns of a chat;
+/// ttft_s and stop_reason are the last answer's.
+struct Stats {
+  std::string model;  ///< the file's path
+  int32_t threads = 0;
+  double load_s = 0.0;           ///< from the path to a program that can run
+  double ttft_s = 0.0;           ///< from the prompt's tokens to the answer's first token
+  int64_t prompt_tokens = 0;     ///< prefilled: not those already in the cache
+  int64_t generated_tokens = 0;  ///< the token that ends the answer included
+  double prefill_s = 0.0;
+  double decode_s = 0.0;       ///< spent on the tokens after the first
+  int64_t decoded_tokens = 0;  ///< tokens that decode_s was spent on
+  StopReason stop_reason = StopReason::kEos;
+
+  double prefill_tokens_per_s() const;
+  double decode_tokens_per_s() const;
+};
+
+/// The most memory that this process has held so far, in bytes.
+int64_t peak_memory_bytes();
+
+/// The statistics as one JSON object and a newline.
+std::string to_json(const Stats& stats);
+
+/// The statistics as one line for people, without a newline.
+std::string to_line(const Stats& stats);
+
+}  // namespace thimble
