@@ -70,11 +70,14 @@ def read_model_config(directory: Path) -> ModelConfig:
     path = directory / "generation_config.json"
     if not path.is_file():
         return config
-    fields = _read_object(path)
-    ids = fields.get("eos_token_id")
+    ids = _read_object(path).get("eos_token_id")
     stops = ids if isinstance(ids, list) else [] if ids is None else [ids]
-    if not all(isinstance(stop, int) for stop in stops):
-        raise ExportError(f"{path} has an eos_token_id that is no token id: {ids!r}.")
+    vocabulary = range(config.vocab_size)
+    if not all(type(stop) is int and stop in vocabulary for stop in stops):
+        raise ExportError(
+            f"{path} has an eos_token_id that is no token id of this model: {ids!r}; vocab_size "
+            f"is {config.vocab_size}."
+        )
     return replace(config, eos_token_ids=tuple(dict.fromkeys((*config.eos_token_ids, *stops))))
 
 

@@ -17,6 +17,7 @@ from torch import Tensor
 from exporter.errors import ExportError
 
 _LENGTH_BYTES = 8
+_LFS_POINTER = b"version https://git-lfs"
 _MAX_HEADER_BYTES = 100_000_000  # the format's own limit
 _DTYPES = {
     "F64": torch.float64,
@@ -85,6 +86,11 @@ class SafetensorsFile:
         self._map.madvise(mmap.MADV_DONTNEED)
 
     def _read_header(self, size: int) -> dict[str, _Entry]:
+        if self._map[: len(_LFS_POINTER)] == _LFS_POINTER:
+            raise ExportError(
+                f"{self.path} is a Git LFS pointer and not the weights; run `git lfs pull` in "
+                f"{self.path.parent}."
+            )
         length = int.from_bytes(self._map[:_LENGTH_BYTES], "little")
         data_start = _LENGTH_BYTES + length
         if size < _LENGTH_BYTES or not 2 <= length <= _MAX_HEADER_BYTES:
@@ -110,7 +116,8 @@ class SafetensorsFile:
         try:
             begin, end = fields["data_offsets"]
             entry = _Entry(_DTYPES[fields["dtype"]], tuple(fields["shape"]), data_start + begin)
-            sound = min(begin, *entry.shape) >= 0 and end - begin == _byte_count(entry)
+            sound = all(type(n) is int and n >= 0 for n in (begin, *entry.shape))
+            sound = sound and end - begin == _byte_count(entry)
         except (KeyError, TypeError, ValueError):
             sound = False
         if not sound:
