@@ -20,10 +20,9 @@ PARAMS: dict[str, Any] = {
     "n_heads": 4,
     "n_kv_heads": 2,
     "vocab_size": 96,
-    "multiple_of": 32,
     "norm_eps": 1e-5,
 }
-INTERMEDIATE = 192  # 2/3 of 4 * 64 is 170; the next multiple of 32
+INTERMEDIATE = 192
 
 
 def write(directory: Path, params: dict[str, Any], *parts: dict[str, Tensor]) -> Path:
@@ -265,6 +264,35 @@ def test_a_params_json_without_a_field_is_said(tmp_path: Path) -> None:
     assert refusal(tmp_path).startswith(
         f"{tmp_path / 'params.json'}: num_attention_heads is missing"
     )
+
+
+@pytest.mark.parametrize("name", ["dim", "n_layers", "n_heads", "vocab_size", "norm_eps"])
+@pytest.mark.parametrize("value", ["64", -2, None, [1], 0.5, True])
+def test_a_params_json_of_the_wrong_kind_is_said(tmp_path: Path, name: str, value: Any) -> None:
+    write(tmp_path, {**PARAMS, "use_scaled_rope": True, name: value}, random_tensors())
+    if (name, value) == ("norm_eps", 0.5):
+        open_checkpoint(tmp_path)
+    else:
+        assert refusal(tmp_path).startswith(f"{tmp_path / 'params.json'}: ")
+
+
+def test_quantized_weights_are_refused(tmp_path: Path) -> None:
+    write(tmp_path, {**PARAMS, "quantization_args": {"scheme": "8da4w"}}, random_tensors())
+    assert "the weights are already quantized" in refusal(tmp_path)
+
+
+def test_a_file_without_the_decoders_tensors_is_said(tmp_path: Path) -> None:
+    write(tmp_path, PARAMS, {"tok_embeddings.weight": torch.ones(96, 64)})
+    assert refusal(tmp_path) == (
+        f"{tmp_path / 'params.json'}: the weights beside it hold no matrix "
+        "model.layers.0.mlp.gate_proj.weight."
+    )
+
+
+def test_metas_files_are_read_beside_a_config_json_without_weights(tmp_path: Path) -> None:
+    write(tmp_path, PARAMS, random_tensors())
+    (tmp_path / "config.json").write_text("{}")
+    assert open_checkpoint(tmp_path).config.hidden_size == 64
 
 
 def test_a_truncated_file_is_said(tmp_path: Path) -> None:

@@ -47,16 +47,21 @@ class SafetensorsWeights:
             file.release()
 
 
+def has_weights(directory: Path) -> bool:
+    """Whether a directory holds safetensors under the names that `open_weights` reads."""
+    return (directory / SINGLE).is_file() or (directory / INDEX).is_file()
+
+
 def open_weights(directory: Path) -> SafetensorsWeights:
     """Maps the safetensors of a model directory.
 
     Raises:
         ExportError: there are none, a shard is absent, or a file is damaged.
     """
+    if not has_weights(directory):
+        raise ExportError(_no_weights(directory))
     if (directory / SINGLE).is_file():
         return SafetensorsWeights([SafetensorsFile(directory / SINGLE)])
-    if not (directory / INDEX).is_file():
-        raise ExportError(_no_weights(directory))
     return SafetensorsWeights(_open_shards(directory / INDEX))
 
 

@@ -21,10 +21,13 @@ from exporter.config import ModelConfig, parse_config
 from exporter.errors import ExportError
 
 PARAMS = "params.json"
+_EMBEDDING = "model.embed_tokens.weight"
+_HEAD = "lm_head.weight"
+_GATE = "model.layers.0.mlp.gate_proj.weight"
 _TOP = {
-    "tok_embeddings.weight": "model.embed_tokens.weight",
+    "tok_embeddings.weight": _EMBEDDING,
     "norm.weight": "model.norm.weight",
-    "output.weight": "lm_head.weight",
+    "output.weight": _HEAD,
 }
 _LAYER = {
     "attention.wq.weight": "self_attn.q_proj.weight",
@@ -143,17 +146,18 @@ def open_meta(directory: Path, files: list[Path]) -> tuple[ModelConfig, MetaWeig
 def _config_fields(params: dict[str, Any], weights: MetaWeights) -> dict[str, Any]:
     """`params.json` in `config.json`'s words, with what only the tensors or Meta's code say."""
     shapes = weights.shapes()
-    gate = shapes.get("model.layers.0.mlp.gate_proj.weight")
-    embedding = shapes.get("model.embed_tokens.weight")
+    absent = [name for name in (_EMBEDDING, _GATE) if len(shapes.get(name, ())) != 2]
+    if absent:
+        raise ExportError(f"the weights beside it hold no matrix {' and no '.join(absent)}.")
     vocab_size = params.get("vocab_size", -1)
     if vocab_size == -1:  # Llama 2 leaves it to the tokenizer
-        vocab_size = None if embedding is None else embedding[0]
+        vocab_size = shapes[_EMBEDDING][0]
     llama3 = vocab_size == _LLAMA3_VOCAB
     scaled = bool(params.get("use_scaled_rope", False))
     return {
         "model_type": "llama",
         "hidden_size": params.get("dim"),
-        "intermediate_size": _intermediate_size(params) if gate is None else gate[0],
+        "intermediate_size": shapes[_GATE][0],
         "num_hidden_layers": params.get("n_layers"),
         "num_attention_heads": params.get("n_heads"),
         "num_key_value_heads": params.get("n_kv_heads"),
@@ -163,17 +167,10 @@ def _config_fields(params: dict[str, Any], weights: MetaWeights) -> dict[str, An
         "rope_theta": params.get("rope_theta", 10000.0),
         "rope_scaling": _rope_scaling(params) if scaled else None,
         "tie_word_embeddings": _tied(weights),
+        "quantization_config": params.get("quantization_args"),
         "bos_token_id": 128000 if llama3 else 1,
         "eos_token_id": list(_LLAMA3_STOPS) if llama3 else 2,
     }
-
-
-def _intermediate_size(params: dict[str, Any]) -> int | None:
-    """Two thirds of four times the width, stretched, rounded up: the sizing of Llama's papers."""
-    if "dim" not in params or "multiple_of" not in params:
-        return None
-    size = int(params.get("ffn_dim_multiplier", 1.0) * int(8 * params["dim"] / 3))
-    return -(-size // params["multiple_of"]) * params["multiple_of"]
 
 
 def _context(params: dict[str, Any], llama3: bool, scaled: bool) -> int:
@@ -187,7 +184,8 @@ def _context(params: dict[str, Any], llama3: bool, scaled: bool) -> int:
 
 def _rope_scaling(params: dict[str, Any]) -> dict[str, Any]:
     """Llama 3.1 stretches 8 times; 3.2's two small text models, narrower than 4096, 32 times."""
-    small = params.get("dim", 0) < 4096
+    dim = params.get("dim")
+    small = isinstance(dim, int) and dim < 4096
     return {
         "rope_type": "llama3",
         "factor": params.get("rope_scaling_factor") or (32.0 if small else 8.0),
@@ -199,13 +197,12 @@ def _rope_scaling(params: dict[str, Any]) -> dict[str, Any]:
 
 def _tied(weights: MetaWeights) -> bool:
     """Whether the head is the embedding: absent, or stored again with the same values."""
-    embedding, head = "model.embed_tokens.weight", "lm_head.weight"
     shapes = weights.shapes()
-    if head not in shapes:
+    if _HEAD not in shapes:
         return True
-    if embedding not in shapes or shapes[head] != shapes[embedding]:
+    if shapes[_HEAD] != shapes[_EMBEDDING]:
         return False
-    stored, again = weights.tensor(embedding), weights.tensor(head)
+    stored, again = weights.tensor(_EMBEDDING), weights.tensor(_HEAD)
     same = torch.equal(stored[:16], again[:16]) and torch.equal(stored, again)
     weights.release()
     return same

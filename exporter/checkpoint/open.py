@@ -36,7 +36,7 @@ def open_checkpoint(source: str | Path) -> Checkpoint:
 
 def _open_directory(directory: Path, name: str) -> Checkpoint:
     files = meta.find_files(directory)
-    if files and not (directory / "config.json").is_file():
+    if files and not hugging_face.has_weights(directory):
         config, weights = meta.open_meta(directory, files)
         return Checkpoint(config, directory, name, weights)
     config = hugging_face.read_model_config(directory)
