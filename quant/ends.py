@@ -16,7 +16,7 @@ from quant.scheme import Scheme
 
 EMBEDDING = "model.embed_tokens.weight"
 HEAD = "lm_head.weight"
-_HEAD_ROWS = 4096  # that are float at a time when logits are compared
+_HEAD_ROWS = 2048  # that are float at a time: memory this small is used again, not mapped anew
 
 
 def is_tied(model: CausalLM) -> bool:

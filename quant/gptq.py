@@ -26,6 +26,7 @@ from quant.rounding import one_thread
 from quant.scales import INT4_MAX, INT4_MIN, TwoLevelScales
 
 _MAX_DAMP_PERCENT = 100.0
+_HESSIAN_ROWS = 1024
 _ROWS = 1024  # rows are independent: few enough for a block of columns to stay in cache
 
 
@@ -40,9 +41,13 @@ def accumulate_hessian(inputs: Iterable[Tensor], columns: int) -> Tensor:
     tokens = 0
     for x in inputs:
         x = x.flatten(0, -2)  # (tokens, in_features)
-        in_features = x.shape[1]
-        hessian[:in_features, :in_features].addmm_(x.T, x)
         tokens += x.shape[0]
+        for start in range(0, x.shape[1], _HESSIAN_ROWS):  # the upper triangle, and a bit
+            end = min(start + _HESSIAN_ROWS, x.shape[1])
+            rows = hessian[start:end, start : x.shape[1]]
+            rows.addmm_(x[:, start:end].T, x[:, start:])
+    hessian.triu_()
+    hessian += hessian.triu(1).T
     return hessian.mul_(2 / max(tokens, 1))
 
 

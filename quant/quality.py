@@ -70,7 +70,7 @@ class LogitComparison:
         """Takes the next slice: both (positions, width), float32."""
         weights, shrink = self._reference.add(reference, self._start)
         self._other.add(other, self._start)
-        gap = (weights * (reference - other)).sum(dim=1)
+        gap = weights.mul_(reference - other).sum(dim=1)
         self._weighted_gap = self._weighted_gap * shrink + gap
         self._start += reference.shape[1]
 
@@ -113,7 +113,7 @@ class _OnlineSoftmax:
         self.best = torch.where(slice_largest > self.largest, slice_best + start, self.best)
         largest = torch.maximum(self.largest, slice_largest)
         shrink = (self.largest - largest).exp()
-        weights = (logits - largest.unsqueeze(1)).exp()
+        weights = (logits - largest.unsqueeze(1)).exp_()
         self.largest, self.total = largest, self.total * shrink + weights.sum(dim=1)
         here = (self._targets >= start) & (self._targets < start + logits.shape[1])
         self.target[here] = logits[here, self._targets[here] - start].double()

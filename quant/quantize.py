@@ -48,7 +48,8 @@ def quantize(
         )
     layers = list(model.model.get_submodule("layers").children())
     head_weights = model.lm_head.in_features * model.lm_head.out_features
-    work = head_weights + sum(_linear_weights(layer) for layer in layers)
+    head_work = 0 if scheme.needs_calibration else head_weights  # beside GPTQ it takes no time
+    work = head_work + sum(_linear_weights(layer) for layer in layers)
     meter = ProgressMeter(work, progress)
     tied = is_tied(model)
 
@@ -57,7 +58,7 @@ def quantize(
     else:
         quantize_ends(model, scheme, weights)
     weights.load_into(model.model.get_submodule("norm"), "model.norm.")
-    meter.advance("model.embed_tokens", head_weights)
+    meter.advance("model.embed_tokens", head_work)
 
     hidden = None if calibration is None else model.embed(calibration)
     streams = None if evaluation is None else _EvaluationStreams(model, weights, evaluation)

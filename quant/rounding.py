@@ -33,7 +33,9 @@ def round_int4(weight: Tensor, group_size: int, name: str) -> QuantizedWeight:
         scales = rtn_scales(rows, group_size)
         return round_to_grid(rows, scales, group_size), scales.product()
 
-    return QuantizedWeight(*_by_rows(weight, round_rows, name), bits=4)
+    columns = weight.shape[1] + padding
+    values, scales = _by_rows(weight, columns, columns // group_size, round_rows, name)
+    return QuantizedWeight(values, scales, bits=4)
 
 
 def round_int8(weight: Tensor, name: str) -> QuantizedWeight:
@@ -48,7 +50,8 @@ def round_int8(weight: Tensor, name: str) -> QuantizedWeight:
         scales = scales.clamp(_SMALLEST_SCALE, _LARGEST_SCALE)
         return (rows / scales).round_().clamp_(-127, 127).to(torch.int8), scales
 
-    return QuantizedWeight(*_by_rows(weight, round_rows, name), bits=8)
+    values, scales = _by_rows(weight, weight.shape[1], 1, round_rows, name)
+    return QuantizedWeight(values, scales, bits=8)
 
 
 def search_scales(
@@ -56,7 +59,7 @@ def search_scales(
 ) -> TwoLevelScales:
     """`searched_scales` of a whole float32 weight, some rows at a time."""
     with one_thread():
-        found = [searched_scales(rows, group_size, importance) for rows in row_chunks(weight)]
+        found = [searched_scales(rows, group_size, importance) for _, rows in row_chunks(weight)]
     return TwoLevelScales(
         torch.cat([scales.multiple for scales in found]),
         torch.cat([scales.row_scale for scales in found]),
@@ -72,22 +75,30 @@ def require_finite(weight: Tensor, name: str) -> None:
         )
 
 
-def _by_rows(weight: Tensor, round_rows: Rounding, name: str) -> tuple[Tensor, Tensor]:
-    """Runs `round_rows` over float32 chunks; no float copy of the whole weight is made."""
-    values, scales = [], []
+def _by_rows(
+    weight: Tensor, columns: int, groups: int, round_rows: Rounding, name: str
+) -> tuple[Tensor, Tensor]:
+    """Runs `round_rows` over float32 chunks; no float copy of the whole weight is made.
+
+    Returns:
+        int8 (rows, columns), float32 (rows, groups).
+    """
+    values = torch.empty(weight.shape[0], columns, dtype=torch.int8)
+    scales = torch.empty(weight.shape[0], groups)
     with one_thread():
-        for chunk in row_chunks(weight):
+        for start, chunk in row_chunks(weight):
             rows = chunk.float()
             require_finite(rows, name)
-            chunk_values, chunk_scales = round_rows(rows)
-            values.append(chunk_values)
-            scales.append(chunk_scales)
-    return torch.cat(values), torch.cat(scales)
+            here = slice(start, start + len(rows))
+            values[here], scales[here] = round_rows(rows)
+    return values, scales
 
 
-def row_chunks(weight: Tensor) -> tuple[Tensor, ...]:
-    """Views of a few rows each, small enough for temporaries to stay in cache."""
-    return weight.split(max(1, _CHUNK_ELEMENTS // weight.shape[1]))
+def row_chunks(weight: Tensor) -> Iterator[tuple[int, Tensor]]:
+    """Views of a few rows each and where they start, small enough to stay in cache."""
+    count = max(1, _CHUNK_ELEMENTS // weight.shape[1])
+    for start in range(0, weight.shape[0], count):
+        yield start, weight[start : start + count]
 
 
 @contextmanager
