@@ -6,6 +6,7 @@ position of a batch without a cache, for training, calibration and measuring.
 """
 
 import math
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -176,8 +177,9 @@ class CausalLM(nn.Module):
         cos, sin = rope_tables(self.config, max_context_len)
         self.model.register_buffer("rope_cos", cos, persistent=False)
         self.model.register_buffer("rope_sin", sin, persistent=False)
-        for layer in self.model.layers:
-            layer.self_attn.setup_cache(max_context_len)
+        for module in self.modules():
+            if isinstance(module, Attention):
+                module.setup_cache(max_context_len)
 
     def forward(self, tokens: Tensor, input_pos: Tensor) -> Tensor:
         """Runs tokens at positions input_pos, input_pos + 1, ... over the cache.
@@ -190,7 +192,7 @@ class CausalLM(nn.Module):
             float32 (1, vocab_size): the logits after the last token.
         """
         seq_len = tokens.shape[1]
-        start_pos = input_pos.item()
+        start_pos = cast(int, input_pos.item())
         torch._check(start_pos >= 0)
         torch._check(start_pos + seq_len <= self.max_context_len)
         rope = (
