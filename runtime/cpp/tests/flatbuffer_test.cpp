@@ -1,6 +1,6 @@
 // Reads a hand-laid flatbuffer, whole and damaged; exits 1 and says where when a check fails.
 
-#include "../core/flatbuffer.h"
+#include "core/flatbuffer.h"
 
 #include <cstdio>
 #include <vector>

@@ -1,0 +1,102 @@
+"""Sets of Unicode code points, as the reference tokenizers' own regex engine sees them.
+
+The engines inside `tiktoken` and `tokenizers` agree with each other and follow one version of the
+Unicode tables; Python's `unicodedata` and the `regex` package follow others, which would split
+newly assigned letters differently. So the engine itself is asked: which characters of a text that
+holds every code point does this class match?
+"""
+
+from functools import lru_cache
+
+import numpy as np
+import numpy.typing as npt
+import tiktoken
+
+from exporter.tokenizer.errors import TokenizerError
+
+CODE_POINTS = 0x110000
+
+# One bool for each code point: (CODE_POINTS,).
+CodePointSet = npt.NDArray[np.bool_]
+
+
+@lru_cache(maxsize=1)
+def _every_character() -> str:
+    surrogates = range(0xD800, 0xE000)
+    return "".join(chr(point) for point in range(CODE_POINTS) if point not in surrogates)
+
+
+@lru_cache(maxsize=256)
+def matching(atom: str) -> CodePointSet:
+    r"""The code points that a one-character regex such as `\p{L}`, `\s` or `(?i:s)` matches.
+
+    Raises:
+        TokenizerError: the reference engine does not know this class.
+    """
+    single_bytes = {bytes([value]): value for value in range(256)}
+    try:
+        engine = tiktoken.Encoding(
+            "class", pat_str=f"(?:{atom})+", mergeable_ranks=single_bytes, special_tokens={}
+        )
+        matched = engine.encode_ordinary(_every_character())
+    except ValueError as error:
+        raise TokenizerError(
+            f"the split pattern's class {atom!r} is not one that the reference tokenizers know "
+            f"({error}): check the tokenizer's file."
+        ) from None
+    return of_text(bytes(matched).decode("utf-8"))
+
+
+def of_text(text: str) -> CodePointSet:
+    """The set of the characters of `text`."""
+    members = np.zeros(CODE_POINTS, dtype=np.bool_)
+    members[np.frombuffer(text.encode("utf-32-le"), dtype=np.uint32)] = True
+    return members
+
+
+def between(first: str, last: str) -> CodePointSet:
+    """The set of the characters `first` to `last`, both included."""
+    members = np.zeros(CODE_POINTS, dtype=np.bool_)
+    members[ord(first) : ord(last) + 1] = True
+    return members
+
+
+def partition(sets: list[CodePointSet]) -> tuple[npt.NDArray[np.uint8], int]:
+    """Groups the code points that no set of `sets` tells apart.
+
+    Returns:
+        The class of each code point, uint8 (CODE_POINTS,), and the number of classes.
+
+    Raises:
+        TokenizerError: there are more than 255 classes.
+    """
+    changes = np.zeros(CODE_POINTS, dtype=np.bool_)
+    changes[0] = True
+    for members in sets:
+        changes[1:] |= members[1:] != members[:-1]
+    starts = np.flatnonzero(changes)
+    signatures = np.array([members[starts] for members in sets], dtype=np.bool_)
+    split, class_of_run = np.unique(signatures, axis=1, return_inverse=True)
+    count = split.shape[1]
+    if count > 255:
+        raise TokenizerError(
+            "the split pattern tells more than 255 classes of characters apart: no tokenizer "
+            "that is supported needs that many."
+        )
+    lengths = np.diff(np.append(starts, CODE_POINTS))
+    classes = np.repeat(class_of_run.astype(np.uint8), lengths)
+    return classes, count
+
+
+def blocks(classes: npt.NDArray[np.uint8]) -> tuple[npt.NDArray[np.uint16], npt.NDArray[np.uint8]]:
+    """Folds a table over all code points into blocks of 128 that are stored once.
+
+    Returns:
+        The block of each `code point >> 7`, uint16 (CODE_POINTS / 128,), and the blocks' values,
+        uint8 (number of blocks * 128,). Block 0 is ASCII.
+    """
+    places: dict[bytes, int] = {}
+    index = np.empty(CODE_POINTS // 128, dtype=np.uint16)
+    for number, row in enumerate(classes.reshape(-1, 128)):
+        index[number] = places.setdefault(row.tobytes(), len(places))
+    return index, np.frombuffer(b"".join(places), dtype=np.uint8)

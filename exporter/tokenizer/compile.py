@@ -1,0 +1,57 @@
+"""Compiles a model's tokenizer into the one form that the runner reads."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from exporter.tokenizer.blob import write_blob
+from exporter.tokenizer.huggingface import read_tokenizer_json, read_vocab_and_merges
+from exporter.tokenizer.sentencepiece_model import read_sentencepiece
+from exporter.tokenizer.source import TokenizerKind, find_tokenizer
+from exporter.tokenizer.special_ids import apply_configs
+from exporter.tokenizer.specification import TokenizerSpec
+from exporter.tokenizer.tiktoken_ranks import read_tiktoken
+
+
+@dataclass(frozen=True)
+class CompiledTokenizer:
+    """A tokenizer laid out for the runner, and the facts that the program itself states.
+
+    Attributes:
+        data: the flatbuffer of schemas/tokenizer.fbs.
+        bos_id: the token that begins a text; None where the model has none.
+        eos_ids: the tokens that end one.
+        vocab_size: one more than the largest token id.
+    """
+
+    data: bytes
+    bos_id: int | None
+    eos_ids: list[int]
+    vocab_size: int
+
+
+def compile_tokenizer(path: Path) -> CompiledTokenizer:
+    """Compiles the tokenizer in a directory, or in a file of any supported kind.
+
+    Configs beside it (`config.json`, `generation_config.json`, `tokenizer_config.json`) say which
+    tokens begin and end a text.
+
+    Raises:
+        TokenizerError: there is no tokenizer, or it is damaged or of a kind not supported.
+    """
+    spec = read_specification(path)
+    return CompiledTokenizer(write_blob(spec), spec.bos_id, spec.eos_ids, len(spec.tokens))
+
+
+def read_specification(path: Path) -> TokenizerSpec:
+    """Reads a tokenizer of any supported kind; see `compile_tokenizer`."""
+    source = find_tokenizer(path)
+    if source.kind is TokenizerKind.TOKENIZER_JSON:
+        spec = read_tokenizer_json(source.path)
+    elif source.kind is TokenizerKind.SENTENCEPIECE:
+        spec = read_sentencepiece(source.path)
+    elif source.kind is TokenizerKind.TIKTOKEN:
+        spec = read_tiktoken(source.path)
+    else:
+        spec = read_vocab_and_merges(source)
+    apply_configs(spec, source.directory)
+    return spec

@@ -1,0 +1,84 @@
+"""Hash tables laid out at export, probed in place by runtime/cpp/tokenizer/hash_tables.h."""
+
+import numpy as np
+import numpy.typing as npt
+
+EMPTY = 0xFFFFFFFF
+
+_Words = npt.NDArray[np.uint32]
+
+
+def merge_table(merges: list[tuple[int, int, int, int]]) -> tuple[_Words, int]:
+    """Lays out (left, right, rank, merged) rows for lookups by (left, right).
+
+    Returns:
+        The slots, uint32 (slots * 4,), and the number of homes.
+    """
+    rows = np.array(merges, dtype=np.uint32).reshape(-1, 4)
+    homes = _homes_for(len(rows))
+    slots, order = _place(_scale(_hash_pairs(rows[:, 0], rows[:, 1]), homes))
+    table = np.full((_table_size(slots), 4), EMPTY, dtype=np.uint32)
+    table[slots] = rows[order]
+    return table.reshape(-1), homes
+
+
+def word_table(tokens: list[bytes], ids: list[int]) -> tuple[_Words, int]:
+    """Lays out the tokens `ids` for lookups by their bytes.
+
+    Returns:
+        The slots, each a token id, uint32 (slots,), and the number of homes.
+    """
+    homes = _homes_for(len(ids))
+    hashes = _hash_bytes([tokens[token_id] for token_id in ids])
+    slots, order = _place(_scale(hashes, homes))
+    table = np.full(_table_size(slots), EMPTY, dtype=np.uint32)
+    table[slots] = np.array(ids, dtype=np.uint32)[order]
+    return table, homes
+
+
+def _homes_for(entries: int) -> int:
+    return max(1, entries * 3 // 2)
+
+
+def _table_size(slots: npt.NDArray[np.int64]) -> int:
+    """One more than the last slot used, so that every probe ends at an empty one."""
+    return int(slots[-1]) + 2 if len(slots) else 1
+
+
+def _mix(hashes: _Words) -> _Words:
+    hashes = hashes ^ (hashes >> np.uint32(15))
+    hashes = hashes * np.uint32(0x2C1B3C6D)
+    hashes = hashes ^ (hashes >> np.uint32(12))
+    return hashes
+
+
+def _hash_pairs(left: _Words, right: _Words) -> _Words:
+    return _mix(left * np.uint32(0x9E3779B1) + right * np.uint32(0x85EBCA77))
+
+
+def _hash_bytes(words: list[bytes]) -> _Words:
+    """FNV-1a of each word, computed for all words one byte position at a time."""
+    lengths = np.array([len(word) for word in words], dtype=np.int64)
+    starts = np.cumsum(lengths) - lengths
+    data = np.frombuffer(b"".join(words), dtype=np.uint8)
+    hashes = np.full(len(words), 0x811C9DC5, dtype=np.uint32)
+    for position in range(int(lengths.max(initial=0))):
+        live = np.flatnonzero(lengths > position)
+        hashes[live] = (hashes[live] ^ data[starts[live] + position]) * np.uint32(0x01000193)
+    return _mix(hashes)
+
+
+def _scale(hashes: _Words, homes: int) -> npt.NDArray[np.int64]:
+    return ((hashes.astype(np.uint64) * np.uint64(homes)) >> np.uint64(32)).astype(np.int64)
+
+
+def _place(homes: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Linear probing for all entries at once: sorted by home, each goes to the first free slot.
+
+    Returns:
+        The slots, ascending, and which entry each one holds.
+    """
+    order = np.argsort(homes, kind="stable")
+    rank = np.arange(len(homes))
+    slots = np.maximum.accumulate(homes[order] - rank) + rank
+    return slots, order

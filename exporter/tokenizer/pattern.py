@@ -1,0 +1,245 @@
+r"""Parses the regexes that split text before BPE into a small syntax tree.
+
+The subset is what tokenizers use: alternatives, groups (also `(?i:...)`), classes with `\p{..}`,
+`\s`, `\d` and ranges, all quantifiers (lazy ones, and possessive ones after a single class), `$`,
+and a lookahead at a single class such as `(?!\S)`. Anything else is refused by name.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from exporter.tokenizer import code_points
+from exporter.tokenizer.code_points import CODE_POINTS, CodePointSet
+from exporter.tokenizer.errors import TokenizerError
+
+
+@dataclass(frozen=True, eq=False)
+class Characters:
+    """Consumes one character of the set."""
+
+    members: CodePointSet
+
+
+@dataclass(frozen=True, eq=False)
+class Ahead:
+    """Consumes nothing; the next character must be in the set, or the text may end if `at_end`."""
+
+    members: CodePointSet
+    at_end: bool
+
+
+@dataclass(frozen=True)
+class Sequence:
+    parts: tuple["Node", ...]
+
+
+@dataclass(frozen=True)
+class Alternatives:
+    """Tried in order: the first that lets the whole pattern match wins."""
+
+    choices: tuple["Node", ...]
+
+
+@dataclass(frozen=True)
+class Repeat:
+    """`part` from `least` to `most` times (None: without end), as often as possible if `greedy`."""
+
+    part: "Node"
+    least: int
+    most: int | None
+    greedy: bool
+
+
+Node = Characters | Ahead | Sequence | Alternatives | Repeat
+
+_QUANTIFIERS: dict[str, tuple[int, int | None]] = {"?": (0, 1), "*": (0, None), "+": (1, None)}
+_ESCAPED_CHARACTERS = {"n": "\n", "r": "\r", "t": "\t", "f": "\f", "v": "\v", "0": "\0"}
+
+
+def parse_pattern(pattern: str, dollar_before_newline: bool) -> Node:
+    """Parses `pattern`.
+
+    Args:
+        pattern: the regex, in the syntax that Oniguruma and Rust's engines share.
+        dollar_before_newline: `$` also holds before every newline (Oniguruma's Ruby syntax, which
+            `tokenizer.json` files use) and not only at the end of the text.
+
+    Raises:
+        TokenizerError: a feature outside the subset above, named.
+    """
+    parser = _Parser(pattern, dollar_before_newline)
+    node = parser.alternatives(ignore_case=False)
+    if parser.rest():
+        raise parser.unsupported("an unbalanced )")
+    return node
+
+
+class _Parser:
+    def __init__(self, pattern: str, dollar_before_newline: bool) -> None:
+        self._pattern = pattern
+        self._at = 0
+        self._dollar_before_newline = dollar_before_newline
+
+    def rest(self) -> str:
+        return self._pattern[self._at :]
+
+    def unsupported(self, feature: str) -> TokenizerError:
+        return TokenizerError(
+            f"the tokenizer's split pattern {self._pattern!r} uses {feature}, which is not "
+            "supported; alternatives, groups, classes, quantifiers and one-character lookahead are."
+        )
+
+    def _take(self, prefix: str) -> bool:
+        if not self._pattern.startswith(prefix, self._at):
+            return False
+        self._at += len(prefix)
+        return True
+
+    def _next(self) -> str:
+        if self._at == len(self._pattern):
+            raise self.unsupported("an expression that ends too early")
+        self._at += 1
+        return self._pattern[self._at - 1]
+
+    def alternatives(self, ignore_case: bool) -> Node:
+        choices = [self._sequence(ignore_case)]
+        while self._take("|"):
+            choices.append(self._sequence(ignore_case))
+        return choices[0] if len(choices) == 1 else Alternatives(tuple(choices))
+
+    def _sequence(self, ignore_case: bool) -> Node:
+        parts: list[Node] = []
+        while self.rest() and self.rest()[0] not in "|)":
+            if self._take("(?i)"):
+                ignore_case = True
+                continue
+            parts.append(self._quantified(self._atom(ignore_case)))
+        return parts[0] if len(parts) == 1 else Sequence(tuple(parts))
+
+    def _quantified(self, part: Node) -> Node:
+        while True:
+            bounds = self._bounds()
+            if bounds is None:
+                return part
+            least, most = bounds
+            if self._take("+"):
+                part = self._possessive(part, least, most)
+            else:
+                part = Repeat(part, least, most, greedy=not self._take("?"))
+
+    def _bounds(self) -> tuple[int, int | None] | None:
+        for sign, bounds in _QUANTIFIERS.items():
+            if self._take(sign):
+                return bounds
+        if not self._take("{"):
+            return None
+        inside, brace, _ = self.rest().partition("}")
+        first, comma, second = inside.partition(",")
+        if not brace or not first.isdecimal() or (second and not second.isdecimal()):
+            raise self.unsupported(f"the quantifier {{{inside}")
+        self._at += len(inside) + 1
+        if not comma:
+            return int(first), int(first)
+        return int(first), int(second) if second else None
+
+    def _possessive(self, part: Node, least: int, most: int | None) -> Node:
+        """For one character class: greedy, and stopping early only where the class ends."""
+        if not isinstance(part, Characters):
+            raise self.unsupported("a possessive quantifier after more than one character class")
+        no_more = Ahead(~part.members, at_end=True)
+        required = (part,) * least
+        if most is None:
+            return Sequence((*required, Repeat(part, 0, None, greedy=True), no_more))
+        optional: Node = Sequence(())
+        for _ in range(most - least):
+            optional = Alternatives((Sequence((part, optional)), no_more))
+        return Sequence((*required, optional))
+
+    def _atom(self, ignore_case: bool) -> Node:
+        if self._take("("):
+            return self._group(ignore_case)
+        if self._take("["):
+            return Characters(self._class(ignore_case))
+        if self._take("$"):
+            newline = code_points.of_text("\n" if self._dollar_before_newline else "")
+            return Ahead(newline, at_end=True)
+        if self._take("."):
+            return Characters(~code_points.of_text("\n"))
+        if self._take("\\"):
+            return Characters(self._escape(ignore_case))
+        character = self._next()
+        if character in "^*+?{":
+            raise self.unsupported(f"{character!r} where an expression should begin")
+        return Characters(_literal(character, ignore_case))
+
+    def _group(self, ignore_case: bool) -> Node:
+        if self._take("?!"):
+            return self._lookahead(ignore_case, negated=True)
+        if self._take("?="):
+            return self._lookahead(ignore_case, negated=False)
+        if self._take("?i:"):
+            ignore_case = True
+        elif not self._take("?:") and self.rest().startswith("?"):
+            raise self.unsupported(f"the group ({self.rest()[:3]}")
+        node = self.alternatives(ignore_case)
+        if not self._take(")"):
+            raise self.unsupported("an unbalanced (")
+        return node
+
+    def _lookahead(self, ignore_case: bool, negated: bool) -> Node:
+        node = self.alternatives(ignore_case)
+        if not self._take(")") or not isinstance(node, Characters):
+            raise self.unsupported("a lookahead at more than one character class")
+        return Ahead(~node.members if negated else node.members, at_end=negated)
+
+    def _escape(self, ignore_case: bool) -> CodePointSet:
+        character = self._next()
+        if character in "pP":
+            if not self._take("{") or "}" not in self.rest():
+                raise self.unsupported("a Unicode property without braces")
+            name = self.rest().partition("}")[0]
+            self._at += len(name) + 1
+            negated = (character == "P") != name.startswith("^")
+            members = code_points.matching(rf"\p{{{name.removeprefix('^')}}}")
+            return ~members if negated else members
+        if character in "sSdD":
+            members = code_points.matching(rf"\{character.lower()}")
+            return ~members if character.isupper() else members
+        if character in _ESCAPED_CHARACTERS:
+            return code_points.of_text(_ESCAPED_CHARACTERS[character])
+        if character.isalnum():
+            raise self.unsupported(f"the escape \\{character}")
+        return _literal(character, ignore_case)
+
+    def _class(self, ignore_case: bool) -> CodePointSet:
+        negated = self._take("^")
+        members = np.zeros(CODE_POINTS, dtype=np.bool_)
+        first = True
+        while first or not self._take("]"):
+            first = False
+            if self.rest().startswith(("[", "&&", "--", "~~")):
+                raise self.unsupported("a class within a class")
+            if self._take("\\"):
+                if self.rest()[1:2] == "-" and self.rest()[2:3] != "]":
+                    raise self.unsupported("a range that begins with an escape")
+                members = members | self._escape(ignore_case)
+                continue
+            low = self._next()
+            if self.rest().startswith("-") and not self.rest().startswith("-]"):
+                self._at += 1
+                high = self._next()
+                if high == "\\" or ord(high) < ord(low):
+                    raise self.unsupported(f"the range {low}-{high}")
+                if ignore_case:
+                    raise self.unsupported("a range in a group that ignores case")
+                members = members | code_points.between(low, high)
+            else:
+                members = members | _literal(low, ignore_case)
+        return ~members if negated else members
+
+
+def _literal(character: str, ignore_case: bool) -> CodePointSet:
+    if ignore_case and character.isalpha():
+        return code_points.matching(f"(?i:{character})")
+    return code_points.of_text(character)

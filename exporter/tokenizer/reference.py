@@ -1,0 +1,95 @@
+"""The reference tokenizers behind one interface: for calibration, and to test ours against."""
+
+from pathlib import Path
+from typing import Protocol
+
+import sentencepiece
+import tiktoken
+import tokenizers
+
+from exporter.tokenizer.errors import TokenizerError
+from exporter.tokenizer.huggingface import GPT2_END
+from exporter.tokenizer.source import TokenizerKind, TokenizerSource, find_tokenizer
+from exporter.tokenizer.tiktoken_ranks import LLAMA3_PATTERN, llama3_specials, read_ranks
+
+
+class ReferenceTokenizer(Protocol):
+    """Text to ids and back. No BOS is added, and special tokens in the text are ordinary text."""
+
+    def encode(self, text: str) -> list[int]: ...
+
+    def decode(self, ids: list[int]) -> str: ...
+
+
+def load_tokenizer(path: Path) -> ReferenceTokenizer:
+    """Loads a tokenizer through the library it was made for.
+
+    Raises:
+        TokenizerError: there is none at `path`, or the library cannot read it.
+    """
+    source = find_tokenizer(path)
+    try:
+        return _load(source)
+    except TokenizerError:
+        raise
+    except Exception as error:  # the libraries raise bare Exception and RuntimeError
+        raise TokenizerError(
+            f"the tokenizer {source.path} cannot be loaded ({error}): fetch its files again."
+        ) from error
+
+
+def _load(source: TokenizerSource) -> ReferenceTokenizer:
+    if source.kind is TokenizerKind.TIKTOKEN:
+        return _Tiktoken(source.path)
+    if source.kind is TokenizerKind.SENTENCEPIECE:
+        return _SentencePiece(source.path)
+    if source.kind is TokenizerKind.TOKENIZER_JSON:
+        return _HuggingFace(tokenizers.Tokenizer.from_file(str(source.path)))
+    model = tokenizers.models.BPE.from_file(str(source.path), str(source.merges_path))
+    tokenizer = tokenizers.Tokenizer(model)
+    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = tokenizers.decoders.ByteLevel()
+    tokenizer.add_special_tokens([GPT2_END])
+    return _HuggingFace(tokenizer)
+
+
+class _HuggingFace:
+    def __init__(self, tokenizer: tokenizers.Tokenizer) -> None:
+        self._tokenizer = tokenizer
+        self._tokenizer.no_truncation()
+        self._tokenizer.no_padding()
+        self._tokenizer.encode_special_tokens = True
+
+    def encode(self, text: str) -> list[int]:
+        return list(self._tokenizer.encode(text, add_special_tokens=False).ids)
+
+    def decode(self, ids: list[int]) -> str:
+        return str(self._tokenizer.decode(ids, skip_special_tokens=True))
+
+
+class _Tiktoken:
+    def __init__(self, path: Path) -> None:
+        self._special_ids = set(llama3_specials().values())
+        self._encoding = tiktoken.Encoding(
+            "llama3",
+            pat_str=LLAMA3_PATTERN,
+            mergeable_ranks=read_ranks(path),
+            special_tokens=llama3_specials(),
+        )
+
+    def encode(self, text: str) -> list[int]:
+        return self._encoding.encode_ordinary(text)
+
+    def decode(self, ids: list[int]) -> str:
+        return self._encoding.decode([token for token in ids if token not in self._special_ids])
+
+
+class _SentencePiece:
+    def __init__(self, path: Path) -> None:
+        self._processor = sentencepiece.SentencePieceProcessor(model_file=str(path))
+
+    def encode(self, text: str) -> list[int]:
+        return list(self._processor.encode(text))
+
+    def decode(self, ids: list[int]) -> str:
+        return str(self._processor.decode(ids))

@@ -1,0 +1,97 @@
+"""Finds a model's tokenizer files and tells their kinds apart."""
+
+import json
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+from exporter.tokenizer.errors import TokenizerError
+
+
+class TokenizerKind(Enum):
+    """The file formats that are read."""
+
+    TOKENIZER_JSON = "tokenizer.json"
+    SENTENCEPIECE = "tokenizer.model (SentencePiece)"
+    TIKTOKEN = "tokenizer.model (tiktoken ranks)"
+    VOCAB_AND_MERGES = "vocab.json and merges.txt"
+
+
+@dataclass(frozen=True)
+class TokenizerSource:
+    """One tokenizer's main file, its kind, and the directory that may hold configs beside it."""
+
+    path: Path
+    kind: TokenizerKind
+
+    @property
+    def directory(self) -> Path:
+        return self.path.parent
+
+    @property
+    def merges_path(self) -> Path:
+        """Where the merges lie that belong to a `vocab.json`."""
+        return self.path.with_name(self.path.name.replace("vocab.json", "merges.txt"))
+
+
+def find_tokenizer(path: Path) -> TokenizerSource:
+    """Finds the tokenizer in a directory, or tells the kind of a file.
+
+    Raises:
+        TokenizerError: there is none, or it is of no known kind.
+    """
+    if not path.is_dir():
+        return _source_of_file(path)
+    for name in ("tokenizer.json", "tokenizer.model", "vocab.json"):
+        if (path / name).is_file():
+            return _source_of_file(path / name)
+    raise TokenizerError(
+        f"{path} holds no tokenizer: a tokenizer.json, a tokenizer.model, or a vocab.json with its "
+        "merges.txt is needed beside the weights."
+    )
+
+
+def _source_of_file(path: Path) -> TokenizerSource:
+    try:
+        with path.open("rb") as file:
+            head = file.read(64)
+    except OSError as error:
+        raise TokenizerError(
+            f"the tokenizer {path} cannot be read ({error.strerror}): name a directory or file "
+            "that holds one."
+        ) from None
+    if path.name.endswith("vocab.json"):
+        return TokenizerSource(path, TokenizerKind.VOCAB_AND_MERGES)
+    if head.lstrip().startswith(b"{"):
+        return TokenizerSource(path, TokenizerKind.TOKENIZER_JSON)
+    if _looks_like_ranks(head):
+        return TokenizerSource(path, TokenizerKind.TIKTOKEN)
+    if head.startswith(b"\n"):  # ModelProto's field 1, length-delimited: the first piece
+        return TokenizerSource(path, TokenizerKind.SENTENCEPIECE)
+    raise TokenizerError(
+        f"{path} is no tokenizer that is known: a tokenizer.json, a SentencePiece model or a file "
+        "of tiktoken ranks is."
+    )
+
+
+def _looks_like_ranks(head: bytes) -> bool:
+    token, space, rank = head.partition(b"\n")[0].partition(b" ")
+    return bool(token) and bool(space) and rank.strip().isdigit()
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Reads a JSON object.
+
+    Raises:
+        TokenizerError: the file cannot be read or holds something else.
+    """
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise TokenizerError(
+            f"{path} is not readable JSON ({error}): fetch the tokenizer's files again."
+        ) from None
+    if not isinstance(value, dict):
+        raise TokenizerError(f"{path} holds no JSON object: fetch the tokenizer's files again.")
+    return value

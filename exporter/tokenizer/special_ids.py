@@ -1,0 +1,50 @@
+"""What the configs beside a tokenizer say of the tokens that begin and end a text."""
+
+from pathlib import Path
+from typing import Any
+
+from exporter.tokenizer.source import read_json
+from exporter.tokenizer.specification import TokenizerSpec
+
+
+def apply_configs(spec: TokenizerSpec, directory: Path) -> None:
+    """Lets the configs in `directory`, where there are any, overrule what the tokenizer says.
+
+    BOS is `tokenizer_config.json`'s, else `config.json`'s. A text ends at any of the tokens that
+    `generation_config.json`, `config.json` and `tokenizer_config.json` name.
+
+    Raises:
+        TokenizerError: a config is not readable JSON.
+    """
+    model = _read(directory / "config.json")
+    generation = _read(directory / "generation_config.json")
+    tokenizer = _read(directory / "tokenizer_config.json")
+    if "bos_token" in tokenizer:
+        spec.bos_id = _id_of(spec, tokenizer["bos_token"])
+    elif isinstance(model.get("bos_token_id"), int):
+        spec.bos_id = model["bos_token_id"]
+    if isinstance(tokenizer.get("add_bos_token"), bool):
+        spec.adds_bos = tokenizer["add_bos_token"]
+    spec.adds_bos = spec.adds_bos and spec.bos_id is not None
+    ends = [
+        *_ids(generation.get("eos_token_id")),
+        *_ids(model.get("eos_token_id")),
+        *_ids(_id_of(spec, tokenizer.get("eos_token"))),
+    ]
+    if ends:
+        spec.eos_ids = list(dict.fromkeys(ends))
+
+
+def _read(path: Path) -> dict[str, Any]:
+    return read_json(path) if path.is_file() else {}
+
+
+def _ids(value: object) -> list[int]:
+    values = value if isinstance(value, list) else [value]
+    return [number for number in values if isinstance(number, int)]
+
+
+def _id_of(spec: TokenizerSpec, token: object) -> int | None:
+    """The id of a token named by its text, or by an object that holds its text."""
+    content = token.get("content") if isinstance(token, dict) else token
+    return next((added.id for added in spec.added_tokens if added.content == content), None)

@@ -1,0 +1,43 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "tokenizer/hash_tables.h"
+
+namespace thimble {
+
+/// Byte pair encoding of one word at a time; keeps its working memory between words.
+class BpeMerger {
+ public:
+  explicit BpeMerger(const MergeTable& merges) : merges_(merges) {}
+
+  /// Merges adjoining symbols, the lowest rank first and the leftmost of equals, until none merges.
+  /// O(n log n). `symbols` must be shorter than 2^31.
+  void merge(std::vector<uint32_t>* symbols);
+
+ private:
+  struct Symbol {
+    uint32_t id;
+    int32_t previous;
+    int32_t next;
+  };
+  struct Candidate {
+    uint32_t rank;
+    int32_t position;
+    uint32_t left;
+    uint32_t right;
+    uint32_t merged;
+  };
+
+  void merge_short(std::vector<uint32_t>* symbols);
+  void merge_long(std::vector<uint32_t>* symbols);
+  void add_candidate(int32_t position, int32_t next);
+
+  const MergeTable& merges_;
+  std::vector<MergeTable::Merge> pairs_;
+  std::vector<Symbol> list_;
+  std::vector<Candidate> heap_;
+};
+
+}  // namespace thimble

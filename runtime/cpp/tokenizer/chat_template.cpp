@@ -1,0 +1,174 @@
+#include "tokenizer/chat_template.h"
+
+#include <algorithm>
+
+#include "tokenizer/utf8.h"
+
+namespace thimble {
+namespace {
+
+constexpr uint32_t kVersion = 1;
+
+enum Field { kVersionField, kWithSystem, kWithoutSystem, kSource, kReason };
+enum FormField { kEdges, kRules, kSystemBeforeLastUser };
+enum EdgeField { kOrigin, kTarget, kText };
+enum RuleField { kRulePlace, kStripLeft, kStripRight, kBehind };
+
+enum Place : uint8_t {
+  kStart,
+  kSystem,
+  kOnlyUser,
+  kFirstUser,
+  kUser,
+  kLastUser,
+  kAssistant,
+  kLastAssistant,
+  kEnd,
+  kPrompt,
+};
+enum Strip : uint8_t { kNothing, kStripWhiteSpace, kStripNewlines };
+
+/// A message and where it stands; `content` is null at the ends of the conversation.
+struct Stop {
+  Place place;
+  const std::string* content;
+};
+
+/// What Python's str.strip() takes for white space.
+bool is_python_space(uint32_t point) {
+  return is_white_space(point) || (point >= 0x1C && point <= 0x1F);
+}
+
+bool strips(uint8_t strip, uint32_t point) {
+  return strip == kStripWhiteSpace ? is_python_space(point)
+                                   : strip == kStripNewlines && point == '\n';
+}
+
+std::string_view strip_left(std::string_view text, uint8_t strip) {
+  for (size_t position = 0; !text.empty(); position = 0) {
+    if (!strips(strip, next_code_point(text, &position))) break;
+    text.remove_prefix(position);
+  }
+  return text;
+}
+
+std::string_view strip_right(std::string_view text, uint8_t strip) {
+  while (!text.empty()) {
+    size_t last = text.size() - 1;
+    while (last > 0 && (static_cast<uint8_t>(text[last]) & 0xC0) == 0x80) --last;
+    size_t position = last;
+    if (!strips(strip, next_code_point(text, &position))) break;
+    text = text.substr(0, last);
+  }
+  return text;
+}
+
+std::string render_content(const FlatbufferTable& form, const Stop& stop) {
+  const std::string valid = with_valid_utf8(*stop.content);
+  std::string_view content = valid;
+  const FlatbufferTables rules = form.tables(kRules);
+  for (size_t i = 0; i < rules.size(); ++i) {
+    const FlatbufferTable rule = rules[i];
+    if (rule.scalar<uint8_t>(kRulePlace) != stop.place) continue;
+    const std::string_view behind = rule.string(kBehind);
+    const size_t found = behind.empty() ? std::string_view::npos : content.rfind(behind);
+    if (found != std::string_view::npos) {
+      content = strip_left(content.substr(found + behind.size()), kStripNewlines);
+    }
+    content = strip_left(content, rule.scalar<uint8_t>(kStripLeft));
+    content = strip_right(content, rule.scalar<uint8_t>(kStripRight));
+  }
+  return std::string(content);
+}
+
+/// Finds the template's text between two places; false when the template has no such conversation.
+bool find_edge(const FlatbufferTable& form, Place origin, Place target, std::string_view* text) {
+  const FlatbufferTables edges = form.tables(kEdges);
+  for (size_t i = 0; i < edges.size(); ++i) {
+    const FlatbufferTable edge = edges[i];
+    if (edge.scalar<uint8_t>(kOrigin) == origin && edge.scalar<uint8_t>(kTarget) == target) {
+      *text = edge.string(kText);
+      return true;
+    }
+  }
+  return false;
+}
+
+/// The places of the turns behind the system message, from `start` to `end` or `prompt`.
+Result<std::vector<Stop>> place_turns(const Message* turns, size_t count, bool prompt) {
+  std::vector<Stop> stops = {{kStart, nullptr}};
+  for (size_t i = 0; i < count; ++i) {
+    const bool is_user = i % 2 == 0;
+    if (turns[i].role != (is_user ? "user" : "assistant")) {
+      return Status::error("message " + std::to_string(i + 1) +
+                           " of the conversation has the role " + turns[i].role + "; it must be " +
+                           (is_user ? "user" : "assistant") +
+                           ": users and assistants take turns behind at most one system message");
+    }
+    const bool last = i + 1 == count;
+    const Place place = !is_user ? (last ? kLastAssistant : kAssistant)
+                        : i == 0 ? (last ? kOnlyUser : kFirstUser)
+                                 : (last ? kLastUser : kUser);
+    stops.push_back({place, &turns[i].content});
+  }
+  stops.push_back({prompt ? kPrompt : kEnd, nullptr});
+  return stops;
+}
+
+}  // namespace
+
+Result<ChatTemplate> ChatTemplate::load(const uint8_t* data, size_t size) {
+  const FlatbufferTable table = flatbuffer_root(data, size, "THCT");
+  if (!table.valid()) {
+    return Status::error("the compiled chat template is damaged: export the model again");
+  }
+  const auto version = table.scalar<uint32_t>(kVersionField);
+  if (version != kVersion) {
+    return Status::error("the compiled chat template has version " + std::to_string(version) +
+                         "; this program reads version " + std::to_string(kVersion) +
+                         ": export the model again");
+  }
+  ChatTemplate chat_template;
+  chat_template.table_ = table;
+  return chat_template;
+}
+
+Result<std::vector<Piece>> ChatTemplate::render(const std::vector<Message>& messages,
+                                                bool add_generation_prompt) const {
+  if (!table_.string(kSource).empty()) {
+    return Status::error("the model's chat template is stored as text only (" +
+                         std::string(table_.string(kReason)) +
+                         "): write the prompt in the model's own format instead");
+  }
+  const bool has_system = !messages.empty() && messages[0].role == "system";
+  const FlatbufferTable form = table_.table(has_system ? kWithSystem : kWithoutSystem);
+  if (!form.valid()) {
+    return Status::error(has_system
+                             ? "the model's chat template takes no system message: leave it out"
+                             : "the model's chat template needs a system message: give one");
+  }
+  const size_t skipped = has_system ? 1 : 0;
+  Result<std::vector<Stop>> stops =
+      place_turns(messages.data() + skipped, messages.size() - skipped, add_generation_prompt);
+  if (!stops.ok()) return stops.status();
+  if (has_system) {
+    const bool before_last = form.scalar<uint8_t>(kSystemBeforeLastUser) != 0 && stops->size() > 2;
+    const auto where = before_last ? stops->end() - 2 : stops->begin() + 1;
+    stops->insert(where, {kSystem, &messages[0].content});
+  }
+  std::vector<Piece> pieces;
+  for (size_t i = 0; i + 1 < stops->size(); ++i) {
+    const Stop& stop = (*stops)[i];
+    if (stop.content != nullptr) pieces.push_back({render_content(form, stop), /*literal=*/false});
+    std::string_view text;
+    if (!find_edge(form, stop.place, (*stops)[i + 1].place, &text)) {
+      return Status::error("the model's chat template has no conversation of " +
+                           std::to_string(messages.size()) +
+                           " messages that ends like this: end it with a user's message");
+    }
+    pieces.push_back({std::string(text), /*literal=*/true});
+  }
+  return pieces;
+}
+
+}  // namespace thimble

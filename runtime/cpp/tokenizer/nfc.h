@@ -1,0 +1,45 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/flatbuffer.h"
+#include "core/status.h"
+#include "tokenizer/code_point_map.h"
+
+namespace thimble {
+
+/// Unicode normalization form C (Unicode Standard Annex 15) over tables compiled at export.
+class Nfc {
+ public:
+  Nfc() = default;
+
+  /// Fails when the tables do not fit one another.
+  static Result<Nfc> load(const FlatbufferTable& table);
+
+  /// Whether `text` holds nothing that could change; most texts do.
+  bool is_inert(std::string_view text) const;
+
+  std::string normalize(std::string_view text) const;
+
+ private:
+  struct Mark {
+    uint32_t point;
+    uint8_t combining_class;
+  };
+
+  uint8_t combining_class(uint32_t point) const;
+  void append_decomposed(uint32_t point, std::vector<Mark>* marks) const;
+  /// The composition of two code points; 0 when there is none.
+  uint32_t compose(uint32_t first, uint32_t second) const;
+
+  CodePointMap properties_;
+  FlatbufferVector<uint32_t> decomposed_;
+  FlatbufferVector<uint32_t> decomposition_ends_;
+  FlatbufferVector<uint32_t> decompositions_;
+  FlatbufferVector<uint32_t> compositions_;
+};
+
+}  // namespace thimble

@@ -1,0 +1,65 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace thimble {
+
+/// U+FFFD, which stands for bytes that are no UTF-8.
+inline constexpr std::string_view kReplacementCharacter = "\xEF\xBF\xBD";
+
+/// What the first bytes of some text are.
+enum class Utf8Kind {
+  kWhole,    ///< one character
+  kCut,      ///< the beginning of one, which further bytes may complete
+  kInvalid,  ///< neither, whatever follows
+};
+
+struct Utf8Scan {
+  Utf8Kind kind;
+  /// The character's bytes; or how many bytes one replacement character stands for (the "maximal
+  /// subpart" of the Unicode standard, section 3.9), at least 1.
+  size_t length;
+};
+
+/// Classifies the beginning of `bytes`, which must not be empty.
+Utf8Scan scan_utf8(std::string_view bytes);
+
+/// The code point at `*position` of valid UTF-8, which must not be at its end; moves behind it.
+inline uint32_t next_code_point(std::string_view text, size_t* position) {
+  const auto byte = [&](size_t offset) {
+    return static_cast<uint32_t>(static_cast<uint8_t>(text[*position + offset]));
+  };
+  const uint32_t first = byte(0);
+  if (first < 0x80) {
+    *position += 1;
+    return first;
+  }
+  if (first < 0xE0) {
+    const uint32_t point = (first & 0x1F) << 6 | (byte(1) & 0x3F);
+    *position += 2;
+    return point;
+  }
+  if (first < 0xF0) {
+    const uint32_t point = (first & 0x0F) << 12 | (byte(1) & 0x3F) << 6 | (byte(2) & 0x3F);
+    *position += 3;
+    return point;
+  }
+  const uint32_t point =
+      (first & 0x07) << 18 | (byte(1) & 0x3F) << 12 | (byte(2) & 0x3F) << 6 | (byte(3) & 0x3F);
+  *position += 4;
+  return point;
+}
+
+/// Unicode's property White_Space.
+bool is_white_space(uint32_t point);
+
+/// Appends a code point, which must be below 0x110000.
+void append_utf8(uint32_t point, std::string* text);
+
+/// `bytes` with all that is no UTF-8 replaced by U+FFFD.
+std::string with_valid_utf8(std::string_view bytes);
+
+}  // namespace thimble
