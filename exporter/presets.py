@@ -225,6 +225,12 @@ PRESETS = {
 }
 
 
+def preset_name(name: str) -> str | None:
+    """The preset that a name on the command line stands for, or None where it is no preset."""
+    known = ALIASES.get(name.lower(), name.lower())
+    return known if known in PRESETS else None
+
+
 def resolve_model(name: str) -> Model:
     """Finds out which model a name on the command line means.
 
@@ -234,14 +240,14 @@ def resolve_model(name: str) -> Model:
     Raises:
         ExportError: no such preset, directory or hub model, or one that cannot be exported.
     """
-    known = ALIASES.get(name.lower(), name.lower())
-    if known in PRESETS:
-        return PRESETS[known]
+    preset = preset_name(name)
+    if preset is not None:
+        return PRESETS[preset]
     if os.path.exists(os.path.expanduser(name)) or is_hub_id(name):
         checkpoint = open_checkpoint(name)
         return Model(checkpoint.name, checkpoint.config, name)
     names = [*ALIASES, *PRESETS]
-    close = difflib.get_close_matches(known, names, n=3)
+    close = difflib.get_close_matches(name.lower(), names, n=3)
     hint = f" (did you mean {' or '.join(close)}?)" if close else ""
     raise ExportError(
         f"There is no model {name!r}{hint}; name one of {', '.join(names)}, a directory, or a hub "

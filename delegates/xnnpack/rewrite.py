@@ -95,9 +95,7 @@ def share_activation_quantization(program: ExportedProgram) -> int:
     removed = 0
     for node in list(program.graph.nodes):
         name = getattr(node.target, "__name__", "")
-        if node.op != "call_function" or not (
-            node.target is operator.getitem or "affine" in name
-        ):
+        if node.op != "call_function" or not (node.target is operator.getitem or "affine" in name):
             continue
         key = (node.target, str(node.args), str(node.kwargs))
         if key not in seen:

@@ -194,7 +194,9 @@ def calibration_text(texts: list[str]) -> str:
 
 
 @click.command(help=__doc__)
-@click.option("--docs", type=click.Path(exists=True, file_okay=False, path_type=Path), required=True)
+@click.option(
+    "--docs", type=click.Path(exists=True, file_okay=False, path_type=Path), required=True
+)
 @click.option("--steps", default=4000, show_default=True, help="Updates of 8192 tokens each.")
 @click.option("--out", type=click.Path(path_type=Path), default=Path(__file__).parent)
 @click.option("--seed", default=0, show_default=True)

@@ -1,0 +1,115 @@
+"""The options of `python -m exporter`. Heavy imports wait until there is work to do."""
+
+from pathlib import Path
+
+import click
+
+EPILOG = """\b
+Examples:
+  python -m exporter llama3 --out model.pte
+  python -m exporter llama3 --checkpoint meta-llama/Llama-3.2-1B --out model.pte
+  python -m exporter ./my-model --quant rtn4 --group-size 64 --out model.pte
+  python -m exporter --inspect model.pte
+"""
+
+
+@click.command(epilog=EPILOG, context_settings={"show_default": True, "max_content_width": 100})
+@click.argument("model", required=False)
+@click.option("--out", type=click.Path(path_type=Path), help="The .pte to write.")
+@click.option(
+    "--checkpoint",
+    metavar="DIR|HUB_ID",
+    help="Weights: a Hugging Face directory, Meta's own layout, or a hub id. Its config.json "
+    "decides the shape.",
+)
+@click.option(
+    "--tokenizer",
+    type=click.Path(path_type=Path),
+    help="A tokenizer file or directory, where the checkpoint has none.",
+)
+@click.option("--quant", default="gptq4", help="none, rtn4, gptq4 or rtn8.")
+@click.option("--group-size", default=32, help="Inputs that share a 4-bit scale: 32, 64 or 128.")
+@click.option("--head-bits", default=8, help="Bits of the embedding and lm_head: 8 or 4.")
+@click.option(
+    "--calibration",
+    type=click.Path(path_type=Path),
+    help="Text to calibrate and measure on (its last tenth is held out); by default a text that "
+    "ships with the package.",
+)
+@click.option(
+    "--calibration-tokens",
+    type=click.IntRange(min=1),
+    help="Tokens GPTQ sees; by default 32768, for models of 100 million weights and more 16384.",
+)
+@click.option(
+    "--max-context-len",
+    type=int,
+    help="Positions of the KV cache; by default the model's limit, 2048 at most.",
+)
+@click.option(
+    "--max-seq-len", type=int, help="Most tokens in one call; by default the whole context."
+)
+@click.option("--delegate", default="xnnpack", help="What runs the program.")
+@click.option(
+    "--etrecord",
+    type=click.Path(path_type=Path),
+    help="Also keep the graphs that a profiler needs to name source lines.",
+)
+@click.option("--layer-errors", is_flag=True, help="Print the error after each decoder layer.")
+@click.option(
+    "--inspect",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Print what a .pte holds, and export nothing.",
+)
+def main(
+    model: str | None,
+    out: Path | None,
+    checkpoint: str | None,
+    tokenizer: Path | None,
+    quant: str,
+    group_size: int,
+    head_bits: int,
+    calibration: Path | None,
+    calibration_tokens: int | None,
+    max_context_len: int | None,
+    max_seq_len: int | None,
+    delegate: str,
+    etrecord: Path | None,
+    layer_errors: bool,
+    inspect: Path | None,
+) -> None:
+    """Exports a language model to one .pte file: weights, tokenizer, template, report.
+
+    MODEL is a name such as llama3, llama3.2-3b or qwen3-0.6b, a checkpoint directory, or a hub id.
+    llama3 without --checkpoint is a small model that ships with the package.
+    """
+    if inspect is not None:
+        from exporter.commands.inspect import run_inspect
+
+        run_inspect(inspect)
+        return
+    if model is None:
+        raise click.UsageError("Name a MODEL such as llama3, or a file with --inspect.")
+    if out is None:
+        raise click.UsageError("Say where to write with --out model.pte.")
+    from exporter.commands.export import Request, run_export
+
+    run_export(
+        Request(
+            model=model,
+            out=out,
+            checkpoint=checkpoint,
+            tokenizer=tokenizer,
+            scheme=quant,
+            group_size=group_size,
+            head_bits=head_bits,
+            calibration=calibration,
+            calibration_tokens=calibration_tokens,
+            max_context_len=max_context_len,
+            max_seq_len=max_seq_len,
+            delegate=delegate,
+            etrecord=etrecord,
+        ),
+        layer_errors,
+    )

@@ -1,0 +1,80 @@
+"""Progress on standard error: a live bar on a terminal, a line per stage elsewhere."""
+
+import time
+from types import TracebackType
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+
+from quant.progress import Progress as Step
+
+STAGES = {
+    "load": "Loading the weights",
+    "quantize": "Quantizing",
+    "capture": "Capturing the program",
+    "lower": "Lowering it to the delegate",
+    "write": "Writing the file",
+    "check": "Checking the file's numbers",
+}
+
+
+class Display:
+    """Shows an export's notes, stages and progress; knows whether work has begun."""
+
+    def __init__(self) -> None:
+        self._console = Console(stderr=True, highlight=False, soft_wrap=True)
+        self._bar = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=30),
+            TextColumn("{task.fields[left]}"),
+            TimeElapsedColumn(),
+            console=self._console,
+            disable=not self._console.is_terminal,
+        )
+        self._task: TaskID | None = None
+        self._stage = ""
+        self._since = 0.0
+        self.began_work = False
+
+    def __enter__(self) -> "Display":
+        self._bar.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if kind is None:
+            self._finish_stage()
+        self._bar.stop()
+
+    def note(self, text: str) -> None:
+        self._console.print(text, markup=False)
+
+    def stage(self, name: str) -> None:
+        self._finish_stage()
+        self.began_work = True
+        self._stage, self._since = STAGES[name], time.monotonic()
+        self._task = self._bar.add_task(self._stage, total=None, left="")
+
+    def progress(self, progress: Step) -> None:
+        if self._task is None:
+            return
+        left = ""
+        if progress.seconds_left is not None:
+            left = f"{progress.what}, {_duration(progress.seconds_left)} left"
+        self._bar.update(self._task, completed=progress.done, total=progress.total, left=left)
+
+    def _finish_stage(self) -> None:
+        if self._task is None:
+            return
+        self._bar.remove_task(self._task)
+        self._task = None
+        self._console.print(f"{self._stage}: {_duration(time.monotonic() - self._since)}")
+
+
+def _duration(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest:02} s" if minutes else f"{seconds:.1f} s"

@@ -1,0 +1,111 @@
+"""The export command: its options checked, its progress shown, its outcome in a few lines."""
+
+import resource
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+
+from exporter.commands.display import Display
+from exporter.quiet import silence_known_noise, silence_native_noise
+
+
+@dataclass(frozen=True)
+class Request:
+    """The command line as it was typed."""
+
+    model: str
+    out: Path
+    checkpoint: str | None
+    tokenizer: Path | None
+    scheme: str
+    group_size: int
+    head_bits: int
+    calibration: Path | None
+    calibration_tokens: int | None
+    max_context_len: int | None
+    max_seq_len: int | None
+    delegate: str
+    etrecord: Path | None
+
+
+def run_export(request: Request, layer_errors: bool) -> None:
+    """Runs one export; exits 2 on a request that cannot be met, 1 on work that failed."""
+    started = time.monotonic()
+    silence_known_noise()
+    from delegates import DelegateError
+    from exporter.errors import ExportError
+    from exporter.options import ExportOptions
+    from exporter.pipeline import ExportResult, export_model
+    from exporter.tokenizer import TokenizerError
+    from quant.errors import QuantError
+    from quant.scheme import Scheme
+
+    display = Display()
+    try:
+        options = ExportOptions(
+            model=request.model,
+            out=request.out,
+            checkpoint=request.checkpoint,
+            tokenizer=request.tokenizer,
+            scheme=Scheme(request.scheme, request.group_size, request.head_bits),
+            calibration=request.calibration,
+            calibration_tokens=request.calibration_tokens,
+            max_context_len=request.max_context_len,
+            max_seq_len=request.max_seq_len,
+            delegate=request.delegate,
+            etrecord=request.etrecord,
+        )
+        with display, silence_native_noise():
+            result: ExportResult = export_model(options, display)
+    except (QuantError, DelegateError, ExportError, TokenizerError) as error:
+        click.echo(f"Error: {error}", err=True)
+        sys.exit(2 if not display.began_work else 1)
+    except KeyboardInterrupt:
+        click.echo("Interrupted; nothing was written.", err=True)
+        sys.exit(130)
+    _show(result, layer_errors, time.monotonic() - started)
+
+
+def _show(result: "ExportResult", layer_errors: bool, seconds: float) -> None:  # noqa: F821
+    quantization, report = result.quantization, result.lowered.report
+    if layer_errors:
+        for index, error in enumerate(quantization.layer_errors):
+            click.echo(f"layer {index}: relative error {error:.4f}")
+    size = quantization.size
+    click.echo(
+        f"weights: {size.weights:,} at {size.bits_per_weight:.2f} bits each "
+        f"({size.linear_bits_per_weight:.3f} in the layers; embedding {_megabytes(size.embedding)},"
+        f" head {_megabytes(size.head)})"
+    )
+    quality = quantization.quality
+    if quality is not None:
+        click.echo(
+            f"quality: perplexity {quality.perplexity_float:.3f} in float, "
+            f"{quality.perplexity_quantized:.3f} as exported; KL {quality.kl:.4f} ± "
+            f"{quality.kl_error:.4f} nats, top-1 {quality.top1:.1%} "
+            f"({quality.tokens} held-out tokens)"
+        )
+    click.echo(
+        f"delegate: {report.delegate} runs {report.linears_delegated} of {report.linears} linears "
+        f"(100%) in {report.calls} calls"
+        if report.linears == report.linears_delegated
+        else f"delegate: {report.delegate} runs {report.linears_delegated} of {report.linears} "
+        f"linears in {report.calls} calls"
+    )
+    if result.agreement is not None:
+        click.echo(
+            f"checked: the file's logits are within {result.agreement.error:.1e} of the quantized "
+            f"model's over {result.agreement.positions} calls"
+        )
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    click.echo(
+        f"wrote {result.out}: {_megabytes(result.size)} in {seconds:.0f} s, "
+        f"peak memory {_megabytes(peak)}"
+    )
+
+
+def _megabytes(size: int) -> str:
+    return f"{size / 1e6:.1f} MB" if size >= 1e6 else f"{size / 1e3:.1f} kB"

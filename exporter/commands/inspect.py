@@ -1,0 +1,47 @@
+"""`python -m exporter --inspect`: what a `.pte` holds, as a table."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+
+def run_inspect(path: Path) -> None:
+    """Prints the facts, the quality and the parts of a `.pte` after checking all its bytes."""
+    from exporter.errors import ExportError
+    from exporter.pte import read_report, verify
+
+    try:
+        ranges = verify(path, everything=True)
+        report = read_report(path)
+    except ExportError as error:
+        click.echo(f"Error: {error}", err=True)
+        sys.exit(1)
+    console = Console(highlight=False)
+    for title, facts in report.items():
+        if facts:
+            console.print(_facts(title, facts))
+    parts = Table(
+        "part", "bytes", "crc32", title="file: every checksum holds", title_justify="left"
+    )
+    for item in ranges:
+        parts.add_row(item.name, f"{item.size:,}", f"{item.crc32:08x}")
+    console.print(parts)
+
+
+def _facts(title: str, facts: dict[str, Any]) -> Table:
+    table = Table(title=title, title_justify="left", show_header=False)
+    for name, value in facts.items():
+        table.add_row(name, _shown(value))
+    return table
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{key} {_shown(item)}" for key, item in value.items())
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    return "none" if value is None else f"{value:,}" if type(value) is int else str(value)

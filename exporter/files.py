@@ -1,0 +1,52 @@
+"""Writing files so that a failure leaves what was there before."""
+
+import errno
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import overload
+
+from exporter.errors import ExportError
+
+
+@overload
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]: ...
+@overload
+@contextmanager
+def replacing(path: None) -> Iterator[None]: ...
+@contextmanager
+def replacing(path: Path | None) -> Iterator[Path | None]:
+    """Gives a temporary path beside `path`, which takes its place if the block succeeds.
+
+    Checks before the block that the place can be written. On failure or interruption the
+    temporary file is removed and `path` is as it was. None gives None.
+
+    Raises:
+        ExportError: the place cannot be written, or the disk is full.
+    """
+    if path is None:
+        yield None
+        return
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    if path.is_dir():
+        raise ExportError(f"{path} is a directory; name a file to write.")
+    try:
+        temporary.touch()
+    except OSError as error:
+        raise ExportError(
+            f"{path} cannot be written ({error.strerror}); name a file in a directory that exists "
+            "and can be written."
+        ) from None
+    try:
+        yield temporary
+        os.replace(temporary, path)
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        raise ExportError(
+            f"The disk is full and {path} was not written; free some space or name another place."
+        ) from None
+    finally:
+        temporary.unlink(missing_ok=True)

@@ -1,0 +1,41 @@
+"""What one export is asked to do: the command line's flags as one value."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from delegates import DEFAULT_DELEGATE
+from quant.scheme import Scheme
+
+DEFAULT_CONTEXT = 2048
+
+
+@dataclass(frozen=True)
+class ExportOptions:
+    """One export.
+
+    Attributes:
+        model: a preset such as "llama3", a checkpoint directory or a hub id.
+        out: the `.pte` to write.
+        checkpoint: where the weights are, if not where `model` says.
+        tokenizer: a tokenizer file or directory, if not the checkpoint's own.
+        scheme: how weights are stored.
+        calibration: text to calibrate and measure on; None takes the text shipped with the
+            embedded model.
+        calibration_tokens: for GPTQ; None takes a number that suits the model's size.
+        max_context_len: positions of the KV cache; None takes 2048 or the model's limit.
+        max_seq_len: most tokens in one call; None takes max_context_len.
+        delegate: a name in delegates.DELEGATES.
+        etrecord: where to keep the graphs for the profiler.
+    """
+
+    model: str
+    out: Path
+    checkpoint: str | None = None
+    tokenizer: Path | None = None
+    scheme: Scheme = field(default_factory=Scheme)
+    calibration: Path | None = None
+    calibration_tokens: int | None = None
+    max_context_len: int | None = None
+    max_seq_len: int | None = None
+    delegate: str = DEFAULT_DELEGATE
+    etrecord: Path | None = None

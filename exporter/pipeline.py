@@ -1,0 +1,158 @@
+"""From a checkpoint to a `.pte`: the whole export, in the order in which it happens."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from delegates import Delegate, Lowered, get_delegate
+from exporter.agreement import Agreement, compare_with_eager, require_agreement
+from exporter.checkpoint import Checkpoint
+from exporter.files import replacing
+from exporter.listener import Listener
+from exporter.model import CausalLM
+from exporter.options import DEFAULT_CONTEXT, ExportOptions
+from exporter.program import capture
+from exporter.pte import REPORT, encode_report, seal
+from exporter.source import find_checkpoint
+from exporter.text import Text, prepare_text
+from quant.quantize import quantize
+from quant.report import QuantReport
+
+AGREEMENT_TOKENS = 40
+
+
+@dataclass(frozen=True)
+class ExportResult:
+    """What was written, and what is known of it."""
+
+    out: Path
+    size: int
+    report: dict[str, Any]
+    quantization: QuantReport
+    lowered: Lowered
+    agreement: Agreement | None
+
+
+def export_model(options: ExportOptions, listener: Listener) -> ExportResult:
+    """Writes options.out, and options.etrecord where asked for; on failure neither is touched.
+
+    Raises:
+        ExportError, QuantError, TokenizerError, DelegateError: with the sentence to show.
+    """
+    delegate = get_delegate(options.delegate)
+    with replacing(options.out) as temporary, replacing(options.etrecord) as etrecord:
+        checkpoint = find_checkpoint(options, listener)
+        text = prepare_text(options, checkpoint)
+        context, seq_len = context_lengths(options, checkpoint)
+        model, quantization = load_quantized(options, checkpoint, text, listener)
+
+        listener.stage("capture")
+        program = capture(model, context, seq_len)
+        listener.stage("lower")
+        report = describe(options, checkpoint, text, quantization)
+        blobs = {**text.blobs, REPORT: encode_report(report)}
+        methods = constant_methods(checkpoint, text, context, seq_len)
+        lowered = delegate.lower(program, methods, blobs, etrecord is not None)
+        del program
+
+        listener.stage("write")
+        with open(temporary, "wb") as file:
+            lowered.program.write_to_file(file)
+        if etrecord is not None:
+            lowered.etrecord.save(str(etrecord))
+        listener.stage("check")
+        agreement = check(delegate, model, temporary, text.evaluation, options)
+        report["delegation"] = lowered.report.to_dict()
+        report["agreement"] = agreement.to_dict() if agreement else None
+        seal(temporary, report)
+    return ExportResult(
+        options.out, options.out.stat().st_size, report, quantization, lowered, agreement
+    )
+
+
+def load_quantized(
+    options: ExportOptions, checkpoint: Checkpoint, text: Text, listener: Listener
+) -> tuple[CausalLM, QuantReport]:
+    """The model with its quantized weights, streamed from the checkpoint."""
+    listener.stage("load" if options.scheme.name == "none" else "quantize")
+    with torch.device("meta"):
+        model = CausalLM(checkpoint.config)
+    checkpoint.check(model)
+    report = quantize(
+        model, options.scheme, checkpoint, text.calibration, text.evaluation, listener.progress
+    )
+    return model, report
+
+
+def context_lengths(options: ExportOptions, checkpoint: Checkpoint) -> tuple[int, int]:
+    """max_context_len and max_seq_len, defaults filled in."""
+    default = min(DEFAULT_CONTEXT, checkpoint.config.context_limit)
+    context = default if options.max_context_len is None else options.max_context_len
+    return context, context if options.max_seq_len is None else options.max_seq_len
+
+
+def constant_methods(
+    checkpoint: Checkpoint, text: Text, max_context_len: int, max_seq_len: int
+) -> dict[str, object]:
+    """The facts that a runtime asks the program for, by the names stock ExecuTorch uses."""
+    methods: dict[str, object] = {
+        "get_max_seq_len": max_seq_len,
+        "get_max_context_len": max_context_len,
+        "enable_dynamic_shape": max_seq_len > 1,
+        "get_vocab_size": checkpoint.config.vocab_size,
+        "use_kv_cache": True,
+        "use_sdpa_with_kv_cache": True,
+    }
+    if text.bos_id is not None:
+        methods["get_bos_id"] = text.bos_id
+    if text.eos_ids:
+        methods["get_eos_ids"] = list(text.eos_ids)
+    return methods
+
+
+def describe(
+    options: ExportOptions, checkpoint: Checkpoint, text: Text, quantization: QuantReport
+) -> dict[str, Any]:
+    """The report that the file carries: what the model is and what quantization did to it."""
+    config = checkpoint.config
+    quality = quantization.quality
+    return {
+        "model": {
+            "name": checkpoint.name,
+            "model_type": config.model_type,
+            "parameters": quantization.size.weights,
+            "hidden_size": config.hidden_size,
+            "num_hidden_layers": config.num_hidden_layers,
+            "vocab_size": config.vocab_size,
+            "chat_template": text.chat_template,
+        },
+        "quantization": {
+            "scheme": quantization.scheme,
+            "group_size": options.scheme.group_size,
+            "head_bits": options.scheme.head_bits,
+            "bits_per_weight": quantization.size.bits_per_weight,
+            "linear_bits_per_weight": quantization.size.linear_bits_per_weight,
+            "calibration_tokens": quantization.calibration_tokens,
+        },
+        "quality": quality.to_dict() if quality else None,
+    }
+
+
+def check(
+    delegate: Delegate, model: CausalLM, path: Path, evaluation: Tensor, options: ExportOptions
+) -> Agreement | None:
+    """Compares the finished file with the eager model; None where nothing here can run it.
+
+    Raises:
+        ExportError: they disagree.
+    """
+    step = delegate.load(path)
+    if step is None:
+        return None
+    count = min(AGREEMENT_TOKENS, model.max_context_len)
+    agreement = compare_with_eager(model, step, evaluation.flatten()[:count])
+    require_agreement(agreement, options.scheme.name != "none")
+    return agreement

@@ -1,0 +1,237 @@
+"""The parts of a `.pte` that are ours: named blobs inside it, and the record that ends it.
+
+ExecuTorch writes the program; our blobs are its named data. After its last byte comes the
+integrity record (schemas/integrity.fbs), which a stock runtime never looks at.
+"""
+
+import json
+import struct
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import flatbuffers
+from flatbuffers import number_types
+from flatbuffers.table import Table
+
+from exporter.errors import ExportError
+
+TOKENIZER = "thimble.tokenizer"
+CHAT_TEMPLATE = "thimble.chat_template"
+REPORT = "thimble.report"
+REPORT_BYTES = 16384  # reserved, so that the report can be rewritten in place
+
+_MAGIC = b"THIMBLE1"
+_IDENTIFIER = b"THIN"
+_VERSION = 1
+_FOOTER = struct.Struct("<II8s")  # size and CRC-32 of the record, magic
+_HEADER = struct.Struct("<4x4s4sIQQQ")  # "ET12", "eh00", length, program size, base, data size
+_CHUNK = 1 << 24
+
+
+@dataclass(frozen=True)
+class Range:
+    """Some bytes of the file, as the integrity record lists them."""
+
+    name: str
+    offset: int
+    size: int
+    crc32: int
+    at_load: bool
+
+
+def encode_report(report: Mapping[str, Any]) -> bytes:
+    """A report as JSON, padded with spaces to its reserved size."""
+    text = json.dumps(report, ensure_ascii=False, separators=(",", ":")).encode()
+    if len(text) > REPORT_BYTES:
+        raise ExportError(
+            f"The report takes {len(text)} bytes; at most {REPORT_BYTES} are reserved for it."
+        )
+    return text.ljust(REPORT_BYTES)
+
+
+def seal(path: Path, report: Mapping[str, Any]) -> None:
+    """Writes the report into its reserved place and the integrity record behind the program.
+
+    Args:
+        path: a `.pte` just written, with or without an integrity record, which is replaced.
+        report: takes the place of the one stored.
+    """
+    with open(path, "r+b") as file:
+        program_end, blobs, file_size = _layout(file)
+        file.seek(blobs[REPORT][0])
+        file.write(encode_report(report))
+        ranges = _checked_ranges(file, program_end, blobs, file_size)
+        record = _write_record(ranges, file_size)
+        file.seek(file_size)
+        file.write(record + _FOOTER.pack(len(record), zlib.crc32(record), _MAGIC))
+        file.truncate()
+
+
+def read_report(path: Path) -> dict[str, Any]:
+    """The report stored in a `.pte`, after checking the integrity of all that is read at load.
+
+    Raises:
+        ExportError: not a `.pte` of ours, or a damaged one.
+    """
+    return json.loads(read_blob(path, REPORT))
+
+
+def read_blob(path: Path, name: str) -> bytes:
+    """One of our blobs.
+
+    Raises:
+        ExportError: not a `.pte` of ours, a damaged one, or one without that blob.
+    """
+    for item in verify(path, everything=False):
+        if item.name == name:
+            with open(path, "rb") as file:
+                file.seek(item.offset)
+                return file.read(item.size)
+    raise ExportError(f"{path} holds no {name}; export it again.")
+
+
+def verify(path: Path, everything: bool) -> list[Range]:
+    """Checks the ranges that are read at load, or all of them; returns them.
+
+    Raises:
+        ExportError: the sentence says which part is damaged.
+    """
+    try:
+        with open(path, "rb") as file:
+            ranges = _read_record(file, path)
+            for item in ranges:
+                if (item.at_load or everything) and _crc32(file, item) != item.crc32:
+                    raise ExportError(
+                        f"{path} is damaged in its {item.name}; copy or export it again."
+                    )
+    except OSError as error:
+        raise ExportError(f"{path} cannot be read ({error.strerror}).") from None
+    return ranges
+
+
+def _layout(file: BinaryIO) -> tuple[int, dict[str, tuple[int, int]], int]:
+    """Where the program's flatbuffer ends, our blobs as (offset, size), where the file ends."""
+    head = file.read(_HEADER.size)
+    magic, extended, _, program_size, base, data_size = _HEADER.unpack(head)
+    if magic[:2] != b"ET" or extended != b"eh00":
+        raise ExportError(f"{file.name} is not an ExecuTorch program.")
+    file.seek(0)
+    program = file.read(program_size)
+    root = Table(program, struct.unpack_from("<I", program)[0])
+    segments = [
+        (base + _scalar(item, 0, number_types.Uint64Flags), _scalar(item, 1, _U64))
+        for item in _tables(root, 4)
+    ]
+    blobs = {}
+    for item in _tables(root, 7):
+        key = item.String(item.Pos + item.Offset(4)).decode()
+        if key.startswith("thimble."):
+            blobs[key] = segments[_scalar(item, 1, number_types.Uint32Flags)]
+    return program_size, blobs, base + data_size
+
+
+_U64 = number_types.Uint64Flags
+
+
+def _scalar(table: Table, field: int, kind: Any) -> int:
+    return table.GetSlot(4 + 2 * field, 0, kind)
+
+
+def _tables(table: Table, field: int) -> list[Table]:
+    offset = table.Offset(4 + 2 * field)
+    if not offset:
+        return []
+    start = table.Vector(offset)
+    return [
+        Table(table.Bytes, table.Indirect(start + 4 * i)) for i in range(table.VectorLen(offset))
+    ]
+
+
+def _checked_ranges(
+    file: BinaryIO, program_end: int, blobs: Mapping[str, tuple[int, int]], file_size: int
+) -> list[Range]:
+    """The whole file as ranges in order: the program, our blobs, and the weights between them."""
+    known = [("program", 0, program_end)]
+    known += sorted(((name, *place) for name, place in blobs.items()), key=lambda item: item[1])
+    ranges, at = [], 0
+    for name, offset, size in [*known, ("", file_size, 0)]:
+        if offset > at:
+            ranges.append(Range("weights", at, offset - at, 0, False))
+        if size:
+            ranges.append(Range(name, offset, size, 0, True))
+        at = offset + size
+    return [
+        Range(item.name, item.offset, item.size, _crc32(file, item), item.at_load)
+        for item in ranges
+    ]
+
+
+def _crc32(file: BinaryIO, item: Range) -> int:
+    file.seek(item.offset)
+    crc, left = 0, item.size
+    while left:
+        chunk = file.read(min(left, _CHUNK))
+        if not chunk:
+            return -1
+        crc, left = zlib.crc32(chunk, crc), left - len(chunk)
+    return crc
+
+
+def _write_record(ranges: list[Range], file_size: int) -> bytes:
+    builder = flatbuffers.Builder(1024)
+    items = []
+    for item in ranges:
+        name = builder.CreateString(item.name)
+        builder.StartObject(5)
+        builder.PrependUOffsetTRelativeSlot(0, name, 0)
+        builder.PrependUint64Slot(1, item.offset, 0)
+        builder.PrependUint64Slot(2, item.size, 0)
+        builder.PrependUint32Slot(3, item.crc32, 0)
+        builder.PrependBoolSlot(4, item.at_load, False)
+        items.append(builder.EndObject())
+    builder.StartVector(4, len(items), 4)
+    for item in reversed(items):
+        builder.PrependUOffsetTRelative(item)
+    vector = builder.EndVector()
+    builder.StartObject(3)
+    builder.PrependUint32Slot(0, _VERSION, 0)
+    builder.PrependUint64Slot(1, file_size, 0)
+    builder.PrependUOffsetTRelativeSlot(2, vector, 0)
+    builder.Finish(builder.EndObject(), file_identifier=_IDENTIFIER)
+    return bytes(builder.Output())
+
+
+def _read_record(file: BinaryIO, path: Path) -> list[Range]:
+    size = file.seek(0, 2)
+    file.seek(max(0, size - _FOOTER.size))
+    footer = file.read()
+    if len(footer) < _FOOTER.size or footer[-8:] != _MAGIC:
+        raise ExportError(
+            f"{path} has no integrity record at its end: it is cut short, or was not written by "
+            "this exporter; copy or export it again."
+        )
+    length, crc, _ = _FOOTER.unpack(footer)
+    file.seek(max(0, size - _FOOTER.size - length))
+    record = file.read(length)
+    if len(record) < length or zlib.crc32(record) != crc:
+        raise ExportError(f"{path} is damaged in its integrity record; copy or export it again.")
+    root = Table(record, struct.unpack_from("<I", record)[0])
+    version = _scalar(root, 0, number_types.Uint32Flags)
+    if version != _VERSION:
+        raise ExportError(
+            f"{path} has an integrity record of version {version}; this exporter reads version "
+            f"{_VERSION}: use the exporter that wrote it, or export again."
+        )
+    return [
+        Range(
+            item.String(item.Pos + item.Offset(4)).decode(),
+            _scalar(item, 1, _U64),
+            _scalar(item, 2, _U64),
+            _scalar(item, 3, number_types.Uint32Flags),
+            bool(_scalar(item, 4, number_types.BoolFlags)),
+        )
+        for item in _tables(root, 2)
+    ]

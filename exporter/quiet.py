@@ -1,0 +1,64 @@
+"""Silences, one by one, the known noise of healthy dependencies; everything else is heard."""
+
+import logging
+import os
+import re
+import sys
+import tempfile
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+_LOG_NOISE = {
+    # Optional CUDA kernels of torchao, absent from a CPU build of torch.
+    "torchao": r"Failed to load .*_C\w*\.",
+    # torchao registers enums in a way that torch 2.13 calls deprecated.
+    "torch.utils._pytree": r"is an Enum subclass and is now natively supported",
+    # We use ExecuTorch's shorter path on purpose: it decomposes the program once.
+    "executorch.backends.xnnpack.partition.xnnpack_partitioner": r"DEPRECATION WARNING",
+}
+_WARNING_NOISE = (
+    # Raised inside torch by its own replaying of the captured graph's size checks.
+    r"_check_is_size will be removed",
+    # ExecuTorch says of every KV cache that it starts empty, as it should.
+    r"Mutation on a buffer in the model is detected",
+    r".*`isinstance\(treespec, LeafSpec\)` is deprecated",
+    r".*is not a known type; assuming it is a constant",
+)
+# ExecuTorch's C++ logs how it counts the processor's cores.
+_NATIVE_NOISE = re.compile(rb"^\[(cpuinfo_utils|threadpool)\.cpp:\d+\] ")
+
+
+def silence_known_noise() -> None:
+    """Filters the known lines out of Python's logging and warnings, for the whole process."""
+    for name, pattern in _LOG_NOISE.items():
+        logging.getLogger(name).addFilter(_without(re.compile(pattern)))
+    for message in _WARNING_NOISE:
+        warnings.filterwarnings("ignore", message=message)
+
+
+@contextmanager
+def silence_native_noise() -> Iterator[None]:
+    """Filters the known lines out of what C++ code writes to standard error meanwhile."""
+    sys.stderr.flush()
+    kept = os.dup(2)
+    with tempfile.TemporaryFile() as caught:
+        os.dup2(caught.fileno(), 2)
+        try:
+            yield
+        finally:
+            sys.stderr.flush()
+            os.dup2(kept, 2)
+            os.close(kept)
+            caught.seek(0)
+            for line in caught:
+                if not _NATIVE_NOISE.match(line):
+                    os.write(2, line)
+
+
+def _without(pattern: re.Pattern[str]) -> logging.Filter:
+    class Filter(logging.Filter):
+        def filter(self, record: logging.LogRecord) -> bool:
+            return not pattern.search(record.getMessage())
+
+    return Filter()
