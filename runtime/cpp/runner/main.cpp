@@ -68,7 +68,8 @@ Status continue_prompt(Runner& runner, const Options& options, const GenerateOpt
   if (!tokens.ok()) return tokens.status();
   Output output;
   Status status = runner.generate(*tokens, generate, output.callback());
-  if (status.ok()) output.write("\n");
+  // Into a file or a pipe goes the text alone.
+  if (status.ok() && isatty(STDOUT_FILENO) != 0) output.write("\n");
   if (status.ok()) status = output.status();
   if (status.ok()) explain_end(runner);
   return status;

@@ -67,10 +67,10 @@ void Sampler::keep_top_p() {
   std::make_heap(candidates_.begin(), candidates_.end(), less_likely);
   auto end = candidates_.end();
   double taken = 0.0;
-  while (end != candidates_.begin() && taken < options_.top_p * total) {
+  do {
     std::pop_heap(candidates_.begin(), end, less_likely);
     taken += (--end)->weight;
-  }
+  } while (end != candidates_.begin() && taken < options_.top_p * total);
   candidates_.erase(candidates_.begin(), end);
 }
 

@@ -1,0 +1,38 @@
+#pragma once
+
+#include <cstdio>
+#include <cstring>
+
+namespace thimble::test {
+
+/// A test case: a name, and a function that returns whether it passed.
+struct Case {
+  const char* name;
+  bool (*run)();
+};
+
+/// Prints what was expected where `condition` does not hold, and returns it.
+inline bool expect(bool condition, const char* what) {
+  if (!condition) std::fprintf(stderr, "expected %s\n", what);
+  return condition;
+}
+
+/// Runs the case that the command line names, or all; exits 0 when all passed. `--list` lists them.
+template <int kCount>
+int run_cases(const Case (&cases)[kCount], int argc, char** argv) {
+  int ran = 0, failed = 0;
+  for (const Case& test_case : cases) {
+    if (argc > 1 && std::strcmp(argv[1], "--list") == 0) {
+      std::printf("%s\n", test_case.name);
+      ++ran;
+    } else if (argc == 1 || std::strcmp(argv[1], test_case.name) == 0) {
+      const bool passed = test_case.run();
+      if (!passed) std::fprintf(stderr, "%s failed\n", test_case.name);
+      ++ran;
+      failed += passed ? 0 : 1;
+    }
+  }
+  return ran > 0 && failed == 0 ? 0 : 1;
+}
+
+}  // namespace thimble::test
