@@ -49,7 +49,8 @@ def quantize(
     layers = list(model.model.get_submodule("layers").children())
     head_weights = model.lm_head.in_features * model.lm_head.out_features
     head_work = 0 if scheme.needs_calibration else head_weights  # beside GPTQ it takes no time
-    work = head_work + sum(_linear_weights(layer) for layer in layers)
+    measure_work = head_work if evaluation is not None else 0
+    work = head_work + sum(_linear_weights(layer) for layer in layers) + measure_work
     meter = ProgressMeter(work, progress)
     tied = is_tied(model)
 
@@ -79,7 +80,10 @@ def quantize(
         weights.release()
     del hidden
 
-    quality = None if streams is None else streams.compare(model, weights, tied)
+    quality = None
+    if streams is not None:
+        quality = streams.compare(model, weights, tied)
+        meter.advance("quality", measure_work)
     return QuantReport(
         scheme=scheme.name,
         group_size=scheme.group_size,

@@ -18,10 +18,13 @@ _LARGEST_SCALE = 2.0**120
 Rounding = Callable[[Tensor], tuple[Tensor, Tensor]]  # float32 rows to int8 values, scales
 
 
-def round_int4(weight: Tensor, group_size: int, name: str) -> QuantizedWeight:
+def round_int4(weight: Tensor, group_size: int, name: str, search: bool = False) -> QuantizedWeight:
     """Rounds a weight (rows, columns) of any float type to int4 groups, two-level scales.
 
     Columns are padded with zeros to a multiple of the group.
+
+    Args:
+        search: take the scales of least squared error, not those in closed form: ten times slower.
 
     Raises:
         QuantError: the weight `name` holds a value that is not finite.
@@ -30,7 +33,8 @@ def round_int4(weight: Tensor, group_size: int, name: str) -> QuantizedWeight:
 
     def round_rows(rows: Tensor) -> tuple[Tensor, Tensor]:
         rows = F.pad(rows, (0, padding)) if padding else rows
-        scales = rtn_scales(rows, group_size)
+        choose_scales = searched_scales if search else rtn_scales
+        scales = choose_scales(rows, group_size)
         return round_to_grid(rows, scales, group_size), scales.product()
 
     columns = weight.shape[1] + padding

@@ -16,10 +16,11 @@ from torch import Tensor
 INT4_MIN, INT4_MAX = -8, 7
 MAX_MULTIPLE = 15  # a group's integer
 _HALF_RANGE = 7.5  # int4 spans -8..7: the largest magnitude maps between 7 and 8
-# Row scales stay normal in bfloat16 with room for a kernel's own factors: 2^-103 .. 2^117.
-_MIN_EXPONENT, _MAX_EXPONENT = -96, 124
+# Row scales stay normal in bfloat16, with room for a kernel's own factors on either side.
+_MIN_EXPONENT, _MAX_EXPONENT = -90, 120
+_SMALLEST = 2.0**-16  # of a row's largest magnitude: what a group counts as at least
 _SEARCH_FRACTIONS = tuple(0.55 + 0.05 * step for step in range(11))  # of the closed form's scale
-_ROW_CANDIDATES = 10  # row scales that are tried, an octave and a little
+_ROW_START, _ROW_CANDIDATES = 1.5, 10  # row scales that are tried, down from 1.5 of the closed form
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,7 @@ def rtn_scales(weight: Tensor, group_size: int) -> TwoLevelScales:
     """
     largest = weight.unflatten(1, (-1, group_size)).abs().amax(dim=2)  # (rows, groups)
     exponent = _row_exponents(largest)
-    ideal = largest * _power_of_two(-exponent) / _HALF_RANGE
+    ideal = (largest * _power_of_two(-exponent)).clamp(_SMALLEST, 1) / _HALF_RANGE
     row_scale = _round_up(ideal.amax(dim=1, keepdim=True) / MAX_MULTIPLE)
     multiple = _nearest_multiple(ideal, row_scale)
     return TwoLevelScales(multiple, row_scale * _power_of_two(exponent))
@@ -70,12 +71,12 @@ def searched_scales(
     groups = (weight * _power_of_two(-exponent)).unflatten(1, (-1, group_size))
     cost = None if importance is None else importance.view(-1, group_size)
 
-    widest = (groups.abs().amax(dim=2) / _HALF_RANGE).clamp_min(2.0**-20)  # (rows, groups)
+    widest = groups.abs().amax(dim=2).clamp(_SMALLEST, 1) / _HALF_RANGE  # (rows, groups)
     ideal, ideal_error = widest, _squared_error(groups, widest, cost)
     for fraction in _SEARCH_FRACTIONS:
         ideal, ideal_error = _better(groups, cost, ideal, ideal_error, widest * fraction)
 
-    row_scale = _round_up(widest.amax(dim=1, keepdim=True) / MAX_MULTIPLE)
+    row_scale = _round_up(widest.amax(dim=1, keepdim=True) * (_ROW_START / MAX_MULTIPLE))
     best_scale, best_error = row_scale, torch.full_like(row_scale, torch.inf)
     for _ in range(_ROW_CANDIDATES):
         scales = _nearest_multiple(ideal, row_scale) * row_scale
@@ -131,10 +132,8 @@ def _power_of_two(exponent: Tensor) -> Tensor:
 
 
 def _round_up(x: Tensor) -> Tensor:
-    """The next number with 4 significant bits; of zero, a small one."""
+    """The next number with 4 significant bits, of one above 0."""
     mantissa, exponent = torch.frexp(x)  # mantissa in [0.5, 1)
-    mantissa = torch.where(x == 0, 0.5, mantissa)
-    exponent = torch.where(x == 0, -7, exponent)
     return torch.ldexp(torch.ceil(mantissa * 16), exponent - 4)
 
 
