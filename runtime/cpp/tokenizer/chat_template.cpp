@@ -22,7 +22,6 @@ enum Place : uint8_t {
   kUser,
   kLastUser,
   kAssistant,
-  kLastAssistant,
   kEnd,
   kPrompt,
 };
@@ -81,21 +80,23 @@ std::string render_content(const FlatbufferTable& form, const Stop& stop) {
   return std::string(content);
 }
 
-/// Finds the template's text between two places; false when the template has no such conversation.
-bool find_edge(const FlatbufferTable& form, Place origin, Place target, std::string_view* text) {
+/// The template's text between two places.
+std::string_view text_between(const FlatbufferTable& form, Place origin, Place target) {
   const FlatbufferTables edges = form.tables(kEdges);
   for (size_t i = 0; i < edges.size(); ++i) {
     const FlatbufferTable edge = edges[i];
     if (edge.scalar<uint8_t>(kOrigin) == origin && edge.scalar<uint8_t>(kTarget) == target) {
-      *text = edge.string(kText);
-      return true;
+      return edge.string(kText);
     }
   }
-  return false;
+  return {};
 }
 
 /// The places of the turns behind the system message, from `start` to `end` or `prompt`.
 Result<std::vector<Stop>> place_turns(const Message* turns, size_t count, bool prompt) {
+  if (count % 2 == 0) {
+    return Status::error("the conversation does not end with a user's message: add one");
+  }
   std::vector<Stop> stops = {{kStart, nullptr}};
   for (size_t i = 0; i < count; ++i) {
     const bool is_user = i % 2 == 0;
@@ -106,7 +107,7 @@ Result<std::vector<Stop>> place_turns(const Message* turns, size_t count, bool p
                            ": users and assistants take turns behind at most one system message");
     }
     const bool last = i + 1 == count;
-    const Place place = !is_user ? (last ? kLastAssistant : kAssistant)
+    const Place place = !is_user ? kAssistant
                         : i == 0 ? (last ? kOnlyUser : kFirstUser)
                                  : (last ? kLastUser : kUser);
     stops.push_back({place, &turns[i].content});
@@ -152,20 +153,15 @@ Result<std::vector<Piece>> ChatTemplate::render(const std::vector<Message>& mess
       place_turns(messages.data() + skipped, messages.size() - skipped, add_generation_prompt);
   if (!stops.ok()) return stops.status();
   if (has_system) {
-    const bool before_last = form.scalar<uint8_t>(kSystemBeforeLastUser) != 0 && stops->size() > 2;
+    const bool before_last = form.scalar<uint8_t>(kSystemBeforeLastUser) != 0;
     const auto where = before_last ? stops->end() - 2 : stops->begin() + 1;
-    stops->insert(where, {kSystem, &messages[0].content});
+    stops->insert(where, Stop{kSystem, &messages[0].content});
   }
   std::vector<Piece> pieces;
   for (size_t i = 0; i + 1 < stops->size(); ++i) {
     const Stop& stop = (*stops)[i];
     if (stop.content != nullptr) pieces.push_back({render_content(form, stop), /*literal=*/false});
-    std::string_view text;
-    if (!find_edge(form, stop.place, (*stops)[i + 1].place, &text)) {
-      return Status::error("the model's chat template has no conversation of " +
-                           std::to_string(messages.size()) +
-                           " messages that ends like this: end it with a user's message");
-    }
+    const std::string_view text = text_between(form, stop.place, (*stops)[i + 1].place);
     pieces.push_back({std::string(text), /*literal=*/true});
   }
   return pieces;

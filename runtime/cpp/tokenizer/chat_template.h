@@ -26,8 +26,8 @@ class ChatTemplate {
 
   /// The conversation as the model was trained to read it: the template's own text, which may name
   /// special tokens, and the messages' contents, which may not. Encode the pieces together
-  /// (Tokenizer::encode). Fails when the template was stored as text, or does not take these roles
-  /// in this order.
+  /// (Tokenizer::encode). Fails when the template was stored as text, or takes no system message,
+  /// or when users and assistants do not take turns up to a user's message.
   Result<std::vector<Piece>> render(const std::vector<Message>& messages,
                                     bool add_generation_prompt) const;
 

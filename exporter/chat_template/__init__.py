@@ -1,0 +1,9 @@
+"""Chat templates: jinja2 at export, literal text around messages in the runner."""
+
+from exporter.chat_template.compile import (
+    CompiledChatTemplate,
+    compile_chat_template,
+    find_chat_template,
+)
+
+__all__ = ["CompiledChatTemplate", "compile_chat_template", "find_chat_template"]

@@ -1,0 +1,70 @@
+"""Writes the flatbuffer of schemas/chat_template.fbs; the slots below are its fields, in order."""
+
+import flatbuffers
+
+from exporter.chat_template.form import Form, Place, Rule
+
+VERSION = 1
+_IDENTIFIER = b"THCT"
+
+
+def write_forms(with_system: Form | None, without_system: Form | None) -> bytes:
+    """Lays out a template that was reduced."""
+    builder = flatbuffers.Builder(4096)
+    offsets = {
+        slot: _form(builder, form)
+        for slot, form in ((1, with_system), (2, without_system))
+        if form is not None
+    }
+    return _finish(builder, offsets)
+
+
+def write_source(source: str, reason: str) -> bytes:
+    """Lays out a template that could not be reduced, and why."""
+    builder = flatbuffers.Builder(4096)
+    return _finish(builder, {3: builder.CreateString(source), 4: builder.CreateString(reason)})
+
+
+def _finish(builder: flatbuffers.Builder, offsets: dict[int, int]) -> bytes:
+    builder.StartObject(5)
+    builder.PrependUint32Slot(0, VERSION, 0)
+    for slot, offset in offsets.items():
+        builder.PrependUOffsetTRelativeSlot(slot, offset, 0)
+    builder.Finish(builder.EndObject(), file_identifier=_IDENTIFIER)
+    return bytes(builder.Output())
+
+
+def _form(builder: flatbuffers.Builder, form: Form) -> int:
+    edges = _tables(builder, [_edge(builder, *edge, text) for edge, text in form.edges.items()])
+    rules = _tables(builder, [_rule(builder, place, rule) for place, rule in form.rules.items()])
+    builder.StartObject(3)
+    builder.PrependUOffsetTRelativeSlot(0, edges, 0)
+    builder.PrependUOffsetTRelativeSlot(1, rules, 0)
+    builder.PrependBoolSlot(2, form.system_before_last_user, False)
+    return int(builder.EndObject())
+
+
+def _edge(builder: flatbuffers.Builder, origin: Place, target: Place, text: str) -> int:
+    offset = builder.CreateString(text)
+    builder.StartObject(3)
+    builder.PrependUint8Slot(0, origin, 0)
+    builder.PrependUint8Slot(1, target, 0)
+    builder.PrependUOffsetTRelativeSlot(2, offset, 0)
+    return int(builder.EndObject())
+
+
+def _rule(builder: flatbuffers.Builder, place: Place, rule: Rule) -> int:
+    behind = builder.CreateString(rule.behind)
+    builder.StartObject(4)
+    builder.PrependUint8Slot(0, place, 0)
+    builder.PrependUint8Slot(1, rule.strip_left, 0)
+    builder.PrependUint8Slot(2, rule.strip_right, 0)
+    builder.PrependUOffsetTRelativeSlot(3, behind, 0)
+    return int(builder.EndObject())
+
+
+def _tables(builder: flatbuffers.Builder, tables: list[int]) -> int:
+    builder.StartVector(4, len(tables), 4)
+    for table in reversed(tables):
+        builder.PrependUOffsetTRelative(table)
+    return int(builder.EndVector())

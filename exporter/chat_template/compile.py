@@ -1,0 +1,104 @@
+"""Compiles a model's chat template into literal text that the runner puts around messages."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import jinja2
+
+from exporter.chat_template.blob import write_forms, write_source
+from exporter.chat_template.environment import Messages, Render, load_template
+from exporter.chat_template.form import Form
+from exporter.chat_template.reduction import IrreducibleError, conversation, reduce_form
+from exporter.chat_template.verification import conversations
+from exporter.errors import ExportError
+
+
+@dataclass(frozen=True)
+class CompiledChatTemplate:
+    """A chat template laid out for the runner.
+
+    Attributes:
+        data: the flatbuffer of schemas/chat_template.fbs.
+        reduced: whether the runner can render it; otherwise it is stored as text only.
+        reason: why it could not be reduced; or, where it could, what to know of it (often nothing).
+    """
+
+    data: bytes
+    reduced: bool
+    reason: str
+
+
+def compile_chat_template(template: str, bos_token: str, eos_token: str) -> CompiledChatTemplate:
+    """Reduces a jinja2 chat template to literal text, and proves it on generated conversations.
+
+    A template that stamps a date keeps the one it falls back to where there is no clock, else
+    today's; `reason` says so.
+    """
+    try:
+        render, notes = _load(template, bos_token, eos_token)
+        with_system = reduce_form(render, with_system=True)
+        without_system = reduce_form(render, with_system=False)
+        if with_system is None and without_system is None:
+            raise IrreducibleError("it refuses even a single message")
+        notes += _verify(render, with_system, without_system)
+    except (IrreducibleError, jinja2.TemplateError, TypeError, ValueError, KeyError) as error:
+        reason = str(error) or type(error).__name__
+        return CompiledChatTemplate(write_source(template, reason), False, reason)
+    return CompiledChatTemplate(write_forms(with_system, without_system), True, "; ".join(notes))
+
+
+def find_chat_template(directory: Path) -> str | None:
+    """The chat template beside a model's weights; None when there is none.
+
+    Raises:
+        ExportError: the file that should hold it is not readable.
+    """
+    separate = directory / "chat_template.jinja"
+    config = directory / "tokenizer_config.json"
+    try:
+        if separate.is_file():
+            return separate.read_text(encoding="utf-8")
+        if not config.is_file():
+            return None
+        stored = json.loads(config.read_text(encoding="utf-8")).get("chat_template")
+    except (OSError, ValueError, AttributeError) as error:
+        raise ExportError(
+            f"the chat template in {directory} is not readable ({error}): fetch the model's files "
+            "again."
+        ) from None
+    if isinstance(stored, list):  # several, by name
+        stored = {entry["name"]: entry["template"] for entry in stored}.get("default")
+    return stored if isinstance(stored, str) else None
+
+
+def _load(template: str, bos_token: str, eos_token: str) -> tuple[Render, list[str]]:
+    without_clock = load_template(template, bos_token, eos_token, has_clock=False)
+    if "strftime_now" not in template:
+        return without_clock, []
+    try:
+        without_clock(conversation(1, with_system=False), True)
+    except jinja2.UndefinedError:
+        with_clock = load_template(template, bos_token, eos_token, has_clock=True)
+        return with_clock, ["the date that the chat template stamps is the day of the export"]
+    return without_clock, ["the date that the chat template stamps is its own fixed one"]
+
+
+def _verify(render: Render, with_system: Form | None, without_system: Form | None) -> list[str]:
+    """Holds the forms against the template.
+
+    Raises:
+        IrreducibleError: a conversation without blank messages renders differently.
+    """
+
+    def differs(messages: Messages) -> bool:
+        form = with_system if messages[0]["role"] == "system" else without_system
+        return form is not None and any(
+            form.render(messages, prompt) != render(messages, prompt) for prompt in (False, True)
+        )
+
+    if not any(differs(messages) for messages in conversations(with_blanks=True)):
+        return []
+    if any(differs(messages) for messages in conversations(with_blanks=False)):
+        raise IrreducibleError("it depends on what the messages say")
+    return ["the chat template renders a message of white space alone differently"]

@@ -1,0 +1,90 @@
+"""A chat template as literal text between places; the meaning of schemas/chat_template.fbs."""
+
+from dataclasses import dataclass, field
+from enum import IntEnum
+
+from exporter.chat_template.environment import Messages
+
+
+class Place(IntEnum):
+    """Where a message stands in its conversation; the values are the schema's."""
+
+    START = 0
+    SYSTEM = 1
+    ONLY_USER = 2
+    FIRST_USER = 3
+    USER = 4
+    LAST_USER = 5
+    ASSISTANT = 6
+    END = 7
+    PROMPT = 8
+
+
+class Strip(IntEnum):
+    """What is stripped off one side of a content; the values are the schema's."""
+
+    NOTHING = 0
+    WHITE_SPACE = 1
+    NEWLINES = 2
+
+
+_STRIPPED = {Strip.NOTHING: "", Strip.WHITE_SPACE: None, Strip.NEWLINES: "\n"}
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What happens to the content at one place.
+
+    `behind`, where not empty: only what follows its last occurrence is kept, less newlines at the
+    start (a template drops what a model thought before it answered). Then the sides are stripped.
+    """
+
+    strip_left: Strip = Strip.NOTHING
+    strip_right: Strip = Strip.NOTHING
+    behind: str = ""
+
+    def apply(self, content: str) -> str:
+        if self.behind and self.behind in content:
+            content = content.rpartition(self.behind)[2].lstrip("\n")
+        content = content.lstrip(_STRIPPED[self.strip_left])
+        return content.rstrip(_STRIPPED[self.strip_right])
+
+
+@dataclass
+class Form:
+    """How conversations with, or without, a system message render."""
+
+    system_before_last_user: bool = False
+    edges: dict[tuple[Place, Place], str] = field(default_factory=dict)
+    rules: dict[Place, Rule] = field(default_factory=dict)
+
+    def render(self, messages: Messages, add_generation_prompt: bool) -> str:
+        """Renders a conversation that ends with a user's message, as the runner does."""
+        places = place_messages(messages, add_generation_prompt, self.system_before_last_user)
+        text = ""
+        for (place, content), (following, _) in zip(places, places[1:], strict=False):
+            text += self.rules.get(place, Rule()).apply(content) + self.edges[place, following]
+        return text
+
+
+def place_messages(
+    messages: Messages, add_generation_prompt: bool, system_before_last_user: bool
+) -> list[tuple[Place, str]]:
+    """The places of a conversation, in the order of its rendering, with the contents there."""
+    has_system = messages[0]["role"] == "system"
+    turns = messages[1:] if has_system else messages
+    places = [(Place.START, "")]
+    for index, message in enumerate(turns):
+        first, last = index == 0, index == len(turns) - 1
+        if message["role"] == "assistant":
+            place = Place.ASSISTANT
+        elif first:
+            place = Place.ONLY_USER if last else Place.FIRST_USER
+        else:
+            place = Place.LAST_USER if last else Place.USER
+        places.append((place, message["content"]))
+    if has_system:
+        at = len(places) - 1 if system_before_last_user else 1
+        places.insert(at, (Place.SYSTEM, messages[0]["content"]))
+    places.append((Place.PROMPT if add_generation_prompt else Place.END, ""))
+    return places
