@@ -22,6 +22,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import click
 import torch
@@ -33,7 +34,7 @@ from torch.nn import functional as F
 from exporter.config import parse_config
 from exporter.model import CausalLM
 
-CONFIG = {
+CONFIG: dict[str, Any] = {
     "architectures": ["LlamaForCausalLM"],
     "model_type": "llama",
     "hidden_act": "silu",
@@ -59,8 +60,8 @@ LLAMA3_SPLIT = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}|"
     r" ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
-LEFT_OUT = ("site-packages", "dist-packages", "test", "tests", "idle_test", "encodings")
-LEFT_OUT += ("lib2to3", "pydoc_data", "__pycache__", "turtledemo")
+LEFT_OUT = set("site-packages dist-packages test tests idle_test encodings".split())
+LEFT_OUT |= set("lib2to3 pydoc_data __pycache__ turtledemo".split())
 SEQ_LEN, BATCH = 512, 16  # for most updates
 LONG_SEQ_LEN, LONG_BATCH = 2048, 4  # for the last tenth, so that the whole context is used
 CALIBRATION_BYTES = 400_000
@@ -75,9 +76,7 @@ class Corpus:
 def read_corpus(docs: Path) -> Corpus:
     """Every text, split by a hash of its name: one in fifty is held out."""
     library = Path(sysconfig.get_path("stdlib"))
-    sources = [
-        p for p in library.rglob("*.py") if not set(p.relative_to(library).parts) & set(LEFT_OUT)
-    ]
+    sources = [p for p in library.rglob("*.py") if not set(p.relative_to(library).parts) & LEFT_OUT]
     pages = [p for p in docs.rglob("*.txt") if p.name != "changelog.rst.txt"]
     corpus = Corpus([], [])
     for root, path in sorted([(library, p) for p in sources] + [(docs, p) for p in pages]):

@@ -1,0 +1,39 @@
+# make demo    set up, build, export the embedded model with GPTQ, run it in C++
+# make test    every test but the long ones
+# make check   the long ones too: style, types, sanitizers, a model of a billion weights
+
+PYTHON ?= python3
+BIN := .venv/bin
+SOURCES := $(shell find exporter quant delegates -name '*.py' -o -path '*/embedded/*' -type f)
+PROMPT ?= The with statement
+
+.PHONY: demo test check lint build clean
+
+demo: build build/demo.pte
+	build/runner build/demo.pte -p "$(PROMPT)" -n 160 --temperature 0.7 --top-p 0.9 --seed 1
+
+test: build
+	$(BIN)/python -m pytest -q
+
+check: build lint
+	$(BIN)/python -m pytest -q -m long
+
+lint: .venv/installed
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	git ls-files '*.cpp' '*.h' | xargs $(BIN)/clang-format --dry-run -Werror
+
+build: .venv/installed
+	$(BIN)/python -m runtime build
+
+build/demo.pte: .venv/installed $(SOURCES)
+	$(BIN)/python -m exporter llama3 --quant gptq4 --out $@
+
+.venv/installed: pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	touch $@
+
+clean:
+	rm -rf build .venv
