@@ -21,6 +21,7 @@ from exporter.errors import ExportError
 TOKENIZER = "thimble.tokenizer"
 CHAT_TEMPLATE = "thimble.chat_template"
 REPORT = "thimble.report"
+DELEGATE = "delegate"
 REPORT_BYTES = 16384  # reserved, so that the report can be rewritten in place
 
 _MAGIC = b"THIMBLE1"
@@ -29,6 +30,7 @@ _VERSION = 1
 _FOOTER = struct.Struct("<II8s")  # size and CRC-32 of the record, magic
 _HEADER = struct.Struct("<4x4s4sIQQQ")  # "ET12", "eh00", length, program size, base, data size
 _CHUNK = 1 << 24
+_SEGMENT = 1  # executorch_flatbuffer.DataLocation
 
 
 @dataclass(frozen=True)
@@ -113,7 +115,10 @@ def verify(path: Path, everything: bool) -> list[Range]:
 
 
 def _layout(file: BinaryIO) -> tuple[int, dict[str, tuple[int, int]], int]:
-    """Where the program's flatbuffer ends, our blobs as (offset, size), where the file ends."""
+    """Where the program's flatbuffer ends, our blobs as (offset, size), where the file ends.
+
+    Beside the blobs stands what a delegate parses at load, under DELEGATE and a number.
+    """
     head = file.read(_HEADER.size)
     magic, extended, _, program_size, base, data_size = _HEADER.unpack(head)
     if magic[:2] != b"ET" or extended != b"eh00":
@@ -130,6 +135,12 @@ def _layout(file: BinaryIO) -> tuple[int, dict[str, tuple[int, int]], int]:
         key = item.String(item.Pos + item.Offset(4)).decode()
         if key.startswith("thimble."):
             blobs[key] = segments[_scalar(item, 1, number_types.Uint32Flags)]
+    for plan in _tables(root, 1):
+        for delegate in _tables(plan, 7):
+            processed = Table(root.Bytes, delegate.Indirect(delegate.Pos + delegate.Offset(6)))
+            if _scalar(processed, 0, number_types.Int8Flags) == _SEGMENT:
+                index = _scalar(processed, 1, number_types.Uint32Flags)
+                blobs[f"{DELEGATE} {index}"] = segments[index]
     return program_size, blobs, base + data_size
 
 
