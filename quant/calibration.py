@@ -16,6 +16,7 @@ EVALUATION_TOKENS = 8 * WINDOW
 EVALUATION_TOKENS_LARGE = 2 * WINDOW
 _LARGE = 100_000_000  # weights: from here on minutes matter
 _CALIBRATION_SHARE = 0.9  # of the text; the rest is held out
+_CHARACTERS_PER_TOKEN = 32  # more than any text has: a long one need not be encoded whole
 
 
 def default_calibration_tokens(weights: int) -> int:
@@ -33,8 +34,8 @@ def calibration_windows(
 ) -> Tensor:
     """Windows of the first nine tenths of a text.
 
-    The windows are spread evenly over the text; where it holds fewer than asked for, all of it
-    is taken.
+    They are spread evenly over it (over its beginning, where it is much longer than needed);
+    where it holds fewer than asked for, all of it is taken.
 
     Args:
         tokens: how many in all; rounded up to whole windows.
@@ -60,7 +61,7 @@ def evaluation_windows(
 def _split(text: str) -> int:
     """Where the held-out part begins: at a line's start when there is one near."""
     middle = int(len(text) * _CALIBRATION_SHARE)
-    line_end = text.find("\n", middle, middle + len(text) // 50)
+    line_end = text.find("\n", max(middle - 1, 0), middle + len(text) // 50)
     return middle if line_end < 0 else line_end + 1
 
 
@@ -74,9 +75,8 @@ def _windows(
             f"a window of {window} tokens is too short; one token has to predict the next: "
             "ask for more."
         )
-    # No token spans more than a few dozen characters: a long text need not be encoded whole.
     wanted = max(1, -(-tokens // window))
-    ids = encode(_excerpt(text, wanted * body))
+    ids = encode(text[: wanted * body * _CHARACTERS_PER_TOKEN])
     available = len(ids) // body
     if available == 0:
         raise QuantError(
@@ -86,10 +86,3 @@ def _windows(
     count = min(wanted, available)
     starts = [index * (len(ids) - body) // max(count - 1, 1) for index in range(count)]
     return torch.tensor([start + ids[at : at + body] for at in starts], dtype=torch.int64)
-
-
-def _excerpt(text: str, tokens: int) -> str:
-    return text[: tokens * _CHARACTERS_PER_TOKEN]
-
-
-_CHARACTERS_PER_TOKEN = 32

@@ -3,8 +3,10 @@
 They are read in their stored type a few rows at a time; no float32 copy of either is made.
 """
 
+from collections.abc import Iterator
 from typing import cast
 
+import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -80,17 +82,33 @@ def compare_heads(
         targets: int64 (positions,), the tokens that came next.
     """
     norm = model.model.get_submodule("norm")
-    reference, hidden = norm(reference), norm(hidden)
-    head = model.lm_head
-    if isinstance(head, PaddedLinear):
-        hidden = F.pad(hidden, (0, head.padding))
+    reference = norm(reference)
     stored = weights.tensor(EMBEDDING if tied else HEAD)
     comparison = LogitComparison(targets)
-    for start in range(0, stored.shape[0], _HEAD_ROWS):
-        end = min(start + _HEAD_ROWS, stored.shape[0])
-        comparison.add(
-            F.linear(reference, stored[start:end].float()),
-            F.linear(hidden, head.weight[start:end]),
-        )
+    for rows, logits in _head_slices(model, hidden):
+        comparison.add(F.linear(reference, stored[rows].float()), logits)
     weights.release()
     return comparison.result()
+
+
+def head_logits(model: CausalLM, hidden: Tensor) -> Tensor:
+    """What the model's own head gives, without ever dequantizing all of it.
+
+    Args:
+        hidden: float32 (..., hidden_size) after the last layer.
+
+    Returns:
+        float32 (..., vocab_size).
+    """
+    return torch.cat([logits for _, logits in _head_slices(model, hidden)], dim=-1)
+
+
+def _head_slices(model: CausalLM, hidden: Tensor) -> Iterator[tuple[slice, Tensor]]:
+    """The logits of hidden states, some rows of the head at a time."""
+    head = model.lm_head
+    hidden = model.model.get_submodule("norm")(hidden)
+    if isinstance(head, PaddedLinear):
+        hidden = F.pad(hidden, (0, head.padding))
+    for start in range(0, head.out_features, _HEAD_ROWS):
+        rows = slice(start, min(start + _HEAD_ROWS, head.out_features))
+        yield rows, F.linear(hidden, head.weight[rows])

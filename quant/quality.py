@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 _SLICE = 4096  # vocabulary entries at a time
+_LARGEST_LOSS = 600.0
 
 
 @dataclass(frozen=True)
@@ -85,10 +86,10 @@ class LogitComparison:
         top1, top1_error = _mean((reference.best == other.best).double())
         return Quality(
             tokens=len(self._targets),
-            perplexity_float=math.exp(float_loss),
-            perplexity_float_error=math.exp(float_loss) * float_error,
-            perplexity_quantized=math.exp(loss),
-            perplexity_quantized_error=math.exp(loss) * loss_error,
+            perplexity_float=_exp(float_loss),
+            perplexity_float_error=_exp(float_loss) * float_error,
+            perplexity_quantized=_exp(loss),
+            perplexity_quantized_error=_exp(loss) * loss_error,
             kl=kl_mean,
             kl_error=kl_error,
             top1=top1,
@@ -124,8 +125,13 @@ class _OnlineSoftmax:
         return self.total.double().log() + self.largest.double()
 
 
+def _exp(loss: float) -> float:
+    """A broken model's loss may be anything: its perplexity stays a number."""
+    return math.exp(min(loss, _LARGEST_LOSS))
+
+
 def _mean(values: Tensor) -> tuple[float, float]:
     """Mean and its standard error, positions taken as independent."""
     count = len(values)
-    error = values.std().item() / math.sqrt(count) if count > 1 else math.inf
+    error = values.std().item() / math.sqrt(count) if count > 1 else 0.0
     return values.mean().item(), error

@@ -1,0 +1,110 @@
+"""The modules of a quantized model, eagerly and lowered to stock XNNPACK."""
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from quant.modules import PaddedLinear, QuantizedEmbedding, QuantizedWeight, set_weight
+from quant.rounding import round_int4, round_int8
+
+
+class Block(nn.Module):
+    """An embedding, a ragged SwiGLU-like pair and a head that shares the embedding's integers."""
+
+    def __init__(self, bits: int, head_bits: int) -> None:
+        super().__init__()
+        generator = torch.Generator().manual_seed(0)
+        table = torch.randn(96, 64, generator=generator)
+        table = round_int8(table, "t") if head_bits == 8 else round_int4(table, 32, "t")
+        self.embed = QuantizedEmbedding(table, 64)
+        self.up = nn.Linear(64, 44, bias=False)
+        self.down = nn.Linear(44, 64)
+        self.head = nn.Linear(64, 96, bias=False)
+        for name in ("up", "down"):
+            weight = torch.randn(getattr(self, name).weight.shape, generator=generator)
+            rounded = round_int4(weight, 32, name) if bits == 4 else round_int8(weight, name)
+            set_weight(self, name, rounded)
+        set_weight(self, "head", table)
+        self.requires_grad_(False)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        x = self.embed(tokens)
+        return self.head(x + self.down(F.silu(self.up(x))))
+
+
+def test_a_parameter_holds_the_same_bytes() -> None:
+    weight = round_int4(torch.randn(16, 96), 32, "w")
+    parameter = weight.as_parameter()
+    assert parameter.qdata.data_ptr() == weight.values.data_ptr()
+    assert parameter.scale.data_ptr() == weight.scales.data_ptr()
+    assert torch.equal(parameter.dequantize(), weight.dequantize())
+    assert torch.count_nonzero(parameter.zero_point) == 0
+    assert not parameter.requires_grad
+
+
+@pytest.mark.parametrize("group_size", [32, 64, 128])
+def test_a_ragged_input_is_padded(group_size: int) -> None:
+    parent = nn.Module()
+    parent.down_proj = nn.Linear(172, 24)
+    bias, weight = parent.down_proj.bias, parent.down_proj.weight.detach()
+    set_weight(parent, "down_proj", round_int4(weight, group_size, "w"))
+    linear = parent.down_proj
+    assert isinstance(linear, PaddedLinear)
+    assert (linear.in_features + linear.padding) % group_size == 0
+    assert linear.bias is bias and linear.in_features == 172
+    x = torch.randn(2, 3, 172)
+    error = (linear(x) - F.linear(x, weight, bias)).norm() / F.linear(x, weight).norm()
+    assert error < 0.15
+
+
+def test_a_whole_input_keeps_its_linear() -> None:
+    parent = nn.Module()
+    parent.q_proj = nn.Linear(64, 24, bias=False)
+    linear = parent.q_proj
+    set_weight(parent, "q_proj", round_int4(linear.weight.detach(), 32, "w"))
+    assert parent.q_proj is linear and type(linear) is nn.Linear
+
+
+@pytest.mark.parametrize("bits", [4, 8])
+@pytest.mark.parametrize("width", [64, 70])
+def test_an_embedding_gathers_rows_of_the_table(bits: int, width: int) -> None:
+    table = torch.randn(50, width)
+    weight = round_int8(table, "t") if bits == 8 else round_int4(table, 32, "t")
+    tokens = torch.tensor([[0, 49, 7], [7, 7, 3]])
+    rows = QuantizedEmbedding(weight, width)(tokens)
+    assert rows.dtype == torch.float32
+    assert torch.equal(rows, weight.dequantize()[:, :width][tokens])
+
+
+def test_dequantized_is_values_times_scales() -> None:
+    values = torch.tensor([[-8, 7, 1, 0]], dtype=torch.int8)
+    weight = QuantizedWeight(values, torch.tensor([[0.5, 2.0]]), bits=4)
+    assert weight.group_size == 2
+    assert torch.equal(weight.dequantize(), torch.tensor([[-4.0, 3.5, 2.0, 0.0]]))
+
+
+@pytest.mark.parametrize(("bits", "head_bits"), [(4, 8), (4, 4), (8, 8)])
+def test_xnnpack_takes_every_linear_and_computes_the_same(bits: int, head_bits: int) -> None:
+    from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
+    from executorch.exir import to_edge_transform_and_lower
+    from executorch.runtime import Runtime
+
+    model = Block(bits, head_bits).eval()
+    tokens = torch.arange(5).unsqueeze(0)
+    dims = ({1: torch.export.Dim("seq", min=1, max=16)},)
+    program = torch.export.export(model, (tokens,), dynamic_shapes=dims)
+    edge = to_edge_transform_and_lower(program, partitioner=[XnnpackPartitioner()])
+    left = [str(n.target) for n in edge.exported_program().graph.nodes if n.op == "call_function"]
+    for name in ("linear", "mm", "quantize", "silu", "sigmoid", "pad", "add"):
+        assert not any(f".{name}." in target for target in left), f"{name} was not delegated"
+    buffer = edge.to_executorch().buffer
+    method = Runtime.get().load_program(buffer).load_method("forward")
+    for seq_len in (1, 5, 16):
+        tokens = torch.randint(0, 96, (1, seq_len), generator=torch.Generator().manual_seed(1))
+        expected = model(tokens)
+        # A float sum in another order can move one int8 activation by a step: 1 / 255 of one
+        # input. Scales truncated to bfloat16, or a wrong zero point, would cost far more.
+        error = (method.execute([tokens])[0] - expected).abs()
+        assert error.max() / expected.abs().max() < 5e-3
+        assert error.median() / expected.abs().max() < 1e-4
