@@ -84,12 +84,13 @@ def _gptq_linears(
     padding = -in_features % scheme.group_size
     hessian = accumulate_hessian(inputs, in_features + padding)
     factor = inverse_factor(hessian)
+    importance = hessian.diagonal().contiguous()  # strided, it costs ten times the search
     for linear in linears:
         weight = _weight(parent, linear)
         name = f"{prefix}.{linear}"
         require_finite(weight, name)
         padded = F.pad(weight, (0, padding)) if padding else weight
-        scales = search_scales(padded, scheme.group_size, hessian.diagonal())
+        scales = search_scales(padded, scheme.group_size, importance)
         values = gptq(padded, scales, factor)
         set_weight(parent, linear, QuantizedWeight(values, scales.product(), bits=4))
         done(name, weight.numel())
