@@ -1,0 +1,41 @@
+"""The C++ test programs, a case at a time."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+CASES = {
+    "sampler_test": [
+        "greedy_takes_the_likeliest",
+        "nan_is_never_chosen",
+        "infinite_logits_are_allowed",
+        "temperature_shapes_the_distribution",
+        "top_k_keeps_the_likeliest",
+        "top_p_keeps_the_fewest",
+        "min_p_keeps_by_ratio",
+        "filters_apply_in_order",
+        "a_seed_repeats",
+    ],
+    "ops_test": [
+        "sdpa_reads_no_key_past_the_call",
+        "sdpa_refuses_what_does_not_fit",
+        "sdpa_refuses_what_it_does_not_do",
+        "update_writes_its_positions_and_no_other",
+        "update_refuses_what_does_not_fit",
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("program", "case"), [(program, case) for program, cases in CASES.items() for case in cases]
+)
+def test_case(cpp_build: Path, program: str, case: str) -> None:
+    result = subprocess.run([cpp_build / program, case], capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+
+
+@pytest.mark.parametrize("program", CASES)
+def test_every_case_is_run(cpp_build: Path, program: str) -> None:
+    result = subprocess.run([cpp_build / program, "--list"], capture_output=True, text=True)
+    assert result.stdout.split() == CASES[program]
