@@ -90,7 +90,7 @@ def inverse_factor(
     mean = diagonal.sum() / (~dead).sum().clamp_min(1)
     mean = torch.where(mean > 0, mean, 1.0)
     backwards = order.flip(0)
-    reversed_hessian = hessian[backwards][:, backwards].div_(mean)
+    reversed_hessian = hessian[backwards.unsqueeze(1), backwards].div_(mean)
     reversed_diagonal = reversed_hessian.diagonal()
     reversed_diagonal.masked_fill_(dead[backwards], 1.0)
     damped = 0.0
@@ -98,8 +98,10 @@ def inverse_factor(
         reversed_diagonal.add_(damp_percent / 100 - damped)
         lower, failed = torch.linalg.cholesky_ex(reversed_hessian)
         if failed == 0:
+            del reversed_hessian, reversed_diagonal  # as large as the largest layer
             eye = torch.eye(len(diagonal))
             inverse = torch.linalg.solve_triangular(lower, eye, upper=False)
+            del lower, eye
             return InverseFactor(inverse.flip(0, 1), order)
         damped, damp_percent = damp_percent / 100, max(damp_percent * 10, 0.1)
     raise QuantError(
