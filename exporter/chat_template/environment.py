@@ -46,7 +46,7 @@ def load_template(source: str, bos_token: str, eos_token: str, has_clock: bool) 
     environment.filters["tojson"] = _to_json
     environment.globals["raise_exception"] = _raise_exception
     if has_clock:
-        environment.globals["strftime_now"] = _format_now
+        environment.globals["strftime_now"] = datetime.now().strftime
     template = environment.from_string(source)
 
     def render(messages: Messages, add_generation_prompt: bool) -> str:
@@ -64,10 +64,6 @@ def load_template(source: str, bos_token: str, eos_token: str, has_clock: bool) 
 
 def _raise_exception(message: str) -> None:
     raise TemplateRefusalError(message)
-
-
-def _format_now(date_format: str) -> str:
-    return datetime.now().strftime(date_format)
 
 
 def _to_json(value: object, indent: int | None = None) -> str:

@@ -22,8 +22,9 @@ CodePointSet = npt.NDArray[np.bool_]
 
 @lru_cache(maxsize=1)
 def _every_character() -> str:
-    surrogates = range(0xD800, 0xE000)
-    return "".join(chr(point) for point in range(CODE_POINTS) if point not in surrogates)
+    points = np.arange(CODE_POINTS, dtype="<u4")
+    is_surrogate = (points >= 0xD800) & (points < 0xE000)
+    return points[~is_surrogate].tobytes().decode("utf-32-le")
 
 
 @lru_cache(maxsize=256)

@@ -57,18 +57,19 @@ _QUANTIFIERS: dict[str, tuple[int, int | None]] = {"?": (0, 1), "*": (0, None), 
 _ESCAPED_CHARACTERS = {"n": "\n", "r": "\r", "t": "\t", "f": "\f", "v": "\v", "0": "\0"}
 
 
-def parse_pattern(pattern: str, dollar_before_newline: bool) -> Node:
+def parse_pattern(pattern: str, ruby_syntax: bool) -> Node:
     """Parses `pattern`.
 
     Args:
         pattern: the regex, in the syntax that Oniguruma and Rust's engines share.
-        dollar_before_newline: `$` also holds before every newline (Oniguruma's Ruby syntax, which
-            `tokenizer.json` files use) and not only at the end of the text.
+        ruby_syntax: as Oniguruma reads the patterns of a `tokenizer.json`, and not as Rust's
+            engines read tiktoken's: `$` also holds before every newline, and a sign behind
+            `{m,n}` (but for a lazy `?`) is a quantifier of its own, so that `{1,3}+` has no limit.
 
     Raises:
         TokenizerError: a feature outside the subset above, named.
     """
-    parser = _Parser(pattern, dollar_before_newline)
+    parser = _Parser(pattern, ruby_syntax)
     node = parser.alternatives(ignore_case=False)
     if parser.rest():
         raise parser.unsupported("an unbalanced )")
@@ -76,10 +77,10 @@ def parse_pattern(pattern: str, dollar_before_newline: bool) -> Node:
 
 
 class _Parser:
-    def __init__(self, pattern: str, dollar_before_newline: bool) -> None:
+    def __init__(self, pattern: str, ruby_syntax: bool) -> None:
         self._pattern = pattern
         self._at = 0
-        self._dollar_before_newline = dollar_before_newline
+        self._ruby_syntax = ruby_syntax
 
     def rest(self) -> str:
         return self._pattern[self._at :]
@@ -119,14 +120,17 @@ class _Parser:
 
     def _quantified(self, part: Node) -> Node:
         while True:
+            in_braces = self.rest().startswith("{")
             bounds = self._bounds()
             if bounds is None:
                 return part
             least, most = bounds
-            if self._take("+"):
+            bare = self._ruby_syntax and in_braces
+            if not bare and self._take("+"):
                 part = self._possessive(part, least, most)
             else:
-                part = Repeat(part, least, most, greedy=not self._take("?"))
+                lazy = not (bare and least == most) and self._take("?")
+                part = Repeat(part, least, most, greedy=not lazy)
 
     def _bounds(self) -> tuple[int, int | None] | None:
         for sign, bounds in _QUANTIFIERS.items():
@@ -162,7 +166,7 @@ class _Parser:
         if self._take("["):
             return Characters(self._class(ignore_case))
         if self._take("$"):
-            newline = code_points.of_text("\n" if self._dollar_before_newline else "")
+            newline = code_points.of_text("\n" if self._ruby_syntax else "")
             return Ahead(newline, at_end=True)
         if self._take("."):
             return Characters(~code_points.of_text("\n"))

@@ -94,7 +94,7 @@ def _split(step: Json) -> Splitter:
 
 
 def _compile(pattern: str, keeps_gaps: bool) -> Splitter:
-    return compile_splitter(parse_pattern(pattern, dollar_before_newline=True), keeps_gaps)
+    return compile_splitter(parse_pattern(pattern, ruby_syntax=True), keeps_gaps)
 
 
 def _unsupported(feature: str) -> TokenizerError:

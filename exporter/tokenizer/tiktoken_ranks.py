@@ -1,6 +1,5 @@
 """Reads Meta's Llama 3 `tokenizer.model`: tiktoken ranks, one base64 token and its rank a line."""
 
-import base64
 import binascii
 from pathlib import Path
 
@@ -43,7 +42,7 @@ def read_ranks(path: Path) -> dict[bytes, int]:
     for number, line in enumerate(path.read_bytes().splitlines(), start=1):
         token, _, rank = line.partition(b" ")
         try:
-            ranks[base64.b64decode(token, validate=True)] = int(rank)
+            ranks[binascii.a2b_base64(token, strict_mode=True)] = int(rank)
         except (binascii.Error, ValueError):
             raise TokenizerError(
                 f"line {number} of {path} is no base64 token with its rank: fetch the file again."
@@ -85,7 +84,7 @@ def read_tiktoken(path: Path) -> TokenizerSpec:
     tokens = [b""] * len(ranks)
     for token, rank in ranks.items():
         tokens[rank] = token
-    pattern = parse_pattern(LLAMA3_PATTERN, dollar_before_newline=False)
+    pattern = parse_pattern(LLAMA3_PATTERN, ruby_syntax=False)
     return TokenizerSpec(
         tokens=tokens + [b""] * len(specials),
         alphabet=Alphabet.BYTES,
