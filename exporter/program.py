@@ -1,7 +1,10 @@
 """Captures the one program that every delegate starts from."""
 
+import operator
+
 import torch
 from torch.export import Dim, ExportedProgram, export
+from torch.utils._sympy.value_ranges import ValueRanges
 
 from exporter.errors import ExportError
 from exporter.model import CausalLM
@@ -38,4 +41,26 @@ def capture(model: CausalLM, max_context_len: int, max_seq_len: int) -> Exported
     if max_seq_len == 1:
         return export(model, inputs)
     dims = ({1: Dim("seq_len", min=1, max=max_seq_len)}, None)
-    return export(model, inputs, dynamic_shapes=dims)
+    program = export(model, inputs, dynamic_shapes=dims)
+    _admit_last_position(program, max_context_len)
+    return program
+
+
+def _admit_last_position(program: ExportedProgram, max_context_len: int) -> None:
+    """Corrects the one bound that torch.export gets wrong.
+
+    It reasons about every dynamic size as if it were at least 2, and so concludes from
+    start_pos + seq_len <= max_context_len that start_pos never reaches the last position.
+    """
+    wrong, right = max_context_len - 2, max_context_len - 1
+    (start_pos,) = program.graph.find_nodes(
+        op="call_function", target=torch.ops.aten.item.default
+    )
+    for bound in list(start_pos.users):
+        if bound.target is operator.le and bound.args == (start_pos, wrong):
+            for assertion in list(bound.users):
+                program.graph.erase_node(assertion)  # the one on the sum says all
+            program.graph.erase_node(bound)
+    program.graph_module.recompile()
+    symbol = start_pos.meta["val"].node.expr
+    program.range_constraints[symbol] = ValueRanges(0, right)

@@ -4,6 +4,10 @@ from pathlib import Path
 
 import pytest
 import torch
+from exported import Exported, export_for_tests
+
+from exporter.options import ExportOptions
+from quant.scheme import Scheme
 
 SHARED_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 
@@ -21,3 +25,58 @@ def one_thread() -> None:
     """Models of a few thousand parameters: waking a second thread costs more than it computes,
     a hundred times more on a machine that is busy elsewhere."""
     torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session")
+def stories_export(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Exported:
+    """stories260K in float32, through the whole pipeline."""
+    return _export_stories(shared_data, tmp_path_factory, Scheme("none"))
+
+
+@pytest.fixture(scope="session")
+def stories_gptq_export(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Exported:
+    """stories260K in 4 bits by GPTQ, with an ETRecord beside it."""
+    return _export_stories(shared_data, tmp_path_factory, Scheme("gptq4"))
+
+
+@pytest.fixture(scope="session")
+def stories_pte(stories_export: Exported) -> Path:
+    """The float32 `.pte` of stories260K; read it, do not write it."""
+    return stories_export.path
+
+
+@pytest.fixture(scope="session")
+def stories_gptq_pte(stories_gptq_export: Exported) -> Path:
+    """The 4-bit `.pte` of stories260K; read it, do not write it."""
+    return stories_gptq_export.path
+
+
+@pytest.fixture(scope="session")
+def embedded_pte(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The 4-bit `.pte` of the model that ships with the package; read it, do not write it."""
+    out = tmp_path_factory.mktemp("embedded") / "model.pte"
+    return export_for_tests(ExportOptions(model="llama3", out=out)).path
+
+
+@pytest.fixture(scope="session")
+def cpp_build() -> Path:
+    """The directory of the C++ runner and its tests, built where out of date."""
+    from runtime.build import build
+
+    return build().directory
+
+
+def _export_stories(
+    shared_data: Path, tmp_path_factory: pytest.TempPathFactory, scheme: Scheme
+) -> Exported:
+    directory = tmp_path_factory.mktemp(scheme.name)
+    return export_for_tests(
+        ExportOptions(
+            model=str(shared_data / "stories260K"),
+            out=directory / "stories.pte",
+            scheme=scheme,
+            calibration=shared_data / "text" / "tinystories_calibration.txt",
+            calibration_tokens=16 * 256,
+            etrecord=directory / "stories.etrecord" if scheme.name != "none" else None,
+        )
+    )

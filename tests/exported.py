@@ -1,0 +1,87 @@
+"""An export made in this process, with the models it went through kept for comparison."""
+
+import copy
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+from torch.export import ExportedProgram
+
+import exporter.pipeline
+from delegates import Step, get_delegate
+from exporter.model import CausalLM
+from exporter.options import ExportOptions
+from exporter.pipeline import ExportResult, export_model
+from quant.progress import Progress
+
+
+class Quiet:
+    """A listener that says nothing and remembers the stages."""
+
+    def __init__(self) -> None:
+        self.stages: list[str] = []
+        self.notes: list[str] = []
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+
+    def stage(self, name: str) -> None:
+        self.stages.append(name)
+
+    def progress(self, progress: Progress) -> None:
+        pass
+
+
+@dataclass(frozen=True)
+class Exported:
+    """One export and its three forms: eager, captured, in the file.
+
+    Attributes:
+        eager: the quantized model, with its cache.
+        captured: the program as torch.export captured it, before any delegate rewrote it.
+        lowered: the `.pte` in ExecuTorch's stock Python runtime.
+    """
+
+    result: ExportResult
+    eager: CausalLM
+    captured: torch.nn.Module
+    lowered: Step
+
+    @property
+    def path(self) -> Path:
+        return self.result.out
+
+    def forms(self) -> dict[str, Step]:
+        return {"eager": self.eager, "captured": self.captured, "lowered": self.lowered}
+
+
+def export_for_tests(options: ExportOptions) -> Exported:
+    """Runs the whole pipeline; copies the model and the captured program on their way through,
+    since lowering takes their weights."""
+    kept: list[tuple[CausalLM, torch.nn.Module]] = []
+    real_capture = exporter.pipeline.capture
+
+    def keeping_capture(model: CausalLM, context: int, seq_len: int) -> ExportedProgram:
+        program = real_capture(model, context, seq_len)
+        kept.append((copy.deepcopy(model), copy.deepcopy(program.module())))
+        return program
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(exporter.pipeline, "capture", keeping_capture)
+        result = export_model(options, Quiet())
+    model, captured = kept[0]
+    step = get_delegate(options.delegate).load(result.out)
+    assert step is not None
+    return Exported(result, model, captured, step)
+
+
+def feed(step: Step, tokens: Tensor, lengths: list[int]) -> Tensor:
+    """Logits (calls, vocab_size) after each of several calls that follow one another from 0."""
+    logits, at = [], 0
+    with torch.no_grad():
+        for length in lengths:
+            logits.append(step(tokens[None, at : at + length], torch.tensor([at])))
+            at += length
+    return torch.cat(logits)
