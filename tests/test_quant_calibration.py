@@ -69,4 +69,4 @@ def test_large_models_take_fewer_tokens_by_default() -> None:
     assert default_calibration_tokens(4_500_000) == 32768
     assert default_calibration_tokens(1_235_000_000) == 16384
     assert default_evaluation_tokens(4_500_000) == 2048
-    assert default_evaluation_tokens(1_235_000_000) == 512
+    assert default_evaluation_tokens(1_235_000_000) == 256
