@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 from tokenizers import (
@@ -39,6 +40,7 @@ _SAMPLES = (
 _VOCAB_SIZE = 700
 
 
+@cache
 def train_llama3() -> str:
     """As Llama 3's: whole words are not merged, and the text begins with BOS."""
     tokenizer = _train([_split(LLAMA3_SPLIT), _byte_level()], ["<|begin_of_text|>", "<|eot_id|>"])
@@ -52,6 +54,7 @@ def train_llama3() -> str:
     return json.dumps(document)
 
 
+@cache
 def train_qwen2() -> str:
     """As Qwen2's: normalization form C, and added tokens that are not special."""
     tokenizer = _train([_split(QWEN2_SPLIT), _byte_level()], ["<|endoftext|>", "<|im_start|>"])
@@ -66,6 +69,7 @@ def train_qwen2() -> str:
     return tokenizer.to_str()
 
 
+@cache
 def train_digits() -> str:
     """As SmolLM's: single digits, then GPT-2's pattern; added tokens that take blanks along."""
     steps = [pre_tokenizers.Digits(individual_digits=True), _byte_level(use_regex=True)]
@@ -80,22 +84,26 @@ def train_digits() -> str:
     return tokenizer.to_str()
 
 
+@cache
 def train_possessive() -> str:
     """A pattern with possessive quantifiers and `$`."""
     return _train([_split(POSSESSIVE_SPLIT), _byte_level()], ["<s>"]).to_str()
 
 
+@cache
 def train_cased() -> str:
     """A pattern that tells the cases of letters apart, as Mistral's tekken."""
     return _train([_split(CASED_SPLIT), _byte_level()], ["<s>", "[INST]"]).to_str()
 
 
+@cache
 def train_dropping() -> str:
     """A pattern that drops what it does not match, and a vocabulary that lacks most bytes."""
     split = pre_tokenizers.Split(Regex(r"\p{L}+|\p{N}{2}"), "removed", invert=True)
     return _train([split, _byte_level()], ["<s>"], all_bytes=False).to_str()
 
 
+@cache
 def train_prepending() -> str:
     """As Llama 2's `tokenizer.json`: each stretch of text begins with an escaped space."""
     replace = normalizers.Replace(" ", "▁")
@@ -107,6 +115,7 @@ def train_prepending() -> str:
     return json.dumps(document)
 
 
+@cache
 def train_metaspace() -> str:
     """As the newer form of it: only the text itself begins with one, unless it already does."""
     document = _with_byte_fallback(_train_characters())

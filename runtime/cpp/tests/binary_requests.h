@@ -17,7 +17,7 @@ bool read_values(std::vector<T>* values) {
   uint32_t count = 0;
   if (!read_count(&count)) return false;
   values->resize(count);
-  return std::fread(values->data(), sizeof(T), count, stdin) == count;
+  return count == 0 || std::fread(values->data(), sizeof(T), count, stdin) == count;
 }
 
 /// A count, then as many texts, each behind its own length.
@@ -37,7 +37,7 @@ template <typename T>
 void write_values(const T* values, size_t size) {
   const auto count = static_cast<uint32_t>(size);
   std::fwrite(&count, sizeof(count), 1, stdout);
-  std::fwrite(values, sizeof(T), size, stdout);
+  if (size > 0) std::fwrite(values, sizeof(T), size, stdout);
 }
 
 inline void write_text(std::string_view text) { write_values(text.data(), text.size()); }
