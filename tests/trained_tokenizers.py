@@ -64,6 +64,7 @@ def train_qwen2() -> str:
             AddedToken("<tool_call>", normalized=False),
             AddedToken("<tool>", normalized=True),
             AddedToken("<tool>é\u0301", normalized=True),
+            AddedToken("<e\u0301>", normalized=True),
         ]
     )
     return tokenizer.to_str()

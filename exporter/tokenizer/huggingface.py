@@ -1,8 +1,11 @@
 """Reads BPE out of Hugging Face files: `tokenizer.json`, or GPT-2's `vocab.json` + `merges.txt`."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+from tokenizers.normalizers import NFC
 
 from exporter.tokenizer import split_steps
 from exporter.tokenizer.byte_alphabet import byte_characters, token_to_bytes
@@ -74,8 +77,9 @@ def _read_document(document: Json) -> TokenizerSpec:
     if model.get("byte_fallback"):
         spec = _character_level(model, added, normalizers, steps)
     else:
-        spec = _byte_level(model, added, steps)
-        spec.nfc = _wants_nfc(normalizers)
+        nfc = _wants_nfc(normalizers)
+        spec = _byte_level(model, [_normalized(t) for t in added] if nfc else added, steps)
+        spec.nfc = nfc
     bos_id = _first_of_template(document.get("post_processor"))
     if bos_id is not None:
         spec.bos_id, spec.adds_bos = bos_id, True
@@ -178,6 +182,13 @@ def _added_token(token: Json) -> AddedToken:
         lstrip=bool(token.get("lstrip")),
         rstrip=bool(token.get("rstrip")),
     )
+
+
+def _normalized(token: AddedToken) -> AddedToken:
+    """A token that is looked for in normalized text: the reference normalizes it as well."""
+    if not token.normalized:
+        return token
+    return replace(token, content=NFC().normalize_str(token.content))
 
 
 def _wants_nfc(normalizers: list[Json]) -> bool:
