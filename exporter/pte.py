@@ -120,9 +120,9 @@ def _layout(file: BinaryIO) -> tuple[int, dict[str, tuple[int, int]], int]:
     Beside the blobs stands what a delegate parses at load, under DELEGATE and a number.
     """
     head = file.read(_HEADER.size)
-    magic, extended, _, program_size, base, data_size = _HEADER.unpack(head)
-    if magic[:2] != b"ET" or extended != b"eh00":
+    if len(head) < _HEADER.size or head[4:6] != b"ET" or head[8:12] != b"eh00":
         raise ExportError(f"{file.name} is not an ExecuTorch program.")
+    *_, program_size, base, data_size = _HEADER.unpack(head)
     file.seek(0)
     program = file.read(program_size)
     root = Table(program, struct.unpack_from("<I", program)[0])
@@ -236,6 +236,8 @@ def _read_record(file: BinaryIO, path: Path) -> list[Range]:
             f"{path} has an integrity record of version {version}; this exporter reads version "
             f"{_VERSION}: use the exporter that wrote it, or export again."
         )
+    if _scalar(root, 1, _U64) != size - length - _FOOTER.size:
+        raise ExportError(f"{path} has lost or gained bytes; copy or export it again.")
     return [
         Range(
             item.String(item.Pos + item.Offset(4)).decode(),

@@ -68,12 +68,15 @@ def export_for_tests(options: ExportOptions) -> Exported:
         kept.append((copy.deepcopy(model), copy.deepcopy(program.module())))
         return program
 
+    from executorch.extension.pybindings import portable_lib
+
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(exporter.pipeline, "capture", keeping_capture)
         result = export_model(options, Quiet())
     model, captured = kept[0]
     step = get_delegate(options.delegate).load(result.out)
     assert step is not None
+    portable_lib._unsafe_reset_threadpool(1)  # as torch's threads: see conftest.one_thread
     return Exported(result, model, captured, step)
 
 
