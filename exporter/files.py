@@ -9,6 +9,8 @@ from typing import overload
 
 from exporter.errors import ExportError
 
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # disk, quota or limit on a file's size
+
 
 @overload
 @contextmanager
@@ -29,9 +31,9 @@ def replacing(path: Path | None) -> Iterator[Path | None]:
     if path is None:
         yield None
         return
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     if path.is_dir():
         raise ExportError(f"{path} is a directory; name a file to write.")
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         temporary.touch()
     except OSError as error:
@@ -43,10 +45,11 @@ def replacing(path: Path | None) -> Iterator[Path | None]:
         yield temporary
         os.replace(temporary, path)
     except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+        if error.errno not in _NO_ROOM:
             raise
         raise ExportError(
-            f"The disk is full and {path} was not written; free some space or name another place."
+            f"The disk takes no more ({error.strerror}) and nothing was written; free some space "
+            "or name another place."
         ) from None
     finally:
         temporary.unlink(missing_ok=True)

@@ -6,10 +6,26 @@ import torch
 from torch.export import Dim, ExportedProgram, export
 from torch.utils._sympy.value_ranges import ValueRanges
 
+from exporter.config import ModelConfig
 from exporter.errors import ExportError
 from exporter.model import CausalLM
 
 EXAMPLE_SEQ_LEN = 3  # any length above 1: torch.export specializes a Dim whose example is 0 or 1
+
+
+def check_lengths(config: ModelConfig, max_context_len: int, max_seq_len: int) -> None:
+    """Raises ExportError for lengths that do not fit each other or the model."""
+    limit = config.context_limit
+    if not 1 <= max_context_len <= limit:
+        raise ExportError(
+            f"--max-context-len {max_context_len} is not possible; "
+            f"this model computes contexts of 1 to {limit} tokens."
+        )
+    if not 1 <= max_seq_len <= max_context_len:
+        raise ExportError(
+            f"--max-seq-len {max_seq_len} is not possible; it must be from 1 to the context length "
+            f"of {max_context_len}."
+        )
 
 
 def capture(model: CausalLM, max_context_len: int, max_seq_len: int) -> ExportedProgram:
@@ -23,17 +39,7 @@ def capture(model: CausalLM, max_context_len: int, max_seq_len: int) -> Exported
     Raises:
         ExportError: lengths that do not fit each other or the model.
     """
-    limit = model.config.context_limit
-    if not 1 <= max_context_len <= limit:
-        raise ExportError(
-            f"--max-context-len {max_context_len} is not possible; "
-            f"this model computes contexts of 1 to {limit} tokens."
-        )
-    if not 1 <= max_seq_len <= max_context_len:
-        raise ExportError(
-            f"--max-seq-len {max_seq_len} is not possible; it must be from 1 to the context length "
-            f"of {max_context_len}."
-        )
+    check_lengths(model.config, max_context_len, max_seq_len)
     model.setup_cache(max_context_len)
     model.eval().requires_grad_(False)
     seq_len = min(EXAMPLE_SEQ_LEN, max_seq_len)

@@ -39,17 +39,22 @@ def silence_known_noise() -> None:
 
 @contextmanager
 def silence_native_noise() -> Iterator[None]:
-    """Filters the known lines out of what C++ code writes to standard error meanwhile."""
+    """Filters the known lines out of what C++ code writes to standard error meanwhile.
+
+    Python's own sys.stderr goes past the filter: what it says is seen at once.
+    """
     sys.stderr.flush()
-    kept = os.dup(2)
-    with tempfile.TemporaryFile() as caught:
+    kept, python_stderr = os.dup(2), sys.stderr
+    with tempfile.TemporaryFile() as caught, open(kept, "w", buffering=1) as past_the_filter:
+        if python_stderr is sys.__stderr__:
+            sys.stderr = past_the_filter
         os.dup2(caught.fileno(), 2)
         try:
             yield
         finally:
-            sys.stderr.flush()
+            past_the_filter.flush()
             os.dup2(kept, 2)
-            os.close(kept)
+            sys.stderr = python_stderr
             caught.seek(0)
             for line in caught:
                 if not _NATIVE_NOISE.match(line):

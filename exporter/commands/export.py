@@ -1,6 +1,7 @@
 """The export command: its options checked, its progress shown, its outcome in a few lines."""
 
 import resource
+import signal
 import sys
 import time
 from dataclasses import dataclass
@@ -32,7 +33,20 @@ class Request:
 
 
 def run_export(request: Request, layer_errors: bool) -> None:
-    """Runs one export; exits 2 on a request that cannot be met, 1 on work that failed."""
+    """Runs one export and prints its outcome.
+
+    Exits 2 on a request that cannot be met, which shows before any stage begins; 1 on work that
+    failed; 130 on Ctrl-C. On each of these every file is as it was.
+    """
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # cleans up as it goes
+    try:
+        _run_export(request, layer_errors)
+    except KeyboardInterrupt:
+        click.echo("Interrupted; nothing was written.", err=True)
+        sys.exit(128 + signal.SIGINT)
+
+
+def _run_export(request: Request, layer_errors: bool) -> None:
     started = time.monotonic()
     silence_known_noise()
     from delegates import DelegateError
@@ -58,14 +72,11 @@ def run_export(request: Request, layer_errors: bool) -> None:
             delegate=request.delegate,
             etrecord=request.etrecord,
         )
-        with display, silence_native_noise():
+        with silence_native_noise(), display:
             result: ExportResult = export_model(options, display)
     except (QuantError, DelegateError, ExportError, TokenizerError) as error:
         click.echo(f"Error: {error}", err=True)
-        sys.exit(2 if not display.began_work else 1)
-    except KeyboardInterrupt:
-        click.echo("Interrupted; nothing was written.", err=True)
-        sys.exit(130)
+        sys.exit(1 if display.began_work else 2)
     _show(result, layer_errors, time.monotonic() - started)
 
 
