@@ -8,6 +8,7 @@ from hostile_text import hostile_strings
 from tokenizers import Tokenizer
 from trained_tokenizers import TRAINERS, train_llama3, train_qwen2, training_text
 
+import exporter.embedded
 from exporter.tokenizer import compile_tokenizer, load_tokenizer
 
 # Names that the trained tokenizers have as added tokens, amid blanks.
@@ -95,3 +96,18 @@ def test_configs_say_where_texts_begin_and_end(tmp_path: Path) -> None:
     (tmp_path / "tokenizer_config.json").write_text(config)
     assert compile_tokenizer(tmp_path).bos_id is None
     assert compile_tokenizer(tmp_path).eos_ids == [1, 0]
+
+
+def test_the_embedded_models_tokenizer_equals_the_reference(
+    tmp_path: Path, cpp_build: Path
+) -> None:
+    source = Path(exporter.embedded.__file__).parent / "tokenizer.json"
+    if not source.is_file():
+        pytest.skip("exporter/embedded holds no tokenizer.json: the model is not trained yet")
+    blob = tmp_path / "blob"
+    blob.write_bytes(compile_tokenizer(source).data)
+    cpp, reference = CppTokenizer(cpp_build, blob), load_tokenizer(source)
+    texts = [*hostile_strings(3000, seed=37), *training_text()]
+    theirs = [reference.encode(text) for text in texts]
+    assert cpp.encode(texts) == theirs
+    assert cpp.decode(theirs) == [reference.decode(ids) for ids in theirs]
