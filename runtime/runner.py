@@ -6,7 +6,7 @@ import os
 import queue
 import secrets
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator
 from typing import Any
 
 from runtime.errors import RunnerError
@@ -31,7 +31,9 @@ class Runner:
 
     def __init__(self, path: str | os.PathLike[str], threads: int | None = None) -> None:
         self._handle: int | None = None
-        self._busy = threading.Lock()
+        self._busy = threading.Lock()  # held by the iterator of the answer in progress
+        self._worker: threading.Thread | None = None
+        self._stop = threading.Event()
         if threads is not None:
             _check("threads", threads, 1, MAX_THREADS)
         self._library = library()
@@ -50,7 +52,7 @@ class Runner:
         top_p: float = 1.0,
         min_p: float = 0.0,
         seed: int | None = None,
-    ) -> Iterator[str]:
+    ) -> Generator[str, None, None]:
         """Continues the prompt; yields text as it comes, whole characters.
 
         Closing the iterator ends the generation. Options as those of the command line; None:
@@ -72,16 +74,17 @@ class Runner:
         options = Options(max_new_tokens or 0, temperature, top_k, top_p, min_p, seed)
         return self._stream(prompt.encode("utf-8", "replace"), options)
 
-    def _stream(self, prompt: bytes, options: Options) -> Iterator[str]:
+    def _stream(self, prompt: bytes, options: Options) -> Generator[str, None, None]:
         handle = self._open_handle()
         if not self._busy.acquire(blocking=False):
             raise RunnerError("this Runner is generating already: finish or close its iterator")
         pieces: queue.SimpleQueue[str | RunnerError | None] = queue.SimpleQueue()
-        stop = threading.Event()
+        stop = self._stop = threading.Event()
 
         def take(text: Any, size: int, _context: Any) -> int:
             pieces.put(ctypes.string_at(text, size).decode("utf-8", "replace"))
-            return 0 if stop.is_set() else 1
+            # Python waits for this thread when it exits: an answer nobody reads must not go on.
+            return int(threading.main_thread().is_alive() and not stop.is_set())
 
         def work() -> None:
             error = ctypes.create_string_buffer(ERROR_SIZE)
@@ -97,7 +100,7 @@ class Runner:
             )
             pieces.put(RunnerError(_text(error)) if failed else None)
 
-        worker = threading.Thread(target=work, name="thimble-generate", daemon=True)
+        worker = self._worker = threading.Thread(target=work, name="thimble-generate")
         worker.start()
         try:
             while (piece := pieces.get()) is not None:
@@ -125,11 +128,13 @@ class Runner:
             raise RunnerError(_text(error))
 
     def close(self) -> None:
-        """Frees the model; a generation in progress must be closed first."""
-        with self._busy:
-            if self._handle is not None:
-                self._library.thimble_free(self._handle)
-            self._handle = None
+        """Ends an answer in progress and frees the model."""
+        self._stop.set()
+        if self._worker is not None:
+            self._worker.join()
+        if self._handle is not None:
+            self._library.thimble_free(self._handle)
+        self._handle = None
 
     def __enter__(self) -> "Runner":
         return self
@@ -138,8 +143,7 @@ class Runner:
         self.close()
 
     def __del__(self) -> None:
-        if getattr(self, "_handle", None) is not None:
-            self.close()
+        self.close()
 
     def _open_handle(self) -> int:
         if self._handle is None:

@@ -72,11 +72,17 @@ void Runner::load_chat_template() {
     return;
   }
   Result<ChatTemplate> chat_template = ChatTemplate::load(bytes_of(blob), blob.size());
-  if (chat_template.ok()) {
-    chat_template_ = std::make_unique<ChatTemplate>(std::move(*chat_template));
-  } else {
+  if (!chat_template.ok()) {
     chat_template_error_ = chat_template.message();
+    return;
   }
+  // One that was only stored as text fails here rather than behind the first question.
+  const auto probe = chat_template->render({{"user", "Hello"}}, /*add_generation_prompt=*/true);
+  if (!probe.ok()) {
+    chat_template_error_ = probe.message();
+    return;
+  }
+  chat_template_ = std::make_unique<ChatTemplate>(std::move(*chat_template));
 }
 
 Result<std::vector<int32_t>> Runner::encode_prompt(std::string_view prompt) const {
@@ -158,7 +164,10 @@ Status Runner::generate(const std::vector<int32_t>& tokens, const GenerateOption
   }
 
   Sampler sampler(options.sampler);
-  TokenStream stream(*tokenizer_, tokens.back());
+  const bool at_start = std::all_of(tokens.begin(), tokens.end(), [this](int32_t token) {
+    return tokenizer_->token_bytes(token).empty();
+  });
+  TokenStream stream(*tokenizer_, at_start);
   Stopwatch decode_watch;
   for (int64_t generated = 1;; ++generated) {
     const int32_t token = sampler.sample(*logits, static_cast<int32_t>(program_->vocab_size()));

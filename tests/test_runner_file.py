@@ -1,0 +1,188 @@
+"""Files the runner must refuse, each with its sentence, before ExecuTorch sees a byte."""
+
+import json
+import random
+import struct
+import subprocess
+import zlib
+from pathlib import Path
+
+import pytest
+
+from exporter.pte import Range, verify
+
+EXPORT = "name a .pte file that python -m exporter wrote"
+
+
+@pytest.fixture
+def runner(cpp_build: Path) -> Path:
+    return cpp_build / "runner"
+
+
+def run(runner: Path, model: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    options = options or ("-p", "Once", "-n", "3", "--threads", "1")
+    return subprocess.run([runner, model, *options], capture_output=True, text=True, timeout=60)
+
+
+def refused(runner: Path, model: Path, *options: str) -> str:
+    """The sentence with which a model is refused."""
+    result = run(runner, model, *options)
+    assert result.returncode == 1 and result.stdout == "", result
+    assert result.stderr.startswith("runner: ") and result.stderr.count("\n") == 1
+    return result.stderr.removeprefix("runner: ").rstrip("\n")
+
+
+def flipped(source: Path, target: Path, position: int) -> Path:
+    data = bytearray(source.read_bytes())
+    data[position] ^= 0x10
+    target.write_bytes(data)
+    return target
+
+
+def ranges(model: Path, name: str) -> list[Range]:
+    return [item for item in verify(model, everything=False) if item.name.startswith(name)]
+
+
+def test_no_file(runner: Path, tmp_path: Path) -> None:
+    path = tmp_path / "none.pte"
+    assert refused(runner, path) == f"cannot open {path}: No such file or directory: {EXPORT}"
+
+
+def test_a_directory(runner: Path, tmp_path: Path) -> None:
+    assert refused(runner, tmp_path) == f"{tmp_path} is a directory: {EXPORT}"
+
+
+def test_an_empty_file(runner: Path, tmp_path: Path) -> None:
+    path = tmp_path / "empty.pte"
+    path.touch()
+    assert refused(runner, path) == f"{path} is empty: export it again with python -m exporter"
+
+
+@pytest.mark.parametrize("content", [b"x", b"not a program at all " * 100, b"\0" * 4096])
+def test_another_kind_of_file(runner: Path, tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "other.pte"
+    path.write_bytes(content)
+    assert refused(runner, path) == (
+        f"{path} is not a Thimble program (no integrity record): export it with python -m exporter"
+    )
+
+
+def test_a_stock_program(runner: Path, stories_pte: Path, tmp_path: Path) -> None:
+    path = tmp_path / "stock.pte"
+    last = verify(stories_pte, everything=False)[-1]
+    path.write_bytes(stories_pte.read_bytes()[: last.offset + last.size])
+    assert "is not a Thimble program (no integrity record)" in refused(runner, path)
+
+
+@pytest.mark.parametrize("share", [0.01, 0.5, 0.99])
+def test_a_file_cut_short(runner: Path, stories_pte: Path, tmp_path: Path, share: float) -> None:
+    path = tmp_path / "cut.pte"
+    data = stories_pte.read_bytes()
+    size = int(len(data) * share) if share < 0.9 else len(data) - 30000
+    path.write_bytes(data[:size])
+    sentence = refused(runner, path)
+    assert sentence.startswith(f"{path} is cut short: it has {size} bytes of at least ")
+    assert sentence.endswith(": copy or export it again")
+
+
+@pytest.mark.parametrize("name", ["program", "thimble.tokenizer", "thimble.report", "delegate"])
+def test_a_flipped_byte_in_what_is_read_at_load(
+    runner: Path, stories_pte: Path, tmp_path: Path, name: str
+) -> None:
+    for item in ranges(stories_pte, name)[:3]:
+        for position in [0, item.size // 2, item.size - 1]:
+            path = flipped(stories_pte, tmp_path / "flipped.pte", item.offset + position)
+            last = item.offset + item.size - 1
+            assert refused(runner, path) == (
+                f"{path} is damaged in its {item.name} (bytes {item.offset} to {last}): copy or "
+                "export it again"
+            )
+
+
+def test_a_flipped_byte_in_the_record(runner: Path, stories_pte: Path, tmp_path: Path) -> None:
+    last = verify(stories_pte, everything=False)[-1]
+    path = flipped(stories_pte, tmp_path / "flipped.pte", last.offset + last.size + 20)
+    assert refused(runner, path) == (
+        f"{path} is damaged in its integrity record, at its end: copy or export it again"
+    )
+
+
+def test_flipped_weights_are_found_by_verify(
+    runner: Path, stories_pte: Path, tmp_path: Path
+) -> None:
+    weights = max(ranges(stories_pte, "weights"), key=lambda item: item.size)
+    for position in random.Random(0).sample(range(weights.size), 20):
+        path = flipped(stories_pte, tmp_path / "flipped.pte", weights.offset + position)
+        sentence = refused(runner, path, "--verify")
+        assert sentence.startswith(f"{path} is damaged in its weights (bytes {weights.offset} to ")
+        normal = run(runner, path)
+        assert normal.returncode == 0 or "check the file with --verify" in normal.stderr, normal
+
+
+def test_verify_passes_a_sound_file(runner: Path, stories_pte: Path) -> None:
+    result = run(runner, stories_pte, "--verify")
+    assert result.returncode == 0 and result.stdout == ""
+    assert result.stderr == f"runner: {stories_pte} is whole: all checksums match\n"
+
+
+def test_random_damage_never_crashes(runner: Path, stories_pte: Path, tmp_path: Path) -> None:
+    chance = random.Random(1)
+    size = stories_pte.stat().st_size
+    for _ in range(60):
+        path = flipped(stories_pte, tmp_path / "flipped.pte", chance.randrange(size))
+        assert run(runner, path).returncode in (0, 1)
+
+
+def rewrite_record(source: Path, target: Path, record: bytes) -> Path:
+    """The file with another record, its checksum right."""
+    last = verify(source, everything=False)[-1]
+    footer = struct.pack("<II8s", len(record), zlib.crc32(record), b"THIMBLE1")
+    target.write_bytes(source.read_bytes()[: last.offset + last.size] + record + footer)
+    return target
+
+
+def test_records_that_lie(runner: Path, stories_pte: Path, tmp_path: Path) -> None:
+    """A record whose checksum is right and whose content is hostile is refused all the same."""
+    data = stories_pte.read_bytes()
+    size, _, _ = struct.unpack("<II8s", data[-16:])
+    record = data[-16 - size : -16]
+    path = tmp_path / "lying.pte"
+    chance = random.Random(2)
+    for _ in range(60):
+        damaged = bytearray(record)
+        damaged[chance.randrange(len(damaged))] ^= 1 << chance.randrange(8)
+        assert run(runner, rewrite_record(stories_pte, path, bytes(damaged))).returncode in (0, 1)
+    for damaged in [b"", record[:8], bytes(len(record))]:
+        assert "is damaged in its integrity record" in refused(
+            runner, rewrite_record(stories_pte, path, damaged)
+        )
+
+
+def test_output_files_that_cannot_be_written(
+    runner: Path, stories_pte: Path, tmp_path: Path
+) -> None:
+    for option in ["--json", "--etdump"]:
+        missing = tmp_path / "none" / "file"
+        sentence = refused(runner, stories_pte, "-p", "x", option, str(missing))
+        assert sentence == f"cannot write {missing}: No such file or directory"
+        sentence = refused(runner, stories_pte, "-p", "x", option, str(tmp_path))
+        assert sentence == f"cannot write {tmp_path}: Is a directory"
+
+
+def test_a_full_disk(runner: Path, stories_pte: Path) -> None:
+    result = run(runner, stories_pte, "-p", "x", "-n", "2", "--json", "/dev/full")
+    assert result.returncode == 1
+    assert result.stderr.endswith("runner: cannot write /dev/full: No space left on device\n")
+    with open("/dev/full", "w") as full:
+        command = [runner, stories_pte, "-p", "x", "-n", "2"]
+        result = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True)
+    assert result.returncode == 1
+    assert result.stderr == "runner: cannot write to standard output: No space left on device\n"
+
+
+def test_output_files_are_replaced_whole(runner: Path, stories_pte: Path, tmp_path: Path) -> None:
+    path = tmp_path / "stats.json"
+    path.write_text("old")
+    assert run(runner, stories_pte, "-p", "x", "-n", "2", "--json", str(path)).returncode == 0
+    assert json.loads(path.read_text())["generated_tokens"] == 2
+    assert list(tmp_path.iterdir()) == [path]

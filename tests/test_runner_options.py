@@ -1,0 +1,73 @@
+"""The runner's command line: what it takes, what it refuses, and with which sentence."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture
+def runner(cpp_build: Path) -> Path:
+    return cpp_build / "runner"
+
+
+def run(runner: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([runner, *arguments], capture_output=True, text=True)
+
+
+def test_help_goes_to_stdout(runner: Path) -> None:
+    for option in ["--help", "-h"]:
+        result = run(runner, option)
+        assert result.returncode == 0 and result.stderr == ""
+        assert result.stdout.startswith("Usage: runner MODEL.pte -p TEXT [options]\n")
+        assert all(len(line) <= 100 for line in result.stdout.splitlines())
+
+
+NUMBERS = [
+    (["-n", "0"], "-n is '0', but must be a whole number from 1 to 2147483647"),
+    (["-n", "x"], "-n is 'x', but must be a whole number from 1 to 2147483647"),
+    (["--tokens=5.5"], "--tokens is '5.5', but must be a whole number from 1 to 2147483647"),
+    (["--temperature", "-1"], "--temperature is '-1', but must be a number from 0 to 100"),
+    (["--temperature", "nan"], "--temperature is 'nan', but must be a number from 0 to 100"),
+    (["--temperature", "1x"], "--temperature is '1x', but must be a number from 0 to 100"),
+    (["--temperature", ""], "--temperature is '', but must be a number from 0 to 100"),
+    (["--top-k", "-1"], "--top-k is '-1', but must be a whole number from 0 to 2147483647"),
+    (["--top-p", "1.1"], "--top-p is '1.1', but must be a number from 0 to 1"),
+    (["--min-p", "2"], "--min-p is '2', but must be a number from 0 to 1"),
+    (["--threads", "0"], "--threads is '0', but must be a whole number from 1 to 256"),
+    (["--threads", "257"], "--threads is '257', but must be a whole number from 1 to 256"),
+    (
+        ["--seed", "18446744073709551616"],
+        "--seed is '18446744073709551616', but must be a whole number from 0 to "
+        "18446744073709551615",
+    ),
+]
+USES = [
+    ([], "no model is named: pass a .pte file: --help lists the options"),
+    (
+        ["model.pte"],
+        "no prompt is given: pass -p TEXT, which may be empty, or --chat: --help lists the options",
+    ),
+    (["model.pte", "--prompt"], "--prompt needs a value: --help lists the options"),
+    (["model.pte", "--json", ""], "--json needs a value"),
+    (["model.pte", "--fast"], "'--fast' is not an option: --help lists the options"),
+    (["model.pte", "-x"], "'-x' is not an option: --help lists the options"),
+    (["model.pte", "--chat=yes"], "--chat takes no value, but was given 'yes'"),
+    (
+        ["model.pte", "-p", "Once", "upon"],
+        "'upon' is a second model after 'model.pte': pass one .pte file, and quote a prompt that "
+        "has spaces",
+    ),
+    (
+        ["model.pte", "-p", "x", "--system", "y"],
+        "--system is only for --chat: add --chat, or put its text into -p",
+    ),
+]
+
+
+@pytest.mark.parametrize(("arguments", "sentence"), [*NUMBERS, *USES])
+def test_bad_use_is_refused(runner: Path, arguments: list[str], sentence: str) -> None:
+    result = run(runner, *arguments)
+    assert result.returncode == 2
+    assert result.stderr == f"runner: {sentence}\n"
+    assert result.stdout == ""

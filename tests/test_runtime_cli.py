@@ -1,0 +1,84 @@
+"""`python -m runtime`: generating and building from the command line."""
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import runtime.build
+from runtime.build import build
+from runtime.errors import BuildError
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "runtime", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=300)
+
+
+def test_help_is_instant() -> None:
+    for arguments in [["--help"], ["generate", "-h"], ["build", "--help"]]:
+        start = time.monotonic()
+        result = run(*arguments)
+        assert result.returncode == 0 and result.stdout.startswith("Usage: python -m runtime")
+        assert time.monotonic() - start < 2
+
+
+def test_generate_speaks_on_stdout(cpp_build: Path, stories_pte: Path) -> None:
+    result = run("generate", stories_pte, "-p", "Once", "-n", "5")
+    assert result.returncode == 0, result.stderr
+    assert result.stdout == " upon a time, there\n"
+    assert result.stderr.startswith("2 prompt + 5 generated tokens, prefill ")
+    assert result.stderr.endswith("tok/s, length\n")
+
+
+def test_generate_fails_with_a_sentence(cpp_build: Path, tmp_path: Path) -> None:
+    result = run("generate", tmp_path, "-p", "Once")
+    assert result.returncode == 1
+    assert result.stderr.startswith(f"runtime: {tmp_path} is a directory: ")
+
+
+def test_bad_use_is_exit_2(tmp_path: Path) -> None:
+    assert run("generate", tmp_path).returncode == 2
+    assert run("generate", tmp_path, "-p", "x", "--threads", "0").returncode == 2
+    assert run("fly").returncode == 2
+
+
+def test_a_second_build_does_nothing(cpp_build: Path) -> None:
+    before = (cpp_build / "runner").stat().st_mtime_ns
+    result = run("build")
+    assert result.returncode == 0, result.stderr
+    assert result.stdout == f"{cpp_build}/runner is up to date\n" and result.stderr == ""
+    assert (cpp_build / "runner").stat().st_mtime_ns == before
+
+
+def test_a_tool_that_is_missing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    monkeypatch.setitem(os.environ, "PATH", str(tmp_path))
+    with pytest.raises(BuildError, match="cmake is not installed: pip install cmake ninja"):
+        build()
+
+
+def test_an_executorch_that_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runtime.build.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(BuildError, match="the executorch package is not installed"):
+        build()
+
+
+def test_a_compiler_that_fails_is_quoted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    source = tmp_path / "cpp"
+    source.mkdir()
+    (source / "CMakeLists.txt").write_text("message(FATAL_ERROR no_such_thing)")
+    (source / "CMakePresets.json").write_bytes(
+        (runtime.build.SOURCE_DIR / "CMakePresets.json").read_bytes()
+    )
+    monkeypatch.setattr(runtime.build, "SOURCE_DIR", source)
+    monkeypatch.setattr(runtime.build, "BUILD_DIR", tmp_path / "build")
+    with pytest.raises(BuildError) as caught:
+        build()
+    assert str(caught.value).startswith("cmake failed with code 1:\n")
+    assert "no_such_thing" in str(caught.value)

@@ -1,0 +1,190 @@
+"""The Runner class: streaming, closing, errors, and what a process may hold beside it."""
+
+import gc
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from runtime import Runner, RunnerError
+from runtime.library import library
+
+
+@pytest.fixture
+def runner(cpp_build: Path, stories_pte: Path) -> Iterator[Runner]:
+    with Runner(stories_pte, threads=1) as runner:
+        yield runner
+
+
+def test_text_comes_in_pieces_and_is_the_golden_text(runner: Runner, shared_data: Path) -> None:
+    golden = (shared_data / "stories260K" / "golden.txt").read_text(encoding="utf-8")
+    pieces = list(runner.generate("", max_new_tokens=256))
+    assert len(pieces) > 100
+    assert "".join(pieces) == golden
+    assert "".join(runner.generate("", max_new_tokens=256)) == golden  # nothing is left behind
+
+
+def test_statistics_are_the_last_answers(runner: Runner, stories_pte: Path) -> None:
+    for count in [7, 3]:
+        list(runner.generate("Once upon a time", max_new_tokens=count))
+        stats = runner.stats
+        assert stats["generated_tokens"] == count and stats["prompt_tokens"] == 5
+        assert stats["stop_reason"] == "length" and stats["model"] == str(stories_pte)
+
+
+def test_closing_the_iterator_stops_the_model(runner: Runner) -> None:
+    pieces = runner.generate("", temperature=1.0, seed=5)
+    next(pieces)
+    pieces.close()
+    assert runner.stats["stop_reason"] in ("interrupted", "eos", "context_full")
+    assert threading.active_count() == 1
+    assert len(list(runner.generate("Once", max_new_tokens=3))) > 0
+
+
+def test_a_forgotten_iterator_frees_the_runner(runner: Runner) -> None:
+    pieces = runner.generate("")
+    next(pieces)
+    del pieces
+    gc.collect()
+    assert list(runner.generate("Once", max_new_tokens=2))
+
+
+def test_a_seed_repeats(runner: Runner) -> None:
+    def text(seed: int) -> str:
+        pieces = runner.generate(
+            "Once", 60, temperature=1.0, top_k=50, top_p=0.95, min_p=0.01, seed=seed
+        )
+        return "".join(pieces)
+
+    assert text(1) == text(1) != text(2)
+
+
+def test_one_answer_at_a_time(runner: Runner) -> None:
+    first = runner.generate("")
+    next(first)
+    with pytest.raises(RunnerError, match="is generating already: finish or close its iterator"):
+        next(runner.generate("Once"))
+    first.close()
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"max_new_tokens": 0}, "max_new_tokens is 0, but must be from 1 to 2147483647"),
+        ({"temperature": -1}, "temperature is -1, but must be from 0 to 100"),
+        ({"temperature": float("nan")}, "temperature is nan, but must be from 0 to 100"),
+        ({"top_k": -1}, "top_k is -1, but must be from 0 to 2147483647"),
+        ({"top_p": 1.5}, "top_p is 1.5, but must be from 0 to 1"),
+        ({"min_p": -0.1}, "min_p is -0.1, but must be from 0 to 1"),
+        ({"seed": -1}, "seed is -1, but must be from 0 to 18446744073709551615"),
+    ],
+)
+def test_options_out_of_range(runner: Runner, options: dict, sentence: str) -> None:
+    with pytest.raises(RunnerError) as caught:
+        runner.generate("Once", **options)
+    assert str(caught.value) == sentence
+
+
+def test_a_prompt_too_long(runner: Runner) -> None:
+    with pytest.raises(RunnerError, match="tokens, but the model's context holds"):
+        list(runner.generate("word " * 5000))
+
+
+def test_threads_out_of_range(stories_pte: Path) -> None:
+    with pytest.raises(RunnerError, match="threads is 0, but must be from 1 to 256"):
+        Runner(stories_pte, threads=0)
+
+
+def test_a_file_that_is_not_there(cpp_build: Path, tmp_path: Path) -> None:
+    with pytest.raises(RunnerError) as caught:
+        Runner(tmp_path / "none.pte")
+    assert str(caught.value).startswith(f"cannot open {tmp_path}/none.pte: No such file")
+
+
+def test_verify(runner: Runner, stories_pte: Path, tmp_path: Path) -> None:
+    runner.verify()
+    data = bytearray(stories_pte.read_bytes())
+    data[len(data) // 2] ^= 1
+    path = tmp_path / "flipped.pte"
+    path.write_bytes(data)
+    with Runner(path) as damaged, pytest.raises(RunnerError, match="is damaged in its weights"):
+        damaged.verify()
+
+
+def test_closing_the_runner_ends_its_answer(runner: Runner) -> None:
+    pieces = runner.generate("")
+    next(pieces)
+    runner.close()
+    assert list(pieces)  # what was said before
+    assert threading.active_count() == 1
+
+
+def test_a_closed_runner(runner: Runner) -> None:
+    runner.close()
+    runner.close()
+    with pytest.raises(RunnerError, match="this Runner is closed: load the model again"):
+        list(runner.generate("Once"))
+    with pytest.raises(RunnerError, match="this Runner is closed"):
+        _ = runner.stats
+
+
+def test_two_runners_do_not_mix(cpp_build: Path, stories_pte: Path) -> None:
+    with Runner(stories_pte) as one, Runner(stories_pte) as two:
+        alone = "".join(one.generate("Once", max_new_tokens=30))
+        first, second = one.generate("Once", max_new_tokens=30), two.generate("Lily", 30)
+        mixed = [pair for pair in zip(first, second, strict=False)]
+        assert "".join(piece for piece, _ in mixed) == alone[: sum(len(p) for p, _ in mixed)]
+
+
+def test_a_library_that_is_not_built(tmp_path: Path) -> None:
+    with pytest.raises(RunnerError) as caught:
+        library(tmp_path)
+    assert (
+        str(caught.value) == f"{tmp_path}/libthimble.so is not built: run python -m runtime build"
+    )
+
+
+def test_python_may_exit_in_the_middle(cpp_build: Path, stories_pte: Path) -> None:
+    program = """
+import sys
+from runtime import Runner
+pieces = Runner(sys.argv[1]).generate("", temperature=50.0)
+print(next(pieces))
+"""
+    command = [sys.executable, "-c", program, str(stories_pte)]
+    root = Path(__file__).resolve().parents[1]
+    result = subprocess.run(command, capture_output=True, text=True, cwd=root, timeout=60)
+    assert (result.returncode, result.stderr) == (0, "")
+
+
+BESIDE_STOCK = """
+import sys
+from runtime import Runner
+
+def stock():
+    import executorch.extension.llm.custom_ops.custom_ops
+    import executorch.kernels.quantized
+    import executorch.extension.pybindings.portable_lib
+
+def ours():
+    print("".join(Runner(sys.argv[2]).generate("Once", max_new_tokens=5)))
+
+for step in sys.argv[1]:
+    stock() if step == "s" else ours()
+"""
+
+
+@pytest.mark.parametrize("order", ["so", "os"])
+def test_it_lives_beside_executorchs_own_python(
+    cpp_build: Path, stories_pte: Path, order: str
+) -> None:
+    """Both sides register operators, backends and a log: in either order, neither aborts."""
+    command = [sys.executable, "-W", "ignore", "-c", BESIDE_STOCK, order, str(stories_pte)]
+    root = Path(__file__).resolve().parents[1]
+    result = subprocess.run(command, capture_output=True, text=True, cwd=root)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.startswith(" upon a time")
+    assert "register_pal" not in result.stderr and "executorch:" not in result.stderr
