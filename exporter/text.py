@@ -6,10 +6,11 @@ from pathlib import Path
 
 from torch import Tensor
 
+from exporter.chat_template import compile_chat_template, find_chat_template
 from exporter.checkpoint import Checkpoint
 from exporter.errors import ExportError
 from exporter.options import ExportOptions
-from exporter.pte import TOKENIZER
+from exporter.pte import CHAT_TEMPLATE, TOKENIZER
 from exporter.source import EMBEDDED
 from exporter.tokenizer import compile_tokenizer, load_tokenizer
 from quant.calibration import (
@@ -19,6 +20,7 @@ from quant.calibration import (
     default_evaluation_tokens,
     evaluation_windows,
 )
+from quant.errors import QuantError
 
 
 @dataclass(frozen=True)
@@ -28,7 +30,8 @@ class Text:
     Attributes:
         blobs: what rides along in the file, by name.
         bos_id, eos_ids: the tokens that begin and end a text.
-        chat_template: "compiled", "stored as text: why", or None where the model has none.
+        chat_template: "compiled" or "stored as text", and why or what to know; None where the
+            model has none.
         calibration: int64 (windows, seq_len); None for a scheme that does not calibrate.
         evaluation: int64 (windows, seq_len), held out.
     """
@@ -56,33 +59,48 @@ def prepare_text(options: ExportOptions, checkpoint: Checkpoint) -> Text:
             f"vocabulary of {config.vocab_size}; name the model's own with --tokenizer."
         )
     encode = load_tokenizer(path).encode
-    text = _read_text(options.calibration)
+    source = options.calibration or EMBEDDED / "calibration.txt"
+    text = _read_text(source)
     weights = sum(math.prod(shape) for shape in checkpoint.weights.shapes().values())
     window = min(WINDOW, config.context_limit)
     bos_id = compiled.bos_id if compiled.bos_id is not None else config.bos_token_id
-    evaluation = evaluation_windows(
-        text, encode, default_evaluation_tokens(weights), window, bos_id
-    )
     calibration = None
-    if options.scheme.needs_calibration:
-        tokens = options.calibration_tokens or default_calibration_tokens(weights)
-        calibration = calibration_windows(text, encode, tokens, window, bos_id)
+    try:
+        evaluation = evaluation_windows(
+            text, encode, default_evaluation_tokens(weights), window, bos_id
+        )
+        if options.scheme.needs_calibration:
+            tokens = options.calibration_tokens or default_calibration_tokens(weights)
+            calibration = calibration_windows(text, encode, tokens, window, bos_id)
+    except QuantError as error:
+        raise ExportError(f"The calibration text {source}: {error}") from None
+    blobs, chat_template = {TOKENIZER: compiled.data}, None
+    template = find_chat_template(path if path.is_dir() else path.parent)
+    if template is not None:
+        chat = compile_chat_template(template, compiled.bos_token, compiled.eos_token)
+        blobs[CHAT_TEMPLATE] = chat.data
+        chat_template = "compiled" if chat.reduced else "stored as text"
+        chat_template += f": {chat.reason}" if chat.reason else ""
     return Text(
-        blobs={TOKENIZER: compiled.data},
+        blobs=blobs,
         bos_id=bos_id,
         eos_ids=tuple(compiled.eos_ids) or config.eos_token_ids,
-        chat_template=None,
+        chat_template=chat_template,
         calibration=calibration,
         evaluation=evaluation,
     )
 
 
-def _read_text(path: Path | None) -> str:
-    path = path or EMBEDDED / "calibration.txt"
+def _read_text(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+    except OSError as error:
         raise ExportError(
-            f"The calibration text {path} cannot be read ({error}); name a UTF-8 text file with "
-            "--calibration."
+            f"The calibration text {path} cannot be read ({error.strerror}); name a UTF-8 text "
+            "file with --calibration."
+        ) from None
+    except UnicodeDecodeError as error:
+        raise ExportError(
+            f"The calibration text {path} is not UTF-8 (byte {error.start}: {error.reason}); name "
+            "a UTF-8 text file with --calibration."
         ) from None
