@@ -8,6 +8,7 @@ import tempfile
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TextIO
 
 _LOG_NOISE = {
     # Optional CUDA kernels of torchao, absent from a CPU build of torch.
@@ -38,23 +39,22 @@ def silence_known_noise() -> None:
 
 
 @contextmanager
-def silence_native_noise() -> Iterator[None]:
+def silence_native_noise() -> Iterator[TextIO]:
     """Filters the known lines out of what C++ code writes to standard error meanwhile.
 
-    Python's own sys.stderr goes past the filter: what it says is seen at once.
+    What remains of it is written at the end. Gives the standard error that nothing filters, for
+    what is to be seen at once.
     """
     sys.stderr.flush()
-    kept, python_stderr = os.dup(2), sys.stderr
-    with tempfile.TemporaryFile() as caught, open(kept, "w", buffering=1) as past_the_filter:
-        if python_stderr is sys.__stderr__:
-            sys.stderr = past_the_filter
+    kept = os.dup(2)
+    with tempfile.TemporaryFile() as caught, open(kept, "w", encoding="utf-8") as unfiltered:
         os.dup2(caught.fileno(), 2)
         try:
-            yield
+            yield unfiltered if sys.stderr is sys.__stderr__ else sys.stderr
         finally:
-            past_the_filter.flush()
+            sys.stderr.flush()
+            unfiltered.flush()
             os.dup2(kept, 2)
-            sys.stderr = python_stderr
             caught.seek(0)
             for line in caught:
                 if not _NATIVE_NOISE.match(line):

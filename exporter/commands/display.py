@@ -2,9 +2,11 @@
 
 import time
 from types import TracebackType
+from typing import TextIO
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from rich.table import Column
 
 from quant.progress import Progress as Step
 
@@ -19,22 +21,28 @@ STAGES = {
 
 
 class Display:
-    """Shows an export's notes, stages and progress; knows whether work has begun."""
+    """Shows an export's notes, stages and progress."""
 
-    def __init__(self) -> None:
-        self._console = Console(stderr=True, highlight=False, soft_wrap=True)
+    def __init__(self, stream: TextIO) -> None:
+        self._console = Console(file=stream, highlight=False, soft_wrap=True)
         self._bar = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(bar_width=30),
-            TextColumn("{task.fields[left]}"),
+            TextColumn(f"{{task.description:{max(map(len, STAGES.values()))}}}"),
+            BarColumn(bar_width=20),
             TimeElapsedColumn(),
+            TextColumn("{task.fields[left]}", table_column=Column(no_wrap=True)),
             console=self._console,
             disable=not self._console.is_terminal,
+            redirect_stdout=False,
+            redirect_stderr=False,
         )
         self._task: TaskID | None = None
         self._stage = ""
         self._since = 0.0
-        self.began_work = False
+
+    @property
+    def began_work(self) -> bool:
+        """Whether any stage has begun."""
+        return self._stage != ""
 
     def __enter__(self) -> "Display":
         self._bar.start()
@@ -55,7 +63,6 @@ class Display:
 
     def stage(self, name: str) -> None:
         self._finish_stage()
-        self.began_work = True
         self._stage, self._since = STAGES[name], time.monotonic()
         self._task = self._bar.add_task(self._stage, total=None, left="")
 
@@ -63,8 +70,9 @@ class Display:
         if self._task is None:
             return
         left = ""
-        if progress.seconds_left is not None:
-            left = f"{progress.what}, {_duration(progress.seconds_left)} left"
+        if progress.seconds_left:
+            name = progress.what.removeprefix("model.")
+            left = f"{_duration(progress.seconds_left)} left ({name})"
         self._bar.update(self._task, completed=progress.done, total=progress.total, left=left)
 
     def _finish_stage(self) -> None:

@@ -57,26 +57,27 @@ def _run_export(request: Request, layer_errors: bool) -> None:
     from quant.errors import QuantError
     from quant.scheme import Scheme
 
-    display = Display()
-    try:
-        options = ExportOptions(
-            model=request.model,
-            out=request.out,
-            checkpoint=request.checkpoint,
-            tokenizer=request.tokenizer,
-            scheme=Scheme(request.scheme, request.group_size, request.head_bits),
-            calibration=request.calibration,
-            calibration_tokens=request.calibration_tokens,
-            max_context_len=request.max_context_len,
-            max_seq_len=request.max_seq_len,
-            delegate=request.delegate,
-            etrecord=request.etrecord,
-        )
-        with silence_native_noise(), display:
-            result: ExportResult = export_model(options, display)
-    except (QuantError, DelegateError, ExportError, TokenizerError) as error:
-        click.echo(f"Error: {error}", err=True)
-        sys.exit(1 if display.began_work else 2)
+    with silence_native_noise() as stderr:
+        display = Display(stderr)
+        try:
+            options = ExportOptions(
+                model=request.model,
+                out=request.out,
+                checkpoint=request.checkpoint,
+                tokenizer=request.tokenizer,
+                scheme=Scheme(request.scheme, request.group_size, request.head_bits),
+                calibration=request.calibration,
+                calibration_tokens=request.calibration_tokens,
+                max_context_len=request.max_context_len,
+                max_seq_len=request.max_seq_len,
+                delegate=request.delegate,
+                etrecord=request.etrecord,
+            )
+            with display:
+                result: ExportResult = export_model(options, display)
+        except (QuantError, DelegateError, ExportError, TokenizerError) as error:
+            click.echo(f"Error: {error}", file=stderr)
+            sys.exit(1 if display.began_work else 2)
     _show(result, layer_errors, time.monotonic() - started)
 
 
