@@ -31,7 +31,7 @@ def replacing(path: Path | None) -> Iterator[Path | None]:
     if path is None:
         yield None
         return
-    if path.is_dir():
+    if os.path.isdir(path):  # answers no where pathlib raises, for impossible names
         raise ExportError(f"{path} is a directory; name a file to write.")
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:

@@ -1,0 +1,90 @@
+"""Exports in a process of their own that run out of room or are interrupted: nothing is left."""
+
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+OLD = b"the file that was there before"
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def _start(shared_data: Path, out: Path, limit: int | None = None) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "exporter", shared_data / "stories260K", "--quant", "none"]
+    command += ["--calibration", shared_data / "text" / "tinystories_calibration.txt"]
+    command += ["--out", out]
+
+    def limit_file_size() -> None:
+        if limit is not None:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+
+    return subprocess.Popen(
+        [str(part) for part in command],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        preexec_fn=limit_file_size,
+    )
+
+
+def _wait_for_line(process: subprocess.Popen[str], text: str) -> None:
+    assert process.stderr is not None
+    for line in process.stderr:
+        if text in line:
+            return
+    pytest.fail(f"the export ended before it said {text!r}: {process.wait()}")
+
+
+def _is_untouched(out: Path) -> bool:
+    return out.read_bytes() == OLD and list(out.parent.iterdir()) == [out]
+
+
+@pytest.fixture
+def out(tmp_path: Path) -> Path:
+    path = tmp_path / "model.pte"
+    path.write_bytes(OLD)
+    return path
+
+
+def test_no_room_for_the_file(shared_data: Path, out: Path) -> None:
+    process = _start(shared_data, out, limit=300_000)  # the file takes 1.2 MB
+    stdout, stderr = process.communicate(timeout=300)
+    assert process.returncode == 1 and stdout == ""
+    assert stderr.splitlines()[-1] == (
+        "Error: The disk takes no more (File too large) and nothing was written; free some space "
+        "or name another place."
+    )
+    assert _is_untouched(out)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_in_the_middle(shared_data: Path, out: Path, number: signal.Signals) -> None:
+    process = _start(shared_data, out)
+    after = {signal.SIGINT: "Capturing", signal.SIGTERM: "Loading"}[number]
+    _wait_for_line(process, after)
+    time.sleep(0.5)  # into the middle of the next stage
+    assert not _is_untouched(out)  # the temporary file is there
+    process.send_signal(number)
+    stdout, stderr = process.communicate(timeout=120)
+    assert process.returncode == 128 + number
+    assert stdout == ""
+    said = "Interrupted; nothing was written.\n" if number == signal.SIGINT else ""
+    assert stderr == said
+    assert _is_untouched(out)
+
+
+def test_ctrl_c_before_the_work(shared_data: Path, out: Path) -> None:
+    process = _start(shared_data, out)
+    time.sleep(1.0)  # importing torch
+    process.send_signal(signal.SIGINT)
+    stdout, stderr = process.communicate(timeout=120)
+    assert process.returncode == 130 and stdout == ""
+    assert stderr == "Interrupted; nothing was written.\n"
+    assert _is_untouched(out)

@@ -1,0 +1,251 @@
+"""What `python -m exporter` refuses: one sentence, exit code 2, and no file left or touched.
+
+In process, through the command's own entry; test_cli_failures.py has what needs a process.
+"""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from exporter.commands.cli import main
+
+OLD = b"the file that was there before"
+
+
+@pytest.fixture
+def out(tmp_path: Path) -> Path:
+    """A file that a refused export must not touch, alone in its directory."""
+    path = tmp_path / "out" / "model.pte"
+    path.parent.mkdir()
+    path.write_bytes(OLD)
+    return path
+
+
+@pytest.fixture
+def stories(shared_data: Path, tmp_path: Path) -> Path:
+    """A copy of stories260K, in links, of which a test may replace a file."""
+    directory = tmp_path / "stories"
+    directory.mkdir()
+    for name in ("config.json", "model.safetensors", "tokenizer.model"):
+        (directory / name).symlink_to(shared_data / "stories260K" / name)
+    return directory
+
+
+@pytest.fixture
+def calibration(shared_data: Path) -> Path:
+    return shared_data / "text" / "tinystories_calibration.txt"
+
+
+def refusal(out: Path, *arguments: str | Path) -> str:
+    """The sentence of a refused export."""
+    result = CliRunner().invoke(main, [*map(str, arguments), "--out", str(out)])
+    assert result.exit_code == 2, result.output
+    assert result.stdout == ""
+    message = result.stderr
+    assert message.startswith("Error: ") and message.count("\n") == 1, message
+    assert message.endswith(".\n")
+    if out.is_file():
+        assert out.read_bytes() == OLD
+        assert list(out.parent.iterdir()) == [out]
+    return message.removeprefix("Error: ").rstrip("\n")
+
+
+def replace_file(path: Path, content: bytes) -> None:
+    path.unlink()
+    path.write_bytes(content)
+
+
+def replace_config(stories: Path, **changes: Any) -> None:
+    config = json.loads((stories / "config.json").read_text())
+    replace_file(stories / "config.json", json.dumps({**config, **changes}).encode())
+
+
+def test_no_such_model(out: Path, tmp_path: Path) -> None:
+    missing = tmp_path / "missing"
+    sentence = refusal(out, missing)
+    assert sentence.startswith(f"There is no model '{missing}'; name one of llama2, llama3, ")
+    assert sentence.endswith("a directory, or a hub id such as meta-llama/Llama-3.2-1B.")
+
+
+def test_an_unknown_preset_names_the_nearest(out: Path) -> None:
+    sentence = refusal(out, "llama3.2-2b")
+    assert "There is no model 'llama3.2-2b' (did you mean llama3.2-" in sentence
+
+
+def test_no_such_checkpoint(out: Path, tmp_path: Path) -> None:
+    assert refusal(out, "llama3", "--checkpoint", tmp_path / "none") == (
+        f"There is no directory {tmp_path / 'none'}; a checkpoint is a directory or a hub id such "
+        "as meta-llama/Llama-3.2-1B."
+    )
+
+
+def test_a_directory_without_config(out: Path, stories: Path) -> None:
+    (stories / "config.json").unlink()
+    assert f"{stories} has no config.json; " in refusal(out, stories)
+
+
+def test_truncated_weights(out: Path, stories: Path) -> None:
+    whole = (stories / "model.safetensors").read_bytes()
+    for length in (0, 7, 100, len(whole) // 2, len(whole) - 1):
+        replace_file(stories / "model.safetensors", whole[:length])
+        sentence = refusal(out, stories)
+        assert sentence.startswith(f"{stories}/model.safetensors "), sentence
+        assert "; download it again" in sentence
+
+
+def test_an_unknown_architecture(out: Path, stories: Path) -> None:
+    replace_config(stories, model_type="gemma3")
+    assert refusal(out, stories) == (
+        f"{stories}/config.json: model_type 'gemma3' is not an architecture this exporter builds; "
+        "it builds llama, mistral, qwen2, qwen3, smollm3."
+    )
+
+
+def test_weights_of_another_shape(out: Path, stories: Path, calibration: Path) -> None:
+    replace_config(stories, num_hidden_layers=6)
+    sentence = refusal(out, stories, "--calibration", calibration)
+    assert "do not fit its config (llama, 6 layers): 9 missing: model.layers.5." in sentence
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "sentence"),
+    [
+        ("--group-size", "33", "group size 33 is not supported; it must be one of 32, 64, 128."),
+        ("--head-bits", "5", "head bits 5 is not supported; it must be one of 8, 4."),
+        (
+            "--quant",
+            "int3",
+            "scheme 'int3' is not supported; it must be one of none, rtn4, gptq4, rtn8.",
+        ),
+        ("--delegate", "qnn", "delegate 'qnn' is not known; it must be one of xnnpack."),
+    ],
+)
+def test_unknown_values(out: Path, stories: Path, option: str, value: str, sentence: str) -> None:
+    assert refusal(out, stories, option, value) == sentence
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (
+            "--max-context-len 513",
+            "--max-context-len 513 is not possible; this model computes contexts of 1 to 512 "
+            "tokens.",
+        ),
+        (
+            "--max-context-len 0",
+            "--max-context-len 0 is not possible; this model computes contexts of 1 to 512 tokens.",
+        ),
+        (
+            "--max-seq-len 513",
+            "--max-seq-len 513 is not possible; it must be from 1 to the context length of 512.",
+        ),
+        (
+            "--max-context-len 64 --max-seq-len 65",
+            "--max-seq-len 65 is not possible; it must be from 1 to the context length of 64.",
+        ),
+        (
+            "--max-seq-len 0",
+            "--max-seq-len 0 is not possible; it must be from 1 to the context length of 512.",
+        ),
+    ],
+)
+def test_impossible_lengths(
+    out: Path, stories: Path, calibration: Path, options: str, sentence: str
+) -> None:
+    assert refusal(out, stories, "--calibration", calibration, *options.split()) == sentence
+
+
+def test_a_tokenizer_with_more_tokens_than_the_model(
+    out: Path, stories: Path, shared_data: Path
+) -> None:
+    llama2 = shared_data / "tokenizers" / "llama2_tokenizer.model"
+    assert refusal(out, stories, "--tokenizer", llama2) == (
+        "The tokenizer has 32000 tokens and stories has a vocabulary of 512; name the model's own "
+        "with --tokenizer."
+    )
+
+
+def test_no_tokenizer(out: Path, stories: Path) -> None:
+    (stories / "tokenizer.model").unlink()
+    assert refusal(out, stories).startswith(f"{stories} holds no tokenizer: ")
+
+
+def test_calibration_text_that_is_missing(out: Path, stories: Path, tmp_path: Path) -> None:
+    assert refusal(out, stories, "--calibration", tmp_path / "none.txt") == (
+        f"The calibration text {tmp_path}/none.txt cannot be read (No such file or directory); "
+        "name a UTF-8 text file with --calibration."
+    )
+    assert "cannot be read (Is a directory)" in refusal(out, stories, "--calibration", tmp_path)
+
+
+def test_calibration_text_that_is_too_short(out: Path, stories: Path, tmp_path: Path) -> None:
+    text = tmp_path / "short.txt"
+    for content in ("", "Once upon a time"):
+        text.write_text(content)
+        sentence = refusal(out, stories, "--calibration", text)
+        assert sentence.startswith(f"The calibration text {text}: ")
+        assert sentence.endswith("one window takes 255: give a longer text.")
+
+
+def test_calibration_text_that_is_not_utf8(out: Path, stories: Path, tmp_path: Path) -> None:
+    text = tmp_path / "latin1.txt"
+    text.write_bytes("Une fée".encode("latin-1") * 999)
+    assert refusal(out, stories, "--calibration", text).startswith(
+        f"The calibration text {text} is not UTF-8 (byte 5: invalid continuation byte); name a"
+    )
+
+
+def test_places_that_cannot_be_written(stories: Path, tmp_path: Path) -> None:
+    assert refusal(tmp_path / "no" / "x.pte", stories) == (
+        f"{tmp_path}/no/x.pte cannot be written (No such file or directory); name a file in a "
+        "directory that exists and can be written."
+    )
+    assert refusal(tmp_path, stories) == f"{tmp_path} is a directory; name a file to write."
+    below_a_file = stories / "tokenizer.model" / "x.pte"
+    assert "cannot be written (Not a directory)" in refusal(below_a_file, stories)
+    assert "cannot be written (File name too long)" in refusal(tmp_path / ("x" * 300), stories)
+    assert "cannot be written (" in refusal(Path("/sys/x.pte"), stories)  # read-only, to root too
+    assert not list(tmp_path.glob("**/*.tmp"))
+
+
+def test_an_etrecord_that_cannot_be_written(out: Path, stories: Path, tmp_path: Path) -> None:
+    assert "no/x.etrecord cannot be written" in refusal(
+        out, stories, "--etrecord", tmp_path / "no" / "x.etrecord"
+    )
+    assert "cannot be --out and --etrecord both" in refusal(out, stories, "--etrecord", out)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ([], "Error: Name a MODEL such as llama3, or a file with --inspect."),
+        (["llama3"], "Error: Say where to write with --out model.pte."),
+        (["llama3", "--quantize"], "Error: No such option '--quantize'."),
+        (["llama3", "--group-size", "x"], "Error: Invalid value for '--group-size': 'x' is not"),
+    ],
+)
+def test_unfinished_command_lines(arguments: list[str], sentence: str) -> None:
+    result = CliRunner().invoke(main, arguments)
+    assert result.exit_code == 2
+    assert sentence in result.stderr and "Usage:" in result.stderr
+
+
+def test_inspecting_what_is_not_ours(tmp_path: Path, stories_pte: Path) -> None:
+    damaged = tmp_path / "damaged.pte"
+    data = bytearray(stories_pte.read_bytes())
+    data[len(data) // 2] ^= 1
+    damaged.write_bytes(data)
+    (tmp_path / "text.pte").write_text("Once")
+    for name, sentence in (
+        ("none.pte", r"cannot be read \(No such file or directory\)\."),
+        ("text.pte", r"has no integrity record at its end: .*\."),
+        ("damaged.pte", r"is damaged in its [\w. ]+; copy or export it again\."),
+    ):
+        result = CliRunner().invoke(main, ["--inspect", str(tmp_path / name)])
+        assert result.exit_code == 1 and result.stdout == ""
+        assert re.fullmatch(f"Error: {re.escape(str(tmp_path / name))} {sentence}\n", result.stderr)
