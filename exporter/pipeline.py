@@ -5,23 +5,21 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from delegates import Delegate, Lowered, get_delegate
-from exporter.agreement import Agreement, compare_with_eager, require_agreement
+from exporter.agreement import Agreement, Reference, compare, reference_logits, require_agreement
 from exporter.checkpoint import Checkpoint
+from exporter.errors import ExportError
 from exporter.files import replacing
 from exporter.listener import Listener
 from exporter.model import CausalLM
 from exporter.options import DEFAULT_CONTEXT, ExportOptions
-from exporter.program import capture
+from exporter.program import capture, check_lengths
 from exporter.pte import REPORT, encode_report, seal
 from exporter.source import find_checkpoint
 from exporter.text import Text, prepare_text
 from quant.quantize import quantize
 from quant.report import QuantReport
-
-AGREEMENT_TOKENS = 40
 
 
 @dataclass(frozen=True)
@@ -43,6 +41,8 @@ def export_model(options: ExportOptions, listener: Listener) -> ExportResult:
         ExportError, QuantError, TokenizerError, DelegateError: with the sentence to show.
     """
     delegate = get_delegate(options.delegate)
+    if options.etrecord == options.out:
+        raise ExportError(f"{options.out} cannot be --out and --etrecord both; name two files.")
     with replacing(options.out) as temporary, replacing(options.etrecord) as etrecord:
         checkpoint = find_checkpoint(options, listener)
         text = prepare_text(options, checkpoint)
@@ -50,13 +50,15 @@ def export_model(options: ExportOptions, listener: Listener) -> ExportResult:
         model, quantization = load_quantized(options, checkpoint, text, listener)
 
         listener.stage("capture")
+        quantized = options.scheme.name != "none"
+        reference = reference_logits(model, text.evaluation[0][:context], quantized)
         program = capture(model, context, seq_len)
+        del model  # the program holds the weights now, and lowering gives them back
         listener.stage("lower")
         report = describe(options, checkpoint, text, quantization)
         blobs = {**text.blobs, REPORT: encode_report(report)}
         methods = constant_methods(checkpoint, text, context, seq_len)
         lowered = delegate.lower(program, methods, blobs, etrecord is not None)
-        del program
 
         listener.stage("write")
         with open(temporary, "wb") as file:
@@ -64,7 +66,7 @@ def export_model(options: ExportOptions, listener: Listener) -> ExportResult:
         if etrecord is not None:
             lowered.etrecord.save(str(etrecord))
         listener.stage("check")
-        agreement = check(delegate, model, temporary, text.evaluation, options)
+        agreement = check(delegate, temporary, reference)
         report["delegation"] = lowered.report.to_dict()
         report["agreement"] = agreement.to_dict() if agreement else None
         seal(temporary, report)
@@ -77,10 +79,10 @@ def load_quantized(
     options: ExportOptions, checkpoint: Checkpoint, text: Text, listener: Listener
 ) -> tuple[CausalLM, QuantReport]:
     """The model with its quantized weights, streamed from the checkpoint."""
-    listener.stage("load" if options.scheme.name == "none" else "quantize")
     with torch.device("meta"):
         model = CausalLM(checkpoint.config)
     checkpoint.check(model)
+    listener.stage("load" if options.scheme.name == "none" else "quantize")
     report = quantize(
         model, options.scheme, checkpoint, text.calibration, text.evaluation, listener.progress
     )
@@ -88,10 +90,16 @@ def load_quantized(
 
 
 def context_lengths(options: ExportOptions, checkpoint: Checkpoint) -> tuple[int, int]:
-    """max_context_len and max_seq_len, defaults filled in."""
+    """max_context_len and max_seq_len, defaults filled in.
+
+    Raises:
+        ExportError: they fit neither each other nor the model.
+    """
     default = min(DEFAULT_CONTEXT, checkpoint.config.context_limit)
     context = default if options.max_context_len is None else options.max_context_len
-    return context, context if options.max_seq_len is None else options.max_seq_len
+    seq_len = context if options.max_seq_len is None else options.max_seq_len
+    check_lengths(checkpoint.config, context, seq_len)
+    return context, seq_len
 
 
 def constant_methods(
@@ -141,9 +149,7 @@ def describe(
     }
 
 
-def check(
-    delegate: Delegate, model: CausalLM, path: Path, evaluation: Tensor, options: ExportOptions
-) -> Agreement | None:
+def check(delegate: Delegate, path: Path, reference: Reference) -> Agreement | None:
     """Compares the finished file with the eager model; None where nothing here can run it.
 
     Raises:
@@ -152,7 +158,6 @@ def check(
     step = delegate.load(path)
     if step is None:
         return None
-    count = min(AGREEMENT_TOKENS, model.max_context_len)
-    agreement = compare_with_eager(model, step, evaluation.flatten()[:count])
-    require_agreement(agreement, options.scheme.name != "none")
+    agreement = compare(reference, step)
+    require_agreement(agreement)
     return agreement

@@ -59,9 +59,7 @@ def _admit_last_position(program: ExportedProgram, max_context_len: int) -> None
     start_pos + seq_len <= max_context_len that start_pos never reaches the last position.
     """
     wrong, right = max_context_len - 2, max_context_len - 1
-    (start_pos,) = program.graph.find_nodes(
-        op="call_function", target=torch.ops.aten.item.default
-    )
+    (start_pos,) = program.graph.find_nodes(op="call_function", target=torch.ops.aten.item.default)
     for bound in list(start_pos.users):
         if bound.target is operator.le and bound.args == (start_pos, wrong):
             for assertion in list(bound.users):

@@ -1,6 +1,8 @@
 """From the captured program to an XNNPACK `.pte`, and back into a stock runtime."""
 
-from collections.abc import Callable, Mapping
+import copy
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 import torch
@@ -63,18 +65,59 @@ def lower(
     partitioner.delegation_spec = DelegationSpec(
         XnnpackBackend.__name__, [CompileSpec("dqlinear_partitioner", b"")]
     )
-    edge = edge.to_backend(partitioner)
+    with _weights_not_copied(XnnpackBackend):
+        edge = edge.to_backend(partitioner)
     report = delegation_report("xnnpack", edge.exported_program().graph_module)
     if report.linears_delegated < report.linears:
         raise DelegateError(
             f"XNNPACK took {report.linears_delegated} of {report.linears} linear layers; it must "
             "take all: use a scheme it accepts (--quant none, rtn4, gptq4 or rtn8)."
         )
+    if not with_etrecord:
+        _release_weights(program, edge.exported_program())
     for key, data in named_data.items():
         edge._named_data_store.add_named_data(key, data, alignment=NAMED_DATA_ALIGNMENT)
     finished = edge.to_executorch()
     etrecord = finished.get_etrecord() if with_etrecord else None
     return Lowered(finished, report, etrecord)
+
+
+@contextmanager
+def _weights_not_copied(backend: type) -> Iterator[None]:
+    """Gives each partition to the backend with its own graph and the weights themselves.
+
+    ExecuTorch's default copies all weights of all partitions at once; XNNPACK's preprocessing only
+    reads them.
+    """
+
+    def copy_graph(cls: type, program: ExportedProgram, specs: object) -> ExportedProgram:
+        tensors = [*program.state_dict.values(), *program.constants.values()]
+        return copy.deepcopy(program, {id(tensor): tensor for tensor in tensors})
+
+    name = "copy_exported_program_for_preprocess"
+    setattr(backend, name, classmethod(copy_graph))
+    try:
+        yield
+    finally:
+        delattr(backend, name)
+
+
+def _release_weights(captured: ExportedProgram, edge: ExportedProgram) -> None:
+    """Frees the weights that now lie packed in the delegate's blobs, before writing copies those.
+
+    Later passes trace the partitions once more, by shape; a single zero stands for each weight.
+    """
+    captured.state_dict.clear()
+    for _, module in edge.graph_module.named_children():
+        if hasattr(module, "original_module"):
+            weights = module.original_module.state_dict
+            for name, weight in weights.items():
+                zeros = torch.zeros((), dtype=weight.dtype).expand(weight.shape)
+                is_parameter = isinstance(weight, torch.nn.Parameter)
+                weights[name] = torch.nn.Parameter(zeros, False) if is_parameter else zeros
+    kept = {spec.target for spec in edge.graph_signature.input_specs}
+    for name in [name for name in edge.state_dict if name not in kept]:
+        del edge.state_dict[name]
 
 
 def load(path: Path) -> Callable[[Tensor, Tensor], Tensor]:

@@ -21,12 +21,16 @@ class CompiledTokenizer:
         bos_id: the token that begins a text; None where the model has none.
         eos_ids: the tokens that end one.
         vocab_size: one more than the largest token id.
+        bos_token, eos_token: the text of the first of each, as chat templates write it; empty
+            where there is none.
     """
 
     data: bytes
     bos_id: int | None
     eos_ids: list[int]
     vocab_size: int
+    bos_token: str
+    eos_token: str
 
 
 def compile_tokenizer(path: Path) -> CompiledTokenizer:
@@ -39,7 +43,15 @@ def compile_tokenizer(path: Path) -> CompiledTokenizer:
         TokenizerError: there is no tokenizer, or it is damaged or of a kind not supported.
     """
     spec = read_specification(path)
-    return CompiledTokenizer(write_blob(spec), spec.bos_id, spec.eos_ids, len(spec.tokens))
+    written = {token.id: token.content for token in spec.added_tokens}
+    return CompiledTokenizer(
+        data=write_blob(spec),
+        bos_id=spec.bos_id,
+        eos_ids=spec.eos_ids,
+        vocab_size=len(spec.tokens),
+        bos_token=written.get(spec.bos_id, "") if spec.bos_id is not None else "",
+        eos_token=written.get(spec.eos_ids[0], "") if spec.eos_ids else "",
+    )
 
 
 def read_specification(path: Path) -> TokenizerSpec:
