@@ -149,9 +149,9 @@ def test_records_that_lie(runner: Path, stories_pte: Path, tmp_path: Path) -> No
     path = tmp_path / "lying.pte"
     chance = random.Random(2)
     for _ in range(60):
-        damaged = bytearray(record)
-        damaged[chance.randrange(len(damaged))] ^= 1 << chance.randrange(8)
-        assert run(runner, rewrite_record(stories_pte, path, bytes(damaged))).returncode in (0, 1)
+        lie = bytearray(record)
+        lie[chance.randrange(len(lie))] ^= 1 << chance.randrange(8)
+        assert run(runner, rewrite_record(stories_pte, path, bytes(lie))).returncode in (0, 1)
     for damaged in [b"", record[:8], bytes(len(record))]:
         assert "is damaged in its integrity record" in refused(
             runner, rewrite_record(stories_pte, path, damaged)
@@ -174,7 +174,7 @@ def test_a_full_disk(runner: Path, stories_pte: Path) -> None:
     assert result.returncode == 1
     assert result.stderr.endswith("runner: cannot write /dev/full: No space left on device\n")
     with open("/dev/full", "w") as full:
-        command = [runner, stories_pte, "-p", "x", "-n", "2"]
+        command: list[str | Path] = [runner, stories_pte, "-p", "x", "-n", "2"]
         result = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True)
     assert result.returncode == 1
     assert result.stderr == "runner: cannot write to standard output: No space left on device\n"

@@ -23,7 +23,7 @@ CONTEXT_FULL = (
 @pytest.fixture
 def run(cpp_build: Path, stories_pte: Path) -> Run:
     def run_stories(*options: str) -> subprocess.CompletedProcess[bytes]:
-        command = [cpp_build / "runner", stories_pte, *options]
+        command: list[str | Path] = [cpp_build / "runner", stories_pte, *options]
         return subprocess.run(command, capture_output=True, timeout=60)
 
     return run_stories
@@ -102,7 +102,7 @@ def test_a_model_path_with_quotes_is_valid_json(
     model = tmp_path / 'a "model"\\\n.pte'
     model.symlink_to(stories_pte)
     path = tmp_path / "stats.json"
-    command = [cpp_build / "runner", model, "-p", "", "-n", "1", "--json", path]
+    command: list[str | Path] = [cpp_build / "runner", model, "-p", "", "-n", "1", "--json", path]
     subprocess.run(command, check=True, capture_output=True)
     assert json.loads(path.read_text(encoding="utf-8"))["model"] == str(model)
 
@@ -195,7 +195,16 @@ def test_interrupting_ends_the_answer_with_statistics(
 ) -> None:
     stats = tmp_path / "stats.json"
     read_end, write_end = os.pipe()
-    command = [cpp_build / "runner", stories_pte, "-p", "", "--temperature", "5", "--json", stats]
+    command: list[str | Path] = [
+        cpp_build / "runner",
+        stories_pte,
+        "-p",
+        "",
+        "--temperature",
+        "5",
+        "--json",
+        stats,
+    ]
     process = subprocess.Popen(command, stdout=write_end, stderr=subprocess.PIPE)
     os.close(write_end)
     os.read(read_end, 1)  # it has begun to speak

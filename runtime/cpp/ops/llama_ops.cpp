@@ -53,8 +53,9 @@ Tensor& custom_sdpa_out(KernelRuntimeContext& context, const Tensor& query, cons
                 " key/value heads",
                 num_heads, num_key_value_heads);
   THIMBLE_CHECK(context, start_pos >= 0 && start_pos <= cache_len - seq_len, out,
-                "custom_sdpa: positions %" PRId64 " to %" PRId64 " do not fit a cache of %" PRId64,
-                start_pos, start_pos + seq_len - 1, cache_len);
+                "custom_sdpa: %" PRId64 " positions from %" PRId64
+                " do not fit a cache of %" PRId64,
+                seq_len, start_pos, cache_len);
   THIMBLE_CHECK(context, out.scalar_type() == ScalarType::Float, out,
                 "custom_sdpa: out must be float32");
   THIMBLE_CHECK(context, executorch::runtime::resize_tensor(out, query.sizes()) == Error::Ok, out,
@@ -97,8 +98,9 @@ Tensor& update_cache_out(KernelRuntimeContext& context, const Tensor& value, Ten
                 "update_cache: value and cache differ in batch, heads or head_dim");
   const int64_t seq_len = value.size(1), cache_len = cache.size(1);
   THIMBLE_CHECK(context, start_pos >= 0 && start_pos <= cache_len - seq_len, out,
-                "update_cache: positions %" PRId64 " to %" PRId64 " do not fit a cache of %" PRId64,
-                start_pos, start_pos + seq_len - 1, cache_len);
+                "update_cache: %" PRId64 " positions from %" PRId64
+                " do not fit a cache of %" PRId64,
+                seq_len, start_pos, cache_len);
 
   const int64_t row = value.size(2) * value.size(3);
   const float* from = value.const_data_ptr<float>();

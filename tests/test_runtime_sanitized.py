@@ -1,0 +1,57 @@
+"""The C++ under AddressSanitizer and UndefinedBehaviorSanitizer, on good input and bad."""
+
+import random
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from runtime.build import build
+
+pytestmark = pytest.mark.long
+
+
+@pytest.fixture(scope="module")
+def sanitized() -> Path:
+    return build("asan").directory
+
+
+def run(program: Path, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    command = [program, *arguments]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert "Sanitizer" not in result.stderr and "runtime error" not in result.stderr, result.stderr
+    return result
+
+
+@pytest.mark.parametrize("program", ["sampler_test", "ops_test", "flatbuffer_test"])
+def test_the_test_programs(sanitized: Path, program: str) -> None:
+    assert run(sanitized / program).returncode == 0
+
+
+def test_generation(sanitized: Path, stories_pte: Path, shared_data: Path, tmp_path: Path) -> None:
+    golden = (shared_data / "stories260K" / "golden.txt").read_text(encoding="utf-8")
+    etdump, json = tmp_path / "run.etdp", tmp_path / "stats.json"
+    files: list[str | Path] = ["--etdump", etdump, "--json", json]
+    result = run(sanitized / "runner", stories_pte, "-p", "", "-n", "256", "--verify", *files)
+    assert result.stdout == golden
+    options = ["-p", "", "--temperature", "5", "--top-k", "90", "--top-p", "0.9", "--min-p", "0.1"]
+    assert run(sanitized / "runner", stories_pte, *options).returncode == 0
+
+
+def test_bad_use(sanitized: Path, tmp_path: Path) -> None:
+    uses = [[], ["--help"], ["-n"], ["x", "-n", "-5"], [str(tmp_path), "-p", "x"], ["x", "--y"]]
+    for options in uses:
+        assert run(sanitized / "runner", *options).returncode in (0, 1, 2)
+
+
+def test_random_damage(sanitized: Path, stories_pte: Path, tmp_path: Path) -> None:
+    source = stories_pte.read_bytes()
+    chance = random.Random(4)
+    path = tmp_path / "damaged.pte"
+    for _ in range(300):
+        data = bytearray(source)
+        data[chance.randrange(len(data))] ^= 1 << chance.randrange(8)
+        keep = len(data) if chance.random() < 0.8 else chance.randrange(len(data))
+        path.write_bytes(data[:keep])
+        options = ["-p", "Once", "-n", "3", "--threads", "1"]
+        assert run(sanitized / "runner", path, *options).returncode in (0, 1)
