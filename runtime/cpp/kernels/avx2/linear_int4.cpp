@@ -1,0 +1,158 @@
+#include <immintrin.h>
+
+#include "kernels/avx2/rows.h"
+#include "kernels/avx2/variant.h"
+#include "kernels/epilogue.h"
+#include "kernels/functions.h"
+
+namespace thimble::kernels::avx2 {
+namespace {
+
+constexpr size_t kHalfLine = kLineBytes / 2;  // 8 weight rows
+constexpr size_t kPrefetchBytes = 4096;
+
+/// 16-bit dot products of kHalves * 8 weight rows with kRows rows over kColumnStep columns, two
+/// sums a weight row, of even and odd pairs of columns. A sum of products of 16 nibbles (0..15)
+/// may wrap; it starts from the bias that turns nibbles into values, and
+/// |sum of value * q + 4 * (sum of its q - sum of the other's q)| <= 16384 + 16320 fits.
+template <size_t kRows, size_t kHalves>
+[[gnu::always_inline]] inline void dot_step(const uint8_t* lines, const Rows<kRows>& rows, size_t k,
+                                            __m256i (&acc)[kHalves][kRows]) {
+  const __m256i mask = _mm256_set1_epi8(0x0F);
+  unrolled<kRows>([&](auto r) [[gnu::always_inline]] {
+    const int16_t half = static_cast<int16_t>(rows.bias[r][k / kColumnStep] / 2);
+    unrolled<kHalves>([&](auto h) [[gnu::always_inline]] { acc[h][r] = _mm256_set1_epi16(half); });
+  });
+  unrolled<kColumnStep / 8>([&](auto step) [[gnu::always_inline]] {
+    const uint8_t* line = lines + step * kLineBytes;
+    _mm_prefetch(reinterpret_cast<const char*>(line + kPrefetchBytes), _MM_HINT_T0);
+    unrolled<kHalves>([&](auto h) [[gnu::always_inline]] {
+      const __m256i bytes = _mm256_load_si256(as_vector(line + h * kHalfLine));
+      const __m256i low = _mm256_and_si256(bytes, mask);
+      const __m256i high = _mm256_and_si256(_mm256_srli_epi16(bytes, 4), mask);
+      unrolled<kRows>([&](auto r) [[gnu::always_inline]] {
+        const __m256i first = _mm256_set1_epi32(rows.four(r, k + step * 8));
+        const __m256i second = _mm256_set1_epi32(rows.four(r, k + step * 8 + 4));
+        const __m256i pairs = _mm256_maddubs_epi16(low, first);
+        acc[h][r] = _mm256_add_epi16(acc[h][r], pairs);
+        acc[h][r] = _mm256_add_epi16(acc[h][r], _mm256_maddubs_epi16(high, second));
+      });
+    });
+  });
+}
+
+inline I32x16 joined(__m256i low, __m256i high) { return {low, high}; }
+inline F32x16 joined(__m256 low, __m256 high) { return {low, high}; }
+
+/// Both halves of a block at once for one row, so that memory is read in order; else one after
+/// the other, for want of registers.
+template <size_t kRows>
+constexpr size_t kHalvesAtOnce = kRows == 1 ? 2 : 1;
+
+struct TwoLevel {
+  template <size_t kRows, size_t kHalves>
+  static void run(const LinearArgs& args, const BlockLayout& layout, const uint8_t* packed,
+                  const Rows<kRows>& rows, size_t first_half, __m256i (*totals)[kRows]) {
+    const size_t columns = args.weight.columns, group_size = args.weight.group_size;
+    const uint8_t* scales = packed + layout.scales + first_half * kHalfLine;
+    const uint8_t* lines = packed + layout.values + first_half * kHalfLine;
+    __m256i total[kHalves][kRows], multiples[kHalves];
+    unrolled<kHalves>([&](auto h) {
+      multiples[h] = _mm256_setzero_si256();
+      unrolled<kRows>([&](auto r) { total[h][r] = _mm256_setzero_si256(); });
+    });
+    for (size_t k = 0, group = 0; k < columns; ++group) {
+      if (group % 8 == 0) {
+        unrolled<kHalves>(
+            [&](auto h) { multiples[h] = _mm256_load_si256(as_vector(scales + h * kHalfLine)); });
+        scales += kLineBytes;
+      }
+      __m256i pairs[kHalves];  // a multiple twice, for the two sums of a row
+      unrolled<kHalves>([&](auto h) [[gnu::always_inline]] {
+        const __m256i single = _mm256_and_si256(multiples[h], _mm256_set1_epi32(15));
+        pairs[h] = _mm256_or_si256(single, _mm256_slli_epi32(single, 16));
+        multiples[h] = _mm256_srli_epi32(multiples[h], 4);
+      });
+      for (const size_t end = k + group_size; k < end; k += kColumnStep) {
+        __m256i acc[kHalves][kRows];
+        dot_step<kRows, kHalves>(lines + k * 8, rows, k, acc);
+        unrolled<kHalves>([&](auto h) [[gnu::always_inline]] {
+          unrolled<kRows>([&](auto r) [[gnu::always_inline]] {
+            total[h][r] = _mm256_add_epi32(total[h][r], _mm256_madd_epi16(acc[h][r], pairs[h]));
+          });
+        });
+      }
+    }
+    unrolled<kHalves>(
+        [&](auto h) { unrolled<kRows>([&](auto r) { totals[first_half + h][r] = total[h][r]; }); });
+  }
+  using Vector = __m256i;
+};
+
+struct Plain {
+  template <size_t kRows, size_t kHalves>
+  static void run(const LinearArgs& args, const BlockLayout& layout, const uint8_t* packed,
+                  const Rows<kRows>& rows, size_t first_half, __m256 (*totals)[kRows]) {
+    const size_t columns = args.weight.columns, group_size = args.weight.group_size;
+    const uint8_t* lines = packed + layout.values + first_half * kHalfLine;
+    const uint16_t* scales =
+        reinterpret_cast<const uint16_t*>(packed + layout.scales) + first_half * 8;
+    __m256 total[kHalves][kRows];
+    unrolled<kHalves>(
+        [&](auto h) { unrolled<kRows>([&](auto r) { total[h][r] = _mm256_setzero_ps(); }); });
+    for (size_t k = 0; k < columns; scales += kBlockRows) {
+      __m256i sum[kHalves][kRows];
+      unrolled<kHalves>([&](auto h) [[gnu::always_inline]] {
+        unrolled<kRows>([&](auto r) [[gnu::always_inline]] { sum[h][r] = _mm256_setzero_si256(); });
+      });
+      for (const size_t end = k + group_size; k < end; k += kColumnStep) {
+        __m256i acc[kHalves][kRows];
+        dot_step<kRows, kHalves>(lines + k * 8, rows, k, acc);
+        unrolled<kHalves>([&](auto h) [[gnu::always_inline]] {
+          unrolled<kRows>([&](auto r) [[gnu::always_inline]] {
+            const __m256i both = _mm256_madd_epi16(acc[h][r], _mm256_set1_epi16(1));
+            sum[h][r] = _mm256_add_epi32(sum[h][r], both);
+          });
+        });
+      }
+      unrolled<kHalves>([&](auto h) [[gnu::always_inline]] {
+        const __m256 scale = widen_bfloat16(scales + h * 8);
+        unrolled<kRows>([&](auto r) [[gnu::always_inline]] {
+          const __m256 product = _mm256_mul_ps(_mm256_cvtepi32_ps(sum[h][r]), scale);
+          total[h][r] = _mm256_add_ps(total[h][r], product);
+        });
+      });
+    }
+    unrolled<kHalves>(
+        [&](auto h) { unrolled<kRows>([&](auto r) { totals[first_half + h][r] = total[h][r]; }); });
+  }
+  using Vector = __m256;
+};
+
+/// Plain rows and tiles alike: unpacking nibbles costs little beside what four rows multiply.
+template <typename Format>
+void linear(const LinearArgs& args) {
+  const BlockLayout layout = args.weight.layout();
+  for (size_t block = args.first_block; block < args.last_block; ++block) {
+    const uint8_t* packed = args.weight.data + block * layout.bytes;
+    for_some_rows(args.x.rows, [&](auto some, size_t first, size_t count) {
+      constexpr size_t kRows = decltype(some)::value, kHalves = kHalvesAtOnce<kRows>;
+      const Rows<kRows> rows(args.x, first, count);
+      typename Format::Vector totals[2][kRows];
+      for (size_t half = 0; half < 2; half += kHalves)
+        Format::template run<kRows, kHalves>(args, layout, packed, rows, half, totals);
+      for (size_t r = 0; r < count; ++r)
+        store_outputs(args, first + r, block,
+                      scaled(joined(totals[0][r], totals[1][r]), args.x.params[first + r], packed));
+    });
+  }
+}
+
+}  // namespace
+
+void matvec_int4_two_level(const LinearArgs& args) { linear<TwoLevel>(args); }
+void matvec_int4(const LinearArgs& args) { linear<Plain>(args); }
+void matmul_int4_two_level(const LinearArgs& args) { linear<TwoLevel>(args); }
+void matmul_int4(const LinearArgs& args) { linear<Plain>(args); }
+
+}  // namespace thimble::kernels::avx2

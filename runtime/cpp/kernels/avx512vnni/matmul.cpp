@@ -1,0 +1,159 @@
+#include <immintrin.h>
+
+#include "kernels/avx512vnni/dot.h"
+#include "kernels/avx512vnni/panel.h"
+#include "kernels/avx512vnni/variant.h"
+#include "kernels/epilogue.h"
+#include "kernels/functions.h"
+#include "kernels/unrolled.h"
+
+namespace thimble::kernels::avx512vnni {
+namespace {
+
+constexpr size_t kRows = kTile.mr;
+constexpr size_t kStep = kTile.mr * kTile.kr;  // bytes of a tile for 4 columns
+
+/// A tile's rows times a panel's kBlocks * 16, all in registers, for steps of 4 columns.
+template <size_t kBlocks>
+[[gnu::always_inline]] inline void multiply(const int8_t* x, const uint8_t* panel, size_t steps,
+                                            __m512i (&acc)[kBlocks][kRows]) {
+  for (size_t step = 0; step < steps; ++step, x += kStep, panel += kPanelStep) {
+    __m512i weights[kBlocks];
+    unrolled<kBlocks>([&](auto b) [[gnu::always_inline]] {
+      weights[b] = _mm512_load_si512(panel + b * kLineBytes);
+    });
+    unrolled<kRows>([&](auto r) [[gnu::always_inline]] {
+      unrolled<kBlocks>([&](auto b) [[gnu::always_inline]] {
+        acc[b][r] = dot(acc[b][r], weights[b], x + 4 * r);
+      });
+    });
+  }
+}
+
+/// The accumulators of kCount rows in memory, so that one loop can finish them.
+template <size_t kBlocks, size_t kCount, typename Vector>
+struct Totals {
+  Vector of[kCount][kBlocks];
+
+  explicit Totals(const Vector (&acc)[kBlocks][kCount]) {
+    unrolled<kBlocks>([&](auto b) { unrolled<kCount>([&](auto r) { of[r][b] = acc[b][r]; }); });
+  }
+};
+
+/// Every tile of activations times a panel of value + 128.
+template <size_t kBlocks>
+void multiply_tiles(const LinearArgs& args, const BlockLayout& layout, size_t first_block) {
+  const uint8_t* first_packed = args.weight.data + first_block * layout.bytes;
+  for (size_t m = 0; m < args.x.rows; m += kRows) {
+    __m512i acc[kBlocks][kRows];
+    unrolled<kBlocks>(
+        [&](auto b) { unrolled<kRows>([&](auto r) { acc[b][r] = _mm512_setzero_si512(); }); });
+    multiply<kBlocks>(args.x.values + m * args.x.columns, args.scratch, args.x.columns / 4, acc);
+    const Totals totals(acc);
+    for (size_t r = 0; r < kRows && m + r < args.x.rows; ++r) {
+      const RowParams& params = args.x.params[m + r];
+      const __m512i offset = _mm512_set1_epi32(128 * params.sum);
+      for (size_t b = 0; b < kBlocks; ++b) {
+        const __m512i sum = _mm512_sub_epi32(totals.of[r][b], offset);
+        store_outputs(args, m + r, first_block + b,
+                      scaled(sum, params, first_packed + b * layout.bytes));
+      }
+    }
+  }
+}
+
+/// Unpacks panel after panel and multiplies it. `unpack(packed, panel)` unpacks one block.
+template <typename Unpack>
+void matmul(const LinearArgs& args, Unpack unpack) {
+  const BlockLayout layout = args.weight.layout();
+  for (size_t block = args.first_block; block < args.last_block; block += kPanelBlocks) {
+    const uint8_t* packed = args.weight.data + block * layout.bytes;
+    unpack(packed, args.scratch);
+    if (block + 1 == args.last_block) {
+      multiply_tiles<1>(args, layout, block);
+    } else {
+      unpack(packed + layout.bytes, args.scratch + kLineBytes);
+      multiply_tiles<kPanelBlocks>(args, layout, block);
+    }
+  }
+}
+
+/// kInt4: half a tile at a time leaves registers for a float accumulator beside each integer one.
+constexpr size_t kHalf = kRows / 2;
+
+template <size_t kBlocks>
+void multiply_half_tile(const LinearArgs& args, const BlockLayout& layout, size_t first_block,
+                        size_t m) {
+  const size_t columns = args.x.columns, group_size = args.weight.group_size;
+  const int8_t* x = args.x.values + m / kRows * kRows * columns + m % kRows * 4;
+  const int32_t* bias = args.x.group_bias + m * (columns / kColumnStep);
+  const uint8_t* panel = args.scratch;
+  const uint8_t* first_packed = args.weight.data + first_block * layout.bytes;
+  __m512 total[kBlocks][kHalf];
+  unrolled<kBlocks>(
+      [&](auto b) { unrolled<kHalf>([&](auto r) { total[b][r] = _mm512_setzero_ps(); }); });
+  for (size_t k = 0; k < columns; k += group_size) {
+    __m512i acc[kBlocks][kHalf];
+    unrolled<kHalf>([&](auto r) [[gnu::always_inline]] {
+      int32_t sum = 0;
+      for (size_t step = k / kColumnStep; step < (k + group_size) / kColumnStep; ++step)
+        sum += bias[r * (columns / kColumnStep) + step];
+      unrolled<kBlocks>([&](auto b) [[gnu::always_inline]] { acc[b][r] = _mm512_set1_epi32(sum); });
+    });
+    for (size_t i = 0; i < group_size; i += 4, x += kStep, panel += kPanelStep) {
+      unrolled<kBlocks>([&](auto b) [[gnu::always_inline]] {
+        const __m512i weights = _mm512_load_si512(panel + b * kLineBytes);
+        unrolled<kHalf>(
+            [&](auto r) [[gnu::always_inline]] { acc[b][r] = dot(acc[b][r], weights, x + 4 * r); });
+      });
+    }
+    unrolled<kBlocks>([&](auto b) [[gnu::always_inline]] {
+      const uint8_t* scales = first_packed + b * layout.bytes + layout.scales;
+      const __m512 scale =
+          load_bfloat16(reinterpret_cast<const uint16_t*>(scales) + k / group_size * kBlockRows);
+      unrolled<kHalf>([&](auto r) [[gnu::always_inline]] {
+        total[b][r] = add(total[b][r], mul(to_float(acc[b][r]), scale));
+      });
+    });
+  }
+  const Totals totals(total);
+  for (size_t r = 0; r < kHalf && m + r < args.x.rows; ++r)
+    for (size_t b = 0; b < kBlocks; ++b)
+      store_outputs(args, m + r, first_block + b,
+                    scaled(totals.of[r][b], args.x.params[m + r], first_packed + b * layout.bytes));
+}
+
+}  // namespace
+
+void matmul_int4_two_level(const LinearArgs& args) {
+  const BlockLayout layout = args.weight.layout();
+  matmul(args, [&](const uint8_t* packed, uint8_t* panel) {
+    unpack_two_level(packed, layout, args.weight.columns, args.weight.group_size, panel);
+  });
+}
+
+void matmul_int8(const LinearArgs& args) {
+  const BlockLayout layout = args.weight.layout();
+  matmul(args, [&](const uint8_t* packed, uint8_t* panel) {
+    unpack_int8(packed + layout.values, args.weight.columns, panel);
+  });
+}
+
+void matmul_int4(const LinearArgs& args) {
+  const BlockLayout layout = args.weight.layout();
+  for (size_t block = args.first_block; block < args.last_block; block += kPanelBlocks) {
+    const uint8_t* lines = args.weight.data + block * layout.bytes + layout.values;
+    const bool both = block + 1 < args.last_block;
+    unpack_nibbles(lines, args.weight.columns, args.scratch);
+    if (both) unpack_nibbles(lines + layout.bytes, args.weight.columns, args.scratch + kLineBytes);
+    for (size_t m = 0; m < args.x.rows; m += kHalf) {
+      if (both) {
+        multiply_half_tile<kPanelBlocks>(args, layout, block, m);
+      } else {
+        multiply_half_tile<1>(args, layout, block, m);
+      }
+    }
+  }
+}
+
+}  // namespace thimble::kernels::avx512vnni

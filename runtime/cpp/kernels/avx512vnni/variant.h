@@ -1,0 +1,12 @@
+#pragma once
+
+#include "kernels/cpu_features.h"
+#include "kernels/layout.h"
+#include "kernels/vectors_avx512.h"
+
+namespace thimble::kernels::avx512vnni {
+
+constexpr uint32_t kRequired = kAvx2 | kAvx512 | kAvx512Vnni;
+constexpr Tile kTile = {12, 4};
+
+}  // namespace thimble::kernels::avx512vnni

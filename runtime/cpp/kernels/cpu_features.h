@@ -1,0 +1,19 @@
+#pragma once
+
+#include <cstdint>
+
+namespace thimble::kernels {
+
+/// What a variant may require of a CPU.
+enum CpuFeature : uint32_t {
+  kAvx2 = 1 << 0,    ///< AVX2, FMA and F16C
+  kAvx512 = 1 << 1,  ///< AVX512 F, BW, VL and DQ
+  kAvx512Vnni = 1 << 2,
+  kNeonDotprod = 1 << 3,
+  kNeonI8mm = 1 << 4,
+};
+
+/// The features of this CPU that its operating system lets programs use.
+uint32_t cpu_features();
+
+}  // namespace thimble::kernels

@@ -1,0 +1,50 @@
+#pragma once
+
+/// \file
+/// The float end of every linear kernel, in the one order that kernels.h gives.
+
+#include THIMBLE_VARIANT_HEADER
+#include "kernels/kernels.h"
+
+namespace thimble::kernels::THIMBLE_VARIANT {
+
+/// store_outputs() for the last block of a weight, of fewer than 16 rows.
+template <typename Args>
+[[gnu::noinline]] void store_some_outputs(const Args& args, float* to, size_t n, F32x16 y) {
+  float outputs[kBlockRows];
+  store(outputs, y);
+  for (size_t i = 0; n + i < args.weight.rows; ++i) {
+    float value = outputs[i];
+    if (args.bias != nullptr) value += args.bias[n + i];
+    if (args.accumulate) value += to[i];
+    to[i] = value;
+  }
+}
+
+/// Adds bias and what was there, as asked, and stores the outputs of a block for row `m`.
+template <typename Args>
+inline void store_outputs(const Args& args, size_t m, size_t block, F32x16 y) {
+  const size_t n = block * kBlockRows;
+  float* to = args.y + m * args.y_stride + n;
+  if (n + kBlockRows > args.weight.rows) return store_some_outputs(args, to, n, y);
+  if (args.bias != nullptr) y = add(y, load(args.bias + n));
+  if (args.accumulate) y = add(y, load(to));
+  store(to, y);
+}
+
+/// float(a - zero_point * row_sum) * (scale * row_scale), of kInt4TwoLevel and kInt8.
+inline F32x16 scaled(I32x16 a, const RowParams& params, const uint8_t* block) {
+  const F32x16 row_scale = load(reinterpret_cast<const float*>(block));
+  const I32x16 row_sum = load(reinterpret_cast<const int32_t*>(block + kLineBytes));
+  const I32x16 centred = sub(a, mul(broadcast(params.zero_point), row_sum));
+  return mul(to_float(centred), mul(broadcast(params.scale), row_scale));
+}
+
+/// (sum - zero_point * row_sum) * scale, of kInt4.
+inline F32x16 scaled(F32x16 sum, const RowParams& params, const uint8_t* block) {
+  const F32x16 row_sum = load(reinterpret_cast<const float*>(block));
+  const F32x16 correction = mul(broadcast(static_cast<float>(params.zero_point)), row_sum);
+  return mul(sub(sum, correction), broadcast(params.scale));
+}
+
+}  // namespace thimble::kernels::THIMBLE_VARIANT

@@ -1,0 +1,80 @@
+#pragma once
+
+/// \file
+/// The kernels of one instruction set: pure functions behind one table. They allocate nothing,
+/// start no threads and work on a part of the output, so that the caller can share it out.
+///
+/// Every variant returns what `scalar` returns, bit for bit: integer dot products are exact, and
+/// float operations are IEEE, in one order, fused only where a kernel says so.
+
+#include "kernels/layout.h"
+
+namespace thimble::kernels {
+
+/// Quantizes rows of float32 to int8 per row, asymmetric:
+/// scale = (max(x, 0) - min(x, 0)) / 255, at least the smallest normal;
+/// zero_point = clamp(-128 - round(min / scale)); q = clamp(round(x * (1 / scale)) + zero_point).
+/// A NaN counts for nothing in min and max and becomes -128.
+struct QuantizeArgs {
+  const float* x;
+  size_t x_stride;  ///< in floats
+  size_t x_columns;
+  QuantizedRows out;  ///< rows, columns and tile say what is wanted
+};
+
+/// Quantized rows times packed weight, transposed, in part: the outputs of some blocks of 16.
+/// With integers a = sum of q * weight and s = row_scale:
+///
+///     y = float(a - zero_point * row_sum) * (scale * s)                        kInt4TwoLevel,
+///     kInt8 y = (sum over groups, in order, of float(a of the group) * its scale
+///          - float(zero_point) * row_sum) * scale                              kInt4
+///
+/// then y + bias where there is one, then + what was in `y` where `accumulate` says so.
+struct LinearArgs {
+  QuantizedRows x;
+  PackedWeight weight;
+  size_t first_block;
+  size_t last_block;  ///< one past
+  float* y;           ///< [x.rows][weight.rows], rows y_stride floats apart
+  size_t y_stride;
+  const float* bias;  ///< [weight.rows] or null
+  bool accumulate;
+  uint8_t* scratch;  ///< linear_scratch_bytes(), aligned to 64, this call's own
+};
+using LinearFunction = void (*)(const LinearArgs&);
+
+constexpr size_t kMatvecRows = 8;
+/// Weight rows that a matrix product unpacks at a time.
+constexpr size_t kPanelRows = 32;
+constexpr size_t linear_scratch_bytes(size_t columns) { return kPanelRows * columns; }
+
+/// float32 rows times packed float32 weight. Each output is four fused chains, over the columns of
+/// equal k % 4, added (0 + 1) + (2 + 3); then bias and `accumulate` as above.
+struct FloatLinearArgs {
+  const float* x;
+  size_t x_stride;
+  size_t rows;
+  PackedWeight weight;
+  size_t first_block;
+  size_t last_block;
+  float* y;
+  size_t y_stride;
+  const float* bias;
+  bool accumulate;
+};
+
+/// The kernels of one instruction set.
+struct Variant {
+  const char* name;
+  uint32_t required;  ///< CpuFeature bits
+  Tile tile;          ///< of the activations of `matmul`
+
+  void (*quantize)(const QuantizeArgs&);
+  /// Up to kMatvecRows plain rows (x.tile = kPlainRows), by WeightFormat: at the speed of memory.
+  LinearFunction matvec[3];
+  /// Any number of rows in tiles of `tile`, by WeightFormat: at the speed of the dot products.
+  LinearFunction matmul[3];
+  void (*float_linear)(const FloatLinearArgs&);
+};
+
+}  // namespace thimble::kernels

@@ -1,0 +1,141 @@
+#pragma once
+
+/// \file
+/// How weights and quantized activations lie in memory: one layout for every instruction set, read
+/// in place from a mapped file. Everything is little endian.
+///
+/// **Weights** (rows n = outputs, columns k = inputs) are cut into blocks of 16 rows, each whole
+/// and contiguous, all of the same size, each a multiple of 64 bytes ("a line"). Rows are padded
+/// to 16 and columns to `stored_columns()` with values that multiply to zero.
+///
+/// `kInt4TwoLevel`: value[n][k] (-8..7) * multiple[n][k / group] (1..15) * row_scale[n]
+///
+///       float  row_scale[16]
+///       int32  row_sum[16]               sum over k of value * multiple
+///       uint32 multiples[ceil(G / 8)][16]    G groups; bits 4j..4j+3: group 8i + j; 0 beyond G
+///       uint8  values[K / 8][16][4]      one line for 8 columns:
+///
+///                    byte 0           byte 1           byte 2           byte 3
+///            low     k = 8s           8s + 1           8s + 2           8s + 3
+///            high    k = 8s + 4       8s + 5           8s + 6           8s + 7
+///
+///       A nibble holds value + 8 (0..15). The low nibbles of a line are 16 rows by 4 columns,
+///       what one vpdpbusd / 4 sdot take; low and high interleaved are the 8 columns of smmla.
+///
+/// `kInt4`: value[n][k] (-8..7) * scale[n][k / group], scales in bfloat16
+///
+///       float  row_sum[16]               sum over groups of scale * (sum of values)
+///       uint16 scales[G][16]             padded to whole lines
+///       uint8  values[K / 8][16][4]      as above
+///
+/// `kInt8`: value[n][k] (-128..127) * row_scale[n]
+///
+///       float  row_scale[16]
+///       int32  row_sum[16]               sum over k of value
+///       int8   values[K / 4][16][4]
+///
+/// `kFloat32`
+///
+///       float  values[K][16]
+///
+/// **Activations** are quantized per row (token) to int8 as torchao's `int8_asym_per_token` does:
+/// x = (q - zero_point) * scale. Rows are cut into tiles of `mr`, the last one padded with zeros:
+///
+///       int8   values[ceil(M / mr)][K / kr][mr][kr]
+///       int32  group_bias[ceil(M / mr) * mr][K / 32]     -8 * (sum of 32 q)
+///
+/// K is `stored_columns()`; q is 0 in the padding. With mr = 1 the rows are plain.
+
+#include <cstddef>
+#include <cstdint>
+
+namespace thimble::kernels {
+
+enum class WeightFormat : uint8_t { kInt4TwoLevel = 0, kInt4 = 1, kInt8 = 2, kFloat32 = 3 };
+
+constexpr size_t kBlockRows = 16;
+constexpr size_t kLineBytes = 64;
+/// Columns are padded to a multiple of this, whatever the group.
+constexpr size_t kColumnStep = 32;
+/// Beyond it the largest sum (255 * 128 * columns) leaves int32.
+constexpr size_t kMostColumns = 65536;
+
+constexpr size_t divide_up(size_t a, size_t b) { return (a + b - 1) / b; }
+constexpr size_t round_up(size_t a, size_t b) { return divide_up(a, b) * b; }
+
+/// Columns as stored; those of a float32 weight are not padded.
+/// \param group_size 32, 64 or 128 for the int4 formats, 0 for the others.
+constexpr size_t stored_columns(WeightFormat format, size_t columns, size_t group_size) {
+  if (format == WeightFormat::kFloat32) return columns;
+  return round_up(columns, group_size > kColumnStep ? group_size : kColumnStep);
+}
+
+/// Where the parts of a block start, in bytes from its own start.
+struct BlockLayout {
+  size_t scales;  ///< multiples, or bfloat16 scales
+  size_t values;
+  size_t bytes;  ///< of the whole block
+};
+
+/// \param columns as stored.
+constexpr BlockLayout block_layout(WeightFormat format, size_t columns, size_t group_size) {
+  switch (format) {
+    case WeightFormat::kInt4TwoLevel: {
+      const size_t values = 2 * kLineBytes + divide_up(columns / group_size, 8) * kLineBytes;
+      return {2 * kLineBytes, values, values + columns * kBlockRows / 2};
+    }
+    case WeightFormat::kInt4: {
+      const size_t scale_bytes = columns / group_size * kBlockRows * sizeof(uint16_t);
+      const size_t values = kLineBytes + round_up(scale_bytes, kLineBytes);
+      return {kLineBytes, values, values + columns * kBlockRows / 2};
+    }
+    case WeightFormat::kInt8:
+      return {0, 2 * kLineBytes, 2 * kLineBytes + columns * kBlockRows};
+    case WeightFormat::kFloat32:
+      break;
+  }
+  return {0, 0, columns * kBlockRows * sizeof(float)};
+}
+
+/// A packed weight, not owned: `data` aligned to 64 bytes.
+struct PackedWeight {
+  const uint8_t* data;
+  size_t rows;        ///< outputs
+  size_t columns;     ///< inputs, as stored
+  size_t group_size;  ///< 0 where the format has no groups
+  WeightFormat format;
+
+  size_t blocks() const { return divide_up(rows, kBlockRows); }
+  BlockLayout layout() const { return block_layout(format, columns, group_size); }
+  size_t bytes() const { return blocks() * layout().bytes; }
+};
+
+/// How one row was quantized: x = (q - zero_point) * scale.
+struct RowParams {
+  float scale;
+  int32_t zero_point;
+  int32_t sum;  ///< of q over all columns
+};
+
+/// A tile of quantized rows: `mr` rows, `kr` columns at a time.
+struct Tile {
+  size_t mr;
+  size_t kr;
+};
+constexpr Tile kPlainRows = {1, kColumnStep};
+
+/// Quantized activations, not owned.
+struct QuantizedRows {
+  int8_t* values;
+  RowParams* params;    ///< one per row
+  int32_t* group_bias;  ///< [rows padded to mr][columns / 32]
+  size_t rows;
+  size_t columns;  ///< padded
+  Tile tile;
+};
+
+constexpr size_t quantized_values_bytes(size_t rows, size_t columns, Tile tile) {
+  return round_up(rows, tile.mr) * columns;
+}
+
+}  // namespace thimble::kernels

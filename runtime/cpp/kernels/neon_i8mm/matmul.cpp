@@ -1,0 +1,163 @@
+#include <arm_neon.h>
+
+#include <cstring>
+
+#include "kernels/epilogue.h"
+#include "kernels/functions.h"
+#include "kernels/neon_dotprod/unpack.h"
+#include "kernels/neon_i8mm/variant.h"
+#include "kernels/unrolled.h"
+
+namespace thimble::kernels::neon_i8mm {
+namespace {
+
+constexpr size_t kRows = kTile.mr;
+constexpr size_t kStep = kTile.mr * kTile.kr;
+constexpr size_t kPairs = kRows / 2;           // of activation rows, one to a register
+constexpr size_t kHalfPairs = 4;               // of weight rows, in half a block
+constexpr size_t kPanelStep = kBlockRows * 8;  // bytes of a panel for 8 columns
+
+/// Writes panels of [columns / 8][16][8]: two weight rows to a register.
+class PanelWriter {
+ public:
+  explicit PanelWriter(int8_t* panel) : to_(panel) {}
+
+  void operator()(int8x16_t low, int8x16_t high) {
+    const int32x4_t first = vreinterpretq_s32_s8(low), second = vreinterpretq_s32_s8(high);
+    vst1q_s8(to_, vreinterpretq_s8_s32(vzip1q_s32(first, second)));
+    vst1q_s8(to_ + 16, vreinterpretq_s8_s32(vzip2q_s32(first, second)));
+    to_ += 32;
+  }
+
+ private:
+  int8_t* to_;
+};
+
+/// Two rows of sums from products of row pairs: [pair][x0 w0, x0 w1, x1 w0, x1 w1].
+template <typename Vector, typename Lane>
+inline void write_pair(const Vector (&products)[kHalfPairs], Lane* first, Lane* second) {
+  alignas(16) Lane lanes[4];
+  for (size_t pair = 0; pair < kHalfPairs; ++pair) {
+    std::memcpy(lanes, &products[pair], sizeof lanes);
+    first[2 * pair] = lanes[0];
+    first[2 * pair + 1] = lanes[1];
+    second[2 * pair] = lanes[2];
+    second[2 * pair + 1] = lanes[3];
+  }
+}
+
+/// Every tile of activations times a panel of int8.
+void multiply_tiles(const LinearArgs& args, const BlockLayout& layout, size_t block) {
+  const uint8_t* packed = args.weight.data + block * layout.bytes;
+  for (size_t m = 0; m < args.x.rows; m += kRows) {
+    int32_t totals[kRows][kBlockRows];
+    for (size_t half = 0; half < 2; ++half) {
+      int32x4_t acc[kPairs][kHalfPairs];
+      unrolled<kPairs>(
+          [&](auto p) { unrolled<kHalfPairs>([&](auto w) { acc[p][w] = vdupq_n_s32(0); }); });
+      const int8_t* tile = args.x.values + m * args.x.columns;
+      const int8_t* panel = reinterpret_cast<int8_t*>(args.scratch) + half * kPanelStep / 2;
+      for (size_t k = 0; k < args.x.columns; k += 8, tile += kStep, panel += kPanelStep) {
+        int8x16_t weights[kHalfPairs];
+        unrolled<kHalfPairs>([&](auto w)
+                                 [[gnu::always_inline]] { weights[w] = vld1q_s8(panel + 16 * w); });
+        unrolled<kPairs>([&](auto p) [[gnu::always_inline]] {
+          const int8x16_t x = vld1q_s8(tile + 16 * p);
+          unrolled<kHalfPairs>([&](auto w) [[gnu::always_inline]] {
+            acc[p][w] = vmmlaq_s32(acc[p][w], x, weights[w]);
+          });
+        });
+      }
+      unrolled<kPairs>([&](auto p) {
+        write_pair(acc[p], totals[2 * p] + 8 * half, totals[2 * p + 1] + 8 * half);
+      });
+    }
+    for (size_t r = 0; r < kRows && m + r < args.x.rows; ++r)
+      store_outputs(args, m + r, block, scaled(load(totals[r]), args.x.params[m + r], packed));
+  }
+}
+
+/// kInt4: two pairs of a tile's rows, from row m on, times half a panel of nibbles.
+void multiply_half(const LinearArgs& args, const uint16_t* scales, size_t m, size_t half,
+                   float (&totals)[4][kBlockRows]) {
+  const size_t columns = args.x.columns, steps = columns / kColumnStep;
+  const int32_t* bias = args.x.group_bias + m * steps;
+  const int8_t* tile = args.x.values + m / kRows * kRows * columns + m % kRows * 8;
+  const int8_t* panel = reinterpret_cast<int8_t*>(args.scratch) + half * kPanelStep / 2;
+  float32x4_t total[2][kHalfPairs];
+  unrolled<2>([&](auto p) { unrolled<kHalfPairs>([&](auto w) { total[p][w] = vdupq_n_f32(0); }); });
+  for (size_t k = 0; k < columns; scales += kBlockRows) {
+    int32x4_t acc[2][kHalfPairs];
+    unrolled<2>([&](auto p) { unrolled<kHalfPairs>([&](auto w) { acc[p][w] = vdupq_n_s32(0); }); });
+    for (const size_t end = k + args.weight.group_size; k < end; k += kColumnStep) {
+      unrolled<2>([&](auto p) [[gnu::always_inline]] {
+        const int32_t* pair = bias + 2 * p * steps + k / kColumnStep;
+        const int32x4_t offset = vcombine_s32(vdup_n_s32(pair[0]), vdup_n_s32(pair[steps]));
+        unrolled<kHalfPairs>([&](auto w) { acc[p][w] = vaddq_s32(acc[p][w], offset); });
+      });
+      for (size_t i = 0; i < kColumnStep; i += 8, tile += kStep, panel += kPanelStep)
+        unrolled<kHalfPairs>([&](auto w) [[gnu::always_inline]] {
+          const int8x16_t weights = vld1q_s8(panel + 16 * w);
+          unrolled<2>([&](auto p) [[gnu::always_inline]] {
+            acc[p][w] = vmmlaq_s32(acc[p][w], vld1q_s8(tile + 16 * p), weights);
+          });
+        });
+    }
+    unrolled<2>([&](auto w) [[gnu::always_inline]] {
+      const float32x4_t four = widen_bfloat16(scales + 8 * half + 4 * w);
+      const float32x4_t first = vcombine_f32(vget_low_f32(four), vget_low_f32(four));
+      const float32x4_t second = vcombine_f32(vget_high_f32(four), vget_high_f32(four));
+      unrolled<2>([&](auto p) [[gnu::always_inline]] {
+        float32x4_t(&sums)[kHalfPairs] = total[p];
+        sums[2 * w] = vaddq_f32(sums[2 * w], vmulq_f32(vcvtq_f32_s32(acc[p][2 * w]), first));
+        sums[2 * w + 1] =
+            vaddq_f32(sums[2 * w + 1], vmulq_f32(vcvtq_f32_s32(acc[p][2 * w + 1]), second));
+      });
+    });
+  }
+  unrolled<2>([&](auto p) {
+    write_pair(total[p], totals[2 * p] + 8 * half, totals[2 * p + 1] + 8 * half);
+  });
+}
+
+}  // namespace
+
+void matmul_int4_two_level(const LinearArgs& args) {
+  const BlockLayout layout = args.weight.layout();
+  for (size_t block = args.first_block; block < args.last_block; ++block) {
+    unpack_two_level(args.weight.data + block * layout.bytes, layout, args.weight.columns,
+                     args.weight.group_size, PanelWriter(reinterpret_cast<int8_t*>(args.scratch)));
+    multiply_tiles(args, layout, block);
+  }
+}
+
+void matmul_int4(const LinearArgs& args) {
+  const BlockLayout layout = args.weight.layout();
+  for (size_t block = args.first_block; block < args.last_block; ++block) {
+    const uint8_t* packed = args.weight.data + block * layout.bytes;
+    const uint16_t* scales = reinterpret_cast<const uint16_t*>(packed + layout.scales);
+    unpack_nibbles(packed + layout.values, args.weight.columns,
+                   PanelWriter(reinterpret_cast<int8_t*>(args.scratch)));
+    for (size_t m = 0; m < args.x.rows; m += 4) {
+      float totals[4][kBlockRows];
+      for (size_t half = 0; half < 2; ++half) multiply_half(args, scales, m, half, totals);
+      for (size_t r = 0; r < 4 && m + r < args.x.rows; ++r)
+        store_outputs(args, m + r, block, scaled(load(totals[r]), args.x.params[m + r], packed));
+    }
+  }
+}
+
+void matmul_int8(const LinearArgs& args) {
+  const BlockLayout layout = args.weight.layout();
+  for (size_t block = args.first_block; block < args.last_block; ++block) {
+    const uint8_t* packed = args.weight.data + block * layout.bytes;
+    const int8_t* lines = reinterpret_cast<const int8_t*>(packed + layout.values);
+    PanelWriter write(reinterpret_cast<int8_t*>(args.scratch));
+    for (size_t k = 0; k < args.weight.columns; k += 8, lines += 2 * kLineBytes)
+      for (size_t quad = 0; quad < 4; ++quad)
+        write(vld1q_s8(lines + 16 * quad), vld1q_s8(lines + kLineBytes + 16 * quad));
+    multiply_tiles(args, layout, block);
+  }
+}
+
+}  // namespace thimble::kernels::neon_i8mm

@@ -1,0 +1,95 @@
+#include "kernels/epilogue.h"
+#include "kernels/functions.h"
+#include "kernels/scalar/variant.h"
+
+namespace thimble::kernels::scalar {
+namespace {
+
+int8_t value_at(const QuantizedRows& x, size_t m, size_t k) {
+  const auto [mr, kr] = x.tile;
+  return x.values[m / mr * mr * x.columns + k / kr * mr * kr + m % mr * kr + k % kr];
+}
+
+/// Nibble values [columns][16] of a block, -8..7.
+void unpack_nibbles(const uint8_t* values, size_t columns, int8_t* out) {
+  for (size_t k = 0; k < columns; ++k)
+    for (size_t lane = 0; lane < kBlockRows; ++lane) {
+      const uint8_t byte = values[k / 8 * kLineBytes + lane * 4 + k % 4];
+      out[k * kBlockRows + lane] = static_cast<int8_t>((k % 8 < 4 ? byte & 15 : byte >> 4) - 8);
+    }
+}
+
+/// sum over k in [first, last) of q * weights [columns][16].
+I32x16 dot(const QuantizedRows& x, size_t m, const int8_t* weights, size_t first, size_t last) {
+  I32x16 total = broadcast(0);
+  for (size_t k = first; k < last; ++k) {
+    const int32_t q = value_at(x, m, k);
+    for (size_t lane = 0; lane < kBlockRows; ++lane)
+      total.lane[lane] += q * weights[k * kBlockRows + lane];
+  }
+  return total;
+}
+
+template <typename Unpack>
+void linear(const LinearArgs& args, Unpack unpack) {
+  const BlockLayout layout = args.weight.layout();
+  int8_t* weights = reinterpret_cast<int8_t*>(args.scratch);
+  for (size_t block = args.first_block; block < args.last_block; ++block) {
+    const uint8_t* packed = args.weight.data + block * layout.bytes;
+    unpack(packed, layout, weights);
+    for (size_t m = 0; m < args.x.rows; ++m) {
+      const I32x16 total = dot(args.x, m, weights, 0, args.x.columns);
+      store_outputs(args, m, block, scaled(total, args.x.params[m], packed));
+    }
+  }
+}
+
+}  // namespace
+
+void matvec_int4_two_level(const LinearArgs& args) {
+  const size_t columns = args.weight.columns, group_size = args.weight.group_size;
+  linear(args, [&](const uint8_t* packed, const BlockLayout& layout, int8_t* weights) {
+    unpack_nibbles(packed + layout.values, columns, weights);
+    for (size_t k = 0; k < columns; ++k) {
+      const size_t group = k / group_size;
+      const uint8_t* multiples = packed + layout.scales + group / 8 * kLineBytes + group % 8 / 2;
+      for (size_t lane = 0; lane < kBlockRows; ++lane)
+        weights[k * kBlockRows + lane] *= multiples[lane * 4] >> (group % 2 * 4) & 15;
+    }
+  });
+}
+
+void matvec_int4(const LinearArgs& args) {
+  const size_t columns = args.weight.columns, group_size = args.weight.group_size;
+  const BlockLayout layout = args.weight.layout();
+  int8_t* weights = reinterpret_cast<int8_t*>(args.scratch);
+  for (size_t block = args.first_block; block < args.last_block; ++block) {
+    const uint8_t* packed = args.weight.data + block * layout.bytes;
+    unpack_nibbles(packed + layout.values, columns, weights);
+    const uint16_t* scales = reinterpret_cast<const uint16_t*>(packed + layout.scales);
+    for (size_t m = 0; m < args.x.rows; ++m) {
+      F32x16 total = broadcast(0.0f);
+      for (size_t k = 0; k < columns; k += group_size) {
+        const F32x16 sum = to_float(dot(args.x, m, weights, k, k + group_size));
+        total = add(total, mul(sum, load_bfloat16(scales + k / group_size * kBlockRows)));
+      }
+      store_outputs(args, m, block, scaled(total, args.x.params[m], packed));
+    }
+  }
+}
+
+void matvec_int8(const LinearArgs& args) {
+  const size_t columns = args.weight.columns;
+  linear(args, [&](const uint8_t* packed, const BlockLayout& layout, int8_t* weights) {
+    const int8_t* values = reinterpret_cast<const int8_t*>(packed + layout.values);
+    for (size_t k = 0; k < columns; ++k)
+      for (size_t lane = 0; lane < kBlockRows; ++lane)
+        weights[k * kBlockRows + lane] = values[k / 4 * kLineBytes + lane * 4 + k % 4];
+  });
+}
+
+void matmul_int4_two_level(const LinearArgs& args) { matvec_int4_two_level(args); }
+void matmul_int4(const LinearArgs& args) { matvec_int4(args); }
+void matmul_int8(const LinearArgs& args) { matvec_int8(args); }
+
+}  // namespace thimble::kernels::scalar

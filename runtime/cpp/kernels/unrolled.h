@@ -1,0 +1,20 @@
+#pragma once
+
+#include <cstddef>
+#include <utility>
+
+namespace thimble::kernels::THIMBLE_VARIANT {
+
+template <size_t... kIndex, typename Operation>
+[[gnu::always_inline]] inline void unrolled(std::index_sequence<kIndex...>, Operation operation) {
+  (operation(std::integral_constant<size_t, kIndex>{}), ...);
+}
+
+/// Calls `operation` with the integral constants 0 .. kCount - 1: a loop that is no loop, so that
+/// arrays it indexes become registers.
+template <size_t kCount, typename Operation>
+[[gnu::always_inline]] inline void unrolled(Operation operation) {
+  unrolled(std::make_index_sequence<kCount>{}, operation);
+}
+
+}  // namespace thimble::kernels::THIMBLE_VARIANT

@@ -1,0 +1,16 @@
+#include THIMBLE_VARIANT_HEADER
+#include "kernels/functions.h"
+
+namespace thimble::kernels::THIMBLE_VARIANT {
+
+const Variant kVariant = {
+    THIMBLE_VARIANT_NAME,
+    kRequired,
+    kTile,
+    quantize,
+    {matvec_int4_two_level, matvec_int4, matvec_int8},
+    {matmul_int4_two_level, matmul_int4, matmul_int8},
+    float_linear,
+};
+
+}  // namespace thimble::kernels::THIMBLE_VARIANT

@@ -1,0 +1,98 @@
+#pragma once
+
+/// \file
+/// vectors_scalar.h in AVX2, FMA and F16C: two registers.
+
+#include <immintrin.h>
+
+#include <cstdint>
+
+namespace thimble::kernels::THIMBLE_VARIANT {
+
+struct F32x16 {
+  __m256 low, high;
+};
+struct I32x16 {
+  __m256i low, high;
+};
+
+inline const __m256i* as_vector(const void* from) { return static_cast<const __m256i*>(from); }
+inline __m256i* as_vector(void* to) { return static_cast<__m256i*>(to); }
+
+inline F32x16 load(const float* from) { return {_mm256_loadu_ps(from), _mm256_loadu_ps(from + 8)}; }
+inline void store(float* to, F32x16 a) {
+  _mm256_storeu_ps(to, a.low);
+  _mm256_storeu_ps(to + 8, a.high);
+}
+inline F32x16 broadcast(float value) { return {_mm256_set1_ps(value), _mm256_set1_ps(value)}; }
+inline F32x16 add(F32x16 a, F32x16 b) {
+  return {_mm256_add_ps(a.low, b.low), _mm256_add_ps(a.high, b.high)};
+}
+inline F32x16 sub(F32x16 a, F32x16 b) {
+  return {_mm256_sub_ps(a.low, b.low), _mm256_sub_ps(a.high, b.high)};
+}
+inline F32x16 mul(F32x16 a, F32x16 b) {
+  return {_mm256_mul_ps(a.low, b.low), _mm256_mul_ps(a.high, b.high)};
+}
+inline F32x16 div(F32x16 a, F32x16 b) {
+  return {_mm256_div_ps(a.low, b.low), _mm256_div_ps(a.high, b.high)};
+}
+inline F32x16 fused(F32x16 a, F32x16 b, F32x16 c) {
+  return {_mm256_fmadd_ps(a.low, b.low, c.low), _mm256_fmadd_ps(a.high, b.high, c.high)};
+}
+inline F32x16 min(F32x16 a, F32x16 b) {
+  return {_mm256_min_ps(a.low, b.low), _mm256_min_ps(a.high, b.high)};
+}
+inline F32x16 max(F32x16 a, F32x16 b) {
+  return {_mm256_max_ps(a.low, b.low), _mm256_max_ps(a.high, b.high)};
+}
+
+inline I32x16 load(const int32_t* from) {
+  return {_mm256_loadu_si256(as_vector(from)), _mm256_loadu_si256(as_vector(from + 8))};
+}
+inline void store(int32_t* to, I32x16 a) {
+  _mm256_storeu_si256(as_vector(to), a.low);
+  _mm256_storeu_si256(as_vector(to + 8), a.high);
+}
+inline I32x16 broadcast(int32_t value) {
+  return {_mm256_set1_epi32(value), _mm256_set1_epi32(value)};
+}
+inline I32x16 add(I32x16 a, I32x16 b) {
+  return {_mm256_add_epi32(a.low, b.low), _mm256_add_epi32(a.high, b.high)};
+}
+inline I32x16 sub(I32x16 a, I32x16 b) {
+  return {_mm256_sub_epi32(a.low, b.low), _mm256_sub_epi32(a.high, b.high)};
+}
+inline I32x16 mul(I32x16 a, I32x16 b) {
+  return {_mm256_mullo_epi32(a.low, b.low), _mm256_mullo_epi32(a.high, b.high)};
+}
+inline F32x16 to_float(I32x16 a) { return {_mm256_cvtepi32_ps(a.low), _mm256_cvtepi32_ps(a.high)}; }
+inline I32x16 round_to_int(F32x16 a) {
+  constexpr int kNearest = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
+  return {_mm256_cvtps_epi32(_mm256_round_ps(a.low, kNearest)),
+          _mm256_cvtps_epi32(_mm256_round_ps(a.high, kNearest))};
+}
+inline void store_bytes(int8_t* to, I32x16 a) {
+  const __m256i low_byte = _mm256_set1_epi32(0xFF);
+  const __m256i words =
+      _mm256_packus_epi32(_mm256_and_si256(a.low, low_byte), _mm256_and_si256(a.high, low_byte));
+  const __m256i ordered = _mm256_permute4x64_epi64(words, 0xD8);
+  const __m128i bytes =
+      _mm_packus_epi16(_mm256_castsi256_si128(ordered), _mm256_extracti128_si256(ordered, 1));
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(to), bytes);
+}
+inline __m256 widen_bfloat16(const uint16_t* from) {
+  const __m128i bits = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from));
+  return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(bits), 16));
+}
+inline F32x16 load_bfloat16(const uint16_t* from) {
+  return {widen_bfloat16(from), widen_bfloat16(from + 8)};
+}
+inline int32_t sum(I32x16 a) {
+  const __m256i pairs = _mm256_add_epi32(a.low, a.high);
+  __m128i four = _mm_add_epi32(_mm256_castsi256_si128(pairs), _mm256_extracti128_si256(pairs, 1));
+  four = _mm_add_epi32(four, _mm_shuffle_epi32(four, 0x4E));
+  return _mm_cvtsi128_si32(_mm_add_epi32(four, _mm_shuffle_epi32(four, 0xB1)));
+}
+
+}  // namespace thimble::kernels::THIMBLE_VARIANT

@@ -1,0 +1,45 @@
+#pragma once
+
+/// \file
+/// vectors_scalar.h in AVX512.
+
+#include <immintrin.h>
+
+#include <cstdint>
+
+namespace thimble::kernels::THIMBLE_VARIANT {
+
+using F32x16 = __m512;
+using I32x16 = __m512i;
+
+inline F32x16 load(const float* from) { return _mm512_loadu_ps(from); }
+inline void store(float* to, F32x16 a) { _mm512_storeu_ps(to, a); }
+inline F32x16 broadcast(float value) { return _mm512_set1_ps(value); }
+inline F32x16 add(F32x16 a, F32x16 b) { return _mm512_add_ps(a, b); }
+inline F32x16 sub(F32x16 a, F32x16 b) { return _mm512_sub_ps(a, b); }
+inline F32x16 mul(F32x16 a, F32x16 b) { return _mm512_mul_ps(a, b); }
+inline F32x16 div(F32x16 a, F32x16 b) { return _mm512_div_ps(a, b); }
+inline F32x16 fused(F32x16 a, F32x16 b, F32x16 c) { return _mm512_fmadd_ps(a, b, c); }
+inline F32x16 min(F32x16 a, F32x16 b) { return _mm512_min_ps(a, b); }
+inline F32x16 max(F32x16 a, F32x16 b) { return _mm512_max_ps(a, b); }
+
+inline I32x16 load(const int32_t* from) { return _mm512_loadu_si512(from); }
+inline void store(int32_t* to, I32x16 a) { _mm512_storeu_si512(to, a); }
+inline I32x16 broadcast(int32_t value) { return _mm512_set1_epi32(value); }
+inline I32x16 add(I32x16 a, I32x16 b) { return _mm512_add_epi32(a, b); }
+inline I32x16 sub(I32x16 a, I32x16 b) { return _mm512_sub_epi32(a, b); }
+inline I32x16 mul(I32x16 a, I32x16 b) { return _mm512_mullo_epi32(a, b); }
+inline F32x16 to_float(I32x16 a) { return _mm512_cvtepi32_ps(a); }
+inline I32x16 round_to_int(F32x16 a) {
+  return _mm512_cvt_roundps_epi32(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+}
+inline void store_bytes(int8_t* to, I32x16 a) {
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(to), _mm512_cvtepi32_epi8(a));
+}
+inline F32x16 load_bfloat16(const uint16_t* from) {
+  const __m256i bits = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from));
+  return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(bits), 16));
+}
+inline int32_t sum(I32x16 a) { return _mm512_reduce_add_epi32(a); }
+
+}  // namespace thimble::kernels::THIMBLE_VARIANT

@@ -1,0 +1,100 @@
+#pragma once
+
+/// \file
+/// vectors_scalar.h in Arm NEON: four registers.
+
+#include <arm_neon.h>
+
+#include <cstdint>
+
+namespace thimble::kernels::THIMBLE_VARIANT {
+
+struct F32x16 {
+  float32x4_t part[4];
+};
+struct I32x16 {
+  int32x4_t part[4];
+};
+
+template <typename Operation>
+inline F32x16 each(Operation operation) {
+  return {{operation(0), operation(1), operation(2), operation(3)}};
+}
+template <typename Operation>
+inline I32x16 each_int(Operation operation) {
+  return {{operation(0), operation(1), operation(2), operation(3)}};
+}
+
+inline F32x16 load(const float* from) {
+  return each([&](int i) { return vld1q_f32(from + 4 * i); });
+}
+inline void store(float* to, F32x16 a) {
+  for (int i = 0; i < 4; ++i) vst1q_f32(to + 4 * i, a.part[i]);
+}
+inline F32x16 broadcast(float value) {
+  return each([&](int) { return vdupq_n_f32(value); });
+}
+inline F32x16 add(F32x16 a, F32x16 b) {
+  return each([&](int i) { return vaddq_f32(a.part[i], b.part[i]); });
+}
+inline F32x16 sub(F32x16 a, F32x16 b) {
+  return each([&](int i) { return vsubq_f32(a.part[i], b.part[i]); });
+}
+inline F32x16 mul(F32x16 a, F32x16 b) {
+  return each([&](int i) { return vmulq_f32(a.part[i], b.part[i]); });
+}
+inline F32x16 div(F32x16 a, F32x16 b) {
+  return each([&](int i) { return vdivq_f32(a.part[i], b.part[i]); });
+}
+inline F32x16 fused(F32x16 a, F32x16 b, F32x16 c) {
+  return each([&](int i) { return vfmaq_f32(c.part[i], a.part[i], b.part[i]); });
+}
+inline F32x16 min(F32x16 a, F32x16 b) {
+  return each(
+      [&](int i) { return vbslq_f32(vcltq_f32(a.part[i], b.part[i]), a.part[i], b.part[i]); });
+}
+inline F32x16 max(F32x16 a, F32x16 b) {
+  return each(
+      [&](int i) { return vbslq_f32(vcgtq_f32(a.part[i], b.part[i]), a.part[i], b.part[i]); });
+}
+
+inline I32x16 load(const int32_t* from) {
+  return each_int([&](int i) { return vld1q_s32(from + 4 * i); });
+}
+inline void store(int32_t* to, I32x16 a) {
+  for (int i = 0; i < 4; ++i) vst1q_s32(to + 4 * i, a.part[i]);
+}
+inline I32x16 broadcast(int32_t value) {
+  return each_int([&](int) { return vdupq_n_s32(value); });
+}
+inline I32x16 add(I32x16 a, I32x16 b) {
+  return each_int([&](int i) { return vaddq_s32(a.part[i], b.part[i]); });
+}
+inline I32x16 sub(I32x16 a, I32x16 b) {
+  return each_int([&](int i) { return vsubq_s32(a.part[i], b.part[i]); });
+}
+inline I32x16 mul(I32x16 a, I32x16 b) {
+  return each_int([&](int i) { return vmulq_s32(a.part[i], b.part[i]); });
+}
+inline F32x16 to_float(I32x16 a) {
+  return each([&](int i) { return vcvtq_f32_s32(a.part[i]); });
+}
+inline I32x16 round_to_int(F32x16 a) {
+  return each_int([&](int i) { return vcvtnq_s32_f32(a.part[i]); });
+}
+inline void store_bytes(int8_t* to, I32x16 a) {
+  const int16x8_t low = vcombine_s16(vmovn_s32(a.part[0]), vmovn_s32(a.part[1]));
+  const int16x8_t high = vcombine_s16(vmovn_s32(a.part[2]), vmovn_s32(a.part[3]));
+  vst1q_s8(to, vcombine_s8(vmovn_s16(low), vmovn_s16(high)));
+}
+inline float32x4_t widen_bfloat16(const uint16_t* from) {
+  return vreinterpretq_f32_u32(vshll_n_u16(vld1_u16(from), 16));
+}
+inline F32x16 load_bfloat16(const uint16_t* from) {
+  return each([&](int i) { return widen_bfloat16(from + 4 * i); });
+}
+inline int32_t sum(I32x16 a) {
+  return vaddvq_s32(vaddq_s32(vaddq_s32(a.part[0], a.part[1]), vaddq_s32(a.part[2], a.part[3])));
+}
+
+}  // namespace thimble::kernels::THIMBLE_VARIANT
