@@ -63,7 +63,7 @@ def export_model(options: ExportOptions, listener: Listener) -> ExportResult:
         listener.stage("write")
         with open(temporary, "wb") as file:
             lowered.program.write_to_file(file)
-        if etrecord is not None:
+        if lowered.etrecord is not None:
             lowered.etrecord.save(str(etrecord))
         listener.stage("check")
         agreement = check(delegate, temporary, reference)

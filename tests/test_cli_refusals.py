@@ -4,6 +4,7 @@ In process, through the command's own entry; test_cli_failures.py has what needs
 """
 
 import json
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -48,7 +49,7 @@ def refusal(out: Path, *arguments: str | Path) -> str:
     message = result.stderr
     assert message.startswith("Error: ") and message.count("\n") == 1, message
     assert message.endswith(".\n")
-    if out.is_file():
+    if os.path.isfile(out):
         assert out.read_bytes() == OLD
         assert list(out.parent.iterdir()) == [out]
     return message.removeprefix("Error: ").rstrip("\n")

@@ -4,6 +4,7 @@ Checked on the edge program, where a quantized linear reads
 `linear(dequantize(quantize(x)), dequantize(values, scales, zero_points))`.
 """
 
+import re
 from typing import Any
 
 import torch
@@ -20,9 +21,9 @@ def check_quantized_linears(program: ExportedProgram) -> int:
     """Checks every quantized linear of an edge program; returns how many there are.
 
     Raises:
-        DelegateError: an asymmetric int4 weight, a weight without int8 activations, a group that
-            is not a multiple of 32, a scale that bfloat16 does not hold exactly or that is not a
-            positive normal number.
+        DelegateError: an asymmetric weight, a weight without int8 activations, an int4 group that
+            is not a multiple of 32, an int8 group that is not a row, a scale that is not a
+            positive normal number, or an int4 scale that bfloat16 does not hold exactly.
     """
     count = 0
     for node in program.graph.nodes:
@@ -32,7 +33,7 @@ def check_quantized_linears(program: ExportedProgram) -> int:
         if "dequantize_affine" not in str(weight.target):
             continue
         values, block, scales, zero_points = weight.args[:4]
-        name = _tensor_name(program, values)
+        name = _shown_name(program, values)
         if "dequantize_affine" not in str(activation.target):
             raise DelegateError(
                 f"{name} is quantized but its activations are not; XNNPACK would drop the scales: "
@@ -40,9 +41,8 @@ def check_quantized_linears(program: ExportedProgram) -> int:
             )
         is_int4 = weight.args[5:7] == (-8, 7)
         _check_zero_points(name, _tensor(program, zero_points), is_int4)
-        if is_int4:
-            _check_groups(name, block)
-            _check_scales(name, _tensor(program, scales))
+        _check_groups(name, block[1], values.meta["val"].shape[1], is_int4)
+        _check_scales(name, _tensor(program, scales), is_int4)
         count += 1
     return count
 
@@ -55,25 +55,36 @@ def _check_zero_points(name: str, zero_points: Tensor | None, is_int4: bool) -> 
         )
 
 
-def _check_groups(name: str, block: Any) -> None:
-    if block[1] % 32:
+def _check_groups(name: str, group: int, row: int, is_int4: bool) -> None:
+    if is_int4 and group % 32:
         raise DelegateError(
-            f"{name} has groups of {block[1]}; XNNPACK's int4 takes multiples of 32: "
+            f"{name} has groups of {group}; XNNPACK's int4 takes multiples of 32: "
             "use --group-size 32, 64 or 128."
+        )
+    if not is_int4 and group != row:
+        raise DelegateError(
+            f"{name} is int8 in groups of {group}; XNNPACK's int8 takes one scale a row: "
+            "quantize per channel."
         )
 
 
-def _check_scales(name: str, scales: Tensor) -> None:
+def _check_scales(name: str, scales: Tensor, is_int4: bool) -> None:
     if not bool(torch.isfinite(scales).all() & (scales >= _SMALLEST_NORMAL).all()):
         raise DelegateError(
             f"{name} has a scale that is not a positive normal number; XNNPACK would fail when it "
             "loads the program: quantize again."
         )
-    if not torch.equal(scales.float(), scales.bfloat16().float()):
+    if is_int4 and not torch.equal(scales.float(), scales.bfloat16().float()):
         raise DelegateError(
             f"{name} has scales that bfloat16 does not hold exactly; XNNPACK would truncate them: "
             "round the scales before quantizing."
         )
+
+
+def _shown_name(program: ExportedProgram, placeholder: Node) -> str:
+    """The weight's name without what torch.export adds for a tensor of several parts."""
+    name = _tensor_name(program, placeholder)
+    return re.sub(r"parametrizations\.(\w+)\.original\d+$", r"\1", name)
 
 
 def _tensor_name(program: ExportedProgram, placeholder: Node) -> str:

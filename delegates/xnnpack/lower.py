@@ -13,6 +13,7 @@ from delegates.errors import DelegateError
 from delegates.lowered import Lowered, delegation_report
 from delegates.xnnpack.guards import check_quantized_linears
 from delegates.xnnpack.rewrite import (
+    restore_mutations,
     rewrite_attention,
     rewrite_embeddings,
     share_activation_quantization,
@@ -75,6 +76,7 @@ def lower(
         )
     if not with_etrecord:
         _release_weights(program, edge.exported_program())
+    restore_mutations(edge.exported_program())
     for key, data in named_data.items():
         edge._named_data_store.add_named_data(key, data, alignment=NAMED_DATA_ALIGNMENT)
     finished = edge.to_executorch()

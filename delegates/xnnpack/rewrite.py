@@ -8,7 +8,7 @@ it replaces.
 
 import operator
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -63,9 +63,9 @@ def rewrite_embeddings(program: ExportedProgram) -> int:
     gathers = [node for node in graph.nodes if _gathers_int8(node)]
     for gather in gathers:
         scaled = next(_downstream(gather, torch.ops.aten.mul.Tensor))
-        scales = next(_upstream(scaled, torch.ops.aten.embedding.default, gather)).args[0]
+        scales: Any = next(_upstream(scaled, torch.ops.aten.embedding.default, gather)).args[0]
         rows = next(iter(scaled.users))  # groups flattened back to rows
-        table, tokens = gather.args
+        table, tokens = cast(tuple[Node, Node], gather.args)
         values = program.state_dict[_buffer_name(program, table)]
         if scales.meta["val"].shape[1] > 1:
             _set_buffer(program, table, pack_int4(values))
@@ -108,6 +108,25 @@ def share_activation_quantization(program: ExportedProgram) -> int:
     return removed
 
 
+def restore_mutations(program: ExportedProgram) -> int:
+    """Gives the operators that write a cache their plain form back, in place, and their debug
+    handles with it, which ExecuTorch would drop when it does the same; returns how many.
+
+    Works on the lowered edge program.
+    """
+    from torch.export._remove_auto_functionalized_pass import unsafe_remove_auto_functionalized_pass
+
+    graph = program.graph
+    functional = [node for node in graph.nodes if "auto_functionalized" in str(node.target)]
+    mutations = [(node.args[0], node.meta["debug_handle"]) for node in functional]
+    unsafe_remove_auto_functionalized_pass(program)
+    targets = {target for target, _ in mutations}
+    plain = [node for node in program.graph.nodes if node.target in targets]
+    for node, (_, debug_handle) in zip(plain, mutations, strict=True):
+        node.meta["debug_handle"] = debug_handle
+    return len(plain)
+
+
 def _call(replaced: Node, target: Any, *args: Any) -> Node:
     node = replaced.graph.call_function(target, args)
     node.meta = dict(replaced.meta)
@@ -115,11 +134,10 @@ def _call(replaced: Node, target: Any, *args: Any) -> Node:
 
 
 def _gathers_int8(node: Node) -> bool:
-    return (
-        node.target is torch.ops.aten.embedding.default
-        and node.args[0].op == "placeholder"
-        and node.args[0].meta["val"].dtype is torch.int8
-    )
+    if node.target is not torch.ops.aten.embedding.default:
+        return False
+    table = cast(Node, node.args[0])
+    return table.op == "placeholder" and table.meta["val"].dtype is torch.int8
 
 
 def _downstream(node: Node, target: Any) -> Iterator[Node]:

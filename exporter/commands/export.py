@@ -6,11 +6,15 @@ import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from exporter.commands.display import Display
 from exporter.quiet import silence_known_noise, silence_native_noise
+
+if TYPE_CHECKING:
+    from exporter.pipeline import ExportResult
 
 
 @dataclass(frozen=True)
@@ -52,7 +56,7 @@ def _run_export(request: Request, layer_errors: bool) -> None:
     from delegates import DelegateError
     from exporter.errors import ExportError
     from exporter.options import ExportOptions
-    from exporter.pipeline import ExportResult, export_model
+    from exporter.pipeline import export_model
     from exporter.tokenizer import TokenizerError
     from quant.errors import QuantError
     from quant.scheme import Scheme
@@ -74,14 +78,14 @@ def _run_export(request: Request, layer_errors: bool) -> None:
                 etrecord=request.etrecord,
             )
             with display:
-                result: ExportResult = export_model(options, display)
+                result = export_model(options, display)
         except (QuantError, DelegateError, ExportError, TokenizerError) as error:
             click.echo(f"Error: {error}", file=stderr)
             sys.exit(1 if display.began_work else 2)
     _show(result, layer_errors, time.monotonic() - started)
 
 
-def _show(result: "ExportResult", layer_errors: bool, seconds: float) -> None:  # noqa: F821
+def _show(result: "ExportResult", layer_errors: bool, seconds: float) -> None:
     quantization, report = result.quantization, result.lowered.report
     if layer_errors:
         for index, error in enumerate(quantization.layer_errors):
