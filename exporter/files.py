@@ -33,6 +33,8 @@ def replacing(path: Path | None) -> Iterator[Path | None]:
         return
     if os.path.isdir(path):  # answers no where pathlib raises, for impossible names
         raise ExportError(f"{path} is a directory; name a file to write.")
+    if os.path.exists(path) and not os.path.isfile(path) or path.is_relative_to("/dev"):
+        raise ExportError(f"{path} is a device or a pipe; name a file to write.")
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         temporary.touch()

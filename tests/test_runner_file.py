@@ -1,6 +1,7 @@
 """Files the runner must refuse, each with its sentence, before ExecuTorch sees a byte."""
 
 import json
+import os
 import random
 import struct
 import subprocess
@@ -167,6 +168,17 @@ def test_output_files_that_cannot_be_written(
         assert sentence == f"cannot write {missing}: No such file or directory"
         sentence = refused(runner, stories_pte, "-p", "x", option, str(tmp_path))
         assert sentence == f"cannot write {tmp_path}: Is a directory"
+
+
+def test_standard_output_is_written_to_even_where_it_is_a_file(
+    runner: Path, stories_pte: Path, tmp_path: Path
+) -> None:
+    output = tmp_path / "output"
+    command: list[str | Path] = [runner, stories_pte, "-p", "x", "-n", "2", "--json", "/dev/stdout"]
+    with open(output, "w") as file:
+        subprocess.run(command, stdout=file, stderr=subprocess.DEVNULL, check=True)
+    assert os.path.islink("/dev/stdout")
+    assert output.read_text().endswith('"stop_reason": "length"}\n')
 
 
 def test_a_full_disk(runner: Path, stories_pte: Path) -> None:
