@@ -46,8 +46,8 @@ Status check_writable(const std::string& path) {
 Status write_file(const std::string& path, const void* data, size_t size) {
   struct stat info{};
   // A device or a pipe is written to, never replaced; /dev/stdout, even where it leads to a file.
-  const bool direct = path.rfind("/dev/", 0) == 0 ||
-                      (stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode));
+  const bool direct =
+      path.rfind("/dev/", 0) == 0 || (stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode));
   const std::string target = direct ? path : path + ".part" + std::to_string(getpid());
   const int flags = O_WRONLY | O_CLOEXEC | (direct ? O_APPEND : O_CREAT | O_TRUNC);
   const int descriptor = open(target.c_str(), flags, 0666);
