@@ -68,16 +68,20 @@ class Agreement:
 
 
 @torch.no_grad()
-def reference_logits(model: CausalLM, tokens: Tensor, quantized: bool) -> Reference:
+def reference_logits(
+    model: CausalLM, tokens: Tensor, max_seq_len: int, quantized: bool
+) -> Reference:
     """Runs the eager model once, without its cache, for calls of many, one, two and one token.
 
     Args:
         tokens: int64 (seq_len,), at least one; at most TOKENS of them are used.
+        max_seq_len: most tokens in one call.
         quantized: whether activations are rounded to int8.
     """
     tokens = tokens[:TOKENS]
     lengths, left = [], len(tokens)
-    for length in (max(1, left - _SINGLE_STEPS - 3), 1, 2, *[1] * _SINGLE_STEPS):
+    for most in (max(1, left - _SINGLE_STEPS - 3), 1, 2, *[1] * _SINGLE_STEPS):
+        length = min(most, max_seq_len)
         if length <= left:
             lengths.append(length)
             left -= length

@@ -51,13 +51,13 @@ def export_model(options: ExportOptions, listener: Listener) -> ExportResult:
 
         listener.stage("capture")
         quantized = options.scheme.name != "none"
-        reference = reference_logits(model, text.evaluation[0][:context], quantized)
+        reference = reference_logits(model, text.evaluation[0][:context], seq_len, quantized)
         program = capture(model, context, seq_len)
         del model  # the program holds the weights now, and lowering gives them back
         listener.stage("lower")
-        report = describe(options, checkpoint, text, quantization)
-        blobs = {**text.blobs, REPORT: encode_report(report)}
         methods = constant_methods(checkpoint, text, context, seq_len)
+        report = describe(options, checkpoint, text, quantization, context, seq_len)
+        blobs = {**text.blobs, REPORT: encode_report(report)}
         lowered = delegate.lower(program, methods, blobs, etrecord is not None)
 
         listener.stage("write")
@@ -122,7 +122,12 @@ def constant_methods(
 
 
 def describe(
-    options: ExportOptions, checkpoint: Checkpoint, text: Text, quantization: QuantReport
+    options: ExportOptions,
+    checkpoint: Checkpoint,
+    text: Text,
+    quantization: QuantReport,
+    max_context_len: int,
+    max_seq_len: int,
 ) -> dict[str, Any]:
     """The report that the file carries: what the model is and what quantization did to it."""
     config = checkpoint.config
@@ -135,6 +140,10 @@ def describe(
             "hidden_size": config.hidden_size,
             "num_hidden_layers": config.num_hidden_layers,
             "vocab_size": config.vocab_size,
+            "max_context_len": max_context_len,
+            "max_seq_len": max_seq_len,
+            "bos_id": text.bos_id,
+            "eos_ids": list(text.eos_ids),
             "chat_template": text.chat_template,
         },
         "quantization": {

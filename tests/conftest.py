@@ -1,10 +1,12 @@
 """Fixtures that several test files share."""
 
+import json
 from pathlib import Path
 
 import pytest
 import torch
 from exported import Exported, export_for_tests
+from safetensors.torch import load_file, save_file
 
 from exporter.options import ExportOptions
 from quant.scheme import Scheme
@@ -49,6 +51,29 @@ def stories_pte(stories_export: Exported) -> Path:
 def stories_gptq_pte(stories_gptq_export: Exported) -> Path:
     """The 4-bit `.pte` of stories260K; read it, do not write it."""
     return stories_gptq_export.path
+
+
+@pytest.fixture(scope="session")
+def one_layer_checkpoint(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The first layer of stories260K as a checkpoint of its own: quick to export."""
+    source, directory = shared_data / "stories260K", tmp_path_factory.mktemp("one_layer")
+    config = json.loads((source / "config.json").read_text())
+    (directory / "config.json").write_text(json.dumps({**config, "num_hidden_layers": 1}))
+    tensors = load_file(source / "model.safetensors")
+    kept = {
+        name: tensor
+        for name, tensor in tensors.items()
+        if ".layers." not in name or ".layers.0." in name
+    }
+    save_file(kept, directory / "model.safetensors")
+    (directory / "tokenizer.model").symlink_to(source / "tokenizer.model")
+    return directory
+
+
+@pytest.fixture(scope="session")
+def calibration_text(shared_data: Path) -> Path:
+    """Stories like those that stories260K was trained on."""
+    return shared_data / "text" / "tinystories_calibration.txt"
 
 
 @pytest.fixture(scope="session")

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,24 +15,31 @@ OLD = b"the file that was there before"
 ROOT = Path(__file__).resolve().parents[1]
 
 
-def _start(shared_data: Path, out: Path, limit: int | None = None) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "exporter", shared_data / "stories260K", "--quant", "none"]
-    command += ["--calibration", shared_data / "text" / "tinystories_calibration.txt"]
-    command += ["--out", out]
+Start = Callable[..., subprocess.Popen[str]]
 
-    def limit_file_size() -> None:
-        if limit is not None:
-            resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
 
-    return subprocess.Popen(
-        [str(part) for part in command],
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        preexec_fn=limit_file_size,
-    )
+@pytest.fixture
+def start(one_layer_checkpoint: Path, calibration_text: Path, out: Path) -> Start:
+    """Starts an export to `out`, which may write files of at most `limit` bytes."""
+
+    def run(limit: int | None = None) -> subprocess.Popen[str]:
+        def limit_file_size() -> None:
+            if limit is not None:
+                resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+
+        command = [sys.executable, "-m", "exporter", one_layer_checkpoint, "--quant", "none"]
+        command += ["--calibration", calibration_text, "--out", out]
+        return subprocess.Popen(
+            [str(part) for part in command],
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "OMP_NUM_THREADS": "1"},
+            preexec_fn=limit_file_size,
+        )
+
+    return run
 
 
 def _wait_for_line(process: subprocess.Popen[str], text: str) -> None:
@@ -53,8 +61,8 @@ def out(tmp_path: Path) -> Path:
     return path
 
 
-def test_no_room_for_the_file(shared_data: Path, out: Path) -> None:
-    process = _start(shared_data, out, limit=300_000)  # the file takes 1.2 MB
+def test_no_room_for_the_file(start: Start, out: Path) -> None:
+    process = start(limit=200_000)  # the file takes twice that
     stdout, stderr = process.communicate(timeout=300)
     assert process.returncode == 1 and stdout == ""
     assert stderr.splitlines()[-1] == (
@@ -65,8 +73,8 @@ def test_no_room_for_the_file(shared_data: Path, out: Path) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_in_the_middle(shared_data: Path, out: Path, number: signal.Signals) -> None:
-    process = _start(shared_data, out)
+def test_a_signal_in_the_middle(start: Start, out: Path, number: signal.Signals) -> None:
+    process = start()
     after = {signal.SIGINT: "Capturing", signal.SIGTERM: "Loading"}[number]
     _wait_for_line(process, after)
     time.sleep(0.5)  # into the middle of the next stage
@@ -80,8 +88,8 @@ def test_a_signal_in_the_middle(shared_data: Path, out: Path, number: signal.Sig
     assert _is_untouched(out)
 
 
-def test_ctrl_c_before_the_work(shared_data: Path, out: Path) -> None:
-    process = _start(shared_data, out)
+def test_ctrl_c_before_the_work(start: Start, out: Path) -> None:
+    process = start()
     time.sleep(1.0)  # importing torch
     process.send_signal(signal.SIGINT)
     stdout, stderr = process.communicate(timeout=120)

@@ -88,8 +88,8 @@ def test_flatc_reads_the_record_by_the_schema(stories_gptq_pte: Path, tmp_path: 
     record = tmp_path / "integrity.bin"
     record.write_bytes(data[-FOOTER - length : -FOOTER])
     flatc = Path(executorch.__path__[0]) / "data" / "bin" / "flatc"
-    command = [flatc, "--json", "--strict-json", "-o", tmp_path, SCHEMA, "--", record]
-    subprocess.run(command, check=True, timeout=60)
+    options = ["--json", "--strict-json", "-o", str(tmp_path)]
+    subprocess.run([flatc, *options, SCHEMA, "--", record], check=True, timeout=60)
     read = json.loads((tmp_path / "integrity.json").read_text())
     assert read["version"] == 1
     assert read["file_size"] == len(data) - FOOTER - length

@@ -27,9 +27,21 @@ Examples:
     type=click.Path(path_type=Path),
     help="A tokenizer file or directory, where the checkpoint has none.",
 )
-@click.option("--quant", default="gptq4", help="none, rtn4, gptq4 or rtn8.")
-@click.option("--group-size", default=32, help="Inputs that share a 4-bit scale: 32, 64 or 128.")
-@click.option("--head-bits", default=8, help="Bits of the embedding and lm_head: 8 or 4.")
+@click.option(
+    "--quant",
+    metavar="SCHEME",
+    default="gptq4",
+    help="none (float32), rtn4 (4 bits, rounded), gptq4 (4 bits, calibrated) or rtn8 (8 bits).",
+)
+@click.option(
+    "--group-size",
+    metavar="N",
+    default=32,
+    help="Inputs that share a 4-bit scale: 32, 64 or 128.",
+)
+@click.option(
+    "--head-bits", metavar="N", default=8, help="Bits of the embedding and lm_head: 8 or 4."
+)
 @click.option(
     "--calibration",
     type=click.Path(path_type=Path),
@@ -38,18 +50,25 @@ Examples:
 )
 @click.option(
     "--calibration-tokens",
+    metavar="N",
     type=click.IntRange(min=1),
     help="Tokens GPTQ sees; by default 32768, for models of 100 million weights and more 16384.",
 )
 @click.option(
     "--max-context-len",
+    metavar="N",
     type=int,
     help="Positions of the KV cache; by default the model's limit, 2048 at most.",
 )
 @click.option(
-    "--max-seq-len", type=int, help="Most tokens in one call; by default the whole context."
+    "--max-seq-len",
+    metavar="N",
+    type=int,
+    help="Most tokens in one call; by default the whole context.",
 )
-@click.option("--delegate", default="xnnpack", help="What runs the program.")
+@click.option(
+    "--delegate", metavar="NAME", default="xnnpack", help="What runs the program: xnnpack."
+)
 @click.option(
     "--etrecord",
     type=click.Path(path_type=Path),

@@ -24,11 +24,13 @@ def run_inspect(path: Path) -> None:
     for title, facts in report.items():
         if facts:
             console.print(_facts(title, facts))
-    parts = Table(
-        "part", "bytes", "crc32", title="file: every checksum holds", title_justify="left"
-    )
-    for item in ranges:
-        parts.add_row(item.name, f"{item.size:,}", f"{item.crc32:08x}")
+    parts = Table("part", "pieces", "bytes", "checked", title="file: every checksum holds")
+    parts.title_justify = "left"
+    for name in dict.fromkeys(item.name.split()[0] for item in ranges):
+        pieces = [item for item in ranges if item.name.split()[0] == name]
+        size = sum(item.size for item in pieces)
+        when = "at load" if pieces[0].at_load else "on request"
+        parts.add_row(name, f"{len(pieces)}", f"{size:,}", when)
     console.print(parts)
 
 
@@ -42,6 +44,8 @@ def _facts(title: str, facts: dict[str, Any]) -> Table:
 def _shown(value: Any) -> str:
     if isinstance(value, dict):
         return ", ".join(f"{key} {_shown(item)}" for key, item in value.items())
+    if isinstance(value, list):
+        return ", ".join(_shown(item) for item in value) or "none"
     if isinstance(value, float):
         return f"{value:.6g}"
     return "none" if value is None else f"{value:,}" if type(value) is int else str(value)
