@@ -27,6 +27,16 @@ CROSS_COMPILER = "aarch64-linux-gnu-g++"
 QEMU = "qemu-aarch64"
 
 CASES = {
+    "kernel_attention_test": ["decode", "prefill", "head_dims", "sharp", "nan_ends"],
+    "kernel_elementwise_test": [
+        "rms_norm",
+        "rope",
+        "swiglu",
+        "swiglu_ends",
+        "addition",
+        "embedding_rows",
+        "half_precision",
+    ],
     "kernel_linear_test": [
         "odd_shapes",
         "groups",
@@ -125,7 +135,7 @@ def test_variants_of_arm(aarch64_build: Path, cpu: str, expected: list[str]) -> 
     assert supported(QEMU, "-cpu", cpu, program) == expected
 
 
-@pytest.mark.parametrize("program", ["kernel_linear_test", "kernel_quantize_test"])
+@pytest.mark.parametrize("program", CASES)
 def test_arm_without_i8mm(aarch64_build: Path, program: str) -> None:
     """No instruction of i8mm slips into what a CPU without it runs."""
     result = subprocess.run(

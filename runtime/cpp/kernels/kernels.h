@@ -7,6 +7,7 @@
 /// Every variant returns what `scalar` returns, bit for bit: integer dot products are exact, and
 /// float operations are IEEE, in one order, fused only where a kernel says so.
 
+#include "kernels/cache.h"
 #include "kernels/layout.h"
 
 namespace thimble::kernels {
@@ -75,6 +76,20 @@ struct Variant {
   /// Any number of rows in tiles of `tile`, by WeightFormat: at the speed of the dot products.
   LinearFunction matmul[3];
   void (*float_linear)(const FloatLinearArgs&);
+
+  /// y = x * (1 / sqrt(mean of x^2 + eps)) * weight, for n numbers; y may be x. The squares' sum:
+  /// 16 fused chains, of equal index % 16, added in halves.
+  void (*rms_norm)(const float* x, const float* weight, float eps, size_t n, float* y);
+  /// Rotates `count` heads in place, each by the angles of one position: the first half of a head
+  /// becomes a * cos - b * sin, the second b * cos + a * sin. Tables [head_dim / 2].
+  void (*rope)(float* heads, size_t count, size_t head_dim, const float* cosines,
+               const float* sines);
+  /// y = gate / (1 + exp(-gate)) * up, for n numbers; y may be gate or up.
+  void (*swiglu)(const float* gate, const float* up, size_t n, float* y);
+  /// y += x, for n numbers.
+  void (*add_to)(const float* x, size_t n, float* y);
+  void (*write_cache)(const CacheWriteArgs&);
+  void (*attention)(const AttentionArgs&);
 };
 
 }  // namespace thimble::kernels

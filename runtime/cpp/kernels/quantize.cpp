@@ -4,11 +4,10 @@
 
 #include THIMBLE_VARIANT_HEADER
 #include "kernels/functions.h"
+#include "kernels/lanes.h"
 
 namespace thimble::kernels::THIMBLE_VARIANT {
 namespace {
-
-constexpr size_t kLanes = 16;
 
 /// How a row becomes integers: q = round(clamp(x * inverse, low, high)) + zero_point.
 struct Mapping {

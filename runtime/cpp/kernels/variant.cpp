@@ -11,6 +11,12 @@ const Variant kVariant = {
     {matvec_int4_two_level, matvec_int4, matvec_int8},
     {matmul_int4_two_level, matmul_int4, matmul_int8},
     float_linear,
+    rms_norm,
+    rope,
+    swiglu,
+    add_to,
+    write_cache,
+    attention,
 };
 
 }  // namespace thimble::kernels::THIMBLE_VARIANT

@@ -94,5 +94,18 @@ inline int32_t sum(I32x16 a) {
   four = _mm_add_epi32(four, _mm_shuffle_epi32(four, 0x4E));
   return _mm_cvtsi128_si32(_mm_add_epi32(four, _mm_shuffle_epi32(four, 0xB1)));
 }
+inline __m256 power_of_two(__m256i n) {
+  return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(n, _mm256_set1_epi32(127)), 23));
+}
+inline F32x16 power_of_two(I32x16 n) { return {power_of_two(n.low), power_of_two(n.high)}; }
+inline F32x16 load_half(const uint16_t* from) {
+  const __m128i* halves = reinterpret_cast<const __m128i*>(from);
+  return {_mm256_cvtph_ps(_mm_loadu_si128(halves)), _mm256_cvtph_ps(_mm_loadu_si128(halves + 1))};
+}
+inline void store_half(uint16_t* to, F32x16 a) {
+  __m128i* halves = reinterpret_cast<__m128i*>(to);
+  _mm_storeu_si128(halves, _mm256_cvtps_ph(a.low, _MM_FROUND_TO_NEAREST_INT));
+  _mm_storeu_si128(halves + 1, _mm256_cvtps_ph(a.high, _MM_FROUND_TO_NEAREST_INT));
+}
 
 }  // namespace thimble::kernels::THIMBLE_VARIANT

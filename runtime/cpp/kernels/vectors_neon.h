@@ -96,5 +96,16 @@ inline F32x16 load_bfloat16(const uint16_t* from) {
 inline int32_t sum(I32x16 a) {
   return vaddvq_s32(vaddq_s32(vaddq_s32(a.part[0], a.part[1]), vaddq_s32(a.part[2], a.part[3])));
 }
+inline F32x16 power_of_two(I32x16 n) {
+  return each([&](int i) {
+    return vreinterpretq_f32_s32(vshlq_n_s32(vaddq_s32(n.part[i], vdupq_n_s32(127)), 23));
+  });
+}
+inline F32x16 load_half(const uint16_t* from) {
+  return each([&](int i) { return vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(from + 4 * i))); });
+}
+inline void store_half(uint16_t* to, F32x16 a) {
+  for (int i = 0; i < 4; ++i) vst1_u16(to + 4 * i, vreinterpret_u16_f16(vcvt_f16_f32(a.part[i])));
+}
 
 }  // namespace thimble::kernels::THIMBLE_VARIANT

@@ -8,6 +8,8 @@
 #include <cstdint>
 #include <cstring>
 
+#include "kernels/half.h"
+
 namespace thimble::kernels::THIMBLE_VARIANT {
 
 struct F32x16 {
@@ -103,6 +105,22 @@ inline int32_t sum(I32x16 a) {
   int32_t total = 0;
   for (int32_t lane : a.lane) total += lane;
   return total;
+}
+/// 2^n, for n in -126..127.
+inline F32x16 power_of_two(I32x16 n) {
+  return each([&](int i) {
+    const int32_t bits = (n.lane[i] + 127) << 23;
+    float value;
+    std::memcpy(&value, &bits, sizeof value);
+    return value;
+  });
+}
+inline F32x16 load_half(const uint16_t* from) {
+  return each([&](int i) { return half_to_float(from[i]); });
+}
+/// To nearest, ties to even.
+inline void store_half(uint16_t* to, F32x16 a) {
+  for (int i = 0; i < 16; ++i) to[i] = float_to_half(a.lane[i]);
 }
 
 }  // namespace thimble::kernels::THIMBLE_VARIANT

@@ -8,5 +8,7 @@ namespace thimble::kernels::avx512vnni {
 
 constexpr uint32_t kRequired = kAvx2 | kAvx512 | kAvx512Vnni;
 constexpr Tile kTile = {12, 4};
+/// Query rows, and vectors of 16 positions, that attention has room for in registers.
+constexpr size_t kAttentionRows = 8, kAttentionVectors = 2;
 
 }  // namespace thimble::kernels::avx512vnni

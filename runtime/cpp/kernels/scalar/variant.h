@@ -7,5 +7,7 @@ namespace thimble::kernels::scalar {
 
 constexpr uint32_t kRequired = 0;
 constexpr Tile kTile = {4, 4};
+/// Query rows, and vectors of 16 positions, that attention has room for in registers.
+constexpr size_t kAttentionRows = 4, kAttentionVectors = 1;
 
 }  // namespace thimble::kernels::scalar

@@ -1,0 +1,71 @@
+#include <cmath>
+
+#include THIMBLE_VARIANT_HEADER
+#include "kernels/exponential.h"
+#include "kernels/functions.h"
+#include "kernels/lanes.h"
+
+namespace thimble::kernels::THIMBLE_VARIANT {
+namespace {
+
+/// y[i] = operation(a[i], b[i]) for i < n; y may be a or b.
+template <typename Operation>
+void each_pair(const float* a, const float* b, size_t n, float* y, Operation operation) {
+  size_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) store(y + i, operation(load(a + i), load(b + i)));
+  if (i < n) {
+    const size_t left = n - i;
+    store_some(y + i, operation(load_some(a + i, left), load_some(b + i, left)), left);
+  }
+}
+
+}  // namespace
+
+void rms_norm(const float* x, const float* weight, float eps, size_t n, float* y) {
+  F32x16 squares = broadcast(0.0f);
+  size_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) {
+    const F32x16 value = load(x + i);
+    squares = fused(value, value, squares);
+  }
+  if (i < n) {
+    const F32x16 value = load_some(x + i, n - i);
+    squares = fused(value, value, squares);
+  }
+  const float mean = lane_sum(squares) / static_cast<float>(n);
+  const F32x16 scale = broadcast(1.0f / std::sqrt(mean + eps));
+  each_pair(x, weight, n, y,
+            [&](F32x16 value, F32x16 factor) { return mul(mul(value, scale), factor); });
+}
+
+void rope(float* heads, size_t count, size_t head_dim, const float* cosines, const float* sines) {
+  const size_t half = head_dim / 2;
+  for (; count > 0; --count, heads += head_dim) {
+    float *first = heads, *second = heads + half;
+    size_t i = 0;
+    for (; i + kLanes <= half; i += kLanes) {
+      const F32x16 a = load(first + i), b = load(second + i);
+      const F32x16 cosine = load(cosines + i), sine = load(sines + i);
+      store(first + i, sub(mul(a, cosine), mul(b, sine)));
+      store(second + i, add(mul(b, cosine), mul(a, sine)));
+    }
+    for (; i < half; ++i) {
+      const float a = first[i], b = second[i];
+      first[i] = a * cosines[i] - b * sines[i];
+      second[i] = b * cosines[i] + a * sines[i];
+    }
+  }
+}
+
+void swiglu(const float* gate, const float* up, size_t n, float* y) {
+  const F32x16 one = broadcast(1.0f), zero = broadcast(0.0f);
+  each_pair(gate, up, n, y, [&](F32x16 g, F32x16 u) {
+    return mul(div(g, add(one, exponential(sub(zero, g)))), u);
+  });
+}
+
+void add_to(const float* x, size_t n, float* y) {
+  each_pair(x, y, n, y, [](F32x16 a, F32x16 b) { return add(b, a); });
+}
+
+}  // namespace thimble::kernels::THIMBLE_VARIANT

@@ -1,0 +1,174 @@
+// Cache writes and attention: every variant's bits, and the definition in double.
+
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <limits>
+
+#include "kernels/cpu_features.h"
+#include "kernels/half.h"
+#include "kernels/variants.h"
+#include "tests/cases.h"
+#include "tests/kernel_problem.h"
+
+namespace {
+
+using namespace thimble::kernels;
+using thimble::test::AlignedBuffer;
+using thimble::test::Case;
+using thimble::test::expect;
+using thimble::test::Numbers;
+
+constexpr double kEpsilon = 0x1p-24;
+
+struct Shape {
+  size_t tokens, heads, head_dim, start_pos;
+};
+
+/// A call of attention on random numbers; what the cache does not hold yet is NaN.
+class Problem {
+ public:
+  Problem(const Shape& shape, CacheType type, float size)
+      : shape_(shape),
+        type_(type),
+        positions_(shape.start_pos + shape.tokens),
+        q_(shape.tokens * shape.heads * shape.head_dim),
+        key_(positions_ * shape.head_dim),
+        value_(positions_ * shape.head_dim) {
+    Numbers numbers(static_cast<uint32_t>(positions_ * 7 + shape.head_dim));
+    for (float& x : q_) x = size * numbers.real();
+    for (float& x : key_) x = size * numbers.real();
+    for (float& x : value_) x = numbers.real();
+  }
+
+  std::vector<float> run(const Variant& variant) const {
+    const size_t dim = shape_.head_dim, element = type_ == CacheType::kFloat16 ? 2 : 4;
+    AlignedBuffer keys(key_cache_size(positions_ + 3, dim) * element);
+    AlignedBuffer values(value_cache_size(positions_ + 3, dim) * element);
+    AlignedBuffer scratch(attention_scratch_size(dim) * sizeof(float));
+    std::memset(keys.data(), 0xFF, keys.size());  // NaN in either type
+    std::memset(values.data(), 0xFF, values.size());
+    std::memset(scratch.data(), 0xFF, scratch.size());
+    for (size_t p = 0; p < positions_; ++p)
+      variant.write_cache(
+          {&key_[p * dim], &value_[p * dim], dim, p, type_, keys.data(), values.data()});
+    std::vector<float> out(q_.size());
+    const size_t stride = shape_.heads * dim;
+    variant.attention({q_.data(), stride, shape_.tokens, shape_.heads, dim, shape_.start_pos,
+                       scale(), type_, keys.data(), values.data(), out.data(), stride,
+                       reinterpret_cast<float*>(scratch.data())});
+    return out;
+  }
+
+  /// Whether `out` is softmax(scale * q . k) . v within what float32 may lose.
+  bool is_right(const std::vector<float>& out) const {
+    const size_t dim = shape_.head_dim;
+    for (size_t row = 0; row < shape_.tokens * shape_.heads; ++row) {
+      const size_t visible = shape_.start_pos + row / shape_.heads + 1;
+      std::vector<double> weights(visible);
+      double largest = -1e300, sum = 0, most = 0;
+      for (size_t p = 0; p < visible; ++p) {
+        double dot = 0, size = 0;
+        for (size_t d = 0; d < dim; ++d) {
+          const double term = static_cast<double>(q_[row * dim + d]) * stored(key_[p * dim + d]);
+          dot += term;
+          size += std::fabs(term);
+        }
+        weights[p] = dot * scale();
+        most = std::fmax(most, size * scale());
+        largest = std::fmax(largest, weights[p]);
+      }
+      for (double& weight : weights) sum += weight = std::exp(weight - largest);
+      // A score is off by (dim + 3) roundings of its terms' size, hence a weight by as much of
+      // itself, twice (it is divided by their sum), and by exp's own error; then the sums.
+      const double tolerance =
+          kEpsilon * (2 * (dim + 3) * most + 2 * visible + 2.0 * visible / 64 * 5 + 16);
+      for (size_t d = 0; d < dim; ++d) {
+        double expected = 0, size = 0;
+        for (size_t p = 0; p < visible; ++p) {
+          const double term = weights[p] / sum * stored(value_[p * dim + d]);
+          expected += term;
+          size += std::fabs(term);
+        }
+        if (!(std::fabs(out[row * dim + d] - expected) <= tolerance * size)) return false;
+      }
+    }
+    return true;
+  }
+
+ private:
+  float scale() const { return 1.0f / std::sqrt(static_cast<float>(shape_.head_dim)); }
+  float stored(float x) const {
+    return type_ == CacheType::kFloat16 ? half_to_float(float_to_half(x)) : x;
+  }
+
+  Shape shape_;
+  CacheType type_;
+  size_t positions_;
+  std::vector<float> q_, key_, value_;
+};
+
+bool check(const Shape& shape, float size) {
+  for (CacheType type : {CacheType::kFloat16, CacheType::kFloat32}) {
+    const Problem problem(shape, type, size);
+    const std::vector<float> expected = problem.run(scalar::kVariant);
+    const char* failure = problem.is_right(expected) ? nullptr : "the definition of attention";
+    for (const Variant* variant : all_variants()) {
+      if ((variant->required & ~cpu_features()) != 0) continue;
+      const std::vector<float> out = problem.run(*variant);
+      if (std::memcmp(out.data(), expected.data(), out.size() * sizeof(float)) == 0) continue;
+      std::fprintf(stderr, "%s\n", variant->name);
+      failure = "the same bits as scalar";
+    }
+    if (failure == nullptr) continue;
+    std::fprintf(stderr, "%zu tokens, %zu heads of %zu from %zu, cache type %d\n", shape.tokens,
+                 shape.heads, shape.head_dim, shape.start_pos, static_cast<int>(type));
+    return expect(false, failure);
+  }
+  return true;
+}
+
+bool decode() {
+  for (size_t heads : {1, 2, 3, 4, 6, 9})
+    for (size_t start_pos : {0, 1, 15, 16, 63, 64, 200})
+      if (!check({1, heads, 64, start_pos}, 1.0f)) return false;
+  return true;
+}
+
+bool prefill() {
+  for (size_t tokens : {2, 7, 33, 90})
+    for (size_t heads : {1, 3, 4})
+      for (size_t start_pos : {0, 5, 64})
+        if (!check({tokens, heads, 32, start_pos}, 1.0f)) return false;
+  return true;
+}
+
+bool head_dims() {
+  for (size_t head_dim : {4, 8, 16, 20, 80, 128, 256})
+    if (!check({3, 2, head_dim, 70}, 1.0f)) return false;
+  return true;
+}
+
+/// Scores so far apart that one position takes all.
+bool sharp() { return check({5, 4, 64, 100}, 40.0f); }
+
+/// A NaN in a query or a key ends, in whatever it ends.
+bool nan_ends() {
+  for (const Variant* variant : all_variants()) {
+    if ((variant->required & ~cpu_features()) != 0) continue;
+    const Problem problem({4, 2, 32, 20}, CacheType::kFloat16,
+                          std::numeric_limits<float>::quiet_NaN());
+    if (problem.run(*variant).size() != 4 * 2 * 32) return expect(false, "an answer");
+  }
+  return true;
+}
+
+constexpr Case kCases[] = {{"decode", decode},
+                           {"prefill", prefill},
+                           {"head_dims", head_dims},
+                           {"sharp", sharp},
+                           {"nan_ends", nan_ends}};
+
+}  // namespace
+
+int main(int argc, char** argv) { return thimble::test::run_cases(kCases, argc, argv); }

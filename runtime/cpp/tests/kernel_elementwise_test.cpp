@@ -1,0 +1,232 @@
+// Norm, rotation, SwiGLU, addition, embedding rows: every variant's bits, and the definitions.
+
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <limits>
+
+#include "kernels/cpu_features.h"
+#include "kernels/embedding.h"
+#include "kernels/half.h"
+#include "kernels/variants.h"
+#include "tests/cases.h"
+#include "tests/kernel_problem.h"
+
+namespace {
+
+using namespace thimble::kernels;
+using thimble::test::AlignedBuffer;
+using thimble::test::Case;
+using thimble::test::expect;
+using thimble::test::Numbers;
+
+constexpr double kEpsilon = 0x1p-24;  // the rounding error of float32
+constexpr size_t kSizes[] = {1, 15, 16, 17, 64, 100, 576};
+
+std::vector<float> reals(size_t count, uint32_t seed, float size) {
+  Numbers numbers(seed);
+  std::vector<float> result(count);
+  for (float& value : result) value = size * numbers.real();
+  return result;
+}
+
+/// Whether run(variant), a vector of floats, has the same bits for every variant; `result` is
+/// scalar's.
+template <typename Run>
+bool same_for_all(Run run, std::vector<float>* result) {
+  *result = run(scalar::kVariant);
+  for (const Variant* variant : all_variants()) {
+    if ((variant->required & ~cpu_features()) != 0) continue;
+    const std::vector<float> other = run(*variant);
+    if (std::memcmp(other.data(), result->data(), other.size() * sizeof(float)) != 0) {
+      std::fprintf(stderr, "%s, %zu numbers\n", variant->name, other.size());
+      return expect(false, "the same bits as scalar");
+    }
+  }
+  return true;
+}
+
+bool rms_norm() {
+  for (size_t n : kSizes) {
+    const std::vector<float> x = reals(n, 1, 4.0f), weight = reals(n, 2, 2.0f);
+    std::vector<float> y;
+    const auto run = [&](const Variant& variant) {
+      std::vector<float> out(n);
+      variant.rms_norm(x.data(), weight.data(), 1e-5f, n, out.data());
+      return out;
+    };
+    if (!same_for_all(run, &y)) return false;
+    double squares = 0;
+    for (float value : x) squares += static_cast<double>(value) * value;
+    for (size_t i = 0; i < n; ++i) {
+      const double expected = x[i] / std::sqrt(squares / n + 1e-5f) * weight[i];
+      // The sum's n / 16 + 4 roundings count half after the root, and six more follow.
+      if (std::fabs(y[i] - expected) > (n / 32.0 + 8) * kEpsilon * std::fabs(expected))
+        return expect(false, "the norm's definition");
+    }
+  }
+  return true;
+}
+
+bool rope() {
+  for (size_t head_dim : {2, 8, 32, 64, 80}) {
+    constexpr size_t kHeads = 3;
+    const std::vector<float> x = reals(kHeads * head_dim, 3, 2.0f);
+    std::vector<float> cosines, sines, y;
+    for (size_t i = 0; i < head_dim / 2; ++i) {
+      cosines.push_back(std::cos(0.7f * static_cast<float>(i + 1)));
+      sines.push_back(std::sin(0.7f * static_cast<float>(i + 1)));
+    }
+    const auto run = [&](const Variant& variant) {
+      std::vector<float> heads = x;
+      variant.rope(heads.data(), kHeads, head_dim, cosines.data(), sines.data());
+      return heads;
+    };
+    if (!same_for_all(run, &y)) return false;
+    for (size_t i = 0; i < x.size(); ++i) {
+      const size_t d = i % head_dim, pair = d % (head_dim / 2);
+      const bool is_first = d < head_dim / 2;
+      const double other = is_first ? -x[i + head_dim / 2] : x[i - head_dim / 2];
+      const double expected = static_cast<double>(x[i]) * cosines[pair] + other * sines[pair];
+      if (std::fabs(y[i] - expected) > 3 * kEpsilon * (std::fabs(x[i]) + std::fabs(other)))
+        return expect(false, "the rotation's definition");
+    }
+  }
+  return true;
+}
+
+bool swiglu() {
+  for (size_t n : kSizes) {
+    std::vector<float> gate = reals(n, 4, 30.0f), y;
+    const std::vector<float> up = reals(n, 5, 3.0f);
+    gate[0] = 0.0f;
+    const auto run = [&](const Variant& variant) {
+      std::vector<float> out(n);
+      variant.swiglu(gate.data(), up.data(), n, out.data());
+      return out;
+    };
+    if (!same_for_all(run, &y)) return false;
+    for (size_t i = 0; i < n; ++i) {
+      const double expected = gate[i] / (1.0 + std::exp(-static_cast<double>(gate[i]))) * up[i];
+      // exp to 4 epsilon, then a sum, a quotient and a product.
+      if (std::fabs(y[i] - expected) > 7 * kEpsilon * std::fabs(expected))
+        return expect(false, "the definition of SwiGLU");
+    }
+  }
+  return true;
+}
+
+/// Far out: silu goes to 0 and to its argument; a NaN stays one.
+bool swiglu_ends() {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  const std::vector<float> gate = {-1e30f, -200.0f, 200.0f, 1e30f, -0.0f, nan};
+  const std::vector<float> up(gate.size(), 1.0f);
+  std::vector<float> y;
+  const auto run = [&](const Variant& variant) {
+    std::vector<float> out(gate.size());
+    variant.swiglu(gate.data(), up.data(), gate.size(), out.data());
+    return out;
+  };
+  if (!same_for_all(
+          [&](const Variant& v) {
+            auto out = run(v);
+            out.pop_back();
+            return out;
+          },
+          &y))
+    return false;
+  for (const Variant* variant : all_variants())
+    if ((variant->required & ~cpu_features()) == 0 && !std::isnan(run(*variant).back()))
+      return expect(false, "a NaN to stay one");
+  return expect(std::fabs(y[0]) < 1e-7f && std::fabs(y[1]) < 1e-35f && y[2] == 200.0f &&
+                    y[3] == 1e30f && y[4] == 0.0f,
+                "the limits of silu");
+}
+
+bool addition() {
+  for (size_t n : kSizes) {
+    const std::vector<float> x = reals(n, 6, 1.0f), start = reals(n, 7, 1.0f);
+    std::vector<float> y;
+    const auto run = [&](const Variant& variant) {
+      std::vector<float> out = start;
+      variant.add_to(x.data(), n, out.data());
+      return out;
+    };
+    if (!same_for_all(run, &y)) return false;
+    for (size_t i = 0; i < n; ++i)
+      if (y[i] != start[i] + x[i]) return expect(false, "the sum");
+  }
+  return true;
+}
+
+/// Rows of a packed weight are what went in.
+bool embedding_rows() {
+  constexpr size_t kRows = 19, kColumns = 100, kGroup = 32, kGroups = 4;
+  Numbers numbers(8);
+  std::vector<int8_t> int4(kRows * kColumns), int8(kRows * kColumns);
+  std::vector<uint8_t> multiples(kRows * kGroups);
+  std::vector<uint16_t> scales(kRows * kGroups);
+  std::vector<float> row_scales(kRows), values(kRows * kColumns), row(kColumns);
+  for (int8_t& value : int4) value = static_cast<int8_t>(numbers.between(-8, 7));
+  for (int8_t& value : int8) value = static_cast<int8_t>(numbers.between(-128, 127));
+  for (uint8_t& multiple : multiples) multiple = static_cast<uint8_t>(numbers.between(1, 15));
+  for (uint16_t& scale : scales) scale = static_cast<uint16_t>(numbers.between(0x3C00, 0x3CFF));
+  for (float& scale : row_scales) scale = numbers.real();
+  for (float& value : values) value = numbers.real();
+  for (uint8_t kind = 0; kind < 4; ++kind) {
+    const WeightFormat format = static_cast<WeightFormat>(kind);
+    const size_t group = kind < 2 ? kGroup : 0;
+    PackedWeight weight{nullptr, kRows, stored_columns(format, kColumns, group), group, format};
+    AlignedBuffer packed(weight.bytes());
+    uint8_t* out = packed.data();
+    weight.data = out;
+    if (kind == 0)
+      pack_int4_two_level(int4.data(), multiples.data(), row_scales.data(), kRows, kColumns, kGroup,
+                          out);
+    if (kind == 1) pack_int4(int4.data(), scales.data(), kRows, kColumns, kGroup, out);
+    if (kind == 2) pack_int8(int8.data(), row_scales.data(), kRows, kColumns, out);
+    if (kind == 3) pack_float32(values.data(), kRows, kColumns, out);
+    for (size_t n = 0; n < kRows; ++n) {
+      unpack_row(weight, n, kColumns, row.data());
+      for (size_t k = 0; k < kColumns; ++k) {
+        const size_t i = n * kColumns + k, j = n * kGroups + k / kGroup;
+        const float two_level = static_cast<float>(multiples[j]) * row_scales[n];
+        const float bfloat16 = float_of_bits(static_cast<uint32_t>(scales[j]) << 16);
+        const float expected[] = {int4[i] * two_level, int4[i] * bfloat16, int8[i] * row_scales[n],
+                                  values[i]};
+        if (row[k] != expected[kind]) return expect(false, "the values that were packed");
+      }
+    }
+  }
+  return true;
+}
+
+bool half_precision() {
+  for (uint32_t half = 0; half < 0x10000; ++half) {
+    const bool is_nan = (half & 0x7C00) == 0x7C00 && (half & 0x3FF) != 0;
+    const float value = half_to_float(static_cast<uint16_t>(half));
+    const uint16_t back = float_to_half(value);
+    if (back != (is_nan ? half | 0x200 : half)) return expect(false, "every half to come back");
+    if (is_nan || (half & 0x7FFF) >= 0x7BFF) continue;
+    // Between neighbours: nearest, ties to the even one.
+    const float next = half_to_float(static_cast<uint16_t>(half + 1));
+    const float middle = 0.5f * (value + next);
+    if (float_to_half(middle) != ((half & 1) == 0 ? half : half + 1) ||
+        float_to_half(0.75f * value + 0.25f * next) != half)
+      return expect(false, "rounding to nearest, ties to even");
+  }
+  return expect(float_to_half(65519.0f) == 0x7BFF && float_to_half(65520.0f) == 0x7C00,
+                "infinity from the middle on");
+}
+
+constexpr Case kCases[] = {{"rms_norm", rms_norm},
+                           {"rope", rope},
+                           {"swiglu", swiglu},
+                           {"swiglu_ends", swiglu_ends},
+                           {"addition", addition},
+                           {"embedding_rows", embedding_rows},
+                           {"half_precision", half_precision}};
+
+}  // namespace
+
+int main(int argc, char** argv) { return thimble::test::run_cases(kCases, argc, argv); }
