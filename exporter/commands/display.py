@@ -6,7 +6,6 @@ from typing import TextIO
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
-from rich.table import Column
 
 from quant.progress import Progress as Step
 
@@ -29,7 +28,7 @@ class Display:
             TextColumn(f"{{task.description:{max(map(len, STAGES.values()))}}}"),
             BarColumn(bar_width=20),
             TimeElapsedColumn(),
-            TextColumn("{task.fields[left]}", table_column=Column(no_wrap=True)),
+            TextColumn("{task.fields[left]}"),
             console=self._console,
             disable=not self._console.is_terminal,
             redirect_stdout=False,
@@ -69,16 +68,14 @@ class Display:
     def progress(self, progress: Step) -> None:
         if self._task is None:
             return
-        left = ""
-        if progress.seconds_left:
-            name = progress.what.removeprefix("model.")
-            left = f"{_duration(progress.seconds_left)} left ({name})"
+        left = f"{_duration(progress.seconds_left)} left" if progress.seconds_left else ""
         self._bar.update(self._task, completed=progress.done, total=progress.total, left=left)
 
     def _finish_stage(self) -> None:
         if self._task is None:
             return
         self._bar.remove_task(self._task)
+        self._bar.refresh()  # else the line that follows draws the old bar once more
         self._task = None
         self._console.print(f"{self._stage}: {_duration(time.monotonic() - self._since)}")
 
