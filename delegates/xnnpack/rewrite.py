@@ -15,6 +15,8 @@ from torch import Tensor
 from torch.export import ExportedProgram
 from torch.fx import Node
 
+CACHED_ATTENTION = "thimble.cached_attention.default"
+
 
 def rewrite_attention(program: ExportedProgram) -> int:
     """Replaces every cached attention in place; returns how many there were."""
@@ -22,7 +24,7 @@ def rewrite_attention(program: ExportedProgram) -> int:
 
     graph, count = program.graph, 0
     for node in list(graph.nodes):
-        if node.target is not torch.ops.thimble.cached_attention.default:
+        if str(node.target) != CACHED_ATTENTION:
             continue
         query, key, value, key_cache, value_cache, start_pos, scale = node.args
         with graph.inserting_before(node):
