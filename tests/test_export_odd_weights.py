@@ -1,0 +1,40 @@
+"""Weights that real checkpoints sometimes hold, through the whole export: zeros and outliers."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+from exported import export_for_tests
+from safetensors.torch import load_file, save_file
+
+from exporter.options import ExportOptions
+from exporter.pte import verify
+from quant.scheme import Scheme
+
+
+@pytest.mark.parametrize("scheme", [Scheme("rtn8"), Scheme("gptq4", head_bits=4)], ids=str)
+def test_zero_rows_and_outliers_export(
+    one_layer_checkpoint: Path, calibration_text: Path, tmp_path: Path, scheme: Scheme
+) -> None:
+    directory = tmp_path / "checkpoint"
+    shutil.copytree(one_layer_checkpoint, directory)
+    tensors = load_file(directory / "model.safetensors")
+    tensors["model.embed_tokens.weight"][511] = 0  # a token never seen
+    tensors["model.layers.0.mlp.up_proj.weight"][5] = 0
+    tensors["model.layers.0.mlp.down_proj.weight"][:, 5] = 0
+    tensors["model.layers.0.mlp.gate_proj.weight"][7] = 1e-39  # below float32's normal numbers
+    tensors["model.layers.0.self_attn.v_proj.weight"][3, 3] = 50.0
+    save_file(tensors, directory / "model.safetensors")
+    exported = export_for_tests(
+        ExportOptions(
+            model=str(directory),
+            out=tmp_path / "model.pte",
+            scheme=scheme,
+            calibration=calibration_text,
+            calibration_tokens=1024,
+            max_context_len=64,
+        )
+    )
+    verify(exported.path, everything=True)
+    agreement = exported.result.agreement
+    assert agreement is not None and agreement.error <= agreement.tolerance
