@@ -81,6 +81,15 @@ def test_stock_says_the_tokens_of_eager(
     assert generate(exported.path, prompt) == pieces_of(tokenizer, eager)
 
 
+def test_stock_continues_the_golden_text(
+    generate: Generate, stories_pte: Path, shared_data: Path
+) -> None:
+    golden = (shared_data / "stories260K" / "golden.txt").read_text(encoding="utf-8")
+    prompt = "Once upon a time"  # the stock runner cannot start from BOS alone
+    text = prompt + "".join(generate(stories_pte, prompt))
+    assert len(text) > 100 and golden.startswith(text)
+
+
 def test_the_runner_of_this_package_says_the_same(
     generate: Generate, stories_export: Exported, cpp_build: Path
 ) -> None:
