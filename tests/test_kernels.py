@@ -42,6 +42,7 @@ CASES = {
         "groups",
         "extremes",
         "most_columns",
+        "many_rows",
         "definition",
         "float_weights",
     ],

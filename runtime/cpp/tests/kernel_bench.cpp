@@ -2,25 +2,26 @@
 //
 // usage: kernel_bench [VARIANT...]       one thread; about two seconds a variant
 
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
 #include <vector>
 
 #include "kernels/cpu_features.h"
 #include "kernels/variants.h"
+#include "tests/kernel_limits.h"
 #include "tests/kernel_problem.h"
 
 namespace {
 
 using namespace thimble::kernels;
 using thimble::test::AlignedBuffer;
+using thimble::test::Limits;
 using thimble::test::Problem;
 
-double seconds() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
+/// Of this process's own time, which other processes disturb less than the clock on the wall.
+double seconds() { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; }
 
 /// The shortest of a few runs, in seconds.
 template <typename Run>
@@ -36,16 +37,19 @@ double shortest(Run run) {
   return best;
 }
 
-void measure_read(const AlignedBuffer& memory) {
+void measure_limits(const AlignedBuffer& memory) {
+  const Limits limits = thimble::test::limits();
   volatile uint64_t sink = 0;
-  const double took = shortest([&] {
-    const uint64_t* words = reinterpret_cast<const uint64_t*>(memory.data());
-    uint64_t sums[8] = {};
-    for (size_t i = 0; i + 8 <= memory.size() / 8; i += 8)
-      for (size_t j = 0; j < 8; ++j) sums[j] += words[i + j];
-    for (uint64_t sum : sums) sink = sink + sum;
-  });
-  std::printf("%-14s %-16s read           %6.1f GB/s\n", "memory", "", memory.size() / took * 1e-9);
+  if (limits.read != nullptr) {
+    const double took = shortest([&] { sink = limits.read(memory.data(), memory.size()); });
+    std::printf("%-31s read            %6.1f GB/s\n", "limit", memory.size() / took * 1e-9);
+  }
+  if (limits.multiply != nullptr) {
+    constexpr size_t kLoops = 1000000;
+    const double took = shortest([&] { sink = limits.multiply(kLoops); });
+    std::printf("%-31s int8 products   %6.1f GOPS\n", "limit",
+                kLoops * limits.operations / took * 1e-9);
+  }
 }
 
 constexpr size_t kOutputs = 8192, kColumns = 2048, kGroup = 32;
@@ -66,7 +70,7 @@ void measure_matvec(const Variant& variant, WeightFormat format, const char* for
     args.y = y.data();
     args.y_stride = args.weight.rows;
     const double took = shortest([&] { variant.matvec[static_cast<int>(format)](args); });
-    std::printf("%-14s %-16s matvec %3zu rows %6.1f GB/s\n", variant.name, format_name, rows,
+    std::printf("%-14s %-16s matvec %3zu rows %7.1f GB/s\n", variant.name, format_name, rows,
                 args.weight.bytes() / took * 1e-9);
   }
 }
@@ -76,9 +80,40 @@ void measure_matmul(const Variant& variant, WeightFormat format, const char* for
     Problem problem(format, rows, kOutputs, kColumns, kGroup, variant.tile);
     const LinearArgs args = problem.args();
     const double took = shortest([&] { variant.matmul[static_cast<int>(format)](args); });
-    std::printf("%-14s %-16s matmul %3zu rows %6.1f GOPS\n", variant.name, format_name, rows,
+    std::printf("%-14s %-16s matmul %3zu rows %7.1f GOPS\n", variant.name, format_name, rows,
                 2.0 * rows * kOutputs * kColumns / took * 1e-9);
   }
+}
+
+/// Heads of 64, four to a key/value head, float16: a step at depth 4096 and a prefill of 512.
+void measure_attention(const Variant& variant) {
+  constexpr size_t kHeadDim = 64, kHeads = 4, kDepth = 4096, kTokens = 512;
+  AlignedBuffer keys(key_cache_size(kDepth, kHeadDim) * 2);
+  AlignedBuffer values(value_cache_size(kDepth, kHeadDim) * 2);
+  AlignedBuffer scratch(attention_scratch_size(kHeadDim) * sizeof(float));
+  std::memset(keys.data(), 0x2C, keys.size());
+  std::memset(values.data(), 0x2C, values.size());
+  std::vector<float> q(kTokens * kHeads * kHeadDim, 0.1f), out(q.size());
+  AttentionArgs args{};
+  args.q = q.data();
+  args.q_stride = args.out_stride = kHeads * kHeadDim;
+  args.heads = kHeads;
+  args.head_dim = kHeadDim;
+  args.scale = 0.125f;
+  args.keys = keys.data();
+  args.values = values.data();
+  args.out = out.data();
+  args.scratch = reinterpret_cast<float*>(scratch.data());
+  args.tokens = 1;
+  args.start_pos = kDepth - 1;
+  const double step = shortest([&] { variant.attention(args); });
+  std::printf("%-14s %-16s at depth %zu  %6.1f GB/s\n", variant.name, "attention", kDepth,
+              (keys.size() + values.size()) / step * 1e-9);
+  args.tokens = kTokens;
+  args.start_pos = 0;
+  const double prefill = shortest([&] { variant.attention(args); });
+  std::printf("%-14s %-16s of %zu rows    %6.1f GFLOPS\n", variant.name, "attention", kTokens,
+              2.0 * kTokens * kTokens * kHeads * kHeadDim / prefill * 1e-9);
 }
 
 }  // namespace
@@ -86,12 +121,13 @@ void measure_matmul(const Variant& variant, WeightFormat format, const char* for
 int main(int argc, char** argv) {
   AlignedBuffer memory(size_t{640} << 20);
   std::memset(memory.data(), 1, memory.size());
-  measure_read(memory);
+  measure_limits(memory);
   for (const Variant* variant : all_variants()) {
     bool wanted = argc == 1;
     for (int i = 1; i < argc; ++i) wanted = wanted || std::strcmp(argv[i], variant->name) == 0;
     if (!wanted || (variant->required & ~cpu_features()) != 0) continue;
     if (argc == 1 && std::strcmp(variant->name, "scalar") == 0) continue;
+    measure_attention(*variant);
     constexpr const char* kFormats[] = {"int4 two-level", "int4", "int8"};
     for (int format = 0; format < 3; ++format) {
       measure_matvec(*variant, static_cast<WeightFormat>(format), kFormats[format], memory);

@@ -104,6 +104,9 @@ bool most_columns() {
   return true;
 }
 
+/// So many rows that they do not stay in a cache together.
+bool many_rows() { return check({150, 40, 8192, 32}, Fill::kRandom, Epilogue::kPlain); }
+
 /// scalar itself, against the definition in double.
 bool definition() {
   constexpr size_t kRows = 3, kOutputs = 20, kColumns = 150, kGroup = 32, kGroups = 5;
@@ -183,9 +186,10 @@ bool float_weights() {
   return true;
 }
 
-constexpr Case kCases[] = {{"odd_shapes", odd_shapes}, {"groups", groups},
-                           {"extremes", extremes},     {"most_columns", most_columns},
-                           {"definition", definition}, {"float_weights", float_weights}};
+constexpr Case kCases[] = {{"odd_shapes", odd_shapes},      {"groups", groups},
+                           {"extremes", extremes},          {"most_columns", most_columns},
+                           {"many_rows", many_rows},        {"definition", definition},
+                           {"float_weights", float_weights}};
 
 }  // namespace
 

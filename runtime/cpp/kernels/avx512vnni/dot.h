@@ -3,6 +3,7 @@
 #include <immintrin.h>
 
 #include <cstdint>
+#include <cstring>
 
 namespace thimble::kernels::avx512vnni {
 
@@ -14,6 +15,18 @@ namespace thimble::kernels::avx512vnni {
       : "+v"(acc)
       : "v"(weights), "m"(*reinterpret_cast<const int32_t*>(x)));
   return acc;
+}
+
+/// The same with the 4 signed bytes in every lane of a register.
+[[gnu::always_inline]] inline __m512i dot(__m512i acc, __m512i weights, __m512i x) {
+  asm("vpdpbusd %2, %1, %0" : "+v"(acc) : "v"(weights), "v"(x));
+  return acc;
+}
+
+[[gnu::always_inline]] inline __m512i broadcast_four(const int8_t* x) {
+  int32_t four;
+  std::memcpy(&four, x, sizeof four);
+  return _mm512_set1_epi32(four);
 }
 
 }  // namespace thimble::kernels::avx512vnni

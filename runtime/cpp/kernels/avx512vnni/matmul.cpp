@@ -13,20 +13,27 @@ namespace {
 constexpr size_t kRows = kTile.mr;
 constexpr size_t kStep = kTile.mr * kTile.kr;  // bytes of a tile for 4 columns
 
-/// A tile's rows times a panel's kBlocks * 16, all in registers, for steps of 4 columns.
+/// A tile's rows times a panel's kBlocks * 16, all in registers, for steps of 4 columns. Four
+/// activations are broadcast to a register of their own: as memory operands they would take twice
+/// the loads, more than the CPU has ports for.
 template <size_t kBlocks>
-[[gnu::always_inline]] inline void multiply(const int8_t* x, const uint8_t* panel, size_t steps,
+[[gnu::always_inline]] inline void multiply(const int8_t* x, const uint8_t* panel, size_t columns,
                                             __m512i (&acc)[kBlocks][kRows]) {
-  for (size_t step = 0; step < steps; ++step, x += kStep, panel += kPanelStep) {
-    __m512i weights[kBlocks];
-    unrolled<kBlocks>([&](auto b) [[gnu::always_inline]] {
-      weights[b] = _mm512_load_si512(panel + b * kLineBytes);
-    });
-    unrolled<kRows>([&](auto r) [[gnu::always_inline]] {
+  constexpr size_t kSteps = kColumnStep / 8;  // fewer counters to keep per product
+  for (; columns > 0; columns -= 4 * kSteps) {
+    unrolled<kSteps>([&](auto step) [[gnu::always_inline]] {
+      __m512i weights[kBlocks];
       unrolled<kBlocks>([&](auto b) [[gnu::always_inline]] {
-        acc[b][r] = dot(acc[b][r], weights[b], x + 4 * r);
+        weights[b] = _mm512_load_si512(panel + step * kPanelStep + b * kLineBytes);
+      });
+      unrolled<kRows>([&](auto r) [[gnu::always_inline]] {
+        const __m512i four = broadcast_four(x + step * kStep + 4 * r);
+        unrolled<kBlocks>(
+            [&](auto b) [[gnu::always_inline]] { acc[b][r] = dot(acc[b][r], weights[b], four); });
       });
     });
+    x += kSteps * kStep;
+    panel += kSteps * kPanelStep;
   }
 }
 
@@ -40,15 +47,22 @@ struct Totals {
   }
 };
 
-/// Every tile of activations times a panel of value + 128.
+/// Rows of activations from `first` to `last`, of whole tiles but for the end of all.
+struct RowRange {
+  size_t first;
+  size_t last;
+};
+
+/// A range's tiles of activations times a panel of value + 128.
 template <size_t kBlocks>
-void multiply_tiles(const LinearArgs& args, const BlockLayout& layout, size_t first_block) {
+void multiply_tiles(const LinearArgs& args, const BlockLayout& layout, size_t first_block,
+                    RowRange range) {
   const uint8_t* first_packed = args.weight.data + first_block * layout.bytes;
-  for (size_t m = 0; m < args.x.rows; m += kRows) {
+  for (size_t m = range.first; m < range.last; m += kRows) {
     __m512i acc[kBlocks][kRows];
     unrolled<kBlocks>(
         [&](auto b) { unrolled<kRows>([&](auto r) { acc[b][r] = _mm512_setzero_si512(); }); });
-    multiply<kBlocks>(args.x.values + m * args.x.columns, args.scratch, args.x.columns / 4, acc);
+    multiply<kBlocks>(args.x.values + m * args.x.columns, args.scratch, args.x.columns, acc);
     const Totals totals(acc);
     for (size_t r = 0; r < kRows && m + r < args.x.rows; ++r) {
       const RowParams& params = args.x.params[m + r];
@@ -62,18 +76,27 @@ void multiply_tiles(const LinearArgs& args, const BlockLayout& layout, size_t fi
   }
 }
 
-/// Unpacks panel after panel and multiplies it. `unpack(packed, panel)` unpacks one block.
+/// Activations that stay in the second-level cache beside a panel, in bytes.
+constexpr size_t kResidentBytes = size_t{1} << 20;
+
+/// Unpacks panel after panel and multiplies it, for as many rows at a time as stay in the cache.
+/// `unpack(packed, panel)` unpacks one block.
 template <typename Unpack>
 void matmul(const LinearArgs& args, Unpack unpack) {
   const BlockLayout layout = args.weight.layout();
-  for (size_t block = args.first_block; block < args.last_block; block += kPanelBlocks) {
-    const uint8_t* packed = args.weight.data + block * layout.bytes;
-    unpack(packed, args.scratch);
-    if (block + 1 == args.last_block) {
-      multiply_tiles<1>(args, layout, block);
-    } else {
-      unpack(packed + layout.bytes, args.scratch + kLineBytes);
-      multiply_tiles<kPanelBlocks>(args, layout, block);
+  const size_t tiles = kResidentBytes / (kRows * args.x.columns);
+  const size_t most_rows = kRows * (tiles > 0 ? tiles : 1);
+  for (RowRange range{0, 0}; range.first < args.x.rows; range.first = range.last) {
+    range.last = args.x.rows - range.first > most_rows ? range.first + most_rows : args.x.rows;
+    for (size_t block = args.first_block; block < args.last_block; block += kPanelBlocks) {
+      const uint8_t* packed = args.weight.data + block * layout.bytes;
+      unpack(packed, args.scratch);
+      if (block + 1 == args.last_block) {
+        multiply_tiles<1>(args, layout, block, range);
+      } else {
+        unpack(packed + layout.bytes, args.scratch + kLineBytes);
+        multiply_tiles<kPanelBlocks>(args, layout, block, range);
+      }
     }
   }
 }

@@ -9,11 +9,13 @@
 namespace thimble::kernels::avx512vnni {
 namespace {
 
-/// How far ahead of the line in use weights are asked for.
-constexpr size_t kPrefetchBytes = 4096;
+/// How far ahead of the line in use weights are asked for: into the second-level cache, whose many
+/// requests in flight make the bandwidth, and shortly before use into the first.
+constexpr size_t kFarBytes = 4096, kNearBytes = 512;
 
 inline void prefetch(const uint8_t* line) {
-  _mm_prefetch(reinterpret_cast<const char*>(line + kPrefetchBytes), _MM_HINT_T0);
+  _mm_prefetch(reinterpret_cast<const char*>(line + kFarBytes), _MM_HINT_T1);
+  _mm_prefetch(reinterpret_cast<const char*>(line + kNearBytes), _MM_HINT_T0);
 }
 
 /// The integer dot products of a block's group with kRows rows, for kColumnStep columns at a time:

@@ -1,0 +1,51 @@
+#include <immintrin.h>
+
+#include "kernels/cpu_features.h"
+#include "tests/kernel_limits.h"
+
+namespace thimble::test {
+namespace {
+
+[[gnu::target("avx2")]] uint64_t read(const uint8_t* data, size_t size) {
+  __m256i sums[4] = {};
+  for (size_t i = 0; i < size; i += 128) {
+    _mm_prefetch(reinterpret_cast<const char*>(data + i + 4096), _MM_HINT_T0);
+    _mm_prefetch(reinterpret_cast<const char*>(data + i + 4160), _MM_HINT_T0);
+    const __m256i* vectors = reinterpret_cast<const __m256i*>(data + i);
+    sums[0] = _mm256_xor_si256(sums[0], vectors[0]);
+    sums[1] = _mm256_xor_si256(sums[1], vectors[1]);
+    sums[2] = _mm256_xor_si256(sums[2], vectors[2]);
+    sums[3] = _mm256_xor_si256(sums[3], vectors[3]);
+  }
+  const __m256i low = _mm256_xor_si256(sums[0], sums[1]);
+  const __m256i all = _mm256_xor_si256(low, _mm256_xor_si256(sums[2], sums[3]));
+  return static_cast<uint64_t>(_mm256_extract_epi64(all, 0));
+}
+
+/// Twelve independent chains, more than latency times ports.
+[[gnu::target("avx512f,avx512vnni")]] uint64_t multiply(size_t loops) {
+  __m512i a = _mm512_set1_epi32(1), b = a, c = a, d = a, e = a, f = a;
+  __m512i g = a, h = a, i = a, j = a, k = a, l = a;
+  const __m512i x = _mm512_set1_epi8(3);
+  for (; loops > 0; --loops)
+    asm("vpdpbusd %12, %12, %0\n\tvpdpbusd %12, %12, %1\n\tvpdpbusd %12, %12, %2\n\t"
+        "vpdpbusd %12, %12, %3\n\tvpdpbusd %12, %12, %4\n\tvpdpbusd %12, %12, %5\n\t"
+        "vpdpbusd %12, %12, %6\n\tvpdpbusd %12, %12, %7\n\tvpdpbusd %12, %12, %8\n\t"
+        "vpdpbusd %12, %12, %9\n\tvpdpbusd %12, %12, %10\n\tvpdpbusd %12, %12, %11"
+        : "+v"(a), "+v"(b), "+v"(c), "+v"(d), "+v"(e), "+v"(f), "+v"(g), "+v"(h), "+v"(i), "+v"(j),
+          "+v"(k), "+v"(l)
+        : "v"(x));
+  a = a + b + c + d + e + f + g + h + i + j + k + l;
+  return static_cast<uint64_t>(a[0]);
+}
+
+}  // namespace
+
+Limits limits() {
+  const uint32_t features = kernels::cpu_features();
+  if ((features & kernels::kAvx2) == 0) return {nullptr, nullptr, 0};
+  if ((features & kernels::kAvx512Vnni) == 0) return {read, nullptr, 0};
+  return {read, multiply, size_t{12} * 128};
+}
+
+}  // namespace thimble::test
