@@ -48,7 +48,7 @@ void unpack_row(const PackedWeight& weight, size_t row, size_t columns, float* o
       if (k % weight.group_size == 0)
         scale = group_scale(weight, block, lane, k / weight.group_size);
       const uint8_t byte = values[k / 8 * kLineBytes + lane * 4 + k % 4];
-      out[k] = static_cast<float>((k % 8 < 4 ? byte & 15 : byte >> 4) - 8) * scale;
+      out[k] = static_cast<float>(7 - (k % 8 < 4 ? byte & 15 : byte >> 4)) * scale;
     }
   }
 }

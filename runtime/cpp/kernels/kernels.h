@@ -45,6 +45,10 @@ struct LinearArgs {
 using LinearFunction = void (*)(const LinearArgs&);
 
 constexpr size_t kMatvecRows = 8;
+/// The tile of `matvec`: all of its rows, and no more padding than to 1, 2, 4 or 8.
+constexpr Tile matvec_tile(size_t rows) {
+  return {rows <= 2 ? rows : rows <= 4 ? size_t{4} : kMatvecRows, 4};
+}
 /// Weight rows that a matrix product unpacks at a time.
 constexpr size_t kPanelRows = 32;
 constexpr size_t linear_scratch_bytes(size_t columns) { return kPanelRows * columns; }
@@ -71,7 +75,7 @@ struct Variant {
   Tile tile;          ///< of the activations of `matmul`
 
   void (*quantize)(const QuantizeArgs&);
-  /// Up to kMatvecRows plain rows (x.tile = kPlainRows), by WeightFormat: at the speed of memory.
+  /// Up to kMatvecRows rows in one tile, matvec_tile(), by WeightFormat: at the speed of memory.
   LinearFunction matvec[3];
   /// Any number of rows in tiles of `tile`, by WeightFormat: at the speed of the dot products.
   LinearFunction matmul[3];

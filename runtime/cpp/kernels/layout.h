@@ -19,8 +19,10 @@
 ///            low     k = 8s           8s + 1           8s + 2           8s + 3
 ///            high    k = 8s + 4       8s + 5           8s + 6           8s + 7
 ///
-///       A nibble holds value + 8 (0..15). The low nibbles of a line are 16 rows by 4 columns,
-///       what one vpdpbusd / 4 sdot take; low and high interleaved are the 8 columns of smmla.
+///       A nibble holds 7 - value (0..15): of 32 columns, the sum of nibble * q - 7 * (sum of q)
+///       is -(sum of value * q), which int16 always holds, 32768 being its lowest. The low nibbles
+///       of a line are 16 rows by 4 columns, what one vpdpbusd / 4 sdot take; low and high
+///       interleaved are the 8 columns of smmla.
 ///
 /// `kInt4`: value[n][k] (-8..7) * scale[n][k / group], scales in bfloat16
 ///
@@ -42,9 +44,9 @@
 /// x = (q - zero_point) * scale. Rows are cut into tiles of `mr`, the last one padded with zeros:
 ///
 ///       int8   values[ceil(M / mr)][K / kr][mr][kr]
-///       int32  group_bias[ceil(M / mr) * mr][K / 32]     -8 * (sum of 32 q)
+///       int32  group_bias[ceil(M / mr)][K / 32][mr]      -7 * (sum of 32 q)
 ///
-/// K is `stored_columns()`; q is 0 in the padding. With mr = 1 the rows are plain.
+/// K is `stored_columns()`; q is 0 in the padding.
 
 #include <cstddef>
 #include <cstdint>
@@ -117,18 +119,17 @@ struct RowParams {
   int32_t sum;  ///< of q over all columns
 };
 
-/// A tile of quantized rows: `mr` rows, `kr` columns at a time.
+/// A tile of quantized rows: `mr` rows, `kr` columns (4 or 8) at a time.
 struct Tile {
   size_t mr;
   size_t kr;
 };
-constexpr Tile kPlainRows = {1, kColumnStep};
 
 /// Quantized activations, not owned.
 struct QuantizedRows {
   int8_t* values;
   RowParams* params;    ///< one per row
-  int32_t* group_bias;  ///< [rows padded to mr][columns / 32]
+  int32_t* group_bias;  ///< [tiles][columns / 32][mr]
   size_t rows;
   size_t columns;  ///< padded
   Tile tile;

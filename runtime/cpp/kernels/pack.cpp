@@ -21,14 +21,14 @@ PackedWeight start(WeightFormat format, size_t rows, size_t columns, size_t grou
   return weight;
 }
 
-/// The nibbles of all rows; those of the padding hold zero, that is 8.
+/// The nibbles of all rows; those of the padding hold zero, that is 7.
 void pack_nibbles(const PackedWeight& weight, const int8_t* values, size_t columns, uint8_t* out) {
   const BlockLayout layout = weight.layout();
   for (size_t row = 0; row < weight.blocks() * kBlockRows; ++row) {
     uint8_t* block = out + row / kBlockRows * layout.bytes + layout.values;
     for (size_t k = 0; k < weight.columns; ++k) {
       const bool inside = row < weight.rows && k < columns;
-      const int nibble = (inside ? values[row * columns + k] : 0) + 8;
+      const int nibble = 7 - (inside ? values[row * columns + k] : 0);
       block[k / 8 * kLineBytes + row % kBlockRows * 4 + k % 4] |= nibble << (k % 8 < 4 ? 0 : 4);
     }
   }

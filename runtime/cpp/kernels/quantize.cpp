@@ -81,13 +81,10 @@ void scatter(const int8_t* from, int8_t* to, size_t stride) {
 
 /// Writes kColumnStep bytes of a tile's row, `kr` at a time.
 void write_step(const int8_t* from, Tile tile, int8_t* to) {
-  switch (tile.kr) {
-    case 4:
-      return scatter<4>(from, to, tile.mr * 4);
-    case 8:
-      return scatter<8>(from, to, tile.mr * 8);
-    default:
-      return scatter<kColumnStep>(from, to, tile.mr * kColumnStep);
+  if (tile.kr == 4) {
+    scatter<4>(from, to, tile.mr * 4);
+  } else {
+    scatter<8>(from, to, tile.mr * 8);
   }
 }
 
@@ -100,12 +97,13 @@ void quantize(const QuantizeArgs& args) {
   alignas(kColumnStep) int8_t bytes[kColumnStep];
   for (size_t row = 0; row < round_up(out.rows, tile.mr); ++row) {
     int8_t* to = out.values + row / tile.mr * tile.mr * out.columns + row % tile.mr * tile.kr;
-    int32_t* group_bias = out.group_bias + row * steps;
+    int32_t* group_bias = out.group_bias + row / tile.mr * tile.mr * steps + row % tile.mr;
     if (row >= out.rows) {
       std::memset(bytes, 0, sizeof bytes);
-      std::memset(group_bias, 0, steps * sizeof *group_bias);
-      for (size_t step = 0; step < steps; ++step)
+      for (size_t step = 0; step < steps; ++step) {
+        group_bias[step * tile.mr] = 0;
         write_step(bytes, tile, to + step * kColumnStep * tile.mr);
+      }
       continue;
     }
     const float* x = args.x + row * args.x_stride;
@@ -115,7 +113,7 @@ void quantize(const QuantizeArgs& args) {
       const size_t k = step * kColumnStep;
       const size_t left = k < args.x_columns ? args.x_columns - k : 0;
       const int32_t step_sum = quantize_step(x + (left > 0 ? k : 0), left, mapping, bytes);
-      group_bias[step] = -8 * step_sum;
+      group_bias[step * tile.mr] = -7 * step_sum;
       total += step_sum;
       write_step(bytes, tile, to + k * tile.mr);
     }

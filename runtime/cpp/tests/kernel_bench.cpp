@@ -58,7 +58,7 @@ constexpr size_t kOutputs = 8192, kColumns = 2048, kGroup = 32;
 void measure_matvec(const Variant& variant, WeightFormat format, const char* format_name,
                     AlignedBuffer& memory) {
   for (size_t rows : {1, 2, 4, 8}) {
-    Problem problem(format, rows, kOutputs, kColumns, kGroup, kPlainRows);
+    Problem problem(format, rows, kOutputs, kColumns, kGroup, matvec_tile(rows));
     LinearArgs args = problem.args();
     const size_t bytes = args.weight.bytes(), copies = memory.size() / bytes;
     for (size_t i = 0; i < copies; ++i)

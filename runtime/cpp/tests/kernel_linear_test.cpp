@@ -22,6 +22,8 @@ using thimble::test::Problem;
 constexpr WeightFormat kFormats[] = {WeightFormat::kInt4TwoLevel, WeightFormat::kInt4,
                                      WeightFormat::kInt8};
 
+constexpr Tile kPlainRows = {1, 4};
+
 bool is_supported(const Variant& variant) { return (variant.required & ~cpu_features()) == 0; }
 
 enum class Epilogue { kPlain, kBias, kAccumulate };
@@ -34,7 +36,7 @@ struct Shape {
 std::vector<float> run(const Variant& variant, WeightFormat format, const Shape& shape, bool matmul,
                        Fill fill, Epilogue epilogue) {
   Problem problem(format, shape.rows, shape.outputs, shape.columns, shape.group_size,
-                  matmul ? variant.tile : kPlainRows, fill);
+                  matmul ? variant.tile : matvec_tile(shape.rows), fill);
   LinearArgs args = problem.args();
   if (epilogue != Epilogue::kPlain) args.bias = problem.bias();
   args.accumulate = epilogue == Epilogue::kAccumulate;
@@ -55,7 +57,7 @@ bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
 
 bool check(const Shape& shape, Fill fill, Epilogue epilogue) {
   for (WeightFormat format : kFormats) {
-    const std::vector<float> expected = run(scalar::kVariant, format, shape, false, fill, epilogue);
+    const std::vector<float> expected = run(scalar::kVariant, format, shape, true, fill, epilogue);
     for (const Variant* variant : all_variants()) {
       if (!is_supported(*variant)) continue;
       for (bool matmul : {false, true}) {

@@ -163,7 +163,7 @@ class Problem {
       for (size_t k = 0; k < columns_; ++k) {
         const int8_t q = activation(numbers);
         values_[m / mr * mr * stored_ + k / kr * mr * kr + m % mr * kr + k % kr] = q;
-        group_bias_[m * steps + k / kernels::kColumnStep] -= 8 * q;
+        group_bias_[(m / mr * steps + k / kernels::kColumnStep) * mr + m % mr] -= 7 * q;
         total += q;
       }
       const int32_t zero_point = fill_ == Fill::kRandom ? numbers.between(-128, 127) : 127;

@@ -11,17 +11,18 @@ namespace {
 constexpr size_t kHalfLine = kLineBytes / 2;  // 8 weight rows
 constexpr size_t kPrefetchBytes = 4096;
 
-/// 16-bit dot products of kHalves * 8 weight rows with kRows rows over kColumnStep columns, two
-/// sums a weight row, of even and odd pairs of columns. A sum of products of 16 nibbles (0..15)
-/// may wrap; it starts from the bias that turns nibbles into values, and
-/// |sum of value * q + 4 * (sum of its q - sum of the other's q)| <= 16384 + 16320 fits.
+/// 16-bit dot products, negative, of kHalves * 8 weight rows with kRows rows over kColumnStep
+/// columns: two sums a weight row, one over the first two of each four columns, one over the
+/// others. The first starts from the bias, -7 times the q of both. It may wrap on the way, but
+/// ends within int16: |sum of value * q| + |7 * sum of the other's q| <= 16384 + 14336. The second
+/// is at most 16 * 15 * 128.
 template <size_t kRows, size_t kHalves>
 [[gnu::always_inline]] inline void dot_step(const uint8_t* lines, const Rows<kRows>& rows, size_t k,
                                             __m256i (&acc)[kHalves][kRows]) {
   const __m256i mask = _mm256_set1_epi8(0x0F);
   unrolled<kRows>([&](auto r) [[gnu::always_inline]] {
-    const int16_t half = static_cast<int16_t>(rows.bias[r][k / kColumnStep] / 2);
-    unrolled<kHalves>([&](auto h) [[gnu::always_inline]] { acc[h][r] = _mm256_set1_epi16(half); });
+    const uint16_t bias = static_cast<uint16_t>(rows.bias[r][k / kColumnStep * rows.mr]);
+    unrolled<kHalves>([&](auto h) [[gnu::always_inline]] { acc[h][r] = _mm256_set1_epi32(bias); });
   });
   unrolled<kColumnStep / 8>([&](auto step) [[gnu::always_inline]] {
     const uint8_t* line = lines + step * kLineBytes;
@@ -78,7 +79,7 @@ struct TwoLevel {
         dot_step<kRows, kHalves>(lines + k * 8, rows, k, acc);
         unrolled<kHalves>([&](auto h) [[gnu::always_inline]] {
           unrolled<kRows>([&](auto r) [[gnu::always_inline]] {
-            total[h][r] = _mm256_add_epi32(total[h][r], _mm256_madd_epi16(acc[h][r], pairs[h]));
+            total[h][r] = _mm256_sub_epi32(total[h][r], _mm256_madd_epi16(acc[h][r], pairs[h]));
           });
         });
       }
@@ -119,7 +120,7 @@ struct Plain {
         const __m256 scale = widen_bfloat16(scales + h * 8);
         unrolled<kRows>([&](auto r) [[gnu::always_inline]] {
           const __m256 product = _mm256_mul_ps(_mm256_cvtepi32_ps(sum[h][r]), scale);
-          total[h][r] = _mm256_add_ps(total[h][r], product);
+          total[h][r] = _mm256_sub_ps(total[h][r], product);
         });
       });
     }

@@ -9,20 +9,19 @@
 
 namespace thimble::kernels::avx2 {
 
-/// kRows rows of activations, plain or of a tile: 4 columns from k on at x[r] + k * mr.
+/// kRows rows of activations, of a tile: 4 columns from k on at x[r] + k * mr.
 template <size_t kRows>
 struct Rows {
   const int8_t* x[kRows];
   const int32_t* bias[kRows];
   size_t mr;
 
-  /// `count` rows from `first` on, all of one tile where mr is not 1; those of the last again up
-  /// to kRows.
+  /// `count` rows from `first` on, all of one tile; those of the last again up to kRows.
   Rows(const QuantizedRows& rows, size_t first, size_t count) : mr(rows.tile.mr) {
     unrolled<kRows>([&](auto r) {
       const size_t row = first + (r < count ? r : count - 1);
       x[r] = rows.values + row / mr * mr * rows.columns + row % mr * 4;
-      bias[r] = rows.group_bias + row * (rows.columns / kColumnStep);
+      bias[r] = rows.group_bias + row / mr * mr * (rows.columns / kColumnStep) + row % mr;
     });
   }
 

@@ -102,6 +102,7 @@ void matmul(const LinearArgs& args, Unpack unpack) {
 }
 
 /// kInt4: half a tile at a time leaves registers for a float accumulator beside each integer one.
+/// The integers are negative, for the nibbles are 7 - value.
 constexpr size_t kHalf = kRows / 2;
 
 template <size_t kBlocks>
@@ -109,7 +110,7 @@ void multiply_half_tile(const LinearArgs& args, const BlockLayout& layout, size_
                         size_t m) {
   const size_t columns = args.x.columns, group_size = args.weight.group_size;
   const int8_t* x = args.x.values + m / kRows * kRows * columns + m % kRows * 4;
-  const int32_t* bias = args.x.group_bias + m * (columns / kColumnStep);
+  const int32_t* bias = args.x.group_bias + m / kRows * kRows * (columns / kColumnStep) + m % kRows;
   const uint8_t* panel = args.scratch;
   const uint8_t* first_packed = args.weight.data + first_block * layout.bytes;
   __m512 total[kBlocks][kHalf];
@@ -120,7 +121,7 @@ void multiply_half_tile(const LinearArgs& args, const BlockLayout& layout, size_
     unrolled<kHalf>([&](auto r) [[gnu::always_inline]] {
       int32_t sum = 0;
       for (size_t step = k / kColumnStep; step < (k + group_size) / kColumnStep; ++step)
-        sum += bias[r * (columns / kColumnStep) + step];
+        sum += bias[step * kRows + r];
       unrolled<kBlocks>([&](auto b) [[gnu::always_inline]] { acc[b][r] = _mm512_set1_epi32(sum); });
     });
     for (size_t i = 0; i < group_size; i += 4, x += kStep, panel += kPanelStep) {
@@ -135,7 +136,7 @@ void multiply_half_tile(const LinearArgs& args, const BlockLayout& layout, size_
       const __m512 scale =
           load_bfloat16(reinterpret_cast<const uint16_t*>(scales) + k / group_size * kBlockRows);
       unrolled<kHalf>([&](auto r) [[gnu::always_inline]] {
-        total[b][r] = add(total[b][r], mul(to_float(acc[b][r]), scale));
+        total[b][r] = sub(total[b][r], mul(to_float(acc[b][r]), scale));
       });
     });
   }

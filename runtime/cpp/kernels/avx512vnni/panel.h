@@ -13,7 +13,7 @@ namespace thimble::kernels::avx512vnni {
 constexpr size_t kPanelBlocks = 2;
 constexpr size_t kPanelStep = kPanelBlocks * kLineBytes;  ///< bytes for 4 columns
 
-/// The nibbles of a block as they are, value + 8.
+/// The nibbles of a block as they are, 7 - value.
 inline void unpack_nibbles(const uint8_t* lines, size_t columns, uint8_t* panel) {
   const __m512i mask = _mm512_set1_epi8(0x0F);
   for (size_t k = 0; k < columns; k += 8, lines += kLineBytes, panel += 2 * kPanelStep) {
@@ -23,8 +23,8 @@ inline void unpack_nibbles(const uint8_t* lines, size_t columns, uint8_t* panel)
   }
 }
 
-/// value * multiple + 128 of a block: a nibble times its multiple is at most 225, so that two
-/// bytes multiply as one 16-bit number; 128 - 8 * multiple makes up for the nibble's offset.
+/// value * multiple + 128 of a block, as 128 + 7 * multiple - nibble * multiple: the last is at
+/// most 225, so that two bytes multiply as one 16-bit number.
 inline void unpack_two_level(const uint8_t* packed, const BlockLayout& layout, size_t columns,
                              size_t group_size, uint8_t* panel) {
   const __m512i mask = _mm512_set1_epi8(0x0F);
@@ -39,15 +39,16 @@ inline void unpack_two_level(const uint8_t* packed, const BlockLayout& layout, s
     const __m512i single = _mm512_and_si512(multiples, _mm512_set1_epi32(15));
     const __m512i words = _mm512_or_si512(single, _mm512_slli_epi32(single, 16));
     const __m512i bytes = _mm512_or_si512(words, _mm512_slli_epi16(words, 8));
-    const __m512i offset = _mm512_sub_epi8(_mm512_set1_epi8(-128), _mm512_slli_epi32(bytes, 3));
+    const __m512i seven = _mm512_sub_epi8(_mm512_slli_epi32(bytes, 3), bytes);
+    const __m512i offset = _mm512_add_epi8(_mm512_set1_epi8(-128), seven);
     multiples = _mm512_srli_epi32(multiples, 4);
     for (size_t i = 0; i < group_size; i += 8, lines += kLineBytes, panel += 2 * kPanelStep) {
       const __m512i pair = _mm512_load_si512(lines);
       const __m512i low = _mm512_and_si512(pair, mask);
       const __m512i high = _mm512_and_si512(_mm512_srli_epi16(pair, 4), mask);
-      _mm512_store_si512(panel, _mm512_add_epi8(_mm512_mullo_epi16(low, words), offset));
+      _mm512_store_si512(panel, _mm512_sub_epi8(offset, _mm512_mullo_epi16(low, words)));
       _mm512_store_si512(panel + kPanelStep,
-                         _mm512_add_epi8(_mm512_mullo_epi16(high, words), offset));
+                         _mm512_sub_epi8(offset, _mm512_mullo_epi16(high, words)));
     }
   }
 }

@@ -59,7 +59,7 @@ void multiply_two_rows(const LinearArgs& args, const BlockLayout& layout, size_t
   const uint8_t* packed = args.weight.data + block * layout.bytes;
   const uint16_t* scales = reinterpret_cast<const uint16_t*>(packed + layout.scales);
   const size_t columns = args.x.columns, steps = columns / kColumnStep;
-  const int32_t* bias = args.x.group_bias + (m + kFirst) * steps;
+  const int32_t* bias = args.x.group_bias + m * steps + kFirst;
   const int8_t* tile = args.x.values + m * columns;
   const int8_t* line = reinterpret_cast<const int8_t*>(args.scratch);
   F32x16 total[2] = {broadcast(0.0f), broadcast(0.0f)};
@@ -68,7 +68,7 @@ void multiply_two_rows(const LinearArgs& args, const BlockLayout& layout, size_t
     unrolled<2>([&](auto r) { unrolled<4>([&](auto q) { acc[r][q] = vdupq_n_s32(0); }); });
     for (const size_t end = k + args.weight.group_size; k < end; k += kColumnStep) {
       unrolled<2>([&](auto r) [[gnu::always_inline]] {
-        const int32x4_t offset = vdupq_n_s32(bias[r * steps + k / kColumnStep]);
+        const int32x4_t offset = vdupq_n_s32(bias[k / kColumnStep * kRows + r]);
         unrolled<4>([&](auto q) { acc[r][q] = vaddq_s32(acc[r][q], offset); });
       });
       for (size_t i = 0; i < kColumnStep; i += 4, tile += kStep, line += kLineBytes) {
@@ -85,7 +85,7 @@ void multiply_two_rows(const LinearArgs& args, const BlockLayout& layout, size_t
       const float32x4_t scale = widen_bfloat16(scales + 4 * q);
       unrolled<2>([&](auto r) [[gnu::always_inline]] {
         const float32x4_t product = vmulq_f32(vcvtq_f32_s32(acc[r][q]), scale);
-        total[r].part[q] = vaddq_f32(total[r].part[q], product);
+        total[r].part[q] = vsubq_f32(total[r].part[q], product);
       });
     });
   }

@@ -12,74 +12,78 @@ constexpr size_t kQuadBytes = 16;  // of a line: 4 weight rows by 4 columns
 constexpr size_t kQuads = 4;
 constexpr size_t kPrefetchBytes = 2048;
 
-/// kRows plain rows from `first` on; those of the last again beyond `count`.
-template <size_t kRows>
+/// Up to four rows of a tile of kMr. The 16 bytes of a vector are 4 columns of 4 rows, or 8 of 2,
+/// or 16 of 1.
+template <size_t kMr>
 struct Rows {
-  const int8_t* x[kRows];
-  const int32_t* bias[kRows];
+  static constexpr size_t kCount = kMr < 4 ? kMr : 4;
+  const int8_t* x;
+  const int32_t* bias;
 
-  Rows(const QuantizedRows& rows, size_t first, size_t count) {
-    unrolled<kRows>([&](auto r) {
-      const size_t row = first + (r < count ? r : count - 1);
-      x[r] = rows.values + row * rows.columns;
-      bias[r] = rows.group_bias + row * (rows.columns / kColumnStep);
+  Rows(const QuantizedRows& rows, size_t first)
+      : x(rows.values + first * 4), bias(rows.group_bias + first) {}
+
+  /// 16 columns from k on.
+  [[gnu::always_inline]] void load(size_t k, int8x16_t (&vectors)[kCount]) const {
+    unrolled<kCount>([&](auto i) [[gnu::always_inline]] {
+      vectors[i] = vld1q_s8(x + k * kMr + i * (kMr < 4 ? 16 : 4 * kMr));
     });
+  }
+  /// acc + weights . four columns (the `four`-th of the 16) of row r.
+  template <size_t kFour, size_t kRow>
+  [[gnu::always_inline]] static int32x4_t dot(int32x4_t acc, int8x16_t weights,
+                                              const int8x16_t (&vectors)[kCount]) {
+    constexpr size_t kPlace = kFour * kCount + kRow;
+    return vdotq_laneq_s32(acc, weights, vectors[kPlace / 4], kPlace % 4);
   }
 };
 
 /// As many weight rows at once as there are registers for.
-template <size_t kRows>
-constexpr size_t kQuadsAtOnce = kRows == 1 ? 4 : 2;
+template <size_t kMr>
+constexpr size_t kQuadsAtOnce = kMr == 1 ? 4 : 2;
 
-/// Adds to acc the dot products of nibbles (0..15) with kColumnStep columns of kRows rows.
-template <size_t kRows, size_t kCount>
-[[gnu::always_inline]] inline void dot_step(const uint8_t* lines, const Rows<kRows>& rows, size_t k,
-                                            int32x4_t (&acc)[kCount][kRows]) {
-  unrolled<2>([&](auto half) [[gnu::always_inline]] {
+/// The integer dot products of a group, negative: the nibbles are 7 - value.
+template <size_t kMr, size_t kCount>
+[[gnu::always_inline]] inline void dot_group(const uint8_t* lines, const Rows<kMr>& rows, size_t k,
+                                             size_t group_size,
+                                             int32x4_t (&acc)[kCount][Rows<kMr>::kCount]) {
+  constexpr size_t kRows = Rows<kMr>::kCount;
+  unrolled<kCount>([&](auto q) [[gnu::always_inline]] {
+    unrolled<kRows>([&](auto r) [[gnu::always_inline]] { acc[q][r] = vdupq_n_s32(0); });
+  });
+  for (const size_t end = k + group_size; k < end; k += 16, lines += 2 * kLineBytes) {
+    if (k % kColumnStep == 0) {
+      unrolled<kRows>([&](auto r) [[gnu::always_inline]] {
+        const int32x4_t bias = vld1q_dup_s32(rows.bias + k / kColumnStep * kMr + r);
+        unrolled<kCount>([&](auto q)
+                             [[gnu::always_inline]] { acc[q][r] = vaddq_s32(acc[q][r], bias); });
+      });
+    }
     int8x16_t x[kRows];
-    unrolled<kRows>([&](auto r)
-                        [[gnu::always_inline]] { x[r] = vld1q_s8(rows.x[r] + k + 16 * half); });
+    rows.load(k, x);
     unrolled<2>([&](auto i) [[gnu::always_inline]] {
-      const uint8_t* line = lines + (2 * half + i) * kLineBytes;
+      const uint8_t* line = lines + i * kLineBytes;
       __builtin_prefetch(line + kPrefetchBytes);
       unrolled<kCount>([&](auto q) [[gnu::always_inline]] {
         const uint8x16_t bytes = vld1q_u8(line + q * kQuadBytes);
         const int8x16_t low = vreinterpretq_s8_u8(vandq_u8(bytes, vdupq_n_u8(15)));
         const int8x16_t high = vreinterpretq_s8_u8(vshrq_n_u8(bytes, 4));
         unrolled<kRows>([&](auto r) [[gnu::always_inline]] {
-          acc[q][r] = vdotq_laneq_s32(acc[q][r], low, x[r], 2 * i);
-          acc[q][r] = vdotq_laneq_s32(acc[q][r], high, x[r], 2 * i + 1);
+          acc[q][r] = Rows<kMr>::template dot<2 * i, r>(acc[q][r], low, x);
+          acc[q][r] = Rows<kMr>::template dot<2 * i + 1, r>(acc[q][r], high, x);
         });
       });
     });
-  });
-}
-
-/// The integer dot products of a group.
-template <size_t kRows, size_t kCount>
-[[gnu::always_inline]] inline void dot_group(const uint8_t* lines, const Rows<kRows>& rows,
-                                             size_t k, size_t group_size,
-                                             int32x4_t (&acc)[kCount][kRows]) {
-  unrolled<kCount>([&](auto q) [[gnu::always_inline]] {
-    unrolled<kRows>([&](auto r) [[gnu::always_inline]] { acc[q][r] = vdupq_n_s32(0); });
-  });
-  for (const size_t end = k + group_size; k < end; k += kColumnStep) {
-    unrolled<kRows>([&](auto r) [[gnu::always_inline]] {
-      const int32x4_t bias = vld1q_dup_s32(rows.bias[r] + k / kColumnStep);
-      unrolled<kCount>([&](auto q)
-                           [[gnu::always_inline]] { acc[q][r] = vaddq_s32(acc[q][r], bias); });
-    });
-    dot_step<kRows, kCount>(lines, rows, k, acc);
-    lines += kColumnStep / 8 * kLineBytes;
   }
 }
 
 struct TwoLevel {
   using Totals = I32x16;
 
-  template <size_t kRows, size_t kCount>
+  template <size_t kMr, size_t kCount>
   static void run(const LinearArgs& args, const BlockLayout& layout, const uint8_t* packed,
-                  const Rows<kRows>& rows, size_t quad, Totals (&totals)[kRows]) {
+                  const Rows<kMr>& rows, size_t quad, Totals (&totals)[Rows<kMr>::kCount]) {
+    constexpr size_t kRows = Rows<kMr>::kCount;
     const size_t columns = args.weight.columns, group_size = args.weight.group_size;
     const uint8_t* scales = packed + layout.scales + quad * kQuadBytes;
     const uint8_t* lines = packed + layout.values + quad * kQuadBytes;
@@ -97,12 +101,12 @@ struct TwoLevel {
         scales += kLineBytes;
       }
       int32x4_t acc[kCount][kRows];
-      dot_group<kRows, kCount>(lines + k * 8, rows, k, group_size, acc);
+      dot_group<kMr, kCount>(lines + k * 8, rows, k, group_size, acc);
       unrolled<kCount>([&](auto q) [[gnu::always_inline]] {
         const int32x4_t multiple = vreinterpretq_s32_u32(vandq_u32(multiples[q], vdupq_n_u32(15)));
         multiples[q] = vshrq_n_u32(multiples[q], 4);
         unrolled<kRows>([&](auto r) [[gnu::always_inline]] {
-          total[q][r] = vmlaq_s32(total[q][r], acc[q][r], multiple);
+          total[q][r] = vmlsq_s32(total[q][r], acc[q][r], multiple);
         });
       });
     }
@@ -114,9 +118,10 @@ struct TwoLevel {
 struct Plain {
   using Totals = F32x16;
 
-  template <size_t kRows, size_t kCount>
+  template <size_t kMr, size_t kCount>
   static void run(const LinearArgs& args, const BlockLayout& layout, const uint8_t* packed,
-                  const Rows<kRows>& rows, size_t quad, Totals (&totals)[kRows]) {
+                  const Rows<kMr>& rows, size_t quad, Totals (&totals)[Rows<kMr>::kCount]) {
+    constexpr size_t kRows = Rows<kMr>::kCount;
     const size_t columns = args.weight.columns, group_size = args.weight.group_size;
     const uint8_t* lines = packed + layout.values + quad * kQuadBytes;
     const uint16_t* scales = reinterpret_cast<const uint16_t*>(packed + layout.scales) + quad * 4;
@@ -125,11 +130,11 @@ struct Plain {
         [&](auto q) { unrolled<kRows>([&](auto r) { total[q][r] = vdupq_n_f32(0); }); });
     for (size_t k = 0; k < columns; k += group_size, scales += kBlockRows) {
       int32x4_t acc[kCount][kRows];
-      dot_group<kRows, kCount>(lines + k * 8, rows, k, group_size, acc);
+      dot_group<kMr, kCount>(lines + k * 8, rows, k, group_size, acc);
       unrolled<kCount>([&](auto q) [[gnu::always_inline]] {
         const float32x4_t scale = widen_bfloat16(scales + 4 * q);
         unrolled<kRows>([&](auto r) [[gnu::always_inline]] {
-          total[q][r] = vaddq_f32(total[q][r], vmulq_f32(vcvtq_f32_s32(acc[q][r]), scale));
+          total[q][r] = vsubq_f32(total[q][r], vmulq_f32(vcvtq_f32_s32(acc[q][r]), scale));
         });
       });
     }
@@ -141,22 +146,23 @@ struct Plain {
 struct Int8 {
   using Totals = I32x16;
 
-  template <size_t kRows, size_t kCount>
+  template <size_t kMr, size_t kCount>
   static void run(const LinearArgs& args, const BlockLayout& layout, const uint8_t* packed,
-                  const Rows<kRows>& rows, size_t quad, Totals (&totals)[kRows]) {
+                  const Rows<kMr>& rows, size_t quad, Totals (&totals)[Rows<kMr>::kCount]) {
+    constexpr size_t kRows = Rows<kMr>::kCount;
     const int8_t* lines = reinterpret_cast<const int8_t*>(packed + layout.values);
     int32x4_t total[kCount][kRows];
     unrolled<kCount>(
         [&](auto q) { unrolled<kRows>([&](auto r) { total[q][r] = vdupq_n_s32(0); }); });
     for (size_t k = 0; k < args.weight.columns; k += 16) {
       int8x16_t x[kRows];
-      unrolled<kRows>([&](auto r) [[gnu::always_inline]] { x[r] = vld1q_s8(rows.x[r] + k); });
+      rows.load(k, x);
       unrolled<4>([&](auto i) [[gnu::always_inline]] {
         __builtin_prefetch(lines + kPrefetchBytes);
         unrolled<kCount>([&](auto q) [[gnu::always_inline]] {
           const int8x16_t weights = vld1q_s8(lines + (quad + q) * kQuadBytes);
           unrolled<kRows>([&](auto r) [[gnu::always_inline]] {
-            total[q][r] = vdotq_laneq_s32(total[q][r], weights, x[r], i);
+            total[q][r] = Rows<kMr>::template dot<i, r>(total[q][r], weights, x);
           });
         });
         lines += kLineBytes;
@@ -167,32 +173,35 @@ struct Int8 {
   }
 };
 
-template <typename Format, size_t kRows>
-void some_rows(const LinearArgs& args, const BlockLayout& layout, size_t block, size_t first,
-               size_t count) {
-  const uint8_t* packed = args.weight.data + block * layout.bytes;
-  const Rows<kRows> rows(args.x, first, count);
-  typename Format::Totals totals[kRows];
-  for (size_t quad = 0; quad < kQuads; quad += kQuadsAtOnce<kRows>)
-    Format::template run<kRows, kQuadsAtOnce<kRows>>(args, layout, packed, rows, quad, totals);
-  for (size_t r = 0; r < count; ++r)
-    store_outputs(args, first + r, block, scaled(totals[r], args.x.params[first + r], packed));
+template <typename Format, size_t kMr>
+void multiply(const LinearArgs& args) {
+  const BlockLayout layout = args.weight.layout();
+  constexpr size_t kRows = Rows<kMr>::kCount;
+  for (size_t block = args.first_block; block < args.last_block; ++block) {
+    const uint8_t* packed = args.weight.data + block * layout.bytes;
+    for (size_t first = 0; first < args.x.rows; first += kRows) {
+      const Rows<kMr> rows(args.x, first);
+      typename Format::Totals totals[kRows];
+      for (size_t quad = 0; quad < kQuads; quad += kQuadsAtOnce<kMr>)
+        Format::template run<kMr, kQuadsAtOnce<kMr>>(args, layout, packed, rows, quad, totals);
+      for (size_t r = 0; r < kRows && first + r < args.x.rows; ++r)
+        store_outputs(args, first + r, block, scaled(totals[r], args.x.params[first + r], packed));
+    }
+  }
 }
 
 template <typename Format>
 void matvec(const LinearArgs& args) {
-  const BlockLayout layout = args.weight.layout();
-  for (size_t block = args.first_block; block < args.last_block; ++block)
-    for (size_t first = 0; first < args.x.rows; first += 4) {
-      const size_t left = args.x.rows - first;
-      if (left == 1) {
-        some_rows<Format, 1>(args, layout, block, first, 1);
-      } else if (left == 2) {
-        some_rows<Format, 2>(args, layout, block, first, 2);
-      } else {
-        some_rows<Format, 4>(args, layout, block, first, left < 4 ? left : 4);
-      }
-    }
+  switch (args.x.tile.mr) {
+    case 1:
+      return multiply<Format, 1>(args);
+    case 2:
+      return multiply<Format, 2>(args);
+    case 4:
+      return multiply<Format, 4>(args);
+    default:
+      return multiply<Format, kMatvecRows>(args);
+  }
 }
 
 }  // namespace

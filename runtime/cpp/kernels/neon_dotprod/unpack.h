@@ -26,7 +26,7 @@ inline void unpack_two_level(const uint8_t* packed, const BlockLayout& layout, s
                              size_t group_size, Write write) {
   const uint32_t* scales = reinterpret_cast<const uint32_t*>(packed + layout.scales);
   const uint8_t* lines = packed + layout.values;
-  const int8x16_t eight = vdupq_n_s8(8);
+  const int8x16_t seven = vdupq_n_s8(7);
   for (size_t k = 0; k < columns; k += 8, lines += kLineBytes) {
     const size_t group = k / group_size;
     const int32x4_t shift = vdupq_n_s32(-4 * static_cast<int32_t>(group % 8));
@@ -35,8 +35,8 @@ inline void unpack_two_level(const uint8_t* packed, const BlockLayout& layout, s
       const uint32x4_t single = vandq_u32(vshlq_u32(multiples, shift), vdupq_n_u32(15));
       const int8x16_t bytes = vreinterpretq_s8_u32(vmulq_n_u32(single, 0x01010101u));
       const Nibbles nibbles(lines + 16 * quad);
-      write(vmulq_s8(vsubq_s8(nibbles.low, eight), bytes),
-            vmulq_s8(vsubq_s8(nibbles.high, eight), bytes));
+      write(vmulq_s8(vsubq_s8(seven, nibbles.low), bytes),
+            vmulq_s8(vsubq_s8(seven, nibbles.high), bytes));
     }
   }
 }

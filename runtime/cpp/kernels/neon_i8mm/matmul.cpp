@@ -81,7 +81,7 @@ void multiply_tiles(const LinearArgs& args, const BlockLayout& layout, size_t bl
 void multiply_half(const LinearArgs& args, const uint16_t* scales, size_t m, size_t half,
                    float (&totals)[4][kBlockRows]) {
   const size_t columns = args.x.columns, steps = columns / kColumnStep;
-  const int32_t* bias = args.x.group_bias + m * steps;
+  const int32_t* bias = args.x.group_bias + m / kRows * kRows * steps + m % kRows;
   const int8_t* tile = args.x.values + m / kRows * kRows * columns + m % kRows * 8;
   const int8_t* panel = reinterpret_cast<int8_t*>(args.scratch) + half * kPanelStep / 2;
   float32x4_t total[2][kHalfPairs];
@@ -91,8 +91,8 @@ void multiply_half(const LinearArgs& args, const uint16_t* scales, size_t m, siz
     unrolled<2>([&](auto p) { unrolled<kHalfPairs>([&](auto w) { acc[p][w] = vdupq_n_s32(0); }); });
     for (const size_t end = k + args.weight.group_size; k < end; k += kColumnStep) {
       unrolled<2>([&](auto p) [[gnu::always_inline]] {
-        const int32_t* pair = bias + 2 * p * steps + k / kColumnStep;
-        const int32x4_t offset = vcombine_s32(vdup_n_s32(pair[0]), vdup_n_s32(pair[steps]));
+        const int32_t* pair = bias + k / kColumnStep * kRows + 2 * p;
+        const int32x4_t offset = vcombine_s32(vdup_n_s32(pair[0]), vdup_n_s32(pair[1]));
         unrolled<kHalfPairs>([&](auto w) { acc[p][w] = vaddq_s32(acc[p][w], offset); });
       });
       for (size_t i = 0; i < kColumnStep; i += 8, tile += kStep, panel += kPanelStep)
@@ -109,9 +109,9 @@ void multiply_half(const LinearArgs& args, const uint16_t* scales, size_t m, siz
       const float32x4_t second = vcombine_f32(vget_high_f32(four), vget_high_f32(four));
       unrolled<2>([&](auto p) [[gnu::always_inline]] {
         float32x4_t(&sums)[kHalfPairs] = total[p];
-        sums[2 * w] = vaddq_f32(sums[2 * w], vmulq_f32(vcvtq_f32_s32(acc[p][2 * w]), first));
+        sums[2 * w] = vsubq_f32(sums[2 * w], vmulq_f32(vcvtq_f32_s32(acc[p][2 * w]), first));
         sums[2 * w + 1] =
-            vaddq_f32(sums[2 * w + 1], vmulq_f32(vcvtq_f32_s32(acc[p][2 * w + 1]), second));
+            vsubq_f32(sums[2 * w + 1], vmulq_f32(vcvtq_f32_s32(acc[p][2 * w + 1]), second));
       });
     });
   }

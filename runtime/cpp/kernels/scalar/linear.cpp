@@ -15,7 +15,7 @@ void unpack_nibbles(const uint8_t* values, size_t columns, int8_t* out) {
   for (size_t k = 0; k < columns; ++k)
     for (size_t lane = 0; lane < kBlockRows; ++lane) {
       const uint8_t byte = values[k / 8 * kLineBytes + lane * 4 + k % 4];
-      out[k * kBlockRows + lane] = static_cast<int8_t>((k % 8 < 4 ? byte & 15 : byte >> 4) - 8);
+      out[k * kBlockRows + lane] = static_cast<int8_t>(7 - (k % 8 < 4 ? byte & 15 : byte >> 4));
     }
 }
 
