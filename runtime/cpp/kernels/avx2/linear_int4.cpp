@@ -4,29 +4,39 @@
 #include "kernels/avx2/variant.h"
 #include "kernels/epilogue.h"
 #include "kernels/functions.h"
+#include "kernels/unrolled.h"
 
 namespace thimble::kernels::avx2 {
 namespace {
 
-constexpr size_t kHalfLine = kLineBytes / 2;  // 8 weight rows
-constexpr size_t kPrefetchBytes = 4096;
+constexpr size_t kHalfLine = kLineBytes / 2;          // 8 weight rows
+constexpr size_t kFarBytes = 4096, kNearBytes = 512;  // of prefetches into each cache level
+
+/// The sum of 16-bit numbers, taken here and now: the compiler would gather all of a group's
+/// products first, and keep them on the stack.
+[[gnu::always_inline]] inline __m256i add_words(__m256i acc, __m256i x) {
+  asm("vpaddw %1, %0, %0" : "+x"(acc) : "x"(x));
+  return acc;
+}
 
 /// 16-bit dot products, negative, of kHalves * 8 weight rows with kRows rows over kColumnStep
 /// columns: two sums a weight row, one over the first two of each four columns, one over the
 /// others. The first starts from the bias, -7 times the q of both. It may wrap on the way, but
 /// ends within int16: |sum of value * q| + |7 * sum of the other's q| <= 16384 + 14336. The second
 /// is at most 16 * 15 * 128.
-template <size_t kRows, size_t kHalves>
-[[gnu::always_inline]] inline void dot_step(const uint8_t* lines, const Rows<kRows>& rows, size_t k,
-                                            __m256i (&acc)[kHalves][kRows]) {
+template <size_t kMr, size_t kHalves>
+[[gnu::always_inline]] inline void dot_step(const uint8_t* lines, const Rows<kMr>& rows, size_t k,
+                                            __m256i (&acc)[kHalves][Rows<kMr>::kCount]) {
+  constexpr size_t kRows = Rows<kMr>::kCount;
   const __m256i mask = _mm256_set1_epi8(0x0F);
   unrolled<kRows>([&](auto r) [[gnu::always_inline]] {
-    const uint16_t bias = static_cast<uint16_t>(rows.bias[r][k / kColumnStep * rows.mr]);
+    const uint16_t bias = static_cast<uint16_t>(rows.bias[k / kColumnStep * kMr + r]);
     unrolled<kHalves>([&](auto h) [[gnu::always_inline]] { acc[h][r] = _mm256_set1_epi32(bias); });
   });
   unrolled<kColumnStep / 8>([&](auto step) [[gnu::always_inline]] {
     const uint8_t* line = lines + step * kLineBytes;
-    _mm_prefetch(reinterpret_cast<const char*>(line + kPrefetchBytes), _MM_HINT_T0);
+    _mm_prefetch(reinterpret_cast<const char*>(line + kFarBytes), _MM_HINT_T1);
+    _mm_prefetch(reinterpret_cast<const char*>(line + kNearBytes), _MM_HINT_T0);
     unrolled<kHalves>([&](auto h) [[gnu::always_inline]] {
       const __m256i bytes = _mm256_load_si256(as_vector(line + h * kHalfLine));
       const __m256i low = _mm256_and_si256(bytes, mask);
@@ -34,9 +44,8 @@ template <size_t kRows, size_t kHalves>
       unrolled<kRows>([&](auto r) [[gnu::always_inline]] {
         const __m256i first = _mm256_set1_epi32(rows.four(r, k + step * 8));
         const __m256i second = _mm256_set1_epi32(rows.four(r, k + step * 8 + 4));
-        const __m256i pairs = _mm256_maddubs_epi16(low, first);
-        acc[h][r] = _mm256_add_epi16(acc[h][r], pairs);
-        acc[h][r] = _mm256_add_epi16(acc[h][r], _mm256_maddubs_epi16(high, second));
+        acc[h][r] = add_words(acc[h][r], _mm256_maddubs_epi16(low, first));
+        acc[h][r] = add_words(acc[h][r], _mm256_maddubs_epi16(high, second));
       });
     });
   });
@@ -47,13 +56,17 @@ inline F32x16 joined(__m256 low, __m256 high) { return {low, high}; }
 
 /// Both halves of a block at once for one row, so that memory is read in order; else one after
 /// the other, for want of registers.
-template <size_t kRows>
-constexpr size_t kHalvesAtOnce = kRows == 1 ? 2 : 1;
+template <size_t kMr>
+constexpr size_t kHalvesAtOnce = kMr == 1 ? 2 : 1;
 
 struct TwoLevel {
-  template <size_t kRows, size_t kHalves>
+  template <size_t kMr>
+  using Totals = __m256i[2][Rows<kMr>::kCount];  // of the two halves of a block
+
+  template <size_t kMr, size_t kHalves>
   static void run(const LinearArgs& args, const BlockLayout& layout, const uint8_t* packed,
-                  const Rows<kRows>& rows, size_t first_half, __m256i (*totals)[kRows]) {
+                  const Rows<kMr>& rows, size_t first_half, Totals<kMr>& totals) {
+    constexpr size_t kRows = Rows<kMr>::kCount;
     const size_t columns = args.weight.columns, group_size = args.weight.group_size;
     const uint8_t* scales = packed + layout.scales + first_half * kHalfLine;
     const uint8_t* lines = packed + layout.values + first_half * kHalfLine;
@@ -76,7 +89,7 @@ struct TwoLevel {
       });
       for (const size_t end = k + group_size; k < end; k += kColumnStep) {
         __m256i acc[kHalves][kRows];
-        dot_step<kRows, kHalves>(lines + k * 8, rows, k, acc);
+        dot_step<kMr, kHalves>(lines + k * 8, rows, k, acc);
         unrolled<kHalves>([&](auto h) [[gnu::always_inline]] {
           unrolled<kRows>([&](auto r) [[gnu::always_inline]] {
             total[h][r] = _mm256_sub_epi32(total[h][r], _mm256_madd_epi16(acc[h][r], pairs[h]));
@@ -87,13 +100,16 @@ struct TwoLevel {
     unrolled<kHalves>(
         [&](auto h) { unrolled<kRows>([&](auto r) { totals[first_half + h][r] = total[h][r]; }); });
   }
-  using Vector = __m256i;
 };
 
 struct Plain {
-  template <size_t kRows, size_t kHalves>
+  template <size_t kMr>
+  using Totals = __m256[2][Rows<kMr>::kCount];
+
+  template <size_t kMr, size_t kHalves>
   static void run(const LinearArgs& args, const BlockLayout& layout, const uint8_t* packed,
-                  const Rows<kRows>& rows, size_t first_half, __m256 (*totals)[kRows]) {
+                  const Rows<kMr>& rows, size_t first_half, Totals<kMr>& totals) {
+    constexpr size_t kRows = Rows<kMr>::kCount;
     const size_t columns = args.weight.columns, group_size = args.weight.group_size;
     const uint8_t* lines = packed + layout.values + first_half * kHalfLine;
     const uint16_t* scales =
@@ -108,7 +124,7 @@ struct Plain {
       });
       for (const size_t end = k + group_size; k < end; k += kColumnStep) {
         __m256i acc[kHalves][kRows];
-        dot_step<kRows, kHalves>(lines + k * 8, rows, k, acc);
+        dot_step<kMr, kHalves>(lines + k * 8, rows, k, acc);
         unrolled<kHalves>([&](auto h) [[gnu::always_inline]] {
           unrolled<kRows>([&](auto r) [[gnu::always_inline]] {
             const __m256i both = _mm256_madd_epi16(acc[h][r], _mm256_set1_epi16(1));
@@ -127,26 +143,28 @@ struct Plain {
     unrolled<kHalves>(
         [&](auto h) { unrolled<kRows>([&](auto r) { totals[first_half + h][r] = total[h][r]; }); });
   }
-  using Vector = __m256;
 };
 
-/// Plain rows and tiles alike: unpacking nibbles costs little beside what four rows multiply.
+/// One row and tiles alike: unpacking nibbles costs little beside what four rows multiply.
 template <typename Format>
 void linear(const LinearArgs& args) {
   const BlockLayout layout = args.weight.layout();
-  for (size_t block = args.first_block; block < args.last_block; ++block) {
-    const uint8_t* packed = args.weight.data + block * layout.bytes;
-    for_some_rows(args.x.rows, [&](auto some, size_t first, size_t count) {
-      constexpr size_t kRows = decltype(some)::value, kHalves = kHalvesAtOnce<kRows>;
-      const Rows<kRows> rows(args.x, first, count);
-      typename Format::Vector totals[2][kRows];
-      for (size_t half = 0; half < 2; half += kHalves)
-        Format::template run<kRows, kHalves>(args, layout, packed, rows, half, totals);
-      for (size_t r = 0; r < count; ++r)
-        store_outputs(args, first + r, block,
-                      scaled(joined(totals[0][r], totals[1][r]), args.x.params[first + r], packed));
-    });
-  }
+  with_tile(args.x.tile.mr, [&](auto tile) {
+    constexpr size_t kMr = decltype(tile)::value, kRows = Rows<kMr>::kCount;
+    constexpr size_t kHalves = kHalvesAtOnce<kMr>;
+    for (size_t block = args.first_block; block < args.last_block; ++block) {
+      const uint8_t* packed = args.weight.data + block * layout.bytes;
+      for (size_t m = 0; m < args.x.rows; m += kRows) {
+        const Rows<kMr> rows(args.x, m);
+        typename Format::template Totals<kMr> totals;
+        for (size_t half = 0; half < 2; half += kHalves)
+          Format::template run<kMr, kHalves>(args, layout, packed, rows, half, totals);
+        for (size_t r = 0; r < kRows && m + r < args.x.rows; ++r)
+          store_outputs(args, m + r, block,
+                        scaled(joined(totals[0][r], totals[1][r]), args.x.params[m + r], packed));
+      }
+    }
+  });
 }
 
 }  // namespace

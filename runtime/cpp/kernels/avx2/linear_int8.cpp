@@ -4,6 +4,7 @@
 #include "kernels/avx2/variant.h"
 #include "kernels/epilogue.h"
 #include "kernels/functions.h"
+#include "kernels/unrolled.h"
 
 namespace thimble::kernels::avx2 {
 namespace {
@@ -17,47 +18,49 @@ I32x16 added_pairs(const __m256i (&pairs)[4]) {
   return {_mm256_permute4x64_epi64(low, 0xD8), _mm256_permute4x64_epi64(high, 0xD8)};
 }
 
-/// A block times kRows rows, in 16 bits: products of int8 overflow vpmaddubsw.
-template <size_t kRows>
-void multiply(const uint8_t* lines, size_t columns, const Rows<kRows>& rows, I32x16* totals) {
-  __m256i acc[kRows][4];
-  unrolled<kRows>(
+/// A block times kCount rows of a tile from its row kFirst on, in 16 bits: products of int8
+/// overflow vpmaddubsw.
+template <size_t kMr, size_t kFirst, size_t kCount>
+void multiply(const LinearArgs& args, const uint8_t* lines, const Rows<kMr>& rows, I32x16* totals) {
+  __m256i acc[kCount][4];
+  unrolled<kCount>(
       [&](auto r) { unrolled<4>([&](auto i) { acc[r][i] = _mm256_setzero_si256(); }); });
-  for (size_t k = 0; k < columns; k += 4, lines += kLineBytes) {
-    _mm_prefetch(reinterpret_cast<const char*>(lines + kPrefetchBytes), _MM_HINT_T0);
-    __m256i x[kRows];
-    unrolled<kRows>([&](auto r) [[gnu::always_inline]] {
-      const __m128i four = _mm_cvtepi8_epi16(_mm_cvtsi32_si128(rows.four(r, k)));
+  for (size_t k = 0; k < args.weight.columns; k += 4, lines += kLineBytes) {
+    _mm_prefetch(reinterpret_cast<const char*>(lines + kPrefetchBytes), _MM_HINT_T1);
+    __m256i x[kCount];
+    unrolled<kCount>([&](auto r) [[gnu::always_inline]] {
+      const __m128i four = _mm_cvtepi8_epi16(_mm_cvtsi32_si128(rows.four(kFirst + r, k)));
       x[r] = _mm256_broadcastq_epi64(four);
     });
     unrolled<4>([&](auto i) [[gnu::always_inline]] {
       const __m128i bytes = _mm_load_si128(reinterpret_cast<const __m128i*>(lines) + i);
       const __m256i weights = _mm256_cvtepi8_epi16(bytes);
-      unrolled<kRows>([&](auto r) [[gnu::always_inline]] {
+      unrolled<kCount>([&](auto r) [[gnu::always_inline]] {
         acc[r][i] = _mm256_add_epi32(acc[r][i], _mm256_madd_epi16(weights, x[r]));
       });
     });
   }
-  unrolled<kRows>([&](auto r) { totals[r] = added_pairs(acc[r]); });
+  unrolled<kCount>([&](auto r) { totals[kFirst + r] = added_pairs(acc[r]); });
 }
 
 void linear(const LinearArgs& args) {
   const BlockLayout layout = args.weight.layout();
-  for (size_t block = args.first_block; block < args.last_block; ++block) {
-    const uint8_t* packed = args.weight.data + block * layout.bytes;
-    const uint8_t* lines = packed + layout.values;
-    for (size_t first = 0; first < args.x.rows; first += 2) {
-      const size_t count = args.x.rows - first < 2 ? 1 : 2;
-      I32x16 totals[2];
-      if (count == 1) {
-        multiply<1>(lines, args.weight.columns, Rows<1>(args.x, first, 1), totals);
-      } else {
-        multiply<2>(lines, args.weight.columns, Rows<2>(args.x, first, 2), totals);
+  with_tile(args.x.tile.mr, [&](auto tile) {
+    constexpr size_t kMr = decltype(tile)::value, kRows = Rows<kMr>::kCount;
+    constexpr size_t kAtOnce = kRows < 2 ? 1 : 2;
+    for (size_t block = args.first_block; block < args.last_block; ++block) {
+      const uint8_t* packed = args.weight.data + block * layout.bytes;
+      for (size_t m = 0; m < args.x.rows; m += kRows) {
+        const Rows<kMr> rows(args.x, m);
+        I32x16 totals[kRows];
+        unrolled<kRows / kAtOnce>([&](auto i) {
+          multiply<kMr, i * kAtOnce, kAtOnce>(args, packed + layout.values, rows, totals);
+        });
+        for (size_t r = 0; r < kRows && m + r < args.x.rows; ++r)
+          store_outputs(args, m + r, block, scaled(totals[r], args.x.params[m + r], packed));
       }
-      for (size_t r = 0; r < count; ++r)
-        store_outputs(args, first + r, block, scaled(totals[r], args.x.params[first + r], packed));
     }
-  }
+  });
 }
 
 }  // namespace

@@ -3,47 +3,44 @@
 #include <immintrin.h>
 
 #include <cstring>
+#include <type_traits>
 
-#include "kernels/layout.h"
-#include "kernels/unrolled.h"
+#include "kernels/kernels.h"
 
 namespace thimble::kernels::avx2 {
 
-/// kRows rows of activations, of a tile: 4 columns from k on at x[r] + k * mr.
-template <size_t kRows>
+/// Up to four rows of a tile of kMr.
+template <size_t kMr>
 struct Rows {
-  const int8_t* x[kRows];
-  const int32_t* bias[kRows];
-  size_t mr;
+  static constexpr size_t kCount = kMr < 4 ? kMr : 4;
+  const int8_t* x;
+  const int32_t* bias;  ///< by kColumnStep columns, kMr apart
 
-  /// `count` rows from `first` on, all of one tile; those of the last again up to kRows.
-  Rows(const QuantizedRows& rows, size_t first, size_t count) : mr(rows.tile.mr) {
-    unrolled<kRows>([&](auto r) {
-      const size_t row = first + (r < count ? r : count - 1);
-      x[r] = rows.values + row / mr * mr * rows.columns + row % mr * 4;
-      bias[r] = rows.group_bias + row / mr * mr * (rows.columns / kColumnStep) + row % mr;
-    });
-  }
+  /// Those of `rows` from `first` on, a multiple of kCount.
+  Rows(const QuantizedRows& rows, size_t first)
+      : x(rows.values + first / kMr * kMr * rows.columns + first % kMr * 4),
+        bias(rows.group_bias + first / kMr * kMr * (rows.columns / kColumnStep) + first % kMr) {}
 
+  /// Four columns of row r, k a multiple of 4.
   [[gnu::always_inline]] int32_t four(size_t r, size_t k) const {
     int32_t bytes;
-    std::memcpy(&bytes, x[r] + k * mr, sizeof bytes);
+    std::memcpy(&bytes, x + k * kMr + r * 4, sizeof bytes);
     return bytes;
   }
 };
 
-/// Calls `run(kRows, first, count)` for a few rows at a time, kRows an integral constant 1, 2 or 4.
+/// Calls `run(kMr)`, an integral constant, with the tile's rows.
 template <typename Run>
-inline void for_some_rows(size_t rows, Run run) {
-  for (size_t first = 0; first < rows; first += 4) {
-    const size_t count = rows - first < 4 ? rows - first : 4;
-    if (count == 1) {
-      run(std::integral_constant<size_t, 1>{}, first, count);
-    } else if (count == 2) {
-      run(std::integral_constant<size_t, 2>{}, first, count);
-    } else {
-      run(std::integral_constant<size_t, 4>{}, first, count);
-    }
+inline void with_tile(size_t mr, Run run) {
+  switch (mr) {
+    case 1:
+      return run(std::integral_constant<size_t, 1>{});
+    case 2:
+      return run(std::integral_constant<size_t, 2>{});
+    case 4:
+      return run(std::integral_constant<size_t, 4>{});
+    default:
+      return run(std::integral_constant<size_t, kMatvecRows>{});
   }
 }
 
