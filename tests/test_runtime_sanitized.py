@@ -23,7 +23,11 @@ def run(program: Path, *arguments: str | Path) -> subprocess.CompletedProcess[st
     return result
 
 
-@pytest.mark.parametrize("program", ["sampler_test", "ops_test", "flatbuffer_test"])
+PROGRAMS = ["sampler_test", "ops_test", "flatbuffer_test"]
+KERNELS = ["attention", "elementwise", "linear", "quantize", "select"]
+
+
+@pytest.mark.parametrize("program", PROGRAMS + [f"kernel_{name}_test" for name in KERNELS])
 def test_the_test_programs(sanitized: Path, program: str) -> None:
     assert run(sanitized / program).returncode == 0
 
