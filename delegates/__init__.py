@@ -18,9 +18,17 @@ from torch import Tensor
 from torch.export import ExportedProgram
 
 from delegates.errors import DelegateError
-from delegates.lowered import Lowered
+from delegates.lowered import DelegationReport, Lowered
 
-__all__ = ["DEFAULT_DELEGATE", "DELEGATES", "Delegate", "DelegateError", "Lowered", "get_delegate"]
+__all__ = [
+    "DEFAULT_DELEGATE",
+    "DELEGATES",
+    "Delegate",
+    "DelegateError",
+    "DelegationReport",
+    "Lowered",
+    "get_delegate",
+]
 
 DELEGATES = {"xnnpack": "delegates.xnnpack"}
 DEFAULT_DELEGATE = "xnnpack"

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from delegates import Delegate, Lowered, get_delegate
+from delegates import Delegate, DelegationReport, get_delegate
 from exporter.agreement import Agreement, Reference, compare, reference_logits, require_agreement
 from exporter.checkpoint import Checkpoint
 from exporter.errors import ExportError
@@ -30,7 +30,7 @@ class ExportResult:
     size: int
     report: dict[str, Any]
     quantization: QuantReport
-    lowered: Lowered
+    delegation: DelegationReport
     agreement: Agreement | None
 
 
@@ -65,13 +65,16 @@ def export_model(options: ExportOptions, listener: Listener) -> ExportResult:
             lowered.program.write_to_file(file)
         if lowered.etrecord is not None:
             lowered.etrecord.save(str(etrecord))
+        delegation = lowered.report
+        del lowered  # the file has it all; checking needs the memory
+
         listener.stage("check")
         agreement = check(delegate, temporary, reference)
-        report["delegation"] = lowered.report.to_dict()
+        report["delegation"] = delegation.to_dict()
         report["agreement"] = agreement.to_dict() if agreement else None
         seal(temporary, report)
     return ExportResult(
-        options.out, options.out.stat().st_size, report, quantization, lowered, agreement
+        options.out, options.out.stat().st_size, report, quantization, delegation, agreement
     )
 
 

@@ -6,7 +6,6 @@ They are read in their stored type a few rows at a time; no float32 copy of eith
 from collections.abc import Iterator
 from typing import cast
 
-import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -100,7 +99,11 @@ def head_logits(model: CausalLM, hidden: Tensor) -> Tensor:
     Returns:
         float32 (..., vocab_size).
     """
-    return torch.cat([logits for _, logits in _head_slices(model, hidden)], dim=-1)
+    # Filled in place: results kept between the slices' large temporaries would pin those.
+    out = hidden.new_empty(*hidden.shape[:-1], model.lm_head.out_features)
+    for rows, logits in _head_slices(model, hidden):
+        out[..., rows] = logits
+    return out
 
 
 def _head_slices(model: CausalLM, hidden: Tensor) -> Iterator[tuple[slice, Tensor]]:

@@ -3,14 +3,17 @@
 import copy
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
+from executorch.exir import ExecutorchProgramManager
 from torch import Tensor
 from torch.export import ExportedProgram
 
+import delegates.xnnpack
 import exporter.pipeline
-from delegates import Step, get_delegate
+from delegates import Lowered, Step, get_delegate
 from exporter.model import CausalLM
 from exporter.options import ExportOptions
 from exporter.pipeline import ExportResult, export_model
@@ -42,12 +45,14 @@ class Exported:
         eager: the quantized model, with its cache.
         captured: the program as torch.export captured it, before any delegate rewrote it.
         lowered: the `.pte` in ExecuTorch's stock Python runtime.
+        manager: ExecuTorch's view of the finished program.
     """
 
     result: ExportResult
     eager: CausalLM
     captured: torch.nn.Module
     lowered: Step
+    manager: ExecutorchProgramManager
 
     @property
     def path(self) -> Path:
@@ -68,16 +73,25 @@ def export_for_tests(options: ExportOptions) -> Exported:
         kept.append((copy.deepcopy(model), copy.deepcopy(program.module())))
         return program
 
+    managers: list[ExecutorchProgramManager] = []
+    real_lower = delegates.xnnpack.lower
+
+    def keeping_lower(*args: Any) -> Lowered:
+        lowered = real_lower(*args)
+        managers.append(lowered.program)
+        return lowered
+
     from executorch.extension.pybindings import portable_lib
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(exporter.pipeline, "capture", keeping_capture)
+        patch.setattr(delegates.xnnpack, "lower", keeping_lower)
         result = export_model(options, Quiet())
     model, captured = kept[0]
     step = get_delegate(options.delegate).load(result.out)
     assert step is not None
     portable_lib._unsafe_reset_threadpool(1)  # as torch's threads: see conftest.one_thread
-    return Exported(result, model, captured, step)
+    return Exported(result, model, captured, step, managers[0])
 
 
 def feed(step: Step, tokens: Tensor, lengths: list[int]) -> Tensor:

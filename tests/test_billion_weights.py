@@ -11,8 +11,8 @@ import pytest
 pytestmark = pytest.mark.long
 
 REPOSITORY = Path(__file__).resolve().parents[1]
-# ExecuTorch's own export of this shape peaks at 8.7 GB; half of that is the bound.
-PEAK_BYTES = 4_350_000_000
+# ExecuTorch's own export of this shape peaks at 8.9 GB; half of that is the bound.
+PEAK_BYTES = 4_450_000_000
 
 
 @pytest.fixture(scope="module")

@@ -76,7 +76,7 @@ def test_an_architecture_exports(
             max_context_len=32,
         )
     )
-    report = exported.result.lowered.report
+    report = exported.result.delegation
     assert report.linears == report.linears_delegated == config["num_hidden_layers"] * 7 + 1
     tokens = torch.randint(512, (32,), generator=torch.Generator().manual_seed(1))
     want = feed(exported.eager, tokens, [20, 1, 2, 7, 2])

@@ -62,7 +62,7 @@ def test_float_is_stored_as_float(stories_export: Exported) -> None:
     assert quality is not None
     assert quality.kl == pytest.approx(0, abs=1e-6)
     assert quality.perplexity_quantized == pytest.approx(quality.perplexity_float, rel=1e-5)
-    assert stories_export.result.lowered.report.linears_delegated == 36
+    assert stories_export.result.delegation.linears_delegated == 36
 
 
 def test_gptq_is_closer_to_float_than_rounding(

@@ -166,7 +166,7 @@ def test_a_new_node_carries_the_source_of_the_one_it_replaces() -> None:
 
 def test_every_instruction_has_a_debug_handle(stories_gptq_export: Exported) -> None:
     """Of the finished program: what computes maps to the captured graph, mutations included."""
-    manager = stories_gptq_export.result.lowered.program
+    manager = stories_gptq_export.manager
     plan = manager.executorch_program.execution_plan[0]
     (chain,) = plan.chains
     handles = manager.debug_handle_map["forward"]
@@ -181,12 +181,12 @@ def test_every_instruction_has_a_debug_handle(stories_gptq_export: Exported) -> 
             # ExecuTorch keeps none for a view, which moves no data.
             assert handles.get(index, 0) > 0 or name == "executorch_prim::et_view", name
             kernels += 1
-    assert delegates == stories_gptq_export.result.lowered.report.calls
+    assert delegates == stories_gptq_export.result.delegation.calls
     assert kernels > 50
 
 
 def test_every_delegated_node_has_its_handle_and_source(stories_gptq_export: Exported) -> None:
-    graph_module = stories_gptq_export.result.lowered.program.exported_program().graph_module
+    graph_module = stories_gptq_export.manager.exported_program().graph_module
     delegated = 0
     for _, lowered in graph_module.named_children():
         for node in lowered.original_module.graph.nodes:
@@ -207,6 +207,6 @@ def test_the_etrecord_resolves_every_handle(stories_gptq_export: Exported) -> No
     edge = record.edge_dialect_program
     assert edge is not None
     known = {node.meta["debug_handle"] for node in edge.graph.nodes if "debug_handle" in node.meta}
-    manager = stories_gptq_export.result.lowered.program
+    manager = stories_gptq_export.manager
     for handles in manager.debug_handle_map["forward"].values():
         assert set([handles] if isinstance(handles, int) else handles) <= known

@@ -86,7 +86,7 @@ def _run_export(request: Request, layer_errors: bool) -> None:
 
 
 def _show(result: "ExportResult", layer_errors: bool, seconds: float) -> None:
-    quantization, report = result.quantization, result.lowered.report
+    quantization, report = result.quantization, result.delegation
     if layer_errors:
         for index, error in enumerate(quantization.layer_errors):
             click.echo(f"layer {index}: relative error {error:.4f}")
