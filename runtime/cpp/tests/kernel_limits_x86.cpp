@@ -9,8 +9,10 @@ namespace {
 [[gnu::target("avx2")]] uint64_t read(const uint8_t* data, size_t size) {
   __m256i sums[4] = {};
   for (size_t i = 0; i < size; i += 128) {
-    _mm_prefetch(reinterpret_cast<const char*>(data + i + 4096), _MM_HINT_T0);
-    _mm_prefetch(reinterpret_cast<const char*>(data + i + 4160), _MM_HINT_T0);
+    for (size_t line = 0; line < 128; line += 64) {
+      _mm_prefetch(reinterpret_cast<const char*>(data + i + line + 4096), _MM_HINT_T1);
+      _mm_prefetch(reinterpret_cast<const char*>(data + i + line + 512), _MM_HINT_T0);
+    }
     const __m256i* vectors = reinterpret_cast<const __m256i*>(data + i);
     sums[0] = _mm256_xor_si256(sums[0], vectors[0]);
     sums[1] = _mm256_xor_si256(sums[1], vectors[1]);
