@@ -4,13 +4,13 @@
 
 PYTHON ?= python3
 BIN := .venv/bin
-SOURCES := $(shell find exporter quant delegates -name '*.py' -o -path '*/embedded/*' -type f)
-PROMPT ?= The with statement
+SOURCES := $(shell find exporter quant delegates -name '*.py') $(wildcard exporter/embedded/*.*)
+PROMPT ?= The :mod:`json` module
 
 .PHONY: demo test check lint build clean
 
 demo: build build/demo.pte
-	build/runner build/demo.pte -p "$(PROMPT)" -n 160 --temperature 0.7 --top-p 0.9 --seed 1
+	build/runner build/demo.pte -p '$(PROMPT)' -n 160 --temperature 0.6 --top-p 0.9 --seed 6
 
 test: build
 	$(BIN)/python -m pytest -q
