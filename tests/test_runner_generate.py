@@ -88,10 +88,11 @@ def test_json_statistics(stats: Callable[..., dict], stories_pte: Path) -> None:
     assert values["model"] == str(stories_pte)
     assert (values["threads"], values["generated_tokens"]) == (2, 20)
     assert values["prompt_tokens"] == 5
-    assert 0 < values["prefill_s"] <= values["ttft_s"] < 10
+    assert 0 < values["prefill_s"] <= values["ttft_s"]
     assert values["prefill_tokens_per_s"] == pytest.approx(5 / values["prefill_s"], rel=0.01)
     assert values["decode_tokens_per_s"] == pytest.approx(19 / values["decode_s"], rel=0.01)
-    assert stories_pte.stat().st_size < values["peak_memory_bytes"] < 10**9
+    # Its own memory, not that of the process that started it, which holds torch.
+    assert stories_pte.stat().st_size < values["peak_memory_bytes"] < 10**8
     assert 0 < values["load_s"] < 10
     assert values["stop_reason"] == "length"
 

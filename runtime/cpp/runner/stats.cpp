@@ -3,6 +3,8 @@
 #include <sys/resource.h>
 
 #include <cstdio>
+#include <cstdlib>
+#include <fstream>
 
 namespace thimble {
 namespace {
@@ -54,14 +56,16 @@ double Stats::prefill_tokens_per_s() const { return rate(prompt_tokens, prefill_
 double Stats::decode_tokens_per_s() const { return rate(decoded_tokens, decode_s); }
 
 int64_t peak_memory_bytes() {
-#ifdef __APPLE__
-  constexpr int64_t kUnit = 1;  // macOS counts bytes, Linux kibibytes
-#else
-  constexpr int64_t kUnit = 1024;
+#ifdef __linux__
+  // getrusage() would count what the parent held when it forked this process.
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);) {
+    if (line.rfind("VmHWM:", 0) == 0) return std::atoll(line.c_str() + 6) * 1024;
+  }
 #endif
   struct rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
-  return usage.ru_maxrss * kUnit;
+  return usage.ru_maxrss;  // bytes, on Apple's systems
 }
 
 std::string to_json(const Stats& stats) {
