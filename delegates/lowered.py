@@ -1,7 +1,7 @@
 """What every delegate's lowering returns."""
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from torch.fx import GraphModule, Node
@@ -36,12 +36,7 @@ class DelegationReport:
         return self.delegated.get("linear", 0)
 
     def to_dict(self) -> dict[str, Any]:
-        return {
-            "delegate": self.delegate,
-            "calls": self.calls,
-            "delegated": self.delegated,
-            "left": self.left,
-        }
+        return asdict(self)
 
 
 @dataclass(frozen=True)

@@ -1,16 +1,14 @@
 """Does the finished file compute what the quantized model computes? Asked before it is kept."""
 
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
 
 import torch
 from torch import Tensor
 
+from delegates import Step
 from exporter.errors import ExportError
 from exporter.model import CausalLM
 from quant.ends import head_logits
-
-Step = Callable[[Tensor, Tensor], Tensor]
 
 TOKENS = 40
 _SINGLE_STEPS = 5

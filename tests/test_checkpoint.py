@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 import torch
+from loading import loaded
 from safetensors.torch import save_file
 from torch import Tensor
 
-from exporter.checkpoint import Checkpoint, open_checkpoint
+from exporter.checkpoint import open_checkpoint
 from exporter.checkpoint.safetensors_file import SafetensorsFile
 from exporter.config import parse_config
 from exporter.errors import ExportError
@@ -48,14 +49,6 @@ def write(directory: Path, tensors: dict[str, Tensor], **changes: Any) -> Path:
     (directory / "config.json").write_text(json.dumps({**CONFIG, **changes}))
     save_file(tensors, directory / "model.safetensors")
     return directory
-
-
-def loaded(checkpoint: Checkpoint) -> CausalLM:
-    with torch.device("meta"):
-        model = CausalLM(checkpoint.config).eval()
-    checkpoint.check(model)
-    checkpoint.load_into(model, "")
-    return model
 
 
 def refusal(directory: Path) -> str:

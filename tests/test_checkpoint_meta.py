@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from loading import loaded
 from torch import Tensor
 
-from exporter.checkpoint import Checkpoint, open_checkpoint
+from exporter.checkpoint import open_checkpoint
 from exporter.config import RopeScaling
 from exporter.errors import ExportError
-from exporter.model import CausalLM
 
 PARAMS: dict[str, Any] = {
     "dim": 64,
@@ -52,14 +52,6 @@ def random_tensors(head: bool = True) -> dict[str, Tensor]:
         tensors[prefix + "feed_forward.w2.weight"] = draw(64, INTERMEDIATE)
         tensors[prefix + "feed_forward.w3.weight"] = draw(INTERMEDIATE, 64)
     return tensors
-
-
-def loaded(checkpoint: Checkpoint) -> CausalLM:
-    with torch.device("meta"):
-        model = CausalLM(checkpoint.config).eval()
-    checkpoint.check(model)
-    checkpoint.load_into(model, "")
-    return model
 
 
 def refusal(directory: Path) -> str:

@@ -106,10 +106,7 @@ def _show(result: "ExportResult", layer_errors: bool, seconds: float) -> None:
         )
     click.echo(
         f"delegate: {report.delegate} runs {report.linears_delegated} of {report.linears} linears "
-        f"(100%) in {report.calls} calls"
-        if report.linears == report.linears_delegated
-        else f"delegate: {report.delegate} runs {report.linears_delegated} of {report.linears} "
-        f"linears in {report.calls} calls"
+        f"({report.linears_delegated / report.linears:.0%}) in {report.calls} calls"
     )
     if result.agreement is not None:
         click.echo(
