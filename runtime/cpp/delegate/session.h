@@ -1,0 +1,76 @@
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+/// \file
+/// What a caller may ask of the CPU delegate, beside running a program: how it runs, and its KV
+/// cache as a value. A session is opened first; its id, given to the load as the backend option
+/// THIMBLE_SESSION_OPTION of the backend THIMBLE_CPU_BACKEND, ties what is loaded to it. Close it
+/// after the program is gone. Without one the delegate uses the defaults.
+///
+/// One thread at a time for each session, none of it while the program runs. A function that fails
+/// returns something other than 0 and writes its sentence to `error`, cut to `error_size` bytes
+/// with the closing zero.
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define THIMBLE_CPU_BACKEND "ThimbleCpuBackend"
+#define THIMBLE_SESSION_OPTION "session"
+
+enum {
+  THIMBLE_CACHE_DEFAULT = 0, /* what the program asks for */
+  THIMBLE_CACHE_FLOAT16 = 1,
+  THIMBLE_CACHE_FLOAT32 = 2,
+  THIMBLE_CACHE_INT8 = 3
+};
+
+typedef struct {
+  int32_t threads;    /* 1 to 256; 0: one for each core worth using */
+  int32_t cache_type; /* THIMBLE_CACHE_... */
+  int32_t huge_pages; /* not 0: weights are copied into huge pages where the system has them */
+} thimble_session_options;
+
+/// Opens a session; its id, above 0, goes to `session`.
+int thimble_session_open(const thimble_session_options* options, int32_t* session, char* error,
+                         size_t error_size);
+
+/// Frees what the session holds. An id that is not open is ignored.
+void thimble_session_close(int32_t session);
+
+/// What the session runs with, as text for people: kernels, threads, cache, pages; "" before the
+/// load. Valid until the session is closed.
+const char* thimble_session_describe(int32_t session);
+
+/// Positions the current cache holds: the end of the last call, or of the last truncation.
+int64_t thimble_cache_length(int32_t session);
+
+/// Forgets every position from `length` on.
+int thimble_cache_truncate(int32_t session, int64_t length, char* error, size_t error_size);
+
+/// The bytes that thimble_cache_save() writes for the current cache.
+size_t thimble_cache_size(int32_t session);
+
+/// Writes the current cache, all layers and positions, to `data` of thimble_cache_size() bytes: the
+/// same on every instruction set.
+int thimble_cache_save(int32_t session, void* data, size_t size, char* error, size_t error_size);
+
+/// Makes the current cache what was saved, by this program with the same type of cache; on failure
+/// it stays as it was.
+int thimble_cache_restore(int32_t session, const void* data, size_t size, char* error,
+                          size_t error_size);
+
+/// Copies the current cache into a new one, whose number, above 0, goes to `cache`. The first is 0.
+int thimble_cache_fork(int32_t session, int32_t* cache, char* error, size_t error_size);
+
+/// Makes a cache the current one, which calls read and write.
+int thimble_cache_use(int32_t session, int32_t cache, char* error, size_t error_size);
+
+/// Frees a cache that is not the current one and not 0.
+int thimble_cache_free(int32_t session, int32_t cache, char* error, size_t error_size);
+
+#ifdef __cplusplus
+}
+#endif
