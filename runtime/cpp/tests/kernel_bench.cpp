@@ -10,14 +10,14 @@
 
 #include "kernels/cpu_features.h"
 #include "kernels/variants.h"
-#include "tests/kernel_limits.h"
+#include "bench/limits.h"
 #include "tests/kernel_problem.h"
 
 namespace {
 
 using namespace thimble::kernels;
 using thimble::test::AlignedBuffer;
-using thimble::test::Limits;
+using thimble::bench::Limits;
 using thimble::test::Problem;
 
 /// Of this process's own time, which other processes disturb less than the clock on the wall.
@@ -38,7 +38,7 @@ double shortest(Run run) {
 }
 
 void measure_limits(const AlignedBuffer& memory) {
-  const Limits limits = thimble::test::limits();
+  const Limits limits = thimble::bench::limits();
   volatile uint64_t sink = 0;
   if (limits.read != nullptr) {
     const double took = shortest([&] { sink = limits.read(memory.data(), memory.size()); });

@@ -1,8 +1,8 @@
 #include <cstring>
 
-#include "tests/kernel_limits.h"
+#include "bench/limits.h"
 
-namespace thimble::test {
+namespace thimble::bench {
 namespace {
 
 uint64_t read(const uint8_t* data, size_t size) {
@@ -18,6 +18,6 @@ uint64_t read(const uint8_t* data, size_t size) {
 
 }  // namespace
 
-Limits limits() { return {read, nullptr, 0}; }
+Limits limits() { return {read, nullptr, 0, ""}; }
 
-}  // namespace thimble::test
+}  // namespace thimble::bench

@@ -1,10 +1,21 @@
 #include <immintrin.h>
 
-#include "kernels/cpu_features.h"
-#include "tests/kernel_limits.h"
+#include <cstring>
 
-namespace thimble::test {
+#include "bench/limits.h"
+#include "kernels/cpu_features.h"
+
+namespace thimble::bench {
 namespace {
+
+uint64_t read_words(const uint8_t* data, size_t size) {
+  uint64_t total = 0, words[8];
+  for (size_t i = 0; i < size; i += sizeof words) {
+    std::memcpy(words, data + i, sizeof words);
+    for (const uint64_t word : words) total ^= word;
+  }
+  return total;
+}
 
 [[gnu::target("avx2")]] uint64_t read(const uint8_t* data, size_t size) {
   __m256i sums[4] = {};
@@ -24,8 +35,24 @@ namespace {
   return static_cast<uint64_t>(_mm256_extract_epi64(all, 0));
 }
 
+/// Without a dot product instruction: pairs into 16 bits, pairs of those into 32, and the sum.
+[[gnu::target("avx2")]] uint64_t multiply_avx2(size_t loops) {
+  __m256i a = _mm256_setzero_si256(), b = a, c = a, d = a, p, q, r, s;
+  const __m256i x = _mm256_set1_epi8(3), ones = _mm256_set1_epi16(1);
+  for (; loops > 0; --loops)
+    asm("vpmaddubsw %8, %8, %4\n\tvpmaddubsw %8, %8, %5\n\t"
+        "vpmaddubsw %8, %8, %6\n\tvpmaddubsw %8, %8, %7\n\t"
+        "vpmaddwd %9, %4, %4\n\tvpmaddwd %9, %5, %5\n\t"
+        "vpmaddwd %9, %6, %6\n\tvpmaddwd %9, %7, %7\n\t"
+        "vpaddd %4, %0, %0\n\tvpaddd %5, %1, %1\n\tvpaddd %6, %2, %2\n\tvpaddd %7, %3, %3"
+        : "+x"(a), "+x"(b), "+x"(c), "+x"(d), "=&x"(p), "=&x"(q), "=&x"(r), "=&x"(s)
+        : "x"(x), "x"(ones));
+  a = _mm256_add_epi32(_mm256_add_epi32(a, b), _mm256_add_epi32(c, d));
+  return static_cast<uint64_t>(_mm256_extract_epi64(a, 0));
+}
+
 /// Twelve independent chains, more than latency times ports.
-[[gnu::target("avx512f,avx512vnni")]] uint64_t multiply(size_t loops) {
+[[gnu::target("avx512f,avx512vnni")]] uint64_t multiply_vnni(size_t loops) {
   __m512i a = _mm512_set1_epi32(1), b = a, c = a, d = a, e = a, f = a;
   __m512i g = a, h = a, i = a, j = a, k = a, l = a;
   const __m512i x = _mm512_set1_epi8(3);
@@ -45,9 +72,10 @@ namespace {
 
 Limits limits() {
   const uint32_t features = kernels::cpu_features();
-  if ((features & kernels::kAvx2) == 0) return {nullptr, nullptr, 0};
-  if ((features & kernels::kAvx512Vnni) == 0) return {read, nullptr, 0};
-  return {read, multiply, size_t{12} * 128};
+  if ((features & kernels::kAvx2) == 0) return {read_words, nullptr, 0, ""};
+  if ((features & kernels::kAvx512Vnni) == 0)
+    return {read, multiply_avx2, size_t{4} * 64, "vpmaddubsw"};
+  return {read, multiply_vnni, size_t{12} * 128, "vpdpbusd"};
 }
 
-}  // namespace thimble::test
+}  // namespace thimble::bench

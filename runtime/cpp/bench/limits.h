@@ -1,0 +1,22 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace thimble::bench {
+
+/// What the machine can do at most, to hold kernels and whole models against.
+struct Limits {
+  /// Reads all bytes (a multiple of 256) in order; returns something of them.
+  uint64_t (*read)(const uint8_t* data, size_t size);
+  /// Multiplies int8 in registers, `loops` times; returns something of the sums. Null where there
+  /// is no probe for this CPU.
+  uint64_t (*multiply)(size_t loops);
+  size_t operations;  ///< multiplications and additions of one loop
+  const char* unit;   ///< the instruction that multiplies, as vpdpbusd; "" where there is none
+};
+
+/// Of this CPU's fastest instructions for each.
+Limits limits();
+
+}  // namespace thimble::bench
