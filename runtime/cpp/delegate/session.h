@@ -17,6 +17,12 @@
 extern "C" {
 #endif
 
+#if defined(__GNUC__)
+#define THIMBLE_SESSION_API __attribute__((visibility("default")))
+#else
+#define THIMBLE_SESSION_API
+#endif
+
 #define THIMBLE_CPU_BACKEND "ThimbleCpuBackend"
 #define THIMBLE_SESSION_OPTION "session"
 
@@ -34,42 +40,50 @@ typedef struct {
 } thimble_session_options;
 
 /// Opens a session; its id, above 0, goes to `session`.
-int thimble_session_open(const thimble_session_options* options, int32_t* session, char* error,
-                         size_t error_size);
+THIMBLE_SESSION_API int thimble_session_open(const thimble_session_options* options,
+                                             int32_t* session, char* error, size_t error_size);
 
 /// Frees what the session holds. An id that is not open is ignored.
-void thimble_session_close(int32_t session);
+THIMBLE_SESSION_API void thimble_session_close(int32_t session);
+
+/// How many threads the session runs on: those asked for, or as many as were found worth using.
+THIMBLE_SESSION_API int32_t thimble_session_threads(int32_t session);
 
 /// What the session runs with, as text for people: kernels, threads, cache, pages; "" before the
 /// load. Valid until the session is closed.
-const char* thimble_session_describe(int32_t session);
+THIMBLE_SESSION_API const char* thimble_session_describe(int32_t session);
 
 /// Positions the current cache holds: the end of the last call, or of the last truncation.
-int64_t thimble_cache_length(int32_t session);
+THIMBLE_SESSION_API int64_t thimble_cache_length(int32_t session);
 
 /// Forgets every position from `length` on.
-int thimble_cache_truncate(int32_t session, int64_t length, char* error, size_t error_size);
+THIMBLE_SESSION_API int thimble_cache_truncate(int32_t session, int64_t length, char* error,
+                                               size_t error_size);
 
 /// The bytes that thimble_cache_save() writes for the current cache.
-size_t thimble_cache_size(int32_t session);
+THIMBLE_SESSION_API size_t thimble_cache_size(int32_t session);
 
 /// Writes the current cache, all layers and positions, to `data` of thimble_cache_size() bytes: the
 /// same on every instruction set.
-int thimble_cache_save(int32_t session, void* data, size_t size, char* error, size_t error_size);
+THIMBLE_SESSION_API int thimble_cache_save(int32_t session, void* data, size_t size, char* error,
+                                           size_t error_size);
 
 /// Makes the current cache what was saved, by this program with the same type of cache; on failure
 /// it stays as it was.
-int thimble_cache_restore(int32_t session, const void* data, size_t size, char* error,
-                          size_t error_size);
+THIMBLE_SESSION_API int thimble_cache_restore(int32_t session, const void* data, size_t size,
+                                              char* error, size_t error_size);
 
 /// Copies the current cache into a new one, whose number, above 0, goes to `cache`. The first is 0.
-int thimble_cache_fork(int32_t session, int32_t* cache, char* error, size_t error_size);
+THIMBLE_SESSION_API int thimble_cache_fork(int32_t session, int32_t* cache, char* error,
+                                           size_t error_size);
 
 /// Makes a cache the current one, which calls read and write.
-int thimble_cache_use(int32_t session, int32_t cache, char* error, size_t error_size);
+THIMBLE_SESSION_API int thimble_cache_use(int32_t session, int32_t cache, char* error,
+                                          size_t error_size);
 
 /// Frees a cache that is not the current one and not 0.
-int thimble_cache_free(int32_t session, int32_t cache, char* error, size_t error_size);
+THIMBLE_SESSION_API int thimble_cache_free(int32_t session, int32_t cache, char* error,
+                                           size_t error_size);
 
 #ifdef __cplusplus
 }

@@ -1,0 +1,183 @@
+#include "delegate/executor.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "delegate/op_context.h"
+#include "delegate/share.h"
+
+namespace thimble::cpu {
+namespace {
+
+Result<kernels::CacheType> choose_cache_type(const Program& program, int32_t asked) {
+  const int32_t of_program =
+      program.cache_type == ProgramCacheType::kFloat16   ? THIMBLE_CACHE_FLOAT16
+      : program.cache_type == ProgramCacheType::kFloat32 ? THIMBLE_CACHE_FLOAT32
+                                                         : THIMBLE_CACHE_INT8;
+  switch (asked == THIMBLE_CACHE_DEFAULT ? of_program : asked) {
+    case THIMBLE_CACHE_FLOAT16:
+      return kernels::CacheType::kFloat16;
+    case THIMBLE_CACHE_FLOAT32:
+      return kernels::CacheType::kFloat32;
+    default:
+      return Status::error("this runtime has no KV cache of int8: ask for float16 or float32");
+  }
+}
+
+/// The rows of a chunk that an op computes; none: it is skipped.
+std::optional<OpRows> rows_of(const Op& op, const Chunk& chunk, bool is_last) {
+  if (op.rows == Rows::kAll) return OpRows{0, chunk.rows};
+  if (op.rows == Rows::kLast && is_last) return OpRows{chunk.rows - 1, 1};
+  // Keys and values are wanted even of rows that nobody asks about.
+  if (std::holds_alternative<AttentionOp>(op.kind)) return OpRows{0, 0};
+  return std::nullopt;
+}
+
+/// Copies the caller's rows into their slots.
+void take_inputs(const Call& call, OpContext& context) {
+  const Range part = share(context.chunk.rows, context.thread, context.threads());
+  bool any = false;
+  for (size_t i = 0; i < call.inputs.size(); ++i) {
+    if (call.inputs[i] == nullptr) continue;
+    any = true;
+    const uint32_t slot = context.program.inputs[i].slot;
+    const size_t width = context.stride(slot);
+    std::copy_n(call.inputs[i] + (context.chunk.first + part.first) * width, part.size() * width,
+                context.row(slot, part.first));
+  }
+  if (any) context.team.barrier();
+}
+
+/// Copies outputs out of slots that are not the caller's own memory.
+void give_outputs(const Call& call, OpContext& context) {
+  const Range part = share(context.chunk.rows, context.thread, context.threads());
+  bool any = false;
+  for (size_t i = 0; i < call.outputs.size(); ++i) {
+    const uint32_t slot = context.program.outputs[i].slot;
+    if (context.slots[slot] == call.outputs[i]) continue;
+    any = true;
+    const size_t width = context.stride(slot);
+    if (context.program.slots[slot].one_row) {
+      if (context.thread == 0) std::copy_n(context.slots[slot], width, call.outputs[i]);
+      continue;
+    }
+    std::copy_n(context.row(slot, part.first), part.size() * width,
+                call.outputs[i] + (context.chunk.first + part.first) * width);
+  }
+  if (any) context.team.barrier();
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Executor>> Executor::create(Program program, const kernels::Variant& kernels,
+                                                   std::vector<kernels::PackedWeight> weights,
+                                                   const float* floats,
+                                                   std::shared_ptr<Session> session) {
+  const Result<kernels::CacheType> type = choose_cache_type(program, session->options().cache_type);
+  if (!type.ok()) return type.status();
+  Result<Workspace> workspace = Workspace::plan(program, kernels, session->team().size());
+  if (!workspace.ok()) return workspace.status();
+  std::vector<CacheGeometry> geometries;
+  for (const CacheShape& cache : program.caches) {
+    geometries.push_back({cache.num_key_value_heads, cache.head_dim, cache.max_context_len, *type});
+  }
+  const Result<uint32_t> number = session->add_program(program.checksum, geometries);
+  if (!number.ok()) return number.status();
+  return std::unique_ptr<Executor>(new Executor(std::move(program), kernels, std::move(weights),
+                                                floats, std::move(session), std::move(*workspace),
+                                                *type, *number));
+}
+
+Executor::~Executor() { session_->remove_program(number_); }
+
+Status Executor::check_rows(size_t rows, int64_t start_pos) const {
+  if (rows == 0) return Status::error("the call has no tokens: give 1 or more");
+  if (program_.caches.empty()) return {};
+  if (start_pos < 0 || static_cast<uint64_t>(start_pos) > session_->length()) {
+    return Status::error("start_pos is " + std::to_string(start_pos) + ", but the KV cache holds " +
+                         std::to_string(session_->length()) +
+                         " positions: start at one of them or right behind");
+  }
+  for (const CacheShape& cache : program_.caches) {
+    const size_t start = static_cast<size_t>(start_pos);
+    if (start <= cache.max_context_len && rows <= cache.max_context_len - start) continue;
+    return Status::error(std::to_string(rows) + " tokens from position " + std::to_string(start) +
+                         " on do not fit the context of " + std::to_string(cache.max_context_len) +
+                         ": shorten the text, or export with a larger --max-context-len");
+  }
+  return {};
+}
+
+size_t Executor::output_rows(size_t output, size_t rows) const {
+  return program_.slots[program_.outputs[output].slot].one_row ? 1 : rows;
+}
+
+Status Executor::check_tokens(const Call& call) const {
+  for (const Op& op : program_.ops) {
+    const auto* embedding = std::get_if<EmbeddingOp>(&op.kind);
+    if (embedding == nullptr) continue;
+    const size_t count = weights_[embedding->weight].rows;
+    for (size_t i = 0; i < call.rows; ++i) {
+      if (call.tokens[i] >= 0 && static_cast<uint64_t>(call.tokens[i]) < count) continue;
+      return Status::error("there is no token " + std::to_string(call.tokens[i]) + ": give 0 to " +
+                           std::to_string(count - 1));
+    }
+  }
+  return {};
+}
+
+void Executor::bind(const Call& call) {
+  for (size_t slot = 0; slot < slots_.size(); ++slot) slots_[slot] = workspace_.slot(slot);
+  for (size_t i = 0; i < call.outputs.size(); ++i) {
+    const uint32_t slot = program_.outputs[i].slot;
+    if (slots_[slot] == nullptr) slots_[slot] = call.outputs[i];
+  }
+}
+
+Status Executor::run(const Call& call) {
+  Status status = check_tokens(call);
+  if (!status.ok()) return status;
+  bind(call);
+  session_->team().run([&](size_t thread) { run_on(thread, call); });
+  if (!program_.caches.empty())
+    session_->set_length(static_cast<size_t>(call.start_pos) + call.rows);
+  return {};
+}
+
+void Executor::run_on(size_t thread, const Call& call) {
+  ThreadTeam& team = session_->team();
+  OpContext context{program_,
+                    kernels_,
+                    weights_,
+                    floats_,
+                    workspace_,
+                    slots_,
+                    team,
+                    session_->caches(number_),
+                    call.tokens,
+                    static_cast<size_t>(call.start_pos),
+                    thread,
+                    {0, 0},
+                    OpTimer(thread == 0 ? call.tracer : nullptr)};
+  // Chunks of one size, of whole tiles but for the last.
+  const size_t most = workspace_.chunk_rows();
+  const size_t chunks = (call.rows + most - 1) / most;
+  const size_t even = kernels::round_up((call.rows + chunks - 1) / chunks, kernels_.tile.mr);
+  const size_t rows = std::min(even, most);
+  for (size_t first = 0; first < call.rows; first += rows) {
+    context.chunk = {first, std::min(rows, call.rows - first)};
+    take_inputs(call, context);
+    const bool is_last = first + rows >= call.rows;
+    for (const Op& op : program_.ops) {
+      const std::optional<OpRows> op_rows = rows_of(op, context.chunk, is_last);
+      if (!op_rows.has_value()) continue;
+      const Work work = std::visit(
+          [&](const auto& kind) { return run_op(op, kind, *op_rows, context); }, op.kind);
+      team.barrier();
+      context.timer.end(work);
+    }
+    give_outputs(call, context);
+  }
+}
+
+}  // namespace thimble::cpu

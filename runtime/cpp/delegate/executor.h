@@ -1,0 +1,80 @@
+#pragma once
+
+#include <executorch/runtime/core/event_tracer.h>
+
+#include <memory>
+#include <vector>
+
+#include "delegate/program.h"
+#include "delegate/session_state.h"
+#include "delegate/workspace.h"
+#include "kernels/kernels.h"
+
+namespace thimble::cpu {
+
+/// What a call hands over: as many rows of everything as `rows` says.
+struct Call {
+  size_t rows = 0;
+  const int64_t* tokens = nullptr;   ///< [rows], or null
+  int64_t start_pos = 0;             ///< position of the first row
+  std::vector<const float*> inputs;  ///< in the order of Program::inputs; null where not rows
+  std::vector<float*> outputs;       ///< in the order of Program::outputs
+  executorch::runtime::EventTracer* tracer = nullptr;
+};
+
+/// Runs a program: the op list over chunks of a call's rows.
+class Executor {
+ public:
+  /// \param weights in the order of the program, which they and `floats` must outlive.
+  static Result<std::unique_ptr<Executor>> create(Program program, const kernels::Variant& kernels,
+                                                  std::vector<kernels::PackedWeight> weights,
+                                                  const float* floats,
+                                                  std::shared_ptr<Session> session);
+  ~Executor();
+  Executor(const Executor&) = delete;
+  Executor& operator=(const Executor&) = delete;
+
+  const Program& program() const { return program_; }
+
+  kernels::CacheType cache_type() const { return cache_type_; }
+
+  /// Whether a call of `rows` rows at `start_pos` is possible.
+  Status check_rows(size_t rows, int64_t start_pos) const;
+  /// Rows that an output has in a call of `rows` rows.
+  size_t output_rows(size_t output, size_t rows) const;
+
+  /// Runs a call that check_rows() allows. On an error nothing was done. Allocates nothing.
+  Status run(const Call& call);
+
+ private:
+  Executor(Program program, const kernels::Variant& kernels,
+           std::vector<kernels::PackedWeight> weights, const float* floats,
+           std::shared_ptr<Session> session, Workspace workspace, kernels::CacheType cache_type,
+           uint32_t number)
+      : program_(std::move(program)),
+        kernels_(kernels),
+        weights_(std::move(weights)),
+        floats_(floats),
+        session_(std::move(session)),
+        workspace_(std::move(workspace)),
+        cache_type_(cache_type),
+        number_(number),
+        slots_(program_.slots.size()) {}
+
+  Status check_tokens(const Call& call) const;
+  void bind(const Call& call);
+  /// One thread's part of a call.
+  void run_on(size_t thread, const Call& call);
+
+  const Program program_;
+  const kernels::Variant& kernels_;
+  const std::vector<kernels::PackedWeight> weights_;
+  const float* const floats_;
+  const std::shared_ptr<Session> session_;
+  const Workspace workspace_;
+  const kernels::CacheType cache_type_;
+  const uint32_t number_;  ///< of the program in the session
+  std::vector<float*> slots_;
+};
+
+}  // namespace thimble::cpu

@@ -1,0 +1,59 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "core/status.h"
+#include "delegate/pages.h"
+#include "kernels/cache.h"
+
+namespace thimble::cpu {
+
+/// What a cache is a cache of.
+struct CacheGeometry {
+  size_t heads;  ///< of keys and values
+  size_t head_dim;
+  size_t capacity;  ///< positions
+  kernels::CacheType type;
+
+  bool operator==(const CacheGeometry& other) const {
+    return heads == other.heads && head_dim == other.head_dim && capacity == other.capacity &&
+           type == other.type;
+  }
+};
+
+/// "float16", "float32".
+const char* cache_type_name(kernels::CacheType type);
+
+/// The keys and values of one attention operator, in the layout of kernels/cache.h, resident only
+/// as far as it was written.
+class KvCache {
+ public:
+  static Result<KvCache> allocate(const CacheGeometry& geometry);
+
+  const CacheGeometry& geometry() const { return geometry_; }
+  void* keys(size_t head) const { return pages_.data() + head * head_bytes(); }
+  void* values(size_t head) const { return pages_.data() + head * head_bytes() + key_bytes(); }
+
+  /// A cache of its own with the first `length` positions of this one.
+  Result<KvCache> copy(size_t length) const;
+
+  /// The bytes that save() writes and restore() reads.
+  size_t saved_bytes(size_t length) const;
+  /// Head after head: the keys [length][head_dim], then the values [length][head_dim].
+  void save(size_t length, uint8_t* to) const;
+  void restore(size_t length, const uint8_t* from);
+
+  /// Bytes that a query reads of every position and head, keys and values.
+  size_t position_bytes() const;
+
+ private:
+  size_t element_bytes() const;
+  size_t key_bytes() const;
+  size_t head_bytes() const;
+
+  CacheGeometry geometry_{};
+  Pages pages_;
+};
+
+}  // namespace thimble::cpu

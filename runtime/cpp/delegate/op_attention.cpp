@@ -1,0 +1,167 @@
+// Attention: norms and rotation of the heads, the cache's update, and attention itself.
+
+#include <algorithm>
+
+#include "delegate/op_context.h"
+#include "delegate/share.h"
+
+namespace thimble::cpu {
+namespace {
+
+using kernels::kMatvecRows;
+
+/// Tokens whose queries stay together when prefill is shared out: whole tiles of query rows.
+constexpr size_t kTokenStep = kernels::kMostAttentionRows;
+
+/// One attention op on one thread.
+class Attention {
+ public:
+  Attention(const AttentionOp& op, OpRows rows, OpContext& context)
+      : op_(op),
+        rows_(rows),
+        context_(context),
+        cache_(context.caches[op.cache]),
+        heads_(cache_.geometry().heads),
+        dim_(cache_.geometry().head_dim),
+        group_(op.num_attention_heads / heads_),
+        start_pos_(context.start_pos + context.chunk.first),
+        scratch_(reinterpret_cast<float*>(context.workspace.scratch(context.thread))) {}
+
+  Work prepare() {
+    const size_t rows = context_.chunk.rows;
+    // Rows of a head follow each other: 16 positions of keys share their cache lines.
+    const Range part = keeps_heads() ? Range{own_heads().first * rows, own_heads().last * rows}
+                                     : share(heads_ * rows, context_.thread, context_.threads());
+    for (size_t i = part.first; i < part.last; ++i) prepare_head(i / rows, i % rows);
+    if (!keeps_heads()) context_.team.barrier();
+    const size_t numbers = (op_.num_attention_heads + heads_) * dim_;
+    return context_.work(rows * (2 * numbers * sizeof(float) + heads_ * cache_.position_bytes()), 0,
+                         rows);
+  }
+
+  Work attend() {
+    if (rows_.count > 0) {
+      if (keeps_heads()) {
+        for (size_t head = own_heads().first; head < own_heads().last; ++head) {
+          attend_heads(head, {0, group_}, {0, rows_.count});
+        }
+      } else if (rows_.count == 1) {
+        attend_query_heads(share(op_.num_attention_heads, context_.thread, context_.threads()));
+      } else {
+        attend_by_cost();
+      }
+    }
+    const size_t visible = rows_.count > 0 ? start_pos_ + rows_.first + rows_.count : 0;
+    const size_t width = op_.num_attention_heads * dim_;
+    return context_.work(
+        heads_ * visible * cache_.position_bytes() + 2 * rows_.count * width * sizeof(float),
+        4 * width * cost(rows_.count), rows_.count);
+  }
+
+ private:
+  /// With few rows each thread keeps to key/value heads of its own, from the norm to the end, and
+  /// waits for nobody in between.
+  bool keeps_heads() const {
+    return context_.chunk.rows <= kMatvecRows && heads_ >= context_.threads();
+  }
+
+  Range own_heads() const { return share(heads_, context_.thread, context_.threads()); }
+
+  /// Of one key/value head and one row: its queries, its key, and its place in the cache.
+  void prepare_head(size_t head, size_t row) {
+    const size_t position = start_pos_ + row;
+    if (row >= rows_.first && row < rows_.first + rows_.count) {
+      float* query = context_.row(op_.query, row) + op_.query_offset + head * group_ * dim_;
+      norm_and_rotate(query, group_, op_.query_norm, position);
+    }
+    float* key = context_.row(op_.key, row) + op_.key_offset + head * dim_;
+    norm_and_rotate(key, 1, op_.key_norm, position);
+    const float* value = context_.row(op_.value, row) + op_.value_offset + head * dim_;
+    context_.kernels.write_cache({key, value, dim_, position, cache_.geometry().type,
+                                  cache_.keys(head), cache_.values(head)});
+  }
+
+  void norm_and_rotate(float* heads, size_t count, const Floats& norm, size_t position) {
+    if (norm.present()) {
+      for (size_t i = 0; i < count; ++i) {
+        float* head = heads + i * dim_;
+        context_.kernels.rms_norm(head, context_.numbers(norm), op_.norm_eps, dim_, head);
+      }
+    }
+    if (!op_.cosines.present()) return;
+    const size_t at = position * (dim_ / 2);
+    context_.kernels.rope(heads, count, dim_, context_.numbers(op_.cosines) + at,
+                          context_.numbers(op_.sines) + at);
+  }
+
+  /// Some of the queries of a key/value head, for some of the op's rows.
+  void attend_heads(size_t head, Range queries, Range rows) {
+    const size_t first = rows_.first + rows.first;
+    const size_t column = (head * group_ + queries.first) * dim_;
+    context_.kernels.attention(
+        {context_.row(op_.query, first) + op_.query_offset + column, context_.stride(op_.query),
+         rows.size(), queries.size(), dim_, start_pos_ + first, op_.scale, cache_.geometry().type,
+         cache_.keys(head), cache_.values(head), context_.row(op_.output, first) + column,
+         context_.stride(op_.output), scratch_});
+  }
+
+  /// A range of query heads of the one row.
+  void attend_query_heads(Range queries) {
+    while (queries.size() > 0) {
+      const size_t head = queries.first / group_;
+      const size_t last = std::min(queries.last, (head + 1) * group_);
+      attend_heads(head, {queries.first - head * group_, last - head * group_}, {0, 1});
+      queries.first = last;
+    }
+  }
+
+  /// What the first `rows` rows of a head cost: the positions that they look at.
+  size_t cost(size_t rows) const {
+    return rows * (start_pos_ + rows_.first) + rows * (rows + 1) / 2;
+  }
+
+  /// Head after head, row after row, cut where the cost says: later rows look at more positions.
+  void attend_by_cost() {
+    const size_t total = heads_ * cost(rows_.count);
+    const Cut from = find_cut(total / context_.threads() * context_.thread);
+    const Cut to = context_.thread + 1 == context_.threads()
+                       ? Cut{heads_, 0}
+                       : find_cut(total / context_.threads() * (context_.thread + 1));
+    for (size_t head = from.head; head < heads_ && head <= to.head; ++head) {
+      const Range rows{head == from.head ? from.row : 0, head == to.head ? to.row : rows_.count};
+      if (rows.first < rows.last) attend_heads(head, {0, group_}, rows);
+    }
+  }
+
+  struct Cut {
+    size_t head;
+    size_t row;
+  };
+  /// Where the work before has about the given cost.
+  Cut find_cut(size_t before) const {
+    const size_t each = cost(rows_.count);
+    const size_t head = before / each;
+    size_t row = 0;
+    while (row < rows_.count && cost(row) < before % each) row += kTokenStep;
+    return {head, std::min(row, rows_.count)};
+  }
+
+  const AttentionOp& op_;
+  const OpRows rows_;
+  OpContext& context_;
+  KvCache& cache_;
+  const size_t heads_, dim_, group_, start_pos_;
+  float* scratch_;
+};
+
+}  // namespace
+
+Work run_op(const Op& op, const AttentionOp& attention, OpRows rows, OpContext& context) {
+  Attention work(attention, rows, context);
+  context.timer.begin(op.prepare_debug_id);
+  context.timer.end(work.prepare());
+  context.timer.begin(op.debug_id);
+  return work.attend();
+}
+
+}  // namespace thimble::cpu

@@ -1,0 +1,100 @@
+#pragma once
+
+#include <executorch/runtime/core/event_tracer.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "delegate/program.h"
+#include "delegate/session_state.h"
+#include "delegate/thread_team.h"
+#include "delegate/workspace.h"
+#include "kernels/kernels.h"
+
+namespace thimble::cpu {
+
+/// What a recorded event did: the metadata of its entry, `Work` of delegates/cpu/program.fbs.
+struct Work {
+  uint64_t bytes;
+  uint64_t operations;
+  uint32_t rows;
+  uint32_t threads;
+};
+static_assert(sizeof(Work) == 24, "the schema's struct has no padding");
+
+/// Records the parts of ops, on one thread, where somebody listens.
+class OpTimer {
+ public:
+  /// \param tracer null: nothing is recorded.
+  explicit OpTimer(executorch::runtime::EventTracer* tracer) : tracer_(tracer) {}
+
+  void begin(uint32_t debug_id) {
+    if (tracer_ != nullptr) entry_ = tracer_->start_profiling_delegate(nullptr, debug_id);
+  }
+  void end(const Work& work) {
+    if (tracer_ != nullptr) tracer_->end_profiling_delegate(entry_, &work, sizeof(work));
+  }
+
+ private:
+  executorch::runtime::EventTracer* tracer_;
+  executorch::runtime::EventTracerEntry entry_{};
+};
+
+/// Rows of a call that are run together.
+struct Chunk {
+  size_t first;  ///< row of the call
+  size_t rows;
+};
+
+/// Rows of a chunk that an op computes.
+struct OpRows {
+  size_t first;
+  size_t count;
+};
+
+/// Everything an op works with on one thread: all threads call it with their own.
+struct OpContext {
+  const Program& program;
+  const kernels::Variant& kernels;
+  const std::vector<kernels::PackedWeight>& weights;
+  const float* floats;
+  const Workspace& workspace;
+  const std::vector<float*>& slots;  ///< those of the workspace, and those of the caller
+  ThreadTeam& team;
+  ProgramCaches& caches;
+  const int64_t* tokens;  ///< of the whole call
+  size_t start_pos;       ///< of the whole call
+  size_t thread;
+  Chunk chunk;
+  OpTimer timer;
+
+  size_t threads() const { return team.size(); }
+  /// Row `row` of the chunk in a slot, or the slot's only row.
+  float* row(uint32_t slot, size_t row) const {
+    const Slot& shape = program.slots[slot];
+    if (shape.one_row) return slots[slot];
+    const size_t index = workspace.is_bound(slot) ? chunk.first + row : row;
+    return slots[slot] + index * shape.width;
+  }
+  /// From one row of a slot to the next, in floats.
+  size_t stride(uint32_t slot) const { return program.slots[slot].width; }
+  /// The numbers of a piece; null where it is absent.
+  const float* numbers(const Floats& piece) const {
+    return piece.present() ? floats + piece.offset : nullptr;
+  }
+  Work work(size_t bytes, size_t operations, size_t rows) const {
+    return {bytes, operations, static_cast<uint32_t>(rows), static_cast<uint32_t>(threads())};
+  }
+};
+
+/// Each runs one op for its rows, begins the event of its last part, and returns what that does.
+/// The caller waits for all threads before the next op.
+Work run_op(const Op& op, const EmbeddingOp& embedding, OpRows rows, OpContext& context);
+Work run_op(const Op& op, const NormOp& norm, OpRows rows, OpContext& context);
+Work run_op(const Op& op, const LinearOp& linear, OpRows rows, OpContext& context);
+Work run_op(const Op& op, const AttentionOp& attention, OpRows rows, OpContext& context);
+Work run_op(const Op& op, const AddOp& add, OpRows rows, OpContext& context);
+Work run_op(const Op& op, const SwigluOp& swiglu, OpRows rows, OpContext& context);
+
+}  // namespace thimble::cpu

@@ -1,0 +1,177 @@
+// A linear layer: norm and quantization of its input, the product, and its epilogue.
+
+#include <algorithm>
+
+#include "delegate/op_context.h"
+#include "delegate/share.h"
+
+namespace thimble::cpu {
+namespace {
+
+using kernels::kBlockRows;
+using kernels::kColumnStep;
+using kernels::kMatvecRows;
+using kernels::PackedWeight;
+using kernels::QuantizedRows;
+
+/// One linear op on one thread.
+class Linear {
+ public:
+  Linear(const LinearOp& op, OpRows rows, OpContext& context)
+      : op_(op),
+        rows_(rows),
+        context_(context),
+        shape_(context.program.weights[op.weight]),
+        weight_(context.weights[op.weight]),
+        norm_(context.numbers(op.norm)),
+        bias_(context.numbers(op.bias)),
+        scratch_(context.workspace.scratch(context.thread)),
+        x_(context.row(op.input, rows.first)),
+        x_stride_(context.stride(op.input)) {
+    if (shape_.quantized()) {
+      quantized_ = context.workspace.quantized(rows.count, weight_.columns, context.thread);
+    } else if (norm_ != nullptr) {
+      normed_ = context.workspace.normed(rows.count, context.thread);
+    }
+  }
+
+  /// Whether there is anything to do before the product.
+  bool prepares() const { return !op_.prepared && (shape_.quantized() || norm_ != nullptr); }
+
+  /// Norms and quantizes: rows are shared out and waited for; a single one is cheaper done by every
+  /// thread for itself.
+  Work prepare() {
+    const size_t step = rows_.count == 1 ? 1 : shape_.quantized() ? quantized_.tile.mr : 1;
+    const Range part = rows_.count == 1
+                           ? Range{0, 1}
+                           : share(rows_.count, step, context_.thread, context_.threads());
+    for (size_t first = part.first; first < part.last; first += step) {
+      prepare_rows(first, std::min(step, part.last - first));
+    }
+    if (rows_.count > 1) context_.team.barrier();
+    const size_t out = shape_.quantized() ? sizeof(int8_t) : sizeof(float);
+    return context_.work(rows_.count * shape_.columns * (sizeof(float) + out), 0, rows_.count);
+  }
+
+  Work multiply() {
+    if (op_.swiglu) {
+      multiply_pairs();
+    } else {
+      // A matrix product unpacks kPanelRows of the weight at a time.
+      const size_t step = rows_.count <= kMatvecRows ? 1 : kernels::kPanelRows / kBlockRows;
+      const Range blocks = share(weight_.blocks(), step, context_.thread, context_.threads());
+      if (blocks.size() > 0) {
+        multiply_blocks(weight_, bias_, blocks, context_.row(op_.output, rows_.first),
+                        context_.stride(op_.output), op_.accumulate, scratch_);
+      }
+    }
+    const size_t in = shape_.quantized() ? sizeof(int8_t) : sizeof(float);
+    const size_t columns = context_.stride(op_.output);
+    const size_t per_row =
+        weight_.columns * in + columns * sizeof(float) * (op_.accumulate ? 2 : 1);
+    return context_.work(weight_.bytes() + rows_.count * per_row,
+                         2 * rows_.count * shape_.rows * shape_.columns, rows_.count);
+  }
+
+ private:
+  void prepare_rows(size_t first, size_t count) {
+    const float* x = x_ + first * x_stride_;
+    size_t stride = x_stride_;
+    if (norm_ != nullptr) {
+      float* to = shape_.quantized() ? reinterpret_cast<float*>(scratch_)
+                                     : normed_ + first * shape_.columns;
+      for (size_t row = 0; row < count; ++row) {
+        context_.kernels.rms_norm(x + row * stride, norm_, op_.norm_eps, shape_.columns,
+                                  to + row * shape_.columns);
+      }
+      x = to;
+      stride = shape_.columns;
+    }
+    if (!shape_.quantized()) return;
+    QuantizedRows out = quantized_;  // `first` is the first row of a tile
+    out.values += first * out.columns;
+    out.params += first;
+    out.group_bias += first * (out.columns / kColumnStep);
+    out.rows = count;
+    context_.kernels.quantize({x, stride, shape_.columns, out});
+  }
+
+  void multiply_blocks(const PackedWeight& weight, const float* bias, Range blocks, float* y,
+                       size_t y_stride, bool accumulate, uint8_t* scratch) const {
+    if (!shape_.quantized()) {
+      context_.kernels.float_linear(
+          {norm_ != nullptr ? normed_ : x_, norm_ != nullptr ? shape_.columns : x_stride_,
+           rows_.count, weight, blocks.first, blocks.last, y, y_stride, bias, accumulate});
+      return;
+    }
+    const auto& functions =
+        rows_.count <= kMatvecRows ? context_.kernels.matvec : context_.kernels.matmul;
+    functions[static_cast<size_t>(weight.format)](
+        {quantized_, weight, blocks.first, blocks.last, y, y_stride, bias, accumulate, scratch});
+  }
+
+  /// SwiGLU: a few pairs of gate and up blocks at a time, into scratch, and from there together to
+  /// the output.
+  void multiply_pairs() const {
+    const size_t block_bytes = weight_.layout().bytes;
+    const size_t width = context_.stride(op_.output);
+    const size_t most = swiglu_pairs(rows_.count);
+    const size_t used = shape_.quantized() ? kernels::linear_scratch_bytes(weight_.columns) : 0;
+    float* both = reinterpret_cast<float*>(scratch_ + kernels::round_up(used, kernels::kLineBytes));
+    const Range part = share(weight_.blocks() / 2, context_.thread, context_.threads());
+    for (size_t pair = part.first; pair < part.last; pair += most) {
+      const size_t pairs = std::min(most, part.last - pair);
+      const size_t stride = pairs * 2 * kBlockRows;
+      PackedWeight some = weight_;
+      some.data += 2 * pair * block_bytes;
+      some.rows = stride;
+      const float* bias = bias_ != nullptr ? bias_ + 2 * pair * kBlockRows : nullptr;
+      multiply_blocks(some, bias, {0, 2 * pairs}, both, stride, false, scratch_);
+      for (size_t row = 0; row < rows_.count; ++row) {
+        finish_pairs(both + row * stride, pair, pairs, width,
+                     context_.row(op_.output, rows_.first + row));
+      }
+    }
+  }
+
+  /// One row: silu(gate) * up of some pairs.
+  void finish_pairs(float* both, size_t pair, size_t pairs, size_t width, float* output) const {
+    for (size_t i = 0; i < pairs; ++i, both += 2 * kBlockRows) {
+      const size_t column = (pair + i) * kBlockRows;
+      const size_t count = std::min(kBlockRows, width - column);
+      if (!op_.accumulate) {
+        context_.kernels.swiglu(both, both + kBlockRows, count, output + column);
+      } else {
+        context_.kernels.swiglu(both, both + kBlockRows, count, both);
+        context_.kernels.add_to(both, count, output + column);
+      }
+    }
+  }
+
+  const LinearOp& op_;
+  const OpRows rows_;
+  OpContext& context_;
+  const Weight& shape_;
+  const PackedWeight& weight_;
+  const float* norm_;
+  const float* bias_;
+  uint8_t* scratch_;
+  const float* x_;
+  size_t x_stride_;
+  QuantizedRows quantized_{};
+  float* normed_ = nullptr;
+};
+
+}  // namespace
+
+Work run_op(const Op& op, const LinearOp& linear, OpRows rows, OpContext& context) {
+  Linear work(linear, rows, context);
+  if (work.prepares()) {
+    context.timer.begin(op.prepare_debug_id);
+    context.timer.end(work.prepare());
+  }
+  context.timer.begin(op.debug_id);
+  return work.multiply();
+}
+
+}  // namespace thimble::cpu
