@@ -17,6 +17,14 @@ _LOG_NOISE = {
     "torch.utils._pytree": r"is an Enum subclass and is now natively supported",
     # We use ExecuTorch's shorter path on purpose: it decomposes the program once.
     "executorch.backends.xnnpack.partition.xnnpack_partitioner": r"DEPRECATION WARNING",
+    # Versions newer than it was tested with; Apple's own parts, absent elsewhere; float16 states
+    # and int32 tokens, as meant; sizes that are equal under two names.
+    "coremltools": r"^(scikit-learn|Torch) version|^Failed to load _ML|only supports fp16 states"
+    r"|^Saving value type of int64|^Recklessly broadcast",
+    "executorch.backends.apple.coreml.partition.coreml_partitioner": r"^CoreMLPartitioner::"
+    r"|will take over torch mutable buffer",
+    "executorch.backends.apple.coreml.compiler.coreml_preprocess": r"^Edge program"
+    r"|was exported with CoreML specification version",
 }
 _WARNING_NOISE = (
     # Raised inside torch by its own replaying of the captured graph's size checks.
@@ -25,6 +33,9 @@ _WARNING_NOISE = (
     r"Mutation on a buffer in the model is detected",
     r".*`isinstance\(treespec, LeafSpec\)` is deprecated",
     r".*is not a known type; assuming it is a constant",
+    # Of torch's and coremltools' own making.
+    r"Raw SymInt value",
+    r"Input, '.*', of the source model, has been renamed",
 )
 # ExecuTorch's C++ logs how it counts the processor's cores.
 _NATIVE_NOISE = re.compile(rb"^\[(cpuinfo_utils|threadpool)\.cpp:\d+\] ")

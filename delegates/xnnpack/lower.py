@@ -1,8 +1,6 @@
 """From the captured program to an XNNPACK `.pte`, and back into a stock runtime."""
 
-import copy
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import torch
@@ -11,6 +9,7 @@ from torch.export import ExportedProgram
 
 from delegates.errors import DelegateError
 from delegates.lowered import Lowered, delegation_report
+from delegates.weights import weights_not_copied
 from delegates.xnnpack.guards import check_quantized_linears
 from delegates.xnnpack.rewrite import (
     restore_mutations,
@@ -66,7 +65,7 @@ def lower(
     partitioner.delegation_spec = DelegationSpec(
         XnnpackBackend.__name__, [CompileSpec("dqlinear_partitioner", b"")]
     )
-    with _weights_not_copied(XnnpackBackend):
+    with weights_not_copied(XnnpackBackend):
         edge = edge.to_backend(partitioner)
     report = delegation_report("xnnpack", edge.exported_program().graph_module)
     if report.linears_delegated < report.linears:
@@ -82,26 +81,6 @@ def lower(
     finished = edge.to_executorch()
     etrecord = finished.get_etrecord() if with_etrecord else None
     return Lowered(finished, report, etrecord)
-
-
-@contextmanager
-def _weights_not_copied(backend: type) -> Iterator[None]:
-    """Gives each partition to the backend with its own graph and the weights themselves.
-
-    ExecuTorch's default copies all weights of all partitions at once; XNNPACK's preprocessing only
-    reads them.
-    """
-
-    def copy_graph(cls: type, program: ExportedProgram, specs: object) -> ExportedProgram:
-        tensors = [*program.state_dict.values(), *program.constants.values()]
-        return copy.deepcopy(program, {id(tensor): tensor for tensor in tensors})
-
-    name = "copy_exported_program_for_preprocess"
-    setattr(backend, name, classmethod(copy_graph))
-    try:
-        yield
-    finally:
-        delattr(backend, name)
 
 
 def _release_weights(captured: ExportedProgram, edge: ExportedProgram) -> None:

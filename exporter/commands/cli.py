@@ -67,7 +67,7 @@ Examples:
     help="Most tokens in one call; by default the whole context.",
 )
 @click.option(
-    "--delegate", metavar="NAME", default="xnnpack", help="What runs the program: xnnpack."
+    "--delegate", metavar="NAME", default="xnnpack", help="What runs the program: xnnpack, coreml."
 )
 @click.option(
     "--etrecord",

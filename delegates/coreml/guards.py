@@ -1,0 +1,56 @@
+"""What Core ML would compute wrongly in float16, or not take into its one call: refused."""
+
+import torch
+from torch.export import ExportedProgram
+
+from delegates.errors import DelegateError
+from delegates.lowered import delegation_report
+
+_LARGEST = torch.finfo(torch.float16).max
+
+
+def check_float16(program: ExportedProgram) -> None:
+    """Checks that float16 holds every float weight, scale and table of the captured program.
+
+    Numbers below float16's normal range stay within 2^-25 of their value, which no product of
+    this size of model notices; numbers beyond its largest would become infinite.
+
+    Raises:
+        DelegateError: a number beyond float16's largest, infinite or not a number.
+    """
+    for name, tensor in {**program.state_dict, **program.constants}.items():
+        parts = [tensor.scale] if hasattr(tensor, "scale") else [tensor]
+        for part in parts:
+            if not isinstance(part, torch.Tensor) or not part.is_floating_point():
+                continue
+            low, high = torch.aminmax(part.detach())
+            if not (low >= -_LARGEST and high <= _LARGEST):
+                worst = low if not low >= -_LARGEST else high
+                raise DelegateError(
+                    f"{name} holds {worst.item():.6g}; Core ML computes in float16, which ends at "
+                    f"{_LARGEST:.0f}: export with --delegate cpu or xnnpack."
+                )
+
+
+def check_whole(program: ExportedProgram) -> None:
+    """Checks that a lowered edge program is one delegate call and nothing else.
+
+    Raises:
+        DelegateError: names the first operator left outside and the line it came from.
+    """
+    report = delegation_report("coreml", program.graph_module)
+    if report.calls == 1 and not report.left:
+        return
+    outside = next(iter(report.left), "nothing")
+    line = next(
+        (
+            str(node.meta["stack_trace"]).strip().splitlines()[-2].strip()
+            for node in program.graph.nodes
+            if outside in str(node.target) and "stack_trace" in node.meta
+        ),
+        "an unknown line",
+    )
+    raise DelegateError(
+        f"Core ML takes the program in {report.calls} pieces and leaves {outside} out ({line}); "
+        "its state needs all of it in one: export with another --delegate."
+    )

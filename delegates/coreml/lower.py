@@ -1,0 +1,143 @@
+"""From the captured program to a Core ML `.pte`: the whole decoder is one delegate call."""
+
+import importlib
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+from torch.export import ExportedProgram
+
+from delegates.coreml.guards import check_float16, check_whole
+from delegates.coreml.rewrite import (
+    drop_checks,
+    gather_rope,
+    positions_of,
+    rewrite_attention,
+    rewrite_norms,
+    share_embedding,
+    strip_activation_quantization,
+)
+from delegates.errors import DelegateError
+from delegates.lowered import Lowered, delegation_report
+from delegates.weights import weights_not_copied
+
+if TYPE_CHECKING:
+    from executorch.exir import EdgeProgramManager
+
+NAMED_DATA_ALIGNMENT = 16
+# What coremltools raises where it meets something that it cannot convert.
+_REFUSALS = (NotImplementedError, ValueError, RuntimeError, AssertionError, KeyError, TypeError)
+
+
+def lower(
+    program: ExportedProgram,
+    constant_methods: Mapping[str, object],
+    named_data: Mapping[str, bytes],
+    with_etrecord: bool,
+) -> Lowered:
+    """Lowers the captured program to one Core ML model for iOS 18 and macOS 15.
+
+    It computes in float16; 4- and 8-bit weights stay integers with Core ML's own scales per block;
+    the cache is the model's state; the length of a call is anything in the program's range.
+
+    Args:
+        program: the captured program, which is rewritten in place.
+        constant_methods: values a runtime reads by method name.
+        named_data: blobs that ride along in the file.
+        with_etrecord: keep the graphs that ExecuTorch's Inspector needs.
+
+    Raises:
+        DelegateError: a weight beyond float16, or a program that Core ML does not take whole.
+    """
+    check_float16(program)
+    drop_checks(program)
+    strip_activation_quantization(program)
+    share_embedding(program)
+    rewrite_norms(program)
+    positions = positions_of(program)
+    gather_rope(program, positions)
+    rewrite_attention(program, positions)
+
+    with _temporary_files_deleted(), _progress_bars_off():
+        edge = _to_core_ml(program, constant_methods, with_etrecord)
+    check_whole(edge.exported_program())
+    report = delegation_report("coreml", edge.exported_program().graph_module)
+    for key, data in named_data.items():
+        edge._named_data_store.add_named_data(key, data, alignment=NAMED_DATA_ALIGNMENT)
+    finished = edge.to_executorch()
+    return Lowered(finished, report, finished.get_etrecord() if with_etrecord else None)
+
+
+def _to_core_ml(
+    program: ExportedProgram, constant_methods: Mapping[str, object], with_etrecord: bool
+) -> "EdgeProgramManager":
+    import coremltools
+    from executorch.backends.apple.coreml.compiler import CoreMLBackend
+    from executorch.backends.apple.coreml.partition import CoreMLPartitioner
+    from executorch.exir import EdgeCompileConfig, to_edge_transform_and_lower
+
+    specs = CoreMLBackend.generate_compile_specs(
+        minimum_deployment_target=coremltools.target.iOS18,  # state, and scales per block
+        compute_precision=coremltools.precision.FLOAT16,
+    )
+    config = EdgeCompileConfig(
+        preserve_ops=[torch.ops.aten.linear.default],
+        _check_ir_validity=False,  # the verifier does not know torchao's operators
+        _skip_dim_order=True,
+    )
+    with weights_not_copied(CoreMLBackend):
+        try:
+            return to_edge_transform_and_lower(
+                program,
+                partitioner=[CoreMLPartitioner(compile_specs=specs)],
+                constant_methods=dict(constant_methods),
+                compile_config=config,
+                generate_etrecord=with_etrecord,
+            )
+        except _REFUSALS as error:
+            said = (str(error).strip() or type(error).__name__).splitlines()[0]
+            raise DelegateError(
+                f"Core ML's converter refused the program: {said}; export with another --quant, "
+                "--max-seq-len or --delegate."
+            ) from error
+
+
+@contextmanager
+def _temporary_files_deleted() -> Iterator[None]:
+    """Deletes what the conversion leaves in the temporary directory, also when it fails."""
+    kept = tempfile.tempdir
+    with tempfile.TemporaryDirectory() as directory:
+        tempfile.tempdir = directory
+        try:
+            yield
+        finally:
+            tempfile.tempdir = kept
+
+
+@contextmanager
+def _progress_bars_off() -> Iterator[None]:
+    """Keeps coremltools from drawing its bars on standard error."""
+    places = (
+        ("coremltools.converters.mil.frontend.torch.ops", "_tqdm"),
+        ("coremltools.converters.mil.mil.passes.pass_pipeline", "tqdm"),
+    )
+    kept: list[tuple[Any, str, Any]] = []
+    for module_name, name in places:
+        module = importlib.import_module(module_name)
+        kept.append((module, name, getattr(module, name)))
+        setattr(module, name, partial(getattr(module, name), disable=True))
+    try:
+        yield
+    finally:
+        for module, name, bar in kept:
+            setattr(module, name, bar)
+
+
+def load(path: Path) -> Callable[[Tensor, Tensor], Tensor] | None:
+    """None: Core ML runs on Apple's systems, and nothing here can stand in for it."""
+    return None
