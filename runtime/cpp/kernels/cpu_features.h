@@ -11,9 +11,11 @@ enum CpuFeature : uint32_t {
   kAvx512Vnni = 1 << 2,
   kNeonDotprod = 1 << 3,
   kNeonI8mm = 1 << 4,
+  kAmxInt8 = 1 << 5,  ///< AMX tiles and their int8 products
 };
 
-/// The features of this CPU that its operating system lets programs use.
+/// The features of this CPU that its operating system lets programs use; asks it for those that
+/// are granted on request.
 uint32_t cpu_features();
 
 }  // namespace thimble::kernels

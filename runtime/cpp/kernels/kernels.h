@@ -51,7 +51,12 @@ constexpr Tile matvec_tile(size_t rows) {
 }
 /// Weight rows that a matrix product unpacks at a time.
 constexpr size_t kPanelRows = 32;
-constexpr size_t linear_scratch_bytes(size_t columns) { return kPanelRows * columns; }
+/// Whatever the columns: room for a part of a panel and the sums that wait for its other parts.
+constexpr size_t kLeastScratchBytes = size_t{96} << 10;
+constexpr size_t linear_scratch_bytes(size_t columns) {
+  const size_t panel = kPanelRows * (columns + kColumnStep);
+  return panel > kLeastScratchBytes ? panel : kLeastScratchBytes;
+}
 
 /// float32 rows times packed float32 weight. Each output is four fused chains, over the columns of
 /// equal k % 4, added (0 + 1) + (2 + 3); then bias and `accumulate` as above.

@@ -46,7 +46,8 @@
 ///       int8   values[ceil(M / mr)][K / kr][mr][kr]
 ///       int32  group_bias[ceil(M / mr)][K / 32][mr]      -7 * (sum of 32 q)
 ///
-/// K is `stored_columns()`; q is 0 in the padding.
+/// K is `stored_columns()`; q is 0 in the padding. Where `kr` does not divide K, the last step is
+/// narrower: quantized_offset() is the definition.
 
 #include <cstddef>
 #include <cstdint>
@@ -119,7 +120,7 @@ struct RowParams {
   int32_t sum;  ///< of q over all columns
 };
 
-/// A tile of quantized rows: `mr` rows, `kr` columns (4 or 8) at a time.
+/// A tile of quantized rows: `mr` rows, `kr` columns (4, 8 or 64) at a time.
 struct Tile {
   size_t mr;
   size_t kr;
@@ -134,6 +135,14 @@ struct QuantizedRows {
   size_t columns;  ///< padded
   Tile tile;
 };
+
+/// Where the value of row m and column k lies.
+/// \param columns padded.
+constexpr size_t quantized_offset(size_t m, size_t k, size_t columns, Tile tile) {
+  const size_t step = k / tile.kr * tile.kr;
+  const size_t width = columns - step < tile.kr ? columns - step : tile.kr;
+  return m / tile.mr * tile.mr * columns + step * tile.mr + m % tile.mr * width + (k - step);
+}
 
 constexpr size_t quantized_values_bytes(size_t rows, size_t columns, Tile tile) {
   return round_up(rows, tile.mr) * columns;

@@ -79,12 +79,16 @@ void scatter(const int8_t* from, int8_t* to, size_t stride) {
   for (size_t i = 0; i < kColumnStep; i += kPiece, to += stride) std::memcpy(to, from + i, kPiece);
 }
 
-/// Writes kColumnStep bytes of a tile's row, `kr` at a time.
-void write_step(const int8_t* from, Tile tile, int8_t* to) {
+/// Writes kColumnStep bytes of a row, from column k on, `kr` at a time.
+void write_step(const int8_t* from, size_t row, size_t k, const QuantizedRows& out) {
+  const Tile tile = out.tile;
+  int8_t* to = out.values + quantized_offset(row, k, out.columns, tile);
   if (tile.kr == 4) {
     scatter<4>(from, to, tile.mr * 4);
-  } else {
+  } else if (tile.kr == 8) {
     scatter<8>(from, to, tile.mr * 8);
+  } else {
+    std::memcpy(to, from, kColumnStep);
   }
 }
 
@@ -96,13 +100,12 @@ void quantize(const QuantizeArgs& args) {
   const size_t steps = out.columns / kColumnStep;
   alignas(kColumnStep) int8_t bytes[kColumnStep];
   for (size_t row = 0; row < round_up(out.rows, tile.mr); ++row) {
-    int8_t* to = out.values + row / tile.mr * tile.mr * out.columns + row % tile.mr * tile.kr;
     int32_t* group_bias = out.group_bias + row / tile.mr * tile.mr * steps + row % tile.mr;
     if (row >= out.rows) {
       std::memset(bytes, 0, sizeof bytes);
       for (size_t step = 0; step < steps; ++step) {
         group_bias[step * tile.mr] = 0;
-        write_step(bytes, tile, to + step * kColumnStep * tile.mr);
+        write_step(bytes, row, step * kColumnStep, out);
       }
       continue;
     }
@@ -115,7 +118,7 @@ void quantize(const QuantizeArgs& args) {
       const int32_t step_sum = quantize_step(x + (left > 0 ? k : 0), left, mapping, bytes);
       group_bias[step * tile.mr] = -7 * step_sum;
       total += step_sum;
-      write_step(bytes, tile, to + k * tile.mr);
+      write_step(bytes, row, k, out);
     }
     out.params[row] = {mapping.scale, mapping.zero_point, total};
   }

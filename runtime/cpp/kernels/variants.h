@@ -25,6 +25,9 @@ extern const Variant kVariant;
 namespace avx512vnni {
 extern const Variant kVariant;
 }
+namespace amx_int8 {
+extern const Variant kVariant;
+}
 namespace neon_dotprod {
 extern const Variant kVariant;
 }

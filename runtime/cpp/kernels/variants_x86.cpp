@@ -3,8 +3,11 @@
 namespace thimble::kernels {
 
 VariantList all_variants() {
-  static const Variant* const kVariants[] = {&avx512vnni::kVariant, &avx2::kVariant,
-                                             &scalar::kVariant};
+  static const Variant* const kVariants[] = {
+#if defined(THIMBLE_AMX_INT8)
+      &amx_int8::kVariant,
+#endif
+      &avx512vnni::kVariant, &avx2::kVariant, &scalar::kVariant};
   return {kVariants, sizeof kVariants / sizeof *kVariants};
 }
 

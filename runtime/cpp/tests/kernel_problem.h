@@ -157,12 +157,12 @@ class Problem {
     Numbers numbers(static_cast<uint32_t>(rows_ * 17 + columns_));
     for (int8_t& value : values_) value = 0;
     for (int32_t& bias : group_bias_) bias = 0;
-    const auto [mr, kr] = tile_;
+    const size_t mr = tile_.mr;
     for (size_t m = 0; m < rows_; ++m) {
       int32_t total = 0;
       for (size_t k = 0; k < columns_; ++k) {
         const int8_t q = activation(numbers);
-        values_[m / mr * mr * stored_ + k / kr * mr * kr + m % mr * kr + k % kr] = q;
+        values_[kernels::quantized_offset(m, k, stored_, tile_)] = q;
         group_bias_[(m / mr * steps + k / kernels::kColumnStep) * mr + m % mr] -= 7 * q;
         total += q;
       }

@@ -1,5 +1,6 @@
 // Quantization of activations: every variant's bytes, and the definition.
 
+#include <algorithm>
 #include <cfloat>
 #include <cmath>
 #include <cstdio>
@@ -54,7 +55,7 @@ std::vector<float> random_rows(size_t rows, size_t columns) {
 }
 
 bool all_variants_agree(const std::vector<float>& x, size_t rows) {
-  for (Tile tile : {kPlainRows, Tile{2, 4}, Tile{4, 4}, Tile{12, 4}, Tile{8, 8}}) {
+  for (Tile tile : {kPlainRows, Tile{2, 4}, Tile{4, 4}, Tile{12, 4}, Tile{8, 8}, Tile{16, 64}}) {
     const Quantized expected = quantize(scalar::kVariant, x, rows, tile);
     for (const Variant* variant : all_variants()) {
       if ((variant->required & ~cpu_features()) != 0) continue;
@@ -96,13 +97,15 @@ bool tiles() {
   constexpr size_t kRows = 13;
   const std::vector<float> x = random_rows(kRows, 100);
   const Quantized plain = quantize(scalar::kVariant, x, kRows, kPlainRows);
-  for (Tile tile : {Tile{4, 4}, Tile{12, 4}, Tile{8, 8}}) {
+  for (Tile tile : {Tile{4, 4}, Tile{12, 4}, Tile{8, 8}, Tile{16, 64}}) {
     const Quantized tiled = quantize(scalar::kVariant, x, kRows, tile);
     const auto [mr, kr] = tile;
     for (size_t m = 0; m < round_up(kRows, mr); ++m)
       for (size_t k = 0; k < plain.columns; ++k) {
         const int8_t expected = m < kRows ? plain.values[m * plain.columns + k] : 0;
-        const size_t at = m / mr * mr * plain.columns + k / kr * mr * kr + m % mr * kr + k % kr;
+        // Only the last step can be narrower: 32 columns of 64.
+        const size_t step_start = k / kr * kr, width = std::min(kr, plain.columns - step_start);
+        const size_t at = m / mr * mr * plain.columns + step_start * mr + m % mr * width + k % kr;
         if (tiled.values[at] != expected) return expect(false, "the values of the plain rows");
         const size_t steps = plain.columns / kColumnStep, step = k / kColumnStep;
         const int32_t bias = m < kRows ? plain.group_bias[m * steps + step] : 0;

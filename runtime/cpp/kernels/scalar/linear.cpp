@@ -6,8 +6,7 @@ namespace thimble::kernels::scalar {
 namespace {
 
 int8_t value_at(const QuantizedRows& x, size_t m, size_t k) {
-  const auto [mr, kr] = x.tile;
-  return x.values[m / mr * mr * x.columns + k / kr * mr * kr + m % mr * kr + k % kr];
+  return x.values[quantized_offset(m, k, x.columns, x.tile)];
 }
 
 /// Nibble values [columns][16] of a block, -8..7.

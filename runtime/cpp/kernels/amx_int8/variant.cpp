@@ -1,0 +1,25 @@
+#include "kernels/amx_int8/variant.h"
+
+#include "kernels/amx_int8/matmul.h"
+#include "kernels/variants.h"
+
+namespace thimble::kernels::amx_int8 {
+namespace {
+
+/// What avx512vnni is, but for products with many rows.
+Variant with_tile_products() {
+  Variant variant = avx512vnni::kVariant;
+  variant.name = THIMBLE_VARIANT_NAME;
+  variant.required = kRequired;
+  variant.tile = kTile;
+  variant.matmul[static_cast<int>(WeightFormat::kInt4TwoLevel)] = matmul_int4_two_level;
+  variant.matmul[static_cast<int>(WeightFormat::kInt4)] = matmul_int4;
+  variant.matmul[static_cast<int>(WeightFormat::kInt8)] = matmul_int8;
+  return variant;
+}
+
+}  // namespace
+
+const Variant kVariant = with_tile_products();
+
+}  // namespace thimble::kernels::amx_int8

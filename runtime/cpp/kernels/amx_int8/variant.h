@@ -1,0 +1,13 @@
+#pragma once
+
+#include "kernels/cpu_features.h"
+#include "kernels/layout.h"
+#include "kernels/vectors_avx512.h"
+
+namespace thimble::kernels::amx_int8 {
+
+constexpr uint32_t kRequired = kAvx2 | kAvx512 | kAvx512Vnni | kAmxInt8;
+/// A tile register: 16 rows of 64 bytes.
+constexpr Tile kTile = {16, 64};
+
+}  // namespace thimble::kernels::amx_int8
