@@ -6,8 +6,9 @@ from typing import NoReturn
 
 import click
 
-from runtime.build import BUILD_DIR, build
+from runtime.build import BUILD_DIR, build, wheel_directory
 from runtime.errors import BuildError, RunnerError
+from runtime.wheel import fetch_wheel
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -17,9 +18,26 @@ def main() -> None:
 
 @main.command("build")
 @click.option("--sanitize", is_flag=True, help="With ASan and UBSan, into build/asan.")
-def build_command(sanitize: bool) -> None:
+@click.option(
+    "--target",
+    type=click.Choice(["host", "aarch64"]),
+    default="host",
+    show_default=True,
+    help="aarch64: Arm on Linux, into build/aarch64; downloads ExecuTorch's wheel for it once.",
+)
+def build_command(sanitize: bool, target: str) -> None:
     """Build what is out of date."""
-    click.echo(_build("asan" if sanitize else "default"))
+    if target == "host":
+        click.echo(_build("asan" if sanitize else "default"))
+        return
+    if sanitize:
+        raise click.UsageError("--sanitize is for the host: leave out --target aarch64")
+    try:
+        if fetch_wheel(wheel_directory()):
+            click.echo(f"fetched {wheel_directory()}")
+    except BuildError as error:
+        _fail(error)
+    click.echo(_build(target))
 
 
 @main.command()

@@ -1,6 +1,7 @@
 """Building the C++: CMake and ninja against the executorch wheel of this environment."""
 
 import fcntl
+import importlib.metadata
 import importlib.util
 import shutil
 import subprocess
@@ -15,6 +16,7 @@ from runtime.errors import BuildError
 
 SOURCE_DIR = Path(__file__).resolve().parent / "cpp"
 BUILD_DIR = SOURCE_DIR.parent.parent / "build"
+CROSS_COMPILER = "aarch64-linux-gnu-g++"
 
 
 @dataclass(frozen=True)
@@ -29,7 +31,8 @@ def build(preset: str = "default") -> Build:
     """Builds what is out of date; configures only when that was never done or has gone stale.
 
     Args:
-        preset: "default", into build/, or "asan", into build/asan, of CMakePresets.json.
+        preset: of CMakePresets.json: "default", into build/; "asan", into build/asan; "aarch64",
+            into build/aarch64, for Arm on Linux: needs what fetch_wheel(wheel_directory()) leaves.
 
     Raises:
         BuildError: a tool or the wheel is missing, or the compiler failed; the message ends with
@@ -37,7 +40,8 @@ def build(preset: str = "default") -> Build:
     """
     directory = BUILD_DIR if preset == "default" else BUILD_DIR / preset
     cmake, ninja = _find_tool("cmake"), _find_tool("ninja")
-    settings = {"executorch_DIR": _find_executorch(), "CMAKE_MAKE_PROGRAM": ninja}
+    executorch = _find_cross() if preset == "aarch64" else _find_executorch()
+    settings = {"executorch_DIR": executorch, "CMAKE_MAKE_PROGRAM": ninja}
     directory.mkdir(parents=True, exist_ok=True)
     start = time.monotonic()
     with _lock(directory / ".lock"):
@@ -48,6 +52,23 @@ def build(preset: str = "default") -> Build:
         output = _run([ninja, "-C", directory])
     idle = configured and "no work to do" in output
     return Build(directory, 0.0 if idle else time.monotonic() - start)
+
+
+def wheel_directory() -> Path:
+    """Where the aarch64 build looks for ExecuTorch's wheel, unpacked."""
+    return BUILD_DIR / "aarch64" / f"executorch-{importlib.metadata.version('executorch')}"
+
+
+def _find_cross() -> Path:
+    """ExecuTorch for aarch64, and a look at whether there is a compiler for it."""
+    if shutil.which(CROSS_COMPILER) is None:
+        raise BuildError(f"{CROSS_COMPILER} is not installed (Debian: g++-aarch64-linux-gnu)")
+    directory = wheel_directory()
+    if not directory.is_dir():
+        raise BuildError(
+            f"{directory} is missing: python -m runtime build --target aarch64 fetches it"
+        )
+    return directory / "share" / "cmake"
 
 
 def _find_tool(name: str) -> Path:

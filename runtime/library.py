@@ -10,6 +10,16 @@ from runtime.errors import RunnerError
 ERROR_SIZE = 4096
 
 
+class LoadOptions(ctypes.Structure):
+    """thimble_load_options."""
+
+    _fields_ = [
+        ("threads", ctypes.c_int32),
+        ("cache_type", ctypes.c_int32),
+        ("huge_pages", ctypes.c_int32),
+    ]
+
+
 class Options(ctypes.Structure):
     """thimble_options."""
 
@@ -42,29 +52,26 @@ def library(directory: Path = BUILD_DIR) -> ctypes.CDLL:
         lib = ctypes.CDLL(str(path))
     except OSError as error:
         raise RunnerError(f"cannot load {path}: {error}: run python -m runtime build") from error
-    text, size, number, pointer = (
-        ctypes.c_char_p,
-        ctypes.c_size_t,
-        ctypes.c_int,
-        ctypes.c_void_p,
-    )
-    lib.thimble_load.restype = pointer
-    lib.thimble_load.argtypes = [text, ctypes.c_int32, text, size]
-    lib.thimble_generate.restype = number
-    lib.thimble_generate.argtypes = [
-        pointer,
-        text,
-        size,
-        ctypes.POINTER(Options),
-        TextCallback,
-        pointer,
-        text,
-        size,
-    ]
-    lib.thimble_stats.restype = text
-    lib.thimble_stats.argtypes = [pointer]
-    lib.thimble_verify.restype = number
-    lib.thimble_verify.argtypes = [pointer, text, size]
-    lib.thimble_free.restype = None
-    lib.thimble_free.argtypes = [pointer]
+    _declare(lib)
     return lib
+
+
+def _declare(lib: ctypes.CDLL) -> None:
+    text, size, pointer = ctypes.c_char_p, ctypes.c_size_t, ctypes.c_void_p
+    number, wide = ctypes.c_int, ctypes.c_int64
+    options, load_options = ctypes.POINTER(Options), ctypes.POINTER(LoadOptions)
+    functions = {
+        "load": (pointer, text, load_options, text, size),
+        "generate": (number, pointer, text, size, options, TextCallback, pointer, text, size),
+        "stats": (text, pointer),
+        "length": (wide, pointer),
+        "truncate": (number, pointer, wide, text, size),
+        "save": (number, pointer, text, text, size),
+        "restore": (number, pointer, text, text, size),
+        "fork": (pointer, pointer, text, size),
+        "verify": (number, pointer, text, size),
+        "free": (None, pointer),
+    }
+    for name, (result, *arguments) in functions.items():
+        function = getattr(lib, f"thimble_{name}")
+        function.restype, function.argtypes = result, arguments

@@ -6,42 +6,61 @@ import os
 import queue
 import secrets
 import threading
-from collections.abc import Generator
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from runtime.errors import RunnerError
-from runtime.library import ERROR_SIZE, Options, TextCallback, library
+from runtime.library import ERROR_SIZE, LoadOptions, Options, TextCallback, library
 
 MAX_COUNT = 2**31 - 1
 MAX_THREADS = 256
+KV_CACHES = ("default", "float16", "float32", "int8")
 
 
 class Runner:
     """A `.pte` that `python -m exporter` wrote, loaded and ready.
 
-    All runners of a process share one pool of threads, as large as the last one asked for.
+    Its key/value cache stays from one answer to the next: what a prompt has in common with the
+    tokens before is not computed again.
 
     Args:
         path: the file.
         threads: 1 to 256; None: the cores worth using.
+        kv_cache: one of KV_CACHES; "default": what the file says.
+        huge_pages: copies the weights into huge pages, where the system has them.
 
     Raises:
-        RunnerError: the file cannot be used, or the C++ is not built.
+        RunnerError: the file cannot be used, or the C++ is not built; kv_cache or huge_pages with a
+            file that was not exported with `--delegate cpu`.
     """
 
-    def __init__(self, path: str | os.PathLike[str], threads: int | None = None) -> None:
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        threads: int | None = None,
+        kv_cache: str = "default",
+        huge_pages: bool = False,
+    ) -> None:
         self._handle: int | None = None
-        self._busy = threading.Lock()  # held by the iterator of the answer in progress
-        self._worker: threading.Thread | None = None
-        self._stop = threading.Event()
+        self._start()
         if threads is not None:
             _check("threads", threads, 1, MAX_THREADS)
-        self._library = library()
+        if kv_cache not in KV_CACHES:
+            raise RunnerError(
+                f"kv_cache is {kv_cache!r}, but must be one of {', '.join(KV_CACHES)}"
+            )
+        options = LoadOptions(threads or 0, KV_CACHES.index(kv_cache), int(huge_pages))
         error = ctypes.create_string_buffer(ERROR_SIZE)
-        handle = self._library.thimble_load(os.fsencode(path), threads or 0, error, ERROR_SIZE)
-        if not handle:
+        load = library().thimble_load
+        self._handle = load(os.fsencode(path), ctypes.byref(options), error, ERROR_SIZE)
+        if not self._handle:
             raise RunnerError(_text(error))
-        self._handle = handle
+
+    def _start(self) -> None:
+        self._busy = threading.Lock()  # held by whoever uses the model: one at a time
+        self._worker: threading.Thread | None = None
+        self._stop = threading.Event()
 
     def generate(
         self,
@@ -76,8 +95,7 @@ class Runner:
 
     def _stream(self, prompt: bytes, options: Options) -> Generator[str, None, None]:
         handle = self._open_handle()
-        if not self._busy.acquire(blocking=False):
-            raise RunnerError("this Runner is generating already: finish or close its iterator")
+        self._acquire()
         pieces: queue.SimpleQueue[str | RunnerError | None] = queue.SimpleQueue()
         stop = self._stop = threading.Event()
 
@@ -88,7 +106,7 @@ class Runner:
 
         def work() -> None:
             error = ctypes.create_string_buffer(ERROR_SIZE)
-            failed = self._library.thimble_generate(
+            failed = library().thimble_generate(
                 handle,
                 prompt,
                 len(prompt),
@@ -115,7 +133,58 @@ class Runner:
     @property
     def stats(self) -> dict[str, str | int | float]:
         """The last answer's statistics, with the keys of the command line's --json."""
-        return json.loads(self._library.thimble_stats(self._open_handle()))
+        return json.loads(library().thimble_stats(self._open_handle()))
+
+    @property
+    def length(self) -> int:
+        """How many tokens the key/value cache holds, prompt and answer."""
+        return library().thimble_length(self._open_handle())
+
+    def truncate(self, length: int) -> None:
+        """Forgets every token of the cache from `length` on.
+
+        Raises:
+            RunnerError: the cache holds fewer, or the runner is closed or busy.
+        """
+        _check("length", length, 0, MAX_COUNT)
+        self._call(library().thimble_truncate, length)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes the cache to a file, whole or not at all.
+
+        Raises:
+            RunnerError: the file cannot be written, the model was not exported with
+                `--delegate cpu`, or the runner is closed or busy.
+        """
+        self._call(library().thimble_save, os.fsencode(path))
+
+    def restore(self, path: str | os.PathLike[str]) -> None:
+        """Goes on from a cache that save() wrote, on whatever machine.
+
+        Raises:
+            RunnerError: as save(); the file is damaged, or of another model or type of cache. All
+                stays as it was.
+        """
+        self._call(library().thimble_restore, os.fsencode(path))
+
+    def fork(self) -> "Runner":
+        """Another Runner of the same model, its weights shared, which goes on from here by itself.
+
+        Only one of a model's Runners can work at a time.
+
+        Raises:
+            RunnerError: the model was not exported with `--delegate cpu`, or the runner is closed
+                or busy.
+        """
+        error = ctypes.create_string_buffer(ERROR_SIZE)
+        with self._holding() as handle:
+            forked = library().thimble_fork(handle, error, ERROR_SIZE)
+        if not forked:
+            raise RunnerError(_text(error))
+        runner = object.__new__(Runner)
+        runner._start()
+        runner._handle, runner._busy = forked, self._busy
+        return runner
 
     def verify(self) -> None:
         """Checks every byte of the file, weights included.
@@ -123,9 +192,7 @@ class Runner:
         Raises:
             RunnerError: it is damaged; the message says where.
         """
-        error = ctypes.create_string_buffer(ERROR_SIZE)
-        if self._library.thimble_verify(self._open_handle(), error, ERROR_SIZE):
-            raise RunnerError(_text(error))
+        self._call(library().thimble_verify)
 
     def close(self) -> None:
         """Ends an answer in progress and frees the model."""
@@ -133,7 +200,7 @@ class Runner:
         if self._worker is not None:
             self._worker.join()
         if self._handle is not None:
-            self._library.thimble_free(self._handle)
+            library().thimble_free(self._handle)
         self._handle = None
 
     def __enter__(self) -> "Runner":
@@ -144,6 +211,29 @@ class Runner:
 
     def __del__(self) -> None:
         self.close()
+
+    def _call(self, function: Callable[..., int], *arguments: int | bytes) -> None:
+        error = ctypes.create_string_buffer(ERROR_SIZE)
+        with self._holding() as handle:
+            failed = function(handle, *arguments, error, ERROR_SIZE)
+        if failed:
+            raise RunnerError(_text(error))
+
+    @contextmanager
+    def _holding(self) -> Iterator[int]:
+        """The handle, for as long as nobody else may use the model."""
+        handle = self._open_handle()
+        self._acquire()
+        try:
+            yield handle
+        finally:
+            self._busy.release()
+
+    def _acquire(self) -> None:
+        if not self._busy.acquire(blocking=False):
+            raise RunnerError(
+                "this Runner or a fork of it is generating already: finish or close its iterator"
+            )
 
     def _open_handle(self) -> int:
         if self._handle is None:

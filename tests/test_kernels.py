@@ -22,7 +22,7 @@ from torchao.quantization.quant_primitives import (
 )
 
 SOURCE = Path(__file__).resolve().parents[1] / "runtime" / "cpp" / "kernels"
-BUILD = Path(__file__).resolve().parents[1] / "build" / "aarch64"
+BUILD = Path(__file__).resolve().parents[1] / "build" / "aarch64-kernels"
 CROSS_COMPILER = "aarch64-linux-gnu-g++"
 QEMU = "qemu-aarch64"
 

@@ -73,10 +73,13 @@ def test_json_statistics(stats: Callable[..., dict], stories_pte: Path) -> None:
     values = stats("-p", "Once upon a time", "-n", "20", "--threads", "2")
     assert list(values) == [
         "model",
+        "delegate",
+        "runs_with",
         "threads",
         "load_s",
         "ttft_s",
         "prompt_tokens",
+        "cached_tokens",
         "generated_tokens",
         "prefill_s",
         "prefill_tokens_per_s",
@@ -87,7 +90,8 @@ def test_json_statistics(stats: Callable[..., dict], stories_pte: Path) -> None:
     ]
     assert values["model"] == str(stories_pte)
     assert (values["threads"], values["generated_tokens"]) == (2, 20)
-    assert values["prompt_tokens"] == 5
+    assert (values["prompt_tokens"], values["cached_tokens"]) == (5, 0)
+    assert (values["delegate"], values["runs_with"]) == ("XnnpackBackend", "")
     assert 0 < values["prefill_s"] <= values["ttft_s"]
     assert values["prefill_tokens_per_s"] == pytest.approx(5 / values["prefill_s"], rel=0.01)
     assert values["decode_tokens_per_s"] == pytest.approx(19 / values["decode_s"], rel=0.01)

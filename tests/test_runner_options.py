@@ -37,6 +37,10 @@ NUMBERS = [
     (["--threads", "0"], "--threads is '0', but must be a whole number from 1 to 256"),
     (["--threads", "257"], "--threads is '257', but must be a whole number from 1 to 256"),
     (
+        ["--kv-cache", "int4"],
+        "--kv-cache is 'int4', but must be default, float16, float32 or int8",
+    ),
+    (
         ["--seed", "18446744073709551616"],
         "--seed is '18446744073709551616', but must be a whole number from 0 to "
         "18446744073709551615",
@@ -50,6 +54,8 @@ USES = [
     ),
     (["model.pte", "--prompt"], "--prompt needs a value: --help lists the options"),
     (["model.pte", "--json", ""], "--json needs a value"),
+    (["model.pte", "--session="], "--session needs a value"),
+    (["model.pte", "--huge-pages=2"], "--huge-pages takes no value, but was given '2'"),
     (["model.pte", "--fast"], "'--fast' is not an option: --help lists the options"),
     (["model.pte", "-x"], "'-x' is not an option: --help lists the options"),
     (["model.pte", "--chat=yes"], "--chat takes no value, but was given 'yes'"),

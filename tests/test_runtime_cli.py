@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 import runtime.build
-from runtime.build import build
+from runtime.build import build, wheel_directory
 from runtime.errors import BuildError
+from runtime.wheel import fetch_wheel
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -54,6 +55,39 @@ def test_a_second_build_does_nothing(cpp_build: Path) -> None:
     assert result.returncode == 0, result.stderr
     assert result.stdout == f"{cpp_build}/runner is up to date\n" and result.stderr == ""
     assert (cpp_build / "runner").stat().st_mtime_ns == before
+
+
+def test_sanitizers_are_for_the_host() -> None:
+    result = run("build", "--sanitize", "--target", "aarch64")
+    assert result.returncode == 2
+    assert "--sanitize is for the host: leave out --target aarch64" in result.stderr
+
+
+def test_an_arm_build_without_its_wheel(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(runtime.build, "BUILD_DIR", tmp_path)
+    monkeypatch.setattr(runtime.build, "CROSS_COMPILER", "sh")
+    with pytest.raises(BuildError) as caught:
+        build("aarch64")
+    assert str(caught.value) == (
+        f"{wheel_directory()} is missing: python -m runtime build --target aarch64 fetches it"
+    )
+
+
+def test_an_arm_build_without_a_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runtime.build, "CROSS_COMPILER", "no-such-compiler")
+    with pytest.raises(BuildError, match="no-such-compiler is not installed"):
+        build("aarch64")
+
+
+def test_a_wheel_that_pip_does_not_find(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    with pytest.raises(BuildError, match="cannot download executorch .* for manylinux_2_28_aarch"):
+        fetch_wheel(tmp_path / "wheel")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_wheel_is_fetched_once(tmp_path: Path) -> None:
+    assert fetch_wheel(tmp_path) is False
 
 
 def test_a_tool_that_is_missing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

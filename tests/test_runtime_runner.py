@@ -32,10 +32,12 @@ def test_text_comes_in_pieces_and_is_the_golden_text(runner: Runner, shared_data
 
 
 def test_statistics_are_the_last_answers(runner: Runner, stories_pte: Path) -> None:
-    for count in [7, 3]:
+    for count, cached in [(7, 0), (3, 4)]:
         list(runner.generate("Once upon a time", max_new_tokens=count))
         stats = runner.stats
-        assert stats["generated_tokens"] == count and stats["prompt_tokens"] == 5
+        assert stats["generated_tokens"] == count
+        # The prompt's last token is always computed: its logits are wanted.
+        assert (stats["prompt_tokens"], stats["cached_tokens"]) == (5 - cached, cached)
         assert stats["stop_reason"] == "length" and stats["model"] == str(stories_pte)
 
 
@@ -141,6 +143,44 @@ def test_two_runners_do_not_mix(cpp_build: Path, stories_pte: Path) -> None:
         first, second = one.generate("Once", max_new_tokens=30), two.generate("Lily", 30)
         mixed = [pair for pair in zip(first, second, strict=False)]
         assert "".join(piece for piece, _ in mixed) == alone[: sum(len(p) for p, _ in mixed)]
+
+
+def test_truncating(runner: Runner) -> None:
+    text = "".join(runner.generate("Once upon a time", max_new_tokens=20))
+    assert runner.length == 5 + 19  # the last token is said, and not fed back
+    runner.truncate(2)
+    assert runner.length == 2
+    assert "".join(runner.generate("Once upon a time", max_new_tokens=20)) == text
+    assert runner.stats["cached_tokens"] == 2
+    with pytest.raises(RunnerError, match="cannot truncate to 99 tokens: the cache holds 24"):
+        runner.truncate(99)
+    with pytest.raises(RunnerError, match="length is -1, but must be from 0"):
+        runner.truncate(-1)
+
+
+def test_what_only_the_cpu_delegate_has(runner: Runner, stories_pte: Path, tmp_path: Path) -> None:
+    list(runner.generate("Once", max_new_tokens=2))
+    calls = {
+        "saved": lambda: runner.save(tmp_path / "session"),
+        "restored": lambda: runner.restore(tmp_path / "session"),
+        "forked": runner.fork,
+    }
+    for word, call in calls.items():
+        with pytest.raises(RunnerError) as caught:
+            call()
+        assert str(caught.value) == (
+            f"{stories_pte} has a key/value cache that cannot be {word}: export it with "
+            "--delegate cpu"
+        )
+    assert list(tmp_path.iterdir()) == []
+    for options in [{"kv_cache": "int8"}, {"huge_pages": True}]:
+        with pytest.raises(RunnerError, match="runs on other kernels than the CPU delegate's"):
+            Runner(stories_pte, **options)
+    with pytest.raises(RunnerError) as caught:
+        Runner(stories_pte, kv_cache="int4")
+    assert str(caught.value) == (
+        "kv_cache is 'int4', but must be one of default, float16, float32, int8"
+    )
 
 
 def test_a_library_that_is_not_built(tmp_path: Path) -> None:

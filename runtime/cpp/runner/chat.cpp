@@ -27,9 +27,10 @@ Status Chat::respond(const std::string& message, const GenerateOptions& options,
 }
 
 Result<std::vector<int32_t>> Chat::encode() const {
-  const auto pieces = runner_.chat_template()->render(messages_, /*add_generation_prompt=*/true);
+  const auto pieces =
+      runner_.model().chat_template()->render(messages_, /*add_generation_prompt=*/true);
   if (!pieces.ok()) return pieces.status();
-  return runner_.tokenizer().encode(*pieces);
+  return runner_.model().tokenizer().encode(*pieces);
 }
 
 }  // namespace thimble

@@ -11,6 +11,7 @@
 #include <memory>
 #include <random>
 #include <string>
+#include <utility>
 
 #include "runner/chat.h"
 #include "runner/options.h"
@@ -57,7 +58,7 @@ void explain_end(const Runner& runner) {
     std::fprintf(stderr,
                  "runner: the context is full (%lld tokens): the answer ends here; export with a "
                  "larger --max-context-len for longer ones\n",
-                 static_cast<long long>(runner.program().max_context_len()));
+                 static_cast<long long>(runner.model().program().max_context_len()));
   } else if (runner.stats().stop_reason == StopReason::kInterrupted) {
     std::fprintf(stderr, "runner: interrupted\n");
   }
@@ -86,7 +87,9 @@ Status take_turn(Chat& chat, Runner& runner, const std::string& message,
 }
 
 Status converse(Runner& runner, const Options& options, const GenerateOptions& generate) {
-  if (runner.chat_template() == nullptr) return Status::error(runner.chat_template_error());
+  if (runner.model().chat_template() == nullptr) {
+    return Status::error(runner.model().chat_template_error());
+  }
   Chat chat(runner, options.system);
   if (options.prompt) return take_turn(chat, runner, *options.prompt, generate);
   const bool terminal = isatty(STDIN_FILENO) != 0;
@@ -115,7 +118,7 @@ Status write_profile(Profile* profile, const std::string& path) {
 }
 
 Status check_outputs(const Options& options) {
-  for (const std::string& path : {options.etdump, options.json}) {
+  for (const std::string& path : {options.etdump, options.json, options.session}) {
     if (path.empty()) continue;
     Status status = check_writable(path);
     if (!status.ok()) return status;
@@ -123,23 +126,40 @@ Status check_outputs(const Options& options) {
   return {};
 }
 
+Status verify(const std::string& model) {
+  const Result<PteFile> file = PteFile::open(model);
+  if (!file.ok()) return file.status();
+  Status sound = file->verify();
+  if (!sound.ok()) return sound;
+  std::fprintf(stderr, "runner: %s is whole: all checksums match\n", model.c_str());
+  return {};
+}
+
+/// Goes on from the session in the file, if there is one yet.
+Status resume(Runner& runner, const std::string& path) {
+  if (path.empty()) return {};
+  if (access(path.c_str(), F_OK) == 0) return runner.restore(path);
+  return runner.model().session_for("saved").status();
+}
+
 Status run(const Options& options) {
-  const Status writable = check_outputs(options);
-  if (!writable.ok()) return writable;
+  Status status = check_outputs(options);
+  if (!status.ok()) return status;
   std::unique_ptr<Profile> profile;
-  if (!options.etdump.empty()) profile = std::make_unique<Profile>();
-  if (options.verify) {
-    const Result<PteFile> file = PteFile::open(options.model);
-    if (!file.ok()) return file.status();
-    const Status sound = file->verify();
-    if (!sound.ok()) return sound;
-    std::fprintf(stderr, "runner: %s is whole: all checksums match\n", options.model.c_str());
-    if (!options.prompt && !options.chat) return {};
+  if (!options.etdump.empty()) {
+    Result<std::unique_ptr<Profile>> started = Profile::start();
+    if (!started.ok()) return started.status();
+    profile = std::move(*started);
   }
-  Result<std::unique_ptr<Runner>> loaded =
-      Runner::load(options.model, options.threads, profile.get());
+  if (options.verify) {
+    status = verify(options.model);
+    if (!status.ok() || (!options.prompt && !options.chat)) return status;
+  }
+  Result<std::unique_ptr<Runner>> loaded = Runner::load(options.model, options.load, profile.get());
   if (!loaded.ok()) return loaded.status();
   Runner& runner = **loaded;
+  status = resume(runner, options.session);
+  if (!status.ok()) return status;
 
   GenerateOptions generate;
   generate.max_new_tokens = options.max_new_tokens;
@@ -148,17 +168,20 @@ Status run(const Options& options) {
   generate.interrupted = &interrupted;
   catch_interrupt();
 
-  const Status status = options.chat ? converse(runner, options, generate)
-                                     : continue_prompt(runner, options, generate);
+  status = options.chat ? converse(runner, options, generate)
+                        : continue_prompt(runner, options, generate);
   if (!status.ok()) return status;
   std::fprintf(stderr, "runner: %s\n", to_line(runner.stats()).c_str());
+  if (!options.session.empty()) {
+    status = runner.save(options.session);
+    if (!status.ok()) return status;
+  }
   if (profile != nullptr) {
-    const Status written = write_profile(profile.get(), options.etdump);
-    if (!written.ok()) return written;
+    status = write_profile(profile.get(), options.etdump);
+    if (!status.ok()) return status;
   }
   if (options.json.empty()) return {};
-  const std::string json = to_json(runner.stats());
-  return write_file(options.json, json.data(), json.size());
+  return write_file(options.json, {to_json(runner.stats())});
 }
 
 int report(const Status& status, int code) {

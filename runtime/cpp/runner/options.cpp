@@ -7,9 +7,8 @@
 #include <functional>
 #include <limits>
 #include <string_view>
+#include <utility>
 #include <vector>
-
-#include "runner/threads.h"
 
 namespace thimble {
 namespace {
@@ -89,6 +88,23 @@ Option real(std::string_view name, double low, double high, float* value) {
           }};
 }
 
+Option cache_type(std::string_view name, int32_t* value) {
+  return {name, "", true, [value](const std::string& name, const std::string& text) {
+            constexpr std::pair<std::string_view, int32_t> kTypes[] = {
+                {"default", THIMBLE_CACHE_DEFAULT},
+                {"float16", THIMBLE_CACHE_FLOAT16},
+                {"float32", THIMBLE_CACHE_FLOAT32},
+                {"int8", THIMBLE_CACHE_INT8}};
+            for (const auto& [word, type] : kTypes) {
+              if (text != word) continue;
+              *value = type;
+              return Status();
+            }
+            return Status::error(name + " is '" + text +
+                                 "', but must be default, float16, float32 or int8");
+          }};
+}
+
 std::vector<Option> all_options(Options* options) {
   constexpr uint64_t kMaxCount = std::numeric_limits<int32_t>::max();
   SamplerOptions& sampler = options->sampler;
@@ -104,7 +120,10 @@ std::vector<Option> all_options(Options* options) {
       real("--top-p", 0, 1, &sampler.top_p),
       real("--min-p", 0, 1, &sampler.min_p),
       integer("--seed", "", 0, std::numeric_limits<uint64_t>::max(), &options->seed),
-      integer("--threads", "", 1, kMaxThreads, &options->threads),
+      integer("--threads", "", 1, kMaxThreads, &options->load.threads),
+      cache_type("--kv-cache", &options->load.cache_type),
+      flag("--huge-pages", &options->load.huge_pages),
+      text("--session", &options->session),
       text("--etdump", &options->etdump),
       text("--json", &options->json),
       text("--system", &options->system),
@@ -196,6 +215,13 @@ const char* usage() {
          "  --chat               converse, a line a turn; with -p: one turn\n"
          "  --system TEXT        what --chat tells the model first\n"
          "  --threads N          1 to 256 (default: the cores worth using)\n"
+         "  --kv-cache TYPE      float16, float32 or int8 (default: what the file says)\n"
+         "  --huge-pages         copy the weights into huge pages: faster where the system has "
+         "them\n"
+         "  --session FILE       go on from the key/value cache in FILE, where it exists, and "
+         "leave\n"
+         "                       the new one there: what prompts have in common is computed once\n"
+         "                       (these three: models exported with --delegate cpu)\n"
          "  --json FILE          write the statistics as JSON\n"
          "  --etdump FILE        write ExecuTorch's profile of the run\n"
          "  --verify             check the whole file first, weights included\n"

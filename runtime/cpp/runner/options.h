@@ -6,6 +6,7 @@
 
 #include "core/status.h"
 #include "runner/sampler.h"
+#include "runner/session.h"
 
 namespace thimble {
 
@@ -16,7 +17,8 @@ struct Options {
   int64_t max_new_tokens = 0;  ///< 0: until the model ends or the context is full
   SamplerOptions sampler;
   std::optional<uint64_t> seed;
-  int32_t threads = 0;  ///< 0: the default
+  LoadOptions load;
+  std::string session;
   std::string etdump;
   std::string json;
   std::string system;

@@ -22,13 +22,12 @@ std::string parent_of(const std::string& path) {
 }
 
 /// 0, or the error.
-int write_all(int descriptor, const char* data, size_t size) {
-  while (size > 0) {
-    const ssize_t written = write(descriptor, data, size);
+int write_all(int descriptor, std::string_view bytes) {
+  while (!bytes.empty()) {
+    const ssize_t written = write(descriptor, bytes.data(), bytes.size());
     if (written < 0 && errno == EINTR) continue;
     if (written < 0) return errno;
-    data += written;
-    size -= static_cast<size_t>(written);
+    bytes.remove_prefix(static_cast<size_t>(written));
   }
   return 0;
 }
@@ -43,7 +42,7 @@ Status check_writable(const std::string& path) {
   return {};
 }
 
-Status write_file(const std::string& path, const void* data, size_t size) {
+Status write_file(const std::string& path, std::initializer_list<std::string_view> pieces) {
   struct stat info{};
   // A device or a pipe is written to, never replaced; /dev/stdout, even where it leads to a file.
   const bool direct =
@@ -52,7 +51,10 @@ Status write_file(const std::string& path, const void* data, size_t size) {
   const int flags = O_WRONLY | O_CLOEXEC | (direct ? O_APPEND : O_CREAT | O_TRUNC);
   const int descriptor = open(target.c_str(), flags, 0666);
   if (descriptor < 0) return cannot_write(path, errno);
-  int error = write_all(descriptor, static_cast<const char*>(data), size);
+  int error = 0;
+  for (const std::string_view piece : pieces) {
+    if (error == 0) error = write_all(descriptor, piece);
+  }
   if (close(descriptor) != 0 && error == 0) error = errno;
   if (direct) return error == 0 ? Status() : cannot_write(path, error);
   if (error == 0 && std::rename(target.c_str(), path.c_str()) != 0) error = errno;

@@ -1,7 +1,8 @@
 #pragma once
 
-#include <cstddef>
+#include <initializer_list>
 #include <string>
+#include <string_view>
 
 #include "core/status.h"
 
@@ -11,7 +12,7 @@ namespace thimble {
 Status check_writable(const std::string& path);
 
 /// Writes the file under a temporary name beside `path`, then renames it: a reader sees the old
-/// file or the whole new one. On failure nothing is left behind.
-Status write_file(const std::string& path, const void* data, size_t size);
+/// file or the whole new one. On failure nothing is left behind. The pieces follow one another.
+Status write_file(const std::string& path, std::initializer_list<std::string_view> pieces);
 
 }  // namespace thimble

@@ -1,13 +1,14 @@
 #include "runner/program.h"
 
-#include <dlfcn.h>
 #include <executorch/extension/tensor/tensor.h>
+#include <executorch/runtime/backend/interface.h>
+#include <executorch/runtime/backend/options.h>
 
 #include <utility>
 
-#include "ops/llama_ops.h"
 #include "runner/log_capture.h"
 #include "runner/mapped_loader.h"
+#include "runner/xnnpack.h"
 
 namespace thimble {
 namespace {
@@ -15,6 +16,8 @@ namespace {
 using executorch::aten::ScalarType;
 using executorch::runtime::Error;
 using executorch::runtime::EValue;
+using executorch::runtime::EventTracer;
+using executorch::runtime::MethodMeta;
 
 /// ExecuTorch's error as the end of a sentence.
 std::string reason(Error error, const LogCapture& log) {
@@ -22,24 +25,10 @@ std::string reason(Error error, const LogCapture& log) {
   return log.error().empty() ? code : log.error() + " (" + code + ")";
 }
 
-/// Brings in ExecuTorch's quantized kernels unless the process has them: two copies would abort it,
-/// and Python's executorch.kernels.quantized carries its own.
-void load_quantized_kernels() {
-  static const bool done = [] {
-    const LogCapture quiet;
-    constexpr const char* kOne = "quantized_decomposed::embedding_byte.out";
-    if (!executorch::runtime::registry_has_op_function(kOne)) {
-      dlopen("libexecutorch_kernels_quantized.so", RTLD_NOW | RTLD_LOCAL);
-    }
-    return true;
-  }();
-  (void)done;
-}
-
 }  // namespace
 
-Result<std::unique_ptr<Program>> Program::load(const PteFile& file, Profile* profile) {
-  load_quantized_kernels();
+Result<std::unique_ptr<Program>> Program::load(const PteFile& file, const LoadOptions& options,
+                                               EventTracer* tracer) {
   std::unique_ptr<Program> program(new Program(file));
   LogCapture log;
   program->module_ =
@@ -50,7 +39,7 @@ Result<std::unique_ptr<Program>> Program::load(const PteFile& file, Profile* pro
                          reason(error, log) + ": export it again");
   }
   Status status = program->read_constants();
-  if (status.ok()) status = program->load_forward(profile);
+  if (status.ok()) status = program->load_forward(options, tracer);
   if (!status.ok()) return status;
   return program;
 }
@@ -83,25 +72,80 @@ Status Program::read_constants() {
   return {};
 }
 
-Status Program::load_forward(Profile* profile) {
-  LogCapture log;
-  const auto meta = module_->method_meta("forward");
-  bool expected = meta.ok() && meta->num_inputs() == 2 && meta->num_outputs() == 1;
+Status Program::no_forward() const {
+  return Status::error(file_.path() +
+                       " has no method forward(tokens, input_pos) -> logits: export it with python "
+                       "-m exporter");
+}
+
+Status Program::check_signature(const MethodMeta& meta) const {
+  bool expected = meta.num_inputs() == 2 && meta.num_outputs() == 1;
   for (size_t i = 0; expected && i < 2; ++i) {
-    const auto input = meta->input_tensor_meta(i);
+    const auto input = meta.input_tensor_meta(i);
     expected = input.ok() && input->scalar_type() == ScalarType::Long;
   }
   if (expected) {
-    const auto output = meta->output_tensor_meta(0);
+    const auto output = meta.output_tensor_meta(0);
     expected = output.ok() && output->scalar_type() == ScalarType::Float &&
                output->nbytes() == sizeof(float) * static_cast<size_t>(vocab_size_);
   }
-  if (!expected) {
-    return Status::error(file_.path() +
-                         " has no method forward(tokens, input_pos) -> logits: export it with "
-                         "python -m exporter");
+  return expected ? Status() : no_forward();
+}
+
+Status Program::find_delegates(const MethodMeta& meta) {
+  std::string last;
+  for (size_t i = 0; i < meta.num_backends(); ++i) {
+    const auto name = meta.get_backend_name(i);
+    if (!name.ok()) return no_forward();
+    if (executorch::runtime::get_backend_class(*name) == nullptr) {
+      return Status::error(file_.path() + " runs on " + *name +
+                           ", which this runner was built without: export it with --delegate cpu");
+    }
+    if (*name == last) continue;
+    last = *name;
+    delegates_ += (delegates_.empty() ? "" : ",") + last;
   }
-  const Error error = module_->load_forward(nullptr, profile, nullptr, llama_kernels());
+  return {};
+}
+
+/// Starts the threads that the program will run on, and no others.
+Status Program::start(const LoadOptions& options, const MethodMeta& meta) {
+  const bool ours = meta.uses_backend(THIMBLE_CPU_BACKEND);
+  if (!ours && (options.cache_type != THIMBLE_CACHE_DEFAULT || options.huge_pages)) {
+    return Status::error(file_.path() +
+                         " runs on other kernels than the CPU delegate's, which alone has types of "
+                         "cache and huge pages: export it with --delegate cpu, or leave them out");
+  }
+  if (ours) {
+    Result<std::unique_ptr<Session>> session = Session::open(options);
+    if (!session.ok()) return session.status();
+    session_ = std::move(*session);
+    threads_ = session_->threads();
+  }
+  // One instruction: the delegate's call is the whole program.
+  if (!ours || meta.num_instructions() > 1) {
+    const int32_t wanted = ours ? threads_ : options.threads;
+    const int32_t pool = set_pool_threads(wanted);
+    if (!ours) threads_ = pool;
+  }
+  return {};
+}
+
+Status Program::load_forward(const LoadOptions& options, EventTracer* tracer) {
+  LogCapture log;
+  const auto meta = module_->method_meta("forward");
+  Status status = meta.ok() ? check_signature(*meta) : no_forward();
+  if (status.ok()) status = find_delegates(*meta);
+  if (status.ok()) status = start(options, *meta);
+  if (!status.ok()) return status;
+
+  executorch::runtime::BackendOptions<1> session_option;
+  executorch::runtime::LoadBackendOptionsMap backend_options;
+  if (session_ != nullptr) {
+    (void)session_option.set_option(THIMBLE_SESSION_OPTION, session_->id());
+    (void)backend_options.set_options(THIMBLE_CPU_BACKEND, session_option.view());
+  }
+  const Error error = module_->load_forward(nullptr, tracer, &backend_options, operator_kernels());
   if (error == Error::Ok) return {};
   return Status::error("cannot load the model of " + file_.path() + ": " + reason(error, log) +
                        ": check the file with --verify");

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "core/status.h"
-#include "runner/profile.h"
 #include "runner/pte_file.h"
+#include "runner/session.h"
 
 namespace thimble {
 
@@ -19,14 +19,21 @@ namespace thimble {
 /// own.
 class Program {
  public:
-  /// Loads the program of `file`, which must outlive it. `profile` may be null, and must outlive
-  /// the program as well.
-  static Result<std::unique_ptr<Program>> load(const PteFile& file, Profile* profile);
+  /// Loads the program of `file`, which must outlive it. `tracer` may be null, and must outlive the
+  /// program as well.
+  static Result<std::unique_ptr<Program>> load(const PteFile& file, const LoadOptions& options,
+                                               executorch::runtime::EventTracer* tracer);
 
   int64_t max_seq_len() const { return max_seq_len_; }
   int64_t max_context_len() const { return max_context_len_; }
   int64_t vocab_size() const { return vocab_size_; }
   const std::vector<int32_t>& eos_ids() const { return eos_ids_; }
+
+  /// The delegates it runs on, separated by commas, by ExecuTorch's names for them.
+  const std::string& delegates() const { return delegates_; }
+  int32_t threads() const { return threads_; }
+  /// Null where the cache is not the CPU delegate's, and is nothing but what it holds.
+  Session* session() const { return session_.get(); }
 
   /// A named blob, in place, as long as the program lives; not found: empty.
   std::string_view named_data(const char* name);
@@ -39,15 +46,22 @@ class Program {
   explicit Program(const PteFile& file) : file_(file) {}
   Status read_constants();
   Status read_constant(const char* method, int64_t* value);
-  Status load_forward(Profile* profile);
+  Status no_forward() const;
+  Status check_signature(const executorch::runtime::MethodMeta& meta) const;
+  Status find_delegates(const executorch::runtime::MethodMeta& meta);
+  Status start(const LoadOptions& options, const executorch::runtime::MethodMeta& meta);
+  Status load_forward(const LoadOptions& options, executorch::runtime::EventTracer* tracer);
 
   const PteFile& file_;
+  std::unique_ptr<Session> session_;  ///< closed after the module is gone
   std::unique_ptr<executorch::extension::Module> module_;
   std::vector<executorch::runtime::FreeableBuffer> blobs_;
   int64_t max_seq_len_ = 0;
   int64_t max_context_len_ = 0;
   int64_t vocab_size_ = 0;
   std::vector<int32_t> eos_ids_;
+  std::string delegates_;
+  int32_t threads_ = 0;
 };
 
 }  // namespace thimble

@@ -62,6 +62,7 @@ PteFile& PteFile::operator=(PteFile&& other) noexcept {
   std::swap(data_, other.data_);
   std::swap(size_, other.size_);
   std::swap(program_size_, other.program_size_);
+  std::swap(record_crc32_, other.record_crc32_);
   std::swap(ranges_, other.ranges_);
   return *this;
 }
@@ -124,6 +125,7 @@ Status PteFile::read_record() {
   program_size_ = size_ - sizeof(footer) - footer.record_size;
   const uint8_t* record = data_ + program_size_;
   if (crc32(record, footer.record_size) != footer.record_crc32) return damaged;
+  record_crc32_ = footer.record_crc32;
   const FlatbufferTable integrity = flatbuffer_root(record, footer.record_size, "THIN");
   if (!integrity.valid()) return damaged;
 

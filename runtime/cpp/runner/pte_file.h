@@ -32,6 +32,9 @@ class PteFile {
   /// The ExecuTorch program: the file's first program_size() bytes.
   const uint8_t* data() const { return data_; }
   size_t program_size() const { return program_size_; }
+  /// The same for no other file, by all likelihood: the checksum of its record, which holds those
+  /// of all else, and its size.
+  uint64_t fingerprint() const { return uint64_t{record_crc32_} << 32 ^ program_size_; }
 
   /// Lets the system drop the pages that lie wholly within the range, to be read from the file
   /// again if ever needed: for weights that a delegate has repacked into memory of its own.
@@ -56,6 +59,7 @@ class PteFile {
   const uint8_t* data_ = nullptr;
   size_t size_ = 0;
   size_t program_size_ = 0;
+  uint32_t record_crc32_ = 0;
   std::vector<Range> ranges_;
 };
 

@@ -4,8 +4,9 @@
 #include <chrono>
 #include <utility>
 
-#include "runner/threads.h"
+#include "runner/session_file.h"
 #include "tokenizer/token_stream.h"
+
 namespace thimble {
 namespace {
 
@@ -19,117 +20,109 @@ class Stopwatch {
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
 
-const uint8_t* bytes_of(std::string_view blob) {
-  return reinterpret_cast<const uint8_t*>(blob.data());
-}
-
 bool is_set(const std::atomic<bool>* flag) { return flag != nullptr && flag->load(); }
 
 }  // namespace
 
-Result<std::unique_ptr<Runner>> Runner::load(const std::string& path, int32_t threads,
+Result<std::unique_ptr<Runner>> Runner::load(const std::string& path, const LoadOptions& options,
                                              Profile* profile) {
   const Stopwatch watch;
-  Result<PteFile> file = PteFile::open(path);
-  if (!file.ok()) return file.status();
-  std::unique_ptr<Runner> runner(new Runner(std::move(*file)));
-  runner->stats_.model = path;
-  runner->stats_.threads = set_threads(threads);
-  Result<std::unique_ptr<Program>> program = Program::load(runner->file_, profile);
-  if (!program.ok()) return program.status();
-  runner->program_ = std::move(*program);
-  const Status status = runner->load_tokenizer();
-  if (!status.ok()) return status;
-  runner->load_chat_template();
+  Result<std::shared_ptr<Model>> model =
+      Model::load(path, options, profile != nullptr ? profile->tracer() : nullptr);
+  if (!model.ok()) return model.status();
+  std::unique_ptr<Runner> runner(new Runner(std::move(*model), 0));
   runner->stats_.load_s = watch.seconds();
   return runner;
 }
 
-Status Runner::load_tokenizer() {
-  const std::string_view blob = program_->named_data("thimble.tokenizer");
-  if (blob.empty()) {
-    return Status::error(file_.path() + " holds no tokenizer: export it with python -m exporter");
-  }
-  Result<Tokenizer> tokenizer = Tokenizer::load(bytes_of(blob), blob.size());
-  if (!tokenizer.ok()) {
-    return Status::error("cannot load the tokenizer of " + file_.path() + ": " +
-                         tokenizer.message());
-  }
-  tokenizer_ = std::make_unique<Tokenizer>(std::move(*tokenizer));
-  end_ids_ = tokenizer_->eos_ids();
-  end_ids_.insert(end_ids_.end(), program_->eos_ids().begin(), program_->eos_ids().end());
-  // BOS can only begin another text: a model that writes it has ended this one.
-  if (tokenizer_->bos_id() >= 0) end_ids_.push_back(tokenizer_->bos_id());
-  return {};
+Runner::Runner(std::shared_ptr<Model> model, int32_t cache)
+    : model_(std::move(model)), cache_(cache) {
+  stats_.model = model_->file().path();
+  stats_.delegate = program().delegates();
+  stats_.threads = program().threads();
+  if (session() != nullptr) stats_.runs_with = session()->describe();
 }
 
-void Runner::load_chat_template() {
-  const std::string_view blob = program_->named_data("thimble.chat_template");
-  if (blob.empty()) {
-    chat_template_error_ = file_.path() +
-                           " has no chat template: run it with -p instead of --chat, or export a "
-                           "checkpoint that has one";
-    return;
-  }
-  Result<ChatTemplate> chat_template = ChatTemplate::load(bytes_of(blob), blob.size());
-  if (!chat_template.ok()) {
-    chat_template_error_ = chat_template.message();
-    return;
-  }
-  // One that was only stored as text fails here rather than behind the first question.
-  const auto probe = chat_template->render({{"user", "Hello"}}, /*add_generation_prompt=*/true);
-  if (!probe.ok()) {
-    chat_template_error_ = probe.message();
-    return;
-  }
-  chat_template_ = std::make_unique<ChatTemplate>(std::move(*chat_template));
+Runner::~Runner() {
+  if (cache_ != 0) model_->give_up(cache_);
 }
 
-Result<std::vector<int32_t>> Runner::encode_prompt(std::string_view prompt) const {
-  const int32_t bos_id = tokenizer_->bos_id();
-  if (prompt.empty() && bos_id < 0) {
-    return Status::error(
-        "the prompt is empty and the model has no BOS token to start from: pass some text");
-  }
-  std::vector<int32_t> tokens = tokenizer_->encode(prompt, /*parse_special=*/true);
-  const bool has_bos = !tokens.empty() && tokens.front() == bos_id;
-  if (prompt.empty() || (tokenizer_->adds_bos() && !has_bos)) {
-    tokens.insert(tokens.begin(), bos_id);
-  }
-  return tokens;
+Status Runner::choose_cache() const {
+  if (session() == nullptr) return {};
+  model_->free_given_up();
+  return session()->use(cache_);
 }
 
-Status Runner::check_context(const std::vector<int32_t>& tokens) const {
-  if (tokens.empty()) return Status::error("the prompt has no tokens: pass some text");
-  const auto count = static_cast<int64_t>(tokens.size());
-  if (count > program_->max_context_len()) {
-    return Status::error("the prompt has " + std::to_string(count) +
-                         " tokens, but the model's context holds " +
-                         std::to_string(program_->max_context_len()) +
-                         ": shorten it, or export with a larger --max-context-len");
+Status Runner::truncate(size_t length) {
+  if (length > cached_.size()) {
+    return Status::error("cannot truncate to " + std::to_string(length) +
+                         " tokens: the cache holds " + std::to_string(cached_.size()));
   }
-  for (const int32_t token : tokens) {
-    if (token < 0 || token >= program_->vocab_size()) {
-      return Status::error("the prompt has token " + std::to_string(token) +
-                           ", but the model's vocabulary ends at " +
-                           std::to_string(program_->vocab_size() - 1) +
-                           ": export the model with its own tokenizer");
-    }
+  Status status = choose_cache();
+  if (!status.ok()) return status;
+  const auto kept = static_cast<int64_t>(length);
+  if (session() != nullptr && session()->length() > kept) status = session()->truncate(kept);
+  if (status.ok()) cached_.resize(length);
+  return status;
+}
+
+Result<Session*> Runner::own_session(const char* verb) const {
+  Result<Session*> session = model_->session_for(verb);
+  if (!session.ok()) return session;
+  const Status status = choose_cache();
+  if (!status.ok()) return status;
+  return session;
+}
+
+Status Runner::save(const std::string& path) const {
+  const Result<Session*> session = own_session("saved");
+  if (!session.ok()) return session.status();
+  SavedSession saved;
+  saved.fingerprint = model_->file().fingerprint();
+  saved.tokens = cached_;
+  const Status status = (*session)->save(&saved.cache);
+  return status.ok() ? write_session(path, saved) : status;
+}
+
+Status Runner::restore(const std::string& path) {
+  const Result<Session*> session = own_session("restored");
+  if (!session.ok()) return session.status();
+  Result<SavedSession> saved = read_session(path, model_->file().fingerprint());
+  if (!saved.ok()) return saved.status();
+  const Status status = (*session)->restore(saved->cache.data(), saved->cache.size());
+  if (!status.ok()) {
+    return Status::error("cannot restore the session " + path + ": " + status.message());
   }
-  return {};
+  cached_ = std::move(saved->tokens);
+  if ((*session)->length() == static_cast<int64_t>(cached_.size())) return {};
+  cached_.clear();
+  (void)(*session)->truncate(0).ok();
+  return Status::error("the session " + path + " holds other positions than tokens: delete it");
+}
+
+Result<std::unique_ptr<Runner>> Runner::fork() const {
+  const Result<Session*> session = own_session("forked");
+  if (!session.ok()) return session.status();
+  const Result<int32_t> cache = (*session)->fork();
+  if (!cache.ok()) return cache.status();
+  std::unique_ptr<Runner> runner(new Runner(model_, *cache));
+  runner->cached_ = cached_;
+  return runner;
 }
 
 Result<const float*> Runner::prefill(const std::vector<int32_t>& tokens,
                                      const std::atomic<bool>* interrupted) {
   // The last token is always computed: its logits are wanted.
   const auto common = std::mismatch(cached_.begin(), cached_.end(), tokens.begin(), tokens.end());
-  const size_t reusable = static_cast<size_t>(common.first - cached_.begin());
-  cached_.resize(std::min(reusable, tokens.size() - 1));
+  const auto reusable = static_cast<size_t>(common.first - cached_.begin());
+  const Status status = truncate(std::min(reusable, tokens.size() - 1));
+  if (!status.ok()) return status;
+  stats_.cached_tokens += static_cast<int64_t>(cached_.size());
   const float* logits = nullptr;
   while (cached_.size() < tokens.size() && !is_set(interrupted)) {
     const auto begin = tokens.begin() + static_cast<std::ptrdiff_t>(cached_.size());
-    const int64_t count = std::min<int64_t>(tokens.end() - begin, program_->max_seq_len());
-    const Result<const float*> result = program_->forward(
+    const int64_t count = std::min<int64_t>(tokens.end() - begin, program().max_seq_len());
+    const Result<const float*> result = program().forward(
         std::vector<int64_t>(begin, begin + count), static_cast<int64_t>(cached_.size()));
     if (!result.ok()) return result;
     logits = *result;
@@ -141,18 +134,14 @@ Result<const float*> Runner::prefill(const std::vector<int32_t>& tokens,
 
 Result<const float*> Runner::step(int32_t token) {
   const Result<const float*> logits =
-      program_->forward({token}, static_cast<int64_t>(cached_.size()));
+      program().forward({token}, static_cast<int64_t>(cached_.size()));
   if (logits.ok()) cached_.push_back(token);
   return logits;
 }
 
-bool Runner::ends_answer(int32_t token) const {
-  return std::find(end_ids_.begin(), end_ids_.end(), token) != end_ids_.end();
-}
-
 Status Runner::generate(const std::vector<int32_t>& tokens, const GenerateOptions& options,
                         const TextCallback& on_text) {
-  const Status fits = check_context(tokens);
+  const Status fits = model_->check_context(tokens);
   if (!fits.ok()) return fits;
   Stopwatch watch;
   Result<const float*> logits = prefill(tokens, options.interrupted);
@@ -165,12 +154,12 @@ Status Runner::generate(const std::vector<int32_t>& tokens, const GenerateOption
 
   Sampler sampler(options.sampler);
   const bool at_start = std::all_of(tokens.begin(), tokens.end(), [this](int32_t token) {
-    return tokenizer_->token_bytes(token).empty();
+    return tokenizer().token_bytes(token).empty();
   });
-  TokenStream stream(*tokenizer_, at_start);
+  TokenStream stream(tokenizer(), at_start);
   Stopwatch decode_watch;
   for (int64_t generated = 1;; ++generated) {
-    const int32_t token = sampler.sample(*logits, static_cast<int32_t>(program_->vocab_size()));
+    const int32_t token = sampler.sample(*logits, static_cast<int32_t>(program().vocab_size()));
     if (generated == 1) {
       stats_.ttft_s = watch.seconds();
       decode_watch = Stopwatch();
@@ -180,7 +169,7 @@ Status Runner::generate(const std::vector<int32_t>& tokens, const GenerateOption
                            " are not numbers: check the file with --verify");
     }
     ++stats_.generated_tokens;
-    if (ends_answer(token)) {
+    if (model_->ends_answer(token)) {
       stats_.stop_reason = StopReason::kEos;
       break;
     }
@@ -193,7 +182,7 @@ Status Runner::generate(const std::vector<int32_t>& tokens, const GenerateOption
       stats_.stop_reason = StopReason::kLength;
       break;
     }
-    if (static_cast<int64_t>(cached_.size()) == program_->max_context_len()) {
+    if (static_cast<int64_t>(cached_.size()) == program().max_context_len()) {
       stats_.stop_reason = StopReason::kContextFull;
       break;
     }
@@ -208,10 +197,11 @@ Status Runner::generate(const std::vector<int32_t>& tokens, const GenerateOption
   return {};
 }
 
-void Runner::reset() {
-  cached_.clear();
+void Runner::clear_stats() {
   Stats stats;
   stats.model = stats_.model;
+  stats.delegate = stats_.delegate;
+  stats.runs_with = stats_.runs_with;
   stats.threads = stats_.threads;
   stats.load_s = stats_.load_s;
   stats_ = std::move(stats);

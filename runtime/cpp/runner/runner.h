@@ -9,12 +9,10 @@
 #include <vector>
 
 #include "core/status.h"
-#include "runner/program.h"
-#include "runner/pte_file.h"
+#include "runner/model.h"
+#include "runner/profile.h"
 #include "runner/sampler.h"
 #include "runner/stats.h"
-#include "tokenizer/chat_template.h"
-#include "tokenizer/tokenizer.h"
 
 namespace thimble {
 
@@ -24,54 +22,64 @@ struct GenerateOptions {
   const std::atomic<bool>* interrupted = nullptr;  ///< polled between calls of the model
 };
 
-/// A language model in memory that continues text. One thread at a time.
+/// A language model that continues text over a key/value cache of its own. A runner and its forks
+/// share the model: one thread at a time for all of them.
 class Runner {
  public:
   /// Takes whole UTF-8 characters as they come; false ends the answer.
   using TextCallback = std::function<bool(std::string_view text)>;
 
-  /// Loads a model and starts `threads` threads, which all runners of a process share; 0: one for
-  /// each core worth using. `profile` may be null, and must outlive the runner.
-  static Result<std::unique_ptr<Runner>> load(const std::string& path, int32_t threads,
+  /// Loads a model. Threads of ExecuTorch's pool are shared by all runners of a process; those of
+  /// the CPU delegate are the model's own. `profile` may be null, and must outlive the runner.
+  static Result<std::unique_ptr<Runner>> load(const std::string& path, const LoadOptions& options,
                                               Profile* profile);
+  ~Runner();
+  Runner(const Runner&) = delete;
+  Runner& operator=(const Runner&) = delete;
 
-  /// The tokens of a plain prompt, behind BOS if the model's tokenizer adds one. An empty prompt is
-  /// BOS alone, and an error where the model has none.
-  Result<std::vector<int32_t>> encode_prompt(std::string_view prompt) const;
+  Result<std::vector<int32_t>> encode_prompt(std::string_view prompt) const {
+    return model_->encode_prompt(prompt);
+  }
 
   /// Answers the context `tokens`. What the key/value cache already holds of it is not computed
   /// again. The statistics are in stats() whether it succeeds or fails.
   Status generate(const std::vector<int32_t>& tokens, const GenerateOptions& options,
                   const TextCallback& on_text);
 
-  /// Forgets the key/value cache and the statistics of earlier answers.
-  void reset();
+  /// The tokens whose keys and values the cache holds.
+  const std::vector<int32_t>& cached() const { return cached_; }
 
-  const PteFile& file() const { return file_; }
-  const Program& program() const { return *program_; }
-  const Tokenizer& tokenizer() const { return *tokenizer_; }
-  /// Null when the model has none that can be rendered; why not is in chat_template_error().
-  const ChatTemplate* chat_template() const { return chat_template_.get(); }
-  const std::string& chat_template_error() const { return chat_template_error_; }
+  /// Forgets every token from `length` on; an error where the cache holds fewer.
+  Status truncate(size_t length);
+
+  /// The cache as a value; errors where it is not the CPU delegate's. To a file and back; on
+  /// failure all stays as it was.
+  Status save(const std::string& path) const;
+  Status restore(const std::string& path);
+  /// Another runner of the same model that goes on from here by itself.
+  Result<std::unique_ptr<Runner>> fork() const;
+
+  /// Forgets the statistics of earlier answers.
+  void clear_stats();
+
+  const Model& model() const { return *model_; }
   const Stats& stats() const { return stats_; }
 
  private:
-  explicit Runner(PteFile file) : file_(std::move(file)) {}
-  Status load_tokenizer();
-  void load_chat_template();
-  Status check_context(const std::vector<int32_t>& tokens) const;
+  Runner(std::shared_ptr<Model> model, int32_t cache);
+  Program& program() const { return model_->program(); }
+  Session* session() const { return program().session(); }
+  const Tokenizer& tokenizer() const { return model_->tokenizer(); }
+  Status choose_cache() const;
+  /// The session, this runner's cache in use; an error where what `verb` says cannot be done.
+  Result<Session*> own_session(const char* verb) const;
   /// Brings the cache up to `tokens`; the logits of the last.
   Result<const float*> prefill(const std::vector<int32_t>& tokens,
                                const std::atomic<bool>* interrupted);
   Result<const float*> step(int32_t token);
-  bool ends_answer(int32_t token) const;
 
-  PteFile file_;
-  std::unique_ptr<Program> program_;
-  std::unique_ptr<Tokenizer> tokenizer_;
-  std::unique_ptr<ChatTemplate> chat_template_;
-  std::string chat_template_error_;
-  std::vector<int32_t> end_ids_;
+  std::shared_ptr<Model> model_;
+  int32_t cache_;                ///< its number in the session
   std::vector<int32_t> cached_;  ///< the tokens whose keys and values the cache holds
   Stats stats_;
 };

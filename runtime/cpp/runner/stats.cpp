@@ -76,10 +76,13 @@ std::string to_json(const Stats& stats) {
   const auto add_seconds = [&add](const char* key, double value) {
     add(key, number(value, "%.6f"));
   };
+  add("delegate", quoted(stats.delegate));
+  add("runs_with", quoted(stats.runs_with));
   add("threads", std::to_string(stats.threads));
   add_seconds("load_s", stats.load_s);
   add_seconds("ttft_s", stats.ttft_s);
   add("prompt_tokens", std::to_string(stats.prompt_tokens));
+  add("cached_tokens", std::to_string(stats.cached_tokens));
   add("generated_tokens", std::to_string(stats.generated_tokens));
   add_seconds("prefill_s", stats.prefill_s);
   add("prefill_tokens_per_s", number(stats.prefill_tokens_per_s(), "%.3f"));
@@ -91,13 +94,18 @@ std::string to_json(const Stats& stats) {
 }
 
 std::string to_line(const Stats& stats) {
-  return std::to_string(stats.prompt_tokens) + " prompt + " +
+  const std::string cached =
+      stats.cached_tokens > 0 ? " (" + std::to_string(stats.cached_tokens) + " more cached)" : "";
+  const std::string runs_with =
+      !stats.runs_with.empty()
+          ? stats.runs_with
+          : std::to_string(stats.threads) + (stats.threads == 1 ? " thread" : " threads");
+  return std::to_string(stats.prompt_tokens) + " prompt" + cached + " + " +
          std::to_string(stats.generated_tokens) + " generated tokens, prefill " +
          number(stats.prefill_tokens_per_s(), "%.1f") + " tok/s, decode " +
          number(stats.decode_tokens_per_s(), "%.1f") + " tok/s, first token " +
          number(stats.ttft_s * 1e3, "%.1f") + " ms, load " + number(stats.load_s * 1e3, "%.1f") +
-         " ms, peak memory " + number(peak_memory_bytes() / 1e6, "%.0f") + " MB, " +
-         std::to_string(stats.threads) + (stats.threads == 1 ? " thread" : " threads");
+         " ms, peak memory " + number(peak_memory_bytes() / 1e6, "%.0f") + " MB, " + runs_with;
 }
 
 }  // namespace thimble

@@ -18,11 +18,14 @@ const char* stop_reason_name(StopReason reason);
 /// What a run took. Times in seconds. Counts and times of phases add up over the turns of a chat;
 /// ttft_s and stop_reason are the last answer's.
 struct Stats {
-  std::string model;  ///< the file's path
+  std::string model;      ///< the file's path
+  std::string delegate;   ///< ExecuTorch's name of it; several separated by commas
+  std::string runs_with;  ///< the CPU delegate's kernels, threads, cache; else empty
   int32_t threads = 0;
   double load_s = 0.0;           ///< from the path to a program that can run
   double ttft_s = 0.0;           ///< from the prompt's tokens to the answer's first token
   int64_t prompt_tokens = 0;     ///< prefilled: not those already in the cache
+  int64_t cached_tokens = 0;     ///< of the prompts, those already in the cache
   int64_t generated_tokens = 0;  ///< the token that ends the answer included
   double prefill_s = 0.0;
   double decode_s = 0.0;       ///< spent on the tokens after the first

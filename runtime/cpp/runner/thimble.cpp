@@ -22,8 +22,13 @@ int report(const thimble::Status& status, char* error, size_t error_size) {
 
 }  // namespace
 
-thimble_runner* thimble_load(const char* path, int32_t threads, char* error, size_t error_size) {
-  auto runner = thimble::Runner::load(path, threads, /*profile=*/nullptr);
+thimble_runner* thimble_load(const char* path, const thimble_load_options* options, char* error,
+                             size_t error_size) {
+  thimble::LoadOptions load;
+  load.threads = options->threads;
+  load.cache_type = options->cache_type;
+  load.huge_pages = options->huge_pages != 0;
+  auto runner = thimble::Runner::load(path, load, /*profile=*/nullptr);
   if (report(runner.status(), error, error_size) != 0) return nullptr;
   return new thimble_runner{std::move(*runner), {}};
 }
@@ -35,7 +40,7 @@ int thimble_generate(thimble_runner* runner, const char* prompt, size_t prompt_s
   generate.max_new_tokens = options->max_new_tokens;
   generate.sampler = {options->temperature, options->top_k, options->top_p, options->min_p,
                       options->seed};
-  runner->runner->reset();
+  runner->runner->clear_stats();
   const auto tokens = runner->runner->encode_prompt(std::string_view(prompt, prompt_size));
   if (!tokens.ok()) return report(tokens.status(), error, error_size);
   const auto forward_text = [&](std::string_view text) {
@@ -49,8 +54,31 @@ const char* thimble_stats(thimble_runner* runner) {
   return runner->stats.c_str();
 }
 
+int64_t thimble_length(const thimble_runner* runner) {
+  return static_cast<int64_t>(runner->runner->cached().size());
+}
+
+int thimble_truncate(thimble_runner* runner, int64_t length, char* error, size_t error_size) {
+  const auto kept = static_cast<size_t>(length < 0 ? 0 : length);
+  return report(runner->runner->truncate(kept), error, error_size);
+}
+
+int thimble_save(thimble_runner* runner, const char* path, char* error, size_t error_size) {
+  return report(runner->runner->save(path), error, error_size);
+}
+
+int thimble_restore(thimble_runner* runner, const char* path, char* error, size_t error_size) {
+  return report(runner->runner->restore(path), error, error_size);
+}
+
+thimble_runner* thimble_fork(thimble_runner* runner, char* error, size_t error_size) {
+  auto fork = runner->runner->fork();
+  if (report(fork.status(), error, error_size) != 0) return nullptr;
+  return new thimble_runner{std::move(*fork), {}};
+}
+
 int thimble_verify(thimble_runner* runner, char* error, size_t error_size) {
-  return report(runner->runner->file().verify(), error, error_size);
+  return report(runner->runner->model().file().verify(), error, error_size);
 }
 
 void thimble_free(thimble_runner* runner) { delete runner; }

@@ -15,6 +15,13 @@ extern "C" {
 
 typedef struct thimble_runner thimble_runner;
 
+/// How a model is to run. All but the threads is for models exported with --delegate cpu.
+typedef struct {
+  int32_t threads;    /* 0: the default */
+  int32_t cache_type; /* 0: what the file says; 1: float16; 2: float32; 3: int8 */
+  int32_t huge_pages; /* not 0: weights are copied into huge pages where the system has them */
+} thimble_load_options;
+
 typedef struct {
   int64_t max_new_tokens; /* 0: until the model ends or the context is full */
   float temperature;      /* 0: always the most likely token */
@@ -27,17 +34,39 @@ typedef struct {
 /// Takes a piece of the answer, whole characters, `size` bytes; 0 ends the answer.
 typedef int (*thimble_text_callback)(const char* text, size_t size, void* context);
 
-/// Loads a model with `threads` threads, 0: the default. Null on failure.
-THIMBLE_API thimble_runner* thimble_load(const char* path, int32_t threads, char* error,
-                                         size_t error_size);
+/// Loads a model. Null on failure.
+THIMBLE_API thimble_runner* thimble_load(const char* path, const thimble_load_options* options,
+                                         char* error, size_t error_size);
 
-/// Continues the prompt, `prompt_size` bytes; a callback takes the text. 0 on success.
+/// Continues the prompt, `prompt_size` bytes; a callback takes the text. What the prompt has in
+/// common with what the key/value cache holds is not computed again. 0 on success.
 THIMBLE_API int thimble_generate(thimble_runner* runner, const char* prompt, size_t prompt_size,
                                  const thimble_options* options, thimble_text_callback on_text,
                                  void* context, char* error, size_t error_size);
 
 /// The statistics of the last answer as JSON, until the next call with this runner.
 THIMBLE_API const char* thimble_stats(thimble_runner* runner);
+
+/// How many tokens the key/value cache holds: prompt and answer, from the first on.
+THIMBLE_API int64_t thimble_length(const thimble_runner* runner);
+
+/// Forgets every token from `length` on; not more than it holds. 0 on success.
+THIMBLE_API int thimble_truncate(thimble_runner* runner, int64_t length, char* error,
+                                 size_t error_size);
+
+/// Writes the key/value cache to a file. Models exported with --delegate cpu. 0 on success.
+THIMBLE_API int thimble_save(thimble_runner* runner, const char* path, char* error,
+                             size_t error_size);
+
+/// Goes on from a file that thimble_save() wrote of the same model. 0 on success; on failure all
+/// stays as it was.
+THIMBLE_API int thimble_restore(thimble_runner* runner, const char* path, char* error,
+                                size_t error_size);
+
+/// Another runner of the same model, weights shared, that goes on from here with a cache of its
+/// own. A runner and its forks are one in that only one of them may be called at a time. Null on
+/// failure.
+THIMBLE_API thimble_runner* thimble_fork(thimble_runner* runner, char* error, size_t error_size);
 
 /// Checks the whole file, weights included. 0 when it is sound.
 THIMBLE_API int thimble_verify(thimble_runner* runner, char* error, size_t error_size);

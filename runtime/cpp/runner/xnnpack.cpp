@@ -1,11 +1,13 @@
-#include "runner/threads.h"
+#include "runner/xnnpack.h"
+
+#include <dlfcn.h>
 
 #include <algorithm>
-#include <memory>
-#include <mutex>
 #include <thread>
 
+#include "ops/llama_ops.h"
 #include "runner/log_capture.h"
+#include "runner/session.h"
 
 // The wheel's libraries hold these, its headers do not.
 namespace executorch::extension {
@@ -25,6 +27,20 @@ uint32_t get_num_performant_cores();
 namespace thimble {
 namespace {
 
+/// Brings in ExecuTorch's quantized kernels unless the process has them: two copies would abort it,
+/// and Python's executorch.kernels.quantized carries its own.
+void load_quantized_kernels() {
+  static const bool done = [] {
+    const LogCapture quiet;
+    constexpr const char* kOne = "quantized_decomposed::embedding_byte.out";
+    if (!executorch::runtime::registry_has_op_function(kOne)) {
+      dlopen("libexecutorch_kernels_quantized.so", RTLD_NOW | RTLD_LOCAL);
+    }
+    return true;
+  }();
+  (void)done;
+}
+
 /// The performance cores that this process may use.
 int32_t default_threads() {
   const auto usable = static_cast<int32_t>(std::thread::hardware_concurrency());
@@ -35,8 +51,13 @@ int32_t default_threads() {
 
 }  // namespace
 
-int32_t set_threads(int32_t threads) {
-  LogCapture quiet;
+std::vector<executorch::runtime::Kernel> operator_kernels() {
+  load_quantized_kernels();
+  return llama_kernels();
+}
+
+int32_t set_pool_threads(int32_t threads) {
+  const LogCapture quiet;
   if (threads == 0) threads = default_threads();
   auto* pool = executorch::extension::threadpool::get_threadpool();
   if (pool == nullptr) return 1;

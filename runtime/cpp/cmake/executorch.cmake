@@ -1,0 +1,56 @@
+# ExecuTorch from any install: its wheel, whose targets are executorch::<component>, or a build of
+# its source, as for Android or iOS, whose libraries have names of their own. What follows uses the
+# wheel's names; a component that an install lacks is simply no target.
+find_package(executorch REQUIRED)
+
+# A component, and the libraries of a source build that are the same.
+function(name_component component)
+  foreach(library ${ARGN})
+    if(TARGET executorch::${component} OR NOT TARGET ${library})
+      return()
+    endif()
+  endforeach()
+  add_library(executorch::${component} INTERFACE IMPORTED GLOBAL)
+  target_link_libraries(executorch::${component} INTERFACE ${ARGN})
+endfunction()
+
+name_component(runtime executorch extension_module_static extension_tensor)
+name_component(threadpool extension_threadpool)
+name_component(backend_xnnpack xnnpack_backend)
+name_component(kernels_optimized optimized_native_cpu_ops_lib)
+name_component(kernels_quantized quantized_ops_lib)
+name_component(etdump etdump)
+
+# ExecuTorch's headers are a library's, not ours to warn about.
+foreach(component runtime threadpool backend_xnnpack kernels_optimized kernels_quantized etdump)
+  if(TARGET executorch::${component})
+    set_target_properties(executorch::${component} PROPERTIES SYSTEM ON)
+  endif()
+endforeach()
+if(NOT TARGET executorch::runtime)
+  message(FATAL_ERROR "The ExecuTorch of ${executorch_DIR} has no runtime with the module and "
+                      "tensor extensions: build it with EXECUTORCH_BUILD_EXTENSION_MODULE=ON and "
+                      "EXECUTORCH_BUILD_EXTENSION_TENSOR=ON")
+endif()
+
+# Sets `variable` to whether the feature is wanted, by the option THIMBLE_<name>, and possible.
+function(decide_feature variable name)
+  set(${variable} ${THIMBLE_${name}} PARENT_SCOPE)
+  if(NOT THIMBLE_${name})
+    message(STATUS "${name}: left out, as THIMBLE_${name}=${THIMBLE_${name}} says")
+    return()
+  endif()
+  foreach(component ${ARGN})
+    if(NOT TARGET executorch::${component})
+      message(STATUS "${name}: left out, the ExecuTorch of ${executorch_DIR} has no ${component}")
+      set(${variable} OFF PARENT_SCOPE)
+      return()
+    endif()
+  endforeach()
+  message(STATUS "${name}: in")
+endfunction()
+
+option(THIMBLE_XNNPACK "Run programs of the XNNPACK delegate, not only those of our own" ON)
+option(THIMBLE_ETDUMP "Record profiles" ON)
+decide_feature(with_xnnpack XNNPACK backend_xnnpack kernels_optimized threadpool)
+decide_feature(with_etdump ETDUMP etdump)

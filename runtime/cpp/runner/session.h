@@ -1,0 +1,56 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/status.h"
+#include "delegate/session.h"
+
+namespace thimble {
+
+/// How a model is to run. All but the threads is for programs of the CPU delegate.
+struct LoadOptions {
+  int32_t threads = 0;                         ///< 1 to kMaxThreads; 0: the cores worth using
+  int32_t cache_type = THIMBLE_CACHE_DEFAULT;  ///< THIMBLE_CACHE_...
+  bool huge_pages = false;                     ///< weights are copied into huge pages
+};
+
+inline constexpr int32_t kMaxThreads = 256;
+
+/// The CPU delegate's session behind one program (delegate/session.h). It holds numbered key/value
+/// caches, 0 the first; one of them is in use.
+class Session {
+ public:
+  static Result<std::unique_ptr<Session>> open(const LoadOptions& options);
+  /// After the program is gone.
+  ~Session();
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
+
+  int32_t id() const { return id_; }
+  int32_t threads() const;
+  /// Kernels, threads, cache, pages, for people; empty before the program is loaded.
+  std::string describe() const;
+
+  /// Makes a cache the one that everything below, and the program, is about.
+  Status use(int32_t cache);
+  int64_t length() const;
+  Status truncate(int64_t length);
+  /// Appends the cache to `data`.
+  Status save(std::vector<uint8_t>* data) const;
+  Status restore(const uint8_t* data, size_t size);
+  /// A copy of the cache in use; its number.
+  Result<int32_t> fork();
+  /// Frees a cache other than 0; 0 takes its place where it is in use.
+  void free(int32_t cache);
+
+ private:
+  explicit Session(int32_t id) : id_(id) {}
+
+  int32_t id_;
+  int32_t current_ = 0;
+};
+
+}  // namespace thimble

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "core/status.h"
+
+namespace thimble {
+
+/// A key/value cache to go on from later, and the tokens it is of. As a file, little endian:
+/// SessionHeader | int32 tokens[token_count] | the delegate's cache_size bytes
+struct SavedSession {
+  uint64_t fingerprint = 0;     ///< PteFile::fingerprint() of the model
+  std::vector<int32_t> tokens;  ///< from position 0 on
+  std::vector<uint8_t> cache;
+};
+
+struct SessionHeader {
+  char magic[8];  ///< "THIMSESS"
+  uint32_t version;
+  uint32_t token_count;
+  uint64_t fingerprint;
+  uint64_t cache_size;
+  uint32_t tokens_crc32;
+  uint32_t cache_crc32;
+  uint32_t reserved;      ///< 0
+  uint32_t header_crc32;  ///< of all before it
+};
+static_assert(sizeof(SessionHeader) == 48, "the header is 48 bytes in the file");
+
+/// Writes a session whole or not at all.
+Status write_session(const std::string& path, const SavedSession& session);
+
+/// Reads a session and checks that it is sound and of the model with this fingerprint. The error
+/// names the file and what is wrong with it.
+Result<SavedSession> read_session(const std::string& path, uint64_t fingerprint);
+
+}  // namespace thimble
