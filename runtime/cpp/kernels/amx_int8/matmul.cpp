@@ -84,6 +84,23 @@ struct Range {
   size_t last;  ///< one past
 };
 
+/// The packed weights that are unpacked next, two equal ranges of memory, fetched bit by bit.
+struct Ahead {
+  const uint8_t* first;
+  const uint8_t* second;
+  size_t bytes;  ///< of each
+  size_t done = 0;
+
+  /// Fetches the next of `parts` equal parts into the second-level cache.
+  void fetch(size_t parts) {
+    const size_t end = std::min(done + round_up(divide_up(bytes, parts), kLineBytes), bytes);
+    for (; done < end; done += kLineBytes) {
+      _mm_prefetch(reinterpret_cast<const char*>(first + done), _MM_HINT_T1);
+      _mm_prefetch(reinterpret_cast<const char*>(second + done), _MM_HINT_T1);
+    }
+  }
+};
+
 /// One panel, of kBlocks blocks and the columns of a chunk, times the activations of some rows.
 template <size_t kBlocks>
 class PanelProduct {
@@ -97,15 +114,21 @@ class PanelProduct {
         panel_(args.scratch),
         sums_(reinterpret_cast<int32_t*>(args.scratch + kPanelBytes)) {}
 
-  void run(Range columns) {
+  /// The panel holds `columns`. The weights that are next are asked for meanwhile, and where the
+  /// outputs of a row tile go, while it is multiplied the last time.
+  void run(Range columns, Ahead ahead) {
     int32_t* sums = sums_;
+    const bool is_last = columns.last == args_.x.columns;
+    const size_t row_tiles = divide_up(rows_.last - rows_.first, kRows);
     for (size_t m = rows_.first; m < rows_.last; m += kRows, sums += kSumTiles * kTileSums) {
+      ahead.fetch(row_tiles);
+      if (is_last) fetch_outputs(m);
       if (m + kTileRows < rows_.last) {
         run_tiles<2>(m, columns, sums);
       } else {
         run_tiles<1>(m, columns, sums);
       }
-      if (columns.last == args_.x.columns) finish(m, sums);
+      if (is_last) finish(m, sums);
     }
   }
 
@@ -124,13 +147,20 @@ class PanelProduct {
     }
   }
 
+  void fetch_outputs(size_t m) const {
+    const size_t n = block_ * kBlockRows;
+    for (size_t r = 0; r < kRows && m + r < rows_.last; ++r)
+      for (size_t b = 0; b < kBlocks; ++b)
+        __builtin_prefetch(args_.y + (m + r) * args_.y_stride + n + b * kBlockRows, 1);
+  }
+
   void finish(size_t m, const int32_t* sums) const {
     for (size_t r = 0; r < kRows && m + r < rows_.last; ++r) {
       const int32_t* row = sums + r / kTileRows * 2 * kTileSums + r % kTileRows * kBlockRows;
       for (size_t b = 0; b < kBlocks; ++b)
-        store_outputs(args_, m + r, block_ + b,
-                      scaled(load(row + b * kTileSums), args_.x.params[m + r],
-                             packed_ + b * block_bytes_));
+        store_outputs(
+            args_, m + r, block_ + b,
+            scaled(load(row + b * kTileSums), args_.x.params[m + r], packed_ + b * block_bytes_));
     }
   }
 
@@ -157,11 +187,15 @@ void multiply_panel(const LinearArgs& args, const BlockLayout& layout, size_t bl
                     Unpack unpack) {
   PanelProduct<kBlocks> product(args, layout, block, rows);
   const uint8_t* packed = args.weight.data + block * layout.bytes;
+  const size_t line_bytes = (layout.bytes - layout.values) / args.x.columns;  // of one column
   for (Range chunk{0, 0}; chunk.first < args.x.columns; chunk.first = chunk.last) {
     chunk.last = chunk_end(chunk.first, args.x.columns);
     for (size_t b = 0; b < kBlocks; ++b)
       unpack(packed + b * layout.bytes, chunk, args.scratch + b * kTileBytes);
-    product.run(chunk);
+    const uint8_t* next = chunk.last < args.x.columns
+                              ? packed + layout.values + chunk.last * line_bytes
+                              : packed + kBlocks * layout.bytes;
+    product.run(chunk, {next, next + layout.bytes, (chunk.last - chunk.first) * line_bytes});
   }
 }
 
