@@ -1,0 +1,99 @@
+"""From the captured program to a `.pte` for our own CPU delegate, and back into a runtime."""
+
+import ctypes
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
+from functools import cache
+from pathlib import Path
+
+import torch
+from torch import Tensor
+from torch.export import ExportedProgram
+
+from delegates.cpu.tidy import tidy
+from delegates.errors import DelegateError
+from delegates.lowered import DelegationReport, Lowered, delegation_report
+
+NAMED_DATA_ALIGNMENT = 16
+LIBRARY = Path(__file__).resolve().parents[2] / "build" / "libthimble_cpu.so"
+
+
+def lower(
+    program: ExportedProgram,
+    constant_methods: Mapping[str, object],
+    named_data: Mapping[str, bytes],
+    with_etrecord: bool,
+) -> Lowered:
+    """Lowers the captured program; a whole decoder becomes one delegate call.
+
+    Args:
+        program: the captured program, whose weights are given back.
+        constant_methods: values a runtime reads by method name.
+        named_data: blobs that ride along in the file.
+        with_etrecord: keep the graphs that ExecuTorch's Inspector needs.
+
+    Raises:
+        DelegateError: a weight that cannot be packed, or a quantized operator that is left over.
+    """
+    from executorch.exir import EdgeCompileConfig, to_edge
+
+    from delegates.cpu.backend import releasing_weights
+    from delegates.cpu.partition import CpuPartitioner
+
+    edge = to_edge(
+        program,
+        constant_methods=dict(constant_methods),
+        compile_config=EdgeCompileConfig(
+            preserve_ops=[torch.ops.aten.linear.default, torch.ops.aten.silu.default],
+            _check_ir_validity=False,  # the verifier knows neither torchao's operators nor ours
+            _skip_dim_order=True,
+        ),
+        generate_etrecord=with_etrecord,
+    )
+    tidy(edge.exported_program())
+    if not with_etrecord:
+        program.state_dict.clear()
+    partitioner = CpuPartitioner(edge.exported_program().state_dict)
+    with nullcontext() if with_etrecord else releasing_weights():
+        edge = edge.to_backend(partitioner)
+    report = delegation_report("cpu", edge.exported_program().graph_module)
+    _check_left(report)
+    for key, data in named_data.items():
+        edge._named_data_store.add_named_data(key, data, alignment=NAMED_DATA_ALIGNMENT)
+    finished = edge.to_executorch()
+    return Lowered(finished, report, finished.get_etrecord() if with_etrecord else None)
+
+
+def _check_left(report: DelegationReport) -> None:
+    """Raises DelegateError where an operator is left that no kernel computes."""
+    unknown = [name for name in report.left if name.startswith(("torchao::", "thimble::"))]
+    if unknown:
+        raise DelegateError(
+            f"The graph has {', '.join(unknown)} in a form that the CPU delegate does not take and "
+            "nothing else runs: export with --quant none, rtn4, gptq4 or rtn8, or with another "
+            "--delegate."
+        )
+
+
+def load(path: Path) -> Callable[[Tensor, Tensor], Tensor] | None:
+    """Opens a `.pte` in ExecuTorch's Python runtime with our delegate; None where that is not
+    built."""
+    if not _register():
+        return None
+    from executorch.extension.pybindings.portable_lib import _load_for_executorch
+
+    module = _load_for_executorch(str(path))
+
+    def step(tokens: Tensor, input_pos: Tensor) -> Tensor:
+        return module.run_method("forward", (tokens, input_pos))[0]
+
+    return step
+
+
+@cache
+def _register() -> bool:
+    """Loads the delegate's library into this process, where it registers itself."""
+    if not LIBRARY.is_file():
+        return False
+    ctypes.CDLL(str(LIBRARY))
+    return True

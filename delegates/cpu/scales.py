@@ -1,0 +1,50 @@
+"""Finds two levels in a matrix of scales: a float for each row, an integer 1..15 for each group."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+MAX_MULTIPLE = 15
+
+
+@dataclass(frozen=True)
+class TwoLevels:
+    """scales = multiples * row_scales[:, None], exactly.
+
+    Attributes:
+        multiples: uint8 (rows, groups) in 1..15.
+        row_scales: float32 (rows,).
+    """
+
+    multiples: NDArray[np.uint8]
+    row_scales: NDArray[np.float32]
+
+
+def find_two_levels(scales: NDArray[np.float32]) -> TwoLevels | None:
+    """The two levels of scales (rows, groups), or None where some row has none.
+
+    A row's smallest scale is one of 1 to 15 times the row's float: each is tried, the smallest that
+    fits wins. float64 holds every product here exactly, so nothing is a matter of tolerance. A row
+    of zeros has row scale 0 and multiples 1.
+    """
+    smallest = scales.min(axis=1)
+    row_scales = np.zeros_like(smallest)
+    multiples = np.ones(scales.shape, dtype=np.uint8)
+    open_rows = np.flatnonzero((smallest > 0) | (scales.max(axis=1) > 0))
+    if (smallest[open_rows] <= 0).any():
+        return None
+    for divisor in range(1, MAX_MULTIPLE + 1):
+        candidate = (smallest[open_rows] / np.float32(divisor)).astype(np.float64)
+        wide = scales[open_rows].astype(np.float64)
+        ratio = np.rint(wide / candidate[:, None])
+        fits = (ratio * candidate[:, None] == wide).all(axis=1) & (ratio <= MAX_MULTIPLE).all(
+            axis=1
+        )
+        found = open_rows[fits]
+        row_scales[found] = candidate[fits]
+        multiples[found] = ratio[fits]
+        open_rows = open_rows[~fits]
+        if not open_rows.size:
+            return TwoLevels(multiples, row_scales)
+    return None if open_rows.size else TwoLevels(multiples, row_scales)
