@@ -1,0 +1,249 @@
+#pragma once
+
+#include <cmath>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "delegate/executor.h"
+#include "kernels/pack.h"
+#include "tests/kernel_problem.h"
+
+namespace thimble::test {
+
+/// A decoder of two layers with random numbers in every format, of sizes that nothing divides: the
+/// first layer fused, the second not.
+class RandomModel {
+ public:
+  static constexpr size_t kHidden = 72, kHeads = 6, kKeyValueHeads = 3, kHeadDim = 12;
+  static constexpr size_t kIntermediate = 40, kVocabulary = 100, kContext = 700;
+
+  /// \param all_rows hands out the last hidden state of every token as well.
+  explicit RandomModel(bool all_rows = false) : numbers_(11) {
+    using kernels::WeightFormat;
+    program.cache_type = cpu::ProgramCacheType::kFloat16;
+    program.floats = "floats";
+    program.inputs = {{cpu::Role::kTokens, 0}, {cpu::Role::kStartPos, 0}};
+    hidden_ = add_slot(kHidden);
+    const uint32_t embedding = add_weight(kVocabulary, kHidden, WeightFormat::kInt8);
+    add_op(cpu::EmbeddingOp{embedding, hidden_});
+    add_fused_layer();
+    add_plain_layer();
+    const uint32_t logits = add_slot(kVocabulary);
+    cpu::LinearOp head = linear(hidden_, logits, embedding);
+    head.norm = add_floats(kHidden, 1, 0.2f);
+    head.last_row = true;
+    add_op(head);
+    program.outputs.push_back({cpu::Role::kRows, logits});
+    if (all_rows) program.outputs.push_back({cpu::Role::kRows, hidden_});
+  }
+
+  /// The weights as the executor takes them.
+  std::vector<kernels::PackedWeight> packed() const {
+    std::vector<kernels::PackedWeight> result;
+    for (size_t i = 0; i < weights.size(); ++i) {
+      result.push_back(program.weights[i].packed(weights[i]->data()));
+    }
+    return result;
+  }
+
+  cpu::Program program;  ///< not yet checked
+  std::vector<std::unique_ptr<AlignedBuffer>> weights;
+  std::vector<float> floats;
+
+ private:
+  uint32_t add_slot(size_t width) {
+    program.slots.push_back({width});
+    return static_cast<uint32_t>(program.slots.size() - 1);
+  }
+
+  void add_op(cpu::OpKind kind) {
+    const auto id = static_cast<uint32_t>(program.ops.size());
+    program.ops.push_back({"op" + std::to_string(id), std::move(kind), id, id});
+  }
+
+  cpu::Floats add_floats(size_t count, float middle, float spread) {
+    const cpu::Floats piece{floats.size(), static_cast<uint32_t>(count)};
+    for (size_t i = 0; i < count; ++i) floats.push_back(middle + spread * numbers_.real());
+    return piece;
+  }
+
+  uint32_t add_weight(size_t rows, size_t columns, kernels::WeightFormat format) {
+    using kernels::WeightFormat;
+    const bool grouped = format == WeightFormat::kInt4 || format == WeightFormat::kInt4TwoLevel;
+    const size_t group = grouped ? 32 : 0;
+    const auto index = static_cast<uint32_t>(program.weights.size());
+    program.weights.push_back({"w" + std::to_string(index), rows, columns, group, format});
+    weights.push_back(
+        std::make_unique<AlignedBuffer>(program.weights.back().packed(nullptr).bytes()));
+    uint8_t* out = weights.back()->data();
+    if (format == WeightFormat::kFloat32) {
+      std::vector<float> values(rows * columns);
+      for (float& value : values) value = 0.2f * numbers_.real();
+      kernels::pack_float32(values.data(), rows, columns, out);
+      return index;
+    }
+    const int32_t most = grouped ? 7 : 127;
+    std::vector<int8_t> values(rows * columns);
+    for (int8_t& value : values) value = static_cast<int8_t>(numbers_.between(-most - 1, most));
+    const size_t groups = grouped ? kernels::divide_up(columns, group) : 0;
+    if (format == WeightFormat::kInt4) {
+      std::vector<uint16_t> scales(rows * groups);
+      for (uint16_t& scale : scales) {
+        scale = static_cast<uint16_t>(numbers_.between(0x3C80, 0x3D00));
+      }
+      kernels::pack_int4(values.data(), scales.data(), rows, columns, group, out);
+      return index;
+    }
+    std::vector<float> scales(rows);
+    for (float& scale : scales) scale = (0.2f + 0.1f * numbers_.real()) / (grouped ? 60 : 127);
+    if (format == WeightFormat::kInt8) {
+      kernels::pack_int8(values.data(), scales.data(), rows, columns, out);
+      return index;
+    }
+    std::vector<uint8_t> multiples(rows * groups);
+    for (uint8_t& multiple : multiples) multiple = static_cast<uint8_t>(numbers_.between(1, 15));
+    kernels::pack_int4_two_level(values.data(), multiples.data(), scales.data(), rows, columns,
+                                 group, out);
+    return index;
+  }
+
+  static cpu::LinearOp linear(uint32_t input, uint32_t output, uint32_t weight) {
+    return {input, output, weight, {}, {}, 1e-5f, false, false, false, false};
+  }
+
+  /// Attention between a linear of queries, keys and values, and one that adds to the residual.
+  void add_attention(kernels::WeightFormat format, bool with_head_norms) {
+    constexpr size_t kQueries = kHeads * kHeadDim, kKeys = kKeyValueHeads * kHeadDim;
+    const uint32_t qkv = add_slot(kQueries + 2 * kKeys), output = add_slot(kQueries);
+    cpu::LinearOp projection =
+        linear(hidden_, qkv, add_weight(kQueries + 2 * kKeys, kHidden, format));
+    projection.norm = add_floats(kHidden, 1, 0.2f);
+    projection.bias = add_floats(kQueries + 2 * kKeys, 0, 0.1f);
+    add_op(projection);
+    const auto cache = static_cast<uint32_t>(program.caches.size());
+    program.caches.push_back({kKeyValueHeads, kHeadDim, kContext});
+    cpu::AttentionOp attention{};
+    attention.query = attention.key = attention.value = qkv;
+    attention.key_offset = kQueries;
+    attention.value_offset = kQueries + kKeys;
+    attention.output = output;
+    attention.num_attention_heads = kHeads;
+    attention.cache = cache;
+    attention.scale = 0.3f;
+    attention.norm_eps = 1e-5f;
+    if (with_head_norms) {
+      attention.query_norm = add_floats(kHeadDim, 1, 0.2f);
+      attention.key_norm = add_floats(kHeadDim, 1, 0.2f);
+    }
+    attention.cosines = attention.sines = add_floats(kContext * kHeadDim / 2, 0, 1);
+    add_op(attention);
+    cpu::LinearOp back = linear(output, hidden_, add_weight(kHidden, kQueries, format));
+    back.accumulate = true;
+    add_op(back);
+  }
+
+  void add_fused_layer() {
+    using kernels::WeightFormat;
+    add_attention(WeightFormat::kInt4TwoLevel, true);
+    const uint32_t mlp = add_slot(kIntermediate);
+    const size_t rows = 2 * kernels::round_up(kIntermediate, kernels::kBlockRows);
+    cpu::LinearOp gate_up = linear(hidden_, mlp, add_weight(rows, kHidden, WeightFormat::kInt4));
+    gate_up.norm = add_floats(kHidden, 1, 0.2f);
+    gate_up.swiglu = true;
+    add_op(gate_up);
+    cpu::LinearOp down =
+        linear(mlp, hidden_, add_weight(kHidden, kIntermediate, WeightFormat::kInt4TwoLevel));
+    down.accumulate = true;
+    add_op(down);
+  }
+
+  void add_plain_layer() {
+    using kernels::WeightFormat;
+    add_attention(WeightFormat::kFloat32, false);
+    const uint32_t normed = add_slot(kHidden), gate = add_slot(kIntermediate);
+    const uint32_t up = add_slot(kIntermediate), both = add_slot(kIntermediate);
+    const uint32_t down = add_slot(kHidden);
+    add_op(cpu::NormOp{hidden_, normed, add_floats(kHidden, 1, 0.2f), 1e-5f});
+    add_op(linear(normed, gate, add_weight(kIntermediate, kHidden, WeightFormat::kInt8)));
+    cpu::LinearOp second =
+        linear(normed, up, add_weight(kIntermediate, kHidden, WeightFormat::kInt4));
+    second.prepared = true;
+    add_op(second);
+    add_op(cpu::SwigluOp{gate, up, both});
+    add_op(linear(both, down, add_weight(kHidden, kIntermediate, WeightFormat::kInt8)));
+    add_op(cpu::AddOp{down, hidden_});
+  }
+
+  Numbers numbers_;
+  uint32_t hidden_ = 0;
+};
+
+/// A model loaded in a session of its own.
+class LoadedModel {
+ public:
+  LoadedModel(const RandomModel& model, const kernels::Variant& kernels, int32_t threads,
+              int32_t cache_type = THIMBLE_CACHE_DEFAULT)
+      : has_all_rows_(model.program.outputs.size() > 1) {
+    const thimble_session_options options{threads, cache_type, 0};
+    char error[200] = "";
+    if (thimble_session_open(&options, &session_, error, sizeof(error)) != 0) std::abort();
+    cpu::Program program = model.program;
+    if (!cpu::check_program(&program).ok()) std::abort();
+    auto executor = cpu::Executor::create(std::move(program), kernels, model.packed(),
+                                          model.floats.data(), cpu::find_session(session_));
+    if (!executor.ok()) std::abort();
+    executor_ = std::move(*executor);
+  }
+  ~LoadedModel() {
+    executor_.reset();
+    thimble_session_close(session_);
+  }
+  LoadedModel(const LoadedModel&) = delete;
+  LoadedModel& operator=(const LoadedModel&) = delete;
+
+  int32_t session() const { return session_; }
+  cpu::Executor& executor() { return *executor_; }
+
+  /// The logits of the last of some tokens; empty after an error.
+  std::vector<float> run(const std::vector<int64_t>& tokens, int64_t start_pos) {
+    cpu::Call call;
+    std::vector<float> logits(RandomModel::kVocabulary);
+    std::vector<float> hidden(has_all_rows_ ? tokens.size() * RandomModel::kHidden : 0);
+    call.rows = tokens.size();
+    call.tokens = tokens.data();
+    call.start_pos = start_pos;
+    call.inputs.resize(2, nullptr);
+    call.outputs = {logits.data()};
+    if (has_all_rows_) call.outputs.push_back(hidden.data());
+    Status status = executor_->check_rows(call.rows, start_pos);
+    if (status.ok()) status = executor_->run(call);
+    error_ = status.message();
+    if (!status.ok()) logits.clear();
+    return logits;
+  }
+  const std::string& error() const { return error_; }
+
+ private:
+  bool has_all_rows_;
+  int32_t session_ = 0;
+  std::unique_ptr<cpu::Executor> executor_;
+  std::string error_;
+};
+
+/// `count` tokens that look random.
+inline std::vector<int64_t> random_tokens(size_t count) {
+  Numbers numbers(3);
+  std::vector<int64_t> tokens(count);
+  for (int64_t& token : tokens) {
+    token = numbers.between(0, static_cast<int32_t>(RandomModel::kVocabulary) - 1);
+  }
+  return tokens;
+}
+
+inline bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
+  return a.size() == b.size() && !a.empty() &&
+         std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
+}
+
+}  // namespace thimble::test
