@@ -1,0 +1,1 @@
+"""Tools for whoever makes models fast: benchmarks, and how this machine compares."""

@@ -1,0 +1,120 @@
+"""What a model's dimensions say about the work it makes: bytes to read, products to compute."""
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from devtools.errors import DevtoolsError
+
+_FIELDS = (
+    "hidden_size",
+    "intermediate_size",
+    "num_hidden_layers",
+    "num_attention_heads",
+    "num_key_value_heads",
+    "head_dim",
+    "vocab_size",
+    "tie_word_embeddings",
+)
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A decoder's dimensions, by the Hugging Face names."""
+
+    hidden_size: int
+    intermediate_size: int
+    num_hidden_layers: int
+    num_attention_heads: int
+    num_key_value_heads: int
+    head_dim: int
+    vocab_size: int
+    tie_word_embeddings: bool
+
+    @property
+    def linear_weights(self) -> int:
+        """Weights of the decoder layers' matrices: each is used once for every token."""
+        heads = 2 * self.num_attention_heads + 2 * self.num_key_value_heads
+        layer = self.hidden_size * (heads * self.head_dim + 3 * self.intermediate_size)
+        return self.num_hidden_layers * layer
+
+    @property
+    def head_weights(self) -> int:
+        """Weights of `lm_head`: used for the last token of a call."""
+        return self.hidden_size * self.vocab_size
+
+    def prefill_operations(self, tokens: int) -> int:
+        """Multiplications and additions of the matrix products of one prefill; attention's are
+        not among them."""
+        return 2 * (self.linear_weights * tokens + self.head_weights)
+
+    def to_dict(self) -> dict[str, int]:
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Model:
+    """What a `.pte` says of itself when it is loaded.
+
+    Attributes:
+        name: the checkpoint's.
+        delegate: what runs it.
+        scheme: how its weights are stored: rtn4, gptq4, rtn8 or none.
+        group_size: inputs that share a 4-bit scale.
+        head_bits: bits of the embedding and the head.
+        file_bytes: the whole file.
+        weight_bytes_per_token: what one decoded token reads of the weights.
+        cache_bytes_per_position: what it reads of the key/value cache for each position before it.
+    """
+
+    name: str
+    delegate: str
+    scheme: str
+    group_size: int
+    head_bits: int
+    file_bytes: int
+    max_seq_len: int
+    max_context_len: int
+    weight_bytes_per_token: int
+    cache_bytes_per_position: int
+    shape: Shape
+
+    def bytes_per_token(self, depth: float) -> float:
+        """Bytes that must come from memory for a token at that depth."""
+        return self.weight_bytes_per_token + depth * self.cache_bytes_per_position
+
+
+def describe_model(said: dict[str, Any], path: str) -> Model:
+    """The model behind the first line of build/bench.
+
+    Raises:
+        DevtoolsError: its report is missing or has no full shape.
+    """
+    report = said["report"]
+    if report is None or not set(_FIELDS) <= report["model"].keys():
+        raise DevtoolsError(
+            f"{path} does not say what shape its model has: export it again with python -m "
+            "exporter."
+        )
+    facts, quantization = report["model"], report["quantization"]
+    shape = Shape(**{name: facts[name] for name in _FIELDS})
+    delegate = report["delegation"]["delegate"]
+    floats = quantization["scheme"] == "none"
+    # Our own delegate stores a tied embedding as the head alone; every other has a table of its
+    # own beside the head, of which a token reads one row.
+    shared = delegate == "cpu" and shape.tie_word_embeddings
+    table = 0 if shared else quantization["embedding_bytes"]
+    half = delegate == "cpu" and not floats
+    positions = 2 * shape.num_hidden_layers * shape.num_key_value_heads * shape.head_dim
+    return Model(
+        name=facts["name"],
+        delegate=delegate,
+        scheme=quantization["scheme"],
+        group_size=quantization["group_size"],
+        head_bits=quantization["head_bits"],
+        file_bytes=said["file_bytes"],
+        max_seq_len=said["max_seq_len"],
+        max_context_len=said["max_context_len"],
+        weight_bytes_per_token=said["weight_bytes"] - table,
+        cache_bytes_per_position=positions * (2 if half else 4),
+        shape=shape,
+    )

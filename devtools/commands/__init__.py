@@ -1,0 +1,1 @@
+"""What `python -m devtools` does: its options, its progress, its tables."""

@@ -1,0 +1,113 @@
+"""The bench command: engines put together, measured in turn, shown and written."""
+
+import json
+import signal
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+from rich.console import Console
+
+from devtools.bench.measure import measure
+from devtools.bench.plot import draw, require_plotting
+from devtools.bench.report import make_report
+from devtools.bench.workload import make_plan
+from devtools.commands.bench_tables import Display, show
+from devtools.commands.rivals import RivalOptions, check_rival, make_rivals, open_model
+from devtools.errors import BadRequest, DevtoolsError
+from devtools.files import check_writable, replacing
+
+
+_WIDE = 200  # columns
+
+
+@dataclass(frozen=True)
+class Request:
+    """The command line as it was typed."""
+
+    model: Path
+    threads: tuple[int, ...]
+    repeats: int
+    quick: bool
+    against: tuple[str, ...]
+    json: Path | None
+    plot: Path | None
+    cache: Path
+    gguf_types: tuple[str, ...]
+    openvino_python: Path
+
+
+def run_bench(request: Request) -> None:
+    """Measures, prints the tables, writes the files asked for.
+
+    Exits 2 on a request that cannot be met, 1 on work that failed, 130 on Ctrl-C; the files are
+    written whole or not at all.
+    """
+    try:
+        _run_bench(request)
+    except BadRequest as error:
+        _fail(error, 2)
+    except DevtoolsError as error:
+        _fail(error, 1)
+    except KeyboardInterrupt:
+        click.echo("Interrupted; nothing was written.", err=True)
+        sys.exit(128 + signal.SIGINT)
+
+
+def _run_bench(request: Request) -> None:
+    if not request.model.is_file():
+        raise BadRequest(
+            f"{request.model} is not a file; name a .pte that python -m exporter wrote."
+        )
+    for name in request.against:
+        check_rival(name)
+    for path in (request.json, request.plot):
+        if path is not None:
+            check_writable(path)
+    if request.plot is not None:
+        require_plotting()
+    bench = _find_bench()
+    options = RivalOptions(bench, request.cache, request.gguf_types, request.openvino_python)
+    with Display(sys.stderr) as display:
+        ours, model = open_model(request.model.stem, request.model, bench)
+        engines, models = [ours], {ours.name: model}
+        for name in request.against:
+            for engine, rival in make_rivals(name, model, options, display.note):
+                if engine.name in (known.name for known in engines):
+                    engine.name += f" ({len(engines) + 1})"
+                engines.append(engine)
+                if rival is not None:
+                    models[engine.name] = rival
+        plan = make_plan(model.max_context_len, request.threads, request.repeats, request.quick)
+        for note in plan.notes:
+            display.note(note)
+        run = measure(model, engines, plan, bench, display)
+    report = make_report(request.model, models, engines, plan, run)
+    # Into a file or a pipe tables go unbroken.
+    show(report, Console(highlight=False, width=None if sys.stdout.isatty() else _WIDE))
+    if request.json is not None:
+        with replacing(request.json) as temporary:
+            temporary.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+    if request.plot is not None:
+        with replacing(request.plot) as temporary:
+            draw(report, temporary)
+
+
+def _find_bench() -> Path:
+    """build/bench, built where it is missing."""
+    from runtime.build import BUILD_DIR, build
+    from runtime.errors import BuildError
+
+    program = BUILD_DIR / "bench"
+    if not program.is_file():
+        try:
+            build()
+        except BuildError as error:
+            raise DevtoolsError(str(error)) from None
+    return program
+
+
+def _fail(error: DevtoolsError, code: int) -> None:
+    click.echo(f"Error: {error}", err=True)
+    sys.exit(code)

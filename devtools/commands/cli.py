@@ -1,0 +1,128 @@
+"""The options of `python -m devtools`. Heavy imports wait until there is work to do."""
+
+import os
+import sys
+from pathlib import Path
+
+import click
+
+_MOST_THREADS = 256
+_SETTINGS = {
+    "help_option_names": ["-h", "--help"],
+    "max_content_width": 100,
+    "show_default": True,
+}
+
+
+class _Counts(click.ParamType):
+    """Numbers of threads, as 1,2,4."""
+
+    name = "N,N"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, context: click.Context | None
+    ) -> tuple[int, ...]:
+        if isinstance(value, tuple):
+            return value
+        words = str(value).split(",")
+        if not all(word.isdecimal() and 1 <= int(word) <= _MOST_THREADS for word in words):
+            self.fail(
+                f"{value!r} is no list of thread counts; write numbers from 1 to {_MOST_THREADS}, "
+                "as 1,2.",
+                param,
+                context,
+            )
+        return tuple(dict.fromkeys(int(word) for word in words))
+
+
+def _default_counts() -> tuple[int, ...]:
+    """1, 2, 4 ... and all the cores that this process may use."""
+    affinity = getattr(os, "sched_getaffinity", None)
+    cores = len(affinity(0)) if affinity else os.cpu_count() or 1
+    return (*(1 << power for power in range(cores.bit_length()) if 1 << power < cores), cores)
+
+
+@click.group(context_settings=_SETTINGS)
+def main() -> None:
+    """Tools for whoever makes models fast."""
+
+
+@main.command(context_settings=_SETTINGS)
+@click.argument("model", type=click.Path(path_type=Path))
+@click.option(
+    "--threads",
+    type=_Counts(),
+    help="Thread counts to measure at; by default 1, 2, 4 .. all cores.",
+)
+@click.option(
+    "--repeats",
+    metavar="N",
+    type=click.IntRange(1, 1000),
+    help="Samples of each; by default 5, with --quick 2.",
+)
+@click.option(
+    "--quick", is_flag=True, help="One short prefill, decoding at depth 0, a small batch."
+)
+@click.option(
+    "--against",
+    metavar="RIVAL",
+    multiple=True,
+    help="Measure that too, in turns: xnnpack, cpu or openvino, a .pte file, or the path of "
+    "llama-bench. Models of the same shape are made of random weights. May be given repeatedly.",
+)
+@click.option("--json", type=click.Path(path_type=Path), help="Also write everything as JSON.")
+@click.option("--plot", type=click.Path(path_type=Path), help="Also draw it: a .png, .svg or .pdf.")
+@click.option(
+    "--cache",
+    type=click.Path(path_type=Path),
+    help="Where rivals' models stay; by default thimble/bench in the user's cache directory.",
+)
+@click.option(
+    "--gguf-type",
+    metavar="TYPE",
+    multiple=True,
+    help="Quantization of llama-bench's models; by default Q4_0 (every tensor) and Q4_K_M.",
+)
+@click.option(
+    "--openvino-python",
+    metavar="PYTHON",
+    type=click.Path(path_type=Path),
+    help="An interpreter with the packages openvino and nncf; by default this one.",
+)
+def bench(
+    model: Path,
+    threads: tuple[int, ...] | None,
+    repeats: int | None,
+    quick: bool,
+    against: tuple[str, ...],
+    json: Path | None,
+    plot: Path | None,
+    cache: Path | None,
+    gguf_type: tuple[str, ...],
+    openvino_python: Path | None,
+) -> None:
+    """Measures a .pte: prefill, decoding at depth, a small batch, start and memory, beside what
+    this machine can do at most.
+
+    Prefill is counted against the rate of int8 products, decoding against the reading of memory:
+    both are probed next to every sample. Engines take turns, so that a machine that changes its
+    mind changes it for all. The first token is that of a prompt of 128 tokens, and the peak of
+    memory that of a context of 2048, both in a process of their own.
+    """
+    from devtools.commands.bench import Request, run_bench
+    from devtools.commands.rivals import GGUF_TYPES, default_cache
+
+    run_bench(
+        Request(
+            model=model,
+            threads=threads or _default_counts(),
+            repeats=repeats or (2 if quick else 5),
+            quick=quick,
+            against=against,
+            json=json,
+            plot=plot,
+            cache=cache or default_cache(),
+            gguf_types=gguf_type or GGUF_TYPES,
+            openvino_python=openvino_python or Path(sys.executable),
+        )
+    )

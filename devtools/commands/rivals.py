@@ -1,0 +1,247 @@
+"""Rivals of the same shape: made of random weights where missing, kept for the next run."""
+
+import hashlib
+import json
+import os
+import subprocess
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from devtools.bench.engine import Engine, ServedEngine
+from devtools.bench.gguf_model import write_gguf
+from devtools.bench.llama_bench import LlamaBench
+from devtools.bench.random_weights import LETTERS, write_checkpoint
+from devtools.bench.server import Server
+from devtools.bench.shape import Model, describe_model
+from devtools.errors import BadRequest, DevtoolsError
+from devtools.files import replacing
+
+DELEGATES = ("cpu", "xnnpack")  # what build/bench runs
+OPENVINO = "openvino"
+GGUF_TYPES = ("Q4_0", "Q4_K_M")
+
+_SCRIPTS = Path(__file__).resolve().parents[1] / "bench"
+
+
+@dataclass(frozen=True)
+class RivalOptions:
+    """How rivals are found and made.
+
+    Attributes:
+        bench: build/bench.
+        cache: where models that were made stay.
+        gguf_types: of llama-bench's models.
+        openvino_python: an interpreter with the packages openvino and nncf.
+    """
+
+    bench: Path
+    cache: Path
+    gguf_types: tuple[str, ...]
+    openvino_python: Path
+
+
+def default_cache() -> Path:
+    """thimble/bench in the user's cache directory (XDG Base Directory Specification)."""
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "thimble" / "bench"
+
+
+def check_rival(name: str) -> None:
+    """
+    Raises:
+        BadRequest: no rival has that name, and no program or model lies at that path.
+    """
+    if name in DELEGATES or name == OPENVINO:
+        return
+    path = Path(name)
+    if path.suffix == ".pte" and path.is_file():
+        return
+    if not (path.is_file() and os.access(path, os.X_OK)):
+        raise BadRequest(
+            f"--against {name} is nothing to measure; name {', '.join(DELEGATES)}, {OPENVINO}, "
+            "a .pte file, or the path of llama-bench."
+        )
+    if not quantizer_beside(path).is_file():
+        raise BadRequest(
+            f"{quantizer_beside(path)} is missing and makes the model for {path.name}; build both "
+            "into one directory."
+        )
+
+
+def quantizer_beside(llama_bench: Path) -> Path:
+    return llama_bench.with_name("llama-quantize")
+
+
+def open_model(name: str, path: Path, bench: Path) -> tuple[Engine, Model]:
+    """A `.pte` as an engine, and what it says of itself.
+
+    Raises:
+        DevtoolsError: it cannot be loaded, or does not say its shape.
+    """
+    with Server([bench, path, "1"], str(path)) as server:
+        model = describe_model(server.greeting, str(path))
+    return ServedEngine(name, path, [bench, path], model.max_context_len), model
+
+
+def make_rivals(
+    name: str, ours: Model, options: RivalOptions, note: Callable[[str], None]
+) -> list[tuple[Engine, Model | None]]:
+    """The engines that a value of --against stands for, with models of the shape of ours.
+
+    Raises:
+        BadRequest: a package or a program is missing.
+        DevtoolsError: a model cannot be made.
+    """
+    if name in DELEGATES:
+        path = _made(
+            options.cache,
+            f"{name}.pte",
+            {**_facts(ours), "context": ours.max_context_len, "call": ours.max_seq_len},
+            lambda out: _export(out, name, ours),
+            note,
+        )
+        return [open_model(name, path, options.bench)]
+    if name == OPENVINO:
+        return [(_openvino(ours, options, note), None)]
+    path = Path(name)
+    if path.suffix == ".pte":
+        return [open_model(path.stem, path, options.bench)]
+    return [(engine, None) for engine in _llama(path, ours, options, note)]
+
+
+def _made(
+    cache: Path,
+    name: str,
+    facts: Mapping[str, object],
+    make: Callable[[Path], None],
+    note: Callable[[str], None],
+) -> Path:
+    """The file of that name among the models with these facts; made where it is missing."""
+    key = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:16]
+    path = cache / key / name
+    if path.is_file():
+        return path
+    note(f"making {path}, a model of this shape with random weights")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    (path.parent / "facts.json").write_text(json.dumps(facts, indent=1), encoding="utf-8")
+    with replacing(path) as temporary:
+        make(temporary)
+    return path
+
+
+def _facts(model: Model) -> dict[str, object]:
+    """What a rival's model depends on."""
+    return {
+        **model.shape.to_dict(),
+        "floats": model.scheme == "none",
+        "bits": 8 if model.scheme == "rtn8" else 4,
+        "group_size": model.group_size,
+        "head_bits": model.head_bits,
+    }
+
+
+def _export(out: Path, delegate: str, model: Model) -> None:
+    """Exports a random checkpoint for a delegate, as ours was; the weights are rounded, which
+    takes no time to run."""
+    from exporter.quiet import silence_known_noise, silence_native_noise
+
+    silence_known_noise()  # before the imports that make it
+    from delegates import DelegateError
+    from exporter.errors import ExportError
+    from exporter.options import ExportOptions
+    from exporter.pipeline import export_model
+    from quant.errors import QuantError
+    from quant.scheme import Scheme
+
+    if model.shape.vocab_size < LETTERS:
+        raise DevtoolsError(
+            f"The vocabulary of {model.shape.vocab_size} is too small for a random model; it takes "
+            f"{LETTERS} tokens or more."
+        )
+    scheme = "rtn4" if model.scheme == "gptq4" else model.scheme
+    with tempfile.TemporaryDirectory(dir=out.parent) as directory, silence_native_noise():
+        write_checkpoint(Path(directory), model.shape, model.max_context_len)
+        try:
+            export_model(
+                ExportOptions(
+                    model=directory,
+                    out=out,
+                    scheme=Scheme(scheme, model.group_size, model.head_bits),
+                    max_context_len=model.max_context_len,
+                    max_seq_len=model.max_seq_len,
+                    delegate=delegate,
+                ),
+                _Silent(),
+            )
+        except (ExportError, QuantError, DelegateError) as error:
+            raise DevtoolsError(f"A {delegate} model of this shape: {error}") from None
+
+
+class _Silent:
+    """An export's listener that has nothing to say."""
+
+    def note(self, text: str) -> None:
+        pass
+
+    def stage(self, name: str) -> None:
+        pass
+
+    def progress(self, progress: object) -> None:
+        pass
+
+
+def _llama(
+    program: Path, model: Model, options: RivalOptions, note: Callable[[str], None]
+) -> list[Engine]:
+    facts = {**model.shape.to_dict(), "made_by": str(program.resolve())}
+    engines: list[Engine] = []
+    for kind in options.gguf_types:
+        make = partial(
+            write_gguf, shape=model.shape, kind=kind, quantizer=quantizer_beside(program)
+        )
+        path = _made(options.cache, f"{kind}.gguf", facts, make, note)
+        engines.append(LlamaBench(f"{program.name} {kind}", program, path))
+    return engines
+
+
+def _openvino(model: Model, options: RivalOptions, note: Callable[[str], None]) -> Engine:
+    python = options.openvino_python
+    found = subprocess.run(
+        [python, "-c", "import openvino, nncf"], capture_output=True, text=True, check=False
+    )
+    if found.returncode != 0:
+        raise BadRequest(
+            f"{python} has not both of the packages openvino and nncf; install them there, or name "
+            "a Python that has them with --openvino-python."
+        )
+    facts = {**model.shape.to_dict(), "head_bits": model.head_bits}
+    path = _made(
+        options.cache,
+        "openvino.xml",
+        facts,
+        lambda out: _build_openvino(python, out, facts),
+        note,
+    )
+    command: list[str | Path] = [python, _SCRIPTS / "openvino_serve.py", path]
+    return ServedEngine("openvino int4", path, command, None)
+
+
+def _build_openvino(python: Path, out: Path, facts: Mapping[str, object]) -> None:
+    """Writes out and, beside it, its weights under the name that OpenVINO looks for."""
+    with tempfile.TemporaryDirectory(dir=out.parent) as directory:
+        shape, model = Path(directory) / "shape.json", Path(directory) / "openvino.xml"
+        shape.write_text(json.dumps(facts), encoding="utf-8")
+        result = subprocess.run(
+            [python, _SCRIPTS / "openvino_build.py", shape, model],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if result.returncode != 0:
+            said = (result.stderr or result.stdout).strip().splitlines()
+            raise DevtoolsError(f"An OpenVINO model of this shape: {said[-1] if said else 'none'}")
+        model.with_suffix(".bin").replace(out.parent / "openvino.bin")
+        model.replace(out)

@@ -1,0 +1,60 @@
+/// A model or the machine's limits, measured command by command.
+///
+/// usage: bench MODEL.pte THREADS    see model_bench.h for the commands
+///        bench --limits THREADS     see limit_bench.h
+///
+/// Says who it is when it is ready, then answers every line of standard input with one line, JSON
+/// or "error: " and a sentence, until that ends. The process stays: whoever compares models asks
+/// them in turn.
+
+#include <cstdio>
+#include <cstdlib>
+#include <iostream>
+#include <string>
+
+#include "bench/command.h"
+#include "bench/limit_bench.h"
+#include "bench/model_bench.h"
+#include "runner/session.h"
+
+namespace {
+
+using thimble::Result;
+
+int fail(const std::string& message, int code) {
+  std::fprintf(stderr, "bench: %s\n", message.c_str());
+  return code;
+}
+
+void say(const std::string& line) {
+  std::fputs((line + "\n").c_str(), stdout);
+  std::fflush(stdout);
+}
+
+template <typename Bench>
+void serve(Bench& bench) {
+  say(bench.describe());
+  for (std::string line; std::getline(std::cin, line);) {
+    const auto command = thimble::bench::Command::parse(line);
+    const auto answer = command.ok() ? bench.run(*command) : Result<std::string>(command.status());
+    say(answer.ok() ? *answer : "error: " + answer.message());
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const int threads = argc == 3 ? std::atoi(argv[2]) : 0;
+  if (threads < 1 || threads > thimble::kMaxThreads) {
+    return fail("usage: bench MODEL.pte THREADS, or bench --limits THREADS", 2);
+  }
+  if (std::string(argv[1]) == "--limits") {
+    thimble::bench::LimitBench bench(threads);
+    serve(bench);
+    return 0;
+  }
+  auto bench = thimble::bench::ModelBench::load(argv[1], threads);
+  if (!bench.ok()) return fail(bench.message(), 1);
+  serve(**bench);
+  return 0;
+}

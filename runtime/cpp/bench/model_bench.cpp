@@ -1,0 +1,108 @@
+#include "bench/model_bench.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "bench/stopwatch.h"
+#include "runner/stats.h"
+#include "tokenizer/tokenizer.h"
+
+namespace thimble::bench {
+
+Result<std::unique_ptr<ModelBench>> ModelBench::load(const std::string& path, int32_t threads) {
+  Result<PteFile> file = PteFile::open(path);
+  if (!file.ok()) return file.status();
+  std::unique_ptr<ModelBench> bench(new ModelBench(std::move(*file)));
+  LoadOptions options;
+  options.threads = threads;
+  Result<std::unique_ptr<Program>> program = Program::load(bench->file_, options, nullptr);
+  if (!program.ok()) return program.status();
+  bench->program_ = std::move(*program);
+  const std::string_view blob = bench->program_->named_data("thimble.tokenizer");
+  const auto tokenizer =
+      Tokenizer::load(reinterpret_cast<const uint8_t*>(blob.data()), blob.size());
+  if (!tokenizer.ok()) {
+    return Status::error("cannot load the tokenizer of " + path + ": " + tokenizer.message());
+  }
+  return bench;
+}
+
+std::string ModelBench::describe() {
+  std::string_view report = program_->named_data("thimble.report");
+  report = report.substr(0, report.find_last_not_of(' ') + 1);
+  return "{\"threads\": " + std::to_string(program_->threads()) +
+         ", \"file_bytes\": " + std::to_string(file_.size()) +
+         ", \"weight_bytes\": " + std::to_string(file_.size_of("weights")) +
+         ", \"max_seq_len\": " + std::to_string(program_->max_seq_len()) +
+         ", \"max_context_len\": " + std::to_string(program_->max_context_len()) +
+         ", \"report\": " + (report.empty() ? "null" : std::string(report)) + "}";
+}
+
+Result<std::string> ModelBench::run(const Command& command) {
+  const std::vector<int64_t>& numbers = command.numbers;
+  const auto answer = [](const Result<double>& seconds) -> Result<std::string> {
+    if (!seconds.ok()) return seconds.status();
+    return to_json("seconds", *seconds);
+  };
+  const int64_t longest = program_->max_seq_len();
+  if (command.is("prefill", 1)) return answer(run_tokens(0, numbers[0], longest));
+  if (command.is("fill", 1)) return answer(run_tokens(0, numbers[0], longest));
+  if (command.is("decode", 2)) return answer(run_tokens(numbers[0], numbers[1], 1));
+  if (command.is("batch", 3)) return answer(run_batches(numbers[0], numbers[1], numbers[2]));
+  if (command.is("memory", 0)) {
+    return to_json("peak_bytes", static_cast<double>(peak_memory_bytes()));
+  }
+  return Status::error("'" + command.name +
+                       "' is not a command: prefill N, decode D N, batch D R N, fill D, or memory");
+}
+
+Status ModelBench::check_room(int64_t start_pos, int64_t count) const {
+  if (start_pos + count <= program_->max_context_len()) return {};
+  return Status::error(std::to_string(count) + " tokens at position " + std::to_string(start_pos) +
+                       " do not fit into the context of " +
+                       std::to_string(program_->max_context_len()) +
+                       ": export with a larger --max-context-len");
+}
+
+Result<double> ModelBench::run_tokens(int64_t start_pos, int64_t count, int64_t rows) {
+  const Status room = check_room(start_pos, count);
+  if (!room.ok()) return room;
+  const std::vector<int64_t> tokens = draw(count);
+  const Stopwatch watch;
+  for (int64_t done = 0; done < count; done += rows) {
+    const auto begin = tokens.begin() + done;
+    const std::vector<int64_t> call(begin, begin + std::min(rows, count - done));
+    const auto logits = program_->forward(call, start_pos + done);
+    if (!logits.ok()) return logits.status();
+  }
+  return watch.seconds();
+}
+
+Result<double> ModelBench::run_batches(int64_t start_pos, int64_t rows, int64_t count) {
+  const Status room = check_room(start_pos, rows);
+  if (!room.ok()) return room;
+  if (rows > program_->max_seq_len()) {
+    return Status::error("a call takes at most " + std::to_string(program_->max_seq_len()) +
+                         " tokens: export with a larger --max-seq-len");
+  }
+  const std::vector<int64_t> tokens = draw(rows);
+  const Stopwatch watch;
+  for (int64_t i = 0; i < count; ++i) {
+    const auto logits = program_->forward(tokens, start_pos);
+    if (!logits.ok()) return logits.status();
+  }
+  return watch.seconds();
+}
+
+std::vector<int64_t> ModelBench::draw(int64_t count) {
+  std::vector<int64_t> tokens(static_cast<size_t>(count));
+  for (int64_t& token : tokens) {
+    random_ ^= random_ << 13;  // xorshift32 (Marsaglia, 2003)
+    random_ ^= random_ >> 17;
+    random_ ^= random_ << 5;
+    token = random_ % static_cast<uint32_t>(program_->vocab_size());
+  }
+  return tokens;
+}
+
+}  // namespace thimble::bench

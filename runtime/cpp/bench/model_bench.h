@@ -1,0 +1,47 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "bench/command.h"
+#include "core/status.h"
+#include "runner/program.h"
+#include "runner/pte_file.h"
+
+namespace thimble::bench {
+
+/// Measures a model that stays loaded. Commands; each answers how long it took, tokens drawn at
+/// random, sampling left out:
+///   prefill N      N tokens from position 0 on, in as few calls as the program takes
+///   decode D N     N calls of one token, at positions D, D + 1, ...
+///   batch D R N    N calls of R tokens at position D: what a verified draft costs
+///   fill D         the cache up to position D, so that decoding at depth reads real numbers
+///   memory         {"peak_bytes": ...} of the process so far
+class ModelBench {
+ public:
+  /// Loads all that the runner loads: file, program, tokenizer.
+  static Result<std::unique_ptr<ModelBench>> load(const std::string& path, int32_t threads);
+
+  /// The first line: the file's size and that of its weights in bytes, lengths, and the report that
+  /// the exporter left in it.
+  std::string describe();
+
+  /// Runs one command; the line that answers it.
+  Result<std::string> run(const Command& command);
+
+ private:
+  explicit ModelBench(PteFile file) : file_(std::move(file)) {}
+  Status check_room(int64_t start_pos, int64_t count) const;
+  /// Seconds of running `count` tokens from start_pos on, `rows` in a call.
+  Result<double> run_tokens(int64_t start_pos, int64_t count, int64_t rows);
+  Result<double> run_batches(int64_t start_pos, int64_t rows, int64_t count);
+  std::vector<int64_t> draw(int64_t count);
+
+  PteFile file_;
+  std::unique_ptr<Program> program_;
+  uint32_t random_ = 1;
+};
+
+}  // namespace thimble::bench
