@@ -41,7 +41,7 @@ def check_whole(program: ExportedProgram) -> None:
     report = delegation_report("coreml", program.graph_module)
     if report.calls == 1 and not report.left:
         return
-    outside = next(iter(report.left), "nothing")
+    outside = next(iter(report.left), "part")
     line = next(
         (
             str(node.meta["stack_trace"]).strip().splitlines()[-2].strip()
@@ -51,6 +51,6 @@ def check_whole(program: ExportedProgram) -> None:
         "an unknown line",
     )
     raise DelegateError(
-        f"Core ML takes the program in {report.calls} pieces and leaves {outside} out ({line}); "
-        "its state needs all of it in one: export with another --delegate."
+        f"Core ML leaves {outside} of the program out ({line}); its state needs all of it in one "
+        "call: export with another --delegate."
     )

@@ -90,7 +90,7 @@ def _to_core_ml(
         _check_ir_validity=False,  # the verifier does not know torchao's operators
         _skip_dim_order=True,
     )
-    with weights_not_copied(CoreMLBackend):
+    with weights_not_copied(CoreMLBackend, program.range_constraints):
         try:
             return to_edge_transform_and_lower(
                 program,

@@ -216,11 +216,11 @@ def share_embedding(program: ExportedProgram) -> int:
         if table.meta["val"].dtype is not torch.int8 or scaled.target is not _aten.mul.Tensor:
             continue
         scales = _gathered_scales(scaled, gather)
-        groups = scales.meta["val"].shape[1]
-        if groups == 1:
+        values = program.state_dict[program.graph_signature.inputs_to_buffers[table.name]]
+        if values.min() < -8 or values.max() > 7:
             continue
         rows = next(iter(scaled.users))  # groups flattened back to rows
-        block = [1, table.meta["val"].shape[1] // groups]
+        block = [1, values.shape[1] // scales.meta["val"].shape[1]]
         with graph.inserting_before(rows):
             weight = _call(
                 rows,

@@ -1,0 +1,100 @@
+"""Random models of a few thousand weights, quantized as an export would, and their float twins."""
+
+import copy
+
+import torch
+from torch import Tensor, nn
+
+from exporter.config import ModelConfig
+from exporter.model import Attention, CausalLM, RMSNorm
+from quant.modules import QuantizedEmbedding
+from quant.quantize import quantize
+from quant.scheme import Scheme
+
+SMALL = ModelConfig(
+    model_type="llama",
+    vocab_size=96,
+    hidden_size=64,
+    intermediate_size=80,  # padded to whole groups
+    num_hidden_layers=1,
+    num_attention_heads=4,
+    num_key_value_heads=2,
+    head_dim=16,
+    max_position_embeddings=64,
+    tie_word_embeddings=True,
+)
+
+
+class ModelWeights:
+    """A model in memory as the checkpoint of another."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self._tensors = dict(model.state_dict())
+
+    def tensor(self, name: str) -> Tensor:
+        return self._tensors[name]
+
+    def load_into(self, module: nn.Module, prefix: str) -> None:
+        for name, parameter in list(module.named_parameters()):
+            owner, _, key = name.rpartition(".")
+            stored = nn.Parameter(self.tensor(prefix + name).clone(), requires_grad=False)
+            assert stored.shape == parameter.shape
+            module.get_submodule(owner).register_parameter(key, stored)
+
+    def release(self) -> None:
+        """Nothing is mapped."""
+
+
+def random_model(config: ModelConfig, seed: int = 0) -> CausalLM:
+    """A float model whose norms and biases are random too."""
+    torch.manual_seed(seed)
+    model = CausalLM(config).requires_grad_(False)
+    for name, parameter in model.named_parameters():
+        if name.endswith("norm.weight"):
+            parameter.add_(0.3 * torch.randn(parameter.shape))
+    model.model.embed_tokens.weight.mul_(0.1)  # tied, else the head would know every token
+    return model.eval()
+
+
+@torch.no_grad()
+def quantized_model(model: CausalLM, scheme: Scheme) -> CausalLM:
+    """What an export quantizes a float model to."""
+    with torch.device("meta"):
+        quantized = CausalLM(model.config)
+    quantize(quantized, scheme, ModelWeights(model))
+    return quantized.eval()
+
+
+@torch.no_grad()
+def float_twin(model: CausalLM, dtype: torch.dtype | None = None) -> CausalLM:
+    """The same weights as floats, without any rounding of activations.
+
+    Args:
+        dtype: round every stored number to this type first, scales and not their products.
+    """
+
+    def stored(x: Tensor) -> Tensor:
+        return x if dtype is None else x.to(dtype).float()
+
+    twin = copy.deepcopy(model)
+    for module in twin.modules():
+        if isinstance(module, QuantizedEmbedding):
+            module.scales = stored(module.scales)
+        elif isinstance(module, Attention):
+            module.scale = stored(torch.tensor(module.scale)).item()
+        elif isinstance(module, RMSNorm):  # of which Core ML's program has the root
+            module.eps = stored(torch.tensor(module.eps**0.5)).item() ** 2
+        for name, parameter in list(module.named_parameters(recurse=False)):
+            if hasattr(parameter, "qdata"):
+                groups = parameter.qdata.unflatten(1, (-1, parameter.block_size[1])).float()
+                value = (groups * stored(parameter.scale).unsqueeze(2)).flatten(1)
+            else:
+                value = stored(parameter)
+            module.register_parameter(name, nn.Parameter(value, requires_grad=False))
+    return twin
+
+
+def round_rope(model: CausalLM, dtype: torch.dtype) -> None:
+    """Rounds the rotary tables of a model that has its cache to what `dtype` holds."""
+    model.model.rope_cos = model.model.rope_cos.to(dtype).float()
+    model.model.rope_sin = model.model.rope_sin.to(dtype).float()
