@@ -54,7 +54,7 @@ def quantize_ends(model: CausalLM, scheme: Scheme, weights: WeightSource) -> Non
 
 def _round(weight: Tensor, scheme: Scheme, name: str) -> QuantizedWeight:
     if scheme.head_bits == 4:
-        return round_int4(weight, scheme.group_size, name, search=scheme.name == "gptq4")
+        return round_int4(weight, scheme.group_size, name, scheme.choice)
     return round_int8(weight, name)
 
 

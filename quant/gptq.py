@@ -53,10 +53,25 @@ def accumulate_hessian(inputs: Iterable[Tensor], columns: int) -> Tensor:
 
 @dataclass(frozen=True)
 class InverseFactor:
-    """U, upper triangular with H^-1 = U^T U, of a Hessian whose columns were put into `order`."""
+    """U, upper triangular with (H / mean)^-1 = U^T U, of a damped Hessian in the order `order`."""
 
-    upper: Tensor  # float32 (columns, columns)
+    upper: Tensor  # float32 (columns, columns), of the Hessian over `mean`
     order: Tensor  # int64 (columns,)
+    mean: float  # of the live columns' diagonal
+    damping: float  # what was added to the diagonal, in the Hessian's own unit
+
+    def inverse_diagonal(self) -> Tensor:
+        """diag(H^-1) in the columns' own order: float32 (columns,)."""
+        diagonal = torch.empty(len(self.order))
+        diagonal[self.order] = self.upper.square().sum(dim=0) / self.mean
+        return diagonal
+
+    def solve(self, right: Tensor) -> Tensor:
+        """right H^-1 for float32 (rows, columns), with the damped H."""
+        product = (right[:, self.order] @ self.upper.T).div_(self.mean) @ self.upper
+        solved = torch.empty_like(product)
+        solved[:, self.order] = product
+        return solved
 
 
 def inverse_factor(
@@ -87,8 +102,7 @@ def inverse_factor(
     if act_order:
         order = torch.argsort(diagonal, descending=True, stable=True)
     # Scaled to a mean diagonal of 1: what follows is the same for inputs of any size.
-    mean = diagonal.sum() / (~dead).sum().clamp_min(1)
-    mean = torch.where(mean > 0, mean, 1.0)
+    mean = (diagonal.sum() / (~dead).sum().clamp_min(1)).item() or 1.0
     backwards = order.flip(0)
     reversed_hessian = hessian[backwards.unsqueeze(1), backwards].div_(mean)
     reversed_diagonal = reversed_hessian.diagonal()
@@ -102,7 +116,7 @@ def inverse_factor(
             eye = torch.eye(len(diagonal))
             inverse = torch.linalg.solve_triangular(lower, eye, upper=False)
             del lower, eye
-            return InverseFactor(inverse.flip(0, 1), order)
+            return InverseFactor(inverse.flip(0, 1), order, mean, mean * damp_percent / 100)
         damped, damp_percent = damp_percent / 100, max(damp_percent * 10, 0.1)
     raise QuantError(
         "the Hessian of a layer cannot be factored even with a damping of "
@@ -116,6 +130,8 @@ def gptq(
     scales: TwoLevelScales,
     factor: InverseFactor,
     block_size: int = 128,
+    carry: Tensor | None = None,
+    first: Tensor | None = None,
 ) -> Tensor:
     """Rounds a weight to int4 so that its outputs stay close.
 
@@ -127,6 +143,10 @@ def gptq(
         scales: of static groups, columns / groups wide.
         factor: of the Hessian of the weight's inputs.
         block_size: columns that are updated one by one.
+        carry: float32 (columns, columns), strictly upper, in the factor's order: a column w_i
+            adds w_i carry_i to those behind it (GPTAQ: `quant.drift.gptaq_carry`).
+        first: float32 (rows,): what is rounded in place of the first column in the factor's
+            order (Qronos: `quant.drift.qronos_first`).
 
     Returns:
         int8 (rows, columns) in -8..7.
@@ -134,41 +154,63 @@ def gptq(
     values = torch.empty(weight.shape, dtype=torch.int8)
     for start in range(0, weight.shape[0], _ROWS):
         rows = slice(start, start + _ROWS)
-        row_scales = TwoLevelScales(scales.multiple[rows], scales.row_scale[rows])
-        values[rows] = _gptq_rows(weight[rows], row_scales, factor, block_size)
+        row_scale = scales.row_scale[rows]
+        free = (weight[rows] / row_scale).T[factor.order]  # (columns, rows): not yet rounded
+        group_size = weight.shape[1] // scales.multiple.shape[1]
+        steps = scales.multiple[rows].repeat_interleave(group_size, dim=1).T[factor.order].float()
+        start_value = None if first is None else first[rows] / row_scale.squeeze(1)
+        rounded = _round_rows(free, steps, factor.upper, block_size, carry, start_value)
+        ordered = torch.empty_like(rounded, dtype=torch.int8)
+        ordered[factor.order] = rounded.to(torch.int8)
+        values[rows] = ordered.T
     return values
 
 
-def _gptq_rows(
-    weight: Tensor, scales: TwoLevelScales, factor: InverseFactor, block_size: int
+def _round_rows(
+    free: Tensor,
+    steps: Tensor,
+    upper: Tensor,
+    block_size: int,
+    carry: Tensor | None,
+    first: Tensor | None,
 ) -> Tensor:
-    columns = weight.shape[1]
-    group_size = columns // scales.multiple.shape[1]
-    steps = scales.multiple.repeat_interleave(group_size, dim=1).T[factor.order].float()
-    free = (weight / scales.row_scale).T[factor.order]  # (columns, rows): what is not yet rounded
+    """Rounds some rows, transposed and in the factor's order; `free` is used up."""
     values = torch.empty_like(free)
-    for start in range(0, columns, block_size):
-        end = min(start + block_size, columns)
+    for start in range(0, len(free), block_size):
+        end = min(start + block_size, len(free))
+        block, here = free[start:end], slice(start, end)
         with one_thread():
             errors = _round_block(
-                free[start:end],
-                steps[start:end],
-                factor.upper[start:end, start:end],
-                values[start:end],
+                block,
+                steps[here],
+                upper[here, here],
+                values[here],
+                None if carry is None else carry[here, here],
+                first if start == 0 else None,
             )
-        free[end:].addmm_(factor.upper[start:end, end:].T, errors, alpha=-1)
-    ordered = torch.empty_like(values, dtype=torch.int8)
-    ordered[factor.order] = values.to(torch.int8)
-    return ordered.T
+        free[end:].addmm_(upper[here, end:].T, errors, alpha=-1)
+        if carry is not None:
+            free[end:].addmm_(carry[here, end:].T, block)
+    return values
 
 
-def _round_block(free: Tensor, steps: Tensor, upper: Tensor, values: Tensor) -> Tensor:
+def _round_block(
+    free: Tensor,
+    steps: Tensor,
+    upper: Tensor,
+    values: Tensor,
+    carry: Tensor | None,
+    first: Tensor | None,
+) -> Tensor:
     """Rounds the columns of one block, all (block, rows), into `values`; returns err_i."""
     errors = torch.empty_like(free)
     diagonal = upper.diagonal().tolist()
     for i in range(len(free)):
-        rounded = (free[i] / steps[i]).round_().clamp_(INT4_MIN, INT4_MAX)
+        aim = first if i == 0 and first is not None else free[i]
+        rounded = (aim / steps[i]).round_().clamp_(INT4_MIN, INT4_MAX)
         values[i] = rounded
         errors[i] = (free[i] - rounded * steps[i]) / diagonal[i]
         free[i + 1 :].addr_(upper[i, i + 1 :], errors[i], alpha=-1)
+        if carry is not None:
+            free[i + 1 :].addr_(carry[i, i + 1 :], free[i])
     return errors

@@ -1,16 +1,18 @@
 """The pass over a model: load a layer, quantize it, measure it, go on.
 
-One decoder layer is in float at a time. Up to three streams of hidden states go through the
-layers: the calibration text through the quantized ones, and the evaluation text through both the
-float and the quantized ones, so that quality costs no second reading of the weights.
+One decoder layer is in float at a time. Up to four streams of hidden states go through the
+layers: the calibration text and the evaluation text, each through the float and the quantized
+ones, so that neither drift nor quality costs a second reading of the weights.
 """
 
 import torch
 from torch import Tensor, nn
 
+from quant.awq import awq_layer
 from quant.ends import compare_heads, embed_float, is_tied, load_ends, quantize_ends
 from quant.errors import QuantError
-from quant.layer import advance, gptq_layer, round_layer
+from quant.gptq_layer import Streams, gptq_layer
+from quant.layer import advance, round_layer
 from quant.progress import ProgressCallback, ProgressMeter
 from quant.protocols import CausalLM, WeightSource
 from quant.quality import Quality
@@ -61,7 +63,10 @@ def quantize(
     weights.load_into(model.model.get_submodule("norm"), "model.norm.")
     meter.advance("model.embed_tokens", head_work)
 
-    hidden = None if calibration is None else model.embed(calibration)
+    calibrated = None
+    if calibration is not None:
+        reference = embed_float(weights, calibration) if scheme.choice.follows_float else None
+        calibrated = Streams(model.embed(calibration), reference)
     streams = None if evaluation is None else _EvaluationStreams(model, weights, evaluation)
     for index, layer in enumerate(layers):
         name = f"model.layers.{index}"
@@ -70,15 +75,16 @@ def quantize(
             streams.advance_float(layer)
         if scheme.name == "none":
             meter.advance(name, _linear_weights(layer))
-        elif hidden is not None:
-            rope = model.rope(hidden.shape[1])
-            gptq_layer(layer, scheme, name, rope, hidden, meter.advance)
+        elif calibrated is not None:
+            rope = model.rope(calibrated.hidden.shape[1])
+            by = awq_layer if scheme.choice.rounding == "awq" else gptq_layer
+            by(layer, scheme, name, rope, calibrated, meter.advance)
         else:
             round_layer(layer, scheme, name, meter.advance)
         if streams is not None:
             streams.advance_quantized(layer)
         weights.release()
-    del hidden
+    del calibrated
 
     quality = None
     if streams is not None:

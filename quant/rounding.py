@@ -8,8 +8,16 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from quant.errors import QuantError
+from quant.hqq import hqq_scales
+from quant.method import Method
 from quant.modules import QuantizedWeight
-from quant.scales import TwoLevelScales, round_to_grid, rtn_scales, searched_scales
+from quant.scales import (
+    TwoLevelScales,
+    absmax_scales,
+    round_to_scales,
+    rtn_scales,
+    searched_scales,
+)
 
 _CHUNK_ELEMENTS = 1 << 18  # stays in a core's cache
 _SMALLEST_SCALE = 2.0**-100
@@ -18,13 +26,16 @@ _LARGEST_SCALE = 2.0**120
 Rounding = Callable[[Tensor], tuple[Tensor, Tensor]]  # float32 rows to int8 values, scales
 
 
-def round_int4(weight: Tensor, group_size: int, name: str, search: bool = False) -> QuantizedWeight:
-    """Rounds a weight (rows, columns) of any float type to int4 groups, two-level scales.
+def round_int4(
+    weight: Tensor, group_size: int, name: str, method: Method, importance: Tensor | None = None
+) -> QuantizedWeight:
+    """Rounds a weight (rows, columns) of any float type to nearest, int4 in groups.
 
     Columns are padded with zeros to a multiple of the group.
 
     Args:
-        search: take the scales of least squared error, not those in closed form: ten times slower.
+        method: for its scales; searched ones take ten times as long.
+        importance: float32 (columns,), padded: what an error costs there, where they are searched.
 
     Raises:
         QuantError: the weight `name` holds a value that is not finite.
@@ -33,13 +44,23 @@ def round_int4(weight: Tensor, group_size: int, name: str, search: bool = False)
 
     def round_rows(rows: Tensor) -> tuple[Tensor, Tensor]:
         rows = F.pad(rows, (0, padding)) if padding else rows
-        choose_scales = searched_scales if search else rtn_scales
-        scales = choose_scales(rows, group_size)
-        return round_to_grid(rows, scales, group_size), scales.product()
+        scales = _scales(rows, group_size, method, importance)
+        return round_to_scales(rows, scales, group_size), scales
 
     columns = weight.shape[1] + padding
     values, scales = _by_rows(weight, columns, columns // group_size, round_rows, name)
     return QuantizedWeight(values, scales, bits=4)
+
+
+def _scales(rows: Tensor, group_size: int, method: Method, importance: Tensor | None) -> Tensor:
+    """The groups' scales, multiplied out: float32 (rows, groups)."""
+    if method.rounding == "hqq":
+        return hqq_scales(rows, group_size).product()
+    if method.scales == "absmax":
+        return absmax_scales(rows, group_size)
+    if method.scales == "closed":
+        return rtn_scales(rows, group_size).product()
+    return searched_scales(rows, group_size, importance).product()
 
 
 def round_int8(weight: Tensor, name: str) -> QuantizedWeight:
@@ -62,8 +83,17 @@ def search_scales(
     weight: Tensor, group_size: int, importance: Tensor | None = None
 ) -> TwoLevelScales:
     """`searched_scales` of a whole float32 weight, some rows at a time."""
+    return _scales_by_rows(weight, lambda rows: searched_scales(rows, group_size, importance))
+
+
+def closed_scales(weight: Tensor, group_size: int) -> TwoLevelScales:
+    """`rtn_scales` of a whole float32 weight, some rows at a time."""
+    return _scales_by_rows(weight, lambda rows: rtn_scales(rows, group_size))
+
+
+def _scales_by_rows(weight: Tensor, choose: Callable[[Tensor], TwoLevelScales]) -> TwoLevelScales:
     with one_thread():
-        found = [searched_scales(rows, group_size, importance) for _, rows in row_chunks(weight)]
+        found = [choose(rows) for _, rows in row_chunks(weight)]
     return TwoLevelScales(
         torch.cat([scales.multiple for scales in found]),
         torch.cat([scales.row_scale for scales in found]),

@@ -15,7 +15,7 @@ from torch import Tensor
 
 INT4_MIN, INT4_MAX = -8, 7
 MAX_MULTIPLE = 15  # a group's integer
-_HALF_RANGE = 7.5  # int4 spans -8..7: the largest magnitude maps between 7 and 8
+HALF_RANGE = 7.5  # int4 spans -8..7: the largest magnitude maps between 7 and 8
 # Row scales stay normal in bfloat16, with room for a kernel's own factors on either side.
 _MIN_EXPONENT, _MAX_EXPONENT = -90, 120
 _SMALLEST = 2.0**-16  # of a row's largest magnitude: what a group counts as at least
@@ -46,12 +46,27 @@ def rtn_scales(weight: Tensor, group_size: int) -> TwoLevelScales:
     Args:
         weight: float32 (rows, columns), columns a multiple of group_size.
     """
-    largest = weight.unflatten(1, (-1, group_size)).abs().amax(dim=2)  # (rows, groups)
-    exponent = _row_exponents(largest)
-    ideal = (largest * _power_of_two(-exponent)).clamp(_SMALLEST, 1) / _HALF_RANGE
+    return grid_scales(weight.unflatten(1, (-1, group_size)).abs().amax(dim=2))
+
+
+def grid_scales(reach: Tensor) -> TwoLevelScales:
+    """The grid's nearest to free scales; the largest of a row is not rounded down.
+
+    Args:
+        reach: float32 (rows, groups), >= 0: what 7.5 steps of a group's scale reach.
+    """
+    exponent = _row_exponents(reach)
+    ideal = (reach * _power_of_two(-exponent)).clamp(_SMALLEST, 1) / HALF_RANGE
     row_scale = _round_up(ideal.amax(dim=1, keepdim=True) / MAX_MULTIPLE)
     multiple = _nearest_multiple(ideal, row_scale)
     return TwoLevelScales(multiple, row_scale * _power_of_two(exponent))
+
+
+def absmax_scales(weight: Tensor, group_size: int) -> Tensor:
+    """Ordinary scales: a group's largest magnitude / 7.5, in bfloat16: float32 (rows, groups)."""
+    largest = weight.unflatten(1, (-1, group_size)).abs().amax(dim=2)
+    scales = (largest / HALF_RANGE).clamp(2.0**_MIN_EXPONENT, 2.0**_MAX_EXPONENT)
+    return scales.bfloat16().float()
 
 
 def searched_scales(
@@ -71,7 +86,7 @@ def searched_scales(
     groups = (weight * _power_of_two(-exponent)).unflatten(1, (-1, group_size))
     cost = None if importance is None else importance.view(-1, group_size)
 
-    widest = groups.abs().amax(dim=2).clamp(_SMALLEST, 1) / _HALF_RANGE  # (rows, groups)
+    widest = groups.abs().amax(dim=2).clamp(_SMALLEST, 1) / HALF_RANGE  # (rows, groups)
     ideal, ideal_error = widest, _squared_error(groups, widest, cost)
     for fraction in _SEARCH_FRACTIONS:
         ideal, ideal_error = _better(groups, cost, ideal, ideal_error, widest * fraction)
@@ -97,7 +112,12 @@ def searched_scales(
 
 def round_to_grid(weight: Tensor, scales: TwoLevelScales, group_size: int) -> Tensor:
     """The nearest int4 values of a weight (rows, columns), as int8."""
-    steps = weight.unflatten(1, (-1, group_size)) / scales.product().unsqueeze(2)
+    return round_to_scales(weight, scales.product(), group_size)
+
+
+def round_to_scales(weight: Tensor, scales: Tensor, group_size: int) -> Tensor:
+    """The same of scales (rows, groups)."""
+    steps = weight.unflatten(1, (-1, group_size)) / scales.unsqueeze(2)
     return steps.round_().clamp_(INT4_MIN, INT4_MAX).to(torch.int8).flatten(1)
 
 

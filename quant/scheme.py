@@ -3,10 +3,17 @@
 from dataclasses import dataclass
 
 from quant.errors import QuantError
+from quant.method import Method
 
-SCHEMES = ("none", "rtn4", "gptq4", "rtn8")
 GROUP_SIZES = (32, 64, 128)
 HEAD_BITS = (8, 4)
+METHODS = {  # of the schemes that store 4 bits
+    "rtn4": Method(rounding="nearest", scales="closed", drift="none", descent=0),
+    "hqq4": Method(rounding="hqq", drift="none", descent=0),
+    "awq4": Method(rounding="awq", importance="diagonal", drift="none", descent=0),
+    "gptq4": Method(),
+}
+SCHEMES = ("none", *METHODS, "rtn8")
 
 
 @dataclass(frozen=True)
@@ -14,10 +21,12 @@ class Scheme:
     """How the weights of a model are stored; activations are int8, dynamic, per token.
 
     Attributes:
-        name: "none" (float32), "rtn4" (8da4w, round to nearest), "gptq4" (8da4w, GPTQ) or "rtn8"
-            (int8, one scale per output channel, round to nearest).
+        name: "none" (float32), "rtn8" (int8, one scale per output channel, round to nearest), or
+            8da4w with the integers chosen as METHODS says: "rtn4" (round to nearest), "hqq4",
+            "awq4" or "gptq4" (the best we know).
         group_size: input dimensions that share an int4 scale: 32, 64 or 128.
         head_bits: the embedding and `lm_head`: 8 (one scale per row) or 4 (groups).
+        method: how the integers are chosen, where not as the table says.
 
     Raises:
         QuantError: a value outside the table.
@@ -26,20 +35,31 @@ class Scheme:
     name: str = "gptq4"
     group_size: int = 32
     head_bits: int = 8
+    method: Method | None = None
 
     def __post_init__(self) -> None:
         _require("scheme", self.name, SCHEMES)
         _require("group size", self.group_size, GROUP_SIZES)
         _require("head bits", self.head_bits, HEAD_BITS)
+        if self.method is not None and self.name not in METHODS:
+            raise QuantError(
+                f"scheme {self.name!r} has no method to set; those of 4 bits have: "
+                f"{', '.join(METHODS)}."
+            )
 
     @property
     def bits(self) -> int:
         """Bits of one weight of a decoder layer, scales aside."""
-        return {"none": 32, "rtn4": 4, "gptq4": 4, "rtn8": 8}[self.name]
+        return {"none": 32, "rtn8": 8}.get(self.name, 4)
+
+    @property
+    def choice(self) -> Method:
+        """How the integers are chosen; round to nearest where there is no choice."""
+        return self.method or METHODS.get(self.name, METHODS["rtn4"])
 
     @property
     def needs_calibration(self) -> bool:
-        return self.name == "gptq4"
+        return self.choice.needs_calibration
 
 
 def _require(what: str, value: object, allowed: tuple[object, ...]) -> None:

@@ -7,6 +7,9 @@ from torch.nn import functional as F
 
 from quant.modules import PaddedLinear, QuantizedEmbedding, QuantizedWeight, set_weight
 from quant.rounding import round_int4, round_int8
+from quant.scheme import METHODS
+
+RTN = METHODS["rtn4"]
 
 
 class Block(nn.Module):
@@ -16,14 +19,14 @@ class Block(nn.Module):
         super().__init__()
         generator = torch.Generator().manual_seed(0)
         table = torch.randn(96, 64, generator=generator)
-        table = round_int8(table, "t") if head_bits == 8 else round_int4(table, 32, "t")
+        table = round_int8(table, "t") if head_bits == 8 else round_int4(table, 32, "t", RTN)
         self.embed = QuantizedEmbedding(table, 64)
         self.up = nn.Linear(64, 44, bias=False)
         self.down = nn.Linear(44, 64)
         self.head = nn.Linear(64, 96, bias=False)
         for name in ("up", "down"):
             weight = torch.randn(getattr(self, name).weight.shape, generator=generator)
-            rounded = round_int4(weight, 32, name) if bits == 4 else round_int8(weight, name)
+            rounded = round_int4(weight, 32, name, RTN) if bits == 4 else round_int8(weight, name)
             set_weight(self, name, rounded)
         set_weight(self, "head", table)
         self.requires_grad_(False)
@@ -34,7 +37,7 @@ class Block(nn.Module):
 
 
 def test_a_parameter_holds_the_same_bytes() -> None:
-    weight = round_int4(torch.randn(16, 96), 32, "w")
+    weight = round_int4(torch.randn(16, 96), 32, "w", RTN)
     parameter = weight.as_parameter()
     assert parameter.qdata.data_ptr() == weight.values.data_ptr()
     assert parameter.scale.data_ptr() == weight.scales.data_ptr()
@@ -48,7 +51,7 @@ def test_a_ragged_input_is_padded(group_size: int) -> None:
     parent = nn.Module()
     parent.down_proj = nn.Linear(172, 24)
     bias, weight = parent.down_proj.bias, parent.down_proj.weight.detach()
-    set_weight(parent, "down_proj", round_int4(weight, group_size, "w"))
+    set_weight(parent, "down_proj", round_int4(weight, group_size, "w", RTN))
     linear = parent.down_proj
     assert isinstance(linear, PaddedLinear)
     assert (linear.in_features + linear.padding) % group_size == 0
@@ -62,7 +65,7 @@ def test_a_whole_input_keeps_its_linear() -> None:
     parent = nn.Module()
     parent.q_proj = nn.Linear(64, 24, bias=False)
     linear = parent.q_proj
-    set_weight(parent, "q_proj", round_int4(linear.weight.detach(), 32, "w"))
+    set_weight(parent, "q_proj", round_int4(linear.weight.detach(), 32, "w", RTN))
     assert parent.q_proj is linear and type(linear) is nn.Linear
 
 
@@ -70,7 +73,7 @@ def test_a_whole_input_keeps_its_linear() -> None:
 @pytest.mark.parametrize("width", [64, 70])
 def test_an_embedding_gathers_rows_of_the_table(bits: int, width: int) -> None:
     table = torch.randn(50, width)
-    weight = round_int8(table, "t") if bits == 8 else round_int4(table, 32, "t")
+    weight = round_int8(table, "t") if bits == 8 else round_int4(table, 32, "t", RTN)
     tokens = torch.tensor([[0, 49, 7], [7, 7, 3]])
     rows = QuantizedEmbedding(weight, width)(tokens)
     assert rows.dtype == torch.float32

@@ -16,8 +16,10 @@ from quant.scales import (
     rtn_scales,
     searched_scales,
 )
+from quant.scheme import METHODS
 
 COLUMNS = 128
+RTN = METHODS["rtn4"]
 
 
 def hostile_rows() -> Tensor:
@@ -136,7 +138,7 @@ def test_importance_moves_the_error_to_where_it_is_cheap() -> None:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 def test_rounding_in_chunks_is_rounding_at_once(dtype: torch.dtype) -> None:
     weight = torch.randn(3000, 172).to(dtype)  # several chunks, a ragged last group
-    quantized = round_int4(weight, 32, "w")
+    quantized = round_int4(weight, 32, "w", RTN)
     padded = torch.nn.functional.pad(weight.float(), (0, 20))
     scales = rtn_scales(padded, 32)
     assert torch.equal(quantized.scales, scales.product())
@@ -158,6 +160,6 @@ def test_a_weight_that_is_not_finite_is_named(bad: float) -> None:
     weight = torch.randn(8, 64)
     weight[3, 7] = bad
     with pytest.raises(QuantError, match=r"^layer\.q_proj holds values that are not finite"):
-        round_int4(weight, 32, "layer.q_proj")
+        round_int4(weight, 32, "layer.q_proj", RTN)
     with pytest.raises(QuantError, match="layer.q_proj"):
         round_int8(weight, "layer.q_proj")

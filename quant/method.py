@@ -1,0 +1,116 @@
+"""How the integers of a 4-bit weight are chosen: every choice is a field, every field a switch."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+from quant.errors import QuantError
+
+ROUNDINGS = ("nearest", "hqq", "awq", "gptq")
+SCALES = ("absmax", "closed", "searched")
+IMPORTANCES = ("diagonal", "inverse")
+DRIFTS = ("none", "gptaq", "qronos", "inputs", "residual")
+ROTATIONS = ("none", "hadamard", "learned")
+
+
+@dataclass(frozen=True)
+class Method:
+    """The choices, from weights to integers.
+
+    Attributes:
+        rounding: "nearest"; "hqq" (quant.hqq); "awq" (quant.awq); "gptq" (quant.gptq).
+        scales: "absmax" (largest magnitude / 7.5 in bfloat16, each group alone), "closed" (the
+            same on the two-level grid) or "searched" (least squared error on that grid).
+        importance: of a column in that search: "diagonal" of the Hessian, what an error costs
+            when nothing makes up for it, or "inverse" (1 / diag of the inverse), what it costs
+            when all other columns do.
+        act_order: GPTQ takes columns in order of falling diag(H).
+        drift: what is done about inputs that quantized layers have already moved (quant.drift):
+            "none", "gptaq", "qronos", "inputs" (least squares) or "residual" (least squares in
+            which o_proj and down_proj also make up for the drift of the residual stream).
+        drift_share: how much of the correction is applied, 0 .. 1; all of it overfits.
+        descent: sweeps of coordinate descent over integers and scales after GPTQ.
+        int8_statistics: whether Hessians are of activations rounded as they are at run time.
+        rotation: of the residual stream and the values of each head, folded into the weights:
+            "none", "hadamard" (QuaRot) or "learned" (SpinQuant).
+
+    Raises:
+        QuantError: a value outside the table.
+    """
+
+    rounding: str = "gptq"
+    scales: str = "searched"
+    importance: str = "inverse"
+    act_order: bool = True
+    drift: str = "residual"
+    drift_share: float = 0.75
+    descent: int = 2
+    int8_statistics: bool = True
+    rotation: str = "none"
+
+    def __post_init__(self) -> None:
+        for name, allowed in _ALLOWED.items():
+            value = getattr(self, name)
+            if value not in allowed:
+                raise QuantError(
+                    f"method {name}={value!r} is not supported; it must be one of "
+                    f"{', '.join(allowed)}."
+                )
+        if not 0 <= self.drift_share <= 1:
+            raise QuantError(
+                f"method drift_share={self.drift_share} is not possible; it must be from 0 to 1."
+            )
+        if self.descent < 0:
+            raise QuantError(f"method descent={self.descent} is not possible; it must be >= 0.")
+        if self.scales == "absmax" and self.rounding != "nearest":
+            raise QuantError(
+                f"method scales='absmax' goes with rounding='nearest' only, not with "
+                f"{self.rounding!r}; take closed or searched."
+            )
+
+    @property
+    def needs_calibration(self) -> bool:
+        """Whether text has to run through the model."""
+        return self.rounding in ("awq", "gptq") or self.rotation == "learned"
+
+    @property
+    def follows_float(self) -> bool:
+        """Whether the calibration text also goes through the float layers."""
+        return self.rounding == "gptq" and self.drift != "none"
+
+
+_ALLOWED = {
+    "rounding": ROUNDINGS,
+    "scales": SCALES,
+    "importance": IMPORTANCES,
+    "drift": DRIFTS,
+    "rotation": ROTATIONS,
+}
+
+
+def changed(method: Method, settings: Mapping[str, str]) -> Method:
+    """A method with some fields set from text, such as {"drift": "none", "descent": "0"}.
+
+    Raises:
+        QuantError: no such field, or a value it cannot have.
+    """
+    kinds = {field.name: type(getattr(method, field.name)) for field in fields(Method)}
+    values: dict[str, Any] = {}
+    for name, text in settings.items():
+        if name not in kinds:
+            raise QuantError(
+                f"method has no setting {name!r}; it must be one of {', '.join(kinds)}."
+            )
+        values[name] = _parsed(name, text, kinds[name])
+    return replace(method, **values)
+
+
+def _parsed(name: str, text: str, kind: type) -> Any:
+    if kind is bool:
+        if text not in ("true", "false"):
+            raise QuantError(f"method {name}={text!r} is not supported; it is true or false.")
+        return text == "true"
+    try:
+        return kind(text)
+    except ValueError:
+        raise QuantError(f"method {name}={text!r} is not supported; give a number.") from None
