@@ -77,8 +77,8 @@ void matmul_int4(const LinearArgs& args) {
   const TileScope tiles(args.weight.group_size < kTileColumns ? kColumnStep : kTileColumns);
   for (size_t block = args.first_block; block < args.last_block; ++block) {
     const BlockProduct product(args, layout, block);
-    unpack_int4<kTileBytes>(args.weight.data + block * layout.bytes + layout.values, 0,
-                            args.x.columns, args.scratch);
+    unpack_int4(args.weight.data + block * layout.bytes + layout.values, args.x.columns,
+                args.scratch);
     for (size_t m = 0; m < args.x.rows; m += kTileRows) product.run(m);
   }
 }

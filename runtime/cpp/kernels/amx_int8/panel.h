@@ -6,6 +6,7 @@
 
 #include <immintrin.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "kernels/amx_int8/tiles.h"
@@ -15,76 +16,79 @@ namespace thimble::kernels::amx_int8 {
 
 constexpr size_t kTileColumns = 64;
 
-/// Calls `unpack(k, to)` for the column steps from `first` to `last`, multiples of kColumnStep,
-/// with the half tile each goes to.
-template <size_t kStride, typename Unpack>
-inline void for_each_step(size_t first, size_t last, uint8_t* panel, Unpack unpack) {
-  for (size_t k = first; k < last; k += kColumnStep)
-    unpack(k, panel + (k - first) / kTileColumns * kStride + (k - first) % kTileColumns * 16);
+/// Where a panel of columns from `first` on has those from k on, a multiple of kColumnStep.
+template <size_t kStride>
+inline uint8_t* panel_at(uint8_t* panel, size_t first, size_t k) {
+  return panel + (k - first) / kTileColumns * kStride + (k - first) % kTileColumns * kBlockRows;
+}
+
+/// Ends a panel in zeros where half of its last tile is left.
+template <size_t kStride>
+inline void end_panel(size_t first, size_t last, uint8_t* panel) {
   if ((last - first) % kTileColumns != 0)
-    std::memset(panel + (last - first) / kTileColumns * kStride + kTileBytes / 2, 0,
-                kTileBytes / 2);
+    std::memset(panel_at<kStride>(panel, first, last), 0, kTileBytes / 2);
 }
 
-/// The multiples of `group` in the four bytes of each weight row.
-inline __m512i multiples_of(const uint8_t* scales, size_t group) {
-  const __m512i eight = _mm512_load_si512(scales + group / 8 * kLineBytes);
-  const __m512i shift = _mm512_set1_epi32(static_cast<int>(group % 8 * 4));
-  const __m512i single = _mm512_and_si512(_mm512_srlv_epi32(eight, shift), _mm512_set1_epi32(15));
-  const __m512i pair = _mm512_or_si512(single, _mm512_slli_epi32(single, 16));
-  return _mm512_or_si512(pair, _mm512_slli_epi16(pair, 8));
-}
+/// What unpacks the nibbles of a group: value * multiple = 7 * multiple - nibble * multiple, the
+/// last at most 225, so that two bytes multiply as one 16-bit number, high nibbles where they are.
+struct GroupFactors {
+  __m512i offset;  ///< 7 * multiple in each byte
+  __m512i low;     ///< multiple in each word
+  __m512i high;    ///< multiple * 4096: a high nibble is 16 times too large, and 65536 cut off
 
-/// value * multiple of a block, as 7 * multiple - nibble * multiple: a product of at most 225, so
-/// that two bytes multiply as one 16-bit number, the high nibbles where they are.
+  GroupFactors(const uint8_t* scales, size_t group) {
+    const __m512i eight = _mm512_load_si512(scales + group / 8 * kLineBytes);
+    const __m128i shift = _mm_cvtsi32_si128(static_cast<int>(group % 8 * 4));
+    const __m512i single = _mm512_and_si512(_mm512_srl_epi32(eight, shift), _mm512_set1_epi32(15));
+    low = _mm512_or_si512(single, _mm512_slli_epi32(single, 16));
+    high = _mm512_slli_epi16(low, 12);
+    const __m512i bytes = _mm512_or_si512(low, _mm512_slli_epi16(low, 8));
+    offset = _mm512_sub_epi8(_mm512_slli_epi32(bytes, 3), bytes);
+  }
+};
+
+/// The values times the multiples of a block.
 template <size_t kStride>
 inline void unpack_two_level(const uint8_t* packed, const BlockLayout& layout, size_t group_size,
                              size_t first, size_t last, uint8_t* panel) {
   const __m512i low_mask = _mm512_set1_epi8(0x0F), high_mask = _mm512_set1_epi8(-16);
-  const __m512i low_byte = _mm512_set1_epi16(15);
-  __m512i low_factor = _mm512_setzero_si512(), high_factor = low_factor, offset = low_factor;
-  for_each_step<kStride>(first, last, panel, [&](size_t k, uint8_t* to) {
-    if (k == first || k % group_size == 0) {
-      const __m512i bytes = multiples_of(packed + layout.scales, k / group_size);
-      offset = _mm512_sub_epi8(_mm512_slli_epi32(bytes, 3), bytes);
-      low_factor = _mm512_and_si512(bytes, low_byte);
-      high_factor = _mm512_slli_epi16(low_factor, 12);  // of high nibbles: 16 * 4096 = 65536
+  const uint8_t* lines = packed + layout.values + first * 8;
+  size_t group = first / group_size;
+  for (size_t k = first; k < last; ++group) {
+    const GroupFactors factors(packed + layout.scales, group);
+    const size_t end = std::min((group + 1) * group_size, last);
+    for (; k < end; k += kColumnStep) {
+      uint8_t* to = panel_at<kStride>(panel, first, k);
+      for (size_t i = 0; i < kColumnStep / 8; ++i, lines += kLineBytes, to += 2 * kLineBytes) {
+        const __m512i pair = _mm512_load_si512(lines);
+        const __m512i low = _mm512_mullo_epi16(_mm512_and_si512(pair, low_mask), factors.low);
+        const __m512i high = _mm512_mulhi_epu16(_mm512_and_si512(pair, high_mask), factors.high);
+        _mm512_store_si512(to, _mm512_sub_epi8(factors.offset, low));
+        _mm512_store_si512(to + kLineBytes, _mm512_sub_epi8(factors.offset, high));
+      }
     }
-    const uint8_t* lines = packed + layout.values + k * 8;
-    for (size_t i = 0; i < kColumnStep / 8; ++i, lines += kLineBytes, to += 2 * kLineBytes) {
-      const __m512i pair = _mm512_load_si512(lines);
-      const __m512i low = _mm512_mullo_epi16(_mm512_and_si512(pair, low_mask), low_factor);
-      const __m512i high = _mm512_mulhi_epu16(_mm512_and_si512(pair, high_mask), high_factor);
-      _mm512_store_si512(to, _mm512_sub_epi8(offset, low));
-      _mm512_store_si512(to + kLineBytes, _mm512_sub_epi8(offset, high));
-    }
-  });
+  }
+  end_panel<kStride>(first, last, panel);
 }
 
 /// The values of an int4 block.
-template <size_t kStride>
-inline void unpack_int4(const uint8_t* lines, size_t first, size_t last, uint8_t* panel) {
+inline void unpack_int4(const uint8_t* lines, size_t columns, uint8_t* panel) {
   const __m512i mask = _mm512_set1_epi8(0x0F), seven = _mm512_set1_epi8(7);
-  for_each_step<kStride>(first, last, panel, [&](size_t k, uint8_t* to) {
-    const uint8_t* from = lines + k * 8;
-    for (size_t i = 0; i < kColumnStep / 8; ++i, from += kLineBytes, to += 2 * kLineBytes) {
-      const __m512i pair = _mm512_load_si512(from);
-      const __m512i low = _mm512_and_si512(pair, mask);
-      const __m512i high = _mm512_and_si512(_mm512_srli_epi16(pair, 4), mask);
-      _mm512_store_si512(to, _mm512_sub_epi8(seven, low));
-      _mm512_store_si512(to + kLineBytes, _mm512_sub_epi8(seven, high));
-    }
-  });
+  for (size_t k = 0; k < columns; k += 8, lines += kLineBytes, panel += 2 * kLineBytes) {
+    const __m512i pair = _mm512_load_si512(lines);
+    const __m512i low = _mm512_and_si512(pair, mask);
+    const __m512i high = _mm512_and_si512(_mm512_srli_epi16(pair, 4), mask);
+    _mm512_store_si512(panel, _mm512_sub_epi8(seven, low));
+    _mm512_store_si512(panel + kLineBytes, _mm512_sub_epi8(seven, high));
+  }
 }
 
 /// The values of an int8 block, as they are.
 template <size_t kStride>
 inline void unpack_int8(const uint8_t* lines, size_t first, size_t last, uint8_t* panel) {
-  for_each_step<kStride>(first, last, panel, [&](size_t k, uint8_t* to) {
-    const uint8_t* from = lines + k * 16;
-    for (size_t i = 0; i < kColumnStep / 4; ++i)
-      _mm512_store_si512(to + i * kLineBytes, _mm512_load_si512(from + i * kLineBytes));
-  });
+  for (size_t k = first; k < last; k += kColumnStep)
+    std::memcpy(panel_at<kStride>(panel, first, k), lines + k * kBlockRows, kTileBytes / 2);
+  end_panel<kStride>(first, last, panel);
 }
 
 }  // namespace thimble::kernels::amx_int8
