@@ -28,13 +28,13 @@ size_t KvCache::element_bytes() const {
 
 size_t KvCache::key_bytes() const {
   const size_t bytes =
-      kernels::key_cache_size(geometry_.capacity, geometry_.head_dim) * element_bytes();
+      kernels::key_cache_bytes(geometry_.type, geometry_.capacity, geometry_.head_dim);
   return round_up(bytes, kernels::kLineBytes);
 }
 
 size_t KvCache::head_bytes() const {
   const size_t bytes =
-      kernels::value_cache_size(geometry_.capacity, geometry_.head_dim) * element_bytes();
+      kernels::value_cache_bytes(geometry_.type, geometry_.capacity, geometry_.head_dim);
   return key_bytes() + round_up(bytes, kernels::kLineBytes);
 }
 
@@ -44,8 +44,8 @@ Result<KvCache> KvCache::copy(size_t length) const {
   Result<KvCache> copy = allocate(geometry_);
   if (!copy.ok()) return copy;
   const size_t dim = geometry_.head_dim;
-  const size_t keys_used = kernels::key_cache_size(length, dim) * element_bytes();
-  const size_t values_used = kernels::value_cache_size(length, dim) * element_bytes();
+  const size_t keys_used = kernels::key_cache_bytes(geometry_.type, length, dim);
+  const size_t values_used = kernels::value_cache_bytes(geometry_.type, length, dim);
   for (size_t head = 0; head < geometry_.heads; ++head) {
     std::memcpy(copy->keys(head), keys(head), keys_used);
     std::memcpy(copy->values(head), values(head), values_used);

@@ -10,8 +10,8 @@ namespace {
 
 using kernels::kMatvecRows;
 
-/// Tokens whose queries stay together when prefill is shared out: whole tiles of query rows.
-constexpr size_t kTokenStep = kernels::kMostAttentionRows;
+/// Tokens whose queries stay together when prefill is shared out.
+constexpr size_t kTokenStep = 8;
 
 /// One attention op on one thread.
 class Attention {

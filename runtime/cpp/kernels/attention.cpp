@@ -1,205 +1,192 @@
-#include <cfloat>
+#include <cstring>
+#include <type_traits>
 
 #include THIMBLE_VARIANT_HEADER
-#include "kernels/exponential.h"
+#include "kernels/attention_rows.h"
 #include "kernels/functions.h"
-#include "kernels/lanes.h"
-#include "kernels/unrolled.h"
 
 namespace thimble::kernels::THIMBLE_VARIANT {
 namespace {
 
-inline F32x16 load_cached(const uint16_t* from) { return load_half(from); }
-inline F32x16 load_cached(const float* from) { return load(from); }
-inline void store_cached(uint16_t* to, F32x16 a) { store_half(to, a); }
-inline void store_cached(float* to, F32x16 a) { store(to, a); }
+static_assert(kAttentionRows <= kLanes && kMostAttentionRows % kAttentionRows == 0);
+constexpr size_t kMostGroups = kMostAttentionRows / kAttentionRows;
 
+/// Where a call keeps what.
+struct Scratch {
+  float *queries, *states, *merged, *weights, *keys, *values;
+
+  explicit Scratch(const AttentionArgs& args) {
+    const size_t padded_dim = round_up(args.head_dim, kLanes);
+    queries = args.scratch;
+    states = queries + kMostAttentionRows * padded_dim;
+    merged = states + kMostAttentionRows * attention_state_size(args.head_dim);
+    weights = merged + kMostAttentionRows * attention_state_size(args.head_dim);
+    keys = weights + kLanes * kAttentionTile;
+    values = keys + kAttentionTile * padded_dim;
+  }
+};
+
+/// Keys or values of a cache from `start` on, a multiple of 16.
 template <typename Element>
-void write(const CacheWriteArgs& args) {
+Blocks<Element, true> blocks_at(CacheType type, const void* cache, size_t start, size_t columns) {
+  const size_t bytes = cache_block_bytes(type, columns);
+  const uint8_t* first = static_cast<const uint8_t*>(cache) + start / kLanes * bytes;
+  if (type != CacheType::kInt8)
+    return {reinterpret_cast<const Element*>(first), kLanes * columns, nullptr, 0};
+  return {reinterpret_cast<const Element*>(first + kLanes * sizeof(float)), bytes,
+          reinterpret_cast<const float*>(first), bytes / sizeof(float)};
+}
+
+/// `count` blocks as floats.
+template <typename Element>
+Blocks<float, false> widened(const Blocks<Element, true>& from, size_t count, size_t columns,
+                             float* to) {
+  if constexpr (std::is_same_v<Element, float>) {
+    return {from.first, from.stride, from.scales, from.scale_stride};
+  }
+  for (size_t b = 0; b < count; ++b)
+    for (size_t i = 0; i < columns * kLanes; i += kLanes) {
+      prefetch<kLanes>(from.block(b + kAttentionTile / kLanes) + i);
+      store(to + b * columns * kLanes + i, load_cached(from.block(b) + i));
+    }
+  return {to, columns * kLanes, from.scales, from.scale_stride};
+}
+
+/// More rows than this have a tile widened first, once for all of their groups.
+constexpr size_t kFewRows = 4;
+
+/// Up to kMostAttentionRows rows, in groups of kRows, through the positions of
+/// one split.
+template <size_t kRows, typename Element>
+void run_split(const AttentionArgs& args, RowGroup<kRows>* groups, size_t count, size_t split,
+               size_t end) {
+  const Scratch scratch(args);
   const size_t padded_dim = round_up(args.head_dim, kLanes);
-  Element* keys = static_cast<Element*>(args.keys) +
-                  args.position / kLanes * kLanes * args.head_dim + args.position % kLanes;
-  Element* values = static_cast<Element*>(args.values) + args.position * padded_dim;
-  for (size_t d = 0; d < args.head_dim; d += kLanes) {
-    const size_t count = args.head_dim - d < kLanes ? args.head_dim - d : kLanes;
-    Element lanes[kLanes];
-    store_cached(lanes, load_some(args.key + d, count));
-    for (size_t i = 0; i < count; ++i) keys[(d + i) * kLanes] = lanes[i];
-    store_cached(values + d, load_some(args.value + d, count));
+  const size_t split_end = (split + 1) * kAttentionSplit;
+  end = end < split_end ? end : split_end;
+  for (size_t g = 0; g < count; ++g) groups[g].start_split();
+  for (size_t start = split * kAttentionSplit; start < end; start += kAttentionTile) {
+    const auto keys = blocks_at<Element>(args.type, args.keys, start, args.head_dim);
+    const auto values = blocks_at<Element>(args.type, args.values, start, padded_dim);
+    if constexpr (kRows <= kFewRows) {
+      for (size_t g = 0; g < count; ++g) groups[g].add_tile(start, keys, values);
+    } else {
+      const size_t positions = end - start < kAttentionTile ? end - start : kAttentionTile;
+      const size_t blocks = divide_up(positions, kLanes);
+      const auto wide_keys = widened(keys, blocks, args.head_dim, scratch.keys);
+      const auto wide_values = widened(values, blocks, padded_dim, scratch.values);
+      for (size_t g = 0; g < count; ++g) groups[g].add_tile(start, wide_keys, wide_values);
+    }
+  }
+  for (size_t g = 0; g < count; ++g) groups[g].end_split();
+}
+
+/// Runs rows through splits; at the end of each calls `end_split(row - first,
+/// state)` for all.
+template <size_t kRows, typename EndSplit>
+void run_rows(const AttentionArgs& args, size_t first, size_t count, size_t first_split,
+              size_t last_split, EndSplit end_split) {
+  const Scratch scratch(args);
+  RowGroup<kRows> groups[kMostGroups];
+  const size_t group_count = divide_up(count, kRows), state = attention_state_size(args.head_dim);
+  for (size_t g = 0; g < group_count; ++g) {
+    const size_t row = g * kRows, left = count - row;
+    groups[g].start(args, first + row, left < kRows ? left : kRows,
+                    scratch.queries + row * args.head_dim, scratch.states + row * state,
+                    scratch.weights);
+  }
+  const size_t end = args.start_pos + (first + count - 1) / args.heads + 1;
+  for (size_t split = first_split; split < last_split; ++split) {
+    switch (args.type) {
+      case CacheType::kFloat16:
+        run_split<kRows, uint16_t>(args, groups, group_count, split, end);
+        break;
+      case CacheType::kFloat32:
+        run_split<kRows, float>(args, groups, group_count, split, end);
+        break;
+      case CacheType::kInt8:
+        run_split<kRows, int8_t>(args, groups, group_count, split, end);
+        break;
+    }
+    for (size_t r = 0; r < count; ++r) end_split(r, groups[r / kRows].state(r % kRows));
   }
 }
 
-/// kRows query rows on their way through the positions. A row is a head of a token; rows of a tile
-/// follow each other, heads first.
-template <size_t kRows, typename Element>
-class RowTile {
- public:
-  RowTile(const AttentionArgs& args, size_t first, size_t count)
-      : args_(args),
-        first_(first),
-        count_(count),
-        padded_dim_(round_up(args.head_dim, kLanes)),
-        query_(args.scratch),
-        out_(query_ + kRows * args.head_dim),
-        weights_(out_ + kRows * padded_dim_) {
-    for (size_t r = 0; r < kRows; ++r) {
-      const size_t row = first + (r < count ? r : count - 1);
-      const float* q = args.q + row / args.heads * args.q_stride + row % args.heads * args.head_dim;
-      for (size_t d = 0; d < args.head_dim; ++d) query_[d * kRows + r] = q[d];
-      visible_[r] = args.start_pos + row / args.heads + 1;
-      largest_[r] = -FLT_MAX;
-      sum_[r] = 0;
-    }
-    for (size_t i = 0; i < kRows * padded_dim_; i += kLanes) store(out_ + i, broadcast(0.0f));
+/// run_rows() with the groups that fit `count` rows best.
+template <typename EndSplit>
+void run_some_rows(const AttentionArgs& args, size_t first, size_t count, size_t first_split,
+                   size_t last_split, EndSplit end_split) {
+  const auto run = [&](auto rows) {
+    run_rows<decltype(rows)::value>(args, first, count, first_split, last_split, end_split);
+  };
+  const size_t rows = divide_up(count, divide_up(count, kAttentionRows));
+  if (rows == 1) return run(std::integral_constant<size_t, 1>{});
+  if (rows == 2) return run(std::integral_constant<size_t, 2>{});
+  if (rows <= 4) return run(std::integral_constant<size_t, 4>{});
+  if constexpr (kAttentionRows > 8) {
+    if (rows <= 8) return run(std::integral_constant<size_t, 8>{});
   }
+  return run(std::integral_constant<size_t, kAttentionRows>{});
+}
 
-  void run() {
-    const size_t end = visible_[kRows - 1];
-    for (size_t start = 0; start < end; start += kAttentionTile) {
-      const size_t positions = end - start < kAttentionTile ? end - start : kAttentionTile;
-      score(start, positions);
-      for (size_t r = 0; r < kRows; ++r) soften(r, start);
-      mix(start, positions);
-    }
-    for (size_t r = 0; r < count_; ++r) finish(r);
-  }
-
- private:
-  /// Scores of the positions, rounded up to whole vectors, into weights_.
-  void score(size_t start, size_t positions) {
-    const size_t vectors = divide_up(positions, kLanes);
-    size_t v = 0;
-    for (; v + kAttentionVectors <= vectors; v += kAttentionVectors)
-      score_vectors<kAttentionVectors>(start, v);
-    for (; v < vectors; ++v) score_vectors<1>(start, v);
-  }
-
-  template <size_t kVectors>
-  void score_vectors(size_t start, size_t first_vector) {
-    const Element* keys =
-        static_cast<const Element*>(args_.keys) + (start + first_vector * kLanes) * args_.head_dim;
-    F32x16 acc[kRows][kVectors];
-    unrolled<kRows>(
-        [&](auto r) { unrolled<kVectors>([&](auto v) { acc[r][v] = broadcast(0.0f); }); });
-    const float* query = query_;
-    for (size_t d = 0; d < args_.head_dim; ++d, query += kRows, keys += kLanes) {
-      unrolled<kVectors>([&](auto v) [[gnu::always_inline]] {
-        const F32x16 key = load_cached(keys + v * kLanes * args_.head_dim);
-        unrolled<kRows>([&](auto r) [[gnu::always_inline]] {
-          acc[r][v] = fused(broadcast(query[r]), key, acc[r][v]);
-        });
-      });
-    }
-    unrolled<kRows>([&](auto r) {
-      unrolled<kVectors>([&](auto v) {
-        store(weights_ + r * kAttentionTile + (first_vector + v) * kLanes,
-              mul(acc[r][v], broadcast(args_.scale)));
-      });
-    });
-  }
-
-  /// Turns a row's scores into exp(score - maximum), 0 where the row may not look.
-  void soften(size_t r, size_t start) {
-    float* weights = weights_ + r * kAttentionTile;
-    size_t visible = visible_[r] > start ? visible_[r] - start : 0;
-    visible = visible < kAttentionTile ? visible : kAttentionTile;
-    for (size_t i = visible; i < kAttentionTile; ++i) weights[i] = -FLT_MAX;
-    F32x16 highest = load(weights);
-    for (size_t i = kLanes; i < kAttentionTile; i += kLanes)
-      highest = max(load(weights + i), highest);
-    const float tile_largest = lane_max(highest);
-    const float largest = tile_largest > largest_[r] ? tile_largest : largest_[r];
-    F32x16 sums = broadcast(0.0f);
-    for (size_t i = 0; i < kAttentionTile; i += kLanes) {
-      store(weights + i, exponential(sub(load(weights + i), broadcast(largest))));
-      for (size_t j = visible > i ? visible - i : 0; j < kLanes; ++j) weights[i + j] = 0;
-      sums = add(sums, load(weights + i));
-    }
-    float factor[kLanes];
-    store(factor, exponential(broadcast(largest_[r] - largest)));
-    factor_[r] = factor[0];
-    sum_[r] = sum_[r] * factor_[r] + lane_sum(sums);
-    largest_[r] = largest;
-  }
-
-  /// out = out * factor + weights . values
-  void mix(size_t start, size_t positions) {
-    size_t d = 0;
-    for (; d + kAttentionVectors * kLanes <= padded_dim_; d += kAttentionVectors * kLanes)
-      mix_vectors<kAttentionVectors>(start, positions, d);
-    for (; d < padded_dim_; d += kLanes) mix_vectors<1>(start, positions, d);
-  }
-
-  template <size_t kVectors>
-  void mix_vectors(size_t start, size_t positions, size_t d) {
-    const Element* values = static_cast<const Element*>(args_.values) + start * padded_dim_ + d;
-    F32x16 acc[kRows][kVectors];
-    unrolled<kRows>([&](auto r) {
-      unrolled<kVectors>([&](auto v) {
-        acc[r][v] = mul(load(out_ + r * padded_dim_ + d + v * kLanes), broadcast(factor_[r]));
-      });
-    });
-    for (size_t i = 0; i < positions; ++i, values += padded_dim_) {
-      unrolled<kVectors>([&](auto v) [[gnu::always_inline]] {
-        const F32x16 value = load_cached(values + v * kLanes);
-        unrolled<kRows>([&](auto r) [[gnu::always_inline]] {
-          acc[r][v] = fused(broadcast(weights_[r * kAttentionTile + i]), value, acc[r][v]);
-        });
-      });
-    }
-    unrolled<kRows>([&](auto r) {
-      unrolled<kVectors>(
-          [&](auto v) { store(out_ + r * padded_dim_ + d + v * kLanes, acc[r][v]); });
-    });
-  }
-
-  void finish(size_t r) {
-    const size_t row = first_ + r;
-    float* out =
-        args_.out + row / args_.heads * args_.out_stride + row % args_.heads * args_.head_dim;
-    for (size_t d = 0; d < args_.head_dim; d += kLanes) {
-      const F32x16 mean = div(load(out_ + r * padded_dim_ + d), broadcast(sum_[r]));
-      const size_t left = args_.head_dim - d;
-      store_some(out + d, mean, left < kLanes ? left : kLanes);
-    }
-  }
-
-  const AttentionArgs& args_;
-  size_t first_, count_, padded_dim_;
-  float* query_;    // [head_dim][kRows]
-  float* out_;      // [kRows][padded_dim_], not yet divided by sum_
-  float* weights_;  // [kRows][kAttentionTile]
-  size_t visible_[kRows];
-  float largest_[kRows], sum_[kRows], factor_[kRows];
-};
-
-template <typename Element>
-void attend(const AttentionArgs& args) {
+/// Calls `run(first, count)` for all rows, as many at once as there is scratch
+/// for.
+template <typename Run>
+void each_rows(const AttentionArgs& args, Run run) {
   const size_t rows = args.tokens * args.heads;
-  for (size_t first = 0; first < rows;) {
+  for (size_t first = 0; first < rows; first += kMostAttentionRows) {
     const size_t left = rows - first;
-    const size_t count = left < kAttentionRows ? left : kAttentionRows;
-    if (count == 1) {
-      RowTile<1, Element>(args, first, count).run();
-    } else if (count == 2) {
-      RowTile<2, Element>(args, first, count).run();
-    } else if (count <= 4) {
-      RowTile<4, Element>(args, first, count).run();
-    } else {
-      RowTile<kAttentionRows, Element>(args, first, count).run();
-    }
-    first += count;
+    run(first, left < kMostAttentionRows ? left : kMostAttentionRows);
+  }
+}
+
+/// Writes the outputs of a row that has seen all its positions.
+void finish(const AttentionArgs& args, size_t row, const RowState& state) {
+  float* out = args.out + row / args.heads * args.out_stride + row % args.heads * args.head_dim;
+  const F32x16 sum = broadcast(lane_sum(load(state.sums())));
+  for (size_t d = 0; d < args.head_dim; d += kLanes) {
+    const F32x16 mean = div(load(state.outputs() + d), sum);
+    const size_t left = args.head_dim - d;
+    left < kLanes ? store_some(out + d, mean, left) : store(out + d, mean);
   }
 }
 
 }  // namespace
 
-void write_cache(const CacheWriteArgs& args) {
-  args.type == CacheType::kFloat16 ? write<uint16_t>(args) : write<float>(args);
+void attention(const AttentionArgs& args) {
+  const Scratch scratch(args);
+  const auto merged = [&](size_t r) {
+    return RowState(scratch.merged + r * attention_state_size(args.head_dim), args.head_dim);
+  };
+  each_rows(args, [&](size_t first, size_t count) {
+    const size_t tokens = (first + count - 1) / args.heads + 1;
+    for (size_t r = 0; r < count; ++r) merged(r).clear();
+    run_some_rows(args, first, count, 0, attention_splits(args.start_pos, tokens),
+                  [&](size_t r, const RowState& state) { merged(r).merge(state); });
+    for (size_t r = 0; r < count; ++r) finish(args, first + r, merged(r));
+  });
 }
 
-void attention(const AttentionArgs& args) {
-  args.type == CacheType::kFloat16 ? attend<uint16_t>(args) : attend<float>(args);
+void attention_split(const AttentionArgs& args, size_t split, float* partial) {
+  const size_t size = attention_state_size(args.head_dim);
+  each_rows(args, [&](size_t first, size_t count) {
+    run_some_rows(args, first, count, split, split + 1, [&](size_t r, const RowState& state) {
+      std::memcpy(partial + (first + r) * size, state.outputs(), size * sizeof(float));
+    });
+  });
+}
+
+void attention_merge(const AttentionArgs& args, float* partials) {
+  const size_t size = attention_state_size(args.head_dim);
+  const size_t rows = args.tokens * args.heads;
+  const size_t splits = attention_splits(args.start_pos, args.tokens);
+  for (size_t row = 0; row < rows; ++row) {
+    const RowState merged(args.scratch, args.head_dim);
+    merged.clear();
+    for (size_t split = 0; split < splits; ++split)
+      merged.merge(RowState(partials + (split * rows + row) * size, args.head_dim));
+    finish(args, row, merged);
+  }
 }
 
 }  // namespace thimble::kernels::THIMBLE_VARIANT

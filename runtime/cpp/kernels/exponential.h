@@ -4,9 +4,10 @@
 
 namespace thimble::kernels::THIMBLE_VARIANT {
 
-/// exp(x) within 2 units in the last place for x in [-87, 88]; x is brought into that range, and a
-/// NaN to its lower end. exp(0) is 1. Range reduction by log(2) in two parts (Cody and Waite),
-/// then the Taylor polynomial of degree 7, whose remainder on |r| <= log(2) / 2 is below 2^-27.
+/// exp(x) within 2 units in the last place for x in [-87, 88]; x is brought
+/// into that range, and a NaN to its lower end. exp(0) is 1. Range reduction by
+/// log(2) in two parts (Cody and Waite), then the Taylor polynomial of degree
+/// 7, whose remainder on |r| <= log(2) / 2 is below 2^-27.
 inline F32x16 exponential(F32x16 x) {
   x = min(max(x, broadcast(-87.0f)), broadcast(88.0f));
   const I32x16 n = round_to_int(mul(x, broadcast(0x1.715476p+0f)));
@@ -17,6 +18,23 @@ inline F32x16 exponential(F32x16 x) {
   F32x16 p = broadcast(1.0f / 5040);
   for (float coefficient : kTaylor) p = fused(p, r, broadcast(coefficient));
   return mul(p, power_of_two(n));
+}
+
+/// 2^x within 2 units in the last place for x in [-125, 127]; below, and for a
+/// NaN, 2^-125. 2^0 is
+/// 1. Adding 1.5 * 2^23 rounds to an integer n; the polynomial is the one of
+/// degree 6 through 1 with the least relative error for 2^(x - n) on [-0.5,
+/// 0.5], below 2^-25.
+inline F32x16 exponential2(F32x16 x) {
+  const F32x16 shift = broadcast(0x1.8p+23f);
+  x = max(x, broadcast(-125.0f));
+  const F32x16 shifted = add(x, shift);
+  const F32x16 r = sub(x, sub(shifted, shift));
+  constexpr float kMinimax[] = {0x1.5f3e54p-10f, 0x1.3b2d4cp-7f, 0x1.c6aee8p-5f,
+                                0x1.ebfbdcp-3f,  0x1.62e430p-1f, 1.0f};
+  F32x16 p = broadcast(0x1.41fbbcp-13f);
+  for (float coefficient : kMinimax) p = fused(p, r, broadcast(coefficient));
+  return add_exponent(p, shifted);
 }
 
 }  // namespace thimble::kernels::THIMBLE_VARIANT

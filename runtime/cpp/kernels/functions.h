@@ -21,6 +21,8 @@ void swiglu(const float* gate, const float* up, size_t n, float* y);
 void add_to(const float* x, size_t n, float* y);
 void write_cache(const CacheWriteArgs& args);
 void attention(const AttentionArgs& args);
+void attention_split(const AttentionArgs& args, size_t split, float* partial);
+void attention_merge(const AttentionArgs& args, float* partials);
 
 extern const Variant kVariant;
 

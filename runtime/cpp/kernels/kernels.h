@@ -99,6 +99,11 @@ struct Variant {
   void (*add_to)(const float* x, size_t n, float* y);
   void (*write_cache)(const CacheWriteArgs&);
   void (*attention)(const AttentionArgs&);
+  /// attention() in parts, for more threads than there are key/value heads: the positions of one
+  /// split of attention_splits(), its result, attention_partial_size() floats, to `partial`;
+  void (*attention_split)(const AttentionArgs&, size_t split, float* partial);
+  /// and all results, one after the other, put together: the same bits as attention()'s.
+  void (*attention_merge)(const AttentionArgs&, float* partials);
 };
 
 }  // namespace thimble::kernels

@@ -17,6 +17,8 @@ const Variant kVariant = {
     add_to,
     write_cache,
     attention,
+    attention_split,
+    attention_merge,
 };
 
 }  // namespace thimble::kernels::THIMBLE_VARIANT

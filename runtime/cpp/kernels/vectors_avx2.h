@@ -47,6 +47,19 @@ inline F32x16 max(F32x16 a, F32x16 b) {
   return {_mm256_max_ps(a.low, b.low), _mm256_max_ps(a.high, b.high)};
 }
 
+inline float lane_sum(F32x16 a) {
+  const __m256 eight = _mm256_add_ps(a.low, a.high);
+  __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+  four = _mm_add_ps(four, _mm_movehl_ps(four, four));
+  return _mm_cvtss_f32(_mm_add_ss(four, _mm_movehdup_ps(four)));
+}
+inline float lane_max(F32x16 a) {
+  const __m256 eight = _mm256_max_ps(a.low, a.high);
+  __m128 four = _mm_max_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+  four = _mm_max_ps(four, _mm_movehl_ps(four, four));
+  return _mm_cvtss_f32(_mm_max_ss(four, _mm_movehdup_ps(four)));
+}
+
 inline I32x16 load(const int32_t* from) {
   return {_mm256_loadu_si256(as_vector(from)), _mm256_loadu_si256(as_vector(from + 8))};
 }
@@ -88,6 +101,11 @@ inline __m256 widen_bfloat16(const uint16_t* from) {
 inline F32x16 load_bfloat16(const uint16_t* from) {
   return {widen_bfloat16(from), widen_bfloat16(from + 8)};
 }
+inline F32x16 load_int8(const int8_t* from) {
+  const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from));
+  return {_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(bytes)),
+          _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_srli_si128(bytes, 8)))};
+}
 inline int32_t sum(I32x16 a) {
   const __m256i pairs = _mm256_add_epi32(a.low, a.high);
   __m128i four = _mm_add_epi32(_mm256_castsi256_si128(pairs), _mm256_extracti128_si256(pairs, 1));
@@ -98,6 +116,13 @@ inline __m256 power_of_two(__m256i n) {
   return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(n, _mm256_set1_epi32(127)), 23));
 }
 inline F32x16 power_of_two(I32x16 n) { return {power_of_two(n.low), power_of_two(n.high)}; }
+inline __m256 add_exponent(__m256 a, __m256 shifted) {
+  const __m256i exponent = _mm256_slli_epi32(_mm256_castps_si256(shifted), 23);
+  return _mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(a), exponent));
+}
+inline F32x16 add_exponent(F32x16 a, F32x16 shifted) {
+  return {add_exponent(a.low, shifted.low), add_exponent(a.high, shifted.high)};
+}
 inline F32x16 load_half(const uint16_t* from) {
   const __m128i* halves = reinterpret_cast<const __m128i*>(from);
   return {_mm256_cvtph_ps(_mm_loadu_si128(halves)), _mm256_cvtph_ps(_mm_loadu_si128(halves + 1))};

@@ -23,6 +23,19 @@ inline F32x16 fused(F32x16 a, F32x16 b, F32x16 c) { return _mm512_fmadd_ps(a, b,
 inline F32x16 min(F32x16 a, F32x16 b) { return _mm512_min_ps(a, b); }
 inline F32x16 max(F32x16 a, F32x16 b) { return _mm512_max_ps(a, b); }
 
+inline float lane_sum(F32x16 a) {
+  const __m256 eight = _mm256_add_ps(_mm512_castps512_ps256(a), _mm512_extractf32x8_ps(a, 1));
+  __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+  four = _mm_add_ps(four, _mm_movehl_ps(four, four));
+  return _mm_cvtss_f32(_mm_add_ss(four, _mm_movehdup_ps(four)));
+}
+inline float lane_max(F32x16 a) {
+  const __m256 eight = _mm256_max_ps(_mm512_castps512_ps256(a), _mm512_extractf32x8_ps(a, 1));
+  __m128 four = _mm_max_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+  four = _mm_max_ps(four, _mm_movehl_ps(four, four));
+  return _mm_cvtss_f32(_mm_max_ss(four, _mm_movehdup_ps(four)));
+}
+
 inline I32x16 load(const int32_t* from) { return _mm512_loadu_si512(from); }
 inline void store(int32_t* to, I32x16 a) { _mm512_storeu_si512(to, a); }
 inline I32x16 broadcast(int32_t value) { return _mm512_set1_epi32(value); }
@@ -40,9 +53,17 @@ inline F32x16 load_bfloat16(const uint16_t* from) {
   const __m256i bits = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from));
   return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(bits), 16));
 }
+inline F32x16 load_int8(const int8_t* from) {
+  const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from));
+  return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(bytes));
+}
 inline int32_t sum(I32x16 a) { return _mm512_reduce_add_epi32(a); }
 inline F32x16 power_of_two(I32x16 n) {
   return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_add_epi32(n, _mm512_set1_epi32(127)), 23));
+}
+inline F32x16 add_exponent(F32x16 a, F32x16 shifted) {
+  const __m512i exponent = _mm512_slli_epi32(_mm512_castps_si512(shifted), 23);
+  return _mm512_castsi512_ps(_mm512_add_epi32(_mm512_castps_si512(a), exponent));
 }
 inline F32x16 load_half(const uint16_t* from) {
   return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)));

@@ -58,6 +58,16 @@ inline F32x16 max(F32x16 a, F32x16 b) {
       [&](int i) { return vbslq_f32(vcgtq_f32(a.part[i], b.part[i]), a.part[i], b.part[i]); });
 }
 
+inline float lane_sum(F32x16 a) {
+  const float32x4_t four =
+      vaddq_f32(vaddq_f32(a.part[0], a.part[2]), vaddq_f32(a.part[1], a.part[3]));
+  const float32x2_t two = vadd_f32(vget_low_f32(four), vget_high_f32(four));
+  return vget_lane_f32(two, 0) + vget_lane_f32(two, 1);
+}
+inline float lane_max(F32x16 a) {
+  return vmaxvq_f32(vmaxq_f32(vmaxq_f32(a.part[0], a.part[2]), vmaxq_f32(a.part[1], a.part[3])));
+}
+
 inline I32x16 load(const int32_t* from) {
   return each_int([&](int i) { return vld1q_s32(from + 4 * i); });
 }
@@ -93,12 +103,26 @@ inline float32x4_t widen_bfloat16(const uint16_t* from) {
 inline F32x16 load_bfloat16(const uint16_t* from) {
   return each([&](int i) { return widen_bfloat16(from + 4 * i); });
 }
+inline F32x16 load_int8(const int8_t* from) {
+  const int8x16_t bytes = vld1q_s8(from);
+  const int16x8_t low = vmovl_s8(vget_low_s8(bytes)), high = vmovl_s8(vget_high_s8(bytes));
+  return {{vcvtq_f32_s32(vmovl_s16(vget_low_s16(low))),
+           vcvtq_f32_s32(vmovl_s16(vget_high_s16(low))),
+           vcvtq_f32_s32(vmovl_s16(vget_low_s16(high))),
+           vcvtq_f32_s32(vmovl_s16(vget_high_s16(high)))}};
+}
 inline int32_t sum(I32x16 a) {
   return vaddvq_s32(vaddq_s32(vaddq_s32(a.part[0], a.part[1]), vaddq_s32(a.part[2], a.part[3])));
 }
 inline F32x16 power_of_two(I32x16 n) {
   return each([&](int i) {
     return vreinterpretq_f32_s32(vshlq_n_s32(vaddq_s32(n.part[i], vdupq_n_s32(127)), 23));
+  });
+}
+inline F32x16 add_exponent(F32x16 a, F32x16 shifted) {
+  return each([&](int i) {
+    const uint32x4_t exponent = vshlq_n_u32(vreinterpretq_u32_f32(shifted.part[i]), 23);
+    return vreinterpretq_f32_u32(vaddq_u32(vreinterpretq_u32_f32(a.part[i]), exponent));
   });
 }
 inline F32x16 load_half(const uint16_t* from) {

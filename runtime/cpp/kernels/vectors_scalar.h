@@ -1,8 +1,9 @@
 #pragma once
 
 /// \file
-/// 16 floats or int32 as plain loops: what the other vectors_*.h mean. Operations are IEEE and
-/// never contracted; min and max return the second operand when they cannot compare.
+/// 16 floats or int32 as plain loops: what the other vectors_*.h mean.
+/// Operations are IEEE and never contracted; min and max return the second
+/// operand when they cannot compare.
 
 #include <cmath>
 #include <cstdint>
@@ -56,6 +57,20 @@ inline F32x16 max(F32x16 a, F32x16 b) {
   return each([&](int i) { return a.lane[i] > b.lane[i] ? a.lane[i] : b.lane[i]; });
 }
 
+/// The sum of the lanes: i + (i + 8), then + 4, + 2, + 1 apart.
+inline float lane_sum(F32x16 a) {
+  for (int apart = 8; apart > 0; apart /= 2)
+    for (int i = 0; i < apart; ++i) a.lane[i] += a.lane[i + apart];
+  return a.lane[0];
+}
+/// The largest lane, of lanes that are no NaN.
+inline float lane_max(F32x16 a) {
+  for (int apart = 8; apart > 0; apart /= 2)
+    for (int i = 0; i < apart; ++i)
+      a.lane[i] = a.lane[i] > a.lane[i + apart] ? a.lane[i] : a.lane[i + apart];
+  return a.lane[0];
+}
+
 inline I32x16 load(const int32_t* from) {
   I32x16 result;
   std::memcpy(result.lane, from, sizeof result.lane);
@@ -101,6 +116,9 @@ inline F32x16 load_bfloat16(const uint16_t* from) {
     return value;
   });
 }
+inline F32x16 load_int8(const int8_t* from) {
+  return each([&](int i) { return static_cast<float>(from[i]); });
+}
 inline int32_t sum(I32x16 a) {
   int32_t total = 0;
   for (int32_t lane : a.lane) total += lane;
@@ -113,6 +131,16 @@ inline F32x16 power_of_two(I32x16 n) {
     float value;
     std::memcpy(&value, &bits, sizeof value);
     return value;
+  });
+}
+/// a * 2^n, a normal number like a, of `shifted` = n + 1.5 * 2^23, whose lowest
+/// bits are n's.
+inline F32x16 add_exponent(F32x16 a, F32x16 shifted) {
+  return each([&](int i) {
+    uint32_t bits, n;
+    std::memcpy(&bits, &a.lane[i], sizeof bits);
+    std::memcpy(&n, &shifted.lane[i], sizeof n);
+    return float_of_bits(bits + (n << 23));
   });
 }
 inline F32x16 load_half(const uint16_t* from) {

@@ -1,4 +1,5 @@
-// Cache writes and attention: every variant's bits, and the definition in double.
+// Cache writes and attention: every variant's bits, and the definition in
+// double.
 
 #include <cmath>
 #include <cstdio>
@@ -21,11 +22,31 @@ using thimble::test::Numbers;
 
 constexpr double kEpsilon = 0x1p-24;
 
+constexpr CacheType kTypes[] = {CacheType::kFloat16, CacheType::kFloat32, CacheType::kInt8};
+
 struct Shape {
   size_t tokens, heads, head_dim, start_pos;
 };
 
-/// A call of attention on random numbers; what the cache does not hold yet is NaN.
+/// Whether attention runs as one call, or split by split.
+enum class Parts { kOne, kSplits };
+
+/// What the cache makes of one head's numbers.
+std::vector<float> stored(const float* x, size_t count, CacheType type) {
+  std::vector<float> result(x, x + count);
+  float largest = 0;
+  for (float value : result) largest = std::fmax(largest, std::fabs(value));
+  const float scale = largest / 127;
+  for (float& value : result) {
+    if (type == CacheType::kFloat16) value = half_to_float(float_to_half(value));
+    if (type == CacheType::kInt8)
+      value = scale == 0 ? 0 : std::nearbyint(value * (1 / scale)) * scale;
+  }
+  return result;
+}
+
+/// A call of attention on random numbers; what the cache does not hold yet is
+/// NaN.
 class Problem {
  public:
   Problem(const Shape& shape, CacheType type, float size)
@@ -41,10 +62,10 @@ class Problem {
     for (float& x : value_) x = numbers.real();
   }
 
-  std::vector<float> run(const Variant& variant) const {
-    const size_t dim = shape_.head_dim, element = type_ == CacheType::kFloat16 ? 2 : 4;
-    AlignedBuffer keys(key_cache_size(positions_ + 3, dim) * element);
-    AlignedBuffer values(value_cache_size(positions_ + 3, dim) * element);
+  std::vector<float> run(const Variant& variant, Parts parts = Parts::kOne) const {
+    const size_t dim = shape_.head_dim;
+    AlignedBuffer keys(key_cache_bytes(type_, positions_, dim));
+    AlignedBuffer values(value_cache_bytes(type_, positions_, dim));
     AlignedBuffer scratch(attention_scratch_size(dim) * sizeof(float));
     std::memset(keys.data(), 0xFF, keys.size());  // NaN in either type
     std::memset(values.data(), 0xFF, values.size());
@@ -54,15 +75,41 @@ class Problem {
           {&key_[p * dim], &value_[p * dim], dim, p, type_, keys.data(), values.data()});
     std::vector<float> out(q_.size());
     const size_t stride = shape_.heads * dim;
-    variant.attention({q_.data(), stride, shape_.tokens, shape_.heads, dim, shape_.start_pos,
-                       scale(), type_, keys.data(), values.data(), out.data(), stride,
-                       reinterpret_cast<float*>(scratch.data())});
+    const AttentionArgs args{q_.data(),
+                             stride,
+                             shape_.tokens,
+                             shape_.heads,
+                             dim,
+                             shape_.start_pos,
+                             scale(),
+                             type_,
+                             keys.data(),
+                             values.data(),
+                             out.data(),
+                             stride,
+                             reinterpret_cast<float*>(scratch.data())};
+    if (parts == Parts::kOne) {
+      variant.attention(args);
+      return out;
+    }
+    const size_t splits = attention_splits(shape_.start_pos, shape_.tokens);
+    const size_t size = attention_partial_size(shape_.tokens, shape_.heads, dim);
+    AlignedBuffer partials(splits * size * sizeof(float));
+    float* partial = reinterpret_cast<float*>(partials.data());
+    for (size_t split = splits; split-- > 0;)
+      variant.attention_split(args, split, partial + split * size);
+    variant.attention_merge(args, partial);
     return out;
   }
 
   /// Whether `out` is softmax(scale * q . k) . v within what float32 may lose.
   bool is_right(const std::vector<float>& out) const {
     const size_t dim = shape_.head_dim;
+    std::vector<std::vector<float>> keys, values;
+    for (size_t p = 0; p < positions_; ++p) {
+      keys.push_back(stored(&key_[p * dim], dim, type_));
+      values.push_back(stored(&value_[p * dim], dim, type_));
+    }
     for (size_t row = 0; row < shape_.tokens * shape_.heads; ++row) {
       const size_t visible = shape_.start_pos + row / shape_.heads + 1;
       std::vector<double> weights(visible);
@@ -70,7 +117,7 @@ class Problem {
       for (size_t p = 0; p < visible; ++p) {
         double dot = 0, size = 0;
         for (size_t d = 0; d < dim; ++d) {
-          const double term = static_cast<double>(q_[row * dim + d]) * stored(key_[p * dim + d]);
+          const double term = static_cast<double>(q_[row * dim + d]) * keys[p][d];
           dot += term;
           size += std::fabs(term);
         }
@@ -79,18 +126,22 @@ class Problem {
         largest = std::fmax(largest, weights[p]);
       }
       for (double& weight : weights) sum += weight = std::exp(weight - largest);
-      // A score is off by (dim + 3) roundings of its terms' size, hence a weight by as much of
-      // itself, twice (it is divided by their sum), and by exp's own error; then the sums.
+      // A score is off by (dim + 7) roundings of its terms' size (the chain;
+      // log2(e), the scale times it, times the query; the product with an int8
+      // key's scale; the maximum taken off; an int8 key here), hence a weight
+      // by as much of itself, twice (it is divided by their sum), and by 2^x's
+      // own error, which is below 2^-125 for the smallest; then the sums.
       const double tolerance =
-          kEpsilon * (2 * (dim + 3) * most + 2 * visible + 2.0 * visible / 64 * 5 + 16);
+          kEpsilon * (2 * (dim + 7) * most + 2 * visible + 2.0 * visible / 64 * 5 + 16);
       for (size_t d = 0; d < dim; ++d) {
         double expected = 0, size = 0;
         for (size_t p = 0; p < visible; ++p) {
-          const double term = weights[p] / sum * stored(value_[p * dim + d]);
+          const double term = weights[p] / sum * values[p][d];
           expected += term;
           size += std::fabs(term);
         }
-        if (!(std::fabs(out[row * dim + d] - expected) <= tolerance * size)) return false;
+        if (!(std::fabs(out[row * dim + d] - expected) <= tolerance * size + visible * 0x1p-125))
+          return false;
       }
     }
     return true;
@@ -98,9 +149,6 @@ class Problem {
 
  private:
   float scale() const { return 1.0f / std::sqrt(static_cast<float>(shape_.head_dim)); }
-  float stored(float x) const {
-    return type_ == CacheType::kFloat16 ? half_to_float(float_to_half(x)) : x;
-  }
 
   Shape shape_;
   CacheType type_;
@@ -109,16 +157,18 @@ class Problem {
 };
 
 bool check(const Shape& shape, float size) {
-  for (CacheType type : {CacheType::kFloat16, CacheType::kFloat32}) {
+  for (CacheType type : kTypes) {
     const Problem problem(shape, type, size);
     const std::vector<float> expected = problem.run(scalar::kVariant);
     const char* failure = problem.is_right(expected) ? nullptr : "the definition of attention";
     for (const Variant* variant : all_variants()) {
       if ((variant->required & ~cpu_features()) != 0) continue;
-      const std::vector<float> out = problem.run(*variant);
-      if (std::memcmp(out.data(), expected.data(), out.size() * sizeof(float)) == 0) continue;
-      std::fprintf(stderr, "%s\n", variant->name);
-      failure = "the same bits as scalar";
+      for (Parts parts : {Parts::kOne, Parts::kSplits}) {
+        const std::vector<float> out = problem.run(*variant, parts);
+        if (std::memcmp(out.data(), expected.data(), out.size() * sizeof(float)) == 0) continue;
+        std::fprintf(stderr, "%s%s\n", variant->name, parts == Parts::kOne ? "" : ", in splits");
+        failure = "the same bits as scalar";
+      }
     }
     if (failure == nullptr) continue;
     std::fprintf(stderr, "%zu tokens, %zu heads of %zu from %zu, cache type %d\n", shape.tokens,
@@ -132,6 +182,14 @@ bool decode() {
   for (size_t heads : {1, 2, 3, 4, 6, 9})
     for (size_t start_pos : {0, 1, 15, 16, 63, 64, 200})
       if (!check({1, heads, 64, start_pos}, 1.0f)) return false;
+  return true;
+}
+
+/// More positions than one split has, at its ends and across them.
+bool splits() {
+  for (const Shape& shape :
+       {Shape{1, 4, 64, 511}, Shape{1, 4, 64, 512}, Shape{1, 1, 32, 1500}, Shape{40, 3, 32, 490}})
+    if (!check(shape, 1.0f)) return false;
   return true;
 }
 
@@ -163,11 +221,8 @@ bool nan_ends() {
   return true;
 }
 
-constexpr Case kCases[] = {{"decode", decode},
-                           {"prefill", prefill},
-                           {"head_dims", head_dims},
-                           {"sharp", sharp},
-                           {"nan_ends", nan_ends}};
+constexpr Case kCases[] = {{"decode", decode},       {"splits", splits}, {"prefill", prefill},
+                           {"head_dims", head_dims}, {"sharp", sharp},   {"nan_ends", nan_ends}};
 
 }  // namespace
 

@@ -88,8 +88,8 @@ void measure_matmul(const Variant& variant, WeightFormat format, const char* for
 /// Heads of 64, four to a key/value head, float16: a step at depth 4096 and a prefill of 512.
 void measure_attention(const Variant& variant) {
   constexpr size_t kHeadDim = 64, kHeads = 4, kDepth = 4096, kTokens = 512;
-  AlignedBuffer keys(key_cache_size(kDepth, kHeadDim) * 2);
-  AlignedBuffer values(value_cache_size(kDepth, kHeadDim) * 2);
+  AlignedBuffer keys(key_cache_bytes(CacheType::kFloat16, kDepth, kHeadDim));
+  AlignedBuffer values(value_cache_bytes(CacheType::kFloat16, kDepth, kHeadDim));
   AlignedBuffer scratch(attention_scratch_size(kHeadDim) * sizeof(float));
   std::memset(keys.data(), 0x2C, keys.size());
   std::memset(values.data(), 0x2C, values.size());
