@@ -21,6 +21,8 @@ from exporter.text import Text, prepare_text
 from quant.quantize import quantize
 from quant.report import QuantReport
 
+NOT_RUN = "not run here"  # the file: nothing on this machine runs what its delegate makes
+
 
 @dataclass(frozen=True)
 class ExportResult:
@@ -71,7 +73,7 @@ def export_model(options: ExportOptions, listener: Listener) -> ExportResult:
         listener.stage("check")
         agreement = check(delegate, temporary, reference)
         report["delegation"] = delegation.to_dict()
-        report["agreement"] = agreement.to_dict() if agreement else None
+        report["agreement"] = agreement.to_dict() if agreement else {"checked": NOT_RUN}
         seal(temporary, report)
     return ExportResult(
         options.out, options.out.stat().st_size, report, quantization, delegation, agreement

@@ -24,6 +24,7 @@ from exporter.model import CausalLM
 from exporter.options import ExportOptions
 from exporter.pipeline import export_model
 from exporter.program import capture
+from exporter.pte import read_report
 from quant.scheme import Scheme
 
 CONTEXT = 40
@@ -335,6 +336,7 @@ def test_stories_through_the_whole_pipeline(shared_data: Path, tmp_path: Path) -
         result = export_model(options, Quiet())
     assert result.delegation.calls == 1 and result.delegation.left == {}
     assert result.agreement is None
+    assert read_report(result.out)["agreement"] == {"checked": "not run here"}
     program = read_core_ml(result.out, tmp_path / "core_ml")
     assert weight_types(program) == [MIL_pb2.DataType.INT4] * 35 + [MIL_pb2.DataType.INT8]
     tokenizer = SentencePieceProcessor(

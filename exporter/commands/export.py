@@ -106,13 +106,16 @@ def _show(result: "ExportResult", layer_errors: bool, seconds: float) -> None:
         )
     click.echo(
         f"delegate: {report.delegate} runs {report.linears_delegated} of {report.linears} linears "
-        f"({report.linears_delegated / report.linears:.0%}) in {report.calls} calls"
+        f"({report.linears_delegated / report.linears:.0%}) in "
+        f"{report.calls} call{'s' if report.calls != 1 else ''}"
     )
     if result.agreement is not None:
         click.echo(
             f"checked: the file's logits are within {result.agreement.error:.1e} of the quantized "
             f"model's over {result.agreement.positions} calls"
         )
+    else:
+        click.echo(f"checked: not run here; this machine has nothing to run {report.delegate} with")
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     click.echo(
         f"wrote {result.out}: {_megabytes(result.size)} in {seconds:.0f} s, "
