@@ -5,10 +5,11 @@ from pathlib import Path
 
 import pytest
 import torch
-from exported import Exported, export_for_tests
+from exported import Exported, Quiet, export_for_tests
 from safetensors.torch import load_file, save_file
 
 from exporter.options import ExportOptions
+from exporter.pipeline import export_model
 from quant.scheme import Scheme
 
 # What healthy dependencies warn of here; exporter/quiet.py has the same for the command line.
@@ -100,11 +101,45 @@ def embedded_pte(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
+def stories_cpu_pte(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """stories260K in 4 bits for the CPU delegate; read it, do not write it."""
+    return _export_cpu(shared_data, tmp_path_factory, Scheme("gptq4"))
+
+
+@pytest.fixture(scope="session")
+def stories_cpu_float_pte(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """stories260K in float32 for the CPU delegate; read it, do not write it."""
+    return _export_cpu(shared_data, tmp_path_factory, Scheme("none"))
+
+
+@pytest.fixture(scope="session")
+def embedded_cpu_pte(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The model that ships with the package in 4 bits for the CPU delegate; do not write it."""
+    out = tmp_path_factory.mktemp("embedded_cpu") / "model.pte"
+    options = ExportOptions(model="llama3", out=out, scheme=Scheme("rtn4"), delegate="cpu")
+    return export_model(options, Quiet()).out
+
+
+@pytest.fixture(scope="session")
 def cpp_build() -> Path:
     """The directory of the C++ runner and its tests, built where out of date."""
     from runtime.build import build
 
     return build().directory
+
+
+def _export_cpu(
+    shared_data: Path, tmp_path_factory: pytest.TempPathFactory, scheme: Scheme
+) -> Path:
+    options = ExportOptions(
+        model=str(shared_data / "stories260K"),
+        out=tmp_path_factory.mktemp(f"cpu_{scheme.name}") / "stories.pte",
+        scheme=scheme,
+        calibration=shared_data / "text" / "tinystories_calibration.txt",
+        calibration_tokens=16 * 256,
+        delegate="cpu",
+    )
+    return export_model(options, Quiet()).out
 
 
 def _export_stories(

@@ -27,7 +27,7 @@ def arm_build() -> Path:
 
 
 def run_arm(
-    build: Path, model: Path, *options: str, cpu: str = "max"
+    build: Path, model: Path, *options: str | Path, cpu: str = "max"
 ) -> subprocess.CompletedProcess[str]:
     emulated = [EMULATOR, "-L", SYSROOT, "-cpu", cpu]
     return subprocess.run(
@@ -35,7 +35,16 @@ def run_arm(
     )
 
 
-@pytest.fixture(params=["stories_pte", "stories_gptq_pte", "embedded_pte"])
+def run_here(build: Path, model: Path, *options: str | Path) -> str:
+    command = [build / "runner", model, *options]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+XNNPACK = ["stories_pte", "stories_gptq_pte", "embedded_pte"]
+CPU = ["stories_cpu_float_pte", "stories_cpu_pte", "embedded_cpu_pte"]
+
+
+@pytest.fixture(params=[*XNNPACK, *CPU])
 def model(request: pytest.FixtureRequest) -> Path:
     return request.getfixturevalue(request.param)
 
@@ -44,12 +53,40 @@ def model(request: pytest.FixtureRequest) -> Path:
 def test_the_same_greedy_text(cpp_build: Path, arm_build: Path, model: Path, cpu: str) -> None:
     """With int8 matrix products (max) and without (neoverse-n1)."""
     options = ["-p", "Once", "-n", "40", "--threads", "1"]
-    here = subprocess.run(
-        [cpp_build / "runner", model, *options], capture_output=True, text=True, check=True
-    )
     there = run_arm(arm_build, model, *options, cpu=cpu)
     assert there.returncode == 0, there.stderr
-    assert there.stdout == here.stdout != ""
+    assert there.stdout == run_here(cpp_build, model, *options) != ""
+
+
+@pytest.mark.parametrize(
+    ("cpu", "kernels"),
+    [("max", "neon_i8mm"), ("neoverse-n1", "neon_dotprod"), ("cortex-a72", "scalar")],
+)
+def test_the_kernels_of_an_arm_cpu(
+    arm_build: Path, stories_cpu_pte: Path, cpu: str, kernels: str
+) -> None:
+    result = run_arm(arm_build, stories_cpu_pte, "-p", "Once", "-n", "2", cpu=cpu)
+    assert result.returncode == 0 and f"kernels {kernels}, " in result.stderr
+
+
+def test_kernels_that_a_cpu_cannot_run(
+    arm_build: Path, stories_cpu_pte: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("THIMBLE_KERNELS", "neon_i8mm")
+    result = run_arm(arm_build, stories_cpu_pte, "-p", "Once", cpu="neoverse-n1")
+    assert (result.returncode, result.stdout) == (1, "")
+    assert "THIMBLE_KERNELS is neon_i8mm, which this CPU cannot run" in result.stderr
+
+
+def test_a_session_goes_from_here_to_there(
+    cpp_build: Path, arm_build: Path, stories_cpu_pte: Path, tmp_path: Path
+) -> None:
+    session = tmp_path / "story.session"
+    options = ["-p", "Once upon a time", "-n", "20", "--threads", "1", "--session", session]
+    here = run_here(cpp_build, stories_cpu_pte, *options)
+    there = run_arm(arm_build, stories_cpu_pte, *options)
+    assert (there.returncode, there.stdout) == (0, here)
+    assert there.stderr.startswith("runner: 1 prompt (4 more cached) + 20 generated tokens")
 
 
 def test_a_damaged_file_is_refused(arm_build: Path, stories_pte: Path, tmp_path: Path) -> None:

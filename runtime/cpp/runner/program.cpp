@@ -25,6 +25,12 @@ std::string reason(Error error, const LogCapture& log) {
   return log.error().empty() ? code : log.error() + " (" + code + ")";
 }
 
+/// The same of a model that may be damaged; our own delegate's sentences say what to do.
+std::string advice(Error error, const LogCapture& log, bool ours) {
+  if (ours && !log.error().empty()) return log.error();
+  return reason(error, log) + ": check the file with --verify";
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Program>> Program::load(const PteFile& file, const LoadOptions& options,
@@ -147,8 +153,8 @@ Status Program::load_forward(const LoadOptions& options, EventTracer* tracer) {
   }
   const Error error = module_->load_forward(nullptr, tracer, &backend_options, operator_kernels());
   if (error == Error::Ok) return {};
-  return Status::error("cannot load the model of " + file_.path() + ": " + reason(error, log) +
-                       ": check the file with --verify");
+  return Status::error("cannot load the model of " + file_.path() + ": " +
+                       advice(error, log, session_ != nullptr));
 }
 
 std::string_view Program::named_data(const char* name) {
@@ -171,7 +177,7 @@ Result<const float*> Program::forward(const std::vector<int64_t>& tokens, int64_
   const auto outputs = module_->forward({EValue(*tokens_tensor), EValue(*position_tensor)});
   if (!outputs.ok()) {
     return Status::error("the model failed at position " + std::to_string(start_pos) + ": " +
-                         reason(outputs.error(), log) + ": check the file with --verify");
+                         advice(outputs.error(), log, session_ != nullptr));
   }
   if (outputs->size() != 1 || !outputs->front().isTensor() ||
       outputs->front().toTensor().numel() != vocab_size_) {
