@@ -91,16 +91,21 @@ def peak_bytes() -> int:
     return 0
 
 
+def say(line: str) -> None:
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
 def main() -> None:
     model = Model(sys.argv[1], int(sys.argv[2]))
-    print(json.dumps({"threads": int(sys.argv[2])}), flush=True)
+    say(json.dumps({"threads": int(sys.argv[2])}))
     for line in sys.stdin:
         name, *numbers = line.split()
         try:
             said = json.dumps(answer(model, name, [int(number) for number in numbers]))
         except (ValueError, RuntimeError) as error:
             said = "error: " + " ".join(str(error).split())
-        print(said, flush=True)
+        say(said)
 
 
 if __name__ == "__main__":

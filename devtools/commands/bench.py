@@ -18,7 +18,6 @@ from devtools.commands.rivals import RivalOptions, check_rival, make_rivals, ope
 from devtools.errors import BadRequest, DevtoolsError
 from devtools.files import check_writable, replacing
 
-
 _WIDE = 200  # columns
 
 
