@@ -39,6 +39,7 @@ CASES = {
     ],
     "kernel_linear_test": [
         "odd_shapes",
+        "whole_tiles",
         "groups",
         "extremes",
         "most_columns",
@@ -112,6 +113,12 @@ def supported(*command: str | Path) -> list[str]:
     return result.stdout.split()
 
 
+def may_use_tiles() -> bool:
+    """Whether the kernel lets a process use AMX: ARCH_REQ_XCOMP_PERM, from Linux 5.16 on."""
+    ask = "import ctypes; exit(ctypes.CDLL(None).syscall(158, 0x1023, 18) != 0)"
+    return subprocess.run([sys.executable, "-c", ask]).returncode == 0
+
+
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="the variants of x86")
 def test_variants_of_this_cpu(cpp_build: Path) -> None:
     flags = Path("/proc/cpuinfo").read_text(encoding="utf-8")
@@ -120,6 +127,8 @@ def test_variants_of_this_cpu(cpp_build: Path) -> None:
         expected.insert(0, "avx2")
     if " avx512_vnni " in flags:
         expected.insert(0, "avx512vnni")
+    if " amx_int8 " in flags and may_use_tiles():
+        expected.insert(0, "amx_int8")
     assert supported(cpp_build / "kernel_select_test") == expected
 
 

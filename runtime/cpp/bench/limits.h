@@ -16,7 +16,11 @@ struct Limits {
   const char* unit;   ///< the instruction that multiplies, as vpdpbusd; "" where there is none
 };
 
-/// Of this CPU's fastest instructions for each.
+/// Of the fastest instructions for each, of those that a CPU with `features` (kernels::CpuFeature
+/// bits) has.
+Limits limits(uint32_t features);
+
+/// Of this CPU's.
 Limits limits();
 
 }  // namespace thimble::bench

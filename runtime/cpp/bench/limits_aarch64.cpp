@@ -49,8 +49,7 @@ uint64_t read(const uint8_t* data, size_t size) {
 
 }  // namespace
 
-Limits limits() {
-  const uint32_t features = kernels::cpu_features();
+Limits limits(uint32_t features) {
   if ((features & kernels::kNeonI8mm) != 0) {
     return {read, multiply_i8mm, size_t{16} * 64, "smmla"};
   }
@@ -59,5 +58,7 @@ Limits limits() {
   }
   return {read, nullptr, 0, ""};
 }
+
+Limits limits() { return limits(kernels::cpu_features()); }
 
 }  // namespace thimble::bench

@@ -18,6 +18,8 @@ uint64_t read(const uint8_t* data, size_t size) {
 
 }  // namespace
 
-Limits limits() { return {read, nullptr, 0, ""}; }
+Limits limits(uint32_t) { return {read, nullptr, 0, ""}; }
+
+Limits limits() { return limits(0); }
 
 }  // namespace thimble::bench

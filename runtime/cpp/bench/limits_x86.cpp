@@ -5,6 +5,10 @@
 #include "bench/limits.h"
 #include "kernels/cpu_features.h"
 
+#if defined(THIMBLE_AMX_INT8)
+#include "kernels/amx_int8/tiles.h"
+#endif
+
 namespace thimble::bench {
 namespace {
 
@@ -68,14 +72,39 @@ uint64_t read_words(const uint8_t* data, size_t size) {
   return static_cast<uint64_t>(a[0]);
 }
 
+#if defined(THIMBLE_AMX_INT8)
+
+/// As many sums as a product has registers for, of two tiles by two.
+uint64_t multiply_amx(size_t loops) {
+  using namespace kernels::amx_int8;
+  const TileScope tiles(kernels::kLineBytes);  // which also sets all of them to zero
+  for (; loops > 0; --loops) {
+    multiply_tiles<0, 4, 6>();
+    multiply_tiles<1, 4, 7>();
+    multiply_tiles<2, 5, 6>();
+    multiply_tiles<3, 5, 7>();
+  }
+  int32_t sums[kTileSums];
+  store_tile<0>(sums);
+  return static_cast<uint64_t>(sums[0]);
+}
+
+#endif
+
 }  // namespace
 
-Limits limits() {
-  const uint32_t features = kernels::cpu_features();
+Limits limits(uint32_t features) {
   if ((features & kernels::kAvx2) == 0) return {read_words, nullptr, 0, ""};
   if ((features & kernels::kAvx512Vnni) == 0)
     return {read, multiply_avx2, size_t{4} * 64, "vpmaddubsw"};
+#if defined(THIMBLE_AMX_INT8)
+  if ((features & kernels::kAmxInt8) != 0) {
+    return {read, multiply_amx, size_t{4} * 2 * 16 * 16 * 64, "tdpbssd"};
+  }
+#endif
   return {read, multiply_vnni, size_t{12} * 128, "vpdpbusd"};
 }
+
+Limits limits() { return limits(kernels::cpu_features()); }
 
 }  // namespace thimble::bench

@@ -6,18 +6,19 @@
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
+#include <utility>
 #include <vector>
 
+#include "bench/limits.h"
 #include "kernels/cpu_features.h"
 #include "kernels/variants.h"
-#include "bench/limits.h"
 #include "tests/kernel_problem.h"
 
 namespace {
 
 using namespace thimble::kernels;
-using thimble::test::AlignedBuffer;
 using thimble::bench::Limits;
+using thimble::test::AlignedBuffer;
 using thimble::test::Problem;
 
 /// Of this process's own time, which other processes disturb less than the clock on the wall.
@@ -37,17 +38,18 @@ double shortest(Run run) {
   return best;
 }
 
-void measure_limits(const AlignedBuffer& memory) {
-  const Limits limits = thimble::bench::limits();
+/// Of a CPU with `features`.
+void measure_limits(uint32_t features, const AlignedBuffer& memory) {
+  const Limits limits = thimble::bench::limits(features);
   volatile uint64_t sink = 0;
   if (limits.read != nullptr) {
     const double took = shortest([&] { sink = limits.read(memory.data(), memory.size()); });
     std::printf("%-31s read            %6.1f GB/s\n", "limit", memory.size() / took * 1e-9);
   }
   if (limits.multiply != nullptr) {
-    constexpr size_t kLoops = 1000000;
+    constexpr size_t kLoops = 300000;
     const double took = shortest([&] { sink = limits.multiply(kLoops); });
-    std::printf("%-31s int8 products   %6.1f GOPS\n", "limit",
+    std::printf("%-31s %-15s %6.1f GOPS\n", "limit", limits.unit,
                 kLoops * limits.operations / took * 1e-9);
   }
 }
@@ -75,13 +77,29 @@ void measure_matvec(const Variant& variant, WeightFormat format, const char* for
   }
 }
 
+/// The shapes of an MLP's two matrices; the wide one writes a few blocks of outputs at a time, as
+/// SwiGLU takes them.
 void measure_matmul(const Variant& variant, WeightFormat format, const char* format_name) {
-  for (size_t rows : {128, 512}) {
-    Problem problem(format, rows, kOutputs, kColumns, kGroup, variant.tile);
-    const LinearArgs args = problem.args();
-    const double took = shortest([&] { variant.matmul[static_cast<int>(format)](args); });
-    std::printf("%-14s %-16s matmul %3zu rows %7.1f GOPS\n", variant.name, format_name, rows,
-                2.0 * rows * kOutputs * kColumns / took * 1e-9);
+  constexpr size_t kBlocksAtOnce = 16;
+  for (const auto& [outputs, columns] : {std::pair{kOutputs, kColumns}, {kColumns, kOutputs}}) {
+    for (size_t rows : {128, 256, 512}) {
+      Problem problem(format, rows, outputs, columns, kGroup, variant.tile);
+      LinearArgs args = problem.args();
+      const size_t at_once = outputs > columns ? kBlocksAtOnce : args.last_block;
+      args.y_stride = at_once * kBlockRows;
+      const size_t calls = args.last_block / at_once, bytes = args.weight.bytes() / calls;
+      const uint8_t* weights = args.weight.data;
+      args.weight.rows = args.y_stride;
+      args.last_block = at_once;
+      const double took = shortest([&] {
+        for (size_t i = 0; i < calls; ++i) {
+          args.weight.data = weights + i * bytes;
+          variant.matmul[static_cast<int>(format)](args);
+        }
+      });
+      std::printf("%-14s %-16s matmul %zu x %zu, %3zu rows %7.1f GOPS\n", variant.name, format_name,
+                  outputs, columns, rows, 2.0 * rows * outputs * columns / took * 1e-9);
+    }
   }
 }
 
@@ -121,12 +139,12 @@ void measure_attention(const Variant& variant) {
 int main(int argc, char** argv) {
   AlignedBuffer memory(size_t{640} << 20);
   std::memset(memory.data(), 1, memory.size());
-  measure_limits(memory);
   for (const Variant* variant : all_variants()) {
     bool wanted = argc == 1;
     for (int i = 1; i < argc; ++i) wanted = wanted || std::strcmp(argv[i], variant->name) == 0;
     if (!wanted || (variant->required & ~cpu_features()) != 0) continue;
     if (argc == 1 && std::strcmp(variant->name, "scalar") == 0) continue;
+    measure_limits(variant->required, memory);
     measure_attention(*variant);
     constexpr const char* kFormats[] = {"int4 two-level", "int4", "int8"};
     for (int format = 0; format < 3; ++format) {

@@ -82,10 +82,20 @@ bool odd_shapes() {
   return true;
 }
 
+/// Rows and columns around whole tile registers, of 16 rows by 64 columns, two by two, and chunks
+/// of 512 columns.
+bool whole_tiles() {
+  for (size_t rows : {9, 15, 16, 17, 31, 32, 33, 40})
+    for (size_t outputs : {16, 40})
+      for (size_t columns : {32, 64, 96, 512, 704, 2080})
+        if (!check({rows, outputs, columns, 32}, Fill::kRandom, Epilogue::kPlain)) return false;
+  return true;
+}
+
 bool groups() {
   for (size_t group_size : {32, 64, 128})
     for (size_t columns : {128, 640, 1100})
-      for (size_t rows : {1, 3, 6, 13})
+      for (size_t rows : {1, 3, 6, 13, 34})
         for (Epilogue epilogue : {Epilogue::kPlain, Epilogue::kBias, Epilogue::kAccumulate})
           if (!check({rows, 40, columns, group_size}, Fill::kRandom, epilogue)) return false;
   return true;
@@ -93,7 +103,7 @@ bool groups() {
 
 bool extremes() {
   for (Fill fill : {Fill::kExtremes, Fill::kLargestProduct, Fill::kTinyScales})
-    for (size_t rows : {1, 4, 6, 13})
+    for (size_t rows : {1, 4, 6, 13, 33})
       for (size_t group_size : {32, 128})
         if (!check({rows, 20, 1024, group_size}, fill, Epilogue::kPlain)) return false;
   return true;
@@ -188,10 +198,10 @@ bool float_weights() {
   return true;
 }
 
-constexpr Case kCases[] = {{"odd_shapes", odd_shapes},      {"groups", groups},
-                           {"extremes", extremes},          {"most_columns", most_columns},
-                           {"many_rows", many_rows},        {"definition", definition},
-                           {"float_weights", float_weights}};
+constexpr Case kCases[] = {
+    {"odd_shapes", odd_shapes}, {"whole_tiles", whole_tiles},    {"groups", groups},
+    {"extremes", extremes},     {"most_columns", most_columns},  {"many_rows", many_rows},
+    {"definition", definition}, {"float_weights", float_weights}};
 
 }  // namespace
 
