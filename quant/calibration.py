@@ -55,7 +55,12 @@ def evaluation_windows(
     text: str, encode: Encode, tokens: int, window: int = WINDOW, bos_id: int | None = None
 ) -> Tensor:
     """The same of the last tenth of a text, which calibration never sees."""
-    return _windows(text[_split(text) :], encode, tokens, window, bos_id, "evaluation")
+    return _windows(held_out_part(text), encode, tokens, window, bos_id, "evaluation")
+
+
+def held_out_part(text: str) -> str:
+    """The last tenth of a text, which calibration never sees."""
+    return text[_split(text) :]
 
 
 def _split(text: str) -> int:

@@ -105,3 +105,10 @@ def set_weight(parent: nn.Module, name: str, weight: QuantizedWeight) -> None:
         linear = PaddedLinear(linear, padding)
         setattr(parent, name, linear)
     linear.weight = weight.as_parameter()
+
+
+def drop_activation_rounding(model: nn.Module) -> None:
+    """Turns quantized weights into the floats they stand for: what weight-only formats compute."""
+    for module in model.modules():
+        if isinstance(module, nn.Linear) and isinstance(module.weight, IntxUnpackedToInt8Tensor):
+            module.weight = nn.Parameter(module.weight.dequantize(), requires_grad=False)

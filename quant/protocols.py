@@ -11,7 +11,7 @@ class CausalLM(Protocol):
     """A decoder with Hugging Face's names.
 
     `model` holds `embed_tokens`, `layers` and `norm`; a layer holds `input_layernorm`,
-    `self_attn` (`q_proj k_proj v_proj o_proj`), `post_attention_layernorm` and `mlp`
+    `self_attn` (`q_proj k_proj v_proj o_proj`, `head_dim`), `post_attention_layernorm` and `mlp`
     (`gate_proj up_proj down_proj`), and maps (hidden states, rope) to hidden states.
     """
 

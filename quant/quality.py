@@ -6,6 +6,7 @@ that the head of a large model needs neither its float weights nor all its logit
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
 import torch
@@ -48,12 +49,17 @@ def compare_logits(reference: Tensor, other: Tensor, targets: Tensor) -> Quality
         other: the same shape, the quantized model's.
         targets: int64 (...), the tokens that came next.
     """
+    return summarize([compare_positions(reference, other, targets)])
+
+
+def compare_positions(reference: Tensor, other: Tensor, targets: Tensor) -> "Positions":
+    """The same, position by position."""
     vocab_size = reference.shape[-1]
     reference, other = reference.reshape(-1, vocab_size), other.reshape(-1, vocab_size)
     comparison = LogitComparison(targets.reshape(-1))
     for start in range(0, vocab_size, _SLICE):
         comparison.add(reference[:, start : start + _SLICE], other[:, start : start + _SLICE])
-    return comparison.result()
+    return comparison.positions()
 
 
 class LogitComparison:
@@ -75,26 +81,56 @@ class LogitComparison:
         self._weighted_gap = self._weighted_gap * shrink + gap
         self._start += reference.shape[1]
 
-    def result(self) -> Quality:
-        """The figures, once the whole vocabulary has been added."""
+    def positions(self) -> "Positions":
+        """The figures of each position, once the whole vocabulary has been added."""
         reference, other = self._reference, self._other
         gap = self._weighted_gap.double() / reference.total.double()
         kl = gap - reference.log_total() + other.log_total()
-        float_loss, float_error = _mean(reference.log_total() - reference.target)
-        loss, loss_error = _mean(other.log_total() - other.target)
-        kl_mean, kl_error = _mean(kl.clamp_min(0))
-        top1, top1_error = _mean((reference.best == other.best).double())
-        return Quality(
-            tokens=len(self._targets),
-            perplexity_float=_exp(float_loss),
-            perplexity_float_error=_exp(float_loss) * float_error,
-            perplexity_quantized=_exp(loss),
-            perplexity_quantized_error=_exp(loss) * loss_error,
-            kl=kl_mean,
-            kl_error=kl_error,
-            top1=top1,
-            top1_error=top1_error,
+        return Positions(
+            loss_float=reference.log_total() - reference.target,
+            loss=other.log_total() - other.target,
+            kl=kl.clamp_min(0),
+            same=(reference.best == other.best).double(),
         )
+
+    def result(self) -> Quality:
+        """The figures of all positions together."""
+        return summarize([self.positions()])
+
+
+@dataclass(frozen=True)
+class Positions:
+    """Figures of single predictions, float64 (positions,) each.
+
+    Attributes:
+        loss_float, loss: negative log likelihood of the next token, of either model.
+        kl: KL(float || quantized).
+        same: 1 where both rank the same token first, else 0.
+    """
+
+    loss_float: Tensor
+    loss: Tensor
+    kl: Tensor
+    same: Tensor
+
+
+def summarize(parts: Sequence[Positions]) -> Quality:
+    """The figures of several stretches of text together."""
+    float_loss, float_error = mean_and_error(torch.cat([part.loss_float for part in parts]))
+    loss, loss_error = mean_and_error(torch.cat([part.loss for part in parts]))
+    kl, kl_error = mean_and_error(torch.cat([part.kl for part in parts]))
+    top1, top1_error = mean_and_error(torch.cat([part.same for part in parts]))
+    return Quality(
+        tokens=sum(len(part.loss) for part in parts),
+        perplexity_float=_exp(float_loss),
+        perplexity_float_error=_exp(float_loss) * float_error,
+        perplexity_quantized=_exp(loss),
+        perplexity_quantized_error=_exp(loss) * loss_error,
+        kl=kl,
+        kl_error=kl_error,
+        top1=top1,
+        top1_error=top1_error,
+    )
 
 
 class _OnlineSoftmax:
@@ -130,7 +166,7 @@ def _exp(loss: float) -> float:
     return math.exp(min(loss, _LARGEST_LOSS))
 
 
-def _mean(values: Tensor) -> tuple[float, float]:
+def mean_and_error(values: Tensor) -> tuple[float, float]:
     """Mean and its standard error, positions taken as independent."""
     count = len(values)
     error = values.std().item() / math.sqrt(count) if count > 1 else 0.0

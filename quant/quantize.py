@@ -17,6 +17,7 @@ from quant.progress import ProgressCallback, ProgressMeter
 from quant.protocols import CausalLM, WeightSource
 from quant.quality import Quality
 from quant.report import QuantReport
+from quant.rotation import rotate
 from quant.scheme import Scheme
 from quant.size import stored_size
 
@@ -54,6 +55,8 @@ def quantize(
     measure_work = head_work if evaluation is not None else 0
     work = head_work + sum(_linear_weights(layer) for layer in layers) + measure_work
     meter = ProgressMeter(work, progress)
+    if scheme.choice.rotation == "hadamard":
+        weights = rotate(model, weights)
     tied = is_tied(model)
 
     if scheme.name == "none":

@@ -1,0 +1,6 @@
+"""python -m quant eval | compare"""
+
+from quant.commands.cli import main
+
+if __name__ == "__main__":
+    main(prog_name="python -m quant")

@@ -1,0 +1,1 @@
+"""What `python -m quant` does: measuring models, comparing methods."""

@@ -1,0 +1,107 @@
+"""The options of `python -m quant`. Heavy imports wait until there is work to do."""
+
+from pathlib import Path
+
+import click
+
+EPILOG = """\b
+Examples:
+  python -m quant eval model.pte --against ./my-model --text held_out.txt
+  python -m quant eval ./my-model --text held_out.txt --json
+  python -m quant compare ./my-model --calibration text.txt --held-out other.txt
+"""
+
+
+@click.group(epilog=EPILOG, context_settings={"max_content_width": 100})
+def main() -> None:
+    """Measures models, and what quantization methods do to them."""
+
+
+@main.command("eval", context_settings={"show_default": True})
+@click.argument("model")
+@click.option("--text", type=click.Path(path_type=Path), required=True, help="UTF-8 text.")
+@click.option("--against", metavar="MODEL", help="The model that KL and top-1 compare with.")
+@click.option(
+    "--tokenizer",
+    type=click.Path(path_type=Path),
+    help="A tokenizer file or directory; by default a checkpoint's own.",
+)
+@click.option(
+    "--context",
+    metavar="N",
+    type=click.IntRange(min=2),
+    default=2048,
+    help="Tokens of one window; no more than the models take.",
+)
+@click.option(
+    "--tokens", metavar="N", type=click.IntRange(min=2), help="Read no more than so many tokens."
+)
+@click.option(
+    "--separator",
+    metavar="TEXT",
+    help="What parts documents: each then begins with BOS and a window of its own.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def eval_command(
+    model: str,
+    text: Path,
+    against: str | None,
+    tokenizer: Path | None,
+    context: int,
+    tokens: int | None,
+    separator: str | None,
+    as_json: bool,
+) -> None:
+    """Perplexity, bits per byte, and with --against KL and top-1, of a checkpoint or a .pte.
+
+    As in the GPTQ paper: the text is tokenized whole, with BOS before it, and cut into windows of
+    --context tokens that follow each other; in each, every token but the first is predicted from
+    those before it.
+    """
+    from quant.commands.evaluate import Request, run_eval
+
+    run_eval(Request(model, text, against, tokenizer, context, tokens, separator), as_json)
+
+
+@main.command("compare", context_settings={"show_default": True})
+@click.argument("model", default="llama3")
+@click.option(
+    "--calibration",
+    type=click.Path(path_type=Path),
+    help="Text to calibrate on; by default the first nine tenths of the text that ships with the "
+    "package.",
+)
+@click.option(
+    "--held-out",
+    type=click.Path(path_type=Path),
+    help="Text to measure on; by default the last tenth of the calibration text.",
+)
+@click.option(
+    "--separator", metavar="TEXT", help="What parts documents in the held-out text, if anything."
+)
+@click.option(
+    "--group-size", "group_sizes", multiple=True, type=int, default=(32, 128), metavar="N"
+)
+@click.option(
+    "--tokens", metavar="N", type=click.IntRange(min=2), default=4096, help="Held-out tokens."
+)
+@click.option("--calibration-tokens", metavar="N", type=click.IntRange(min=1), default=32768)
+@click.option("--only", multiple=True, metavar="NAME", help="Rows to make; by default all.")
+def compare_command(
+    model: str,
+    calibration: Path | None,
+    held_out: Path | None,
+    separator: str | None,
+    group_sizes: tuple[int, ...],
+    tokens: int,
+    calibration_tokens: int,
+    only: tuple[str, ...],
+) -> None:
+    """Prints a table, in Markdown, of methods on one model by one protocol."""
+    from quant.commands.compare import Request, run_compare
+
+    run_compare(
+        Request(
+            model, calibration, held_out, separator, group_sizes, tokens, calibration_tokens, only
+        )
+    )

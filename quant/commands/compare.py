@@ -1,0 +1,39 @@
+"""`python -m quant compare`: methods on one model by one protocol, as a table."""
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+
+
+@dataclass(frozen=True)
+class Request:
+    """The command line as it was typed."""
+
+    model: str
+    calibration: Path | None
+    held_out: Path | None
+    separator: str | None
+    group_sizes: tuple[int, ...]
+    tokens: int
+    calibration_tokens: int
+    only: tuple[str, ...]
+
+
+def run_compare(request: Request) -> None:
+    """Prints the table row by row; exits 2 on a request that cannot be met."""
+    from exporter.quiet import silence_known_noise
+
+    silence_known_noise()
+    from exporter.errors import ExportError
+    from exporter.tokenizer import TokenizerError
+    from quant.commands.table import table
+    from quant.errors import QuantError
+
+    try:
+        for line in table(request):
+            click.echo(line)
+    except (QuantError, ExportError, TokenizerError) as error:
+        click.echo(f"Error: {error}", err=True)
+        sys.exit(2)

@@ -1,0 +1,127 @@
+"""`python -m quant eval`: perplexity, bits per byte, KL and top-1 of one model."""
+
+import json
+import math
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from quant.commands.scored import Scored
+    from quant.commands.windows import ScoredText
+
+
+@dataclass(frozen=True)
+class Request:
+    """The command line as it was typed."""
+
+    model: str
+    text: Path
+    against: str | None
+    tokenizer: Path | None
+    context: int
+    tokens: int | None
+    separator: str | None
+
+
+def run_eval(request: Request, as_json: bool) -> None:
+    """Measures a model and prints the figures; exits 2 on a request that cannot be met."""
+    from delegates import DelegateError
+    from exporter.errors import ExportError
+    from exporter.quiet import silence_known_noise
+    from exporter.tokenizer import TokenizerError
+    from quant.errors import QuantError
+
+    silence_known_noise()
+    try:
+        figures = evaluate(request)
+    except (QuantError, DelegateError, ExportError, TokenizerError) as error:
+        click.echo(f"Error: {error}", err=True)
+        sys.exit(2)
+    click.echo(json.dumps(figures) if as_json else describe(figures))
+
+
+def evaluate(request: Request) -> dict[str, object]:
+    """The figures by name: losses in nats, bits per byte, each with its standard error.
+
+    Raises:
+        ExportError, TokenizerError, DelegateError, QuantError: nothing to measure, or to read.
+    """
+    from exporter.tokenizer import load_tokenizer
+    from quant.commands.scored import open_scored
+    from quant.commands.windows import read_text, score_windows
+    from quant.errors import QuantError
+
+    text = read_text(request.text)
+    model = open_scored(request.model)
+    against = None if request.against is None else open_scored(request.against)
+    models = [model] if against is None else [model, against]
+    tokenizers = [request.tokenizer, *(scored.tokenizer for scored in models)]
+    tokenizer = next((path for path in tokenizers if path is not None), None)
+    if tokenizer is None:
+        raise QuantError(
+            f"{model.name} holds its tokenizer in a form that only the runner reads; name the "
+            "model's tokenizer files with --tokenizer, or its checkpoint with --against."
+        )
+    context = min([request.context, *(scored.longest for scored in models)])
+    encode = load_tokenizer(tokenizer).encode
+    bos_id = next((scored.bos_id for scored in models if scored.bos_id is not None), None)
+    scored_text = score_windows(text, encode, context, request.tokens, bos_id, request.separator)
+    return {
+        "model": model.name,
+        "against": None if against is None else against.name,
+        "text": str(request.text),
+        "context": context,
+        **measure(model, against, scored_text),
+    }
+
+
+def measure(model: "Scored", against: "Scored | None", text: "ScoredText") -> dict[str, object]:
+    """Runs the models over the text; KL and top-1 are None without one to compare with."""
+    import torch
+
+    from quant.quality import Positions, compare_positions, mean_and_error, summarize
+
+    parts: list[Positions] = []
+    with torch.no_grad():
+        for window in text.windows:
+            logits = model.logits(window[:-1])
+            reference = logits if against is None else against.logits(window[:-1])
+            parts.append(compare_positions(reference, logits, window[1:]))
+    quality = summarize(parts)
+    loss, loss_error = mean_and_error(torch.cat([part.loss for part in parts]))
+    nats_per_byte = 1 / text.bytes_per_token
+    compared = against is not None
+    return {
+        "tokens": quality.tokens,
+        "perplexity": quality.perplexity_quantized,
+        "perplexity_error": quality.perplexity_quantized_error,
+        "bits_per_byte": loss * nats_per_byte / math.log(2),
+        "bits_per_byte_error": loss_error * nats_per_byte / math.log(2),
+        "kl": quality.kl if compared else None,
+        "kl_error": quality.kl_error if compared else None,
+        "top1": quality.top1 if compared else None,
+        "top1_error": quality.top1_error if compared else None,
+        "against_perplexity": quality.perplexity_float if compared else None,
+        "against_perplexity_error": quality.perplexity_float_error if compared else None,
+    }
+
+
+def describe(figures: dict[str, object]) -> str:
+    """The figures as lines for people."""
+    lines = [
+        f"{figures['model']}: {figures['tokens']} tokens predicted, context {figures['context']}",
+        f"perplexity     {figures['perplexity']:.4f} ± {figures['perplexity_error']:.4f}",
+        f"bits per byte  {figures['bits_per_byte']:.4f} ± {figures['bits_per_byte_error']:.4f}",
+    ]
+    if figures["against"] is not None:
+        lines += [
+            f"against {figures['against']}, perplexity {figures['against_perplexity']:.4f} ± "
+            f"{figures['against_perplexity_error']:.4f}",
+            f"KL             {figures['kl']:.5f} ± {figures['kl_error']:.5f} nats",
+            f"top-1          {figures['top1']:.2%} ± {figures['top1_error']:.2%}",
+        ]
+    return "\n".join(lines)

@@ -1,0 +1,134 @@
+"""The table of methods: every row quantized, measured and timed in the same way."""
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from exporter.checkpoint import Checkpoint, open_checkpoint
+from exporter.model import CausalLM
+from exporter.source import EMBEDDED
+from exporter.tokenizer import compile_tokenizer, load_tokenizer
+from quant.calibration import WINDOW, calibration_windows, held_out_part
+from quant.commands.compare import Request
+from quant.commands.scored import checkpoint_source
+from quant.commands.windows import read_text, score_windows
+from quant.errors import QuantError
+from quant.method import Method
+from quant.modules import drop_activation_rounding
+from quant.quality import compare_positions, summarize
+from quant.quantize import quantize
+from quant.scheme import METHODS, Scheme
+
+_PLAIN = Method(importance="diagonal", drift="none", descent=0, int8_statistics=False)
+_SHARP = replace(_PLAIN, importance="inverse", int8_statistics=True)
+ROWS: dict[str, tuple[str, Method]] = {  # name: scheme and method
+    "RTN, absmax / 7.5": ("rtn4", replace(METHODS["rtn4"], scales="absmax")),
+    "RTN, two-level": ("rtn4", METHODS["rtn4"]),
+    "RTN, two-level, searched": ("rtn4", replace(METHODS["rtn4"], scales="searched")),
+    "HQQ": ("hqq4", METHODS["hqq4"]),
+    "AWQ": ("awq4", METHODS["awq4"]),
+    "GPTQ without act-order": ("gptq4", replace(_PLAIN, act_order=False)),
+    "GPTQ": ("gptq4", _PLAIN),
+    "GPTQ' = GPTQ + inverse importance + int8 statistics": ("gptq4", _SHARP),
+    "GPTQ' + descent": ("gptq4", replace(_SHARP, descent=METHODS["gptq4"].descent)),
+    "GPTQ' + GPTAQ": ("gptq4", replace(_SHARP, drift="gptaq")),
+    "GPTQ' + Qronos": ("gptq4", replace(_SHARP, drift="qronos", drift_share=1.0)),
+    "GPTQ' + drift of inputs": ("gptq4", replace(_SHARP, drift="inputs", drift_share=1.0)),
+    "GPTQ' + drift of the residual": ("gptq4", replace(METHODS["gptq4"], descent=0)),
+    "`gptq4`: the same + descent": ("gptq4", METHODS["gptq4"]),
+    "`gptq4` + Hadamard rotations": ("gptq4", replace(METHODS["gptq4"], rotation="hadamard")),
+}
+HEADER = (
+    "| groups | method | bits | KL x 1000 | perplexity | KL x 1000, weights only | perplexity "
+    "| CPU time |"
+)
+
+
+@dataclass(frozen=True)
+class _HeldOut:
+    """Windows int64 (seq_len,) and the float model's logits for all but their last token."""
+
+    windows: list[Tensor]
+    logits: list[Tensor]
+
+
+@torch.no_grad()
+def table(request: Request) -> Iterator[str]:
+    """The lines of the table in Markdown, as they are measured.
+
+    Raises:
+        ExportError, TokenizerError, QuantError: no such model, row or text.
+    """
+    unknown = [name for name in request.only if name not in ROWS]
+    if unknown:
+        raise QuantError(f"--only {unknown[0]!r} is no row; the rows are: {'; '.join(ROWS)}.")
+    checkpoint = open_checkpoint(checkpoint_source(request.model))
+    encode = load_tokenizer(checkpoint.directory).encode
+    bos_id = compile_tokenizer(checkpoint.directory).bos_id
+    text = read_text(request.calibration or EMBEDDED / "calibration.txt")
+    window = min(WINDOW, checkpoint.config.context_limit)
+    calibration = calibration_windows(text, encode, request.calibration_tokens, window, bos_id)
+    measured = held_out_part(text) if request.held_out is None else read_text(request.held_out)
+    context = min(2 * WINDOW, checkpoint.config.context_limit)
+    windows = score_windows(
+        measured, encode, context, request.tokens, bos_id, request.separator
+    ).windows
+    reference = _quantized(checkpoint, Scheme("none"), calibration)
+    held_out = _HeldOut(windows, [_logits(reference.model, tokens) for tokens in windows])
+
+    tokens = sum(len(window) - 1 for window in windows)
+    perplexity = _figures(reference.model, held_out)[1]
+    yield (
+        f"{checkpoint.name}: calibrated on {calibration.numel()} tokens, measured on {tokens} "
+        f"others, context {context}; perplexity in float32 {perplexity}"
+    )
+    yield f"\n{HEADER}\n|{'---|' * HEADER.count(' | ')}---|"
+    for group_size in request.group_sizes:
+        for name in request.only or ROWS:
+            scheme, method = ROWS[name]
+            result = _quantized(checkpoint, Scheme(scheme, group_size, method=method), calibration)
+            with_activations = _figures(result.model, held_out)
+            drop_activation_rounding(result.model)
+            cells = [f"{group_size}", name, f"{result.bits:.3f}", *with_activations]
+            cells += [*_figures(result.model, held_out), f"{result.seconds:.1f} s"]
+            yield f"| {' | '.join(cells)} |"
+
+
+@dataclass(frozen=True)
+class _Quantized:
+    """A model, the stored bits of a weight in its layers, the CPU time that it took."""
+
+    model: CausalLM
+    bits: float
+    seconds: float
+
+
+def _quantized(checkpoint: Checkpoint, scheme: Scheme, calibration: Tensor) -> _Quantized:
+    with torch.device("meta"):
+        model = CausalLM(checkpoint.config).eval()
+    started = time.process_time()
+    report = quantize(model, scheme, checkpoint, calibration)
+    seconds = time.process_time() - started
+    return _Quantized(model, report.size.linear_bits_per_weight, seconds)
+
+
+def _logits(model: CausalLM, tokens: Tensor) -> Tensor:
+    """After all of a window but its last token: float32 (seq_len - 1, vocab_size)."""
+    return model.logits(tokens[None, :-1])[0]
+
+
+def _figures(model: CausalLM, held_out: _HeldOut) -> list[str]:
+    """KL and perplexity, each with its standard error."""
+    quality = summarize(
+        [
+            compare_positions(wanted, _logits(model, tokens), tokens[1:])
+            for tokens, wanted in zip(held_out.windows, held_out.logits, strict=True)
+        ]
+    )
+    return [
+        f"{quality.kl * 1000:.1f} ± {quality.kl_error * 1000:.1f}",
+        f"{quality.perplexity_quantized:.3f} ± {quality.perplexity_quantized_error:.3f}",
+    ]
