@@ -19,16 +19,28 @@ struct Mapping {
 };
 
 Mapping choose_mapping(const float* x, size_t columns) {
-  F32x16 smallest = broadcast(0.0f), largest = broadcast(0.0f);
+  constexpr size_t kChains = 4;
+  F32x16 smallest[kChains], largest[kChains];
+  for (size_t c = 0; c < kChains; ++c) smallest[c] = largest[c] = broadcast(0.0f);
   size_t k = 0;
+  for (; k + kChains * kLanes <= columns; k += kChains * kLanes) {
+    for (size_t c = 0; c < kChains; ++c) {
+      const F32x16 value = load(x + k + c * kLanes);
+      smallest[c] = min(value, smallest[c]);
+      largest[c] = max(value, largest[c]);
+    }
+  }
   for (; k + kLanes <= columns; k += kLanes) {
-    const F32x16 value = load(x + k);
-    smallest = min(value, smallest);
-    largest = max(value, largest);
+    smallest[0] = min(load(x + k), smallest[0]);
+    largest[0] = max(load(x + k), largest[0]);
+  }
+  for (size_t c = 1; c < kChains; ++c) {
+    smallest[0] = min(smallest[c], smallest[0]);
+    largest[0] = max(largest[c], largest[0]);
   }
   float low[kLanes], high[kLanes];
-  store(low, smallest);
-  store(high, largest);
+  store(low, smallest[0]);
+  store(high, largest[0]);
   for (; k < columns; ++k) {
     low[0] = x[k] < low[0] ? x[k] : low[0];
     high[0] = x[k] > high[0] ? x[k] : high[0];
@@ -74,38 +86,28 @@ int32_t quantize_step(const float* x, size_t columns, const Mapping& mapping, in
   return total;
 }
 
-template <size_t kPiece>
-void scatter(const int8_t* from, int8_t* to, size_t stride) {
-  for (size_t i = 0; i < kColumnStep; i += kPiece, to += stride) std::memcpy(to, from + i, kPiece);
-}
-
-/// Writes kColumnStep bytes of a row, from column k on, `kr` at a time.
+/// Writes kColumnStep bytes of a row, from column k on, kKr at a time.
+template <size_t kKr>
 void write_step(const int8_t* from, size_t row, size_t k, const QuantizedRows& out) {
-  const Tile tile = out.tile;
-  int8_t* to = out.values + quantized_offset(row, k, out.columns, tile);
-  if (tile.kr == 4) {
-    scatter<4>(from, to, tile.mr * 4);
-  } else if (tile.kr == 8) {
-    scatter<8>(from, to, tile.mr * 8);
-  } else {
-    std::memcpy(to, from, kColumnStep);
-  }
+  const size_t mr = out.tile.mr;
+  int8_t* to = out.values + quantized_offset(row, k, out.columns, {mr, kKr});
+  constexpr size_t kPiece = kKr < kColumnStep ? kKr : kColumnStep;
+  for (size_t i = 0; i < kColumnStep; i += kPiece, to += mr * kPiece)
+    std::memcpy(to, from + i, kPiece);
 }
 
-}  // namespace
-
-void quantize(const QuantizeArgs& args) {
+template <size_t kKr>
+void quantize_rows(const QuantizeArgs& args) {
   const QuantizedRows& out = args.out;
-  const Tile tile = out.tile;
-  const size_t steps = out.columns / kColumnStep;
+  const size_t mr = out.tile.mr, steps = out.columns / kColumnStep;
   alignas(kColumnStep) int8_t bytes[kColumnStep];
-  for (size_t row = 0; row < round_up(out.rows, tile.mr); ++row) {
-    int32_t* group_bias = out.group_bias + row / tile.mr * tile.mr * steps + row % tile.mr;
+  for (size_t row = 0; row < round_up(out.rows, mr); ++row) {
+    int32_t* group_bias = out.group_bias + row / mr * mr * steps + row % mr;
     if (row >= out.rows) {
       std::memset(bytes, 0, sizeof bytes);
       for (size_t step = 0; step < steps; ++step) {
-        group_bias[step * tile.mr] = 0;
-        write_step(bytes, row, step * kColumnStep, out);
+        group_bias[step * mr] = 0;
+        write_step<kKr>(bytes, row, step * kColumnStep, out);
       }
       continue;
     }
@@ -116,11 +118,24 @@ void quantize(const QuantizeArgs& args) {
       const size_t k = step * kColumnStep;
       const size_t left = k < args.x_columns ? args.x_columns - k : 0;
       const int32_t step_sum = quantize_step(x + (left > 0 ? k : 0), left, mapping, bytes);
-      group_bias[step * tile.mr] = -7 * step_sum;
+      group_bias[step * mr] = -7 * step_sum;
       total += step_sum;
-      write_step(bytes, row, k, out);
+      write_step<kKr>(bytes, row, k, out);
     }
     out.params[row] = {mapping.scale, mapping.zero_point, total};
+  }
+}
+
+}  // namespace
+
+void quantize(const QuantizeArgs& args) {
+  switch (args.out.tile.kr) {
+    case 4:
+      return quantize_rows<4>(args);
+    case 8:
+      return quantize_rows<8>(args);
+    default:
+      return quantize_rows<64>(args);
   }
 }
 
