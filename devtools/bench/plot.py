@@ -47,7 +47,8 @@ def _draw_panel(panel: Any, report: dict[str, Any], threads: int, kind: str) -> 
         if result["threads"] == threads and result["kind"] == kind
     ]
     works = list(dict.fromkeys(result["work"] for result in results))
-    engines = [engine["name"] for engine in report["engines"]]
+    measured = {result["engine"] for result in report["results"]}
+    engines = [engine["name"] for engine in report["engines"] if engine["name"] in measured]
     width = 0.8 / len(engines)
     for place, engine in enumerate(engines):
         own = {result["work"]: result for result in results if result["engine"] == engine}

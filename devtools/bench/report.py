@@ -2,8 +2,9 @@
 
 version      1
 machine      cpu, cores, memory_bytes, system
-model        file, name, delegate, scheme, group_size, head_bits, file_bytes,
-             weight_bytes_per_token, cache_bytes_per_position, shape
+model        file, name, delegate, scheme, group_size, head_bits, runs_with (what our own
+             delegate says of itself), file_bytes, weight_bytes_per_token,
+             cache_bytes_per_position, shape
 settings     threads, repeats
 engines      [name, model]: ours first
 limits       one per thread count: threads; read_bytes_per_s and int8_operations_per_s (medians
@@ -56,6 +57,7 @@ def make_report(
             "scheme": model.scheme,
             "group_size": model.group_size,
             "head_bits": model.head_bits,
+            "runs_with": model.runs_with,
             "file_bytes": model.file_bytes,
             "weight_bytes_per_token": model.weight_bytes_per_token,
             "cache_bytes_per_position": model.cache_bytes_per_position,

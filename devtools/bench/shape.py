@@ -5,6 +5,8 @@ from typing import Any
 
 from devtools.errors import DevtoolsError
 
+KV_CACHES = {"float16": 2, "float32": 4, "int8": 1}  # bytes of a number
+
 _FIELDS = (
     "hidden_size",
     "intermediate_size",
@@ -61,6 +63,8 @@ class Model:
         scheme: how its weights are stored: rtn4, gptq4, rtn8 or none.
         group_size: inputs that share a 4-bit scale.
         head_bits: bits of the embedding and the head.
+        runs_with: what our own delegate says that it runs with, but for the threads; "" of every
+            other.
         file_bytes: the whole file.
         weight_bytes_per_token: what one decoded token reads of the weights.
         cache_bytes_per_position: what it reads of the key/value cache for each position before it.
@@ -71,6 +75,7 @@ class Model:
     scheme: str
     group_size: int
     head_bits: int
+    runs_with: str
     file_bytes: int
     max_seq_len: int
     max_context_len: int
@@ -83,8 +88,11 @@ class Model:
         return self.weight_bytes_per_token + depth * self.cache_bytes_per_position
 
 
-def describe_model(said: dict[str, Any], path: str) -> Model:
+def describe_model(said: dict[str, Any], path: str, kv_cache: str) -> Model:
     """The model behind the first line of build/bench.
+
+    Args:
+        kv_cache: the type that our own delegate was told to keep keys and values in.
 
     Raises:
         DevtoolsError: its report is missing or has no full shape.
@@ -103,18 +111,23 @@ def describe_model(said: dict[str, Any], path: str) -> Model:
     # own beside the head, of which a token reads one row.
     shared = delegate == "cpu" and shape.tie_word_embeddings
     table = 0 if shared else quantization["embedding_bytes"]
-    half = delegate == "cpu" and not floats
-    positions = 2 * shape.num_hidden_layers * shape.num_key_value_heads * shape.head_dim
+    if delegate != "cpu" or (kv_cache == "default" and floats):
+        kv_cache = "float32"
+    elif kv_cache == "default":
+        kv_cache = "float16"
+    vectors = 2 * shape.num_hidden_layers * shape.num_key_value_heads
+    scale = 4 if kv_cache == "int8" else 0  # bytes, for each head and position
     return Model(
         name=facts["name"],
         delegate=delegate,
         scheme=quantization["scheme"],
         group_size=quantization["group_size"],
         head_bits=quantization["head_bits"],
+        runs_with=", ".join(part for part in said["runs_with"].split(", ") if "thread" not in part),
         file_bytes=said["file_bytes"],
         max_seq_len=said["max_seq_len"],
         max_context_len=said["max_context_len"],
         weight_bytes_per_token=said["weight_bytes"] - table,
-        cache_bytes_per_position=positions * (2 if half else 4),
+        cache_bytes_per_position=vectors * (shape.head_dim * KV_CACHES[kv_cache] + scale),
         shape=shape,
     )

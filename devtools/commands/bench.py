@@ -29,6 +29,8 @@ class Request:
     threads: tuple[int, ...]
     repeats: int
     quick: bool
+    kv_cache: str
+    huge_pages: bool
     against: tuple[str, ...]
     json: Path | None
     plot: Path | None
@@ -69,7 +71,9 @@ def _run_bench(request: Request) -> None:
     bench = _find_bench()
     options = RivalOptions(bench, request.cache, request.gguf_types, request.openvino_python)
     with Display(sys.stderr) as display:
-        ours, model = open_model(request.model.stem, request.model, bench)
+        ours, model = open_model(
+            request.model.stem, request.model, bench, request.kv_cache, request.huge_pages
+        )
         engines, models = [ours], {ours.name: model}
         for name in request.against:
             for engine, rival in make_rivals(name, model, options, display.note):

@@ -62,6 +62,13 @@ class Display:
 
 def show(report: dict[str, Any], console: Console) -> None:
     """Prints what was measured: the limits, then a table per number of threads, then the ratios."""
+    model = report["model"]
+    console.print(
+        f"{model['file']}: {model['name']}, {model['scheme']}, "
+        f"{model['runs_with'] or model['delegate']}; a token reads "
+        f"{model['weight_bytes_per_token'] / 1e6:.1f} MB of weights and, for each position before "
+        f"it, {model['cache_bytes_per_position'] / 1e3:.1f} kB"
+    )
     for limit in report["limits"]:
         console.print(_limit_line(limit))
     for threads in report["settings"]["threads"]:

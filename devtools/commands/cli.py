@@ -64,6 +64,13 @@ def main() -> None:
     "--quick", is_flag=True, help="One short prefill, decoding at depth 0, a small batch."
 )
 @click.option(
+    "--kv-cache",
+    type=click.Choice(["default", "float16", "float32", "int8"]),
+    default="default",
+    help="What the CPU delegate keeps keys and values in.",
+)
+@click.option("--huge-pages", is_flag=True, help="Have the CPU delegate copy weights into those.")
+@click.option(
     "--against",
     metavar="RIVAL",
     multiple=True,
@@ -94,6 +101,8 @@ def bench(
     threads: tuple[int, ...] | None,
     repeats: int | None,
     quick: bool,
+    kv_cache: str,
+    huge_pages: bool,
     against: tuple[str, ...],
     json: Path | None,
     plot: Path | None,
@@ -118,6 +127,8 @@ def bench(
             threads=threads or _default_counts(),
             repeats=repeats or (2 if quick else 5),
             quick=quick,
+            kv_cache=kv_cache,
+            huge_pages=huge_pages,
             against=against,
             json=json,
             plot=plot,

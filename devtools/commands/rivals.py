@@ -75,15 +75,24 @@ def quantizer_beside(llama_bench: Path) -> Path:
     return llama_bench.with_name("llama-quantize")
 
 
-def open_model(name: str, path: Path, bench: Path) -> tuple[Engine, Model]:
+def open_model(
+    name: str, path: Path, bench: Path, kv_cache: str = "default", huge_pages: bool = False
+) -> tuple[Engine, Model]:
     """A `.pte` as an engine, and what it says of itself.
+
+    Args:
+        kv_cache, huge_pages: what our own delegate is told; others do not listen.
 
     Raises:
         DevtoolsError: it cannot be loaded, or does not say its shape.
     """
-    with Server([bench, path, "1"], str(path)) as server:
-        model = describe_model(server.greeting, str(path))
-    return ServedEngine(name, path, [bench, path], model.max_context_len), model
+    command: list[str | Path] = [bench, path, "-p", "", "--kv-cache", kv_cache]
+    if huge_pages:
+        command.append("--huge-pages")
+    command.append("--threads")
+    with Server([*command, "1"], str(path)) as server:
+        model = describe_model(server.greeting, str(path), kv_cache)
+    return ServedEngine(name, path, command, model.max_context_len), model
 
 
 def make_rivals(

@@ -1,7 +1,8 @@
 /// A model or the machine's limits, measured command by command.
 ///
-/// usage: bench MODEL.pte THREADS    see model_bench.h for the commands
-///        bench --limits THREADS     see limit_bench.h
+/// usage: bench MODEL.pte -p "" [options]   with the runner's options for loading: --threads,
+///                                          --kv-cache, --huge-pages; see model_bench.h
+///        bench --limits THREADS            see limit_bench.h
 ///
 /// Says who it is when it is ready, then answers every line of standard input with one line, JSON
 /// or "error: " and a sentence, until that ends. The process stays: whoever compares models asks
@@ -15,6 +16,7 @@
 #include "bench/command.h"
 #include "bench/limit_bench.h"
 #include "bench/model_bench.h"
+#include "runner/options.h"
 #include "runner/session.h"
 
 namespace {
@@ -44,16 +46,18 @@ void serve(Bench& bench) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const int threads = argc == 3 ? std::atoi(argv[2]) : 0;
-  if (threads < 1 || threads > thimble::kMaxThreads) {
-    return fail("usage: bench MODEL.pte THREADS, or bench --limits THREADS", 2);
-  }
-  if (std::string(argv[1]) == "--limits") {
+  if (argc > 1 && std::string(argv[1]) == "--limits") {
+    const int threads = argc == 3 ? std::atoi(argv[2]) : 0;
+    if (threads < 1 || threads > thimble::kMaxThreads) {
+      return fail("--limits needs a number of threads from 1 to 256", 2);
+    }
     thimble::bench::LimitBench bench(threads);
     serve(bench);
     return 0;
   }
-  auto bench = thimble::bench::ModelBench::load(argv[1], threads);
+  const auto options = thimble::parse_options(argc, argv);
+  if (!options.ok()) return fail(options.message(), 2);
+  auto bench = thimble::bench::ModelBench::load(options->model, options->load);
   if (!bench.ok()) return fail(bench.message(), 1);
   serve(**bench);
   return 0;

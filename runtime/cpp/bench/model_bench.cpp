@@ -9,12 +9,11 @@
 
 namespace thimble::bench {
 
-Result<std::unique_ptr<ModelBench>> ModelBench::load(const std::string& path, int32_t threads) {
+Result<std::unique_ptr<ModelBench>> ModelBench::load(const std::string& path,
+                                                     const LoadOptions& options) {
   Result<PteFile> file = PteFile::open(path);
   if (!file.ok()) return file.status();
   std::unique_ptr<ModelBench> bench(new ModelBench(std::move(*file)));
-  LoadOptions options;
-  options.threads = threads;
   Result<std::unique_ptr<Program>> program = Program::load(bench->file_, options, nullptr);
   if (!program.ok()) return program.status();
   bench->program_ = std::move(*program);
@@ -28,9 +27,11 @@ Result<std::unique_ptr<ModelBench>> ModelBench::load(const std::string& path, in
 }
 
 std::string ModelBench::describe() {
+  const Session* session = program_->session();
   std::string_view report = program_->named_data("thimble.report");
   report = report.substr(0, report.find_last_not_of(' ') + 1);
-  return "{\"threads\": " + std::to_string(program_->threads()) +
+  return "{\"threads\": " + std::to_string(program_->threads()) + ", \"runs_with\": \"" +
+         (session == nullptr ? "" : session->describe()) + "\"" +
          ", \"file_bytes\": " + std::to_string(file_.size()) +
          ", \"weight_bytes\": " + std::to_string(file_.size_of("weights")) +
          ", \"max_seq_len\": " + std::to_string(program_->max_seq_len()) +

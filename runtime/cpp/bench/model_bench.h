@@ -9,6 +9,7 @@
 #include "core/status.h"
 #include "runner/program.h"
 #include "runner/pte_file.h"
+#include "runner/session.h"
 
 namespace thimble::bench {
 
@@ -22,10 +23,11 @@ namespace thimble::bench {
 class ModelBench {
  public:
   /// Loads all that the runner loads: file, program, tokenizer.
-  static Result<std::unique_ptr<ModelBench>> load(const std::string& path, int32_t threads);
+  static Result<std::unique_ptr<ModelBench>> load(const std::string& path,
+                                                  const LoadOptions& options);
 
-  /// The first line: the file's size and that of its weights in bytes, lengths, and the report that
-  /// the exporter left in it.
+  /// The first line: what the CPU delegate runs with, the file's size and that of its weights in
+  /// bytes, lengths, and the report that the exporter left in it.
   std::string describe();
 
   /// Runs one command; the line that answers it.
