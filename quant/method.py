@@ -70,8 +70,13 @@ class Method:
 
     @property
     def needs_calibration(self) -> bool:
-        """Whether text has to run through the model."""
-        return self.rounding in ("awq", "gptq") or self.rotation == "learned"
+        """Whether the method needs text."""
+        return self.follows_calibration or self.rotation == "learned"
+
+    @property
+    def follows_calibration(self) -> bool:
+        """Whether the calibration text goes through the layers as they are quantized."""
+        return self.rounding in ("awq", "gptq")
 
     @property
     def follows_float(self) -> bool:

@@ -13,6 +13,7 @@ from quant.ends import compare_heads, embed_float, is_tied, load_ends, quantize_
 from quant.errors import QuantError
 from quant.gptq_layer import Streams, gptq_layer
 from quant.layer import advance, round_layer
+from quant.learned_rotation import learn_rotation
 from quant.progress import ProgressCallback, ProgressMeter
 from quant.protocols import CausalLM, WeightSource
 from quant.quality import Quality
@@ -57,6 +58,8 @@ def quantize(
     meter = ProgressMeter(work, progress)
     if scheme.choice.rotation == "hadamard":
         weights = rotate(model, weights)
+    elif scheme.choice.rotation == "learned" and calibration is not None:
+        weights = learn_rotation(model, weights, calibration, scheme.group_size)
     tied = is_tied(model)
 
     if scheme.name == "none":
@@ -67,7 +70,7 @@ def quantize(
     meter.advance("model.embed_tokens", head_work)
 
     calibrated = None
-    if calibration is not None:
+    if calibration is not None and scheme.choice.follows_calibration:
         reference = embed_float(weights, calibration) if scheme.choice.follows_float else None
         calibrated = Streams(model.embed(calibration), reference)
     streams = None if evaluation is None else _EvaluationStreams(model, weights, evaluation)

@@ -26,6 +26,7 @@ _READERS = {  # of the residual stream, with the norm before them
 }
 _WRITERS = ("self_attn.o_proj", "mlp.down_proj")
 _NORM = "model.norm.weight"
+_ROWS = 4096  # of the vocabulary that are float64 at a time
 
 
 class RotatedWeights:
@@ -71,16 +72,14 @@ class RotatedWeights:
         tensor = stored.double()
         if linear in _READERS and kind == "weight":
             norm = self._weights.tensor(f"{layer}.{_READERS[linear]}.weight")
-            tensor = tensor * norm.double() @ self._residual
+            tensor = tensor * norm.double()
         if linear == "self_attn.v_proj":
             heads = tensor.unflatten(0, (-1, len(self._values)))
             tensor = torch.einsum("hd...,de->he...", heads, self._values).flatten(0, 1)
         if linear == "self_attn.o_proj" and kind == "weight":
             heads = tensor.unflatten(1, (-1, len(self._values)))
             tensor = (heads @ self._values).flatten(1)
-        if linear in _WRITERS:
-            tensor = self._residual.T @ tensor
-        return tensor.float()
+        return rotate_stream(part, tensor, self._residual).float()
 
     def _rotated(self, stored: Tensor, norm: Tensor | None) -> Tensor:
         """Rows of the vocabulary, a few at a time: no float64 copy of the whole is made."""
@@ -93,7 +92,12 @@ class RotatedWeights:
         return rotated
 
 
-_ROWS = 4096
+def rotate_stream(part: str, tensor: Tensor, residual: Tensor) -> Tensor:
+    """A layer's tensor after R1: `part` is its name in the layer, such as "mlp.up_proj.weight"."""
+    linear, kind = part.rsplit(".", 1)
+    if linear in _READERS and kind == "weight":
+        return tensor @ residual
+    return residual.T @ tensor if linear in _WRITERS else tensor
 
 
 def rotate(model: CausalLM, weights: WeightSource, seed: int = 0) -> RotatedWeights:
@@ -103,9 +107,8 @@ def rotate(model: CausalLM, weights: WeightSource, seed: int = 0) -> RotatedWeig
         model: on the meta device; tied embeddings are untied.
     """
     hidden_size = model.lm_head.in_features
-    head_dim = _head_dim(model)
     residual = orthogonal_matrix(hidden_size, seed)
-    return rotated_by(model, weights, residual, orthogonal_matrix(head_dim, seed + 1))
+    return rotated_by(model, weights, residual, orthogonal_matrix(head_dim_of(model), seed + 1))
 
 
 def rotated_by(
@@ -118,6 +121,7 @@ def rotated_by(
     return RotatedWeights(weights, residual, values, tied)
 
 
-def _head_dim(model: CausalLM) -> int:
+def head_dim_of(model: CausalLM) -> int:
+    """The size of an attention head."""
     attention = model.model.get_submodule("layers.0.self_attn")
     return int(attention.head_dim)

@@ -1,15 +1,22 @@
 """Rotations are orthogonal, spread single coordinates evenly, and leave the float model alone."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
-from test_quantize import CONFIG, empty_model, random_weights, tokens
+from test_quantize import CONFIG, Stories, empty_model, random_weights, tokens
 
 from quant.hadamard import hadamard_factors, orthogonal_matrix
+from quant.learned_rotation import _Network, cayley, learn_rotation
 from quant.quantize import quantize
 from quant.rotation import rotate
 from quant.scheme import Scheme
+
+
+@pytest.fixture(scope="module")
+def stories(shared_data: Path) -> Stories:
+    return Stories(shared_data)
 
 
 @pytest.mark.parametrize("size", [1, 2, 4, 12, 20, 28, 36, 60, 64, 96, 576, 896, 960])
@@ -63,6 +70,32 @@ def test_the_float_model_stays_the_same(family: str, tied: bool) -> None:
     # Weights are rotated in float64 and rounded to float32 once: 6e-8 of each, over sums of 60 to
     # 80 products and 3 layers, some ten of which add up: 1e-5 of the largest logit.
     assert (want - have).abs().max() < 1e-5 * want.abs().max()
+
+
+def test_the_cayley_map_gives_rotations() -> None:
+    matrix = cayley(torch.randn(24, 24, dtype=torch.float64))
+    assert torch.allclose(matrix @ matrix.T, torch.eye(24, dtype=torch.float64), atol=1e-12)
+    assert torch.linalg.det(matrix).item() == pytest.approx(1)
+    assert torch.equal(cayley(torch.zeros(5, 5)), torch.eye(5))
+
+
+def test_a_learned_rotation_leaves_the_float_model_and_lowers_the_loss(stories: Stories) -> None:
+    rotated = empty_model(stories.config)
+    start = learn_rotation(rotated, stories.weights, stories.calibration, 32, steps=0)
+    network = _Network(rotated, start, 32)
+    eye = torch.eye(64)
+    window = stories.calibration[:8]
+    trained = empty_model(stories.config)
+    learned = learn_rotation(trained, stories.weights, stories.calibration, 32, steps=12)
+    with torch.no_grad():
+        before = network.loss(window, eye).item()
+        after = _Network(trained, learned, 32).loss(window, eye).item()
+    assert after < before - 0.01
+    quantize(trained, Scheme("none"), learned)
+    with torch.no_grad():
+        want, have = stories.reference.logits(window), trained.logits(window)
+    # Learned in float32, applied in float64: orthogonal to 1e-14, rounded to float32 twice.
+    assert (want - have).abs().max() < 2e-5 * want.abs().max()
 
 
 @pytest.mark.parametrize("name", ["rtn4", "gptq4"])

@@ -27,6 +27,8 @@ _SHARP = replace(_PLAIN, importance="inverse", int8_statistics=True)
 ROWS: dict[str, tuple[str, Method]] = {  # name: scheme and method
     "RTN, absmax / 7.5": ("rtn4", replace(METHODS["rtn4"], scales="absmax")),
     "RTN, two-level": ("rtn4", METHODS["rtn4"]),
+    "RTN, two-level, Hadamard": ("rtn4", replace(METHODS["rtn4"], rotation="hadamard")),
+    "RTN, two-level, learned rotation": ("rtn4", replace(METHODS["rtn4"], rotation="learned")),
     "RTN, two-level, searched": ("rtn4", replace(METHODS["rtn4"], scales="searched")),
     "HQQ": ("hqq4", METHODS["hqq4"]),
     "AWQ": ("awq4", METHODS["awq4"]),
@@ -40,6 +42,7 @@ ROWS: dict[str, tuple[str, Method]] = {  # name: scheme and method
     "GPTQ' + drift of the residual": ("gptq4", replace(METHODS["gptq4"], descent=0)),
     "`gptq4`: the same + descent": ("gptq4", METHODS["gptq4"]),
     "`gptq4` + Hadamard rotations": ("gptq4", replace(METHODS["gptq4"], rotation="hadamard")),
+    "`gptq4` + learned rotation": ("gptq4", replace(METHODS["gptq4"], rotation="learned")),
 }
 HEADER = (
     "| groups | method | bits | KL x 1000 | perplexity | KL x 1000, weights only | perplexity "
