@@ -30,7 +30,12 @@ __all__ = [
     "get_delegate",
 ]
 
-DELEGATES = {"xnnpack": "delegates.xnnpack", "cpu": "delegates.cpu", "coreml": "delegates.coreml"}
+DELEGATES = {
+    "xnnpack": "delegates.xnnpack",
+    "cpu": "delegates.cpu",
+    "coreml": "delegates.coreml",
+    "tosa": "delegates.tosa",
+}
 DEFAULT_DELEGATE = "xnnpack"
 
 Step = Callable[[Tensor, Tensor], Tensor]  # tokens (1, seq_len), input_pos (1,) -> (1, vocab_size)

@@ -14,16 +14,20 @@ from torch.export import ExportedProgram
 
 from delegates.coreml.guards import check_float16, check_whole
 from delegates.coreml.rewrite import (
+    mask_by_number,
+    rewrite_norms,
+    share_embedding,
+    write_slice,
+)
+from delegates.errors import DelegateError
+from delegates.lowered import Lowered, delegation_report
+from delegates.plain import (
     drop_checks,
     gather_rope,
     positions_of,
     rewrite_attention,
-    rewrite_norms,
-    share_embedding,
     strip_activation_quantization,
 )
-from delegates.errors import DelegateError
-from delegates.lowered import Lowered, delegation_report
 from delegates.weights import weights_not_copied
 
 if TYPE_CHECKING:
@@ -61,7 +65,7 @@ def lower(
     rewrite_norms(program)
     positions = positions_of(program)
     gather_rope(program, positions)
-    rewrite_attention(program, positions)
+    rewrite_attention(program, positions, mask_by_number, write_slice)
 
     with _temporary_files_deleted(), _progress_bars_off():
         edge = _to_core_ml(program, constant_methods, with_etrecord)

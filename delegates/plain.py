@@ -1,0 +1,175 @@
+"""The captured program in plain operators, for delegates that know none of ours.
+
+Attention becomes products, a finite mask and a softmax, in an order in which float16 holds every
+value. Every new node takes the source lines and the module path of the node that it replaces.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, cast
+
+import torch
+from torch.export import ExportedProgram
+from torch.fx import Node
+
+CACHED_ATTENTION = "thimble.cached_attention.default"
+
+# Added to the score of a position that must not be seen. Float16 ends at 65504: a score may be
+# down to -35504 before the sum overflows, and exp(-30000 - largest score) is 0.
+MASKED = -30000.0
+
+_aten = torch.ops.aten
+
+
+class Positions(NamedTuple):
+    """Where this call's tokens stand.
+
+    Attributes:
+        start: the graph's first position, a number.
+        seq_len: how many tokens: a node or, where it is fixed, a number.
+        each: the positions, integers (seq_len,).
+    """
+
+    start: Node
+    seq_len: Node | int
+    each: Node
+
+
+# Given a node to stand in for, the positions and the cache's length: float (seq_len, context), 0
+# where a query may look and MASKED after its own position.
+Mask = Callable[[Node, Positions, int], Node]
+# Given a node to stand in for, the positions, a cache (1, heads, context, head_dim) and this call's
+# rows (1, heads, seq_len, head_dim): the cache with the rows in their places.
+Write = Callable[[Node, Positions, Node, Node], Node]
+
+
+def drop_checks(program: ExportedProgram) -> None:
+    """Removes the assertions on sizes, positions and types, in place."""
+    graph = program.graph
+    for target in (_aten._assert_scalar.default, _aten._assert_tensor_metadata.default):
+        for node in graph.find_nodes(op="call_function", target=target):
+            graph.erase_node(node)
+    graph.eliminate_dead_code()
+    program.graph_module.recompile()
+
+
+def strip_activation_quantization(program: ExportedProgram) -> int:
+    """Removes the rounding of activations to int8, in place; returns how many there were."""
+    graph, count = program.graph, 0
+    for node in list(graph.nodes):
+        if str(node.target) != "torchao.dequantize_affine.default":
+            continue
+        quantized = node.args[0]
+        if str(quantized.target) == "torchao.quantize_affine.default":
+            node.replace_all_uses_with(quantized.args[0])
+            count += 1
+    graph.eliminate_dead_code()
+    program.graph_module.recompile()
+    return count
+
+
+def positions_of(program: ExportedProgram) -> Positions:
+    """Adds the positions of this call's tokens right after the start of them is known."""
+    graph = program.graph
+    (start,) = graph.find_nodes(op="call_function", target=_aten.item.default)
+    tokens = next(node for node in graph.find_nodes(op="placeholder") if node.name == "tokens")
+    with graph.inserting_before(start.next):
+        seq_len = call_like(start, _aten.sym_size.int, tokens, 1)
+        steps = call_like(start, _aten.arange.default, seq_len)
+        each = call_like(start, _aten.add.Tensor, steps, start)
+    return Positions(start, seq_len, each)
+
+
+def gather_rope(program: ExportedProgram, positions: Positions) -> int:
+    """Reads the rotary tables by position, in place; returns how many reads there were.
+
+    A slice from an unknown start has a size that Core ML cannot tell before it runs.
+    """
+    graph = program.graph
+    slices = [
+        node
+        for node in graph.find_nodes(op="call_function", target=_aten.narrow.default)
+        if node.args[1] == 0 and node.args[2] is positions.start
+    ]
+    for node in slices:
+        with graph.inserting_before(node):
+            rows = call_like(node, _aten.index_select.default, node.args[0], 0, positions.each)
+        node.replace_all_uses_with(rows)
+        graph.erase_node(node)
+    program.graph_module.recompile()
+    return len(slices)
+
+
+def rewrite_attention(
+    program: ExportedProgram, positions: Positions, mask: Mask, write: Write
+) -> int:
+    """Replaces every cached attention in place; returns how many there were.
+
+    The caches change their layout from (1, context, heads, head_dim) to (1, heads, context,
+    head_dim), in which both products read them without a transposition. Queries are scaled before
+    their product with the keys, and the mask is a finite number added to the scores.
+    """
+    graph = program.graph
+    nodes = [node for node in graph.nodes if str(node.target) == CACHED_ATTENTION]
+    for node in nodes:
+        caches = cast(tuple[Node, Node], node.args[3:5])
+        with graph.inserting_before(node):
+            if node is nodes[0]:
+                masks = mask(node, positions, caches[0].meta["val"].shape[1])
+            for cache in caches:
+                _swap_cache_layout(program, cache)
+            out = _attention(node, positions, masks, write)
+        node.replace_all_uses_with(out)
+        graph.erase_node(node)
+    program.graph_module.recompile()
+    return len(nodes)
+
+
+def _attention(node: Node, positions: Positions, masks: Node, write: Write) -> Node:
+    query, key, value, key_cache, value_cache, _, scale = cast(tuple[Any, ...], node.args)
+    seq_len = positions.seq_len
+    heads, head_dim = query.meta["val"].shape[2:]
+    kv_heads = key.meta["val"].shape[2]
+    group = heads // kv_heads
+    keys = _updated(node, positions, key_cache, key, write)
+    values = _updated(node, positions, value_cache, value, write)
+
+    # The queries that share a key head stand below each other: one product for all of them.
+    scaled = call_like(node, _aten.mul.Tensor, query, scale)
+    split = call_like(node, _aten.view.default, scaled, [seq_len, kv_heads, group, head_dim])
+    by_head = call_like(node, _aten.permute.default, split, [1, 2, 0, 3])
+    stacked = call_like(node, _aten.reshape.default, by_head, [kv_heads, -1, head_dim])
+    turned = call_like(node, _aten.transpose.int, keys, 1, 2)
+    products = call_like(node, _aten.matmul.default, stacked, turned)
+    context = key_cache.meta["val"].shape[2]
+    scores = call_like(node, _aten.view.default, products, [kv_heads, group, seq_len, context])
+    masked = call_like(node, _aten.add.Tensor, scores, masks)
+    weights = call_like(node, _aten.softmax.int, masked, -1)
+    flat = call_like(node, _aten.view.default, weights, [kv_heads, -1, context])
+    mixed = call_like(node, _aten.matmul.default, flat, values)
+    unstacked = call_like(node, _aten.view.default, mixed, [kv_heads, group, seq_len, head_dim])
+    by_token = call_like(node, _aten.permute.default, unstacked, [2, 0, 1, 3])
+    return call_like(node, _aten.reshape.default, by_token, [1, seq_len, heads, head_dim])
+
+
+def _updated(node: Node, positions: Positions, cache: Node, new: Node, write: Write) -> Node:
+    """The cache (kv_heads, context, head_dim) after this call's rows are written to it."""
+    rows = call_like(node, _aten.transpose.int, new, 1, 2)
+    whole = write(node, positions, cache, rows)
+    call_like(node, _aten.copy_.default, cache, whole)
+    return call_like(node, _aten.select.int, whole, 0, 0)
+
+
+def _swap_cache_layout(program: ExportedProgram, cache: Node) -> None:
+    name = program.graph_signature.inputs_to_buffers[cache.name]
+    store = program.state_dict if name in program.state_dict else program.constants
+    store[name] = store[name].transpose(1, 2).contiguous()
+    fake_mode = cache.meta["val"].fake_mode
+    cache.meta["val"] = fake_mode.from_tensor(store[name], static_shapes=True)
+
+
+def call_like(replaced: Node, target: Any, *args: Any) -> Node:
+    """A new call where the graph is being changed, with the source of the node it replaces."""
+    node = replaced.graph.call_function(target, args)
+    source = ("stack_trace", "nn_module_stack", "source_fn_stack", "torch_fn", "from_node")
+    node.meta = {key: replaced.meta[key] for key in source if key in replaced.meta}
+    return node

@@ -1,0 +1,97 @@
+"""From the captured program to a `.pte` with one TOSA graph in it."""
+
+import importlib.util
+from collections.abc import Mapping
+
+import torch
+from torch.export import ExportedProgram
+
+from delegates.errors import DelegateError
+from delegates.lowered import Lowered, delegation_report
+from delegates.plain import drop_checks, gather_rope, rewrite_attention
+from delegates.tosa.rewrite import mask_by_distance, narrow_integers, write_by_choice
+from delegates.weights import weights_not_copied
+
+SPECIFICATION = "TOSA-1.0+FP"
+NAMED_DATA_ALIGNMENT = 16
+# The wheel of tosa-tools asks for older versions of numpy and flatbuffers than it works with.
+INSTALL = "pip install ml_dtypes && pip install --no-deps tosa-tools==2026.5.0"
+
+
+def lower(
+    program: ExportedProgram,
+    constant_methods: Mapping[str, object],
+    named_data: Mapping[str, bytes],
+    with_etrecord: bool,
+) -> Lowered:
+    """Lowers the captured program to one TOSA graph in float32, of one token a call.
+
+    The caches go in and out of it with every call; outside remain the two casts of tokens and
+    position to int32.
+
+    Args:
+        program: the captured program, which is rewritten in place.
+        constant_methods: values a runtime reads by method name.
+        named_data: blobs that ride along in the file.
+        with_etrecord: keep the graphs that ExecuTorch's Inspector needs.
+
+    Raises:
+        DelegateError: Arm's serializer is not installed, weights that are not float, or a program
+            whose shapes are not fixed or that TOSA does not take whole.
+    """
+    check_installed()
+    _check_program(program)
+    drop_checks(program)
+    positions = narrow_integers(program)
+    gather_rope(program, positions)
+    rewrite_attention(program, positions, mask_by_distance, write_by_choice)
+    program.graph.eliminate_dead_code()
+
+    from executorch.backends.arm.tosa.backend import TOSABackend
+    from executorch.backends.arm.tosa.compile_spec import TosaCompileSpec
+    from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
+    from executorch.exir import EdgeCompileConfig, to_edge_transform_and_lower
+
+    with weights_not_copied(TOSABackend):
+        edge = to_edge_transform_and_lower(
+            program,
+            partitioner=[TOSAPartitioner(TosaCompileSpec(SPECIFICATION))],
+            constant_methods=dict(constant_methods),
+            compile_config=EdgeCompileConfig(_check_ir_validity=False),
+            generate_etrecord=with_etrecord,
+        )
+    report = delegation_report("tosa", edge.exported_program().graph_module)
+    outside = report.left.keys() - {"dim_order_ops::_to_dim_order_copy"}
+    if report.calls != 1 or outside:
+        raise DelegateError(
+            f"TOSA takes the program in {report.calls} pieces, without "
+            f"{', '.join(sorted(outside)) or 'nothing'}; the caches need it whole: export with "
+            "another --delegate."
+        )
+    for key, data in named_data.items():
+        edge._named_data_store.add_named_data(key, data, alignment=NAMED_DATA_ALIGNMENT)
+    finished = edge.to_executorch()
+    return Lowered(finished, report, finished.get_etrecord() if with_etrecord else None)
+
+
+def check_installed() -> None:
+    """Raises DelegateError where Arm's TOSA serializer is not installed."""
+    if importlib.util.find_spec("tosa_serializer") is None:
+        raise DelegateError(
+            f"Arm's tosa-tools is not installed, and the tosa delegate needs it: {INSTALL}"
+        )
+
+
+def _check_program(program: ExportedProgram) -> None:
+    for node in program.graph.nodes:
+        if "dequantize_affine" in str(node.target):
+            raise DelegateError(
+                "The weights are quantized in groups, which TOSA's float profile does not have: "
+                "export with --quant none."
+            )
+    tokens = next(node for node in program.graph.nodes if node.name == "tokens")
+    if isinstance(tokens.meta["val"].shape[1], torch.SymInt):
+        raise DelegateError(
+            "A TOSA graph has fixed shapes, and this program takes calls of several lengths: "
+            "export with --max-seq-len 1."
+        )
