@@ -7,7 +7,7 @@
 #include "kernels/amx_int8/panel.h"
 #include "kernels/amx_int8/tiles.h"
 #include "kernels/amx_int8/variant.h"
-#include "kernels/epilogue.h"
+#include "kernels/avx512vnni/outputs.h"
 
 namespace thimble::kernels::amx_int8 {
 namespace {
@@ -101,28 +101,6 @@ struct Ahead {
   }
 };
 
-/// Scales and stores 16 x 16 sums, as scaled() and store_outputs() do one row at a time.
-void store_tile_outputs(const LinearArgs& args, size_t m, size_t last_row, size_t block,
-                        const uint8_t* packed, const int32_t* sums) {
-  const size_t count = std::min(kTileRows, last_row - m);
-  if ((block + 1) * kBlockRows > args.weight.rows || args.bias != nullptr) {
-    for (size_t r = 0; r < count; ++r)
-      store_outputs(args, m + r, block,
-                    scaled(load(sums + r * kBlockRows), args.x.params[m + r], packed));
-    return;
-  }
-  const __m512 row_scale = load(reinterpret_cast<const float*>(packed));
-  const __m512i row_sum = load(reinterpret_cast<const int32_t*>(packed + kLineBytes));
-  float* y = args.y + m * args.y_stride + block * kBlockRows;
-  const RowParams* params = args.x.params + m;
-  for (size_t r = 0; r < count; ++r, y += args.y_stride, sums += kBlockRows) {
-    const __m512i centre = mul(broadcast(params[r].zero_point), row_sum);
-    const __m512 scale = mul(broadcast(params[r].scale), row_scale);
-    const __m512 output = mul(to_float(sub(load(sums), centre)), scale);
-    store(y, args.accumulate ? add(output, load(y)) : output);
-  }
-}
-
 /// One panel, of kBlocks blocks and the columns of a chunk, times the activations of some rows.
 template <size_t kBlocks>
 class PanelProduct {
@@ -178,10 +156,11 @@ class PanelProduct {
 
   void finish(size_t m, const int32_t* sums) const {
     for (size_t tile = 0; tile < kRowTiles && m + tile * kTileRows < rows_.last; ++tile)
-      for (size_t b = 0; b < kBlocks; ++b)
-        store_tile_outputs(args_, m + tile * kTileRows, rows_.last, block_ + b,
-                           packed_ + b * block_bytes_,
-                           sums + (tile * kPanelBlocks + b) * kTileSums);
+      for (size_t b = 0; b < kBlocks; ++b) {
+        const size_t first = m + tile * kTileRows;
+        store_sums(args_, first, std::min(kTileRows, rows_.last - first), block_ + b,
+                   sums + (tile * kPanelBlocks + b) * kTileSums, kBlockRows, 0);
+      }
   }
 
   const LinearArgs& args_;

@@ -1,6 +1,9 @@
 #include <immintrin.h>
 
+#include <algorithm>
+
 #include "kernels/avx512vnni/dot.h"
+#include "kernels/avx512vnni/outputs.h"
 #include "kernels/avx512vnni/panel.h"
 #include "kernels/avx512vnni/variant.h"
 #include "kernels/epilogue.h"
@@ -55,24 +58,20 @@ struct RowRange {
 
 /// A range's tiles of activations times a panel of value + 128.
 template <size_t kBlocks>
-void multiply_tiles(const LinearArgs& args, const BlockLayout& layout, size_t first_block,
-                    RowRange range) {
-  const uint8_t* first_packed = args.weight.data + first_block * layout.bytes;
+void multiply_tiles(const LinearArgs& args, size_t first_block, RowRange range) {
   for (size_t m = range.first; m < range.last; m += kRows) {
+    const size_t count = std::min(kRows, args.x.rows - m);
+    for (size_t r = 0; r < count; ++r)
+      for (size_t b = 0; b < kBlocks; ++b)
+        __builtin_prefetch(args.y + (m + r) * args.y_stride + (first_block + b) * kBlockRows, 1);
     __m512i acc[kBlocks][kRows];
     unrolled<kBlocks>(
         [&](auto b) { unrolled<kRows>([&](auto r) { acc[b][r] = _mm512_setzero_si512(); }); });
     multiply<kBlocks>(args.x.values + m * args.x.columns, args.scratch, args.x.columns, acc);
     const Totals totals(acc);
-    for (size_t r = 0; r < kRows && m + r < args.x.rows; ++r) {
-      const RowParams& params = args.x.params[m + r];
-      const __m512i offset = _mm512_set1_epi32(128 * params.sum);
-      for (size_t b = 0; b < kBlocks; ++b) {
-        const __m512i sum = _mm512_sub_epi32(totals.of[r][b], offset);
-        store_outputs(args, m + r, first_block + b,
-                      scaled(sum, params, first_packed + b * layout.bytes));
-      }
-    }
+    for (size_t b = 0; b < kBlocks; ++b)
+      store_sums(args, m, count, first_block + b,
+                 reinterpret_cast<const int32_t*>(totals.of[0] + b), kBlocks * kBlockRows, 128);
   }
 }
 
@@ -92,10 +91,10 @@ void matmul(const LinearArgs& args, Unpack unpack) {
       const uint8_t* packed = args.weight.data + block * layout.bytes;
       unpack(packed, args.scratch);
       if (block + 1 == args.last_block) {
-        multiply_tiles<1>(args, layout, block, range);
+        multiply_tiles<1>(args, block, range);
       } else {
         unpack(packed + layout.bytes, args.scratch + kLineBytes);
-        multiply_tiles<kPanelBlocks>(args, layout, block, range);
+        multiply_tiles<kPanelBlocks>(args, block, range);
       }
     }
   }

@@ -27,7 +27,7 @@ inline void unpack_nibbles(const uint8_t* lines, size_t columns, uint8_t* panel)
 /// most 225, so that two bytes multiply as one 16-bit number.
 inline void unpack_two_level(const uint8_t* packed, const BlockLayout& layout, size_t columns,
                              size_t group_size, uint8_t* panel) {
-  const __m512i mask = _mm512_set1_epi8(0x0F);
+  const __m512i low_mask = _mm512_set1_epi8(0x0F), high_mask = _mm512_set1_epi8(-16);
   const uint8_t* scales = packed + layout.scales;
   const uint8_t* lines = packed + layout.values;
   __m512i multiples = _mm512_setzero_si512();
@@ -41,14 +41,15 @@ inline void unpack_two_level(const uint8_t* packed, const BlockLayout& layout, s
     const __m512i bytes = _mm512_or_si512(words, _mm512_slli_epi16(words, 8));
     const __m512i seven = _mm512_sub_epi8(_mm512_slli_epi32(bytes, 3), bytes);
     const __m512i offset = _mm512_add_epi8(_mm512_set1_epi8(-128), seven);
+    // A high nibble where it is is 16 times too large; 4096 times that is cut off with 65536.
+    const __m512i high_words = _mm512_slli_epi16(words, 12);
     multiples = _mm512_srli_epi32(multiples, 4);
     for (size_t i = 0; i < group_size; i += 8, lines += kLineBytes, panel += 2 * kPanelStep) {
       const __m512i pair = _mm512_load_si512(lines);
-      const __m512i low = _mm512_and_si512(pair, mask);
-      const __m512i high = _mm512_and_si512(_mm512_srli_epi16(pair, 4), mask);
-      _mm512_store_si512(panel, _mm512_sub_epi8(offset, _mm512_mullo_epi16(low, words)));
-      _mm512_store_si512(panel + kPanelStep,
-                         _mm512_sub_epi8(offset, _mm512_mullo_epi16(high, words)));
+      const __m512i low = _mm512_mullo_epi16(_mm512_and_si512(pair, low_mask), words);
+      const __m512i high = _mm512_mulhi_epu16(_mm512_and_si512(pair, high_mask), high_words);
+      _mm512_store_si512(panel, _mm512_sub_epi8(offset, low));
+      _mm512_store_si512(panel + kPanelStep, _mm512_sub_epi8(offset, high));
     }
   }
 }
