@@ -10,6 +10,8 @@ and within each head, values are rotated by R2: v_proj <- R2^T v_proj, o_proj <-
 of it is left at run time. Tied embeddings come apart, for the final norm is folded into the head.
 """
 
+from typing import cast
+
 import torch
 from torch import Tensor, nn
 
@@ -123,5 +125,4 @@ def rotated_by(
 
 def head_dim_of(model: CausalLM) -> int:
     """The size of an attention head."""
-    attention = model.model.get_submodule("layers.0.self_attn")
-    return int(attention.head_dim)
+    return cast(int, model.model.get_submodule("layers.0.self_attn").head_dim)

@@ -1,9 +1,9 @@
 """What a weight becomes: the table of schemes."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from quant.errors import QuantError
-from quant.method import Method
+from quant.method import Method, changed
 
 GROUP_SIZES = (32, 64, 128)
 HEAD_BITS = (8, 4)
@@ -60,6 +60,20 @@ class Scheme:
     @property
     def needs_calibration(self) -> bool:
         return self.choice.needs_calibration
+
+
+def scheme_from_text(name: str, settings: str, group_size: int, head_bits: int) -> Scheme:
+    """A scheme whose method has some settings changed, such as "drift=none,descent=0".
+
+    Raises:
+        QuantError: a name or value outside the tables.
+    """
+    scheme = Scheme(name, group_size, head_bits)
+    if not settings:
+        return scheme
+    pairs = [setting.partition("=") for setting in settings.split(",")]
+    values = {key.strip(): value.strip() for key, _, value in pairs}
+    return replace(scheme, method=changed(scheme.choice, values))
 
 
 def _require(what: str, value: object, allowed: tuple[object, ...]) -> None:

@@ -1,5 +1,7 @@
 """Methods by name, the baselines' pure functions, activations as the runtime rounds them."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import Tensor
@@ -13,7 +15,7 @@ from quant.method import Method, changed
 from quant.modules import QuantizedWeight
 from quant.rounding import round_int4
 from quant.scales import absmax_scales, round_to_grid, round_to_scales, rtn_scales
-from quant.scheme import METHODS, Scheme
+from quant.scheme import METHODS, Scheme, scheme_from_text
 
 
 def normal(*shape: int, seed: int = 0) -> Tensor:
@@ -42,6 +44,17 @@ def test_a_setting_that_cannot_be_is_named(settings: dict[str, str], sentence: s
     with pytest.raises(QuantError) as error:
         changed(Method(), settings)
     assert str(error.value).startswith(sentence)
+
+
+def test_a_scheme_takes_settings_as_the_command_line_writes_them() -> None:
+    scheme = scheme_from_text("gptq4", "drift=none, descent=0", 64, 4)
+    method = replace(METHODS["gptq4"], drift="none", descent=0)
+    assert scheme == Scheme("gptq4", 64, 4, method)
+    assert scheme_from_text("rtn8", "", 32, 8) == Scheme("rtn8")
+    with pytest.raises(QuantError, match="method has no setting 'drift:none'"):
+        scheme_from_text("gptq4", "drift:none", 32, 8)
+    with pytest.raises(QuantError, match="has no method to set"):
+        scheme_from_text("none", "drift=none", 32, 8)
 
 
 def test_schemes_without_4_bits_have_no_method() -> None:

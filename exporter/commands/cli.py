@@ -31,7 +31,16 @@ Examples:
     "--quant",
     metavar="SCHEME",
     default="gptq4",
-    help="none (float32), rtn4 (4 bits, rounded), gptq4 (4 bits, calibrated) or rtn8 (8 bits).",
+    help="none (float32), rtn8 (8 bits), or 4 bits: gptq4 (calibrated: the best), rtn4 (rounded), "
+    "hqq4, awq4.",
+)
+@click.option(
+    "--method",
+    metavar="NAME=VALUE[,...]",
+    default="",
+    show_default=False,
+    help="Change how a 4-bit scheme chooses its integers, as in drift=none,descent=0 or "
+    "rotation=hadamard; quant/method.py lists the names.",
 )
 @click.option(
     "--group-size",
@@ -67,7 +76,10 @@ Examples:
     help="Most tokens in one call; by default the whole context.",
 )
 @click.option(
-    "--delegate", metavar="NAME", default="xnnpack", help="What runs the program: xnnpack, coreml."
+    "--delegate",
+    metavar="NAME",
+    default="xnnpack",
+    help="What runs the program: xnnpack, cpu, coreml.",
 )
 @click.option(
     "--etrecord",
@@ -87,6 +99,7 @@ def main(
     checkpoint: str | None,
     tokenizer: Path | None,
     quant: str,
+    method: str,
     group_size: int,
     head_bits: int,
     calibration: Path | None,
@@ -121,6 +134,7 @@ def main(
             checkpoint=checkpoint,
             tokenizer=tokenizer,
             scheme=quant,
+            method=method,
             group_size=group_size,
             head_bits=head_bits,
             calibration=calibration,

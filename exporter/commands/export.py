@@ -26,6 +26,7 @@ class Request:
     checkpoint: str | None
     tokenizer: Path | None
     scheme: str
+    method: str
     group_size: int
     head_bits: int
     calibration: Path | None
@@ -59,7 +60,7 @@ def _run_export(request: Request, layer_errors: bool) -> None:
     from exporter.pipeline import export_model
     from exporter.tokenizer import TokenizerError
     from quant.errors import QuantError
-    from quant.scheme import Scheme
+    from quant.scheme import scheme_from_text
 
     with silence_native_noise() as stderr:
         display = Display(stderr)
@@ -69,7 +70,9 @@ def _run_export(request: Request, layer_errors: bool) -> None:
                 out=request.out,
                 checkpoint=request.checkpoint,
                 tokenizer=request.tokenizer,
-                scheme=Scheme(request.scheme, request.group_size, request.head_bits),
+                scheme=scheme_from_text(
+                    request.scheme, request.method, request.group_size, request.head_bits
+                ),
                 calibration=request.calibration,
                 calibration_tokens=request.calibration_tokens,
                 max_context_len=request.max_context_len,
