@@ -120,7 +120,8 @@ def test_weights_of_another_shape(out: Path, stories: Path, calibration: Path) -
         (
             "--quant",
             "int3",
-            "scheme 'int3' is not supported; it must be one of none, rtn4, hqq4, awq4, gptq4, rtn8.",
+            "scheme 'int3' is not supported; it must be one of none, rtn4, hqq4, awq4, gptq4, "
+            "rtn8.",
         ),
         ("--delegate", "qnn", "delegate 'qnn' is not known; it must be one of xnnpack."),
     ],
