@@ -1,5 +1,15 @@
 """Our own CPU delegate: one call runs the whole decoder, weights used in place."""
 
-from delegates.cpu.lower import load, lower
+from delegates.cpu.lower import LIBRARY, load, lower
+from delegates.limits import FLOAT_BITS, Limits, nothing_missing
 
-__all__ = ["load", "lower"]
+LIMITS = Limits(
+    name="cpu",
+    runs_on="x86-64 with AVX2, Arm with dot products, others slowly",
+    weight_bits=(4, 8, FLOAT_BITS),
+    dynamic=True,
+    missing=nothing_missing,
+    checks=LIBRARY.exists,
+)
+
+__all__ = ["LIMITS", "load", "lower"]

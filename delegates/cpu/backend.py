@@ -39,8 +39,7 @@ from delegates.cpu.program import (
     write_program,
 )
 from delegates.cpu.slots import assign_slots
-from delegates.cpu.weights import FloatBlob, Floats, pack
-from delegates.memory import copy_graph
+from delegates.cpu.weights import FloatBlob, Floats, PackedWeight, pack
 
 WEIGHT_ALIGNMENT = 16384  # pages, also those of Apple's systems
 FLOATS_ALIGNMENT = 64
@@ -60,12 +59,6 @@ def releasing_weights() -> Iterator[None]:
 
 class ThimbleCpuBackend(BackendDetails):
     """Its name is the id under which the runtime registers itself."""
-
-    @classmethod
-    def copy_exported_program_for_preprocess(
-        cls, edge_program: ExportedProgram, compile_specs: list[CompileSpec]
-    ) -> ExportedProgram:
-        return copy_graph(edge_program)
 
     @staticmethod
     def preprocess(
@@ -132,7 +125,9 @@ class _Call:
         )
 
     def _pack_weights(self) -> None:
-        """Packs each matrix once, small ones first: the more is free when the largest come."""
+        """Packs each matrix once, small ones first, so that the more is free when the largest
+        come; they lie in the file in the order in which they are read."""
+        packed_of: dict[Matrix, PackedWeight] = {}
         owners: dict[Matrix, str] = {}
         same: dict[tuple[object, ...], Matrix] = {}
         for operator in self._fused.operators:
@@ -147,7 +142,9 @@ class _Call:
                 needed.remove(node)
                 if _RELEASING.get() and node not in needed:
                     self._constants.release(node)
-            key = f"cpu/{owners[matrix]}"
+            packed_of[matrix] = packed
+        for matrix, owner in owners.items():
+            key, packed = f"cpu/{owner}", packed_of[matrix]
             self._store.add_named_data(key, packed.data, WEIGHT_ALIGNMENT)
             self._weight_of[matrix] = len(self._weights)
             self._weights.append(

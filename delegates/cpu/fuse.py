@@ -305,4 +305,4 @@ def module_path(unit: Unit) -> str:
     """The path of the module that computed a unit's output, as model.layers.0.mlp.down_proj."""
     stack = unit.output.meta.get("nn_module_stack") or {}
     paths = [path for path, _ in stack.values()]
-    return paths[-1] if paths else unit.output.name
+    return paths[-1] if paths and paths[-1] else unit.output.name

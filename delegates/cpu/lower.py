@@ -13,6 +13,7 @@ from torch.export import ExportedProgram
 from delegates.cpu.tidy import tidy
 from delegates.errors import DelegateError
 from delegates.lowered import DelegationReport, Lowered, delegation_report
+from delegates.weights import weights_not_copied
 
 NAMED_DATA_ALIGNMENT = 16
 LIBRARY = Path(__file__).resolve().parents[2] / "build" / "libthimble_cpu.so"
@@ -37,7 +38,7 @@ def lower(
     """
     from executorch.exir import EdgeCompileConfig, to_edge
 
-    from delegates.cpu.backend import releasing_weights
+    from delegates.cpu.backend import ThimbleCpuBackend, releasing_weights
     from delegates.cpu.partition import CpuPartitioner
 
     edge = to_edge(
@@ -54,7 +55,8 @@ def lower(
     if not with_etrecord:
         program.state_dict.clear()
     partitioner = CpuPartitioner(edge.exported_program().state_dict)
-    with nullcontext() if with_etrecord else releasing_weights():
+    releasing = nullcontext() if with_etrecord else releasing_weights()
+    with weights_not_copied(ThimbleCpuBackend), releasing:
         edge = edge.to_backend(partitioner)
     report = delegation_report("cpu", edge.exported_program().graph_module)
     _check_left(report)

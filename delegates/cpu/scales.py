@@ -31,7 +31,7 @@ def find_two_levels(scales: NDArray[np.float32]) -> TwoLevels | None:
     smallest = scales.min(axis=1)
     row_scales = np.zeros_like(smallest)
     multiples = np.ones(scales.shape, dtype=np.uint8)
-    open_rows = np.flatnonzero((smallest > 0) | (scales.max(axis=1) > 0))
+    open_rows = np.flatnonzero(scales.any(axis=1))
     if (smallest[open_rows] <= 0).any():
         return None
     for divisor in range(1, MAX_MULTIPLE + 1):

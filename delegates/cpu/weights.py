@@ -15,6 +15,7 @@ from delegates.cpu.pack import pack_float32, pack_int4, pack_int4_two_level, pac
 from delegates.cpu.scales import find_two_levels
 from delegates.cpu.units import WeightSource
 from delegates.errors import DelegateError
+from delegates.names import shown_name
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,7 @@ def _joined(matrix: Matrix, parts: list[NDArray]) -> NDArray:
 
 def _check(source: WeightSource, constants: Constants) -> None:
     assert source.scales is not None
-    name = constants.name(source.values)
+    name = shown_name(constants.name(source.values) or "a weight")
     scales = constants.tensor(source.scales)
     if not bool(torch.isfinite(scales).all()):
         raise DelegateError(f"{name} has a scale that is not a number: quantize it again.")

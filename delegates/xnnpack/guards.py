@@ -4,7 +4,6 @@ Checked on the edge program, where a quantized linear reads
 `linear(dequantize(quantize(x)), dequantize(values, scales, zero_points))`.
 """
 
-import re
 from typing import Any
 
 import torch
@@ -13,6 +12,7 @@ from torch.export import ExportedProgram
 from torch.fx import Node
 
 from delegates.errors import DelegateError
+from delegates.names import shown_name
 
 _SMALLEST_NORMAL = torch.finfo(torch.bfloat16).tiny
 
@@ -33,7 +33,7 @@ def check_quantized_linears(program: ExportedProgram) -> int:
         if "dequantize_affine" not in str(weight.target):
             continue
         values, block, scales, zero_points = weight.args[:4]
-        name = _shown_name(program, values)
+        name = shown_name(_tensor_name(program, values))
         if "dequantize_affine" not in str(activation.target):
             raise DelegateError(
                 f"{name} is quantized but its activations are not; XNNPACK would drop the scales: "
@@ -79,12 +79,6 @@ def _check_scales(name: str, scales: Tensor, is_int4: bool) -> None:
             f"{name} has scales that bfloat16 does not hold exactly; XNNPACK would truncate them: "
             "round the scales before quantizing."
         )
-
-
-def _shown_name(program: ExportedProgram, placeholder: Node) -> str:
-    """The weight's name without what torch.export adds for a tensor of several parts."""
-    name = _tensor_name(program, placeholder)
-    return re.sub(r"parametrizations\.(\w+)\.original\d+$", r"\1", name)
 
 
 def _tensor_name(program: ExportedProgram, placeholder: Node) -> str:
