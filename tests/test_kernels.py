@@ -44,6 +44,7 @@ CASES = {
         "extremes",
         "most_columns",
         "many_rows",
+        "column_parts",
         "definition",
         "float_weights",
     ],

@@ -40,11 +40,32 @@ inline F32x16 scaled(I32x16 a, const RowParams& params, const uint8_t* block) {
   return mul(to_float(centred), mul(broadcast(params.scale), row_scale));
 }
 
+/// The columns that a call is for.
+inline ColumnRange columns_of(const LinearArgs& args) {
+  return args.sums != nullptr ? args.columns : ColumnRange{0, args.weight.columns};
+}
+
 /// (sum - zero_point * row_sum) * scale, of kInt4.
 inline F32x16 scaled(F32x16 sum, const RowParams& params, const uint8_t* block) {
   const F32x16 row_sum = load(reinterpret_cast<const float*>(block));
   const F32x16 correction = mul(broadcast(static_cast<float>(params.zero_point)), row_sum);
   return mul(sub(sum, correction), broadcast(params.scale));
+}
+
+/// Leaves the integers of row m where the call is for some of the columns, else makes outputs of
+/// them.
+inline void store_totals(const LinearArgs& args, size_t m, size_t block, I32x16 a,
+                         const uint8_t* packed) {
+  if (args.sums != nullptr) {
+    store(args.sums + (m * args.weight.blocks() + block) * kBlockRows, a);
+  } else {
+    store_outputs(args, m, block, scaled(a, args.x.params[m], packed));
+  }
+}
+
+inline void store_totals(const LinearArgs& args, size_t m, size_t block, F32x16 sum,
+                         const uint8_t* packed) {
+  store_outputs(args, m, block, scaled(sum, args.x.params[m], packed));
 }
 
 }  // namespace thimble::kernels::THIMBLE_VARIANT

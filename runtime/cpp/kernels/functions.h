@@ -11,6 +11,7 @@ void quantize(const QuantizeArgs& args);
 void matvec_int4_two_level(const LinearArgs& args);
 void matvec_int4(const LinearArgs& args);
 void matvec_int8(const LinearArgs& args);
+void finish_sums(const LinearArgs& args, size_t parts);
 void matmul_int4_two_level(const LinearArgs& args);
 void matmul_int4(const LinearArgs& args);
 void matmul_int8(const LinearArgs& args);

@@ -23,6 +23,17 @@ struct QuantizeArgs {
   QuantizedRows out;  ///< rows, columns and tile say what is wanted
 };
 
+/// Columns from `first` to before `last`.
+struct ColumnRange {
+  size_t first;
+  size_t last;
+};
+
+/// Where the columns of a weight may be cut: between words of eight multiples.
+constexpr size_t column_step(const PackedWeight& weight) {
+  return weight.format == WeightFormat::kInt4TwoLevel ? 8 * weight.group_size : kColumnStep;
+}
+
 /// Quantized rows times packed weight, transposed, in part: the outputs of some blocks of 16.
 /// With integers a = sum of q * weight and s = row_scale:
 ///
@@ -31,6 +42,11 @@ struct QuantizeArgs {
 ///          - float(zero_point) * row_sum) * scale                              kInt4
 ///
 /// then y + bias where there is one, then + what was in `y` where `accumulate` says so.
+///
+/// A weight with too few rows for all threads can be cut along its columns too: where `sums` is
+/// set, matvec of kInt4TwoLevel and kInt8 takes `columns` alone and leaves a, the integers, in
+/// sums; finish_sums() adds those of all parts, exactly, and does the rest. The sums of kInt4 are
+/// floats, in order: it is not cut.
 struct LinearArgs {
   QuantizedRows x;
   PackedWeight weight;
@@ -40,7 +56,9 @@ struct LinearArgs {
   size_t y_stride;
   const float* bias;  ///< [weight.rows] or null
   bool accumulate;
-  uint8_t* scratch;  ///< linear_scratch_bytes(), aligned to 64, this call's own
+  uint8_t* scratch;              ///< linear_scratch_bytes(), aligned to 64, this call's own
+  int32_t* sums = nullptr;       ///< [x.rows][weight.blocks() * 16], or null
+  ColumnRange columns = {0, 0};  ///< ends are multiples of column_step(), or the last
 };
 using LinearFunction = void (*)(const LinearArgs&);
 
@@ -82,6 +100,9 @@ struct Variant {
   void (*quantize)(const QuantizeArgs&);
   /// Up to kMatvecRows rows in one tile, matvec_tile(), by WeightFormat: at the speed of memory.
   LinearFunction matvec[3];
+  /// Outputs from the integers that `parts` calls of matvec have left in args.sums, one part after
+  /// the other, [parts][x.rows][blocks * 16]: the same bits as one matvec without parts.
+  void (*finish_sums)(const LinearArgs& args, size_t parts);
   /// Any number of rows in tiles of `tile`, by WeightFormat: at the speed of the dot products.
   LinearFunction matmul[3];
   void (*float_linear)(const FloatLinearArgs&);

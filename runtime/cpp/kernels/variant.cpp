@@ -9,6 +9,7 @@ const Variant kVariant = {
     kTile,
     quantize,
     {matvec_int4_two_level, matvec_int4, matvec_int8},
+    finish_sums,
     {matmul_int4_two_level, matmul_int4, matmul_int8},
     float_linear,
     rms_norm,

@@ -119,6 +119,40 @@ bool most_columns() {
 /// So many rows that they do not stay in a cache together.
 bool many_rows() { return check({150, 40, 8192, 32}, Fill::kRandom, Epilogue::kPlain); }
 
+/// A product in three parts of the columns gives the bits of one.
+bool column_parts() {
+  for (WeightFormat format : {WeightFormat::kInt4TwoLevel, WeightFormat::kInt8})
+    for (Fill fill : {Fill::kRandom, Fill::kLargestProduct})
+      for (size_t rows : {1, 2, 3, 8})
+        for (size_t columns : {800, 1024, 1100})
+          for (const Variant* variant : all_variants()) {
+            if (!is_supported(*variant)) continue;
+            const Shape shape{rows, 40, columns, 32};
+            const std::vector<float> expected =
+                run(scalar::kVariant, format, shape, false, fill, Epilogue::kAccumulate);
+            Problem problem(format, rows, shape.outputs, columns, 32, matvec_tile(rows), fill);
+            LinearArgs args = problem.args();
+            args.bias = problem.bias();
+            args.accumulate = true;
+            const size_t size = rows * args.weight.blocks() * kBlockRows;
+            const size_t step = column_step(args.weight), last = args.weight.columns;
+            const ColumnRange parts[] = {{0, step}, {step, 3 * step}, {3 * step, last}};
+            std::vector<int32_t> sums(3 * size, 99);
+            for (size_t part = 0; part < 3; ++part) {
+              args.columns = parts[part];
+              args.sums = sums.data() + part * size;
+              variant->matvec[static_cast<int>(format)](args);
+            }
+            args.sums = sums.data();
+            variant->finish_sums(args, 3);
+            if (same_bits(problem.y(), expected)) continue;
+            std::fprintf(stderr, "%s: format %d, %zu rows, %zu columns\n", variant->name,
+                         static_cast<int>(format), rows, columns);
+            return expect(false, "the same bits as in one part");
+          }
+  return true;
+}
+
 /// scalar itself, against the definition in double.
 bool definition() {
   constexpr size_t kRows = 3, kOutputs = 20, kColumns = 150, kGroup = 32, kGroups = 5;
@@ -198,10 +232,15 @@ bool float_weights() {
   return true;
 }
 
-constexpr Case kCases[] = {
-    {"odd_shapes", odd_shapes}, {"whole_tiles", whole_tiles},    {"groups", groups},
-    {"extremes", extremes},     {"most_columns", most_columns},  {"many_rows", many_rows},
-    {"definition", definition}, {"float_weights", float_weights}};
+constexpr Case kCases[] = {{"odd_shapes", odd_shapes},
+                           {"whole_tiles", whole_tiles},
+                           {"groups", groups},
+                           {"extremes", extremes},
+                           {"most_columns", most_columns},
+                           {"many_rows", many_rows},
+                           {"column_parts", column_parts},
+                           {"definition", definition},
+                           {"float_weights", float_weights}};
 
 }  // namespace
 

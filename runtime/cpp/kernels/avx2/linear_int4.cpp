@@ -67,15 +67,17 @@ struct TwoLevel {
   static void run(const LinearArgs& args, const BlockLayout& layout, const uint8_t* packed,
                   const Rows<kMr>& rows, size_t first_half, Totals<kMr>& totals) {
     constexpr size_t kRows = Rows<kMr>::kCount;
-    const size_t columns = args.weight.columns, group_size = args.weight.group_size;
-    const uint8_t* scales = packed + layout.scales + first_half * kHalfLine;
+    const ColumnRange columns = columns_of(args);
+    const size_t group_size = args.weight.group_size;
+    const uint8_t* scales = packed + layout.scales + first_half * kHalfLine +
+                            columns.first / group_size / 8 * kLineBytes;
     const uint8_t* lines = packed + layout.values + first_half * kHalfLine;
     __m256i total[kHalves][kRows], multiples[kHalves];
     unrolled<kHalves>([&](auto h) {
       multiples[h] = _mm256_setzero_si256();
       unrolled<kRows>([&](auto r) { total[h][r] = _mm256_setzero_si256(); });
     });
-    for (size_t k = 0, group = 0; k < columns; ++group) {
+    for (size_t k = columns.first, group = 0; k < columns.last; ++group) {
       if (group % 8 == 0) {
         unrolled<kHalves>(
             [&](auto h) { multiples[h] = _mm256_load_si256(as_vector(scales + h * kHalfLine)); });
@@ -160,8 +162,7 @@ void linear(const LinearArgs& args) {
         for (size_t half = 0; half < 2; half += kHalves)
           Format::template run<kMr, kHalves>(args, layout, packed, rows, half, totals);
         for (size_t r = 0; r < kRows && m + r < args.x.rows; ++r)
-          store_outputs(args, m + r, block,
-                        scaled(joined(totals[0][r], totals[1][r]), args.x.params[m + r], packed));
+          store_totals(args, m + r, block, joined(totals[0][r], totals[1][r]), packed);
       }
     }
   });

@@ -25,7 +25,9 @@ void multiply(const LinearArgs& args, const uint8_t* lines, const Rows<kMr>& row
   __m256i acc[kCount][4];
   unrolled<kCount>(
       [&](auto r) { unrolled<4>([&](auto i) { acc[r][i] = _mm256_setzero_si256(); }); });
-  for (size_t k = 0; k < args.weight.columns; k += 4, lines += kLineBytes) {
+  const ColumnRange columns = columns_of(args);
+  lines += columns.first * kBlockRows;
+  for (size_t k = columns.first; k < columns.last; k += 4, lines += kLineBytes) {
     _mm_prefetch(reinterpret_cast<const char*>(lines + kPrefetchBytes), _MM_HINT_T1);
     __m256i x[kCount];
     unrolled<kCount>([&](auto r) [[gnu::always_inline]] {
@@ -57,7 +59,7 @@ void linear(const LinearArgs& args) {
           multiply<kMr, i * kAtOnce, kAtOnce>(args, packed + layout.values, rows, totals);
         });
         for (size_t r = 0; r < kRows && m + r < args.x.rows; ++r)
-          store_outputs(args, m + r, block, scaled(totals[r], args.x.params[m + r], packed));
+          store_totals(args, m + r, block, totals[r], packed);
       }
     }
   });

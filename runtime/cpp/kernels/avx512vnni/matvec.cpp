@@ -51,19 +51,20 @@ void finish(const LinearArgs& args, size_t block, const uint8_t* packed,
             const Vector (&total)[kRows]) {
   alignas(kLineBytes) Vector totals[kRows];
   unrolled<kRows>([&](auto r) { totals[r] = total[r]; });
-  for (size_t r = 0; r < args.x.rows; ++r)
-    store_outputs(args, r, block, scaled(totals[r], args.x.params[r], packed));
+  for (size_t r = 0; r < args.x.rows; ++r) store_totals(args, r, block, totals[r], packed);
 }
 
 struct Int4TwoLevel {
   template <size_t kRows>
   static void block(const LinearArgs& args, const BlockLayout& layout, size_t block) {
+    const ColumnRange columns = columns_of(args);
+    const size_t groups = (columns.last - columns.first) / args.weight.group_size;
     const uint8_t* packed = args.weight.data + block * layout.bytes;
-    const uint8_t* scales = packed + layout.scales;
-    const uint8_t* lines = packed + layout.values;
-    const int8_t* x = args.x.values;
-    const int32_t* bias = args.x.group_bias;
-    const size_t groups = args.weight.columns / args.weight.group_size;
+    const uint8_t* scales =
+        packed + layout.scales + columns.first / args.weight.group_size / 8 * kLineBytes;
+    const uint8_t* lines = packed + layout.values + columns.first * 8;
+    const int8_t* x = args.x.values + columns.first * kRows;
+    const int32_t* bias = args.x.group_bias + columns.first / kColumnStep * kRows;
     __m512i total[kRows];
     unrolled<kRows>([&](auto r) { total[r] = _mm512_setzero_si512(); });
     __m512i multiples = _mm512_setzero_si512();
@@ -121,19 +122,30 @@ struct Int4 {
   }
 };
 
+/// The sum of a row's q over some columns.
+int32_t sum_of(const QuantizedRows& x, size_t row, ColumnRange columns) {
+  if (columns.last - columns.first == x.columns) return x.params[row].sum;
+  int32_t bias = 0;
+  for (size_t step = columns.first / kColumnStep; step < columns.last / kColumnStep; ++step)
+    bias += x.group_bias[step * x.tile.mr + row];
+  return bias / -7;
+}
+
 struct Int8 {
   template <size_t kRows>
   static void block(const LinearArgs& args, const BlockLayout& layout, size_t block) {
     const uint8_t* packed = args.weight.data + block * layout.bytes;
-    const uint8_t* lines = packed + layout.values;
-    const int8_t* x = args.x.values;
+    const ColumnRange columns = columns_of(args);
+    const uint8_t* lines = packed + layout.values + columns.first * kBlockRows;
+    const int8_t* x = args.x.values + columns.first * kRows;
     const __m512i flip = _mm512_set1_epi8(-128);  // to value + 128, unsigned
     __m512i even[kRows], odd[kRows];
     unrolled<kRows>([&](auto r) {
       even[r] = _mm512_setzero_si512();
       odd[r] = _mm512_setzero_si512();
     });
-    for (size_t k = 0; k < args.weight.columns; k += 8, lines += 2 * kLineBytes, x += 8 * kRows) {
+    for (size_t k = columns.first; k < columns.last;
+         k += 8, lines += 2 * kLineBytes, x += 8 * kRows) {
       prefetch(lines);
       prefetch(lines + kLineBytes);
       const __m512i first = _mm512_xor_si512(_mm512_load_si512(lines), flip);
@@ -145,7 +157,7 @@ struct Int8 {
     }
     __m512i total[kRows];
     unrolled<kRows>([&](auto r) {
-      const int32_t sum = r < args.x.rows ? args.x.params[r].sum : 0;
+      const int32_t sum = r < args.x.rows ? sum_of(args.x, r, columns) : 0;
       total[r] = _mm512_sub_epi32(_mm512_add_epi32(even[r], odd[r]), _mm512_set1_epi32(128 * sum));
     });
     finish(args, block, packed, total);

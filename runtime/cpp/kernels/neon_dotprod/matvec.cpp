@@ -84,8 +84,10 @@ struct TwoLevel {
   static void run(const LinearArgs& args, const BlockLayout& layout, const uint8_t* packed,
                   const Rows<kMr>& rows, size_t quad, Totals (&totals)[Rows<kMr>::kCount]) {
     constexpr size_t kRows = Rows<kMr>::kCount;
-    const size_t columns = args.weight.columns, group_size = args.weight.group_size;
-    const uint8_t* scales = packed + layout.scales + quad * kQuadBytes;
+    const ColumnRange columns = columns_of(args);
+    const size_t group_size = args.weight.group_size;
+    const uint8_t* scales =
+        packed + layout.scales + quad * kQuadBytes + columns.first / group_size / 8 * kLineBytes;
     const uint8_t* lines = packed + layout.values + quad * kQuadBytes;
     int32x4_t total[kCount][kRows];
     uint32x4_t multiples[kCount];
@@ -93,7 +95,7 @@ struct TwoLevel {
       multiples[q] = vdupq_n_u32(0);
       unrolled<kRows>([&](auto r) { total[q][r] = vdupq_n_s32(0); });
     });
-    for (size_t k = 0, group = 0; k < columns; k += group_size, ++group) {
+    for (size_t k = columns.first, group = 0; k < columns.last; k += group_size, ++group) {
       if (group % 8 == 0) {
         unrolled<kCount>([&](auto q) {
           multiples[q] = vld1q_u32(reinterpret_cast<const uint32_t*>(scales) + 4 * q);
@@ -150,11 +152,13 @@ struct Int8 {
   static void run(const LinearArgs& args, const BlockLayout& layout, const uint8_t* packed,
                   const Rows<kMr>& rows, size_t quad, Totals (&totals)[Rows<kMr>::kCount]) {
     constexpr size_t kRows = Rows<kMr>::kCount;
-    const int8_t* lines = reinterpret_cast<const int8_t*>(packed + layout.values);
+    const ColumnRange columns = columns_of(args);
+    const int8_t* lines =
+        reinterpret_cast<const int8_t*>(packed + layout.values) + columns.first * kBlockRows;
     int32x4_t total[kCount][kRows];
     unrolled<kCount>(
         [&](auto q) { unrolled<kRows>([&](auto r) { total[q][r] = vdupq_n_s32(0); }); });
-    for (size_t k = 0; k < args.weight.columns; k += 16) {
+    for (size_t k = columns.first; k < columns.last; k += 16) {
       int8x16_t x[kRows];
       rows.load(k, x);
       unrolled<4>([&](auto i) [[gnu::always_inline]] {
@@ -185,7 +189,7 @@ void multiply(const LinearArgs& args) {
       for (size_t quad = 0; quad < kQuads; quad += kQuadsAtOnce<kMr>)
         Format::template run<kMr, kQuadsAtOnce<kMr>>(args, layout, packed, rows, quad, totals);
       for (size_t r = 0; r < kRows && first + r < args.x.rows; ++r)
-        store_outputs(args, first + r, block, scaled(totals[r], args.x.params[first + r], packed));
+        store_totals(args, first + r, block, totals[r], packed);
     }
   }
 }

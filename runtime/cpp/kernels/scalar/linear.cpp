@@ -37,8 +37,8 @@ void linear(const LinearArgs& args, Unpack unpack) {
     const uint8_t* packed = args.weight.data + block * layout.bytes;
     unpack(packed, layout, weights);
     for (size_t m = 0; m < args.x.rows; ++m) {
-      const I32x16 total = dot(args.x, m, weights, 0, args.x.columns);
-      store_outputs(args, m, block, scaled(total, args.x.params[m], packed));
+      const auto [first, last] = columns_of(args);
+      store_totals(args, m, block, dot(args.x, m, weights, first, last), packed);
     }
   }
 }
