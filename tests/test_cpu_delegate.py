@@ -29,6 +29,7 @@ CASES = {
     "delegate_executor_test": [
         "every_variant_and_thread_count",
         "chunks_leave_no_trace",
+        "deep_positions",
         "rows_nobody_reads",
         "impossible_calls",
         "damaged_programs",

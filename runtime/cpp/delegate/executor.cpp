@@ -9,18 +9,16 @@
 namespace thimble::cpu {
 namespace {
 
-Result<kernels::CacheType> choose_cache_type(const Program& program, int32_t asked) {
-  const int32_t of_program =
-      program.cache_type == ProgramCacheType::kFloat16   ? THIMBLE_CACHE_FLOAT16
-      : program.cache_type == ProgramCacheType::kFloat32 ? THIMBLE_CACHE_FLOAT32
-                                                         : THIMBLE_CACHE_INT8;
-  switch (asked == THIMBLE_CACHE_DEFAULT ? of_program : asked) {
+kernels::CacheType choose_cache_type(const Program& program, int32_t asked) {
+  switch (asked) {
     case THIMBLE_CACHE_FLOAT16:
       return kernels::CacheType::kFloat16;
     case THIMBLE_CACHE_FLOAT32:
       return kernels::CacheType::kFloat32;
+    case THIMBLE_CACHE_INT8:
+      return kernels::CacheType::kInt8;
     default:
-      return Status::error("this runtime has no KV cache of int8: ask for float16 or float32");
+      return program.cache_type;
   }
 }
 
@@ -41,9 +39,11 @@ void take_inputs(const Call& call, OpContext& context) {
     if (call.inputs[i] == nullptr) continue;
     any = true;
     const uint32_t slot = context.program.inputs[i].slot;
-    const size_t width = context.stride(slot);
-    std::copy_n(call.inputs[i] + (context.chunk.first + part.first) * width, part.size() * width,
-                context.row(slot, part.first));
+    const size_t width = context.width(slot);
+    for (size_t row = part.first; row < part.last; ++row) {
+      std::copy_n(call.inputs[i] + (context.chunk.first + row) * width, width,
+                  context.row(slot, row));
+    }
   }
   if (any) context.team.barrier();
 }
@@ -56,13 +56,15 @@ void give_outputs(const Call& call, OpContext& context) {
     const uint32_t slot = context.program.outputs[i].slot;
     if (context.slots[slot] == call.outputs[i]) continue;
     any = true;
-    const size_t width = context.stride(slot);
+    const size_t width = context.width(slot);
     if (context.program.slots[slot].one_row) {
       if (context.thread == 0) std::copy_n(context.slots[slot], width, call.outputs[i]);
       continue;
     }
-    std::copy_n(context.row(slot, part.first), part.size() * width,
-                call.outputs[i] + (context.chunk.first + part.first) * width);
+    for (size_t row = part.first; row < part.last; ++row) {
+      std::copy_n(context.row(slot, row), width,
+                  call.outputs[i] + (context.chunk.first + row) * width);
+    }
   }
   if (any) context.team.barrier();
 }
@@ -73,19 +75,18 @@ Result<std::unique_ptr<Executor>> Executor::create(Program program, const kernel
                                                    std::vector<kernels::PackedWeight> weights,
                                                    const float* floats,
                                                    std::shared_ptr<Session> session) {
-  const Result<kernels::CacheType> type = choose_cache_type(program, session->options().cache_type);
-  if (!type.ok()) return type.status();
+  const kernels::CacheType type = choose_cache_type(program, session->options().cache_type);
   Result<Workspace> workspace = Workspace::plan(program, kernels, session->team().size());
   if (!workspace.ok()) return workspace.status();
   std::vector<CacheGeometry> geometries;
   for (const CacheShape& cache : program.caches) {
-    geometries.push_back({cache.num_key_value_heads, cache.head_dim, cache.max_context_len, *type});
+    geometries.push_back({cache.num_key_value_heads, cache.head_dim, cache.max_context_len, type});
   }
   const Result<uint32_t> number = session->add_program(program.checksum, geometries);
   if (!number.ok()) return number.status();
   return std::unique_ptr<Executor>(new Executor(std::move(program), kernels, std::move(weights),
                                                 floats, std::move(session), std::move(*workspace),
-                                                *type, *number));
+                                                type, *number));
 }
 
 Executor::~Executor() { session_->remove_program(number_); }

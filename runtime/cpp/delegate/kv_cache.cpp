@@ -6,10 +6,17 @@ namespace thimble::cpu {
 
 using kernels::CacheType;
 using kernels::kCacheLanes;
-using kernels::round_up;
 
 const char* cache_type_name(CacheType type) {
-  return type == CacheType::kFloat16 ? "float16" : "float32";
+  switch (type) {
+    case CacheType::kFloat16:
+      return "float16";
+    case CacheType::kFloat32:
+      return "float32";
+    case CacheType::kInt8:
+      break;
+  }
+  return "int8";
 }
 
 Result<KvCache> KvCache::allocate(const CacheGeometry& geometry) {
@@ -22,73 +29,80 @@ Result<KvCache> KvCache::allocate(const CacheGeometry& geometry) {
                        " bytes does not fit into memory: export with a smaller --max-context-len");
 }
 
-size_t KvCache::element_bytes() const {
-  return geometry_.type == CacheType::kFloat16 ? sizeof(uint16_t) : sizeof(float);
+size_t KvCache::key_bytes(size_t length) const {
+  return kernels::key_cache_bytes(geometry_.type, length, geometry_.head_dim);
 }
 
-size_t KvCache::key_bytes() const {
-  const size_t bytes =
-      kernels::key_cache_bytes(geometry_.type, geometry_.capacity, geometry_.head_dim);
-  return round_up(bytes, kernels::kLineBytes);
+size_t KvCache::value_bytes(size_t length) const {
+  return kernels::value_cache_bytes(geometry_.type, length, geometry_.head_dim);
+}
+
+size_t KvCache::values_at() const {
+  return kernels::round_up(key_bytes(geometry_.capacity), kernels::kLineBytes);
 }
 
 size_t KvCache::head_bytes() const {
-  const size_t bytes =
-      kernels::value_cache_bytes(geometry_.type, geometry_.capacity, geometry_.head_dim);
-  return key_bytes() + round_up(bytes, kernels::kLineBytes);
+  return values_at() + kernels::round_up(value_bytes(geometry_.capacity), kernels::kLineBytes);
 }
 
-size_t KvCache::position_bytes() const { return 2 * geometry_.head_dim * element_bytes(); }
+size_t KvCache::position_bytes() const {
+  return (key_bytes(kCacheLanes) + value_bytes(kCacheLanes)) / kCacheLanes;
+}
 
 Result<KvCache> KvCache::copy(size_t length) const {
   Result<KvCache> copy = allocate(geometry_);
   if (!copy.ok()) return copy;
-  const size_t dim = geometry_.head_dim;
-  const size_t keys_used = kernels::key_cache_bytes(geometry_.type, length, dim);
-  const size_t values_used = kernels::value_cache_bytes(geometry_.type, length, dim);
   for (size_t head = 0; head < geometry_.heads; ++head) {
-    std::memcpy(copy->keys(head), keys(head), keys_used);
-    std::memcpy(copy->values(head), values(head), values_used);
+    std::memcpy(copy->keys(head), keys(head), key_bytes(length));
+    std::memcpy(copy->values(head), values(head), value_bytes(length));
   }
   return copy;
 }
 
 size_t KvCache::saved_bytes(size_t length) const {
-  return geometry_.heads * length * position_bytes();
+  return geometry_.heads * (key_bytes(length) + value_bytes(length));
 }
 
 void KvCache::save(size_t length, uint8_t* to) const {
-  const size_t dim = geometry_.head_dim, element = element_bytes();
+  const size_t used = length % kCacheLanes;
   for (size_t head = 0; head < geometry_.heads; ++head) {
-    const auto* key = static_cast<const uint8_t*>(keys(head));
-    for (size_t position = 0; position < length; ++position) {
-      const size_t first = position / kCacheLanes * kCacheLanes * dim + position % kCacheLanes;
-      for (size_t d = 0; d < dim; ++d, to += element) {
-        std::memcpy(to, key + (first + d * kCacheLanes) * element, element);
-      }
-    }
-    const auto* value = static_cast<const uint8_t*>(values(head));
-    for (size_t position = 0; position < length; ++position, to += dim * element) {
-      std::memcpy(to, value + position * round_up(dim, kCacheLanes) * element, dim * element);
-    }
+    std::memcpy(to, keys(head), key_bytes(length));
+    to += key_bytes(length);
+    if (used > 0) clear_keys(used, to - key_bytes(kCacheLanes));
+    std::memcpy(to, values(head), value_bytes(length));
+    to += value_bytes(length);
+    if (used > 0) clear_values(used, to - value_bytes(kCacheLanes));
   }
 }
 
 void KvCache::restore(size_t length, const uint8_t* from) {
-  const size_t dim = geometry_.head_dim, element = element_bytes();
   for (size_t head = 0; head < geometry_.heads; ++head) {
-    auto* key = static_cast<uint8_t*>(keys(head));
-    for (size_t position = 0; position < length; ++position) {
-      const size_t first = position / kCacheLanes * kCacheLanes * dim + position % kCacheLanes;
-      for (size_t d = 0; d < dim; ++d, from += element) {
-        std::memcpy(key + (first + d * kCacheLanes) * element, from, element);
-      }
-    }
-    auto* value = static_cast<uint8_t*>(values(head));
-    for (size_t position = 0; position < length; ++position, from += dim * element) {
-      std::memcpy(value + position * round_up(dim, kCacheLanes) * element, from, dim * element);
-    }
+    std::memcpy(keys(head), from, key_bytes(length));
+    from += key_bytes(length);
+    std::memcpy(values(head), from, value_bytes(length));
+    from += value_bytes(length);
   }
+}
+
+size_t KvCache::scale_bytes() const {
+  return geometry_.type == CacheType::kInt8 ? kCacheLanes * sizeof(float) : 0;
+}
+
+void KvCache::clear_keys(size_t used, uint8_t* block) const {
+  const size_t scales = scale_bytes();
+  const size_t row = (key_bytes(kCacheLanes) - scales) / geometry_.head_dim;
+  if (scales > 0) std::memset(block + used * sizeof(float), 0, scales - used * sizeof(float));
+  const size_t kept = used * (row / kCacheLanes);
+  for (size_t d = 0; d < geometry_.head_dim; ++d) {
+    std::memset(block + scales + d * row + kept, 0, row - kept);
+  }
+}
+
+void KvCache::clear_values(size_t used, uint8_t* block) const {
+  const size_t scales = scale_bytes();
+  const size_t row = (value_bytes(kCacheLanes) - scales) / kCacheLanes;
+  if (scales > 0) std::memset(block + used * sizeof(float), 0, scales - used * sizeof(float));
+  std::memset(block + scales + used * row, 0, (kCacheLanes - used) * row);
 }
 
 }  // namespace thimble::cpu

@@ -22,7 +22,7 @@ struct CacheGeometry {
   }
 };
 
-/// "float16", "float32".
+/// "float16", "float32" or "int8".
 const char* cache_type_name(kernels::CacheType type);
 
 /// The keys and values of one attention operator, in the layout of kernels/cache.h, resident only
@@ -33,14 +33,15 @@ class KvCache {
 
   const CacheGeometry& geometry() const { return geometry_; }
   void* keys(size_t head) const { return pages_.data() + head * head_bytes(); }
-  void* values(size_t head) const { return pages_.data() + head * head_bytes() + key_bytes(); }
+  void* values(size_t head) const { return pages_.data() + head * head_bytes() + values_at(); }
 
   /// A cache of its own with the first `length` positions of this one.
   Result<KvCache> copy(size_t length) const;
 
   /// The bytes that save() writes and restore() reads.
   size_t saved_bytes(size_t length) const;
-  /// Head after head: the keys [length][head_dim], then the values [length][head_dim].
+  /// Head after head: the blocks of 16 positions of keys, then of values, as they lie in memory;
+  /// zeros where the last ones reach beyond `length`.
   void save(size_t length, uint8_t* to) const;
   void restore(size_t length, const uint8_t* from);
 
@@ -48,9 +49,15 @@ class KvCache {
   size_t position_bytes() const;
 
  private:
-  size_t element_bytes() const;
-  size_t key_bytes() const;
+  /// Of one head's first `length` positions, in whole blocks.
+  size_t key_bytes(size_t length) const;
+  size_t value_bytes(size_t length) const;
+  size_t values_at() const;  ///< in the memory of a head
   size_t head_bytes() const;
+  size_t scale_bytes() const;  ///< of a block
+  /// Zeros a block but for its first `used` positions.
+  void clear_keys(size_t used, uint8_t* block) const;
+  void clear_values(size_t used, uint8_t* block) const;
 
   CacheGeometry geometry_{};
   Pages pages_;

@@ -46,7 +46,7 @@ class Attention {
           attend_heads(head, {0, group_}, {0, rows_.count});
         }
       } else if (rows_.count == 1) {
-        attend_query_heads(share(op_.num_attention_heads, context_.thread, context_.threads()));
+        attend_in_splits();
       } else {
         attend_by_cost();
       }
@@ -60,10 +60,12 @@ class Attention {
 
  private:
   /// With few rows each thread keeps to key/value heads of its own, from the norm to the end, and
-  /// waits for nobody in between.
+  /// waits for nobody in between. Where they come out uneven, splits of many positions do better.
   bool keeps_heads() const {
-    return context_.chunk.rows <= kMatvecRows && heads_ >= context_.threads();
+    const bool even = heads_ % context_.threads() == 0 || rows_.count > 1 || splits() == 1;
+    return context_.chunk.rows <= kMatvecRows && heads_ >= context_.threads() && even;
   }
+  size_t splits() const { return kernels::attention_splits(start_pos_ + rows_.first, 1); }
 
   Range own_heads() const { return share(heads_, context_.thread, context_.threads()); }
 
@@ -95,18 +97,51 @@ class Attention {
   }
 
   /// Some of the queries of a key/value head, for some of the op's rows.
-  void attend_heads(size_t head, Range queries, Range rows) {
+  kernels::AttentionArgs arguments(size_t head, Range queries, Range rows) const {
     const size_t first = rows_.first + rows.first;
     const size_t column = (head * group_ + queries.first) * dim_;
-    context_.kernels.attention(
-        {context_.row(op_.query, first) + op_.query_offset + column, context_.stride(op_.query),
-         rows.size(), queries.size(), dim_, start_pos_ + first, op_.scale, cache_.geometry().type,
-         cache_.keys(head), cache_.values(head), context_.row(op_.output, first) + column,
-         context_.stride(op_.output), scratch_});
+    return {context_.row(op_.query, first) + op_.query_offset + column,
+            context_.stride(op_.query),
+            rows.size(),
+            queries.size(),
+            dim_,
+            start_pos_ + first,
+            op_.scale,
+            cache_.geometry().type,
+            cache_.keys(head),
+            cache_.values(head),
+            context_.row(op_.output, first) + column,
+            context_.stride(op_.output),
+            scratch_};
+  }
+
+  void attend_heads(size_t head, Range queries, Range rows) const {
+    context_.kernels.attention(arguments(head, queries, rows));
+  }
+
+  /// The one row: positions in splits, for each key/value head; where there is only one split,
+  /// query heads.
+  void attend_in_splits() const {
+    if (splits() == 1) {
+      attend_query_heads(share(op_.num_attention_heads, context_.thread, context_.threads()));
+      return;
+    }
+    const size_t partial = kernels::attention_partial_size(1, group_, dim_);
+    const Range part = share(heads_ * splits(), context_.thread, context_.threads());
+    for (size_t i = part.first; i < part.last; ++i) {
+      context_.kernels.attention_split(arguments(i / splits(), {0, group_}, {0, 1}), i % splits(),
+                                       context_.workspace.partials() + i * partial);
+    }
+    context_.team.barrier();
+    const Range heads = own_heads();
+    for (size_t head = heads.first; head < heads.last; ++head) {
+      context_.kernels.attention_merge(arguments(head, {0, group_}, {0, 1}),
+                                       context_.workspace.partials() + head * splits() * partial);
+    }
   }
 
   /// A range of query heads of the one row.
-  void attend_query_heads(Range queries) {
+  void attend_query_heads(Range queries) const {
     while (queries.size() > 0) {
       const size_t head = queries.first / group_;
       const size_t last = std::min(queries.last, (head + 1) * group_);
@@ -121,7 +156,7 @@ class Attention {
   }
 
   /// Head after head, row after row, cut where the cost says: later rows look at more positions.
-  void attend_by_cost() {
+  void attend_by_cost() const {
     const size_t total = heads_ * cost(rows_.count);
     const Cut from = find_cut(total / context_.threads() * context_.thread);
     const Cut to = context_.thread + 1 == context_.threads()

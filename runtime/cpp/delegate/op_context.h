@@ -75,10 +75,12 @@ struct OpContext {
     const Slot& shape = program.slots[slot];
     if (shape.one_row) return slots[slot];
     const size_t index = workspace.is_bound(slot) ? chunk.first + row : row;
-    return slots[slot] + index * shape.width;
+    return slots[slot] + index * workspace.stride(slot);
   }
   /// From one row of a slot to the next, in floats.
-  size_t stride(uint32_t slot) const { return program.slots[slot].width; }
+  size_t stride(uint32_t slot) const { return workspace.stride(slot); }
+  /// Columns of a slot.
+  size_t width(uint32_t slot) const { return program.slots[slot].width; }
   /// The numbers of a piece; null where it is absent.
   const float* numbers(const Floats& piece) const {
     return piece.present() ? floats + piece.offset : nullptr;

@@ -39,7 +39,7 @@ Work run_op(const Op& op, const EmbeddingOp& embedding, OpRows rows, OpContext& 
 }
 
 Work run_op(const Op& op, const NormOp& norm, OpRows rows, OpContext& context) {
-  const size_t columns = context.stride(norm.input);
+  const size_t columns = context.width(norm.input);
   context.timer.begin(op.debug_id);
   const Range part = share(rows.count, context.thread, context.threads());
   for (size_t row = rows.first + part.first; row < rows.first + part.last; ++row) {
@@ -50,7 +50,7 @@ Work run_op(const Op& op, const NormOp& norm, OpRows rows, OpContext& context) {
 }
 
 Work run_op(const Op& op, const AddOp& add, OpRows rows, OpContext& context) {
-  const size_t columns = context.stride(add.input);
+  const size_t columns = context.width(add.input);
   context.timer.begin(op.debug_id);
   const Part part = share_out(rows, columns, context);
   for (size_t row = part.rows.first; row < part.rows.last; ++row) {
@@ -61,7 +61,7 @@ Work run_op(const Op& op, const AddOp& add, OpRows rows, OpContext& context) {
 }
 
 Work run_op(const Op& op, const SwigluOp& swiglu, OpRows rows, OpContext& context) {
-  const size_t columns = context.stride(swiglu.gate);
+  const size_t columns = context.width(swiglu.gate);
   context.timer.begin(op.debug_id);
   const Part part = share_out(rows, columns, context);
   for (size_t row = part.rows.first; row < part.rows.last; ++row) {

@@ -66,7 +66,7 @@ class Linear {
       }
     }
     const size_t in = shape_.quantized() ? sizeof(int8_t) : sizeof(float);
-    const size_t columns = context_.stride(op_.output);
+    const size_t columns = context_.width(op_.output);
     const size_t per_row =
         weight_.columns * in + columns * sizeof(float) * (op_.accumulate ? 2 : 1);
     return context_.work(weight_.bytes() + rows_.count * per_row,
@@ -114,7 +114,7 @@ class Linear {
   /// the output.
   void multiply_pairs() const {
     const size_t block_bytes = weight_.layout().bytes;
-    const size_t width = context_.stride(op_.output);
+    const size_t width = context_.width(op_.output);
     const size_t most = swiglu_pairs(rows_.count);
     const size_t used = shape_.quantized() ? kernels::linear_scratch_bytes(weight_.columns) : 0;
     float* both = reinterpret_cast<float*>(scratch_ + kernels::round_up(used, kernels::kLineBytes));

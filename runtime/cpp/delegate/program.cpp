@@ -124,10 +124,10 @@ Result<Program> read_program(const uint8_t* data, size_t size) {
         {cache.scalar<uint32_t>(0), cache.scalar<uint32_t>(1), cache.scalar<uint32_t>(2)});
   }
   const auto cache_type = root.scalar<uint8_t>(5);
-  if (cache_type > static_cast<uint8_t>(ProgramCacheType::kInt8)) {
+  if (cache_type > static_cast<uint8_t>(kernels::CacheType::kInt8)) {
     return damaged("it asks for the unknown type of cache " + std::to_string(cache_type));
   }
-  program.cache_type = static_cast<ProgramCacheType>(cache_type);
+  program.cache_type = static_cast<kernels::CacheType>(cache_type);
   Status status = read_weights(root.tables(2), &program);
   if (status.ok()) status = read_ops(root.tables(6), &program);
   if (status.ok()) status = read_values(root.tables(7), &program.inputs);

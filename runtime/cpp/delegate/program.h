@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/status.h"
+#include "kernels/cache.h"
 #include "kernels/layout.h"
 
 /// \file
@@ -42,9 +43,6 @@ struct CacheShape {
   size_t head_dim;
   size_t max_context_len;
 };
-
-/// In the order of the schema's CacheType.
-enum class ProgramCacheType : uint8_t { kFloat16 = 0, kFloat32 = 1, kInt8 = 2 };
 
 struct EmbeddingOp {
   uint32_t weight;
@@ -134,7 +132,7 @@ struct Program {
   std::vector<Weight> weights;
   std::string floats;  ///< key of the blob of floats, or empty
   std::vector<CacheShape> caches;
-  ProgramCacheType cache_type;
+  kernels::CacheType cache_type;
   std::vector<Op> ops;
   std::vector<Value> inputs;
   std::vector<Value> outputs;

@@ -20,12 +20,20 @@ constexpr size_t kMostBytes = size_t{24} << 20;
 /// first-level cache.
 constexpr size_t kMatvecPairs = 4;
 
+/// Rows that lie a multiple of this apart share a few sets of the caches.
+constexpr size_t kConflictBytes = 4096;
+
+size_t padded_stride(size_t width) {
+  return width * sizeof(float) % kConflictBytes == 0 ? width + kBlockRows : width;
+}
+
 /// The largest of what any op of a program needs.
 struct Needs {
   size_t columns = 0;         ///< stored, of a quantized weight
   size_t normed_columns = 0;  ///< of a quantized weight behind a norm
   size_t float_columns = 0;   ///< of a float32 weight behind a norm
   size_t head_dim = 0;
+  size_t partials = 0;  ///< floats, of attention
   bool swiglu = false;
 };
 
@@ -33,7 +41,12 @@ Needs find_needs(const Program& program) {
   Needs needs;
   for (const Op& op : program.ops) {
     if (const auto* attention = std::get_if<AttentionOp>(&op.kind)) {
-      needs.head_dim = std::max(needs.head_dim, program.caches[attention->cache].head_dim);
+      const CacheShape& cache = program.caches[attention->cache];
+      const size_t splits = kernels::attention_splits(cache.max_context_len, 0);
+      const size_t each =
+          kernels::attention_partial_size(1, attention->num_attention_heads, cache.head_dim);
+      needs.head_dim = std::max(needs.head_dim, cache.head_dim);
+      needs.partials = std::max(needs.partials, splits * each);
     }
     const auto* linear = std::get_if<LinearOp>(&op.kind);
     if (linear == nullptr) continue;
@@ -83,7 +96,7 @@ class Planner {
     place_shared(&layout);
     place_thread();
     space_.threads_ = layout.add(threads * space_.thread_bytes_);
-    space_.pages_ = Pages::allocate(layout.size(), Pages::Kind::kSmall);
+    space_.pages_ = Pages::allocate(layout.size(), Pages::Kind::kHuge);
     if (!space_.pages_.valid()) {
       return Status::error("the CPU delegate's " + std::to_string(layout.size()) +
                            " bytes of activations do not fit into memory: free some");
@@ -103,6 +116,10 @@ class Planner {
     for (const Value& value : program_.inputs) {
       if (value.role == Role::kRows) space_.bound_[value.slot] = false;
     }
+    for (size_t slot = 0; slot < program_.slots.size(); ++slot) {
+      const size_t width = program_.slots[slot].width;
+      space_.strides_.push_back(space_.bound_[slot] ? width : padded_stride(width));
+    }
   }
 
   size_t choose_rows() const {
@@ -110,7 +127,7 @@ class Planner {
                    needs_.float_columns * sizeof(float);
     for (size_t slot = 0; slot < program_.slots.size(); ++slot) {
       if (space_.bound_[slot] || program_.slots[slot].one_row) continue;
-      bytes += program_.slots[slot].width * sizeof(float);
+      bytes += space_.strides_[slot] * sizeof(float);
     }
     const size_t most = round_up(kChunkRows, tile_.mr);
     const size_t fitting = bytes > 0 ? kMostBytes / bytes / tile_.mr * tile_.mr : most;
@@ -121,7 +138,7 @@ class Planner {
     std::vector<size_t> offsets;
     for (size_t slot = 0; slot < program_.slots.size(); ++slot) {
       const size_t rows = program_.slots[slot].one_row ? 1 : space_.chunk_rows_;
-      const size_t bytes = rows * program_.slots[slot].width * sizeof(float);
+      const size_t bytes = rows * space_.strides_[slot] * sizeof(float);
       offsets.push_back(layout->add(space_.bound_[slot] ? 0 : bytes));
     }
     return offsets;
@@ -133,6 +150,7 @@ class Planner {
     space_.values_ = layout->add(rows * needs_.columns);
     space_.group_bias_ = layout->add(rows * needs_.columns / kColumnStep * sizeof(int32_t));
     space_.params_ = layout->add(rows * sizeof(kernels::RowParams));
+    space_.partials_ = layout->add(needs_.partials * sizeof(float));
     space_.normed_ = layout->add(space_.chunk_rows_ * needs_.float_columns * sizeof(float));
   }
 

@@ -21,8 +21,10 @@ class Workspace {
 
   /// Whether a slot lies in the caller's output and not here.
   bool is_bound(size_t slot) const { return bound_[slot]; }
-  /// [chunk_rows][width], or one row; null where it is bound.
+  /// [chunk_rows][stride], or one row; null where it is bound.
   float* slot(size_t slot) const { return slots_[slot]; }
+  /// From one row of a slot to the next, in floats.
+  size_t stride(size_t slot) const { return strides_[slot]; }
 
   /// Where activations quantized for a weight of `columns` stored columns go. A single row goes to
   /// the thread's own memory: every thread prepares it for itself.
@@ -31,6 +33,8 @@ class Workspace {
   float* normed(size_t rows, size_t thread) const;
   /// Memory of a thread for the length of one part of an op.
   uint8_t* scratch(size_t thread) const { return thread_memory(thread) + scratch_; }
+  /// Where the parts of attention to one position's query go that are computed apart.
+  float* partials() const { return reinterpret_cast<float*>(pages_.data() + partials_); }
 
  private:
   friend class Planner;
@@ -43,8 +47,9 @@ class Workspace {
   kernels::Tile tile_{};
   std::vector<bool> bound_;
   std::vector<float*> slots_;
+  std::vector<size_t> strides_;
   // Offsets into the pages.
-  size_t values_ = 0, params_ = 0, group_bias_ = 0, normed_ = 0, threads_ = 0;
+  size_t values_ = 0, params_ = 0, group_bias_ = 0, normed_ = 0, partials_ = 0, threads_ = 0;
   // And into the memory of a thread.
   size_t thread_bytes_ = 0;
   size_t row_values_ = 0, row_params_ = 0, row_group_bias_ = 0, row_normed_ = 0, scratch_ = 0;

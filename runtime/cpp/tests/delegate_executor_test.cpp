@@ -41,7 +41,7 @@ const kernels::Variant& best() {
 
 bool every_variant_and_thread_count() {
   const RandomModel model;
-  for (const int32_t type : {THIMBLE_CACHE_FLOAT16, THIMBLE_CACHE_FLOAT32}) {
+  for (const int32_t type : {THIMBLE_CACHE_FLOAT16, THIMBLE_CACHE_FLOAT32, THIMBLE_CACHE_INT8}) {
     LoadedModel reference(model, kernels::scalar::kVariant, 1, type);
     const std::vector<float> expected = run_calls(&reference, kLengths);
     for (const float logit : expected) {
@@ -72,6 +72,22 @@ bool chunks_leave_no_trace() {
     const std::vector<float> all = run_calls(&cut, lengths);
     const std::vector<float> last(all.end() - RandomModel::kVocabulary, all.end());
     if (!expect(same_bits(last, expected), "the logits of one long call")) return false;
+  }
+  return true;
+}
+
+bool deep_positions() {
+  const RandomModel model;
+  const std::vector<size_t> lengths = {630, 1, 1, 1};  // two splits of 512 positions
+  for (const int32_t type : {THIMBLE_CACHE_FLOAT16, THIMBLE_CACHE_INT8}) {
+    LoadedModel reference(model, best(), 1, type);
+    const std::vector<float> expected = run_calls(&reference, lengths);
+    for (const int32_t threads : {2, 3, 5, 7}) {
+      LoadedModel loaded(model, best(), threads, type);
+      if (!expect(same_bits(run_calls(&loaded, lengths), expected), "one thread's bits")) {
+        return false;
+      }
+    }
   }
   return true;
 }
@@ -173,6 +189,7 @@ bool damaged_programs() {
 int main(int argc, char** argv) {
   const Case cases[] = {{"every_variant_and_thread_count", every_variant_and_thread_count},
                         {"chunks_leave_no_trace", chunks_leave_no_trace},
+                        {"deep_positions", deep_positions},
                         {"rows_nobody_reads", rows_nobody_reads},
                         {"impossible_calls", impossible_calls},
                         {"damaged_programs", damaged_programs}};

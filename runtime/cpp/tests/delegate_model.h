@@ -21,7 +21,7 @@ class RandomModel {
   /// \param all_rows hands out the last hidden state of every token as well.
   explicit RandomModel(bool all_rows = false) : numbers_(11) {
     using kernels::WeightFormat;
-    program.cache_type = cpu::ProgramCacheType::kFloat16;
+    program.cache_type = kernels::CacheType::kFloat16;
     program.floats = "floats";
     program.inputs = {{cpu::Role::kTokens, 0}, {cpu::Role::kStartPos, 0}};
     hidden_ = add_slot(kHidden);
