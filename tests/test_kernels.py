@@ -27,7 +27,15 @@ CROSS_COMPILER = "aarch64-linux-gnu-g++"
 QEMU = "qemu-aarch64"
 
 CASES = {
-    "kernel_attention_test": ["decode", "splits", "prefill", "head_dims", "sharp", "nan_ends"],
+    "kernel_attention_test": [
+        "decode",
+        "splits",
+        "prefill",
+        "head_dims",
+        "sharp",
+        "nan_ends",
+        "tiny_numbers",
+    ],
     "kernel_elementwise_test": [
         "rms_norm",
         "rope",

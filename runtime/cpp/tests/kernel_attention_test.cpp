@@ -1,6 +1,7 @@
 // Cache writes and attention: every variant's bits, and the definition in
 // double.
 
+#include <cfloat>
 #include <cmath>
 #include <cstdio>
 #include <cstring>
@@ -40,7 +41,7 @@ std::vector<float> stored(const float* x, size_t count, CacheType type) {
   for (float& value : result) {
     if (type == CacheType::kFloat16) value = half_to_float(float_to_half(value));
     if (type == CacheType::kInt8)
-      value = scale == 0 ? 0 : std::nearbyint(value * (1 / scale)) * scale;
+      value = scale < FLT_MIN ? 0 : std::nearbyint(value * (1 / scale)) * scale;
   }
   return result;
 }
@@ -210,19 +211,30 @@ bool head_dims() {
 /// Scores so far apart that one position takes all.
 bool sharp() { return check({5, 4, 64, 100}, 40.0f); }
 
-/// A NaN in a query or a key ends, in whatever it ends.
+/// NaNs and infinities in queries and keys end, in whatever they end.
 bool nan_ends() {
-  for (const Variant* variant : all_variants()) {
-    if ((variant->required & ~cpu_features()) != 0) continue;
-    const Problem problem({4, 2, 32, 20}, CacheType::kFloat16,
-                          std::numeric_limits<float>::quiet_NaN());
-    if (problem.run(*variant).size() != 4 * 2 * 32) return expect(false, "an answer");
-  }
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  for (float odd : {std::numeric_limits<float>::quiet_NaN(), kInfinity, -kInfinity})
+    for (CacheType type : kTypes)
+      for (const Variant* variant : all_variants()) {
+        if ((variant->required & ~cpu_features()) != 0) continue;
+        const Problem problem({4, 2, 32, 20}, type, odd);
+        for (Parts parts : {Parts::kOne, Parts::kSplits})
+          if (problem.run(*variant, parts).size() != 4 * 2 * 32) return expect(false, "an answer");
+      }
   return true;
 }
 
-constexpr Case kCases[] = {{"decode", decode},       {"splits", splits}, {"prefill", prefill},
-                           {"head_dims", head_dims}, {"sharp", sharp},   {"nan_ends", nan_ends}};
+/// A vector of one position's key and value that is zero, or too small for an int8 scale.
+bool tiny_numbers() { return check({3, 2, 20, 17}, 0.0f) && check({3, 2, 20, 17}, 1e-39f); }
+
+constexpr Case kCases[] = {{"decode", decode},
+                           {"splits", splits},
+                           {"prefill", prefill},
+                           {"head_dims", head_dims},
+                           {"sharp", sharp},
+                           {"nan_ends", nan_ends},
+                           {"tiny_numbers", tiny_numbers}};
 
 }  // namespace
 
