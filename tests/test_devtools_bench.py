@@ -46,7 +46,7 @@ def run(cpp_build: Path, tmp_path_factory: pytest.TempPathFactory) -> Run:
             cwd=ROOT,
             capture_output=True,
             text=True,
-            timeout=300,
+            timeout=900,
             env={**os.environ, "OMP_NUM_THREADS": "1"},
         )
 

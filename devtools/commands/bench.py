@@ -45,6 +45,7 @@ def run_bench(request: Request) -> None:
     Exits 2 on a request that cannot be met, 1 on work that failed, 130 on Ctrl-C; the files are
     written whole or not at all.
     """
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # ends its processes
     try:
         _run_bench(request)
     except BadRequest as error:
