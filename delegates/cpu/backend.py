@@ -15,6 +15,7 @@ from torch.fx import Node
 
 from delegates.cpu.fuse import fuse
 from delegates.cpu.graph import Constants, operator_name
+from delegates.cpu.layout import PAGE_BYTES
 from delegates.cpu.match import find_units
 from delegates.cpu.operators import (
     Add,
@@ -41,7 +42,6 @@ from delegates.cpu.program import (
 from delegates.cpu.slots import assign_slots
 from delegates.cpu.weights import FloatBlob, Floats, PackedWeight, pack
 
-WEIGHT_ALIGNMENT = 16384  # pages, also those of Apple's systems
 FLOATS_ALIGNMENT = 64
 
 _RELEASING = ContextVar("releasing", default=False)
@@ -145,7 +145,7 @@ class _Call:
             packed_of[matrix] = packed
         for matrix, owner in owners.items():
             key, packed = f"cpu/{owner}", packed_of[matrix]
-            self._store.add_named_data(key, packed.data, WEIGHT_ALIGNMENT)
+            self._store.add_named_data(key, packed.data, PAGE_BYTES)
             self._weight_of[matrix] = len(self._weights)
             self._weights.append(
                 Weight(key, matrix.rows, matrix.columns, matrix.group_size, packed.format)

@@ -8,6 +8,7 @@ LINE_BYTES = 64
 COLUMN_STEP = 32
 MOST_COLUMNS = 65536  # beyond it the largest sum leaves int32
 GROUP_SIZES = (32, 64, 128)
+PAGE_BYTES = 16384  # a weight starts at one in the file; Apple's systems have pages so large
 
 
 class Format(IntEnum):

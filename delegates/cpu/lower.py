@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from torch.export import ExportedProgram
 
+from delegates.cpu.layout import PAGE_BYTES
 from delegates.cpu.tidy import tidy
 from delegates.errors import DelegateError
 from delegates.lowered import DelegationReport, Lowered, delegation_report
@@ -36,7 +37,7 @@ def lower(
     Raises:
         DelegateError: a weight that cannot be packed, or a quantized operator that is left over.
     """
-    from executorch.exir import EdgeCompileConfig, to_edge
+    from executorch.exir import EdgeCompileConfig, ExecutorchBackendConfig, to_edge
 
     from delegates.cpu.backend import ThimbleCpuBackend, releasing_weights
     from delegates.cpu.partition import CpuPartitioner
@@ -62,7 +63,8 @@ def lower(
     _check_left(report)
     for key, data in named_data.items():
         edge._named_data_store.add_named_data(key, data, alignment=NAMED_DATA_ALIGNMENT)
-    finished = edge.to_executorch()
+    # Alignments count from the first segment, which this brings to a page of its own.
+    finished = edge.to_executorch(ExecutorchBackendConfig(segment_alignment=PAGE_BYTES))
     return Lowered(finished, report, finished.get_etrecord() if with_etrecord else None)
 
 

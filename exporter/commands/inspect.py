@@ -43,7 +43,7 @@ def _facts(title: str, facts: dict[str, Any]) -> Table:
 
 def _shown(value: Any) -> str:
     if isinstance(value, dict):
-        return ", ".join(f"{key} {_shown(item)}" for key, item in value.items())
+        return ", ".join(f"{key} {_shown(item)}" for key, item in value.items()) or "none"
     if isinstance(value, list):
         return ", ".join(_shown(item) for item in value) or "none"
     if isinstance(value, float):
