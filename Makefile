@@ -32,7 +32,8 @@ build/demo.pte: .venv/installed $(SOURCES)
 
 .venv/installed: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,tosa]'
+	-$(BIN)/python -m pip install --quiet --no-deps tosa-tools==2026.5.0  # not for every system
 	touch $@
 
 clean:

@@ -1,15 +1,21 @@
 """Delegates: each turns the one captured program into a program its hardware runs.
 
-A delegate is a module with two functions:
+A delegate is a module with two functions and a table of facts:
 
     lower(program, constant_methods, named_data, with_etrecord) -> Lowered
     load(path) -> Callable[[Tensor, Tensor], Tensor] | None
+    LIMITS: Limits
 
 `lower` takes the captured program over (its graph is rewritten in place). `load` opens a finished
 `.pte` in a stock runtime on this machine, for checking its numbers; None where there is none.
+`LIMITS` says what it takes and needs.
+
+A package of somebody else's offers one by an entry point of the group `thimble.delegates`, whose
+name is the delegate's and whose value is such a module.
 """
 
 import importlib
+import importlib.metadata
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Protocol, cast
@@ -18,6 +24,7 @@ from torch import Tensor
 from torch.export import ExportedProgram
 
 from delegates.errors import DelegateError
+from delegates.limits import Limits
 from delegates.lowered import DelegationReport, Lowered
 
 __all__ = [
@@ -26,7 +33,9 @@ __all__ = [
     "Delegate",
     "DelegateError",
     "DelegationReport",
+    "Limits",
     "Lowered",
+    "delegate_names",
     "get_delegate",
 ]
 
@@ -35,6 +44,7 @@ DELEGATES = {
     "cpu": "delegates.cpu",
     "coreml": "delegates.coreml",
     "tosa": "delegates.tosa",
+    "qnn": "delegates.qnn",
 }
 DEFAULT_DELEGATE = "xnnpack"
 
@@ -43,6 +53,9 @@ Step = Callable[[Tensor, Tensor], Tensor]  # tokens (1, seq_len), input_pos (1,)
 
 class Delegate(Protocol):
     """What a delegate's module offers."""
+
+    @property
+    def LIMITS(self) -> Limits: ...
 
     def lower(
         self,
@@ -55,14 +68,40 @@ class Delegate(Protocol):
     def load(self, path: Path) -> Step | None: ...
 
 
+def delegate_names() -> list[str]:
+    """Our own delegates, then those of other packages."""
+    return [*DELEGATES, *sorted(_offered().keys() - DELEGATES.keys())]
+
+
 def get_delegate(name: str) -> Delegate:
     """The delegate of that name, imported on first use.
 
     Raises:
-        DelegateError: no delegate has that name.
+        DelegateError: no delegate has that name, or another package's cannot be imported.
     """
-    if name not in DELEGATES:
+    if name in DELEGATES:
+        return cast(Delegate, importlib.import_module(DELEGATES[name]))
+    entry_point = _offered().get(name)
+    if entry_point is None:
         raise DelegateError(
-            f"delegate {name!r} is not known; it must be one of {', '.join(DELEGATES)}."
+            f"delegate {name!r} is not known; it must be one of {', '.join(delegate_names())}."
         )
-    return cast(Delegate, importlib.import_module(DELEGATES[name]))
+    try:
+        delegate = entry_point.load()
+    except (ImportError, AttributeError) as error:
+        raise DelegateError(
+            f"delegate {name!r} ({entry_point.value}) cannot be imported: {error}; repair the "
+            "package that offers it, or choose another --delegate."
+        ) from error
+    lacking = [part for part in ("LIMITS", "load", "lower") if not hasattr(delegate, part)]
+    if lacking:
+        raise DelegateError(
+            f"delegate {name!r} ({entry_point.value}) has no {' and no '.join(lacking)}; repair "
+            "the package that offers it, or choose another --delegate."
+        )
+    return cast(Delegate, delegate)
+
+
+def _offered() -> dict[str, importlib.metadata.EntryPoint]:
+    found = importlib.metadata.entry_points(group="thimble.delegates")
+    return {entry_point.name: entry_point for entry_point in found}

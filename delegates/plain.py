@@ -4,6 +4,7 @@ Attention becomes products, a finite mask and a softmax, in an order in which fl
 value. Every new node takes the source lines and the module path of the node that it replaces.
 """
 
+import operator
 from collections.abc import Callable
 from typing import Any, NamedTuple, cast
 
@@ -99,8 +100,26 @@ def gather_rope(program: ExportedProgram, positions: Positions) -> int:
     return len(slices)
 
 
+def mask_by_number(node: Node, positions: Positions, context: int) -> Node:
+    """The causal mask of positions compared as integers: float16 counts to 2048 only."""
+    rows = call_like(node, _aten.unsqueeze.default, positions.each, 1)
+    columns = call_like(node, _aten.arange.default, context)
+    hidden = call_like(node, _aten.gt.Tensor, columns, rows)
+    number = call_like(node, _aten.to.dtype, hidden, torch.float32)
+    return call_like(node, _aten.mul.Tensor, number, MASKED)
+
+
+def write_slice(node: Node, positions: Positions, cache: Node, rows: Node) -> Node:
+    """Writes rows to the cache as one slice, which Core ML does in place in its state."""
+    end = call_like(node, operator.add, positions.start, positions.seq_len)
+    return call_like(node, _aten.slice_scatter.default, cache, rows, 2, positions.start, end)
+
+
 def rewrite_attention(
-    program: ExportedProgram, positions: Positions, mask: Mask, write: Write
+    program: ExportedProgram,
+    positions: Positions,
+    mask: Mask = mask_by_number,
+    write: Write = write_slice,
 ) -> int:
     """Replaces every cached attention in place; returns how many there were.
 

@@ -49,6 +49,7 @@ def export_model(options: ExportOptions, listener: Listener) -> ExportResult:
         checkpoint = find_checkpoint(options, listener)
         text = prepare_text(options, checkpoint)
         context, seq_len = context_lengths(options, checkpoint)
+        delegate.LIMITS.check(options.scheme.bits, seq_len)
         model, quantization = load_quantized(options, checkpoint, text, listener)
 
         listener.stage("capture")

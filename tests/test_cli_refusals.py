@@ -123,7 +123,11 @@ def test_weights_of_another_shape(out: Path, stories: Path, calibration: Path) -
             "scheme 'int3' is not supported; it must be one of none, rtn4, hqq4, awq4, gptq4, "
             "rtn8.",
         ),
-        ("--delegate", "qnn", "delegate 'qnn' is not known; it must be one of xnnpack."),
+        (
+            "--delegate",
+            "npu",
+            "delegate 'npu' is not known; it must be one of xnnpack, cpu, coreml, tosa, qnn.",
+        ),
     ],
 )
 def test_unknown_values(out: Path, stories: Path, option: str, value: str, sentence: str) -> None:

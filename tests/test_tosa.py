@@ -89,14 +89,13 @@ def test_without_arms_tools(monkeypatch: pytest.MonkeyPatch) -> None:
 @with_tools
 def test_calls_of_several_lengths() -> None:
     assert refusal(random_model(SMALL), 8) == (
-        "A TOSA graph has fixed shapes, and this program takes calls of several lengths: export "
-        "with --max-seq-len 1."
+        "A tosa program has fixed shapes, and this one takes calls of 1 to 8 tokens: export with "
+        "--max-seq-len 1."
     )
 
 
 @with_tools
 def test_quantized_weights() -> None:
     assert refusal(quantized_model(random_model(SMALL), Scheme("rtn4")), 1) == (
-        "The weights are quantized in groups, which TOSA's float profile does not have: export "
-        "with --quant none."
+        "tosa takes weights of 32 bits, and these have 4: export with --quant none."
     )

@@ -13,13 +13,9 @@ from torch import Tensor
 from torch.export import ExportedProgram
 
 from delegates.coreml.guards import check_float16, check_whole
-from delegates.coreml.rewrite import (
-    mask_by_number,
-    rewrite_norms,
-    share_embedding,
-    write_slice,
-)
+from delegates.coreml.rewrite import rewrite_norms, share_embedding
 from delegates.errors import DelegateError
+from delegates.limits import FLOAT_BITS, Limits, never, nothing_missing
 from delegates.lowered import Lowered, delegation_report
 from delegates.plain import (
     drop_checks,
@@ -33,6 +29,14 @@ from delegates.weights import weights_not_copied
 if TYPE_CHECKING:
     from executorch.exir import EdgeProgramManager
 
+LIMITS = Limits(
+    name="coreml",
+    runs_on="iPhone, iPad and Mac, from iOS 18 and macOS 15",
+    weight_bits=(4, 8, FLOAT_BITS),
+    dynamic=True,
+    missing=nothing_missing,
+    checks=never,
+)
 NAMED_DATA_ALIGNMENT = 16
 # What coremltools raises where it meets something that it cannot convert.
 _REFUSALS = (NotImplementedError, ValueError, RuntimeError, AssertionError, KeyError, TypeError)
@@ -58,6 +62,7 @@ def lower(
     Raises:
         DelegateError: a weight beyond float16, or a program that Core ML does not take whole.
     """
+    LIMITS.check_program(program)
     check_float16(program)
     drop_checks(program)
     strip_activation_quantization(program)
@@ -65,7 +70,7 @@ def lower(
     rewrite_norms(program)
     positions = positions_of(program)
     gather_rope(program, positions)
-    rewrite_attention(program, positions, mask_by_number, write_slice)
+    rewrite_attention(program, positions)
 
     with _temporary_files_deleted(), _progress_bars_off():
         edge = _to_core_ml(program, constant_methods, with_etrecord)

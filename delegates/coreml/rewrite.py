@@ -6,35 +6,19 @@ drops the checks of positions, which Core ML cannot express. Every new node take
 (source lines, module path) of the node that it replaces.
 """
 
-import operator
 from typing import cast
 
 import torch
 from torch.export import ExportedProgram
 from torch.fx import Node
 
-from delegates.plain import MASKED, Positions, call_like
+from delegates.plain import call_like
 
 # Normalization divides by the largest magnitude of a token first: of a token of zeros by the first
 # of these, and never by infinity.
 _MAGNITUDES = (2.0**-12, 65504.0)
 
 _aten = torch.ops.aten
-
-
-def mask_by_number(node: Node, positions: Positions, context: int) -> Node:
-    """The causal mask of positions compared as integers: float16 counts to 2048 only."""
-    rows = call_like(node, _aten.unsqueeze.default, positions.each, 1)
-    columns = call_like(node, _aten.arange.default, context)
-    hidden = call_like(node, _aten.gt.Tensor, columns, rows)
-    number = call_like(node, _aten.to.dtype, hidden, torch.float32)
-    return call_like(node, _aten.mul.Tensor, number, MASKED)
-
-
-def write_slice(node: Node, positions: Positions, cache: Node, rows: Node) -> Node:
-    """Writes rows to the cache as one slice, which Core ML does in place in its state."""
-    end = call_like(node, operator.add, positions.start, positions.seq_len)
-    return call_like(node, _aten.slice_scatter.default, cache, rows, 2, positions.start, end)
 
 
 def rewrite_norms(program: ExportedProgram) -> int:

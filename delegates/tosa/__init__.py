@@ -1,6 +1,6 @@
 """TOSA, what Arm's NPUs compile from, through ExecuTorch's own backend."""
 
-from delegates.tosa.lower import lower
+from delegates.tosa.lower import LIMITS, lower
 from delegates.tosa.reference import load
 
-__all__ = ["load", "lower"]
+__all__ = ["LIMITS", "load", "lower"]

@@ -3,19 +3,35 @@
 import importlib.util
 from collections.abc import Mapping
 
-import torch
 from torch.export import ExportedProgram
 
 from delegates.errors import DelegateError
+from delegates.limits import FLOAT_BITS, Limits
 from delegates.lowered import Lowered, delegation_report
 from delegates.plain import drop_checks, gather_rope, rewrite_attention
 from delegates.tosa.rewrite import mask_by_distance, narrow_integers, write_by_choice
 from delegates.weights import weights_not_copied
 
-SPECIFICATION = "TOSA-1.0+FP"
-NAMED_DATA_ALIGNMENT = 16
 # The wheel of tosa-tools asks for older versions of numpy and flatbuffers than it works with.
 INSTALL = "pip install ml_dtypes && pip install --no-deps tosa-tools==2026.5.0"
+
+
+def _missing() -> str | None:
+    if importlib.util.find_spec("tosa_serializer") and importlib.util.find_spec("ml_dtypes"):
+        return None
+    return f"Arm's tosa-tools is not installed, and the tosa delegate needs it: {INSTALL}"
+
+
+LIMITS = Limits(
+    name="tosa",
+    runs_on="Arm's NPUs and GPUs, after their own compilers",
+    weight_bits=(FLOAT_BITS,),
+    dynamic=False,
+    missing=_missing,
+    checks=lambda: importlib.util.find_spec("tosa_reference_model") is not None,
+)
+SPECIFICATION = "TOSA-1.0+FP"
+NAMED_DATA_ALIGNMENT = 16
 
 
 def lower(
@@ -39,8 +55,7 @@ def lower(
         DelegateError: Arm's serializer is not installed, weights that are not float, or a program
             whose shapes are not fixed or that TOSA does not take whole.
     """
-    check_installed()
-    _check_program(program)
+    LIMITS.check_program(program)
     drop_checks(program)
     positions = narrow_integers(program)
     gather_rope(program, positions)
@@ -72,26 +87,3 @@ def lower(
         edge._named_data_store.add_named_data(key, data, alignment=NAMED_DATA_ALIGNMENT)
     finished = edge.to_executorch()
     return Lowered(finished, report, finished.get_etrecord() if with_etrecord else None)
-
-
-def check_installed() -> None:
-    """Raises DelegateError where Arm's TOSA serializer is not installed."""
-    if importlib.util.find_spec("tosa_serializer") is None:
-        raise DelegateError(
-            f"Arm's tosa-tools is not installed, and the tosa delegate needs it: {INSTALL}"
-        )
-
-
-def _check_program(program: ExportedProgram) -> None:
-    for node in program.graph.nodes:
-        if "dequantize_affine" in str(node.target):
-            raise DelegateError(
-                "The weights are quantized in groups, which TOSA's float profile does not have: "
-                "export with --quant none."
-            )
-    tokens = next(node for node in program.graph.nodes if node.name == "tokens")
-    if isinstance(tokens.meta["val"].shape[1], torch.SymInt):
-        raise DelegateError(
-            "A TOSA graph has fixed shapes, and this program takes calls of several lengths: "
-            "export with --max-seq-len 1."
-        )

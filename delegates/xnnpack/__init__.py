@@ -1,5 +1,5 @@
 """XNNPACK, through ExecuTorch's own partitioner, as a stock ExecuTorch LLM runtime runs it."""
 
-from delegates.xnnpack.lower import load, lower
+from delegates.xnnpack.lower import LIMITS, load, lower
 
-__all__ = ["load", "lower"]
+__all__ = ["LIMITS", "load", "lower"]

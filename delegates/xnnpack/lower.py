@@ -8,6 +8,7 @@ from torch import Tensor
 from torch.export import ExportedProgram
 
 from delegates.errors import DelegateError
+from delegates.limits import FLOAT_BITS, Limits, always, nothing_missing
 from delegates.lowered import Lowered, delegation_report
 from delegates.weights import weights_not_copied
 from delegates.xnnpack.guards import check_quantized_linears
@@ -18,6 +19,14 @@ from delegates.xnnpack.rewrite import (
     share_activation_quantization,
 )
 
+LIMITS = Limits(
+    name="xnnpack",
+    runs_on="any processor that ExecuTorch runs on",
+    weight_bits=(4, 8, FLOAT_BITS),
+    dynamic=True,
+    missing=nothing_missing,
+    checks=always,
+)
 NAMED_DATA_ALIGNMENT = 16
 
 

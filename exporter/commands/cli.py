@@ -79,13 +79,14 @@ Examples:
     "--delegate",
     metavar="NAME",
     default="xnnpack",
-    help="What runs the program: xnnpack, cpu, coreml.",
+    help="What runs the program: see --list-delegates.",
 )
 @click.option(
     "--etrecord",
     type=click.Path(path_type=Path),
     help="Also keep the graphs that a profiler needs to name source lines.",
 )
+@click.option("--list-delegates", is_flag=True, help="Print what each delegate takes and needs.")
 @click.option("--layer-errors", is_flag=True, help="Print the error after each decoder layer.")
 @click.option(
     "--inspect",
@@ -108,6 +109,7 @@ def main(
     max_seq_len: int | None,
     delegate: str,
     etrecord: Path | None,
+    list_delegates: bool,
     layer_errors: bool,
     inspect: Path | None,
 ) -> None:
@@ -120,6 +122,11 @@ def main(
         from exporter.commands.inspect import run_inspect
 
         run_inspect(inspect)
+        return
+    if list_delegates:
+        from exporter.commands.delegates import run_list_delegates
+
+        run_list_delegates()
         return
     if model is None:
         raise click.UsageError("Name a MODEL such as llama3, or a file with --inspect.")

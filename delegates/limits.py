@@ -1,0 +1,94 @@
+"""What a delegate takes and needs: the facts that are listed are the ones that are enforced."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch.export import ExportedProgram
+
+from delegates.errors import DelegateError
+
+FLOAT_BITS = 32  # of a weight that is not quantized, whatever the delegate stores it as
+
+
+def nothing_missing() -> None:
+    """For a delegate that lowers wherever this package is installed."""
+    return None
+
+
+def always() -> bool:
+    """For a delegate that runs wherever this package is installed."""
+    return True
+
+
+def never() -> bool:
+    """For a delegate whose runtime is on other systems than those that export."""
+    return False
+
+
+@dataclass(frozen=True)
+class Limits:
+    """One delegate's.
+
+    Attributes:
+        name: the delegate's.
+        runs_on: the hardware and systems that run its programs.
+        weight_bits: widths of a weight that it takes; FLOAT_BITS where it takes floats.
+        dynamic: whether one program takes calls of several lengths.
+        missing: a sentence on what must be installed before it lowers here; None if nothing.
+        checks: whether this machine can run what it lowers, to check the numbers.
+    """
+
+    name: str
+    runs_on: str
+    weight_bits: tuple[int, ...]
+    dynamic: bool
+    missing: Callable[[], str | None]
+    checks: Callable[[], bool]
+
+    def check(self, bits: int, max_seq_len: int) -> None:
+        """Asked before any work begins.
+
+        Raises:
+            DelegateError: it cannot lower here, or does not take such weights or lengths.
+        """
+        missing = self.missing()
+        if missing is not None:
+            raise DelegateError(missing)
+        if bits not in self.weight_bits:
+            schemes = {4: "rtn4", 8: "rtn8", FLOAT_BITS: "none"}
+            raise DelegateError(
+                f"{self.name} takes weights of {' or '.join(map(str, self.weight_bits))} bits, and "
+                f"these have {bits}: export with --quant {schemes[self.weight_bits[0]]}."
+            )
+        if max_seq_len > 1 and not self.dynamic:
+            raise DelegateError(
+                f"A {self.name} program has fixed shapes, and this one takes calls of 1 to "
+                f"{max_seq_len} tokens: export with --max-seq-len 1."
+            )
+
+    def check_program(self, program: ExportedProgram) -> None:
+        """The same of a captured program.
+
+        Raises:
+            DelegateError: as `check`.
+        """
+        tokens = next(node for node in program.graph.nodes if node.name == "tokens")
+        seq_len = tokens.meta["val"].shape[1]
+        if isinstance(seq_len, torch.SymInt):
+            seq_len = int(program.range_constraints[seq_len.node.expr].upper)
+        for bits in sorted(_weight_bits(program)):
+            self.check(bits, seq_len)
+
+
+def _weight_bits(program: ExportedProgram) -> set[int]:
+    """The widths of the linears' weights."""
+    widths = set()
+    for node in program.graph.find_nodes(op="call_function", target=torch.ops.aten.linear.default):
+        weight = node.args[1]
+        if "dequantize_affine" in str(weight.target):
+            low, high = weight.args[5:7]
+            widths.add((high - low + 1).bit_length() - 1)
+        else:
+            widths.add(FLOAT_BITS)
+    return widths

@@ -1,0 +1,127 @@
+"""From the captured program to a `.pte` for the NPU (HTP) of one Qualcomm chip.
+
+Qualcomm's compiler is in its SDK, which may not be shipped and is not on every machine; without
+it, what follows the check of `LIMITS` cannot run.
+"""
+
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.export import ExportedProgram
+
+from delegates.errors import DelegateError
+from delegates.limits import FLOAT_BITS, Limits, never
+from delegates.lowered import Lowered, delegation_report
+from delegates.plain import drop_checks, gather_rope, rewrite_attention
+from delegates.tosa.rewrite import mask_by_distance, narrow_integers, write_by_choice
+
+SDK = "QNN_SDK_ROOT"
+SOC = "THIMBLE_QNN_SOC"
+DEFAULT_SOC = "SM8750"  # Snapdragon 8 Elite
+NAMED_DATA_ALIGNMENT = 16
+
+
+def _missing() -> str | None:
+    if os.path.isdir(os.environ.get(SDK, "")):
+        return None
+    return (
+        f"Qualcomm's AI Engine Direct SDK is not here ({SDK} names no directory), and the qnn "
+        "delegate needs its compiler: get it from "
+        "https://www.qualcomm.com/developer/software/qualcomm-ai-engine-direct-sdk, set "
+        f"{SDK} to where it lies and add its lib/x86_64-linux-clang to LD_LIBRARY_PATH."
+    )
+
+
+LIMITS = Limits(
+    name="qnn",
+    runs_on="Android phones with a Snapdragon 8 Gen 1 or newer",
+    weight_bits=(FLOAT_BITS,),
+    dynamic=False,
+    missing=_missing,
+    checks=never,
+)
+
+
+def lower(
+    program: ExportedProgram,
+    constant_methods: Mapping[str, object],
+    named_data: Mapping[str, bytes],
+    with_etrecord: bool,
+) -> Lowered:
+    """Lowers the captured program to one graph in float16, of one token a call.
+
+    Args:
+        program: the captured program, which is rewritten in place.
+        constant_methods: values a runtime reads by method name.
+        named_data: blobs that ride along in the file.
+        with_etrecord: keep the graphs that ExecuTorch's Inspector needs.
+
+    Raises:
+        DelegateError: no SDK, an unknown chip, or a linear that Qualcomm's compiler did not take.
+    """
+    LIMITS.check_program(program)
+    specs = compile_specs(os.environ.get(SOC, DEFAULT_SOC))
+    drop_checks(program)
+    positions = narrow_integers(program)
+    gather_rope(program, positions)
+    rewrite_attention(program, positions, mask_by_distance, write_by_choice)
+    program.graph.eliminate_dead_code()
+
+    from executorch.backends.qualcomm.utils.utils import to_edge_transform_and_lower_to_qnn
+
+    example = (torch.zeros(1, 1, dtype=torch.long), torch.zeros(1, dtype=torch.long))
+    edge = to_edge_transform_and_lower_to_qnn(
+        program.module(),
+        example,
+        specs,
+        constant_methods=dict(constant_methods),
+        generate_etrecord=with_etrecord,
+    )
+    report = delegation_report("qnn", edge.exported_program().graph_module)
+    if report.linears_delegated < report.linears:
+        raise DelegateError(
+            f"Qualcomm's compiler took {report.linears_delegated} of {report.linears} linear "
+            "layers; it must take all: export with another --delegate."
+        )
+    for key, data in named_data.items():
+        edge._named_data_store.add_named_data(key, data, alignment=NAMED_DATA_ALIGNMENT)
+    finished = edge.to_executorch()
+    return Lowered(finished, report, finished.get_etrecord() if with_etrecord else None)
+
+
+def socs() -> list[str]:
+    """The chips that ExecuTorch names."""
+    from executorch.backends.qualcomm.serialization.qc_schema import QcomChipset
+
+    return [chip.name for chip in QcomChipset if chip.name != "UNKNOWN_SM"]
+
+
+def compile_specs(soc: str) -> list[Any]:
+    """What ExecuTorch's backend is told: the chip, its NPU, float16.
+
+    Raises:
+        DelegateError: a chip that ExecuTorch does not name.
+    """
+    if soc not in socs():
+        raise DelegateError(
+            f"{SOC} is {soc!r}, which ExecuTorch does not know; it must be one of "
+            f"{', '.join(socs())}."
+        )
+    from executorch.backends.qualcomm.serialization.qc_schema import QcomChipset
+    from executorch.backends.qualcomm.utils.utils import (
+        generate_htp_compiler_spec,
+        generate_qnn_executorch_compiler_spec,
+    )
+
+    return generate_qnn_executorch_compiler_spec(
+        soc_model=QcomChipset[soc], backend_options=generate_htp_compiler_spec(use_fp16=True)
+    )
+
+
+def load(path: Path) -> Callable[[Tensor, Tensor], Tensor] | None:
+    """None: Qualcomm's NPUs are not on the machines that export."""
+    return None

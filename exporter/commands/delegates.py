@@ -1,0 +1,37 @@
+"""`python -m exporter --list-delegates`: what each takes and needs, as it will be enforced."""
+
+from rich.console import Console
+from rich.table import Table
+
+from exporter.quiet import silence_known_noise
+
+
+def run_list_delegates() -> None:
+    """Prints a table of all delegates, other packages' too; an unusable one says why."""
+    silence_known_noise()
+    from delegates import DelegateError, delegate_names, get_delegate
+
+    table = Table("delegate", "runs on", "weight bits", "lengths", "lowers here", "checked here")
+    notes = []
+    for name in delegate_names():
+        try:
+            limits = get_delegate(name).LIMITS
+        except DelegateError as error:
+            table.add_row(name, "", "", "", "no", "no")
+            notes.append(str(error))
+            continue
+        missing = limits.missing()
+        if missing is not None:
+            notes.append(missing)
+        table.add_row(
+            name,
+            limits.runs_on,
+            ", ".join(str(bits) for bits in limits.weight_bits),
+            "any" if limits.dynamic else "one",
+            "yes" if missing is None else "no",
+            "yes" if missing is None and limits.checks() else "no",
+        )
+    console = Console(highlight=False)
+    console.print(table)
+    for note in notes:
+        console.print(note, soft_wrap=True, markup=False)
