@@ -21,7 +21,7 @@ from delegates.cpu.layout import (
 )
 from delegates.cpu.scales import TwoLevels
 
-_PIECE = 1 << 22  # values that are worked on at once
+_PIECE = 1 << 20  # values that are worked on at once: about what a cache holds
 
 
 def pack_int4_two_level(
