@@ -31,8 +31,9 @@ def build(preset: str = "default") -> Build:
     """Builds what is out of date; configures only when that was never done or has gone stale.
 
     Args:
-        preset: of CMakePresets.json: "default", into build/; "asan", into build/asan; "aarch64",
-            into build/aarch64, for Arm on Linux: needs what fetch_wheel(wheel_directory()) leaves.
+        preset: of CMakePresets.json: "default", into build/; "asan", into build/asan; "tsan",
+            into build/tsan; "aarch64", into build/aarch64, for Arm on Linux: needs what
+            fetch_wheel(wheel_directory()) leaves.
 
     Raises:
         BuildError: a tool or the wheel is missing, or the compiler failed; the message ends with

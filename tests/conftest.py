@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from executorch.exir._serialize._program import deserialize_pte_binary
 from exported import Exported, Quiet, export_for_tests
 from safetensors.torch import load_file, save_file
 
@@ -104,6 +105,16 @@ def embedded_pte(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def stories_cpu_pte(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """stories260K in 4 bits for the CPU delegate; read it, do not write it."""
     return _export_cpu(shared_data, tmp_path_factory, Scheme("gptq4"))
+
+
+@pytest.fixture(scope="session")
+def stories_op_list(stories_cpu_pte: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The CPU delegate's op list out of stories_cpu_pte, a file of its own."""
+    program = deserialize_pte_binary(stories_cpu_pte.read_bytes()).program
+    (delegate,) = program.execution_plan[0].delegates
+    blob = tmp_path_factory.mktemp("op_list") / "program.bin"
+    blob.write_bytes(bytes(program.backend_delegate_data[delegate.processed.index].data))
+    return blob
 
 
 @pytest.fixture(scope="session")

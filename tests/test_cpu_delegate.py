@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 import torch
 from cpu_models import LoweredModel, lower_architecture
-from executorch.exir._serialize._program import deserialize_pte_binary
 from torch import Tensor
 
 from delegates.cpu.lower import load
@@ -135,31 +134,40 @@ def test_refuses_unknown_kernels(stories_cpu_pte: Path, load_with: Callable) -> 
         load_with(stories_cpu_pte, "mmx")(torch.tensor([[1]]), torch.tensor([0]))
 
 
+@pytest.fixture(scope="module")
+def scalar_story(cpp_build: Path, stories_cpu_pte: Path) -> str:
+    return tell_story(cpp_build, stories_cpu_pte, "scalar", 1)
+
+
 @pytest.mark.parametrize("threads", [1, 2, 3, 7])
 @pytest.mark.parametrize("kernels", usable_kernels())
-def test_the_same_story(cpp_build: Path, stories_cpu_pte: Path, kernels: str, threads: int) -> None:
-    def tell(kernels: str, threads: int) -> str:
-        options = ["-p", "Once upon a time", "-n", "40", "--threads", str(threads)]
-        result = subprocess.run(
-            [cpp_build / "runner", stories_cpu_pte, *options],
-            env={**os.environ, KERNELS: kernels},
-            capture_output=True,
-            text=True,
-            timeout=60,
-        )
-        assert result.returncode == 0, result.stderr
-        return result.stdout
-
-    story = tell(kernels, threads)
-    assert len(story) > 50 and story == tell("scalar", 1)
+def test_the_same_story(
+    cpp_build: Path, stories_cpu_pte: Path, scalar_story: str, kernels: str, threads: int
+) -> None:
+    assert len(scalar_story) > 50
+    assert tell_story(cpp_build, stories_cpu_pte, kernels, threads) == scalar_story
 
 
-def test_damaged_programs(cpp_build: Path, stories_cpu_pte: Path, tmp_path: Path) -> None:
-    program = deserialize_pte_binary(stories_cpu_pte.read_bytes()).program
-    (delegate,) = program.execution_plan[0].delegates
-    blob = tmp_path / "program.bin"
-    blob.write_bytes(bytes(program.backend_delegate_data[delegate.processed.index].data))
-    command = [cpp_build / "delegate_damage_test", blob, "2000"]
+def test_the_embedded_model_says_the_same(cpp_build: Path, embedded_cpu_pte: Path) -> None:
+    stories = {tell_story(cpp_build, embedded_cpu_pte, name, 2) for name in usable_kernels()}
+    assert len(stories) == 1
+
+
+def tell_story(build: Path, path: Path, kernels: str, threads: int) -> str:
+    options = ["-p", "Once upon a time", "-n", "40", "--threads", str(threads)]
+    result = subprocess.run(
+        [build / "runner", path, *options],
+        env={**os.environ, KERNELS: kernels},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert result.returncode == 0, result.stderr
+    return result.stdout
+
+
+def test_damaged_programs(cpp_build: Path, stories_op_list: Path) -> None:
+    command = [cpp_build / "delegate_damage_test", stories_op_list, "2000"]
     result = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert result.returncode == 0, result.stderr
 

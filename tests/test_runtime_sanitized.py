@@ -1,4 +1,5 @@
-"""The C++ under AddressSanitizer and UndefinedBehaviorSanitizer, on good input and bad."""
+"""The C++ under AddressSanitizer and UndefinedBehaviorSanitizer, on good input and bad; what has
+threads under ThreadSanitizer too."""
 
 import random
 import subprocess
@@ -16,6 +17,11 @@ def sanitized() -> Path:
     return build("asan").directory
 
 
+@pytest.fixture(scope="module")
+def thread_sanitized() -> Path:
+    return build("tsan").directory
+
+
 def run(program: Path, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
     command = [program, *arguments]
     result = subprocess.run(command, capture_output=True, text=True, timeout=120)
@@ -25,11 +31,23 @@ def run(program: Path, *arguments: str | Path) -> subprocess.CompletedProcess[st
 
 PROGRAMS = ["sampler_test", "ops_test", "flatbuffer_test"]
 KERNELS = ["attention", "elementwise", "linear", "quantize", "select"]
+DELEGATE = [f"delegate_{name}_test" for name in ("team", "executor", "session")]
 
 
-@pytest.mark.parametrize("program", PROGRAMS + [f"kernel_{name}_test" for name in KERNELS])
+@pytest.mark.parametrize(
+    "program", PROGRAMS + DELEGATE + [f"kernel_{name}_test" for name in KERNELS]
+)
 def test_the_test_programs(sanitized: Path, program: str) -> None:
     assert run(sanitized / program).returncode == 0
+
+
+@pytest.mark.parametrize("program", DELEGATE)
+def test_threads(thread_sanitized: Path, program: str) -> None:
+    assert run(thread_sanitized / program).returncode == 0
+
+
+def test_damaged_op_lists(sanitized: Path, stories_op_list: Path) -> None:
+    assert run(sanitized / "delegate_damage_test", stories_op_list, "3000").returncode == 0
 
 
 def test_generation(sanitized: Path, stories_pte: Path, shared_data: Path, tmp_path: Path) -> None:
