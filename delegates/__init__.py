@@ -44,6 +44,7 @@ DELEGATES = {
     "cpu": "delegates.cpu",
     "coreml": "delegates.coreml",
     "tosa": "delegates.tosa",
+    "vulkan": "delegates.vulkan",
     "qnn": "delegates.qnn",
 }
 DEFAULT_DELEGATE = "xnnpack"

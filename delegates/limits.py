@@ -82,9 +82,10 @@ class Limits:
 
 
 def _weight_bits(program: ExportedProgram) -> set[int]:
-    """The widths of the linears' weights."""
+    """The widths of the layers' weights; the head, which comes last, may have another."""
     widths = set()
-    for node in program.graph.find_nodes(op="call_function", target=torch.ops.aten.linear.default):
+    linears = program.graph.find_nodes(op="call_function", target=torch.ops.aten.linear.default)
+    for node in list(linears)[:-1]:
         weight = node.args[1]
         if "dequantize_affine" in str(weight.target):
             low, high = weight.args[5:7]

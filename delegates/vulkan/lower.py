@@ -1,0 +1,124 @@
+"""From the captured program to a `.pte` whose decoder is one Vulkan graph."""
+
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from torch import Tensor
+from torch.export import ExportedProgram
+
+from delegates.errors import DelegateError
+from delegates.limits import FLOAT_BITS, Limits, never, nothing_missing
+from delegates.lowered import DelegationReport, Lowered, delegation_report
+from delegates.plain import drop_checks
+from delegates.weights import weights_not_copied
+from delegates.xnnpack.rewrite import (
+    rewrite_attention,
+    rewrite_embeddings,
+    share_activation_quantization,
+)
+
+LIMITS = Limits(
+    name="vulkan",
+    runs_on="Android phones whose GPU has Vulkan 1.1",
+    weight_bits=(4, FLOAT_BITS),  # its 8-bit linears want activations of a fixed range
+    dynamic=True,
+    missing=nothing_missing,
+    checks=never,
+)
+NAMED_DATA_ALIGNMENT = 16
+
+
+def lower(
+    program: ExportedProgram,
+    constant_methods: Mapping[str, object],
+    named_data: Mapping[str, bytes],
+    with_etrecord: bool,
+) -> Lowered:
+    """Lowers the captured program: one Vulkan graph with its caches, 4-bit linears among them.
+
+    Outside remain the reading of the position and the gathering from a quantized embedding, which
+    stock kernels do on the processor.
+
+    Args:
+        program: the captured program, which is rewritten in place.
+        constant_methods: values a runtime reads by method name.
+        named_data: blobs that ride along in the file.
+        with_etrecord: keep the graphs that ExecuTorch's Inspector needs.
+
+    Raises:
+        DelegateError: weights that it has no kernels for, or a program not taken in one piece.
+    """
+    LIMITS.check_program(program)
+    rewrite_attention(program)
+    rewrite_embeddings(program)
+    drop_checks(program)
+
+    from executorch.exir import EdgeCompileConfig, to_edge
+
+    with _root_logger_quiet():  # which importing the partitioner sets to INFO
+        from executorch.backends.vulkan.partitioner.vulkan_partitioner import VulkanPartitioner
+        from executorch.backends.vulkan.vulkan_preprocess import VulkanBackend
+
+        edge = to_edge(
+            program,
+            constant_methods=dict(constant_methods),
+            compile_config=EdgeCompileConfig(
+                _check_ir_validity=False,  # the verifier knows neither llama:: nor torchao's
+                _skip_dim_order=True,
+            ),
+            generate_etrecord=with_etrecord,
+        )
+        share_activation_quantization(edge.exported_program())
+        with weights_not_copied(VulkanBackend):
+            edge = edge.to_backend(VulkanPartitioner({"require_dynamic_shapes": True}))
+    report = _with_linears(delegation_report("vulkan", edge.exported_program().graph_module))
+    if report.calls != 1 or report.linears_delegated < report.linears:
+        raise DelegateError(
+            f"Vulkan takes the program in {report.calls} pieces with {report.linears_delegated} of "
+            f"{report.linears} linear layers; it must take all in one: export with another "
+            "--delegate."
+        )
+    for key, data in named_data.items():
+        edge._named_data_store.add_named_data(key, data, alignment=NAMED_DATA_ALIGNMENT)
+    finished = edge.to_executorch()
+    return Lowered(finished, report, finished.get_etrecord() if with_etrecord else None)
+
+
+def _with_linears(report: DelegationReport) -> DelegationReport:
+    """Counts products of matrices as the linears they were, the only ones in a captured program.
+
+    They are lowered as such because ExecuTorch's pattern of a quantized linear takes the next
+    reshaping for the one that belongs to a product, and drops it.
+    """
+
+    def counted(operators: dict[str, int]) -> dict[str, int]:
+        products = sum(operators.get(name, 0) for name in ("mm", "addmm"))
+        others = {name: count for name, count in operators.items() if name not in ("mm", "addmm")}
+        return {**others, "linear": products} if products else others
+
+    return replace(report, delegated=counted(report.delegated), left=counted(report.left))
+
+
+@contextmanager
+def _root_logger_quiet() -> Iterator[None]:
+    """Keeps ExecuTorch's backend from narrating every layout it chooses."""
+    root = logging.getLogger()
+    level = root.level
+
+    def is_warning(record: logging.LogRecord) -> bool:
+        return record.levelno >= logging.WARNING
+
+    root.addFilter(is_warning)
+    try:
+        yield
+    finally:
+        root.removeFilter(is_warning)
+        root.setLevel(level)
+
+
+def load(path: Path) -> Callable[[Tensor, Tensor], Tensor] | None:
+    """None: ExecuTorch's Python runtime has no Vulkan."""
+    return None
