@@ -40,14 +40,14 @@ __all__ = [
 ]
 
 DELEGATES = {
-    "xnnpack": "delegates.xnnpack",
     "cpu": "delegates.cpu",
+    "xnnpack": "delegates.xnnpack",
     "coreml": "delegates.coreml",
     "tosa": "delegates.tosa",
     "vulkan": "delegates.vulkan",
     "qnn": "delegates.qnn",
 }
-DEFAULT_DELEGATE = "xnnpack"
+DEFAULT_DELEGATE = "cpu"
 
 Step = Callable[[Tensor, Tensor], Tensor]  # tokens (1, seq_len), input_pos (1,) -> (1, vocab_size)
 

@@ -1,7 +1,7 @@
 """An export made in this process, with the models it went through kept for comparison."""
 
 import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -63,8 +63,9 @@ class Exported:
 
 
 def export_for_tests(options: ExportOptions) -> Exported:
-    """Runs the whole pipeline; copies the model and the captured program on their way through,
-    since lowering takes their weights."""
+    """Runs the whole pipeline to XNNPACK; copies the model and the captured program on their way
+    through, since lowering takes their weights."""
+    options = replace(options, delegate="xnnpack")
     kept: list[tuple[CausalLM, torch.nn.Module]] = []
     real_capture = exporter.pipeline.capture
 

@@ -126,7 +126,7 @@ def test_weights_of_another_shape(out: Path, stories: Path, calibration: Path) -
         (
             "--delegate",
             "npu",
-            "delegate 'npu' is not known; it must be one of xnnpack, cpu, coreml, tosa, vulkan, "
+            "delegate 'npu' is not known; it must be one of cpu, xnnpack, coreml, tosa, vulkan, "
             "qnn.",
         ),
     ],

@@ -78,7 +78,8 @@ Examples:
 @click.option(
     "--delegate",
     metavar="NAME",
-    default="xnnpack",
+    default="cpu",
+    show_default=True,
     help="What runs the program: see --list-delegates.",
 )
 @click.option(
