@@ -1,6 +1,6 @@
-#include "kernels/cpu_features.h"
-
 #include <cpuid.h>
+
+#include "kernels/cpu_features.h"
 
 #if defined(__linux__)
 #include <sys/syscall.h>

@@ -88,6 +88,8 @@ Status PteFile::map() {
   void* data = MAP_FAILED;
   if (regular && info.st_size > 0) {
     data = mmap(nullptr, info.st_size, PROT_READ, MAP_PRIVATE, descriptor, 0);
+    // Where the page cache holds large pages they are mapped as such: fewer misses in decoding.
+    if (data != MAP_FAILED) (void)madvise(data, info.st_size, MADV_HUGEPAGE);
   }
   const int map_error = errno;
   close(descriptor);
