@@ -47,9 +47,14 @@ Result<std::string> ModelBench::run(const Command& command) {
   };
   const int64_t longest = program_->max_seq_len();
   if (command.is("prefill", 1)) return answer(run_tokens(0, numbers[0], longest));
-  if (command.is("fill", 1)) return answer(run_tokens(0, numbers[0], longest));
-  if (command.is("decode", 2)) return answer(run_tokens(numbers[0], numbers[1], 1));
-  if (command.is("batch", 3)) return answer(run_batches(numbers[0], numbers[1], numbers[2]));
+  if (command.is("fill", 1)) return answer(fill(numbers[0]));
+  if (command.is("decode", 2)) {
+    return answer(at_depth(numbers[0], [&] { return run_tokens(numbers[0], numbers[1], 1); }));
+  }
+  if (command.is("batch", 3)) {
+    return answer(
+        at_depth(numbers[0], [&] { return run_batches(numbers[0], numbers[1], numbers[2]); }));
+  }
   if (command.is("memory", 0)) {
     return to_json("peak_bytes", static_cast<double>(peak_memory_bytes()));
   }
@@ -63,6 +68,33 @@ Status ModelBench::check_room(int64_t start_pos, int64_t count) const {
                        " do not fit into the context of " +
                        std::to_string(program_->max_context_len()) +
                        ": export with a larger --max-context-len");
+}
+
+Result<double> ModelBench::fill(int64_t depth) {
+  Session* session = program_->session();
+  if (session != nullptr && filled_ != 0) session->free(filled_);
+  filled_ = 0;
+  const Result<double> seconds = run_tokens(0, depth, program_->max_seq_len());
+  if (session == nullptr || !seconds.ok()) return seconds;
+  const Result<int32_t> copy = session->fork();
+  if (!copy.ok()) return copy.status();
+  filled_ = *copy;
+  return seconds;
+}
+
+template <typename Measure>
+Result<double> ModelBench::at_depth(int64_t depth, Measure measure) {
+  Session* session = program_->session();
+  if (session == nullptr || depth == 0 || filled_ == 0) return measure();
+  Status status = session->use(filled_);
+  if (!status.ok()) return status;
+  const Result<int32_t> copy = session->fork();
+  if (!copy.ok()) return copy.status();
+  status = session->use(*copy);
+  if (!status.ok()) return status;
+  const Result<double> seconds = measure();
+  session->free(*copy);
+  return seconds;
 }
 
 Result<double> ModelBench::run_tokens(int64_t start_pos, int64_t count, int64_t rows) {

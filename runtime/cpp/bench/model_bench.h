@@ -36,6 +36,11 @@ class ModelBench {
  private:
   explicit ModelBench(PteFile file) : file_(std::move(file)) {}
   Status check_room(int64_t start_pos, int64_t count) const;
+  Result<double> fill(int64_t depth);
+  /// Runs `measure` at a depth. The CPU delegate's cache ends where the last call did, so there it
+  /// works on a copy of the filled one.
+  template <typename Measure>
+  Result<double> at_depth(int64_t depth, Measure measure);
   /// Seconds of running `count` tokens from start_pos on, `rows` in a call.
   Result<double> run_tokens(int64_t start_pos, int64_t count, int64_t rows);
   Result<double> run_batches(int64_t start_pos, int64_t rows, int64_t count);
@@ -43,6 +48,7 @@ class ModelBench {
 
   PteFile file_;
   std::unique_ptr<Program> program_;
+  int32_t filled_ = 0;  ///< the session's cache that fill made; 0: none
   uint32_t random_ = 1;
 };
 
