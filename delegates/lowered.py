@@ -1,13 +1,20 @@
 """What every delegate's lowering returns."""
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from torch.fx import GraphModule, Node
 
 if TYPE_CHECKING:
-    from executorch.exir import ExecutorchProgramManager
+    from executorch.exir import (
+        EdgeProgramManager,
+        ExecutorchBackendConfig,
+        ExecutorchProgramManager,
+    )
+
+NAMED_DATA_ALIGNMENT = 16
 
 
 @dataclass(frozen=True)
@@ -71,6 +78,28 @@ def delegation_report(delegate: str, graph_module: GraphModule) -> DelegationRep
     return DelegationReport(
         delegate, calls, dict(sorted(inside.items())), dict(sorted(outside.items()))
     )
+
+
+def finish(
+    edge: "EdgeProgramManager",
+    report: DelegationReport,
+    named_data: Mapping[str, bytes],
+    with_etrecord: bool,
+    config: "ExecutorchBackendConfig | None" = None,
+) -> Lowered:
+    """Turns a program whose parts are with their delegates into the one to write.
+
+    Args:
+        edge: the program; what it holds is taken over.
+        report: where its nodes went.
+        named_data: blobs that ride along in the file.
+        with_etrecord: keep the record that ExecuTorch's Inspector needs.
+        config: how ExecuTorch lays the file out; by default as it likes.
+    """
+    for key, data in named_data.items():
+        edge._named_data_store.add_named_data(key, data, alignment=NAMED_DATA_ALIGNMENT)
+    finished = edge.to_executorch(config)
+    return Lowered(finished, report, finished.get_etrecord() if with_etrecord else None)
 
 
 def _operator_name(node: Node) -> str:

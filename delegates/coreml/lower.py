@@ -16,7 +16,7 @@ from delegates.coreml.guards import check_float16, check_whole
 from delegates.coreml.rewrite import rewrite_norms, share_embedding
 from delegates.errors import DelegateError
 from delegates.limits import FLOAT_BITS, Limits, never, nothing_missing
-from delegates.lowered import Lowered, delegation_report
+from delegates.lowered import Lowered, delegation_report, finish
 from delegates.plain import (
     drop_checks,
     gather_rope,
@@ -37,7 +37,6 @@ LIMITS = Limits(
     missing=nothing_missing,
     checks=never,
 )
-NAMED_DATA_ALIGNMENT = 16
 # What coremltools raises where it meets something that it cannot convert.
 _REFUSALS = (NotImplementedError, ValueError, RuntimeError, AssertionError, KeyError, TypeError)
 
@@ -76,10 +75,7 @@ def lower(
         edge = _to_core_ml(program, constant_methods, with_etrecord)
     check_whole(edge.exported_program())
     report = delegation_report("coreml", edge.exported_program().graph_module)
-    for key, data in named_data.items():
-        edge._named_data_store.add_named_data(key, data, alignment=NAMED_DATA_ALIGNMENT)
-    finished = edge.to_executorch()
-    return Lowered(finished, report, finished.get_etrecord() if with_etrecord else None)
+    return finish(edge, report, named_data, with_etrecord)
 
 
 def _to_core_ml(

@@ -13,10 +13,10 @@ from torch.export import ExportedProgram
 from delegates.cpu.layout import PAGE_BYTES
 from delegates.cpu.tidy import tidy
 from delegates.errors import DelegateError
-from delegates.lowered import DelegationReport, Lowered, delegation_report
+from delegates.lowered import DelegationReport, Lowered, delegation_report, finish
+from delegates.stock import open_program
 from delegates.weights import weights_not_copied
 
-NAMED_DATA_ALIGNMENT = 16
 LIBRARY = Path(__file__).resolve().parents[2] / "build" / "libthimble_cpu.so"
 
 
@@ -61,11 +61,9 @@ def lower(
         edge = edge.to_backend(partitioner)
     report = delegation_report("cpu", edge.exported_program().graph_module)
     _check_left(report)
-    for key, data in named_data.items():
-        edge._named_data_store.add_named_data(key, data, alignment=NAMED_DATA_ALIGNMENT)
     # Alignments count from the first segment, which this brings to a page of its own.
-    finished = edge.to_executorch(ExecutorchBackendConfig(segment_alignment=PAGE_BYTES))
-    return Lowered(finished, report, finished.get_etrecord() if with_etrecord else None)
+    config = ExecutorchBackendConfig(segment_alignment=PAGE_BYTES)
+    return finish(edge, report, named_data, with_etrecord, config)
 
 
 def _check_left(report: DelegationReport) -> None:
@@ -84,14 +82,7 @@ def load(path: Path) -> Callable[[Tensor, Tensor], Tensor] | None:
     built."""
     if not _register():
         return None
-    from executorch.extension.pybindings.portable_lib import _load_for_executorch
-
-    module = _load_for_executorch(str(path))
-
-    def step(tokens: Tensor, input_pos: Tensor) -> Tensor:
-        return module.run_method("forward", (tokens, input_pos))[0]
-
-    return step
+    return open_program(path)
 
 
 @cache

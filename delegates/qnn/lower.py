@@ -15,14 +15,13 @@ from torch.export import ExportedProgram
 
 from delegates.errors import DelegateError
 from delegates.limits import FLOAT_BITS, Limits, never
-from delegates.lowered import Lowered, delegation_report
+from delegates.lowered import Lowered, delegation_report, finish
 from delegates.plain import drop_checks, gather_rope, rewrite_attention
 from delegates.tosa.rewrite import mask_by_distance, narrow_integers, write_by_choice
 
 SDK = "QNN_SDK_ROOT"
 SOC = "THIMBLE_QNN_SOC"
 DEFAULT_SOC = "SM8750"  # Snapdragon 8 Elite
-NAMED_DATA_ALIGNMENT = 16
 
 
 def _missing() -> str | None:
@@ -87,10 +86,7 @@ def lower(
             f"Qualcomm's compiler took {report.linears_delegated} of {report.linears} linear "
             "layers; it must take all: export with another --delegate."
         )
-    for key, data in named_data.items():
-        edge._named_data_store.add_named_data(key, data, alignment=NAMED_DATA_ALIGNMENT)
-    finished = edge.to_executorch()
-    return Lowered(finished, report, finished.get_etrecord() if with_etrecord else None)
+    return finish(edge, report, named_data, with_etrecord)
 
 
 def socs() -> list[str]:

@@ -7,7 +7,7 @@ from torch.export import ExportedProgram
 
 from delegates.errors import DelegateError
 from delegates.limits import FLOAT_BITS, Limits
-from delegates.lowered import Lowered, delegation_report
+from delegates.lowered import Lowered, delegation_report, finish
 from delegates.plain import drop_checks, gather_rope, rewrite_attention
 from delegates.tosa.rewrite import mask_by_distance, narrow_integers, write_by_choice
 from delegates.weights import weights_not_copied
@@ -31,7 +31,6 @@ LIMITS = Limits(
     checks=lambda: importlib.util.find_spec("tosa_reference_model") is not None,
 )
 SPECIFICATION = "TOSA-1.0+FP"
-NAMED_DATA_ALIGNMENT = 16
 
 
 def lower(
@@ -83,7 +82,4 @@ def lower(
             f"{', '.join(sorted(outside)) or 'nothing'}; the caches need it whole: export with "
             "another --delegate."
         )
-    for key, data in named_data.items():
-        edge._named_data_store.add_named_data(key, data, alignment=NAMED_DATA_ALIGNMENT)
-    finished = edge.to_executorch()
-    return Lowered(finished, report, finished.get_etrecord() if with_etrecord else None)
+    return finish(edge, report, named_data, with_etrecord)

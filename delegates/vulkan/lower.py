@@ -11,7 +11,7 @@ from torch.export import ExportedProgram
 
 from delegates.errors import DelegateError
 from delegates.limits import FLOAT_BITS, Limits, never, nothing_missing
-from delegates.lowered import DelegationReport, Lowered, delegation_report
+from delegates.lowered import DelegationReport, Lowered, delegation_report, finish
 from delegates.plain import drop_checks
 from delegates.weights import weights_not_copied
 from delegates.xnnpack.rewrite import (
@@ -28,7 +28,6 @@ LIMITS = Limits(
     missing=nothing_missing,
     checks=never,
 )
-NAMED_DATA_ALIGNMENT = 16
 
 
 def lower(
@@ -81,10 +80,7 @@ def lower(
             f"{report.linears} linear layers; it must take all in one: export with another "
             "--delegate."
         )
-    for key, data in named_data.items():
-        edge._named_data_store.add_named_data(key, data, alignment=NAMED_DATA_ALIGNMENT)
-    finished = edge.to_executorch()
-    return Lowered(finished, report, finished.get_etrecord() if with_etrecord else None)
+    return finish(edge, report, named_data, with_etrecord)
 
 
 def _with_linears(report: DelegationReport) -> DelegationReport:

@@ -9,7 +9,8 @@ from torch.export import ExportedProgram
 
 from delegates.errors import DelegateError
 from delegates.limits import FLOAT_BITS, Limits, always, nothing_missing
-from delegates.lowered import Lowered, delegation_report
+from delegates.lowered import Lowered, delegation_report, finish
+from delegates.stock import open_program
 from delegates.weights import weights_not_copied
 from delegates.xnnpack.guards import check_quantized_linears
 from delegates.xnnpack.rewrite import (
@@ -27,7 +28,6 @@ LIMITS = Limits(
     missing=nothing_missing,
     checks=always,
 )
-NAMED_DATA_ALIGNMENT = 16
 
 
 def lower(
@@ -85,11 +85,7 @@ def lower(
     if not with_etrecord:
         _release_weights(program, edge.exported_program())
     restore_mutations(edge.exported_program())
-    for key, data in named_data.items():
-        edge._named_data_store.add_named_data(key, data, alignment=NAMED_DATA_ALIGNMENT)
-    finished = edge.to_executorch()
-    etrecord = finished.get_etrecord() if with_etrecord else None
-    return Lowered(finished, report, etrecord)
+    return finish(edge, report, named_data, with_etrecord)
 
 
 def _release_weights(captured: ExportedProgram, edge: ExportedProgram) -> None:
@@ -114,11 +110,5 @@ def load(path: Path) -> Callable[[Tensor, Tensor], Tensor]:
     """Opens a `.pte` in ExecuTorch's stock Python runtime."""
     import executorch.kernels.quantized  # noqa: F401  (registers its kernels)
     from executorch.extension.llm.custom_ops import custom_ops  # noqa: F401
-    from executorch.extension.pybindings.portable_lib import _load_for_executorch
 
-    module = _load_for_executorch(str(path))
-
-    def step(tokens: Tensor, input_pos: Tensor) -> Tensor:
-        return module.run_method("forward", (tokens, input_pos))[0]
-
-    return step
+    return open_program(path)

@@ -7,7 +7,9 @@ from torch import Tensor
 from torch.export import ExportedProgram
 
 from delegates import DelegationReport, Limits, Lowered
+from delegates.lowered import finish
 from delegates.plain import positions_of, rewrite_attention
+from delegates.stock import open_program
 
 LIMITS = Limits(
     name="portable",
@@ -34,19 +36,9 @@ def lower(
         compile_config=EdgeCompileConfig(_check_ir_validity=False, _skip_dim_order=True),
         generate_etrecord=with_etrecord,
     )
-    for key, data in named_data.items():
-        edge._named_data_store.add_named_data(key, data, alignment=16)
-    finished = edge.to_executorch()
     report = DelegationReport("portable", calls=0, left={"linear": 8})
-    return Lowered(finished, report, finished.get_etrecord() if with_etrecord else None)
+    return finish(edge, report, named_data, with_etrecord)
 
 
 def load(path: Path) -> Callable[[Tensor, Tensor], Tensor]:
-    from executorch.extension.pybindings.portable_lib import _load_for_executorch
-
-    module = _load_for_executorch(str(path))
-
-    def step(tokens: Tensor, input_pos: Tensor) -> Tensor:
-        return module.run_method("forward", (tokens, input_pos))[0]
-
-    return step
+    return open_program(path)
