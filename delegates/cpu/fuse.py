@@ -126,12 +126,12 @@ class _Fusion:
             output = self._place(unit.output).buffer
             matrix = Matrix((unit.weight,))
             operators.append(
-                Embedding(module_path(unit), unit.nodes, [], unit.tokens, matrix, output)
+                Embedding(module_path(unit), unit.nodes, [], output, unit.tokens, matrix)
             )
         elif isinstance(unit, NormUnit):
             view, output = self._views[unit.input], self._place(unit.output).buffer
             operators.append(
-                Norm(module_path(unit), unit.nodes, [], view, output, unit.weight, unit.eps)
+                Norm(module_path(unit), unit.nodes, [], output, view, unit.weight, unit.eps)
             )
         elif isinstance(unit, LinearUnit):
             operators.append(self._linear(unit))
@@ -140,7 +140,7 @@ class _Fusion:
         elif isinstance(unit, SwigluUnit):
             gate, up = self._views[unit.gate], self._views[unit.up]
             output = self._place(unit.output).buffer
-            operators.append(Swiglu(module_path(unit), unit.nodes, [], gate, up, output))
+            operators.append(Swiglu(module_path(unit), unit.nodes, [], output, gate, up))
         elif isinstance(unit, AddUnit):
             self._add(unit)
 
@@ -179,8 +179,8 @@ class _Fusion:
             name,
             nodes,
             prepare,
-            self._views[source],
             buffer,
+            self._views[source],
             matrix,
             biases,
             norm,
@@ -202,10 +202,10 @@ class _Fusion:
             module_path(unit),
             [node for node in unit.nodes if node not in prepare],
             unit.prepare,
+            self._place(unit.output).buffer,
             query,
             key,
             value,
-            self._place(unit.output).buffer,
             unit.start_pos,
             query.width // head_dim,
             key_heads,
@@ -241,7 +241,7 @@ class _Fusion:
         for kept, added in operands:
             if self._is_free(kept, unit, len(operators)):
                 view, target = self._views[added], self._views[kept].buffer
-                operators.append(Add(module_path(unit), unit.nodes, [], view, target))
+                operators.append(Add(module_path(unit), unit.nodes, [], target, view))
                 self._views[unit.output] = self._views[kept]
                 return
         self._fused.impossible.append(unit.output)
@@ -261,7 +261,7 @@ class _Fusion:
             return False
         operators = self._fused.operators
         later = operators[position + 1 :]
-        if any(view.buffer in (*op.reads(), op.writes()) for op in later):
+        if any(view.buffer in (*op.reads(), op.output) for op in later):
             return False
         return not any(
             self._positions[reader] > self._positions[unit]

@@ -75,47 +75,37 @@ class Operator:
         name: module path.
         nodes: what it covers but its preparation.
         prepare_nodes: what its preparation covers.
+        output: what it writes, or adds to.
     """
 
     name: str
     nodes: list[Node]
     prepare_nodes: list[Node]
+    output: Buffer
 
     def reads(self) -> list[Buffer]:
         return []
-
-    def writes(self) -> Buffer:
-        raise NotImplementedError
 
 
 @dataclass(eq=False)
 class Embedding(Operator):
     tokens: Node
     matrix: Matrix
-    output: Buffer
-
-    def writes(self) -> Buffer:
-        return self.output
 
 
 @dataclass(eq=False)
 class Norm(Operator):
     input: View
-    output: Buffer
     weight: Node
     eps: float
 
     def reads(self) -> list[Buffer]:
         return [self.input.buffer]
 
-    def writes(self) -> Buffer:
-        return self.output
-
 
 @dataclass(eq=False)
 class Linear(Operator):
     input: View
-    output: Buffer
     matrix: Matrix
     biases: tuple[Node | None, ...]
     norm: HeadNorm | None
@@ -126,9 +116,6 @@ class Linear(Operator):
 
     def reads(self) -> list[Buffer]:
         return [self.input.buffer] + [self.output] * self.accumulate
-
-    def writes(self) -> Buffer:
-        return self.output
 
     def is_prepared_by(self, other: "Linear") -> bool:
         """Whether it quantizes what the other did, just before it."""
@@ -147,7 +134,6 @@ class Attention(Operator):
     query: View
     key: View
     value: View
-    output: Buffer
     start_pos: Node
     num_attention_heads: int
     num_key_value_heads: int
@@ -161,35 +147,24 @@ class Attention(Operator):
     def reads(self) -> list[Buffer]:
         return [self.query.buffer, self.key.buffer, self.value.buffer]
 
-    def writes(self) -> Buffer:
-        return self.output
-
 
 @dataclass(eq=False)
 class Add(Operator):
     """output += input."""
 
     input: View
-    output: Buffer
 
     def reads(self) -> list[Buffer]:
         return [self.input.buffer, self.output]
-
-    def writes(self) -> Buffer:
-        return self.output
 
 
 @dataclass(eq=False)
 class Swiglu(Operator):
     gate: View
     up: View
-    output: Buffer
 
     def reads(self) -> list[Buffer]:
         return [self.gate.buffer, self.up.buffer]
-
-    def writes(self) -> Buffer:
-        return self.output
 
 
 @dataclass

@@ -17,7 +17,7 @@ def assign_slots(
     first: dict[Buffer, int] = {buffer: -1 for buffer in inputs}
     last: dict[Buffer, int] = dict(first)
     for index, operator in enumerate(operators):
-        for buffer in (*operator.reads(), operator.writes()):
+        for buffer in (*operator.reads(), operator.output):
             first.setdefault(buffer, index)
             last[buffer] = index
     for buffer in outputs:
