@@ -1,0 +1,239 @@
+"""What a profile is: calls of a model, the events inside them, and the lines that caused those.
+
+All times are integer nanoseconds of the clock of the machine that recorded. In each call they
+reconcile exactly::
+
+    wall = attributed + unattributed + delegate_overhead + runtime_overhead
+
+where attributed and unattributed are the events with and without a line, delegate overhead is the
+time of delegate calls outside their events, and runtime overhead that of the call outside its
+instructions. Both overheads may fall below zero where a backend rounds its times up.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import cached_property
+from pathlib import Path
+
+
+class Phase(StrEnum):
+    """What a call of the model is for."""
+
+    PREFILL = "prefill"
+    DECODE = "decode"
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line of the Python that was exported.
+
+    Attributes:
+        file: as the exporting machine knew it; shortened to the part below its import root where
+            that is known, such as exporter/model.py.
+        number: 1 for the file's first line.
+        function: the function that it is in, such as forward.
+        text: the line's code, stripped; empty where the file was not to be had.
+    """
+
+    file: str
+    number: int
+    function: str = ""
+    text: str = ""
+
+    @property
+    def location(self) -> str:
+        return f"{self.file}:{self.number}"
+
+
+@dataclass(frozen=True)
+class Event:
+    """One recorded piece of work; events never contain one another.
+
+    Attributes:
+        name: what the backend or the runtime calls it; unique only together with its call.
+        op_kind: what it computes, in words that all backends share, such as linear.
+        part: prepare or compute, where a backend records an operator in two parts; else empty.
+        start_ns, end_ns: on the recording machine's clock.
+        backend: the delegate that ran it; None for an operator of the runtime itself.
+        instruction_id: the instruction of the program that it belongs to.
+        delegate_debug_id: its id inside the delegate, a number or a name; None outside delegates
+            and where the delegate gives none.
+        debug_handles: of the graph nodes that it computes; empty where it does not resolve.
+        nodes: the names of these nodes in the graph.
+        lines: the innermost line of the model's own for each of these nodes, without repetition;
+            first that of the node that gives the event its name.
+        stack: the frames that lead to the first of the lines, the outermost first and that line
+            last.
+        module_path: the module of the first line's node, such as model.layers.0.self_attn.q_proj;
+            empty where it is the model itself.
+        layer: the number of the decoder layer in the module path; None outside of the layers.
+        bytes_moved: read from and written to memory; None where unknown.
+        operations: multiplications and additions; None where unknown.
+        threads: that worked on it; None where unknown.
+        shape: of the output of the first line's node; sizes that vary between calls by name.
+        dtype: of that output, such as float32.
+    """
+
+    name: str
+    op_kind: str
+    start_ns: int
+    end_ns: int
+    part: str = ""
+    backend: str | None = None
+    instruction_id: int | None = None
+    delegate_debug_id: int | str | None = None
+    debug_handles: tuple[int, ...] = ()
+    nodes: tuple[str, ...] = ()
+    lines: tuple[Line, ...] = ()
+    stack: tuple[Line, ...] = ()
+    module_path: str = ""
+    layer: int | None = None
+    bytes_moved: int | None = None
+    operations: int | None = None
+    threads: int | None = None
+    shape: tuple[int | str, ...] | None = None
+    dtype: str | None = None
+
+    @property
+    def duration_ns(self) -> int:
+        return self.end_ns - self.start_ns
+
+    @property
+    def line(self) -> Line | None:
+        """The line whose time this is."""
+        return self.lines[0] if self.lines else None
+
+
+@dataclass(frozen=True)
+class DelegateCall:
+    """One instruction that hands over to a delegate; its events name its instruction_id."""
+
+    backend: str
+    instruction_id: int
+    start_ns: int
+    end_ns: int
+
+    @property
+    def duration_ns(self) -> int:
+        return self.end_ns - self.start_ns
+
+
+@dataclass(frozen=True)
+class Call:
+    """One execution of the model.
+
+    Attributes:
+        index: from 0, in the order in which they were recorded.
+        phase: prefill or decode.
+        seq_len: tokens that went in; None where the profile does not tell.
+        start_ns, end_ns: of the whole call.
+        events: in the order in which they started.
+        delegate_calls: in the same order.
+    """
+
+    index: int
+    phase: Phase
+    seq_len: int | None
+    start_ns: int
+    end_ns: int
+    events: tuple[Event, ...]
+    delegate_calls: tuple[DelegateCall, ...]
+
+    @property
+    def wall_ns(self) -> int:
+        return self.end_ns - self.start_ns
+
+    @cached_property
+    def attributed_ns(self) -> int:
+        """Time of events that have a line."""
+        return sum(event.duration_ns for event in self.events if event.lines)
+
+    @cached_property
+    def unattributed_ns(self) -> int:
+        """Time of events that have none."""
+        return sum(event.duration_ns for event in self.events if not event.lines)
+
+    @cached_property
+    def delegate_overhead_ns(self) -> int:
+        """Time of delegate calls outside their events."""
+        inside = sum(event.duration_ns for event in self.events if event.backend is not None)
+        return sum(call.duration_ns for call in self.delegate_calls) - inside
+
+    @cached_property
+    def runtime_overhead_ns(self) -> int:
+        """Time of the call outside its operators and delegate calls."""
+        operators = sum(event.duration_ns for event in self.events if event.backend is None)
+        return self.wall_ns - operators - sum(call.duration_ns for call in self.delegate_calls)
+
+
+@dataclass(frozen=True)
+class Unresolved:
+    """Events that no line was found for, of one name."""
+
+    name: str
+    backend: str | None
+    count: int
+    time_ns: int
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """How much of a profile resolves to a line of source.
+
+    Attributes:
+        delegate_resolved_ns: time inside delegate calls whose events have a line.
+        delegate_ns: time of all events inside delegate calls.
+        events_resolved: events with a line, inside delegate calls and outside.
+        events: all of them.
+        events_ns: their time.
+        calls_ns: time of the calls of the model.
+        unresolved: the rest, the most time first.
+    """
+
+    delegate_resolved_ns: int
+    delegate_ns: int
+    events_resolved: int
+    events: int
+    events_ns: int
+    calls_ns: int
+    unresolved: tuple[Unresolved, ...] = ()
+
+    @property
+    def delegate_time(self) -> float:
+        """Time resolved over time of events inside delegate calls; 1 where there are none."""
+        return self.delegate_resolved_ns / self.delegate_ns if self.delegate_ns else 1.0
+
+    @property
+    def event_count(self) -> float:
+        """Events resolved over events; 1 where there are none."""
+        return self.events_resolved / self.events if self.events else 1.0
+
+    @property
+    def call_time(self) -> float:
+        """Events' time over the calls' time; 1 where there are none."""
+        return self.events_ns / self.calls_ns if self.calls_ns else 1.0
+
+
+@dataclass(frozen=True)
+class Profile:
+    """What was recorded of one run, with its lines.
+
+    Attributes:
+        calls: in order; the ones that load the program are not among them.
+        coverage: of all calls.
+        etdump, etrecord: the files that it was read from.
+        delegates: names of the backends that had calls.
+        sources: the text of the files that lines are in, by Line.file, as it was when exported;
+            only those that are to be had on this machine and still say the same.
+    """
+
+    calls: tuple[Call, ...]
+    coverage: Coverage
+    etdump: Path
+    etrecord: Path
+    delegates: tuple[str, ...] = ()
+    sources: Mapping[str, str] = field(default_factory=dict)
+
+    def calls_of(self, phase: Phase) -> tuple[Call, ...]:
+        return tuple(call for call in self.calls if call.phase is phase)
