@@ -6,12 +6,16 @@ import os
 import queue
 import secrets
 import threading
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from runtime.errors import RunnerError
 from runtime.library import ERROR_SIZE, LoadOptions, Options, TextCallback, library
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 MAX_COUNT = 2**31 - 1
 MAX_THREADS = 256
@@ -26,7 +30,10 @@ class Runner:
 
     Args:
         path: the file.
-        threads: 1 to 256; None: the cores worth using.
+        threads: 1 to 256; None: the cores worth using. Files of other delegates than `cpu` share
+            ExecuTorch's one pool in the process: the first decides, the others run on as many;
+            and no program that was opened by ExecuTorch's own bindings may be alive when it
+            decides for another number than the pool has.
         kv_cache: one of KV_CACHES; "default": what the file says.
         huge_pages: copies the weights into huge pages, where the system has them.
 
@@ -135,6 +142,44 @@ class Runner:
         """The last answer's statistics, with the keys of the command line's --json."""
         return json.loads(library().thimble_stats(self._open_handle()))
 
+    def encode(self, text: str) -> list[int]:
+        """The tokens of a text, without BOS; special tokens in it are text like any other."""
+        data = text.encode("utf-8", "replace")
+        tokens = (ctypes.c_int32 * (len(data) + 1))()  # a byte gives one token at most, all a space
+        with self._holding() as handle:
+            count = library().thimble_encode(handle, data, len(data), tokens, len(tokens))
+        if count > len(tokens):
+            raise RunnerError(f"the text of {len(data)} bytes has {count} tokens: give it in parts")
+        return tokens[:count]
+
+    def logits(self, tokens: Sequence[int], first: int = 0) -> "NDArray[np.float32]":
+        """The logits after each of some tokens, each by a call of the model as in an answer.
+
+        Args:
+            tokens: from the first position on, BOS and all; what the cache holds of them already
+                is not computed again.
+            first: the first of them whose logits are wanted; those before it are read together, as
+                a prompt is.
+
+        Returns:
+            float32 (len(tokens) - first, vocab_size).
+
+        Raises:
+            RunnerError: a token outside the vocabulary, more than the context holds, `first`
+                outside of them, or a runner that is closed or busy.
+        """
+        import numpy as np
+
+        _check("first", first, 0, max(len(tokens) - 1, 0))
+        ids = np.array(tokens, dtype=np.int32)
+        with self._holding() as handle:
+            width = library().thimble_vocab_size(handle)
+        logits = np.empty((len(ids) - first, width), dtype=np.float32)
+        tokens_pointer = ids.ctypes.data_as(ctypes.POINTER(ctypes.c_int32))
+        logits_pointer = logits.ctypes.data_as(ctypes.POINTER(ctypes.c_float))
+        self._call(library().thimble_logits, tokens_pointer, len(ids), first, logits_pointer)
+        return logits
+
     @property
     def length(self) -> int:
         """How many tokens the key/value cache holds, prompt and answer."""
@@ -212,7 +257,7 @@ class Runner:
     def __del__(self) -> None:
         self.close()
 
-    def _call(self, function: Callable[..., int], *arguments: int | bytes) -> None:
+    def _call(self, function: Callable[..., int], *arguments: object) -> None:
         error = ctypes.create_string_buffer(ERROR_SIZE)
         with self._holding() as handle:
             failed = function(handle, *arguments, error, ERROR_SIZE)

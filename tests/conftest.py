@@ -43,8 +43,12 @@ def shared_data() -> Path:
 @pytest.fixture(scope="session", autouse=True)
 def one_thread() -> None:
     """Models of a few thousand parameters: waking a second thread costs more than it computes,
-    a hundred times more on a machine that is busy elsewhere."""
+    a hundred times more on a machine that is busy elsewhere. ExecuTorch's pool is set here once:
+    XNNPACK keeps its address, and another size is another pool."""
+    from executorch.extension.pybindings import portable_lib
+
     torch.set_num_threads(1)
+    portable_lib._unsafe_reset_threadpool(1)
 
 
 @pytest.fixture(scope="session")

@@ -82,8 +82,6 @@ def export_for_tests(options: ExportOptions) -> Exported:
         managers.append(lowered.program)
         return lowered
 
-    from executorch.extension.pybindings import portable_lib
-
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(exporter.pipeline, "capture", keeping_capture)
         patch.setattr(delegates.xnnpack, "lower", keeping_lower)
@@ -91,7 +89,6 @@ def export_for_tests(options: ExportOptions) -> Exported:
     model, captured = kept[0]
     step = get_delegate(options.delegate).load(result.out)
     assert step is not None
-    portable_lib._unsafe_reset_threadpool(1)  # as torch's threads: see conftest.one_thread
     return Exported(result, model, captured, step, managers[0])
 
 

@@ -145,6 +145,27 @@ def test_two_runners_do_not_mix(cpp_build: Path, stories_pte: Path) -> None:
         assert "".join(piece for piece, _ in mixed) == alone[: sum(len(p) for p, _ in mixed)]
 
 
+def test_runners_that_ask_for_other_threads(cpp_build: Path, stories_pte: Path) -> None:
+    """XNNPACK keeps the address of the pool that a change of its size frees."""
+    code = """
+import sys
+from runtime import Runner
+def say(runner):
+    return "".join(runner.generate("Once", max_new_tokens=20)), runner.stats["threads"]
+with Runner(sys.argv[1], threads=2) as one:
+    alone = say(one)
+    with Runner(sys.argv[1], threads=3) as two:
+        assert say(two) == alone and alone[1] == 2, (say(two), alone)
+    assert say(one) == alone
+with Runner(sys.argv[1], threads=3) as three:
+    assert say(three) == (alone[0], 3)
+"""
+    result = subprocess.run(
+        [sys.executable, "-c", code, str(stories_pte)], capture_output=True, text=True, timeout=120
+    )
+    assert result.returncode == 0, result.stderr
+
+
 def test_truncating(runner: Runner) -> None:
     text = "".join(runner.generate("Once upon a time", max_new_tokens=20))
     assert runner.length == 5 + 19  # the last token is said, and not fed back

@@ -8,7 +8,6 @@
 
 #include "runner/log_capture.h"
 #include "runner/mapped_loader.h"
-#include "runner/xnnpack.h"
 
 namespace thimble {
 namespace {
@@ -130,9 +129,8 @@ Status Program::start(const LoadOptions& options, const MethodMeta& meta) {
   }
   // One instruction: the delegate's call is the whole program.
   if (!ours || meta.num_instructions() > 1) {
-    const int32_t wanted = ours ? threads_ : options.threads;
-    const int32_t pool = set_pool_threads(wanted);
-    if (!ours) threads_ = pool;
+    pool_ = std::make_unique<ThreadPoolUse>(ours ? threads_ : options.threads);
+    if (!ours) threads_ = pool_->threads();
   }
   return {};
 }

@@ -11,6 +11,7 @@
 #include "core/status.h"
 #include "runner/pte_file.h"
 #include "runner/session.h"
+#include "runner/xnnpack.h"
 
 namespace thimble {
 
@@ -53,7 +54,8 @@ class Program {
   Status load_forward(const LoadOptions& options, executorch::runtime::EventTracer* tracer);
 
   const PteFile& file_;
-  std::unique_ptr<Session> session_;  ///< closed after the module is gone
+  std::unique_ptr<Session> session_;     ///< closed after the module is gone
+  std::unique_ptr<ThreadPoolUse> pool_;  ///< ends after the module is gone; null where unused
   std::unique_ptr<executorch::extension::Module> module_;
   std::vector<executorch::runtime::FreeableBuffer> blobs_;
   int64_t max_seq_len_ = 0;

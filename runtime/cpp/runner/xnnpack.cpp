@@ -3,11 +3,11 @@
 #include <dlfcn.h>
 
 #include <algorithm>
+#include <mutex>
 #include <thread>
 
 #include "ops/llama_ops.h"
 #include "runner/log_capture.h"
-#include "runner/session.h"
 
 // The wheel's libraries hold these, its headers do not.
 namespace executorch::extension {
@@ -19,9 +19,6 @@ class ThreadPool {
 };
 ThreadPool* get_threadpool();
 }  // namespace threadpool
-namespace cpuinfo {
-uint32_t get_num_performant_cores();
-}
 }  // namespace executorch::extension
 
 namespace thimble {
@@ -41,13 +38,8 @@ void load_quantized_kernels() {
   (void)done;
 }
 
-/// The performance cores that this process may use.
-int32_t default_threads() {
-  const auto usable = static_cast<int32_t>(std::thread::hardware_concurrency());
-  const auto fast =
-      static_cast<int32_t>(executorch::extension::cpuinfo::get_num_performant_cores());
-  return std::clamp(fast > 0 ? std::min(fast, usable) : usable, 1, kMaxThreads);
-}
+std::mutex pool_mutex;
+int pool_uses = 0;
 
 }  // namespace
 
@@ -56,15 +48,24 @@ std::vector<executorch::runtime::Kernel> operator_kernels() {
   return llama_kernels();
 }
 
-int32_t set_pool_threads(int32_t threads) {
+ThreadPoolUse::ThreadPoolUse(int32_t threads) {
   const LogCapture quiet;
-  if (threads == 0) threads = default_threads();
+  const std::lock_guard<std::mutex> lock(pool_mutex);
   auto* pool = executorch::extension::threadpool::get_threadpool();
-  if (pool == nullptr) return 1;
-  if (pool->get_thread_count() != static_cast<size_t>(threads)) {
+  ++pool_uses;
+  if (pool == nullptr) return;
+  const auto has = static_cast<int32_t>(pool->get_thread_count());
+  const auto cores = static_cast<int32_t>(std::thread::hardware_concurrency());
+  if (threads == 0) threads = std::clamp(has, 1, std::max(cores, 1));
+  if (pool_uses == 1 && threads != has) {
     pool->_unsafe_reset_threadpool(static_cast<uint32_t>(threads));
   }
-  return static_cast<int32_t>(pool->get_thread_count());
+  threads_ = static_cast<int32_t>(pool->get_thread_count());
+}
+
+ThreadPoolUse::~ThreadPoolUse() {
+  const std::lock_guard<std::mutex> lock(pool_mutex);
+  --pool_uses;
 }
 
 }  // namespace thimble

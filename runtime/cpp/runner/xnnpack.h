@@ -13,8 +13,22 @@ namespace thimble {
 /// The kernels of operators that stay outside of delegates; ExecuTorch's own are in its registry.
 std::vector<executorch::runtime::Kernel> operator_kernels();
 
-/// Gives ExecuTorch's thread pool, which the whole process shares, `threads` threads; 0: one for
-/// each core worth using. Returns how many it has.
-int32_t set_pool_threads(int32_t threads);
+/// A program's use of ExecuTorch's thread pool, which the whole process shares. XNNPACK keeps its
+/// address from the load on and a change of its size makes a new pool, so the first program of ours
+/// decides: while it lives, the others run on as many threads. A program that something else in the
+/// process loaded must not be alive when `threads` is another number than the pool has.
+class ThreadPoolUse {
+ public:
+  /// 0: as many threads as the pool has, but no more than there are cores to use.
+  explicit ThreadPoolUse(int32_t threads);
+  ~ThreadPoolUse();
+  ThreadPoolUse(const ThreadPoolUse&) = delete;
+  ThreadPoolUse& operator=(const ThreadPoolUse&) = delete;
+
+  int32_t threads() const { return threads_; }
+
+ private:
+  int32_t threads_ = 1;
+};
 
 }  // namespace thimble

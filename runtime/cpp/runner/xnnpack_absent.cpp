@@ -6,6 +6,8 @@ namespace thimble {
 
 std::vector<executorch::runtime::Kernel> operator_kernels() { return {}; }
 
-int32_t set_pool_threads(int32_t) { return 1; }
+ThreadPoolUse::ThreadPoolUse(int32_t) {}
+
+ThreadPoolUse::~ThreadPoolUse() = default;
 
 }  // namespace thimble
