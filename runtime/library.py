@@ -60,10 +60,14 @@ def _declare(lib: ctypes.CDLL) -> None:
     text, size, pointer = ctypes.c_char_p, ctypes.c_size_t, ctypes.c_void_p
     number, wide = ctypes.c_int, ctypes.c_int64
     options, load_options = ctypes.POINTER(Options), ctypes.POINTER(LoadOptions)
+    tokens, logits = ctypes.POINTER(ctypes.c_int32), ctypes.POINTER(ctypes.c_float)
     functions = {
         "load": (pointer, text, load_options, text, size),
         "generate": (number, pointer, text, size, options, TextCallback, pointer, text, size),
         "stats": (text, pointer),
+        "encode": (wide, pointer, text, size, tokens, wide),
+        "vocab_size": (wide, pointer),
+        "logits": (number, pointer, tokens, wide, wide, logits, text, size),
         "length": (wide, pointer),
         "truncate": (number, pointer, wide, text, size),
         "save": (number, pointer, text, text, size),

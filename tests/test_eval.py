@@ -77,7 +77,7 @@ def test_a_checkpoint_has_its_known_perplexity(shared_data: Path, stories_text: 
 
 
 def test_a_pte_is_measured_as_its_runtime_computes_it(
-    shared_data: Path, stories_text: Path, stories_gptq_pte: Path
+    cpp_build: Path, shared_data: Path, stories_text: Path, stories_gptq_pte: Path
 ) -> None:
     checkpoint = shared_data / "stories260K"
     arguments = ("--against", checkpoint, "--text", stories_text, "--tokens", 200, "--json")
@@ -97,12 +97,48 @@ def test_a_pte_is_measured_as_its_runtime_computes_it(
     assert json.loads(same.stdout)["kl"] == 0 and json.loads(same.stdout)["top1"] == 1
 
 
+def test_a_pte_alone_reads_with_its_own_tokenizer(
+    cpp_build: Path, shared_data: Path, stories_cpu_float_pte: Path, stories_text: Path
+) -> None:
+    options = ("--text", stories_text, "--separator", "<|endoftext|>", "--tokens", 600, "--json")
+    own, checkpoint = (
+        json.loads(run("eval", model, *options).stdout)
+        for model in (stories_cpu_float_pte, shared_data / "stories260K")
+    )
+    assert own["tokens"] == checkpoint["tokens"] == 600
+    assert own["perplexity"] == pytest.approx(checkpoint["perplexity"], rel=1e-5)
+    assert "float32 cache" in own["runs_with"] and checkpoint["runs_with"] == "PyTorch, float32"
+
+
+def test_what_a_type_of_cache_costs_is_measured(
+    cpp_build: Path, stories_cpu_float_pte: Path, stories_text: Path
+) -> None:
+    """Against the same weights with a float32 cache: float16 rounds by 2^-11, int8 by 2^-8, and
+    KL goes with the square: 64 times, if all else were equal."""
+    model = stories_cpu_float_pte
+    kl = {}
+    for cache in ("float32", "float16", "int8"):
+        result = run(
+            "eval", model, "--kv-cache", cache, "--against", model, "--against-kv-cache",
+            "float32", "--text", stories_text, "--tokens", 300, "--json",
+        )  # fmt: skip
+        assert result.exit_code == 0, result.output
+        figures = json.loads(result.stdout)
+        assert f"{cache} cache" in figures["runs_with"]
+        assert "float32 cache" in figures["against_runs_with"]
+        kl[cache] = figures["kl"]
+    assert kl["float32"] == 0 and kl["float16"] < 1e-4
+    assert 10 * kl["float16"] < kl["int8"] < 0.01
+
+
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
         ({"MODEL": "no-such-model"}, "Error: "),
         ({"--text": "no-such.txt"}, "Error: the text no-such.txt cannot be read (No such file"),
         ({"--against": "no-such-model"}, "Error: "),
+        ({"--against": "llama3"}, "Error: stories260K has a vocabulary of 512 tokens and "),
+        ({"--kv-cache": "int8"}, "Error: {MODEL} is a checkpoint and has no key/value cache of "),
     ],
 )
 def test_a_request_that_cannot_be_met_exits_2_with_a_sentence(
@@ -112,13 +148,15 @@ def test_a_request_that_cannot_be_met_exits_2_with_a_sentence(
     model = options.pop("MODEL", str(shared_data / "stories260K"))
     result = run("eval", model, *(part for option in options.items() for part in option))
     assert result.exit_code == 2
-    assert result.stderr.startswith(sentence) and result.stdout == ""
+    assert result.stderr.startswith(sentence.replace("{MODEL}", model)) and result.stdout == ""
 
 
-def test_a_pte_alone_needs_a_tokenizer(stories_gptq_pte: Path, stories_text: Path) -> None:
-    result = run("eval", stories_gptq_pte, "--text", stories_text)
+def test_a_cache_that_a_pte_cannot_have_is_an_error(
+    cpp_build: Path, stories_gptq_pte: Path, stories_text: Path
+) -> None:
+    result = run("eval", stories_gptq_pte, "--text", stories_text, "--kv-cache", "int8")
     assert result.exit_code == 2
-    assert "name the model's tokenizer files with --tokenizer" in result.stderr
+    assert "--delegate cpu" in result.stderr
 
 
 def test_the_table_has_a_line_for_every_row_and_group(

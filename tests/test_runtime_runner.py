@@ -253,3 +253,43 @@ def test_it_lives_beside_executorchs_own_python(
     assert result.returncode == 0, result.stderr
     assert result.stdout.startswith(" upon a time")
     assert "register_pal" not in result.stderr and "executorch:" not in result.stderr
+
+
+def test_logits_are_those_of_a_call_for_each_token(
+    cpp_build: Path, stories_cpu_float_pte: Path
+) -> None:
+    """Read as a prompt or token by token, in parts or at once: the same float32 program, so the
+    same but for the order of its sums."""
+    with Runner(stories_cpu_float_pte, threads=1) as runner:
+        tokens = [1, *runner.encode("Once upon a time there was a tiny dog")]
+        whole = runner.logits(tokens)
+        assert whole.shape == (len(tokens), 512) and runner.length == len(tokens)
+        runner.truncate(0)
+        assert (runner.logits(tokens, 7) - whole[7:]).__abs__().max() < 1e-3
+        assert (runner.logits([*tokens[:9], 300], 9) == runner.logits([*tokens[:9], 300])[9:]).all()
+        story = "".join(runner.generate("Once upon a time", max_new_tokens=20))
+        greedy = [1, *runner.encode("Once upon a time")]
+        for _ in range(20):
+            greedy.append(int(runner.logits(greedy, len(greedy) - 1)[0].argmax()))
+        assert runner.encode("Once upon a time" + story) == greedy[1:]
+
+
+@pytest.mark.parametrize(
+    ("tokens", "first", "sentence"),
+    [
+        ([1, 512], 0, "the prompt has token 512, but the model's vocabulary ends at 511"),
+        ([1] * 513, 512, "the prompt has 513 tokens, but the model's context holds 512"),
+        ([], 0, "the prompt has no tokens"),
+        ([1, 2], 2, "first is 2, but must be from 0 to 1"),
+    ],
+)
+def test_logits_of_what_is_not_there_are_an_error(
+    runner: Runner, tokens: list[int], first: int, sentence: str
+) -> None:
+    with pytest.raises(RunnerError, match=sentence):
+        runner.logits(tokens, first)
+
+
+def test_text_of_a_user_names_no_special_token(runner: Runner) -> None:
+    assert runner.encode("") == []
+    assert 1 not in runner.encode("<s>") and len(runner.encode("<s>")) > 1

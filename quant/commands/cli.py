@@ -4,6 +4,8 @@ from pathlib import Path
 
 import click
 
+from runtime.runner import KV_CACHES
+
 EPILOG = """\b
 Examples:
   python -m quant eval model.pte --against ./my-model --text held_out.txt
@@ -41,6 +43,18 @@ def main() -> None:
     metavar="TEXT",
     help="What parts documents: each then begins with BOS and a window of its own.",
 )
+@click.option(
+    "--kv-cache",
+    type=click.Choice(KV_CACHES),
+    default="default",
+    help="The type of a .pte's key/value cache (--delegate cpu); by default what the file says.",
+)
+@click.option(
+    "--against-kv-cache",
+    type=click.Choice(KV_CACHES),
+    default="default",
+    help="The same of the model after --against.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def eval_command(
     model: str,
@@ -50,6 +64,8 @@ def eval_command(
     context: int,
     tokens: int | None,
     separator: str | None,
+    kv_cache: str,
+    against_kv_cache: str,
     as_json: bool,
 ) -> None:
     """Perplexity, bits per byte, and with --against KL and top-1, of a checkpoint or a .pte.
@@ -60,7 +76,20 @@ def eval_command(
     """
     from quant.commands.evaluate import Request, run_eval
 
-    run_eval(Request(model, text, against, tokenizer, context, tokens, separator), as_json)
+    run_eval(
+        Request(
+            model,
+            text,
+            against,
+            tokenizer,
+            context,
+            tokens,
+            separator,
+            kv_cache,
+            against_kv_cache,
+        ),
+        as_json,
+    )
 
 
 @main.command("compare", context_settings={"show_default": True})

@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from quant.calibration import Encode
     from quant.commands.scored import Scored
     from quant.commands.windows import ScoredText
 
@@ -25,6 +28,8 @@ class Request:
     context: int
     tokens: int | None
     separator: str | None
+    kv_cache: str
+    against_kv_cache: str
 
 
 def run_eval(request: Request, as_json: bool) -> None:
@@ -34,11 +39,13 @@ def run_eval(request: Request, as_json: bool) -> None:
     from exporter.quiet import silence_known_noise
     from exporter.tokenizer import TokenizerError
     from quant.errors import QuantError
+    from runtime.errors import BuildError, RunnerError
 
     silence_known_noise()
+    sentences = (QuantError, DelegateError, ExportError, TokenizerError, RunnerError, BuildError)
     try:
         figures = evaluate(request)
-    except (QuantError, DelegateError, ExportError, TokenizerError) as error:
+    except sentences as error:
         click.echo(f"Error: {error}", err=True)
         sys.exit(2)
     click.echo(json.dumps(figures) if as_json else describe(figures))
@@ -48,49 +55,90 @@ def evaluate(request: Request) -> dict[str, object]:
     """The figures by name: losses in nats, bits per byte, each with its standard error.
 
     Raises:
-        ExportError, TokenizerError, DelegateError, QuantError: nothing to measure, or to read.
+        ExportError, TokenizerError, DelegateError, QuantError, RunnerError, BuildError: nothing to
+            measure, or to read.
     """
-    from exporter.tokenizer import load_tokenizer
+    from quant.commands.bar import progress_bar
     from quant.commands.scored import open_scored
     from quant.commands.windows import read_text, score_windows
-    from quant.errors import QuantError
 
     text = read_text(request.text)
-    model = open_scored(request.model)
-    against = None if request.against is None else open_scored(request.against)
-    models = [model] if against is None else [model, against]
-    tokenizers = [request.tokenizer, *(scored.tokenizer for scored in models)]
-    tokenizer = next((path for path in tokenizers if path is not None), None)
-    if tokenizer is None:
-        raise QuantError(
-            f"{model.name} holds its tokenizer in a form that only the runner reads; name the "
-            "model's tokenizer files with --tokenizer, or its checkpoint with --against."
-        )
-    context = min([request.context, *(scored.longest for scored in models)])
-    encode = load_tokenizer(tokenizer).encode
-    bos_id = next((scored.bos_id for scored in models if scored.bos_id is not None), None)
-    scored_text = score_windows(text, encode, context, request.tokens, bos_id, request.separator)
+    with progress_bar("Reading") as bar:
+        model = open_scored(request.model, request.kv_cache, bar.advance)
+        models, against = [model], None
+        if request.against is not None:
+            against = open_scored(request.against, request.against_kv_cache, bar.advance)
+            models.append(against)
+            check_vocabularies(model, against)
+        context = min([request.context, *(scored.longest for scored in models)])
+        bos_id = next((scored.bos_id for scored in models if scored.bos_id is not None), None)
+        encode = find_encode(request.tokenizer, models)
+        windows = score_windows(text, encode, context, request.tokens, bos_id, request.separator)
+        bar.expect(len(models) * sum(len(window) - 1 for window in windows.windows))
+        figures = measure(model, against, windows)
     return {
         "model": model.name,
+        "runs_with": model.runs_with,
         "against": None if against is None else against.name,
+        "against_runs_with": None if against is None else against.runs_with,
         "text": str(request.text),
         "context": context,
-        **measure(model, against, scored_text),
+        **figures,
     }
+
+
+def check_vocabularies(model: "Scored", against: "Scored") -> None:
+    """Raises QuantError where logits of two models cannot be compared."""
+    from quant.errors import QuantError
+
+    if model.vocab_size != against.vocab_size:
+        raise QuantError(
+            f"{model.name} has a vocabulary of {model.vocab_size} tokens and {against.name} one of "
+            f"{against.vocab_size}; --against takes a model with the same one."
+        )
+
+
+def find_encode(tokenizer: Path | None, models: "Sequence[Scored]") -> "Encode":
+    """The tokenizer named, else the first that a model brings.
+
+    Raises:
+        TokenizerError, QuantError: the one named cannot be read, or there is none.
+    """
+    from exporter.tokenizer import load_tokenizer
+    from quant.errors import QuantError
+
+    if tokenizer is not None:
+        return load_tokenizer(tokenizer).encode
+    encode = next((scored.encode for scored in models if scored.encode is not None), None)
+    if encode is None:
+        raise QuantError(
+            f"{models[0].name} holds its tokenizer in a form that only the runner reads; name the "
+            "model's tokenizer files with --tokenizer, or its checkpoint with --against."
+        )
+    return encode
 
 
 def measure(model: "Scored", against: "Scored | None", text: "ScoredText") -> dict[str, object]:
     """Runs the models over the text; KL and top-1 are None without one to compare with."""
     import torch
 
+    from quant.commands.scored import PIECE
     from quant.quality import Positions, compare_positions, mean_and_error, summarize
 
     parts: list[Positions] = []
     with torch.no_grad():
         for window in text.windows:
-            logits = model.logits(window[:-1])
-            reference = logits if against is None else against.logits(window[:-1])
-            parts.append(compare_positions(reference, logits, window[1:]))
+            targets = window[1:].split(PIECE)
+            if against is None:
+                for logits, wanted in zip(model.logits(window[:-1], 0), targets, strict=True):
+                    parts.append(compare_positions(logits, logits, wanted))
+                continue
+            both = zip(
+                against.logits(window[:-1], 0), model.logits(window[:-1], 0), targets, strict=True
+            )
+            parts += [
+                compare_positions(reference, other, wanted) for reference, other, wanted in both
+            ]
     quality = summarize(parts)
     loss, loss_error = mean_and_error(torch.cat([part.loss for part in parts]))
     nats_per_byte = 1 / text.bytes_per_token
@@ -114,6 +162,7 @@ def describe(figures: dict[str, object]) -> str:
     """The figures as lines for people."""
     lines = [
         f"{figures['model']}: {figures['tokens']} tokens predicted, context {figures['context']}",
+        f"runs with      {figures['runs_with']}",
         f"perplexity     {figures['perplexity']:.4f} ± {figures['perplexity_error']:.4f}",
         f"bits per byte  {figures['bits_per_byte']:.4f} ± {figures['bits_per_byte_error']:.4f}",
     ]

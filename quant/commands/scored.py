@@ -1,6 +1,6 @@
 """Models that give logits after every token: a checkpoint in float32, or a finished `.pte`."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,8 +13,15 @@ from exporter.model import CausalLM
 from exporter.presets import preset_name, resolve_model
 from exporter.pte import read_report
 from exporter.source import EMBEDDED, EMBEDDED_PRESET
-from exporter.tokenizer import compile_tokenizer
+from exporter.tokenizer import compile_tokenizer, load_tokenizer
+from quant.calibration import Encode
 from quant.errors import QuantError
+from runtime import Runner
+from runtime.build import BUILD_DIR, build
+
+Advance = Callable[[int], None]  # so many more tokens have gone through a model
+PIECE = 128  # tokens whose logits are in memory together
+_OURS = ("cpu", "xnnpack")  # delegates whose programs our runner runs
 
 
 @dataclass(frozen=True)
@@ -23,27 +30,47 @@ class Scored:
 
     Attributes:
         name: for people.
-        logits: int64 (seq_len,) to float32 (seq_len, vocab_size), each time from an empty cache.
+        runs_with: what computes it, for people.
+        logits: int64 (seq_len,) and the first position that is wanted, to float32 pieces (PIECE or
+            fewer, vocab_size) that follow each other, one row for each token from there on; each
+            time as from an empty cache.
         longest: most tokens that `logits` takes.
         bos_id: what begins a text, or None.
-        tokenizer: where its tokenizer's files lie, or None.
+        encode: its own tokenizer, or None where only a runtime elsewhere reads it.
+        vocab_size: of the logits.
+        runner: what runs a `.pte`, where our runner does.
     """
 
     name: str
-    logits: Callable[[Tensor], Tensor]
+    runs_with: str
+    logits: Callable[[Tensor, int], Iterator[Tensor]]
     longest: int
     bos_id: int | None
-    tokenizer: Path | None
+    encode: Encode | None
+    vocab_size: int
+    runner: Runner | None = None
 
 
-def open_scored(model: str) -> Scored:
+def open_scored(model: str, kv_cache: str, advance: Advance) -> Scored:
     """Opens a `.pte`, a preset, a checkpoint directory or a hub id.
 
+    Args:
+        kv_cache: one of runtime's KV_CACHES; other than "default" for `--delegate cpu` alone.
+        advance: is told of tokens as they go through the model.
+
     Raises:
-        ExportError, TokenizerError, QuantError: there is no such model, or none that runs here.
+        ExportError, TokenizerError, QuantError, RunnerError: there is no such model, or none that
+            runs here with such a cache.
     """
     path = Path(model)
-    return _open_pte(path) if path.is_file() else _open_checkpoint(model)
+    if path.is_file():
+        return _open_pte(path, kv_cache, advance)
+    if kv_cache != "default":
+        raise QuantError(
+            f"{model} is a checkpoint and has no key/value cache of type {kv_cache}; name a .pte "
+            "that was exported with --delegate cpu."
+        )
+    return _open_checkpoint(model, advance)
 
 
 def checkpoint_source(model: str) -> str:
@@ -53,38 +80,84 @@ def checkpoint_source(model: str) -> str:
     return resolve_model(model).source
 
 
-def _open_checkpoint(model: str) -> Scored:
+def _open_checkpoint(model: str, advance: Advance) -> Scored:
     checkpoint = open_checkpoint(checkpoint_source(model))
     with torch.device("meta"):
-        empty = CausalLM(checkpoint.config).eval()
-    checkpoint.check(empty)
-    checkpoint.load_into(empty, "")
+        decoder = CausalLM(checkpoint.config).eval()
+    checkpoint.check(decoder)
+    checkpoint.load_into(decoder, "")
     compiled = compile_tokenizer(checkpoint.directory)
-    bos_id = checkpoint.config.bos_token_id if compiled.bos_id is None else compiled.bos_id
+
+    @torch.no_grad()
+    def logits(tokens: Tensor, first: int) -> Iterator[Tensor]:
+        hidden, rope = decoder.embed(tokens[None]), decoder.rope(len(tokens))
+        for layer in decoder.model.layers:
+            hidden = layer(hidden, rope)
+        advance(len(tokens))
+        for part in hidden[0, first:].split(PIECE):
+            yield decoder.head(part)
+
     return Scored(
         checkpoint.name,
-        lambda tokens: empty.logits(tokens[None])[0],
+        "PyTorch, float32",
+        logits,
         checkpoint.config.context_limit,
-        bos_id,
-        checkpoint.directory,
+        checkpoint.config.bos_token_id if compiled.bos_id is None else compiled.bos_id,
+        load_tokenizer(checkpoint.directory).encode,
+        checkpoint.config.vocab_size,
     )
 
 
-def _open_pte(path: Path) -> Scored:
+def _open_pte(path: Path, kv_cache: str, advance: Advance) -> Scored:
     report = read_report(path)
-    name = report["delegation"]["delegate"]
+    name, facts = report["delegation"]["delegate"], report["model"]
+    length, bos_id, vocab_size = (
+        facts["max_context_len"],
+        facts["bos_id"],
+        facts["vocab_size"],
+    )
+    if name not in _OURS:
+        logits = _logits_of_other(path, name, advance)
+        return Scored(str(path), name, logits, length, bos_id, None, vocab_size)
+    if not (BUILD_DIR / "libthimble.so").is_file():
+        build()
+    runner = Runner(path, kv_cache=kv_cache)
+
+    def runner_logits(tokens: Tensor, first: int) -> Iterator[Tensor]:
+        """A piece after the other, which the runner's cache ties together."""
+        ids = tokens.tolist()
+        runner.truncate(0)
+        for start in range(first, len(ids), PIECE):
+            end = min(start + PIECE, len(ids))
+            yield torch.from_numpy(runner.logits(ids[:end], start))
+            advance(end - (start if start > first else 0))
+
+    runs_with = str(runner.stats["runs_with"]) or name
+    return Scored(
+        str(path), runs_with, runner_logits, length, bos_id, runner.encode, vocab_size, runner
+    )
+
+
+def _logits_of_other(
+    path: Path, name: str, advance: Advance
+) -> Callable[[Tensor, int], Iterator[Tensor]]:
+    """Through what the delegate itself offers on this machine."""
     step = get_delegate(name).load(path)
     if step is None:
         raise QuantError(
             f"{path} runs on {name}, which this machine cannot run; evaluate it where it runs."
         )
 
-    def logits(tokens: Tensor) -> Tensor:
+    def logits(tokens: Tensor, first: int) -> Iterator[Tensor]:
         """A call gives the logits after its last token: so one call a token."""
-        after = [
-            step(tokens[None, at : at + 1], torch.tensor([at])).clone() for at in range(len(tokens))
-        ]
-        return torch.cat(after)
+        rows: list[Tensor] = []
+        for at, token in enumerate(tokens):
+            row = step(token.view(1, 1), torch.tensor([at])).clone()
+            advance(1)
+            if at >= first:
+                rows.append(row)
+            if rows and (len(rows) == PIECE or at + 1 == len(tokens)):
+                yield torch.cat(rows)
+                rows = []
 
-    facts = report["model"]
-    return Scored(str(path), logits, facts["max_context_len"], facts["bos_id"], None)
+    return logits

@@ -110,26 +110,58 @@ Result<std::unique_ptr<Runner>> Runner::fork() const {
   return runner;
 }
 
-Result<const float*> Runner::prefill(const std::vector<int32_t>& tokens,
-                                     const std::atomic<bool>* interrupted) {
-  // The last token is always computed: its logits are wanted.
+Status Runner::keep_common(const std::vector<int32_t>& tokens, size_t most) {
   const auto common = std::mismatch(cached_.begin(), cached_.end(), tokens.begin(), tokens.end());
-  const auto reusable = static_cast<size_t>(common.first - cached_.begin());
-  const Status status = truncate(std::min(reusable, tokens.size() - 1));
-  if (!status.ok()) return status;
-  stats_.cached_tokens += static_cast<int64_t>(cached_.size());
+  return truncate(std::min(static_cast<size_t>(common.first - cached_.begin()), most));
+}
+
+Result<const float*> Runner::extend(const std::vector<int32_t>& tokens, size_t end,
+                                    const std::atomic<bool>* interrupted) {
   const float* logits = nullptr;
-  while (cached_.size() < tokens.size() && !is_set(interrupted)) {
-    const auto begin = tokens.begin() + static_cast<std::ptrdiff_t>(cached_.size());
-    const int64_t count = std::min<int64_t>(tokens.end() - begin, program().max_seq_len());
-    const Result<const float*> result = program().forward(
-        std::vector<int64_t>(begin, begin + count), static_cast<int64_t>(cached_.size()));
+  while (cached_.size() < end && !is_set(interrupted)) {
+    const size_t start = cached_.size();
+    const auto begin = tokens.begin() + static_cast<std::ptrdiff_t>(start);
+    const auto count =
+        std::min<int64_t>(static_cast<int64_t>(end - start), program().max_seq_len());
+    const Result<const float*> result =
+        program().forward(std::vector<int64_t>(begin, begin + count), static_cast<int64_t>(start));
     if (!result.ok()) return result;
     logits = *result;
     cached_.insert(cached_.end(), begin, begin + count);
-    stats_.prompt_tokens += count;
   }
   return logits;
+}
+
+Result<const float*> Runner::prefill(const std::vector<int32_t>& tokens,
+                                     const std::atomic<bool>* interrupted) {
+  // The last token is always computed: its logits are wanted.
+  const Status status = keep_common(tokens, tokens.size() - 1);
+  if (!status.ok()) return status;
+  const size_t kept = cached_.size();
+  stats_.cached_tokens += static_cast<int64_t>(kept);
+  const Result<const float*> logits = extend(tokens, tokens.size(), interrupted);
+  stats_.prompt_tokens += static_cast<int64_t>(cached_.size() - kept);
+  return logits;
+}
+
+Status Runner::logits(const std::vector<int32_t>& tokens, size_t first, float* logits) {
+  Status status = model_->check_context(tokens);
+  if (!status.ok()) return status;
+  if (first >= tokens.size()) {
+    return Status::error("logits from token " + std::to_string(first) + " on were asked for, but " +
+                         std::to_string(tokens.size()) + " tokens given: ask for an earlier one");
+  }
+  status = keep_common(tokens, first);
+  if (!status.ok()) return status;
+  const Result<const float*> before = extend(tokens, first, /*interrupted=*/nullptr);
+  if (!before.ok()) return before.status();
+  const auto width = static_cast<size_t>(program().vocab_size());
+  for (size_t at = first; at < tokens.size(); ++at) {
+    const Result<const float*> row = step(tokens[at]);
+    if (!row.ok()) return row.status();
+    logits = std::copy_n(*row, width, logits);
+  }
+  return {};
 }
 
 Result<const float*> Runner::step(int32_t token) {

@@ -46,6 +46,11 @@ class Runner {
   Status generate(const std::vector<int32_t>& tokens, const GenerateOptions& options,
                   const TextCallback& on_text);
 
+  /// The logits after each of `tokens` from the one at `first` on, a call of the model for each, as
+  /// in an answer; those before are read as a prompt is. `logits` takes a row of vocab_size()
+  /// numbers for each.
+  Status logits(const std::vector<int32_t>& tokens, size_t first, float* logits);
+
   /// The tokens whose keys and values the cache holds.
   const std::vector<int32_t>& cached() const { return cached_; }
 
@@ -73,6 +78,12 @@ class Runner {
   Status choose_cache() const;
   /// The session, this runner's cache in use; an error where what `verb` says cannot be done.
   Result<Session*> own_session(const char* verb) const;
+  /// Forgets what the cache does not have in common with `tokens`, and all from `most` on.
+  Status keep_common(const std::vector<int32_t>& tokens, size_t most);
+  /// Brings the cache, which holds some of `tokens`, up to `end` of them; the logits of the last,
+  /// null where there is nothing to do.
+  Result<const float*> extend(const std::vector<int32_t>& tokens, size_t end,
+                              const std::atomic<bool>* interrupted);
   /// Brings the cache up to `tokens`; the logits of the last.
   Result<const float*> prefill(const std::vector<int32_t>& tokens,
                                const std::atomic<bool>* interrupted);

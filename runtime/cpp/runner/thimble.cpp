@@ -1,9 +1,11 @@
 #include "runner/thimble.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "runner/runner.h"
 
@@ -52,6 +54,26 @@ int thimble_generate(thimble_runner* runner, const char* prompt, size_t prompt_s
 const char* thimble_stats(thimble_runner* runner) {
   runner->stats = thimble::to_json(runner->runner->stats());
   return runner->stats.c_str();
+}
+
+int64_t thimble_encode(const thimble_runner* runner, const char* text, size_t text_size,
+                       int32_t* tokens, int64_t capacity) {
+  const std::vector<int32_t> encoded = runner->runner->model().tokenizer().encode(
+      std::string_view(text, text_size), /*parse_special=*/false);
+  const auto count = static_cast<int64_t>(encoded.size());
+  std::copy_n(encoded.begin(), std::min(count, capacity), tokens);
+  return count;
+}
+
+int64_t thimble_vocab_size(const thimble_runner* runner) {
+  return runner->runner->model().program().vocab_size();
+}
+
+int thimble_logits(thimble_runner* runner, const int32_t* tokens, int64_t count, int64_t first,
+                   float* logits, char* error, size_t error_size) {
+  return report(
+      runner->runner->logits({tokens, tokens + count}, static_cast<size_t>(first), logits), error,
+      error_size);
 }
 
 int64_t thimble_length(const thimble_runner* runner) {

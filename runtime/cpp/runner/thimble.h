@@ -47,6 +47,20 @@ THIMBLE_API int thimble_generate(thimble_runner* runner, const char* prompt, siz
 /// The statistics of the last answer as JSON, until the next call with this runner.
 THIMBLE_API const char* thimble_stats(thimble_runner* runner);
 
+/// The tokens of a text, `text_size` bytes, without BOS; special tokens in it are text like any
+/// other. Writes no more than `capacity` of them; returns how many there are.
+THIMBLE_API int64_t thimble_encode(const thimble_runner* runner, const char* text, size_t text_size,
+                                   int32_t* tokens, int64_t capacity);
+
+/// The number of logits after a token.
+THIMBLE_API int64_t thimble_vocab_size(const thimble_runner* runner);
+
+/// The logits after each of `count` tokens from the one at `first` on, each by a call of its own as
+/// in an answer; those before `first` are read as a prompt is, but for what the key/value cache
+/// holds of them. `logits` takes (count - first) rows of thimble_vocab_size(). 0 on success.
+THIMBLE_API int thimble_logits(thimble_runner* runner, const int32_t* tokens, int64_t count,
+                               int64_t first, float* logits, char* error, size_t error_size);
+
 /// How many tokens the key/value cache holds: prompt and answer, from the first on.
 THIMBLE_API int64_t thimble_length(const thimble_runner* runner);
 
