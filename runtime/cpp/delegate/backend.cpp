@@ -10,6 +10,7 @@
 
 #include "delegate/cores.h"
 #include "delegate/executor.h"
+#include "delegate/output_log.h"
 #include "delegate/weights.h"
 #include "kernels/select.h"
 
@@ -206,6 +207,8 @@ class CpuBackend final : public BackendInterface {
     if (status.ok()) status = executor.check_rows(call.rows, call.start_pos);
     if (status.ok()) status = shape_outputs(executor, args, &call);
     call.tracer = context.event_tracer();
+    OutputLog outputs(call.tracer);
+    call.listener = outputs.is_wanted() ? &outputs : nullptr;
     if (status.ok()) status = executor.run(call);
     return status.ok() ? Error::Ok : fail(Error::InvalidArgument, status);
   }

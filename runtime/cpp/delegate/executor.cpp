@@ -69,6 +69,17 @@ void give_outputs(const Call& call, OpContext& context) {
   if (any) context.team.barrier();
 }
 
+/// Shows the rows that an op just computed to the call's listener.
+void show_output(const Call& call, const Op& op, OpRows rows, OpContext& context) {
+  if (call.listener == nullptr) return;
+  if (context.thread == 0 && rows.count > 0) {
+    const uint32_t slot = std::visit([](const auto& kind) { return kind.output; }, op.kind);
+    call.listener->on_output(op, context.row(slot, rows.first), rows.count, context.width(slot),
+                             context.stride(slot));
+  }
+  context.team.barrier();
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Executor>> Executor::create(Program program, const kernels::Variant& kernels,
@@ -176,6 +187,7 @@ void Executor::run_on(size_t thread, const Call& call) {
           [&](const auto& kind) { return run_op(op, kind, *op_rows, context); }, op.kind);
       team.barrier();
       context.timer.end(work);
+      show_output(call, op, *op_rows, context);
     }
     give_outputs(call, context);
   }

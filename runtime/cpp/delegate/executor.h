@@ -12,6 +12,16 @@
 
 namespace thimble::cpu {
 
+/// Hears what each op left in its output, while no thread works on it.
+class OutputListener {
+ public:
+  virtual ~OutputListener() = default;
+  /// \param values the first of `rows` rows of `width` floats; each starts `stride` floats after
+  ///   the one before.
+  virtual void on_output(const Op& op, const float* values, size_t rows, size_t width,
+                         size_t stride) = 0;
+};
+
 /// What a call hands over: as many rows of everything as `rows` says.
 struct Call {
   size_t rows = 0;
@@ -20,6 +30,7 @@ struct Call {
   std::vector<const float*> inputs;  ///< in the order of Program::inputs; null where not rows
   std::vector<float*> outputs;       ///< in the order of Program::outputs
   executorch::runtime::EventTracer* tracer = nullptr;
+  OutputListener* listener = nullptr;  ///< null: nobody wants to see the outputs
 };
 
 /// Runs a program: the op list over chunks of a call's rows.
