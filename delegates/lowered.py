@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from torch.fx import GraphModule, Node
 
+from delegates.source_map import keep_view_handles
+
 if TYPE_CHECKING:
     from executorch.exir import (
         EdgeProgramManager,
@@ -99,6 +101,8 @@ def finish(
     for key, data in named_data.items():
         edge._named_data_store.add_named_data(key, data, alignment=NAMED_DATA_ALIGNMENT)
     finished = edge.to_executorch(config)
+    if with_etrecord:
+        keep_view_handles(finished)
     return Lowered(finished, report, finished.get_etrecord() if with_etrecord else None)
 
 

@@ -19,6 +19,7 @@ from delegates.xnnpack.rewrite import (
     rewrite_embeddings,
     share_activation_quantization,
 )
+from delegates.xnnpack.source_map import add_source_map
 
 LIMITS = Limits(
     name="xnnpack",
@@ -82,7 +83,9 @@ def lower(
             f"XNNPACK took {report.linears_delegated} of {report.linears} linear layers; it must "
             "take all: use a scheme it accepts (--quant none, rtn4, gptq4 or rtn8)."
         )
-    if not with_etrecord:
+    if with_etrecord:
+        add_source_map(edge.exported_program().graph_module)
+    else:
         _release_weights(program, edge.exported_program())
     restore_mutations(edge.exported_program())
     return finish(edge, report, named_data, with_etrecord)

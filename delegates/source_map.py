@@ -1,0 +1,50 @@
+"""Completes the map from a finished program's instructions to the debug handles of its nodes."""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from executorch.exir import ExecutorchProgramManager
+
+_METHOD = "forward"
+_VIEW = "executorch_prim::et_view"
+
+
+def keep_view_handles(program: "ExecutorchProgramManager") -> int:
+    """Gives the instructions that reshape without copying their nodes' handles, which ExecuTorch
+    1.5 leaves out of its map; returns how many.
+
+    Such instructions come in the order of the graph's views. A view of constant shape is none: it
+    is resolved ahead of time.
+    """
+    from executorch.exir import memory
+
+    handles = [
+        node.meta.get("debug_handle")
+        for node in program.exported_program(_METHOD).graph.nodes
+        if node.target is memory.view and not _is_resolved(node.meta["spec"])
+    ]
+    plan = next(p for p in program.executorch_program.execution_plan if p.name == _METHOD)
+    instructions = [
+        number
+        for number, instruction in enumerate(plan.chains[0].instructions)
+        if _kernel_name(plan, instruction) == _VIEW
+    ]
+    known: Any = program.debug_handle_map
+    added = {
+        number: handle
+        for number, handle in zip(instructions, handles, strict=True)
+        if handle is not None
+    }
+    known[_METHOD].update(added)
+    return len(added)
+
+
+def _is_resolved(spec: Any) -> bool:
+    planned = spec.mem_id is not None and spec.mem_offset is not None
+    constant = spec.const and spec.storage is not None
+    return bool(spec.is_static_shape_tensor and (planned or constant))
+
+
+def _kernel_name(plan: Any, instruction: Any) -> str:
+    index = getattr(instruction.instr_args, "op_index", None)
+    return "" if index is None else plan.operators[index].name

@@ -1,0 +1,168 @@
+"""From XNNPACK's profiled events to debug handles: the map that its own lowering leaves empty.
+
+XNNPACK serializes the debug handle of every node; its profiler names events by what they run and
+numbers those of one name in each delegate call, as "Multiply (ND) #2", in the order of the nodes.
+So the n-th node of a kind is the n-th event of that kind's name. The name of a matrix product says
+which kernels the machine that runs it has (QDU8 where the processor multiplies unsigned by signed,
+QP8 where the product packs its input itself), so each is entered under every name it may get. A
+conversion to int8 has no event of its own where the product does it.
+"""
+
+import json
+import struct
+import tempfile
+from collections import Counter
+from collections.abc import Iterator
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from torch.fx import GraphModule
+
+_HEADER_MAGIC = b"XH00"
+_UNKNOWN_HANDLE = 65535  # of a node without one
+
+_UNARY = {
+    "Abs": "Abs",
+    "Ceiling": "Ceiling",
+    "Clamp": "Clamp",
+    "Cos": "Cosine",
+    "ELU": "ELU",
+    "Exp": "Exp",
+    "Floor": "Floor",
+    "Gelu": "GELU",
+    "Hardswish": "HardSwish",
+    "LeakyReLU": "LeakyReLU",
+    "Log": "Log",
+    "Negate": "Negate",
+    "ReciprocalSquareRoot": "Reciprocal Square Root",
+    "Sigmoid": "Sigmoid",
+    "Sin": "Sine",
+    "Square": "Square",
+    "SquareRoot": "Square Root",
+    "Tanh": "TanH",
+}
+_BINARY = {
+    "Add": "Add",
+    "Div": "Divide",
+    "Maximum": "Maximum",
+    "Minimum": "Minimum",
+    "Multiply": "Multiply",
+    "PReLU": "PReLU",
+    "Subtract": "Subtract",
+}
+_MOVING = {
+    "StaticTranspose": "Transpose (ND, X{})",
+    "StaticSlice": "Slice (ND, X{})",
+    "StaticConstantPad": "Constant Pad (ND, X{})",
+    "StaticReshape": "Copy (NC, X{})",
+    "Copy": "Copy (NC, X{})",
+    **{f"Concatenate{count}": "Copy (NC, X{})" for count in range(2, 6)},
+}
+_BITS = {"fp32": 32, "fp16": 16, "qint8": 8, "quint8": 8, "qcint8": 8}
+_DYNAMIC = ("QD8", "QDU8", "QP8")
+_WEIGHTS = {"qbint4": "QB4W", "qcint4": "QC4W", "qcint8": "QC8W", "qcint2": "QC2W"}
+_FLOATS = {"fp32": ("F32", "PF32"), "fp16": ("F16", "PF16")}
+
+
+def add_source_map(graph_module: GraphModule) -> int:
+    """Fills in the maps of all XNNPACK calls of an edge program's graph, in place; returns how many
+    nodes they hold. Only names that are certain are entered: an event of a kind that is not listed
+    here stays unattributed."""
+    count = 0
+    for node in graph_module.graph.nodes:
+        if getattr(node.target, "__name__", "") != "executorch_call_delegate":
+            continue
+        lowered: Any = getattr(graph_module, node.args[0].target)
+        if lowered.backend_id != "XnnpackBackend":
+            continue
+        event_map = event_handles(lowered.processed_bytes)
+        lowered.meta = {**(lowered.meta or {}), "debug_handle_map": event_map}
+        count += len({handle for handles in event_map.values() for handle in handles})
+    return count
+
+
+def event_handles(processed: bytes) -> dict[str, tuple[int, ...]]:
+    """The debug handles of each event that a delegate call can record, by the event's name.
+
+    In order of their numbers: ExecuTorch's Inspector takes the last name that an event's begins
+    with.
+    """
+    graph = _read_graph(processed)
+    values = {
+        tensor["id_out"]: tensor["datatype"].removeprefix("xnn_datatype_")
+        for tensor in (
+            value["xvalue_union"].get("tensor_value", value["xvalue_union"])
+            for value in graph["xvalues"]
+        )
+    }
+    counts: Counter[str] = Counter()
+    found: dict[str, tuple[int, ...]] = {}
+    for node in graph["xnodes"]:
+        handle = node["debug_handle"]
+        for name in _names(
+            node["xnode_union_type"].removeprefix("XNN"), node["xnode_union"], values
+        ):
+            counts[name] += 1
+            if handle != _UNKNOWN_HANDLE:
+                found[f"{name} #{counts[name]}"] = (handle,)
+    return found
+
+
+def _names(kind: str, node: dict[str, Any], values: dict[int, str]) -> Iterator[str]:
+    """Every name that the event of a node may have, without its number."""
+    if kind in _UNARY:
+        yield f"{_UNARY[kind]} (NC)"
+        if kind == "Gelu":
+            yield "ApproxGELU (NC)"
+    elif kind in _BINARY:
+        yield f"{_BINARY[kind]} (ND)"
+    elif kind in _MOVING:
+        bits = _BITS.get(values.get(node["output_id"], ""))
+        if bits is not None:
+            yield _MOVING[kind].format(bits)
+    elif kind == "Softmax":
+        yield from (f"Softmax (NC, {name})" for name in _FLOATS[values[node["output_id"]]][:1])
+    elif kind == "Convert":
+        yield from _conversion_names(values[node["input_id"]], values[node["output_id"]])
+    elif kind == "FullyConnected":
+        yield from _product_names(
+            values[node["input1_id"]], values[node["filter_id"]], values[node["output_id"]]
+        )
+    elif kind == "BatchMatrixMultiply":
+        for name in _FLOATS.get(values[node["input1_id"]], ()):
+            yield f"Batch Matrix Multiply (NC, {name}) GEMM"
+
+
+def _conversion_names(source: str, target: str) -> Iterator[str]:
+    if target == "qdint8" and source in _FLOATS:
+        yield from (f"Convert (NC, {_FLOATS[source][0]}, {name})" for name in _DYNAMIC)
+    else:
+        yield "Convert (NC)"
+
+
+def _product_names(source: str, weight: str, result: str) -> Iterator[str]:
+    if source == "qdint8" and weight in _WEIGHTS:
+        for name in _DYNAMIC:
+            yield f"Fully Connected (NC, {name}, {_FLOATS[result][0]}, {_WEIGHTS[weight]}) GEMM"
+    elif source == weight and source in _FLOATS:
+        yield from (f"Fully Connected (NC, {name}) GEMM" for name in _FLOATS[source])
+        yield from (f"Dynamic Fully Connected (NC, {name}) GEMM" for name in _FLOATS[source])
+
+
+def _read_graph(processed: bytes) -> dict[str, Any]:
+    from executorch.backends.xnnpack import serialization
+    from executorch.exir._serialize._flatbuffer import _flatc_decompile
+
+    start, size = 0, len(processed)
+    if processed[4:8] == _HEADER_MAGIC:
+        start, size = struct.unpack_from("<II", processed, 10)
+    with (
+        tempfile.TemporaryDirectory() as name,
+        resources.as_file(resources.files(serialization) / "runtime_schema.fbs") as schema,
+    ):
+        directory = Path(name)
+        (directory / "graph.bin").write_bytes(processed[start : start + size])
+        _flatc_decompile(name, str(schema), str(directory / "graph.bin"), ["--raw-binary"])
+        graph: dict[str, Any] = json.loads((directory / "graph.json").read_text())
+    return graph

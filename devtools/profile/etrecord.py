@@ -1,0 +1,273 @@
+"""Reads an ETRecord: the graph that was exported, and which of its nodes each instruction runs.
+
+It is a zip file: maps in JSON, and the program in the edge dialect in the JSON form of
+torch.export's schema. Only those are read, none of the weights beside them, without importing
+torch, so that a record of any size opens in a moment and needs no definition of its operators.
+"""
+
+import json
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from zipfile import BadZipFile, ZipFile
+
+from devtools.errors import BadRequest
+from devtools.profile.model import Line
+from devtools.profile.stack import ShortNames, own_stack, parse_stack
+
+_IDENTIFIER = "ETRECORD_V0"
+_METHOD = "forward"
+_GRAPHS = (f"edge_dialect_exported_program/{_METHOD}", "edge_dialect_exported_program")
+_SCHEMA_MAJOR = {5, 6, 7, 8}  # of torch.export; what is read here is the same in all of these
+_MUTATING = "auto_functionalized"
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """What a node makes: sizes, those that vary by the name of their symbol, and the type."""
+
+    sizes: tuple[int | str, ...]
+    dtype: str
+
+
+@dataclass(frozen=True)
+class Node:
+    """One operator of the graph.
+
+    Attributes:
+        name: in the graph.
+        operator: with its overload, such as aten.linear.default.
+        debug_handle: of the node; several nodes may share one.
+        frames: of its stack, the outermost first, as exported.
+        stack: those down to the model's own line.
+        module_path: of the innermost module it was called in.
+        modules: of the whole way there: (path, class) each, the outermost first.
+        inputs: names of the values it reads.
+        constants: its other arguments, by name.
+        output: the first tensor that it makes; None where it makes none.
+        stack_trace, nn_module_stack: as they stand in the file.
+    """
+
+    name: str
+    operator: str
+    debug_handle: int | None
+    frames: tuple[Line, ...]
+    stack: tuple[Line, ...]
+    module_path: str
+    modules: tuple[tuple[str, str], ...]
+    inputs: tuple[str, ...]
+    constants: Mapping[str, Any]
+    output: Tensor | None
+    stack_trace: str | None
+    nn_module_stack: str | None
+
+
+@dataclass(frozen=True)
+class Delegate:
+    """What an instruction hands over to: the backend, and the nodes of its debug ids."""
+
+    backend: str
+    handles: Mapping[str, tuple[int, ...]]
+
+
+@dataclass(frozen=True)
+class Record:
+    """An ETRecord, by what a profile needs of it.
+
+    Attributes:
+        nodes: in the graph's order.
+        tensors: what every value is, inputs and weights included.
+        instructions: the debug handles of each instruction.
+        delegates: by instruction.
+        files: the exporting machine's names of files, by their short ones.
+    """
+
+    nodes: tuple[Node, ...]
+    tensors: Mapping[str, Tensor]
+    instructions: Mapping[int, tuple[int, ...]]
+    delegates: Mapping[int, Delegate]
+    files: Mapping[str, str]
+
+
+def read_etrecord(path: Path) -> Record:
+    """
+    Raises:
+        BadRequest: there is no such file, it is no ETRecord, it is cut or damaged, or a version of
+            torch wrote it that this does not know.
+    """
+    try:
+        with ZipFile(path) as archive:
+            names = set(archive.namelist())
+            if _IDENTIFIER not in names:
+                raise BadRequest(_not_one(path))
+            graph_name = next((name for name in _GRAPHS if name in names), None)
+            if graph_name is None or "debug_handle_map" not in names:
+                raise BadRequest(
+                    f"{path} holds no graph of the lowered program; write it with python -m "
+                    "exporter --etrecord."
+                )
+            handles = json.loads(archive.read("debug_handle_map"))[_METHOD]
+            delegates = (
+                json.loads(archive.read("delegate_map")).get(_METHOD, {})
+                if "delegate_map" in names
+                else {}
+            )
+            program = json.loads(archive.read(graph_name))
+    except OSError as error:
+        raise BadRequest(
+            f"{path} cannot be read ({error.strerror}); name the file that python -m exporter "
+            "--etrecord wrote."
+        ) from error
+    except (BadZipFile, EOFError, zlib.error) as error:
+        if not _looks_like_a_zip(path):
+            raise BadRequest(_not_one(path)) from error
+        raise BadRequest(f"{path} is cut or damaged; copy it again, or export again.") from error
+    except (ValueError, KeyError) as error:
+        raise BadRequest(f"{path} is damaged; copy it again, or export again.") from error
+    version = program.get("schema_version", {}).get("major")
+    if version not in _SCHEMA_MAJOR:
+        raise BadRequest(
+            f"{path} holds a graph of torch.export's schema {version}; this reads "
+            f"{min(_SCHEMA_MAJOR)} to {max(_SCHEMA_MAJOR)}: export again with the torch that this "
+            "package asks for."
+        )
+    return _record(program["graph_module"]["graph"], handles, delegates)
+
+
+def _not_one(path: Path) -> str:
+    return f"{path} is not an ETRecord; name the file that python -m exporter --etrecord wrote."
+
+
+def _looks_like_a_zip(path: Path) -> bool:
+    with open(path, "rb") as file:
+        return file.read(2) == b"PK"
+
+
+def _record(graph: dict[str, Any], handles: dict[str, Any], delegates: dict[str, Any]) -> Record:
+    tensors = {
+        name: Tensor(tuple(map(_size, value["sizes"])), _DTYPES.get(value["dtype"], "unknown"))
+        for name, value in graph["tensor_values"].items()
+    }
+    traces = {
+        trace: parse_stack(trace)
+        for node in graph["nodes"]
+        if (trace := node["metadata"].get("stack_trace"))
+    }
+    stacks = {
+        text: _modules(text)
+        for node in graph["nodes"]
+        if (text := node["metadata"].get("nn_module_stack"))
+    }
+    files = {line.file for frames in traces.values() for line in frames}
+    classes = {kind.rpartition(".")[0] for modules in stacks.values() for _, kind in modules}
+    short = ShortNames(files, classes)
+    shortened = {trace: _shortened(frames, short) for trace, frames in traces.items()}
+    # What is the model's own shows in full names only: a short one may begin anywhere.
+    own = {trace: len(own_stack(frames)) for trace, frames in traces.items()}
+    nodes = []
+    for node in graph["nodes"]:
+        metadata = node["metadata"]
+        trace, text = metadata.get("stack_trace"), metadata.get("nn_module_stack")
+        frames = shortened.get(trace, ())
+        modules = stacks.get(text, ())
+        handle = metadata.get("debug_handle")
+        outputs = [name for output in node["outputs"] for name in _tensor_names(output)]
+        nodes.append(
+            Node(
+                node["name"],
+                _operator(node),
+                int(handle) if handle is not None else None,
+                frames,
+                frames[: own.get(trace, 0)],
+                modules[-1][0] if modules else "",
+                modules,
+                tuple(name for item in node["inputs"] for name in _value_names(item["arg"])),
+                {item["name"]: _constant(item["arg"]) for item in node["inputs"]},
+                next((tensors[name] for name in outputs if name in tensors), None),
+                trace,
+                text,
+            )
+        )
+    return Record(
+        tuple(nodes),
+        tensors,
+        {int(number): _numbers(value) for number, value in handles.items()},
+        {
+            int(number): Delegate(
+                value["name"],
+                {str(key): _numbers(ids) for key, ids in (value["delegate_map"] or {}).items()},
+            )
+            for number, value in delegates.items()
+        },
+        {short.shorten(file): file for file in files},
+    )
+
+
+def _shortened(frames: tuple[Line, ...], short: ShortNames) -> tuple[Line, ...]:
+    return tuple(
+        Line(short.shorten(line.file), line.number, line.function, line.text) for line in frames
+    )
+
+
+def _modules(text: str) -> tuple[tuple[str, str], ...]:
+    """(path, class) of each level of a module stack, which reads key,path,class;key,..."""
+    levels = [level.split(",") for level in text.split(";")]
+    return tuple(
+        (level[1], level[2]) for level in levels if len(level) == 3 and not level[0].startswith("_")
+    )
+
+
+def _operator(node: dict[str, Any]) -> str:
+    """Of an operator that writes into its arguments, the one that was wrapped."""
+    target = node["target"]
+    if _MUTATING in target:
+        wrapped = (item["arg"].get("as_operator") for item in node["inputs"])
+        target = next((name for name in wrapped if name), target)
+    return target.split(".ops.")[-1].removeprefix("_operator.")
+
+
+def _numbers(value: int | list[int]) -> tuple[int, ...]:
+    return tuple(dict.fromkeys(value)) if isinstance(value, list) else (value,)
+
+
+def _size(size: dict[str, Any]) -> int | str:
+    return size["as_int"] if "as_int" in size else size["as_expr"]["expr_str"]
+
+
+def _tensor_names(value: dict[str, Any]) -> list[str]:
+    if "as_tensor" in value:
+        return [value["as_tensor"]["name"]]
+    return [item["name"] for item in value.get("as_tensors", [])]
+
+
+def _value_names(value: dict[str, Any]) -> list[str]:
+    names = _tensor_names(value)
+    for kind in ("as_sym_int", "as_sym_bool", "as_sym_float"):
+        if "as_name" in value.get(kind, {}):
+            names.append(value[kind]["as_name"])
+    for item in value.get("as_sym_ints", []):
+        if "as_name" in item:
+            names.append(item["as_name"])
+    return names
+
+
+def _constant(value: dict[str, Any]) -> Any:
+    (item,) = value.values()
+    return item
+
+
+# torch.export's numbers of element types.
+_DTYPES = {
+    1: "uint8",
+    2: "int8",
+    3: "int16",
+    4: "int32",
+    5: "int64",
+    6: "float16",
+    7: "float32",
+    8: "float64",
+    12: "bool",
+    13: "bfloat16",
+}
