@@ -45,6 +45,7 @@ DELEGATES = {
     "coreml": "delegates.coreml",
     "tosa": "delegates.tosa",
     "vulkan": "delegates.vulkan",
+    "mlx": "delegates.mlx",
     "qnn": "delegates.qnn",
 }
 DEFAULT_DELEGATE = "cpu"

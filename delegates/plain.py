@@ -135,7 +135,7 @@ def rewrite_attention(
             if node is nodes[0]:
                 masks = mask(node, positions, caches[0].meta["val"].shape[1])
             for cache in caches:
-                _swap_cache_layout(program, cache)
+                swap_cache_layout(program, cache)
             out = _attention(node, positions, masks, write)
         node.replace_all_uses_with(out)
         graph.erase_node(node)
@@ -178,7 +178,8 @@ def _updated(node: Node, positions: Positions, cache: Node, new: Node, write: Wr
     return call_like(node, _aten.select.int, whole, 0, 0)
 
 
-def _swap_cache_layout(program: ExportedProgram, cache: Node) -> None:
+def swap_cache_layout(program: ExportedProgram, cache: Node) -> None:
+    """From (1, context, heads, head_dim) to (1, heads, context, head_dim), in place."""
     name = program.graph_signature.inputs_to_buffers[cache.name]
     store = program.state_dict if name in program.state_dict else program.constants
     store[name] = store[name].transpose(1, 2).contiguous()

@@ -25,6 +25,8 @@ _LOG_NOISE = {
     r"|will take over torch mutable buffer",
     "executorch.backends.apple.coreml.compiler.coreml_preprocess": r"^Edge program"
     r"|was exported with CoreML specification version",
+    # What it took and what not, which our own report says.
+    "executorch.backends.mlx": r"^MLX( Partitioner)?: |^=+$|^ +",
     "executorch.backends.arm._passes.cast_int64_pass": r"^Casting buffer",
 }
 _WARNING_NOISE = (

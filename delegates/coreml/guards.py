@@ -1,10 +1,9 @@
-"""What Core ML would compute wrongly in float16, or not take into its one call: refused."""
+"""What Core ML would compute wrongly in float16: refused."""
 
 import torch
 from torch.export import ExportedProgram
 
 from delegates.errors import DelegateError
-from delegates.lowered import delegation_report
 
 _LARGEST = torch.finfo(torch.float16).max
 
@@ -30,27 +29,3 @@ def check_float16(program: ExportedProgram) -> None:
                     f"{name} holds {worst.item():.6g}; Core ML computes in float16, which ends at "
                     f"{_LARGEST:.0f}: export with --delegate cpu or xnnpack."
                 )
-
-
-def check_whole(program: ExportedProgram) -> None:
-    """Checks that a lowered edge program is one delegate call and nothing else.
-
-    Raises:
-        DelegateError: names the first operator left outside and the line it came from.
-    """
-    report = delegation_report("coreml", program.graph_module)
-    if report.calls == 1 and not report.left:
-        return
-    outside = next(iter(report.left), "part")
-    line = next(
-        (
-            str(node.meta["stack_trace"]).strip().splitlines()[-2].strip()
-            for node in program.graph.nodes
-            if outside in str(node.target) and "stack_trace" in node.meta
-        ),
-        "an unknown line",
-    )
-    raise DelegateError(
-        f"Core ML leaves {outside} of the program out ({line}); its state needs all of it in one "
-        "call: export with another --delegate."
-    )

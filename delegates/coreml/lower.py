@@ -12,8 +12,9 @@ import torch
 from torch import Tensor
 from torch.export import ExportedProgram
 
-from delegates.coreml.guards import check_float16, check_whole
-from delegates.coreml.rewrite import rewrite_norms, share_embedding
+from delegates.coreml.guards import check_float16
+from delegates.coreml.rewrite import rewrite_norms
+from delegates.embedding import share_embedding
 from delegates.errors import DelegateError
 from delegates.limits import FLOAT_BITS, Limits, never, nothing_missing
 from delegates.lowered import Lowered, delegation_report, finish
@@ -25,6 +26,7 @@ from delegates.plain import (
     strip_activation_quantization,
 )
 from delegates.weights import weights_not_copied
+from delegates.whole import check_whole
 
 if TYPE_CHECKING:
     from executorch.exir import EdgeProgramManager
@@ -65,7 +67,7 @@ def lower(
     check_float16(program)
     drop_checks(program)
     strip_activation_quantization(program)
-    share_embedding(program)
+    share_embedding(program, (4,))  # Core ML gathers bytes too, and a tied head shares them
     rewrite_norms(program)
     positions = positions_of(program)
     gather_rope(program, positions)
@@ -73,7 +75,7 @@ def lower(
 
     with _temporary_files_deleted(), _progress_bars_off():
         edge = _to_core_ml(program, constant_methods, with_etrecord)
-    check_whole(edge.exported_program())
+    check_whole("Core ML", edge.exported_program())
     report = delegation_report("coreml", edge.exported_program().graph_module)
     return finish(edge, report, named_data, with_etrecord)
 

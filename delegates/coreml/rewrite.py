@@ -55,48 +55,6 @@ def rewrite_norms(program: ExportedProgram) -> int:
     return count
 
 
-def share_embedding(program: ExportedProgram) -> int:
-    """Reads a 4-bit embedding from Core ML's own 4-bit table, in place; returns how many.
-
-    As captured it gathers bytes, which Core ML would store as such beside a tied head's nibbles.
-    An 8-bit table needs no rewriting: Core ML gathers its bytes, and a tied head shares them.
-    """
-    graph, count = program.graph, 0
-    for gather in list(graph.find_nodes(op="call_function", target=_aten.embedding.default)):
-        table, tokens = cast(tuple[Node, Node], gather.args)
-        scaled = next(iter(gather.users))
-        while scaled.target is not _aten.mul.Tensor and len(scaled.users) == 1:
-            scaled = next(iter(scaled.users))
-        if table.meta["val"].dtype is not torch.int8 or scaled.target is not _aten.mul.Tensor:
-            continue
-        scales = _gathered_scales(scaled, gather)
-        values = program.state_dict[program.graph_signature.inputs_to_buffers[table.name]]
-        if values.min() < -8 or values.max() > 7:
-            continue
-        rows = next(iter(scaled.users))  # groups flattened back to rows
-        block = [1, values.shape[1] // scales.meta["val"].shape[1]]
-        with graph.inserting_before(rows):
-            weight = call_like(
-                rows,
-                torch.ops.torchao.dequantize_affine.default,
-                *(table, block, scales, None, torch.int8, -8, 7),
-            )
-            new = call_like(rows, _aten.embedding.default, weight, tokens)
-        rows.replace_all_uses_with(new)
-        count += 1
-    graph.eliminate_dead_code()
-    program.graph_module.recompile()
-    return count
-
-
-def _gathered_scales(scaled: Node, values: Node) -> Node:
-    """The table that the other factor of `scaled` was gathered from."""
-    node = cast(Node, scaled.args[1])
-    while node.target is not _aten.embedding.default:
-        node = cast(Node, node.args[0])
-    return cast(Node, node.args[0])
-
-
 def _match_norm(rsqrt: Node) -> tuple[Node, Node, float] | None:
     """(the product x * rsqrt(mean(x^2) + eps), x, eps) where `rsqrt` is part of such a product."""
     add = cast(Node, rsqrt.args[0])

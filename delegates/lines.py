@@ -1,0 +1,30 @@
+"""Where in the exported Python a node of a graph comes from."""
+
+import re
+import sys
+from pathlib import Path
+
+from torch.fx import Node
+
+_FRAME = re.compile(r'File "(.+?)", line (\d+), in ')
+UNKNOWN = "an unknown line"
+
+
+def source_line(node: Node) -> str:
+    """`exporter/model.py:46`, the innermost line of the model that made the node.
+
+    The file is named as it is imported, without the machine's own directories.
+    """
+    frames = _FRAME.findall(str(node.meta.get("stack_trace") or ""))
+    if not frames:
+        return UNKNOWN
+    file, number = frames[-1]
+    return f"{_as_imported(Path(file))}:{number}"
+
+
+def _as_imported(file: Path) -> str:
+    """The path behind the longest entry of the search path, else the file's name alone."""
+    roots = [Path(entry).resolve() for entry in sys.path]
+    inside = [root for root in roots if file.is_relative_to(root)]
+    longest = max(inside, key=lambda root: len(root.parts), default=file.parent)
+    return file.relative_to(longest).as_posix()

@@ -1,0 +1,78 @@
+"""From the captured program to a `.pte` whose decoder is one MLX program."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from torch import Tensor
+from torch.export import ExportedProgram
+
+from delegates.embedding import share_embedding
+from delegates.limits import FLOAT_BITS, Limits, never
+from delegates.lowered import Lowered, delegation_report, finish
+from delegates.mlx.rewrite import rewrite_attention
+from delegates.mlx.schema import import_mlx, missing
+from delegates.plain import drop_checks, strip_activation_quantization
+from delegates.weights import weights_not_copied
+from delegates.whole import check_whole
+
+LIMITS = Limits(
+    name="mlx",
+    runs_on="Macs with Apple silicon, and iPhones and iPads, on their GPU",
+    weight_bits=(4, 8, FLOAT_BITS),
+    dynamic=True,
+    missing=missing,
+    checks=never,
+)
+
+
+def lower(
+    program: ExportedProgram,
+    constant_methods: Mapping[str, object],
+    named_data: Mapping[str, bytes],
+    with_etrecord: bool,
+) -> Lowered:
+    """Lowers the captured program to one MLX program, with its caches.
+
+    It computes in float32 with weights alone quantized, in MLX's own packing: unsigned integers in
+    words of 32 bits, a scale for each group and no bias, which is -2^(bits-1) scales.
+
+    Args:
+        program: the captured program, which is rewritten in place.
+        constant_methods: values a runtime reads by method name.
+        named_data: blobs that ride along in the file.
+        with_etrecord: keep the graphs that ExecuTorch's Inspector needs.
+
+    Raises:
+        DelegateError: its schema cannot be generated, or a program that MLX does not take whole.
+    """
+    LIMITS.check_program(program)
+    import_mlx()
+    drop_checks(program)
+    strip_activation_quantization(program)
+    share_embedding(program, (4, 8), with_zero_points=True)
+    rewrite_attention(program)
+
+    from executorch.backends.mlx import MLXBackend, MLXPartitioner
+    from executorch.backends.mlx.passes import get_default_passes
+    from executorch.exir import EdgeCompileConfig, to_edge_transform_and_lower
+
+    with weights_not_copied(MLXBackend):
+        edge = to_edge_transform_and_lower(
+            program,
+            transform_passes=get_default_passes(),
+            partitioner=[MLXPartitioner()],
+            constant_methods=dict(constant_methods),
+            compile_config=EdgeCompileConfig(
+                _check_ir_validity=False,  # the verifier knows neither mlx:: nor torchao's
+                _skip_dim_order=True,
+            ),
+            generate_etrecord=with_etrecord,
+        )
+    check_whole("MLX", edge.exported_program())
+    report = delegation_report("mlx", edge.exported_program().graph_module)
+    return finish(edge, report, named_data, with_etrecord)
+
+
+def load(path: Path) -> Callable[[Tensor, Tensor], Tensor] | None:
+    """None: MLX runs on Apple's systems."""
+    return None

@@ -1,0 +1,46 @@
+"""The first pass: the captured program's attention in ExecuTorch's own operators for MLX."""
+
+from typing import cast
+
+import torch
+from torch.export import ExportedProgram
+from torch.fx import Node
+
+from delegates.plain import CACHED_ATTENTION, call_like, swap_cache_layout
+
+_aten = torch.ops.aten
+
+
+def rewrite_attention(program: ExportedProgram) -> int:
+    """Replaces every cached attention in place; returns how many there were.
+
+    It becomes `mlx::kv_cache_update` twice and `mlx::custom_sdpa`, both of which want heads before
+    positions: the caches change their layout to (1, heads, context, head_dim). Importing MLX's
+    package, which defines the operators, is the caller's.
+    """
+    graph = program.graph
+    nodes = [node for node in graph.nodes if str(node.target) == CACHED_ATTENTION]
+    for node in nodes:
+        query, key, value, key_cache, value_cache, start_pos, scale = cast(
+            tuple[Node, ...], node.args
+        )
+        with graph.inserting_before(node):
+            for cache, new in ((key_cache, key), (value_cache, value)):
+                swap_cache_layout(program, cache)
+                rows = call_like(node, _aten.transpose.int, new, 1, 2)
+                call_like(node, torch.ops.mlx.kv_cache_update.default, cache, rows, start_pos)
+            turned = call_like(node, _aten.transpose.int, query, 1, 2)
+            out = call_like(
+                node,
+                torch.ops.mlx.custom_sdpa.default,
+                *(turned, key_cache, value_cache, start_pos),
+                None,  # attn_mask
+                0.0,  # dropout_p
+                True,  # is_causal
+                scale,
+            )
+            by_token = call_like(node, _aten.transpose.int, out, 1, 2)
+        node.replace_all_uses_with(by_token)
+        graph.erase_node(node)
+    program.graph_module.recompile()
+    return len(nodes)
