@@ -45,6 +45,7 @@ class Node:
         module_path: of the innermost module it was called in.
         modules: of the whole way there: (path, class) each, the outermost first.
         inputs: names of the values it reads.
+        outputs: names of the tensors it makes.
         constants: its other arguments, by name.
         output: the first tensor that it makes; None where it makes none.
         stack_trace, nn_module_stack: as they stand in the file.
@@ -58,6 +59,7 @@ class Node:
     module_path: str
     modules: tuple[tuple[str, str], ...]
     inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
     constants: Mapping[str, Any]
     output: Tensor | None
     stack_trace: str | None
@@ -184,6 +186,7 @@ def _record(graph: dict[str, Any], handles: dict[str, Any], delegates: dict[str,
                 modules[-1][0] if modules else "",
                 modules,
                 tuple(name for item in node["inputs"] for name in _value_names(item["arg"])),
+                tuple(outputs),
                 {item["name"]: _constant(item["arg"]) for item in node["inputs"]},
                 next((tensors[name] for name in outputs if name in tensors), None),
                 trace,
