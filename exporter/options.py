@@ -26,6 +26,7 @@ class ExportOptions:
         max_seq_len: most tokens in one call; None takes max_context_len.
         delegate: a name in delegates.DELEGATES.
         etrecord: where to keep the graphs for the profiler.
+        cache: the directory in which quantized layers are kept and found; None keeps nothing.
     """
 
     model: str
@@ -39,3 +40,4 @@ class ExportOptions:
     max_seq_len: int | None = None
     delegate: str = DEFAULT_DELEGATE
     etrecord: Path | None = None
+    cache: Path | None = None

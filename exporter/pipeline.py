@@ -18,6 +18,8 @@ from exporter.program import capture, check_lengths
 from exporter.pte import REPORT, encode_report, seal
 from exporter.source import find_checkpoint
 from exporter.text import Text, prepare_text
+from quant.cache import Cache, default_size
+from quant.means import Means
 from quant.quantize import quantize
 from quant.report import QuantReport
 
@@ -89,8 +91,17 @@ def load_quantized(
         model = CausalLM(checkpoint.config)
     checkpoint.check(model)
     listener.stage("load" if options.scheme.name == "none" else "quantize")
+    cache = None
+    if options.cache is not None:
+        cache = Cache(options.cache, default_size(), listener.note)
     report = quantize(
-        model, options.scheme, checkpoint, text.calibration, text.evaluation, listener.progress
+        model,
+        options.scheme,
+        checkpoint,
+        text.calibration,
+        text.evaluation,
+        listener.progress,
+        Means(cache, checkpoint.name),
     )
     return model, report
 

@@ -1,4 +1,4 @@
-"""python -m quant eval | compare"""
+"""python -m quant eval | compare | cache"""
 
 from quant.commands.cli import main
 

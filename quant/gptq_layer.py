@@ -1,13 +1,13 @@
 """One decoder layer by GPTQ: each linear calibrated on what reaches it at run time."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from quant.drift import residual_drift
-from quant.layer import Done, add_output, batches, input_of, weight_of
+from quant.layer import Done, add_output, advance, batches, input_of, weight_of
 from quant.modules import QuantizedWeight, set_weight
 from quant.protocols import Rope
 from quant.rounding import require_finite
@@ -31,6 +31,15 @@ class Streams:
 
     hidden: Tensor
     reference: Tensor | None
+
+    def advance_float(self, layer: nn.Module, rope: Callable[[int], Rope]) -> None:
+        """Takes the float stream through a layer that is float."""
+        if self.reference is not None:
+            advance(layer, rope(self.reference.shape[1]), self.reference)
+
+    def advance_quantized(self, layer: nn.Module, rope: Callable[[int], Rope]) -> None:
+        """Takes the other through a layer that is quantized."""
+        advance(layer, rope(self.hidden.shape[1]), self.hidden)
 
 
 def gptq_layer(

@@ -16,6 +16,10 @@ class CausalLM(Protocol):
     """
 
     @property
+    def config(self) -> object:
+        """Its repr says all that decides what the layers compute, their weights aside."""
+
+    @property
     def model(self) -> nn.Module: ...
 
     @property

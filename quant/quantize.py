@@ -12,8 +12,10 @@ from quant.awq import awq_layer
 from quant.ends import compare_heads, embed_float, is_tied, load_ends, quantize_ends
 from quant.errors import QuantError
 from quant.gptq_layer import Streams, gptq_layer
+from quant.kept import find_kept
 from quant.layer import advance, round_layer
 from quant.learned_rotation import learn_rotation
+from quant.means import PLAIN, Means
 from quant.progress import ProgressCallback, ProgressMeter
 from quant.protocols import CausalLM, WeightSource
 from quant.quality import Quality
@@ -31,6 +33,7 @@ def quantize(
     calibration: Tensor | None = None,
     evaluation: Tensor | None = None,
     progress: ProgressCallback | None = None,
+    means: Means = PLAIN,
 ) -> QuantReport:
     """Fills a model with the quantized form of stored weights, one decoder layer at a time.
 
@@ -39,23 +42,21 @@ def quantize(
         calibration: int64 (windows, seq_len), for "gptq4" only.
         evaluation: int64 (windows, seq_len) of other text, seq_len >= 2; None measures nothing.
         progress: is told after every weight.
+        means: such as a cache; the result is the same with any.
 
     Raises:
         QuantError: no calibration text for a scheme that needs it, or a weight that is not finite.
     """
-    if not scheme.needs_calibration:
-        calibration = None
-    elif calibration is None or calibration.numel() == 0:
-        raise QuantError(
-            f"{scheme.name} was given no calibration text; it needs some to choose its weights: "
-            "name a text file with --calibration."
-        )
+    calibration = _needed_text(scheme, calibration)
     layers = list(model.model.get_submodule("layers").children())
     head_weights = model.lm_head.in_features * model.lm_head.out_features
     head_work = 0 if scheme.needs_calibration else head_weights  # beside GPTQ it takes no time
     measure_work = head_work if evaluation is not None else 0
     work = head_work + sum(_linear_weights(layer) for layer in layers) + measure_work
     meter = ProgressMeter(work, progress)
+    kept = find_kept(model, scheme, weights, calibration, evaluation, means)
+    missing = [index for index in range(len(layers)) if kept is None or not kept.has(index)]
+    measured = None if kept is None or missing else kept.load_quality()
     if scheme.choice.rotation == "hadamard":
         weights = rotate(model, weights)
     elif scheme.choice.rotation == "learned" and calibration is not None:
@@ -70,16 +71,28 @@ def quantize(
     meter.advance("model.embed_tokens", head_work)
 
     calibrated = None
-    if calibration is not None and scheme.choice.follows_calibration:
+    if calibration is not None and scheme.choice.follows_calibration and missing:
         reference = embed_float(weights, calibration) if scheme.choice.follows_float else None
         calibrated = Streams(model.embed(calibration), reference)
-    streams = None if evaluation is None else _EvaluationStreams(model, weights, evaluation)
+    streams = None
+    if evaluation is not None and measured is None:
+        streams = _EvaluationStreams(model, weights, evaluation)
     for index, layer in enumerate(layers):
         name = f"model.layers.{index}"
-        weights.load_into(layer, f"{name}.")
+        make = kept is None or not kept.has(index)
+        if calibrated is not None and index > missing[-1]:
+            calibrated = None
+        followed = None if make else calibrated
+        if make or followed is not None or streams is not None:
+            weights.load_into(layer, f"{name}.")
         if streams is not None:
             streams.advance_float(layer)
-        if scheme.name == "none":
+        if followed is not None:
+            followed.advance_float(layer, model.rope)
+        if kept is not None and not make:
+            kept.load(index, layer)
+            meter.advance(f"{name}, from the cache", _linear_weights(layer))
+        elif scheme.name == "none":
             meter.advance(name, _linear_weights(layer))
         elif calibrated is not None:
             rope = model.rope(calibrated.hidden.shape[1])
@@ -87,25 +100,44 @@ def quantize(
             by(layer, scheme, name, rope, calibrated, meter.advance)
         else:
             round_layer(layer, scheme, name, meter.advance)
+        if kept is not None and make:
+            kept.store(index, layer)
+        if followed is not None:
+            followed.advance_quantized(layer, model.rope)
         if streams is not None:
             streams.advance_quantized(layer)
         weights.release()
     del calibrated
 
-    quality = None
     if streams is not None:
-        quality = streams.compare(model, weights, tied)
-        meter.advance("quality", measure_work)
+        measured = streams.compare(model, weights, tied), streams.layer_errors
+        if kept is not None:
+            kept.store_quality(*measured)
+    meter.advance("quality", measure_work)
+    quality, layer_errors = (None, []) if measured is None else measured
     return QuantReport(
         scheme=scheme.name,
         group_size=scheme.group_size,
         head_bits=scheme.head_bits,
         size=stored_size(model, layers, tied),
         quality=quality,
-        layer_errors=() if streams is None else tuple(streams.layer_errors),
+        layer_errors=tuple(layer_errors),
         calibration_tokens=0 if calibration is None else calibration.numel(),
         seconds=meter.seconds,
+        cached_layers=len(layers) - len(missing),
     )
+
+
+def _needed_text(scheme: Scheme, calibration: Tensor | None) -> Tensor | None:
+    """The calibration tokens, None for a scheme that takes none."""
+    if not scheme.needs_calibration:
+        return None
+    if calibration is None or calibration.numel() == 0:
+        raise QuantError(
+            f"{scheme.name} was given no calibration text; it needs some to choose its weights: "
+            "name a text file with --calibration."
+        )
+    return calibration
 
 
 def _linear_weights(layer: nn.Module) -> int:

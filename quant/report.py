@@ -16,6 +16,7 @@ class QuantReport:
         layer_errors: relative root-mean-square error of the hidden states after each decoder
             layer on the evaluation text; empty without one.
         calibration_tokens: 0 for schemes that do not calibrate.
+        cached_layers: how many layers were found quantized in the cache.
     """
 
     scheme: str
@@ -26,6 +27,7 @@ class QuantReport:
     layer_errors: tuple[float, ...]
     calibration_tokens: int
     seconds: float
+    cached_layers: int = 0
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain values, for JSON."""

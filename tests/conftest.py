@@ -1,6 +1,7 @@
 """Fixtures that several test files share."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -38,6 +39,12 @@ def shared_data() -> Path:
     if not SHARED_DATA.is_dir():
         pytest.skip("no ../shared/data beside the repository: real weights and texts are absent")
     return SHARED_DATA
+
+
+@pytest.fixture(scope="session", autouse=True)
+def own_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Commands started by tests keep quantized layers here and not where the user does."""
+    os.environ["THIMBLE_CACHE"] = str(tmp_path_factory.mktemp("cache"))
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -87,6 +87,13 @@ Examples:
     type=click.Path(path_type=Path),
     help="Also keep the graphs that a profiler needs to name source lines.",
 )
+@click.option(
+    "--cache",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Where quantized layers are kept and found; by default $THIMBLE_CACHE or the user's cache "
+    "directory.",
+)
+@click.option("--no-cache", is_flag=True, help="Neither look for quantized layers nor keep them.")
 @click.option("--list-delegates", is_flag=True, help="Print what each delegate takes and needs.")
 @click.option("--layer-errors", is_flag=True, help="Print the error after each decoder layer.")
 @click.option(
@@ -110,6 +117,8 @@ def main(
     max_seq_len: int | None,
     delegate: str,
     etrecord: Path | None,
+    cache: Path | None,
+    no_cache: bool,
     list_delegates: bool,
     layer_errors: bool,
     inspect: Path | None,
@@ -133,6 +142,8 @@ def main(
         raise click.UsageError("Name a MODEL such as llama3, or a file with --inspect.")
     if out is None:
         raise click.UsageError("Say where to write with --out model.pte.")
+    if cache is not None and no_cache:
+        raise click.UsageError("--cache and --no-cache contradict each other; give one of them.")
     from exporter.commands.export import Request, run_export
 
     run_export(
@@ -151,6 +162,8 @@ def main(
             max_seq_len=max_seq_len,
             delegate=delegate,
             etrecord=etrecord,
+            cache=cache,
+            no_cache=no_cache,
         ),
         layer_errors,
     )

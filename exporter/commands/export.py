@@ -35,6 +35,8 @@ class Request:
     max_seq_len: int | None
     delegate: str
     etrecord: Path | None
+    cache: Path | None
+    no_cache: bool
 
 
 def run_export(request: Request, layer_errors: bool) -> None:
@@ -59,6 +61,7 @@ def _run_export(request: Request, layer_errors: bool) -> None:
     from exporter.options import ExportOptions
     from exporter.pipeline import export_model
     from exporter.tokenizer import TokenizerError
+    from quant.cache import default_directory
     from quant.errors import QuantError
     from quant.scheme import scheme_from_text
 
@@ -79,6 +82,7 @@ def _run_export(request: Request, layer_errors: bool) -> None:
                 max_seq_len=request.max_seq_len,
                 delegate=request.delegate,
                 etrecord=request.etrecord,
+                cache=None if request.no_cache else request.cache or default_directory(),
             )
             with display:
                 result = export_model(options, display)

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import click
 
+from quant.commands.cache import cache_command
 from runtime.runner import KV_CACHES
 
 EPILOG = """\b
@@ -11,6 +12,7 @@ Examples:
   python -m quant eval model.pte --against ./my-model --text held_out.txt
   python -m quant eval ./my-model --text held_out.txt --json
   python -m quant compare ./my-model --calibration text.txt --held-out other.txt
+  python -m quant cache --prune 5GB
 """
 
 
@@ -134,3 +136,6 @@ def compare_command(
             model, calibration, held_out, separator, group_sizes, tokens, calibration_tokens, only
         )
     )
+
+
+main.add_command(cache_command)

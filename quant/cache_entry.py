@@ -1,0 +1,75 @@
+"""A quantized layer as plain tensors, and back: what an entry of the cache holds.
+
+Integers of 4 bits lie two in a byte, the first in the low half; scales are bfloat16 where that
+holds them exactly. Everything else that a layer has (norms, biases) is stored as it is, for methods
+may change it.
+"""
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor, nn
+from torchao.quantization import IntxUnpackedToInt8Tensor
+
+from quant.modules import INT4, QuantizedWeight, set_weight
+from quant.quality import Quality
+
+_VALUES = {4: ":int4", 8: ":int8"}
+_SCALES = ":scales"
+
+
+def encode_layer(layer: nn.Module) -> dict[str, Tensor]:
+    """The parameters of a layer by their names in it; a quantized one as values and scales."""
+    tensors: dict[str, Tensor] = {}
+    for name, parameter in layer.named_parameters():
+        if not isinstance(parameter, IntxUnpackedToInt8Tensor):
+            tensors[name] = parameter.detach()
+            continue
+        bits = 4 if parameter.target_dtype == INT4 else 8
+        values, scales = parameter.qdata, parameter.scale
+        tensors[name + _VALUES[bits]] = _two_in_a_byte(values) if bits == 4 else values
+        short = scales.bfloat16()
+        tensors[name + _SCALES] = short if torch.equal(short.float(), scales) else scales
+    return tensors
+
+
+def decode_layer(layer: nn.Module, tensors: Mapping[str, Tensor]) -> None:
+    """Gives a layer, which may be on the meta device, the parameters of `encode_layer`."""
+    for name, tensor in tensors.items():
+        for bits, mark in _VALUES.items():
+            if name.endswith(mark):
+                path = name.removesuffix(mark)
+                values = _one_in_a_byte(tensor) if bits == 4 else tensor
+                weight = QuantizedWeight(values, tensors[path + _SCALES].float(), bits)
+                parent, _, linear = path.removesuffix(".weight").rpartition(".")
+                set_weight(layer.get_submodule(parent), linear, weight)
+    for name, tensor in tensors.items():  # after the linears, which padding may have replaced
+        if ":" not in name:
+            parent, _, key = name.rpartition(".")
+            parameter = nn.Parameter(tensor, requires_grad=False)
+            layer.get_submodule(parent).register_parameter(key, parameter)
+
+
+def encode_quality(quality: Quality, layer_errors: list[float]) -> dict[str, Tensor]:
+    """What was measured, float64."""
+    figures = list(quality.to_dict().values())
+    return {
+        "quality": torch.tensor(figures, dtype=torch.float64),
+        "layer_errors": torch.tensor(layer_errors, dtype=torch.float64),
+    }
+
+
+def decode_quality(tensors: Mapping[str, Tensor]) -> tuple[Quality, list[float]]:
+    tokens, *figures = tensors["quality"].tolist()
+    return Quality(int(tokens), *figures), tensors["layer_errors"].tolist()
+
+
+def _two_in_a_byte(values: Tensor) -> Tensor:
+    """int8 (rows, columns) in -8..7, columns even, to uint8 (rows, columns / 2)."""
+    nibbles = values.view(torch.uint8).bitwise_and(15)
+    return nibbles[:, 0::2] | (nibbles[:, 1::2] << 4)
+
+
+def _one_in_a_byte(packed: Tensor) -> Tensor:
+    low, high = packed << 4, packed & 0xF0  # in the high half: shifting back keeps the sign
+    return torch.stack((low, high), dim=2).flatten(1).view(torch.int8) >> 4

@@ -1,0 +1,91 @@
+"""What decides a result, as a digest: two runs with one key would compute the same bits.
+
+A layer's key holds the key of the layer before it, for that one makes its inputs; the chain begins
+with everything that all layers share: the method, the calibration tokens, the embedding, the
+shape of the model, PyTorch's version and the source of this package and of the model. Weights are
+read once more for it, as they are stored.
+"""
+
+import hashlib
+import inspect
+from functools import cache
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from quant.cache import bytes_of
+from quant.ends import EMBEDDING, HEAD, is_tied
+from quant.protocols import CausalLM, WeightSource
+from quant.scheme import Scheme
+
+_NORM = "model.norm.weight"
+
+
+def layer_keys(
+    model: CausalLM, scheme: Scheme, weights: WeightSource, calibration: Tensor | None
+) -> list[str]:
+    """A key for each decoder layer's quantized form.
+
+    Args:
+        model: on the meta device.
+        weights: as they are stored, before any rotation.
+    """
+    layers = list(model.model.get_submodule("layers").children())
+    digests = [
+        _layer_digest(layer, f"model.layers.{i}.", weights) for i, layer in enumerate(layers)
+    ]
+    key = _digest(
+        _code(type(model)),
+        torch.__version__,
+        repr(model.config),
+        repr((scheme, scheme.choice)),
+        _tensors_digest(weights, [EMBEDDING]),
+        "" if calibration is None else f"{tuple(calibration.shape)}",
+        "" if calibration is None else hashlib.sha256(bytes_of(calibration)).hexdigest(),
+        *(digests if scheme.choice.rotation == "learned" else ()),
+    )
+    keys = []
+    for digest in digests:
+        key = _digest(key, digest)
+        keys.append(key)
+    return keys
+
+
+def quality_key(model: CausalLM, weights: WeightSource, last_layer: str, evaluation: Tensor) -> str:
+    """The key of what is measured on the evaluation text behind layers with that last key."""
+    ends = [_NORM] if is_tied(model) else [_NORM, HEAD]
+    tokens = hashlib.sha256(bytes_of(evaluation)).hexdigest()
+    shape = f"{tuple(evaluation.shape)}"
+    return _digest("quality", last_layer, _tensors_digest(weights, ends), shape, tokens)
+
+
+def _layer_digest(layer: torch.nn.Module, prefix: str, weights: WeightSource) -> str:
+    names = [prefix + name for name, _ in layer.named_parameters()]
+    return _tensors_digest(weights, names)
+
+
+def _tensors_digest(weights: WeightSource, names: list[str]) -> str:
+    digest = hashlib.sha256()
+    for name in names:
+        tensor = weights.tensor(name)
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)};".encode())
+        digest.update(bytes_of(tensor))
+    weights.release()
+    return digest.hexdigest()
+
+
+def _digest(*parts: str) -> str:
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+
+
+@cache
+def _code(model: type) -> str:
+    """Of the source that quantizes and of the source that defines the model."""
+    sources = sorted(Path(__file__).parent.glob("*.py"))
+    sources.append(Path(inspect.getfile(model)))
+    digest = hashlib.sha256()
+    for path in sources:
+        digest.update(f"{path.name} {path.stat().st_size};".encode())
+        digest.update(path.read_bytes())
+    return digest.hexdigest()

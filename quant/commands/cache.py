@@ -1,0 +1,78 @@
+"""`python -m quant cache`: what is kept of earlier quantizations, and making room."""
+
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from quant.cache import Cache
+
+_PIPE_WIDTH = 160  # where nothing says how wide a line may be
+
+
+@click.command("cache")
+@click.option("--list", "as_list", is_flag=True, help="Show every entry; the default.")
+@click.option("--clear", is_flag=True, help="Remove everything.")
+@click.option(
+    "--prune", metavar="SIZE", help="Remove what was least recently used, down to this size."
+)
+@click.option(
+    "--cache",
+    "directory",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="The directory; by default $THIMBLE_CACHE or the user's cache directory.",
+)
+def cache_command(as_list: bool, clear: bool, prune: str | None, directory: Path | None) -> None:
+    """Quantized layers kept from earlier runs: shows them, or makes room.
+
+    $THIMBLE_CACHE_SIZE limits what runs keep, such as 50GB; by default 20GB.
+    """
+    if as_list + clear + (prune is not None) > 1:
+        raise click.UsageError("--list, --clear and --prune exclude each other; give one of them.")
+    from quant.cache import Cache, default_directory, default_size
+    from quant.errors import QuantError
+    from quant.memory_size import parse_size, show_size
+
+    try:
+        cache = Cache(directory or default_directory(), default_size())
+        if clear:
+            click.echo(f"removed {show_size(cache.clear())} from {cache.directory}")
+        elif prune is not None:
+            gone = cache.prune(parse_size(prune, "--prune"))
+            click.echo(
+                f"removed {show_size(gone)} from {cache.directory}, {show_size(cache.size())} left"
+            )
+        else:
+            _show(cache)
+    except (QuantError, OSError) as error:
+        click.echo(f"Error: {error}", err=True)
+        sys.exit(2 if isinstance(error, QuantError) else 1)
+
+
+def _show(cache: "Cache") -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    from quant.memory_size import show_size
+
+    table = Table("last used", "size", "state", "what", "key", box=None, pad_edge=False)
+    entries = cache.entries()
+    for entry in entries:
+        used = time.strftime("%Y-%m-%d %H:%M", time.localtime(entry.used))
+        state = "sound" if entry.sound else "damaged: is made anew"
+        table.add_row(used, show_size(entry.size), state, entry.what, entry.key[:12])
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        console.width = _PIPE_WIDTH
+    if entries:
+        console.print(table)
+    total = sum(entry.size for entry in entries)
+    console.print(
+        f"{len(entries)} entries, {show_size(total)} of {show_size(cache.limit)} in "
+        f"{cache.directory}",
+        markup=False,
+        soft_wrap=True,
+    )

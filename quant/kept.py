@@ -1,0 +1,95 @@
+"""What the cache already has of one quantization, and what is still to be made."""
+
+from torch import Tensor, nn
+
+from quant.cache import Cache
+from quant.cache_entry import decode_layer, decode_quality, encode_layer, encode_quality
+from quant.cache_key import layer_keys, quality_key
+from quant.errors import QuantError
+from quant.means import Means
+from quant.protocols import CausalLM, WeightSource
+from quant.quality import Quality
+from quant.scheme import Scheme
+
+
+class Kept:
+    """The cache as one run sees it. All entries are read and checked once before the start: a
+    layer that has to be made needs the text's hidden states behind all layers before it."""
+
+    def __init__(
+        self,
+        cache: Cache,
+        label: str,
+        keys: list[str],
+        quality: str | None,
+    ) -> None:
+        self._cache = cache
+        self._label = label
+        self._keys = keys
+        self._quality = quality
+        self._present = [cache.load(key) is not None for key in keys]
+        if any(self._present):
+            cache.say(
+                f"From the cache: {sum(self._present)} of {len(keys)} layers, quantized before "
+                f"({cache.directory})"
+            )
+
+    @property
+    def count(self) -> int:
+        """How many layers were found."""
+        return sum(self._present)
+
+    def has(self, index: int) -> bool:
+        return self._present[index]
+
+    def load(self, index: int, layer: nn.Module) -> None:
+        """Gives a layer its quantized form.
+
+        Raises:
+            QuantError: it was there at the start and is no more.
+        """
+        tensors = self._cache.load(self._keys[index])
+        if tensors is None:
+            raise QuantError(
+                f"layer {index} has gone from the cache {self._cache.directory} during the run; "
+                "start again, with a larger limit if it was evicted."
+            )
+        decode_layer(layer, tensors)
+
+    def store(self, index: int, layer: nn.Module) -> None:
+        what = f"layer {index} of {self._label}"
+        self._cache.store(self._keys[index], encode_layer(layer), what)
+
+    def load_quality(self) -> tuple[Quality, list[float]] | None:
+        """What was measured before on the same text."""
+        tensors = None if self._quality is None else self._cache.load(self._quality)
+        return None if tensors is None else decode_quality(tensors)
+
+    def store_quality(self, quality: Quality, layer_errors: list[float]) -> None:
+        if self._quality is not None:
+            tensors = encode_quality(quality, layer_errors)
+            self._cache.store(self._quality, tensors, f"quality of {self._label}")
+
+
+def find_kept(
+    model: CausalLM,
+    scheme: Scheme,
+    weights: WeightSource,
+    calibration: Tensor | None,
+    evaluation: Tensor | None,
+    means: Means,
+) -> Kept | None:
+    """Looks a quantization up; None where nothing is kept.
+
+    Args:
+        model: on the meta device, as the checkpoint has it.
+        weights: as they are stored, before any rotation.
+    """
+    if means.cache is None or scheme.name == "none":
+        return None
+    keys = layer_keys(model, scheme, weights, calibration)
+    quality = None
+    if evaluation is not None:
+        quality = quality_key(model, weights, keys[-1], evaluation)
+    label = f"{means.name} by {scheme.name}, groups of {scheme.group_size}"
+    return Kept(means.cache, label, keys, quality)

@@ -1,0 +1,37 @@
+"""Sizes as people write them: 6GB, 700MB."""
+
+import re
+
+from quant.errors import QuantError
+
+_UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
+_UNITS |= {"KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40}
+
+
+def parse_size(text: str, where: str) -> int:
+    """Bytes of "6GB", "700 MB", "1.5GiB" or "123456".
+
+    Args:
+        where: the option or variable that holds it, for the message.
+
+    Raises:
+        QuantError: it is no size, or none above 0.
+    """
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", text)
+    unit = None if match is None else _UNITS.get(match[2].upper())
+    if match is None or unit is None:
+        raise QuantError(
+            f"{where} {text!r} is no size; write a number and a unit of kB, MB, GB, TB, KiB, MiB, "
+            "GiB or TiB, such as 6GB or 700MB."
+        )
+    size = int(float(match[1]) * unit)
+    if size < 1:
+        raise QuantError(f"{where} {text!r} is nothing; give a size above 0, such as 6GB.")
+    return size
+
+
+def show_size(size: float) -> str:
+    """Such as "4.2 GB", "0.9 MB"."""
+    if size >= 1e9:
+        return f"{size / 1e9:.1f} GB"
+    return f"{size / 1e6:.1f} MB" if size >= 1e5 else f"{size / 1e3:.1f} kB"
