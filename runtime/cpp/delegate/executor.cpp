@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "delegate/call_check.h"
 #include "delegate/op_context.h"
 #include "delegate/share.h"
 
@@ -20,15 +21,6 @@ kernels::CacheType choose_cache_type(const Program& program, int32_t asked) {
     default:
       return program.cache_type;
   }
-}
-
-/// The rows of a chunk that an op computes; none: it is skipped.
-std::optional<OpRows> rows_of(const Op& op, const Chunk& chunk, bool is_last) {
-  if (op.rows == Rows::kAll) return OpRows{0, chunk.rows};
-  if (op.rows == Rows::kLast && is_last) return OpRows{chunk.rows - 1, 1};
-  // Keys and values are wanted even of rows that nobody asks about.
-  if (std::holds_alternative<AttentionOp>(op.kind)) return OpRows{0, 0};
-  return std::nullopt;
 }
 
 /// Copies the caller's rows into their slots.
@@ -103,39 +95,7 @@ Result<std::unique_ptr<Executor>> Executor::create(Program program, const kernel
 Executor::~Executor() { session_->remove_program(number_); }
 
 Status Executor::check_rows(size_t rows, int64_t start_pos) const {
-  if (rows == 0) return Status::error("the call has no tokens: give 1 or more");
-  if (program_.caches.empty()) return {};
-  if (start_pos < 0 || static_cast<uint64_t>(start_pos) > session_->length()) {
-    return Status::error("start_pos is " + std::to_string(start_pos) + ", but the KV cache holds " +
-                         std::to_string(session_->length()) +
-                         " positions: start at one of them or right behind");
-  }
-  for (const CacheShape& cache : program_.caches) {
-    const size_t start = static_cast<size_t>(start_pos);
-    if (start <= cache.max_context_len && rows <= cache.max_context_len - start) continue;
-    return Status::error(std::to_string(rows) + " tokens from position " + std::to_string(start) +
-                         " on do not fit the context of " + std::to_string(cache.max_context_len) +
-                         ": shorten the text, or export with a larger --max-context-len");
-  }
-  return {};
-}
-
-size_t Executor::output_rows(size_t output, size_t rows) const {
-  return program_.slots[program_.outputs[output].slot].one_row ? 1 : rows;
-}
-
-Status Executor::check_tokens(const Call& call) const {
-  for (const Op& op : program_.ops) {
-    const auto* embedding = std::get_if<EmbeddingOp>(&op.kind);
-    if (embedding == nullptr) continue;
-    const size_t count = weights_[embedding->weight].rows;
-    for (size_t i = 0; i < call.rows; ++i) {
-      if (call.tokens[i] >= 0 && static_cast<uint64_t>(call.tokens[i]) < count) continue;
-      return Status::error("there is no token " + std::to_string(call.tokens[i]) + ": give 0 to " +
-                           std::to_string(count - 1));
-    }
-  }
-  return {};
+  return check_call_rows(program_, session_->length(), rows, start_pos);
 }
 
 void Executor::bind(const Call& call) {
@@ -147,7 +107,7 @@ void Executor::bind(const Call& call) {
 }
 
 Status Executor::run(const Call& call) {
-  Status status = check_tokens(call);
+  Status status = check_call_tokens(program_, call.tokens, call.rows);
   if (!status.ok()) return status;
   bind(call);
   session_->team().run([&](size_t thread) { run_on(thread, call); });

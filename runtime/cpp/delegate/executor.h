@@ -1,10 +1,9 @@
 #pragma once
 
-#include <executorch/runtime/core/event_tracer.h>
-
 #include <memory>
 #include <vector>
 
+#include "delegate/call.h"
 #include "delegate/program.h"
 #include "delegate/session_state.h"
 #include "delegate/workspace.h"
@@ -20,17 +19,6 @@ class OutputListener {
   ///   the one before.
   virtual void on_output(const Op& op, const float* values, size_t rows, size_t width,
                          size_t stride) = 0;
-};
-
-/// What a call hands over: as many rows of everything as `rows` says.
-struct Call {
-  size_t rows = 0;
-  const int64_t* tokens = nullptr;   ///< [rows], or null
-  int64_t start_pos = 0;             ///< position of the first row
-  std::vector<const float*> inputs;  ///< in the order of Program::inputs; null where not rows
-  std::vector<float*> outputs;       ///< in the order of Program::outputs
-  executorch::runtime::EventTracer* tracer = nullptr;
-  OutputListener* listener = nullptr;  ///< null: nobody wants to see the outputs
 };
 
 /// Runs a program: the op list over chunks of a call's rows.
@@ -51,9 +39,6 @@ class Executor {
 
   /// Whether a call of `rows` rows at `start_pos` is possible.
   Status check_rows(size_t rows, int64_t start_pos) const;
-  /// Rows that an output has in a call of `rows` rows.
-  size_t output_rows(size_t output, size_t rows) const;
-
   /// Runs a call that check_rows() allows. On an error nothing was done. Allocates nothing.
   Status run(const Call& call);
 
@@ -72,7 +57,6 @@ class Executor {
         number_(number),
         slots_(program_.slots.size()) {}
 
-  Status check_tokens(const Call& call) const;
   void bind(const Call& call);
   /// One thread's part of a call.
   void run_on(size_t thread, const Call& call);

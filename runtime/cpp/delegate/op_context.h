@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "delegate/op_rows.h"
 #include "delegate/program.h"
 #include "delegate/session_state.h"
 #include "delegate/thread_team.h"
@@ -39,18 +40,6 @@ class OpTimer {
  private:
   executorch::runtime::EventTracer* tracer_;
   executorch::runtime::EventTracerEntry entry_{};
-};
-
-/// Rows of a call that are run together.
-struct Chunk {
-  size_t first;  ///< row of the call
-  size_t rows;
-};
-
-/// Rows of a chunk that an op computes.
-struct OpRows {
-  size_t first;
-  size_t count;
 };
 
 /// Everything an op works with on one thread: all threads call it with their own.

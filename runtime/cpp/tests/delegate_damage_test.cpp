@@ -59,7 +59,7 @@ bool run_once(cpu::Program program) {
     call.inputs.push_back(value.role == cpu::Role::kRows ? memory.back().data() : nullptr);
   }
   for (size_t i = 0; i < loaded.outputs.size(); ++i) {
-    const size_t rows = (*executor)->output_rows(i, kRows);
+    const size_t rows = cpu::output_rows(loaded, i, kRows);
     memory.emplace_back(rows * loaded.slots[loaded.outputs[i].slot].width);
     call.outputs.push_back(memory.back().data());
   }
