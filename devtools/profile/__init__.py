@@ -1,1 +1,25 @@
 """From a recorded run to the lines of source that took its time."""
+
+from devtools.profile.load import load_profile
+from devtools.profile.model import (
+    Call,
+    Coverage,
+    DelegateCall,
+    Event,
+    Line,
+    Phase,
+    Profile,
+    Unresolved,
+)
+
+__all__ = [
+    "Call",
+    "Coverage",
+    "DelegateCall",
+    "Event",
+    "Line",
+    "Phase",
+    "Profile",
+    "Unresolved",
+    "load_profile",
+]

@@ -226,6 +226,7 @@ class Profile:
         delegates: names of the backends that had calls.
         sources: the text of the files that lines are in, by Line.file, as it was when exported;
             only those that are to be had on this machine and still say the same.
+        dropped_calls: calls that were not recorded, because the recording was full.
     """
 
     calls: tuple[Call, ...]
@@ -234,6 +235,7 @@ class Profile:
     etrecord: Path
     delegates: tuple[str, ...] = ()
     sources: Mapping[str, str] = field(default_factory=dict)
+    dropped_calls: int = 0
 
     def calls_of(self, phase: Phase) -> tuple[Call, ...]:
         return tuple(call for call in self.calls if call.phase is phase)

@@ -1,0 +1,327 @@
+"""Puts a recorded run and the record of its export together."""
+
+import re
+import struct
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from devtools.errors import BadRequest
+from devtools.profile.attribution import UNKNOWN, Attribution, Attributions
+from devtools.profile.etdump import Record as Interval
+from devtools.profile.etdump import Run, read_etdump
+from devtools.profile.etrecord import Record, read_etrecord
+from devtools.profile.model import (
+    Call,
+    Coverage,
+    DelegateCall,
+    Event,
+    Line,
+    Phase,
+    Profile,
+    Unresolved,
+)
+from devtools.profile.work import WorkCounter
+
+CPU_BACKEND = "ThimbleCpuBackend"
+_EXECUTE = "Method::execute"
+_OPERATOR, _DELEGATE = "OPERATOR_CALL", "DELEGATE_CALL"
+_KERNEL_PREFIX = "native_call_"
+_BLOCK = re.compile(r"(prefill|decode) (\d+)")
+_DROPPED = re.compile(r"dropped (\d+)")
+_NUMBERED = re.compile(r"(.*) #(\d+)")
+_WORK = struct.Struct(
+    "<QQII"
+)  # Work of the CPU delegate's schema: bytes, operations, rows, threads
+
+
+def load_profile(etdump: Path, etrecord: Path) -> Profile:
+    """Reads what a run recorded and gives every event its lines.
+
+    Args:
+        etdump: what the runner's --etdump wrote.
+        etrecord: what the exporter's --etrecord wrote beside the model that ran.
+
+    Raises:
+        BadRequest: a file cannot be read, is not what it should be, is cut, or the two are not of
+            one model.
+    """
+    runs = read_etdump(etdump)
+    record = read_etrecord(etrecord)
+    executions = [run for run in runs if any(item.name == _EXECUTE for item in run.records)]
+    if not executions:
+        raise BadRequest(
+            f"{etdump} holds no call of a model; record a run that generates at least one token."
+        )
+    _check_same_model(executions[0], record, etdump, etrecord)
+    reader = _Reader(record)
+    calls = tuple(reader.call(index, run) for index, run in enumerate(executions))
+    dropped = [int(found[1]) for run in runs if (found := _DROPPED.fullmatch(run.name))]
+    return Profile(
+        calls,
+        measure_coverage(calls),
+        etdump,
+        etrecord,
+        tuple(
+            dict.fromkeys(delegate.backend for call in calls for delegate in call.delegate_calls)
+        ),
+        _sources(calls, record),
+        sum(dropped),
+    )
+
+
+def measure_coverage(calls: Sequence[Call]) -> Coverage:
+    """How much of these calls resolves to a line."""
+    events = [event for call in calls for event in call.events]
+    inside = [event for event in events if event.backend is not None]
+    rest: dict[tuple[str, str | None], list[Event]] = defaultdict(list)
+    for event in events:
+        if not event.lines:
+            rest[event.name, event.backend].append(event)
+    unresolved = [
+        Unresolved(name, backend, len(some), _time(some)) for (name, backend), some in rest.items()
+    ]
+    return Coverage(
+        _time(event for event in inside if event.lines),
+        _time(inside),
+        sum(bool(event.lines) for event in events),
+        len(events),
+        _time(events),
+        sum(call.wall_ns for call in calls),
+        tuple(sorted(unresolved, key=lambda item: -item.time_ns)),
+    )
+
+
+def _time(events: Iterable[Event]) -> int:
+    return sum(event.duration_ns for event in events)
+
+
+def _check_same_model(run: Run, record: Record, etdump: Path, etrecord: Path) -> None:
+    """
+    Raises:
+        BadRequest: the run has instructions, delegates or operators that the record does not.
+    """
+    difference = None
+    seen: set[int] = set()
+    for item in run.records:
+        number = item.instruction_id
+        if item.name == _EXECUTE or item.chain < 0:
+            continue
+        seen.add(number)
+        delegate = record.delegates.get(number)
+        if number not in record.instructions:
+            difference = f"instruction {number} is not in it"
+        elif item.name == _DELEGATE and delegate is None:
+            difference = f"instruction {number} called a delegate that it does not have"
+        elif item.name == _OPERATOR and delegate is not None:
+            difference = f"instruction {number} is a call of {delegate.backend} in it"
+        elif isinstance(item.delegate_debug_id, int) and (
+            delegate is None or str(item.delegate_debug_id) not in delegate.handles
+        ):
+            difference = (
+                f"instruction {number} ran an operator {item.delegate_debug_id} that its delegate "
+                "does not have"
+            )
+        if difference is not None:
+            break
+    missing = sorted(set(record.delegates) - seen)
+    if difference is None and missing:
+        difference = f"the delegate's call at instruction {missing[0]} never ran"
+    if difference is not None:
+        raise BadRequest(
+            f"{etdump} was recorded from another program than that of {etrecord}: {difference}; "
+            "give the ETRecord that was written with the .pte that ran."
+        )
+
+
+class _Reader:
+    """Makes calls of runs, with the lines of one record."""
+
+    def __init__(self, record: Record) -> None:
+        self._record = record
+        self._attributions = Attributions(record)
+        self._counter = WorkCounter(record)
+        self._parts: dict[tuple[int, int], str] = {}
+
+    def call(self, index: int, run: Run) -> Call:
+        whole = next(item for item in run.records if item.name == _EXECUTE)
+        phase, seq_len = self._phase(index, run)
+        events: list[Event] = []
+        delegate_calls: list[DelegateCall] = []
+        inner: list[Interval] = []  # of the instruction that is still to end
+        for item in run.records:
+            if item is whole:
+                continue
+            if item.name == _OPERATOR:
+                events.append(self._operator(item, inner, seq_len))
+                inner = []
+            elif item.name == _DELEGATE:
+                backend = self._record.delegates[item.instruction_id].backend
+                delegate_calls.append(
+                    DelegateCall(backend, item.instruction_id, item.start, item.end)
+                )
+                events.extend(self._delegated(item, backend, inner, seq_len))
+                inner = []
+            else:
+                inner.append(item)
+        return Call(
+            index,
+            phase,
+            seq_len,
+            whole.start,
+            whole.end,
+            tuple(sorted(events, key=lambda event: event.start_ns)),
+            tuple(delegate_calls),
+        )
+
+    def _phase(self, index: int, run: Run) -> tuple[Phase, int | None]:
+        named = _BLOCK.fullmatch(run.name)
+        if named:
+            return Phase(named[1]), int(named[2])
+        rows = Counter[int | str]()
+        for item in run.records:
+            if item.delegate_debug_id is not None and len(item.metadata) == _WORK.size:
+                rows[item.delegate_debug_id] += _WORK.unpack(item.metadata)[2]
+        if rows:
+            seq_len = max(rows.values())
+            return Phase.DECODE if seq_len == 1 and index else Phase.PREFILL, seq_len
+        return Phase.DECODE if index else Phase.PREFILL, None
+
+    def _operator(self, item: Interval, inner: Sequence[Interval], seq_len: int | None) -> Event:
+        handles = self._record.instructions.get(item.instruction_id, ())
+        found = self._attributions.of(handles)
+        name = next((kernel.name for kernel in inner), "").removeprefix(_KERNEL_PREFIX)
+        if not name and found.node is not None:
+            name = found.node.operator
+        event = self._event(item, name or f"instruction {item.instruction_id}", found, handles)
+        return self._with_counted_work(event, found, seq_len)
+
+    def _delegated(
+        self, call: Interval, backend: str, inner: Sequence[Interval], seq_len: int | None
+    ) -> list[Event]:
+        """A delegate that records nothing is one event, whose line is known if all its nodes have
+        the same."""
+        number = call.instruction_id
+        if not inner:
+            handles = self._record.instructions.get(number, ())
+            found = self._attributions.of(handles)
+            if len(found.lines) != 1:
+                found, handles = UNKNOWN, ()
+            return [replace(self._event(call, backend, found, handles), backend=backend)]
+        uncertain = _uncertain(inner, self._record.delegates[number].handles)
+        events = []
+        for item in inner:
+            key = str(item.delegate_debug_id)
+            handles = (
+                () if key in uncertain else self._record.delegates[number].handles.get(key, ())
+            )
+            found = self._attributions.of(handles)
+            name = item.name or (key if isinstance(item.delegate_debug_id, str) else "")
+            event = self._event(item, name or _title(found, key), found, handles)
+            event = replace(event, backend=backend, delegate_debug_id=item.delegate_debug_id)
+            events.append(self._with_work(event, item, found, seq_len))
+        return events
+
+    def _event(
+        self, item: Interval, name: str, found: Attribution, handles: tuple[int, ...]
+    ) -> Event:
+        output = found.node.output if found.node is not None else None
+        return Event(
+            name,
+            found.op_kind or name,
+            item.start,
+            item.end,
+            instruction_id=item.instruction_id,
+            debug_handles=handles,
+            nodes=tuple(node.name for node in found.nodes),
+            lines=found.lines,
+            stack=found.stack,
+            module_path=found.module_path,
+            layer=found.layer,
+            shape=output.sizes if output else None,
+            dtype=output.dtype if output else None,
+        )
+
+    def _with_work(
+        self, event: Event, item: Interval, found: Attribution, seq_len: int | None
+    ) -> Event:
+        if event.backend != CPU_BACKEND:
+            return self._with_counted_work(event, found, seq_len)
+        part, kind = self._part(item, found)
+        if len(item.metadata) == _WORK.size:
+            moved, operations, _, threads = _WORK.unpack(item.metadata)
+            event = replace(
+                event, bytes_moved=moved, operations=operations, threads=threads or None
+            )
+        name = event.name if part != "prepare" else f"{event.name}, prepared"
+        return replace(event, part=part, op_kind=kind, name=name)
+
+    def _with_counted_work(self, event: Event, found: Attribution, seq_len: int | None) -> Event:
+        if found.node is None:
+            return event
+        moved, operations = self._counter.of(found.node, seq_len)
+        return replace(event, bytes_moved=moved, operations=operations)
+
+    def _part(self, item: Interval, found: Attribution) -> tuple[str, str]:
+        """Which half of an operator of the CPU delegate this is, and the operator's kind: what
+        prepares has the id before that of the product or attention that reads it."""
+        if found.is_heavy or not isinstance(item.delegate_debug_id, int):
+            return "compute", found.op_kind
+        handles = self._record.delegates[item.instruction_id].handles
+        following = self._attributions.of(handles.get(str(item.delegate_debug_id + 1), ()))
+        made = {node.name for node in found.nodes}
+        if following.is_heavy and any(made & set(node.inputs) for node in following.nodes):
+            return "prepare", following.op_kind
+        return "compute", found.op_kind
+
+
+def _title(found: Attribution, key: str) -> str:
+    return found.module_path or found.op_kind or f"operator {key}"
+
+
+def _uncertain(inner: Sequence[Interval], handles: Iterable[str]) -> set[str]:
+    """Numbered events of a name of which there are more or fewer than expected: one was fused or
+    split, and nobody knows which."""
+    expected, recorded = Counter[str](), Counter[str]()
+    for key in handles:
+        if found := _NUMBERED.fullmatch(key):
+            expected[found[1]] += 1
+    keys = [item.delegate_debug_id for item in inner if isinstance(item.delegate_debug_id, str)]
+    for key in keys:
+        if found := _NUMBERED.fullmatch(key):
+            recorded[found[1]] += 1
+    return {
+        key
+        for key in keys
+        if (found := _NUMBERED.fullmatch(key)) and recorded[found[1]] != expected[found[1]]
+    }
+
+
+def _sources(calls: Sequence[Call], record: Record) -> dict[str, str]:
+    """Files that are here and say on every line in question what they said when exported."""
+    wanted: dict[str, set[Line]] = defaultdict(set)
+    for call in calls:
+        for event in call.events:
+            for line in (*event.lines, *event.stack):
+                wanted[line.file].add(line)
+    found = {}
+    for name, lines in wanted.items():
+        for path in (Path(record.files.get(name, name)), Path(name)):
+            text = _read(path)
+            if text is not None and _still_says(text, lines):
+                found[name] = text
+                break
+    return found
+
+
+def _read(path: Path) -> str | None:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        return None
+
+
+def _still_says(text: str, lines: Iterable[Line]) -> bool:
+    rows = text.splitlines()
+    return all(line.number <= len(rows) and line.text in rows[line.number - 1] for line in lines)
