@@ -69,7 +69,7 @@ def _run_bench(request: Request) -> None:
             check_writable(path)
     if request.plot is not None:
         require_plotting()
-    bench = _find_bench()
+    bench = find_bench()
     options = RivalOptions(bench, request.cache, request.gguf_types, request.openvino_python)
     with Display(sys.stderr) as display:
         ours, model = open_model(
@@ -98,7 +98,7 @@ def _run_bench(request: Request) -> None:
             draw(report, temporary)
 
 
-def _find_bench() -> Path:
+def find_bench() -> Path:
     """build/bench, built where it is missing."""
     from runtime.build import BUILD_DIR, build
     from runtime.errors import BuildError

@@ -1,0 +1,111 @@
+"""The inspect command: a recorded run by source line, module, operator or layer."""
+
+import csv
+import json
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+
+from devtools.bench.server import Server
+from devtools.commands.bench import find_bench
+from devtools.commands.inspect_tables import show
+from devtools.errors import BadRequest, DevtoolsError
+from devtools.files import check_writable, replacing
+from devtools.profile.limits import Limits, load_limits
+from devtools.profile.load import load_profile
+from devtools.profile.model import Phase, Profile
+from devtools.profile.report import make_report
+from devtools.profile.rows import View
+
+_WIDE = 200  # columns
+_SMALLEST_READ = 1 << 20  # bytes, of a probe of memory
+
+
+@dataclass(frozen=True)
+class Request:
+    """The command line as it was typed."""
+
+    etdump: Path
+    etrecord: Path
+    by: View
+    phases: tuple[Phase, ...]
+    top: int
+    limits: Path | None
+    probe: bool
+    threads: int | None
+    json: Path | None
+    csv: Path | None
+
+
+def run_inspect(request: Request) -> None:
+    """Reads the profile, prints the table, writes the files asked for.
+
+    Exits 2 on files or options that cannot be used, 1 on work that failed.
+    """
+    try:
+        _run_inspect(request)
+    except BadRequest as error:
+        _fail(error, 2)
+    except DevtoolsError as error:
+        _fail(error, 1)
+
+
+def _run_inspect(request: Request) -> None:
+    for path in (request.json, request.csv):
+        if path is not None:
+            check_writable(path)
+    profile = load_profile(request.etdump, request.etrecord)
+    limits = _find_limits(request, profile)
+    report = make_report(profile, limits)
+    # Into a file or a pipe tables go unbroken.
+    console = Console(highlight=False, width=None if sys.stdout.isatty() else _WIDE)
+    show(report, request.by, request.phases, request.top, console)
+    if request.json is not None:
+        with replacing(request.json) as temporary:
+            temporary.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+    if request.csv is not None:
+        with replacing(request.csv) as temporary:
+            _write_csv(report, request.by, temporary)
+
+
+def _find_limits(request: Request, profile: Profile) -> Limits | None:
+    if request.probe and request.limits is not None:
+        raise BadRequest("--probe measures what --limits reads; give one of them.")
+    events = [event for call in profile.calls for event in call.events]
+    counts = [event.threads for event in events if event.threads is not None]
+    threads = request.threads or (max(counts) if counts else None)
+    if request.limits is not None:
+        return load_limits(request.limits, threads)
+    if not request.probe:
+        return None
+    if threads is None:
+        raise BadRequest("The profile does not tell how many threads ran; say it with --threads.")
+    calls = profile.calls_of(Phase.DECODE) or profile.calls
+    moved = sum(event.bytes_moved or 0 for event in calls[-1].events)
+    with Server([find_bench(), "--limits", str(threads)], "the limits' probe") as machine:
+        read = machine.ask("read", max(moved, _SMALLEST_READ))["bytes_per_s"]
+        multiply = machine.ask("multiply")["operations_per_s"]
+    return Limits(threads, read or None, multiply or None)
+
+
+def _write_csv(report: dict[str, Any], view: View, path: Path) -> None:
+    rows: Iterable[dict[str, Any]] = (
+        {"phase": phase, **{name: value for name, value in row.items() if name != "also"}}
+        for phase, found in report["phases"].items()
+        for row in found["by"][view]
+    )
+    listed = list(rows)
+    with open(path, "w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, list(listed[0]))
+        writer.writeheader()
+        writer.writerows(listed)
+
+
+def _fail(error: Exception, code: int) -> None:
+    click.echo(f"Error: {error}", err=True)
+    sys.exit(code)

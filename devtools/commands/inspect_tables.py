@@ -1,0 +1,159 @@
+"""A profile's report as tables: the coverage first, then each phase."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from devtools.profile.model import Phase
+from devtools.profile.rows import Kind, View
+
+_HEADINGS = {
+    View.LINE: "line",
+    View.MODULE: "module",
+    View.OP: "operator",
+    View.LAYER: "layer",
+}
+_MOST_UNRESOLVED = 5  # names in the list
+
+
+def show(
+    report: dict[str, Any], view: View, phases: Sequence[Phase], top: int, console: Console
+) -> None:
+    """Prints the coverage and a table for each phase.
+
+    Args:
+        top: rows of events in a table; 0: all.
+    """
+    for line in coverage_lines(report):
+        console.print(line, markup=False)
+    limits = report["limits"]
+    if limits is not None:
+        console.print(_limits_line(limits), markup=False)
+    for phase in phases:
+        found = report["phases"].get(str(phase))
+        if found is not None:
+            console.print()
+            console.print(_phase_line(phase, found), markup=False)
+            console.print(_table(found, view, top, limits is not None))
+
+
+def coverage_lines(report: dict[str, Any]) -> list[str]:
+    """The three figures that head every report, and what did not resolve."""
+    coverage = report["coverage"]
+    inside = " and ".join(report["delegates"])
+    lines = [
+        f"coverage: {_share(coverage['delegate_time'])} of the time inside {inside or 'delegates'} "
+        f"resolves to a line; {_share(coverage['event_count'])} of the events do "
+        f"({coverage['events_resolved']} of {coverage['events']}); events are "
+        f"{_share(coverage['call_time'])} of the calls' time"
+    ]
+    for item in coverage["unresolved"][:_MOST_UNRESOLVED]:
+        where = f" in {item['backend']}" if item["backend"] else ""
+        lines.append(
+            f"  not resolved: {item['name']}{where}, {item['count']} times, "
+            f"{_milliseconds(item['time_ns'])} ms"
+        )
+    hidden = len(coverage["unresolved"]) - _MOST_UNRESOLVED
+    if hidden > 0:
+        lines.append(f"  and {hidden} more; --json lists them")
+    if report["dropped_calls"]:
+        lines.append(f"  {report['dropped_calls']} calls more had no room in the recording")
+    return lines
+
+
+def _limits_line(limits: dict[str, Any]) -> str:
+    line = f"limits, {limits['threads']} thread{'s' * (limits['threads'] > 1)}:"
+    if limits["bytes_per_s"]:
+        line += f" reads {limits['bytes_per_s'] / 1e9:.1f} GB/s"
+    if limits["operations_per_s"]:
+        line += f", multiplies int8 at {limits['operations_per_s'] / 1e9:.0f} GOPS"
+    return line
+
+
+def _phase_line(phase: Phase, found: dict[str, Any]) -> str:
+    calls = found["calls"]
+    what = f"{phase}: {calls} call{'s' * (calls > 1)}"
+    if found["tokens"] is not None and phase is Phase.PREFILL:
+        what += f" of {found['tokens']} tokens"
+    wall = found["wall_ns"]
+    parts = {
+        "resolved": found["attributed_ns"],
+        "not resolved": found["unattributed_ns"],
+        "delegates outside their operators": found["delegate_overhead_ns"],
+        "runtime": found["runtime_overhead_ns"],
+    }
+    shares = ", ".join(f"{name} {_share(time / wall)}" for name, time in parts.items() if time)
+    return f"{what}, median {_milliseconds(found['median_call_ns'])} ms ({shares})"
+
+
+def _table(found: dict[str, Any], view: View, top: int, has_limits: bool) -> Table:
+    table = Table(box=None, pad_edge=False)
+    table.add_column("self", justify="right")
+    table.add_column("ms/call", justify="right")
+    table.add_column("total", justify="right")
+    table.add_column("events", justify="right")
+    table.add_column(_HEADINGS[view], overflow="fold")
+    if view is View.LINE:
+        table.add_column("code", overflow="ellipsis", no_wrap=True, max_width=60)
+    if has_limits:
+        table.add_column("bound", no_wrap=True)
+    rows = found["by"][str(view)]
+    events = [row for row in rows if row["kind"] == Kind.EVENTS]
+    rest = [row for row in rows if row["kind"] != Kind.EVENTS]
+    shown = events if top == 0 else events[:top]
+    for row in [*shown, *_others(events[len(shown) :]), *rest]:
+        cells = [
+            _share(row["self_share"]),
+            _milliseconds(row["self_ns"] / found["calls"]),
+            _share(row["total_ns"] / found["wall_ns"]),
+            str(row["count"]),
+            escape(_key(row)),
+        ]
+        if view is View.LINE:
+            cells.append(escape(row["text"]))
+        if has_limits:
+            cells.append(row["verdict"] or "")
+        table.add_row(*cells, style=None if row["kind"] == Kind.EVENTS else "dim")
+    return table
+
+
+def _others(hidden: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """What the table leaves out, as one row, so that the column still adds up."""
+    if not hidden:
+        return []
+    return [
+        {
+            "key": f"{len(hidden)} more",
+            "kind": Kind.OVERHEAD,
+            "self_ns": sum(row["self_ns"] for row in hidden),
+            "total_ns": sum(row["self_ns"] for row in hidden),
+            "self_share": sum(row["self_share"] for row in hidden),
+            "count": sum(row["count"] for row in hidden),
+            "text": "",
+            "also": [],
+            "verdict": None,
+        }
+    ]
+
+
+def _key(row: dict[str, Any]) -> str:
+    if not row["also"]:
+        return str(row["key"])
+    file = row["key"].rpartition(":")[0]
+    also = ", ".join(
+        place.rpartition(":")[2] if place.rpartition(":")[0] == file else place
+        for place in row["also"]
+    )
+    return f"{row['key']} (with {also})"
+
+
+def _share(value: float) -> str:
+    return f"{value:.1%}"
+
+
+def _milliseconds(time_ns: float) -> str:
+    value = time_ns / 1e6
+    return f"{value:.1f}" if value >= 100 else f"{value:.4f}" if value < 0.1 else f"{value:.3f}"

@@ -1,0 +1,116 @@
+"""A profile summed up as plain data: what the inspect command prints and writes as JSON.
+
+profile, etrecord    the files
+delegates            backends that had calls
+dropped_calls        calls that the recording had no room for
+coverage             delegate_time: time resolved to a line over the time of events inside delegate
+                     calls; event_count: events resolved over events; call_time: events' time over
+                     the calls' time; the numbers they are made of; unresolved: the rest, each with
+                     name, backend, count, time_ns
+limits               threads, bytes_per_s, operations_per_s; null without
+phases               prefill and decode, each: calls, tokens (null where unknown), median_call_ns;
+                     wall_ns = attributed_ns + unattributed_ns + delegate_overhead_ns +
+                     runtime_overhead_ns; by: line, module, op and layer, each a list of rows
+rows                 key, kind (events, unattributed or overhead), self_ns, total_ns, count,
+                     self_share (of wall_ns), file, line, function, text (of lines; else empty),
+                     also (other lines in the same events), bytes_moved, operations, bound (memory
+                     or compute), share_of_limit, verdict (a sentence); null where unknown
+"""
+
+from collections.abc import Sequence
+from statistics import median
+from typing import Any
+
+from devtools.profile.limits import Limits, find_bound
+from devtools.profile.model import Call, Coverage, Phase, Profile
+from devtools.profile.rows import Row, View, make_rows
+
+
+def make_report(profile: Profile, limits: Limits | None) -> dict[str, Any]:
+    """
+    Args:
+        limits: of the machine that recorded; None: rows tell no bounds.
+    """
+    phases = {
+        str(phase): _phase(calls, limits) for phase in Phase if (calls := profile.calls_of(phase))
+    }
+    return {
+        "profile": str(profile.etdump),
+        "etrecord": str(profile.etrecord),
+        "delegates": list(profile.delegates),
+        "dropped_calls": profile.dropped_calls,
+        "coverage": _coverage(profile.coverage),
+        "limits": None
+        if limits is None
+        else {
+            "threads": limits.threads,
+            "bytes_per_s": limits.bytes_per_s,
+            "operations_per_s": limits.operations_per_s,
+        },
+        "phases": phases,
+    }
+
+
+def _coverage(coverage: Coverage) -> dict[str, Any]:
+    return {
+        "delegate_time": coverage.delegate_time,
+        "event_count": coverage.event_count,
+        "call_time": coverage.call_time,
+        "delegate_resolved_ns": coverage.delegate_resolved_ns,
+        "delegate_ns": coverage.delegate_ns,
+        "events_resolved": coverage.events_resolved,
+        "events": coverage.events,
+        "events_ns": coverage.events_ns,
+        "calls_ns": coverage.calls_ns,
+        "unresolved": [
+            {
+                "name": item.name,
+                "backend": item.backend,
+                "count": item.count,
+                "time_ns": item.time_ns,
+            }
+            for item in coverage.unresolved
+        ],
+    }
+
+
+def _phase(calls: Sequence[Call], limits: Limits | None) -> dict[str, Any]:
+    wall = sum(call.wall_ns for call in calls)
+    lengths = [call.seq_len for call in calls if call.seq_len is not None]
+    return {
+        "calls": len(calls),
+        "tokens": sum(lengths) if len(lengths) == len(calls) else None,
+        "median_call_ns": median(call.wall_ns for call in calls),
+        "wall_ns": wall,
+        "attributed_ns": sum(call.attributed_ns for call in calls),
+        "unattributed_ns": sum(call.unattributed_ns for call in calls),
+        "delegate_overhead_ns": sum(call.delegate_overhead_ns for call in calls),
+        "runtime_overhead_ns": sum(call.runtime_overhead_ns for call in calls),
+        "by": {
+            str(view): [_row(row, wall, limits) for row in make_rows(calls, view)] for view in View
+        },
+    }
+
+
+def _row(row: Row, wall: int, limits: Limits | None) -> dict[str, Any]:
+    known = row.work_ns > 0
+    moved, operations = (row.bytes_moved, row.operations) if known else (None, None)
+    bound = find_bound(row.work_ns, moved, operations, limits)
+    return {
+        "key": row.key,
+        "kind": str(row.kind),
+        "self_ns": row.self_ns,
+        "total_ns": row.total_ns,
+        "count": row.count,
+        "self_share": row.self_ns / wall if wall else 0.0,
+        "file": row.line.file if row.line else "",
+        "line": row.line.number if row.line else None,
+        "function": row.line.function if row.line else "",
+        "text": row.line.text if row.line else "",
+        "also": [line.location for line in row.also],
+        "bytes_moved": moved,
+        "operations": operations,
+        "bound": str(bound.resource) if bound else None,
+        "share_of_limit": bound.share if bound else None,
+        "verdict": bound.text if bound else None,
+    }
