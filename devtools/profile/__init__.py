@@ -1,5 +1,6 @@
 """From a recorded run to the lines of source that took its time."""
 
+from devtools.profile.frame import events_frame, inspector_frame
 from devtools.profile.load import load_profile
 from devtools.profile.model import (
     Call,
@@ -21,5 +22,7 @@ __all__ = [
     "Phase",
     "Profile",
     "Unresolved",
+    "events_frame",
+    "inspector_frame",
     "load_profile",
 ]

@@ -38,7 +38,9 @@ class Node:
 
     Attributes:
         name: in the graph.
-        operator: with its overload, such as aten.linear.default.
+        operator: with its overload, such as aten.linear.default; of one that writes into its
+            arguments, what it wraps.
+        target: what the file names as its target.
         debug_handle: of the node; several nodes may share one.
         frames: of its stack, the outermost first, as exported.
         stack: those down to the model's own line.
@@ -53,6 +55,7 @@ class Node:
 
     name: str
     operator: str
+    target: str
     debug_handle: int | None
     frames: tuple[Line, ...]
     stack: tuple[Line, ...]
@@ -81,7 +84,7 @@ class Record:
     Attributes:
         nodes: in the graph's order.
         tensors: what every value is, inputs and weights included.
-        instructions: the debug handles of each instruction.
+        instructions: the debug handles of each instruction, some of them repeatedly.
         delegates: by instruction.
         files: the exporting machine's names of files, by their short ones.
     """
@@ -180,6 +183,7 @@ def _record(graph: dict[str, Any], handles: dict[str, Any], delegates: dict[str,
             Node(
                 node["name"],
                 _operator(node),
+                node["target"],
                 int(handle) if handle is not None else None,
                 frames,
                 frames[: own.get(trace, 0)],
@@ -232,7 +236,7 @@ def _operator(node: dict[str, Any]) -> str:
 
 
 def _numbers(value: int | list[int]) -> tuple[int, ...]:
-    return tuple(dict.fromkeys(value)) if isinstance(value, list) else (value,)
+    return tuple(value) if isinstance(value, list) else (value,)
 
 
 def _size(size: dict[str, Any]) -> int | str:

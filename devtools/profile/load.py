@@ -233,7 +233,7 @@ class _Reader:
             item.start,
             item.end,
             instruction_id=item.instruction_id,
-            debug_handles=handles,
+            debug_handles=tuple(dict.fromkeys(handles)),
             nodes=tuple(node.name for node in found.nodes),
             lines=found.lines,
             stack=found.stack,
