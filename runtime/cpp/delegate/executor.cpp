@@ -10,19 +10,6 @@
 namespace thimble::cpu {
 namespace {
 
-kernels::CacheType choose_cache_type(const Program& program, int32_t asked) {
-  switch (asked) {
-    case THIMBLE_CACHE_FLOAT16:
-      return kernels::CacheType::kFloat16;
-    case THIMBLE_CACHE_FLOAT32:
-      return kernels::CacheType::kFloat32;
-    case THIMBLE_CACHE_INT8:
-      return kernels::CacheType::kInt8;
-    default:
-      return program.cache_type;
-  }
-}
-
 /// Copies the caller's rows into their slots.
 void take_inputs(const Call& call, OpContext& context) {
   const Range part = share(context.chunk.rows, context.thread, context.threads());
@@ -78,7 +65,7 @@ Result<std::unique_ptr<Executor>> Executor::create(Program program, const kernel
                                                    std::vector<kernels::PackedWeight> weights,
                                                    const float* floats,
                                                    std::shared_ptr<Session> session) {
-  const kernels::CacheType type = choose_cache_type(program, session->options().cache_type);
+  const kernels::CacheType type = session->cache_type(program.cache_type);
   Result<Workspace> workspace = Workspace::plan(program, kernels, session->team().size());
   if (!workspace.ok()) return workspace.status();
   std::vector<CacheGeometry> geometries;

@@ -19,30 +19,30 @@ const char* cache_type_name(CacheType type) {
   return "int8";
 }
 
+size_t CacheGeometry::key_bytes(size_t length) const {
+  return kernels::key_cache_bytes(type, length, head_dim);
+}
+
+size_t CacheGeometry::value_bytes(size_t length) const {
+  return kernels::value_cache_bytes(type, length, head_dim);
+}
+
+size_t CacheGeometry::values_at() const {
+  return kernels::round_up(key_bytes(capacity), kernels::kLineBytes);
+}
+
+size_t CacheGeometry::head_bytes() const {
+  return values_at() + kernels::round_up(value_bytes(capacity), kernels::kLineBytes);
+}
+
 Result<KvCache> KvCache::allocate(const CacheGeometry& geometry) {
   KvCache cache;
   cache.geometry_ = geometry;
-  const size_t bytes = geometry.heads * cache.head_bytes();
+  const size_t bytes = geometry.bytes();
   cache.pages_ = Pages::allocate(bytes, Pages::Kind::kSmall);
   if (cache.pages_.valid()) return cache;
   return Status::error("a KV cache of " + std::to_string(bytes) +
                        " bytes does not fit into memory: export with a smaller --max-context-len");
-}
-
-size_t KvCache::key_bytes(size_t length) const {
-  return kernels::key_cache_bytes(geometry_.type, length, geometry_.head_dim);
-}
-
-size_t KvCache::value_bytes(size_t length) const {
-  return kernels::value_cache_bytes(geometry_.type, length, geometry_.head_dim);
-}
-
-size_t KvCache::values_at() const {
-  return kernels::round_up(key_bytes(geometry_.capacity), kernels::kLineBytes);
-}
-
-size_t KvCache::head_bytes() const {
-  return values_at() + kernels::round_up(value_bytes(geometry_.capacity), kernels::kLineBytes);
 }
 
 size_t KvCache::position_bytes() const {

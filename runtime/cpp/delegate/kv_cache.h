@@ -20,6 +20,13 @@ struct CacheGeometry {
     return heads == other.heads && head_dim == other.head_dim && capacity == other.capacity &&
            type == other.type;
   }
+
+  /// Of one head's first `length` positions, in whole blocks.
+  size_t key_bytes(size_t length) const;
+  size_t value_bytes(size_t length) const;
+  size_t values_at() const;  ///< in the memory of a head
+  size_t head_bytes() const;
+  size_t bytes() const { return heads * head_bytes(); }
 };
 
 /// "float16", "float32" or "int8".
@@ -32,8 +39,10 @@ class KvCache {
   static Result<KvCache> allocate(const CacheGeometry& geometry);
 
   const CacheGeometry& geometry() const { return geometry_; }
-  void* keys(size_t head) const { return pages_.data() + head * head_bytes(); }
-  void* values(size_t head) const { return pages_.data() + head * head_bytes() + values_at(); }
+  void* keys(size_t head) const { return pages_.data() + head * geometry_.head_bytes(); }
+  void* values(size_t head) const {
+    return pages_.data() + head * geometry_.head_bytes() + geometry_.values_at();
+  }
 
   /// A cache of its own with the first `length` positions of this one.
   Result<KvCache> copy(size_t length) const;
@@ -49,11 +58,8 @@ class KvCache {
   size_t position_bytes() const;
 
  private:
-  /// Of one head's first `length` positions, in whole blocks.
-  size_t key_bytes(size_t length) const;
-  size_t value_bytes(size_t length) const;
-  size_t values_at() const;  ///< in the memory of a head
-  size_t head_bytes() const;
+  size_t key_bytes(size_t length) const { return geometry_.key_bytes(length); }
+  size_t value_bytes(size_t length) const { return geometry_.value_bytes(length); }
   size_t scale_bytes() const;  ///< of a block
   /// Zeros a block but for its first `used` positions.
   void clear_keys(size_t used, uint8_t* block) const;

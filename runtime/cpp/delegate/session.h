@@ -24,6 +24,7 @@ extern "C" {
 #endif
 
 #define THIMBLE_CPU_BACKEND "ThimbleCpuBackend"
+#define THIMBLE_METAL_BACKEND "ThimbleMetalBackend"
 #define THIMBLE_SESSION_OPTION "session"
 
 enum {

@@ -38,6 +38,19 @@ Session::Session(const thimble_session_options& options)
       team_(static_cast<size_t>(options.threads)),
       current_(caches_.emplace(0, Cache{}).first) {}
 
+kernels::CacheType Session::cache_type(kernels::CacheType of_program) const {
+  switch (options_.cache_type) {
+    case THIMBLE_CACHE_FLOAT16:
+      return kernels::CacheType::kFloat16;
+    case THIMBLE_CACHE_FLOAT32:
+      return kernels::CacheType::kFloat32;
+    case THIMBLE_CACHE_INT8:
+      return kernels::CacheType::kInt8;
+    default:
+      return of_program;
+  }
+}
+
 Result<uint32_t> Session::add_program(uint32_t checksum,
                                       const std::vector<CacheGeometry>& geometries) {
   const uint32_t program = next_program_;

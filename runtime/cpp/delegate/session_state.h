@@ -33,6 +33,11 @@ class Session {
   /// The current caches of a program, until the next call that changes which is current.
   ProgramCaches& caches(uint32_t program);
 
+  /// The type of caches: the one that was asked for, else the program's own.
+  kernels::CacheType cache_type(kernels::CacheType of_program) const;
+
+  /// The number of the current cache, which no other of this session has had.
+  int32_t current() const { return current_->first; }
   /// Positions that the current cache holds.
   size_t length() const { return current_->second.length; }
   void set_length(size_t length) { current_->second.length = length; }

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/status.h"
+#include "delegate/metal/dispatch.h"
+
+namespace thimble::metal {
+
+/// What runs dispatches: Metal's device, or the processor in its place (tests/metal_device.cpp).
+class Device {
+ public:
+  virtual ~Device() = default;
+
+  virtual std::string name() const = 0;
+
+  /// Makes memory that the caller keeps the buffer of a number, in place of what it was before.
+  /// \param data at the start of a page, which belongs to it to the end of its last page.
+  virtual Status bind(uint32_t buffer, void* data, size_t bytes) = 0;
+
+  /// Runs dispatches one after the other and waits for the last; memory that is bound may be read
+  /// and written by the caller before and after, not during the call.
+  virtual Status run(const Dispatch* dispatches, size_t count) = 0;
+};
+
+/// This system's device. Defined by the target that is linked: device.mm on Apple's systems.
+Result<std::unique_ptr<Device>> open_device();
+
+}  // namespace thimble::metal

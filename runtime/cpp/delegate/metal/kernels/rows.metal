@@ -1,0 +1,106 @@
+/// \file
+/// Whole rows: RMSNorm, quantization, sums and SwiGLU of two.
+
+/// y[row] = RMSNorm(x[row]) (Zhang and Sennrich, 2019); y may be x. A threadgroup for each row.
+/// \param lanes 16 floats.
+kernel void norm_rows(device const float* x [[buffer(0)]],
+                      device const float* weight [[buffer(1)]],
+                      device float* y [[buffer(2)]],
+                      constant NormParams& params [[buffer(3)]],
+                      threadgroup float* lanes [[threadgroup(0)]],
+                      uint3 group [[threadgroup_position_in_grid]],
+                      uint thread_index [[thread_index_in_threadgroup]],
+                      uint3 threads [[threads_per_threadgroup]]) {
+  x += ulong(group.x) * params.x_stride;
+  y += ulong(group.x) * params.y_stride;
+  const float scale = norm_scale(x, params.columns, params.eps, lanes, thread_index);
+  for (uint k = thread_index; k < params.columns; k += threads.x) y[k] = x[k] * scale * weight[k];
+}
+
+/// The smallest and largest of a threadgroup's numbers, the same for all of its threads.
+/// \param extremes room for two floats a thread.
+inline void find_extremes(thread float& low, thread float& high, threadgroup float* extremes,
+                          uint thread_index, uint count) {
+  extremes[thread_index] = low;
+  extremes[count + thread_index] = high;
+  for (uint apart = count / 2; apart > 0; apart /= 2) {
+    threadgroup_barrier(mem_flags::mem_threadgroup);
+    if (thread_index < apart) {
+      low = smaller(extremes[thread_index + apart], low);
+      high = larger(extremes[count + thread_index + apart], high);
+      extremes[thread_index] = low;
+      extremes[count + thread_index] = high;
+    }
+  }
+  threadgroup_barrier(mem_flags::mem_threadgroup);
+  low = extremes[0];
+  high = extremes[count];
+}
+
+/// x[row], normed where that is asked, as int8 with one scale and zero point: the mapping of
+/// QuantizeArgs in kernels/kernels.h. A threadgroup of a power of two of threads for each row.
+/// \param q [rows][stored]
+/// \param memory 16 floats, then two a thread.
+kernel void quantize_rows(device const float* x [[buffer(0)]],
+                          device const float* norm [[buffer(1)]],
+                          device char* q [[buffer(2)]],
+                          device RowScale* scales [[buffer(3)]],
+                          constant QuantizeParams& params [[buffer(4)]],
+                          threadgroup float* memory [[threadgroup(0)]],
+                          uint3 group [[threadgroup_position_in_grid]],
+                          uint thread_index [[thread_index_in_threadgroup]],
+                          uint3 threads [[threads_per_threadgroup]]) {
+  x += ulong(group.x) * params.x_stride;
+  q += ulong(group.x) * params.stored;
+  float factor = 1.0f;
+  if (params.has_norm) factor = norm_scale(x, params.columns, params.eps, memory, thread_index);
+  float low = 0.0f, high = 0.0f;
+  for (uint k = thread_index; k < params.columns; k += threads.x) {
+    const float value = params.has_norm ? x[k] * factor * norm[k] : x[k];
+    low = smaller(value, low);
+    high = larger(value, high);
+  }
+  find_extremes(low, high, memory + kLanes, thread_index, threads.x);
+
+  const float scale = larger((high - low) / 255.0f, kSmallest);
+  const float zero_point = smaller(larger(-128.0f - rint(low / scale), -128.0f), 127.0f);
+  const float inverse = 1.0f / scale;
+  for (uint k = thread_index; k < params.stored; k += threads.x) {
+    int value = 0;
+    if (k < params.columns) {
+      const float steps = (params.has_norm ? x[k] * factor * norm[k] : x[k]) * inverse;
+      const float inside = smaller(larger(steps, -128.0f - zero_point), 127.0f - zero_point);
+      value = int(rint(inside)) + int(zero_point);
+    }
+    q[k] = char(value);
+  }
+  if (thread_index == 0) scales[group.x] = RowScale{scale, int(zero_point)};
+}
+
+/// y[row] += x[row]. A threadgroup for `threads` columns of a row.
+kernel void add_rows(device const float* x [[buffer(0)]],
+                     device float* y [[buffer(1)]],
+                     constant PairParams& params [[buffer(2)]],
+                     uint3 group [[threadgroup_position_in_grid]],
+                     uint thread_index [[thread_index_in_threadgroup]],
+                     uint3 threads [[threads_per_threadgroup]]) {
+  const uint column = group.x * threads.x + thread_index;
+  if (column >= params.columns) return;
+  y += ulong(group.y) * params.y_stride;
+  y[column] = y[column] + x[ulong(group.y) * params.x_stride + column];
+}
+
+/// y[row] = gate[row] / (1 + exp(-gate[row])) * up[row]. A threadgroup for `threads` columns.
+kernel void swiglu_rows(device const float* gate [[buffer(0)]],
+                        device const float* up [[buffer(1)]],
+                        device float* y [[buffer(2)]],
+                        constant PairParams& params [[buffer(3)]],
+                        uint3 group [[threadgroup_position_in_grid]],
+                        uint thread_index [[thread_index_in_threadgroup]],
+                        uint3 threads [[threads_per_threadgroup]]) {
+  const uint column = group.x * threads.x + thread_index;
+  if (column >= params.columns) return;
+  y[ulong(group.y) * params.y_stride + column] =
+      swiglu(gate[ulong(group.y) * params.x_stride + column],
+             up[ulong(group.y) * params.up_stride + column]);
+}

@@ -1,0 +1,113 @@
+/// \file
+/// Packed weights as kernels/layout.h lays them out: four columns of a lane at a time.
+
+/// A bfloat16 widened.
+inline float widened(ushort bits) { return as_type<float>(uint(bits) << 16); }
+
+/// A block of 16 rows: what every format has.
+struct Block {
+  device const uchar* data;
+  uint scales_at;
+  uint values_at;
+  uint group_size;
+};
+
+inline Block block_of(device const uchar* weight, constant WeightParams& params, uint block) {
+  return {weight + ulong(block) * params.block_bytes, params.scales_at, params.values_at,
+          params.group_size};
+}
+
+inline float float_at(thread const Block& block, uint lane) {
+  return reinterpret_cast<device const float*>(block.data)[lane];
+}
+/// Of the formats with a row scale: sum over k of the row's integers.
+inline int row_sum(thread const Block& block, uint lane) {
+  return reinterpret_cast<device const int*>(block.data)[kLanes + lane];
+}
+
+/// The values -8..7 of columns 4 * quad .. + 3.
+inline char4 nibbles(thread const Block& block, uint quad, uint lane) {
+  device const uint* lines = reinterpret_cast<device const uint*>(block.data + block.values_at);
+  const uint bits = lines[quad / 2 * kLanes + lane] >> (quad % 2 * 4);
+  return char4(char(7 - int(bits & 15)), char(7 - int(bits >> 8 & 15)),
+               char(7 - int(bits >> 16 & 15)), char(7 - int(bits >> 24 & 15)));
+}
+
+/// The integers that a row's scale multiplies, four at a time, and that scale's group.
+struct Int4TwoLevel {
+  static int multiple(thread const Block& block, uint group, uint lane) {
+    device const uint* words = reinterpret_cast<device const uint*>(block.data + block.scales_at);
+    return int(words[group / 8 * kLanes + lane] >> (group % 8 * 4) & 15);
+  }
+  static char4 quad(thread const Block& block, uint quad, uint lane) {
+    const int factor = multiple(block, quad * 4 / block.group_size, lane);
+    const char4 values = nibbles(block, quad, lane);
+    return char4(char(values.x * factor), char(values.y * factor), char(values.z * factor),
+                 char(values.w * factor));
+  }
+};
+
+struct Int8 {
+  static char4 quad(thread const Block& block, uint quad, uint lane) {
+    return reinterpret_cast<device const char4*>(block.data + block.values_at)[quad * kLanes + lane];
+  }
+};
+
+struct Int4 {
+  static float scale(thread const Block& block, uint group, uint lane) {
+    return widened(
+        reinterpret_cast<device const ushort*>(block.data + block.scales_at)[group * kLanes + lane]);
+  }
+  static char4 quad(thread const Block& block, uint quad, uint lane) {
+    return nibbles(block, quad, lane);
+  }
+};
+
+inline int dot4(char4 a, char4 b) {
+  return int(a.x) * int(b.x) + int(a.y) * int(b.y) + int(a.z) * int(b.z) + int(a.w) * int(b.w);
+}
+
+/// float(a - zero_point * row_sum) * (scale * row_scale), of the formats with a row scale.
+inline float scaled(int a, thread const Block& block, RowScale row, uint lane) {
+  const int centred = a - row.zero_point * row_sum(block, lane);
+  return float(centred) * (row.scale * float_at(block, lane));
+}
+
+/// (sum - zero_point * row_sum) * scale, of int4 with a bfloat16 scale per group.
+inline float scaled(float sum, thread const Block& block, RowScale row, uint lane) {
+  return (sum - float(row.zero_point) * float_at(block, lane)) * row.scale;
+}
+
+/// Stores one output of a row: bias added, and what is there where that is asked.
+inline void store_output(float value, uint n, device const float* bias, device float* y,
+                         constant LinearParams& params) {
+  if (n >= params.weight.rows) return;
+  if (params.has_bias) value = value + bias[n];
+  if (params.accumulate) value = value + y[n];
+  y[n] = value;
+}
+
+/// Stores what a lane has of blocks 2 * pair and 2 * pair + 1: two outputs, or one of SwiGLU.
+/// \param y the row's outputs.
+inline void store_pair(float first, float second, uint pair, uint lane, device const float* bias,
+                       device float* y, constant LinearParams& params) {
+  const uint n = 2 * pair * kLanes + lane;
+  if (!params.swiglu) {
+    store_output(first, n, bias, y, params);
+    store_output(second, n + kLanes, bias, y, params);
+    return;
+  }
+  const uint column = pair * kLanes + lane;
+  if (column >= params.y_columns) return;
+  if (params.has_bias) {
+    first = first + bias[n];
+    second = second + bias[n + kLanes];
+  }
+  const float value = swiglu(first, second);
+  y[column] = params.accumulate ? y[column] + value : value;
+}
+
+/// Whether the weight has the second block of a pair.
+inline uint blocks_of_pair(uint pair, constant LinearParams& params) {
+  return 2 * pair * kLanes + kLanes < params.weight.rows ? 2 : 1;
+}

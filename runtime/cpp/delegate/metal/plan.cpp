@@ -1,0 +1,108 @@
+#include "delegate/metal/plan.h"
+
+#include <algorithm>
+
+#include "delegate/metal/params.h"
+#include "delegate/metal/writer.h"
+
+namespace thimble::metal {
+namespace {
+
+using kernels::kLineBytes;
+using kernels::round_up;
+
+/// Rows of a call that are run together: enough that reading weights costs nothing beside
+/// multiplying them.
+constexpr size_t kChunkRows = 256;
+
+Status refused(const std::string& what) {
+  return Status::error("the Metal delegate does not take the program: " + what +
+                       ": export it with --delegate cpu");
+}
+
+}  // namespace
+
+Result<Plan> Plan::create(const cpu::Program& program, kernels::CacheType cache_type) {
+  Plan plan(program);
+  for (const cpu::CacheShape& cache : program.caches) {
+    plan.caches_.push_back(
+        {cache.num_key_value_heads, cache.head_dim, cache.max_context_len, cache_type});
+  }
+  Status status = plan.check();
+  if (!status.ok()) return status;
+  plan.place();
+  return plan;
+}
+
+uint32_t Plan::cache(size_t index) const {
+  return weight(program_->weights.size()) + static_cast<uint32_t>(index);
+}
+
+size_t Plan::output_at(size_t output) const { return slots_[program_->outputs[output].slot]; }
+
+Status Plan::check() const {
+  if (caches_.empty()) return refused("it has no KV cache");
+  for (const cpu::Value& input : program_->inputs) {
+    if (input.role == cpu::Role::kRows) return refused("it is a part of a model");
+  }
+  for (const cpu::Value& output : program_->outputs) {
+    if (!program_->slots[output.slot].one_row) return refused("it gives out rows of all tokens");
+  }
+  for (const cpu::CacheGeometry& cache : caches_) {
+    if (cache.type == kernels::CacheType::kInt8) {
+      return Status::error(
+          "the Metal delegate's cache is float16 or float32, not int8: leave its type out");
+    }
+    if (cache.head_dim > THIMBLE_METAL_MOST_HEAD_DIM) {
+      return refused("heads of " + std::to_string(cache.head_dim) + " numbers are above " +
+                     std::to_string(THIMBLE_METAL_MOST_HEAD_DIM));
+    }
+  }
+  if (program_->num_floats > UINT32_MAX) return refused("it has too many floats");
+  return {};
+}
+
+void Plan::place() {
+  size_t context = SIZE_MAX, stored = 0, normed = 0, partials = 0;
+  for (const cpu::CacheGeometry& cache : caches_) context = std::min(context, cache.capacity);
+  for (const cpu::Op& op : program_->ops) {
+    if (const auto* linear = std::get_if<cpu::LinearOp>(&op.kind)) {
+      const cpu::Weight& weight = program_->weights[linear->weight];
+      const size_t columns = weight.packed(nullptr).columns;
+      (weight.quantized() ? stored : normed) =
+          std::max(weight.quantized() ? stored : normed, columns);
+    } else if (const auto* attention = std::get_if<cpu::AttentionOp>(&op.kind)) {
+      const size_t splits =
+          kernels::attention_splits(caches_[attention->cache].capacity, /*tokens=*/0);
+      partials = std::max(partials, attention->num_attention_heads * splits);
+    }
+  }
+  most_tokens_ = context;
+  chunk_rows_ = std::min(kChunkRows, context);
+  const auto add = [this](size_t bytes) {
+    const size_t at = arena_bytes_;
+    arena_bytes_ += round_up(bytes, kLineBytes);
+    return at;
+  };
+  for (const cpu::Slot& slot : program_->slots) {
+    slots_.push_back(add((slot.one_row ? 1 : chunk_rows_) * slot.width * sizeof(float)));
+  }
+  quantized_ = add(chunk_rows_ * stored);
+  scales_ = add(chunk_rows_ * sizeof(RowScale));
+  normed_ = add(chunk_rows_ * normed * sizeof(float));
+  partials_ = add(partials * kPartialFloats * sizeof(float));
+}
+
+void Plan::write(size_t rows, size_t start_pos, std::vector<Dispatch>* dispatches) const {
+  dispatches->clear();
+  for (size_t first = 0; first < rows; first += chunk_rows_) {
+    const cpu::Chunk chunk{first, std::min(chunk_rows_, rows - first)};
+    const bool is_last = first + chunk.rows == rows;
+    for (const cpu::Op& op : program_->ops) {
+      const std::optional<cpu::OpRows> op_rows = cpu::rows_of(op, chunk, is_last);
+      if (op_rows.has_value()) Writer(*this, op, chunk, start_pos, dispatches).write(*op_rows);
+    }
+  }
+}
+
+}  // namespace thimble::metal
