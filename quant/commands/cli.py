@@ -11,6 +11,7 @@ EPILOG = """\b
 Examples:
   python -m quant eval model.pte --against ./my-model --text held_out.txt
   python -m quant eval ./my-model --text held_out.txt --json
+  python -m quant eval model.pte --tasks hellaswag,lambada_openai --limit 200
   python -m quant compare ./my-model --calibration text.txt --held-out other.txt
   python -m quant cache --prune 5GB
 """
@@ -23,7 +24,7 @@ def main() -> None:
 
 @main.command("eval", context_settings={"show_default": True})
 @click.argument("model")
-@click.option("--text", type=click.Path(path_type=Path), required=True, help="UTF-8 text.")
+@click.option("--text", type=click.Path(path_type=Path), help="UTF-8 text.")
 @click.option("--against", metavar="MODEL", help="The model that KL and top-1 compare with.")
 @click.option(
     "--tokenizer",
@@ -57,10 +58,24 @@ def main() -> None:
     default="default",
     help="The same of the model after --against.",
 )
+@click.option(
+    "--tasks",
+    metavar="NAME[,...]",
+    help="In place of a text: tasks of the lm-evaluation-harness (pip install thimble[lm-eval]).",
+)
+@click.option(
+    "--task-path", type=click.Path(path_type=Path), help="A directory of further tasks in YAML."
+)
+@click.option(
+    "--limit", metavar="N", type=click.IntRange(min=1), help="The first documents of each task."
+)
+@click.option(
+    "--shots", metavar="N", type=click.IntRange(min=0), help="Examples before each question."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def eval_command(
     model: str,
-    text: Path,
+    text: Path | None,
     against: str | None,
     tokenizer: Path | None,
     context: int,
@@ -68,6 +83,10 @@ def eval_command(
     separator: str | None,
     kv_cache: str,
     against_kv_cache: str,
+    tasks: str | None,
+    task_path: Path | None,
+    limit: int | None,
+    shots: int | None,
     as_json: bool,
 ) -> None:
     """Perplexity, bits per byte, and with --against KL and top-1, of a checkpoint or a .pte.
@@ -77,7 +96,9 @@ def eval_command(
     those before it.
     """
     from quant.commands.evaluate import Request, run_eval
+    from quant.commands.harness import Tasks
 
+    names = tuple(name.strip() for name in (tasks or "").split(",") if name.strip())
     run_eval(
         Request(
             model,
@@ -89,6 +110,7 @@ def eval_command(
             separator,
             kv_cache,
             against_kv_cache,
+            Tasks(names, task_path, limit, shots) if names else None,
         ),
         as_json,
     )

@@ -2,10 +2,11 @@
 
 import json
 import math
+import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from quant.calibration import Encode
+    from quant.commands.harness import Tasks
     from quant.commands.scored import Scored
     from quant.commands.windows import ScoredText
 
@@ -22,7 +24,7 @@ class Request:
     """The command line as it was typed."""
 
     model: str
-    text: Path
+    text: Path | None
     against: str | None
     tokenizer: Path | None
     context: int
@@ -30,10 +32,13 @@ class Request:
     separator: str | None
     kv_cache: str
     against_kv_cache: str
+    tasks: "Tasks | None"
 
 
 def run_eval(request: Request, as_json: bool) -> None:
     """Measures a model and prints the figures; exits 2 on a request that cannot be met."""
+    if request.tasks is not None:
+        os.environ.setdefault("TQDM_DISABLE", "1")  # the harness' bars; tqdm looks when imported
     from delegates import DelegateError
     from exporter.errors import ExportError
     from exporter.quiet import silence_known_noise
@@ -44,14 +49,39 @@ def run_eval(request: Request, as_json: bool) -> None:
     silence_known_noise()
     sentences = (QuantError, DelegateError, ExportError, TokenizerError, RunnerError, BuildError)
     try:
-        figures = evaluate(request)
+        if request.tasks is not None:
+            figures = evaluate_tasks(request, request.tasks)
+        elif request.text is not None:
+            figures = evaluate(request, request.text)
+        else:
+            raise QuantError("nothing says what to measure; give --text FILE or --tasks NAMES.")
     except sentences as error:
         click.echo(f"Error: {error}", err=True)
         sys.exit(2)
     click.echo(json.dumps(figures) if as_json else describe(figures))
 
 
-def evaluate(request: Request) -> dict[str, object]:
+def evaluate_tasks(request: Request, tasks: "Tasks") -> dict[str, object]:
+    """The tasks' figures by name.
+
+    Raises:
+        ExportError, TokenizerError, DelegateError, QuantError, RunnerError, BuildError: as
+            `evaluate`.
+    """
+    from quant.commands.bar import progress_bar
+    from quant.commands.harness import run_tasks
+    from quant.commands.scored import open_scored
+    from quant.errors import QuantError
+
+    if request.text is not None or request.against is not None:
+        raise QuantError("--tasks go without --text and --against; run them one after the other.")
+    with progress_bar("Answering") as bar:
+        model = open_scored(request.model, request.kv_cache, bar.advance)
+        figures = run_tasks(model, tasks)
+    return {"model": model.name, "runs_with": model.runs_with, "tasks": figures}
+
+
+def evaluate(request: Request, path: Path) -> dict[str, object]:
     """The figures by name: losses in nats, bits per byte, each with its standard error.
 
     Raises:
@@ -62,7 +92,7 @@ def evaluate(request: Request) -> dict[str, object]:
     from quant.commands.scored import open_scored
     from quant.commands.windows import read_text, score_windows
 
-    text = read_text(request.text)
+    text = read_text(path)
     with progress_bar("Reading") as bar:
         model = open_scored(request.model, request.kv_cache, bar.advance)
         models, against = [model], None
@@ -81,7 +111,7 @@ def evaluate(request: Request) -> dict[str, object]:
         "runs_with": model.runs_with,
         "against": None if against is None else against.name,
         "against_runs_with": None if against is None else against.runs_with,
-        "text": str(request.text),
+        "text": str(path),
         "context": context,
         **figures,
     }
@@ -158,8 +188,12 @@ def measure(model: "Scored", against: "Scored | None", text: "ScoredText") -> di
     }
 
 
-def describe(figures: dict[str, object]) -> str:
+def describe(figures: dict[str, Any]) -> str:
     """The figures as lines for people."""
+    if "tasks" in figures:
+        from quant.commands.harness import describe_tasks
+
+        return "\n".join(describe_tasks(figures))
     lines = [
         f"{figures['model']}: {figures['tokens']} tokens predicted, context {figures['context']}",
         f"runs with      {figures['runs_with']}",

@@ -38,7 +38,8 @@ class Scored:
         bos_id: what begins a text, or None.
         encode: its own tokenizer, or None where only a runtime elsewhere reads it.
         vocab_size: of the logits.
-        runner: what runs a `.pte`, where our runner does.
+        generate: a prompt, behind BOS, and most new tokens, to the pieces of the likeliest answer;
+            None where there is no `encode`.
     """
 
     name: str
@@ -48,7 +49,7 @@ class Scored:
     bos_id: int | None
     encode: Encode | None
     vocab_size: int
-    runner: Runner | None = None
+    generate: Callable[[str, int], Iterator[str]] | None
 
 
 def open_scored(model: str, kv_cache: str, advance: Advance) -> Scored:
@@ -97,14 +98,38 @@ def _open_checkpoint(model: str, advance: Advance) -> Scored:
         for part in hidden[0, first:].split(PIECE):
             yield decoder.head(part)
 
+    tokenizer = load_tokenizer(checkpoint.directory)
+    bos_id = checkpoint.config.bos_token_id if compiled.bos_id is None else compiled.bos_id
+    ends = {bos_id, *compiled.eos_ids, *checkpoint.config.eos_token_ids}
+    longest = checkpoint.config.context_limit
+
+    @torch.no_grad()
+    def generate(prompt: str, max_new_tokens: int) -> Iterator[str]:
+        """Over the model's own cache, a token a call."""
+        ids = ([] if bos_id is None else [bos_id]) + tokenizer.encode(prompt)
+        most = min(longest, len(ids) + max_new_tokens)
+        decoder.setup_cache(most)
+        step, at, said = torch.tensor([ids]), 0, tokenizer.decode(ids)
+        while len(ids) < most:
+            token = int(decoder(step, torch.tensor([at])).argmax())
+            if token in ends:
+                break
+            step, at = torch.tensor([[token]]), len(ids)
+            ids.append(token)
+            text = tokenizer.decode(ids)
+            if not text.endswith("\ufffd"):  # half a character
+                yield text[len(said) :]
+                said = text
+
     return Scored(
         checkpoint.name,
         "PyTorch, float32",
         logits,
-        checkpoint.config.context_limit,
-        checkpoint.config.bos_token_id if compiled.bos_id is None else compiled.bos_id,
-        load_tokenizer(checkpoint.directory).encode,
+        longest,
+        bos_id,
+        tokenizer.encode,
         checkpoint.config.vocab_size,
+        generate,
     )
 
 
@@ -118,7 +143,7 @@ def _open_pte(path: Path, kv_cache: str, advance: Advance) -> Scored:
     )
     if name not in _OURS:
         logits = _logits_of_other(path, name, advance)
-        return Scored(str(path), name, logits, length, bos_id, None, vocab_size)
+        return Scored(str(path), name, logits, length, bos_id, None, vocab_size, None)
     if not (BUILD_DIR / "libthimble.so").is_file():
         build()
     runner = Runner(path, kv_cache=kv_cache)
@@ -126,7 +151,6 @@ def _open_pte(path: Path, kv_cache: str, advance: Advance) -> Scored:
     def runner_logits(tokens: Tensor, first: int) -> Iterator[Tensor]:
         """A piece after the other, which the runner's cache ties together."""
         ids = tokens.tolist()
-        runner.truncate(0)
         for start in range(first, len(ids), PIECE):
             end = min(start + PIECE, len(ids))
             yield torch.from_numpy(runner.logits(ids[:end], start))
@@ -134,7 +158,14 @@ def _open_pte(path: Path, kv_cache: str, advance: Advance) -> Scored:
 
     runs_with = str(runner.stats["runs_with"]) or name
     return Scored(
-        str(path), runs_with, runner_logits, length, bos_id, runner.encode, vocab_size, runner
+        str(path),
+        runs_with,
+        runner_logits,
+        length,
+        bos_id,
+        runner.encode,
+        vocab_size,
+        runner.generate,
     )
 
 

@@ -1,0 +1,227 @@
+"""Tasks of the lm-evaluation-harness (the package lm_eval) on a checkpoint or a `.pte`."""
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from quant.errors import QuantError
+
+if TYPE_CHECKING:
+    from lm_eval.api.instance import Instance
+    from lm_eval.api.model import TemplateLM
+
+    from quant.commands.scored import Scored
+
+_MOST_NEW_TOKENS = 256  # of an answer, where a task says nothing
+
+
+@dataclass(frozen=True)
+class Tasks:
+    """What is asked of a model.
+
+    Attributes:
+        names: of tasks, groups or tags.
+        path: a directory of further tasks in YAML, or None.
+        limit: documents of each task, the first ones; None takes all.
+        shots: examples before each question; None leaves it to the task.
+    """
+
+    names: tuple[str, ...]
+    path: Path | None
+    limit: int | None
+    shots: int | None
+
+
+def run_tasks(model: "Scored", tasks: Tasks) -> dict[str, dict[str, object]]:
+    """The figures of each task by the harness's own names, with their standard errors.
+
+    Raises:
+        QuantError: the package is not installed, a task is unknown or its data cannot be had, or it
+            asks for what the model does not do.
+    """
+    try:
+        import lm_eval
+    except ImportError:
+        raise QuantError(
+            "tasks run through the package lm_eval, which is not installed; "
+            "pip install 'thimble[lm-eval]'."
+        ) from None
+    from lm_eval.tasks import TaskManager
+
+    for name in ("lm_eval", "datasets"):
+        logging.getLogger(name).setLevel(logging.ERROR)
+    manager = TaskManager(include_path=None if tasks.path is None else str(tasks.path))
+    unknown = [name for name in tasks.names if name not in manager.all_tasks]
+    if unknown:
+        raise QuantError(
+            f"task {unknown[0]!r} is not known to lm_eval {_version()}; `lm_eval ls tasks` prints "
+            "those that are, and --task-path names a directory of others."
+        )
+    try:
+        found = manager.load(list(tasks.names))["tasks"]
+    except Exception as error:  # whatever a task's data comes through: the network, a hub, a parser
+        raise QuantError(
+            f"the data of {', '.join(tasks.names)} cannot be had ({_first_line(error)}); run it "
+            "once where there is a network, or name tasks whose data is here."
+        ) from None
+    results = lm_eval.simple_evaluate(
+        model=_language_model(model),
+        tasks=list(found.values()),
+        num_fewshot=tasks.shots,
+        limit=tasks.limit,
+        log_samples=False,
+        bootstrap_iters=1000,
+    )
+    assert results is not None
+    return {name: _figures(figures) for name, figures in results["results"].items()}
+
+
+def _version() -> str:
+    import importlib.metadata
+
+    return importlib.metadata.version("lm_eval")
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().partition("\n")[0] or type(error).__name__
+
+
+def _figures(figures: dict[str, Any]) -> dict[str, object]:
+    """{"acc,none": 0.5, "acc_stderr,none": 0.1} to {"acc": 0.5, "acc_error": 0.1}; the name of a
+    filter stays where it is one."""
+    shown: dict[str, object] = {}
+    for key, value in figures.items():
+        metric, comma, name = key.partition(",")
+        if not comma:
+            if key == "sample_len":
+                shown["documents"] = value
+            continue
+        error = metric.endswith("_stderr")
+        metric = metric.removesuffix("_stderr") + ("" if name == "none" else f" ({name})")
+        known = isinstance(value, int | float)
+        shown[f"{metric}_error" if error else metric] = value if known else None
+    return shown
+
+
+def _language_model(model: "Scored") -> "TemplateLM":
+    """The model as the harness knows models."""
+    import torch
+    from lm_eval.api.model import TemplateLM
+    from lm_eval.utils import get_rolling_token_windows, make_disjoint_window
+
+    if model.encode is None or model.generate is None:
+        raise QuantError(
+            f"{model.name} runs through {model.runs_with}, which reads no text; tasks take a "
+            "checkpoint, or a .pte exported with --delegate cpu or xnnpack."
+        )
+    encode: Callable[[str], list[int]] = model.encode
+    generate: Callable[[str, int], Iterator[str]] = model.generate
+    start = [] if model.bos_id is None else [model.bos_id]
+
+    class ScoredLM(TemplateLM):
+        @property
+        def eot_token_id(self) -> int:
+            """What stands before a text that has nothing before it."""
+            if model.bos_id is None:
+                raise QuantError(
+                    f"{model.name} has no BOS token, and a task asks for the likelihood of a text "
+                    "with nothing before it; choose another task."
+                )
+            return model.bos_id
+
+        def tok_encode(
+            self, string: str, add_special_tokens: bool | None = None, **_: Any
+        ) -> list[int]:
+            return encode(string)
+
+        def _loglikelihood_tokens(
+            self, requests: Sequence[tuple[Any, list[int], list[int]]], **_: Any
+        ) -> list[tuple[float, bool]]:
+            # In this order, what questions have in common is read once.
+            order = sorted(range(len(requests)), key=lambda index: requests[index][1:])
+            scores: dict[int, tuple[float, bool]] = {}
+            for index in order:
+                _, context, continuation = requests[index]
+                before = context if context[: len(start)] == start else start + context
+                scores[index] = score(before, continuation)
+            return [scores[index] for index in range(len(requests))]
+
+        def loglikelihood(
+            self, requests: "list[Instance]", disable_tqdm: bool = True
+        ) -> list[tuple[float, bool]]:
+            return super().loglikelihood(requests, disable_tqdm=True)
+
+        def loglikelihood_rolling(
+            self, requests: "list[Instance]", disable_tqdm: bool = True
+        ) -> list[float]:
+            totals = []
+            for request in requests:
+                windows = get_rolling_token_windows(
+                    encode(request.args[0]), self.eot_token_id, model.longest, 1
+                )
+                totals.append(sum(score(*make_disjoint_window(pair))[0] for pair in windows))
+            return totals
+
+        def generate_until(
+            self, requests: "list[Instance]", disable_tqdm: bool = True
+        ) -> list[str]:
+            return [answer(*request.args) for request in requests]
+
+    @torch.no_grad()
+    def score(context: list[int], continuation: list[int]) -> tuple[float, bool]:
+        """The continuation's log-likelihood, and whether it is what greedy decoding says."""
+        ids = torch.tensor((context + continuation)[-(model.longest + 1) :])
+        first = max(0, len(ids) - 1 - len(continuation))
+        wanted = ids[first + 1 :]
+        total, greedy, at = 0.0, True, 0
+        for logits in model.logits(ids[:-1], first):
+            here = wanted[at : at + len(logits)]
+            at += len(logits)
+            total += logits.log_softmax(-1).gather(1, here[:, None]).double().sum().item()
+            greedy = greedy and bool((logits.argmax(-1) == here).all())
+        return total, greedy
+
+    def answer(prompt: str, settings: dict[str, Any]) -> str:
+        """What the model says until one of the task's stops."""
+        if settings.get("do_sample") and settings.get("temperature", 1) > 0:
+            raise QuantError(
+                "a task asks for sampled answers; only the likeliest are given: choose another "
+                "task, or set do_sample: false in it."
+            )
+        until = settings.get("until") or []
+        stops = [until] if isinstance(until, str) else [stop for stop in until if stop]
+        new_tokens = min(int(settings.get("max_gen_toks", _MOST_NEW_TOKENS)), model.longest - 1)
+        fitting = _fitting(prompt, encode, model.longest - new_tokens - len(start))
+        said = ""
+        pieces = generate(fitting, new_tokens)
+        for piece in pieces:
+            said += piece
+            ends = [said.find(stop) for stop in stops if stop in said]
+            if ends:
+                return said[: min(ends)]
+        return said
+
+    return ScoredLM()
+
+
+def _fitting(prompt: str, encode: Callable[[str], list[int]], room: int) -> str:
+    """The end of a prompt that takes no more than so many tokens."""
+    while (count := len(encode(prompt))) > room:
+        prompt = prompt[max(1, len(prompt) * (count - room) // count) :]
+    return prompt
+
+
+def describe_tasks(figures: dict[str, Any]) -> list[str]:
+    """A line for each figure, for people."""
+    lines = [f"{figures['model']}, runs with {figures['runs_with']}"]
+    for task, values in figures["tasks"].items():
+        lines.append(f"{task}: {values.get('documents', 'some')} documents")
+        for name, value in values.items():
+            if name == "documents" or name.endswith("_error") or not isinstance(value, float | int):
+                continue
+            error = values.get(f"{name}_error")
+            shown = f" ± {error:.4f}" if isinstance(error, float | int) else ""
+            lines.append(f"  {name:15} {value:.4f}{shown}")
+    return lines
