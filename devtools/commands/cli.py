@@ -6,6 +6,9 @@ from pathlib import Path
 
 import click
 
+from devtools.commands.report import report
+from devtools.commands.trace import trace
+
 _MOST_THREADS = 256
 _SETTINGS = {
     "help_option_names": ["-h", "--help"],
@@ -45,6 +48,10 @@ def _default_counts() -> tuple[int, ...]:
 @click.group(context_settings=_SETTINGS)
 def main() -> None:
     """Tools for whoever makes models fast."""
+
+
+main.add_command(trace)
+main.add_command(report)
 
 
 @main.command(context_settings=_SETTINGS)
@@ -207,3 +214,129 @@ def inspect(
     run_inspect(
         Request(profile, etrecord, View(by), phases, top, limits, probe, threads, json, csv)
     )
+
+
+@main.command(context_settings=_SETTINGS)
+@click.argument("a", metavar="A", type=click.Path(path_type=Path))
+@click.argument("b", metavar="B", type=click.Path(path_type=Path))
+@click.option(
+    "--etrecord",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    required=True,
+    help="What python -m exporter --etrecord wrote beside the model that ran.",
+)
+@click.option(
+    "--etrecord-b",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="That of B, where it ran another program.",
+)
+@click.option(
+    "--again-a",
+    metavar="FILE",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    help="Another run of A: noise between runs then counts as noise. May be given repeatedly.",
+)
+@click.option(
+    "--again-b",
+    metavar="FILE",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    help="Another run of B.",
+)
+@click.option(
+    "--by",
+    type=click.Choice(["line", "module", "op", "layer"]),
+    default="line",
+    help="What time is summed up by.",
+)
+@click.option(
+    "--phase",
+    type=click.Choice(["all", "prefill", "decode"]),
+    default="all",
+    help="The calls that are looked at.",
+)
+@click.option(
+    "--top", metavar="N", type=click.IntRange(0), default=25, help="Rows of a table; 0: all."
+)
+@click.option("--json", type=click.Path(path_type=Path), help="Also write everything as JSON.")
+def diff(
+    a: Path,
+    b: Path,
+    etrecord: Path,
+    etrecord_b: Path | None,
+    again_a: tuple[Path, ...],
+    again_b: tuple[Path, ...],
+    by: str,
+    phase: str,
+    top: int,
+    json: Path | None,
+) -> None:
+    """Shows what became slower from run A to run B, by line, and what is only noise.
+
+    A line is called slower or faster if its calls differ beyond chance (Mann-Whitney, Holm, 5% for
+    all lines together) and by more than either side moved by itself: from the first half of a run
+    to the second, and between runs of one side.
+    """
+    from devtools.commands.diff import Request, run_diff
+    from devtools.profile.model import Phase
+    from devtools.profile.rows import View
+
+    phases = tuple(Phase) if phase == "all" else (Phase(phase),)
+    run_diff(
+        Request(
+            (a, *again_a),
+            (b, *again_b),
+            etrecord,
+            etrecord_b or etrecord,
+            View(by),
+            phases,
+            top,
+            json,
+        )
+    )
+
+
+@main.command(context_settings=_SETTINGS)
+@click.argument("model", type=click.Path(path_type=Path))
+@click.option(
+    "--checkpoint",
+    metavar="DIR|HUB_ID",
+    required=True,
+    help="What it was exported from; llama3 is the model that ships with the package.",
+)
+@click.option(
+    "--etrecord",
+    type=click.Path(path_type=Path),
+    help="What the export's --etrecord wrote; by default MODEL with the ending .etrecord.",
+)
+@click.option(
+    "--text",
+    type=click.Path(path_type=Path),
+    help="UTF-8 text to run; by default one that ships with the package and that calibration "
+    "never sees.",
+)
+@click.option(
+    "--tokens", metavar="N", type=click.IntRange(2), default=64, help="How much of the text."
+)
+@click.option("--json", type=click.Path(path_type=Path), help="Also write everything as JSON.")
+def compare(
+    model: Path,
+    checkpoint: str,
+    etrecord: Path | None,
+    text: Path | None,
+    tokens: int,
+    json: Path | None,
+) -> None:
+    """Finds the line that computes something wrong in a .pte.
+
+    Runs the checkpoint in float, the quantized model and the .pte on the same tokens, half of them
+    at once and the rest one by one, and compares what every line computed, decoder layer by decoder
+    layer: once with each model on its own values, once with all that is before the layer equal, so
+    that each fault shows where it arises. Ends with what became of the logits.
+    """
+    from devtools.commands.compare import Request, run_compare
+
+    run_compare(Request(model, checkpoint, etrecord, text, tokens, json))

@@ -1,0 +1,89 @@
+"""The report command: a recorded run as one HTML page."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from devtools.errors import BadRequest
+from devtools.files import check_writable
+
+if TYPE_CHECKING:
+    from devtools.profile import Profile
+
+
+@click.command(context_settings={"show_default": True})
+@click.argument("profile", type=click.Path(path_type=Path))
+@click.option(
+    "--etrecord",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    required=True,
+    help="What python -m exporter --etrecord wrote beside the model that ran.",
+)
+@click.option(
+    "--out",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    required=True,
+    help="The page to write, an .html.",
+)
+@click.option(
+    "--pte",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="The model that ran: the page then shows its memory, and why operators were not delegated.",
+)
+@click.option(
+    "--limits",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="What the recording machine can do, as python -m devtools bench --json wrote it: the page "
+    "then says what bounds each line.",
+)
+@click.option(
+    "--threads",
+    metavar="N",
+    type=click.IntRange(1),
+    help="Threads that ran, where the profile does not tell; chooses among the limits.",
+)
+def report(
+    profile: Path,
+    etrecord: Path,
+    out: Path,
+    pte: Path | None,
+    limits: Path | None,
+    threads: int | None,
+) -> None:
+    """Writes a recorded run as one HTML file that works offline: the model's source with its time,
+    a flame graph, the roofline, prefill against decode, memory, and who runs what.
+
+    PROFILE is what the runner's --etdump wrote.
+    """
+    from devtools.profile import load_profile
+    from devtools.profile.limits import load_limits
+    from devtools.report import write_report
+    from devtools.report.program import read_program
+
+    try:
+        check_writable(out)
+        found = load_profile(profile, etrecord)
+        program = read_program(pte) if pte is not None else None
+        machine = load_limits(limits, threads or _threads(found)) if limits is not None else None
+        size = write_report(found, out, program, machine)
+    except BadRequest as error:
+        click.echo(f"Error: {error}", err=True)
+        sys.exit(2)
+    coverage = found.coverage
+    click.echo(
+        f"wrote {out}: {size / 1000:.0f} kB, {len(found.calls)} calls; "
+        f"{coverage.delegate_time:.1%} of delegate time and {coverage.event_count:.1%} of events "
+        "resolve to a line"
+    )
+
+
+def _threads(profile: "Profile") -> int | None:
+    """The most that worked on any event; None where none tells."""
+    counts = (event.threads for call in profile.calls for event in call.events)
+    return max((count for count in counts if count is not None), default=None)

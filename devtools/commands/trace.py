@@ -1,0 +1,50 @@
+"""The trace command: a recorded run for Perfetto and chrome://tracing."""
+
+import sys
+from pathlib import Path
+
+import click
+
+from devtools.errors import BadRequest
+from devtools.files import check_writable
+
+
+@click.command()
+@click.argument("profile", type=click.Path(path_type=Path))
+@click.option(
+    "--etrecord",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    required=True,
+    help="What python -m exporter --etrecord wrote beside the model that ran.",
+)
+@click.option(
+    "--out",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    required=True,
+    help="The trace to write, a .json.",
+)
+def trace(profile: Path, etrecord: Path, out: Path) -> None:
+    """Writes a recorded run as a trace to open in https://ui.perfetto.dev or chrome://tracing.
+
+    PROFILE is what the runner's --etdump wrote. Each thread has a track, the operators of a
+    delegate lie in its calls, arrows lead from token to token, and an operator that is clicked
+    tells its line, shape, bytes and operations.
+    """
+    from devtools.profile import load_profile
+    from devtools.trace import write_trace
+
+    try:
+        check_writable(out)
+        found = load_profile(profile, etrecord)
+        count = write_trace(found, out)
+    except BadRequest as error:
+        click.echo(f"Error: {error}", err=True)
+        sys.exit(2)
+    coverage = found.coverage
+    click.echo(
+        f"wrote {out}: {count} events of {len(found.calls)} calls; "
+        f"{coverage.delegate_time:.1%} of delegate time and {coverage.event_count:.1%} of events "
+        "resolve to a line"
+    )

@@ -1,0 +1,137 @@
+"""Puts a profile into one HTML file that needs nothing else."""
+
+import json
+from collections.abc import Sequence
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FunctionLoader, StrictUndefined
+from markupsafe import Markup
+
+from devtools.files import replacing
+from devtools.profile.limits import Limits, find_bound
+from devtools.profile.model import Call, Profile
+from devtools.report import numbers
+from devtools.report.delegation import delegation_map
+from devtools.report.flame import flame
+from devtools.report.memory import plan_timeline, workspaces
+from devtools.report.program import Program
+from devtools.report.roofline import roofline
+from devtools.report.source import SourceFile, SourceLine, anchor, annotate
+from devtools.report.totals import Scope, Total, scopes, total_by
+
+_MOST_LINES = 15  # in the table of the slowest
+_MOST_CALLS = 240  # bars of the chart of calls
+
+
+def write_report(
+    profile: Profile, out: Path, program: Program | None = None, limits: Limits | None = None
+) -> int:
+    """Writes the page, whole or not at all; returns its size in bytes.
+
+    Args:
+        program: of the `.pte`: with it the page shows memory, and why operators are not delegated.
+        limits: of the machine: with it the page says how near to its limits each line comes.
+    """
+    page = make_page(profile, program, limits).encode()
+    with replacing(out) as temporary:
+        temporary.write_bytes(page)
+    return len(page)
+
+
+def make_page(
+    profile: Profile, program: Program | None = None, limits: Limits | None = None
+) -> str:
+    """The page's HTML."""
+    shown = scopes(profile)
+    sources = annotate(profile, shown)
+    flames = {"merged": flame(profile, True), "apart": flame(profile, False)}
+    environment = Environment(
+        loader=FunctionLoader(_read),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters.update(numbers.FILTERS)
+    environment.globals.update(anchor=anchor, bound=lambda total: _bound(total, limits))
+    return environment.get_template("page.html").render(
+        profile=profile,
+        program=program,
+        limits=limits,
+        scopes=shown,
+        sources=sources,
+        slowest={scope.name: _slowest(sources, scope) for scope in shown},
+        modules={scope.name: _modules(scope) for scope in shown},
+        kinds=_kinds(shown),
+        bars=_bars(profile),
+        roofline=roofline(shown, limits),
+        delegation=delegation_map(profile, program),
+        timeline=plan_timeline(program, profile) if program else None,
+        workspaces=workspaces(program, profile) if program else [],
+        flames=_script_data(flames),
+        style=Markup(_read("page.css")),
+        script=Markup(_read("page.js")),
+    )
+
+
+def _read(name: str) -> str:
+    return files("devtools.report").joinpath(name).read_text(encoding="utf-8")
+
+
+def _bound(total: Total, limits: Limits | None) -> str:
+    """Such as memory-bound, 92% of the limit; empty where nothing says so."""
+    found = find_bound(total.counted_ns, total.bytes_moved, total.operations, limits)
+    return found.text if found else ""
+
+
+def _script_data(value: Any) -> Markup:
+    """JSON that cannot end the script element it stands in."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return Markup(text.replace("<", "\\u003c"))
+
+
+def _slowest(sources: Sequence[SourceFile], scope: Scope) -> list[tuple[str, SourceLine]]:
+    lines = [
+        (file.name, line)
+        for file in sources
+        for fold in file.folds
+        for line in fold.lines
+        if scope.name in line.totals
+    ]
+    lines.sort(key=lambda item: -item[1].totals[scope.name].time_ns)
+    return lines[:_MOST_LINES]
+
+
+def _modules(scope: Scope) -> list[tuple[str, Total]]:
+    """Time by module, decoder layers taken together."""
+    totals = total_by(scope.calls, lambda event: _without_layer(event.module_path, event.layer))
+    return list(totals.items())
+
+
+def _without_layer(path: str, layer: int | None) -> str:
+    return path if layer is None else path.replace(f".{layer}.", ".*.", 1)
+
+
+def _kinds(shown: Sequence[Scope]) -> list[tuple[str, dict[str, int]]]:
+    """Time of each kind of operator in every scope, and then that of none; by the whole run's."""
+    times: dict[str, dict[str, int]] = {}
+    for scope in shown:
+        for kind, total in total_by(scope.calls, lambda event: event.op_kind).items():
+            times.setdefault(kind, {})[scope.name] = total.time_ns
+    listed = sorted(times.items(), key=lambda item: -max(item[1].values()))
+    rest = {scope.name: max(0, scope.wall_ns - _events_ns(scope)) for scope in shown}
+    return [*listed, ("overhead", rest)]
+
+
+def _events_ns(scope: Scope) -> int:
+    return sum(event.duration_ns for call in scope.calls for event in call.events)
+
+
+def _bars(profile: Profile) -> list[tuple[Call, float]]:
+    """The first calls, and how long each took beside the longest of its phase."""
+    longest: dict[str, int] = {}
+    for call in profile.calls:
+        longest[call.phase] = max(longest.get(call.phase, 1), call.wall_ns)
+    return [(call, call.wall_ns / longest[call.phase]) for call in profile.calls[:_MOST_CALLS]]

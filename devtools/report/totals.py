@@ -1,0 +1,120 @@
+"""Sums over events: by line, by module, by kind, in each part of a run."""
+
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from devtools.profile.model import Call, Event, Phase, Profile
+
+Place = tuple[str, int]  # a line's file and number
+
+_Key = TypeVar("_Key", bound=Hashable)
+
+
+@dataclass(frozen=True)
+class Scope:
+    """A part of the run that the page can show: all of it, its prefills or its decoding.
+
+    Attributes:
+        name: all, prefill or decode.
+    """
+
+    name: str
+    calls: tuple[Call, ...]
+
+    @property
+    def wall_ns(self) -> int:
+        return sum(call.wall_ns for call in self.calls)
+
+    @property
+    def tokens(self) -> int | None:
+        """That went in; None where a call does not tell."""
+        lengths = [call.seq_len for call in self.calls]
+        known = [length for length in lengths if length is not None]
+        return sum(known) if len(known) == len(lengths) else None
+
+    @property
+    def tokens_per_s(self) -> float | None:
+        if not self.tokens or not self.wall_ns:
+            return None
+        return self.tokens / self.wall_ns * 1e9
+
+    def share(self, time_ns: int) -> float:
+        """Of the wall time."""
+        return time_ns / self.wall_ns if self.wall_ns else 0.0
+
+
+def scopes(profile: Profile) -> list[Scope]:
+    """The whole run, then its phases where it has both."""
+    phases = [Scope(phase.value, profile.calls_of(phase)) for phase in Phase]
+    both = [scope for scope in phases if scope.calls]
+    return [Scope("all", profile.calls), *both] if len(both) > 1 else both
+
+
+@dataclass
+class Total:
+    """
+    Attributes:
+        time_ns: of the events themselves.
+        counted_ns: time of those whose bytes and operations are both known.
+        bytes_moved, operations: of those.
+        kinds, places, modules: what the events are, where they ran, what they belong to.
+    """
+
+    time_ns: int = 0
+    events: int = 0
+    counted_ns: int = 0
+    bytes_moved: int = 0
+    operations: int = 0
+    kinds: dict[str, int] = field(default_factory=dict)
+    places: dict[str, int] = field(default_factory=dict)
+    modules: dict[str, int] = field(default_factory=dict)
+
+    def add(self, event: Event) -> None:
+        time = event.duration_ns
+        self.time_ns += time
+        self.events += 1
+        if event.bytes_moved is not None and event.operations is not None:
+            self.counted_ns += time
+            self.bytes_moved += event.bytes_moved
+            self.operations += event.operations
+        kind = event_kind(event)
+        place = event.backend or "runtime"
+        for sums, key in (
+            (self.kinds, kind),
+            (self.places, place),
+            (self.modules, event.module_path),
+        ):
+            sums[key] = sums.get(key, 0) + time
+
+
+def total_by(calls: Sequence[Call], key: Callable[[Event], _Key | None]) -> dict[_Key, Total]:
+    """Events summed by what `key` says of them, those of None left out; the most time first."""
+    totals: dict[_Key, Total] = {}
+    for call in calls:
+        for event in call.events:
+            found = key(event)
+            if found is not None:
+                totals.setdefault(found, Total()).add(event)
+    return dict(sorted(totals.items(), key=lambda item: -item[1].time_ns))
+
+
+def event_kind(event: Event) -> str:
+    """Such as linear, or `linear, prepare` for what comes before the product."""
+    return f"{event.op_kind}, prepare" if event.part == "prepare" else event.op_kind
+
+
+def place_of(event: Event) -> Place | None:
+    """The file and the number of the event's line."""
+    return (event.line.file, event.line.number) if event.line else None
+
+
+def times_with_callees(calls: Sequence[Call]) -> dict[Place, int]:
+    """Time of each line and of all that it called, by file and number; a line that calls itself
+    counts once."""
+    times: dict[Place, int] = {}
+    for call in calls:
+        for event in call.events:
+            for place in {(line.file, line.number) for line in event.stack or event.lines[:1]}:
+                times[place] = times.get(place, 0) + event.duration_ns
+    return times
