@@ -1,0 +1,157 @@
+"""The diff command: what became slower between two recorded runs."""
+
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from devtools.errors import BadRequest, DevtoolsError
+from devtools.files import check_writable, replacing
+from devtools.profile.difference import (
+    Change,
+    Difference,
+    PhaseDifference,
+    Verdict,
+    compare_profiles,
+)
+from devtools.profile.load import load_profile
+from devtools.profile.model import Phase, Profile
+from devtools.profile.rows import View
+
+_WIDE = 200  # columns
+_STYLES = {Verdict.SLOWER: "red", Verdict.FASTER: "green"}
+
+
+@dataclass(frozen=True)
+class Request:
+    """The command line as it was typed: each side's runs and its ETRecord."""
+
+    a: tuple[Path, ...]
+    b: tuple[Path, ...]
+    etrecord_a: Path
+    etrecord_b: Path
+    by: View
+    phases: tuple[Phase, ...]
+    top: int
+    json: Path | None
+
+
+def run_diff(request: Request) -> None:
+    """Compares, prints the tables, writes the file asked for.
+
+    Exits 0 whatever changed, 2 on files or options that cannot be used, 1 on work that failed.
+    """
+    try:
+        _run_diff(request)
+    except BadRequest as error:
+        _fail(error, 2)
+    except DevtoolsError as error:
+        _fail(error, 1)
+
+
+def _run_diff(request: Request) -> None:
+    if request.json is not None:
+        check_writable(request.json)
+    a = [load_profile(path, request.etrecord_a) for path in request.a]
+    b = [load_profile(path, request.etrecord_b) for path in request.b]
+    difference = compare_profiles(a, b, request.by)
+    console = Console(highlight=False, width=None if sys.stdout.isatty() else _WIDE)
+    for name, profiles in (("A", a), ("B", b)):
+        console.print(_side_line(name, profiles), markup=False)
+    for note in difference.notes:
+        console.print(note, markup=False)
+    for found in difference.phases:
+        if found.phase in request.phases:
+            console.print()
+            console.print(_phase_line(found), markup=False)
+            console.print(_table(found, request.by, request.top))
+    if request.json is not None:
+        with replacing(request.json) as temporary:
+            text = json.dumps(_plain(difference, a, b), indent=1)
+            temporary.write_text(text + "\n", encoding="utf-8")
+
+
+def _side_line(name: str, profiles: Sequence[Profile]) -> str:
+    runs = ", ".join(str(profile.etdump) for profile in profiles)
+    coverage = min(profile.coverage.delegate_time for profile in profiles)
+    events = min(profile.coverage.event_count for profile in profiles)
+    time = min(profile.coverage.call_time for profile in profiles)
+    return (
+        f"{name}: {runs}; coverage {coverage:.1%} of the time inside delegates, {events:.1%} of "
+        f"events, which are {time:.1%} of the calls' time"
+    )
+
+
+def _phase_line(found: PhaseDifference) -> str:
+    whole = found.whole
+    changed = f"{whole.verdict}, {_change_text(whole)}"
+    return (
+        f"{found.phase}: {_milliseconds(whole.a_ns)} -> {_milliseconds(whole.b_ns)} ms a call "
+        f"({changed}; {found.calls[0]} and {found.calls[1]} calls)"
+    )
+
+
+def _change_text(change: Change) -> str:
+    if change.shift_ns is None or not change.a_ns:
+        return "no ratio"
+    return (
+        f"{change.shift_ns / change.a_ns:+.1%}, where either side's own noise is "
+        f"{change.noise_ns / change.a_ns:.1%}"
+    )
+
+
+def _table(found: PhaseDifference, view: View, top: int) -> Table:
+    table = Table(box=None, pad_edge=False)
+    table.add_column("verdict")
+    for name in ("A, ms", "B, ms", "change, ms", "noise, ms"):
+        table.add_column(name, justify="right")
+    table.add_column(str(view), overflow="fold")
+    if view is View.LINE:
+        table.add_column("code", overflow="ellipsis", no_wrap=True, max_width=60)
+    for change in found.changes[: top or None]:
+        cells = [
+            str(change.verdict),
+            _milliseconds(change.a_ns),
+            _milliseconds(change.b_ns),
+            _milliseconds(change.shift_ns, "+"),
+            _milliseconds(change.noise_ns),
+            escape(change.key),
+        ]
+        if view is View.LINE:
+            cells.append(escape(change.line.text if change.line else ""))
+        table.add_row(*cells, style=_STYLES.get(change.verdict))
+    hidden = len(found.changes) - len(found.changes[: top or None])
+    if hidden:
+        table.add_row("", "", "", "", "", f"{hidden} more")
+    return table
+
+
+def _milliseconds(time_ns: float | None, sign: str = "") -> str:
+    if time_ns is None:
+        return "-"
+    return f"{time_ns / 1e6:{sign}.4f}"
+
+
+def _plain(difference: Difference, a: Sequence[Profile], b: Sequence[Profile]) -> dict[str, Any]:
+    return {
+        "a": [str(profile.etdump) for profile in a],
+        "b": [str(profile.etdump) for profile in b],
+        "coverage": {
+            name: min(profile.coverage.delegate_time for profile in side)
+            for name, side in (("a", a), ("b", b))
+        },
+        "notes": list(difference.notes),
+        "phases": {str(found.phase): asdict(found) for found in difference.phases},
+    }
+
+
+def _fail(error: Exception, code: int) -> None:
+    click.echo(f"Error: {error}", err=True)
+    sys.exit(code)
