@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     "--pte",
     metavar="FILE",
     type=click.Path(path_type=Path),
-    help="The model that ran: the page then shows its memory, and why operators were not delegated.",
+    help="The model that ran: the page then shows its memory, and why no delegate has an operator.",
 )
 @click.option(
     "--limits",

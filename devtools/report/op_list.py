@@ -1,15 +1,14 @@
 """Reads the list of operators of delegates/cpu/program.fbs: what each reads, writes and keeps."""
 
-import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any
 
-from flatbuffers import number_types
-from flatbuffers.table import Table
+from devtools.report.flatbuffer import Damaged, Table
 
 _VERSION = 1
+_IDENTIFIER = b"THCP"
+_ROWS = 2  # of the enum Role
 _CACHE_ITEM_BYTES = {0: 2, 1: 4, 2: 1}  # float16, float32, int8
 _CACHE_NAMES = {0: "float16", 1: "float32", 2: "int8"}
 _FLOAT_BYTES = 4
@@ -100,27 +99,30 @@ def read_op_list(blob: bytes, sizes: Mapping[str, int]) -> OpList | None:
 
     Returns:
         None where the list is of a version that this does not know.
+
+    Raises:
+        Damaged: it is no whole list.
     """
-    root = Table(blob, struct.unpack_from("<I", blob)[0])
-    if blob[4:8] != b"THCP" or _number(root, 0) != _VERSION:
+    root = Table.root(blob)
+    if blob[4:8] != _IDENTIFIER:
+        raise Damaged
+    if root.number(0) != _VERSION:
         return None
     weights = [
-        Weight(key := _string(item, 0), _number(item, 1), _number(item, 2), sizes.get(key, 0))
-        for item in _tables(root, 2)
+        Weight(key := item.text(0), item.number(1), item.number(2), sizes.get(key, 0))
+        for item in root.tables(2)
     ]
-    cache_type = _byte(root, 5)
+    cache_type = root.number(5, "<B")
     caches = [
-        2 * _number(item, 0) * _number(item, 1) * _number(item, 2) * _CACHE_ITEM_BYTES[cache_type]
-        for item in _tables(root, 4)
+        2 * item.number(0) * item.number(1) * item.number(2) * _CACHE_ITEM_BYTES[cache_type]
+        for item in root.tables(4)
     ]
-    given = [_number(item, 1) for item in _tables(root, 7) if _byte(item, 0) == 2]
     one_row: set[int] = set()
-    operators = [_operator(item, caches, one_row) for item in _tables(root, 6)]
-    widths = _numbers(root, 1)
+    operators = [_operator(item, caches, one_row) for item in root.tables(6)]
     return OpList(
-        slots=tuple(width * _FLOAT_BYTES for width in widths),
+        slots=tuple(width * _FLOAT_BYTES for width in root.numbers(1)),
         one_row=frozenset(one_row),
-        given=tuple(given),
+        given=tuple(item.number(1) for item in root.tables(7) if item.number(0, "<B") == _ROWS),
         weights=tuple(weights),
         operators=tuple(operators),
         cache_type=_CACHE_NAMES[cache_type],
@@ -128,70 +130,37 @@ def read_op_list(blob: bytes, sizes: Mapping[str, int]) -> OpList | None:
 
 
 def _operator(op: Table, caches: list[int], one_row: set[int]) -> Operator:
-    kind = _Kind(_byte(op, 1))
-    fields = Table(op.Bytes, 0)
-    op.Union(fields, op.Offset(4 + 2 * 2))
+    try:
+        kind = _Kind(op.number(1, "<B"))
+    except ValueError:
+        raise Damaged from None
+    fields = op.table(2)
+    if fields is None:
+        raise Damaged
     weight, cache_bytes = None, 0
     if kind is _Kind.EMBEDDING:
-        reads, writes, weight = [], _number(fields, 1), _number(fields, 0)
+        reads, writes, weight = [], fields.number(1), fields.number(0)
     elif kind is _Kind.ATTENTION:
-        reads, writes = [_number(fields, place) for place in (0, 2, 4)], _number(fields, 6)
-        cache_bytes = caches[_number(fields, 8)]
+        reads, writes = [fields.number(place) for place in (0, 2, 4)], fields.number(6)
+        cache_bytes = caches[fields.number(8)]
     elif kind is _Kind.SWIGLU:
-        reads, writes = [_number(fields, 0), _number(fields, 1)], _number(fields, 2)
+        reads, writes = [fields.number(0), fields.number(1)], fields.number(2)
     else:
-        reads, writes = [_number(fields, 0)], _number(fields, 1)
+        reads, writes = [fields.number(0)], fields.number(1)
     adds = kind is _Kind.ADD
     if kind is _Kind.LINEAR:
-        weight = _number(fields, 2)
-        adds = bool(_byte(fields, 7))
-        if _byte(fields, 8):
+        weight = fields.number(2)
+        adds = bool(fields.number(7, "<B"))
+        if fields.number(8, "<B"):
             one_row.add(writes)
     if adds:
         reads.append(writes)
-    ids = dict.fromkeys((_number(op, 3), _number(op, 4)))
     return Operator(
-        _string(op, 0),
+        op.text(0),
         kind.name.lower(),
-        tuple(ids),
+        tuple(dict.fromkeys((op.number(3), op.number(4)))),
         tuple(dict.fromkeys(reads)),
         writes,
         weight,
         cache_bytes,
     )
-
-
-def _scalar(table: Table, field: int, kind: Any) -> int:
-    return int(table.GetSlot(4 + 2 * field, 0, kind))
-
-
-def _number(table: Table, field: int) -> int:
-    return _scalar(table, field, number_types.Uint32Flags)
-
-
-def _byte(table: Table, field: int) -> int:
-    return _scalar(table, field, number_types.Uint8Flags)
-
-
-def _string(table: Table, field: int) -> str:
-    offset = table.Offset(4 + 2 * field)
-    return table.String(table.Pos + offset).decode() if offset else ""
-
-
-def _numbers(table: Table, field: int) -> list[int]:
-    offset = table.Offset(4 + 2 * field)
-    if not offset:
-        return []
-    start = table.Vector(offset)
-    flags = number_types.Uint32Flags
-    return [int(table.Get(flags, start + 4 * i)) for i in range(table.VectorLen(offset))]
-
-
-def _tables(table: Table, field: int) -> list[Table]:
-    offset = table.Offset(4 + 2 * field)
-    if not offset:
-        return []
-    start = table.Vector(offset)
-    return [
-        Table(table.Bytes, table.Indirect(start + 4 * i)) for i in range(table.VectorLen(offset))
-    ]

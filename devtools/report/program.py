@@ -1,7 +1,8 @@
 """What a `.pte` says of memory: the runtime's plan, and the CPU delegate's list of operators.
 
-Only the program itself is read, not the weights. The formats are ExecuTorch's program.fbs, read by
-the classes that its package has for it, and delegates/cpu/program.fbs.
+Only the program itself is read, not the weights. The formats are ExecuTorch's
+exir/_serialize/program.fbs and delegates/cpu/program.fbs. Read here, and not through ExecuTorch,
+whose import takes seconds.
 """
 
 import json
@@ -10,18 +11,25 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import prod
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import Any, BinaryIO
 
 from devtools.errors import BadRequest
+from devtools.report.flatbuffer import Damaged, Table
 from devtools.report.op_list import OpList, read_op_list
-
-if TYPE_CHECKING:
-    from executorch.exir import schema
 
 _HEADER = struct.Struct("<4x4s4sIQQQ")  # "ET12", "eh00", length, program size, base, data size
 _ITEM_BYTES = {0: 1, 1: 1, 2: 2, 3: 4, 4: 8, 5: 2, 6: 4, 7: 8, 11: 1, 15: 2}  # by ScalarType
 _CPU_DELEGATE = "ThimbleCpuBackend"
 _REPORT = "thimble.report"
+
+# Numbers of fields in the schema's tables, and of members in its unions.
+_PLANS, _INLINE, _SEGMENTS, _NAMED = 1, 3, 4, 7
+_NAME, _VALUES, _INPUTS, _OUTPUTS, _CHAINS, _OPERATORS, _DELEGATES, _ARENAS = 0, 2, 3, 4, 5, 6, 7, 8
+_SCALAR_TYPE, _SIZES, _ALLOCATION = 0, 2, 6
+_INSTRUCTIONS = 2
+_TENSOR = 5
+_KERNEL_CALL, _DELEGATE_CALL = 1, 2
+_SEGMENT = 1
 
 
 @dataclass(frozen=True)
@@ -96,48 +104,52 @@ def read_program(path: Path) -> Program:
             return _read(path, file)
     except OSError as error:
         raise BadRequest(f"{path} cannot be read ({error.strerror}); name a .pte.") from None
-    except (struct.error, IndexError, UnicodeDecodeError, json.JSONDecodeError):
-        raise BadRequest(f"{path} is cut short or damaged; copy or export it again.") from None
+    except (Damaged, IndexError, KeyError, UnicodeDecodeError, json.JSONDecodeError):
+        raise BadRequest(f"{path} is damaged; copy or export it again.") from None
 
 
 def _read(path: Path, file: BinaryIO) -> Program:
-    from executorch.exir._serialize._flatbuffer_program import _flatbuffer_to_program
-    from executorch.exir.schema import DataLocation
-
     head = file.read(_HEADER.size)
     if len(head) < _HEADER.size or head[4:6] != b"ET" or head[8:12] != b"eh00":
         raise BadRequest(f"{path} is not an ExecuTorch program; name a .pte.")
     *_, program_size, base, data_size = _HEADER.unpack(head)
     file_bytes = file.seek(0, 2)
-    if file_bytes < base + data_size:
+    if file_bytes < max(program_size, base + data_size):
         raise BadRequest(
-            f"{path} is cut short: {file_bytes} bytes of {base + data_size}; copy it again."
+            f"{path} is cut: it holds {file_bytes} of its {base + data_size} bytes; copy it again."
         )
-    program = _flatbuffer_to_program(_bytes(file, 0, program_size))
-    places = [(base + segment.offset, segment.size) for segment in program.segments]
-    named = {item.key: places[item.segment_index] for item in program.named_data or []}
-    plan = next((item for item in program.execution_plan if item.name == "forward"), None)
+    program = Table.root(_bytes(file, 0, program_size))
+    places = [
+        (base + segment.number(0, "<Q"), segment.number(1, "<Q"))
+        for segment in program.tables(_SEGMENTS)
+    ]
+    named = {item.text(0): places[item.number(1)] for item in program.tables(_NAMED)}
+    plan = next((item for item in program.tables(_PLANS) if item.text(_NAME) == "forward"), None)
     if plan is None:
         raise BadRequest(f"{path} has no method named forward; name a .pte of a language model.")
     sizes = {key: size for key, (_, size) in named.items()}
     delegates = []
-    for item in plan.delegates:
-        op_list = None
-        if item.id == _CPU_DELEGATE:
-            data = item.processed
-            if data.location is DataLocation.SEGMENT:
-                op_list = read_op_list(_bytes(file, *places[data.index]), sizes)
+    for item in plan.tables(_DELEGATES):
+        backend, op_list, data = item.text(0), None, item.table(1)
+        if backend == _CPU_DELEGATE and data is not None:
+            index = data.number(1)
+            if data.number(0, "<b") == _SEGMENT:
+                blob = _bytes(file, *places[index])
             else:
-                op_list = read_op_list(program.backend_delegate_data[data.index].data, sizes)
-        delegates.append(Delegate(item.id, op_list))
+                blob = program.tables(_INLINE)[index].bytes(0)
+            op_list = read_op_list(blob, sizes)
+        delegates.append(Delegate(backend, op_list))
+    arenas = plan.numbers(_ARENAS, "<q")
+    (chain,) = plan.tables(_CHAINS)
+    operators = [_operator_name(item) for item in plan.tables(_OPERATORS)]
     return Program(
         path=path,
         file_bytes=file_bytes,
-        arenas={i: size for i, size in enumerate(plan.non_const_buffer_sizes) if i and size},
-        inputs=tuple(plan.inputs),
-        outputs=tuple(plan.outputs),
+        arenas={index: size for index, size in enumerate(arenas) if index and size},
+        inputs=plan.numbers(_INPUTS, "<i"),
+        outputs=plan.numbers(_OUTPUTS, "<i"),
         planned=tuple(_planned(plan)),
-        instructions=tuple(_instruction(plan, item) for item in plan.chains[0].instructions),
+        instructions=tuple(_instruction(item, operators) for item in chain.tables(_INSTRUCTIONS)),
         delegates=tuple(delegates),
         report=json.loads(_bytes(file, *named[_REPORT])) if _REPORT in named else {},
     )
@@ -148,35 +160,35 @@ def _bytes(file: BinaryIO, offset: int, size: int) -> bytes:
     return file.read(size)
 
 
-def _planned(plan: "schema.ExecutionPlan") -> list[Planned]:
-    from executorch.exir.schema import Tensor
+def _operator_name(operator: Table) -> str:
+    name, overload = operator.text(0), operator.text(1)
+    return f"{name}.{overload}" if overload else name
 
+
+def _planned(plan: Table) -> list[Planned]:
     found = []
-    for number, value in enumerate(plan.values):
-        tensor = value.val
-        if not isinstance(tensor, Tensor) or tensor.allocation_info is None:
+    for number, value in enumerate(plan.tables(_VALUES)):
+        tensor = value.table(1) if value.number(0, "<B") == _TENSOR else None
+        place = tensor.table(_ALLOCATION) if tensor is not None else None
+        if tensor is None or place is None:
             continue
-        place = tensor.allocation_info
+        sizes = tensor.numbers(_SIZES, "<i")
         found.append(
             Planned(
                 value=number,
-                sizes=tuple(tensor.sizes),
-                arena=place.memory_id,
-                offset=(place.memory_offset_high << 32) + place.memory_offset_low,
-                size=prod(tensor.sizes) * _ITEM_BYTES[tensor.scalar_type],
+                sizes=sizes,
+                arena=place.number(0),
+                offset=(place.number(2) << 32) + place.number(1),
+                size=prod(sizes) * _ITEM_BYTES[tensor.number(_SCALAR_TYPE, "<b")],
             )
         )
     return found
 
 
-def _instruction(plan: "schema.ExecutionPlan", instruction: "schema.Instruction") -> Instruction:
-    from executorch.exir.schema import DelegateCall, KernelCall
-
-    step = instruction.instr_args
-    if isinstance(step, KernelCall):
-        operator = plan.operators[step.op_index]
-        name = f"{operator.name}.{operator.overload}" if operator.overload else operator.name
-        return Instruction(name, None, tuple(step.args))
-    if isinstance(step, DelegateCall):
-        return Instruction("", step.delegate_index, tuple(step.args))
+def _instruction(instruction: Table, operators: list[str]) -> Instruction:
+    kind, step = instruction.number(0, "<B"), instruction.table(1)
+    if step is not None and kind == _KERNEL_CALL:
+        return Instruction(operators[step.number(0, "<i")], None, step.numbers(1, "<i"))
+    if step is not None and kind == _DELEGATE_CALL:
+        return Instruction("", step.number(0, "<i"), step.numbers(1, "<i"))
     return Instruction("", None, ())
