@@ -107,14 +107,16 @@ def calibration_text(shared_data: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def embedded_pte(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The 4-bit `.pte` of the model that ships with the package; read it, do not write it."""
+    """The 4-bit `.pte` of the model that ships with the package, its ETRecord beside it; read it,
+    do not write it."""
     out = tmp_path_factory.mktemp("embedded") / "model.pte"
-    return export_for_tests(ExportOptions(model="llama3", out=out)).path
+    etrecord = out.with_suffix(".etrecord")
+    return export_for_tests(ExportOptions(model="llama3", out=out, etrecord=etrecord)).path
 
 
 @pytest.fixture(scope="session")
 def stories_cpu_pte(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """stories260K in 4 bits for the CPU delegate; read it, do not write it."""
+    """stories260K in 4 bits for the CPU delegate, its ETRecord beside it; do not write it."""
     return _export_cpu(shared_data, tmp_path_factory, Scheme("gptq4"))
 
 
@@ -136,9 +138,16 @@ def stories_cpu_float_pte(shared_data: Path, tmp_path_factory: pytest.TempPathFa
 
 @pytest.fixture(scope="session")
 def embedded_cpu_pte(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The model that ships with the package in 4 bits for the CPU delegate; do not write it."""
+    """The model that ships with the package in 4 bits for the CPU delegate, its ETRecord beside it;
+    do not write it."""
     out = tmp_path_factory.mktemp("embedded_cpu") / "model.pte"
-    options = ExportOptions(model="llama3", out=out, scheme=Scheme("rtn4"), delegate="cpu")
+    options = ExportOptions(
+        model="llama3",
+        out=out,
+        scheme=Scheme("rtn4"),
+        delegate="cpu",
+        etrecord=out.with_suffix(".etrecord"),
+    )
     return export_model(options, Quiet()).out
 
 
@@ -153,9 +162,11 @@ def cpp_build() -> Path:
 def _export_cpu(
     shared_data: Path, tmp_path_factory: pytest.TempPathFactory, scheme: Scheme
 ) -> Path:
+    out = tmp_path_factory.mktemp(f"cpu_{scheme.name}") / "stories.pte"
     options = ExportOptions(
         model=str(shared_data / "stories260K"),
-        out=tmp_path_factory.mktemp(f"cpu_{scheme.name}") / "stories.pte",
+        out=out,
+        etrecord=out.with_suffix(".etrecord"),
         scheme=scheme,
         calibration=shared_data / "text" / "tinystories_calibration.txt",
         calibration_tokens=16 * 256,
