@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from quant.gptq_layer import Streams
-from quant.layer import Done, advance, batches, input_of, weight_of
+from quant.layer import Done, input_of, weight_of
 from quant.modules import set_weight
 from quant.protocols import Rope
 from quant.rounding import closed_scales, round_int4
@@ -57,23 +57,21 @@ def awq_layer(
     """Scales, rounds and passes a layer; the streams go through it in place."""
     attention, mlp = layer.get_submodule("self_attn"), layer.get_submodule("mlp")
     norms = layer.get_submodule("input_layernorm"), layer.get_submodule("post_attention_layernorm")
-    hidden = streams.hidden
+    hidden = list(streams.hidden)
 
-    inputs = [norms[0](x) for x in batches(hidden)]
+    inputs = [norms[0](x) for x in hidden]
     squares = {}
     squares["qkv"] = _rescale(attention, ("q_proj", "k_proj", "v_proj"), norms[0], inputs, scheme)
-    inputs = [norms[0](x) for x in batches(hidden)]
+    inputs = [norms[0](x) for x in hidden]
     inputs = [input_of(attention, "o_proj", x, rope) for x in inputs]
     same_width = weight_of(attention, "v_proj").shape[0] == weight_of(attention, "o_proj").shape[1]
     before = attention.get_submodule("v_proj") if same_width else None  # else heads share values
     squares["o"] = _rescale(attention, ("o_proj",), before, inputs, scheme)
-    after = hidden.clone()
-    for x in batches(after):
-        x.add_(attention(norms[0](x), rope))
+    after = [x + attention(norms[0](x), rope) for x in hidden]
 
-    inputs = [norms[1](x) for x in batches(after)]
+    inputs = [norms[1](x) for x in after]
     squares["gate_up"] = _rescale(mlp, ("gate_proj", "up_proj"), norms[1], inputs, scheme)
-    inputs = [input_of(mlp, "down_proj", norms[1](x)) for x in batches(after)]
+    inputs = [input_of(mlp, "down_proj", norms[1](x)) for x in after]
     squares["down"] = _rescale(mlp, ("down_proj",), mlp.get_submodule("up_proj"), inputs, scheme)
 
     for block, group, linears in (
@@ -90,7 +88,7 @@ def awq_layer(
             quantized = round_int4(weight, scheme.group_size, full_name, scheme.choice, importance)
             set_weight(block, linear, quantized)
             done(full_name, weight.numel())
-    advance(layer, rope, hidden)
+    streams.hidden.advance(layer, rope)
 
 
 def _rescale(

@@ -22,49 +22,57 @@ from torch import Tensor
 from quant.gptq import InverseFactor
 
 
-def input_drift(pairs: Iterable[tuple[Tensor, Tensor]], columns: int) -> Tensor:
-    """D = 2/N (X - X')^T X' of pairs (X, X'), on the scale of `accumulate_hessian`.
+def drift_products(pairs: Iterable[tuple[Tensor, Tensor]], columns: int) -> Tensor:
+    """(X - X')^T X' of pairs (X, X'); D = 2/N times that, for N tokens.
 
     Args:
-        pairs: float32 (..., in_features) both, the float model's and the quantized one's; N
-            tokens together.
+        pairs: float32 (..., in_features) both, the float model's and the quantized one's.
         columns: of the padded weight; what is beyond in_features stays 0.
 
     Returns:
         float32 (columns, columns).
     """
-    drift, tokens = torch.zeros(columns, columns), 0
+    products = torch.zeros(columns, columns)
     for reference, x in pairs:
         reference, x = reference.flatten(0, -2), x.flatten(0, -2)
         used = x.shape[1]
-        drift[:used, :used].addmm_((reference - x).T, x)
-        tokens += len(x)
-    return drift.mul_(2 / max(tokens, 1))
+        products[:used, :used].addmm_((reference - x).T, x)
+    return products
 
 
-def residual_drift(
-    pairs: Iterable[tuple[Tensor, Tensor]], weight: Tensor, hessian: Tensor
-) -> Tensor:
+def residual_products(pairs: Iterable[tuple[Tensor, Tensor]], weight: Tensor) -> Tensor:
+    """(Y + r)^T X' for `residual_drift`.
+
+    Args:
+        pairs: float32 (..., rows) and (..., in_features): Y + r, and X'.
+        weight: float32 (rows, columns), padded.
+
+    Returns:
+        float32 (rows, columns).
+    """
+    products = torch.zeros_like(weight)
+    for wanted, x in pairs:
+        wanted, x = wanted.flatten(0, -2), x.flatten(0, -2)
+        products[:, : x.shape[1]].addmm_(wanted.T, x)
+    return products
+
+
+def residual_drift(products: Tensor, tokens: int, weight: Tensor, hessian: Tensor) -> Tensor:
     """C = W D + r^T X' of a linear whose outputs Y' = X' W^T are added to a residual stream.
 
     It needs no X: what the float stream holds after its own linear, less what the quantized one
     holds before, is Y + r, and (Y + r)^T X' - W H = C.
 
     Args:
-        pairs: float32 (..., rows) and (..., in_features): Y + r, and X'.
+        products: of `residual_products`, whose memory it takes.
+        tokens: how many they are of.
         weight: float32 (rows, columns), padded.
-        hessian: of X', by `accumulate_hessian`.
+        hessian: of X', by `quant.gptq.hessian_of`.
 
     Returns:
         float32 (rows, columns).
     """
-    correlation, tokens = torch.zeros_like(weight), 0
-    for wanted, x in pairs:
-        wanted, x = wanted.flatten(0, -2), x.flatten(0, -2)
-        correlation[:, : x.shape[1]].addmm_(wanted.T, x)
-        tokens += len(x)
-    correlation.mul_(2 / max(tokens, 1))
-    return correlation.addmm_(weight, hessian, alpha=-1)
+    return products.mul_(2 / max(tokens, 1)).addmm_(weight, hessian, alpha=-1)
 
 
 def corrected(weight: Tensor, correlation: Tensor, factor: InverseFactor, share: float) -> Tensor:

@@ -30,25 +30,34 @@ _HESSIAN_ROWS = 1024
 _ROWS = 1024  # rows are independent: few enough for a block of columns to stay in cache
 
 
-def accumulate_hessian(inputs: Iterable[Tensor], columns: int) -> Tensor:
-    """H = 2/N X^T X of the inputs of a linear, float32 (columns, columns).
+def gram(inputs: Iterable[Tensor], columns: int) -> Tensor:
+    """X^T X of the inputs of a linear, of which the upper triangle counts.
 
     Args:
-        inputs: float32 (..., in_features) each; together N tokens.
+        inputs: float32 (..., in_features) each.
         columns: of the padded weight, >= in_features; what is beyond in_features stays 0.
+
+    Returns:
+        float32 (columns, columns).
     """
-    hessian = torch.zeros(columns, columns)
-    tokens = 0
+    products = torch.zeros(columns, columns)
     for x in inputs:
         x = x.flatten(0, -2)  # (tokens, in_features)
-        tokens += x.shape[0]
         for start in range(0, x.shape[1], _HESSIAN_ROWS):  # the upper triangle, and a bit
             end = min(start + _HESSIAN_ROWS, x.shape[1])
-            rows = hessian[start:end, start : x.shape[1]]
+            rows = products[start:end, start : x.shape[1]]
             rows.addmm_(x[:, start:end].T, x[:, start:])
-    hessian.triu_()
-    hessian += hessian.triu(1).T
-    return hessian.mul_(2 / max(tokens, 1))
+    return products
+
+
+def hessian_of(products: Tensor, tokens: int) -> Tensor:
+    """H = 2/N X^T X of the `gram` X^T X of N tokens, whose memory it takes."""
+    for start in range(0, len(products), _HESSIAN_ROWS):
+        end = start + _HESSIAN_ROWS
+        corner = products[start:end, start:end]
+        corner.copy_(corner.triu() + corner.triu(1).T)
+        products[end:, start:end] = products[start:end, end:].T
+    return products.mul_(2 / max(tokens, 1))
 
 
 @dataclass(frozen=True)
@@ -114,8 +123,8 @@ def inverse_factor(
         if failed == 0:
             del reversed_hessian, reversed_diagonal  # as large as the largest layer
             eye = torch.eye(len(diagonal))
-            inverse = torch.linalg.solve_triangular(lower, eye, upper=False)
-            del lower, eye
+            inverse = torch.linalg.solve_triangular(lower, eye, upper=False, out=eye)
+            del lower
             return InverseFactor(inverse.flip(0, 1), order, mean, mean * damp_percent / 100)
         damped, damp_percent = damp_percent / 100, max(damp_percent * 10, 0.1)
     raise QuantError(

@@ -1,18 +1,22 @@
 """One decoder layer by GPTQ: each linear calibrated on what reaches it at run time."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from quant.drift import residual_drift
-from quant.layer import Done, add_output, advance, batches, input_of, weight_of
+from quant.drift import residual_drift, residual_products
+from quant.layer import Done, add_output, input_of, weight_of
 from quant.modules import QuantizedWeight, set_weight
 from quant.protocols import Rope
+from quant.ranks import ALONE, Ranks
 from quant.rounding import require_finite
 from quant.scheme import Scheme
 from quant.solve import Statistics, seen_by_linear, solve, statistics
+from quant.spill import IN_MEMORY, Spill
+from quant.stream import Shards, Stream
 
 _BLOCKS = (  # norm, block, the linears that read the norm's output, the one that ends the block
     ("input_layernorm", "self_attn", ("q_proj", "k_proj", "v_proj"), "o_proj"),
@@ -22,103 +26,144 @@ _BLOCKS = (  # norm, block, the linears that read the norm's output, the one tha
 
 @dataclass(frozen=True)
 class Streams:
-    """The calibration text's hidden states before a layer, (windows, seq_len, hidden_size) each.
+    """The calibration text's hidden states before a layer.
 
     Attributes:
         hidden: behind quantized layers.
         reference: behind float ones, for methods that follow them; else None.
+        spill: where what a layer needs meanwhile is kept.
+        ranks: who shares the work.
     """
 
-    hidden: Tensor
-    reference: Tensor | None
+    hidden: Stream
+    reference: Stream | None
+    spill: Spill = IN_MEMORY
+    ranks: Ranks = ALONE
 
-    def advance_float(self, layer: nn.Module, rope: Callable[[int], Rope]) -> None:
-        """Takes the float stream through a layer that is float."""
-        if self.reference is not None:
-            advance(layer, rope(self.reference.shape[1]), self.reference)
+    def total(self, terms: Iterable[Tensor]) -> Tensor:
+        """The sum of terms of all shards: see Ranks.sum."""
+        return self.ranks.sum(terms, self.spill)
 
-    def advance_quantized(self, layer: nn.Module, rope: Callable[[int], Rope]) -> None:
-        """Takes the other through a layer that is quantized."""
-        advance(layer, rope(self.hidden.shape[1]), self.hidden)
+    def keep(self, make: Callable[[Tensor], Tensor], shards: Shards) -> Shards:
+        """What is made of each tensor, kept."""
+        return [self.spill.keep(map(make, shard)) for shard in shards]
 
 
 def gptq_layer(
     layer: nn.Module, scheme: Scheme, name: str, rope: Rope, streams: Streams, done: Done
 ) -> None:
     """Quantizes a layer, one linear after the other, and takes the streams through it in place."""
-    method = scheme.choice
     for norm_name, block_name, readers, last in _BLOCKS:
         norm, block = layer.get_submodule(norm_name), layer.get_submodule(block_name)
         context = (rope,) if block_name == "self_attn" else ()
-        prefix = f"{name}.{block_name}"
-        hidden, reference = streams.hidden, streams.reference
-        inputs = [norm(x) for x in batches(hidden)]
-        columns = _padded(inputs, scheme)
-        normed = None if reference is None else (norm(x) for x in batches(reference))
-        given = statistics(inputs, normed, columns, method)
-
-        kept: list[Tensor] = []  # what reaches `last` in the float stream, where it is needed
-        if reference is not None:  # goes through the block while that is float
-            linear = block.get_submodule(last)
-            for x in batches(reference):
-                reached = input_of(block, last, norm(x), *context)
-                x.add_(linear(reached))
-                if method.drift != "residual":
-                    kept.append(reached)
+        place = _Place(block, scheme, f"{name}.{block_name}", streams, done)
+        inputs = streams.keep(norm, streams.hidden.shards)
+        normed = None
+        if streams.reference is not None:
+            normed = [map(norm, shard) for shard in streams.reference.shards]
+        given = place.statistics(readers[0], inputs, normed)
+        reached = None
+        if streams.reference is not None:  # goes through the block while that is float
+            reached = _follow(streams, scheme, norm, block, last, context)
         for reader in readers:
-            _quantize(block, reader, scheme, given, None, prefix, done)
+            place.quantize(reader, given, None)
         del given
 
-        inputs = [input_of(block, last, x, *context) for x in inputs]
-        given = statistics(inputs, kept or None, _padded(inputs, scheme), method)
-        del kept
-        correlation = None
-        if reference is not None and method.drift == "residual":
-            wanted = _wanted_outputs(block, last, hidden, reference)
-            seen = map(seen_by_linear(method), inputs)
-            weight = _padded_weight(block, last, given)
-            correlation = residual_drift(zip(wanted, seen, strict=True), weight, given.hessian)
-        _quantize(block, last, scheme, given, correlation, prefix, done)
-        del given, correlation
-        add_output(block, last, inputs, hidden)
+        inputs = streams.keep(partial(_reach, block, last, context), inputs)
+        given = place.statistics(last, inputs, reached)
+        del reached
+        place.quantize(last, given, place.residual(last, inputs, given))
+        del given
+        add_output(block, last, inputs, streams.hidden)
 
 
-def _quantize(
-    block: nn.Module,
-    linear: str,
+def _reach(block: nn.Module, linear: str, context: tuple[Rope, ...], x: Tensor) -> Tensor:
+    """What a linear is given when its block is given x."""
+    return input_of(block, linear, x, *context)
+
+
+def _follow(
+    streams: Streams,
     scheme: Scheme,
-    given: Statistics,
-    correlation: Tensor | None,
-    prefix: str,
-    done: Done,
-) -> None:
-    name = f"{prefix}.{linear}"
-    require_finite(weight_of(block, linear), name)
-    weight = _padded_weight(block, linear, given)
-    if given.drift is not None:
-        correlation = weight @ given.drift
-    values, scales = solve(weight, scheme.group_size, scheme.choice, given, correlation)
-    count = weight_of(block, linear).numel()
-    set_weight(block, linear, QuantizedWeight(values, scales.product(), bits=4))
-    done(name, count)
+    norm: nn.Module,
+    block: nn.Module,
+    last: str,
+    context: tuple[Rope, ...],
+) -> Shards | None:
+    """Takes the float stream through a float block; returns what reaches its last linear, where
+    the method needs that."""
+    assert streams.reference is not None
+    linear, kept = block.get_submodule(last), []
+    for shard in streams.reference.shards:
+        reached = streams.spill.keep(())
+        for index, x in enumerate(shard):
+            given = _reach(block, last, context, norm(x))
+            shard[index] = x + linear(given)
+            if scheme.choice.drift != "residual":
+                reached.append(given)
+        kept.append(reached)
+    return None if scheme.choice.drift == "residual" else kept
 
 
-def _wanted_outputs(
-    block: nn.Module, linear: str, hidden: Tensor, reference: Tensor
-) -> Iterable[Tensor]:
-    """What the block's last linear should add, bias aside, for the streams to meet."""
-    bias = getattr(block.get_submodule(linear), "bias", None)
-    for x, float_x in zip(batches(hidden), batches(reference), strict=True):
-        yield float_x - x if bias is None else float_x - x - bias
+@dataclass(frozen=True)
+class _Place:
+    """A block whose linears are quantized; `prefix` is its name."""
 
+    block: nn.Module
+    scheme: Scheme
+    prefix: str
+    streams: Streams
+    done: Done
 
-def _padded(inputs: Sequence[Tensor], scheme: Scheme) -> int:
-    """Columns of a weight that reads these inputs, in whole groups."""
-    in_features = inputs[0].shape[-1]
-    return in_features + -in_features % scheme.group_size
+    def statistics(
+        self, linear: str, inputs: Shards, reference: Sequence[Iterable[Tensor]] | None
+    ) -> Statistics:
+        """Of what a linear is given."""
+        in_features = weight_of(self.block, linear).shape[1]
+        columns = in_features + -in_features % self.scheme.group_size
+        total = self.streams.total
+        tokens = self.streams.hidden.tokens
+        return statistics(inputs, reference, tokens, columns, self.scheme.choice, total)
 
+    def residual(self, linear: str, inputs: Shards, given: Statistics) -> Tensor | None:
+        """The correlation C of the residual stream's drift, where the method goes by it."""
+        reference, method = self.streams.reference, self.scheme.choice
+        if reference is None or method.drift != "residual":
+            return None
+        weight = self._padded_weight(linear, given)
+        bias = getattr(self.block.get_submodule(linear), "bias", None)
+        seen = seen_by_linear(method)
 
-def _padded_weight(block: nn.Module, linear: str, given: Statistics) -> Tensor:
-    weight = weight_of(block, linear)
-    padding = len(given.hessian) - weight.shape[1]
-    return F.pad(weight, (0, padding)) if padding else weight
+        def pairs(shard: int) -> Iterator[tuple[Tensor, Tensor]]:
+            """What the linear should add, bias aside, for the streams to meet; and its inputs."""
+            hidden = self.streams.hidden.shards[shard]
+            for wanted, x, given in zip(
+                reference.shards[shard], hidden, inputs[shard], strict=True
+            ):
+                yield wanted - x if bias is None else wanted - x - bias, seen(given)
+
+        products = self.streams.total(
+            residual_products(pairs(shard), weight) for shard in range(len(inputs))
+        )
+        return residual_drift(products, self.streams.hidden.tokens, weight, given.hessian)
+
+    def quantize(self, linear: str, given: Statistics, correlation: Tensor | None) -> None:
+        name = f"{self.prefix}.{linear}"
+        require_finite(weight_of(self.block, linear), name)
+        weight = self._padded_weight(linear, given)
+        values, scales = solve(
+            weight,
+            self.scheme.group_size,
+            self.scheme.choice,
+            given,
+            correlation,
+            self.streams.ranks,
+        )
+        count = weight_of(self.block, linear).numel()
+        set_weight(self.block, linear, QuantizedWeight(values, scales.product(), bits=4))
+        self.done(name, count)
+
+    def _padded_weight(self, linear: str, given: Statistics) -> Tensor:
+        weight = weight_of(self.block, linear)
+        padding = len(given.hessian) - weight.shape[1]
+        return F.pad(weight, (0, padding)) if padding else weight

@@ -1,30 +1,18 @@
 """One decoder layer: its linears by name, its hidden states, round to nearest."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from torch import Tensor, nn
 
 from quant.modules import set_weight
-from quant.protocols import Rope
 from quant.rounding import round_int4, round_int8
 from quant.scheme import Scheme
+from quant.stream import Shards, Stream
 
 ATTENTION_LINEARS = ("q_proj", "k_proj", "v_proj", "o_proj")
 MLP_LINEARS = ("gate_proj", "up_proj", "down_proj")
-STREAM_TOKENS = 2048  # that go through a layer together
 
 Done = Callable[[str, int], None]  # a weight's name, how many numbers it has
-
-
-def batches(hidden: Tensor) -> tuple[Tensor, ...]:
-    """Views of hidden states (windows, seq_len, hidden_size), some windows each."""
-    return hidden.split(max(1, STREAM_TOKENS // hidden.shape[1]))
-
-
-def advance(layer: nn.Module, rope: Rope, hidden: Tensor) -> None:
-    """Takes hidden states (windows, seq_len, hidden_size) through a layer, in place."""
-    for x in batches(hidden):
-        x.copy_(layer(x, rope))
 
 
 def round_layer(layer: nn.Module, scheme: Scheme, name: str, done: Done) -> None:
@@ -71,8 +59,9 @@ class _Reached(Exception):
         self.input = x
 
 
-def add_output(block: nn.Module, linear: str, inputs: Sequence[Tensor], hidden: Tensor) -> None:
-    """Adds a block's last linear, of its inputs, to the residual stream, in place."""
+def add_output(block: nn.Module, linear: str, inputs: Shards, hidden: Stream) -> None:
+    """Adds a block's last linear, of its inputs, to the residual stream."""
     module = block.get_submodule(linear)
-    for x, given in zip(batches(hidden), inputs, strict=True):
-        x.add_(module(given))
+    for shard, given in zip(hidden.shards, inputs, strict=True):
+        for index, x in enumerate(given):
+            shard[index] = shard[index] + module(x)

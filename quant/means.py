@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 
 from quant.cache import Cache
+from quant.ranks import ALONE, Ranks
+from quant.spill import IN_MEMORY, Spill
 
 
 @dataclass(frozen=True)
@@ -11,10 +13,14 @@ class Means:
     Attributes:
         cache: where finished layers are kept and found; None makes everything anew.
         name: what to call the model in the cache's listing.
+        spill: where hidden states and finished layers lie meanwhile.
+        ranks: the processes that share the work; quality is measured by the first of them.
     """
 
     cache: Cache | None = None
     name: str = "a model"
+    spill: Spill = IN_MEMORY
+    ranks: Ranks = ALONE
 
 
 PLAIN = Means()

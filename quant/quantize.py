@@ -5,6 +5,9 @@ layers: the calibration text and the evaluation text, each through the float and
 ones, so that neither drift nor quality costs a second reading of the weights.
 """
 
+from functools import partial
+from typing import cast
+
 import torch
 from torch import Tensor, nn
 
@@ -13,7 +16,7 @@ from quant.ends import compare_heads, embed_float, is_tied, load_ends, quantize_
 from quant.errors import QuantError
 from quant.gptq_layer import Streams, gptq_layer
 from quant.kept import find_kept
-from quant.layer import advance, round_layer
+from quant.layer import round_layer
 from quant.learned_rotation import learn_rotation
 from quant.means import PLAIN, Means
 from quant.progress import ProgressCallback, ProgressMeter
@@ -23,6 +26,7 @@ from quant.report import QuantReport
 from quant.rotation import rotate
 from quant.scheme import Scheme
 from quant.size import stored_size
+from quant.stream import Stream
 
 
 @torch.no_grad()
@@ -67,16 +71,17 @@ def quantize(
         load_ends(model, weights)
     else:
         quantize_ends(model, scheme, weights)
+    means.spill.park(cast(nn.Module, model))
     weights.load_into(model.model.get_submodule("norm"), "model.norm.")
     meter.advance("model.embed_tokens", head_work)
 
     calibrated = None
     if calibration is not None and scheme.choice.follows_calibration and missing:
-        reference = embed_float(weights, calibration) if scheme.choice.follows_float else None
-        calibrated = Streams(model.embed(calibration), reference)
+        calibrated = _calibrated(model, scheme, weights, calibration, means)
     streams = None
     if evaluation is not None and measured is None:
         streams = _EvaluationStreams(model, weights, evaluation)
+    rope = model.rope(1 if calibration is None else calibration.shape[1])
     for index, layer in enumerate(layers):
         name = f"model.layers.{index}"
         make = kept is None or not kept.has(index)
@@ -88,14 +93,14 @@ def quantize(
         if streams is not None:
             streams.advance_float(layer)
         if followed is not None:
-            followed.advance_float(layer, model.rope)
+            if followed.reference is not None:
+                followed.reference.advance(layer, rope)
         if kept is not None and not make:
             kept.load(index, layer)
             meter.advance(f"{name}, from the cache", _linear_weights(layer))
         elif scheme.name == "none":
             meter.advance(name, _linear_weights(layer))
         elif calibrated is not None:
-            rope = model.rope(calibrated.hidden.shape[1])
             by = awq_layer if scheme.choice.rounding == "awq" else gptq_layer
             by(layer, scheme, name, rope, calibrated, meter.advance)
         else:
@@ -103,9 +108,11 @@ def quantize(
         if kept is not None and make:
             kept.store(index, layer)
         if followed is not None:
-            followed.advance_quantized(layer, model.rope)
+            followed.hidden.advance(layer, rope)
         if streams is not None:
             streams.advance_quantized(layer)
+        means.spill.park(layer)
+        means.spill.release()
         weights.release()
     del calibrated
 
@@ -140,6 +147,17 @@ def _needed_text(scheme: Scheme, calibration: Tensor | None) -> Tensor | None:
     return calibration
 
 
+def _calibrated(
+    model: CausalLM, scheme: Scheme, weights: WeightSource, calibration: Tensor, means: Means
+) -> Streams:
+    """The calibration text in front of the first layer."""
+    spill, ranks = means.spill, means.ranks
+    reference = None
+    if scheme.choice.follows_float:
+        reference = Stream(calibration, partial(embed_float, weights), spill, ranks)
+    return Streams(Stream(calibration, model.embed, spill, ranks), reference, spill, ranks)
+
+
 def _linear_weights(layer: nn.Module) -> int:
     linears = (module for module in layer.modules() if isinstance(module, nn.Linear))
     return sum(linear.in_features * linear.out_features for linear in linears)
@@ -156,10 +174,10 @@ class _EvaluationStreams:
         self.layer_errors: list[float] = []
 
     def advance_float(self, layer: nn.Module) -> None:
-        advance(layer, self._rope, self._float)
+        self._float = layer(self._float, self._rope)
 
     def advance_quantized(self, layer: nn.Module) -> None:
-        advance(layer, self._rope, self._quantized)
+        self._quantized = layer(self._quantized, self._rope)
         error = (self._quantized - self._float).norm() / self._float.norm()
         self.layer_errors.append(error.item())
 

@@ -8,11 +8,15 @@ from torch import Tensor
 
 from quant.activations import int8_round_trip
 from quant.descent import descend
-from quant.drift import corrected, gptaq_carry, input_drift, qronos_first
-from quant.gptq import InverseFactor, accumulate_hessian, gptq, inverse_factor
+from quant.drift import corrected, drift_products, gptaq_carry, qronos_first
+from quant.gptq import InverseFactor, gptq, gram, hessian_of, inverse_factor
 from quant.method import Method
+from quant.ranks import ALONE, Ranks
 from quant.rounding import closed_scales, search_scales
 from quant.scales import TwoLevelScales
+from quant.stream import Shards
+
+_ROWS = 1024  # that are solved together
 
 
 @dataclass(frozen=True)
@@ -35,24 +39,35 @@ class Statistics:
 
 
 def statistics(
-    inputs: Sequence[Tensor], reference: Iterable[Tensor] | None, columns: int, method: Method
+    inputs: Shards,
+    reference: Sequence[Iterable[Tensor]] | None,
+    tokens: int,
+    columns: int,
+    method: Method,
+    total: Callable[[Iterable[Tensor]], Tensor],
 ) -> Statistics:
     """Gathers the statistics of a linear's inputs.
 
     Args:
         inputs: float32 (..., in_features) each, behind quantized layers.
         reference: the float model's for the same tokens, or None.
+        tokens: of all ranks.
         columns: of the padded weight.
+        total: adds what is computed of each shard, over all ranks.
     """
     seen = seen_by_linear(method)
-    hessian = accumulate_hessian(map(seen, inputs), columns)
+    products = total(gram(map(seen, shard), columns) for shard in inputs)
+    hessian = hessian_of(products, tokens)
     factor = inverse_factor(hessian, act_order=method.act_order)
     importance = hessian.diagonal().contiguous()  # strided, it costs ten times the search
     if method.importance == "inverse":
         importance = torch.where(importance == 0, 0.0, 1 / factor.inverse_diagonal())
     drift = carry = None
     if reference is not None:
-        drift = input_drift(zip(reference, map(seen, inputs), strict=True), columns)
+        drift = total(
+            drift_products(zip(wanted, map(seen, shard), strict=True), columns)
+            for wanted, shard in zip(reference, inputs, strict=True)
+        ).mul_(2 / max(tokens, 1))
         if method.drift == "gptaq":
             carry = gptaq_carry(drift, factor, method.drift_share)
     return Statistics(hessian, factor, importance, drift, carry)
@@ -69,17 +84,48 @@ def solve(
     method: Method,
     given: Statistics,
     correlation: Tensor | None,
+    ranks: Ranks = ALONE,
 ) -> tuple[Tensor, TwoLevelScales]:
-    """Chooses the integers and scales of a weight.
+    """Chooses the integers and scales of a weight, some rows at a time; ranks take turns.
 
     Args:
         weight: float32 (rows, columns), padded.
         given: of its inputs.
-        correlation: C (rows, columns) of `quant.drift`, or None where nothing has drifted.
+        correlation: C (rows, columns) of `quant.drift`; None where nothing has drifted, or where
+            `given` says how the inputs have.
 
     Returns:
         int8 (rows, columns) in -8..7, and their scales.
     """
+    rows, columns = weight.shape
+    values = torch.empty(weight.shape, dtype=torch.int8)
+    multiple = torch.empty(rows, columns // group_size, dtype=torch.uint8)
+    row_scale = torch.empty(rows, 1)
+    owners: list[tuple[slice, int]] = []
+    for start in range(0, rows, _ROWS):
+        here, owner = slice(start, start + _ROWS), ranks.next_owner()
+        owners.append((here, owner))
+        if owner != ranks.rank:
+            continue
+        part = None if correlation is None else correlation[here]
+        if given.drift is not None:
+            part = weight[here] @ given.drift
+        values[here], scales = _solve_rows(weight[here], group_size, method, given, part)
+        multiple[here], row_scale[here] = scales.multiple, scales.row_scale
+    for here, owner in owners:
+        for tensor in (values, multiple, row_scale):
+            ranks.share(tensor[here], owner)
+    return values, TwoLevelScales(multiple, row_scale)
+
+
+def _solve_rows(
+    weight: Tensor,
+    group_size: int,
+    method: Method,
+    given: Statistics,
+    correlation: Tensor | None,
+) -> tuple[Tensor, TwoLevelScales]:
+    """Rows do not depend on each other: the same for some rows (rows, columns) of a weight."""
     target, first = weight, None
     if correlation is not None:
         target = corrected(weight, correlation, given.factor, method.drift_share)

@@ -2,10 +2,11 @@
 
 import pytest
 import torch
+from calibration_sums import accumulate_hessian
 from torch import Tensor
 
 from quant.errors import QuantError
-from quant.gptq import accumulate_hessian, gptq, inverse_factor
+from quant.gptq import gptq, inverse_factor
 from quant.scales import TwoLevelScales, round_to_grid, rtn_scales, searched_scales
 
 GROUP = 32

@@ -4,10 +4,11 @@ import itertools
 
 import pytest
 import torch
+from calibration_sums import accumulate_hessian
 from torch import Tensor
 
 from quant.descent import descend
-from quant.gptq import InverseFactor, accumulate_hessian, gptq, inverse_factor
+from quant.gptq import InverseFactor, gptq, inverse_factor
 from quant.scales import TwoLevelScales, round_to_grid, rtn_scales, searched_scales
 
 

@@ -2,11 +2,12 @@
 
 import pytest
 import torch
+from calibration_sums import accumulate_hessian, drift_of_residual, input_drift
 from torch import Tensor
 from torch.nn import functional as F
 
-from quant.drift import corrected, gptaq_carry, input_drift, qronos_first, residual_drift
-from quant.gptq import accumulate_hessian, gptq, inverse_factor
+from quant.drift import corrected, gptaq_carry, qronos_first
+from quant.gptq import gptq, inverse_factor
 from quant.scales import TwoLevelScales, searched_scales
 
 TOKENS, COLUMNS, ROWS, GROUP = 600, 64, 24, 32
@@ -60,7 +61,7 @@ def test_the_residual_form_needs_no_float_inputs(drifted: tuple[Tensor, Tensor, 
     direct = weight @ input_drift([(x, moved)], COLUMNS) + 2 / TOKENS * residual.T @ moved
     wanted = x @ weight.T + residual
     pairs = [(wanted[:100], moved[:100]), (wanted[100:], moved[100:])]
-    assert torch.allclose(residual_drift(pairs, weight, hessian), direct, atol=1e-4)
+    assert torch.allclose(drift_of_residual(pairs, weight, hessian), direct, atol=1e-4)
 
 
 def test_padding_is_left_alone(drifted: tuple[Tensor, Tensor, Tensor]) -> None:
@@ -70,7 +71,7 @@ def test_padding_is_left_alone(drifted: tuple[Tensor, Tensor, Tensor]) -> None:
     drift = input_drift([(x, moved)], padded)
     assert drift.shape == (padded, padded) and torch.count_nonzero(drift[COLUMNS:]) == 0
     wide = F.pad(weight, (0, 32))
-    correlation = residual_drift([(x @ weight.T, moved)], wide, hessian)
+    correlation = drift_of_residual([(x @ weight.T, moved)], wide, hessian)
     assert torch.count_nonzero(correlation[:, COLUMNS:]) == 0
     found = corrected(wide, correlation, inverse_factor(hessian), 1.0)
     assert torch.count_nonzero(found[:, COLUMNS:]) == 0

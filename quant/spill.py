@@ -1,0 +1,155 @@
+"""Where large tensors lie meanwhile: in memory, or in files that vanish with the process.
+
+The files have no name (they are unlinked as soon as they are open), so that nothing is left of
+them however the process ends. What is read back has the same bits.
+"""
+
+import mmap
+import tempfile
+import weakref
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import IO
+
+import torch
+from torch import Tensor, nn
+from torchao.quantization import IntxUnpackedToInt8Tensor
+
+from quant.errors import QuantError
+from quant.modules import QuantizedEmbedding
+
+
+class Batches:
+    """Tensors in order, each of which may be replaced by one of its shape."""
+
+    def __init__(self, directory: Path | None = None) -> None:
+        """directory: of the file that they lie in; None keeps them in memory."""
+        self._directory = directory
+        self._file: IO[bytes] | None = None
+        self._tensors: list[Tensor] = []
+        self._places: list[tuple[int, tuple[int, ...]]] = []  # offset, shape
+        self._end = 0
+
+    def __len__(self) -> int:
+        return len(self._tensors) if self._directory is None else len(self._places)
+
+    def __iter__(self) -> Iterator[Tensor]:
+        return (self[index] for index in range(len(self)))
+
+    def __getitem__(self, index: int) -> Tensor:
+        if self._file is None:
+            return self._tensors[index]
+        offset, shape = self._places[index]
+        tensor = torch.empty(shape)
+        self._file.seek(offset)
+        if self._file.readinto(tensor.numpy()) != tensor.nbytes:  # type: ignore[attr-defined]
+            raise QuantError("a file of spilled activations lost its end; start again.")
+        return tensor
+
+    def __setitem__(self, index: int, tensor: Tensor) -> None:
+        if self._directory is None:
+            self._tensors[index] = tensor
+        else:
+            self._write(self._places[index][0], tensor)
+
+    def append(self, tensor: Tensor) -> None:
+        """Takes a tensor, float32 where there is a file."""
+        if self._directory is None:
+            self._tensors.append(tensor)
+            return
+        if self._file is None:
+            self._file = open_nameless(self._directory)
+        self._write(self._end, tensor)
+        self._places.append((self._end, tuple(tensor.shape)))
+        self._end += tensor.nbytes
+
+    def _write(self, offset: int, tensor: Tensor) -> None:
+        assert self._file is not None and tensor.dtype is torch.float32
+        try:
+            self._file.seek(offset)
+            self._file.write(tensor.contiguous().numpy().data)
+            self._file.flush()
+        except OSError as error:
+            raise _no_room(self._directory, error) from None
+
+
+class Spill:
+    """A choice between memory and files."""
+
+    def __init__(self, directory: Path | None = None) -> None:
+        """directory: on the disk to use; None keeps everything in memory."""
+        self.directory = directory
+        self._maps: list[weakref.ref[mmap.mmap]] = []
+
+    def keep(self, tensors: Iterable[Tensor]) -> Batches:
+        """Keeps tensors, float32, as they come."""
+        batches = Batches(self.directory)
+        for tensor in tensors:
+            batches.append(tensor)
+        return batches
+
+    def park(self, module: nn.Module) -> None:
+        """Moves the quantized weights of a module to files, mapped: they are resident while they
+        are used, until `release`, and a file goes with its tensor. Tensors that share their memory
+        still do."""
+        if self.directory is None:
+            return
+        moved: dict[int, Tensor] = {}
+        for owner, name in _quantized(module):
+            tensor = getattr(owner, name)
+            if tensor.data_ptr() not in moved:
+                moved[tensor.data_ptr()] = self._mapped(tensor)
+            setattr(owner, name, moved[tensor.data_ptr()])
+
+    def release(self) -> None:
+        """Gives back what reading parked weights has made resident."""
+        for reference in self._maps:
+            pages = reference()
+            if pages is not None:
+                pages.madvise(mmap.MADV_DONTNEED)
+
+    def _mapped(self, tensor: Tensor) -> Tensor:
+        """The same numbers in a file, read through a private mapping."""
+        assert self.directory is not None
+        with open_nameless(self.directory) as file:
+            try:
+                file.write(tensor.contiguous().flatten().view(torch.uint8).numpy().data)
+                file.flush()
+            except OSError as error:
+                raise _no_room(self.directory, error) from None
+            pages = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
+        self._maps = [*(ref for ref in self._maps if ref() is not None), weakref.ref(pages)]
+        return torch.frombuffer(pages, dtype=tensor.dtype).view(tensor.shape)
+
+
+IN_MEMORY = Spill()
+
+
+def open_nameless(directory: Path) -> IO[bytes]:
+    """A file in a directory that no one else sees.
+
+    Raises:
+        QuantError: the directory takes none.
+    """
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        return tempfile.TemporaryFile(dir=directory)
+    except OSError as error:
+        raise _no_room(directory, error) from None
+
+
+def _quantized(module: nn.Module) -> Iterator[tuple[object, str]]:
+    """The owners of the tensors of quantized weights, and their names there."""
+    for parameter in module.parameters():
+        if isinstance(parameter, IntxUnpackedToInt8Tensor) and not parameter.is_meta:
+            yield from ((parameter, name) for name in ("qdata", "scale", "zero_point"))
+    for child in module.modules():
+        if isinstance(child, QuantizedEmbedding):
+            yield from ((child, name) for name in ("values", "scales"))
+
+
+def _no_room(directory: Path | None, error: OSError) -> QuantError:
+    return QuantError(
+        f"{directory} takes no more of what does not fit in memory ({error.strerror}); free some "
+        "space there, name another place with --cache, or allow more with --max-memory."
+    )

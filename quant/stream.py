@@ -1,0 +1,52 @@
+"""Hidden states of the calibration text between two layers."""
+
+from collections.abc import Callable, Iterator
+
+from torch import Tensor, nn
+
+from quant.protocols import Rope
+from quant.ranks import ALONE, SHARDS, Ranks
+from quant.spill import IN_MEMORY, Batches, Spill
+
+STREAM_TOKENS = 2048  # that go through a layer together
+
+Shards = list[Batches]
+
+
+class Stream:
+    """Hidden states (windows, seq_len, hidden_size), this rank's shards of them, in batches.
+
+    Attributes:
+        shards: a batch holds some windows.
+        tokens: of the whole text, the other ranks' too.
+    """
+
+    def __init__(
+        self,
+        text: Tensor,
+        embed: Callable[[Tensor], Tensor],
+        spill: Spill = IN_MEMORY,
+        ranks: Ranks = ALONE,
+    ) -> None:
+        """
+        Args:
+            text: int64 (windows, seq_len).
+            embed: tokens to float32 hidden states.
+        """
+        windows, self.seq_len = text.shape
+        self.tokens = text.numel()
+        self.shards: Shards = []
+        for shard in ranks.shards():
+            part = text[shard * windows // SHARDS : (shard + 1) * windows // SHARDS]
+            parts = part.split(max(1, STREAM_TOKENS // self.seq_len)) if len(part) else ()
+            self.shards.append(spill.keep(embed(tokens) for tokens in parts))
+
+    def __iter__(self) -> Iterator[Tensor]:
+        """All batches."""
+        return (x for shard in self.shards for x in shard)
+
+    def advance(self, layer: nn.Module, rope: Rope) -> None:
+        """Takes the hidden states through a layer."""
+        for shard in self.shards:
+            for index, x in enumerate(shard):
+                shard[index] = layer(x, rope)
