@@ -1,0 +1,300 @@
+"""`python -m devtools compare`: runs the three forms of a model and shows where they part."""
+
+import json
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from devtools.errors import BadRequest, DevtoolsError
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from devtools.compare.figures import LogitDistance
+    from devtools.compare.rows import Calls, Comparison, Row, Weights
+    from devtools.compare.sinks import LoggedRows
+    from devtools.profile.etrecord import Record
+    from exporter.checkpoint import Checkpoint
+
+_MOST_DECODED = 32  # tokens that go in one by one: enough for every decoding kernel
+
+
+@dataclass(frozen=True)
+class Request:
+    """The command line as it was typed."""
+
+    model: Path
+    checkpoint: str
+    etrecord: Path | None
+    text: Path | None
+    tokens: int
+    json: Path | None
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """
+    Attributes:
+        wrong: the first line that the program computes wrongly; None where there is none.
+        odd: lines whose weights are no rounding of the checkpoint's, the worst first.
+        logits: how far, by what beside what.
+    """
+
+    facts: dict[str, Any]
+    comparison: "Comparison"
+    tolerance: float
+    wrong: "Row | None"
+    odd: "list[Row]"
+    logits: "dict[str, LogitDistance]"
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            **self.facts,
+            "tolerance": self.tolerance,
+            "first_divergence": _row(self.wrong) if self.wrong else None,
+            "odd_weights": [_weights(row.weights) for row in self.odd if row.weights],
+            "logits": {name: item.to_dict() for name, item in self.logits.items()},
+            "lines": [_row(row) for row in self.comparison.rows],
+            "not_compared": [
+                {"module": sink.place.module_path, "line": sink.lines[0].location}
+                for sink in self.comparison.unmatched
+            ],
+        }
+
+
+def run_compare(request: Request) -> None:
+    """Prints the comparison; exits 2 on a request that cannot be met, 1 on work that failed."""
+    from exporter.quiet import silence_known_noise, silence_native_noise
+
+    silence_known_noise()
+    with silence_native_noise() as stderr:
+        from delegates import DelegateError
+        from devtools.commands.compare_table import show
+        from devtools.files import check_writable, replacing
+        from exporter.errors import ExportError
+        from exporter.tokenizer import TokenizerError
+
+        try:
+            if request.json is not None:
+                check_writable(request.json)
+            outcome = compare(request)
+        except (BadRequest, ExportError, TokenizerError, DelegateError) as error:
+            click.echo(f"Error: {error}", file=stderr)
+            sys.exit(2)
+        except DevtoolsError as error:
+            click.echo(f"Error: {error}", file=stderr)
+            sys.exit(1)
+    if request.json is not None:
+        with replacing(request.json) as temporary:
+            temporary.write_text(json.dumps(outcome.to_dict(), indent=1) + "\n", encoding="utf-8")
+    show(outcome)
+
+
+def compare(request: Request) -> Outcome:
+    """Runs the float model, the quantized model and the program on one text.
+
+    Raises:
+        BadRequest: a file that is missing, of another model, or that nothing here can run.
+        ExportError, TokenizerError, DelegateError: from reading the model, the checkpoint, a text.
+    """
+    import torch
+
+    from devtools.commands.compare_models import compare_models, quantized_model, read_weights
+    from devtools.compare.figures import logit_distance
+    from devtools.compare.rows import FLOAT_TOLERANCE, QUANTIZED_TOLERANCE
+    from devtools.profile.etrecord import read_etrecord
+    from exporter.pte import read_report
+
+    report = read_report(request.model)
+    etrecord = request.etrecord or request.model.with_suffix(".etrecord")
+    if not etrecord.is_file():
+        raise BadRequest(
+            f"There is no {etrecord}; export with --etrecord, and name that file with --etrecord "
+            "here."
+        )
+    record = read_etrecord(etrecord)
+    checkpoint = _open_checkpoint(request.checkpoint)
+    _check_shape(report["model"], request.model, checkpoint)
+    quantized = quantized_model(checkpoint, read_weights(etrecord), etrecord)
+    tokens = _tokens(request, checkpoint, report["model"])
+    logged, logits, calls = run_program(request.model, report, record, tokens)
+    comparison, models = compare_models(checkpoint, quantized, tokens, logged, calls)
+    if not comparison.rows:
+        raise BadRequest(
+            f"Nothing that {request.model} logged is in the graph of {etrecord}; name the record "
+            "that was written with this very file."
+        )
+    is_quantized = report["quantization"]["scheme"] != "none"
+    tolerance = QUANTIZED_TOLERANCE if is_quantized else FLOAT_TOLERANCE
+    ends = torch.tensor([s + n - 1 for s, n in zip(calls.starts, calls.lengths, strict=True)])
+    floats, rounded = models.floats[ends], models.quantized[ends]
+    return Outcome(
+        {
+            "model": str(request.model),
+            "checkpoint": checkpoint.name,
+            "delegate": report["delegation"]["delegate"],
+            "scheme": report["quantization"]["scheme"],
+            "tokens": len(tokens),
+            "prefill_tokens": calls.lengths[0],
+            "decode_tokens": len(tokens) - calls.lengths[0],
+        },
+        comparison,
+        tolerance,
+        comparison.first_wrong(tolerance),
+        comparison.odd_weights(),
+        {
+            "quantized_beside_float": logit_distance(floats, rounded),
+            "program_beside_quantized": logit_distance(rounded, logits),
+            "program_beside_float": logit_distance(floats, logits),
+        },
+    )
+
+
+def run_program(
+    path: Path, report: dict[str, Any], record: "Record", tokens: "Tensor"
+) -> "tuple[list[LoggedRows], Tensor, Calls]":
+    """Runs a `.pte` with every output logged: a prefill, then tokens one by one.
+
+    Args:
+        tokens: int64 (tokens,).
+
+    Returns:
+        What it logged, the logits (calls, vocab_size) and how it was called.
+
+    Raises:
+        BadRequest: nothing on this machine runs it.
+    """
+    import torch
+
+    from delegates import get_delegate
+    from devtools.compare.logged import read_outputs
+    from devtools.compare.rows import Calls
+    from devtools.compare.sinks import logged_rows
+
+    name = report["delegation"]["delegate"]
+    if get_delegate(name).load(path) is None:  # which also registers what the delegate needs
+        raise BadRequest(
+            f"{path} runs on {name}, which this machine cannot run; compare it where it runs, or "
+            "export with --delegate cpu or xnnpack."
+        )
+    from executorch.extension.pybindings.portable_lib import _load_for_executorch
+
+    count = len(tokens)
+    longest = report["model"]["max_seq_len"]
+    decoded = count - 1 if longest == 1 else min(count // 2, _MOST_DECODED)
+    first = count - decoded
+    lengths = [longest] * (first // longest) + [first % longest] * bool(first % longest)
+    prefill = len(lengths)
+    lengths += [1] * decoded
+    starts = [sum(lengths[:call]) for call in range(len(lengths))]
+    size = _buffer_size(record, count, len(lengths))
+    module = _load_for_executorch(str(path), enable_etdump=True, debug_buffer_size=size)
+    logits = []
+    for start, length in zip(starts, lengths, strict=True):
+        inputs = (tokens[None, start : start + length], torch.tensor([start]))
+        logits.append(module.run_method("forward", inputs)[0].clone())
+    with tempfile.TemporaryDirectory() as directory:
+        etdump, buffer = Path(directory) / "run.etdp", Path(directory) / "outputs.bin"
+        module.write_etdump_result_to_file(str(etdump), str(buffer))
+        outputs = read_outputs(etdump, buffer)
+    calls = Calls(starts, lengths, prefill)
+    return logged_rows(outputs, record), torch.cat(logits), calls
+
+
+def _buffer_size(record: "Record", tokens: int, calls: int) -> int:
+    """Bytes for every tensor of the graph, twice (outputs of one are inputs of the next) and once
+    more for alignment; a size that varies counts as all tokens together."""
+    total = 0
+    for node in record.nodes:
+        if node.output is None:
+            continue
+        numbers, varies = 1, False
+        for size in node.output.sizes:
+            varies = varies or not isinstance(size, int)
+            numbers *= size if isinstance(size, int) else 1
+        total += 8 * numbers * (tokens if varies else calls) + 256 * calls
+    return 3 * total + (1 << 20)
+
+
+def _open_checkpoint(source: str) -> "Checkpoint":
+    from exporter.checkpoint import open_checkpoint
+    from exporter.presets import preset_name, resolve_model
+    from exporter.source import EMBEDDED, EMBEDDED_PRESET
+
+    if preset_name(source) == EMBEDDED_PRESET:
+        return open_checkpoint(EMBEDDED)
+    return open_checkpoint(resolve_model(source).source)
+
+
+def _check_shape(facts: dict[str, Any], model: Path, checkpoint: "Checkpoint") -> None:
+    names = (
+        "hidden_size",
+        "intermediate_size",
+        "num_hidden_layers",
+        "num_attention_heads",
+        "num_key_value_heads",
+        "head_dim",
+        "vocab_size",
+    )
+    for name in names:
+        wanted = getattr(checkpoint.config, name)
+        if facts[name] != wanted:
+            raise BadRequest(
+                f"{model} has {name} {facts[name]} and {checkpoint.name} has {wanted}; name the "
+                "checkpoint that it was exported from."
+            )
+
+
+def _tokens(request: Request, checkpoint: "Checkpoint", facts: dict[str, Any]) -> "Tensor":
+    """int64 (tokens,): the beginning of the text, or of a text that calibration never sees."""
+    import torch
+
+    from exporter.source import EMBEDDED
+    from exporter.tokenizer import load_tokenizer
+    from quant.calibration import held_out_part
+
+    if request.text is None:
+        text = held_out_part((EMBEDDED / "calibration.txt").read_text(encoding="utf-8"))
+    else:
+        try:
+            text = request.text.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise BadRequest(
+                f"{request.text} cannot be read as text ({error}); name a UTF-8 text file."
+            ) from None
+    count = min(request.tokens, facts["max_context_len"])
+    ids = load_tokenizer(checkpoint.directory).encode(text[: 32 * count])
+    start = [] if facts["bos_id"] is None else [facts["bos_id"]]
+    tokens = torch.tensor((start + ids)[:count], dtype=torch.int64)
+    if len(tokens) < 2:
+        raise BadRequest("The text has fewer than 2 tokens; give a longer one with --text.")
+    return tokens
+
+
+def _row(row: "Row") -> dict[str, Any]:
+    return {
+        "layer": row.layer,
+        "module": row.sink.place.module_path,
+        "operator": row.sink.place.operator,
+        "line": row.sink.lines[0].location,
+        "text": row.sink.lines[0].text,
+        "lines": [line.location for line in row.sink.lines],
+        "delegate": row.sink.backend,
+        "only_at_the_calls_boundary": row.sink.at_boundary,
+        "weights": _weights(row.weights) if row.weights else None,
+        "quantized_so_far": row.quantized_so_far.to_dict(),
+        "program": {phase: item.to_dict() for phase, item in row.program.items()},
+        "program_so_far": row.program_so_far.to_dict(),
+    }
+
+
+def _weights(weights: "Weights") -> dict[str, Any]:
+    return {
+        "module": weights.module_path,
+        "line": weights.line.location,
+        **weights.distance.to_dict(),
+    }

@@ -1,0 +1,231 @@
+"""The float model and the quantized one, a decoder layer at a time, each watched as it runs.
+
+The float weights come from the checkpoint; the quantized ones are those of the export itself, from
+its ETRecord, where they stand as they were before any delegate packed them: so a fault of packing
+or of a kernel shows in the program, one of quantization in the weights.
+"""
+
+import io
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from zipfile import ZipFile
+
+import torch
+from torch import Tensor, nn
+
+from devtools.compare.figures import Distance, distance
+from devtools.compare.recording import Recorder
+from devtools.compare.rows import (
+    Calls,
+    Comparison,
+    Row,
+    Stage,
+    compare_stage,
+    program_rows,
+    stacked,
+)
+from devtools.compare.sinks import LoggedRows
+from devtools.errors import BadRequest
+from exporter.checkpoint import Checkpoint
+from exporter.model import Attention, CausalLM, rope_tables
+from quant.modules import PaddedLinear, QuantizedEmbedding, QuantizedWeight
+
+_STATE = "exported_program_state_dict"
+Streams = tuple[Tensor, Tensor, Tensor]  # of the float model, the quantized one, the program
+Run = Callable[[CausalLM, Tensor], Tensor]
+
+_VALUES, _SCALES = "model.embed_tokens.values", "model.embed_tokens.scales"
+
+
+@dataclass(frozen=True)
+class Logits:
+    """float32 (tokens, vocab_size) of each model, all positions."""
+
+    floats: Tensor
+    quantized: Tensor
+
+
+def read_weights(etrecord: Path) -> dict[str, Tensor]:
+    """The weights of the captured program by name, quantized ones as torchao's tensors.
+
+    Raises:
+        BadRequest: the record has none.
+    """
+    with ZipFile(etrecord) as archive:
+        if _STATE not in archive.namelist():
+            raise BadRequest(
+                f"{etrecord} holds no weights of the captured program; export again with "
+                "--etrecord."
+            )
+        state: dict[str, Tensor] = torch.load(
+            io.BytesIO(archive.read(_STATE)), map_location="cpu", weights_only=True
+        )
+    return state
+
+
+def quantized_model(
+    checkpoint: Checkpoint, weights: Mapping[str, Tensor], source: Path
+) -> CausalLM:
+    """The model that was exported, with the weights of its captured program.
+
+    Raises:
+        BadRequest: they belong to a model of another shape than the checkpoint's.
+    """
+    with torch.device("meta"):
+        model = CausalLM(checkpoint.config)
+    weights = dict(weights)
+    if _VALUES in weights:
+        values, scales = _unpacked(weights.pop(_VALUES)), weights.pop(_SCALES)
+        if values.shape[0] != checkpoint.config.vocab_size:
+            raise _other_shape(source, checkpoint, _VALUES, values)
+        bits = 8 if scales.shape[1] == 1 else 4
+        table = QuantizedWeight(values, scales, bits)
+        model.model.add_module(
+            "embed_tokens", QuantizedEmbedding(table, checkpoint.config.hidden_size)
+        )
+    for name, tensor in weights.items():
+        path, _, key = name.rpartition(".")
+        try:
+            parent = model.get_submodule(path)
+        except AttributeError:
+            raise _other_shape(source, checkpoint, name, tensor) from None
+        expected = getattr(parent, key, None)
+        if not isinstance(expected, Tensor) or not _fits(expected, tensor):
+            raise _other_shape(source, checkpoint, name, tensor)
+        if isinstance(parent, nn.Linear) and key == "weight":
+            padding = tensor.shape[1] - parent.in_features
+            if padding:
+                parent = PaddedLinear(parent, padding)
+                above, _, last = path.rpartition(".")
+                setattr(model.get_submodule(above), last, parent)
+        parent.register_parameter(key, nn.Parameter(tensor, requires_grad=False))
+    if model.lm_head.weight.is_meta and checkpoint.config.tie_word_embeddings:
+        model.lm_head.weight = model.model.get_parameter("embed_tokens.weight")
+    lacking = next((name for name, item in model.named_parameters() if item.is_meta), None)
+    if lacking is not None:
+        raise BadRequest(
+            f"{source} has no {lacking}, which {checkpoint.name} has; name the checkpoint that was "
+            "exported."
+        )
+    return model.eval()
+
+
+def _unpacked(values: Tensor) -> Tensor:
+    """int8 (rows, columns) of a table, which XNNPACK's lowering packs two to a byte."""
+    if values.dtype is not torch.uint8:
+        return values
+    pairs = torch.stack((values >> 4, values & 15), dim=2).flatten(1)
+    return pairs.to(torch.int8) - 8
+
+
+def _fits(expected: Tensor, tensor: Tensor) -> bool:
+    """Equal shapes, but for the padding of a quantized weight's columns."""
+    if expected.dim() != tensor.dim() or expected.shape[0] != tensor.shape[0]:
+        return False
+    last, stored = expected.shape[-1], tensor.shape[-1]
+    padded = tensor.dim() == 2 and last <= stored < last + 128
+    return stored == last or padded
+
+
+def _other_shape(source: Path, checkpoint: Checkpoint, name: str, tensor: Tensor) -> BadRequest:
+    return BadRequest(
+        f"{source} is of a model whose {name} is {tuple(tensor.shape)}, which does not fit "
+        f"{checkpoint.name}; name the checkpoint that was exported."
+    )
+
+
+@torch.no_grad()
+def compare_models(
+    checkpoint: Checkpoint,
+    quantized: CausalLM,
+    tokens: Tensor,
+    logged: Sequence[LoggedRows],
+    calls: Calls,
+) -> tuple[Comparison, Logits]:
+    """Runs both models over a text and puts them beside what the program logged of it.
+
+    Args:
+        quantized: with all its weights.
+        tokens: int64 (tokens,).
+        logged: what the program computed.
+        calls: how the program was given the text.
+    """
+    return _Pass(checkpoint, quantized, tokens, logged, calls).run()
+
+
+class _Pass:
+    def __init__(
+        self,
+        checkpoint: Checkpoint,
+        quantized: CausalLM,
+        tokens: Tensor,
+        logged: Sequence[LoggedRows],
+        calls: Calls,
+    ) -> None:
+        self._checkpoint = checkpoint
+        self._quantized = quantized
+        with torch.device("meta"):
+            self._float = CausalLM(checkpoint.config).eval()
+        self._tokens = tokens[None]
+        self._logged = list(logged)
+        self._calls = calls
+        self._rope = rope_tables(checkpoint.config, len(tokens))
+        self._rows: list[Row] = []
+
+    def run(self) -> tuple[Comparison, Logits]:
+        self._load("model.embed_tokens")
+        streams = self._stage("", lambda model, x: model.embed(x), (self._tokens,) * 3)
+        for index in range(self._checkpoint.config.num_hidden_layers):
+            path = f"model.layers.{index}"
+            self._load(path)
+            streams = self._stage(path, self._layer(path), streams)
+            self._float.get_submodule(path).to("meta")
+        self._load("model.norm")
+        self._load("lm_head")
+        floats, quantized, _ = self._stage("", lambda model, x: model.head(x), streams)
+        rows = sorted(self._rows, key=lambda row: row.sink.order)
+        unmatched = [item.sink for item in self._logged]
+        return Comparison(rows, unmatched), Logits(floats[0], quantized[0])
+
+    def _load(self, path: str) -> None:
+        self._checkpoint.load_into(self._float.get_submodule(path), f"{path}.")
+
+    def _layer(self, path: str) -> Run:
+        def run(model: CausalLM, x: Tensor) -> Tensor:
+            layer = model.get_submodule(path)
+            for module in layer.modules():
+                if isinstance(module, Attention):
+                    module.setup_cache(x.shape[1])
+            out: Tensor = layer(x, self._rope, 0)
+            return out
+
+        return run
+
+    def _stage(self, path: str, run: Run, inputs: Streams) -> Streams:
+        """Runs a part of the models three times, keeps the rows of it, and gives what comes next:
+        the third stream is the program's own values, as far as it shows them."""
+        recorders, outputs = [], []
+        for model, x in zip((self._float, self._quantized, self._quantized), inputs, strict=True):
+            recorder = Recorder()
+            with recorder.watching(model.get_submodule(path), path):
+                outputs.append(run(model, x))
+            recorders.append(recorder)
+        floats, quantized, given = recorders
+        stage = Stage(floats, quantized, given, self._weights(floats))
+        rows = compare_stage(stage, self._logged, self._calls, self._tokens.shape[1])
+        shown = program_rows(self._logged, given, outputs[2], self._calls)
+        matched = {row.sink for row in rows}
+        self._rows += rows
+        self._logged = [item for item in self._logged if item.sink not in matched]
+        following = outputs[1] if shown is None else stacked(shown, outputs[1])
+        return outputs[0], outputs[1], following
+
+    def _weights(self, floats: Recorder) -> dict[str, Distance]:
+        """Each quantized weight alone, on what the float model gave to its float twin."""
+        found = {}
+        for path, given in floats.inputs.items():
+            module = self._quantized.get_submodule(path)
+            if isinstance(module, nn.Linear | nn.Embedding | QuantizedEmbedding):
+                found[path] = distance(floats.outputs[path], module(given))
+        return found

@@ -1,0 +1,128 @@
+"""What `python -m devtools compare` prints."""
+
+import math
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.table import Table
+
+from devtools.compare.figures import Distance
+from devtools.compare.rows import DECODE, OUTLIER, PREFILL, Row
+from devtools.profile.model import Line
+
+if TYPE_CHECKING:
+    from devtools.commands.compare import Outcome
+
+_WIDTH = 120  # of a table that goes to a file
+_LOGITS = {
+    "quantized_beside_float": "quantized model / float model",
+    "program_beside_quantized": "program / quantized model",
+    "program_beside_float": "program / float model",
+}
+
+
+def show(outcome: "Outcome") -> None:
+    """Prints the lines, the verdict and the logits."""
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        console = Console(highlight=False, width=_WIDTH)
+    facts = outcome.facts
+    console.print(
+        f"{facts['model']}: {facts['scheme']} on {facts['delegate']}, beside "
+        f"{facts['checkpoint']}; {facts['prefill_tokens']} tokens at once, "
+        f"{facts['decode_tokens']} one by one",
+        markup=False,
+        soft_wrap=True,
+    )
+    table = Table("layer", "line", "module", "operator", box=None, pad_edge=False)
+    for name in ("weights", "quantized", "prefill", "decode", "max error"):
+        table.add_column(name, justify="right")
+    marked = {row.sink.order for row in (*outcome.odd, *([outcome.wrong] if outcome.wrong else []))}
+    for row in outcome.comparison.rows:
+        table.add_row(*_cells(row), style="bold red" if row.sink.order in marked else None)
+    console.print(table)
+    console.print(
+        "dB of signal over noise, more is better. weights: the line's weights alone, beside the "
+        "float ones on the same input; quantized: quantized model / float model, all errors before "
+        "the line included; prefill, decode, max error: program / quantized model, both on the "
+        "program's input of the layer.",
+        soft_wrap=True,
+    )
+    if any(row.sink.at_boundary for row in outcome.comparison.rows):
+        console.print(
+            f"{facts['delegate']} shows what leaves a delegate call, not what is inside: a line "
+            "stands for all of its call."
+        )
+    if outcome.comparison.unmatched:
+        console.print(f"not compared: {len(outcome.comparison.unmatched)} outputs of no layer")
+    _verdict(console, outcome)
+    for name, item in outcome.logits.items():
+        console.print(
+            f"logits, {_LOGITS[name]}: KL {item.kl:.2e} nats, top-1 {item.top1:.1%} "
+            f"({item.positions} positions)"
+        )
+
+
+def _verdict(console: Console, outcome: "Outcome") -> None:
+    wrong = outcome.wrong
+    if wrong is None:
+        console.print(
+            "program: no line departs from the quantized model by more than rounding explains "
+            f"({decibels(-20 * math.log10(outcome.tolerance))} dB)"
+        )
+    else:
+        console.print(
+            f"program: first divergence at "
+            f"{_named(wrong, wrong.sink.place.module_path, wrong.sink.lines[0])}: relative error "
+            f"{wrong.program_error:.2g}, and rounding explains {outcome.tolerance:.2g}",
+            markup=False,
+            soft_wrap=True,
+        )
+    if not outcome.odd:
+        console.print(
+            f"weights: no line's lose more than {OUTLIER:g} times what is usual in this model"
+        )
+    for row in outcome.odd:
+        if row.weights is not None:
+            console.print(
+                f"weights: those of {_named(row, row.weights.module_path, row.weights.line)} are "
+                "no rounding of the checkpoint's: relative error "
+                f"{row.weights.distance.relative:.2g}, more than {OUTLIER:g} times what is usual "
+                "in this model",
+                markup=False,
+                soft_wrap=True,
+            )
+
+
+def _named(row: Row, module_path: str, line: Line) -> str:
+    layer = "" if row.layer is None else f", layer {row.layer}"
+    text = f" ({line.text})" if line.text else ""
+    return f"{line.location}{layer}, {module_path}{text}"
+
+
+def _cells(row: Row) -> tuple[str, ...]:
+    place = row.sink.place
+    module = place.module_path
+    if row.layer is not None:
+        module = module.split(f"layers.{row.layer}", 1)[1].removeprefix(".") or "residual"
+    return (
+        "" if row.layer is None else str(row.layer),
+        row.sink.lines[0].location,
+        module,
+        place.operator,
+        _shown(row.weights.distance if row.weights else None),
+        _shown(row.quantized_so_far),
+        *(_shown(row.program.get(phase)) for phase in (PREFILL, DECODE)),
+        f"{max(item.max_error for item in row.program.values()):.1e}",
+    )
+
+
+def _shown(item: Distance | None) -> str:
+    return "" if item is None else decibels(item.snr_db)
+
+
+def decibels(number: float) -> str:
+    """Such as 31.4; `same` where nothing differs."""
+    if number == math.inf:
+        return "same"
+    return "none" if number == -math.inf else f"{number:.1f}"
