@@ -16,6 +16,7 @@ name is the delegate's and whose value is such a module.
 
 import importlib
 import importlib.metadata
+from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Protocol, cast
@@ -26,6 +27,7 @@ from torch.export import ExportedProgram
 from delegates.errors import DelegateError
 from delegates.limits import Limits
 from delegates.lowered import DelegationReport, Lowered
+from delegates.preference import Preference
 
 __all__ = [
     "DEFAULT_DELEGATE",
@@ -37,12 +39,14 @@ __all__ = [
     "Lowered",
     "delegate_names",
     "get_delegate",
+    "load_program",
 ]
 
 DELEGATES = {
     "cpu": "delegates.cpu",
     "xnnpack": "delegates.xnnpack",
     "coreml": "delegates.coreml",
+    "mps": "delegates.mps",
     "tosa": "delegates.tosa",
     "vulkan": "delegates.vulkan",
     "mlx": "delegates.mlx",
@@ -76,11 +80,35 @@ def delegate_names() -> list[str]:
 
 
 def get_delegate(name: str) -> Delegate:
-    """The delegate of that name, imported on first use.
+    """The delegate of that name, or of several in order of preference, as in `coreml,cpu`; imported
+    on first use.
 
     Raises:
-        DelegateError: no delegate has that name, or another package's cannot be imported.
+        DelegateError: no delegate has that name, one is named twice, or another package's cannot
+            be imported.
     """
+    names = [part.strip() for part in name.split(",")]
+    if len(names) == 1:
+        return _get_one(name)
+    twice = next((part for part, count in Counter(names).items() if count > 1), None)
+    if twice is not None:
+        raise DelegateError(f"delegate {twice!r} stands twice in {name!r}; name each once.")
+    return Preference({part: _get_one(part) for part in names})
+
+
+def load_program(report: DelegationReport, path: Path) -> Step | None:
+    """Opens a finished `.pte` in a stock runtime with the delegates that it needs.
+
+    Args:
+        report: of its lowering.
+
+    Returns:
+        None where nothing on this machine runs one of them.
+    """
+    return get_delegate(",".join(report.users)).load(path)
+
+
+def _get_one(name: str) -> Delegate:
     if name in DELEGATES:
         return cast(Delegate, importlib.import_module(DELEGATES[name]))
     entry_point = _offered().get(name)

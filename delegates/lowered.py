@@ -3,10 +3,11 @@
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from torch.fx import GraphModule, Node
 
+from delegates.lines import source_line
 from delegates.source_map import keep_view_handles
 
 if TYPE_CHECKING:
@@ -17,6 +18,41 @@ if TYPE_CHECKING:
     )
 
 NAMED_DATA_ALIGNMENT = 16
+MOST_LINES = 40  # of what is left outside: the layers of a decoder share theirs
+
+
+@dataclass(frozen=True)
+class Part:
+    """What one delegate of several took.
+
+    Attributes:
+        delegate: its name.
+        calls: its calls in one run of the program.
+        delegated: nodes inside them, by operator.
+        refused: why it took nothing, where it was not for single operators.
+    """
+
+    delegate: str
+    calls: int = 0
+    delegated: dict[str, int] = field(default_factory=dict)
+    refused: str | None = None
+
+
+@dataclass(frozen=True)
+class Leftover:
+    """Operators of one line of the model that no delegate took: ExecuTorch's kernels run them.
+
+    Attributes:
+        operator: its name.
+        line: where they come from, as in `exporter/model.py:46`.
+        count: how many.
+        reason: why no delegate took them.
+    """
+
+    operator: str
+    line: str
+    count: int
+    reason: str
 
 
 @dataclass(frozen=True)
@@ -24,16 +60,20 @@ class DelegationReport:
     """Where the nodes of a lowered program went.
 
     Attributes:
-        delegate: the delegate's name.
+        delegate: the delegate's name; of several, as they were asked for.
         calls: delegate calls in one run of the program.
         delegated: nodes inside those calls, by operator.
         left: operators outside them, by name; bookkeeping of sizes and tuples not counted.
+        parts: of several delegates, what each took.
+        lines: those of `left` with the lines they come from, MOST_LINES at most.
     """
 
     delegate: str
     calls: int
     delegated: dict[str, int] = field(default_factory=dict)
     left: dict[str, int] = field(default_factory=dict)
+    parts: tuple[Part, ...] = ()
+    lines: tuple[Leftover, ...] = ()
 
     @property
     def linears(self) -> int:
@@ -43,6 +83,11 @@ class DelegationReport:
     @property
     def linears_delegated(self) -> int:
         return self.delegated.get("linear", 0)
+
+    @property
+    def users(self) -> tuple[str, ...]:
+        """The delegates that a run of the program needs."""
+        return tuple(part.delegate for part in self.parts if part.calls) or (self.delegate,)
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -63,22 +108,52 @@ class Lowered:
     etrecord: Any | None
 
 
-def delegation_report(delegate: str, graph_module: GraphModule) -> DelegationReport:
-    """Counts the operators inside and outside the delegate calls of an edge program's graph."""
+def delegation_report(
+    delegate: str, graph_module: GraphModule, reasons: Mapping[str, str] | None = None
+) -> DelegationReport:
+    """Counts the operators inside and outside the delegate calls of an edge program's graph.
+
+    Args:
+        reasons: why nodes were left outside, by their names, where the delegate says so.
+    """
+    nobody = f"none of {delegate} takes" if "," in delegate else f"{delegate} does not take"
     calls, inside, outside = 0, Counter[str](), Counter[str]()
+    lines = Counter[tuple[str, str, str]]()
     for node in graph_module.graph.nodes:
         if node.op != "call_function":
             continue
-        if node.target.__name__ == "executorch_call_delegate":
+        if is_delegate_call(node):
             calls += 1
-            lowered = getattr(graph_module, node.args[0].target)
-            for inner in lowered.original_module.graph.nodes:
-                if inner.op == "call_function" and not _is_bookkeeping(inner):
-                    inside[_operator_name(inner)] += 1
+            inside += operators_inside(node, graph_module)
         elif not _is_bookkeeping(node):
-            outside[_operator_name(node)] += 1
+            name = operator_name(node)
+            outside[name] += 1
+            reason = (reasons or {}).get(node.name, f"{nobody} it")
+            lines[name, source_line(node), reason] += 1
     return DelegationReport(
-        delegate, calls, dict(sorted(inside.items())), dict(sorted(outside.items()))
+        delegate,
+        calls,
+        dict(sorted(inside.items())),
+        dict(sorted(outside.items())),
+        lines=tuple(
+            Leftover(operator, line, count, reason)
+            for (operator, line, reason), count in lines.most_common(MOST_LINES)
+        ),
+    )
+
+
+def is_delegate_call(node: Node) -> bool:
+    return getattr(node.target, "__name__", "") == "executorch_call_delegate"
+
+
+def operators_inside(call: Node, graph_module: GraphModule) -> Counter[str]:
+    """The operators of one delegate call, counted by name."""
+    lowered: Any = getattr(graph_module, cast(Node, call.args[0]).target)  # type: ignore[arg-type]
+    nodes = lowered.original_module.graph.nodes
+    return Counter(
+        operator_name(node)
+        for node in nodes
+        if node.op == "call_function" and not _is_bookkeeping(node)
     )
 
 
@@ -106,7 +181,7 @@ def finish(
     return Lowered(finished, report, finished.get_etrecord() if with_etrecord else None)
 
 
-def _operator_name(node: Node) -> str:
+def operator_name(node: Node) -> str:
     """`aten.linear.default` and its edge twin are both `linear`; mutations go by their own name."""
     target: Any = node.args[0] if "auto_functionalized" in str(node.target) else node.target
     schema = getattr(target, "_schema", None) or getattr(target, "_op", target)._schema

@@ -9,6 +9,12 @@ from torch.export import ExportedProgram
 from torch.utils._sympy.value_ranges import ValueRanges
 
 
+def copy_graph(program: ExportedProgram) -> ExportedProgram:
+    """A program with its own graph and the same weights."""
+    tensors = [*program.state_dict.values(), *program.constants.values()]
+    return copy.deepcopy(program, {id(tensor): tensor for tensor in tensors})
+
+
 @contextmanager
 def weights_not_copied(
     backend: type, ranges: Mapping[Symbol, ValueRanges] | None = None
@@ -22,15 +28,14 @@ def weights_not_copied(
         ranges: of dynamic sizes as captured; ExecuTorch's own say 2 where a size may be 1.
     """
 
-    def copy_graph(cls: type, program: ExportedProgram, specs: object) -> ExportedProgram:
-        tensors = [*program.state_dict.values(), *program.constants.values()]
-        copied = copy.deepcopy(program, {id(tensor): tensor for tensor in tensors})
+    def copy_partition(cls: type, program: ExportedProgram, specs: object) -> ExportedProgram:
+        copied = copy_graph(program)
         for symbol in copied.range_constraints.keys() & (ranges or {}).keys():
             copied.range_constraints[symbol] = (ranges or {})[symbol]
         return copied
 
     name = "copy_exported_program_for_preprocess"
-    setattr(backend, name, classmethod(copy_graph))
+    setattr(backend, name, classmethod(copy_partition))
     try:
         yield
     finally:

@@ -24,7 +24,8 @@ class ExportOptions:
         calibration_tokens: for GPTQ; None takes a number that suits the model's size.
         max_context_len: positions of the KV cache; None takes 2048 or the model's limit.
         max_seq_len: most tokens in one call; None takes max_context_len.
-        delegate: a name in delegates.DELEGATES.
+        delegate: a name in delegates.DELEGATES, or several in order of preference, as in
+            "coreml,cpu".
         etrecord: where to keep the graphs for the profiler.
         cache: the directory in which quantized layers are kept and found; None keeps nothing.
     """

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from delegates import Delegate, DelegationReport, get_delegate
+from delegates import DelegationReport, get_delegate, load_program
 from exporter.agreement import Agreement, Reference, compare, reference_logits, require_agreement
 from exporter.checkpoint import Checkpoint
 from exporter.errors import ExportError
@@ -74,7 +74,7 @@ def export_model(options: ExportOptions, listener: Listener) -> ExportResult:
         del lowered  # the file has it all; checking needs the memory
 
         listener.stage("check")
-        agreement = check(delegate, temporary, reference)
+        agreement = check(delegation, temporary, reference)
         report["delegation"] = delegation.to_dict()
         report["agreement"] = agreement.to_dict() if agreement else {"checked": NOT_RUN}
         seal(temporary, report)
@@ -181,13 +181,13 @@ def describe(
     }
 
 
-def check(delegate: Delegate, path: Path, reference: Reference) -> Agreement | None:
+def check(delegation: DelegationReport, path: Path, reference: Reference) -> Agreement | None:
     """Compares the finished file with the eager model; None where nothing here can run it.
 
     Raises:
         ExportError: they disagree.
     """
-    step = delegate.load(path)
+    step = load_program(delegation, path)
     if step is None:
         return None
     agreement = compare(reference, step)

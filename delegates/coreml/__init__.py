@@ -1,5 +1,5 @@
 """Core ML, through ExecuTorch's own backend: the whole decoder in one call, its cache as state."""
 
-from delegates.coreml.lower import LIMITS, load, lower
+from delegates.coreml.lower import LIMITS, load, lower, take
 
-__all__ = ["LIMITS", "load", "lower"]
+__all__ = ["LIMITS", "load", "lower", "take"]

@@ -17,7 +17,9 @@ from delegates.coreml.rewrite import rewrite_norms
 from delegates.embedding import share_embedding
 from delegates.errors import DelegateError
 from delegates.limits import FLOAT_BITS, Limits, never, nothing_missing
-from delegates.lowered import Lowered, delegation_report, finish
+from delegates.lines import source_line
+from delegates.lowered import Lowered, delegation_report, finish, operator_name
+from delegates.parts import Taken
 from delegates.plain import (
     drop_checks,
     gather_rope,
@@ -64,6 +66,22 @@ def lower(
         DelegateError: a weight beyond float16, or a program that Core ML does not take whole.
     """
     LIMITS.check_program(program)
+    edge = take(program, constant_methods, with_etrecord).edge
+    check_whole("Core ML", edge.exported_program())
+    report = delegation_report("coreml", edge.exported_program().graph_module)
+    return finish(edge, report, named_data, with_etrecord)
+
+
+def take(
+    program: ExportedProgram, constant_methods: Mapping[str, object], with_etrecord: bool
+) -> Taken:
+    """Takes what it can of the captured program, which is rewritten in place: what comes before or
+    after the decoder may be left, and the decoder's caches are in one call.
+
+    Raises:
+        DelegateError: a weight beyond float16, or a program whose pieces Core ML's converter does
+            not take.
+    """
     check_float16(program)
     drop_checks(program)
     strip_activation_quantization(program)
@@ -74,10 +92,7 @@ def lower(
     rewrite_attention(program, positions)
 
     with _temporary_files_deleted(), _progress_bars_off():
-        edge = _to_core_ml(program, constant_methods, with_etrecord)
-    check_whole("Core ML", edge.exported_program())
-    report = delegation_report("coreml", edge.exported_program().graph_module)
-    return finish(edge, report, named_data, with_etrecord)
+        return Taken(_to_core_ml(program, constant_methods, with_etrecord))
 
 
 def _to_core_ml(
@@ -97,21 +112,42 @@ def _to_core_ml(
         _check_ir_validity=False,  # the verifier does not know torchao's operators
         _skip_dim_order=True,
     )
+    partitioner = CoreMLPartitioner(compile_specs=specs)
+    left = _noting_left(partitioner)
     with weights_not_copied(CoreMLBackend, program.range_constraints):
         try:
             return to_edge_transform_and_lower(
                 program,
-                partitioner=[CoreMLPartitioner(compile_specs=specs)],
+                partitioner=[partitioner],
                 constant_methods=dict(constant_methods),
                 compile_config=config,
                 generate_etrecord=with_etrecord,
             )
         except _REFUSALS as error:
             said = (str(error).strip() or type(error).__name__).splitlines()[0]
+            if "SymInt" in said:
+                said = "pieces of a Core ML program cannot hand each other the position"
+            what = f"what lies around {', '.join(left)}" if left else "the program"
             raise DelegateError(
-                f"Core ML's converter refused the program: {said}; export with another --quant, "
+                f"Core ML's converter refused {what}: {said}; export with another --quant, "
                 "--max-seq-len or --delegate."
             ) from error
+
+
+def _noting_left(partitioner: Any) -> list[str]:
+    """A list of what the partitioner leaves, with lines, which it fills when it works."""
+    left: list[str] = []
+    partition = partitioner.partition
+
+    def noting(program: ExportedProgram) -> Any:
+        result = partition(program)
+        for node in result.tagged_exported_program.graph.nodes:
+            if node.op == "call_function" and "delegation_tag" not in node.meta:
+                left.append(f"{operator_name(node)} ({source_line(node)})")
+        return result
+
+    partitioner.partition = noting
+    return left
 
 
 @contextmanager

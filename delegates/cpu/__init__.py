@@ -1,6 +1,6 @@
 """Our own CPU delegate: one call runs the whole decoder, weights used in place."""
 
-from delegates.cpu.lower import LIBRARY, load, lower
+from delegates.cpu.lower import LIBRARY, file_layout, load, lower, take, take_rest
 from delegates.limits import FLOAT_BITS, Limits, nothing_missing
 
 LIMITS = Limits(
@@ -12,4 +12,4 @@ LIMITS = Limits(
     checks=LIBRARY.exists,
 )
 
-__all__ = ["LIMITS", "load", "lower"]
+__all__ = ["LIMITS", "file_layout", "load", "lower", "take", "take_rest"]

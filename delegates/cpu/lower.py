@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -14,8 +15,12 @@ from delegates.cpu.layout import PAGE_BYTES
 from delegates.cpu.tidy import tidy
 from delegates.errors import DelegateError
 from delegates.lowered import DelegationReport, Lowered, delegation_report, finish
+from delegates.parts import Taken
 from delegates.stock import open_program
 from delegates.weights import weights_not_copied
+
+if TYPE_CHECKING:
+    from executorch.exir import EdgeProgramManager, ExecutorchBackendConfig
 
 LIBRARY = Path(__file__).resolve().parents[2] / "build" / "libthimble_cpu.so"
 
@@ -37,12 +42,57 @@ def lower(
     Raises:
         DelegateError: a weight that cannot be packed, or a quantized operator that is left over.
     """
-    from executorch.exir import EdgeCompileConfig, ExecutorchBackendConfig, to_edge
+    edge = to_edge_program(program, constant_methods, with_etrecord)
+    if not with_etrecord:
+        program.state_dict.clear()
+    edge = _partition(edge, releasing=not with_etrecord)
+    report = delegation_report("cpu", edge.exported_program().graph_module)
+    _check_left(report)
+    return finish(edge, report, named_data, with_etrecord, file_layout())
 
-    from delegates.cpu.backend import ThimbleCpuBackend, releasing_weights
-    from delegates.cpu.partition import CpuPartitioner
 
-    edge = to_edge(
+def take(
+    program: ExportedProgram, constant_methods: Mapping[str, object], with_etrecord: bool
+) -> Taken:
+    """Takes what it can of the captured program, whose weights stay.
+
+    Raises:
+        DelegateError: a weight that cannot be packed, or an attention that it does not take.
+    """
+    edge = _partition(to_edge_program(program, constant_methods, with_etrecord), releasing=False)
+    left = delegation_report("cpu", edge.exported_program().graph_module).lines
+    for leftover in left:
+        if leftover.operator.startswith("thimble::"):
+            raise DelegateError(
+                f"The CPU delegate does not take {leftover.operator} ({leftover.line}), which no "
+                "other takes in this form."
+            )
+    return Taken(edge)
+
+
+def take_rest(edge: "EdgeProgramManager") -> Taken:
+    """Takes what it can of what others have left of an edge program.
+
+    Raises:
+        DelegateError: a weight that cannot be packed.
+    """
+    return Taken(_partition(edge, releasing=False))
+
+
+def file_layout() -> "ExecutorchBackendConfig":
+    """Alignments count from the first segment, which this brings to a page of its own."""
+    from executorch.exir import ExecutorchBackendConfig
+
+    return ExecutorchBackendConfig(segment_alignment=PAGE_BYTES)
+
+
+def to_edge_program(
+    program: ExportedProgram, constant_methods: Mapping[str, object], with_etrecord: bool
+) -> "EdgeProgramManager":
+    """The edge program whose operators partition() knows."""
+    from executorch.exir import EdgeCompileConfig, to_edge
+
+    return to_edge(
         program,
         constant_methods=dict(constant_methods),
         compile_config=EdgeCompileConfig(
@@ -52,18 +102,28 @@ def lower(
         ),
         generate_etrecord=with_etrecord,
     )
+
+
+def _partition(edge: "EdgeProgramManager", releasing: bool) -> "EdgeProgramManager":
+    from delegates.cpu.backend import ThimbleCpuBackend
+
+    return partition(edge, ThimbleCpuBackend, releasing)
+
+
+def partition(edge: "EdgeProgramManager", backend: type, releasing: bool) -> "EdgeProgramManager":
+    """Gives what op lists can say to a backend that runs them.
+
+    Args:
+        backend: its name is the id under which a runtime registers it.
+        releasing: give weights back one by one as they are packed.
+    """
+    from delegates.cpu.backend import releasing_weights
+    from delegates.cpu.partition import CpuPartitioner
+
     tidy(edge.exported_program())
-    if not with_etrecord:
-        program.state_dict.clear()
-    partitioner = CpuPartitioner(edge.exported_program().state_dict)
-    releasing = nullcontext() if with_etrecord else releasing_weights()
-    with weights_not_copied(ThimbleCpuBackend), releasing:
-        edge = edge.to_backend(partitioner)
-    report = delegation_report("cpu", edge.exported_program().graph_module)
-    _check_left(report)
-    # Alignments count from the first segment, which this brings to a page of its own.
-    config = ExecutorchBackendConfig(segment_alignment=PAGE_BYTES)
-    return finish(edge, report, named_data, with_etrecord, config)
+    partitioner = CpuPartitioner(edge.exported_program().state_dict, backend.__name__)
+    with weights_not_copied(backend), releasing_weights() if releasing else nullcontext():
+        return edge.to_backend(partitioner)
 
 
 def _check_left(report: DelegationReport) -> None:

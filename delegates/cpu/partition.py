@@ -19,7 +19,6 @@ from delegates.cpu.graph import Constants, operator_name, shape_of
 from delegates.cpu.match import find_units
 from delegates.cpu.units import LinearUnit, NormUnit, SelectUnit, Unit
 
-BACKEND = "ThimbleCpuBackend"
 INDEX = "index"  # the compile spec that numbers the calls
 
 _Call = tuple[int, bool]  # level, whether of single rows
@@ -30,18 +29,20 @@ class CpuPartitioner(Partitioner):
 
     Args:
         tensors: the program's weights and constants by name; what partitioners are given has none.
+        backend: the id of the backend that gets the calls.
     """
 
-    def __init__(self, tensors: Mapping[str, Tensor]) -> None:
+    def __init__(self, tensors: Mapping[str, Tensor], backend: str) -> None:
         super().__init__()
         self._tensors = tensors
+        self._backend = backend
 
     def partition(self, exported_program: ExportedProgram) -> PartitionResult:
         calls = find_calls(exported_program, Constants(exported_program, self._tensors))
         tags = {}
         for index, units in enumerate(calls):
             tag = f"cpu_{index}"
-            tags[tag] = DelegationSpec(BACKEND, [CompileSpec(INDEX, str(index).encode())])
+            tags[tag] = DelegationSpec(self._backend, [CompileSpec(INDEX, str(index).encode())])
             for unit in units:
                 for node in unit.nodes:
                     node.meta["delegation_tag"] = tag

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -10,9 +11,11 @@ from torch.export import ExportedProgram
 from delegates.errors import DelegateError
 from delegates.limits import FLOAT_BITS, Limits, always, nothing_missing
 from delegates.lowered import Lowered, delegation_report, finish
+from delegates.parts import Taken
 from delegates.stock import open_program
 from delegates.weights import weights_not_copied
 from delegates.xnnpack.guards import check_quantized_linears
+from delegates.xnnpack.reasons import noted_reasons
 from delegates.xnnpack.rewrite import (
     restore_mutations,
     rewrite_attention,
@@ -20,6 +23,9 @@ from delegates.xnnpack.rewrite import (
     share_activation_quantization,
 )
 from delegates.xnnpack.source_map import add_source_map
+
+if TYPE_CHECKING:
+    from executorch.exir import EdgeProgramManager
 
 LIMITS = Limits(
     name="xnnpack",
@@ -48,11 +54,31 @@ def lower(
     Raises:
         DelegateError: a weight that XNNPACK would compute wrongly, or a linear it did not take.
     """
-    from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
-    from executorch.backends.xnnpack.xnnpack_preprocess import XnnpackBackend
+    taken = take(program, constant_methods, with_etrecord)
+    edge = taken.edge
+    report = delegation_report("xnnpack", edge.exported_program().graph_module, taken.reasons)
+    if report.linears_delegated < report.linears:
+        raise DelegateError(
+            f"XNNPACK took {report.linears_delegated} of {report.linears} linear layers; it must "
+            "take all: use a scheme it accepts (--quant none, rtn4, gptq4 or rtn8)."
+        )
+    if with_etrecord:
+        add_source_map(edge.exported_program().graph_module)
+    else:
+        _release_weights(program, edge.exported_program())
+    restore_mutations(edge.exported_program())
+    return finish(edge, report, named_data, with_etrecord)
+
+
+def take(
+    program: ExportedProgram, constant_methods: Mapping[str, object], with_etrecord: bool
+) -> Taken:
+    """Takes what it can of the captured program, which is rewritten in place.
+
+    Raises:
+        DelegateError: a weight that XNNPACK would compute wrongly.
+    """
     from executorch.exir import EdgeCompileConfig, to_edge
-    from executorch.exir.backend.compile_spec_schema import CompileSpec
-    from executorch.exir.backend.partitioner import DelegationSpec
 
     rewrite_attention(program)
     rewrite_embeddings(program)
@@ -66,29 +92,31 @@ def lower(
         ),
         generate_etrecord=with_etrecord,
     )
+    return take_rest(edge)
+
+
+def take_rest(edge: "EdgeProgramManager") -> Taken:
+    """Takes what it can of what others have left of an edge program.
+
+    Raises:
+        DelegateError: as take().
+    """
+    from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
+    from executorch.backends.xnnpack.xnnpack_preprocess import XnnpackBackend
+    from executorch.exir.backend.compile_spec_schema import CompileSpec
+    from executorch.exir.backend.partitioner import DelegationSpec
+
     share_activation_quantization(edge.exported_program())
     check_quantized_linears(edge.exported_program())
-
     partitioner = XnnpackPartitioner()
     # With this spec the backend runs the one clean-up pass that a decoder needs, not all
     # seventeen, each of which traces every partition again.
     partitioner.delegation_spec = DelegationSpec(
         XnnpackBackend.__name__, [CompileSpec("dqlinear_partitioner", b"")]
     )
-    with weights_not_copied(XnnpackBackend):
+    with weights_not_copied(XnnpackBackend), noted_reasons() as reasons:
         edge = edge.to_backend(partitioner)
-    report = delegation_report("xnnpack", edge.exported_program().graph_module)
-    if report.linears_delegated < report.linears:
-        raise DelegateError(
-            f"XNNPACK took {report.linears_delegated} of {report.linears} linear layers; it must "
-            "take all: use a scheme it accepts (--quant none, rtn4, gptq4 or rtn8)."
-        )
-    if with_etrecord:
-        add_source_map(edge.exported_program().graph_module)
-    else:
-        _release_weights(program, edge.exported_program())
-    restore_mutations(edge.exported_program())
-    return finish(edge, report, named_data, with_etrecord)
+    return Taken(edge, {name: f"xnnpack: {reason}" for name, reason in reasons.items()})
 
 
 def _release_weights(captured: ExportedProgram, edge: ExportedProgram) -> None:

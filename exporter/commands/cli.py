@@ -77,10 +77,11 @@ Examples:
 )
 @click.option(
     "--delegate",
-    metavar="NAME",
+    metavar="NAME[,...]",
     default="cpu",
     show_default=True,
-    help="What runs the program: see --list-delegates.",
+    help="What runs the program: see --list-delegates. Of several, each takes what it can, in this "
+    "order.",
 )
 @click.option(
     "--etrecord",

@@ -14,6 +14,7 @@ from exporter.commands.display import Display
 from exporter.quiet import silence_known_noise, silence_native_noise
 
 if TYPE_CHECKING:
+    from delegates import DelegationReport
     from exporter.pipeline import ExportResult
 
 
@@ -111,23 +112,46 @@ def _show(result: "ExportResult", layer_errors: bool, seconds: float) -> None:
             f"{quality.kl_error:.4f} nats, top-1 {quality.top1:.1%} "
             f"({quality.tokens} held-out tokens)"
         )
-    click.echo(
-        f"delegate: {report.delegate} runs {report.linears_delegated} of {report.linears} linears "
-        f"({report.linears_delegated / report.linears:.0%}) in "
-        f"{report.calls} call{'s' if report.calls != 1 else ''}"
-    )
+    _show_delegation(report)
     if result.agreement is not None:
         click.echo(
             f"checked: the file's logits are within {result.agreement.error:.1e} of the quantized "
             f"model's over {result.agreement.positions} calls"
         )
     else:
-        click.echo(f"checked: not run here; this machine has nothing to run {report.delegate} with")
+        users = " and ".join(report.users)
+        click.echo(f"checked: not run here; this machine has nothing to run {users} with")
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     click.echo(
         f"wrote {result.out}: {_megabytes(result.size)} in {seconds:.0f} s, "
         f"peak memory {_megabytes(peak)}"
     )
+
+
+def _show_delegation(report: "DelegationReport") -> None:
+    """What went where; of several delegates, why the rest did not, by source line."""
+    click.echo(
+        f"delegate: {' and '.join(report.users)} run{'' if len(report.users) > 1 else 's'} "
+        f"{report.linears_delegated} of {report.linears} linears "
+        f"({report.linears_delegated / report.linears:.0%}) in "
+        f"{report.calls} call{'s' if report.calls != 1 else ''}"
+    )
+    for part in report.parts:
+        if part.refused is not None:
+            click.echo(f"  {part.delegate}: nothing. {part.refused}")
+        else:
+            taken = sum(part.delegated.values())
+            calls = f" in {part.calls} call{'s' if part.calls != 1 else ''}" if part.calls else ""
+            click.echo(f"  {part.delegate}: {taken} operators{calls}")
+    if report.parts:
+        for left in report.lines:
+            times = f"{left.count} x " if left.count > 1 else ""
+            click.echo(f"  kernels: {times}{left.operator} at {left.line}: {left.reason}")
+    elif report.lines:
+        click.echo(
+            f"left to ExecuTorch's kernels: {sum(report.left.values())} operators from "
+            f"{len({left.line for left in report.lines})} lines, which --inspect lists"
+        )
 
 
 def _megabytes(size: int) -> str:

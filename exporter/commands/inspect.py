@@ -22,8 +22,12 @@ def run_inspect(path: Path) -> None:
         sys.exit(1)
     console = Console(highlight=False)
     for title, facts in report.items():
-        if facts:
-            console.print(_facts(title, facts))
+        if not facts:
+            continue
+        listed = {name: value for name, value in facts.items() if _is_table(value)}
+        console.print(_facts(title, {name: facts[name] for name in facts if name not in listed}))
+        for name, rows in listed.items():
+            console.print(_rows(f"{title}: {name}", rows))
     parts = Table("part", "pieces", "bytes", "checked", title="file: every checksum holds")
     parts.title_justify = "left"
     for name in dict.fromkeys(item.name.split()[0] for item in ranges):
@@ -38,6 +42,17 @@ def _facts(title: str, facts: dict[str, Any]) -> Table:
     table = Table(title=title, title_justify="left", show_header=False)
     for name, value in facts.items():
         table.add_row(name, _shown(value))
+    return table
+
+
+def _is_table(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and isinstance(value[0], dict)
+
+
+def _rows(title: str, rows: list[dict[str, Any]]) -> Table:
+    table = Table(*rows[0], title=title, title_justify="left")
+    for row in rows:
+        table.add_row(*(_shown(value) for value in row.values()))
     return table
 
 
