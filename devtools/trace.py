@@ -40,7 +40,8 @@ def make_trace(profile: Profile) -> dict[str, Any]:
     origin = min((call.start_ns for call in profile.calls), default=0)
     events = list(_tracks(profile))
     for call in profile.calls:
-        events += _call(call, origin)
+        # A slice comes after the one that it lies in.
+        events += sorted(_call(call, origin), key=lambda slice: (slice["ts"], -slice["dur"]))
     events += _flows(profile, origin)
     return {
         "traceEvents": events,

@@ -10,6 +10,7 @@ from devtools.profile.model import Event, Phase, Profile
 from devtools.report.totals import event_kind
 
 _LAYERS = "layers"
+_OVERHEADS = ("delegates' overhead", "runtime's overhead")
 _SMALL = 0.0005  # of the run: frames below it are drawn as one
 
 Frame = dict[str, Any]
@@ -29,8 +30,8 @@ def flame(profile: Profile, merge_layers: bool) -> Frame:
         for event in call.events:
             _add(root, _path(event, merged), phase, event)
         for name, time in (
-            ("delegates' overhead", call.delegate_overhead_ns),
-            ("runtime's overhead", call.runtime_overhead_ns),
+            (_OVERHEADS[0], call.delegate_overhead_ns),
+            (_OVERHEADS[1], call.runtime_overhead_ns),
         ):
             _frame(root, name)["t"][phase] += max(0, time)
     return _finish(root, _SMALL * sum(root["t"]))
@@ -65,9 +66,9 @@ def _frame(parent: Frame, name: str) -> Frame:
 
 def _finish(frame: Frame, small: float) -> Frame:
     children = [child for child in frame["c"].values() if sum(child["t"]) > 0]
-    children.sort(key=lambda child: -sum(child["t"]))
+    children.sort(key=lambda child: (child["n"] in _OVERHEADS, -sum(child["t"])))
     shown = [child for child in children if sum(child["t"]) >= small]
-    rest = children[len(shown) :]
+    rest = [child for child in children if sum(child["t"]) < small]
     finished: Frame = {"n": frame["n"], "t": frame["t"]}
     if shown:
         finished["c"] = [_finish(child, small) for child in shown]

@@ -24,7 +24,14 @@ def rate(per_second: float) -> str:
 
 def percent(share: float) -> str:
     """Tenths below 10%."""
+    if 0 < share < 0.0005:
+        return "<0.1%"
     return f"{share:.1%}" if share < 0.0995 else f"{share:.0%}"
+
+
+def counted(count: int, noun: str) -> str:
+    """Such as 1 call, 1,200 calls."""
+    return f"{count:,} {noun}" + ("" if count == 1 else "s")
 
 
 def _scaled(value: float, unit: str) -> str:
@@ -44,4 +51,5 @@ FILTERS: dict[str, Callable[..., Any]] = {
     "size": size,
     "rate": rate,
     "percent": percent,
+    "counted": counted,
 }
