@@ -1,6 +1,6 @@
 """Running a `.pte` from Python: `Runner("model.pte").generate("Once upon a time")`."""
 
 from runtime.errors import RunnerError
-from runtime.runner import Runner
+from runtime.runner import Recording, Runner
 
-__all__ = ["Runner", "RunnerError"]
+__all__ = ["Recording", "Runner", "RunnerError"]

@@ -20,6 +20,12 @@ class LoadOptions(ctypes.Structure):
     ]
 
 
+class RecordingCounts(ctypes.Structure):
+    """thimble_recording."""
+
+    _fields_ = [("calls", ctypes.c_int64), ("dropped_calls", ctypes.c_int64)]
+
+
 class Options(ctypes.Structure):
     """thimble_options."""
 
@@ -73,6 +79,8 @@ def _declare(lib: ctypes.CDLL) -> None:
         "save": (number, pointer, text, text, size),
         "restore": (number, pointer, text, text, size),
         "fork": (pointer, pointer, text, size),
+        "start_recording": (number, pointer, wide, wide, text, size),
+        "stop_recording": (number, pointer, text, ctypes.POINTER(RecordingCounts), text, size),
         "verify": (number, pointer, text, size),
         "free": (None, pointer),
     }

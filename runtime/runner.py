@@ -8,10 +8,19 @@ import secrets
 import threading
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from runtime.errors import RunnerError
-from runtime.library import ERROR_SIZE, LoadOptions, Options, TextCallback, library
+from runtime.library import (
+    ERROR_SIZE,
+    LoadOptions,
+    Options,
+    RecordingCounts,
+    TextCallback,
+    library,
+)
 
 if TYPE_CHECKING:
     import numpy as np
@@ -19,7 +28,23 @@ if TYPE_CHECKING:
 
 MAX_COUNT = 2**31 - 1
 MAX_THREADS = 256
+MAX_RECORDING_BYTES = 1 << 30  # a flatbuffer ends at 2 GB
 KV_CACHES = ("default", "float16", "float32", "int8")
+
+
+@dataclass(frozen=True)
+class Recording:
+    """What stop_recording() wrote.
+
+    Attributes:
+        path: the ETDump.
+        calls: of the model that it holds, the first ones after the start.
+        dropped_calls: those after them, for which its bounds left no room.
+    """
+
+    path: Path
+    calls: int
+    dropped_calls: int
 
 
 class Runner:
@@ -68,6 +93,7 @@ class Runner:
         self._busy = threading.Lock()  # held by whoever uses the model: one at a time
         self._worker: threading.Thread | None = None
         self._stop = threading.Event()
+        self._control = threading.Lock()  # held by whoever needs the handle while the model runs
 
     def generate(
         self,
@@ -231,6 +257,36 @@ class Runner:
         runner._handle, runner._busy = forked, self._busy
         return runner
 
+    def start_recording(self, max_calls: int = 256, max_bytes: int = 32 << 20) -> None:
+        """Records ExecuTorch's profile (an ETDump) from the next call of the model on.
+
+        In the middle of an answer as well, from any thread; the calls of forks are recorded too. A
+        model that does not record runs as fast as one that cannot.
+
+        Args:
+            max_calls, max_bytes: bounds, asked before each call of the model: the calls after are
+                dropped, and counted.
+
+        Raises:
+            RunnerError: it records already, a bound is out of range, or the runner is closed.
+        """
+        _check("max_calls", max_calls, 1, MAX_COUNT)
+        _check("max_bytes", max_bytes, 1, MAX_RECORDING_BYTES)
+        self._control_call(library().thimble_start_recording, max_calls, max_bytes)
+
+    def stop_recording(self, path: str | os.PathLike[str]) -> Recording:
+        """Ends the recording and writes it to a file, whole or not at all.
+
+        Raises:
+            RunnerError: none was started, the model was not called since, the file cannot be
+                written (the recording goes on where its directory says so), or the runner is
+                closed.
+        """
+        counts = RecordingCounts()
+        stop = library().thimble_stop_recording
+        self._control_call(stop, os.fsencode(path), ctypes.byref(counts))
+        return Recording(Path(path), counts.calls, counts.dropped_calls)
+
     def verify(self) -> None:
         """Checks every byte of the file, weights included.
 
@@ -244,9 +300,10 @@ class Runner:
         self._stop.set()
         if self._worker is not None:
             self._worker.join()
-        if self._handle is not None:
-            library().thimble_free(self._handle)
-        self._handle = None
+        with self._control:
+            if self._handle is not None:
+                library().thimble_free(self._handle)
+            self._handle = None
 
     def __enter__(self) -> "Runner":
         return self
@@ -256,6 +313,14 @@ class Runner:
 
     def __del__(self) -> None:
         self.close()
+
+    def _control_call(self, function: Callable[..., int], *arguments: object) -> None:
+        """Calls what may be called while the model runs."""
+        error = ctypes.create_string_buffer(ERROR_SIZE)
+        with self._control:
+            failed = function(self._open_handle(), *arguments, error, ERROR_SIZE)
+        if failed:
+            raise RunnerError(_text(error))
 
     def _call(self, function: Callable[..., int], *arguments: object) -> None:
         error = ctypes.create_string_buffer(ERROR_SIZE)

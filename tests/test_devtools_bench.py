@@ -152,6 +152,22 @@ def test_xnnpack_is_measured_in_turns(embedded_pte: Path, run: Run, tmp_path: Pa
     assert ratios["memory"]["ratio"] == pytest.approx(1.0, rel=0.2)
 
 
+def test_the_same_model_recording_and_in_another_build(
+    stories_gptq_pte: Path, run: Run, cpp_build: Path, tmp_path: Path
+) -> None:
+    out, other = tmp_path / "run.json", tmp_path / "before" / "bench"
+    other.parent.mkdir()
+    other.symlink_to(cpp_build / "bench")
+    rivals: list[str | Path] = ["--against", "recording", "--against", other]
+    result = run(stories_gptq_pte, "--quick", *rivals, "--json", out)
+    assert result.returncode == 0, result.stderr
+    report = read(out)
+    names = [engine["name"] for engine in report["engines"]]
+    assert names == [stories_gptq_pte.stem, "recording", "build before"]
+    assert {engine["model"] for engine in report["engines"]} == {str(stories_gptq_pte)}
+    assert {item["against"] for item in report["ratios"]} == set(names[1:])
+
+
 def find_llama_bench() -> str | None:
     return os.environ.get("THIMBLE_LLAMA_BENCH") or shutil.which("llama-bench")
 
@@ -184,8 +200,8 @@ def test_llama_bench_is_measured_in_turns(embedded_pte: Path, run: Run, tmp_path
         (["nothing.pte"], "nothing.pte is not a file; name a .pte that python -m exporter wrote."),
         (
             ["MODEL", "--against", "nobody"],
-            "--against nobody is nothing to measure; name cpu, xnnpack, openvino, a .pte file, or "
-            "the path of llama-bench.",
+            "--against nobody is nothing to measure; name cpu, xnnpack, openvino, recording, a "
+            ".pte file, or the path of llama-bench or of another build's bench.",
         ),
         (
             ["MODEL", "--against", "/bin/sh"],

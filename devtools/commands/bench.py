@@ -70,14 +70,21 @@ def _run_bench(request: Request) -> None:
     if request.plot is not None:
         require_plotting()
     bench = find_bench()
-    options = RivalOptions(bench, request.cache, request.gguf_types, request.openvino_python)
+    options = RivalOptions(
+        bench,
+        request.kv_cache,
+        request.huge_pages,
+        request.cache,
+        request.gguf_types,
+        request.openvino_python,
+    )
     with Display(sys.stderr) as display:
         ours, model = open_model(
             request.model.stem, request.model, bench, request.kv_cache, request.huge_pages
         )
         engines, models = [ours], {ours.name: model}
         for name in request.against:
-            for engine, rival in make_rivals(name, model, options, display.note):
+            for engine, rival in make_rivals(name, request.model, model, options, display.note):
                 if engine.name in (known.name for known in engines):
                     engine.name += f" ({len(engines) + 1})"
                 engines.append(engine)

@@ -82,7 +82,9 @@ main.add_command(report)
     metavar="RIVAL",
     multiple=True,
     help="Measure that too, in turns: xnnpack, cpu or openvino, a .pte file, or the path of "
-    "llama-bench. Models of the same shape are made of random weights. May be given repeatedly.",
+    "llama-bench: models of the same shape are made of random weights. Or the same model: "
+    "recording (its profile all the time), or the path of another build's bench. May be given "
+    "repeatedly.",
 )
 @click.option("--json", type=click.Path(path_type=Path), help="Also write everything as JSON.")
 @click.option("--plot", type=click.Path(path_type=Path), help="Also draw it: a .png, .svg or .pdf.")

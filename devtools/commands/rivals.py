@@ -21,6 +21,8 @@ from devtools.files import replacing
 
 DELEGATES = ("cpu", "xnnpack")  # what build/bench runs
 OPENVINO = "openvino"
+RECORDING = "recording"  # our own model, its calls recorded all the time
+BENCH = "bench"  # the name of our own program: another build of it
 GGUF_TYPES = ("Q4_0", "Q4_K_M")
 
 _SCRIPTS = Path(__file__).resolve().parents[1] / "bench"
@@ -32,12 +34,15 @@ class RivalOptions:
 
     Attributes:
         bench: build/bench.
+        kv_cache, huge_pages: what our own model is run with.
         cache: where models that were made stay.
         gguf_types: of llama-bench's models.
         openvino_python: an interpreter with the packages openvino and nncf.
     """
 
     bench: Path
+    kv_cache: str
+    huge_pages: bool
     cache: Path
     gguf_types: tuple[str, ...]
     openvino_python: Path
@@ -54,7 +59,7 @@ def check_rival(name: str) -> None:
     Raises:
         BadRequest: no rival has that name, and no program or model lies at that path.
     """
-    if name in DELEGATES or name == OPENVINO:
+    if name in (*DELEGATES, OPENVINO, RECORDING):
         return
     path = Path(name)
     if path.suffix == ".pte" and path.is_file():
@@ -62,8 +67,10 @@ def check_rival(name: str) -> None:
     if not (path.is_file() and os.access(path, os.X_OK)):
         raise BadRequest(
             f"--against {name} is nothing to measure; name {', '.join(DELEGATES)}, {OPENVINO}, "
-            "a .pte file, or the path of llama-bench."
+            f"{RECORDING}, a .pte file, or the path of llama-bench or of another build's {BENCH}."
         )
+    if path.name == BENCH:
+        return
     if not quantizer_beside(path).is_file():
         raise BadRequest(
             f"{quantizer_beside(path)} is missing and makes the model for {path.name}; build both "
@@ -76,12 +83,18 @@ def quantizer_beside(llama_bench: Path) -> Path:
 
 
 def open_model(
-    name: str, path: Path, bench: Path, kv_cache: str = "default", huge_pages: bool = False
+    name: str,
+    path: Path,
+    bench: Path,
+    kv_cache: str = "default",
+    huge_pages: bool = False,
+    etdump: Path | None = None,
 ) -> tuple[Engine, Model]:
     """A `.pte` as an engine, and what it says of itself.
 
     Args:
         kv_cache, huge_pages: what our own delegate is told; others do not listen.
+        etdump: where each measurement leaves its profile; None: nothing is recorded.
 
     Raises:
         DevtoolsError: it cannot be loaded, or does not say its shape.
@@ -89,6 +102,8 @@ def open_model(
     command: list[str | Path] = [bench, path, "-p", "", "--kv-cache", kv_cache]
     if huge_pages:
         command.append("--huge-pages")
+    if etdump is not None:
+        command += ["--etdump", etdump]
     command.append("--threads")
     with Server([*command, "1"], str(path)) as server:
         model = describe_model(server.greeting, str(path), kv_cache)
@@ -96,29 +111,39 @@ def open_model(
 
 
 def make_rivals(
-    name: str, ours: Model, options: RivalOptions, note: Callable[[str], None]
+    name: str, path: Path, ours: Model, options: RivalOptions, note: Callable[[str], None]
 ) -> list[tuple[Engine, Model | None]]:
     """The engines that a value of --against stands for, with models of the shape of ours.
+
+    Args:
+        path: the file of ours.
 
     Raises:
         BadRequest: a package or a program is missing.
         DevtoolsError: a model cannot be made.
     """
     if name in DELEGATES:
-        path = _made(
+        made = _made(
             options.cache,
             f"{name}.pte",
             {**_facts(ours), "context": ours.max_context_len, "call": ours.max_seq_len},
             lambda out: _export(out, name, ours),
             note,
         )
-        return [open_model(name, path, options.bench)]
+        return [open_model(name, made, options.bench)]
     if name == OPENVINO:
         return [(_openvino(ours, options, note), None)]
-    path = Path(name)
-    if path.suffix == ".pte":
-        return [open_model(path.stem, path, options.bench)]
-    return [(engine, None) for engine in _llama(path, ours, options, note)]
+    same = partial(open_model, path=path, kv_cache=options.kv_cache, huge_pages=options.huge_pages)
+    if name == RECORDING:
+        profile = options.cache / "recording.etdp"
+        profile.parent.mkdir(parents=True, exist_ok=True)
+        return [same(name, bench=options.bench, etdump=profile)]
+    rival = Path(name)
+    if rival.suffix == ".pte":
+        return [open_model(rival.stem, rival, options.bench)]
+    if rival.name == BENCH:
+        return [same(f"build {rival.absolute().parent.name}", bench=rival)]
+    return [(engine, None) for engine in _llama(rival, ours, options, note)]
 
 
 def _made(

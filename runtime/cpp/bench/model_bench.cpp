@@ -10,11 +10,14 @@
 namespace thimble::bench {
 
 Result<std::unique_ptr<ModelBench>> ModelBench::load(const std::string& path,
-                                                     const LoadOptions& options) {
+                                                     const LoadOptions& options,
+                                                     const std::string& etdump) {
   Result<PteFile> file = PteFile::open(path);
   if (!file.ok()) return file.status();
-  std::unique_ptr<ModelBench> bench(new ModelBench(std::move(*file)));
-  Result<std::unique_ptr<Program>> program = Program::load(bench->file_, options, nullptr);
+  std::unique_ptr<ModelBench> bench(new ModelBench(std::move(*file), etdump));
+  LoadOptions quiet = options;
+  quiet.record = false;  // the load is not measured
+  Result<std::unique_ptr<Program>> program = Program::load(bench->file_, quiet);
   if (!program.ok()) return program.status();
   bench->program_ = std::move(*program);
   const std::string_view blob = bench->program_->named_data("thimble.tokenizer");
@@ -39,21 +42,35 @@ std::string ModelBench::describe() {
          ", \"report\": " + (report.empty() ? "null" : std::string(report)) + "}";
 }
 
+template <typename Measure>
+Result<std::string> ModelBench::answer(Measure measure) {
+  if (!etdump_.empty()) {
+    const Status started = program_->recorder().start({});
+    if (!started.ok()) return started;
+  }
+  const Result<double> seconds = measure();
+  if (!etdump_.empty()) {
+    const Result<Recording> recording = program_->recorder().stop(etdump_);
+    if (seconds.ok() && !recording.ok()) return recording.status();
+  }
+  if (!seconds.ok()) return seconds.status();
+  return to_json("seconds", *seconds);
+}
+
 Result<std::string> ModelBench::run(const Command& command) {
   const std::vector<int64_t>& numbers = command.numbers;
-  const auto answer = [](const Result<double>& seconds) -> Result<std::string> {
-    if (!seconds.ok()) return seconds.status();
-    return to_json("seconds", *seconds);
-  };
   const int64_t longest = program_->max_seq_len();
-  if (command.is("prefill", 1)) return answer(run_tokens(0, numbers[0], longest));
-  if (command.is("fill", 1)) return answer(fill(numbers[0]));
+  if (command.is("prefill", 1)) return answer([&] { return run_tokens(0, numbers[0], longest); });
+  if (command.is("fill", 1)) return answer([&] { return fill(numbers[0]); });
   if (command.is("decode", 2)) {
-    return answer(at_depth(numbers[0], [&] { return run_tokens(numbers[0], numbers[1], 1); }));
+    return answer([&] {
+      return at_depth(numbers[0], [&] { return run_tokens(numbers[0], numbers[1], 1); });
+    });
   }
   if (command.is("batch", 3)) {
-    return answer(
-        at_depth(numbers[0], [&] { return run_batches(numbers[0], numbers[1], numbers[2]); }));
+    return answer([&] {
+      return at_depth(numbers[0], [&] { return run_batches(numbers[0], numbers[1], numbers[2]); });
+    });
   }
   if (command.is("memory", 0)) {
     return to_json("peak_bytes", static_cast<double>(peak_memory_bytes()));

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "bench/command.h"
@@ -22,9 +23,11 @@ namespace thimble::bench {
 ///   memory         {"peak_bytes": ...} of the process so far
 class ModelBench {
  public:
-  /// Loads all that the runner loads: file, program, tokenizer.
+  /// Loads all that the runner loads: file, program, tokenizer. `etdump`: where each command that
+  /// is measured leaves its profile, recorded meanwhile; empty: nothing is recorded.
   static Result<std::unique_ptr<ModelBench>> load(const std::string& path,
-                                                  const LoadOptions& options);
+                                                  const LoadOptions& options,
+                                                  const std::string& etdump);
 
   /// The first line: what the CPU delegate runs with, the file's size and that of its weights in
   /// bytes, lengths, and the report that the exporter left in it.
@@ -34,7 +37,11 @@ class ModelBench {
   Result<std::string> run(const Command& command);
 
  private:
-  explicit ModelBench(PteFile file) : file_(std::move(file)) {}
+  ModelBench(PteFile file, std::string etdump)
+      : file_(std::move(file)), etdump_(std::move(etdump)) {}
+  /// The seconds that `measure` returns, recording where asked to.
+  template <typename Measure>
+  Result<std::string> answer(Measure measure);
   Status check_room(int64_t start_pos, int64_t count) const;
   Result<double> fill(int64_t depth);
   /// Runs `measure` at a depth. The CPU delegate's cache ends where the last call did, so there it
@@ -47,6 +54,7 @@ class ModelBench {
   std::vector<int64_t> draw(int64_t count);
 
   PteFile file_;
+  const std::string etdump_;
   std::unique_ptr<Program> program_;
   int32_t filled_ = 0;  ///< the session's cache that fill made; 0: none
   uint32_t random_ = 1;

@@ -16,7 +16,7 @@
 #include "runner/chat.h"
 #include "runner/options.h"
 #include "runner/output_file.h"
-#include "runner/profile.h"
+#include "runner/recording_signal.h"
 #include "runner/runner.h"
 
 namespace thimble {
@@ -108,15 +108,6 @@ Status converse(Runner& runner, const Options& options, const GenerateOptions& g
   }
 }
 
-Status write_profile(Profile* profile, const std::string& path) {
-  const Status status = profile->write(path);
-  if (status.ok() && profile->num_dropped_calls() > 0) {
-    std::fprintf(stderr, "runner: %s holds the first %zu of %zu calls of the model\n", path.c_str(),
-                 Profile::kMaxCalls, profile->num_calls());
-  }
-  return status;
-}
-
 Status check_outputs(const Options& options) {
   for (const std::string& path : {options.etdump, options.json, options.session}) {
     if (path.empty()) continue;
@@ -145,19 +136,15 @@ Status resume(Runner& runner, const std::string& path) {
 Status run(const Options& options) {
   Status status = check_outputs(options);
   if (!status.ok()) return status;
-  std::unique_ptr<Profile> profile;
-  if (!options.etdump.empty()) {
-    Result<std::unique_ptr<Profile>> started = Profile::start();
-    if (!started.ok()) return started.status();
-    profile = std::move(*started);
-  }
   if (options.verify) {
     status = verify(options.model);
     if (!status.ok() || (!options.prompt && !options.chat)) return status;
   }
-  Result<std::unique_ptr<Runner>> loaded = Runner::load(options.model, options.load, profile.get());
+  block_recording_signal();  // in the threads that loading starts as well
+  Result<std::unique_ptr<Runner>> loaded = Runner::load(options.model, options.load);
   if (!loaded.ok()) return loaded.status();
   Runner& runner = **loaded;
+  RecordingSignal signal(runner.model().program().recorder(), options.etdump);
   status = resume(runner, options.session);
   if (!status.ok()) return status;
 
@@ -176,10 +163,8 @@ Status run(const Options& options) {
     status = runner.save(options.session);
     if (!status.ok()) return status;
   }
-  if (profile != nullptr) {
-    status = write_profile(profile.get(), options.etdump);
-    if (!status.ok()) return status;
-  }
+  status = signal.finish();
+  if (!status.ok()) return status;
   if (options.json.empty()) return {};
   return write_file(options.json, {to_json(runner.stats())});
 }

@@ -11,12 +11,11 @@ const uint8_t* bytes_of(std::string_view blob) {
 
 }  // namespace
 
-Result<std::shared_ptr<Model>> Model::load(const std::string& path, const LoadOptions& options,
-                                           executorch::runtime::EventTracer* tracer) {
+Result<std::shared_ptr<Model>> Model::load(const std::string& path, const LoadOptions& options) {
   Result<PteFile> file = PteFile::open(path);
   if (!file.ok()) return file.status();
   std::shared_ptr<Model> model(new Model(std::move(*file)));
-  Result<std::unique_ptr<Program>> program = Program::load(model->file_, options, tracer);
+  Result<std::unique_ptr<Program>> program = Program::load(model->file_, options);
   if (!program.ok()) return program.status();
   model->program_ = std::move(*program);
   const Status status = model->load_tokenizer();

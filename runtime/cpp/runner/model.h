@@ -20,9 +20,7 @@ namespace thimble {
 /// forks of each other share one.
 class Model {
  public:
-  /// `tracer` may be null, and must outlive the model.
-  static Result<std::shared_ptr<Model>> load(const std::string& path, const LoadOptions& options,
-                                             executorch::runtime::EventTracer* tracer);
+  static Result<std::shared_ptr<Model>> load(const std::string& path, const LoadOptions& options);
 
   const PteFile& file() const { return file_; }
   Program& program() const { return *program_; }

@@ -124,7 +124,13 @@ std::vector<Option> all_options(Options* options) {
       cache_type("--kv-cache", &options->load.cache_type),
       flag("--huge-pages", &options->load.huge_pages),
       text("--session", &options->session),
-      text("--etdump", &options->etdump),
+      {"--etdump", "", true,
+       [options](const std::string& name, const std::string& path) {
+         if (path.empty()) return Status::error(name + " needs a value");
+         options->etdump = path;
+         options->load.record = true;
+         return Status();
+       }},
       text("--json", &options->json),
       text("--system", &options->system),
       flag("--chat", &options->chat),
@@ -223,7 +229,12 @@ const char* usage() {
          "                       the new one there: what prompts have in common is computed once\n"
          "                       (these three: models exported with --delegate cpu)\n"
          "  --json FILE          write the statistics as JSON\n"
-         "  --etdump FILE        write ExecuTorch's profile of the run\n"
+         "  --etdump FILE        record ExecuTorch's profile of the run: its first 256 calls of "
+         "the\n"
+         "                       model, 32 MiB. Signals do it in the middle of a run: SIGUSR1 "
+         "starts\n"
+         "                       to record, or ends that and writes FILE, then FILE.2, ...\n"
+         "                       (default: runner-PID.etdp, ...)\n"
          "  --verify             check the whole file first, weights included\n"
          "  --help               print this\n";
 }

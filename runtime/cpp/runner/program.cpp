@@ -15,7 +15,6 @@ namespace {
 using executorch::aten::ScalarType;
 using executorch::runtime::Error;
 using executorch::runtime::EValue;
-using executorch::runtime::EventTracer;
 using executorch::runtime::MethodMeta;
 
 /// ExecuTorch's error as the end of a sentence.
@@ -32,9 +31,12 @@ std::string advice(Error error, const LogCapture& log, bool ours) {
 
 }  // namespace
 
-Result<std::unique_ptr<Program>> Program::load(const PteFile& file, const LoadOptions& options,
-                                               EventTracer* tracer) {
+Result<std::unique_ptr<Program>> Program::load(const PteFile& file, const LoadOptions& options) {
   std::unique_ptr<Program> program(new Program(file));
+  if (options.record) {
+    Status started = program->recorder_.start({});
+    if (!started.ok()) return started;
+  }
   LogCapture log;
   program->module_ =
       std::make_unique<executorch::extension::Module>(std::make_unique<MappedLoader>(file));
@@ -44,7 +46,7 @@ Result<std::unique_ptr<Program>> Program::load(const PteFile& file, const LoadOp
                          reason(error, log) + ": export it again");
   }
   Status status = program->read_constants();
-  if (status.ok()) status = program->load_forward(options, tracer);
+  if (status.ok()) status = program->load_forward(options);
   if (!status.ok()) return status;
   return program;
 }
@@ -135,7 +137,7 @@ Status Program::start(const LoadOptions& options, const MethodMeta& meta) {
   return {};
 }
 
-Status Program::load_forward(const LoadOptions& options, EventTracer* tracer) {
+Status Program::load_forward(const LoadOptions& options) {
   LogCapture log;
   const auto meta = module_->method_meta("forward");
   Status status = meta.ok() ? check_signature(*meta) : no_forward();
@@ -149,7 +151,8 @@ Status Program::load_forward(const LoadOptions& options, EventTracer* tracer) {
     (void)session_option.set_option(THIMBLE_SESSION_OPTION, session_->id());
     (void)backend_options.set_options(THIMBLE_CPU_BACKEND, session_option.view());
   }
-  const Error error = module_->load_forward(nullptr, tracer, &backend_options, operator_kernels());
+  const Error error =
+      module_->load_forward(nullptr, recorder_.tracer(), &backend_options, operator_kernels());
   if (error == Error::Ok) return {};
   return Status::error("cannot load the model of " + file_.path() + ": " +
                        advice(error, log, session_ != nullptr));
@@ -172,6 +175,9 @@ Result<const float*> Program::forward(const std::vector<int64_t>& tokens, int64_
       executorch::extension::from_blob(const_cast<int64_t*>(tokens.data()),
                                        {1, static_cast<int32_t>(tokens.size())}, ScalarType::Long);
   const auto position_tensor = executorch::extension::from_blob(&start_pos, {1}, ScalarType::Long);
+  const bool continues = start_pos > 0 && tokens.size() == 1;
+  const Recorder::Call call(recorder_, continues ? "decode" : "prefill",
+                            static_cast<int64_t>(tokens.size()));
   const auto outputs = module_->forward({EValue(*tokens_tensor), EValue(*position_tensor)});
   if (!outputs.ok()) {
     return Status::error("the model failed at position " + std::to_string(start_pos) + ": " +

@@ -10,6 +10,7 @@
 
 #include "core/status.h"
 #include "runner/pte_file.h"
+#include "runner/recorder.h"
 #include "runner/session.h"
 #include "runner/xnnpack.h"
 
@@ -20,10 +21,8 @@ namespace thimble {
 /// own.
 class Program {
  public:
-  /// Loads the program of `file`, which must outlive it. `tracer` may be null, and must outlive the
-  /// program as well.
-  static Result<std::unique_ptr<Program>> load(const PteFile& file, const LoadOptions& options,
-                                               executorch::runtime::EventTracer* tracer);
+  /// Loads the program of `file`, which must outlive it.
+  static Result<std::unique_ptr<Program>> load(const PteFile& file, const LoadOptions& options);
 
   int64_t max_seq_len() const { return max_seq_len_; }
   int64_t max_context_len() const { return max_context_len_; }
@@ -35,6 +34,9 @@ class Program {
   int32_t threads() const { return threads_; }
   /// Null where the cache is not the CPU delegate's, and is nothing but what it holds.
   Session* session() const { return session_.get(); }
+
+  /// Records what forward() does; from any thread.
+  Recorder& recorder() { return recorder_; }
 
   /// A named blob, in place, as long as the program lives; not found: empty.
   std::string_view named_data(const char* name);
@@ -51,9 +53,10 @@ class Program {
   Status check_signature(const executorch::runtime::MethodMeta& meta) const;
   Status find_delegates(const executorch::runtime::MethodMeta& meta);
   Status start(const LoadOptions& options, const executorch::runtime::MethodMeta& meta);
-  Status load_forward(const LoadOptions& options, executorch::runtime::EventTracer* tracer);
+  Status load_forward(const LoadOptions& options);
 
   const PteFile& file_;
+  Recorder recorder_;
   std::unique_ptr<Session> session_;     ///< closed after the module is gone
   std::unique_ptr<ThreadPoolUse> pool_;  ///< ends after the module is gone; null where unused
   std::unique_ptr<executorch::extension::Module> module_;

@@ -24,11 +24,9 @@ bool is_set(const std::atomic<bool>* flag) { return flag != nullptr && flag->loa
 
 }  // namespace
 
-Result<std::unique_ptr<Runner>> Runner::load(const std::string& path, const LoadOptions& options,
-                                             Profile* profile) {
+Result<std::unique_ptr<Runner>> Runner::load(const std::string& path, const LoadOptions& options) {
   const Stopwatch watch;
-  Result<std::shared_ptr<Model>> model =
-      Model::load(path, options, profile != nullptr ? profile->tracer() : nullptr);
+  Result<std::shared_ptr<Model>> model = Model::load(path, options);
   if (!model.ok()) return model.status();
   std::unique_ptr<Runner> runner(new Runner(std::move(*model), 0));
   runner->stats_.load_s = watch.seconds();
@@ -123,8 +121,7 @@ Result<const float*> Runner::extend(const std::vector<int32_t>& tokens, size_t e
     const auto begin = tokens.begin() + static_cast<std::ptrdiff_t>(start);
     const auto count =
         std::min<int64_t>(static_cast<int64_t>(end - start), program().max_seq_len());
-    const Result<const float*> result =
-        program().forward(std::vector<int64_t>(begin, begin + count), static_cast<int64_t>(start));
+    const Result<const float*> result = forward(std::vector<int64_t>(begin, begin + count));
     if (!result.ok()) return result;
     logits = *result;
     cached_.insert(cached_.end(), begin, begin + count);
@@ -164,9 +161,17 @@ Status Runner::logits(const std::vector<int32_t>& tokens, size_t first, float* l
   return {};
 }
 
-Result<const float*> Runner::step(int32_t token) {
+Result<const float*> Runner::forward(const std::vector<int64_t>& tokens) {
   const Result<const float*> logits =
-      program().forward({token}, static_cast<int64_t>(cached_.size()));
+      program().forward(tokens, static_cast<int64_t>(cached_.size()));
+  const Recorder::Fate fate = program().recorder().last_call();
+  stats_.recorded_calls += fate == Recorder::Fate::kRecorded;
+  stats_.dropped_calls += fate == Recorder::Fate::kDropped;
+  return logits;
+}
+
+Result<const float*> Runner::step(int32_t token) {
+  const Result<const float*> logits = forward({token});
   if (logits.ok()) cached_.push_back(token);
   return logits;
 }

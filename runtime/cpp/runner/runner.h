@@ -10,7 +10,6 @@
 
 #include "core/status.h"
 #include "runner/model.h"
-#include "runner/profile.h"
 #include "runner/sampler.h"
 #include "runner/stats.h"
 
@@ -30,9 +29,8 @@ class Runner {
   using TextCallback = std::function<bool(std::string_view text)>;
 
   /// Loads a model. Threads of ExecuTorch's pool are shared by all runners of a process; those of
-  /// the CPU delegate are the model's own. `profile` may be null, and must outlive the runner.
-  static Result<std::unique_ptr<Runner>> load(const std::string& path, const LoadOptions& options,
-                                              Profile* profile);
+  /// the CPU delegate are the model's own.
+  static Result<std::unique_ptr<Runner>> load(const std::string& path, const LoadOptions& options);
   ~Runner();
   Runner(const Runner&) = delete;
   Runner& operator=(const Runner&) = delete;
@@ -88,6 +86,8 @@ class Runner {
   Result<const float*> prefill(const std::vector<int32_t>& tokens,
                                const std::atomic<bool>* interrupted);
   Result<const float*> step(int32_t token);
+  /// Calls the model with tokens behind those of the cache.
+  Result<const float*> forward(const std::vector<int64_t>& tokens);
 
   std::shared_ptr<Model> model_;
   int32_t cache_;                ///< its number in the session

@@ -10,11 +10,12 @@
 
 namespace thimble {
 
-/// How a model is to run. All but the threads is for programs of the CPU delegate.
+/// How a model is to run. Types of cache and huge pages are for programs of the CPU delegate.
 struct LoadOptions {
   int32_t threads = 0;                         ///< 1 to kMaxThreads; 0: the cores worth using
   int32_t cache_type = THIMBLE_CACHE_DEFAULT;  ///< THIMBLE_CACHE_...
   bool huge_pages = false;                     ///< weights are copied into huge pages
+  bool record = false;                         ///< recording starts before the load
 };
 
 inline constexpr int32_t kMaxThreads = 256;

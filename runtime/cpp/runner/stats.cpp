@@ -89,6 +89,8 @@ std::string to_json(const Stats& stats) {
   add_seconds("decode_s", stats.decode_s);
   add("decode_tokens_per_s", number(stats.decode_tokens_per_s(), "%.3f"));
   add("peak_memory_bytes", std::to_string(peak_memory_bytes()));
+  add("recorded_calls", std::to_string(stats.recorded_calls));
+  add("dropped_calls", std::to_string(stats.dropped_calls));
   add("stop_reason", quoted(stop_reason_name(stats.stop_reason)));
   return json + "}\n";
 }
@@ -100,12 +102,17 @@ std::string to_line(const Stats& stats) {
       !stats.runs_with.empty()
           ? stats.runs_with
           : std::to_string(stats.threads) + (stats.threads == 1 ? " thread" : " threads");
+  const int64_t calls = stats.recorded_calls + stats.dropped_calls;
+  const std::string recorded = calls > 0 ? ", recorded " + std::to_string(stats.recorded_calls) +
+                                               " of " + std::to_string(calls) + " calls"
+                                         : "";
   return std::to_string(stats.prompt_tokens) + " prompt" + cached + " + " +
          std::to_string(stats.generated_tokens) + " generated tokens, prefill " +
          number(stats.prefill_tokens_per_s(), "%.1f") + " tok/s, decode " +
          number(stats.decode_tokens_per_s(), "%.1f") + " tok/s, first token " +
          number(stats.ttft_s * 1e3, "%.1f") + " ms, load " + number(stats.load_s * 1e3, "%.1f") +
-         " ms, peak memory " + number(peak_memory_bytes() / 1e6, "%.0f") + " MB, " + runs_with;
+         " ms, peak memory " + number(peak_memory_bytes() / 1e6, "%.0f") + " MB, " + runs_with +
+         recorded;
 }
 
 }  // namespace thimble

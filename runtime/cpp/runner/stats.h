@@ -30,6 +30,8 @@ struct Stats {
   double prefill_s = 0.0;
   double decode_s = 0.0;       ///< spent on the tokens after the first
   int64_t decoded_tokens = 0;  ///< tokens that decode_s was spent on
+  int64_t recorded_calls = 0;  ///< of the model, which a recording kept
+  int64_t dropped_calls = 0;   ///< while recording, for which its bounds left no room
   StopReason stop_reason = StopReason::kEos;
 
   double prefill_tokens_per_s() const;

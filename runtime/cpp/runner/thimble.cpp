@@ -30,7 +30,7 @@ thimble_runner* thimble_load(const char* path, const thimble_load_options* optio
   load.threads = options->threads;
   load.cache_type = options->cache_type;
   load.huge_pages = options->huge_pages != 0;
-  auto runner = thimble::Runner::load(path, load, /*profile=*/nullptr);
+  auto runner = thimble::Runner::load(path, load);
   if (report(runner.status(), error, error_size) != 0) return nullptr;
   return new thimble_runner{std::move(*runner), {}};
 }
@@ -101,6 +101,21 @@ thimble_runner* thimble_fork(thimble_runner* runner, char* error, size_t error_s
 
 int thimble_verify(thimble_runner* runner, char* error, size_t error_size) {
   return report(runner->runner->model().file().verify(), error, error_size);
+}
+
+int thimble_start_recording(thimble_runner* runner, int64_t max_calls, int64_t max_bytes,
+                            char* error, size_t error_size) {
+  thimble::RecordingBounds bounds;
+  if (max_calls > 0) bounds.max_calls = max_calls;
+  if (max_bytes > 0) bounds.max_bytes = max_bytes;
+  return report(runner->runner->model().program().recorder().start(bounds), error, error_size);
+}
+
+int thimble_stop_recording(thimble_runner* runner, const char* path, thimble_recording* recording,
+                           char* error, size_t error_size) {
+  const auto recorded = runner->runner->model().program().recorder().stop(path);
+  if (recorded.ok()) *recording = {recorded->calls, recorded->dropped_calls};
+  return report(recorded.status(), error, error_size);
 }
 
 void thimble_free(thimble_runner* runner) { delete runner; }

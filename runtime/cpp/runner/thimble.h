@@ -85,6 +85,26 @@ THIMBLE_API thimble_runner* thimble_fork(thimble_runner* runner, char* error, si
 /// Checks the whole file, weights included. 0 when it is sound.
 THIMBLE_API int thimble_verify(thimble_runner* runner, char* error, size_t error_size);
 
+/// What a recording came to: the model's calls that it holds, and those after them for which its
+/// bounds left no room.
+typedef struct {
+  int64_t calls;
+  int64_t dropped_calls;
+} thimble_recording;
+
+/// Records ExecuTorch's profile (an ETDump) of the model's calls from now on, those of forks as
+/// well: up to `max_calls` of them, or until `max_bytes` are full; 0: the defaults. This and
+/// thimble_stop_recording() may be called at any time, also while another thread is in
+/// thimble_generate(): they wait for a call of the model that is running to end. 0 on success.
+THIMBLE_API int thimble_start_recording(thimble_runner* runner, int64_t max_calls,
+                                        int64_t max_bytes, char* error, size_t error_size);
+
+/// Ends the recording and writes it to a file, whole or not at all. 0 on success; where nothing was
+/// recorded or the path is none to write to, the sentence says so.
+THIMBLE_API int thimble_stop_recording(thimble_runner* runner, const char* path,
+                                       thimble_recording* recording, char* error,
+                                       size_t error_size);
+
 /// Frees the runner; null is allowed.
 THIMBLE_API void thimble_free(thimble_runner* runner);
 

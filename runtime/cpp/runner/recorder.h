@@ -1,0 +1,94 @@
+#pragma once
+
+#include <executorch/runtime/core/event_tracer.h>
+
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "core/status.h"
+
+namespace thimble {
+
+/// How much a recording may hold; the defaults suffice for a look at any model. Both are asked
+/// before each call of the model, which is kept whole or not at all, so that the last one kept may
+/// exceed the bytes. The first calls are kept.
+struct RecordingBounds {
+  int64_t max_calls = 256;
+  int64_t max_bytes = int64_t{32} << 20;  ///< of the profile, closely estimated from its events
+};
+
+/// What a recording came to.
+struct Recording {
+  int64_t calls = 0;          ///< of the model, from the first one after the start
+  int64_t dropped_calls = 0;  ///< after those, for which the bounds left no room
+};
+
+/// "run.etdp holds 12 calls of the model", and of how many.
+std::string describe(const Recording& recording, const std::string& path);
+
+/// Records ExecuTorch's profile (an ETDump) of a program's calls, where and while it is told to:
+/// start() and stop() may come from any thread, and wait for a call that is running to end. While
+/// it does not record, ExecuTorch and its delegates are told so, and it holds no memory.
+class Recorder {
+ public:
+  Recorder();
+  ~Recorder();
+  Recorder(const Recorder&) = delete;
+  Recorder& operator=(const Recorder&) = delete;
+
+  /// What the program is loaded with; null where this was built without ETDump.
+  executorch::runtime::EventTracer* tracer() const;
+
+  /// An error where it records already, or was built without ETDump.
+  Status start(const RecordingBounds& bounds);
+
+  /// Ends a recording and writes it to a file, whole or not at all. Where it is refused for the
+  /// path, the recording goes on. An empty last block "dropped N" counts what was left out.
+  Result<Recording> stop(const std::string& path);
+
+  bool is_recording() const;
+
+  /// What becomes of a call.
+  enum class Fate { kUnrecorded, kRecorded, kDropped };
+
+  /// A call of the program over so many tokens, for as long as this lives; one at a time. It
+  /// becomes a block of events, named by its phase and its tokens: "prefill 12", "decode 1".
+  class Call {
+   public:
+    Call(Recorder& recorder, const char* phase, int64_t tokens) : recorder_(recorder) {
+      recorder_.begin_call(phase, tokens);
+    }
+    ~Call() { recorder_.end_call(); }
+    Call(const Call&) = delete;
+    Call& operator=(const Call&) = delete;
+
+   private:
+    Recorder& recorder_;
+  };
+
+  /// Of the last call, to the thread that made it.
+  Fate last_call() const { return last_call_; }
+
+ private:
+  class Tracer;
+  class Pause;
+
+  void begin_call(const char* phase, int64_t tokens);
+  void end_call();
+
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  bool in_call_ = false;
+  int waiting_ = 0;  ///< of start() and stop(): calls begin behind them
+  bool recording_ = false;
+  RecordingBounds bounds_;
+  Recording recorded_;
+  Fate last_call_ = Fate::kUnrecorded;
+  std::unique_ptr<Tracer> tracer_;
+};
+
+}  // namespace thimble
