@@ -115,6 +115,8 @@ def _names(kind: str, node: dict[str, Any], values: dict[int, str]) -> Iterator[
         yield f"{_UNARY[kind]} (NC)"
         if kind == "Gelu":
             yield "ApproxGELU (NC)"
+    elif kind == "Multiply" and node["input1_id"] == node["input2_id"]:
+        yield "Square (NC)"  # XNNPACK makes one of it
     elif kind in _BINARY:
         yield f"{_BINARY[kind]} (ND)"
     elif kind in _MOVING:
