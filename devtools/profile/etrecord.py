@@ -106,7 +106,7 @@ def read_etrecord(path: Path) -> Record:
         with ZipFile(path) as archive:
             names = set(archive.namelist())
             if _IDENTIFIER not in names:
-                raise BadRequest(_not_one(path))
+                raise BadZipFile  # or, where it is cut, one that lies inside of it
             graph_name = next((name for name in _GRAPHS if name in names), None)
             if graph_name is None or "debug_handle_map" not in names:
                 raise BadRequest(
@@ -126,8 +126,11 @@ def read_etrecord(path: Path) -> Record:
             "--etrecord wrote."
         ) from error
     except (BadZipFile, EOFError, zlib.error) as error:
-        if not _looks_like_a_zip(path):
-            raise BadRequest(_not_one(path)) from error
+        if not _begins_as_one(path):
+            raise BadRequest(
+                f"{path} is not an ETRecord; name the file that python -m exporter --etrecord "
+                "wrote."
+            ) from error
         raise BadRequest(f"{path} is cut or damaged; copy it again, or export again.") from error
     except (ValueError, KeyError) as error:
         raise BadRequest(f"{path} is damaged; copy it again, or export again.") from error
@@ -141,13 +144,10 @@ def read_etrecord(path: Path) -> Record:
     return _record(program["graph_module"]["graph"], handles, delegates)
 
 
-def _not_one(path: Path) -> str:
-    return f"{path} is not an ETRecord; name the file that python -m exporter --etrecord wrote."
-
-
-def _looks_like_a_zip(path: Path) -> bool:
+def _begins_as_one(path: Path) -> bool:
+    """Whether the first file in the archive is the one that every ETRecord begins with."""
     with open(path, "rb") as file:
-        return file.read(2) == b"PK"
+        return _IDENTIFIER.encode() in file.read(64)
 
 
 def _record(graph: dict[str, Any], handles: dict[str, Any], delegates: dict[str, Any]) -> Record:
