@@ -1,0 +1,22 @@
+"""The CPU delegate's op list and packed weights under the Metal delegate's name."""
+
+from executorch.exir.backend.backend_details import BackendDetails, PreprocessResult
+from executorch.exir.backend.compile_spec_schema import CompileSpec
+from torch.export import ExportedProgram
+
+from delegates.cpu.backend import ThimbleCpuBackend
+
+
+class ThimbleMetalBackend(BackendDetails):
+    """Its name is the id under which the runtime registers itself."""
+
+    @staticmethod
+    def preprocess(
+        edge_program: ExportedProgram, compile_specs: list[CompileSpec]
+    ) -> PreprocessResult:
+        """What the CPU delegate makes of the program, byte for byte.
+
+        Raises:
+            DelegateError: a weight whose numbers no format holds.
+        """
+        return ThimbleCpuBackend.preprocess(edge_program, compile_specs)

@@ -1,0 +1,211 @@
+"""MPS: the CPU delegate's program under Metal's name, run by the Metal kernels through the shim.
+
+The shim (runtime/cpp/delegate/metal/shim) compiles the kernels' source for the processor. Every
+float operation of the kernels is IEEE and in the order of the CPU delegate's `scalar` kernels, so
+the tolerance between the two is none: the same bits.
+"""
+
+import ctypes
+import os
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from cpu_models import ARCHITECTURES, CONTEXT, prepare
+from executorch.exir._serialize._program import deserialize_pte_binary
+from exported import Quiet
+from small_models import random_model
+from torch import Tensor
+
+from delegates import DelegateError, Step, cpu, mps
+from delegates.stock import open_program
+from exporter.model import CausalLM
+from exporter.options import ExportOptions
+from exporter.pipeline import ExportResult, export_model
+from exporter.program import capture
+from quant.scheme import Scheme
+
+KERNELS, ORDER = "THIMBLE_KERNELS", "THIMBLE_METAL_ORDER"
+
+
+@pytest.fixture(scope="module")
+def shim(cpp_build: Path) -> Path:
+    """The Metal delegate on the shim, registered in this process."""
+    library = cpp_build / "libthimble_metal_test.so"
+    ctypes.CDLL(str(library))
+    return library
+
+
+@pytest.fixture
+def scalar(cpp_build: Path) -> Iterator[None]:
+    """The CPU delegate loads with its plain kernels."""
+    before = os.environ.get(KERNELS)
+    os.environ[KERNELS] = "scalar"
+    yield
+    del os.environ[KERNELS]
+    if before is not None:
+        os.environ[KERNELS] = before
+
+
+def write(name: str, scheme: Scheme, out: Path, lower: Callable) -> Path:
+    """A small random model of an architecture, quantized and lowered."""
+    model = prepare(random_model(ARCHITECTURES[name]), scheme)
+    lowered = lower(capture(model, CONTEXT, CONTEXT), {}, {}, with_etrecord=False)
+    assert lowered.report.calls == 1
+    with open(out, "wb") as file:
+        lowered.program.write_to_file(file)
+    return out
+
+
+def delegate_of(path: Path) -> tuple[str, bytes, dict[str, bytes]]:
+    """The id of a file's only delegate, its program, and the file's named data."""
+    file = deserialize_pte_binary(path.read_bytes())
+    assert file.named_data is not None
+    (delegate,) = file.program.execution_plan[0].delegates
+    blob = bytes(file.program.backend_delegate_data[delegate.processed.index].data)
+    buffers = file.named_data.buffers
+    data = {k: bytes(buffers[v.buffer_index]) for k, v in file.named_data.pte_data.items()}
+    return delegate.id, blob, data
+
+
+def logits_of(step: Step, tokens: Tensor, lengths: list[int]) -> Tensor:
+    rows, at = [], 0
+    for length in lengths:
+        rows.append(step(tokens[None, at : at + length], torch.tensor([at])).clone())
+        at += length
+    return torch.cat(rows)
+
+
+def greedy_tokens(step: Step, prompt: list[int], count: int) -> list[int]:
+    tokens = list(prompt)
+    logits = step(torch.tensor([tokens]), torch.tensor([0]))
+    for _ in range(count):
+        tokens.append(int(logits.argmax()))
+        logits = step(torch.tensor([tokens[-1:]]), torch.tensor([len(tokens) - 1]))
+    return tokens
+
+
+SCHEMES = [
+    ("llama", "rtn4"),
+    ("llama", "rtn8"),
+    ("llama", "none"),
+    ("tied", "rtn4"),
+    ("qwen2", "rtn4"),
+    ("qwen3", "rtn4"),
+    ("smollm3", "rtn4"),
+    ("biases", "none"),
+]
+
+
+@pytest.mark.parametrize(("name", "scheme"), SCHEMES)
+def test_every_architecture(
+    name: str, scheme: str, shim: Path, scalar: None, tmp_path: Path
+) -> None:
+    for_cpu = write(name, Scheme(scheme), tmp_path / "cpu.pte", cpu.lower)
+    for_mps = write(name, Scheme(scheme), tmp_path / "mps.pte", mps.lower)
+    cpu_id, *cpu_content = delegate_of(for_cpu)
+    mps_id, *mps_content = delegate_of(for_mps)
+    assert (cpu_id, mps_id) == ("ThimbleCpuBackend", "ThimbleMetalBackend")
+    assert cpu_content == mps_content
+    tokens = torch.randint(90, (44,), generator=torch.Generator().manual_seed(2))
+    lengths = [33, 1, 2, 5, 1, 1, 1]
+    step = cpu.load(for_cpu)
+    assert step is not None
+    expected = logits_of(step, tokens, lengths)
+    assert expected.isfinite().all()
+    assert torch.equal(logits_of(open_program(for_mps), tokens, lengths), expected)
+
+
+def export(model: str, out: Path, delegate: str) -> ExportResult:
+    options = ExportOptions(model=model, out=out, scheme=Scheme("rtn4"), delegate=delegate)
+    return export_model(options, Quiet())
+
+
+@pytest.fixture(scope="module", params=["embedded", "stories260K"])
+def models(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[ExportResult, Path]:
+    """A model exported for Metal by the one command's pipeline, and for the CPU."""
+    directory = tmp_path_factory.mktemp(request.param)
+    model = "llama3"
+    if request.param != "embedded":
+        model = str(request.getfixturevalue("shared_data") / request.param)
+    result = export(model, directory / "mps.pte", "mps")
+    return result, export(model, directory / "cpu.pte", "cpu").out
+
+
+def test_one_call_with_every_linear(models: tuple[ExportResult, Path]) -> None:
+    result, for_cpu = models
+    report = result.delegation
+    assert report.delegate == "mps" and report.calls == 1 and report.left == {}
+    assert report.linears == report.linears_delegated > 0
+    assert result.agreement is None  # nothing on this machine is a Metal device
+    assert result.report["agreement"] == {"checked": "not run here"}
+    assert mps.load(result.out) is None
+    _, blob, data = delegate_of(result.out)
+    _, cpu_blob, cpu_data = delegate_of(for_cpu)
+    assert blob == cpu_blob
+    weights = [key for key in data if key.startswith("cpu/")]
+    assert len(weights) > 5 and all(data[key] == cpu_data[key] for key in weights)
+
+
+@pytest.mark.parametrize("order", [None, "backward", "shuffled"])
+def test_says_what_the_cpu_delegate_says(
+    order: str | None,
+    models: tuple[ExportResult, Path],
+    shim: Path,
+    scalar: None,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Prefill and decode of the whole model: the same bits, and so the same greedy tokens. Another
+    order of threads between two barriers changes nothing, so no kernel lacks one."""
+    if order is not None:
+        monkeypatch.setenv(ORDER, order)
+    result, for_cpu = models
+    step = cpu.load(for_cpu)
+    assert step is not None
+    on_metal = open_program(result.out)
+    tokens = torch.arange(5, 45)
+    lengths = [36, 1, 2, 1] if order is None else [9, 1]
+    assert torch.equal(logits_of(on_metal, tokens, lengths), logits_of(step, tokens, lengths))
+    if order is None:
+        prompt = [1, 20, 31]
+        assert greedy_tokens(on_metal, prompt, 12) == greedy_tokens(step, prompt, 12)
+
+
+def test_recomputes_from_any_position(models: tuple[ExportResult, Path], shim: Path) -> None:
+    step = open_program(models[0].out)
+    tokens = torch.arange(5, 25)[None]
+    whole = step(tokens, torch.tensor([0])).clone()
+    for start in (19, 7):
+        assert torch.equal(step(tokens[:, start:], torch.tensor([start])), whole)
+
+
+def test_the_runner_here_has_no_metal(cpp_build: Path, models: tuple[ExportResult, Path]) -> None:
+    path = models[0].out
+    result = subprocess.run(
+        [cpp_build / "runner", path, "-p", "Once"], capture_output=True, text=True
+    )
+    assert (result.returncode, result.stdout) == (1, "")
+    assert result.stderr == (
+        f"runner: {path} runs on ThimbleMetalBackend, which this runner was built without: export "
+        "it with --delegate cpu\n"
+    )
+
+
+class Counted(CausalLM):
+    """A model with an operator at its end that no op list can say."""
+
+    def forward(self, tokens: Tensor, input_pos: Tensor) -> Tensor:
+        return super().forward(tokens, input_pos).cumsum(dim=1)
+
+
+def test_a_program_that_is_not_taken_whole() -> None:
+    model = random_model(ARCHITECTURES["llama"])
+    model.__class__ = Counted
+    with pytest.raises(DelegateError) as refused:
+        mps.lower(capture(model, 16, 16), {}, {}, with_etrecord=False)
+    assert str(refused.value).startswith("Metal leaves cumsum of the program out (")
+    assert "test_delegates_mps.py:" in str(refused.value)
