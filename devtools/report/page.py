@@ -98,7 +98,7 @@ def _slowest(sources: Sequence[SourceFile], scope: Scope) -> list[tuple[str, Sou
         for file in sources
         for fold in file.folds
         for line in fold.lines
-        if scope.name in line.totals
+        if scope.name in line.totals and line.totals[scope.name].time_ns
     ]
     lines.sort(key=lambda item: -item[1].totals[scope.name].time_ns)
     return lines[:_MOST_LINES]
