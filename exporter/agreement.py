@@ -1,5 +1,6 @@
 """Does the finished file compute what the quantized model computes? Asked before it is kept."""
 
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 
 import torch
@@ -67,7 +68,11 @@ class Agreement:
 
 @torch.no_grad()
 def reference_logits(
-    model: CausalLM, tokens: Tensor, max_seq_len: int, quantized: bool
+    model: CausalLM,
+    tokens: Tensor,
+    max_seq_len: int,
+    quantized: bool,
+    release: Callable[[], None] = lambda: None,
 ) -> Reference:
     """Runs the eager model once, without its cache, for calls of many, one, two and one token.
 
@@ -75,6 +80,7 @@ def reference_logits(
         tokens: int64 (seq_len,), at least one; at most TOKENS of them are used.
         max_seq_len: most tokens in one call.
         quantized: whether activations are rounded to int8.
+        release: is called after every layer, whose memory may then be given back.
     """
     tokens = tokens[:TOKENS]
     lengths, left = [], len(tokens)
@@ -91,7 +97,9 @@ def reference_logits(
     rope = model.rope(len(tokens))
     for layer in model.model.layers:
         hidden = layer(hidden, rope)
+        release()
     logits, jittered = head_logits(model, hidden[:, ends])  # each (calls, vocab_size)
+    release()
     floor = _QUANTIZED_FLOOR if quantized else _FLOAT_FLOOR
     tolerance = max(floor, _TIMES_JITTER * _relative_error(logits, jittered))
     return Reference(tokens, tuple(lengths), logits, min(tolerance, _CEILING))

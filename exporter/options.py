@@ -28,6 +28,7 @@ class ExportOptions:
             "coreml,cpu".
         etrecord: where to keep the graphs for the profiler.
         cache: the directory in which quantized layers are kept and found; None keeps nothing.
+        max_memory: bytes that the export may take; None takes what it likes.
     """
 
     model: str
@@ -42,3 +43,4 @@ class ExportOptions:
     delegate: str = DEFAULT_DELEGATE
     etrecord: Path | None = None
     cache: Path | None = None
+    max_memory: int | None = None

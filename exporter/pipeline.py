@@ -7,11 +7,13 @@ from typing import Any
 import torch
 
 from delegates import DelegationReport, get_delegate, load_program
+from delegates.spill import spilling_to
 from exporter.agreement import Agreement, Reference, compare, reference_logits, require_agreement
 from exporter.checkpoint import Checkpoint
 from exporter.errors import ExportError
 from exporter.files import replacing
 from exporter.listener import Listener
+from exporter.memory import plan_memory
 from exporter.model import CausalLM
 from exporter.options import DEFAULT_CONTEXT, ExportOptions
 from exporter.program import capture, check_lengths
@@ -22,6 +24,7 @@ from quant.cache import Cache, default_size
 from quant.means import Means
 from quant.quantize import quantize
 from quant.report import QuantReport
+from quant.spill import IN_MEMORY, Spill
 
 NOT_RUN = "not run here"  # the file: nothing on this machine runs what its delegate makes
 
@@ -52,18 +55,23 @@ def export_model(options: ExportOptions, listener: Listener) -> ExportResult:
         text = prepare_text(options, checkpoint)
         context, seq_len = context_lengths(options, checkpoint)
         delegate.LIMITS.check(options.scheme.bits, seq_len)
-        model, quantization = load_quantized(options, checkpoint, text, listener)
+        spill = plan_memory(options, checkpoint, text, listener)
+        model, quantization = load_quantized(options, checkpoint, text, listener, spill)
 
         listener.stage("capture")
         quantized = options.scheme.name != "none"
-        reference = reference_logits(model, text.evaluation[0][:context], seq_len, quantized)
+        reference = reference_logits(
+            model, text.evaluation[0][:context], seq_len, quantized, spill.release
+        )
         program = capture(model, context, seq_len)
         del model  # the program holds the weights now, and lowering gives them back
         listener.stage("lower")
         methods = constant_methods(checkpoint, text, context, seq_len)
         report = describe(options, checkpoint, text, quantization, context, seq_len)
         blobs = {**text.blobs, REPORT: encode_report(report)}
-        lowered = delegate.lower(program, methods, blobs, etrecord is not None)
+        spill.release()
+        with spilling_to(spill.directory):
+            lowered = delegate.lower(program, methods, blobs, etrecord is not None)
 
         listener.stage("write")
         with open(temporary, "wb") as file:
@@ -84,9 +92,14 @@ def export_model(options: ExportOptions, listener: Listener) -> ExportResult:
 
 
 def load_quantized(
-    options: ExportOptions, checkpoint: Checkpoint, text: Text, listener: Listener
+    options: ExportOptions,
+    checkpoint: Checkpoint,
+    text: Text,
+    listener: Listener,
+    spill: Spill = IN_MEMORY,
 ) -> tuple[CausalLM, QuantReport]:
-    """The model with its quantized weights, streamed from the checkpoint."""
+    """The model with its quantized weights, streamed from the checkpoint; `spill` says where they
+    lie."""
     with torch.device("meta"):
         model = CausalLM(checkpoint.config)
     checkpoint.check(model)
@@ -101,7 +114,7 @@ def load_quantized(
         text.calibration,
         text.evaluation,
         listener.progress,
-        Means(cache, checkpoint.name),
+        Means(cache, checkpoint.name, spill),
     )
     return model, report
 

@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 
 import torch
+from executorch.exir._serialize._cord import FileBackedData
 from executorch.exir._serialize._named_data_store import NamedDataStore
 from executorch.exir.backend.backend_details import BackendDetails, PreprocessResult
 from executorch.exir.backend.compile_spec_schema import CompileSpec
@@ -15,7 +16,7 @@ from torch.fx import Node
 
 from delegates.cpu.fuse import fuse
 from delegates.cpu.graph import Constants, operator_name
-from delegates.cpu.layout import PAGE_BYTES
+from delegates.cpu.layout import PAGE_BYTES, Format
 from delegates.cpu.match import find_units
 from delegates.cpu.operators import (
     Add,
@@ -40,7 +41,8 @@ from delegates.cpu.program import (
     write_program,
 )
 from delegates.cpu.slots import assign_slots
-from delegates.cpu.weights import FloatBlob, Floats, PackedWeight, pack
+from delegates.cpu.weights import FloatBlob, Floats, pack
+from delegates.spill import spilled
 
 FLOATS_ALIGNMENT = 64
 
@@ -127,7 +129,7 @@ class _Call:
     def _pack_weights(self) -> None:
         """Packs each matrix once, small ones first, so that the more is free when the largest
         come; they lie in the file in the order in which they are read."""
-        packed_of: dict[Matrix, PackedWeight] = {}
+        packed_of: dict[Matrix, tuple[Format, bytes | FileBackedData]] = {}
         owners: dict[Matrix, str] = {}
         same: dict[tuple[object, ...], Matrix] = {}
         for operator in self._fused.operators:
@@ -142,13 +144,14 @@ class _Call:
                 needed.remove(node)
                 if _RELEASING.get() and node not in needed:
                     self._constants.release(node)
-            packed_of[matrix] = packed
+            packed_of[matrix] = packed.format, spilled(packed.data)
+            del packed
         for matrix, owner in owners.items():
-            key, packed = f"cpu/{owner}", packed_of[matrix]
-            self._store.add_named_data(key, packed.data, PAGE_BYTES)
+            key, (format, data) = f"cpu/{owner}", packed_of[matrix]
+            self._store.add_named_data(key, data, PAGE_BYTES)
             self._weight_of[matrix] = len(self._weights)
             self._weights.append(
-                Weight(key, matrix.rows, matrix.columns, matrix.group_size, packed.format)
+                Weight(key, matrix.rows, matrix.columns, matrix.group_size, format)
             )
 
     def _identity(self, matrix: Matrix) -> tuple[object, ...]:

@@ -94,6 +94,12 @@ Examples:
     help="Where quantized layers are kept and found; by default $THIMBLE_CACHE or the user's cache "
     "directory.",
 )
+@click.option(
+    "--max-memory",
+    metavar="SIZE",
+    help="Stay below, as in 6GB: what does not fit goes to disk beside the cache, and what never "
+    "will is refused at the start.",
+)
 @click.option("--no-cache", is_flag=True, help="Neither look for quantized layers nor keep them.")
 @click.option("--list-delegates", is_flag=True, help="Print what each delegate takes and needs.")
 @click.option("--layer-errors", is_flag=True, help="Print the error after each decoder layer.")
@@ -120,6 +126,7 @@ def main(
     etrecord: Path | None,
     cache: Path | None,
     no_cache: bool,
+    max_memory: str | None,
     list_delegates: bool,
     layer_errors: bool,
     inspect: Path | None,
@@ -165,6 +172,7 @@ def main(
             etrecord=etrecord,
             cache=cache,
             no_cache=no_cache,
+            max_memory=max_memory,
         ),
         layer_errors,
     )

@@ -38,6 +38,7 @@ class Request:
     etrecord: Path | None
     cache: Path | None
     no_cache: bool
+    max_memory: str | None
 
 
 def run_export(request: Request, layer_errors: bool) -> None:
@@ -64,6 +65,7 @@ def _run_export(request: Request, layer_errors: bool) -> None:
     from exporter.tokenizer import TokenizerError
     from quant.cache import default_directory
     from quant.errors import QuantError
+    from quant.memory_size import parse_size
     from quant.scheme import scheme_from_text
 
     with silence_native_noise() as stderr:
@@ -84,6 +86,9 @@ def _run_export(request: Request, layer_errors: bool) -> None:
                 delegate=request.delegate,
                 etrecord=request.etrecord,
                 cache=None if request.no_cache else request.cache or default_directory(),
+                max_memory=None
+                if request.max_memory is None
+                else parse_size(request.max_memory, "--max-memory"),
             )
             with display:
                 result = export_model(options, display)

@@ -1,0 +1,99 @@
+"""Where an export keeps what is large, so that it stays below the memory it was given."""
+
+import math
+import shutil
+from pathlib import Path
+
+import torch
+
+from exporter.checkpoint import Checkpoint
+from exporter.errors import ExportError
+from exporter.listener import Listener
+from exporter.model import CausalLM
+from exporter.options import ExportOptions
+from exporter.text import Text
+from quant.memory import Peak, foretell, resident
+from quant.memory_size import show_size
+from quant.spill import Spill
+
+STREAMING = ("cpu",)  # delegates that take weights one by one, and give them back
+_PROGRAMS = 800_000_000  # PyTorch, ExecuTorch and graphs: what a tiny model's export takes
+_SLACK = 200_000_000
+
+
+def plan_memory(
+    options: ExportOptions, checkpoint: Checkpoint, text: Text, listener: Listener
+) -> Spill:
+    """Chooses memory or disk; everything is foretold, nothing has been started.
+
+    Raises:
+        ExportError: --max-memory is too little, or the disk holds too little of what would go
+            there.
+    """
+    limit = options.max_memory
+    if limit is None:
+        return Spill()
+    with torch.device("meta"):
+        model = CausalLM(checkpoint.config)
+    fits = _peaks(options, checkpoint, model, text, spilled=False)
+    if max(fits.values()) <= limit:
+        return Spill()
+    what = f"{checkpoint.name} by {options.scheme.name} with --delegate {options.delegate}"
+    if options.delegate not in STREAMING:
+        stage = max(fits, key=lambda name: fits[name])
+        if stage == "lower":
+            raise ExportError(
+                f"{what} takes about {show_size(fits[stage])} of memory, for it holds a byte and "
+                f"more of every weight, and --max-memory is {show_size(limit)}; allow that much, "
+                f"or take --delegate {STREAMING[0]}, which keeps on disk what does not fit."
+            )
+    least = _peaks(options, checkpoint, model, text, spilled=True)
+    if max(least.values()) > limit:
+        raise ExportError(
+            f"{what} takes about {show_size(max(least.values()))} of memory with all on disk that "
+            f"can be, and --max-memory is {show_size(limit)}; allow that much"
+            f"{', or take fewer --calibration-tokens' if least['quantize'] > limit else ''}."
+        )
+    directory = (options.cache or options.out.parent) / "spill"
+    disk = _peak(options, model, text, spilled=True).disk
+    free = shutil.disk_usage(_existing(directory)).free
+    if free < disk:
+        raise ExportError(
+            f"{directory} has {show_size(free)} free, and what does not fit into --max-memory "
+            f"takes {show_size(disk)} there; free some space, or name another place with --cache."
+        )
+    listener.note(
+        f"Keeping up to {show_size(disk)} on disk, in {directory}, to stay below "
+        f"{show_size(limit)}: about {show_size(max(least.values()))} at the peak."
+    )
+    return Spill(directory)
+
+
+def _peaks(
+    options: ExportOptions, checkpoint: Checkpoint, model: CausalLM, text: Text, spilled: bool
+) -> dict[str, int]:
+    """Bytes at the worst moment of each stage."""
+    peak = _peak(options, model, text, spilled)
+    shapes = checkpoint.weights.shapes()
+    weights = sum(math.prod(shape) for shape in shapes.values())
+    largest = max(math.prod(shape) for shape in shapes.values())
+    file = weights * options.scheme.bits // 8 + 2 * largest
+    if spilled and options.delegate in STREAMING:
+        lower = max(file, 3 * largest)
+    else:
+        lower = _peak(options, model, text, spilled=False).held + 2 * file
+    return {
+        "quantize": resident() + peak.quantizing,
+        "lower": _PROGRAMS + lower + _SLACK,
+    }
+
+
+def _peak(options: ExportOptions, model: CausalLM, text: Text, spilled: bool) -> Peak:
+    return foretell(model, options.scheme, text.calibration, spilled)
+
+
+def _existing(path: Path) -> Path:
+    """The nearest directory above a path that is there."""
+    while not path.exists():
+        path = path.parent
+    return path

@@ -1,0 +1,102 @@
+"""How much memory a quantization will take at its peak, foretold from shapes alone.
+
+What is counted: the model's integers, one decoder layer in float32 and its pages of the checkpoint,
+hidden states, the inputs of its linears, and the matrices of the widest linear (a Hessian, its
+factor, what Cholesky needs). `quant/spill.py` takes hidden states, inputs, waiting sums and
+finished layers out of memory.
+"""
+
+import os
+import resource
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from torch import Tensor, nn
+
+from quant.ends import is_tied
+from quant.protocols import CausalLM
+from quant.ranks import SHARDS
+from quant.scheme import Scheme
+from quant.stream import STREAM_TOKENS
+
+_FLOAT = 4
+_STORED = 2  # bytes of a number in a checkpoint; float32 ones are read slower, not kept longer
+_SLACK = 200_000_000  # pieces that are freed but not given back, libraries' own
+_SOLVED_ROWS = 1024
+_SOLVE_COPIES = 12  # of those rows: targets, values, gradients, candidates
+_BATCH_COPIES = 4  # of a batch's widest activations
+_MATRICES = 3  # Hessian, factor, and one more to make it or to descend with
+
+
+@dataclass(frozen=True)
+class Peak:
+    """Bytes beyond what the process already has.
+
+    Attributes:
+        quantizing: at the worst moment of the pass over the layers.
+        held: what is left of it: the model's integers and scales, where they are in memory.
+        disk: what lies on disk instead.
+    """
+
+    quantizing: int
+    held: int
+    disk: int
+
+
+def foretell(
+    model: CausalLM,
+    scheme: Scheme,
+    calibration: Tensor | None,
+    spilled: bool,
+    ranks: int = 1,
+) -> Peak:
+    """The peak of `quantize`.
+
+    Args:
+        model: on the meta device.
+        calibration: int64 (windows, seq_len), or None.
+        spilled: whether what can go to disk does.
+        ranks: processes that share the text; the figures are of one.
+    """
+    layers = list(model.model.get_submodule("layers").children())
+    linears = [module for module in layers[0].modules() if isinstance(module, nn.Linear)]
+    layer_weights = sum(parameter.numel() for parameter in layers[0].parameters())
+    hidden = model.lm_head.in_features
+    widest = max(linear.in_features for linear in linears)
+    ends = model.lm_head.in_features * model.lm_head.out_features
+    each = _FLOAT if scheme.name == "none" else 1 + (_FLOAT + 1) / scheme.group_size
+    tables = (1 if is_tied(model) else 2) * ends * (_FLOAT if scheme.name == "none" else 1)
+    integers = round(each * layer_weights * len(layers)) + tables
+
+    layer = layer_weights * (_FLOAT + _STORED)
+    storing = 3 * layer_weights // 2  # an entry of the cache, packed, and its bytes
+    states = sums = solving = 0
+    if calibration is not None and scheme.choice.follows_calibration:
+        tokens = calibration.numel() // ranks
+        follows = scheme.choice.follows_float
+        inputs = hidden + widest * (2 if follows and scheme.choice.drift != "residual" else 1)
+        states = _FLOAT * tokens * (hidden * (2 if follows else 1) + inputs)
+        square, outputs = widest * widest * _FLOAT, widest * hidden * _FLOAT
+        waiting = 0 if spilled else (SHARDS // ranks).bit_length() - 1
+        sums = max((1 + waiting) * square, 2 * square + (1 + waiting) * outputs)
+        solving = _MATRICES * square + 2 * outputs
+        solving += _SOLVE_COPIES * _SOLVED_ROWS * widest * _FLOAT
+        sums += _BATCH_COPIES * min(tokens, STREAM_TOKENS) * widest * _FLOAT
+    rounding = ends * (_STORED + 1) + tables
+    kept = 0 if spilled else integers
+    working = layer + max(storing, sums, solving) + (0 if spilled else states)
+    return Peak(
+        quantizing=max(rounding, kept + working) + _SLACK,
+        held=kept,
+        disk=(integers + states + 4 * widest * widest * _FLOAT) if spilled else 0,
+    )
+
+
+def resident() -> int:
+    """Bytes of this process that are in memory now."""
+    status = Path("/proc/self/statm")
+    if status.exists():
+        return int(status.read_text().split()[1]) * os.sysconf("SC_PAGESIZE")
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # no less than what is wanted
+    return peak if sys.platform == "darwin" else peak * 1024
