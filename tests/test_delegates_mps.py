@@ -8,18 +8,19 @@ the tolerance between the two is none: the same bits.
 import ctypes
 import os
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import torch
 from cpu_models import ARCHITECTURES, CONTEXT, prepare
-from executorch.exir._serialize._program import deserialize_pte_binary
+from executorch.exir._serialize._program import deserialize_pte_binary, serialize_pte_binary
 from exported import Quiet
 from small_models import random_model
 from torch import Tensor
 
 from delegates import DelegateError, Step, cpu, mps
+from delegates.cpu.layout import PAGE_BYTES
 from delegates.stock import open_program
 from exporter.model import CausalLM
 from exporter.options import ExportOptions
@@ -47,16 +48,6 @@ def scalar(cpp_build: Path) -> Iterator[None]:
     del os.environ[KERNELS]
     if before is not None:
         os.environ[KERNELS] = before
-
-
-def write(name: str, scheme: Scheme, out: Path, lower: Callable) -> Path:
-    """A small random model of an architecture, quantized and lowered."""
-    model = prepare(random_model(ARCHITECTURES[name]), scheme)
-    lowered = lower(capture(model, CONTEXT, CONTEXT), {}, {}, with_etrecord=False)
-    assert lowered.report.calls == 1
-    with open(out, "wb") as file:
-        lowered.program.write_to_file(file)
-    return out
 
 
 def delegate_of(path: Path) -> tuple[str, bytes, dict[str, bytes]]:
@@ -87,104 +78,80 @@ def greedy_tokens(step: Step, prompt: list[int], count: int) -> list[int]:
     return tokens
 
 
-SCHEMES = [
-    ("llama", "rtn4"),
-    ("llama", "rtn8"),
-    ("llama", "none"),
-    ("tied", "rtn4"),
-    ("qwen2", "rtn4"),
-    ("qwen3", "rtn4"),
-    ("smollm3", "rtn4"),
-    ("biases", "none"),
+def relabelled(path: Path, out: Path) -> Path:
+    """The same file for the other of the two delegates."""
+    file = deserialize_pte_binary(path.read_bytes())
+    (delegate,) = file.program.execution_plan[0].delegates
+    delegate.id = "ThimbleCpuBackend" if "Metal" in delegate.id else "ThimbleMetalBackend"
+    out.write_bytes(
+        bytes(
+            serialize_pte_binary(file, extract_delegate_segments=True, segment_alignment=PAGE_BYTES)
+        )
+    )
+    return out
+
+
+CASES = [
+    ("qwen2", "rtn4"),  # biases
+    ("qwen3", "rtn4"),  # head norms
+    ("smollm3", "rtn8"),  # a layer without rotation
+    ("tied", "none"),
 ]
 
 
-@pytest.mark.parametrize(("name", "scheme"), SCHEMES)
+@pytest.mark.parametrize(("name", "scheme"), CASES)
 def test_every_architecture(
     name: str, scheme: str, shim: Path, scalar: None, tmp_path: Path
 ) -> None:
-    for_cpu = write(name, Scheme(scheme), tmp_path / "cpu.pte", cpu.lower)
-    for_mps = write(name, Scheme(scheme), tmp_path / "mps.pte", mps.lower)
-    cpu_id, *cpu_content = delegate_of(for_cpu)
-    mps_id, *mps_content = delegate_of(for_mps)
-    assert (cpu_id, mps_id) == ("ThimbleCpuBackend", "ThimbleMetalBackend")
-    assert cpu_content == mps_content
+    model = prepare(random_model(ARCHITECTURES[name]), Scheme(scheme))
+    lowered = mps.lower(capture(model, CONTEXT, CONTEXT), {}, {}, with_etrecord=False)
+    assert lowered.report.calls == 1 and lowered.report.left == {}
+    path = tmp_path / "mps.pte"
+    with open(path, "wb") as file:
+        lowered.program.write_to_file(file)
+    step = cpu.load(relabelled(path, tmp_path / "cpu.pte"))
+    assert step is not None
     tokens = torch.randint(90, (44,), generator=torch.Generator().manual_seed(2))
     lengths = [33, 1, 2, 5, 1, 1, 1]
-    step = cpu.load(for_cpu)
-    assert step is not None
     expected = logits_of(step, tokens, lengths)
     assert expected.isfinite().all()
-    assert torch.equal(logits_of(open_program(for_mps), tokens, lengths), expected)
-
-
-def export(model: str, out: Path, delegate: str) -> ExportResult:
-    options = ExportOptions(model=model, out=out, scheme=Scheme("rtn4"), delegate=delegate)
-    return export_model(options, Quiet())
+    assert torch.equal(logits_of(open_program(path), tokens, lengths), expected)
 
 
 @pytest.fixture(scope="module", params=["embedded", "stories260K"])
-def models(
+def exported(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[ExportResult, Path]:
-    """A model exported for Metal by the one command's pipeline, and for the CPU."""
-    directory = tmp_path_factory.mktemp(request.param)
-    model = "llama3"
-    if request.param != "embedded":
+    """A model exported for Metal by the one command's pipeline, and the same for the CPU."""
+    out = tmp_path_factory.mktemp(request.param) / "mps.pte"
+    if request.param == "embedded":
+        options = ExportOptions(model="llama3", out=out, scheme=Scheme("rtn4"), delegate="mps")
+        for_cpu = "embedded_cpu_pte"
+    else:
         model = str(request.getfixturevalue("shared_data") / request.param)
-    result = export(model, directory / "mps.pte", "mps")
-    return result, export(model, directory / "cpu.pte", "cpu").out
+        options = ExportOptions(model=model, out=out, scheme=Scheme("none"), delegate="mps")
+        for_cpu = "stories_cpu_float_pte"
+    return export_model(options, Quiet()), request.getfixturevalue(for_cpu)
 
 
-def test_one_call_with_every_linear(models: tuple[ExportResult, Path]) -> None:
-    result, for_cpu = models
+def test_one_call_with_every_linear(exported: tuple[ExportResult, Path]) -> None:
+    result, for_cpu = exported
     report = result.delegation
     assert report.delegate == "mps" and report.calls == 1 and report.left == {}
     assert report.linears == report.linears_delegated > 0
     assert result.agreement is None  # nothing on this machine is a Metal device
     assert result.report["agreement"] == {"checked": "not run here"}
     assert mps.load(result.out) is None
-    _, blob, data = delegate_of(result.out)
-    _, cpu_blob, cpu_data = delegate_of(for_cpu)
+    mps_id, blob, data = delegate_of(result.out)
+    cpu_id, cpu_blob, cpu_data = delegate_of(for_cpu)
+    assert (mps_id, cpu_id) == ("ThimbleMetalBackend", "ThimbleCpuBackend")
     assert blob == cpu_blob
     weights = [key for key in data if key.startswith("cpu/")]
     assert len(weights) > 5 and all(data[key] == cpu_data[key] for key in weights)
 
 
-@pytest.mark.parametrize("order", [None, "backward", "shuffled"])
-def test_says_what_the_cpu_delegate_says(
-    order: str | None,
-    models: tuple[ExportResult, Path],
-    shim: Path,
-    scalar: None,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Prefill and decode of the whole model: the same bits, and so the same greedy tokens. Another
-    order of threads between two barriers changes nothing, so no kernel lacks one."""
-    if order is not None:
-        monkeypatch.setenv(ORDER, order)
-    result, for_cpu = models
-    step = cpu.load(for_cpu)
-    assert step is not None
-    on_metal = open_program(result.out)
-    tokens = torch.arange(5, 45)
-    lengths = [36, 1, 2, 1] if order is None else [9, 1]
-    assert torch.equal(logits_of(on_metal, tokens, lengths), logits_of(step, tokens, lengths))
-    if order is None:
-        prompt = [1, 20, 31]
-        assert greedy_tokens(on_metal, prompt, 12) == greedy_tokens(step, prompt, 12)
-
-
-def test_recomputes_from_any_position(models: tuple[ExportResult, Path], shim: Path) -> None:
-    step = open_program(models[0].out)
-    tokens = torch.arange(5, 25)[None]
-    whole = step(tokens, torch.tensor([0])).clone()
-    for start in (19, 7):
-        assert torch.equal(step(tokens[:, start:], torch.tensor([start])), whole)
-
-
-def test_the_runner_here_has_no_metal(cpp_build: Path, models: tuple[ExportResult, Path]) -> None:
-    path = models[0].out
+def test_the_runner_here_has_no_metal(cpp_build: Path, exported: tuple[ExportResult, Path]) -> None:
+    path = exported[0].out
     result = subprocess.run(
         [cpp_build / "runner", path, "-p", "Once"], capture_output=True, text=True
     )
@@ -193,6 +160,46 @@ def test_the_runner_here_has_no_metal(cpp_build: Path, models: tuple[ExportResul
         f"runner: {path} runs on ThimbleMetalBackend, which this runner was built without: export "
         "it with --delegate cpu\n"
     )
+
+
+@pytest.fixture(scope="module", params=["embedded_cpu_pte", "stories_cpu_pte"])
+def both(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Path, Path]:
+    """A 4-bit model for the CPU delegate, and its program under Metal's name."""
+    for_cpu = request.getfixturevalue(request.param)
+    return for_cpu, relabelled(for_cpu, tmp_path_factory.mktemp(request.param) / "mps.pte")
+
+
+@pytest.mark.parametrize("order", [None, "backward", "shuffled"])
+def test_says_what_the_cpu_delegate_says(
+    order: str | None,
+    both: tuple[Path, Path],
+    shim: Path,
+    scalar: None,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Prefill and decode of the whole model: the same bits, and so the same greedy tokens. Another
+    order of threads between two barriers changes nothing, so no kernel lacks one."""
+    if order is not None:
+        monkeypatch.setenv(ORDER, order)
+    step = cpu.load(both[0])
+    assert step is not None
+    on_metal = open_program(both[1])
+    tokens = torch.arange(5, 45)
+    lengths = [36, 1, 2, 1] if order is None else [9, 1]
+    assert torch.equal(logits_of(on_metal, tokens, lengths), logits_of(step, tokens, lengths))
+    if order is None:
+        prompt = [1, 20, 31]
+        assert greedy_tokens(on_metal, prompt, 12) == greedy_tokens(step, prompt, 12)
+
+
+def test_recomputes_from_any_position(both: tuple[Path, Path], shim: Path) -> None:
+    step = open_program(both[1])
+    tokens = torch.arange(5, 25)[None]
+    whole = step(tokens, torch.tensor([0])).clone()
+    for start in (19, 7):
+        assert torch.equal(step(tokens[:, start:], torch.tensor([start])), whole)
 
 
 class Counted(CausalLM):
