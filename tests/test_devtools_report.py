@@ -8,12 +8,11 @@ from pathlib import Path
 
 import numpy
 import pytest
-import torch
 from click.testing import CliRunner
 from executorch.exir._serialize._program import deserialize_pte_binary
 from executorch.exir.schema import DelegateCall, KernelCall, Tensor
-from recorded_runs import etrecord_of, record, record_module, seeded
-from torch import nn
+from recorded_runs import etrecord_of, record
+from slow_line import SLOW, record_slow_line
 
 from devtools.commands.cli import main
 from devtools.errors import BadRequest
@@ -258,36 +257,22 @@ def test_rows_live_from_their_writing_to_their_last_reading() -> None:
     assert listed.live() == [{0, 1}, {0, 1, 2}, {0, 1, 2}, {1, 2}]
 
 
-class OneSlowLine(nn.Module):
-    """Adds, and a product that takes a hundred times as long as all of them."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.quick = nn.Linear(64, 64)
-        self.slow = nn.Linear(64, 64 * 512)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        x = self.quick(x) + 1.0
-        x = self.slow(x).view(-1, 512, 64).sum(1)  # the slow line
-        return torch.tanh(self.quick(x))
-
-
 def test_slow_line_comes_first(tmp_path: Path) -> None:
-    etdump, etrecord = record_module(OneSlowLine(), (seeded(64, 64),), tmp_path)
+    etdump, etrecord = record_slow_line(tmp_path)
     program = read_program(tmp_path / "module.pte")
     found = tables(make_page(load_profile(etdump, etrecord), program))
     for (caption, _), rows in found.items():
         if caption == "Lines by their own time":
-            assert "# the slow line" in rows[0][0]
+            assert SLOW in rows[0][0]
 
 
 def test_memory_says_which_line_set_the_peak(tmp_path: Path) -> None:
-    etdump, etrecord = record_module(OneSlowLine(), (seeded(64, 64),), tmp_path)
+    etdump, etrecord = record_slow_line(tmp_path)
     profile = load_profile(etdump, etrecord)
     timeline = plan_timeline(read_program(tmp_path / "module.pte"), profile)
     assert timeline is not None
     line = timeline.steps[timeline.peak].line
-    assert line is not None and "# the slow line" in line.text
+    assert line is not None and SLOW in line.text
     assert timeline.at_peak[0].planned.size == 64 * 64 * 512 * 4
 
 
