@@ -6,11 +6,14 @@ value. Every new node takes the source lines and the module path of the node tha
 
 import operator
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any, NamedTuple, cast
 
 import torch
+from torch._guards import detect_fake_mode
 from torch.export import ExportedProgram
 from torch.fx import Node
+from torch.fx.node import map_arg
 
 CACHED_ATTENTION = "thimble.cached_attention.default"
 
@@ -193,3 +196,17 @@ def call_like(replaced: Node, target: Any, *args: Any) -> Node:
     source = ("stack_trace", "nn_module_stack", "source_fn_stack", "torch_fn", "from_node")
     node.meta = {key: replaced.meta[key] for key in source if key in replaced.meta}
     return node
+
+
+def complete_values(program: ExportedProgram) -> None:
+    """Gives the nodes that rewriting added their values, as tracing would, in place: an ETRecord
+    says of every node what it makes."""
+    graph = program.graph
+    missing = [
+        node for node in graph.nodes if node.op == "call_function" and "val" not in node.meta
+    ]
+    fake_mode = detect_fake_mode([node.meta.get("val") for node in graph.nodes])
+    with fake_mode or nullcontext():
+        for node in missing:
+            args, kwargs = map_arg((node.args, node.kwargs), lambda given: given.meta["val"])
+            node.meta["val"] = node.target(*args, **kwargs)

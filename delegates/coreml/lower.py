@@ -21,6 +21,7 @@ from delegates.lines import source_line
 from delegates.lowered import Lowered, delegation_report, finish, operator_name
 from delegates.parts import Taken
 from delegates.plain import (
+    complete_values,
     drop_checks,
     gather_rope,
     positions_of,
@@ -90,6 +91,8 @@ def take(
     positions = positions_of(program)
     gather_rope(program, positions)
     rewrite_attention(program, positions)
+    if with_etrecord:
+        complete_values(program)
 
     with _temporary_files_deleted(), _progress_bars_off():
         return Taken(_to_core_ml(program, constant_methods, with_etrecord))

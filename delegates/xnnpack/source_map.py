@@ -9,6 +9,7 @@ conversion to int8 has no event of its own where the product does it.
 """
 
 import json
+import re
 import struct
 import tempfile
 from collections import Counter
@@ -20,6 +21,7 @@ from typing import Any
 from torch.fx import GraphModule
 
 _HEADER_MAGIC = b"XH00"
+_INFINITE = re.compile(r"(?<=: )(-?)inf\b")  # flatc writes bounds so; JSON has no word for them
 _UNKNOWN_HANDLE = 65535  # of a node without one
 
 _UNARY = {
@@ -166,5 +168,6 @@ def _read_graph(processed: bytes) -> dict[str, Any]:
         directory = Path(name)
         (directory / "graph.bin").write_bytes(processed[start : start + size])
         _flatc_decompile(name, str(schema), str(directory / "graph.bin"), ["--raw-binary"])
-        graph: dict[str, Any] = json.loads((directory / "graph.json").read_text())
+        text = (directory / "graph.json").read_text()
+        graph: dict[str, Any] = json.loads(_INFINITE.sub(r"\1Infinity", text))
     return graph
