@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from torch.fx import GraphModule, Node
 
+from delegates.kernels import check_kernels
 from delegates.lines import source_line
 from delegates.source_map import keep_view_handles
 
@@ -172,12 +173,16 @@ def finish(
         named_data: blobs that ride along in the file.
         with_etrecord: keep the record that ExecuTorch's Inspector needs.
         config: how ExecuTorch lays the file out; by default as it likes.
+
+    Raises:
+        DelegateError: an operator is left that no kernel computes.
     """
     for key, data in named_data.items():
         edge._named_data_store.add_named_data(key, data, alignment=NAMED_DATA_ALIGNMENT)
     finished = edge.to_executorch(config)
     if with_etrecord:
         keep_view_handles(finished)
+    check_kernels(finished, report)
     return Lowered(finished, report, finished.get_etrecord() if with_etrecord else None)
 
 

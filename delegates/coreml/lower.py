@@ -1,6 +1,7 @@
 """From the captured program to a Core ML `.pte`: the whole decoder is one delegate call."""
 
 import importlib
+import importlib.util
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -16,7 +17,7 @@ from delegates.coreml.guards import check_float16
 from delegates.coreml.rewrite import rewrite_norms
 from delegates.embedding import share_embedding
 from delegates.errors import DelegateError
-from delegates.limits import FLOAT_BITS, Limits, never, nothing_missing
+from delegates.limits import FLOAT_BITS, Limits, never
 from delegates.lines import source_line
 from delegates.lowered import Lowered, delegation_report, finish, operator_name
 from delegates.parts import Taken
@@ -34,12 +35,20 @@ from delegates.whole import check_whole
 if TYPE_CHECKING:
     from executorch.exir import EdgeProgramManager
 
+
+def _missing() -> str | None:
+    if importlib.util.find_spec("coremltools"):
+        return None
+    return "Apple's coremltools is not installed, and the coreml delegate needs it: " + INSTALL
+
+
+INSTALL = "pip install coremltools==9.0"
 LIMITS = Limits(
     name="coreml",
     runs_on="iPhone, iPad and Mac, from iOS 18 and macOS 15",
     weight_bits=(4, 8, FLOAT_BITS),
     dynamic=True,
-    missing=nothing_missing,
+    missing=_missing,
     checks=never,
 )
 # What coremltools raises where it meets something that it cannot convert.

@@ -147,7 +147,7 @@ def _show_delegation(report: "DelegationReport") -> None:
         else:
             taken = sum(part.delegated.values())
             calls = f" in {part.calls} call{'s' if part.calls != 1 else ''}" if part.calls else ""
-            click.echo(f"  {part.delegate}: {taken} operators{calls}")
+            click.echo(f"  {part.delegate}: {taken} operator{'s' if taken != 1 else ''}{calls}")
     if report.parts:
         for left in report.lines:
             times = f"{left.count} x " if left.count > 1 else ""
