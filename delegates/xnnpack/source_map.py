@@ -57,7 +57,7 @@ _MOVING = {
     "StaticTranspose": "Transpose (ND, X{})",
     "StaticSlice": "Slice (ND, X{})",
     "StaticConstantPad": "Constant Pad (ND, X{})",
-    "StaticReshape": "Copy (NC, X{})",
+    "StaticReshape": "Static Reshape (NC)",
     "Copy": "Copy (NC, X{})",
     **{f"Concatenate{count}": "Copy (NC, X{})" for count in range(2, 6)},
 }
