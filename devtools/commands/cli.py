@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from devtools.commands.profile_options import diff, inspect
 from devtools.commands.report import report
 from devtools.commands.trace import trace
 
@@ -50,6 +51,8 @@ def main() -> None:
     """Tools for whoever makes models fast."""
 
 
+main.add_command(inspect)
+main.add_command(diff)
 main.add_command(trace)
 main.add_command(report)
 
@@ -144,159 +147,6 @@ def bench(
             cache=cache or default_cache(),
             gguf_types=gguf_type or GGUF_TYPES,
             openvino_python=openvino_python or Path(sys.executable),
-        )
-    )
-
-
-@main.command(context_settings=_SETTINGS)
-@click.argument("profile", type=click.Path(path_type=Path))
-@click.option(
-    "--etrecord",
-    metavar="FILE",
-    type=click.Path(path_type=Path),
-    required=True,
-    help="What python -m exporter --etrecord wrote beside the model that ran.",
-)
-@click.option(
-    "--by",
-    type=click.Choice(["line", "module", "op", "layer"]),
-    default="line",
-    help="What time is summed up by.",
-)
-@click.option(
-    "--phase",
-    type=click.Choice(["all", "prefill", "decode"]),
-    default="all",
-    help="The calls that are looked at.",
-)
-@click.option(
-    "--top", metavar="N", type=click.IntRange(0), default=25, help="Rows of a table; 0: all."
-)
-@click.option(
-    "--limits",
-    metavar="FILE",
-    type=click.Path(path_type=Path),
-    help="What the recording machine can do, as python -m devtools bench --json wrote it: each row "
-    "then says what bounds it, and how near it came.",
-)
-@click.option(
-    "--probe", is_flag=True, help="Measure that here, on the machine that recorded, instead."
-)
-@click.option(
-    "--threads",
-    metavar="N",
-    type=click.IntRange(1, _MOST_THREADS),
-    help="Threads that ran, where the profile does not tell.",
-)
-@click.option("--json", type=click.Path(path_type=Path), help="Also write all views as JSON.")
-@click.option("--csv", type=click.Path(path_type=Path), help="Also write the view as CSV.")
-def inspect(
-    profile: Path,
-    etrecord: Path,
-    by: str,
-    phase: str,
-    top: int,
-    limits: Path | None,
-    probe: bool,
-    threads: int | None,
-    json: Path | None,
-    csv: Path | None,
-) -> None:
-    """Shows where a recorded run spent its time, down to the line of Python that was exported.
-
-    PROFILE is what the runner's --etdump wrote. Time is an event's own (self) or also what a line
-    or module calls (total); what belongs to no line has rows of its own, so that the self times of
-    a table add up to the time of the calls.
-    """
-    from devtools.commands.inspect import Request, run_inspect
-    from devtools.profile.model import Phase
-    from devtools.profile.rows import View
-
-    phases = tuple(Phase) if phase == "all" else (Phase(phase),)
-    run_inspect(
-        Request(profile, etrecord, View(by), phases, top, limits, probe, threads, json, csv)
-    )
-
-
-@main.command(context_settings=_SETTINGS)
-@click.argument("a", metavar="A", type=click.Path(path_type=Path))
-@click.argument("b", metavar="B", type=click.Path(path_type=Path))
-@click.option(
-    "--etrecord",
-    metavar="FILE",
-    type=click.Path(path_type=Path),
-    required=True,
-    help="What python -m exporter --etrecord wrote beside the model that ran.",
-)
-@click.option(
-    "--etrecord-b",
-    metavar="FILE",
-    type=click.Path(path_type=Path),
-    help="That of B, where it ran another program.",
-)
-@click.option(
-    "--again-a",
-    metavar="FILE",
-    multiple=True,
-    type=click.Path(path_type=Path),
-    help="Another run of A: noise between runs then counts as noise. May be given repeatedly.",
-)
-@click.option(
-    "--again-b",
-    metavar="FILE",
-    multiple=True,
-    type=click.Path(path_type=Path),
-    help="Another run of B.",
-)
-@click.option(
-    "--by",
-    type=click.Choice(["line", "module", "op", "layer"]),
-    default="line",
-    help="What time is summed up by.",
-)
-@click.option(
-    "--phase",
-    type=click.Choice(["all", "prefill", "decode"]),
-    default="all",
-    help="The calls that are looked at.",
-)
-@click.option(
-    "--top", metavar="N", type=click.IntRange(0), default=25, help="Rows of a table; 0: all."
-)
-@click.option("--json", type=click.Path(path_type=Path), help="Also write everything as JSON.")
-def diff(
-    a: Path,
-    b: Path,
-    etrecord: Path,
-    etrecord_b: Path | None,
-    again_a: tuple[Path, ...],
-    again_b: tuple[Path, ...],
-    by: str,
-    phase: str,
-    top: int,
-    json: Path | None,
-) -> None:
-    """Shows what became slower from run A to run B, by line, and what is only noise.
-
-    A line is called slower or faster if its calls differ beyond chance (Mann-Whitney, Holm, 5% for
-    all lines together) and by more than either side moved by itself: from the first half of a run
-    to the second, and between runs of one side.
-    """
-    from devtools.commands.diff import Request, run_diff
-    from devtools.profile.model import Phase
-    from devtools.profile.rows import View
-
-    phases = tuple(Phase) if phase == "all" else (Phase(phase),)
-    run_diff(
-        Request(
-            (a, *again_a),
-            (b, *again_b),
-            etrecord,
-            etrecord_b or etrecord,
-            View(by),
-            phases,
-            top,
-            json,
         )
     )
 
