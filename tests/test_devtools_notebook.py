@@ -31,7 +31,10 @@ def run(directory: Path) -> list[Any]:
     """The notebook's cells after a run in the directory; a cell that fails raises."""
     notebook = nbformat.read(NOTEBOOK, as_version=4)
     resources = {"metadata": {"path": str(directory)}}
-    NotebookClient(notebook, timeout=200, kernel_name="python3", resources=resources).execute()
+    client = NotebookClient(
+        notebook, timeout=200, startup_timeout=200, kernel_name="python3", resources=resources
+    )
+    client.execute()
     cells: list[Any] = notebook.cells
     return cells
 
