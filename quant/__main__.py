@@ -1,4 +1,4 @@
-"""python -m quant eval | compare | cache"""
+"""python -m quant eval | compare | run | cache"""
 
 from quant.commands.cli import main
 

@@ -25,6 +25,7 @@ from quant.memory_size import parse_size
 DEFAULT_SIZE = 20_000_000_000
 _LENGTH_BYTES = 8
 _METADATA = "__metadata__"
+_ABOUT = "thimble"
 _STALE_SECONDS = 3600.0  # a file half written so long ago belongs to a run that was killed
 
 Note = Callable[[str], None]  # hears a fact worth a line
@@ -197,7 +198,8 @@ class Cache:
 
 def _encoded(tensors: Mapping[str, Tensor], what: str) -> bytes:
     whole = {name: tensor.contiguous() for name, tensor in tensors.items()}
-    return save(whole, {"what": what, "sha256": _checksum(whole)})
+    about = json.dumps({"what": what, "sha256": _checksum(whole)})
+    return save(whole, {_ABOUT: about})  # one field: several come in an order of the day
 
 
 def _decoded(data: bytes) -> dict[str, Tensor] | None:
@@ -217,9 +219,9 @@ def _metadata(data: bytes) -> dict[str, str] | None:
     try:
         (length,) = struct.unpack_from("<Q", data)
         header = json.loads(data[_LENGTH_BYTES : _LENGTH_BYTES + length])
-    except (struct.error, ValueError, OverflowError, MemoryError):
+        metadata = json.loads(header[_METADATA][_ABOUT])
+    except (struct.error, ValueError, OverflowError, MemoryError, KeyError, TypeError):
         return None
-    metadata = header.get(_METADATA) if isinstance(header, dict) else None
     return metadata if isinstance(metadata, dict) else None
 
 

@@ -9,6 +9,7 @@ from quant.errors import QuantError
 from quant.means import Means
 from quant.protocols import CausalLM, WeightSource
 from quant.quality import Quality
+from quant.ranks import Ranks
 from quant.scheme import Scheme
 
 
@@ -22,12 +23,14 @@ class Kept:
         label: str,
         keys: list[str],
         quality: str | None,
+        ranks: Ranks,
     ) -> None:
         self._cache = cache
         self._label = label
         self._keys = keys
         self._quality = quality
-        self._present = [cache.load(key) is not None for key in keys]
+        self._writes = ranks.first
+        self._present = ranks.agree([cache.load(key) is not None for key in keys])
         if any(self._present):
             cache.say(
                 f"From the cache: {sum(self._present)} of {len(keys)} layers, quantized before "
@@ -57,6 +60,9 @@ class Kept:
         decode_layer(layer, tensors)
 
     def store(self, index: int, layer: nn.Module) -> None:
+        """Keeps a layer; of several ranks the first does."""
+        if not self._writes:
+            return
         what = f"layer {index} of {self._label}"
         self._cache.store(self._keys[index], encode_layer(layer), what)
 
@@ -92,4 +98,4 @@ def find_kept(
     if evaluation is not None:
         quality = quality_key(model, weights, keys[-1], evaluation)
     label = f"{means.name} by {scheme.name}, groups of {scheme.group_size}"
-    return Kept(means.cache, label, keys, quality)
+    return Kept(means.cache, label, keys, quality, means.ranks)

@@ -52,12 +52,14 @@ def quantize(
         QuantError: no calibration text for a scheme that needs it, or a weight that is not finite.
     """
     calibration = _needed_text(scheme, calibration)
+    if scheme.choice.rounding == "awq" and means.ranks.count > 1:
+        raise QuantError(f"{scheme.name} is not shared by several processes; start one.")
     layers = list(model.model.get_submodule("layers").children())
     head_weights = model.lm_head.in_features * model.lm_head.out_features
     head_work = 0 if scheme.needs_calibration else head_weights  # beside GPTQ it takes no time
     measure_work = head_work if evaluation is not None else 0
     work = head_work + sum(_linear_weights(layer) for layer in layers) + measure_work
-    meter = ProgressMeter(work, progress)
+    meter = ProgressMeter(work, progress if means.ranks.first else None)
     kept = find_kept(model, scheme, weights, calibration, evaluation, means)
     missing = [index for index in range(len(layers)) if kept is None or not kept.has(index)]
     measured = None if kept is None or missing else kept.load_quality()
@@ -79,7 +81,7 @@ def quantize(
     if calibration is not None and scheme.choice.follows_calibration and missing:
         calibrated = _calibrated(model, scheme, weights, calibration, means)
     streams = None
-    if evaluation is not None and measured is None:
+    if evaluation is not None and measured is None and means.ranks.first:
         streams = _EvaluationStreams(model, weights, evaluation)
     rope = model.rope(1 if calibration is None else calibration.shape[1])
     for index, layer in enumerate(layers):

@@ -5,7 +5,8 @@ into the same eight shards, and their sums are added as a tree whose form does n
 holds which shard.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 import torch
 import torch.distributed as dist
@@ -69,24 +70,39 @@ class Ranks:
     def share(self, tensor: Tensor, owner: int) -> None:
         """Gives everyone the owner's numbers, in place."""
         if self.count > 1:
-            dist.broadcast(tensor, owner)
+            with self._together():
+                dist.broadcast(tensor, owner)
 
     def agree(self, flags: list[bool]) -> list[bool]:
         """The first rank's flags."""
         if self.count == 1:
             return flags
         tensor = torch.tensor(flags, dtype=torch.uint8)
-        dist.broadcast(tensor, 0)
+        self.share(tensor, 0)
         return [bool(flag) for flag in tensor.tolist()]
 
     def _swapped(self, tensor: Tensor, other: int) -> Tensor:
         """What another rank has for this tensor, while it is given ours."""
         theirs = torch.empty_like(tensor)
-        sending = dist.P2POp(dist.isend, tensor.contiguous(), other)
+        tensor = tensor.contiguous()
+        sending = dist.P2POp(dist.isend, tensor, other)
         receiving = dist.P2POp(dist.irecv, theirs, other)
-        for work in dist.batch_isend_irecv([sending, receiving]):
-            work.wait()
+        with self._together():
+            for work in dist.batch_isend_irecv([sending, receiving]):
+                work.wait()
         return theirs
+
+    @contextmanager
+    def _together(self) -> Iterator[None]:
+        """Says what it means when the others do not answer."""
+        try:
+            yield
+        except RuntimeError as error:
+            reason = str(error).splitlines()[0]
+            raise QuantError(
+                f"another of the {self.count} processes has ended ({reason}); start them again: "
+                "finished layers are in the cache."
+            ) from None
 
 
 def _levels(count: int) -> int:

@@ -5,6 +5,7 @@ from pathlib import Path
 import click
 
 from quant.commands.cache import cache_command
+from quant.commands.run import run_command
 from runtime.runner import KV_CACHES
 
 EPILOG = """\b
@@ -14,6 +15,7 @@ Examples:
   python -m quant eval model.pte --tasks hellaswag,lambada_openai --limit 200
   python -m quant compare ./my-model --calibration text.txt --held-out other.txt
   python -m quant cache --prune 5GB
+  torchrun --nproc-per-node 2 -m quant run ./my-model
 """
 
 
@@ -161,3 +163,4 @@ def compare_command(
 
 
 main.add_command(cache_command)
+main.add_command(run_command)

@@ -1,0 +1,162 @@
+"""Quantizes a checkpoint into the cache, alone or as one of several ranks."""
+
+import io
+import json
+import os
+import resource
+import signal
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+import torch
+
+from exporter.checkpoint import Checkpoint
+from exporter.commands.display import Display
+from exporter.errors import ExportError
+from exporter.memory import plan_memory
+from exporter.model import CausalLM
+from exporter.options import ExportOptions
+from exporter.source import find_checkpoint
+from exporter.text import Text, prepare_text
+from exporter.tokenizer import TokenizerError
+from quant.cache import Cache, default_directory, default_size
+from quant.distributed import joined
+from quant.errors import QuantError
+from quant.means import Means
+from quant.memory_size import parse_size, show_size
+from quant.quantize import quantize
+from quant.ranks import Ranks
+from quant.report import QuantReport
+from quant.scheme import scheme_from_text
+
+
+@dataclass(frozen=True)
+class Request:
+    """The command line as it was typed."""
+
+    model: str
+    scheme: str
+    method: str
+    group_size: int
+    head_bits: int
+    calibration: Path | None
+    calibration_tokens: int | None
+    tokenizer: Path | None
+    cache: Path | None
+    max_memory: str | None
+
+
+def run_fill(request: Request, as_json: bool) -> None:
+    """Quantizes and prints the outcome, on the first rank; exits 2 on a request that cannot be met,
+    1 on work that failed."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    began = False
+    try:
+        with joined() as ranks:
+            options = _options(request)
+            listener = Display(sys.stderr if ranks.first else io.StringIO())
+            checkpoint = find_checkpoint(options, listener)
+            text = prepare_text(options, checkpoint)
+            with listener:
+                began = True
+                report = _fill(options, checkpoint, text, listener, ranks)
+    except (QuantError, ExportError, TokenizerError) as error:
+        rank = os.environ.get("RANK", "0")
+        if began or rank == "0":  # what was asked for is wrong for all of them alike
+            click.echo(
+                f"{f'Rank {rank}: ' if began and rank != '0' else ''}Error: {error}", err=True
+            )
+        sys.exit(1 if began else 2)
+    if ranks.first:
+        figures = _figures(checkpoint, report, options, ranks)
+        click.echo(json.dumps(figures) if as_json else _describe(figures))
+
+
+def _options(request: Request) -> ExportOptions:
+    """What the exporter would be asked, so that both look for the same layers."""
+    scheme = scheme_from_text(request.scheme, request.method, request.group_size, request.head_bits)
+    if scheme.name == "none":
+        raise QuantError("--quant none leaves nothing to keep; name a scheme such as gptq4.")
+    cache = request.cache or default_directory()
+    limit = request.max_memory
+    return ExportOptions(
+        model=request.model,
+        out=cache / "unused.pte",
+        tokenizer=request.tokenizer,
+        scheme=scheme,
+        calibration=request.calibration,
+        calibration_tokens=request.calibration_tokens,
+        cache=cache,
+        max_memory=None if limit is None else parse_size(limit, "--max-memory"),
+    )
+
+
+def _fill(
+    options: ExportOptions,
+    checkpoint: Checkpoint,
+    text: Text,
+    listener: Display,
+    ranks: Ranks,
+) -> QuantReport:
+    assert options.cache is not None
+    cache = Cache(options.cache, default_size(), listener.note)
+    spill = plan_memory(options, checkpoint, text, listener)
+    with torch.device("meta"):
+        model = CausalLM(checkpoint.config)
+    checkpoint.check(model)
+    listener.stage("quantize")
+    means = Means(cache, checkpoint.name, spill, ranks)
+    return quantize(
+        model,
+        options.scheme,
+        checkpoint,
+        text.calibration,
+        text.evaluation,
+        listener.progress,
+        means,
+    )
+
+
+def _figures(
+    checkpoint: Checkpoint, report: QuantReport, options: ExportOptions, ranks: Ranks
+) -> dict[str, object]:
+    quality = report.quality
+    made = checkpoint.config.num_hidden_layers - report.cached_layers
+    return {
+        "model": checkpoint.name,
+        "scheme": report.scheme,
+        "cache": str(options.cache),
+        "processes": ranks.count,
+        "layers": checkpoint.config.num_hidden_layers,
+        "layers_from_cache": report.cached_layers,
+        "calibration_tokens": report.calibration_tokens,
+        "seconds": report.seconds,
+        "seconds_per_layer": report.seconds / made if made else None,
+        "peak_memory": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+        "quality": quality.to_dict() if quality else None,
+    }
+
+
+def _describe(figures: dict[str, object]) -> str:
+    """The figures as lines for people."""
+    lines = [
+        f"{figures['model']} by {figures['scheme']}: {figures['layers']} layers in "
+        f"{figures['cache']}, {figures['layers_from_cache']} of them from earlier runs"
+    ]
+    each = figures["seconds_per_layer"]
+    assert isinstance(figures["peak_memory"], int)
+    if isinstance(each, float):
+        lines.append(
+            f"{each:.1f} s for each of the others by {figures['processes']} process"
+            f"{'es' if figures['processes'] != 1 else ''}, peak memory "
+            f"{show_size(figures['peak_memory'])}"
+        )
+    quality = figures["quality"]
+    if isinstance(quality, dict):
+        lines.append(
+            f"quality: KL {quality['kl']:.4f} ± {quality['kl_error']:.4f} nats, top-1 "
+            f"{quality['top1']:.1%} ({quality['tokens']} held-out tokens)"
+        )
+    return "\n".join(lines)

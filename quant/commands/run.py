@@ -1,0 +1,64 @@
+"""`python -m quant run`: the options; quant/commands/fill.py does the work."""
+
+from pathlib import Path
+
+import click
+
+
+@click.command("run", context_settings={"show_default": True})
+@click.argument("model")
+@click.option("--quant", metavar="SCHEME", default="gptq4", help="As the exporter has it.")
+@click.option(
+    "--method", metavar="NAME=VALUE[,...]", default="", show_default=False, help="The same."
+)
+@click.option("--group-size", metavar="N", default=32, help="The same.")
+@click.option("--head-bits", metavar="N", default=8, help="The same.")
+@click.option("--calibration", type=click.Path(path_type=Path), help="The same.")
+@click.option("--calibration-tokens", metavar="N", type=click.IntRange(min=1), help="The same.")
+@click.option("--tokenizer", type=click.Path(path_type=Path), help="The same.")
+@click.option(
+    "--cache",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Where the layers go; all ranks must see it. By default $THIMBLE_CACHE or the user's "
+    "cache directory.",
+)
+@click.option("--max-memory", metavar="SIZE", help="Of each process, as in 6GB.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def run_command(
+    model: str,
+    quant: str,
+    method: str,
+    group_size: int,
+    head_bits: int,
+    calibration: Path | None,
+    calibration_tokens: int | None,
+    tokenizer: Path | None,
+    cache: Path | None,
+    max_memory: str | None,
+    as_json: bool,
+) -> None:
+    """Quantizes a checkpoint into the cache, where the exporter finds it.
+
+    Alone, or by 2, 4 or 8 processes that share the calibration text and the rows of each weight,
+    for the same bits: torchrun --nproc-per-node 4 -m quant run MODEL
+    """
+    from exporter.quiet import silence_known_noise
+
+    silence_known_noise()
+    from quant.commands.fill import Request, run_fill
+
+    run_fill(
+        Request(
+            model=model,
+            scheme=quant,
+            method=method,
+            group_size=group_size,
+            head_bits=head_bits,
+            calibration=calibration,
+            calibration_tokens=calibration_tokens,
+            tokenizer=tokenizer,
+            cache=cache,
+            max_memory=max_memory,
+        ),
+        as_json,
+    )
