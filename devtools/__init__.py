@@ -1,1 +1,2 @@
-"""Tools for whoever makes models fast: benchmarks, and how this machine compares."""
+"""Tools for whoever makes models fast: profiles by source line, benchmarks, and how this machine
+compares."""

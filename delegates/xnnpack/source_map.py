@@ -6,6 +6,8 @@ So the n-th node of a kind is the n-th event of that kind's name. The name of a 
 which kernels the machine that runs it has (QDU8 where the processor multiplies unsigned by signed,
 QP8 where the product packs its input itself), so each is entered under every name it may get. A
 conversion to int8 has no event of its own where the product does it.
+
+The map goes into the ETRecord's delegate map, where ExecuTorch's own Inspector looks for it too.
 """
 
 import json

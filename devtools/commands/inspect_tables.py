@@ -99,6 +99,8 @@ def _table(found: dict[str, Any], view: View, top: int, has_limits: bool) -> Tab
     if view is View.LINE:
         table.add_column("code", overflow="ellipsis", no_wrap=True, max_width=60)
     if has_limits:
+        table.add_column("MB/call", justify="right")
+        table.add_column("Mop/call", justify="right")
         table.add_column("bound", no_wrap=True)
     rows = found["by"][str(view)]
     events = [row for row in rows if row["kind"] == Kind.EVENTS]
@@ -115,6 +117,8 @@ def _table(found: dict[str, Any], view: View, top: int, has_limits: bool) -> Tab
         if view is View.LINE:
             cells.append(escape(row["text"]))
         if has_limits:
+            for amount in (row["bytes_moved"], row["operations"]):
+                cells.append("" if amount is None else f"{amount / found['calls'] / 1e6:.3f}")
             cells.append(row["verdict"] or "")
         table.add_row(*cells, style=None if row["kind"] == Kind.EVENTS else "dim")
     return table
@@ -134,6 +138,8 @@ def _others(hidden: list[dict[str, Any]]) -> list[dict[str, Any]]:
             "count": sum(row["count"] for row in hidden),
             "text": "",
             "also": [],
+            "bytes_moved": None,
+            "operations": None,
             "verdict": None,
         }
     ]
