@@ -10,6 +10,9 @@ A delegate is a module with two functions and a table of facts:
 `.pte` in a stock runtime on this machine, for checking its numbers; None where there is none.
 `LIMITS` says what it takes and needs.
 
+Several in order of preference, as in `coreml,cpu`, are one too: delegates/preference.py. What a
+delegate offers to share a program with others is in delegates/parts.py.
+
 A package of somebody else's offers one by an entry point of the group `thimble.delegates`, whose
 name is the delegate's and whose value is such a module.
 """

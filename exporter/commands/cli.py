@@ -9,6 +9,7 @@ Examples:
   python -m exporter llama3 --out model.pte
   python -m exporter llama3 --checkpoint meta-llama/Llama-3.2-1B --out model.pte
   python -m exporter ./my-model --quant rtn4 --group-size 64 --out model.pte
+  python -m exporter llama3 --delegate coreml,cpu --out model.pte
   python -m exporter --inspect model.pte
 """
 
