@@ -35,6 +35,10 @@ class Limits:
         runs_on: the hardware and systems that run its programs.
         weight_bits: widths of a weight that it takes; FLOAT_BITS where it takes floats.
         dynamic: whether one program takes calls of several lengths.
+        weight_bytes: (rows, columns, bits, group_size) to the bytes of a matrix in its files; None
+            for XNNPACK's, which most have.
+        shares_tied: whether tied ends are stored once.
+        weight_alignment: bytes in the file, to which what is stored is brought.
         missing: a sentence on what must be installed before it lowers here; None if nothing.
         checks: whether this machine can run what it lowers, to check the numbers.
     """
@@ -45,6 +49,23 @@ class Limits:
     dynamic: bool
     missing: Callable[[], str | None]
     checks: Callable[[], bool]
+    weight_bytes: Callable[[int, int, int, int], int] | None = None
+    shares_tied: bool = False
+    weight_alignment: int = 128
+
+    def check_mix(self, layers: int) -> None:
+        """Whether layers of a program may have 4 bits in some parts and 8 in others.
+
+        Raises:
+            DelegateError: they may not.
+        """
+        lacking = [bits for bits in (4, 8) if bits not in self.weight_bits]
+        if lacking:
+            raise DelegateError(
+                f"{self.name} takes no weights of {' or '.join(map(str, lacking))} bits, and a "
+                f"budget spreads 4 and 8 over all parts of model.layers.0 to {layers - 1}: leave "
+                "out --bits and --max-size, or take another --delegate, such as cpu or xnnpack."
+            )
 
     def check(self, bits: int, max_seq_len: int) -> None:
         """Asked before any work begins.

@@ -19,6 +19,8 @@ class ExportOptions:
         checkpoint: where the weights are, if not where `model` says.
         tokenizer: a tokenizer file or directory, if not the checkpoint's own.
         scheme: how weights are stored.
+        bits: most bits that a weight may take on average, all of them counted: 4 and 8 are spread.
+        max_size: most bytes of the file; the same.
         calibration: text to calibrate and measure on; None takes the text shipped with the
             embedded model.
         calibration_tokens: for GPTQ; None takes a number that suits the model's size.
@@ -36,6 +38,8 @@ class ExportOptions:
     checkpoint: str | None = None
     tokenizer: Path | None = None
     scheme: Scheme = field(default_factory=Scheme)
+    bits: float | None = None
+    max_size: int | None = None
     calibration: Path | None = None
     calibration_tokens: int | None = None
     max_context_len: int | None = None

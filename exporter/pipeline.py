@@ -9,6 +9,7 @@ import torch
 from delegates import DelegationReport, get_delegate, load_program
 from delegates.spill import spilling_to
 from exporter.agreement import Agreement, Reference, compare, reference_logits, require_agreement
+from exporter.budget import require_size, storage_of, within_budget
 from exporter.checkpoint import Checkpoint
 from exporter.errors import ExportError
 from exporter.files import replacing
@@ -55,6 +56,7 @@ def export_model(options: ExportOptions, listener: Listener) -> ExportResult:
         text = prepare_text(options, checkpoint)
         context, seq_len = context_lengths(options, checkpoint)
         delegate.LIMITS.check(options.scheme.bits, seq_len)
+        options = within_budget(options, delegate.LIMITS, checkpoint, text, context, listener)
         spill = plan_memory(options, checkpoint, text, listener)
         model, quantization = load_quantized(options, checkpoint, text, listener, spill)
 
@@ -86,6 +88,7 @@ def export_model(options: ExportOptions, listener: Listener) -> ExportResult:
         report["delegation"] = delegation.to_dict()
         report["agreement"] = agreement.to_dict() if agreement else {"checked": NOT_RUN}
         seal(temporary, report)
+        require_size(options, temporary)
     return ExportResult(
         options.out, options.out.stat().st_size, report, quantization, delegation, agreement
     )
@@ -115,6 +118,7 @@ def load_quantized(
         text.evaluation,
         listener.progress,
         Means(cache, checkpoint.name, spill),
+        storage_of(get_delegate(options.delegate).LIMITS),
     )
     return model, report
 
@@ -185,6 +189,8 @@ def describe(
             "scheme": quantization.scheme,
             "group_size": options.scheme.group_size,
             "head_bits": options.scheme.head_bits,
+            "bits": quantization.widths,
+            "method": quantization.method,
             "bits_per_weight": quantization.size.bits_per_weight,
             "linear_bits_per_weight": quantization.size.linear_bits_per_weight,
             "embedding_bytes": quantization.size.embedding,

@@ -32,7 +32,8 @@ class Text:
         bos_id, eos_ids: the tokens that begin and end a text.
         chat_template: "compiled" or "stored as text", and why or what to know; None where the
             model has none.
-        calibration: int64 (windows, seq_len); None for a scheme that does not calibrate.
+        calibration: int64 (windows, seq_len); None where neither the scheme nor a budget
+            needs any.
         evaluation: int64 (windows, seq_len), held out.
     """
 
@@ -69,7 +70,8 @@ def prepare_text(options: ExportOptions, checkpoint: Checkpoint) -> Text:
         evaluation = evaluation_windows(
             text, encode, default_evaluation_tokens(weights), window, bos_id
         )
-        if options.scheme.needs_calibration:
+        budget = options.bits is not None or options.max_size is not None
+        if options.scheme.needs_calibration or budget:
             tokens = options.calibration_tokens or default_calibration_tokens(weights)
             calibration = calibration_windows(text, encode, tokens, window, bos_id)
     except QuantError as error:

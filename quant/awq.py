@@ -17,7 +17,7 @@ from quant.gptq_layer import Streams
 from quant.layer import Done, input_of, weight_of
 from quant.modules import set_weight
 from quant.protocols import Rope
-from quant.rounding import closed_scales, round_int4
+from quant.rounding import closed_scales, round_int4, round_int8
 from quant.scales import round_to_scales
 from quant.scheme import Scheme
 
@@ -85,7 +85,12 @@ def awq_layer(
             weight = weight_of(block, linear)
             padding = -weight.shape[1] % scheme.group_size
             importance = F.pad(squares[group], (0, padding))
-            quantized = round_int4(weight, scheme.group_size, full_name, scheme.choice, importance)
+            if scheme.bits_of(full_name) == 8:
+                quantized = round_int8(weight, full_name)
+            else:
+                quantized = round_int4(
+                    weight, scheme.group_size, full_name, scheme.choice, importance
+                )
             set_weight(block, linear, quantized)
             done(full_name, weight.numel())
     streams.hidden.advance(layer, rope)

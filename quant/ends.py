@@ -13,7 +13,7 @@ from quant.modules import PaddedLinear, QuantizedEmbedding, QuantizedWeight, set
 from quant.protocols import CausalLM, WeightSource
 from quant.quality import LogitComparison, Quality
 from quant.rounding import round_int4, round_int8
-from quant.scheme import Scheme
+from quant.scheme import EMBEDDING_PART, HEAD_PART, Scheme
 
 EMBEDDING = "model.embed_tokens.weight"
 HEAD = "lm_head.weight"
@@ -43,17 +43,21 @@ def quantize_ends(model: CausalLM, scheme: Scheme, weights: WeightSource) -> Non
         QuantError: a stored value is not finite.
     """
     tied = is_tied(model)
-    embedding = _round(weights.tensor(EMBEDDING), scheme, EMBEDDING)
+    bits = scheme.bits_of(EMBEDDING_PART)
+    embedding = _round(weights.tensor(EMBEDDING), scheme, bits, EMBEDDING)
     hidden_size = model.lm_head.in_features
     model.model.add_module("embed_tokens", QuantizedEmbedding(embedding, hidden_size))
     weights.release()
-    head = embedding if tied else _round(weights.tensor(HEAD), scheme, HEAD)
+    if tied:
+        head = embedding
+    else:
+        head = _round(weights.tensor(HEAD), scheme, scheme.bits_of(HEAD_PART), HEAD)
     set_weight(cast(nn.Module, model), "lm_head", head)
     weights.release()
 
 
-def _round(weight: Tensor, scheme: Scheme, name: str) -> QuantizedWeight:
-    if scheme.head_bits == 4:
+def _round(weight: Tensor, scheme: Scheme, bits: int, name: str) -> QuantizedWeight:
+    if bits == 4:
         return round_int4(weight, scheme.group_size, name, scheme.choice)
     return round_int8(weight, name)
 

@@ -12,9 +12,9 @@ from quant.layer import Done, add_output, input_of, weight_of
 from quant.modules import QuantizedWeight, set_weight
 from quant.protocols import Rope
 from quant.ranks import ALONE, Ranks
-from quant.rounding import require_finite
+from quant.rounding import require_finite, round_int8
 from quant.scheme import Scheme
-from quant.solve import Statistics, seen_by_linear, solve, statistics
+from quant.solve import Statistics, aim, seen_by_linear, solve, statistics
 from quant.spill import IN_MEMORY, Spill
 from quant.stream import Shards, Stream
 
@@ -150,18 +150,18 @@ class _Place:
     def quantize(self, linear: str, given: Statistics, correlation: Tensor | None) -> None:
         name = f"{self.prefix}.{linear}"
         require_finite(weight_of(self.block, linear), name)
-        weight = self._padded_weight(linear, given)
-        values, scales = solve(
-            weight,
-            self.scheme.group_size,
-            self.scheme.choice,
-            given,
-            correlation,
-            self.streams.ranks,
-        )
-        count = weight_of(self.block, linear).numel()
-        set_weight(self.block, linear, QuantizedWeight(values, scales.product(), bits=4))
-        self.done(name, count)
+        weight, method = self._padded_weight(linear, given), self.scheme.choice
+        rows, columns = weight_of(self.block, linear).shape
+        if self.scheme.bits_of(name) == 8:
+            target = aim(weight, method, given, correlation)
+            quantized = round_int8(target[:, :columns], name)
+        else:
+            values, scales = solve(
+                weight, self.scheme.group_size, method, given, correlation, self.streams.ranks
+            )
+            quantized = QuantizedWeight(values, scales.product(), bits=4)
+        set_weight(self.block, linear, quantized)
+        self.done(name, rows * columns)
 
     def _padded_weight(self, linear: str, given: Statistics) -> Tensor:
         weight = weight_of(self.block, linear)

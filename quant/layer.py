@@ -22,7 +22,7 @@ def round_layer(layer: nn.Module, scheme: Scheme, name: str, done: Done) -> None
         for linear in linears:
             full_name = f"{name}.{block}.{linear}"
             weight = weight_of(parent, linear)
-            if scheme.bits == 4:
+            if scheme.bits_of(full_name) == 4:
                 quantized = round_int4(weight, scheme.group_size, full_name, scheme.choice)
             else:
                 quantized = round_int8(weight, full_name)

@@ -5,6 +5,7 @@ layers: the calibration text and the evaluation text, each through the float and
 ones, so that neither drift nor quality costs a second reading of the weights.
 """
 
+from dataclasses import asdict
 from functools import partial
 from typing import cast
 
@@ -25,7 +26,7 @@ from quant.quality import Quality
 from quant.report import QuantReport
 from quant.rotation import rotate
 from quant.scheme import Scheme
-from quant.size import stored_size
+from quant.size import STOCK, Storage, stored_size
 from quant.stream import Stream
 
 
@@ -38,6 +39,7 @@ def quantize(
     evaluation: Tensor | None = None,
     progress: ProgressCallback | None = None,
     means: Means = PLAIN,
+    storage: Storage = STOCK,
 ) -> QuantReport:
     """Fills a model with the quantized form of stored weights, one decoder layer at a time.
 
@@ -47,6 +49,7 @@ def quantize(
         evaluation: int64 (windows, seq_len) of other text, seq_len >= 2; None measures nothing.
         progress: is told after every weight.
         means: such as a cache; the result is the same with any.
+        storage: how what is reported of its size is counted.
 
     Raises:
         QuantError: no calibration text for a scheme that needs it, or a weight that is not finite.
@@ -128,7 +131,9 @@ def quantize(
         scheme=scheme.name,
         group_size=scheme.group_size,
         head_bits=scheme.head_bits,
-        size=stored_size(model, layers, tied),
+        size=stored_size(model, layers, tied, storage),
+        widths=scheme.widths(len(layers)),
+        method=asdict(scheme.choice) if scheme.bits == 4 else None,
         quality=quality,
         layer_errors=tuple(layer_errors),
         calibration_tokens=0 if calibration is None else calibration.numel(),

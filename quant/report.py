@@ -16,6 +16,8 @@ class QuantReport:
         layer_errors: relative root-mean-square error of the hidden states after each decoder
             layer on the evaluation text; empty without one.
         calibration_tokens: 0 for schemes that do not calibrate.
+        widths: bits of each kind of part, for people.
+        method: how the integers of 4 bits were chosen, by the names of quant.method; else None.
         cached_layers: how many layers were found quantized in the cache.
     """
 
@@ -27,6 +29,8 @@ class QuantReport:
     layer_errors: tuple[float, ...]
     calibration_tokens: int
     seconds: float
+    widths: dict[str, str]
+    method: dict[str, Any] | None
     cached_layers: int = 0
 
     def to_dict(self) -> dict[str, Any]:

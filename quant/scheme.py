@@ -14,6 +14,13 @@ METHODS = {  # of the schemes that store 4 bits
     "gptq4": Method(),
 }
 SCHEMES = ("none", *METHODS, "rtn8")
+PARTS = {  # of a layer, each of one width: what reads one input is one matrix on some devices
+    "self_attn.qkv_proj": ("q_proj", "k_proj", "v_proj"),
+    "self_attn.o_proj": ("o_proj",),
+    "mlp.gate_up_proj": ("gate_proj", "up_proj"),
+    "mlp.down_proj": ("down_proj",),
+}
+EMBEDDING_PART, HEAD_PART = "model.embed_tokens", "lm_head"
 
 
 @dataclass(frozen=True)
@@ -27,6 +34,8 @@ class Scheme:
         group_size: input dimensions that share an int4 scale: 32, 64 or 128.
         head_bits: the embedding and `lm_head`: 8 (one scale per row) or 4 (groups).
         method: how the integers are chosen, where not as the table says.
+        wide: parts of a scheme of 4 bits that have 8 in spite of it: "model.layers.0." and a name
+            of PARTS, EMBEDDING_PART, HEAD_PART (with tied ends, both of these or neither).
 
     Raises:
         QuantError: a value outside the table.
@@ -36,6 +45,7 @@ class Scheme:
     group_size: int = 32
     head_bits: int = 8
     method: Method | None = None
+    wide: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         _require("scheme", self.name, SCHEMES)
@@ -52,6 +62,23 @@ class Scheme:
         """Bits of one weight of a decoder layer, scales aside."""
         return {"none": 32, "rtn8": 8}.get(self.name, 4)
 
+    def bits_of(self, name: str) -> int:
+        """Bits of the linear "model.layers.0.mlp.up_proj", of EMBEDDING_PART or of HEAD_PART."""
+        if name in (EMBEDDING_PART, HEAD_PART):
+            return 8 if name in self.wide else {"none": 32}.get(self.name, self.head_bits)
+        return 8 if part_of(name) in self.wide else self.bits
+
+    def widths(self, layers: int) -> dict[str, str]:
+        """Bits of each kind of part, as text: "4 bits, 8 in layers 0, 3-5"."""
+        shown = {}
+        for part in PARTS:
+            wide = [i for i in range(layers) if f"model.layers.{i}.{part}" in self.wide]
+            more = f", 8 in layers {_ranges(wide)}" if 0 < len(wide) < layers else ""
+            shown[part] = f"{8 if len(wide) == layers else self.bits} bits{more}"
+        for end in (EMBEDDING_PART, HEAD_PART):
+            shown[end] = f"{self.bits_of(end)} bits"
+        return shown
+
     @property
     def choice(self) -> Method:
         """How the integers are chosen; round to nearest where there is no choice."""
@@ -60,6 +87,21 @@ class Scheme:
     @property
     def needs_calibration(self) -> bool:
         return self.choice.needs_calibration
+
+
+def _ranges(numbers: list[int]) -> str:
+    """[0, 3, 4, 5] to "0, 3-5"."""
+    starts = [n for n in numbers if n - 1 not in numbers]
+    ends = [n for n in numbers if n + 1 not in numbers]
+    pairs = zip(starts, ends, strict=True)
+    return ", ".join(f"{a}" if a == b else f"{a}-{b}" for a, b in pairs)
+
+
+def part_of(linear: str) -> str:
+    """The part that a linear belongs to: "model.layers.0.mlp.gate_up_proj" for its "up_proj"."""
+    block, _, name = linear.rpartition(".")
+    part = next(part for part, names in PARTS.items() if name in names)
+    return f"{block}.{part.rpartition('.')[2]}"
 
 
 def scheme_from_text(name: str, settings: str, group_size: int, head_bits: int) -> Scheme:

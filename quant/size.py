@@ -1,6 +1,6 @@
 """How many bytes a model's weights take."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeGuard
 
@@ -10,23 +10,45 @@ from torchao.quantization import IntxUnpackedToInt8Tensor
 from quant.modules import INT4, QuantizedEmbedding
 from quant.protocols import CausalLM
 
-_SCALE_BYTES = {4: 2, 8: 4}  # bfloat16, float32
+
+def stock_bytes(rows: int, columns: int, bits: int, group_size: int) -> int:
+    """What a matrix takes as XNNPACK stores it.
+
+    int4: half a byte a weight, padded groups included, and a bfloat16 scale per group; int8: a
+    byte and a float32 scale per row.
+    """
+    if bits == 8:
+        return rows * (columns + 4)
+    groups = -(-columns // group_size)
+    return rows * groups * (group_size // 2 + 2)
+
+
+@dataclass(frozen=True)
+class Storage:
+    """How a delegate's files store weights.
+
+    Attributes:
+        weight_bytes: (rows, columns, bits, group_size) to the bytes of a matrix.
+        shares_tied: whether tied ends are stored once; else once each.
+    """
+
+    weight_bytes: Callable[[int, int, int, int], int] = stock_bytes
+    shares_tied: bool = False
+
+
+STOCK = Storage()
 
 
 @dataclass(frozen=True)
 class StoredSize:
-    """Bytes of the weights as the stock XNNPACK format stores them.
-
-    int4: half a byte a weight, padded groups included, and a bfloat16 scale per group; int8: a
-    byte and a float32 scale per row. The embedding and the head are stored once each, in their
-    two formats, even where the checkpoint ties them.
+    """Bytes of the weights as a delegate stores them.
 
     Attributes:
         weights: how many numbers the checkpoint holds, tied ones once.
         linear_weights: how many of them are in the decoder layers' linears.
         linears: bytes of the decoder layers' linears.
         embedding: bytes of the token embedding.
-        head: bytes of `lm_head`.
+        head: bytes of `lm_head`; 0 where it is stored as the embedding.
         rest: bytes of norms and biases, float32.
     """
 
@@ -48,7 +70,9 @@ class StoredSize:
         return 8 * self.linears / self.linear_weights
 
 
-def stored_size(model: CausalLM, layers: Sequence[nn.Module], tied: bool) -> StoredSize:
+def stored_size(
+    model: CausalLM, layers: Sequence[nn.Module], tied: bool, storage: Storage = STOCK
+) -> StoredSize:
     """Counts a model after it was quantized; `tied` says what its checkpoint stored once."""
     linears = [module for layer in layers for module in layer.modules() if _is_linear(module)]
     linear_weights = sum(module.in_features * module.out_features for module in linears)
@@ -57,12 +81,13 @@ def stored_size(model: CausalLM, layers: Sequence[nn.Module], tied: bool) -> Sto
     rest = sum(p.numel() for module in small for p in module.parameters(recurse=False))
     rest += sum(module.bias.numel() for module in linears if module.bias is not None)
     ends = model.lm_head.in_features * model.lm_head.out_features
+    shared = tied and storage.shares_tied
     return StoredSize(
         weights=linear_weights + rest + (ends if tied else 2 * ends),
         linear_weights=linear_weights,
-        linears=sum(_linear_bytes(module) for module in linears),
-        embedding=_embedding_bytes(model.model.get_submodule("embed_tokens")),
-        head=_linear_bytes(model.lm_head),
+        linears=sum(_linear_bytes(module, storage) for module in linears),
+        embedding=_embedding_bytes(model.model.get_submodule("embed_tokens"), storage),
+        head=0 if shared else _linear_bytes(model.lm_head, storage),
         rest=4 * rest,
     )
 
@@ -71,19 +96,20 @@ def _is_linear(module: nn.Module) -> TypeGuard[nn.Linear]:
     return isinstance(module, nn.Linear)
 
 
-def _linear_bytes(linear: nn.Linear) -> int:
+def _linear_bytes(linear: nn.Linear, storage: Storage) -> int:
     weight = linear.weight
     if isinstance(weight, IntxUnpackedToInt8Tensor):
         bits = 4 if weight.target_dtype == INT4 else 8
-        return _integer_bytes(weight.qdata, weight.scale, bits)
+        return _integer_bytes(weight.qdata, weight.scale, bits, storage)
     return 4 * weight.numel()
 
 
-def _embedding_bytes(embedding: nn.Module) -> int:
+def _embedding_bytes(embedding: nn.Module, storage: Storage) -> int:
     if isinstance(embedding, QuantizedEmbedding):
-        return _integer_bytes(embedding.values, embedding.scales, embedding.bits)
+        return _integer_bytes(embedding.values, embedding.scales, embedding.bits, storage)
     return 4 * embedding.get_parameter("weight").numel()
 
 
-def _integer_bytes(values: Tensor, scales: Tensor, bits: int) -> int:
-    return values.numel() * bits // 8 + scales.numel() * _SCALE_BYTES[bits]
+def _integer_bytes(values: Tensor, scales: Tensor, bits: int, storage: Storage) -> int:
+    rows, columns = values.shape
+    return storage.weight_bytes(rows, columns, bits, columns // scales.shape[1])

@@ -118,6 +118,15 @@ def solve(
     return values, TwoLevelScales(multiple, row_scale)
 
 
+def aim(weight: Tensor, method: Method, given: Statistics, correlation: Tensor | None) -> Tensor:
+    """The float weight (rows, columns) whose outputs are wanted, now that inputs have drifted."""
+    if given.drift is not None:
+        correlation = weight @ given.drift
+    if correlation is None:
+        return weight
+    return corrected(weight, correlation, given.factor, method.drift_share)
+
+
 def _solve_rows(
     weight: Tensor,
     group_size: int,

@@ -1,5 +1,6 @@
 """Our own CPU delegate: one call runs the whole decoder, weights used in place."""
 
+from delegates.cpu.layout import PAGE_BYTES, weight_bytes
 from delegates.cpu.lower import LIBRARY, file_layout, load, lower, take, take_rest
 from delegates.limits import FLOAT_BITS, Limits, nothing_missing
 
@@ -10,6 +11,9 @@ LIMITS = Limits(
     dynamic=True,
     missing=nothing_missing,
     checks=LIBRARY.exists,
+    weight_bytes=weight_bytes,
+    shares_tied=True,
+    weight_alignment=PAGE_BYTES,
 )
 
 __all__ = ["LIMITS", "file_layout", "load", "lower", "take", "take_rest"]

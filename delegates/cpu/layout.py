@@ -59,3 +59,10 @@ def packed_bytes(format: Format, rows: int, columns: int, group_size: int) -> in
     stored = stored_columns(format, columns, group_size)
     blocks = -(-rows // BLOCK_ROWS)
     return blocks * block_layout(format, stored, group_size).bytes
+
+
+def weight_bytes(rows: int, columns: int, bits: int, group_size: int) -> int:
+    """The same of a weight of 4 bits, its scales on two levels, or of 8."""
+    return packed_bytes(
+        Format.INT4_TWO_LEVEL if bits == 4 else Format.INT8, rows, columns, group_size
+    )

@@ -10,6 +10,7 @@ Examples:
   python -m exporter llama3 --checkpoint meta-llama/Llama-3.2-1B --out model.pte
   python -m exporter ./my-model --quant rtn4 --group-size 64 --out model.pte
   python -m exporter llama3 --delegate coreml,cpu --out model.pte
+  python -m exporter llama3 --checkpoint DIR --max-size 700MB --out model.pte
   python -m exporter --inspect model.pte
 """
 
@@ -51,6 +52,17 @@ Examples:
 )
 @click.option(
     "--head-bits", metavar="N", default=8, help="Bits of the embedding and lm_head: 8 or 4."
+)
+@click.option(
+    "--bits",
+    metavar="B",
+    type=float,
+    help="Spread 4 and 8 bits over all weights so that they take B on average, scales and all.",
+)
+@click.option(
+    "--max-size",
+    metavar="SIZE",
+    help="The same, so that the file takes no more than that, as in 700MB.",
 )
 @click.option(
     "--calibration",
@@ -119,6 +131,8 @@ def main(
     method: str,
     group_size: int,
     head_bits: int,
+    bits: float | None,
+    max_size: str | None,
     calibration: Path | None,
     calibration_tokens: int | None,
     max_context_len: int | None,
@@ -165,6 +179,8 @@ def main(
             method=method,
             group_size=group_size,
             head_bits=head_bits,
+            bits=bits,
+            max_size=max_size,
             calibration=calibration,
             calibration_tokens=calibration_tokens,
             max_context_len=max_context_len,

@@ -11,6 +11,7 @@ from quant.progress import Progress as Step
 
 STAGES = {
     "load": "Loading the weights",
+    "measure": "Measuring what bits buy",
     "quantize": "Quantizing",
     "capture": "Capturing the program",
     "lower": "Lowering it to the delegate",

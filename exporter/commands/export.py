@@ -30,6 +30,8 @@ class Request:
     method: str
     group_size: int
     head_bits: int
+    bits: float | None
+    max_size: str | None
     calibration: Path | None
     calibration_tokens: int | None
     max_context_len: int | None
@@ -79,6 +81,10 @@ def _run_export(request: Request, layer_errors: bool) -> None:
                 scheme=scheme_from_text(
                     request.scheme, request.method, request.group_size, request.head_bits
                 ),
+                bits=request.bits,
+                max_size=None
+                if request.max_size is None
+                else parse_size(request.max_size, "--max-size"),
                 calibration=request.calibration,
                 calibration_tokens=request.calibration_tokens,
                 max_context_len=request.max_context_len,

@@ -1,0 +1,216 @@
+"""Bits spread by what they buy: the knapsack, the costs it goes by, the files that come of it."""
+
+import itertools
+import random
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from exported import Quiet
+from torchao.quantization import IntxUnpackedToInt8Tensor
+
+from delegates import DelegateError, get_delegate
+from exporter.budget import storage_of
+from exporter.checkpoint import Checkpoint, open_checkpoint
+from exporter.model import CausalLM
+from exporter.options import ExportOptions
+from exporter.pipeline import export_model
+from exporter.tokenizer import load_tokenizer
+from quant.budget import Budget, Part, choose, numbers_of, parts_of, spread
+from quant.calibration import calibration_windows, evaluation_windows
+from quant.ends import quantize_ends
+from quant.errors import QuantError
+from quant.modules import INT4
+from quant.quality import compare_logits
+from quant.quantize import quantize
+from quant.report import QuantReport
+from quant.scheme import EMBEDDING_PART, HEAD_PART, METHODS, Scheme, part_of
+from quant.sensitivity import measure_costs
+from quant.size import STOCK, Storage
+
+CPU = storage_of(get_delegate("cpu").LIMITS)
+
+
+def test_the_best_choice_is_found() -> None:
+    """Beside all choices there are, sizes small enough for steps of one byte."""
+    rng = random.Random(0)
+    for _ in range(40):
+        sizes = [rng.randint(1, 60) for _ in range(9)]
+        parts = [Part(str(index), 100, 100 + size) for index, size in enumerate(sizes)]
+        gains = {part.name: rng.uniform(-0.1, 1) for part in parts}
+        room = rng.randint(0, 200)
+        best = max(
+            sum(gains[part.name] for part in some)
+            for count in range(len(parts) + 1)
+            for some in itertools.combinations(parts, count)
+            if sum(part.at8 - part.at4 for part in some) <= room
+        )
+        chosen = choose(parts, gains, room)
+        assert sum(sizes[int(name)] for name in chosen) <= room
+        assert sum(gains[name] for name in chosen) == pytest.approx(best)
+
+
+def test_widths_are_told_by_part() -> None:
+    assert part_of("model.layers.12.self_attn.k_proj") == "model.layers.12.self_attn.qkv_proj"
+    wide = ("model.layers.0.mlp.down_proj", *(f"model.layers.{i}.mlp.down_proj" for i in (2, 3, 4)))
+    scheme = Scheme("gptq4", head_bits=4, wide=(*wide, HEAD_PART))
+    assert scheme.bits_of("model.layers.3.mlp.down_proj") == 8
+    assert scheme.bits_of("model.layers.3.mlp.up_proj") == 4
+    assert scheme.widths(6) == {
+        "self_attn.qkv_proj": "4 bits",
+        "self_attn.o_proj": "4 bits",
+        "mlp.gate_up_proj": "4 bits",
+        "mlp.down_proj": "4 bits, 8 in layers 0, 2-4",
+        EMBEDDING_PART: "4 bits",
+        HEAD_PART: "8 bits",
+    }
+
+
+class Stories:
+    """The 260K model and its texts."""
+
+    def __init__(self, data: Path) -> None:
+        self.checkpoint: Checkpoint = open_checkpoint(str(data / "stories260K"))
+        text = (data / "text" / "tinystories_calibration.txt").read_text(encoding="utf-8")
+        encode = load_tokenizer(data / "stories260K").encode
+        self.calibration = calibration_windows(text, encode, 4096, 256, 1)
+        self.evaluation = evaluation_windows(text, encode, 2048, 256, 1)
+
+    def empty(self) -> CausalLM:
+        with torch.device("meta"):
+            return CausalLM(self.checkpoint.config)
+
+    def spread(self, budget: Budget, scheme: Scheme) -> Scheme:
+        return spread(self.empty(), scheme, budget, self.checkpoint, self.calibration, lambda: None)
+
+    def quantized(self, scheme: Scheme, storage: Storage) -> tuple[CausalLM, QuantReport]:
+        model = self.empty()
+        texts = (self.calibration, self.evaluation)
+        report = quantize(model, scheme, self.checkpoint, *texts, storage=storage)
+        return model, report
+
+
+@pytest.fixture(scope="module")
+def stories(shared_data: Path) -> Stories:
+    return Stories(shared_data)
+
+
+def test_what_ends_of_4_bits_cost_is_foretold(stories: Stories) -> None:
+    """The second order is the model: what is left out are third orders, and one draw of labels."""
+    scheme = Scheme("rtn4", head_bits=4, method=replace(METHODS["rtn4"], scales="searched"))
+    costs = measure_costs(stories.empty(), scheme, stories.checkpoint, stories.calibration)
+    assert set(costs) == {part.name for part in parts_of(stories.empty(), 32, STOCK)}
+    assert all(cost.at4 > 30 * cost.at8 > 0 for cost in costs.values())
+
+    reference, _ = stories.quantized(Scheme("none"), STOCK)
+    model, _ = stories.quantized(Scheme("none"), STOCK)
+    quantize_ends(model, scheme, stories.checkpoint)
+    model.lm_head.weight = torch.nn.Parameter(model.lm_head.weight.dequantize())
+    window = stories.calibration
+    with torch.no_grad():
+        quality = compare_logits(
+            reference.logits(window)[:, :-1], model.logits(window)[:, :-1], window[:, 1:]
+        )
+    assert costs[EMBEDDING_PART].at4 == pytest.approx(quality.kl, rel=0.25)
+
+
+@pytest.mark.parametrize("storage", [STOCK, CPU], ids=["xnnpack", "cpu"])
+def test_a_budget_is_kept_and_used(stories: Stories, storage: Storage) -> None:
+    numbers = numbers_of(stories.empty())
+    least = 8 * sum(part.at4 for part in parts_of(stories.empty(), 32, storage)) / numbers
+    kl = []
+    for bits in (least + 0.4, least + 1.5):
+        scheme = stories.spread(Budget(bits=bits, storage=storage), Scheme("gptq4"))
+        model, report = stories.quantized(scheme, storage)
+        assert bits - 0.35 < report.size.bits_per_weight <= bits
+        assert report.widths == scheme.widths(5) and report.method is not None
+        for name, module in model.named_modules():
+            if isinstance(module, torch.nn.Linear) and name != "lm_head":
+                assert isinstance(module.weight, IntxUnpackedToInt8Tensor)
+                is_wide = module.weight.target_dtype != INT4
+                assert is_wide == (part_of(name) in scheme.wide), name
+        assert report.quality is not None
+        kl.append(report.quality.kl)
+    assert kl[1] < 0.8 * kl[0]
+
+
+def test_it_beats_a_spread_that_looks_at_nothing(stories: Stories) -> None:
+    """As many bytes in the last parts, in the model's order, as long as they fit."""
+    parts = parts_of(stories.empty(), 32, CPU)
+    least = sum(part.at4 for part in parts) + 4 * 11 * 64
+    room = (sum(part.at8 for part in parts) - least) // 3
+    budget = Budget(bits=8 * (least + room) / numbers_of(stories.empty()), storage=CPU)
+    measured = stories.spread(budget, Scheme("gptq4"))
+    blind: list[str] = []
+    left = room
+    for part in reversed(parts[:-1]):
+        if part.at8 - part.at4 <= left:
+            left -= part.at8 - part.at4
+            blind.append(part.name)
+    blindly = Scheme("gptq4", head_bits=4, wide=tuple(blind))
+    kl = []
+    for scheme in (measured, blindly):
+        report = stories.quantized(scheme, CPU)[1]
+        assert report.quality is not None
+        kl.append(report.quality.kl)
+    assert kl[0] < 0.9 * kl[1]
+
+
+@pytest.mark.parametrize(
+    ("scheme", "budget", "sentence"),
+    [
+        ("rtn8", {"bits": 5.0}, "a budget spreads 4 and 8 bits, and rtn8 stores 8; take one of"),
+        ("gptq4", {"bits": 4.0}, "--bits 4 cannot be kept; with everything in 4 bits, in groups"),
+        ("gptq4", {"size": 99000, "other": 1000}, "--max-size 0.099MB cannot be kept; with every"),
+        ("gptq4", {"bits": 5.0, "size": 1}, "a budget of 5.0 bits and 1 bytes cannot be kept; giv"),
+        ("gptq4", {"bits": -1.0}, "a budget of -1.0 bits and None bytes cannot be kept; give one"),
+    ],
+)
+def test_a_budget_that_cannot_be_kept_is_an_error(
+    stories: Stories, scheme: str, budget: dict[str, float], sentence: str
+) -> None:
+    with pytest.raises(QuantError) as error:
+        stories.spread(Budget(**budget), Scheme(scheme))  # type: ignore[arg-type]
+    assert str(error.value).startswith(sentence)
+
+
+def test_a_delegate_of_one_width_says_so_at_once(one_layer_checkpoint: Path) -> None:
+    listener = Quiet()
+    options = ExportOptions(
+        model=str(one_layer_checkpoint), out=Path("no.pte"), bits=6.0, delegate="vulkan"
+    )
+    with pytest.raises(DelegateError) as error:
+        export_model(options, listener)
+    assert str(error.value).startswith(
+        "vulkan takes no weights of 8 bits, and a budget spreads 4 and 8 over all parts of "
+        "model.layers.0 to 0: "
+    )
+    assert listener.stages == []
+
+
+@pytest.mark.parametrize("delegate", ["cpu", "xnnpack"])
+def test_a_file_of_two_widths_runs_and_keeps_its_size(
+    cpp_build: Path,
+    one_layer_checkpoint: Path,
+    calibration_text: Path,
+    tmp_path: Path,
+    delegate: str,
+) -> None:
+    options = ExportOptions(
+        model=str(one_layer_checkpoint),
+        out=tmp_path / "model.pte",
+        max_size=365_000 if delegate == "cpu" else 190_000,
+        calibration=calibration_text,
+        calibration_tokens=1024,
+        max_context_len=64,
+        delegate=delegate,
+    )
+    listener = Quiet()
+    result = export_model(options, listener)
+    assert listener.stages[0] == "measure"
+    assert options.max_size is not None and result.size <= options.max_size
+    assert result.agreement is not None and result.delegation.linears_delegated == 8
+    widths = set(result.report["quantization"]["bits"].values())
+    assert widths == {"4 bits", "8 bits"}, result.size
+    assert result.report["quantization"]["method"]["rounding"] == "gptq"
