@@ -4,6 +4,7 @@ that are not what they should be."""
 import shutil
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -237,3 +238,22 @@ def test_stack_traces() -> None:
     )
     assert own_stack(library) == library
     assert own_stack(parse_stack('File "torch/fx/passes/runtime.py", line 24, in insert')) == ()
+
+
+def test_one_interrupted_call_does_not_change_the_order(recorded: Recorded) -> None:
+    """The system takes the processor away for a second amid a small operator of one call."""
+    calls = load_profile(*recorded("stories_cpu_pte")).calls_of(Phase.DECODE)
+    before = [row.key for row in make_rows(calls, View.LINE)]
+    late = 10**9
+    events = list(calls[0].events)
+    events[0] = replace(events[0], end_ns=events[0].end_ns + late)
+    (delegate,) = calls[0].delegate_calls
+    interrupted = replace(
+        calls[0],
+        end_ns=calls[0].end_ns + late,
+        events=tuple(events),
+        delegate_calls=(replace(delegate, end_ns=delegate.end_ns + late),),
+    )
+    rows = make_rows([interrupted, *calls[1:]], View.LINE)
+    assert rows[0].key == before[0]
+    assert sum(row.self_ns for row in rows) == late + sum(call.wall_ns for call in calls)

@@ -92,7 +92,7 @@ def _phase_line(phase: Phase, found: dict[str, Any]) -> str:
 def _table(found: dict[str, Any], view: View, top: int, has_limits: bool) -> Table:
     table = Table(box=None, pad_edge=False)
     table.add_column("self", justify="right")
-    table.add_column("ms/call", justify="right")
+    table.add_column("median, ms", justify="right")
     table.add_column("total", justify="right")
     table.add_column("events", justify="right")
     table.add_column(_HEADINGS[view], overflow="fold")
@@ -109,7 +109,7 @@ def _table(found: dict[str, Any], view: View, top: int, has_limits: bool) -> Tab
     for row in [*shown, *_others(events[len(shown) :]), *rest]:
         cells = [
             _share(row["self_share"]),
-            _milliseconds(row["self_ns"] / found["calls"]),
+            _milliseconds(row["median_ns"]),
             _share(row["total_ns"] / found["wall_ns"]),
             str(row["count"]),
             escape(_key(row)),
@@ -132,7 +132,7 @@ def _others(hidden: list[dict[str, Any]]) -> list[dict[str, Any]]:
         {
             "key": f"{len(hidden)} more",
             "kind": Kind.OVERHEAD,
-            "self_ns": sum(row["self_ns"] for row in hidden),
+            "median_ns": sum(row["median_ns"] for row in hidden),
             "total_ns": sum(row["self_ns"] for row in hidden),
             "self_share": sum(row["self_share"] for row in hidden),
             "count": sum(row["count"] for row in hidden),

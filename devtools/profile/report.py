@@ -12,9 +12,10 @@ phases               prefill and decode, each: calls, tokens (null where unknown
                      wall_ns = attributed_ns + unattributed_ns + delegate_overhead_ns +
                      runtime_overhead_ns; by: line, module, op and layer, each a list of rows
 rows                 key, kind (events, unattributed or overhead), self_ns, total_ns, count,
-                     self_share (of wall_ns), file, line, function, text (of lines; else empty),
-                     also (other lines in the same events), bytes_moved, operations, bound (memory
-                     or compute), share_of_limit, verdict (a sentence); null where unknown
+                     median_ns (of its own in the median call), self_share (of wall_ns); file, line,
+                     function, text (of lines; else empty), also (other lines in the same events);
+                     bytes_moved, operations, bound (memory or compute), share_of_limit, verdict (a
+                     sentence), which are null where unknown
 """
 
 from collections.abc import Sequence
@@ -87,21 +88,23 @@ def _phase(calls: Sequence[Call], limits: Limits | None) -> dict[str, Any]:
         "delegate_overhead_ns": sum(call.delegate_overhead_ns for call in calls),
         "runtime_overhead_ns": sum(call.runtime_overhead_ns for call in calls),
         "by": {
-            str(view): [_row(row, wall, limits) for row in make_rows(calls, view)] for view in View
+            str(view): [_row(row, calls, limits) for row in make_rows(calls, view)] for view in View
         },
     }
 
 
-def _row(row: Row, wall: int, limits: Limits | None) -> dict[str, Any]:
+def _row(row: Row, calls: Sequence[Call], limits: Limits | None) -> dict[str, Any]:
+    wall = sum(call.wall_ns for call in calls)
     known = row.work_ns > 0
     moved, operations = (row.bytes_moved, row.operations) if known else (None, None)
-    bound = find_bound(row.work_ns, moved, operations, limits)
+    bound = find_bound(_work_time(row, calls), moved, operations, limits)
     return {
         "key": row.key,
         "kind": str(row.kind),
         "self_ns": row.self_ns,
         "total_ns": row.total_ns,
         "count": row.count,
+        "median_ns": row.median_ns,
         "self_share": row.self_ns / wall if wall else 0.0,
         "file": row.line.file if row.line else "",
         "line": row.line.number if row.line else None,
@@ -114,3 +117,10 @@ def _row(row: Row, wall: int, limits: Limits | None) -> dict[str, Any]:
         "share_of_limit": bound.share if bound else None,
         "verdict": bound.text if bound else None,
     }
+
+
+def _work_time(row: Row, calls: Sequence[Call]) -> int:
+    """What all calls would take at the median, where they do the same; else what they took."""
+    if len({call.seq_len for call in calls}) > 1 or not row.self_ns:
+        return row.work_ns
+    return round(row.median_ns * len(calls) * row.work_ns / row.self_ns)

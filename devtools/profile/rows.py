@@ -4,9 +4,11 @@ In every view the self times of all rows add up to the calls' time: what is no e
 its own.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from statistics import median
 
 from devtools.profile.model import Call, Event, Line
 
@@ -42,6 +44,8 @@ class Row:
         also: other lines whose work the same events do.
         work_ns: of those of its events whose bytes or operations are known.
         bytes_moved, operations: of these.
+        median_ns: of its own in the median call, which a call that the system interrupted does not
+            move.
     """
 
     key: str
@@ -54,6 +58,11 @@ class Row:
     work_ns: int = 0
     bytes_moved: int = 0
     operations: int = 0
+    median_ns: int = 0
+
+
+# Events, each with the number of its call among those that are looked at.
+_Events = Sequence[tuple[int, Event]]
 
 
 @dataclass
@@ -67,7 +76,10 @@ class _Sum:
     bytes_moved: int = 0
     operations: int = 0
 
-    def add_own(self, event: Event) -> None:
+    per_call: Counter[int] = field(default_factory=Counter)
+
+    def add_own(self, call: int, event: Event) -> None:
+        self.per_call[call] += event.duration_ns
         self.self_ns += event.duration_ns
         self.count += 1
         if event.bytes_moved is not None or event.operations is not None:
@@ -75,7 +87,7 @@ class _Sum:
             self.bytes_moved += event.bytes_moved or 0
             self.operations += event.operations or 0
 
-    def row(self, key: str, kind: Kind) -> Row:
+    def row(self, key: str, kind: Kind, calls: int) -> Row:
         return Row(
             key,
             kind,
@@ -87,42 +99,43 @@ class _Sum:
             self.work_ns,
             self.bytes_moved,
             self.operations,
+            round(median(self.per_call[call] for call in range(calls))),
         )
 
 
 def make_rows(calls: Sequence[Call], view: View) -> list[Row]:
-    """The rows of a view, the most time of their own first; what is no line's comes last."""
+    """The rows of a view, the most time of their own in the median call first; what is no line's
+    comes last."""
     sums: dict[str, _Sum] = {}
-    events = [event for call in calls for event in call.events]
-    known = [event for event in events if event.lines]
-    _VIEWS[view](known, sums)
-    rows = [item.row(key, Kind.EVENTS) for key, item in sums.items()]
-    rows.sort(key=lambda row: (-row.self_ns, -row.total_ns))
-    return [*rows, *_unattributed(events), *_overheads(calls)]
+    events = [(number, event) for number, call in enumerate(calls) for event in call.events]
+    _VIEWS[view]([(call, event) for call, event in events if event.lines], sums)
+    rows = [item.row(key, Kind.EVENTS, len(calls)) for key, item in sums.items()]
+    rows.sort(key=lambda row: (-row.median_ns, -row.self_ns, -row.total_ns))
+    return [*rows, *_unattributed(events, len(calls)), *_overheads(calls)]
 
 
-def _by_line(events: Iterable[Event], sums: dict[str, _Sum]) -> None:
-    for event in events:
+def _by_line(events: _Events, sums: dict[str, _Sum]) -> None:
+    for call, event in events:
         own = event.lines[0]
         for line in dict.fromkeys((*event.stack, own)):
             item = sums.setdefault(line.location, _Sum(line=line))
             item.total_ns += event.duration_ns
             if line.location == own.location:
-                item.add_own(event)
+                item.add_own(call, event)
                 item.also.update(dict.fromkeys(event.lines[1:]))
 
 
-def _by_module(events: Iterable[Event], sums: dict[str, _Sum]) -> None:
-    for event in events:
+def _by_module(events: _Events, sums: dict[str, _Sum]) -> None:
+    for call, event in events:
         parts = event.module_path.split(".") if event.module_path else []
         for end in range(len(parts) + 1):
             sums.setdefault(
                 ".".join(parts[:end]) or "(model)", _Sum()
             ).total_ns += event.duration_ns
-        sums[event.module_path or "(model)"].add_own(event)
+        sums[event.module_path or "(model)"].add_own(call, event)
 
 
-def _by_op(events: Iterable[Event], sums: dict[str, _Sum]) -> None:
+def _by_op(events: _Events, sums: dict[str, _Sum]) -> None:
     _by_key(
         events,
         sums,
@@ -130,7 +143,7 @@ def _by_op(events: Iterable[Event], sums: dict[str, _Sum]) -> None:
     )
 
 
-def _by_layer(events: Iterable[Event], sums: dict[str, _Sum]) -> None:
+def _by_layer(events: _Events, sums: dict[str, _Sum]) -> None:
     _by_key(
         events,
         sums,
@@ -138,14 +151,14 @@ def _by_layer(events: Iterable[Event], sums: dict[str, _Sum]) -> None:
     )
 
 
-def _by_key(events: Iterable[Event], sums: dict[str, _Sum], key: Callable[[Event], str]) -> None:
-    for event in events:
+def _by_key(events: _Events, sums: dict[str, _Sum], key: Callable[[Event], str]) -> None:
+    for call, event in events:
         item = sums.setdefault(key(event), _Sum())
         item.total_ns += event.duration_ns
-        item.add_own(event)
+        item.add_own(call, event)
 
 
-_VIEWS: dict[View, Callable[[Iterable[Event], dict[str, _Sum]], None]] = {
+_VIEWS: dict[View, Callable[[_Events, dict[str, _Sum]], None]] = {
     View.LINE: _by_line,
     View.MODULE: _by_module,
     View.OP: _by_op,
@@ -153,25 +166,33 @@ _VIEWS: dict[View, Callable[[Iterable[Event], dict[str, _Sum]], None]] = {
 }
 
 
-def _unattributed(events: Iterable[Event]) -> list[Row]:
+def _unattributed(events: _Events, calls: int) -> list[Row]:
     sums: dict[str, _Sum] = {}
-    for event in events:
+    for call, event in events:
         if not event.lines:
             key = event.name if event.backend is None else f"{event.backend}: {event.name}"
             item = sums.setdefault(key, _Sum())
             item.total_ns += event.duration_ns
-            item.add_own(event)
-    rows = [item.row(key, Kind.UNATTRIBUTED) for key, item in sums.items()]
+            item.add_own(call, event)
+    rows = [item.row(key, Kind.UNATTRIBUTED, calls) for key, item in sums.items()]
     return sorted(rows, key=lambda row: -row.self_ns)
 
 
 def _overheads(calls: Sequence[Call]) -> list[Row]:
     rows = []
     for backend in dict.fromkeys(item.backend for call in calls for item in call.delegate_calls):
-        whole = [item for call in calls for item in call.delegate_calls if item.backend == backend]
-        inside = [event for call in calls for event in call.events if event.backend == backend]
-        time = sum(item.duration_ns for item in whole) - sum(event.duration_ns for event in inside)
-        rows.append(Row(f"{backend}, outside its operators", Kind.OVERHEAD, time, time, len(whole)))
-    time = sum(call.runtime_overhead_ns for call in calls)
-    rows.append(Row("the runtime, between instructions", Kind.OVERHEAD, time, time, len(calls)))
-    return rows
+        times = [_outside_operators(call, backend) for call in calls]
+        count = sum(item.backend == backend for call in calls for item in call.delegate_calls)
+        rows.append(_overhead(f"{backend}, outside its operators", times, count))
+    times = [call.runtime_overhead_ns for call in calls]
+    return [*rows, _overhead("the runtime, between instructions", times, len(calls))]
+
+
+def _outside_operators(call: Call, backend: str) -> int:
+    whole = sum(item.duration_ns for item in call.delegate_calls if item.backend == backend)
+    return whole - sum(event.duration_ns for event in call.events if event.backend == backend)
+
+
+def _overhead(key: str, times: Sequence[int], count: int) -> Row:
+    whole = sum(times)
+    return Row(key, Kind.OVERHEAD, whole, whole, count, median_ns=round(median(times)))
