@@ -9,8 +9,16 @@
 namespace thimble::kernels::avx2 {
 namespace {
 
-constexpr size_t kHalfLine = kLineBytes / 2;          // 8 weight rows
-constexpr size_t kFarBytes = 4096, kNearBytes = 512;  // of prefetches into each cache level
+constexpr size_t kHalfLine = kLineBytes / 2;  // 8 weight rows
+
+/// Both halves of a block at once for one or two rows, so that memory is read in order; else one
+/// after the other, for want of registers.
+template <size_t kMr>
+constexpr size_t kHalvesAtOnce = kMr <= 2 ? 2 : 1;
+
+/// How often a tile's rows go over a block.
+template <size_t kMr>
+constexpr size_t kPasses = 2 / kHalvesAtOnce<kMr> * (kMr / Rows<kMr>::kCount);
 
 /// The sum of 16-bit numbers, taken here and now: the compiler would gather all of a group's
 /// products first, and keep them on the stack.
@@ -25,7 +33,8 @@ constexpr size_t kFarBytes = 4096, kNearBytes = 512;  // of prefetches into each
 /// ends within int16: |sum of value * q| + |7 * sum of the other's q| <= 16384 + 14336. The second
 /// is at most 16 * 15 * 128.
 template <size_t kMr, size_t kHalves>
-[[gnu::always_inline]] inline void dot_step(const uint8_t* lines, const Rows<kMr>& rows, size_t k,
+[[gnu::always_inline]] inline void dot_step(const uint8_t* lines, const uint8_t* ahead,
+                                            const Rows<kMr>& rows, size_t k,
                                             __m256i (&acc)[kHalves][Rows<kMr>::kCount]) {
   constexpr size_t kRows = Rows<kMr>::kCount;
   const __m256i mask = _mm256_set1_epi8(0x0F);
@@ -35,7 +44,7 @@ template <size_t kMr, size_t kHalves>
   });
   unrolled<kColumnStep / 8>([&](auto step) [[gnu::always_inline]] {
     const uint8_t* line = lines + step * kLineBytes;
-    _mm_prefetch(reinterpret_cast<const char*>(line + kFarBytes), _MM_HINT_T1);
+    prefetch<kPasses<kMr>>(line, ahead, step);
     _mm_prefetch(reinterpret_cast<const char*>(line + kNearBytes), _MM_HINT_T0);
     unrolled<kHalves>([&](auto h) [[gnu::always_inline]] {
       const __m256i bytes = _mm256_load_si256(as_vector(line + h * kHalfLine));
@@ -54,18 +63,14 @@ template <size_t kMr, size_t kHalves>
 inline I32x16 joined(__m256i low, __m256i high) { return {low, high}; }
 inline F32x16 joined(__m256 low, __m256 high) { return {low, high}; }
 
-/// Both halves of a block at once for one row, so that memory is read in order; else one after
-/// the other, for want of registers.
-template <size_t kMr>
-constexpr size_t kHalvesAtOnce = kMr == 1 ? 2 : 1;
-
 struct TwoLevel {
   template <size_t kMr>
   using Totals = __m256i[2][Rows<kMr>::kCount];  // of the two halves of a block
 
   template <size_t kMr, size_t kHalves>
   static void run(const LinearArgs& args, const BlockLayout& layout, const uint8_t* packed,
-                  const Rows<kMr>& rows, size_t first_half, Totals<kMr>& totals) {
+                  const uint8_t* ahead, const Rows<kMr>& rows, size_t first_half,
+                  Totals<kMr>& totals) {
     constexpr size_t kRows = Rows<kMr>::kCount;
     const ColumnRange columns = columns_of(args);
     const size_t group_size = args.weight.group_size;
@@ -91,7 +96,8 @@ struct TwoLevel {
       });
       for (const size_t end = k + group_size; k < end; k += kColumnStep) {
         __m256i acc[kHalves][kRows];
-        dot_step<kMr, kHalves>(lines + k * 8, rows, k, acc);
+        dot_step<kMr, kHalves>(lines + k * 8, ahead, rows, k, acc);
+        ahead += kColumnStep * 8 / kPasses<kMr>;
         unrolled<kHalves>([&](auto h) [[gnu::always_inline]] {
           unrolled<kRows>([&](auto r) [[gnu::always_inline]] {
             total[h][r] = _mm256_sub_epi32(total[h][r], _mm256_madd_epi16(acc[h][r], pairs[h]));
@@ -110,7 +116,8 @@ struct Plain {
 
   template <size_t kMr, size_t kHalves>
   static void run(const LinearArgs& args, const BlockLayout& layout, const uint8_t* packed,
-                  const Rows<kMr>& rows, size_t first_half, Totals<kMr>& totals) {
+                  const uint8_t* ahead, const Rows<kMr>& rows, size_t first_half,
+                  Totals<kMr>& totals) {
     constexpr size_t kRows = Rows<kMr>::kCount;
     const size_t columns = args.weight.columns, group_size = args.weight.group_size;
     const uint8_t* lines = packed + layout.values + first_half * kHalfLine;
@@ -126,7 +133,8 @@ struct Plain {
       });
       for (const size_t end = k + group_size; k < end; k += kColumnStep) {
         __m256i acc[kHalves][kRows];
-        dot_step<kMr, kHalves>(lines + k * 8, rows, k, acc);
+        dot_step<kMr, kHalves>(lines + k * 8, ahead, rows, k, acc);
+        ahead += kColumnStep * 8 / kPasses<kMr>;
         unrolled<kHalves>([&](auto h) [[gnu::always_inline]] {
           unrolled<kRows>([&](auto r) [[gnu::always_inline]] {
             const __m256i both = _mm256_madd_epi16(acc[h][r], _mm256_set1_epi16(1));
@@ -154,13 +162,19 @@ void linear(const LinearArgs& args) {
   with_tile(args.x.tile.mr, [&](auto tile) {
     constexpr size_t kMr = decltype(tile)::value, kRows = Rows<kMr>::kCount;
     constexpr size_t kHalves = kHalvesAtOnce<kMr>;
+    const ColumnRange columns = columns_of(args);
+    const size_t bytes = (columns.last - columns.first) * 8;
     for (size_t block = args.first_block; block < args.last_block; ++block) {
       const uint8_t* packed = args.weight.data + block * layout.bytes;
+      const uint8_t* lines = packed + layout.values + columns.first * 8;
+      size_t pass = 0;
       for (size_t m = 0; m < args.x.rows; m += kRows) {
         const Rows<kMr> rows(args.x, m);
         typename Format::template Totals<kMr> totals;
-        for (size_t half = 0; half < 2; half += kHalves)
-          Format::template run<kMr, kHalves>(args, layout, packed, rows, half, totals);
+        for (size_t half = 0; half < 2; half += kHalves, pass = (pass + 1) % kPasses<kMr>) {
+          const uint8_t* ahead = prefetch_from<kPasses<kMr>>(lines, layout.bytes, bytes, pass);
+          Format::template run<kMr, kHalves>(args, layout, packed, ahead, rows, half, totals);
+        }
         for (size_t r = 0; r < kRows && m + r < args.x.rows; ++r)
           store_totals(args, m + r, block, joined(totals[0][r], totals[1][r]), packed);
       }

@@ -29,6 +29,24 @@ struct Rows {
   }
 };
 
+constexpr size_t kFarBytes = 4096, kNearBytes = 512;  // of prefetches into each cache level
+
+/// Where to prefetch from while a block is read in kPasses passes: what the first pass waits for
+/// would be there at once in the others, so that each pass fetches its share of the next block.
+/// \param lines the part of the block that is read, `bytes` of it.
+template <size_t kPasses>
+inline const uint8_t* prefetch_from(const uint8_t* lines, size_t block_bytes, size_t bytes,
+                                    size_t pass) {
+  return lines + block_bytes + pass * (bytes / kPasses);
+}
+
+/// For the `i`-th line from where `ahead` was taken: in a single pass, far ahead of the line itself.
+template <size_t kPasses>
+[[gnu::always_inline]] inline void prefetch(const uint8_t* line, const uint8_t* ahead, size_t i) {
+  const uint8_t* far = kPasses == 1 ? line + kFarBytes : ahead + i * kLineBytes / kPasses;
+  _mm_prefetch(reinterpret_cast<const char*>(far), _MM_HINT_T1);
+}
+
 /// Calls `run(kMr)`, an integral constant, with the tile's rows.
 template <typename Run>
 inline void with_tile(size_t mr, Run run) {
