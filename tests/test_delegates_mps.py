@@ -162,6 +162,29 @@ def test_the_runner_here_has_no_metal(cpp_build: Path, exported: tuple[ExportRes
     )
 
 
+def test_the_runner_with_metal_tells_the_same_story(
+    cpp_build: Path, exported: tuple[ExportResult, Path], tmp_path: Path
+) -> None:
+    """The runner built with the delegate, on the shim: sessions, streaming and profile included."""
+    etdump = tmp_path / "run.etdp"
+
+    def tell(runner: str, path: Path, *options: str | Path) -> str:
+        command = [cpp_build / runner, path, "-p", "Once upon a time", "-n", "12", *options]
+        result = subprocess.run(command, capture_output=True, text=True, timeout=100)
+        assert result.returncode == 0, result.stderr
+        return result.stdout
+
+    result, for_cpu = exported
+    story = tell("metal_runner", result.out, "--etdump", etdump)
+    assert story == tell("runner", for_cpu) and len(story) > 10
+
+    from executorch.devtools import Inspector
+
+    block = Inspector(etdump_path=str(etdump)).event_blocks[-1]
+    ids = {e.delegate_debug_identifier for e in block.events if e.delegate_debug_identifier}
+    assert len(ids) > 5 * 5  # parts of the operators of five layers
+
+
 @pytest.fixture(scope="module", params=["embedded_cpu_pte", "stories_cpu_pte"])
 def both(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory

@@ -29,6 +29,14 @@ std::string advice(Error error, const LogCapture& log, bool ours) {
   return reason(error, log) + ": check the file with --verify";
 }
 
+/// The one of our own delegates that a program runs on; null: none.
+const char* own_backend(const MethodMeta& meta) {
+  for (const char* backend : {THIMBLE_CPU_BACKEND, THIMBLE_METAL_BACKEND}) {
+    if (meta.uses_backend(backend)) return backend;
+  }
+  return nullptr;
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Program>> Program::load(const PteFile& file, const LoadOptions& options) {
@@ -117,14 +125,16 @@ Status Program::find_delegates(const MethodMeta& meta) {
 
 /// Starts the threads that the program will run on, and no others.
 Status Program::start(const LoadOptions& options, const MethodMeta& meta) {
-  const bool ours = meta.uses_backend(THIMBLE_CPU_BACKEND);
+  const bool ours = own_backend(meta) != nullptr;
   if (!ours && (options.cache_type != THIMBLE_CACHE_DEFAULT || options.huge_pages)) {
     return Status::error(file_.path() +
                          " runs on other kernels than the CPU delegate's, which alone has types of "
                          "cache and huge pages: export it with --delegate cpu, or leave them out");
   }
   if (ours) {
-    Result<std::unique_ptr<Session>> session = Session::open(options);
+    LoadOptions own = options;
+    if (!meta.uses_backend(THIMBLE_CPU_BACKEND)) own.threads = 1;  // which waits for the GPU
+    Result<std::unique_ptr<Session>> session = Session::open(own);
     if (!session.ok()) return session.status();
     session_ = std::move(*session);
     threads_ = session_->threads();
@@ -149,7 +159,7 @@ Status Program::load_forward(const LoadOptions& options) {
   executorch::runtime::LoadBackendOptionsMap backend_options;
   if (session_ != nullptr) {
     (void)session_option.set_option(THIMBLE_SESSION_OPTION, session_->id());
-    (void)backend_options.set_options(THIMBLE_CPU_BACKEND, session_option.view());
+    (void)backend_options.set_options(own_backend(*meta), session_option.view());
   }
   const Error error =
       module_->load_forward(nullptr, recorder_.tracer(), &backend_options, operator_kernels());
