@@ -105,6 +105,13 @@ def test_the_whole_decoder_is_one_call(int4: Case) -> None:
     assert load(int4.path) is None
 
 
+def test_an_etrecord(tmp_path: Path) -> None:
+    model = quantized_model(random_model(SMALL), Scheme("rtn4"))
+    lowered = lower(capture(model, CONTEXT, 16), {}, {}, with_etrecord=True)
+    lowered.etrecord.save(str(tmp_path / "model.etrecord"))
+    assert (tmp_path / "model.etrecord").stat().st_size > 0
+
+
 def packed(values: Tensor, bits: int) -> np.ndarray:
     """MLX's words: integers made unsigned, the first in a word's lowest bits."""
     unsigned = (values.numpy().astype(np.int64) + 2 ** (bits - 1)).reshape(

@@ -11,7 +11,7 @@ from delegates.limits import FLOAT_BITS, Limits, never
 from delegates.lowered import Lowered, delegation_report, finish
 from delegates.mlx.rewrite import rewrite_attention
 from delegates.mlx.schema import import_mlx, missing
-from delegates.plain import drop_checks, strip_activation_quantization
+from delegates.plain import complete_values, drop_checks, strip_activation_quantization
 from delegates.weights import weights_not_copied
 from delegates.whole import check_whole
 
@@ -51,6 +51,8 @@ def lower(
     strip_activation_quantization(program)
     share_embedding(program, (4, 8), with_zero_points=True)
     rewrite_attention(program)
+    if with_etrecord:
+        complete_values(program)
 
     from executorch.backends.mlx import MLXBackend, MLXPartitioner
     from executorch.backends.mlx.passes import get_default_passes
