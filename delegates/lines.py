@@ -4,9 +4,11 @@ import re
 import sys
 from pathlib import Path
 
+import torch
 from torch.fx import Node
 
 _FRAME = re.compile(r'File "(.+?)", line (\d+), in ')
+_TORCH = Path(torch.__file__).parent
 UNKNOWN = "an unknown line"
 
 
@@ -18,11 +20,12 @@ def source_line(node: Node) -> str:
     frames = _FRAME.findall(str(node.meta.get("stack_trace") or ""))
     if not frames:
         return UNKNOWN
-    file, number = frames[-1]
-    return f"{_as_imported(Path(file))}:{number}"
+    own = [frame for frame in frames if not Path(frame[0]).is_relative_to(_TORCH)]
+    file, number = (own or frames)[-1]
+    return f"{as_imported(Path(file))}:{number}"
 
 
-def _as_imported(file: Path) -> str:
+def as_imported(file: Path) -> str:
     """The path behind the longest entry of the search path, else the file's name alone."""
     roots = [Path(entry).resolve() for entry in sys.path]
     inside = [root for root in roots if file.is_relative_to(root)]

@@ -9,6 +9,7 @@ from torch.utils._sympy.value_ranges import ValueRanges
 from exporter.config import ModelConfig
 from exporter.errors import ExportError
 from exporter.model import CausalLM
+from exporter.uncaptured import REFUSALS, refused
 
 EXAMPLE_SEQ_LEN = 3  # any length above 1: torch.export specializes a Dim whose example is 0 or 1
 
@@ -37,18 +38,21 @@ def capture(model: CausalLM, max_context_len: int, max_seq_len: int) -> Exported
         max_seq_len: most tokens in one call.
 
     Raises:
-        ExportError: lengths that do not fit each other or the model.
+        ExportError: lengths that do not fit each other or the model, or a line of the model that
+            no program can be made of.
     """
     check_lengths(model.config, max_context_len, max_seq_len)
     model.setup_cache(max_context_len)
     model.eval().requires_grad_(False)
     seq_len = min(EXAMPLE_SEQ_LEN, max_seq_len)
     inputs = (torch.zeros(1, seq_len, dtype=torch.long), torch.zeros(1, dtype=torch.long))
-    if max_seq_len == 1:
-        return export(model, inputs)
-    dims = ({1: Dim("seq_len", min=1, max=max_seq_len)}, None)
-    program = export(model, inputs, dynamic_shapes=dims)
-    _admit_last_position(program, max_context_len)
+    dims = (None if max_seq_len == 1 else {1: Dim("seq_len", min=1, max=max_seq_len)}, None)
+    try:
+        program = export(model, inputs, dynamic_shapes=dims)
+    except REFUSALS as error:
+        raise refused(model, inputs, dims, error) from error
+    if max_seq_len > 1:
+        _admit_last_position(program, max_context_len)
     return program
 
 

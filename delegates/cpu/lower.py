@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 from torch.export import ExportedProgram
 
+from delegates.cpu.graph import Constants
 from delegates.cpu.layout import PAGE_BYTES
 from delegates.cpu.tidy import tidy
 from delegates.errors import DelegateError
@@ -45,8 +46,9 @@ def lower(
     edge = to_edge_program(program, constant_methods, with_etrecord)
     if not with_etrecord:
         program.state_dict.clear()
-    edge = _partition(edge, releasing=not with_etrecord)
-    report = delegation_report("cpu", edge.exported_program().graph_module)
+    taken = _partition(edge, releasing=not with_etrecord)
+    edge = taken.edge
+    report = delegation_report("cpu", edge.exported_program().graph_module, taken.reasons)
     _check_left(report)
     return finish(edge, report, named_data, with_etrecord, file_layout())
 
@@ -59,15 +61,15 @@ def take(
     Raises:
         DelegateError: a weight that cannot be packed, or an attention that it does not take.
     """
-    edge = _partition(to_edge_program(program, constant_methods, with_etrecord), releasing=False)
-    left = delegation_report("cpu", edge.exported_program().graph_module).lines
+    taken = _partition(to_edge_program(program, constant_methods, with_etrecord), releasing=False)
+    left = delegation_report("cpu", taken.edge.exported_program().graph_module).lines
     for leftover in left:
         if leftover.operator.startswith("thimble::"):
             raise DelegateError(
                 f"The CPU delegate does not take {leftover.operator} ({leftover.line}), which no "
                 "other takes in this form."
             )
-    return Taken(edge)
+    return taken
 
 
 def take_rest(edge: "EdgeProgramManager") -> Taken:
@@ -76,7 +78,7 @@ def take_rest(edge: "EdgeProgramManager") -> Taken:
     Raises:
         DelegateError: a weight that cannot be packed.
     """
-    return Taken(_partition(edge, releasing=False))
+    return _partition(edge, releasing=False)
 
 
 def file_layout() -> "ExecutorchBackendConfig":
@@ -104,13 +106,14 @@ def to_edge_program(
     )
 
 
-def _partition(edge: "EdgeProgramManager", releasing: bool) -> "EdgeProgramManager":
+def _partition(edge: "EdgeProgramManager", releasing: bool) -> Taken:
     from delegates.cpu.backend import ThimbleCpuBackend
 
-    return partition(edge, ThimbleCpuBackend, releasing)
+    taken = partition(edge, ThimbleCpuBackend, releasing)
+    return Taken(taken.edge, {name: f"cpu: {reason}" for name, reason in taken.reasons.items()})
 
 
-def partition(edge: "EdgeProgramManager", backend: type, releasing: bool) -> "EdgeProgramManager":
+def partition(edge: "EdgeProgramManager", backend: type, releasing: bool) -> Taken:
     """Gives what op lists can say to a backend that runs them.
 
     Args:
@@ -119,11 +122,14 @@ def partition(edge: "EdgeProgramManager", backend: type, releasing: bool) -> "Ed
     """
     from delegates.cpu.backend import releasing_weights
     from delegates.cpu.partition import CpuPartitioner
+    from delegates.cpu.reasons import why_left
 
-    tidy(edge.exported_program())
-    partitioner = CpuPartitioner(edge.exported_program().state_dict, backend.__name__)
+    program = edge.exported_program()
+    tidy(program)
+    reasons = why_left(program, Constants(program))
+    partitioner = CpuPartitioner(program.state_dict, backend.__name__)
     with weights_not_copied(backend), releasing_weights() if releasing else nullcontext():
-        return edge.to_backend(partitioner)
+        return Taken(edge.to_backend(partitioner), reasons)
 
 
 def _check_left(report: DelegationReport) -> None:

@@ -48,7 +48,7 @@ def lower(
 
     from delegates.mps.backend import ThimbleMetalBackend
 
-    edge = partition(edge, ThimbleMetalBackend, releasing=not with_etrecord)
+    edge = partition(edge, ThimbleMetalBackend, releasing=not with_etrecord).edge
     check_whole("Metal", edge.exported_program())
     report = delegation_report("mps", edge.exported_program().graph_module)
     return finish(edge, report, named_data, with_etrecord, file_layout())

@@ -9,8 +9,9 @@ Examples:
   python -m exporter llama3 --out model.pte
   python -m exporter llama3 --checkpoint meta-llama/Llama-3.2-1B --out model.pte
   python -m exporter ./my-model --quant rtn4 --group-size 64 --out model.pte
-  python -m exporter llama3 --delegate coreml,cpu --out model.pte
   python -m exporter llama3 --checkpoint DIR --max-size 700MB --out model.pte
+  python -m exporter llama3 --explain
+  python -m exporter llama3 --delegate coreml,cpu --out model.pte
   python -m exporter --inspect model.pte
 """
 
@@ -117,6 +118,12 @@ Examples:
 @click.option("--list-delegates", is_flag=True, help="Print what each delegate takes and needs.")
 @click.option("--layer-errors", is_flag=True, help="Print the error after each decoder layer.")
 @click.option(
+    "--explain",
+    is_flag=True,
+    help="Print why each size, guard, decomposition, undelegated and unfused operator is there, by "
+    "line of the model, and export nothing.",
+)
+@click.option(
     "--inspect",
     type=click.Path(path_type=Path),
     metavar="FILE",
@@ -144,6 +151,7 @@ def main(
     max_memory: str | None,
     list_delegates: bool,
     layer_errors: bool,
+    explain: bool,
     inspect: Path | None,
 ) -> None:
     """Exports a language model to one .pte file: weights, tokenizer, template, report.
@@ -163,6 +171,25 @@ def main(
         return
     if model is None:
         raise click.UsageError("Name a MODEL such as llama3, or a file with --inspect.")
+    if explain:
+        if out is not None or etrecord is not None:
+            raise click.UsageError("--explain writes no file; leave out --out and --etrecord.")
+        from exporter.commands.explain import Request as Question
+        from exporter.commands.explain import run_explain
+
+        run_explain(
+            Question(
+                model=model,
+                checkpoint=checkpoint,
+                scheme=quant,
+                group_size=group_size,
+                head_bits=head_bits,
+                max_context_len=max_context_len,
+                max_seq_len=max_seq_len,
+                delegate=delegate,
+            )
+        )
+        return
     if out is None:
         raise click.UsageError("Say where to write with --out model.pte.")
     if cache is not None and no_cache:

@@ -1,0 +1,115 @@
+"""`python -m exporter --explain`: why the program is as it is, line by line of the model."""
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from exporter.commands.display import Display
+from exporter.quiet import silence_known_noise, silence_native_noise
+
+if TYPE_CHECKING:
+    from exporter.explain import Explanation
+    from exporter.shapes import Shapes, Size
+
+_UNWRITTEN = Path("model.pte")  # what the options must name and nothing writes
+
+
+@dataclass(frozen=True)
+class Request:
+    """The command line as it was typed, as far as it decides the graph."""
+
+    model: str
+    checkpoint: str | None
+    scheme: str
+    group_size: int
+    head_bits: int
+    max_context_len: int | None
+    max_seq_len: int | None
+    delegate: str
+
+
+def run_explain(request: Request) -> None:
+    """Prints the explanation; exits 2 on a request that cannot be met, 1 on work that failed."""
+    silence_known_noise()
+    from delegates import DelegateError
+    from exporter.errors import ExportError
+    from exporter.explain import explain_export
+    from exporter.options import ExportOptions
+    from quant.errors import QuantError
+    from quant.scheme import Scheme
+
+    with silence_native_noise() as stderr:
+        display = Display(stderr)
+        try:
+            options = ExportOptions(
+                model=request.model,
+                out=_UNWRITTEN,
+                checkpoint=request.checkpoint,
+                scheme=Scheme(request.scheme, request.group_size, request.head_bits),
+                max_context_len=request.max_context_len,
+                max_seq_len=request.max_seq_len,
+                delegate=request.delegate,
+            )
+            with display:
+                explanation = explain_export(options, display)
+        except (QuantError, DelegateError, ExportError) as error:
+            click.echo(f"Error: {error}", file=stderr)
+            sys.exit(1 if display.began_work else 2)
+    click.echo(describe(explanation))
+
+
+def describe(explanation: "Explanation") -> str:
+    """The explanation in lines of text."""
+    report = explanation.delegation
+    lines = _shape_lines(explanation.shapes)
+    lines += ["", "operators that became others, on the way from torch.export to the delegate:"]
+    for change in explanation.decompositions:
+        became = _counted(change.became) or "nothing"
+        lines.append(f"  {change.line}: {_counted(change.captured)} -> {became} ({change.reason})")
+    if not explanation.decompositions:
+        lines.append("  none that this delegate keeps a record of")
+    calls = "1 call runs" if report.calls == 1 else f"{report.calls} calls run"
+    lines += ["", f"operators that {report.delegate} does not run ({calls} the rest):"]
+    for left in report.lines:
+        lines.append(f"  {left.line}: {left.count} x {left.operator}: {left.reason}")
+    if not report.lines:
+        lines.append("  none")
+    lines += [
+        f"  {part.delegate} took nothing: {part.refused}" for part in report.parts if part.refused
+    ]
+    if report.delegate == "cpu":
+        lines += ["", "operators that cpu runs by themselves, though it fuses their like:"]
+        lines += [
+            f"  {item.line}: {item.operator} of {item.module_path}: {item.reason}"
+            for item in explanation.unfused
+        ] or ["  none"]
+    return "\n".join(lines)
+
+
+def _shape_lines(shapes: "Shapes") -> list[str]:
+    lines = ["numbers that are known only when the program runs:"]
+    lines += [f"  {_size(size)}" for size in shapes.varying] or ["  none: every size is fixed"]
+    lines.append("sizes of inputs that are fixed, as the model's forward was captured:")
+    lines += [f"  {name} = {size}" for name, size in shapes.fixed.items()] or ["  none"]
+    settled = [item for item in shapes.conditions if not item.checked]
+    checked = [item for item in shapes.conditions if item.checked]
+    lines.append("guards: what tracing took for granted, each narrowing what may vary:")
+    lines += [f"  {item.line}: {item.text}" for item in settled] or ["  none"]
+    lines.append("checks: what the program must hold to when it runs:")
+    lines += [f"  {item.line}: {item.text}" for item in checked] or ["  none"]
+    return lines
+
+
+def _size(size: "Size") -> str:
+    least = "any" if size.least is None else f"{size.least}"
+    most = "any" if size.most is None else f"{size.most}"
+    where = f" (read at {size.line})" if size.line else ""
+    return f"{size.name}: {least} to {most}{where}"
+
+
+def _counted(operators: Mapping[str, int]) -> str:
+    return ", ".join(f"{count} x {name}" for name, count in operators.items())

@@ -1,0 +1,97 @@
+"""Which operators of a captured program became others on their way to a delegate, line by line."""
+
+import operator
+from collections import Counter, defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from torch import Tensor
+from torch.fx import Graph, Node
+
+from delegates.lines import UNKNOWN, source_line
+from delegates.lowered import operator_name
+
+_OURS = "thimble::"
+
+
+@dataclass(frozen=True)
+class Decomposition:
+    """A line whose operators changed.
+
+    Attributes:
+        line: of the model, as in exporter/model.py:46.
+        captured: operators that are gone, by how often the line had them.
+        became: operators that stand there instead, likewise.
+        reason: why.
+    """
+
+    line: str
+    captured: Mapping[str, int]
+    became: Mapping[str, int]
+    reason: str
+
+
+def operators_by_line(graph: Graph) -> dict[str, Counter[str]]:
+    """How often each line of the model has each operator."""
+    found: dict[str, Counter[str]] = defaultdict(Counter)
+    for node in graph.nodes:
+        if node.op == "call_function" and _computes(node):
+            found[source_line(node)][operator_name(node)] += 1
+    return dict(found)
+
+
+def _computes(node: Node) -> bool:
+    """Whether a node makes tensors: sizes, checks and items of tuples do not."""
+    value = node.meta.get("val")
+    return node.target is not operator.getitem and isinstance(value, Tensor | tuple | list)
+
+
+def decompositions(
+    captured: Mapping[str, Mapping[str, int]], edge: Mapping[str, Mapping[str, int]]
+) -> list[Decomposition]:
+    """What differs between two graphs of one model, in the order of the first.
+
+    Args:
+        captured: of the program as torch.export left it.
+        edge: of the program that the delegate chose from.
+    """
+    found = []
+    for line, before in captured.items():
+        after = edge.get(line, {})
+        gone = Counter(before) - Counter(after)
+        new = Counter(after) - Counter(before)
+        if line != UNKNOWN and (gone or new):
+            found.append(Decomposition(line, gone, new, _reason(gone, new)))
+    return found
+
+
+def _reason(gone: Mapping[str, int], new: Mapping[str, int]) -> str:
+    if not new:
+        return "nothing is left to compute: a check, or an identity"
+    if any(name.startswith(_OURS) for name in gone):
+        return "rewritten into operators that the delegate knows"
+    if all(name.removesuffix("_copy") in _VIEWS for name in (*gone, *new)):
+        return "an edge program has no views, only copies"
+    return "an edge program has core ATen operators only"
+
+
+_VIEWS = {
+    "alias",
+    "chunk",
+    "contiguous",
+    "expand",
+    "flatten",
+    "narrow",
+    "permute",
+    "reshape",
+    "select",
+    "slice",
+    "split",
+    "split_with_sizes",
+    "squeeze",
+    "t",
+    "transpose",
+    "unflatten",
+    "unsqueeze",
+    "view",
+}

@@ -1,0 +1,83 @@
+"""What an export does to a model's lines, and why, without writing a file."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+
+from delegates import DelegationReport, get_delegate
+from delegates.cpu.reasons import Unfused, why_unfused
+from exporter.decompositions import Decomposition, decompositions, operators_by_line
+from exporter.listener import Listener
+from exporter.model import CausalLM
+from exporter.options import ExportOptions
+from exporter.pipeline import context_lengths
+from exporter.program import capture
+from exporter.shapes import Shapes, explain_shapes, noting_conditions
+from exporter.source import find_checkpoint
+from quant.quantize import quantize
+from quant.scheme import Scheme
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """
+    Attributes:
+        scheme: the one that the weights were given.
+        shapes: sizes, and what the program asks of them.
+        decompositions: operators that became others.
+        delegation: what runs where, with the reasons for what no delegate took.
+        unfused: operators that the CPU delegate keeps by themselves.
+    """
+
+    scheme: str
+    shapes: Shapes
+    decompositions: Sequence[Decomposition]
+    delegation: DelegationReport
+    unfused: Sequence[Unfused]
+
+
+def explain_export(options: ExportOptions, listener: Listener) -> Explanation:
+    """Captures and lowers a model as an export would.
+
+    The graph is the same whatever integers the weights are, so 4 bits are rounded to nearest, which
+    needs no calibration, and nothing is measured or checked.
+
+    Raises:
+        ExportError, QuantError, DelegateError: with the sentence to show.
+    """
+    delegate = get_delegate(options.delegate)
+    checkpoint = find_checkpoint(options, listener)
+    context, seq_len = context_lengths(options, checkpoint)
+    delegate.LIMITS.check(options.scheme.bits, seq_len)
+    scheme = quick_scheme(options.scheme)
+    with torch.device("meta"):
+        model = CausalLM(checkpoint.config)
+    checkpoint.check(model)
+    listener.stage("load" if scheme.name == "none" else "quantize")
+    quantize(model, scheme, checkpoint, progress=listener.progress)
+
+    listener.stage("capture")
+    with noting_conditions() as lines:
+        program = capture(model, context, seq_len)
+    del model
+    shapes = explain_shapes(program, lines)
+    captured = operators_by_line(program.graph)
+    listener.stage("lower")
+    lowered = delegate.lower(program, {}, {}, True)
+    edge: Any = lowered.etrecord.edge_dialect_program if lowered.etrecord is not None else None
+    changes: list[Decomposition] = []
+    unfused: list[Unfused] = []
+    if edge is not None:
+        changes = decompositions(captured, operators_by_line(edge.graph))
+        if options.delegate == "cpu":
+            unfused = why_unfused(edge)
+    return Explanation(scheme.name, shapes, changes, lowered.report, unfused)
+
+
+def quick_scheme(scheme: Scheme) -> Scheme:
+    """The scheme of the same graph whose weights need no calibration."""
+    if scheme.bits != 4:
+        return scheme
+    return replace(scheme, name="rtn4", method=None)

@@ -1,0 +1,61 @@
+"""Why torch.export refused a model, in one sentence that names the line."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+from torch.export import Dim, export
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
+
+from delegates.lines import as_imported
+from exporter.errors import ExportError
+from exporter.shapes import Condition, guards, noting_conditions, shape_environment
+
+DynamicShapes = tuple[dict[int, Any] | None, ...]  # for each input: its sizes that vary
+
+REFUSALS = (torch._dynamo.exc.UserError, GuardOnDataDependentSymNode)
+_FRAME = re.compile(r'File "([^"\n]+)", line (\d+), in [^\n]+\n[ \t]*([^\n]+)')
+
+
+def refused(
+    model: nn.Module, inputs: tuple[Any, ...], dims: DynamicShapes, error: Exception
+) -> ExportError:
+    """The error to raise for one of REFUSALS.
+
+    Args:
+        inputs, dims: as torch.export was given them.
+        error: what it raised.
+    """
+    frames = _FRAME.findall(str(error).rpartition("raised this error:")[2])
+    if isinstance(error, GuardOnDataDependentSymNode) and frames:
+        file, number, code = frames[-1]
+        return ExportError(
+            f"{as_imported(Path(file))}:{number} ({code.strip()}) decides by numbers that are "
+            "known only when the program runs; decide by sizes, or compute both ways and choose "
+            "with torch.where."
+        )
+    asked = ", ".join(str(size.__name__) for item in dims for size in (item or {}).values())
+    for condition in _settled(model, inputs, dims):
+        return ExportError(
+            f"{condition.line} holds only where {condition.text}, and {asked} was asked to vary "
+            "further; write that line for every size, or ask for less."
+        )
+    return ExportError(f"The model cannot be captured: {str(error).strip().splitlines()[0]}")
+
+
+def _settled(model: nn.Module, inputs: tuple[Any, ...], dims: DynamicShapes) -> list[Condition]:
+    """What tracing settles where it is free to: the conditions that were refused."""
+    free = tuple(
+        None
+        if item is None
+        else {index: Dim.AUTO(min=size.min, max=size.max) for index, size in item.items()}
+        for item in dims
+    )
+    try:
+        with noting_conditions() as lines:
+            environment = shape_environment(export(model, inputs, dynamic_shapes=free))
+    except REFUSALS:
+        return []
+    return [] if environment is None else guards(environment, lines)
