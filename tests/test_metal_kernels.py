@@ -148,6 +148,37 @@ def clang() -> str:
     return found
 
 
+def check_address_spaces(source: str, file: Path) -> subprocess.CompletedProcess[str]:
+    """Compiles the kernels as C++ for OpenCL, whose address spaces are Metal's."""
+    text = re.sub(r"\s*\[\[.*?\]\]", "", source)
+    file.write_text(re.sub(r"\bchar4\((?=\w)", "make_char4(", text), encoding="utf-8")
+    headers = CPP / "tests" / "metal_headers" / "address_spaces"
+    language = ["-x", "cl", "-cl-std=clc++2021", "-Xclang", "-finclude-default-header"]
+    warnings = ["-Wall", "-Wextra", "-Werror", "-Wno-unknown-pragmas", "-Wdouble-promotion"]
+    return run(clang(), *language, *warnings, f"-I{headers}", "-fsyntax-only", file)
+
+
+def test_address_spaces(source: str, tmp_path: Path) -> None:
+    checked = check_address_spaces(source, tmp_path / "kernels.cl")
+    assert checked.returncode == 0, checked.stderr
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [
+        ("threadgroup int* panel = memory;", "device int* panel = memory;"),
+        ("threadgroup float* head = memory", "thread float* head = memory"),
+        ("device const float* norm = floats", "constant float* norm = floats"),
+    ],
+)
+def test_a_wrong_address_space_is_found(
+    source: str, right: str, wrong: str, tmp_path: Path
+) -> None:
+    assert right in source
+    checked = check_address_spaces(source.replace(right, wrong, 1), tmp_path / "kernels.cl")
+    assert checked.returncode != 0 and "__" in checked.stderr
+
+
 OBJECTIVE_C = ["-x", "objective-c++", "-std=c++17", "-fblocks", "-fobjc-arc"]
 OBJECTIVE_C += ["-fobjc-runtime=macosx", "-Wall", "-Wextra", "-Werror", "-fsyntax-only"]
 
