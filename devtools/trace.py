@@ -41,7 +41,7 @@ def make_trace(profile: Profile) -> dict[str, Any]:
     events = list(_tracks(profile))
     for call in profile.calls:
         # A slice comes after the one that it lies in.
-        events += sorted(_call(call, origin), key=lambda slice: (slice["ts"], -slice["dur"]))
+        events += sorted(_call(call, origin), key=lambda item: (item["ts"], -item["dur"]))
     events += _flows(profile, origin)
     return {
         "traceEvents": events,

@@ -100,14 +100,18 @@ def _slowest(sources: Sequence[SourceFile], scope: Scope) -> list[tuple[str, Sou
         for line in fold.lines
         if scope.name in line.totals and line.totals[scope.name].time_ns
     ]
-    lines.sort(key=lambda item: -item[1].totals[scope.name].time_ns)
+    lines.sort(key=lambda item: _rank(item[1].totals[scope.name], scope))
     return lines[:_MOST_LINES]
+
+
+def _rank(total: Total, scope: Scope) -> tuple[float, int]:
+    return -scope.in_call(total.per_call), -total.time_ns
 
 
 def _modules(scope: Scope) -> list[tuple[str, Total]]:
     """Time by module, decoder layers taken together."""
     totals = total_by(scope.calls, lambda event: _without_layer(event.module_path, event.layer))
-    return list(totals.items())
+    return sorted(totals.items(), key=lambda item: _rank(item[1], scope))
 
 
 def _without_layer(path: str, layer: int | None) -> str:

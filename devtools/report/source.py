@@ -14,14 +14,14 @@ class SourceLine:
     """
     Attributes:
         totals: of the line's own events, by scope; empty where it has none.
-        with_callees: time of the line and of what it calls, by scope.
+        with_callees: time of the line and of what it calls in each call, by scope.
     """
 
     number: int
     text: str
     anchor: str
     totals: Mapping[str, Total]
-    with_callees: Mapping[str, int]
+    with_callees: Mapping[str, Mapping[int, int]]
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,10 @@
 """Sums over events: by line, by module, by kind, in each part of a run."""
 
-from collections.abc import Callable, Hashable, Sequence
+from collections import Counter
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
+from statistics import mean, median
 from typing import TypeVar
 
 from devtools.profile.model import Call, Event, Phase, Profile
@@ -14,6 +17,9 @@ _Key = TypeVar("_Key", bound=Hashable)
 @dataclass(frozen=True)
 class Scope:
     """A part of the run that the page can show: all of it, its prefills or its decoding.
+
+    A phase is told by its median call, which one that the system interrupted does not move; the
+    whole run, whose calls are of two kinds, by their mean.
 
     Attributes:
         name: all, prefill or decode.
@@ -35,13 +41,33 @@ class Scope:
 
     @property
     def tokens_per_s(self) -> float | None:
-        if not self.tokens or not self.wall_ns:
+        if not self.tokens or not self.call_ns:
             return None
-        return self.tokens / self.wall_ns * 1e9
+        return self.tokens / len(self.calls) / self.call_ns * 1e9
+
+    @property
+    def call_name(self) -> str:
+        return "a call" if self.name == "all" else "median call"
+
+    @cached_property
+    def call_ns(self) -> float:
+        """Wall time of a call."""
+        return self._typical([call.wall_ns for call in self.calls])
+
+    def in_call(self, times: Mapping[int, int]) -> float:
+        """Of something that took so much time in each call, by index: its time in a call."""
+        return self._typical([times.get(call.index, 0) for call in self.calls])
+
+    def share_of_call(self, times: Mapping[int, int]) -> float:
+        """And the share of a call's wall time."""
+        return self.in_call(times) / self.call_ns if self.call_ns else 0.0
 
     def share(self, time_ns: int) -> float:
-        """Of the wall time."""
+        """Of the sum of all wall times."""
         return time_ns / self.wall_ns if self.wall_ns else 0.0
+
+    def _typical(self, times: Sequence[int]) -> float:
+        return mean(times) if self.name == "all" else median(times)
 
 
 def scopes(profile: Profile) -> list[Scope]:
@@ -55,13 +81,14 @@ def scopes(profile: Profile) -> list[Scope]:
 class Total:
     """
     Attributes:
-        time_ns: of the events themselves.
+        time_ns: of the events themselves; per_call: of those in each call, by its index.
         counted_ns: time of those whose bytes and operations are both known.
         bytes_moved, operations: of those.
         kinds, places, modules: what the events are, where they ran, what they belong to.
     """
 
     time_ns: int = 0
+    per_call: Counter[int] = field(default_factory=Counter)
     events: int = 0
     counted_ns: int = 0
     bytes_moved: int = 0
@@ -70,8 +97,9 @@ class Total:
     places: dict[str, int] = field(default_factory=dict)
     modules: dict[str, int] = field(default_factory=dict)
 
-    def add(self, event: Event) -> None:
+    def add(self, call: Call, event: Event) -> None:
         time = event.duration_ns
+        self.per_call[call.index] += time
         self.time_ns += time
         self.events += 1
         if event.bytes_moved is not None and event.operations is not None:
@@ -95,7 +123,7 @@ def total_by(calls: Sequence[Call], key: Callable[[Event], _Key | None]) -> dict
         for event in call.events:
             found = key(event)
             if found is not None:
-                totals.setdefault(found, Total()).add(event)
+                totals.setdefault(found, Total()).add(call, event)
     return dict(sorted(totals.items(), key=lambda item: -item[1].time_ns))
 
 
@@ -109,12 +137,12 @@ def place_of(event: Event) -> Place | None:
     return (event.line.file, event.line.number) if event.line else None
 
 
-def times_with_callees(calls: Sequence[Call]) -> dict[Place, int]:
-    """Time of each line and of all that it called, by file and number; a line that calls itself
-    counts once."""
-    times: dict[Place, int] = {}
+def times_with_callees(calls: Sequence[Call]) -> dict[Place, Counter[int]]:
+    """Time of each line and of all that it called, in each call by its index; a line that calls
+    itself counts once."""
+    times: dict[Place, Counter[int]] = {}
     for call in calls:
         for event in call.events:
             for place in {(line.file, line.number) for line in event.stack or event.lines[:1]}:
-                times[place] = times.get(place, 0) + event.duration_ns
+                times.setdefault(place, Counter())[call.index] += event.duration_ns
     return times
