@@ -10,10 +10,13 @@ from pathlib import Path
 import pytest
 import torch
 from cpu_models import LoweredModel, lower_architecture
+from exported import Quiet
 from torch import Tensor
 
 from delegates.cpu.lower import load
 from exporter.agreement import compare, require_agreement
+from exporter.options import ExportOptions
+from exporter.pipeline import export_model
 from quant.scheme import Scheme
 
 CASES = {
@@ -28,6 +31,7 @@ CASES = {
     "delegate_executor_test": [
         "every_variant_and_thread_count",
         "chunks_leave_no_trace",
+        "few_blocks",
         "deep_positions",
         "rows_nobody_reads",
         "impossible_calls",
@@ -146,6 +150,23 @@ def test_the_same_story(
 ) -> None:
     assert len(scalar_story) > 50
     assert tell_story(cpp_build, stories_cpu_pte, kernels, threads) == scalar_story
+
+
+@pytest.fixture(scope="module")
+def int8_pte(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("int8") / "stories.pte"
+    model = str(shared_data / "stories260K")
+    options = ExportOptions(model=model, out=out, scheme=Scheme("rtn8"), delegate="cpu")
+    return export_model(options, Quiet()).out
+
+
+@pytest.mark.parametrize("kernels", usable_kernels())
+def test_more_threads_than_blocks(cpp_build: Path, int8_pte: Path, kernels: str) -> None:
+    """A matrix of 4 blocks is shared out to more threads along its columns; no bit changes."""
+    expected = tell_story(cpp_build, int8_pte, "scalar", 1)
+    assert len(expected) > 50
+    for threads in (5, 7, 16):
+        assert tell_story(cpp_build, int8_pte, kernels, threads) == expected
 
 
 def test_the_embedded_model_says_the_same(cpp_build: Path, embedded_cpu_pte: Path) -> None:

@@ -54,8 +54,12 @@ class Linear {
   }
 
   Work multiply() {
+    const bool few = !op_.swiglu && rows_.count <= kMatvecRows;
+    const size_t parts = few ? column_parts(weight_, context_.threads()) : 1;
     if (op_.swiglu) {
       multiply_pairs();
+    } else if (parts > 1) {
+      multiply_parts(parts);
     } else {
       // A matrix product unpacks kPanelRows of the weight at a time.
       const size_t step = rows_.count <= kMatvecRows ? 1 : kernels::kPanelRows / kBlockRows;
@@ -108,6 +112,38 @@ class Linear {
         rows_.count <= kMatvecRows ? context_.kernels.matvec : context_.kernels.matmul;
     functions[static_cast<size_t>(weight.format)](
         {quantized_, weight, blocks.first, blocks.last, y, y_stride, bias, accumulate, scratch});
+  }
+
+  /// Too few blocks for all threads: each computes its share of the parts of blocks, integers, and
+  /// once they are all there, makes its share of the outputs of them.
+  void multiply_parts(size_t parts) const {
+    const size_t blocks = weight_.blocks();
+    kernels::LinearArgs args{quantized_,
+                             weight_,
+                             0,
+                             0,
+                             context_.row(op_.output, rows_.first),
+                             context_.stride(op_.output),
+                             bias_,
+                             op_.accumulate,
+                             scratch_};
+    int32_t* const sums = context_.workspace.sums();
+    const Range mine = share(blocks * parts, context_.thread, context_.threads());
+    for (size_t i = mine.first; i < mine.last; i += args.last_block - args.first_block) {
+      const size_t part = i / blocks;
+      const Range columns = share(weight_.columns, kernels::column_step(weight_), part, parts);
+      args.first_block = i % blocks;
+      args.last_block = std::min(blocks, args.first_block + mine.last - i);
+      args.columns = {columns.first, columns.last};
+      args.sums = sums + part * rows_.count * blocks * kBlockRows;
+      context_.kernels.matvec[static_cast<size_t>(weight_.format)](args);
+    }
+    context_.team.barrier();
+    const Range outputs = share(blocks, context_.thread, context_.threads());
+    args.first_block = outputs.first;
+    args.last_block = outputs.last;
+    args.sums = sums;
+    context_.kernels.finish_sums(args, parts);
   }
 
   /// SwiGLU: a few pairs of gate and up blocks at a time, into scratch, and from there together to

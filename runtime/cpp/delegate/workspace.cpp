@@ -34,10 +34,11 @@ struct Needs {
   size_t float_columns = 0;   ///< of a float32 weight behind a norm
   size_t head_dim = 0;
   size_t partials = 0;  ///< floats, of attention
+  size_t sums = 0;      ///< integers, of a product cut along its columns
   bool swiglu = false;
 };
 
-Needs find_needs(const Program& program) {
+Needs find_needs(const Program& program, size_t threads) {
   Needs needs;
   for (const Op& op : program.ops) {
     if (const auto* attention = std::get_if<AttentionOp>(&op.kind)) {
@@ -54,7 +55,11 @@ Needs find_needs(const Program& program) {
     const size_t normed = linear->norm.present() ? weight.columns : 0;
     needs.swiglu = needs.swiglu || linear->swiglu;
     if (weight.quantized()) {
-      needs.columns = std::max(needs.columns, weight.packed(nullptr).columns);
+      const kernels::PackedWeight packed = weight.packed(nullptr);
+      const size_t outputs = kMatvecRows * packed.blocks() * kBlockRows;
+      const size_t parts = linear->swiglu ? 1 : column_parts(packed, threads);
+      needs.columns = std::max(needs.columns, packed.columns);
+      needs.sums = std::max(needs.sums, parts > 1 ? parts * outputs : 0);
       needs.normed_columns = std::max(needs.normed_columns, normed);
     } else {
       needs.float_columns = std::max(needs.float_columns, normed);
@@ -79,15 +84,32 @@ class Layout {
 
 }  // namespace
 
+size_t column_parts(const kernels::PackedWeight& weight, size_t threads) {
+  const bool exact = weight.format == kernels::WeightFormat::kInt4TwoLevel ||
+                     weight.format == kernels::WeightFormat::kInt8;
+  const size_t blocks = weight.blocks();
+  if (!exact || blocks >= threads) return 1;
+  const size_t steps = divide_up(weight.columns, kernels::column_step(weight));
+  size_t best = 1, longest = 1;  // parts of a block that the busiest thread computes
+  for (size_t parts = 2; parts <= std::min(steps, threads); ++parts) {
+    const size_t most = divide_up(blocks * parts, threads);
+    if (most * best < longest * parts) best = parts, longest = most;
+  }
+  return best;
+}
+
 size_t swiglu_pairs(size_t rows) { return rows <= kMatvecRows ? kMatvecPairs : 1; }
 
 /// Fills in a Workspace.
 class Planner {
  public:
-  Planner(const Program& program, const kernels::Variant& kernels)
-      : program_(program), tile_(kernels.tile), needs_(find_needs(program)) {}
+  Planner(const Program& program, const kernels::Variant& kernels, size_t threads)
+      : program_(program),
+        tile_(kernels.tile),
+        threads_(threads),
+        needs_(find_needs(program, threads)) {}
 
-  Result<Workspace> plan(size_t threads) {
+  Result<Workspace> plan() {
     find_bound();
     space_.tile_ = tile_;
     space_.chunk_rows_ = choose_rows();
@@ -95,7 +117,7 @@ class Planner {
     const std::vector<size_t> slots = place_slots(&layout);
     place_shared(&layout);
     place_thread();
-    space_.threads_ = layout.add(threads * space_.thread_bytes_);
+    space_.threads_ = layout.add(threads_ * space_.thread_bytes_);
     space_.pages_ = Pages::allocate(layout.size(), Pages::Kind::kHuge);
     if (!space_.pages_.valid()) {
       return Status::error("the CPU delegate's " + std::to_string(layout.size()) +
@@ -150,6 +172,7 @@ class Planner {
     space_.values_ = layout->add(rows * needs_.columns);
     space_.group_bias_ = layout->add(rows * needs_.columns / kColumnStep * sizeof(int32_t));
     space_.params_ = layout->add(rows * sizeof(kernels::RowParams));
+    space_.sums_ = layout->add(needs_.sums * sizeof(int32_t));
     space_.partials_ = layout->add(needs_.partials * sizeof(float));
     space_.normed_ = layout->add(space_.chunk_rows_ * needs_.float_columns * sizeof(float));
   }
@@ -172,13 +195,14 @@ class Planner {
 
   const Program& program_;
   const kernels::Tile tile_;
+  const size_t threads_;
   const Needs needs_;
   Workspace space_;
 };
 
 Result<Workspace> Workspace::plan(const Program& program, const kernels::Variant& kernels,
                                   size_t threads) {
-  return Planner(program, kernels).plan(threads);
+  return Planner(program, kernels, threads).plan();
 }
 
 kernels::QuantizedRows Workspace::quantized(size_t rows, size_t columns, size_t thread) const {

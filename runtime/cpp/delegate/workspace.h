@@ -33,6 +33,8 @@ class Workspace {
   float* normed(size_t rows, size_t thread) const;
   /// Memory of a thread for the length of one part of an op.
   uint8_t* scratch(size_t thread) const { return thread_memory(thread) + scratch_; }
+  /// Where the integers of a product go whose columns are cut into column_parts().
+  int32_t* sums() const { return reinterpret_cast<int32_t*>(pages_.data() + sums_); }
   /// Where the parts of attention to one position's query go that are computed apart.
   float* partials() const { return reinterpret_cast<float*>(pages_.data() + partials_); }
 
@@ -49,11 +51,17 @@ class Workspace {
   std::vector<float*> slots_;
   std::vector<size_t> strides_;
   // Offsets into the pages.
-  size_t values_ = 0, params_ = 0, group_bias_ = 0, normed_ = 0, partials_ = 0, threads_ = 0;
+  size_t values_ = 0, params_ = 0, group_bias_ = 0, normed_ = 0, sums_ = 0, partials_ = 0,
+         threads_ = 0;
   // And into the memory of a thread.
   size_t thread_bytes_ = 0;
   size_t row_values_ = 0, row_params_ = 0, row_group_bias_ = 0, row_normed_ = 0, scratch_ = 0;
 };
+
+/// Parts that the columns of a weight are cut into for a matrix x vector product, so that threads
+/// which its few blocks leave idle have work: as many as make the longest share the shortest. 1: it
+/// is not cut, for it has blocks enough, or a format of floating-point sums, or too few columns.
+size_t column_parts(const kernels::PackedWeight& weight, size_t threads);
 
 /// Outputs of a SwiGLU linear that a thread works on at a time, in pairs of blocks.
 size_t swiglu_pairs(size_t rows);

@@ -76,6 +76,24 @@ bool chunks_leave_no_trace() {
   return true;
 }
 
+size_t parts_of(size_t rows, size_t columns, kernels::WeightFormat format, size_t threads) {
+  const size_t group = format == kernels::WeightFormat::kInt8 ? 0 : 32;
+  return cpu::column_parts({nullptr, rows, columns, group, format}, threads);
+}
+
+/// Which products are cut along their columns; that they give the same bits, the model shows, whose
+/// int8 matrices have 3 blocks.
+bool few_blocks() {
+  using kernels::WeightFormat;
+  return expect(parts_of(64, 192, WeightFormat::kInt8, 4) == 1, "a block for each thread") &&
+         expect(parts_of(48, 96, WeightFormat::kInt8, 7) == 2, "6 halves for 7 threads") &&
+         expect(parts_of(64, 192, WeightFormat::kInt8, 7) == 5, "20 fifths, 3 at most") &&
+         expect(parts_of(16, 8192, WeightFormat::kInt8, 64) == 64, "a part for each thread") &&
+         expect(parts_of(16, 512, WeightFormat::kInt4TwoLevel, 7) == 2, "8 groups at a time") &&
+         expect(parts_of(16, 256, WeightFormat::kInt4TwoLevel, 7) == 1, "8 groups in all") &&
+         expect(parts_of(16, 8192, WeightFormat::kInt4, 7) == 1, "sums of floats in order");
+}
+
 bool deep_positions() {
   const RandomModel model;
   const std::vector<size_t> lengths = {630, 1, 1, 1};  // two splits of 512 positions
@@ -189,6 +207,7 @@ bool damaged_programs() {
 int main(int argc, char** argv) {
   const Case cases[] = {{"every_variant_and_thread_count", every_variant_and_thread_count},
                         {"chunks_leave_no_trace", chunks_leave_no_trace},
+                        {"few_blocks", few_blocks},
                         {"deep_positions", deep_positions},
                         {"rows_nobody_reads", rows_nobody_reads},
                         {"impossible_calls", impossible_calls},

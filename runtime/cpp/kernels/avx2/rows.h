@@ -40,7 +40,8 @@ inline const uint8_t* prefetch_from(const uint8_t* lines, size_t block_bytes, si
   return lines + block_bytes + pass * (bytes / kPasses);
 }
 
-/// For the `i`-th line from where `ahead` was taken: in a single pass, far ahead of the line itself.
+/// For the `i`-th line from where `ahead` was taken. In a single pass: far ahead of the line
+/// itself.
 template <size_t kPasses>
 [[gnu::always_inline]] inline void prefetch(const uint8_t* line, const uint8_t* ahead, size_t i) {
   const uint8_t* far = kPasses == 1 ? line + kFarBytes : ahead + i * kLineBytes / kPasses;
