@@ -31,11 +31,12 @@ def run(program: Path, *arguments: str | Path) -> subprocess.CompletedProcess[st
 
 PROGRAMS = ["sampler_test", "ops_test", "flatbuffer_test"]
 KERNELS = ["attention", "elementwise", "linear", "quantize", "select"]
+METAL = ["metal_rows_test", "metal_linear_test", "metal_attention_test"]
 DELEGATE = [f"delegate_{name}_test" for name in ("team", "executor", "session")]
 
 
 @pytest.mark.parametrize(
-    "program", PROGRAMS + DELEGATE + [f"kernel_{name}_test" for name in KERNELS]
+    "program", PROGRAMS + DELEGATE + METAL + [f"kernel_{name}_test" for name in KERNELS]
 )
 def test_the_test_programs(sanitized: Path, program: str) -> None:
     assert run(sanitized / program).returncode == 0
