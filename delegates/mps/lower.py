@@ -1,22 +1,23 @@
 """From the captured program to a `.pte` for Metal: one call runs the whole decoder."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from torch import Tensor
 from torch.export import ExportedProgram
 
+from delegates.cpu import LIMITS as CPU_LIMITS
 from delegates.cpu.lower import file_layout, partition, to_edge_program
-from delegates.limits import FLOAT_BITS, Limits, never, nothing_missing
+from delegates.limits import never
 from delegates.lowered import Lowered, delegation_report, finish
 from delegates.whole import check_whole
 
-LIMITS = Limits(
+# The program and its packed weights are the CPU delegate's, and so is what they hold.
+LIMITS = replace(
+    CPU_LIMITS,
     name="mps",
     runs_on="Macs with Apple silicon, and iPhones and iPads, on their GPU",
-    weight_bits=(4, 8, FLOAT_BITS),
-    dynamic=True,
-    missing=nothing_missing,
     checks=never,
 )
 
