@@ -14,7 +14,8 @@ def keep_view_handles(program: "ExecutorchProgramManager") -> int:
     1.5 leaves out of its map; returns how many.
 
     Such instructions come in the order of the graph's views. A view of constant shape is none: it
-    is resolved ahead of time.
+    is resolved ahead of time. Where their numbers differ none is given a handle, and a profile
+    counts them as unattributed.
     """
     from executorch.exir import memory
 
@@ -29,12 +30,11 @@ def keep_view_handles(program: "ExecutorchProgramManager") -> int:
         for number, instruction in enumerate(plan.chains[0].instructions)
         if _kernel_name(plan, instruction) == _VIEW
     ]
+    if len(instructions) != len(handles):
+        return 0
     known: Any = program.debug_handle_map
-    added = {
-        number: handle
-        for number, handle in zip(instructions, handles, strict=True)
-        if handle is not None
-    }
+    pairs = zip(instructions, handles, strict=True)
+    added = {number: handle for number, handle in pairs if handle is not None}
     known[_METHOD].update(added)
     return len(added)
 

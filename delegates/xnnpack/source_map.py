@@ -128,7 +128,9 @@ def _names(kind: str, node: dict[str, Any], values: dict[int, str]) -> Iterator[
         if bits is not None:
             yield _MOVING[kind].format(bits)
     elif kind == "Softmax":
-        yield from (f"Softmax (NC, {name})" for name in _FLOATS[values[node["output_id"]]][:1])
+        yield from (
+            f"Softmax (NC, {name})" for name in _FLOATS.get(values[node["output_id"]], ())[:1]
+        )
     elif kind == "Convert":
         yield from _conversion_names(values[node["input_id"]], values[node["output_id"]])
     elif kind == "FullyConnected":
@@ -148,7 +150,7 @@ def _conversion_names(source: str, target: str) -> Iterator[str]:
 
 
 def _product_names(source: str, weight: str, result: str) -> Iterator[str]:
-    if source == "qdint8" and weight in _WEIGHTS:
+    if source == "qdint8" and weight in _WEIGHTS and result in _FLOATS:
         for name in _DYNAMIC:
             yield f"Fully Connected (NC, {name}, {_FLOATS[result][0]}, {_WEIGHTS[weight]}) GEMM"
     elif source == weight and source in _FLOATS:
