@@ -50,7 +50,8 @@ class Preference:
 
     @property
     def LIMITS(self) -> Limits:
-        """What one or another of them takes; all that any of them needs."""
+        """What one or another of them takes; all that any of them needs; sizes as the preferred
+        stores them."""
         limits = [delegate.LIMITS for delegate in self._delegates.values()]
         return Limits(
             name=self._name,
@@ -59,6 +60,9 @@ class Preference:
             dynamic=any(each.dynamic for each in limits),
             missing=lambda: next((said for each in limits if (said := each.missing())), None),
             checks=lambda: all(each.checks() for each in limits),
+            weight_bytes=limits[0].weight_bytes,
+            shares_tied=limits[0].shares_tied,
+            weight_alignment=limits[0].weight_alignment,
         )
 
     def lower(

@@ -8,7 +8,7 @@ from torch.export import ExportedProgram
 from delegates.errors import DelegateError
 from delegates.limits import FLOAT_BITS, Limits
 from delegates.lowered import Lowered, delegation_report, finish
-from delegates.plain import drop_checks, gather_rope, rewrite_attention
+from delegates.plain import complete_values, drop_checks, gather_rope, rewrite_attention
 from delegates.tosa.rewrite import mask_by_distance, narrow_integers, write_by_choice
 from delegates.weights import weights_not_copied
 
@@ -60,6 +60,8 @@ def lower(
     gather_rope(program, positions)
     rewrite_attention(program, positions, mask_by_distance, write_by_choice)
     program.graph.eliminate_dead_code()
+    if with_etrecord:
+        complete_values(program)
 
     from executorch.backends.arm.tosa.backend import TOSABackend
     from executorch.backends.arm.tosa.compile_spec import TosaCompileSpec
