@@ -23,7 +23,7 @@ from devtools.errors import BadRequest
 from exporter.checkpoint import open_checkpoint
 from exporter.options import ExportOptions
 from exporter.pipeline import export_model
-from quant.scheme import Scheme
+from quant.scheme import METHODS, Scheme
 
 LAYERS = 2
 LINES = Path(__file__).resolve().parents[1].joinpath("exporter", "model.py").read_text().split("\n")
@@ -117,7 +117,7 @@ def test_every_operator_of_the_delegate_is_a_line_of_the_model(healthy: Outcome)
         for row in healthy.comparison.rows
     ]
     layer = ["self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn", "", "mlp", ""]
-    expected = [(None, "model.embed_tokens")]
+    expected: list[tuple[int | None, str]] = [(None, "model.embed_tokens")]
     expected += [(index, name) for index in range(LAYERS) for name in layer]
     assert names == [*expected, (None, "lm_head")]
     lines = [row.sink.lines[0].location for row in healthy.comparison.rows]
@@ -217,6 +217,15 @@ def test_a_float_program_is_held_to_float(
     assert outcome.wrong is None and outcome.odd == []
     assert outcome.tolerance == 1e-3
     assert all(row.quantized_so_far.relative == 0 for row in outcome.comparison.rows)
+
+
+def test_a_rotated_export_has_other_lines(
+    cpp_build: Path, two_layers: Path, tmp_path: Path
+) -> None:
+    method = dataclasses.replace(METHODS["rtn4"], rotation="hadamard")
+    pte = _export(two_layers, tmp_path, Scheme("rtn4", method=method), "cpu")
+    with pytest.raises(BadRequest, match="was exported with rotation=hadamard, after which its li"):
+        compare(ask(pte, two_layers))
 
 
 @pytest.mark.parametrize(

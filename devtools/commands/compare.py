@@ -119,6 +119,7 @@ def compare(request: Request) -> Outcome:
     record = read_etrecord(etrecord)
     checkpoint = _open_checkpoint(request.checkpoint)
     _check_shape(report["model"], request.model, checkpoint)
+    _check_basis(report["quantization"], request.model)
     quantized = quantized_model(checkpoint, read_weights(etrecord), etrecord)
     tokens = _tokens(request, checkpoint, report["model"])
     logged, logits, calls = run_program(request.model, report, record, tokens)
@@ -247,6 +248,17 @@ def _check_shape(facts: dict[str, Any], model: Path, checkpoint: "Checkpoint") -
                 f"{model} has {name} {facts[name]} and {checkpoint.name} has {wanted}; name the "
                 "checkpoint that it was exported from."
             )
+
+
+def _check_basis(quantization: dict[str, Any], model: Path) -> None:
+    """A rotation turns the residual stream: what lines compute is then no longer alike."""
+    method = quantization.get("method") or {}
+    rotation = method.get("rotation", "none")
+    if rotation != "none":
+        raise BadRequest(
+            f"{model} was exported with rotation={rotation}, after which its lines compute other "
+            "numbers than the checkpoint's; compare an export with rotation=none."
+        )
 
 
 def _tokens(request: Request, checkpoint: "Checkpoint", facts: dict[str, Any]) -> "Tensor":
