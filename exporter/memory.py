@@ -18,6 +18,7 @@ from quant.spill import Spill
 
 STREAMING = ("cpu",)  # delegates that take weights one by one, and give them back
 _PROGRAMS = 800_000_000  # PyTorch, ExecuTorch and graphs: what a tiny model's export takes
+_SCALE_BITS = 16  # of a group, at most
 _SLACK = 200_000_000
 
 
@@ -74,10 +75,13 @@ def _peaks(
 ) -> dict[str, int]:
     """Bytes at the worst moment of each stage."""
     peak = _peak(options, model, text, spilled)
-    shapes = checkpoint.weights.shapes()
-    weights = sum(math.prod(shape) for shape in shapes.values())
-    largest = max(math.prod(shape) for shape in shapes.values())
-    file = weights * options.scheme.bits // 8 + 2 * largest
+    weights = sum(math.prod(shape) for shape in checkpoint.weights.shapes().values())
+    largest = model.lm_head.in_features * model.lm_head.out_features
+    tables = largest if checkpoint.config.tie_word_embeddings else 2 * largest
+    scheme = options.scheme
+    ends = tables * (scheme.bits if scheme.name == "none" else scheme.head_bits) / 8
+    layers = (weights - tables) * (scheme.bits + _SCALE_BITS / scheme.group_size) / 8
+    file = round(ends + layers)
     if spilled and options.delegate in STREAMING:
         lower = max(file, 3 * largest)
     else:

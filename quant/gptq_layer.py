@@ -1,7 +1,7 @@
 """One decoder layer by GPTQ: each linear calibrated on what reaches it at run time."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 from torch import Tensor, nn
@@ -15,6 +15,7 @@ from quant.ranks import ALONE, Ranks
 from quant.rounding import require_finite, round_int8
 from quant.scheme import Scheme
 from quant.solve import Statistics, aim, seen_by_linear, solve, statistics
+from quant.speed import Speed, hessian_operations, update_operations
 from quant.spill import IN_MEMORY, Spill
 from quant.stream import Shards, Stream
 
@@ -33,12 +34,14 @@ class Streams:
         reference: behind float ones, for methods that follow them; else None.
         spill: where what a layer needs meanwhile is kept.
         ranks: who shares the work.
+        speed: is told how fast it goes.
     """
 
     hidden: Stream
     reference: Stream | None
     spill: Spill = IN_MEMORY
     ranks: Ranks = ALONE
+    speed: Speed = field(default_factory=Speed)
 
     def total(self, terms: Iterable[Tensor]) -> Tensor:
         """The sum of terms of all shards: see Ranks.sum."""
@@ -123,7 +126,9 @@ class _Place:
         columns = in_features + -in_features % self.scheme.group_size
         total = self.streams.total
         tokens = self.streams.hidden.tokens
-        return statistics(inputs, reference, tokens, columns, self.scheme.choice, total)
+        method, operations = self.scheme.choice, hessian_operations(tokens, columns)
+        with self.streams.speed.timed("hessian", operations):
+            return statistics(inputs, reference, tokens, columns, method, total)
 
     def residual(self, linear: str, inputs: Shards, given: Statistics) -> Tensor | None:
         """The correlation C of the residual stream's drift, where the method goes by it."""
@@ -156,9 +161,12 @@ class _Place:
             target = aim(weight, method, given, correlation)
             quantized = round_int8(target[:, :columns], name)
         else:
-            values, scales = solve(
-                weight, self.scheme.group_size, method, given, correlation, self.streams.ranks
-            )
+            moved = correlation is not None or given.drift is not None
+            operations = update_operations(weight.shape[0], weight.shape[1], method, moved)
+            with self.streams.speed.timed("update", operations):
+                values, scales = solve(
+                    weight, self.scheme.group_size, method, given, correlation, self.streams.ranks
+                )
             quantized = QuantizedWeight(values, scales.product(), bits=4)
         set_weight(self.block, linear, quantized)
         self.done(name, rows * columns)

@@ -162,7 +162,9 @@ def _calibrated(
     reference = None
     if scheme.choice.follows_float:
         reference = Stream(calibration, partial(embed_float, weights), spill, ranks)
-    return Streams(Stream(calibration, model.embed, spill, ranks), reference, spill, ranks)
+    return Streams(
+        Stream(calibration, model.embed, spill, ranks), reference, spill, ranks, means.speed
+    )
 
 
 def _linear_weights(layer: nn.Module) -> int:

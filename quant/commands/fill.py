@@ -30,6 +30,7 @@ from quant.quantize import quantize
 from quant.ranks import Ranks
 from quant.report import QuantReport
 from quant.scheme import scheme_from_text
+from quant.speed import Speed, matmul_gflops
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,8 @@ def run_fill(request: Request, as_json: bool) -> None:
             text = prepare_text(options, checkpoint)
             with listener:
                 began = True
-                report = _fill(options, checkpoint, text, listener, ranks)
+                speed = Speed()
+                report = _fill(options, checkpoint, text, listener, ranks, speed)
     except (QuantError, ExportError, TokenizerError) as error:
         rank = os.environ.get("RANK", "0")
         if began or rank == "0":  # what was asked for is wrong for all of them alike
@@ -70,7 +72,7 @@ def run_fill(request: Request, as_json: bool) -> None:
             )
         sys.exit(1 if began else 2)
     if ranks.first:
-        figures = _figures(checkpoint, report, options, ranks)
+        figures = _figures(checkpoint, report, options, ranks, speed)
         click.echo(json.dumps(figures) if as_json else _describe(figures))
 
 
@@ -99,6 +101,7 @@ def _fill(
     text: Text,
     listener: Display,
     ranks: Ranks,
+    speed: Speed,
 ) -> QuantReport:
     assert options.cache is not None
     cache = Cache(options.cache, default_size(), listener.note)
@@ -107,7 +110,7 @@ def _fill(
         model = CausalLM(checkpoint.config)
     checkpoint.check(model)
     listener.stage("quantize")
-    means = Means(cache, checkpoint.name, spill, ranks)
+    means = Means(cache, checkpoint.name, spill, ranks, speed)
     return quantize(
         model,
         options.scheme,
@@ -120,7 +123,11 @@ def _fill(
 
 
 def _figures(
-    checkpoint: Checkpoint, report: QuantReport, options: ExportOptions, ranks: Ranks
+    checkpoint: Checkpoint,
+    report: QuantReport,
+    options: ExportOptions,
+    ranks: Ranks,
+    speed: Speed,
 ) -> dict[str, object]:
     quality = report.quality
     made = checkpoint.config.num_hidden_layers - report.cached_layers
@@ -134,6 +141,9 @@ def _figures(
         "calibration_tokens": report.calibration_tokens,
         "seconds": report.seconds,
         "seconds_per_layer": report.seconds / made if made else None,
+        "hessian_gflops": speed.gflops("hessian"),
+        "update_gflops": speed.gflops("update"),
+        "matmul_gflops": matmul_gflops() * ranks.count if speed.seconds else None,
         "peak_memory": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
         "quality": quality.to_dict() if quality else None,
     }
@@ -152,6 +162,13 @@ def _describe(figures: dict[str, object]) -> str:
             f"{each:.1f} s for each of the others by {figures['processes']} process"
             f"{'es' if figures['processes'] != 1 else ''}, peak memory "
             f"{show_size(figures['peak_memory'])}"
+        )
+    rates = [figures[f"{part}_gflops"] for part in ("hessian", "update", "matmul")]
+    if all(isinstance(rate, float) for rate in rates):
+        hessian, update, matmul = rates
+        lines.append(
+            f"Hessians at {hessian:.1f} GFLOP/s, updates at {update:.1f}; matrix products reach "
+            f"{matmul:.1f} here"
         )
     quality = figures["quality"]
     if isinstance(quality, dict):
