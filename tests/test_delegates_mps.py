@@ -182,7 +182,7 @@ def test_the_runner_with_metal_tells_the_same_story(
 
     block = Inspector(etdump_path=str(etdump)).event_blocks[-1]
     ids = {e.delegate_debug_identifier for e in block.events if e.delegate_debug_identifier}
-    assert len(ids) > 5 * 5  # parts of the operators of five layers
+    assert len(ids) > 4 * 9  # parts of the operators of four layers or five
 
 
 @pytest.fixture(scope="module", params=["embedded_cpu_pte", "stories_cpu_pte"])
