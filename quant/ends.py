@@ -6,14 +6,16 @@ They are read in their stored type a few rows at a time; no float32 copy of eith
 from collections.abc import Iterator
 from typing import cast
 
+import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from quant.modules import PaddedLinear, QuantizedEmbedding, QuantizedWeight, set_weight
 from quant.protocols import CausalLM, WeightSource
 from quant.quality import LogitComparison, Quality
-from quant.rounding import round_int4, round_int8
+from quant.rounding import require_finite, round_int4, round_int8
 from quant.scheme import EMBEDDING_PART, HEAD_PART, Scheme
+from quant.solve import Statistics, solve
 
 EMBEDDING = "model.embed_tokens.weight"
 HEAD = "lm_head.weight"
@@ -36,30 +38,49 @@ def load_ends(model: CausalLM, weights: WeightSource) -> None:
         weights.load_into(model.lm_head, "lm_head.")
 
 
-def quantize_ends(model: CausalLM, scheme: Scheme, weights: WeightSource) -> None:
-    """Rounds embedding and head; tied ones share their integers and scales.
+def quantize_ends(
+    model: CausalLM, scheme: Scheme, weights: WeightSource, given: Statistics | None = None
+) -> None:
+    """Quantizes embedding and head; tied ones share their integers and scales.
+
+    Args:
+        given: of the head's inputs, for a head of 4 bits by GPTQ; None rounds to nearest, as it
+            always is with an embedding that is not tied.
 
     Raises:
         QuantError: a stored value is not finite.
     """
     tied = is_tied(model)
     bits = scheme.bits_of(EMBEDDING_PART)
-    embedding = _round(weights.tensor(EMBEDDING), scheme, bits, EMBEDDING)
+    of_tied = given if tied else None
+    embedding = _round(weights.tensor(EMBEDDING), scheme, bits, EMBEDDING, of_tied)
     hidden_size = model.lm_head.in_features
     model.model.add_module("embed_tokens", QuantizedEmbedding(embedding, hidden_size))
     weights.release()
     if tied:
         head = embedding
     else:
-        head = _round(weights.tensor(HEAD), scheme, scheme.bits_of(HEAD_PART), HEAD)
+        head = _round(weights.tensor(HEAD), scheme, scheme.bits_of(HEAD_PART), HEAD, given)
     set_weight(cast(nn.Module, model), "lm_head", head)
     weights.release()
 
 
-def _round(weight: Tensor, scheme: Scheme, bits: int, name: str) -> QuantizedWeight:
-    if bits == 4:
+def _round(
+    weight: Tensor, scheme: Scheme, bits: int, name: str, given: Statistics | None
+) -> QuantizedWeight:
+    if bits == 8:
+        return round_int8(weight, name)
+    if given is None:
         return round_int4(weight, scheme.group_size, name, scheme.choice)
-    return round_int8(weight, name)
+    padding = len(given.hessian) - weight.shape[1]
+    values, scales = [], []
+    for part in weight.split(_HEAD_ROWS):
+        rows = F.pad(part.float(), (0, padding))
+        require_finite(rows, name)
+        chosen, steps = solve(rows, scheme.group_size, scheme.choice, given, None)
+        values.append(chosen)
+        scales.append(steps.product())
+    return QuantizedWeight(torch.cat(values), torch.cat(scales), bits=4)
 
 
 def embed_float(weights: WeightSource, tokens: Tensor) -> Tensor:

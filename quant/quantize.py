@@ -16,6 +16,7 @@ from quant.awq import awq_layer
 from quant.ends import compare_heads, embed_float, is_tied, load_ends, quantize_ends
 from quant.errors import QuantError
 from quant.gptq_layer import Streams, gptq_layer
+from quant.head_inputs import head_statistics
 from quant.kept import find_kept
 from quant.layer import round_layer
 from quant.learned_rotation import learn_rotation
@@ -75,7 +76,10 @@ def quantize(
     if scheme.name == "none":
         load_ends(model, weights)
     else:
-        quantize_ends(model, scheme, weights)
+        given = None
+        if scheme.calibrates_head and calibration is not None:
+            given = head_statistics(model, scheme, weights, calibration)
+        quantize_ends(model, scheme, weights, given)
     means.spill.park(cast(nn.Module, model))
     weights.load_into(model.model.get_submodule("norm"), "model.norm.")
     meter.advance("model.embed_tokens", head_work)

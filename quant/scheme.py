@@ -80,6 +80,11 @@ class Scheme:
         return shown
 
     @property
+    def calibrates_head(self) -> bool:
+        """Whether a head of 4 bits is chosen by what it is given."""
+        return self.bits_of(HEAD_PART) == 4 and self.choice.rounding == "gptq" and self.bits == 4
+
+    @property
     def choice(self) -> Method:
         """How the integers are chosen; round to nearest where there is no choice."""
         return self.method or METHODS.get(self.name, METHODS["rtn4"])

@@ -24,6 +24,7 @@ from torch.nn import functional as F
 
 from quant.ends import EMBEDDING, HEAD, embed_float, is_tied
 from quant.gptq import inverse_factor
+from quant.head_inputs import head_damp_percent
 from quant.modules import QuantizedWeight
 from quant.protocols import CausalLM, Rope, WeightSource
 from quant.rounding import round_int4, round_int8
@@ -172,11 +173,11 @@ class _MadeUp:
         for block, part in zip(self._blocks, parts, strict=True):
             block.addmm_(part.T, part)
 
-    def share_left(self) -> float:
+    def share_left(self, damp_percent: float = 1.0) -> float:
         """From 0 to 1; 1 where no inputs were given."""
         left = whole = 0.0
         for block in self._blocks:
-            factor = inverse_factor(block)
+            factor = inverse_factor(block, damp_percent)
             left += factor.mean * factor.upper.diagonal().square().reciprocal().sum().item()
             whole += block.diagonal().sum().item()
         return min(left / whole, 1.0) if whole else 1.0
@@ -231,6 +232,9 @@ def _through_head(
         drawn[ahead] = weight[index[ahead]]
 
     gradient = drawn  # of log p(label) in x: the label's row less the mean row
+    made_up = _MadeUp()
+    if scheme.choice.rounding == "gptq":
+        made_up.add(x)
     moments = torch.zeros(2, 2, len(x))  # of e and e^2 under p, at 4 and at 8 bits
     for rows in slices:
         weight = stored[rows].float()
@@ -245,7 +249,9 @@ def _through_head(
         normed.backward(gradient.view_as(normed))
     weights.release()
     assert hidden.grad is not None
-    return hidden.grad, Cost(*(variance.mean(dim=1) / 2).tolist())
+    at4, at8 = (variance.mean(dim=1) / 2).tolist()
+    share = made_up.share_left(head_damp_percent(is_tied(model)))
+    return hidden.grad, Cost(at4 * share, at8)
 
 
 def _of_embedding(scheme: Scheme, weights: WeightSource, tokens: Tensor, gradient: Tensor) -> Cost:

@@ -332,3 +332,22 @@ def test_int8_is_nearly_float(stories: Stories) -> None:
 def test_a_head_of_4_bits_costs_more_than_one_of_8(stories: Stories) -> None:
     four, eight = (stories.quality(Scheme("gptq4", 32, bits)).kl for bits in (4, 8))
     assert eight < four < 2 * eight
+
+
+def test_a_head_of_4_bits_is_calibrated_too(stories: Stories) -> None:
+    """GPTQ's share in the ends: without it the same layers, and ends rounded to nearest."""
+    calibrated = stories.quality(Scheme("gptq4", head_bits=4)).kl
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Scheme, "calibrates_head", False)
+        rounded = stories.quality(Scheme("gptq4", head_bits=4)).kl
+    assert calibrated < rounded
+
+
+def test_an_untied_head_of_4_bits_leaves_the_embedding_to_rounding() -> None:
+    config = replace(CONFIG, tie_word_embeddings=False)
+    gptq, _ = run(Scheme("gptq4", head_bits=4), config)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Scheme, "calibrates_head", False)
+        rounded, _ = run(Scheme("gptq4", head_bits=4), config)
+    assert torch.equal(gptq.model.embed_tokens.values, rounded.model.embed_tokens.values)
+    assert not torch.equal(gptq.lm_head.weight.qdata, rounded.lm_head.weight.qdata)

@@ -1,0 +1,55 @@
+"""What the head is given, for ends of 4 bits that GPTQ chooses."""
+
+import torch
+from torch import Tensor
+
+from quant.ends import embed_float, is_tied
+from quant.gptq import gram, hessian_of, inverse_factor
+from quant.protocols import CausalLM, WeightSource
+from quant.scheme import Scheme
+from quant.solve import Statistics, seen_by_linear
+
+_MOST_TOKENS = 4096
+_WINDOWS_TOGETHER = 4
+_DAMP_PERCENT = 1.0
+_DAMP_PERCENT_TIED = 50.0
+
+
+def head_damp_percent(tied: bool) -> float:
+    """What is added to the Hessian's diagonal, of its mean."""
+    return _DAMP_PERCENT_TIED if tied else _DAMP_PERCENT
+
+
+@torch.no_grad()
+def head_statistics(
+    model: CausalLM, scheme: Scheme, weights: WeightSource, calibration: Tensor
+) -> Statistics:
+    """The statistics of the head's inputs in the float model, on some of the calibration text.
+
+    Where the ends are tied the same integers are the embedding, in which an error costs as much in
+    every direction. Their Hessian is the sum of both: the head's and a multiple of the identity,
+    which is what damping adds.
+
+    Args:
+        model: with its layers on the meta device, where they are left.
+        calibration: int64 (windows, seq_len).
+    """
+    count = max(1, _MOST_TOKENS // calibration.shape[1])
+    tokens = calibration[:: -(-len(calibration) // count)]
+    rope = model.rope(tokens.shape[1])
+    hidden = embed_float(weights, tokens)
+    for index, layer in enumerate(model.model.get_submodule("layers").children()):
+        weights.load_into(layer, f"model.layers.{index}.")
+        for x in hidden.split(_WINDOWS_TOGETHER):
+            x.copy_(layer(x, rope))
+        layer.to("meta")
+        weights.release()
+    norm = model.model.get_submodule("norm")
+    weights.load_into(norm, "model.norm.")
+    seen = seen_by_linear(scheme.choice)
+    columns = hidden.shape[-1] + -hidden.shape[-1] % scheme.group_size
+    inputs = (seen(norm(x)) for x in hidden.split(_WINDOWS_TOGETHER))
+    hessian = hessian_of(gram(inputs, columns), tokens.numel())
+    factor = inverse_factor(hessian, head_damp_percent(is_tied(model)), scheme.choice.act_order)
+    importance = torch.where(hessian.diagonal() == 0, 0.0, 1 / factor.inverse_diagonal())
+    return Statistics(hessian, factor, importance, None, None)
