@@ -1,9 +1,9 @@
 #pragma once
 
 /// \file
-/// As much of Apple's Foundation as the Metal delegate names, declared and not defined: with it clang
-/// checks the syntax and the types of device.mm on any system. That proves nothing more: not that
-/// Apple's own headers agree, not that anything runs.
+/// As much of Apple's Foundation as the Metal delegate names, declared and not defined: with it
+/// clang checks the syntax and the types of device.mm on any system. That proves nothing more: not
+/// that Apple's own headers agree, not that anything runs.
 
 #include <stddef.h>
 #include <stdint.h>

@@ -1,7 +1,8 @@
 #pragma once
 
 /// \file
-/// As much of Apple's Metal as the delegate names; see Foundation.h beside it for what that is worth.
+/// As much of Apple's Metal as the delegate names; see Foundation.h beside it for what that is
+/// worth.
 
 #import <Foundation/Foundation.h>
 
