@@ -6,7 +6,7 @@ from typing import NoReturn
 
 import click
 
-from runtime.build import BUILD_DIR, build, wheel_directory
+from runtime.build import BUILD_DIR, PRODUCTS, build, wheel_directory
 from runtime.errors import BuildError, RunnerError
 from runtime.wheel import fetch_wheel
 
@@ -17,6 +17,9 @@ def main() -> None:
 
 
 @main.command("build")
+@click.option(
+    "--all", "everything", is_flag=True, help="What the tests run as well, as build/metal_runner."
+)
 @click.option("--sanitize", is_flag=True, help="With ASan and UBSan, into build/asan.")
 @click.option(
     "--target",
@@ -25,10 +28,11 @@ def main() -> None:
     show_default=True,
     help="aarch64: Arm on Linux, into build/aarch64; downloads ExecuTorch's wheel for it once.",
 )
-def build_command(sanitize: bool, target: str) -> None:
+def build_command(everything: bool, sanitize: bool, target: str) -> None:
     """Build what is out of date."""
     if target == "host":
-        click.echo(_build("asan" if sanitize else "default"))
+        targets = () if everything else PRODUCTS
+        click.echo(_build("asan", ()) if sanitize else _build("default", targets))
         return
     if sanitize:
         raise click.UsageError("--sanitize is for the host: leave out --target aarch64")
@@ -37,7 +41,7 @@ def build_command(sanitize: bool, target: str) -> None:
             click.echo(f"fetched {wheel_directory()}")
     except BuildError as error:
         _fail(error)
-    click.echo(_build(target))
+    click.echo(_build(target, ()))
 
 
 @main.command()
@@ -65,7 +69,7 @@ def generate(
     from runtime.runner import Runner
 
     if not (BUILD_DIR / "libthimble.so").is_file():
-        click.echo(_build("default"), err=True)
+        click.echo(_build("default", PRODUCTS), err=True)
     try:
         with Runner(model, threads) as runner:
             options = (temperature, top_k, top_p, min_p, seed)
@@ -77,10 +81,10 @@ def generate(
         _fail(error)
 
 
-def _build(preset: str) -> str:
+def _build(preset: str, targets: tuple[str, ...]) -> str:
     """Builds; the line that says what was done."""
     try:
-        result = build(preset)
+        result = build(preset, targets)
     except BuildError as error:
         _fail(error)
     program = result.directory / "runner"

@@ -17,6 +17,7 @@ from runtime.errors import BuildError
 SOURCE_DIR = Path(__file__).resolve().parent / "cpp"
 BUILD_DIR = SOURCE_DIR.parent.parent / "build"
 CROSS_COMPILER = "aarch64-linux-gnu-g++"
+PRODUCTS = ("runner", "thimble", "thimble_cpu", "bench")  # all but what the tests run
 
 
 @dataclass(frozen=True)
@@ -27,13 +28,14 @@ class Build:
     seconds: float
 
 
-def build(preset: str = "default") -> Build:
+def build(preset: str = "default", targets: tuple[str, ...] = ()) -> Build:
     """Builds what is out of date; configures only when that was never done or has gone stale.
 
     Args:
         preset: of CMakePresets.json: "default", into build/; "asan", into build/asan; "tsan",
             into build/tsan; "aarch64", into build/aarch64, for Arm on Linux: needs what
             fetch_wheel(wheel_directory()) leaves.
+        targets: of CMake, such as PRODUCTS; none: all.
 
     Raises:
         BuildError: a tool or the wheel is missing, or the compiler failed; the message ends with
@@ -50,7 +52,7 @@ def build(preset: str = "default") -> Build:
         if not configured:
             options = [f"-D{name}={value}" for name, value in settings.items()]
             _run([cmake, "--preset", preset, "--fresh", *options])
-        output = _run([ninja, "-C", directory])
+        output = _run([ninja, "-C", directory, *targets])
     idle = configured and "no work to do" in output
     return Build(directory, 0.0 if idle else time.monotonic() - start)
 
