@@ -12,7 +12,7 @@ PROMPT ?= The :mod:`json` module
 demo: build build/demo.pte
 	build/runner build/demo.pte -p '$(PROMPT)' -n 160 --temperature 0.6 --top-p 0.9 --seed 10
 
-test: build
+test: build .venv/tasks
 	$(BIN)/python -m pytest -q
 
 check: build lint
@@ -34,6 +34,10 @@ build/demo.pte: .venv/installed $(SOURCES)
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,tosa]'
 	-$(BIN)/python -m pip install --quiet --no-deps tosa-tools==2026.5.0  # not for every system
+	touch $@
+
+.venv/tasks: .venv/installed
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[lm-eval]'
 	touch $@
 
 clean:

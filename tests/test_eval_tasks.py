@@ -1,5 +1,6 @@
 """Tasks of the lm-evaluation-harness, made here of real stories, on a checkpoint and a `.pte`."""
 
+import importlib.util
 import json
 import os
 import subprocess
@@ -11,6 +12,11 @@ import pytest
 from click.testing import CliRunner
 
 from quant.commands.cli import main
+
+pytestmark = pytest.mark.skipif(
+    importlib.util.find_spec("lm_eval") is None,
+    reason="lm_eval is not installed: pip install -e '.[lm-eval]'",
+)
 
 SEPARATOR = "<|endoftext|>"
 TASKS = {
