@@ -126,8 +126,8 @@ def test_weights_of_another_shape(out: Path, stories: Path, calibration: Path) -
         (
             "--delegate",
             "npu",
-            "delegate 'npu' is not known; it must be one of cpu, xnnpack, coreml, tosa, vulkan, "
-            "qnn.",
+            "delegate 'npu' is not known; it must be one of cpu, xnnpack, coreml, mps, tosa, "
+            "vulkan, mlx, qnn.",
         ),
     ],
 )
