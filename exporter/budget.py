@@ -39,10 +39,17 @@ def within_budget(
 
     Raises:
         DelegateError: the delegate does not take 4 and 8 bits in one program.
+        ExportError: a rotation would untie weights that the budget counts once.
         QuantError: the budget cannot be kept.
     """
     if options.bits is None and options.max_size is None:
         return options
+    method = options.scheme.method
+    if method is not None and method.rotation != "none" and checkpoint.config.tie_word_embeddings:
+        raise ExportError(
+            f"rotation={method.rotation} unties this model's embedding and lm_head, which a budget "
+            "counts as one; leave out the rotation, or --bits and --max-size."
+        )
     limits.check_mix(checkpoint.config.num_hidden_layers)
     with torch.device("meta"):
         model = CausalLM(checkpoint.config)

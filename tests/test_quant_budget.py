@@ -13,6 +13,7 @@ from torchao.quantization import IntxUnpackedToInt8Tensor
 from delegates import DelegateError, get_delegate
 from exporter.budget import storage_of
 from exporter.checkpoint import Checkpoint, open_checkpoint
+from exporter.errors import ExportError
 from exporter.model import CausalLM
 from exporter.options import ExportOptions
 from exporter.pipeline import export_model
@@ -21,6 +22,7 @@ from quant.budget import Budget, Part, choose, numbers_of, parts_of, spread
 from quant.calibration import calibration_windows, evaluation_windows
 from quant.ends import quantize_ends
 from quant.errors import QuantError
+from quant.method import Method
 from quant.modules import INT4
 from quant.quality import compare_logits
 from quant.quantize import quantize
@@ -186,6 +188,19 @@ def test_a_delegate_of_one_width_says_so_at_once(one_layer_checkpoint: Path) -> 
         "vulkan takes no weights of 8 bits, and a budget spreads 4 and 8 over all parts of "
         "model.layers.0 to 0: "
     )
+    assert listener.stages == []
+
+
+def test_a_rotation_that_unties_is_refused_at_once(shared_data: Path) -> None:
+    listener = Quiet()
+    options = ExportOptions(
+        model=str(shared_data / "stories260K"),
+        out=Path("no.pte"),
+        scheme=Scheme("gptq4", method=Method(rotation="hadamard")),
+        bits=6.0,
+    )
+    with pytest.raises(ExportError, match="rotation=hadamard unties this model's embedding and"):
+        export_model(options, listener)
     assert listener.stages == []
 
 
