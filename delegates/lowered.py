@@ -91,7 +91,9 @@ class DelegationReport:
         return tuple(part.delegate for part in self.parts if part.calls) or (self.delegate,)
 
     def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
+        """As JSON has it: lists for tuples."""
+        facts = asdict(self).items()
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in facts}
 
 
 @dataclass(frozen=True)

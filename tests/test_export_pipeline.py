@@ -1,5 +1,6 @@
 """The export as a whole: what it writes beside the weights, and that it checks what it wrote."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -78,6 +79,7 @@ def test_gptq_is_closer_to_float_than_rounding(
         out=Path("unused.pte"),
         scheme=Scheme("rtn4"),
         calibration=calibration_text,
+        delegate="xnnpack",
     )
     checkpoint = find_checkpoint(options, Quiet())
     text = prepare_text(options, checkpoint)
@@ -140,11 +142,15 @@ def test_a_file_that_computes_something_else_is_not_kept(
     real_reference = exporter.pipeline.reference_logits
 
     def other_reference(
-        model: CausalLM, tokens: Tensor, max_seq_len: int, quantized: bool
+        model: CausalLM,
+        tokens: Tensor,
+        max_seq_len: int,
+        quantized: bool,
+        release: Callable[[], None],
     ) -> Reference:
         weight = model.get_parameter("model.layers.0.mlp.down_proj.weight")
         weight.mul_(1.5)
-        reference = real_reference(model, tokens, max_seq_len, quantized)
+        reference = real_reference(model, tokens, max_seq_len, quantized, release)
         weight.div_(1.5)
         return reference
 

@@ -5,6 +5,7 @@ import resource
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -230,19 +231,22 @@ def test_an_entry_larger_than_the_limit_is_not_kept(tmp_path: Path) -> None:
     assert "layer 0 alone is larger than the cache's limit of 100 bytes" in notes[0]
 
 
-@pytest.fixture
+@contextmanager
 def small_disk() -> Iterator[None]:
-    """No file may grow beyond 10 kB: a layer takes 19 here."""
+    """No file may grow beyond 10 kB, the tests' own output included: a layer takes 19 here."""
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, limits[1]))
-    yield
-    resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 
 
 def test_a_disk_that_takes_no_more_costs_nothing_but_the_cache(
-    cache: Cache, notes: list[str], small_disk: None
+    cache: Cache, notes: list[str]
 ) -> None:
-    run = Run(cache, Scheme("gptq4"))
+    with small_disk():
+        run = Run(cache, Scheme("gptq4"))
     assert_same(run, Run(None, Scheme("gptq4")))
     assert notes == [
         f"The cache is not written any further: {cache.directory} takes no more (File too large). "
