@@ -102,8 +102,9 @@ def test_what_a_decoder_layer_is_made_of(recorded: Recorded, name: str) -> None:
         head = events["lm_head"]
         assert head.layer is None and head.line is not None and "self.head" in head.line.text
         assert head.operations == 2 * 256 * 4096  # of the last token alone
-        down = events["model.layers.3.mlp.down_proj"]
-        assert down.layer == 3 and down.line is not None and "self.down_proj" in down.line.text
+        # Of the last layer the CPU delegate computes the last token alone, too.
+        down = events["model.layers.2.mlp.down_proj"]
+        assert down.layer == 2 and down.line is not None and "self.down_proj" in down.line.text
         assert down.operations == 2 * 256 * 768 * (call.seq_len or 0)
         assert down.bytes_moved is not None and down.bytes_moved > 256 * 768 / 2
         attention = [event for event in call.events if event.op_kind == "attention"]
