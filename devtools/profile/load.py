@@ -25,6 +25,7 @@ from devtools.profile.model import (
 from devtools.profile.work import WorkCounter
 
 CPU_BACKEND = "ThimbleCpuBackend"
+_WHOLE = "ThimbleCpuBackend"  # runs all of its operators in every call
 _EXECUTE = "Method::execute"
 _OPERATOR, _DELEGATE = "OPERATOR_CALL", "DELEGATE_CALL"
 _KERNEL_PREFIX = "native_call_"
@@ -104,11 +105,13 @@ def _check_same_model(run: Run, record: Record, etdump: Path, etrecord: Path) ->
     """
     difference = None
     seen: set[int] = set()
+    ran: set[tuple[int, str]] = set()
     for item in run.records:
         number = item.instruction_id
         if item.name == _EXECUTE or item.chain < 0:
             continue
         seen.add(number)
+        ran.add((number, str(item.delegate_debug_id)))
         delegate = record.delegates.get(number)
         if number not in record.instructions:
             difference = f"instruction {number} is not in it"
@@ -128,6 +131,10 @@ def _check_same_model(run: Run, record: Record, etdump: Path, etrecord: Path) ->
     missing = sorted(set(record.delegates) - seen)
     if difference is None and missing:
         difference = f"the delegate's call at instruction {missing[0]} never ran"
+    for number, delegate in record.delegates.items():
+        idle = [name for name in delegate.handles if (number, name) not in ran]
+        if difference is None and delegate.backend == _WHOLE and idle:
+            difference = f"operator {idle[0]} of the delegate never ran"
     if difference is not None:
         raise BadRequest(
             f"{etdump} was recorded from another program than that of {etrecord}: {difference}; "
