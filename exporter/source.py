@@ -12,6 +12,17 @@ EMBEDDED_NAME = "thimble-python-4m"
 EMBEDDED_PRESET = "llama3.2-1b"  # what `llama3` stands for
 
 
+def open_model(name: str) -> Checkpoint:
+    """The checkpoint of a preset, a directory or a hub id.
+
+    Raises:
+        ExportError: there is none of that name, or a damaged one.
+    """
+    if preset_name(name) == EMBEDDED_PRESET:
+        return open_checkpoint(EMBEDDED)
+    return open_checkpoint(resolve_model(name).source)
+
+
 def find_checkpoint(options: ExportOptions, listener: Listener) -> Checkpoint:
     """Opens the weights of the model that was asked for.
 
@@ -22,12 +33,11 @@ def find_checkpoint(options: ExportOptions, listener: Listener) -> Checkpoint:
         if preset_name(options.model) is None:
             resolve_model(options.model)
         return open_checkpoint(options.checkpoint)
+    checkpoint = open_model(options.model)
     if preset_name(options.model) == EMBEDDED_PRESET:
-        checkpoint = open_checkpoint(EMBEDDED)
         checkpoint.name = EMBEDDED_NAME
         listener.note(
             f"No --checkpoint given: exporting {EMBEDDED_NAME}, the small Llama 3 that ships with "
             f"this package. For the real one: --checkpoint {PRESETS[EMBEDDED_PRESET].source}"
         )
-        return checkpoint
-    return open_checkpoint(resolve_model(options.model).source)
+    return checkpoint

@@ -108,6 +108,7 @@ def compare(request: Request) -> Outcome:
     from devtools.compare.rows import FLOAT_TOLERANCE, QUANTIZED_TOLERANCE
     from devtools.profile.etrecord import read_etrecord
     from exporter.pte import read_report
+    from exporter.source import open_model
 
     report = read_report(request.model)
     etrecord = request.etrecord or request.model.with_suffix(".etrecord")
@@ -117,7 +118,7 @@ def compare(request: Request) -> Outcome:
             "here."
         )
     record = read_etrecord(etrecord)
-    checkpoint = _open_checkpoint(request.checkpoint)
+    checkpoint = open_model(request.checkpoint)
     _check_shape(report["model"], request.model, checkpoint)
     _check_basis(report["quantization"], request.model)
     quantized = quantized_model(checkpoint, read_weights(etrecord), etrecord)
@@ -219,16 +220,6 @@ def _buffer_size(record: "Record", tokens: int, calls: int) -> int:
             numbers *= size if isinstance(size, int) else 1
         total += 8 * numbers * (tokens if varies else calls) + 256 * calls
     return 3 * total + (1 << 20)
-
-
-def _open_checkpoint(source: str) -> "Checkpoint":
-    from exporter.checkpoint import open_checkpoint
-    from exporter.presets import preset_name, resolve_model
-    from exporter.source import EMBEDDED, EMBEDDED_PRESET
-
-    if preset_name(source) == EMBEDDED_PRESET:
-        return open_checkpoint(EMBEDDED)
-    return open_checkpoint(resolve_model(source).source)
 
 
 def _check_shape(facts: dict[str, Any], model: Path, checkpoint: "Checkpoint") -> None:

@@ -8,11 +8,9 @@ import torch
 from torch import Tensor
 
 from delegates import get_delegate
-from exporter.checkpoint import open_checkpoint
 from exporter.model import CausalLM
-from exporter.presets import preset_name, resolve_model
 from exporter.pte import read_report
-from exporter.source import EMBEDDED, EMBEDDED_PRESET
+from exporter.source import open_model
 from exporter.tokenizer import compile_tokenizer, load_tokenizer
 from quant.calibration import Encode
 from quant.errors import QuantError
@@ -74,15 +72,8 @@ def open_scored(model: str, kv_cache: str, advance: Advance) -> Scored:
     return _open_checkpoint(model, advance)
 
 
-def checkpoint_source(model: str) -> str:
-    """The directory or hub id of a preset, a directory or a hub id."""
-    if preset_name(model) == EMBEDDED_PRESET:
-        return str(EMBEDDED)
-    return resolve_model(model).source
-
-
 def _open_checkpoint(model: str, advance: Advance) -> Scored:
-    checkpoint = open_checkpoint(checkpoint_source(model))
+    checkpoint = open_model(model)
     with torch.device("meta"):
         decoder = CausalLM(checkpoint.config).eval()
     checkpoint.check(decoder)

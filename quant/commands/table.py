@@ -7,13 +7,12 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from exporter.checkpoint import Checkpoint, open_checkpoint
+from exporter.checkpoint import Checkpoint
 from exporter.model import CausalLM
-from exporter.source import EMBEDDED
+from exporter.source import EMBEDDED, open_model
 from exporter.tokenizer import compile_tokenizer, load_tokenizer
 from quant.calibration import WINDOW, calibration_windows, held_out_part
 from quant.commands.compare import Request
-from quant.commands.scored import checkpoint_source
 from quant.commands.windows import read_text, score_windows
 from quant.errors import QuantError
 from quant.method import Method
@@ -68,7 +67,7 @@ def table(request: Request) -> Iterator[str]:
     unknown = [name for name in request.only if name not in ROWS]
     if unknown:
         raise QuantError(f"--only {unknown[0]!r} is no row; the rows are: {'; '.join(ROWS)}.")
-    checkpoint = open_checkpoint(checkpoint_source(request.model))
+    checkpoint = open_model(request.model)
     encode = load_tokenizer(checkpoint.directory).encode
     bos_id = compile_tokenizer(checkpoint.directory).bos_id
     text = read_text(request.calibration or EMBEDDED / "calibration.txt")
