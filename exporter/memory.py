@@ -40,14 +40,12 @@ def plan_memory(
     if max(fits.values()) <= limit:
         return Spill()
     what = f"{checkpoint.name} by {options.scheme.name} with --delegate {options.delegate}"
-    if options.delegate not in STREAMING:
-        stage = max(fits, key=lambda name: fits[name])
-        if stage == "lower":
-            raise ExportError(
-                f"{what} takes about {show_size(fits[stage])} of memory, for it holds a byte and "
-                f"more of every weight, and --max-memory is {show_size(limit)}; allow that much, "
-                f"or take --delegate {STREAMING[0]}, which keeps on disk what does not fit."
-            )
+    if options.delegate not in STREAMING and fits["lower"] > limit:
+        raise ExportError(
+            f"{what} takes about {show_size(fits['lower'])} of memory, for it holds a byte and "
+            f"more of every weight, and --max-memory is {show_size(limit)}; allow that much, "
+            f"or take --delegate {STREAMING[0]}, which keeps on disk what does not fit."
+        )
     least = _peaks(options, checkpoint, model, text, spilled=True)
     if max(least.values()) > limit:
         raise ExportError(

@@ -86,6 +86,8 @@ def test_json_statistics(stats: Callable[..., dict], stories_pte: Path) -> None:
         "decode_s",
         "decode_tokens_per_s",
         "peak_memory_bytes",
+        "recorded_calls",
+        "dropped_calls",
         "stop_reason",
     ]
     assert values["model"] == str(stories_pte)

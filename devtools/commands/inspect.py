@@ -76,9 +76,7 @@ def _run_inspect(request: Request) -> None:
 def _find_limits(request: Request, profile: Profile) -> Limits | None:
     if request.probe and request.limits is not None:
         raise BadRequest("--probe measures what --limits reads; give one of them.")
-    events = [event for call in profile.calls for event in call.events]
-    counts = [event.threads for event in events if event.threads is not None]
-    threads = request.threads or (max(counts) if counts else None)
+    threads = request.threads or profile.threads
     if request.limits is not None:
         return load_limits(request.limits, threads)
     if not request.probe:

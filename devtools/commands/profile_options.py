@@ -1,4 +1,5 @@
-"""The options of the commands that show recorded runs: inspect and diff."""
+"""The options of the commands that show recorded runs: those of inspect and diff, and one for
+all."""
 
 from pathlib import Path
 
@@ -11,7 +12,7 @@ _SETTINGS = {
     "show_default": True,
 }
 
-_etrecord = click.option(
+etrecord_option = click.option(
     "--etrecord",
     metavar="FILE",
     type=click.Path(path_type=Path),
@@ -37,7 +38,7 @@ _top = click.option(
 
 @click.command(context_settings=_SETTINGS)
 @click.argument("profile", type=click.Path(path_type=Path))
-@_etrecord
+@etrecord_option
 @_by
 @_phase
 @_top
@@ -90,7 +91,7 @@ def inspect(
 @click.command(context_settings=_SETTINGS)
 @click.argument("a", metavar="A", type=click.Path(path_type=Path))
 @click.argument("b", metavar="B", type=click.Path(path_type=Path))
-@_etrecord
+@etrecord_option
 @click.option(
     "--etrecord-b",
     metavar="FILE",

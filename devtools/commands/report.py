@@ -2,26 +2,17 @@
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
+from devtools.commands.profile_options import etrecord_option
 from devtools.errors import BadRequest
 from devtools.files import check_writable
-
-if TYPE_CHECKING:
-    from devtools.profile import Profile
 
 
 @click.command(context_settings={"show_default": True})
 @click.argument("profile", type=click.Path(path_type=Path))
-@click.option(
-    "--etrecord",
-    metavar="FILE",
-    type=click.Path(path_type=Path),
-    required=True,
-    help="What python -m exporter --etrecord wrote beside the model that ran.",
-)
+@etrecord_option
 @click.option(
     "--out",
     metavar="FILE",
@@ -70,20 +61,11 @@ def report(
         check_writable(out)
         found = load_profile(profile, etrecord)
         program = read_program(pte) if pte is not None else None
-        machine = load_limits(limits, threads or _threads(found)) if limits is not None else None
+        machine = load_limits(limits, threads or found.threads) if limits is not None else None
         size = write_report(found, out, program, machine)
     except BadRequest as error:
         click.echo(f"Error: {error}", err=True)
         sys.exit(2)
-    coverage = found.coverage
     click.echo(
-        f"wrote {out}: {size / 1000:.0f} kB, {len(found.calls)} calls; "
-        f"{coverage.delegate_time:.1%} of delegate time and {coverage.event_count:.1%} of events "
-        "resolve to a line"
+        f"wrote {out}: {size / 1000:.0f} kB, {len(found.calls)} calls; {found.coverage.summary}"
     )
-
-
-def _threads(profile: "Profile") -> int | None:
-    """The most that worked on any event; None where none tells."""
-    counts = (event.threads for call in profile.calls for event in call.events)
-    return max((count for count in counts if count is not None), default=None)

@@ -5,19 +5,14 @@ from pathlib import Path
 
 import click
 
+from devtools.commands.profile_options import etrecord_option
 from devtools.errors import BadRequest
 from devtools.files import check_writable
 
 
 @click.command()
 @click.argument("profile", type=click.Path(path_type=Path))
-@click.option(
-    "--etrecord",
-    metavar="FILE",
-    type=click.Path(path_type=Path),
-    required=True,
-    help="What python -m exporter --etrecord wrote beside the model that ran.",
-)
+@etrecord_option
 @click.option(
     "--out",
     metavar="FILE",
@@ -42,9 +37,4 @@ def trace(profile: Path, etrecord: Path, out: Path) -> None:
     except BadRequest as error:
         click.echo(f"Error: {error}", err=True)
         sys.exit(2)
-    coverage = found.coverage
-    click.echo(
-        f"wrote {out}: {count} events of {len(found.calls)} calls; "
-        f"{coverage.delegate_time:.1%} of delegate time and {coverage.event_count:.1%} of events "
-        "resolve to a line"
-    )
+    click.echo(f"wrote {out}: {count} events of {len(found.calls)} calls; {found.coverage.summary}")

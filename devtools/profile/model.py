@@ -100,6 +100,11 @@ class Event:
         return self.end_ns - self.start_ns
 
     @property
+    def kind(self) -> str:
+        """Such as linear, or `linear, prepare` for what comes before the product."""
+        return f"{self.op_kind}, prepare" if self.part == "prepare" else self.op_kind
+
+    @property
     def line(self) -> Line | None:
         """The line whose time this is."""
         return self.lines[0] if self.lines else None
@@ -210,6 +215,14 @@ class Coverage:
         return self.events_resolved / self.events if self.events else 1.0
 
     @property
+    def summary(self) -> str:
+        """The first two figures in a sentence's end."""
+        return (
+            f"{self.delegate_time:.1%} of delegate time and {self.event_count:.1%} of events "
+            "resolve to a line"
+        )
+
+    @property
     def call_time(self) -> float:
         """Events' time over the calls' time; 1 where there are none."""
         return self.events_ns / self.calls_ns if self.calls_ns else 1.0
@@ -236,6 +249,12 @@ class Profile:
     delegates: tuple[str, ...] = ()
     sources: Mapping[str, str] = field(default_factory=dict)
     dropped_calls: int = 0
+
+    @property
+    def threads(self) -> int | None:
+        """The most that worked on any event; None where none tells."""
+        counts = (event.threads for call in self.calls for event in call.events)
+        return max((count for count in counts if count is not None), default=None)
 
     def calls_of(self, phase: Phase) -> tuple[Call, ...]:
         return tuple(call for call in self.calls if call.phase is phase)

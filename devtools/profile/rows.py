@@ -136,11 +136,7 @@ def _by_module(events: _Events, sums: dict[str, _Sum]) -> None:
 
 
 def _by_op(events: _Events, sums: dict[str, _Sum]) -> None:
-    _by_key(
-        events,
-        sums,
-        lambda event: event.op_kind + (", prepare" if event.part == "prepare" else ""),
-    )
+    _by_key(events, sums, lambda event: event.kind)
 
 
 def _by_layer(events: _Events, sums: dict[str, _Sum]) -> None:

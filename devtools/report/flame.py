@@ -7,7 +7,6 @@ where all its time is of one line. The frames inside one lie within its time.
 from typing import Any
 
 from devtools.profile.model import Event, Phase, Profile
-from devtools.report.totals import event_kind
 
 _LAYERS = "layers"
 _OVERHEADS = ("delegates' overhead", "runtime's overhead")
@@ -39,7 +38,7 @@ def flame(profile: Profile, merge_layers: bool) -> Frame:
 
 def _path(event: Event, merged: str) -> list[str]:
     """The modules down to the operator; events without a line stand beside the model."""
-    kind = event_kind(event)
+    kind = event.kind
     if not event.lines:
         return ["no line", kind]
     path: list[str] = []

@@ -106,11 +106,9 @@ class Total:
             self.counted_ns += time
             self.bytes_moved += event.bytes_moved
             self.operations += event.operations
-        kind = event_kind(event)
-        place = event.backend or "runtime"
         for sums, key in (
-            (self.kinds, kind),
-            (self.places, place),
+            (self.kinds, event.kind),
+            (self.places, event.backend or "runtime"),
             (self.modules, event.module_path),
         ):
             sums[key] = sums.get(key, 0) + time
@@ -125,11 +123,6 @@ def total_by(calls: Sequence[Call], key: Callable[[Event], _Key | None]) -> dict
             if found is not None:
                 totals.setdefault(found, Total()).add(call, event)
     return dict(sorted(totals.items(), key=lambda item: -item[1].time_ns))
-
-
-def event_kind(event: Event) -> str:
-    """Such as linear, or `linear, prepare` for what comes before the product."""
-    return f"{event.op_kind}, prepare" if event.part == "prepare" else event.op_kind
 
 
 def place_of(event: Event) -> Place | None:
