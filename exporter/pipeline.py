@@ -1,6 +1,6 @@
 """From a checkpoint to a `.pte`: the whole export, in the order in which it happens."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +22,9 @@ from exporter.pte import REPORT, encode_report, seal
 from exporter.source import find_checkpoint
 from exporter.text import Text, prepare_text
 from quant.cache import Cache, default_size
-from quant.means import Means
+from quant.means import PLAIN, Means
 from quant.quantize import quantize
 from quant.report import QuantReport
-from quant.spill import IN_MEMORY, Spill
 
 NOT_RUN = "not run here"  # the file: nothing on this machine runs what its delegate makes
 
@@ -58,7 +57,8 @@ def export_model(options: ExportOptions, listener: Listener) -> ExportResult:
         delegate.LIMITS.check(options.scheme.bits, seq_len)
         options = within_budget(options, delegate.LIMITS, checkpoint, text, context, listener)
         spill = plan_memory(options, checkpoint, text, listener)
-        model, quantization = load_quantized(options, checkpoint, text, listener, spill)
+        means = Means(spill=spill)
+        model, quantization = load_quantized(options, checkpoint, text, listener, means)
 
         listener.stage("capture")
         quantized = options.scheme.name != "none"
@@ -99,10 +99,10 @@ def load_quantized(
     checkpoint: Checkpoint,
     text: Text,
     listener: Listener,
-    spill: Spill = IN_MEMORY,
+    means: Means = PLAIN,
 ) -> tuple[CausalLM, QuantReport]:
-    """The model with its quantized weights, streamed from the checkpoint; `spill` says where they
-    lie."""
+    """The model with its quantized weights, streamed from the checkpoint, by `means` with the
+    options' cache."""
     with torch.device("meta"):
         model = CausalLM(checkpoint.config)
     checkpoint.check(model)
@@ -117,7 +117,7 @@ def load_quantized(
         text.calibration,
         text.evaluation,
         listener.progress,
-        Means(cache, checkpoint.name, spill),
+        replace(means, cache=cache, name=checkpoint.name),
         storage_of(get_delegate(options.delegate).LIMITS),
     )
     return model, report

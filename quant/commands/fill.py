@@ -10,23 +10,21 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import click
-import torch
 
 from exporter.checkpoint import Checkpoint
 from exporter.commands.display import Display
 from exporter.errors import ExportError
 from exporter.memory import plan_memory
-from exporter.model import CausalLM
 from exporter.options import ExportOptions
+from exporter.pipeline import load_quantized
 from exporter.source import find_checkpoint
-from exporter.text import Text, prepare_text
+from exporter.text import prepare_text
 from exporter.tokenizer import TokenizerError
-from quant.cache import Cache, default_directory, default_size
+from quant.cache import default_directory
 from quant.distributed import joined
 from quant.errors import QuantError
 from quant.means import Means
 from quant.memory_size import parse_size, show_size
-from quant.quantize import quantize
 from quant.ranks import Ranks
 from quant.report import QuantReport
 from quant.scheme import scheme_from_text
@@ -63,7 +61,9 @@ def run_fill(request: Request, as_json: bool) -> None:
             with listener:
                 began = True
                 speed = Speed()
-                report = _fill(options, checkpoint, text, listener, ranks, speed)
+                spill = plan_memory(options, checkpoint, text, listener)
+                means = Means(spill=spill, ranks=ranks, speed=speed)
+                report = load_quantized(options, checkpoint, text, listener, means)[1]
     except (QuantError, ExportError, TokenizerError) as error:
         rank = os.environ.get("RANK", "0")
         if began or rank == "0":  # what was asked for is wrong for all of them alike
@@ -92,33 +92,6 @@ def _options(request: Request) -> ExportOptions:
         calibration_tokens=request.calibration_tokens,
         cache=cache,
         max_memory=None if limit is None else parse_size(limit, "--max-memory"),
-    )
-
-
-def _fill(
-    options: ExportOptions,
-    checkpoint: Checkpoint,
-    text: Text,
-    listener: Display,
-    ranks: Ranks,
-    speed: Speed,
-) -> QuantReport:
-    assert options.cache is not None
-    cache = Cache(options.cache, default_size(), listener.note)
-    spill = plan_memory(options, checkpoint, text, listener)
-    with torch.device("meta"):
-        model = CausalLM(checkpoint.config)
-    checkpoint.check(model)
-    listener.stage("quantize")
-    means = Means(cache, checkpoint.name, spill, ranks, speed)
-    return quantize(
-        model,
-        options.scheme,
-        checkpoint,
-        text.calibration,
-        text.evaluation,
-        listener.progress,
-        means,
     )
 
 
