@@ -48,16 +48,20 @@ class Page:
             mobile=width < 600,
         )
         self.ask("Page.navigate", url=path.as_uri())
-        ready = time.monotonic() + PATIENCE
-        while self.run("document.readyState + location.protocol") != "completefile:":
-            assert time.monotonic() < ready, "the page does not load"
-            time.sleep(0.02)
+        self.wait("document.readyState + location.protocol == 'completefile:'")
 
     def run(self, expression: str) -> Any:
         """The value of a JavaScript expression."""
         answer = self.ask("Runtime.evaluate", expression=expression, returnByValue=True)
         assert "exceptionDetails" not in answer, answer["exceptionDetails"]
         return answer["result"].get("value")
+
+    def wait(self, expression: str) -> None:
+        """Until a JavaScript expression holds: what answers an event comes a moment after it."""
+        ready = time.monotonic() + PATIENCE
+        while not self.run(expression):
+            assert time.monotonic() < ready, f"never true: {expression}"
+            time.sleep(0.02)
 
     def click(self, selector: str) -> None:
         """Presses and releases the mouse in the middle of an element."""

@@ -2,12 +2,14 @@
 
 import json
 import os
+from functools import cache
 from pathlib import Path
 
 import pytest
 import torch
 from executorch.exir._serialize._program import deserialize_pte_binary
 from exported import Exported, Quiet, export_for_tests
+from recorded_runs import Recorded, etrecord_of, record
 from safetensors.torch import load_file, save_file
 
 from exporter.options import ExportOptions
@@ -157,6 +159,21 @@ def cpp_build() -> Path:
     from runtime.build import build
 
     return build().directory
+
+
+@pytest.fixture(scope="session")
+def recorded(
+    request: pytest.FixtureRequest, cpp_build: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Recorded:
+    """Runs of the models above, each recorded once; read the files, do not write them."""
+    directory = tmp_path_factory.mktemp("recorded")
+
+    @cache
+    def run(name: str) -> tuple[Path, Path]:
+        pte = request.getfixturevalue(name)
+        return record(cpp_build, pte, directory / f"{name}.etdp"), etrecord_of(pte)
+
+    return run
 
 
 def _export_cpu(

@@ -2,7 +2,7 @@
 
 import os
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import torch
@@ -14,13 +14,17 @@ from delegates import Lowered
 from delegates.xnnpack import lower
 
 PROMPT = "Once upon a time there was a little"
+TOKENS = 8  # calls of a recorded run: a prefill, then decoding
+
+# From the name of a model's fixture to the ETDump of a run of it, and its ETRecord.
+Recorded = Callable[[str], tuple[Path, Path]]
 
 
 def record(
     build: Path,
     pte: Path,
     etdump: Path,
-    tokens: int = 8,
+    tokens: int = TOKENS,
     environment: Mapping[str, str] | None = None,
 ) -> Path:
     """Runs a model with the C++ runner; what it recorded."""

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 from click.testing import CliRunner, Result
-from recorded_runs import etrecord_of, record, record_module, seeded
+from recorded_runs import Recorded, record_module, seeded
 from torch import Tensor, nn
 
 from devtools.commands.cli import main
@@ -25,12 +25,10 @@ BENCH_JSON = {
 
 
 @pytest.fixture(scope="module")
-def pair(
-    stories_cpu_pte: Path, cpp_build: Path, tmp_path_factory: pytest.TempPathFactory
-) -> tuple[str, str]:
+def pair(recorded: Recorded) -> tuple[str, str]:
     """A run of stories260K through the CPU delegate, and its ETRecord."""
-    etdump = tmp_path_factory.mktemp("run") / "run.etdp"
-    return str(record(cpp_build, stories_cpu_pte, etdump)), str(etrecord_of(stories_cpu_pte))
+    etdump, etrecord = recorded("stories_cpu_pte")
+    return str(etdump), str(etrecord)
 
 
 def inspect(*arguments: str | Path) -> Result:

@@ -3,16 +3,14 @@ that are not what they should be."""
 
 import shutil
 import warnings
-from collections.abc import Callable
 from dataclasses import replace
-from functools import cache
 from pathlib import Path
 
 import pandas
 import pytest
 from executorch.devtools import Inspector
 from executorch.devtools.etdump.serialize import deserialize_from_etdump_flatcc
-from recorded_runs import etrecord_of, record
+from recorded_runs import TOKENS, Recorded
 
 from devtools.errors import BadRequest
 from devtools.profile import Phase, events_frame, inspector_frame, load_profile
@@ -22,25 +20,6 @@ from devtools.profile.rows import View, make_rows
 from devtools.profile.stack import own_stack, parse_stack
 
 MODELS = ["embedded_pte", "embedded_cpu_pte", "stories_gptq_pte", "stories_cpu_pte"]
-TOKENS = 8
-
-
-Recorded = Callable[[str], tuple[Path, Path]]
-
-
-@pytest.fixture(scope="module")
-def recorded(
-    request: pytest.FixtureRequest, cpp_build: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Recorded:
-    """From the name of a model's fixture to the ETDump of a run of it, and its ETRecord."""
-    directory = tmp_path_factory.mktemp("recorded")
-
-    @cache
-    def run(name: str) -> tuple[Path, Path]:
-        pte = request.getfixturevalue(name)
-        return record(cpp_build, pte, directory / f"{name}.etdp", TOKENS), etrecord_of(pte)
-
-    return run
 
 
 @pytest.mark.parametrize("name", MODELS)

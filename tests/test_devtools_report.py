@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 from executorch.exir._serialize._program import deserialize_pte_binary
 from executorch.exir.schema import DelegateCall, KernelCall, Tensor
-from recorded_runs import etrecord_of, record
+from recorded_runs import Recorded, etrecord_of
 from slow_line import SLOW, record_slow_line
 
 from devtools.commands.cli import main
@@ -26,7 +26,6 @@ from devtools.report.op_list import Operator, OpList
 from devtools.report.program import read_program
 
 MODELS = ["embedded_cpu_pte", "embedded_pte"]
-TOKENS = 6
 LIMITS = Limits(1, 35e9, 469e9)
 
 
@@ -73,19 +72,24 @@ def tables(page: str) -> dict[tuple[str, str], list[list[str]]]:
 
 
 @pytest.fixture(scope="module", params=MODELS)
-def pte(request: pytest.FixtureRequest) -> Path:
-    path: Path = request.getfixturevalue(request.param)
+def name(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture(scope="module")
+def pte(name: str, request: pytest.FixtureRequest) -> Path:
+    path: Path = request.getfixturevalue(name)
     return path
 
 
 @pytest.fixture(scope="module")
-def etdump(pte: Path, cpp_build: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return record(cpp_build, pte, tmp_path_factory.mktemp("report") / "run.etdp", TOKENS)
+def etdump(name: str, recorded: Recorded) -> Path:
+    return recorded(name)[0]
 
 
 @pytest.fixture(scope="module")
-def profile(pte: Path, etdump: Path) -> Profile:
-    return load_profile(etdump, etrecord_of(pte))
+def profile(name: str, recorded: Recorded) -> Profile:
+    return load_profile(*recorded(name))
 
 
 @pytest.fixture(scope="module")
@@ -166,12 +170,10 @@ def test_page_needs_nothing_else(page: str) -> None:
     assert "default-src 'none'" in page
 
 
-@pytest.mark.parametrize("name", MODELS)
-def test_plan_is_executorchs(name: str, request: pytest.FixtureRequest) -> None:
+def test_plan_is_executorchs(pte: Path) -> None:
     """The same values, places and instructions as ExecuTorch reads from the file."""
-    path: Path = request.getfixturevalue(name)
-    ours = read_program(path)
-    stock = deserialize_pte_binary(path.read_bytes()).program
+    ours = read_program(pte)
+    stock = deserialize_pte_binary(pte.read_bytes()).program
     (plan,) = [plan for plan in stock.execution_plan if plan.name == "forward"]
     tensors = {
         number: value.val
@@ -247,11 +249,8 @@ def test_delegates_memory_is_its_op_lists(embedded_cpu_pte: Path, cpp_build: Pat
     ]
 
 
-def test_workspace_names_the_line_of_its_peak(
-    embedded_cpu_pte: Path, cpp_build: Path, tmp_path: Path
-) -> None:
-    etdump = record(cpp_build, embedded_cpu_pte, tmp_path / "run.etdp", 2)
-    profile = load_profile(etdump, etrecord_of(embedded_cpu_pte))
+def test_workspace_names_the_line_of_its_peak(embedded_cpu_pte: Path, recorded: Recorded) -> None:
+    profile = load_profile(*recorded("embedded_cpu_pte"))
     program = read_program(embedded_cpu_pte)
     (space,) = workspaces(program, profile)
     assert all(step.line is not None for step in space.steps)
@@ -315,8 +314,9 @@ def test_text_from_elsewhere_stays_text(profile: Profile) -> None:
     assert page.count("</script>") == 2  # the data's, and that of the page's own script
 
 
-def test_pages_of_large_models_stay_small(profile: Profile) -> None:
-    """80 layers, and a thousand calls: what is summed up does not grow with calls."""
+def test_pages_of_large_models_stay_small(recorded: Recorded) -> None:
+    """80 layers and 300 calls: what is summed up does not grow with calls."""
+    profile = load_profile(*recorded("embedded_cpu_pte"))
     call = profile.calls[-1]
     layers = [
         replace(event, layer=layer, module_path=event.module_path.replace(".0.", f".{layer}."))
@@ -325,7 +325,7 @@ def test_pages_of_large_models_stay_small(profile: Profile) -> None:
         if event.layer == 0
     ]
     large = replace(call, events=tuple(layers))
-    page = make_page(replace(profile, calls=(large,) * 100))
+    page = make_page(replace(profile, calls=(large,) * 300))
     assert len(page) < 600_000
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from browser import Page, open_page
-from recorded_runs import etrecord_of, record
+from recorded_runs import Recorded
 
 from devtools.profile import load_profile
 from devtools.profile.limits import Limits
@@ -25,14 +25,12 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
 def report(
     browser: Page,
     request: pytest.FixtureRequest,
-    cpp_build: Path,
+    recorded: Recorded,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Path:
     pte: Path = request.getfixturevalue(request.param)
-    directory = tmp_path_factory.mktemp("page")
-    etdump = record(cpp_build, pte, directory / "run.etdp", 12)
-    profile = load_profile(etdump, etrecord_of(pte))
-    out = directory / "report.html"
+    profile = load_profile(*recorded(request.param))
+    out = tmp_path_factory.mktemp("page") / "report.html"
     write_report(profile, out, read_program(pte), Limits(1, 35e9, 469e9))
     return out
 
@@ -147,8 +145,7 @@ def test_frames_lie_within_the_one_above(browser: Page, report: Path) -> None:
 def test_lines_open_and_links_lead_to_them(browser: Page, report: Path) -> None:
     browser.show(report, 375)
     browser.click("#lines div.in-all tbody a")
-    target = browser.run("document.querySelector('.row:target').open")
-    assert target is True
+    browser.wait("document.querySelector('.row:target')?.open")
     more = browser.run("document.querySelector('.row:target dl.in-all').innerText")
     assert "itself" in more and "bound" in more and "with all it calls" in more
     assert browser.run("document.querySelector('.row:target .more').scrollWidth") <= 375

@@ -9,31 +9,35 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from recorded_runs import PROMPT, etrecord_of, record
+from recorded_runs import PROMPT, TOKENS, Recorded, etrecord_of
 
 from devtools.commands.cli import main
 from devtools.profile import Profile, load_profile
 from devtools.trace import make_trace
 
-TOKENS = 6
 NEEDED = {"X": {"ts", "dur", "tid", "args"}, "M": {"args"}}
 FLOWS = {"s", "t", "f"}
 
 
 @pytest.fixture(scope="module", params=["embedded_cpu_pte", "embedded_pte"])
-def pte(request: pytest.FixtureRequest) -> Path:
-    path: Path = request.getfixturevalue(request.param)
+def name(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture(scope="module")
+def pte(name: str, request: pytest.FixtureRequest) -> Path:
+    path: Path = request.getfixturevalue(name)
     return path
 
 
 @pytest.fixture(scope="module")
-def etdump(pte: Path, cpp_build: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return record(cpp_build, pte, tmp_path_factory.mktemp("trace") / "run.etdp", TOKENS)
+def etdump(name: str, recorded: Recorded) -> Path:
+    return recorded(name)[0]
 
 
 @pytest.fixture(scope="module")
-def profile(pte: Path, etdump: Path) -> Profile:
-    return load_profile(etdump, etrecord_of(pte))
+def profile(name: str, recorded: Recorded) -> Profile:
+    return load_profile(*recorded(name))
 
 
 @pytest.fixture(scope="module")
