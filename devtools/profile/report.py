@@ -22,7 +22,7 @@ from collections.abc import Sequence
 from statistics import median
 from typing import Any
 
-from devtools.profile.limits import Limits, find_bound
+from devtools.profile.limits import Limits
 from devtools.profile.model import Call, Coverage, Phase, Profile
 from devtools.profile.rows import Row, View, make_rows
 
@@ -95,9 +95,8 @@ def _phase(calls: Sequence[Call], limits: Limits | None) -> dict[str, Any]:
 
 def _row(row: Row, calls: Sequence[Call], limits: Limits | None) -> dict[str, Any]:
     wall = sum(call.wall_ns for call in calls)
-    known = row.work_ns > 0
-    moved, operations = (row.bytes_moved, row.operations) if known else (None, None)
-    bound = find_bound(_work_time(row, calls), moved, operations, limits)
+    work, known = row.work, row.work.time_ns > 0
+    bound = work.bound(work.typical_ns(calls, row.self_ns, row.median_ns), limits)
     return {
         "key": row.key,
         "kind": str(row.kind),
@@ -111,16 +110,9 @@ def _row(row: Row, calls: Sequence[Call], limits: Limits | None) -> dict[str, An
         "function": row.line.function if row.line else "",
         "text": row.line.text if row.line else "",
         "also": [line.location for line in row.also],
-        "bytes_moved": moved,
-        "operations": operations,
+        "bytes_moved": work.bytes_moved if known else None,
+        "operations": work.operations if known else None,
         "bound": str(bound.resource) if bound else None,
         "share_of_limit": bound.share if bound else None,
         "verdict": bound.text if bound else None,
     }
-
-
-def _work_time(row: Row, calls: Sequence[Call]) -> int:
-    """What all calls would take at the median, where they do the same; else what they took."""
-    if len({call.seq_len for call in calls}) > 1 or not row.self_ns:
-        return row.work_ns
-    return round(row.median_ns * len(calls) * row.work_ns / row.self_ns)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from statistics import median
 
+from devtools.profile.known_work import KnownWork
 from devtools.profile.model import Call, Event, Line
 
 
@@ -42,8 +43,7 @@ class Row:
         count: events of its own.
         line: of the view by line.
         also: other lines whose work the same events do.
-        work_ns: of those of its events whose bytes or operations are known.
-        bytes_moved, operations: of these.
+        work: as far as its events tell of it.
         median_ns: of its own in the median call, which a call that the system interrupted does not
             move.
     """
@@ -55,9 +55,7 @@ class Row:
     count: int = 0
     line: Line | None = None
     also: tuple[Line, ...] = ()
-    work_ns: int = 0
-    bytes_moved: int = 0
-    operations: int = 0
+    work: KnownWork = field(default_factory=KnownWork)
     median_ns: int = 0
 
 
@@ -72,20 +70,14 @@ class _Sum:
     count: int = 0
     line: Line | None = None
     also: dict[Line, None] = field(default_factory=dict)
-    work_ns: int = 0
-    bytes_moved: int = 0
-    operations: int = 0
-
+    work: KnownWork = field(default_factory=KnownWork)
     per_call: Counter[int] = field(default_factory=Counter)
 
     def add_own(self, call: int, event: Event) -> None:
         self.per_call[call] += event.duration_ns
         self.self_ns += event.duration_ns
         self.count += 1
-        if event.bytes_moved is not None or event.operations is not None:
-            self.work_ns += event.duration_ns
-            self.bytes_moved += event.bytes_moved or 0
-            self.operations += event.operations or 0
+        self.work.add(event)
 
     def row(self, key: str, kind: Kind, calls: int) -> Row:
         return Row(
@@ -96,9 +88,7 @@ class _Sum:
             self.count,
             self.line,
             tuple(self.also),
-            self.work_ns,
-            self.bytes_moved,
-            self.operations,
+            self.work,
             round(median(self.per_call[call] for call in range(calls))),
         )
 
@@ -110,7 +100,7 @@ def make_rows(calls: Sequence[Call], view: View) -> list[Row]:
     events = [(number, event) for number, call in enumerate(calls) for event in call.events]
     _VIEWS[view]([(call, event) for call, event in events if event.lines], sums)
     rows = [item.row(key, Kind.EVENTS, len(calls)) for key, item in sums.items()]
-    rows.sort(key=lambda row: (-row.median_ns, -row.self_ns, -row.total_ns))
+    rows.sort(key=lambda row: (-row.median_ns, -row.self_ns, row.key))
     return [*rows, *_unattributed(events, len(calls)), *_overheads(calls)]
 
 

@@ -10,7 +10,7 @@ from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup
 
 from devtools.files import replacing
-from devtools.profile.limits import Limits, find_bound
+from devtools.profile.limits import Limits
 from devtools.profile.model import Call, Profile
 from devtools.report import numbers
 from devtools.report.delegation import delegation_map
@@ -19,7 +19,7 @@ from devtools.report.memory import plan_timeline, workspaces
 from devtools.report.program import Program
 from devtools.report.roofline import roofline
 from devtools.report.source import SourceFile, SourceLine, anchor, annotate
-from devtools.report.totals import Scope, Total, scopes, total_by
+from devtools.report.totals import Scope, Total, scopes, total_by, work_ns
 
 _MOST_LINES = 15  # in the table of the slowest
 _MOST_CALLS = 240  # bars of the chart of calls
@@ -55,7 +55,11 @@ def make_page(
         lstrip_blocks=True,
     )
     environment.filters.update(numbers.FILTERS)
-    environment.globals.update(anchor=anchor, bound=lambda total: _bound(total, limits))
+    environment.globals.update(
+        anchor=anchor,
+        work_ns=work_ns,
+        bound=lambda total, scope: _bound(total, scope, limits),
+    )
     return environment.get_template("page.html").render(
         profile=profile,
         program=program,
@@ -80,9 +84,9 @@ def _read(name: str) -> str:
     return files("devtools.report").joinpath(name).read_text(encoding="utf-8")
 
 
-def _bound(total: Total, limits: Limits | None) -> str:
+def _bound(total: Total, scope: Scope, limits: Limits | None) -> str:
     """Such as memory-bound, 92% of the limit; empty where nothing says so."""
-    found = find_bound(total.counted_ns, total.bytes_moved, total.operations, limits)
+    found = total.work.bound(work_ns(total, scope), limits)
     return found.text if found else ""
 
 
@@ -100,12 +104,17 @@ def _slowest(sources: Sequence[SourceFile], scope: Scope) -> list[tuple[str, Sou
         for line in fold.lines
         if scope.name in line.totals and line.totals[scope.name].time_ns
     ]
-    lines.sort(key=lambda item: _rank(item[1].totals[scope.name], scope))
+    lines.sort(
+        key=lambda item: (
+            *_rank(item[1].totals[scope.name], scope),
+            f"{item[0]}:{item[1].number}",
+        )
+    )
     return lines[:_MOST_LINES]
 
 
-def _rank(total: Total, scope: Scope) -> tuple[float, int]:
-    return -scope.in_call(total.per_call), -total.time_ns
+def _rank(total: Total, scope: Scope) -> tuple[int, int]:
+    return -round(scope.in_call(total.per_call)), -total.time_ns
 
 
 def _modules(scope: Scope) -> list[tuple[str, Total]]:

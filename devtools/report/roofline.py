@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from math import ceil, floor, log10
 
 from devtools.profile.limits import Limits
-from devtools.report.totals import Place, Scope, place_of, total_by
+from devtools.report.totals import Place, Scope, place_of, total_by, work_ns
 
 _MOST_POINTS = 40
 
@@ -117,15 +117,15 @@ def _measured(scopes: Sequence[Scope]) -> tuple[list[_Measured], list[tuple[str,
         counted = [
             (place, total)
             for place, total in totals.items()
-            if total.operations and total.bytes_moved and total.counted_ns
+            if total.work.operations and total.work.bytes_moved and work_ns(total, scope)
         ]
         rest = sum(total.time_ns for total in totals.values())
-        rest -= sum(total.counted_ns for _, total in counted)
+        rest -= sum(total.work.time_ns for _, total in counted)
         uncounted.append((scope.name, scope.share(rest)))
         for place, total in counted[:_MOST_POINTS]:
-            intensity = total.operations / total.bytes_moved
-            rate = total.operations / total.counted_ns * 1e9
-            share = scope.share(total.counted_ns)
+            intensity = total.work.operations / total.work.bytes_moved
+            rate = total.work.operations / work_ns(total, scope) * 1e9
+            share = scope.share(total.work.time_ns)
             found.append(_Measured(place, scope.name, intensity, rate, share))
     return found, uncounted
 

@@ -7,6 +7,7 @@ from functools import cached_property
 from statistics import mean, median
 from typing import TypeVar
 
+from devtools.profile.known_work import KnownWork
 from devtools.profile.model import Call, Event, Phase, Profile
 
 Place = tuple[str, int]  # a line's file and number
@@ -82,17 +83,14 @@ class Total:
     """
     Attributes:
         time_ns: of the events themselves; per_call: of those in each call, by its index.
-        counted_ns: time of those whose bytes and operations are both known.
-        bytes_moved, operations: of those.
+        work: as far as the events tell of it.
         kinds, places, modules: what the events are, where they ran, what they belong to.
     """
 
     time_ns: int = 0
     per_call: Counter[int] = field(default_factory=Counter)
     events: int = 0
-    counted_ns: int = 0
-    bytes_moved: int = 0
-    operations: int = 0
+    work: KnownWork = field(default_factory=KnownWork)
     kinds: dict[str, int] = field(default_factory=dict)
     places: dict[str, int] = field(default_factory=dict)
     modules: dict[str, int] = field(default_factory=dict)
@@ -102,10 +100,7 @@ class Total:
         self.per_call[call.index] += time
         self.time_ns += time
         self.events += 1
-        if event.bytes_moved is not None and event.operations is not None:
-            self.counted_ns += time
-            self.bytes_moved += event.bytes_moved
-            self.operations += event.operations
+        self.work.add(event)
         for sums, key in (
             (self.kinds, event.kind),
             (self.places, event.backend or "runtime"),
@@ -123,6 +118,11 @@ def total_by(calls: Sequence[Call], key: Callable[[Event], _Key | None]) -> dict
             if found is not None:
                 totals.setdefault(found, Total()).add(call, event)
     return dict(sorted(totals.items(), key=lambda item: -item[1].time_ns))
+
+
+def work_ns(total: Total, scope: Scope) -> int:
+    """What the known work takes in all of the scope's calls, each as its typical one."""
+    return total.work.typical_ns(scope.calls, total.time_ns, scope.in_call(total.per_call))
 
 
 def place_of(event: Event) -> Place | None:

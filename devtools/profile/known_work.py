@@ -1,0 +1,43 @@
+"""What events tell of their work, summed up."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from devtools.profile.limits import Bound, Limits, find_bound
+from devtools.profile.model import Call, Event
+
+
+@dataclass
+class KnownWork:
+    """The work of those events that tell both the bytes they move and their operations: what tells
+    one of them alone says nothing of what bounds it.
+
+    Attributes:
+        time_ns: of these events.
+        bytes_moved, operations: of these.
+    """
+
+    time_ns: int = 0
+    bytes_moved: int = 0
+    operations: int = 0
+
+    def add(self, event: Event) -> None:
+        if event.bytes_moved is not None and event.operations is not None:
+            self.time_ns += event.duration_ns
+            self.bytes_moved += event.bytes_moved
+            self.operations += event.operations
+
+    def typical_ns(self, calls: Sequence[Call], own_ns: int, call_ns: float) -> int:
+        """What the work takes in all of the calls if each is like the typical one, where they do
+        the same; what it took where they do not.
+
+        Args:
+            own_ns: what all events took, those of unknown work too; call_ns: in the typical call.
+        """
+        if len({call.seq_len for call in calls}) > 1 or not own_ns:
+            return self.time_ns
+        return round(round(call_ns) * len(calls) * self.time_ns / own_ns)
+
+    def bound(self, time_ns: int, limits: Limits | None) -> Bound | None:
+        """What bounds the work if it takes time_ns; None where nothing says so."""
+        return find_bound(time_ns, self.bytes_moved, self.operations, limits)
