@@ -1,5 +1,5 @@
-"""The options of the commands that show recorded runs: those of inspect and diff, and one for
-all."""
+"""The options of the commands that show recorded runs: those of inspect and diff, and what others
+have of them."""
 
 from pathlib import Path
 
@@ -18,6 +18,19 @@ etrecord_option = click.option(
     type=click.Path(path_type=Path),
     required=True,
     help="What python -m exporter --etrecord wrote beside the model that ran.",
+)
+limits_option = click.option(
+    "--limits",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="What the recording machine can do, as python -m devtools bench --json wrote it: each "
+    "line then says what bounds it, and how near it came.",
+)
+threads_option = click.option(
+    "--threads",
+    metavar="N",
+    type=click.IntRange(1, _MOST_THREADS),
+    help="Threads that ran, where the profile does not tell; chooses among the limits.",
 )
 _by = click.option(
     "--by",
@@ -42,22 +55,11 @@ _top = click.option(
 @_by
 @_phase
 @_top
-@click.option(
-    "--limits",
-    metavar="FILE",
-    type=click.Path(path_type=Path),
-    help="What the recording machine can do, as python -m devtools bench --json wrote it: each row "
-    "then says what bounds it, and how near it came.",
-)
+@limits_option
 @click.option(
     "--probe", is_flag=True, help="Measure that here, on the machine that recorded, instead."
 )
-@click.option(
-    "--threads",
-    metavar="N",
-    type=click.IntRange(1, _MOST_THREADS),
-    help="Threads that ran, where the profile does not tell.",
-)
+@threads_option
 @click.option("--json", type=click.Path(path_type=Path), help="Also write all views as JSON.")
 @click.option("--csv", type=click.Path(path_type=Path), help="Also write the view as CSV.")
 def inspect(

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from devtools.commands.profile_options import etrecord_option
+from devtools.commands.profile_options import etrecord_option, limits_option, threads_option
 from devtools.errors import BadRequest
 from devtools.files import check_writable
 
@@ -26,19 +26,8 @@ from devtools.files import check_writable
     type=click.Path(path_type=Path),
     help="The model that ran: the page then shows its memory, and why no delegate has an operator.",
 )
-@click.option(
-    "--limits",
-    metavar="FILE",
-    type=click.Path(path_type=Path),
-    help="What the recording machine can do, as python -m devtools bench --json wrote it: the page "
-    "then says what bounds each line.",
-)
-@click.option(
-    "--threads",
-    metavar="N",
-    type=click.IntRange(1),
-    help="Threads that ran, where the profile does not tell; chooses among the limits.",
-)
+@limits_option
+@threads_option
 def report(
     profile: Path,
     etrecord: Path,
