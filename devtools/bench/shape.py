@@ -1,22 +1,11 @@
 """What a model's dimensions say about the work it makes: bytes to read, products to compute."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from devtools.errors import DevtoolsError
 
 KV_CACHES = {"float16": 2, "float32": 4, "int8": 1}  # bytes of a number
-
-_FIELDS = (
-    "hidden_size",
-    "intermediate_size",
-    "num_hidden_layers",
-    "num_attention_heads",
-    "num_key_value_heads",
-    "head_dim",
-    "vocab_size",
-    "tie_word_embeddings",
-)
 
 
 @dataclass(frozen=True)
@@ -51,6 +40,9 @@ class Shape:
 
     def to_dict(self) -> dict[str, int]:
         return asdict(self)
+
+
+SHAPE_FIELDS = tuple(field.name for field in fields(Shape))
 
 
 @dataclass(frozen=True)
@@ -98,13 +90,13 @@ def describe_model(said: dict[str, Any], path: str, kv_cache: str) -> Model:
         DevtoolsError: its report is missing or has no full shape.
     """
     report = said["report"]
-    if report is None or not set(_FIELDS) <= report["model"].keys():
+    if report is None or not set(SHAPE_FIELDS) <= report["model"].keys():
         raise DevtoolsError(
             f"{path} does not say what shape its model has: export it again with python -m "
             "exporter."
         )
     facts, quantization = report["model"], report["quantization"]
-    shape = Shape(**{name: facts[name] for name in _FIELDS})
+    shape = Shape(**{name: facts[name] for name in SHAPE_FIELDS})
     delegate = report["delegation"]["delegate"]
     floats = quantization["scheme"] == "none"
     # Our own delegate stores a tied embedding as the head alone; every other has a table of its

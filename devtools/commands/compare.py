@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from devtools.bench.shape import SHAPE_FIELDS
 from devtools.errors import BadRequest, DevtoolsError
 
 if TYPE_CHECKING:
@@ -223,16 +224,7 @@ def _buffer_size(record: "Record", tokens: int, calls: int) -> int:
 
 
 def _check_shape(facts: dict[str, Any], model: Path, checkpoint: "Checkpoint") -> None:
-    names = (
-        "hidden_size",
-        "intermediate_size",
-        "num_hidden_layers",
-        "num_attention_heads",
-        "num_key_value_heads",
-        "head_dim",
-        "vocab_size",
-    )
-    for name in names:
+    for name in SHAPE_FIELDS:
         wanted = getattr(checkpoint.config, name)
         if facts[name] != wanted:
             raise BadRequest(
