@@ -254,6 +254,17 @@ def test_a_checkpoint_of_another_shape(cpu_pte: Path, capsys: pytest.CaptureFixt
     )
 
 
+def test_a_record_of_other_weights(cpu_pte: Path, two_layers: Path, broken_export: Path) -> None:
+    """Of the same shapes, options and delegate."""
+    other = broken_export.with_suffix(".etrecord")
+    with pytest.raises(BadRequest) as caught:
+        compare(ask(cpu_pte, two_layers, etrecord=other))
+    assert str(caught.value) == (
+        f"{other} holds other weights than those that {cpu_pte} was made of; name the record that "
+        "was written with this very file."
+    )
+
+
 def test_a_delegate_that_runs_elsewhere(
     cpu_pte: Path, two_layers: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

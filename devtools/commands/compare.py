@@ -122,6 +122,7 @@ def compare(request: Request) -> Outcome:
     checkpoint = open_model(request.checkpoint)
     _check_shape(report["model"], request.model, checkpoint)
     _check_basis(report["quantization"], request.model)
+    _check_weights(report, request.model, etrecord)
     quantized = quantized_model(checkpoint, read_weights(etrecord), etrecord)
     tokens = _tokens(request, checkpoint, report["model"])
     logged, logits, calls = run_program(request.model, report, record, tokens)
@@ -231,6 +232,19 @@ def _check_shape(facts: dict[str, Any], model: Path, checkpoint: "Checkpoint") -
                 f"{model} has {name} {facts[name]} and {checkpoint.name} has {wanted}; name the "
                 "checkpoint that it was exported from."
             )
+
+
+def _check_weights(report: dict[str, Any], model: Path, etrecord: Path) -> None:
+    """A file that was exported with a record knows the record's weights; of others nothing is
+    known."""
+    from exporter.etrecord import weights_crc32
+
+    known = report.get("etrecord")
+    if known is not None and weights_crc32(etrecord) != known["weights_crc32"]:
+        raise BadRequest(
+            f"{etrecord} holds other weights than those that {model} was made of; name the record "
+            "that was written with this very file."
+        )
 
 
 def _check_basis(quantization: dict[str, Any], model: Path) -> None:

@@ -28,10 +28,10 @@ from devtools.compare.rows import (
 from devtools.compare.sinks import LoggedRows
 from devtools.errors import BadRequest
 from exporter.checkpoint import Checkpoint
+from exporter.etrecord import WEIGHTS
 from exporter.model import Attention, CausalLM, rope_tables
 from quant.modules import PaddedLinear, QuantizedEmbedding, QuantizedWeight
 
-_STATE = "exported_program_state_dict"
 Streams = tuple[Tensor, Tensor, Tensor]  # of the float model, the quantized one, the program
 Run = Callable[[CausalLM, Tensor], Tensor]
 
@@ -53,13 +53,13 @@ def read_weights(etrecord: Path) -> dict[str, Tensor]:
         BadRequest: the record has none.
     """
     with ZipFile(etrecord) as archive:
-        if _STATE not in archive.namelist():
+        if WEIGHTS not in archive.namelist():
             raise BadRequest(
                 f"{etrecord} holds no weights of the captured program; export again with "
                 "--etrecord."
             )
         state: dict[str, Tensor] = torch.load(
-            io.BytesIO(archive.read(_STATE)), map_location="cpu", weights_only=True
+            io.BytesIO(archive.read(WEIGHTS)), map_location="cpu", weights_only=True
         )
     return state
 

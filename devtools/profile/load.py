@@ -40,6 +40,9 @@ _WORK = struct.Struct(
 def load_profile(etdump: Path, etrecord: Path) -> Profile:
     """Reads what a run recorded and gives every event its lines.
 
+    A record with other weights of the same graph does as well: it tells the same lines, shapes and
+    bytes.
+
     Args:
         etdump: what the runner's --etdump wrote.
         etrecord: what the exporter's --etrecord wrote beside the model that ran.
