@@ -1,7 +1,7 @@
 """What an export does to a model's lines, and why, without writing a file."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import torch
@@ -36,6 +36,29 @@ class Explanation:
     decompositions: Sequence[Decomposition]
     delegation: DelegationReport
     unfused: Sequence[Unfused]
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON has it: objects and lists by the names of the attributes, here and in each part;
+        what no delegate took is in delegation.lines."""
+        return {
+            "scheme": self.scheme,
+            "shapes": {
+                "varying": [asdict(size) for size in self.shapes.varying],
+                "fixed": dict(self.shapes.fixed),
+                "conditions": [asdict(item) for item in self.shapes.conditions],
+            },
+            "decompositions": [
+                {
+                    "line": change.line,
+                    "captured": dict(change.captured),
+                    "became": dict(change.became),
+                    "reason": change.reason,
+                }
+                for change in self.decompositions
+            ],
+            "delegation": self.delegation.to_dict(),
+            "unfused": [asdict(item) for item in self.unfused],
+        }
 
 
 def explain_export(options: ExportOptions, listener: Listener) -> Explanation:

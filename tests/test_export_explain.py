@@ -1,14 +1,16 @@
 """`--explain`: every size, guard, decomposition, undelegated and unfused operator has its line."""
 
+import json
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import click
 import pytest
 import torch
+from click.testing import CliRunner
 from cpu_models import TINY
-from exported import Quiet
 from small_models import quantized_model, random_model
 from torch import Tensor, nn
 from torch.export import Dim, export
@@ -16,11 +18,9 @@ from torch.export import Dim, export
 from delegates import get_delegate
 from delegates.cpu.reasons import why_unfused
 from exporter.commands.cli import main
-from exporter.commands.explain import describe
 from exporter.errors import ExportError
-from exporter.explain import explain_export, quick_scheme
+from exporter.explain import quick_scheme
 from exporter.model import MLP, CausalLM, DecoderLayer, Rope
-from exporter.options import ExportOptions
 from exporter.program import capture
 from exporter.shapes import Condition, Shapes, explain_shapes, noting_conditions
 from exporter.uncaptured import REFUSALS, refused
@@ -29,6 +29,7 @@ from quant.scheme import Scheme
 
 HERE = Path(__file__)
 CONTEXT = 48
+Explained = Callable[[str], tuple[str, dict[str, Any]]]
 
 
 def line_with(mark: str) -> str:
@@ -205,14 +206,22 @@ def test_a_norm_that_others_read_is_unfused_by_name(monkeypatch: pytest.MonkeyPa
 
 
 @pytest.fixture(scope="module")
-def explained(tmp_path_factory: pytest.TempPathFactory, one_layer_checkpoint: Path) -> str:
-    options = ExportOptions(model=str(one_layer_checkpoint), out=Path("never.pte"))
-    explanation = explain_export(options, Quiet())
-    assert explanation.scheme == "rtn4"
-    return describe(explanation)
+def explained(tmp_path_factory: pytest.TempPathFactory, one_layer_checkpoint: Path) -> Explained:
+    """What the command prints for a delegate, and the JSON that it writes."""
+
+    @cache
+    def explain(delegate: str) -> tuple[str, dict[str, Any]]:
+        path = tmp_path_factory.mktemp(delegate) / "explained.json"
+        arguments = [str(one_layer_checkpoint), "--delegate", delegate, "--explain-json", str(path)]
+        result = CliRunner().invoke(main, arguments)
+        assert result.exit_code == 0, result.output
+        return result.stdout.rstrip("\n"), json.loads(path.read_text(encoding="utf-8"))
+
+    return explain
 
 
-def test_an_explanation_of_the_decoder(explained: str) -> None:
+def test_an_explanation_of_the_decoder(explained: Explained) -> None:
+    text, _ = explained("cpu")
     fits = model_line("torch._check(start_pos + seq_len <=")
     select = model_line("return self.head(x[:, -1])")
     rope = model_line("q, k = apply_rope(")
@@ -225,26 +234,60 @@ def test_an_explanation_of_the_decoder(explained: str) -> None:
         f"  {select}: 1 x select -> 1 x select_copy (an edge program has no views, only copies)",
         "operators that cpu does not run (1 call runs the rest):",
     ):
-        assert line in explained.splitlines(), explained
-    assert explained.endswith("though it fuses their like:\n  none")
+        assert line in text.splitlines(), text
+    assert text.endswith("though it fuses their like:\n  none")
+
+
+@pytest.mark.parametrize("delegate", ["cpu", "xnnpack"])
+def test_its_json_says_what_the_table_says(delegate: str, explained: Explained) -> None:
+    text, found = explained(delegate)
+    assert found["scheme"] == "rtn4"  # of gptq4: the graph is the same
+    shapes, delegation = found["shapes"], found["delegation"]
+    conditions, left, changes = shapes["conditions"], delegation["lines"], found["decompositions"]
+    told = [f"{size['name']}: {size['least']} to {size['most']}" for size in shapes["varying"]]
+    told += [f"{name} = {size}" for name, size in shapes["fixed"].items()]
+    told += [f"{item['line']}: {item['text']}" for item in conditions]
+    told += [
+        f"{item['line']}: {item['count']} x {item['operator']}: {item['reason']}" for item in left
+    ]
+    assert all(told.count(item) == 1 for item in told)
+    lines = [line.strip() for line in text.splitlines() if line.startswith("  ")]
+    for item in told:
+        assert any(line.startswith(item) for line in lines), item
+    for change in changes:
+        (line,) = [
+            line
+            for line in lines
+            if line.startswith(f"{change['line']}: ") and line.endswith(f"({change['reason']})")
+        ]
+        for side, part in zip(("captured", "became"), line.split(" -> "), strict=True):
+            for name, count in change[side].items():
+                assert f"{count} x {name}" in part
+    assert conditions and changes and found["unfused"] == []
+    assert bool(left) is (delegate == "xnnpack")  # the CPU delegate runs all of it
+    assert len(lines) == len(told) + len(changes) + text.splitlines().count("  none")
 
 
 def test_explaining_writes_no_file(one_layer_checkpoint: Path, tmp_path: Path) -> None:
     arguments = [str(one_layer_checkpoint), "--explain", "--out", str(tmp_path / "model.pte")]
-    with pytest.raises(click.UsageError, match="--explain writes no file; leave out --out"):
+    with pytest.raises(click.UsageError, match="--explain exports nothing; leave out --out"):
         main(arguments, standalone_mode=False)
     assert not list(tmp_path.iterdir())
 
 
 def test_the_command_explains_or_says_why_not(
-    one_layer_checkpoint: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    one_layer_checkpoint: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setattr("exporter.explain.CausalLM", OneLength)
+    written = tmp_path / "explained.json"
     with pytest.raises(SystemExit) as ended:
-        main([str(one_layer_checkpoint), "--explain"], standalone_mode=False)
+        main([str(one_layer_checkpoint), "--explain-json", str(written)], standalone_mode=False)
     assert ended.value.code == 1
     said = capsys.readouterr()
-    assert said.out == ""
+    assert said.out == "" and not list(tmp_path.iterdir())
     assert said.err.splitlines()[-1].startswith(f"Error: {line_with('three tokens')} holds only")
 
 

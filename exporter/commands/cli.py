@@ -129,6 +129,12 @@ Examples:
     metavar="FILE",
     help="Print what a .pte holds, and export nothing.",
 )
+@click.option(
+    "--explain-json",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Do the same, and also write it to FILE as JSON.",
+)
 def main(
     model: str | None,
     out: Path | None,
@@ -159,6 +165,7 @@ def main(
     MODEL is a name such as llama3, llama3.2-3b or qwen3-0.6b, a checkpoint directory, or a hub id.
     llama3 without --checkpoint is a small model that ships with the package.
     """
+    explain_json: Path | None,
     if inspect is not None:
         from exporter.commands.inspect import run_inspect
 
@@ -171,9 +178,9 @@ def main(
         return
     if model is None:
         raise click.UsageError("Name a MODEL such as llama3, or a file with --inspect.")
-    if explain:
+    if explain or explain_json is not None:
         if out is not None or etrecord is not None:
-            raise click.UsageError("--explain writes no file; leave out --out and --etrecord.")
+            raise click.UsageError("--explain exports nothing; leave out --out and --etrecord.")
         from exporter.commands.explain import Request as Question
         from exporter.commands.explain import run_explain
 
@@ -187,7 +194,8 @@ def main(
                 max_context_len=max_context_len,
                 max_seq_len=max_seq_len,
                 delegate=delegate,
-            )
+            ),
+            explain_json,
         )
         return
     if out is None:

@@ -1,5 +1,6 @@
 """`python -m exporter --explain`: why the program is as it is, line by line of the model."""
 
+import json
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -32,12 +33,14 @@ class Request:
     delegate: str
 
 
-def run_explain(request: Request) -> None:
-    """Prints the explanation; exits 2 on a request that cannot be met, 1 on work that failed."""
+def run_explain(request: Request, json_file: Path | None) -> None:
+    """Prints the explanation, and writes it to a file where one is named; exits 2 on a request that
+    cannot be met, 1 on work that failed."""
     silence_known_noise()
     from delegates import DelegateError
     from exporter.errors import ExportError
     from exporter.explain import explain_export
+    from exporter.files import replacing
     from exporter.options import ExportOptions
     from quant.errors import QuantError
     from quant.scheme import Scheme
@@ -54,8 +57,11 @@ def run_explain(request: Request) -> None:
                 max_seq_len=request.max_seq_len,
                 delegate=request.delegate,
             )
-            with display:
+            with replacing(json_file) as temporary, display:
                 explanation = explain_export(options, display)
+                if temporary is not None:
+                    text = json.dumps(explanation.to_dict(), indent=1)
+                    temporary.write_text(text + "\n", encoding="utf-8")
         except (QuantError, DelegateError, ExportError) as error:
             click.echo(f"Error: {error}", file=stderr)
             sys.exit(1 if display.began_work else 2)
