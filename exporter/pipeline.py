@@ -79,7 +79,7 @@ def export_model(options: ExportOptions, listener: Listener) -> ExportResult:
         listener.stage("write")
         with open(temporary, "wb") as file:
             lowered.program.write_to_file(file)
-        if lowered.etrecord is not None:
+        if lowered.etrecord is not None and etrecord is not None:
             lowered.etrecord.save(str(etrecord))
             report["etrecord"] = {"weights_crc32": weights_crc32(etrecord)}
         delegation = lowered.report
