@@ -124,16 +124,16 @@ Examples:
     "line of the model, and export nothing.",
 )
 @click.option(
-    "--inspect",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Print what a .pte holds, and export nothing.",
-)
-@click.option(
     "--explain-json",
     type=click.Path(path_type=Path),
     metavar="FILE",
     help="Do the same, and also write it to FILE as JSON.",
+)
+@click.option(
+    "--inspect",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Print what a .pte holds, and export nothing.",
 )
 def main(
     model: str | None,
@@ -158,6 +158,7 @@ def main(
     list_delegates: bool,
     layer_errors: bool,
     explain: bool,
+    explain_json: Path | None,
     inspect: Path | None,
 ) -> None:
     """Exports a language model to one .pte file: weights, tokenizer, template, report.
@@ -165,7 +166,6 @@ def main(
     MODEL is a name such as llama3, llama3.2-3b or qwen3-0.6b, a checkpoint directory, or a hub id.
     llama3 without --checkpoint is a small model that ships with the package.
     """
-    explain_json: Path | None,
     if inspect is not None:
         from exporter.commands.inspect import run_inspect
 
