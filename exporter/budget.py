@@ -62,6 +62,7 @@ def within_budget(
         checkpoint,
         text.calibration,
         lambda: listener.stage("measure"),
+        options.device,
     )
     return replace(options, scheme=scheme)
 

@@ -3,7 +3,10 @@
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import torch
+
 from delegates import DEFAULT_DELEGATE
+from quant.device import HOST
 from quant.scheme import Scheme
 
 DEFAULT_CONTEXT = 2048
@@ -31,6 +34,7 @@ class ExportOptions:
         etrecord: where to keep the graphs for the profiler.
         cache: the directory in which quantized layers are kept and found; None keeps nothing.
         max_memory: bytes that the export may take; None takes what it likes.
+        device: what quantizes.
     """
 
     model: str
@@ -48,3 +52,4 @@ class ExportOptions:
     etrecord: Path | None = None
     cache: Path | None = None
     max_memory: int | None = None
+    device: torch.device = HOST

@@ -58,7 +58,7 @@ def export_model(options: ExportOptions, listener: Listener) -> ExportResult:
         delegate.LIMITS.check(options.scheme.bits, seq_len)
         options = within_budget(options, delegate.LIMITS, checkpoint, text, context, listener)
         spill = plan_memory(options, checkpoint, text, listener)
-        means = Means(spill=spill)
+        means = Means(spill=spill, device=options.device)
         model, quantization = load_quantized(options, checkpoint, text, listener, means)
 
         listener.stage("capture")

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor, nn
 
+from quant.device import HOST
 from quant.ends import is_tied
 from quant.errors import QuantError
 from quant.protocols import CausalLM, WeightSource
@@ -66,6 +67,7 @@ def spread(
     weights: WeightSource,
     calibration: Tensor | None,
     begin: Callable[[], None],
+    device: torch.device = HOST,
 ) -> Scheme:
     """The scheme of 4 bits with those parts made wide that lower KL the most within a budget.
 
@@ -73,6 +75,7 @@ def spread(
         model: on the meta device.
         calibration: int64 (windows, seq_len), some of which the costs are measured on.
         begin: is called before the measuring, once the budget is known to be possible.
+        device: what measures.
 
     Raises:
         QuantError: a scheme of another width, no text, or a budget below 4 bits for everything.
@@ -99,7 +102,7 @@ def spread(
     begin()
     count = max(1, _MOST_TOKENS // calibration.shape[1])
     sample = calibration[:: -(-len(calibration) // count)]
-    costs = measure_costs(model, scheme, weights, sample)
+    costs = measure_costs(model, scheme, weights, sample, device)
     gains = {name: cost.at4 - cost.at8 for name, cost in costs.items()}
     return replace(scheme, wide=_with_tied_head(model, choose(parts, gains, room - least)))
 

@@ -197,7 +197,7 @@ class Cache:
 
 
 def _encoded(tensors: Mapping[str, Tensor], what: str) -> bytes:
-    whole = {name: tensor.contiguous() for name, tensor in tensors.items()}
+    whole = {name: tensor.cpu().contiguous() for name, tensor in tensors.items()}
     about = json.dumps({"what": what, "sha256": _checksum(whole)})
     return save(whole, {_ABOUT: about})  # one field: several come in an order of the day
 

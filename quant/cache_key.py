@@ -4,11 +4,19 @@ A layer's key holds the key of the layer before it, for that one makes its input
 with everything that all layers share: the method, the calibration tokens, the embedding, the
 shape of the model, PyTorch's version and the source of this package and of the model. Weights are
 read once more for it, as they are stored.
+
+A GPU's results differ from a CPU's in their last bits, and through them in a few integers. So the
+kind of device is in the key too: a run that was interrupted goes on with its own layers only, never
+with the other kind's, and its file is the one that it would have written undisturbed. (Between one
+GPU and another, or one CPU and another, nothing is told apart.) Where all layers of the other kind
+are there, `quant.kept` takes those, whole: what a GPU has quantized is exported without one.
 """
 
 import hashlib
 import inspect
+from collections.abc import Sequence
 from functools import cache
+from itertools import accumulate
 from pathlib import Path
 
 import torch
@@ -23,19 +31,24 @@ _NORM = "model.norm.weight"
 
 
 def layer_keys(
-    model: CausalLM, scheme: Scheme, weights: WeightSource, calibration: Tensor | None
-) -> list[str]:
-    """A key for each decoder layer's quantized form.
+    model: CausalLM,
+    scheme: Scheme,
+    weights: WeightSource,
+    calibration: Tensor | None,
+    kinds: Sequence[str] = ("cpu",),
+) -> list[list[str]]:
+    """A key for each decoder layer's quantized form, by each kind of device.
 
     Args:
         model: on the meta device.
         weights: as they are stored, before any rotation.
+        kinds: types of devices, of which one computes.
     """
     layers = list(model.model.get_submodule("layers").children())
     digests = [
         _layer_digest(layer, f"model.layers.{i}.", weights) for i, layer in enumerate(layers)
     ]
-    key = _digest(
+    shared = _digest(
         _code(type(model)),
         torch.__version__,
         repr(model.config),
@@ -45,11 +58,7 @@ def layer_keys(
         "" if calibration is None else hashlib.sha256(bytes_of(calibration)).hexdigest(),
         *(digests if scheme.choice.rotation == "learned" else ()),
     )
-    keys = []
-    for digest in digests:
-        key = _digest(key, digest)
-        keys.append(key)
-    return keys
+    return [list(accumulate(digests, _digest, initial=_digest(shared, kind)))[1:] for kind in kinds]
 
 
 def quality_key(model: CausalLM, weights: WeightSource, last_layer: str, evaluation: Tensor) -> str:

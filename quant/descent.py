@@ -15,11 +15,11 @@ rounding, on their grid, in the Hessian's metric. No step makes the error larger
 import torch
 from torch import Tensor
 
+from quant.device import rows_together
 from quant.gptq import InverseFactor
 from quant.rounding import one_thread
 from quant.scales import INT4_MAX, INT4_MIN, MAX_MULTIPLE, TwoLevelScales
 
-_ROWS = 1024  # rows are independent; few enough to stay in cache
 _BLOCK = 256  # columns whose changes reach all others together (one matrix product)
 _STEPS = (0, -1, 1)  # of a group's integer scale
 
@@ -48,8 +48,9 @@ def descend(
     damped = hessian.clone()
     damped.diagonal().add_(factor.damping).masked_fill_(hessian.diagonal() == 0, factor.mean)
     new_values, multiple = torch.empty_like(values), torch.empty_like(scales.multiple)
-    for start in range(0, len(values), _ROWS):
-        rows = slice(start, start + _ROWS)
+    together = rows_together(target.device)
+    for start in range(0, len(values), together):
+        rows = slice(start, start + together)
         problem = _Rows(
             target[rows] / scales.row_scale[rows], values[rows], scales.multiple[rows], damped
         )

@@ -19,20 +19,24 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor
 
+from quant.device import HOST
 from quant.gptq import InverseFactor
 
 
-def drift_products(pairs: Iterable[tuple[Tensor, Tensor]], columns: int) -> Tensor:
+def drift_products(
+    pairs: Iterable[tuple[Tensor, Tensor]], columns: int, device: torch.device = HOST
+) -> Tensor:
     """(X - X')^T X' of pairs (X, X'); D = 2/N times that, for N tokens.
 
     Args:
         pairs: float32 (..., in_features) both, the float model's and the quantized one's.
         columns: of the padded weight; what is beyond in_features stays 0.
+        device: of the pairs.
 
     Returns:
         float32 (columns, columns).
     """
-    products = torch.zeros(columns, columns)
+    products = torch.zeros(columns, columns, device=device)
     for reference, x in pairs:
         reference, x = reference.flatten(0, -2), x.flatten(0, -2)
         used = x.shape[1]

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from quant.device import lent
 from quant.modules import PaddedLinear, QuantizedEmbedding, QuantizedWeight, set_weight
 from quant.protocols import CausalLM, WeightSource
 from quant.quality import LogitComparison, Quality
@@ -44,8 +45,8 @@ def quantize_ends(
     """Quantizes embedding and head; tied ones share their integers and scales.
 
     Args:
-        given: of the head's inputs, for a head of 4 bits by GPTQ; None rounds to nearest, as it
-            always is with an embedding that is not tied.
+        given: of the head's inputs, for a head of 4 bits by GPTQ, on the device that is to solve
+            it; None rounds to nearest, as it always is with an embedding that is not tied.
 
     Raises:
         QuantError: a stored value is not finite.
@@ -75,11 +76,11 @@ def _round(
     padding = len(given.hessian) - weight.shape[1]
     values, scales = [], []
     for part in weight.split(_HEAD_ROWS):
-        rows = F.pad(part.float(), (0, padding))
+        rows = F.pad(part.to(given.hessian.device).float(), (0, padding))
         require_finite(rows, name)
         chosen, steps = solve(rows, scheme.group_size, scheme.choice, given, None)
-        values.append(chosen)
-        scales.append(steps.product())
+        values.append(chosen.cpu())
+        scales.append(steps.product().cpu())
     return QuantizedWeight(torch.cat(values), torch.cat(scales), bits=4)
 
 
@@ -101,16 +102,17 @@ def compare_heads(
     Args:
         model: with its head and final norm in place.
         tied: whether the float head is the stored embedding.
-        reference: float32 (positions, hidden_size) after the float layers.
+        reference: float32 (positions, hidden_size) after the float layers, on any device.
         hidden: the same after the model's own layers.
         targets: int64 (positions,), the tokens that came next.
     """
-    norm = model.model.get_submodule("norm")
-    reference = norm(reference)
+    norm, device = model.model.get_submodule("norm"), hidden.device
     stored = weights.tensor(EMBEDDING if tied else HEAD)
     comparison = LogitComparison(targets)
-    for rows, logits in _head_slices(model, hidden):
-        comparison.add(F.linear(reference, stored[rows].float()), logits)
+    with lent(norm, device):
+        reference = norm(reference)
+        for rows, logits in _head_slices(model, hidden):
+            comparison.add(F.linear(reference, stored[rows].to(device).float()), logits)
     weights.release()
     return comparison.result()
 
@@ -139,4 +141,4 @@ def _head_slices(model: CausalLM, hidden: Tensor) -> Iterator[tuple[slice, Tenso
         hidden = F.pad(hidden, (0, head.padding))
     for start in range(0, head.out_features, _HEAD_ROWS):
         rows = slice(start, min(start + _HEAD_ROWS, head.out_features))
-        yield rows, F.linear(hidden, head.weight[rows])
+        yield rows, F.linear(hidden, head.weight[rows].to(hidden.device))

@@ -21,26 +21,27 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from quant.device import HOST, rows_together
 from quant.errors import QuantError
 from quant.rounding import one_thread
 from quant.scales import INT4_MAX, INT4_MIN, TwoLevelScales
 
 _MAX_DAMP_PERCENT = 100.0
 _HESSIAN_ROWS = 1024
-_ROWS = 1024  # rows are independent: few enough for a block of columns to stay in cache
 
 
-def gram(inputs: Iterable[Tensor], columns: int) -> Tensor:
+def gram(inputs: Iterable[Tensor], columns: int, device: torch.device = HOST) -> Tensor:
     """X^T X of the inputs of a linear, of which the upper triangle counts.
 
     Args:
         inputs: float32 (..., in_features) each.
         columns: of the padded weight, >= in_features; what is beyond in_features stays 0.
+        device: of the inputs.
 
     Returns:
         float32 (columns, columns).
     """
-    products = torch.zeros(columns, columns)
+    products = torch.zeros(columns, columns, device=device)
     for x in inputs:
         x = x.flatten(0, -2)  # (tokens, in_features)
         for start in range(0, x.shape[1], _HESSIAN_ROWS):  # the upper triangle, and a bit
@@ -71,7 +72,7 @@ class InverseFactor:
 
     def inverse_diagonal(self) -> Tensor:
         """diag(H^-1) in the columns' own order: float32 (columns,)."""
-        diagonal = torch.empty(len(self.order))
+        diagonal = self.upper.new_empty(len(self.order))
         diagonal[self.order] = self.upper.square().sum(dim=0) / self.mean
         return diagonal
 
@@ -107,7 +108,7 @@ def inverse_factor(
             "check the checkpoint's weights."
         )
     dead = diagonal == 0
-    order = torch.arange(len(diagonal))
+    order = torch.arange(len(diagonal), device=hessian.device)
     if act_order:
         order = torch.argsort(diagonal, descending=True, stable=True)
     # Scaled to a mean diagonal of 1: what follows is the same for inputs of any size.
@@ -122,7 +123,7 @@ def inverse_factor(
         lower, failed = torch.linalg.cholesky_ex(reversed_hessian)
         if failed == 0:
             del reversed_hessian, reversed_diagonal  # as large as the largest layer
-            eye = torch.eye(len(diagonal))
+            eye = torch.eye(len(diagonal), device=hessian.device)
             inverse = torch.linalg.solve_triangular(lower, eye, upper=False, out=eye)
             del lower
             return InverseFactor(inverse.flip(0, 1), order, mean, mean * damp_percent / 100)
@@ -160,9 +161,10 @@ def gptq(
     Returns:
         int8 (rows, columns) in -8..7.
     """
-    values = torch.empty(weight.shape, dtype=torch.int8)
-    for start in range(0, weight.shape[0], _ROWS):
-        rows = slice(start, start + _ROWS)
+    values = weight.new_empty(weight.shape, dtype=torch.int8)
+    together = rows_together(weight.device)
+    for start in range(0, weight.shape[0], together):
+        rows = slice(start, start + together)
         row_scale = scales.row_scale[rows]
         free = (weight[rows] / row_scale).T[factor.order]  # (columns, rows): not yet rounded
         group_size = weight.shape[1] // scales.multiple.shape[1]

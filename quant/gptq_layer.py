@@ -122,13 +122,14 @@ class _Place:
         self, linear: str, inputs: Shards, reference: Sequence[Iterable[Tensor]] | None
     ) -> Statistics:
         """Of what a linear is given."""
-        in_features = weight_of(self.block, linear).shape[1]
+        weight = weight_of(self.block, linear)
+        in_features, device = weight.shape[1], weight.device
         columns = in_features + -in_features % self.scheme.group_size
         total = self.streams.total
         tokens = self.streams.hidden.tokens
         method, operations = self.scheme.choice, hessian_operations(tokens, columns)
-        with self.streams.speed.timed("hessian", operations):
-            return statistics(inputs, reference, tokens, columns, method, total)
+        with self.streams.speed.timed("hessian", operations, device):
+            return statistics(inputs, reference, tokens, columns, method, total, device)
 
     def residual(self, linear: str, inputs: Shards, given: Statistics) -> Tensor | None:
         """The correlation C of the residual stream's drift, where the method goes by it."""
@@ -163,7 +164,7 @@ class _Place:
         else:
             moved = correlation is not None or given.drift is not None
             operations = update_operations(weight.shape[0], weight.shape[1], method, moved)
-            with self.streams.speed.timed("update", operations):
+            with self.streams.speed.timed("update", operations, weight.device):
                 values, scales = solve(
                     weight, self.scheme.group_size, method, given, correlation, self.streams.ranks
                 )

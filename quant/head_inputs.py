@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor
 
+from quant.device import HOST, move, rope_on
 from quant.ends import embed_float, is_tied
 from quant.gptq import gram, hessian_of, inverse_factor
 from quant.protocols import CausalLM, WeightSource
@@ -22,7 +23,11 @@ def head_damp_percent(tied: bool) -> float:
 
 @torch.no_grad()
 def head_statistics(
-    model: CausalLM, scheme: Scheme, weights: WeightSource, calibration: Tensor
+    model: CausalLM,
+    scheme: Scheme,
+    weights: WeightSource,
+    calibration: Tensor,
+    device: torch.device = HOST,
 ) -> Statistics:
     """The statistics of the head's inputs in the float model, on some of the calibration text.
 
@@ -33,23 +38,26 @@ def head_statistics(
     Args:
         model: with its layers on the meta device, where they are left.
         calibration: int64 (windows, seq_len).
+        device: what computes, and where the statistics are.
     """
     count = max(1, _MOST_TOKENS // calibration.shape[1])
     tokens = calibration[:: -(-len(calibration) // count)]
-    rope = model.rope(tokens.shape[1])
-    hidden = embed_float(weights, tokens)
+    rope = rope_on(device, model, tokens.shape[1])
+    hidden = embed_float(weights, tokens).to(device)
     for index, layer in enumerate(model.model.get_submodule("layers").children()):
         weights.load_into(layer, f"model.layers.{index}.")
+        move(layer, device)
         for x in hidden.split(_WINDOWS_TOGETHER):
             x.copy_(layer(x, rope))
         layer.to("meta")
         weights.release()
     norm = model.model.get_submodule("norm")
     weights.load_into(norm, "model.norm.")
+    move(norm, device)
     seen = seen_by_linear(scheme.choice)
     columns = hidden.shape[-1] + -hidden.shape[-1] % scheme.group_size
     inputs = (seen(norm(x)) for x in hidden.split(_WINDOWS_TOGETHER))
-    hessian = hessian_of(gram(inputs, columns), tokens.numel())
+    hessian = hessian_of(gram(inputs, columns, device), tokens.numel())
     factor = inverse_factor(hessian, head_damp_percent(is_tied(model)), scheme.choice.act_order)
     importance = torch.where(hessian.diagonal() == 0, 0.0, 1 / factor.inverse_diagonal())
     return Statistics(hessian, factor, importance, None, None)

@@ -12,6 +12,8 @@ from quant.quality import Quality
 from quant.ranks import Ranks
 from quant.scheme import Scheme
 
+_KINDS = ("cpu", "cuda")  # of devices, whose layers are taken where all are there
+
 
 class Kept:
     """The cache as one run sees it. All entries are read and checked once before the start: a
@@ -22,15 +24,23 @@ class Kept:
         cache: Cache,
         label: str,
         keys: list[str],
+        present: list[bool],
         quality: str | None,
-        ranks: Ranks,
+        writes: bool,
     ) -> None:
+        """
+        Args:
+            label: of the quantization, for people.
+            keys, present: of the layers, and which of them are there.
+            quality: the key of what was measured, where anything is to be.
+            writes: whether this process stores what is made.
+        """
         self._cache = cache
         self._label = label
         self._keys = keys
+        self._present = present
         self._quality = quality
-        self._writes = ranks.first
-        self._present = ranks.agree([cache.load(key) is not None for key in keys])
+        self._writes = writes
         if any(self._present):
             cache.say(
                 f"From the cache: {sum(self._present)} of {len(keys)} layers, quantized before "
@@ -85,7 +95,8 @@ def find_kept(
     evaluation: Tensor | None,
     means: Means,
 ) -> Kept | None:
-    """Looks a quantization up; None where nothing is kept.
+    """Looks a quantization up; None where nothing is kept. Where another kind of device has made
+    all of it, and this one has not, that is taken.
 
     Args:
         model: on the meta device, as the checkpoint has it.
@@ -93,9 +104,19 @@ def find_kept(
     """
     if means.cache is None or scheme.name == "none":
         return None
-    keys = layer_keys(model, scheme, weights, calibration)
+    kinds = tuple(dict.fromkeys((means.device.type, *_KINDS)))
+    own, *others = layer_keys(model, scheme, weights, calibration, kinds)
+    keys, present = own, _found(means.cache, own, means.ranks)
+    for keys_of_other in others:
+        if not all(present) and all(found := _found(means.cache, keys_of_other, means.ranks)):
+            keys, present = keys_of_other, found
     quality = None
     if evaluation is not None:
         quality = quality_key(model, weights, keys[-1], evaluation)
     label = f"{means.name} by {scheme.name}, groups of {scheme.group_size}"
-    return Kept(means.cache, label, keys, quality, means.ranks)
+    return Kept(means.cache, label, keys, present, quality, means.ranks.first)
+
+
+def _found(cache: Cache, keys: list[str], ranks: Ranks) -> list[bool]:
+    """Which of the layers are there, undamaged; all ranks go by the first's."""
+    return ranks.agree([cache.load(key) is not None for key in keys])

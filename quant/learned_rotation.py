@@ -17,6 +17,7 @@ from torch.func import functional_call
 from torch.nn import functional as F
 
 from quant.activations import int8_round_trip
+from quant.device import HOST, rope_on
 from quant.hadamard import orthogonal_matrix
 from quant.protocols import CausalLM, WeightSource
 from quant.rotation import RotatedWeights, head_dim_of, rotate_stream, rotated_by
@@ -33,6 +34,7 @@ def learn_rotation(
     weights: WeightSource,
     calibration: Tensor,
     group_size: int,
+    device: torch.device = HOST,
     seed: int = 0,
     steps: int = STEPS,
 ) -> RotatedWeights:
@@ -42,55 +44,64 @@ def learn_rotation(
         model: on the meta device; tied embeddings are untied.
         calibration: int64 (windows, seq_len).
         group_size: columns that share a scale.
+        device: what computes.
     """
     start = orthogonal_matrix(model.lm_head.in_features, seed)
     values = orthogonal_matrix(head_dim_of(model), seed + 1)
     # Norms folded, heads rotated, the residual stream as it is: R1 acts on these.
     folded = rotated_by(model, weights, torch.eye(len(start), dtype=torch.float64), values)
-    network = _Network(model, folded, group_size)
-    skew = torch.zeros_like(start, dtype=torch.float32, requires_grad=True)
+    network = _Network(model, folded, group_size, device)
+    first = start.to(device, torch.float32)
+    skew = torch.zeros_like(first, requires_grad=True)
     optimizer = torch.optim.Adam([skew], lr=_RATE)
     generator = torch.Generator().manual_seed(seed)
     with torch.enable_grad():
         for _ in range(steps):
             chosen = torch.randperm(len(calibration), generator=generator)[:_WINDOWS]
-            loss = network.loss(calibration[chosen], start.float() @ cayley(skew))
+            loss = network.loss(calibration[chosen].to(device), first @ cayley(skew))
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
-    residual = start @ cayley(skew.detach().double())
+    residual = start @ cayley(skew.detach().cpu().double())
     return rotated_by(model, folded, residual, torch.eye(len(values), dtype=torch.float64))
 
 
 def cayley(square: Tensor) -> Tensor:
     """The rotation (I - A)^-1 (I + A) of the skew-symmetric part A of (size, size)."""
     skew = (square - square.T) / 2
-    eye = torch.eye(len(skew), dtype=skew.dtype)
+    eye = torch.eye(len(skew), dtype=skew.dtype, device=skew.device)
     return torch.linalg.solve(eye - skew, eye + skew)
 
 
 class _Network:
     """The float model, run with weights that are rotated and rounded on the way."""
 
-    def __init__(self, model: CausalLM, weights: RotatedWeights, group_size: int) -> None:
+    def __init__(
+        self,
+        model: CausalLM,
+        weights: RotatedWeights,
+        group_size: int,
+        device: torch.device = HOST,
+    ) -> None:
         self._model = model
+        self._device = device
         self._group_size = group_size
         self._layers = list(model.model.get_submodule("layers").children())
         self._tensors = [
             {
-                name: weights.tensor(f"model.layers.{index}.{name}")
+                name: weights.tensor(f"model.layers.{index}.{name}").to(device)
                 for name, _ in layer.named_parameters()
             }
             for index, layer in enumerate(self._layers)
         ]
-        self._embedding = weights.tensor("model.embed_tokens.weight")
-        self._head = weights.tensor("lm_head.weight")
+        self._embedding = weights.tensor("model.embed_tokens.weight").to(device)
+        self._head = weights.tensor("lm_head.weight").to(device)
         weights.release()
 
     def loss(self, tokens: Tensor, residual: Tensor) -> Tensor:
         """Cross entropy of the next token with R1 (hidden_size, hidden_size)."""
         hidden = self._embedding[tokens] @ residual
-        rope = self._model.rope(tokens.shape[1])
+        rope = rope_on(self._device, self._model, tokens.shape[1])
         for layer, tensors in zip(self._layers, self._tensors, strict=True):
             rotated = {
                 name: self._rounded(rotate_stream(name, tensor, residual))
@@ -99,7 +110,8 @@ class _Network:
             with _rounded_inputs(layer):
                 hidden = functional_call(layer, rotated, (hidden, rope))
         norm = self._model.model.get_submodule("norm")
-        hidden = functional_call(norm, {"weight": torch.ones(hidden.shape[-1])}, (hidden,))
+        ones = torch.ones(hidden.shape[-1], device=self._device)
+        hidden = functional_call(norm, {"weight": ones}, (hidden,))
         logits = hidden @ (self._head @ residual).T
         return F.cross_entropy(logits[:, :-1].flatten(0, 1), tokens[:, 1:].flatten())
 

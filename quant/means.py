@@ -1,8 +1,12 @@
-"""With what a quantization works, none of which changes its result."""
+"""With what a quantization works, none of which changes its result, but for the last bits that
+one kind of device computes otherwise than another."""
 
 from dataclasses import dataclass, field
 
+import torch
+
 from quant.cache import Cache
+from quant.device import HOST
 from quant.ranks import ALONE, Ranks
 from quant.speed import Speed
 from quant.spill import IN_MEMORY, Spill
@@ -17,6 +21,7 @@ class Means:
         spill: where hidden states and finished layers lie meanwhile.
         ranks: the processes that share the work; quality is measured by the first of them.
         speed: is told how fast it went.
+        device: what computes; the model lies in the CPU's memory before and after.
     """
 
     cache: Cache | None = None
@@ -24,6 +29,7 @@ class Means:
     spill: Spill = IN_MEMORY
     ranks: Ranks = ALONE
     speed: Speed = field(default_factory=Speed)
+    device: torch.device = HOST
 
 
 PLAIN = Means()

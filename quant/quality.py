@@ -71,7 +71,8 @@ class LogitComparison:
         self._start = 0
         self._reference = _OnlineSoftmax(targets)
         self._other = _OnlineSoftmax(targets)
-        self._weighted_gap = torch.zeros(len(targets))  # sum of exp(reference) (reference - other)
+        # The sum of exp(reference) (reference - other).
+        self._weighted_gap = torch.zeros(len(targets), device=targets.device)
 
     def add(self, reference: Tensor, other: Tensor) -> None:
         """Takes the next slice: both (positions, width), float32."""
@@ -137,12 +138,11 @@ class _OnlineSoftmax:
     """Running maximum, sum of exponentials, arg max and target logit of each position."""
 
     def __init__(self, targets: Tensor) -> None:
-        positions = len(targets)
         self._targets = targets
-        self.largest = torch.full((positions,), -torch.inf)
-        self.total = torch.zeros(positions)  # of exp(logit - largest)
-        self.best = torch.zeros(positions, dtype=torch.int64)
-        self.target = torch.zeros(positions, dtype=torch.float64)
+        self.largest = torch.full_like(targets, -torch.inf, dtype=torch.float32)
+        self.total = torch.zeros_like(self.largest)  # of exp(logit - largest)
+        self.best = torch.zeros_like(targets)
+        self.target = torch.zeros_like(targets, dtype=torch.float64)
 
     def add(self, logits: Tensor, start: int) -> tuple[Tensor, Tensor]:
         """Returns exp(logits - largest), and what earlier sums of such have to shrink by."""

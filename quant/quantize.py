@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from quant.awq import awq_layer
+from quant.device import HOST, full_memory_told, move, rope_on
 from quant.ends import compare_heads, embed_float, is_tied, load_ends, quantize_ends
 from quant.errors import QuantError
 from quant.gptq_layer import Streams, gptq_layer
@@ -31,6 +32,7 @@ from quant.size import STOCK, Storage, stored_size
 from quant.stream import Stream
 
 
+@full_memory_told()
 @torch.no_grad()
 def quantize(
     model: CausalLM,
@@ -49,13 +51,13 @@ def quantize(
         calibration: int64 (windows, seq_len), for "gptq4" only.
         evaluation: int64 (windows, seq_len) of other text, seq_len >= 2; None measures nothing.
         progress: is told after every weight.
-        means: such as a cache; the result is the same with any.
+        means: such as a cache; the result is the same with any, but for what `Means` says.
         storage: how what is reported of its size is counted.
 
     Raises:
         QuantError: no calibration text for a scheme that needs it, or a weight that is not finite.
     """
-    calibration = _needed_text(scheme, calibration)
+    calibration, device = _needed_text(scheme, calibration), means.device
     if scheme.choice.rounding == "awq" and means.ranks.count > 1:
         raise QuantError(f"{scheme.name} is not shared by several processes; start one.")
     layers = list(model.model.get_submodule("layers").children())
@@ -70,7 +72,7 @@ def quantize(
     if scheme.choice.rotation == "hadamard":
         weights = rotate(model, weights)
     elif scheme.choice.rotation == "learned" and calibration is not None:
-        weights = learn_rotation(model, weights, calibration, scheme.group_size)
+        weights = learn_rotation(model, weights, calibration, scheme.group_size, device)
     tied = is_tied(model)
 
     if scheme.name == "none":
@@ -78,7 +80,7 @@ def quantize(
     else:
         given = None
         if scheme.calibrates_head and calibration is not None:
-            given = head_statistics(model, scheme, weights, calibration)
+            given = head_statistics(model, scheme, weights, calibration, device)
         quantize_ends(model, scheme, weights, given)
     means.spill.park(cast(nn.Module, model))
     weights.load_into(model.model.get_submodule("norm"), "model.norm.")
@@ -89,16 +91,18 @@ def quantize(
         calibrated = _calibrated(model, scheme, weights, calibration, means)
     streams = None
     if evaluation is not None and measured is None and means.ranks.first:
-        streams = _EvaluationStreams(model, weights, evaluation)
-    rope = model.rope(1 if calibration is None else calibration.shape[1])
+        streams = _EvaluationStreams(model, weights, evaluation, device)
+    rope = rope_on(device, model, 1 if calibration is None else calibration.shape[1])
     for index, layer in enumerate(layers):
         name = f"model.layers.{index}"
         make = kept is None or not kept.has(index)
         if calibrated is not None and index > missing[-1]:
             calibrated = None
         followed = None if make else calibrated
-        if make or followed is not None or streams is not None:
+        runs = make or followed is not None or streams is not None
+        if runs:
             weights.load_into(layer, f"{name}.")
+            move(layer, device)
         if streams is not None:
             streams.advance_float(layer)
         if followed is not None:
@@ -106,6 +110,8 @@ def quantize(
                 followed.reference.advance(layer, rope)
         if kept is not None and not make:
             kept.load(index, layer)
+            if runs:
+                move(layer, device)
             meter.advance(f"{name}, from the cache", _linear_weights(layer))
         elif scheme.name == "none":
             meter.advance(name, _linear_weights(layer))
@@ -120,6 +126,8 @@ def quantize(
             followed.hidden.advance(layer, rope)
         if streams is not None:
             streams.advance_quantized(layer)
+        if runs:
+            move(layer, HOST)
         means.spill.park(layer)
         means.spill.release()
         weights.release()
@@ -162,13 +170,12 @@ def _calibrated(
     model: CausalLM, scheme: Scheme, weights: WeightSource, calibration: Tensor, means: Means
 ) -> Streams:
     """The calibration text in front of the first layer."""
-    spill, ranks = means.spill, means.ranks
+    spill, ranks, device = means.spill, means.ranks, means.device
     reference = None
     if scheme.choice.follows_float:
-        reference = Stream(calibration, partial(embed_float, weights), spill, ranks)
-    return Streams(
-        Stream(calibration, model.embed, spill, ranks), reference, spill, ranks, means.speed
-    )
+        reference = Stream(calibration, partial(embed_float, weights), spill, ranks, device)
+    hidden = Stream(calibration, model.embed, spill, ranks, device)
+    return Streams(hidden, reference, spill, ranks, means.speed)
 
 
 def _linear_weights(layer: nn.Module) -> int:
@@ -179,11 +186,13 @@ def _linear_weights(layer: nn.Module) -> int:
 class _EvaluationStreams:
     """Hidden states of the evaluation text after the float layers and after the quantized ones."""
 
-    def __init__(self, model: CausalLM, weights: WeightSource, tokens: Tensor) -> None:
-        self._tokens = tokens
-        self._rope = model.rope(tokens.shape[1])
-        self._float = embed_float(weights, tokens)  # (windows, seq_len, hidden_size)
-        self._quantized = model.embed(tokens)
+    def __init__(
+        self, model: CausalLM, weights: WeightSource, tokens: Tensor, device: torch.device
+    ) -> None:
+        self._tokens = tokens.to(device)
+        self._rope = rope_on(device, model, tokens.shape[1])
+        self._float = embed_float(weights, tokens).to(device)  # (windows, seq_len, hidden_size)
+        self._quantized = model.embed(tokens).to(device)
         self.layer_errors: list[float] = []
 
     def advance_float(self, layer: nn.Module) -> None:

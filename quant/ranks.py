@@ -12,6 +12,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from quant.device import HOST
 from quant.errors import QuantError
 from quant.spill import IN_MEMORY, Batches, Spill
 
@@ -21,8 +22,11 @@ SHARDS = 8  # of the calibration text; a power of two
 class Ranks:
     """This process among `count`; collective calls are made by all of them in one order."""
 
-    def __init__(self, rank: int = 0, count: int = 1) -> None:
+    def __init__(self, rank: int = 0, count: int = 1, device: torch.device = HOST) -> None:
         """
+        Args:
+            device: where the tensors lie that they exchange.
+
         Raises:
             QuantError: a number of ranks that does not divide the shards.
         """
@@ -32,6 +36,7 @@ class Ranks:
             )
         self.rank = rank
         self.count = count
+        self._device = device
         self._turn = 0
 
     @property
@@ -77,7 +82,7 @@ class Ranks:
         """The first rank's flags."""
         if self.count == 1:
             return flags
-        tensor = torch.tensor(flags, dtype=torch.uint8)
+        tensor = torch.tensor(flags, dtype=torch.uint8, device=self._device)
         self.share(tensor, 0)
         return [bool(flag) for flag in tensor.tolist()]
 

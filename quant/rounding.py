@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from quant.device import HOST
 from quant.errors import QuantError
 from quant.hqq import hqq_scales
 from quant.method import Method
@@ -20,6 +21,7 @@ from quant.scales import (
 )
 
 _CHUNK_ELEMENTS = 1 << 18  # stays in a core's cache
+_GPU_CHUNK_ELEMENTS = 1 << 24
 _SMALLEST_SCALE = 2.0**-100
 _LARGEST_SCALE = 2.0**120
 
@@ -117,8 +119,8 @@ def _by_rows(
     Returns:
         int8 (rows, columns), float32 (rows, groups).
     """
-    values = torch.empty(weight.shape[0], columns, dtype=torch.int8)
-    scales = torch.empty(weight.shape[0], groups)
+    values = weight.new_empty(weight.shape[0], columns, dtype=torch.int8)
+    scales = weight.new_empty(weight.shape[0], groups, dtype=torch.float32)
     with one_thread():
         for start, chunk in row_chunks(weight):
             rows = chunk.float()
@@ -129,8 +131,10 @@ def _by_rows(
 
 
 def row_chunks(weight: Tensor) -> Iterator[tuple[int, Tensor]]:
-    """Views of a few rows each and where they start, small enough to stay in cache."""
-    count = max(1, _CHUNK_ELEMENTS // weight.shape[1])
+    """Views of a few rows each and where they start, small enough to stay in a CPU's cache, where
+    they are the CPU's."""
+    elements = _CHUNK_ELEMENTS if weight.device == HOST else _GPU_CHUNK_ELEMENTS
+    count = max(1, elements // weight.shape[1])
     for start in range(0, weight.shape[0], count):
         yield start, weight[start : start + count]
 

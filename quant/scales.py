@@ -148,17 +148,18 @@ def _row_exponents(magnitudes: Tensor) -> Tensor:
 
 
 def _power_of_two(exponent: Tensor) -> Tensor:
-    return torch.ldexp(torch.ones_like(exponent, dtype=torch.float32), exponent)
+    """2^exponent for int32 in -126..127, by its bits: pow need not be exact everywhere."""
+    return (exponent + 127 << 23).view(torch.float32)
 
 
 def _round_up(x: Tensor) -> Tensor:
     """The next number with 4 significant bits, of one above 0."""
     mantissa, exponent = torch.frexp(x)  # mantissa in [0.5, 1)
-    return torch.ldexp(torch.ceil(mantissa * 16), exponent - 4)
+    return torch.ceil(mantissa * 16) * _power_of_two(exponent - 4)
 
 
 def _next_below(x: Tensor) -> Tensor:
     """The next smaller number with 4 significant bits, of one that has them."""
     mantissa, exponent = torch.frexp(x)
     step = torch.where(mantissa == 0.5, 0.5, 1.0)  # below a power of two the grid is finer
-    return torch.ldexp(mantissa * 16 - step, exponent - 4)
+    return (mantissa * 16 - step) * _power_of_two(exponent - 4)

@@ -22,6 +22,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from quant.device import HOST, move, rope_on
 from quant.ends import EMBEDDING, HEAD, embed_float, is_tied
 from quant.gptq import inverse_factor
 from quant.head_inputs import head_damp_percent
@@ -45,7 +46,11 @@ class Cost:
 
 
 def measure_costs(
-    model: CausalLM, scheme: Scheme, weights: WeightSource, tokens: Tensor
+    model: CausalLM,
+    scheme: Scheme,
+    weights: WeightSource,
+    tokens: Tensor,
+    device: torch.device = HOST,
 ) -> Mapping[str, Cost]:
     """What each part costs, by the names of quant.scheme; of tied ends, both under the embedding's.
 
@@ -53,14 +58,16 @@ def measure_costs(
         model: on the meta device, where it is left.
         scheme: for the group size and the scales of 4 bits.
         tokens: int64 (windows, seq_len).
+        device: what computes.
     """
     layers = list(model.model.get_submodule("layers").children())
-    rope = model.rope(tokens.shape[1])
-    stream = embed_float(weights, tokens)
+    rope = rope_on(device, model, tokens.shape[1])
+    stream = embed_float(weights, tokens).to(device)
     before = []  # hidden states in front of each layer: (windows, seq_len, hidden_size)
     for index, layer in enumerate(layers):
         before.append(stream)
         weights.load_into(layer, f"model.layers.{index}.")
+        move(layer, device)
         with torch.no_grad():
             stream = torch.cat([layer(x, rope) for x in stream.split(_WINDOWS_TOGETHER)])
         _forget(layer, weights)
@@ -69,6 +76,7 @@ def measure_costs(
     for index in reversed(range(len(layers))):
         name = f"model.layers.{index}"
         weights.load_into(layers[index], f"{name}.")
+        move(layers[index], device)
         errors = _Errors(layers[index], name, scheme)
         inputs = before.pop().split(_WINDOWS_TOGETHER)
         gradients = [
@@ -78,7 +86,7 @@ def measure_costs(
         gradient = torch.cat(gradients)
         costs.update(errors.costs(tokens.numel()))
         _forget(layers[index], weights)
-    costs[EMBEDDING_PART] = _of_embedding(scheme, weights, tokens, gradient)
+    costs[EMBEDDING_PART] = _of_embedding(scheme, weights, tokens, gradient.cpu())
     if is_tied(model):
         head, embedding = costs.pop(HEAD_PART), costs[EMBEDDING_PART]
         costs[EMBEDDING_PART] = Cost(head.at4 + embedding.at4, head.at8 + embedding.at8)
@@ -127,7 +135,7 @@ class _Errors:
             moved = sum(self._moved(f"{block}.{name}", *seen[f"{block}.{name}"]) for name in names)
             assert isinstance(moved, Tensor)
             squares = moved.square().sum(dim=(1, 2))
-            self._squares[part] = self._squares.get(part, torch.zeros(2)) + squares
+            self._squares[part] = self._squares.get(part, torch.zeros_like(squares)) + squares
             if self._scheme.choice.rounding == "gptq":
                 self._made_up[part].add(seen[f"{block}.{names[0]}"][0].flatten(0, -2))
         assert x.grad is not None
@@ -206,8 +214,9 @@ def _through_head(
 
     The head's errors e move the logits themselves: KL is half the variance of e under p.
     """
-    norm = model.model.get_submodule("norm")
+    norm, device = model.model.get_submodule("norm"), hidden.device
     weights.load_into(norm, "model.norm.")
+    move(norm, device)
     with torch.enable_grad():
         hidden = hidden.detach().requires_grad_()
         normed = norm(hidden)
@@ -216,17 +225,17 @@ def _through_head(
     slices = [slice(at, at + _HEAD_ROWS) for at in range(0, len(stored), _HEAD_ROWS)]
 
     generator = torch.Generator().manual_seed(_SEED)
-    largest = torch.full((len(x),), -torch.inf)
-    total, best = torch.zeros(len(x)), torch.full((len(x),), -torch.inf)
-    drawn = torch.zeros(len(x), stored.shape[1])  # the label's row of the head
+    largest = torch.full_like(x[:, 0], -torch.inf)
+    total, best = torch.zeros_like(largest), largest
+    drawn = torch.zeros_like(x)  # the label's row of the head
     for rows in slices:
-        weight = stored[rows].float()
+        weight = stored[rows].to(device).float()
         logits = F.linear(x, weight)
         top = torch.maximum(largest, logits.amax(dim=1))
         total = total * (largest - top).exp() + (logits - top[:, None]).exp().sum(dim=1)
         largest = top
-        noise = torch.empty_like(logits).exponential_(generator=generator)
-        race, index = (logits - noise.log_()).max(dim=1)  # Gumbel's: the first is drawn from p
+        noise = torch.empty(logits.shape).exponential_(generator=generator).log_()
+        race, index = (logits - noise.to(device)).max(dim=1)  # Gumbel's: the first is drawn from p
         ahead = race > best
         best = torch.where(ahead, race, best)
         drawn[ahead] = weight[index[ahead]]
@@ -235,9 +244,9 @@ def _through_head(
     made_up = _MadeUp()
     if scheme.choice.rounding == "gptq":
         made_up.add(x)
-    moments = torch.zeros(2, 2, len(x))  # of e and e^2 under p, at 4 and at 8 bits
+    moments = x.new_zeros(2, 2, len(x))  # of e and e^2 under p, at 4 and at 8 bits
     for rows in slices:
-        weight = stored[rows].float()
+        weight = stored[rows].to(device).float()
         p = (F.linear(x, weight) - largest[:, None]).exp_() / total[:, None]
         gradient -= p @ weight
         for which, change in enumerate(_changes(weight, scheme, HEAD, None)):

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from quant.activations import int8_round_trip
 from quant.descent import descend
+from quant.device import rows_together
 from quant.drift import corrected, drift_products, gptaq_carry, qronos_first
 from quant.gptq import InverseFactor, gptq, gram, hessian_of, inverse_factor
 from quant.method import Method
@@ -15,8 +16,6 @@ from quant.ranks import ALONE, Ranks
 from quant.rounding import closed_scales, search_scales
 from quant.scales import TwoLevelScales
 from quant.stream import Shards
-
-_ROWS = 1024  # that are solved together
 
 
 @dataclass(frozen=True)
@@ -45,6 +44,7 @@ def statistics(
     columns: int,
     method: Method,
     total: Callable[[Iterable[Tensor]], Tensor],
+    device: torch.device,
 ) -> Statistics:
     """Gathers the statistics of a linear's inputs.
 
@@ -54,9 +54,10 @@ def statistics(
         tokens: of all ranks.
         columns: of the padded weight.
         total: adds what is computed of each shard, over all ranks.
+        device: of the inputs, of which there may be none here.
     """
     seen = seen_by_linear(method)
-    products = total(gram(map(seen, shard), columns) for shard in inputs)
+    products = total(gram(map(seen, shard), columns, device) for shard in inputs)
     hessian = hessian_of(products, tokens)
     factor = inverse_factor(hessian, act_order=method.act_order)
     importance = hessian.diagonal().contiguous()  # strided, it costs ten times the search
@@ -65,7 +66,7 @@ def statistics(
     drift = carry = None
     if reference is not None:
         drift = total(
-            drift_products(zip(wanted, map(seen, shard), strict=True), columns)
+            drift_products(zip(wanted, map(seen, shard), strict=True), columns, device)
             for wanted, shard in zip(reference, inputs, strict=True)
         ).mul_(2 / max(tokens, 1))
         if method.drift == "gptaq":
@@ -98,12 +99,13 @@ def solve(
         int8 (rows, columns) in -8..7, and their scales.
     """
     rows, columns = weight.shape
-    values = torch.empty(weight.shape, dtype=torch.int8)
-    multiple = torch.empty(rows, columns // group_size, dtype=torch.uint8)
-    row_scale = torch.empty(rows, 1)
+    values = weight.new_empty(weight.shape, dtype=torch.int8)
+    multiple = weight.new_empty(rows, columns // group_size, dtype=torch.uint8)
+    row_scale = weight.new_empty(rows, 1)
     owners: list[tuple[slice, int]] = []
-    for start in range(0, rows, _ROWS):
-        here, owner = slice(start, start + _ROWS), ranks.next_owner()
+    together = rows_together(weight.device)
+    for start in range(0, rows, together):
+        here, owner = slice(start, start + together), ranks.next_owner()
         owners.append((here, owner))
         if owner != ranks.rank:
             continue

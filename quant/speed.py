@@ -7,9 +7,11 @@ from dataclasses import dataclass, field
 
 import torch
 
+from quant.device import HOST
 from quant.method import Method
 
 _PEAK_SIZE = 1536
+_GPU_PEAK_SIZE = 8192
 _PEAK_ROUNDS = 5
 
 
@@ -25,10 +27,12 @@ class Speed:
     operations: dict[str, int] = field(default_factory=dict)
 
     @contextmanager
-    def timed(self, part: str, operations: int) -> Iterator[None]:
-        """Counts what happens meanwhile."""
+    def timed(self, part: str, operations: int, device: torch.device = HOST) -> Iterator[None]:
+        """Counts what happens on a device meanwhile."""
+        _wait_for(device)
         started = time.perf_counter()
         yield
+        _wait_for(device)
         self.seconds[part] = self.seconds.get(part, 0.0) + time.perf_counter() - started
         self.operations[part] = self.operations.get(part, 0) + operations
 
@@ -50,12 +54,21 @@ def update_operations(rows: int, columns: int, method: Method, corrected: bool) 
     return products * rows * columns * columns
 
 
-def matmul_gflops() -> float:
-    """The best of a few float32 matrix products with as many threads as PyTorch has."""
-    x, y = torch.randn(2, _PEAK_SIZE, _PEAK_SIZE)
+def matmul_gflops(device: torch.device = HOST) -> float:
+    """The best of a few float32 matrix products; a CPU's with as many threads as PyTorch has."""
+    size = _PEAK_SIZE if device == HOST else _GPU_PEAK_SIZE
+    x, y = torch.randn(2, size, size, device=device)
     best = float("inf")
     for _ in range(_PEAK_ROUNDS):
+        _wait_for(device)
         started = time.perf_counter()
         torch.mm(x, y)
+        _wait_for(device)
         best = min(best, time.perf_counter() - started)
-    return 2 * _PEAK_SIZE**3 / best / 1e9
+    return 2 * size**3 / best / 1e9
+
+
+def _wait_for(device: torch.device) -> None:
+    """A GPU works while the program goes on."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)

@@ -1,5 +1,7 @@
 """Where large tensors lie meanwhile: in memory, or in files that vanish with the process.
 
+That is the CPU's memory: a tensor of a GPU is given back on that GPU.
+
 The files have no name (they are unlinked as soon as they are open), so that nothing is left of
 them however the process ends. What is read back has the same bits.
 """
@@ -27,6 +29,7 @@ class Batches:
         self._directory = directory
         self._file: IO[bytes] | None = None
         self._tensors: list[Tensor] = []
+        self._device = torch.device("cpu")
         self._places: list[tuple[int, tuple[int, ...]]] = []  # offset, shape
         self._end = 0
 
@@ -38,24 +41,25 @@ class Batches:
 
     def __getitem__(self, index: int) -> Tensor:
         if self._file is None:
-            return self._tensors[index]
+            return self._tensors[index].to(self._device)
         offset, shape = self._places[index]
         tensor = torch.empty(shape)
         self._file.seek(offset)
         if self._file.readinto(tensor.numpy()) != tensor.nbytes:  # type: ignore[attr-defined]
             raise QuantError("a file of spilled activations lost its end; start again.")
-        return tensor
+        return tensor.to(self._device)
 
     def __setitem__(self, index: int, tensor: Tensor) -> None:
         if self._directory is None:
-            self._tensors[index] = tensor
+            self._tensors[index] = tensor.cpu()
         else:
             self._write(self._places[index][0], tensor)
 
     def append(self, tensor: Tensor) -> None:
-        """Takes a tensor, float32 where there is a file."""
+        """Takes a tensor, float32 where there is a file, of the device of those before it."""
+        self._device = tensor.device
         if self._directory is None:
-            self._tensors.append(tensor)
+            self._tensors.append(tensor.cpu())
             return
         if self._file is None:
             self._file = open_nameless(self._directory)
@@ -67,7 +71,7 @@ class Batches:
         assert self._file is not None and tensor.dtype is torch.float32
         try:
             self._file.seek(offset)
-            self._file.write(tensor.contiguous().numpy().data)
+            self._file.write(tensor.contiguous().cpu().numpy().data)
             self._file.flush()
         except OSError as error:
             raise _no_room(self._directory, error) from None

@@ -2,8 +2,10 @@
 
 from collections.abc import Callable, Iterator
 
+import torch
 from torch import Tensor, nn
 
+from quant.device import HOST
 from quant.protocols import Rope
 from quant.ranks import ALONE, SHARDS, Ranks
 from quant.spill import IN_MEMORY, Batches, Spill
@@ -27,11 +29,13 @@ class Stream:
         embed: Callable[[Tensor], Tensor],
         spill: Spill = IN_MEMORY,
         ranks: Ranks = ALONE,
+        device: torch.device = HOST,
     ) -> None:
         """
         Args:
             text: int64 (windows, seq_len).
             embed: tokens to float32 hidden states.
+            device: on which the batches are given, while they lie in the CPU's memory.
         """
         windows, self.seq_len = text.shape
         self.tokens = text.numel()
@@ -39,7 +43,7 @@ class Stream:
         for shard in ranks.shards():
             part = text[shard * windows // SHARDS : (shard + 1) * windows // SHARDS]
             parts = part.split(max(1, STREAM_TOKENS // self.seq_len)) if len(part) else ()
-            self.shards.append(spill.keep(embed(tokens) for tokens in parts))
+            self.shards.append(spill.keep(embed(tokens).to(device) for tokens in parts))
 
     def __iter__(self) -> Iterator[Tensor]:
         """All batches."""

@@ -114,6 +114,12 @@ Examples:
     help="Stay below, as in 6GB: what does not fit goes to disk beside the cache, and what never "
     "will is refused at the start.",
 )
+@click.option(
+    "--device",
+    metavar="NAME",
+    default="auto",
+    help="What quantizes: auto (a GPU where there is one), cpu, cuda or cuda:N.",
+)
 @click.option("--no-cache", is_flag=True, help="Neither look for quantized layers nor keep them.")
 @click.option("--list-delegates", is_flag=True, help="Print what each delegate takes and needs.")
 @click.option("--layer-errors", is_flag=True, help="Print the error after each decoder layer.")
@@ -155,6 +161,7 @@ def main(
     cache: Path | None,
     no_cache: bool,
     max_memory: str | None,
+    device: str,
     list_delegates: bool,
     layer_errors: bool,
     explain: bool,
@@ -225,6 +232,7 @@ def main(
             cache=cache,
             no_cache=no_cache,
             max_memory=max_memory,
+            device=device,
         ),
         layer_errors,
     )

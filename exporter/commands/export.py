@@ -41,6 +41,7 @@ class Request:
     cache: Path | None
     no_cache: bool
     max_memory: str | None
+    device: str
 
 
 def run_export(request: Request, layer_errors: bool) -> None:
@@ -66,6 +67,7 @@ def _run_export(request: Request, layer_errors: bool) -> None:
     from exporter.pipeline import export_model
     from exporter.tokenizer import TokenizerError
     from quant.cache import default_directory
+    from quant.device import find_device
     from quant.errors import QuantError
     from quant.memory_size import parse_size
     from quant.scheme import scheme_from_text
@@ -95,6 +97,7 @@ def _run_export(request: Request, layer_errors: bool) -> None:
                 max_memory=None
                 if request.max_memory is None
                 else parse_size(request.max_memory, "--max-memory"),
+                device=find_device(request.device),
             )
             with display:
                 result = export_model(options, display)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import click
+import torch
 
 from exporter.checkpoint import Checkpoint
 from exporter.commands.display import Display
@@ -21,7 +22,7 @@ from exporter.source import find_checkpoint
 from exporter.text import prepare_text
 from exporter.tokenizer import TokenizerError
 from quant.cache import default_directory
-from quant.distributed import joined
+from quant.distributed import joined, own_device
 from quant.errors import QuantError
 from quant.means import Means
 from quant.memory_size import parse_size, show_size
@@ -45,6 +46,7 @@ class Request:
     tokenizer: Path | None
     cache: Path | None
     max_memory: str | None
+    device: str
 
 
 def run_fill(request: Request, as_json: bool) -> None:
@@ -53,8 +55,9 @@ def run_fill(request: Request, as_json: bool) -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     began = False
     try:
-        with joined() as ranks:
-            options = _options(request)
+        device = own_device(request.device)
+        with joined(device) as ranks:
+            options = _options(request, device)
             listener = Display(sys.stderr if ranks.first else io.StringIO())
             checkpoint = find_checkpoint(options, listener)
             text = prepare_text(options, checkpoint)
@@ -62,7 +65,7 @@ def run_fill(request: Request, as_json: bool) -> None:
                 began = True
                 speed = Speed()
                 spill = plan_memory(options, checkpoint, text, listener)
-                means = Means(spill=spill, ranks=ranks, speed=speed)
+                means = Means(spill=spill, ranks=ranks, speed=speed, device=device)
                 report = load_quantized(options, checkpoint, text, listener, means)[1]
     except (QuantError, ExportError, TokenizerError) as error:
         rank = os.environ.get("RANK", "0")
@@ -76,7 +79,7 @@ def run_fill(request: Request, as_json: bool) -> None:
         click.echo(json.dumps(figures) if as_json else _describe(figures))
 
 
-def _options(request: Request) -> ExportOptions:
+def _options(request: Request, device: torch.device) -> ExportOptions:
     """What the exporter would be asked, so that both look for the same layers."""
     scheme = scheme_from_text(request.scheme, request.method, request.group_size, request.head_bits)
     if scheme.name == "none":
@@ -92,6 +95,7 @@ def _options(request: Request) -> ExportOptions:
         calibration_tokens=request.calibration_tokens,
         cache=cache,
         max_memory=None if limit is None else parse_size(limit, "--max-memory"),
+        device=device,
     )
 
 
@@ -109,6 +113,7 @@ def _figures(
         "scheme": report.scheme,
         "cache": str(options.cache),
         "processes": ranks.count,
+        "device": options.device.type,
         "layers": checkpoint.config.num_hidden_layers,
         "layers_from_cache": report.cached_layers,
         "calibration_tokens": report.calibration_tokens,
@@ -116,10 +121,16 @@ def _figures(
         "seconds_per_layer": report.seconds / made if made else None,
         "hessian_gflops": speed.gflops("hessian"),
         "update_gflops": speed.gflops("update"),
-        "matmul_gflops": matmul_gflops() * ranks.count if speed.seconds else None,
+        "matmul_gflops": matmul_gflops(options.device) * ranks.count if speed.seconds else None,
         "peak_memory": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+        "peak_gpu_memory": _peak_gpu_memory(options.device),
         "quality": quality.to_dict() if quality else None,
     }
+
+
+def _peak_gpu_memory(device: torch.device) -> int | None:
+    """Bytes of this process' GPU, if it has one."""
+    return torch.cuda.max_memory_allocated(device) if device.type == "cuda" else None
 
 
 def _describe(figures: dict[str, object]) -> str:

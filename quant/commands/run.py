@@ -23,6 +23,12 @@ import click
     "cache directory.",
 )
 @click.option("--max-memory", metavar="SIZE", help="Of each process, as in 6GB.")
+@click.option(
+    "--device",
+    metavar="NAME",
+    default="auto",
+    help="The same; of several processes each takes a GPU of its own.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def run_command(
     model: str,
@@ -35,6 +41,7 @@ def run_command(
     tokenizer: Path | None,
     cache: Path | None,
     max_memory: str | None,
+    device: str,
     as_json: bool,
 ) -> None:
     """Quantizes a checkpoint into the cache, where the exporter finds it.
@@ -59,6 +66,7 @@ def run_command(
             tokenizer=tokenizer,
             cache=cache,
             max_memory=max_memory,
+            device=device,
         ),
         as_json,
     )
