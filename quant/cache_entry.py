@@ -1,4 +1,4 @@
-"""A quantized layer as plain tensors, and back: what an entry of the cache holds.
+"""A quantized layer, or a model's ends, as plain tensors and back: what the cache's entries hold.
 
 Integers of 4 bits lie two in a byte, the first in the low half; scales are bfloat16 where that
 holds them exactly. Everything else that a layer has (norms, biases) is stored as it is, for methods
@@ -26,28 +26,32 @@ def encode_layer(layer: nn.Module) -> dict[str, Tensor]:
             tensors[name] = parameter.detach()
             continue
         bits = 4 if parameter.target_dtype == INT4 else 8
-        values, scales = parameter.qdata, parameter.scale
-        tensors[name + _VALUES[bits]] = _two_in_a_byte(values) if bits == 4 else values
-        short = scales.bfloat16()
-        tensors[name + _SCALES] = short if torch.equal(short.float(), scales) else scales
+        tensors |= _encoded(name, QuantizedWeight(parameter.qdata, parameter.scale, bits))
     return tensors
 
 
 def decode_layer(layer: nn.Module, tensors: Mapping[str, Tensor]) -> None:
     """Gives a layer, which may be on the meta device, the parameters of `encode_layer`."""
-    for name, tensor in tensors.items():
-        for bits, mark in _VALUES.items():
-            if name.endswith(mark):
-                path = name.removesuffix(mark)
-                values = _one_in_a_byte(tensor) if bits == 4 else tensor
-                weight = QuantizedWeight(values, tensors[path + _SCALES].float(), bits)
-                parent, _, linear = path.removesuffix(".weight").rpartition(".")
-                set_weight(layer.get_submodule(parent), linear, weight)
+    for name, weight in _decoded(tensors).items():
+        parent, _, linear = name.removesuffix(".weight").rpartition(".")
+        set_weight(layer.get_submodule(parent), linear, weight)
     for name, tensor in tensors.items():  # after the linears, which padding may have replaced
         if ":" not in name:
             parent, _, key = name.rpartition(".")
             parameter = nn.Parameter(tensor, requires_grad=False)
             layer.get_submodule(parent).register_parameter(key, parameter)
+
+
+def encode_ends(embedding: QuantizedWeight, head: QuantizedWeight) -> dict[str, Tensor]:
+    """The two ends of a model; tied ones, which are one weight, once."""
+    tensors = _encoded("embedding", embedding)
+    return tensors if head is embedding else tensors | _encoded("head", head)
+
+
+def decode_ends(tensors: Mapping[str, Tensor]) -> tuple[QuantizedWeight, QuantizedWeight]:
+    """Embedding and head of `encode_ends`."""
+    found = _decoded(tensors)
+    return found["embedding"], found.get("head", found["embedding"])
 
 
 def encode_quality(quality: Quality, layer_errors: list[float]) -> dict[str, Tensor]:
@@ -62,6 +66,25 @@ def encode_quality(quality: Quality, layer_errors: list[float]) -> dict[str, Ten
 def decode_quality(tensors: Mapping[str, Tensor]) -> tuple[Quality, list[float]]:
     tokens, *figures = tensors["quality"].tolist()
     return Quality(int(tokens), *figures), tensors["layer_errors"].tolist()
+
+
+def _encoded(name: str, weight: QuantizedWeight) -> dict[str, Tensor]:
+    values = _two_in_a_byte(weight.values) if weight.bits == 4 else weight.values
+    short = weight.scales.bfloat16()
+    exact = torch.equal(short.float(), weight.scales)
+    return {name + _VALUES[weight.bits]: values, name + _SCALES: short if exact else weight.scales}
+
+
+def _decoded(tensors: Mapping[str, Tensor]) -> dict[str, QuantizedWeight]:
+    """The quantized ones of some tensors, by the names that they were encoded under."""
+    weights = {}
+    for name, tensor in tensors.items():
+        for bits, mark in _VALUES.items():
+            if name.endswith(mark):
+                path = name.removesuffix(mark)
+                values = _one_in_a_byte(tensor) if bits == 4 else tensor
+                weights[path] = QuantizedWeight(values, tensors[path + _SCALES].float(), bits)
+    return weights
 
 
 def _two_in_a_byte(values: Tensor) -> Tensor:

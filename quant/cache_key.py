@@ -61,12 +61,16 @@ def layer_keys(
     return [list(accumulate(digests, _digest, initial=_digest(shared, kind)))[1:] for kind in kinds]
 
 
-def quality_key(model: CausalLM, weights: WeightSource, last_layer: str, evaluation: Tensor) -> str:
-    """The key of what is measured on the evaluation text behind layers with that last key."""
-    ends = [_NORM] if is_tied(model) else [_NORM, HEAD]
+def ends_key(model: CausalLM, weights: WeightSource, last_layer: str) -> str:
+    """The key of the quantized embedding and head of a model with that last layer's key."""
+    names = [_NORM] if is_tied(model) else [_NORM, HEAD]
+    return _digest("ends", last_layer, _tensors_digest(weights, names))
+
+
+def quality_key(ends: str, evaluation: Tensor) -> str:
+    """The key of what is measured on the evaluation text with those ends."""
     tokens = hashlib.sha256(bytes_of(evaluation)).hexdigest()
-    shape = f"{tuple(evaluation.shape)}"
-    return _digest("quality", last_layer, _tensors_digest(weights, ends), shape, tokens)
+    return _digest("quality", ends, f"{tuple(evaluation.shape)}", tokens)
 
 
 def _layer_digest(layer: torch.nn.Module, prefix: str, weights: WeightSource) -> str:

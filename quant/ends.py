@@ -20,7 +20,7 @@ from quant.solve import Statistics, solve
 
 EMBEDDING = "model.embed_tokens.weight"
 HEAD = "lm_head.weight"
-_HEAD_ROWS = 2048  # that are float at a time: memory this small is used again, not mapped anew
+HEAD_ROWS = 2048  # that are float at a time: memory this small is used again, not mapped anew
 
 
 def is_tied(model: CausalLM) -> bool:
@@ -41,8 +41,8 @@ def load_ends(model: CausalLM, weights: WeightSource) -> None:
 
 def quantize_ends(
     model: CausalLM, scheme: Scheme, weights: WeightSource, given: Statistics | None = None
-) -> None:
-    """Quantizes embedding and head; tied ones share their integers and scales.
+) -> tuple[QuantizedWeight, QuantizedWeight]:
+    """Embedding and head for `set_ends`; of tied ends, one weight twice.
 
     Args:
         given: of the head's inputs, for a head of 4 bits by GPTQ, on the device that is to solve
@@ -55,15 +55,19 @@ def quantize_ends(
     bits = scheme.bits_of(EMBEDDING_PART)
     of_tied = given if tied else None
     embedding = _round(weights.tensor(EMBEDDING), scheme, bits, EMBEDDING, of_tied)
-    hidden_size = model.lm_head.in_features
-    model.model.add_module("embed_tokens", QuantizedEmbedding(embedding, hidden_size))
     weights.release()
     if tied:
-        head = embedding
-    else:
-        head = _round(weights.tensor(HEAD), scheme, scheme.bits_of(HEAD_PART), HEAD, given)
-    set_weight(cast(nn.Module, model), "lm_head", head)
+        return embedding, embedding
+    head = _round(weights.tensor(HEAD), scheme, scheme.bits_of(HEAD_PART), HEAD, given)
     weights.release()
+    return embedding, head
+
+
+def set_ends(model: CausalLM, embedding: QuantizedWeight, head: QuantizedWeight) -> None:
+    """Gives a model its quantized ends; where they are one weight, it stays one."""
+    hidden_size = model.lm_head.in_features
+    model.model.add_module("embed_tokens", QuantizedEmbedding(embedding, hidden_size))
+    set_weight(cast(nn.Module, model), "lm_head", head)
 
 
 def _round(
@@ -75,7 +79,7 @@ def _round(
         return round_int4(weight, scheme.group_size, name, scheme.choice)
     padding = len(given.hessian) - weight.shape[1]
     values, scales = [], []
-    for part in weight.split(_HEAD_ROWS):
+    for part in weight.split(HEAD_ROWS):
         rows = F.pad(part.to(given.hessian.device).float(), (0, padding))
         require_finite(rows, name)
         chosen, steps = solve(rows, scheme.group_size, scheme.choice, given, None)
@@ -139,6 +143,6 @@ def _head_slices(model: CausalLM, hidden: Tensor) -> Iterator[tuple[slice, Tenso
     hidden = model.model.get_submodule("norm")(hidden)
     if isinstance(head, PaddedLinear):
         hidden = F.pad(hidden, (0, head.padding))
-    for start in range(0, head.out_features, _HEAD_ROWS):
-        rows = slice(start, min(start + _HEAD_ROWS, head.out_features))
+    for start in range(0, head.out_features, HEAD_ROWS):
+        rows = slice(start, min(start + HEAD_ROWS, head.out_features))
         yield rows, F.linear(hidden, head.weight[rows].to(hidden.device))

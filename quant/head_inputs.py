@@ -10,8 +10,8 @@ from quant.protocols import CausalLM, WeightSource
 from quant.scheme import Scheme
 from quant.solve import Statistics, seen_by_linear
 
-_MOST_TOKENS = 4096
-_WINDOWS_TOGETHER = 4
+MOST_TOKENS = 4096
+WINDOWS_TOGETHER = 4
 _DAMP_PERCENT = 1.0
 _DAMP_PERCENT_TIED = 50.0
 
@@ -40,14 +40,14 @@ def head_statistics(
         calibration: int64 (windows, seq_len).
         device: what computes, and where the statistics are.
     """
-    count = max(1, _MOST_TOKENS // calibration.shape[1])
+    count = max(1, MOST_TOKENS // calibration.shape[1])
     tokens = calibration[:: -(-len(calibration) // count)]
     rope = rope_on(device, model, tokens.shape[1])
     hidden = embed_float(weights, tokens).to(device)
     for index, layer in enumerate(model.model.get_submodule("layers").children()):
         weights.load_into(layer, f"model.layers.{index}.")
         move(layer, device)
-        for x in hidden.split(_WINDOWS_TOGETHER):
+        for x in hidden.split(WINDOWS_TOGETHER):
             x.copy_(layer(x, rope))
         layer.to("meta")
         weights.release()
@@ -56,7 +56,7 @@ def head_statistics(
     move(norm, device)
     seen = seen_by_linear(scheme.choice)
     columns = hidden.shape[-1] + -hidden.shape[-1] % scheme.group_size
-    inputs = (seen(norm(x)) for x in hidden.split(_WINDOWS_TOGETHER))
+    inputs = (seen(norm(x)) for x in hidden.split(WINDOWS_TOGETHER))
     hessian = hessian_of(gram(inputs, columns, device), tokens.numel())
     factor = inverse_factor(hessian, head_damp_percent(is_tied(model)), scheme.choice.act_order)
     importance = torch.where(hessian.diagonal() == 0, 0.0, 1 / factor.inverse_diagonal())

@@ -3,10 +3,18 @@
 from torch import Tensor, nn
 
 from quant.cache import Cache
-from quant.cache_entry import decode_layer, decode_quality, encode_layer, encode_quality
-from quant.cache_key import layer_keys, quality_key
+from quant.cache_entry import (
+    decode_ends,
+    decode_layer,
+    decode_quality,
+    encode_ends,
+    encode_layer,
+    encode_quality,
+)
+from quant.cache_key import ends_key, layer_keys, quality_key
 from quant.errors import QuantError
 from quant.means import Means
+from quant.modules import QuantizedWeight
 from quant.protocols import CausalLM, WeightSource
 from quant.quality import Quality
 from quant.ranks import Ranks
@@ -25,22 +33,25 @@ class Kept:
         label: str,
         keys: list[str],
         present: list[bool],
+        ends: str | None,
         quality: str | None,
-        writes: bool,
+        ranks: Ranks,
     ) -> None:
         """
         Args:
             label: of the quantization, for people.
             keys, present: of the layers, and which of them are there.
+            ends: the key of the ends, where they take long to make.
             quality: the key of what was measured, where anything is to be.
-            writes: whether this process stores what is made.
         """
         self._cache = cache
         self._label = label
         self._keys = keys
         self._present = present
+        self._ends = ends
+        self._has_ends = ends is not None and all(_found(cache, [ends], ranks))
         self._quality = quality
-        self._writes = writes
+        self._writes = ranks.first
         if any(self._present):
             cache.say(
                 f"From the cache: {sum(self._present)} of {len(keys)} layers, quantized before "
@@ -61,13 +72,7 @@ class Kept:
         Raises:
             QuantError: it was there at the start and is no more.
         """
-        tensors = self._cache.load(self._keys[index])
-        if tensors is None:
-            raise QuantError(
-                f"layer {index} has gone from the cache {self._cache.directory} during the run; "
-                "start again, with a larger limit if it was evicted."
-            )
-        decode_layer(layer, tensors)
+        decode_layer(layer, self._load(self._keys[index], f"layer {index}"))
 
     def store(self, index: int, layer: nn.Module) -> None:
         """Keeps a layer; of several ranks the first does."""
@@ -75,6 +80,32 @@ class Kept:
             return
         what = f"layer {index} of {self._label}"
         self._cache.store(self._keys[index], encode_layer(layer), what)
+
+    def load_ends(self) -> tuple[QuantizedWeight, QuantizedWeight] | None:
+        """Embedding and head, where they were found at the start.
+
+        Raises:
+            QuantError: they are there no more.
+        """
+        if self._ends is None or not self._has_ends:
+            return None
+        return decode_ends(self._load(self._ends, "a model's embedding and head"))
+
+    def store_ends(self, embedding: QuantizedWeight, head: QuantizedWeight) -> None:
+        """Keeps the ends where they take long to make; of several ranks the first does."""
+        if self._ends is not None and self._writes:
+            what = f"embedding and head of {self._label}"
+            self._cache.store(self._ends, encode_ends(embedding, head), what)
+
+    def _load(self, key: str, what: str) -> dict[str, Tensor]:
+        """An entry that was there at the start."""
+        tensors = self._cache.load(key)
+        if tensors is None:
+            raise QuantError(
+                f"{what} has gone from the cache {self._cache.directory} during the run; start "
+                "again, with a larger limit if it was evicted."
+            )
+        return tensors
 
     def load_quality(self) -> tuple[Quality, list[float]] | None:
         """What was measured before on the same text."""
@@ -110,11 +141,11 @@ def find_kept(
     for keys_of_other in others:
         if not all(present) and all(found := _found(means.cache, keys_of_other, means.ranks)):
             keys, present = keys_of_other, found
-    quality = None
-    if evaluation is not None:
-        quality = quality_key(model, weights, keys[-1], evaluation)
+    ends = ends_key(model, weights, keys[-1])
+    quality = None if evaluation is None else quality_key(ends, evaluation)
     label = f"{means.name} by {scheme.name}, groups of {scheme.group_size}"
-    return Kept(means.cache, label, keys, present, quality, means.ranks.first)
+    long = ends if scheme.calibrates_head else None
+    return Kept(means.cache, label, keys, present, long, quality, means.ranks)
 
 
 def _found(cache: Cache, keys: list[str], ranks: Ranks) -> list[bool]:

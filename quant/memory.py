@@ -14,7 +14,8 @@ from pathlib import Path
 
 from torch import Tensor, nn
 
-from quant.ends import is_tied
+from quant.ends import HEAD_ROWS, is_tied
+from quant.head_inputs import MOST_TOKENS, WINDOWS_TOGETHER
 from quant.protocols import CausalLM
 from quant.ranks import SHARDS
 from quant.scheme import Scheme
@@ -84,6 +85,12 @@ def foretell(
         solving += _SOLVE_COPIES * _SOLVED_ROWS * widest * _FLOAT
         sums += _BATCH_COPIES * min(tokens, STREAM_TOKENS) * widest * _FLOAT
     rounding = ends * (_STORED + 1) + tables
+    if calibration is not None and scheme.calibrates_head:
+        square, tokens = hidden * hidden * _FLOAT, min(calibration.numel(), MOST_TOKENS)
+        batch = min(tokens, WINDOWS_TOGETHER * calibration.shape[1])
+        following = _FLOAT * (tokens * hidden + _BATCH_COPIES * batch * widest)
+        solving_head = _MATRICES * square + _SOLVE_COPIES * HEAD_ROWS * hidden * _FLOAT
+        rounding = max(rounding + solving_head, layer + following)
     kept = 0 if spilled else integers
     working = layer + max(storing, sums, solving) + (0 if spilled else states)
     return Peak(

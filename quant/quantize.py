@@ -14,11 +14,11 @@ from torch import Tensor, nn
 
 from quant.awq import awq_layer
 from quant.device import HOST, full_memory_told, move, rope_on
-from quant.ends import compare_heads, embed_float, is_tied, load_ends, quantize_ends
+from quant.ends import compare_heads, embed_float, is_tied, load_ends, quantize_ends, set_ends
 from quant.errors import QuantError
 from quant.gptq_layer import Streams, gptq_layer
 from quant.head_inputs import head_statistics
-from quant.kept import find_kept
+from quant.kept import Kept, find_kept
 from quant.layer import round_layer
 from quant.learned_rotation import learn_rotation
 from quant.means import PLAIN, Means
@@ -78,10 +78,7 @@ def quantize(
     if scheme.name == "none":
         load_ends(model, weights)
     else:
-        given = None
-        if scheme.calibrates_head and calibration is not None:
-            given = head_statistics(model, scheme, weights, calibration, device)
-        quantize_ends(model, scheme, weights, given)
+        _fill_ends(model, scheme, weights, calibration, kept, device)
     means.spill.park(cast(nn.Module, model))
     weights.load_into(model.model.get_submodule("norm"), "model.norm.")
     meter.advance("model.embed_tokens", head_work)
@@ -164,6 +161,26 @@ def _needed_text(scheme: Scheme, calibration: Tensor | None) -> Tensor | None:
             "name a text file with --calibration."
         )
     return calibration
+
+
+def _fill_ends(
+    model: CausalLM,
+    scheme: Scheme,
+    weights: WeightSource,
+    calibration: Tensor | None,
+    kept: Kept | None,
+    device: torch.device,
+) -> None:
+    """Gives a model its quantized embedding and head."""
+    ends = None if kept is None else kept.load_ends()
+    if ends is None:
+        given = None
+        if scheme.calibrates_head and calibration is not None:
+            given = head_statistics(model, scheme, weights, calibration, device)
+        ends = quantize_ends(model, scheme, weights, given)
+        if kept is not None:
+            kept.store_ends(*ends)
+    set_ends(model, *ends)
 
 
 def _calibrated(

@@ -20,7 +20,7 @@ from exporter.pipeline import export_model
 from exporter.tokenizer import load_tokenizer
 from quant.budget import Budget, Part, choose, numbers_of, parts_of, spread
 from quant.calibration import calibration_windows, evaluation_windows
-from quant.ends import quantize_ends
+from quant.ends import quantize_ends, set_ends
 from quant.errors import QuantError
 from quant.method import Method
 from quant.modules import INT4
@@ -107,7 +107,7 @@ def test_what_ends_of_4_bits_cost_is_foretold(stories: Stories) -> None:
 
     reference, _ = stories.quantized(Scheme("none"), STOCK)
     model, _ = stories.quantized(Scheme("none"), STOCK)
-    quantize_ends(model, scheme, stories.checkpoint)
+    set_ends(model, *quantize_ends(model, scheme, stories.checkpoint))
     model.lm_head.weight = torch.nn.Parameter(model.lm_head.weight.dequantize())
     window = stories.calibration
     with torch.no_grad():

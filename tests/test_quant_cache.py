@@ -144,6 +144,45 @@ def test_awq_and_rotations_go_through_the_cache(cache: Cache) -> None:
         assert_same(again, cold)
 
 
+@pytest.mark.parametrize("tied", [True, False])
+def test_ends_of_4_bits_are_kept_too(tied: bool, tmp_path: Path) -> None:
+    """They take a pass over all layers, so that they are found again with the layers."""
+    config, cache = replace(CONFIG, tie_word_embeddings=tied), Cache(tmp_path)
+    scheme = Scheme("gptq4", head_bits=4, method=Method(descent=0))
+    weights = CountedWeights(random_model(config))
+
+    def run() -> tuple[dict[str, Tensor], QuantReport]:
+        with torch.device("meta"):
+            model = CausalLM(config)
+        report = quantize(model, scheme, weights, tokens(), tokens(seed=9), means=Means(cache))
+        shared = model.lm_head.weight.qdata.data_ptr() == model.model.embed_tokens.values.data_ptr()
+        assert shared == tied
+        return content(model), report
+
+    cold, report = run()
+    layers = weights.loaded
+    assert len(cache.entries()) == LAYERS + 2  # the ends, and what was measured
+    warm, found = run()
+    assert weights.loaded == layers  # of no layer was a float weight needed
+    assert cold.keys() == warm.keys() and found.quality == report.quality
+    assert all(torch.equal(cold[name], warm[name]) for name in cold)
+    (ends,) = (entry for entry in cache.entries() if entry.what.startswith("embedding and head"))
+    flip_a_bit(tmp_path / "layers" / f"{ends.key}.safetensors", -3)
+    again, _ = run()
+    assert weights.loaded == 2 * LAYERS + LAYERS  # for the head's statistics alone
+    assert all(torch.equal(cold[name], again[name]) for name in cold)
+
+
+class CountedWeights(ModelWeights):
+    """Counts the decoder layers that are loaded."""
+
+    loaded = 0
+
+    def load_into(self, module: torch.nn.Module, prefix: str) -> None:
+        self.loaded += prefix.startswith("model.layers.")
+        super().load_into(module, prefix)
+
+
 def test_what_decides_the_result_is_in_the_key(cache: Cache) -> None:
     scheme = Scheme("gptq4")
     assert Run(cache, scheme).made == LAYERS
