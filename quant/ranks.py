@@ -82,7 +82,7 @@ class Ranks:
         """The first rank's flags."""
         if self.count == 1:
             return flags
-        tensor = torch.tensor(flags, dtype=torch.uint8, device=self._device)
+        tensor = torch.tensor(flags, dtype=torch.uint8).to(self._device)
         self.share(tensor, 0)
         return [bool(flag) for flag in tensor.tolist()]
 

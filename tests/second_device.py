@@ -19,7 +19,17 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 SECOND = torch.device("privateuseone", 0)
-_WORK = ("mm", "addmm", "bmm", "baddbmm", "linalg_cholesky_ex", "linalg_solve_triangular")
+_WORK = (
+    "broadcast_",
+    "send",
+    "recv_",
+    "mm",
+    "addmm",
+    "bmm",
+    "baddbmm",
+    "linalg_cholesky_ex",
+    "linalg_solve_triangular",
+)
 
 
 class _Guard(torch._C._acc.DeviceGuard):
@@ -30,9 +40,8 @@ class _Guard(torch._C._acc.DeviceGuard):
 
 
 torch._C._acc.register_python_privateuseone_device_guard(_Guard())
-sys.modules["torch.privateuseone"] = ModuleType(
-    "torch.privateuseone"
-)  # is asked to start; need not
+# What PyTorch asks to start such a device, which has nothing to start.
+sys.modules["torch.privateuseone"] = ModuleType("torch.privateuseone")
 
 
 class MixedDevices(Exception):
@@ -112,8 +121,9 @@ def _run(func: Callable[..., Any], args: Any, kwargs: dict[str, Any]) -> Any:
 
     def outer(x: Any) -> Any:
         if isinstance(x, Tensor):
-            # What was changed in place is what it was.
-            return ours.get(id(x), SecondTensor(x) if to_second else x)
+            if id(x) in ours:
+                return ours[id(x)]  # changed in place
+            return SecondTensor(x) if to_second else x
         return type(x)(outer(item) for item in x) if isinstance(x, list | tuple) else x
 
     unwrapped = [inner(x) for x in args]

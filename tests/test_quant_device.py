@@ -1,5 +1,6 @@
 """Quantizing on another device: everything is brought there and back, and no layers are mixed."""
 
+import os
 import re
 import subprocess
 import sys
@@ -187,6 +188,21 @@ def remove_last(cache: Cache, names: set[str]) -> None:
         path = cache.directory / "layers" / f"{entry.key}.safetensors"
         if path.name in names and entry.what.startswith("layer 1 of"):
             path.unlink()
+
+
+def test_processes_share_work_on_devices_of_their_own(tmp_path: Path) -> None:
+    """And gradients are computed there, for which a process of its own is needed."""
+    program = Path(__file__).with_name("second_device_processes.py")
+    arguments = ["torch.distributed.run", "--nproc-per-node", "2", str(program), str(tmp_path)]
+    process = subprocess.run(
+        [sys.executable, "-m", *arguments],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+    assert process.returncode == 0, process.stderr
+    assert sorted(process.stdout.splitlines()) == ["rank 0: the same", "rank 1: the same"]
 
 
 def test_full_memory_is_told_in_a_sentence() -> None:
