@@ -74,6 +74,7 @@ def test_an_inspection_prints_only_our_lines(stories_gptq_pte: Path) -> None:
         "model",
         "quantization",
         "quality",
+        "etrecord",
         "delegation",
         "agreement",
         "file: every checksum holds",
