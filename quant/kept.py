@@ -12,6 +12,7 @@ from quant.cache_entry import (
     encode_quality,
 )
 from quant.cache_key import ends_key, layer_keys, quality_key
+from quant.device import HOST
 from quant.errors import QuantError
 from quant.means import Means
 from quant.modules import QuantizedWeight
@@ -143,7 +144,8 @@ def find_kept(
             keys, present = keys_of_other, found
     ends = ends_key(model, weights, keys[-1])
     quality = None if evaluation is None else quality_key(ends, evaluation)
-    label = f"{means.name} by {scheme.name}, groups of {scheme.group_size}"
+    where = "" if means.device == HOST else f", on {means.device.type}"
+    label = f"{means.name} by {scheme.name}, groups of {scheme.group_size}{where}"
     long = ends if scheme.calibrates_head else None
     return Kept(means.cache, label, keys, present, long, quality, means.ranks)
 

@@ -52,7 +52,7 @@ def foretell(
     spilled: bool,
     ranks: int = 1,
 ) -> Peak:
-    """The peak of `quantize`.
+    """The peak of `quantize` by the CPU; where a GPU computes, the matrices are in its own memory.
 
     Args:
         model: on the meta device.
