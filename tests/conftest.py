@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from cpu_models import LowerArchitecture, LoweredModel, lower_architecture
 from executorch.exir._serialize._program import deserialize_pte_binary
 from exported import Exported, Quiet, export_for_tests
 from recorded_runs import Recorded, etrecord_of, record
@@ -159,6 +160,18 @@ def cpp_build() -> Path:
     from runtime.build import build
 
     return build().directory
+
+
+@pytest.fixture(scope="session")
+def lowered_architecture(tmp_path_factory: pytest.TempPathFactory) -> LowerArchitecture:
+    """Random models of an architecture's name for the CPU delegate, each lowered once; read the
+    files, do not write them."""
+
+    @cache
+    def lower(name: str, scheme: Scheme) -> LoweredModel:
+        return lower_architecture(name, scheme, tmp_path_factory.mktemp(name))
+
+    return lower
 
 
 @pytest.fixture(scope="session")

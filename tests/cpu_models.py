@@ -1,6 +1,7 @@
 """Small random models of every architecture, lowered to the CPU delegate."""
 
 import dataclasses
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -40,6 +41,15 @@ ARCHITECTURES = {
         TINY, attention_bias=True, attention_out_bias=True, mlp_bias=True
     ),
 }
+# What stands for all that the delegate takes: architectures by name, each in another format.
+MODELS = [
+    ("llama", Scheme("none")),
+    ("tied", Scheme("rtn4")),
+    ("qwen2", Scheme("rtn4", 64, 4)),
+    ("qwen3", Scheme("rtn4", 32, 4)),
+    ("smollm3", Scheme("rtn8")),
+    ("biases", Scheme("rtn4", 128)),
+]
 
 
 @dataclass(frozen=True)
@@ -54,6 +64,9 @@ class LoweredModel:
     lowered: Lowered
     path: Path
     calls: list[OpList]
+
+
+LowerArchitecture = Callable[[str, Scheme], LoweredModel]
 
 
 def prepare(model: CausalLM, scheme: Scheme) -> CausalLM:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from cpu_models import LoweredModel, lower_architecture
+from cpu_models import MODELS, LowerArchitecture, LoweredModel
 from exported import Quiet
 from torch import Tensor
 
@@ -46,14 +46,6 @@ CASES = {
         "bad_sessions",
     ],
 }
-MODELS = [
-    ("llama", Scheme("none")),
-    ("tied", Scheme("rtn4")),
-    ("qwen2", Scheme("rtn4", 64, 4)),
-    ("qwen3", Scheme("rtn4", 32, 4)),
-    ("smollm3", Scheme("rtn8")),
-    ("biases", Scheme("rtn4", 128)),
-]
 X86_KERNELS = {"avx2": {"avx2", "fma"}, "avx512vnni": {"avx512_vnni"}, "amx_int8": {"amx_int8"}}
 KERNELS = "THIMBLE_KERNELS"
 EVENT = struct.Struct("<QQII")  # Work of delegates/cpu/program.fbs
@@ -81,9 +73,8 @@ def usable_kernels() -> list[str]:
 
 
 @pytest.fixture(scope="module", params=MODELS, ids=lambda case: f"{case[0]}-{case[1].name}")
-def model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> LoweredModel:
-    name, scheme = request.param
-    return lower_architecture(name, scheme, tmp_path_factory.mktemp(name))
+def model(request: pytest.FixtureRequest, lowered_architecture: LowerArchitecture) -> LoweredModel:
+    return lowered_architecture(*request.param)
 
 
 @pytest.fixture
@@ -153,9 +144,9 @@ def test_the_same_story(
 
 
 @pytest.fixture(scope="module")
-def int8_pte(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def int8_pte(one_layer_checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("int8") / "stories.pte"
-    model = str(shared_data / "stories260K")
+    model = str(one_layer_checkpoint)
     options = ExportOptions(model=model, out=out, scheme=Scheme("rtn8"), delegate="cpu")
     return export_model(options, Quiet()).out
 

@@ -9,7 +9,15 @@ from typing import Any
 
 import pytest
 import torch
-from cpu_models import ARCHITECTURES, CONTEXT, LoweredModel, lower_model, prepare, write
+from cpu_models import (
+    ARCHITECTURES,
+    CONTEXT,
+    LowerArchitecture,
+    LoweredModel,
+    lower_model,
+    prepare,
+    write,
+)
 from exported import feed
 from op_list import read_calls
 from small_models import random_model
@@ -30,9 +38,9 @@ RTN4 = Scheme("rtn4")
 
 
 @pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> LoweredModel:
+def model(lowered_architecture: LowerArchitecture) -> LoweredModel:
     """One layer, tied, 4 bits with an 8-bit head."""
-    return lower_model(random_model(ONE_LAYER), RTN4, tmp_path_factory.mktemp("model"))
+    return lowered_architecture("tied", RTN4)
 
 
 def test_a_decoder_of_one_layer_is_seven_operators(model: LoweredModel) -> None:

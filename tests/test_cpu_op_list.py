@@ -4,20 +4,11 @@ numpy from the file, beside the eager model."""
 from pathlib import Path
 
 import pytest
-from cpu_models import lower_architecture
+from cpu_models import MODELS, LowerArchitecture, lower_architecture
 from op_list import OpList
 
 from exporter.agreement import compare, require_agreement
 from quant.scheme import Scheme
-
-CASES = [
-    ("llama", Scheme("none")),
-    ("tied", Scheme("rtn4")),
-    ("qwen2", Scheme("rtn4", 64, 4)),
-    ("qwen3", Scheme("rtn4", 32, 4)),
-    ("smollm3", Scheme("rtn8")),
-    ("biases", Scheme("rtn4", 128)),
-]
 
 
 def check_slots(call: OpList) -> None:
@@ -42,9 +33,11 @@ def check_slots(call: OpList) -> None:
     assert all(item["slot"] in written for item in program["outputs"])
 
 
-@pytest.mark.parametrize(("name", "scheme"), CASES, ids=lambda x: str(getattr(x, "name", x)))
-def test_the_op_list_computes_the_model(name: str, scheme: Scheme, tmp_path: Path) -> None:
-    model = lower_architecture(name, scheme, tmp_path)
+@pytest.mark.parametrize(("name", "scheme"), MODELS, ids=lambda x: str(getattr(x, "name", x)))
+def test_the_op_list_computes_the_model(
+    name: str, scheme: Scheme, lowered_architecture: LowerArchitecture
+) -> None:
+    model = lowered_architecture(name, scheme)
     (call,) = model.calls
     check_slots(call)
     agreement = compare(model.reference, call.step)

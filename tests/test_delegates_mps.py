@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from cpu_models import ARCHITECTURES, CONTEXT, prepare
+from cpu_models import ARCHITECTURES, CONTEXT, MODELS, LowerArchitecture, prepare
 from executorch.exir._serialize._program import deserialize_pte_binary, serialize_pte_binary
 from exported import Quiet
 from small_models import random_model
@@ -26,9 +26,11 @@ from exporter.model import CausalLM
 from exporter.options import ExportOptions
 from exporter.pipeline import ExportResult, export_model
 from exporter.program import capture
+from exporter.pte import read_report, seal
 from quant.scheme import Scheme
 
 KERNELS, ORDER = "THIMBLE_KERNELS", "THIMBLE_METAL_ORDER"
+QUANTIZED = next(case for case in MODELS if case[0] == "qwen2")  # 4 bits, and biases
 
 
 @pytest.fixture(scope="module")
@@ -91,25 +93,18 @@ def relabelled(path: Path, out: Path) -> Path:
     return out
 
 
-CASES = [
-    ("qwen2", "rtn4"),  # biases
-    ("qwen3", "rtn4"),  # head norms
-    ("smollm3", "rtn8"),  # a layer without rotation
-    ("tied", "none"),
-]
-
-
-@pytest.mark.parametrize(("name", "scheme"), CASES)
+@pytest.mark.parametrize(("name", "scheme"), MODELS, ids=lambda x: str(getattr(x, "name", x)))
 def test_every_architecture(
-    name: str, scheme: str, shim: Path, scalar: None, tmp_path: Path
+    name: str,
+    scheme: Scheme,
+    lowered_architecture: LowerArchitecture,
+    shim: Path,
+    scalar: None,
+    tmp_path: Path,
 ) -> None:
-    model = prepare(random_model(ARCHITECTURES[name]), Scheme(scheme))
-    lowered = mps.lower(capture(model, CONTEXT, CONTEXT), {}, {}, with_etrecord=False)
-    assert lowered.report.calls == 1 and lowered.report.left == {}
-    path = tmp_path / "mps.pte"
-    with open(path, "wb") as file:
-        lowered.program.write_to_file(file)
-    step = cpu.load(relabelled(path, tmp_path / "cpu.pte"))
+    for_cpu = lowered_architecture(name, scheme).path
+    path = relabelled(for_cpu, tmp_path / "mps.pte")
+    step = cpu.load(for_cpu)
     assert step is not None
     tokens = torch.randint(90, (44,), generator=torch.Generator().manual_seed(2))
     lengths = [33, 1, 2, 5, 1, 1, 1]
@@ -118,7 +113,24 @@ def test_every_architecture(
     assert torch.equal(logits_of(open_program(path), tokens, lengths), expected)
 
 
-@pytest.fixture(scope="module", params=["embedded", "stories260K"])
+def test_the_program_is_the_cpu_delegates(
+    lowered_architecture: LowerArchitecture, tmp_path: Path
+) -> None:
+    name, scheme = QUANTIZED
+    model = prepare(random_model(ARCHITECTURES[name]), scheme)
+    lowered = mps.lower(capture(model, CONTEXT, CONTEXT), {}, {}, with_etrecord=False)
+    assert lowered.report.calls == 1 and lowered.report.left == {}
+    path = tmp_path / "mps.pte"
+    with open(path, "wb") as file:
+        lowered.program.write_to_file(file)
+    ours, theirs = delegate_of(path), delegate_of(lowered_architecture(name, scheme).path)
+    assert (ours[0], theirs[0]) == ("ThimbleMetalBackend", "ThimbleCpuBackend")
+    assert ours[1:] == theirs[1:] and len(ours[2]) > 5
+
+
+@pytest.fixture(
+    scope="module", params=["stories260K", pytest.param("embedded", marks=pytest.mark.long)]
+)
 def exported(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[ExportResult, Path]:
@@ -163,7 +175,7 @@ def test_the_runner_here_has_no_metal(cpp_build: Path, exported: tuple[ExportRes
 
 
 def test_the_runner_with_metal_tells_the_same_story(
-    cpp_build: Path, exported: tuple[ExportResult, Path], tmp_path: Path
+    cpp_build: Path, both: tuple[Path, Path], tmp_path: Path
 ) -> None:
     """The runner built with the delegate, on the shim: sessions, streaming and profile included."""
     etdump = tmp_path / "run.etdp"
@@ -174,8 +186,8 @@ def test_the_runner_with_metal_tells_the_same_story(
         assert result.returncode == 0, result.stderr
         return result.stdout
 
-    result, for_cpu = exported
-    story = tell("metal_runner", result.out, "--etdump", etdump)
+    for_cpu, for_metal = both
+    story = tell("metal_runner", for_metal, "--etdump", etdump)
     assert story == tell("runner", for_cpu) and len(story) > 10
 
     from executorch.devtools import Inspector
@@ -191,7 +203,9 @@ def both(
 ) -> tuple[Path, Path]:
     """A 4-bit model for the CPU delegate, and its program under Metal's name."""
     for_cpu = request.getfixturevalue(request.param)
-    return for_cpu, relabelled(for_cpu, tmp_path_factory.mktemp(request.param) / "mps.pte")
+    for_metal = relabelled(for_cpu, tmp_path_factory.mktemp(request.param) / "mps.pte")
+    seal(for_metal, read_report(for_cpu))
+    return for_cpu, for_metal
 
 
 @pytest.mark.parametrize("order", [None, "backward", "shuffled"])
