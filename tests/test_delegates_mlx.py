@@ -83,14 +83,14 @@ def test_the_last_position_of_the_context_and_the_longest_call(int4: Case) -> No
 
 @pytest.mark.parametrize("scheme", [Scheme("none"), Scheme("rtn4", 32, 4)], ids=["float", "head4"])
 def test_other_widths(scheme: Scheme, tmp_path: Path) -> None:
-    model = random_model(CONFIG)
+    model = random_model(SMALL)
     if scheme.name != "none":
         model = quantized_model(model, scheme)
     require_agreement(mlx(model, tmp_path))
 
 
 def test_8_bit_layers_and_biases(tmp_path: Path) -> None:
-    config = dataclasses.replace(CONFIG, intermediate_size=96, attention_bias=True, qk_norm=True)
+    config = dataclasses.replace(SMALL, intermediate_size=96, attention_bias=True, qk_norm=True)
     require_agreement(mlx(quantized_model(random_model(config), Scheme("rtn8")), tmp_path))
 
 
