@@ -83,7 +83,8 @@ def export_model(options: ExportOptions, listener: Listener) -> ExportResult:
             lowered.etrecord.save(str(etrecord))
             report["etrecord"] = {"weights_crc32": weights_crc32(etrecord)}
         delegation = lowered.report
-        del lowered  # the file has it all; checking needs the memory
+        del lowered, program  # the file has it all; checking needs the memory
+        spill.release()
 
         listener.stage("check")
         agreement = check(delegation, temporary, reference)
