@@ -10,7 +10,7 @@ PROMPT ?= The :mod:`json` module
 .PHONY: demo test check lint build clean
 
 demo: build build/demo.pte
-	build/runner build/demo.pte -p '$(PROMPT)' -n 160 --temperature 0.6 --top-p 0.9 --seed 10
+	build/runner build/demo.pte -p '$(PROMPT)' -n 160 --temperature 0.6 --top-p 0.9 --seed 6
 
 test: build .venv/tasks
 	$(BIN)/python -m pytest -q
