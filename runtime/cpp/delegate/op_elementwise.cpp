@@ -64,11 +64,11 @@ Work run_op(const Op& op, const SwigluOp& swiglu, OpRows rows, OpContext& contex
   const size_t columns = context.width(swiglu.gate);
   context.timer.begin(op.debug_id);
   const Part part = share_out(rows, columns, context);
+  const size_t first = part.columns.first;
   for (size_t row = part.rows.first; row < part.rows.last; ++row) {
-    const size_t first = part.columns.first;
-    context.kernels.swiglu(context.row(swiglu.gate, row) + first,
-                           context.row(swiglu.up, row) + first, part.columns.size(),
-                           context.row(swiglu.output, row) + first);
+    context.kernels.swiglu({context.row(swiglu.gate, row) + first,
+                            context.row(swiglu.up, row) + first, 0, 1, part.columns.size(),
+                            context.row(swiglu.output, row) + first, 0, false});
   }
   return context.work(3 * rows.count * columns * sizeof(float), 0, rows.count);
 }

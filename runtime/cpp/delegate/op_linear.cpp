@@ -150,7 +150,6 @@ class Linear {
   /// the output.
   void multiply_pairs() const {
     const size_t block_bytes = weight_.layout().bytes;
-    const size_t width = context_.width(op_.output);
     const size_t most = swiglu_pairs(rows_.count);
     const size_t used = shape_.quantized() ? kernels::linear_scratch_bytes(weight_.columns) : 0;
     float* both = reinterpret_cast<float*>(scratch_ + kernels::round_up(used, kernels::kLineBytes));
@@ -163,25 +162,17 @@ class Linear {
       some.rows = stride;
       const float* bias = bias_ != nullptr ? bias_ + 2 * pair * kBlockRows : nullptr;
       multiply_blocks(some, bias, {0, 2 * pairs}, both, stride, false, scratch_);
-      for (size_t row = 0; row < rows_.count; ++row) {
-        finish_pairs(both + row * stride, pair, pairs, width,
-                     context_.row(op_.output, rows_.first + row));
-      }
+      for (size_t i = 0; i < pairs; ++i) finish_pair(both + i * 2 * kBlockRows, stride, pair + i);
     }
   }
 
-  /// One row: silu(gate) * up of some pairs.
-  void finish_pairs(float* both, size_t pair, size_t pairs, size_t width, float* output) const {
-    for (size_t i = 0; i < pairs; ++i, both += 2 * kBlockRows) {
-      const size_t column = (pair + i) * kBlockRows;
-      const size_t count = std::min(kBlockRows, width - column);
-      if (!op_.accumulate) {
-        context_.kernels.swiglu(both, both + kBlockRows, count, output + column);
-      } else {
-        context_.kernels.swiglu(both, both + kBlockRows, count, both);
-        context_.kernels.add_to(both, count, output + column);
-      }
-    }
+  /// silu(gate) * up of a pair of blocks, all rows.
+  void finish_pair(const float* both, size_t stride, size_t pair) const {
+    const size_t column = pair * kBlockRows;
+    const size_t columns = std::min(kBlockRows, context_.width(op_.output) - column);
+    context_.kernels.swiglu({both, both + kBlockRows, stride, rows_.count, columns,
+                             context_.row(op_.output, rows_.first) + column,
+                             context_.stride(op_.output), op_.accumulate});
   }
 
   const LinearOp& op_;

@@ -57,11 +57,24 @@ void rope(float* heads, size_t count, size_t head_dim, const float* cosines, con
   }
 }
 
-void swiglu(const float* gate, const float* up, size_t n, float* y) {
+void swiglu(const SwigluArgs& args) {
   const F32x16 one = broadcast(1.0f), zero = broadcast(0.0f);
-  each_pair(gate, up, n, y, [&](F32x16 g, F32x16 u) {
-    return mul(div(g, add(one, exponential(sub(zero, g)))), u);
-  });
+  const auto product = [&](F32x16 gate, F32x16 up) {
+    return mul(div(gate, add(one, exponential(sub(zero, gate)))), up);
+  };
+  const size_t whole = args.columns / kLanes * kLanes, left = args.columns - whole;
+  for (size_t row = 0; row < args.rows; ++row) {
+    const float *gate = args.gate + row * args.x_stride, *up = args.up + row * args.x_stride;
+    float* y = args.y + row * args.y_stride;
+    for (size_t i = 0; i < whole; i += kLanes) {
+      const F32x16 result = product(load(gate + i), load(up + i));
+      store(y + i, args.accumulate ? add(load(y + i), result) : result);
+    }
+    if (left == 0) continue;
+    const F32x16 result = product(load_some(gate + whole, left), load_some(up + whole, left));
+    y += whole;
+    store_some(y, args.accumulate ? add(load_some(y, left), result) : result, left);
+  }
 }
 
 void add_to(const float* x, size_t n, float* y) {

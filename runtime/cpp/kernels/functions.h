@@ -18,7 +18,7 @@ void matmul_int8(const LinearArgs& args);
 void float_linear(const FloatLinearArgs& args);
 void rms_norm(const float* x, const float* weight, float eps, size_t n, float* y);
 void rope(float* heads, size_t count, size_t head_dim, const float* cosines, const float* sines);
-void swiglu(const float* gate, const float* up, size_t n, float* y);
+void swiglu(const SwigluArgs& args);
 void add_to(const float* x, size_t n, float* y);
 void write_cache(const CacheWriteArgs& args);
 void attention(const AttentionArgs& args);

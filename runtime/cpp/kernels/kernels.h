@@ -91,6 +91,19 @@ struct FloatLinearArgs {
   bool accumulate;
 };
 
+/// y = gate / (1 + exp(-gate)) * up, then + what was in `y` where `accumulate` says so; y may be
+/// gate or up.
+struct SwigluArgs {
+  const float* gate;  ///< [rows][columns], rows x_stride floats apart
+  const float* up;    ///< the same
+  size_t x_stride;
+  size_t rows;
+  size_t columns;
+  float* y;  ///< the same, rows y_stride floats apart
+  size_t y_stride;
+  bool accumulate;
+};
+
 /// The kernels of one instruction set.
 struct Variant {
   const char* name;
@@ -114,8 +127,7 @@ struct Variant {
   /// becomes a * cos - b * sin, the second b * cos + a * sin. Tables [head_dim / 2].
   void (*rope)(float* heads, size_t count, size_t head_dim, const float* cosines,
                const float* sines);
-  /// y = gate / (1 + exp(-gate)) * up, for n numbers; y may be gate or up.
-  void (*swiglu)(const float* gate, const float* up, size_t n, float* y);
+  void (*swiglu)(const SwigluArgs&);
   /// y += x, for n numbers.
   void (*add_to)(const float* x, size_t n, float* y);
   void (*write_cache)(const CacheWriteArgs&);

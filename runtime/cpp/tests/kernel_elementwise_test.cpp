@@ -96,21 +96,35 @@ bool rope() {
 }
 
 bool swiglu() {
+  constexpr size_t kRows = 3, kApart = 40;  // floats between rows of gate and up, and of y
   for (size_t n : kSizes) {
-    std::vector<float> gate = reals(n, 4, 30.0f), y;
-    const std::vector<float> up = reals(n, 5, 3.0f);
-    gate[0] = 0.0f;
-    const auto run = [&](const Variant& variant) {
-      std::vector<float> out(n);
-      variant.swiglu(gate.data(), up.data(), n, out.data());
-      return out;
-    };
-    if (!same_for_all(run, &y)) return false;
-    for (size_t i = 0; i < n; ++i) {
-      const double expected = gate[i] / (1.0 + std::exp(-static_cast<double>(gate[i]))) * up[i];
-      // exp to 4 epsilon, then a sum, a quotient and a product.
-      if (std::fabs(y[i] - expected) > 7 * kEpsilon * std::fabs(expected))
-        return expect(false, "the definition of SwiGLU");
+    for (bool accumulate : {false, true}) {
+      const size_t stride = n + kApart;
+      std::vector<float> gate = reals(kRows * stride, 4, 30.0f), y;
+      const std::vector<float> up = reals(kRows * stride, 5, 3.0f);
+      const std::vector<float> before = reals(kRows * (stride + kApart), 6, 1.0f);
+      gate[0] = 0.0f;
+      const auto run = [&](const Variant& variant) {
+        std::vector<float> out = before;
+        variant.swiglu(
+            {gate.data(), up.data(), stride, kRows, n, out.data(), stride + kApart, accumulate});
+        return out;
+      };
+      if (!same_for_all(run, &y)) return false;
+      for (size_t i = 0; i < y.size(); ++i) {
+        const size_t row = i / (stride + kApart), column = i % (stride + kApart);
+        if (column >= n) {
+          if (y[i] != before[i]) return expect(false, "what lies between rows untouched");
+          continue;
+        }
+        const double g = gate[row * stride + column], u = up[row * stride + column];
+        const double product = g / (1.0 + std::exp(-g)) * u;
+        const double expected = product + (accumulate ? before[i] : 0.0f);
+        // exp to 4 epsilon, then a sum, a quotient and a product; and the sum with what was there.
+        if (std::fabs(y[i] - expected) >
+            7 * kEpsilon * std::fabs(product) + (accumulate ? kEpsilon * std::fabs(expected) : 0))
+          return expect(false, "the definition of SwiGLU");
+      }
     }
   }
   return true;
@@ -124,7 +138,7 @@ bool swiglu_ends() {
   std::vector<float> y;
   const auto run = [&](const Variant& variant) {
     std::vector<float> out(gate.size());
-    variant.swiglu(gate.data(), up.data(), gate.size(), out.data());
+    variant.swiglu({gate.data(), up.data(), 0, 1, gate.size(), out.data(), 0, false});
     return out;
   };
   if (!same_for_all(

@@ -167,7 +167,7 @@ bool pairs() {
     a[0] = -1e30f;  // beyond what the exponential takes
     std::vector<float> sum = b, product(rows * columns);
     scalar.add_to(a.data(), a.size(), sum.data());
-    scalar.swiglu(a.data(), b.data(), a.size(), product.data());
+    scalar.swiglu({a.data(), b.data(), 0, 1, a.size(), product.data(), 0, false});
     const uint32_t n = narrow(columns);
     const PairParams params{n, n, n, n};
     test::Guarded<float> y(rows * columns), z(rows * columns);
