@@ -89,6 +89,32 @@ uint64_t multiply_amx(size_t loops) {
   return static_cast<uint64_t>(sums[0]);
 }
 
+/// Weights that stay in the first-level cache and activations that stay in the second. Zeros are
+/// multiplied faster.
+uint64_t multiply_amx_cached(size_t loops) {
+  using namespace kernels::amx_int8;
+  constexpr size_t kWeightBytes = size_t{16} << 10, kActivationBytes = size_t{256} << 10;
+  alignas(kernels::kLineBytes) static int8_t bytes[kWeightBytes + kActivationBytes];
+  std::memset(bytes, 3, sizeof bytes);
+  const int8_t *const weights = bytes, *const activations = bytes + kWeightBytes;
+  const TileScope tiles(kernels::kLineBytes);
+  for (size_t loop = 0; loop < loops; ++loop) {
+    const int8_t* weight = weights + loop * 2 * kTileBytes % kWeightBytes;
+    const int8_t* activation = activations + loop * 2 * kTileBytes % kActivationBytes;
+    load_tile<4>(activation);
+    load_tile<6>(weight);
+    multiply_tiles<0, 4, 6>();
+    load_tile<7>(weight + kTileBytes);
+    multiply_tiles<1, 4, 7>();
+    load_tile<5>(activation + kTileBytes);
+    multiply_tiles<2, 5, 6>();
+    multiply_tiles<3, 5, 7>();
+  }
+  int32_t sums[kTileSums];
+  store_tile<0>(sums);
+  return static_cast<uint64_t>(sums[0]);
+}
+
 #endif
 
 }  // namespace
@@ -99,7 +125,7 @@ Limits limits(uint32_t features) {
     return {read, multiply_avx2, size_t{4} * 64, "vpmaddubsw"};
 #if defined(THIMBLE_AMX_INT8)
   if ((features & kernels::kAmxInt8) != 0) {
-    return {read, multiply_amx, size_t{4} * 2 * 16 * 16 * 64, "tdpbssd"};
+    return {read, multiply_amx, size_t{4} * 2 * 16 * 16 * 64, "tdpbssd", multiply_amx_cached};
   }
 #endif
   return {read, multiply_vnni, size_t{12} * 128, "vpdpbusd"};

@@ -46,10 +46,12 @@ void measure_limits(uint32_t features, const AlignedBuffer& memory) {
     const double took = shortest([&] { sink = limits.read(memory.data(), memory.size()); });
     std::printf("%-31s read            %6.1f GB/s\n", "limit", memory.size() / took * 1e-9);
   }
-  if (limits.multiply != nullptr) {
-    constexpr size_t kLoops = 300000;
-    const double took = shortest([&] { sink = limits.multiply(kLoops); });
-    std::printf("%-31s %-15s %6.1f GOPS\n", "limit", limits.unit,
+  constexpr size_t kLoops = 300000;
+  for (const auto& [multiply, name] :
+       {std::pair{limits.multiply, "limit"}, {limits.multiply_cached, "limit, operands cached"}}) {
+    if (multiply == nullptr) continue;
+    const double took = shortest([&] { sink = multiply(kLoops); });
+    std::printf("%-31s %-15s %6.1f GOPS\n", name, limits.unit,
                 kLoops * limits.operations / took * 1e-9);
   }
 }
@@ -85,6 +87,8 @@ void measure_matmul(const Variant& variant, WeightFormat format, const char* for
     for (size_t rows : {128, 256, 512}) {
       Problem problem(format, rows, outputs, columns, kGroup, variant.tile);
       LinearArgs args = problem.args();
+      AlignedBuffer y(rows * outputs * sizeof(float));
+      args.y = reinterpret_cast<float*>(y.data());
       const size_t at_once = outputs > columns ? kBlocksAtOnce : args.last_block;
       args.y_stride = at_once * kBlockRows;
       const size_t calls = args.last_block / at_once, bytes = args.weight.bytes() / calls;

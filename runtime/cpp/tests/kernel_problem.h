@@ -104,8 +104,10 @@ class Problem {
     return {data, outputs_, stored_, group_size_, format_};
   }
   kernels::QuantizedRows activations() {
-    return {values_.data(), params_.data(), group_bias_.data(), rows_, stored_, tile_};
+    return {values(), params_.data(), group_bias_.data(), rows_, stored_, tile_};
   }
+
+  int8_t* values() { return reinterpret_cast<int8_t*>(values_.data()); }
 
   int8_t weight_value(Numbers& numbers) const {
     const int32_t low = format_ == kernels::WeightFormat::kInt8 ? -128 : -8, high = -low - 1;
@@ -155,14 +157,14 @@ class Problem {
   void fill_activations() {
     const size_t steps = stored_ / kernels::kColumnStep;
     Numbers numbers(static_cast<uint32_t>(rows_ * 17 + columns_));
-    for (int8_t& value : values_) value = 0;
+    std::memset(values(), 0, values_.size());
     for (int32_t& bias : group_bias_) bias = 0;
     const size_t mr = tile_.mr;
     for (size_t m = 0; m < rows_; ++m) {
       int32_t total = 0;
       for (size_t k = 0; k < columns_; ++k) {
         const int8_t q = activation(numbers);
-        values_[kernels::quantized_offset(m, k, stored_, tile_)] = q;
+        values()[kernels::quantized_offset(m, k, stored_, tile_)] = q;
         group_bias_[(m / mr * steps + k / kernels::kColumnStep) * mr + m % mr] -= 7 * q;
         total += q;
       }
@@ -178,7 +180,7 @@ class Problem {
   size_t stored_;
   AlignedBuffer packed_;
   AlignedBuffer scratch_;
-  std::vector<int8_t> values_;
+  AlignedBuffer values_;  // as a workspace has them: tiles are read a line at a time
   std::vector<kernels::RowParams> params_;
   std::vector<int32_t> group_bias_;
   kernels::Tile tile_;
