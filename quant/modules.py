@@ -4,6 +4,7 @@
 partitioners recognise: int8 values, scales, zero point 0, int8 dynamic activations per token.
 """
 
+import copyreg
 from dataclasses import dataclass
 
 import torch
@@ -15,6 +16,10 @@ from torchao.quantization.quantize_.workflows.intx.intx_unpacked_to_int8_tensor 
 )
 
 INT4: torch.dtype = torch.int4  # type: ignore[attr-defined]
+
+# Python 3.11.2 pickles a member of an enumeration as a call of getattr, and torch.load, which reads
+# the weights of an ETRecord, refuses to call that; later versions write what is written here.
+copyreg.pickle(ActivationQuantization, lambda member: (ActivationQuantization, (member.value,)))
 
 
 @dataclass(frozen=True)
