@@ -8,14 +8,19 @@
 namespace thimble::kernels::THIMBLE_VARIANT {
 namespace {
 
-/// y[i] = operation(a[i], b[i]) for i < n; y may be a or b.
+/// y[i] = operation(a[i], b[i]) for i < n, or that added to y[i]; y may be a or b.
 template <typename Operation>
-void each_pair(const float* a, const float* b, size_t n, float* y, Operation operation) {
+void each_pair(const float* a, const float* b, size_t n, float* y, Operation operation,
+               bool accumulate = false) {
   size_t i = 0;
-  for (; i + kLanes <= n; i += kLanes) store(y + i, operation(load(a + i), load(b + i)));
+  for (; i + kLanes <= n; i += kLanes) {
+    const F32x16 result = operation(load(a + i), load(b + i));
+    store(y + i, accumulate ? add(load(y + i), result) : result);
+  }
   if (i < n) {
     const size_t left = n - i;
-    store_some(y + i, operation(load_some(a + i, left), load_some(b + i, left)), left);
+    const F32x16 result = operation(load_some(a + i, left), load_some(b + i, left));
+    store_some(y + i, accumulate ? add(load_some(y + i, left), result) : result, left);
   }
 }
 
@@ -62,18 +67,9 @@ void swiglu(const SwigluArgs& args) {
   const auto product = [&](F32x16 gate, F32x16 up) {
     return mul(div(gate, add(one, exponential(sub(zero, gate)))), up);
   };
-  const size_t whole = args.columns / kLanes * kLanes, left = args.columns - whole;
   for (size_t row = 0; row < args.rows; ++row) {
-    const float *gate = args.gate + row * args.x_stride, *up = args.up + row * args.x_stride;
-    float* y = args.y + row * args.y_stride;
-    for (size_t i = 0; i < whole; i += kLanes) {
-      const F32x16 result = product(load(gate + i), load(up + i));
-      store(y + i, args.accumulate ? add(load(y + i), result) : result);
-    }
-    if (left == 0) continue;
-    const F32x16 result = product(load_some(gate + whole, left), load_some(up + whole, left));
-    y += whole;
-    store_some(y, args.accumulate ? add(load_some(y, left), result) : result, left);
+    each_pair(args.gate + row * args.x_stride, args.up + row * args.x_stride, args.columns,
+              args.y + row * args.y_stride, product, args.accumulate);
   }
 }
 
