@@ -15,7 +15,7 @@ struct Limits {
   size_t operations;  ///< multiplications and additions of one loop
   const char* unit;   ///< the instruction that multiplies, as vpdpbusd; "" where there is none
   /// The same with operands that come from the caches, half of them from the second level, as a
-  /// matrix product's must. Null where registers hold enough of them to make no difference.
+  /// matrix product's must. Null where there is no probe.
   uint64_t (*multiply_cached)(size_t loops) = nullptr;
 };
 

@@ -89,8 +89,8 @@ uint64_t multiply_amx(size_t loops) {
   return static_cast<uint64_t>(sums[0]);
 }
 
-/// Weights that stay in the first-level cache and activations that stay in the second. Zeros are
-/// multiplied faster.
+/// Weights that stay in the first-level cache and activations that stay in the second; not
+/// zeros, which are multiplied faster.
 uint64_t multiply_amx_cached(size_t loops) {
   using namespace kernels::amx_int8;
   constexpr size_t kWeightBytes = size_t{16} << 10, kActivationBytes = size_t{256} << 10;
