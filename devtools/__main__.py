@@ -1,6 +1,9 @@
 """python -m devtools bench model.pte"""
 
-from devtools.commands.cli import main
+from exporter.commands.interruption import interruptible, nothing_to_clean_up
 
 if __name__ == "__main__":
-    main(prog_name="python -m devtools")
+    with interruptible("Interrupted; nothing was written."):
+        with nothing_to_clean_up():
+            from devtools.commands.cli import main
+        main(prog_name="python -m devtools")

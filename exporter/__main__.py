@@ -1,6 +1,9 @@
 """python -m exporter MODEL --out model.pte"""
 
-from exporter.commands.cli import main
+from exporter.commands.interruption import interruptible, nothing_to_clean_up
 
 if __name__ == "__main__":
-    main(prog_name="python -m exporter")
+    with interruptible("Interrupted; nothing was written."):
+        with nothing_to_clean_up():
+            from exporter.commands.cli import main
+        main(prog_name="python -m exporter")

@@ -1,6 +1,9 @@
 """python -m quant eval | compare | run | cache"""
 
-from quant.commands.cli import main
+from exporter.commands.interruption import interruptible, nothing_to_clean_up
 
 if __name__ == "__main__":
-    main(prog_name="python -m quant")
+    with interruptible("Interrupted; what the cache holds is kept."):
+        with nothing_to_clean_up():
+            from quant.commands.cli import main
+        main(prog_name="python -m quant")

@@ -6,6 +6,7 @@ from typing import NoReturn
 
 import click
 
+from exporter.commands.interruption import interruptible
 from runtime.build import BUILD_DIR, PRODUCTS, build, wheel_directory
 from runtime.errors import BuildError, RunnerError
 from runtime.wheel import fetch_wheel
@@ -107,4 +108,5 @@ def _fail(error: Exception) -> NoReturn:
 
 
 if __name__ == "__main__":
-    main(prog_name="python -m runtime")
+    with interruptible("Interrupted."):
+        main(prog_name="python -m runtime")

@@ -1,7 +1,6 @@
 """The bench command: engines put together, measured in turn, shown and written."""
 
 import json
-import signal
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,19 +41,15 @@ class Request:
 def run_bench(request: Request) -> None:
     """Measures, prints the tables, writes the files asked for.
 
-    Exits 2 on a request that cannot be met, 1 on work that failed, 130 on Ctrl-C; the files are
-    written whole or not at all.
+    Exits 2 on a request that cannot be met, 1 on work that failed; the files are written whole or
+    not at all.
     """
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # ends its processes
     try:
         _run_bench(request)
     except BadRequest as error:
         _fail(error, 2)
     except DevtoolsError as error:
         _fail(error, 1)
-    except KeyboardInterrupt:
-        click.echo("Interrupted; nothing was written.", err=True)
-        sys.exit(128 + signal.SIGINT)
 
 
 def _run_bench(request: Request) -> None:

@@ -7,6 +7,7 @@ from typing import TextIO
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
+from exporter.commands.interruption import raise_if_interrupted
 from quant.progress import Progress as Step
 
 STAGES = {
@@ -62,11 +63,13 @@ class Display:
         self._console.print(text, markup=False)
 
     def stage(self, name: str) -> None:
+        raise_if_interrupted()
         self._finish_stage()
         self._stage, self._since = STAGES[name], time.monotonic()
         self._task = self._bar.add_task(self._stage, total=None, left="")
 
     def progress(self, progress: Step) -> None:
+        raise_if_interrupted()
         if self._task is None:
             return
         left = f"{_duration(progress.seconds_left)} left" if progress.seconds_left else ""

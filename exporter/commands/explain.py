@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from exporter.commands.display import Display
+from exporter.commands.interruption import nothing_to_clean_up
 from exporter.quiet import silence_known_noise, silence_native_noise
 
 if TYPE_CHECKING:
@@ -37,13 +38,14 @@ def run_explain(request: Request, json_file: Path | None) -> None:
     """Prints the explanation, and writes it to a file where one is named; exits 2 on a request that
     cannot be met, 1 on work that failed."""
     silence_known_noise()
-    from delegates import DelegateError
-    from exporter.errors import ExportError
-    from exporter.explain import explain_export
-    from exporter.files import replacing
-    from exporter.options import ExportOptions
-    from quant.errors import QuantError
-    from quant.scheme import Scheme
+    with nothing_to_clean_up():
+        from delegates import DelegateError
+        from exporter.errors import ExportError
+        from exporter.explain import explain_export
+        from exporter.files import replacing
+        from exporter.options import ExportOptions
+        from quant.errors import QuantError
+        from quant.scheme import Scheme
 
     with silence_native_noise() as stderr:
         display = Display(stderr)

@@ -1,7 +1,6 @@
 """The export command: its options checked, its progress shown, its outcome in a few lines."""
 
 import resource
-import signal
 import sys
 import time
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from exporter.commands.display import Display
+from exporter.commands.interruption import nothing_to_clean_up
 from exporter.quiet import silence_known_noise, silence_native_noise
 
 if TYPE_CHECKING:
@@ -48,29 +48,21 @@ def run_export(request: Request, layer_errors: bool) -> None:
     """Runs one export and prints its outcome.
 
     Exits 2 on a request that cannot be met, which shows before any stage begins; 1 on work that
-    failed; 130 on Ctrl-C. On each of these every file is as it was.
+    failed. On each of these, and when it is interrupted, every file is as it was.
     """
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # cleans up as it goes
-    try:
-        _run_export(request, layer_errors)
-    except KeyboardInterrupt:
-        click.echo("Interrupted; nothing was written.", err=True)
-        sys.exit(128 + signal.SIGINT)
-
-
-def _run_export(request: Request, layer_errors: bool) -> None:
     started = time.monotonic()
     silence_known_noise()
-    from delegates import DelegateError
-    from exporter.errors import ExportError
-    from exporter.options import ExportOptions
-    from exporter.pipeline import export_model
-    from exporter.tokenizer import TokenizerError
-    from quant.cache import default_directory
-    from quant.device import find_device
-    from quant.errors import QuantError
-    from quant.memory_size import parse_size
-    from quant.scheme import scheme_from_text
+    with nothing_to_clean_up():
+        from delegates import DelegateError
+        from exporter.errors import ExportError
+        from exporter.options import ExportOptions
+        from exporter.pipeline import export_model
+        from exporter.tokenizer import TokenizerError
+        from quant.cache import default_directory
+        from quant.device import find_device
+        from quant.errors import QuantError
+        from quant.memory_size import parse_size
+        from quant.scheme import scheme_from_text
 
     with silence_native_noise() as stderr:
         display = Display(stderr)

@@ -4,7 +4,6 @@ import io
 import json
 import os
 import resource
-import signal
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -52,7 +51,6 @@ class Request:
 def run_fill(request: Request, as_json: bool) -> None:
     """Quantizes and prints the outcome, on the first rank; exits 2 on a request that cannot be met,
     1 on work that failed."""
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     began = False
     try:
         device = own_device(request.device)

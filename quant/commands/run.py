@@ -49,10 +49,12 @@ def run_command(
     Alone, or by 2, 4 or 8 processes that share the calibration text and the rows of each weight,
     for the same bits: torchrun --nproc-per-node 4 -m quant run MODEL
     """
+    from exporter.commands.interruption import nothing_to_clean_up
     from exporter.quiet import silence_known_noise
 
     silence_known_noise()
-    from quant.commands.fill import Request, run_fill
+    with nothing_to_clean_up():
+        from quant.commands.fill import Request, run_fill
 
     run_fill(
         Request(

@@ -1,0 +1,71 @@
+"""Ctrl-C and SIGTERM end a command at any moment, its temporary files removed.
+
+An exception raised by a signal handler lands wherever the interpreter is, and library code that
+tries an import, or a callback that cannot raise, may swallow it. So the signal is also noted: the
+next stage raises it again, and a failure after it is not taken for one of the command's own.
+"""
+
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+_noted: int | None = None  # the signal that came
+_at_once = False  # whether nothing needs to be cleaned up
+_said = ""
+
+
+@contextmanager
+def interruptible(said: str) -> Iterator[None]:
+    """Ends the process with 128 + the signal's number where one comes in the block.
+
+    On Ctrl-C it says `said`, one line, and on SIGTERM nothing, as other programs do. A signal that
+    the parent had ignored is ignored.
+    """
+    global _said
+    _said = said
+    for number in (signal.SIGINT, signal.SIGTERM):
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, _come)
+    try:
+        yield
+    except BaseException:
+        if _noted is None:
+            raise
+        _leave(_noted)
+
+
+@contextmanager
+def nothing_to_clean_up() -> Iterator[None]:
+    """A block, such as the import of large libraries, that a signal ends without an exception."""
+    global _at_once
+    _at_once = True
+    try:
+        yield
+    finally:
+        _at_once = False
+
+
+def raise_if_interrupted() -> None:
+    """Raises again what a library swallowed."""
+    if _noted is not None:
+        raise SystemExit(128 + _noted)
+
+
+def _come(number: int, frame: FrameType | None) -> None:
+    global _noted
+    _noted = number
+    if _at_once:
+        _leave(number)
+    raise SystemExit(128 + number)
+
+
+def _leave(number: int) -> None:
+    """Ends without Python's finalization, which the next Ctrl-C would fill with tracebacks."""
+    if number == signal.SIGINT:
+        print(_said, file=sys.stderr)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(128 + number)

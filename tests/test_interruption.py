@@ -1,0 +1,131 @@
+"""Signals that come at an awkward moment, in a process of their own."""
+
+import signal
+import subprocess
+import sys
+from fcntl import F_SETPIPE_SZ, fcntl
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+START = """
+import os, signal
+from exporter.commands.interruption import (
+    interruptible, nothing_to_clean_up, raise_if_interrupted
+)
+"""
+SIGNAL = "os.kill(os.getpid(), {number})"
+
+
+def run(script: str, number: signal.Signals) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", START + script.replace("SIGNAL", SIGNAL.format(number=number))]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    ("script", "printed"),
+    [
+        (
+            """
+with interruptible("Interrupted."):
+    try:
+        print("at work")
+        SIGNAL
+        print("not reached")
+    finally:
+        print("cleaned up")
+""",
+            "at work\ncleaned up\n",
+        ),
+        (
+            """
+with interruptible("Interrupted."):
+    try:
+        SIGNAL
+    except BaseException:
+        print("swallowed")
+    raise_if_interrupted()
+    print("not reached")
+""",
+            "swallowed\n",
+        ),
+        (
+            """
+with interruptible("Interrupted."):
+    try:
+        SIGNAL
+    except BaseException:
+        pass
+    raise RuntimeError("a module that was imported by half")
+""",
+            "",
+        ),
+        (
+            """
+with interruptible("Interrupted."):
+    with nothing_to_clean_up():
+        try:
+            SIGNAL
+        except BaseException:
+            print("not reached")
+""",
+            "",
+        ),
+    ],
+    ids=["cleans up", "swallowed", "a failure that it caused", "nothing to clean up"],
+)
+def test_it_ends_with_the_signals_number(script: str, printed: str, number: signal.Signals) -> None:
+    result = run(script, number)
+    assert result.returncode == 128 + number
+    assert result.stdout == printed
+    assert result.stderr == ("Interrupted.\n" if number == signal.SIGINT else "")
+
+
+def test_what_comes_without_a_signal_is_untouched() -> None:
+    result = run("with interruptible('Interrupted.'): raise SystemExit(2)", signal.SIGINT)
+    assert (result.returncode, result.stderr) == (2, "")
+
+
+def test_a_signal_that_the_parent_ignores_is_ignored() -> None:
+    script = """
+signal.signal(signal.SIGINT, signal.SIG_IGN)
+with interruptible("Interrupted."):
+    SIGNAL
+    print("went on")
+"""
+    result = run(script, signal.SIGINT)
+    assert (result.returncode, result.stdout, result.stderr) == (0, "went on\n", "")
+
+
+@pytest.mark.parametrize("package", ["quant", "devtools"])
+def test_a_command_that_is_still_starting(package: str) -> None:
+    command = [sys.executable, "-X", "importtime", "-m", package, "--help"]
+    process = subprocess.Popen(
+        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stderr is not None
+    for line in process.stderr:
+        if line.endswith(" click.core\n"):
+            break
+    process.send_signal(signal.SIGINT)
+    stdout, stderr = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert stdout == ""
+    assert stderr.splitlines()[-1].startswith("Interrupted; ")
+
+
+def test_an_answer_that_is_still_coming(embedded_cpu_pte: Path, cpp_build: Path) -> None:
+    command = [sys.executable, "-m", "runtime", "generate", embedded_cpu_pte, "-p", ""]
+    command += ["--temperature", "100", "--seed", "4"]  # nonsense, of some 10,000 bytes
+    process = subprocess.Popen(
+        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0
+    )
+    assert process.stdout is not None
+    fcntl(process.stdout, F_SETPIPE_SZ, 4096)  # half of it waits to be read
+    assert process.stdout.read(1)
+    process.send_signal(signal.SIGINT)
+    _, stderr = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert stderr.endswith(b"Interrupted.\n")
