@@ -278,6 +278,20 @@ class Chatting:
         self.process.stdin.flush()
         assert [self.process.stdout.readline() for _ in range(ANSWER + 1)] == ["\n"] * (ANSWER + 1)
 
+    def wait_until_signals_are_kept(self) -> None:
+        """SIGUSR1 ends a program that has only begun to start."""
+        status = Path(f"/proc/{self.process.pid}/status")
+        while not self._kept(status.read_text()) & 1 << (signal.SIGUSR1 - 1):
+            assert self.process.poll() is None
+            time.sleep(0.005)
+
+    @staticmethod
+    def _kept(status: str) -> int:
+        """The mask of signals that wait for a thread to ask for them."""
+        return next(
+            int(line.split()[1], 16) for line in status.splitlines() if line.startswith("SigBlk:")
+        )
+
     def send(self, wanted: str) -> str:
         """SIGUSR1; the line with these words that it makes the runner say."""
         before = len(self.said)
@@ -339,7 +353,7 @@ def test_a_signal_ends_what_etdump_began(cpp_build: Path, chat_pte: Path, tmp_pa
 def test_a_signal_while_nothing_happens(cpp_build: Path, chat_pte: Path, tmp_path: Path) -> None:
     """Before the first line it records nothing, says so, and goes on."""
     with Chatting(cpp_build / "runner", chat_pte, tmp_path) as chat:
-        time.sleep(0.1)  # or the signal waits for the load
+        chat.wait_until_signals_are_kept()
         chat.send("recording")
         said = chat.send("cannot write")
         assert said.endswith(".etdp: no call of the model was made since the start")
