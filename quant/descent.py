@@ -54,8 +54,8 @@ def descend(
         problem = _Rows(
             target[rows] / scales.row_scale[rows], values[rows], scales.multiple[rows], damped
         )
-        for _ in range(sweeps):
-            if not problem.sweep():
+        for sweep in range(sweeps):
+            if not problem.sweep(last=sweep == sweeps - 1):
                 break
         new_values[rows], multiple[rows] = problem.values(), problem.multiple.T
     return new_values, TwoLevelScales(multiple, scales.row_scale)
@@ -76,8 +76,9 @@ class _Rows:
         """int8 (rows, columns)."""
         return self._values.T.to(torch.int8)
 
-    def sweep(self) -> bool:
-        """Goes over all groups once; says whether anything changed."""
+    def sweep(self, last: bool) -> bool:
+        """Goes over all groups once; says whether anything changed. After the last time the
+        gradient is of no more use."""
         changed = False
         columns = len(self._values)
         width = max(self._group_size, _BLOCK - _BLOCK % self._group_size)
@@ -87,7 +88,8 @@ class _Rows:
                 changes = self._sweep_block(start, end)
             if changes.any():
                 changed = True
-                for others in (slice(0, start), slice(end, columns)):
+                behind, ahead = slice(0, start), slice(end, columns)
+                for others in (ahead,) if last else (behind, ahead):
                     self._gradient[others].addmm_(
                         self._hessian[others, start:end], changes, alpha=-1
                     )
@@ -108,33 +110,47 @@ class _Rows:
         hessian = self._hessian[columns, columns]
         gradient, values = self._gradient[columns], self._values[columns]
         multiple = self.multiple[group].float()  # (rows,)
+        candidates = torch.cat([(multiple + step).clamp_(1, MAX_MULTIPLE) for step in _STEPS])
+        gradients = gradient.repeat(1, len(_STEPS))
+        before = (values * multiple).repeat(1, len(_STEPS))
+        found = _descend_columns(hessian, gradients, before, candidates)
+        changes = (found * candidates).sub_(before)
+        gains = (changes * gradients.mul_(2).sub_(hessian @ changes)).sum(dim=0)
         best_values, best_multiple = values, multiple
         best_change, best_gain = torch.zeros_like(values), torch.zeros_like(multiple)
-        for step in _STEPS:
-            candidate = (multiple + step).clamp_(1, MAX_MULTIPLE)
-            found = _descend_columns(hessian, gradient, values, multiple, candidate)
-            change = found * candidate - values * multiple
-            gain = (change * (2 * gradient - hessian @ change)).sum(dim=0)
-            better = gain > best_gain
-            best_gain = torch.where(better, gain, best_gain)
-            best_multiple = torch.where(better, candidate, best_multiple)
-            best_values = torch.where(better, found, best_values)
-            best_change = torch.where(better, change, best_change)
+        for step in range(len(_STEPS)):
+            here = slice(step * len(multiple), (step + 1) * len(multiple))
+            better = gains[here] > best_gain
+            best_gain = torch.where(better, gains[here], best_gain)
+            best_multiple = torch.where(better, candidates[here], best_multiple)
+            best_values = torch.where(better, found[:, here], best_values)
+            best_change = torch.where(better, changes[:, here], best_change)
         self._values[columns] = best_values
         self.multiple[group] = best_multiple.to(torch.uint8)
         return best_change
 
 
 def _descend_columns(
-    hessian: Tensor, gradient: Tensor, values: Tensor, multiple: Tensor, candidate: Tensor
+    hessian: Tensor, gradient: Tensor, before: Tensor, scale: Tensor
 ) -> Tensor:
-    """One sweep over a group's columns at the scale `candidate`; gradient is as at `values`."""
-    found = (values * (multiple / candidate)).round_().clamp_(INT4_MIN, INT4_MAX)
-    gradient = gradient - hessian @ (found * candidate - values * multiple)
-    diagonal = hessian.diagonal().tolist()
+    """One sweep over a group's columns at the scales `scale`; gradient is as at Q = `before`.
+
+    Args:
+        hessian: float32 (columns, columns).
+        gradient, before: float32 (columns, rows).
+        scale: float32 (rows,).
+
+    Returns:
+        The integers, float32 (columns, rows).
+    """
+    found = (before / scale).round_().clamp_(INT4_MIN, INT4_MAX)
+    gradient = torch.addmm(gradient, hessian, found * scale - before, alpha=-1)
+    unit = hessian.diagonal().unsqueeze(1) * scale
+    moved, change = torch.empty_like(scale), torch.empty_like(scale)
     for i in range(len(found)):
-        moved = (found[i] + gradient[i] / (candidate * diagonal[i])).round_()
-        moved.clamp_(INT4_MIN, INT4_MAX)
-        gradient.addr_(hessian[i], (moved - found[i]) * candidate, alpha=-1)
+        torch.div(gradient[i], unit[i], out=moved)
+        moved.add_(found[i]).round_().clamp_(INT4_MIN, INT4_MAX)
+        torch.sub(moved, found[i], out=change)
+        gradient[i + 1 :].addr_(hessian[i, i + 1 :], change.mul_(scale), alpha=-1)
         found[i] = moved
     return found

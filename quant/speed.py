@@ -49,8 +49,8 @@ def hessian_operations(tokens: int, columns: int) -> int:
 
 def update_operations(rows: int, columns: int, method: Method, corrected: bool) -> int:
     """GPTQ's updates (a triangle), the drift's correction (two), descent (a gradient and its
-    updates, sweep by sweep)."""
-    products = 1 + 2 * corrected + (2 + 2 * method.descent if method.descent else 0)
+    updates, sweep by sweep, of which the last is a triangle)."""
+    products = 1 + 2 * corrected + (1 + 2 * method.descent if method.descent else 0)
     return products * rows * columns * columns
 
 
