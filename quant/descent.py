@@ -130,9 +130,7 @@ class _Rows:
         return best_change
 
 
-def _descend_columns(
-    hessian: Tensor, gradient: Tensor, before: Tensor, scale: Tensor
-) -> Tensor:
+def _descend_columns(hessian: Tensor, gradient: Tensor, before: Tensor, scale: Tensor) -> Tensor:
     """One sweep over a group's columns at the scales `scale`; gradient is as at Q = `before`.
 
     Args:
