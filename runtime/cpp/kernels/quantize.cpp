@@ -86,12 +86,15 @@ int32_t quantize_step(const float* x, size_t columns, const Mapping& mapping, in
   return total;
 }
 
-/// Writes kColumnStep bytes of a row, from column k on, kKr at a time.
+/// Where kColumnStep bytes of a row, from column k on, go.
 template <size_t kKr>
-void write_step(const int8_t* from, size_t row, size_t k, const QuantizedRows& out) {
-  const size_t mr = out.tile.mr;
-  int8_t* to = out.values + quantized_offset(row, k, out.columns, {mr, kKr});
-  constexpr size_t kPiece = kKr < kColumnStep ? kKr : kColumnStep;
+int8_t* place(size_t row, size_t k, const QuantizedRows& out) {
+  return out.values + quantized_offset(row, k, out.columns, {out.tile.mr, kKr});
+}
+
+/// Puts kColumnStep bytes there, kPiece at a time.
+template <size_t kPiece>
+void scatter(const int8_t* from, size_t mr, int8_t* to) {
   for (size_t i = 0; i < kColumnStep; i += kPiece, to += mr * kPiece)
     std::memcpy(to, from + i, kPiece);
 }
@@ -99,6 +102,7 @@ void write_step(const int8_t* from, size_t row, size_t k, const QuantizedRows& o
 template <size_t kKr>
 void quantize_rows(const QuantizeArgs& args) {
   const QuantizedRows& out = args.out;
+  constexpr size_t kPiece = kKr < kColumnStep ? kKr : kColumnStep;
   const size_t mr = out.tile.mr, steps = out.columns / kColumnStep;
   alignas(kColumnStep) int8_t bytes[kColumnStep];
   for (size_t row = 0; row < round_up(out.rows, mr); ++row) {
@@ -107,7 +111,7 @@ void quantize_rows(const QuantizeArgs& args) {
       std::memset(bytes, 0, sizeof bytes);
       for (size_t step = 0; step < steps; ++step) {
         group_bias[step * mr] = 0;
-        write_step<kKr>(bytes, row, step * kColumnStep, out);
+        scatter<kPiece>(bytes, mr, place<kKr>(row, step * kColumnStep, out));
       }
       continue;
     }
@@ -117,10 +121,12 @@ void quantize_rows(const QuantizeArgs& args) {
     for (size_t step = 0; step < steps; ++step) {
       const size_t k = step * kColumnStep;
       const size_t left = k < args.x_columns ? args.x_columns - k : 0;
-      const int32_t step_sum = quantize_step(x + (left > 0 ? k : 0), left, mapping, bytes);
+      int8_t* const to = place<kKr>(row, k, out);
+      int8_t* const whole = kKr < kColumnStep ? bytes : to;
+      const int32_t step_sum = quantize_step(x + (left > 0 ? k : 0), left, mapping, whole);
       group_bias[step * mr] = -7 * step_sum;
       total += step_sum;
-      write_step<kKr>(bytes, row, k, out);
+      if (whole != to) scatter<kPiece>(bytes, mr, to);
     }
     out.params[row] = {mapping.scale, mapping.zero_point, total};
   }
