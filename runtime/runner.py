@@ -85,14 +85,15 @@ class Runner:
         options = LoadOptions(threads or 0, KV_CACHES.index(kv_cache), int(huge_pages))
         error = ctypes.create_string_buffer(ERROR_SIZE)
         load = library().thimble_load
-        self._handle = load(os.fsencode(path), ctypes.byref(options), error, ERROR_SIZE)
+        self._handle = load(_encoded(path), ctypes.byref(options), error, ERROR_SIZE)
         if not self._handle:
             raise RunnerError(_text(error))
 
     def _start(self) -> None:
+        self._process = os.getpid()
         self._busy = threading.Lock()  # held by whoever uses the model: one at a time
-        self._worker: threading.Thread | None = None
-        self._stop = threading.Event()
+        self._using = threading.Lock()  # held while this Runner's handle is at work
+        self._closing = False
         self._control = threading.Lock()  # held by whoever needs the handle while the model runs
 
     def generate(
@@ -127,17 +128,19 @@ class Runner:
         return self._stream(prompt.encode("utf-8", "replace"), options)
 
     def _stream(self, prompt: bytes, options: Options) -> Generator[str, None, None]:
-        handle = self._open_handle()
         self._acquire()
+        self._using.acquire()
         pieces: queue.SimpleQueue[str | RunnerError | None] = queue.SimpleQueue()
-        stop = self._stop = threading.Event()
+        stop = threading.Event()
 
         def take(text: Any, size: int, _context: Any) -> int:
             pieces.put(ctypes.string_at(text, size).decode("utf-8", "replace"))
             # Python waits for this thread when it exits: an answer nobody reads must not go on.
-            return int(threading.main_thread().is_alive() and not stop.is_set())
+            return int(
+                threading.main_thread().is_alive() and not stop.is_set() and not self._closing
+            )
 
-        def work() -> None:
+        def work(handle: int) -> None:
             error = ctypes.create_string_buffer(ERROR_SIZE)
             failed = library().thimble_generate(
                 handle,
@@ -149,10 +152,16 @@ class Runner:
                 error,
                 ERROR_SIZE,
             )
+            self._using.release()
             pieces.put(RunnerError(_text(error)) if failed else None)
 
-        worker = self._worker = threading.Thread(target=work, name="thimble-generate")
-        worker.start()
+        try:
+            worker = threading.Thread(target=work, name="thimble-generate", args=[self._open()])
+            worker.start()
+        except BaseException:
+            self._using.release()
+            self._busy.release()
+            raise
         try:
             while (piece := pieces.get()) is not None:
                 if isinstance(piece, RunnerError):
@@ -166,7 +175,8 @@ class Runner:
     @property
     def stats(self) -> dict[str, str | int | float]:
         """The last answer's statistics, with the keys of the command line's --json."""
-        return json.loads(library().thimble_stats(self._open_handle()))
+        with self._control:
+            return json.loads(library().thimble_stats(self._open()))
 
     def encode(self, text: str) -> list[int]:
         """The tokens of a text, without BOS; special tokens in it are text like any other."""
@@ -197,7 +207,7 @@ class Runner:
         import numpy as np
 
         _check("first", first, 0, max(len(tokens) - 1, 0))
-        ids = np.array(tokens, dtype=np.int32)
+        ids = _token_ids(tokens)
         with self._holding() as handle:
             width = library().thimble_vocab_size(handle)
         logits = np.empty((len(ids) - first, width), dtype=np.float32)
@@ -209,7 +219,8 @@ class Runner:
     @property
     def length(self) -> int:
         """How many tokens the key/value cache holds, prompt and answer."""
-        return library().thimble_length(self._open_handle())
+        with self._control:
+            return library().thimble_length(self._open())
 
     def truncate(self, length: int) -> None:
         """Forgets every token of the cache from `length` on.
@@ -227,7 +238,7 @@ class Runner:
             RunnerError: the file cannot be written, the model was not exported with
                 `--delegate cpu`, or the runner is closed or busy.
         """
-        self._call(library().thimble_save, os.fsencode(path))
+        self._call(library().thimble_save, _encoded(path))
 
     def restore(self, path: str | os.PathLike[str]) -> None:
         """Goes on from a cache that save() wrote, on whatever machine.
@@ -236,7 +247,7 @@ class Runner:
             RunnerError: as save(); the file is damaged, or of another model or type of cache. All
                 stays as it was.
         """
-        self._call(library().thimble_restore, os.fsencode(path))
+        self._call(library().thimble_restore, _encoded(path))
 
     def fork(self) -> "Runner":
         """Another Runner of the same model, its weights shared, which goes on from here by itself.
@@ -284,7 +295,7 @@ class Runner:
         """
         counts = RecordingCounts()
         stop = library().thimble_stop_recording
-        self._control_call(stop, os.fsencode(path), ctypes.byref(counts))
+        self._control_call(stop, _encoded(path), ctypes.byref(counts))
         return Recording(Path(path), counts.calls, counts.dropped_calls)
 
     def verify(self) -> None:
@@ -296,11 +307,12 @@ class Runner:
         self._call(library().thimble_verify)
 
     def close(self) -> None:
-        """Ends an answer in progress and frees the model."""
-        self._stop.set()
-        if self._worker is not None:
-            self._worker.join()
-        with self._control:
+        """Ends an answer in progress, waits for other calls, and frees the model."""
+        self._closing = True
+        if os.getpid() != self._process:
+            self._handle = None  # its threads are the other process's
+            return
+        with self._using, self._control:
             if self._handle is not None:
                 library().thimble_free(self._handle)
             self._handle = None
@@ -318,7 +330,7 @@ class Runner:
         """Calls what may be called while the model runs."""
         error = ctypes.create_string_buffer(ERROR_SIZE)
         with self._control:
-            failed = function(self._open_handle(), *arguments, error, ERROR_SIZE)
+            failed = function(self._open(), *arguments, error, ERROR_SIZE)
         if failed:
             raise RunnerError(_text(error))
 
@@ -332,23 +344,47 @@ class Runner:
     @contextmanager
     def _holding(self) -> Iterator[int]:
         """The handle, for as long as nobody else may use the model."""
-        handle = self._open_handle()
         self._acquire()
         try:
-            yield handle
+            with self._using:
+                yield self._open()
         finally:
             self._busy.release()
 
     def _acquire(self) -> None:
+        self._open()  # a Runner that is closed says so even while a fork is busy
         if not self._busy.acquire(blocking=False):
             raise RunnerError(
                 "this Runner or a fork of it is generating already: finish or close its iterator"
             )
 
-    def _open_handle(self) -> int:
+    def _open(self) -> int:
+        """The handle."""
         if self._handle is None:
             raise RunnerError("this Runner is closed: load the model again")
+        if os.getpid() != self._process:
+            raise RunnerError(
+                "this Runner was loaded before the process was forked: load the model again"
+            )
         return self._handle
+
+
+def _token_ids(tokens: Sequence[int]) -> "NDArray[np.int32]":
+    import numpy as np
+
+    ids = np.asarray(tokens, dtype=None if len(tokens) else np.int32)
+    if ids.ndim != 1 or ids.dtype.kind not in "iu":
+        raise RunnerError("tokens must be one row of whole numbers")
+    if ids.size and not -(2**31) <= int(ids.min()) <= int(ids.max()) < 2**31:
+        raise RunnerError("a token is not in the vocabulary: its number is too large")
+    return ids.astype(np.int32)
+
+
+def _encoded(path: str | os.PathLike[str]) -> bytes:
+    encoded = os.fsencode(path)
+    if b"\0" in encoded:
+        raise RunnerError(f"{encoded!r} holds a zero byte, which no file's name may")
+    return encoded
 
 
 def _text(error: "ctypes.Array[ctypes.c_char]") -> str:

@@ -77,3 +77,21 @@ def test_bad_use_is_refused(runner: Path, arguments: list[str], sentence: str) -
     assert result.returncode == 2
     assert result.stderr == f"runner: {sentence}\n"
     assert result.stdout == ""
+
+
+def test_a_file_that_is_named_twice(runner: Path, tmp_path: Path) -> None:
+    model = tmp_path / "model.pte"
+    model.write_bytes(b"as it was")
+    (tmp_path / "link").symlink_to(model)
+    for more in (
+        ["--json", str(model)],
+        ["--etdump", f"{tmp_path}/../{tmp_path.name}/model.pte"],
+        ["--session", str(tmp_path / "link")],
+        ["--etdump", str(tmp_path / "new"), "--json", str(tmp_path / "new")],
+    ):
+        result = run(runner, str(model), "-p", "Once", *more)
+        assert result.returncode == 1
+        assert result.stderr == (
+            f"runner: {more[-1]} is named twice: give each file a name of its own\n"
+        )
+    assert model.read_bytes() == b"as it was" and not (tmp_path / "new").exists()

@@ -1,6 +1,7 @@
 """The Runner class: streaming, closing, errors, and what a process may hold beside it."""
 
 import gc
+import os
 import subprocess
 import sys
 import threading
@@ -293,3 +294,86 @@ def test_logits_of_what_is_not_there_are_an_error(
 def test_text_of_a_user_names_no_special_token(runner: Runner) -> None:
     assert runner.encode("") == []
     assert 1 not in runner.encode("<s>") and len(runner.encode("<s>")) > 1
+
+
+@pytest.mark.parametrize("work", ["answer", "encode", "logits", "verify", "stats"])
+def test_closing_while_another_thread_works(cpp_build: Path, stories_pte: Path, work: str) -> None:
+    """It waits for what is being done, and refuses what comes after."""
+    calls = {
+        "answer": lambda runner: list(runner.generate("Once upon", 30)),
+        "encode": lambda runner: runner.encode("once upon a time " * 2000),
+        "logits": lambda runner: (runner.truncate(0), runner.logits([1, *range(5, 100)])),
+        "verify": lambda runner: runner.verify(),
+        "stats": lambda runner: runner.stats,
+    }
+    for _ in range(5):
+        runner = Runner(stories_pte, threads=1)
+        began, said = threading.Event(), []
+
+        def keep_on(runner: Runner = runner) -> None:
+            try:
+                while True:
+                    calls[work](runner)
+                    began.set()
+            except RunnerError as error:
+                said.append(str(error))
+
+        thread = threading.Thread(target=keep_on)
+        thread.start()
+        assert began.wait(timeout=30)
+        runner.close()
+        thread.join(timeout=30)
+        assert said == ["this Runner is closed: load the model again"]
+
+
+def test_statistics_are_read_by_two_threads(runner: Runner) -> None:
+    list(runner.generate("Once", 20))
+    expected, differing = runner.stats, []
+
+    def read() -> None:
+        differing.extend(1 for _ in range(3000) if runner.stats != expected)
+
+    threads = [threading.Thread(target=read) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert differing == []
+
+
+def test_a_forked_process_is_told_to_load_again(runner: Runner) -> None:
+    list(runner.generate("Once", 3))
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            list(runner.generate("Once", 3))
+        except RunnerError as error:
+            os.write(writing, str(error).encode())
+        runner.close()
+        os._exit(0)
+    os.close(writing)
+    with open(reading, encoding="utf-8") as pipe:
+        said = pipe.read()
+    assert os.waitpid(child, 0) == (child, 0)
+    assert said == "this Runner was loaded before the process was forked: load the model again"
+
+
+@pytest.mark.parametrize(
+    ("tokens", "said"),
+    [
+        ([2**40], "a token is not in the vocabulary: its number is too large"),
+        ([[1, 2], [3, 4]], "tokens must be one row of whole numbers"),
+        ([1.7, 2.2], "tokens must be one row of whole numbers"),
+    ],
+)
+def test_what_is_no_row_of_tokens(runner: Runner, tokens: list, said: str) -> None:
+    with pytest.raises(RunnerError, match=said):
+        runner.logits(tokens)
+
+
+def test_a_name_with_a_zero_byte(runner: Runner, stories_pte: Path) -> None:
+    with pytest.raises(RunnerError, match="holds a zero byte, which no file's name may"):
+        Runner(f"{stories_pte}\0more")
+    with pytest.raises(RunnerError, match="holds a zero byte"):
+        runner.save("a\0b")

@@ -7,11 +7,14 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <iostream>
 #include <memory>
 #include <random>
 #include <string>
+#include <system_error>
 #include <utility>
+#include <vector>
 
 #include "runner/chat.h"
 #include "runner/options.h"
@@ -108,11 +111,27 @@ Status converse(Runner& runner, const Options& options, const GenerateOptions& g
   }
 }
 
+/// Whether two names are of one file, that there is or that there will be; a device is not one.
+bool same_file(const std::string& a, const std::string& b) {
+  std::error_code unknown;
+  const std::filesystem::path first = std::filesystem::weakly_canonical(a, unknown);
+  return first == std::filesystem::weakly_canonical(b, unknown) &&
+         (!std::filesystem::exists(first, unknown) ||
+          std::filesystem::is_regular_file(first, unknown));
+}
+
 Status check_outputs(const Options& options) {
+  std::vector<std::string> files{options.model};
   for (const std::string& path : {options.etdump, options.json, options.session}) {
     if (path.empty()) continue;
+    for (const std::string& other : files) {
+      if (same_file(path, other)) {
+        return Status::error(path + " is named twice: give each file a name of its own");
+      }
+    }
     Status status = check_writable(path);
     if (!status.ok()) return status;
+    files.push_back(path);
   }
   return {};
 }
