@@ -173,6 +173,9 @@ class _Shared:
                 )
         restore_mutations(program)
         users: list[Any] = [delegates[part.delegate] for part in self._parts if part.calls]
+        for user in users:
+            if with_etrecord and hasattr(user, "add_source_map"):
+                user.add_source_map(program.graph_module)
         layouts = [user.file_layout() for user in users if hasattr(user, "file_layout")]
         report = replace(report, parts=tuple(self._parts))
         return finish(self._edge, report, named_data, with_etrecord, next(iter(layouts), None))

@@ -67,7 +67,9 @@ def decompositions(
 
 def _reason(gone: Mapping[str, int], new: Mapping[str, int]) -> str:
     if not new:
-        return "nothing is left to compute: a check, or an identity"
+        if all(name in _VIEWS | _SAME for name in gone):
+            return "nothing is left to compute: a check, or an identity"
+        return "part of another line's operator, or of what the delegate does without"
     if any(name.startswith(_OURS) for name in gone):
         return "rewritten into operators that the delegate knows"
     if all(name.removesuffix("_copy") in _VIEWS for name in (*gone, *new)):
@@ -75,6 +77,7 @@ def _reason(gone: Mapping[str, int], new: Mapping[str, int]) -> str:
     return "an edge program has core ATen operators only"
 
 
+_SAME = {"_assert_scalar", "_assert_tensor_metadata", "clone", "detach", "dropout", "to"}
 _VIEWS = {
     "alias",
     "chunk",

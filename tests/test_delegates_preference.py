@@ -104,6 +104,18 @@ def test_the_other_way_around(tmp_path: Path, cpp_build: Path) -> None:
     assert "cpu" in reasons["llama::custom_sdpa"]
 
 
+def test_events_keep_their_lines_with_each_of_several() -> None:
+    program = capture(bent_model(scaled_tanh), CONTEXT, CONTEXT)
+    lowered = get_delegate("xnnpack,cpu").lower(program, {}, {}, True)
+    module = lowered.program.exported_program().graph_module
+    calls = [call for _, call in module.named_children() if hasattr(call, "original_module")]
+    assert {call.backend_id for call in calls} == {"XnnpackBackend", "ThimbleCpuBackend"}
+    for call in calls:
+        inside = {node.meta.get("debug_handle") for node in call.original_module.graph.nodes}
+        (handles, *_) = call.meta["debug_handle_map"].values()
+        assert set(handles) <= inside
+
+
 def test_a_program_that_core_ml_cannot_keep_together(tmp_path: Path, cpp_build: Path) -> None:
     report = require_agreement("coreml,cpu", bent_model(shifted_acosh), tmp_path)
     took = parts(report)
