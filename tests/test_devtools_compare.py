@@ -265,12 +265,30 @@ def test_a_record_of_other_weights(cpu_pte: Path, two_layers: Path, broken_expor
     )
 
 
+def test_a_record_of_another_delegates_program(
+    cpu_pte: Path, two_layers: Path, tmp_path: Path
+) -> None:
+    other = _export(two_layers, tmp_path, Scheme("rtn4"), "xnnpack").with_suffix(".etrecord")
+    with pytest.raises(BadRequest) as caught:
+        compare(ask(cpu_pte, two_layers, etrecord=other))
+    assert str(caught.value) == (
+        f"{other} is of another program than {cpu_pte}; name the record that was written with this "
+        "very file."
+    )
+
+
 def test_a_delegate_that_runs_elsewhere(
     cpu_pte: Path, two_layers: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("delegates.cpu.load", lambda path: None)
     with pytest.raises(BadRequest, match="runs on cpu, which this machine cannot run; compare it"):
         compare(ask(cpu_pte, two_layers))
+
+
+def test_a_file_for_apple_is_not_blamed_on_the_checkpoint(two_layers: Path, tmp_path: Path) -> None:
+    pte = _export(two_layers, tmp_path, Scheme("rtn4"), "mlx")
+    with pytest.raises(BadRequest, match="runs on mlx, which this machine cannot run; compare it"):
+        compare(ask(pte, two_layers))
 
 
 @pytest.mark.parametrize(

@@ -75,23 +75,23 @@ def run_compare(request: Request) -> None:
     with silence_native_noise() as stderr:
         from delegates import DelegateError
         from devtools.commands.compare_table import show
-        from devtools.files import check_writable, replacing
+        from devtools.files import check_outputs, replacing
         from exporter.errors import ExportError
         from exporter.tokenizer import TokenizerError
 
         try:
-            if request.json is not None:
-                check_writable(request.json)
+            check_outputs((request.json,), (request.model, _etrecord(request), request.text))
             outcome = compare(request)
+            if request.json is not None:
+                with replacing(request.json) as temporary:
+                    text = json.dumps(outcome.to_dict(), indent=1) + "\n"
+                    temporary.write_text(text, encoding="utf-8")
         except (BadRequest, ExportError, TokenizerError, DelegateError) as error:
             click.echo(f"Error: {error}", file=stderr)
             sys.exit(2)
         except DevtoolsError as error:
             click.echo(f"Error: {error}", file=stderr)
             sys.exit(1)
-    if request.json is not None:
-        with replacing(request.json) as temporary:
-            temporary.write_text(json.dumps(outcome.to_dict(), indent=1) + "\n", encoding="utf-8")
     show(outcome)
 
 
@@ -112,7 +112,7 @@ def compare(request: Request) -> Outcome:
     from exporter.source import open_model
 
     report = read_report(request.model)
-    etrecord = request.etrecord or request.model.with_suffix(".etrecord")
+    etrecord = _etrecord(request)
     if not etrecord.is_file():
         raise BadRequest(
             f"There is no {etrecord}; export with --etrecord, and name that file with --etrecord "
@@ -123,6 +123,8 @@ def compare(request: Request) -> Outcome:
     _check_shape(report["model"], request.model, checkpoint)
     _check_basis(report["quantization"], request.model)
     _check_weights(report, request.model, etrecord)
+    _check_program(record, request.model, etrecord)
+    _check_runs(report["delegation"]["delegate"], request.model)
     quantized = quantized_model(checkpoint, read_weights(etrecord), etrecord)
     tokens = _tokens(request, checkpoint, report["model"])
     logged, logits, calls = run_program(request.model, report, record, tokens)
@@ -158,6 +160,10 @@ def compare(request: Request) -> Outcome:
     )
 
 
+def _etrecord(request: Request) -> Path:
+    return request.etrecord or request.model.with_suffix(".etrecord")
+
+
 def run_program(
     path: Path, report: dict[str, Any], record: "Record", tokens: "Tensor"
 ) -> "tuple[list[LoggedRows], Tensor, Calls]":
@@ -168,23 +174,13 @@ def run_program(
 
     Returns:
         What it logged, the logits (calls, vocab_size) and how it was called.
-
-    Raises:
-        BadRequest: nothing on this machine runs it.
     """
     import torch
 
-    from delegates import get_delegate
     from devtools.compare.logged import read_outputs
     from devtools.compare.rows import Calls
     from devtools.compare.sinks import logged_rows
 
-    name = report["delegation"]["delegate"]
-    if get_delegate(name).load(path) is None:  # which also registers what the delegate needs
-        raise BadRequest(
-            f"{path} runs on {name}, which this machine cannot run; compare it where it runs, or "
-            "export with --delegate cpu or xnnpack."
-        )
     from executorch.extension.pybindings.portable_lib import _load_for_executorch
 
     count = len(tokens)
@@ -244,6 +240,34 @@ def _check_weights(report: dict[str, Any], model: Path, etrecord: Path) -> None:
         raise BadRequest(
             f"{etrecord} holds other weights than those that {model} was made of; name the record "
             "that was written with this very file."
+        )
+
+
+def _check_program(record: "Record", model: Path, etrecord: Path) -> None:
+    """The same weights may have been lowered to other delegates."""
+    from devtools.report.program import read_program
+
+    program = read_program(model)
+    backends = {
+        number: program.delegates[item.delegate].backend
+        for number, item in enumerate(program.instructions)
+        if item.delegate is not None
+    }
+    if backends != {number: item.backend for number, item in record.delegates.items()}:
+        raise BadRequest(
+            f"{etrecord} is of another program than {model}; name the record that was written with "
+            "this very file."
+        )
+
+
+def _check_runs(delegate: str, model: Path) -> None:
+    """Whether this machine runs it; also registers what its delegate needs."""
+    from delegates import get_delegate
+
+    if get_delegate(delegate).load(model) is None:
+        raise BadRequest(
+            f"{model} runs on {delegate}, which this machine cannot run; compare it where it runs, "
+            "or export with --delegate cpu or xnnpack."
         )
 
 

@@ -79,7 +79,7 @@ def joined(values: Iterable[Tensor], width: int) -> Tensor | None:
     """Tensors one below the other as rows (rows, width); None where one has no such rows."""
     parts = []
     for value in values:
-        if value.numel() == 0 or value.numel() % width:
+        if width == 0 or value.numel() == 0 or value.numel() % width:
             return None
         parts.append(value.reshape(-1, width))
     return torch.cat(parts) if parts else None
