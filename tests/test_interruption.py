@@ -12,7 +12,7 @@ ROOT = Path(__file__).resolve().parents[1]
 START = """
 import os, signal
 from exporter.commands.interruption import (
-    interruptible, nothing_to_clean_up, raise_if_interrupted
+    interruptible, nothing_to_clean_up, raise_if_interrupted, say_from_now
 )
 """
 SIGNAL = "os.kill(os.getpid(), {number})"
@@ -81,6 +81,26 @@ def test_it_ends_with_the_signals_number(script: str, printed: str, number: sign
     assert result.returncode == 128 + number
     assert result.stdout == printed
     assert result.stderr == ("Interrupted.\n" if number == signal.SIGINT else "")
+
+
+def test_what_is_true_of_it_may_change() -> None:
+    script = """
+with interruptible("Interrupted; nothing was written."):
+    say_from_now("Interrupted; the file was written.")
+    SIGNAL
+"""
+    result = run(script, signal.SIGINT)
+    assert (result.returncode, result.stderr) == (130, "Interrupted; the file was written.\n")
+
+
+def test_standard_output_that_takes_no_more() -> None:
+    command = [sys.executable, "-m", "exporter", "--list-delegates"]
+    with open("/dev/full", "w", encoding="utf-8") as full:
+        result = subprocess.run(
+            command, cwd=ROOT, stdout=full, stderr=subprocess.PIPE, text=True, timeout=120
+        )
+    assert result.returncode == 1
+    assert result.stderr == ("Error: standard output takes no more (No space left on device).\n")
 
 
 def test_what_comes_without_a_signal_is_untouched() -> None:

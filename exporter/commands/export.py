@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from exporter.commands.display import Display
-from exporter.commands.interruption import nothing_to_clean_up
+from exporter.commands.interruption import nothing_to_clean_up, say_from_now
 from exporter.quiet import silence_known_noise, silence_native_noise
 
 if TYPE_CHECKING:
@@ -96,6 +96,7 @@ def run_export(request: Request, layer_errors: bool) -> None:
         except (QuantError, DelegateError, ExportError, TokenizerError) as error:
             click.echo(f"Error: {error}", file=stderr)
             sys.exit(1 if display.began_work else 2)
+    say_from_now(f"Interrupted; {request.out} was written.")
     _show(result, layer_errors, time.monotonic() - started)
 
 

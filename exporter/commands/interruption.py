@@ -5,12 +5,15 @@ tries an import, or a callback that cannot raise, may swallow it. So the signal 
 next stage raises it again, and a failure after it is not taken for one of the command's own.
 """
 
+import errno
 import os
 import signal
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType
+
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 _noted: int | None = None  # the signal that came
 _at_once = False  # whether nothing needs to be cleaned up
@@ -22,7 +25,8 @@ def interruptible(said: str) -> Iterator[None]:
     """Ends the process with 128 + the signal's number where one comes in the block.
 
     On Ctrl-C it says `said`, one line, and on SIGTERM nothing, as other programs do. A signal that
-    the parent had ignored is ignored.
+    the parent had ignored is ignored. Standard output that takes no more ends it too, with 1: what
+    can happen to files has its own sentences.
     """
     global _said
     _said = said
@@ -31,10 +35,19 @@ def interruptible(said: str) -> Iterator[None]:
             signal.signal(number, _come)
     try:
         yield
-    except BaseException:
-        if _noted is None:
+    except BaseException as error:
+        if _noted is not None:
+            _leave(_noted)
+        if not isinstance(error, OSError) or error.errno not in _NO_ROOM or error.filename:
             raise
-        _leave(_noted)
+        print(f"Error: standard output takes no more ({error.strerror}).", file=sys.stderr)
+        os._exit(1)
+
+
+def say_from_now(said: str) -> None:
+    """What is true of a Ctrl-C from here on."""
+    global _said
+    _said = said
 
 
 @contextmanager
@@ -66,6 +79,7 @@ def _leave(number: int) -> None:
     """Ends without Python's finalization, which the next Ctrl-C would fill with tracebacks."""
     if number == signal.SIGINT:
         print(_said, file=sys.stderr)
-    sys.stdout.flush()
-    sys.stderr.flush()
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError):
+            stream.flush()
     os._exit(128 + number)
