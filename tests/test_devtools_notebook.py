@@ -10,7 +10,7 @@ from typing import Any
 import nbformat
 import pytest
 from nbclient import NotebookClient
-from recorded_runs import etrecord_of
+from recorded_runs import etrecord_of, record
 from slow_line import SLOW, record_slow_line
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -82,6 +82,15 @@ def test_from_the_model_to_its_slow_line(
     assert all(image.startswith(PNG) and len(image) > 4000 for image in images)
     assert "exporter/model.py:" in printed(cells[5])
     assert not any(output.get("name") == "stderr" for cell in cells[1:] for output in cell.outputs)
+
+
+def test_one_call_is_enough(embedded_cpu_pte: Path, cpp_build: Path, tmp_path: Path) -> None:
+    """A recording that has a prefill and no decoding."""
+    record(cpp_build, embedded_cpu_pte, tmp_path / "run.etdp", tokens=1)
+    (tmp_path / "model.etrecord").symlink_to(etrecord_of(embedded_cpu_pte))
+    cells = run(tmp_path)
+    assert "1 calls on" in printed(cells[3])
+    assert len([image for cell in cells[4:9] for image in drawn(cell)]) == 4
 
 
 def test_slow_line_comes_first(tmp_path: Path) -> None:

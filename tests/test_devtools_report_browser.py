@@ -1,6 +1,7 @@
 """The report in a real browser: wide and narrow, light and dark, loaded and clicked."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from devtools.profile.limits import Limits
 from devtools.report import write_report
 from devtools.report.program import read_program
 
+KINDS = ("k0", "k1", "k2", "k3", "k4", "k5", "k6", "k7", "k8", "kx")  # what fills marks
 SIZES = [(375, False), (375, True), (1280, False), (1280, True)]
 
 
@@ -45,11 +47,33 @@ def test_it_fits_any_screen(browser: Page, report: Path, width: int, dark: bool)
     assert paper < 0.05 if dark else paper > 0.9
     for selector in ("h1", ".lead", ".note", "td", ".row code", ".row .m", "a", "caption"):
         assert contrast(browser, selector) >= 4.5, selector  # WCAG 2.2, 1.4.3
+    for kind in KINDS:
+        browser.run(f"document.querySelector('.stack span').className = '{kind}'")
+        assert contrast(browser, f".stack .{kind}") >= 4.5, kind
     hottest = browser.run("document.querySelector('#lines .in-all tbody a').hash")
     assert contrast(browser, f"{hottest} .m") >= 4.5
     assert (
         browser.run("document.querySelector('#flame button').offsetHeight") >= 24
     )  # to be touched
+
+
+@pytest.mark.parametrize("width", [320, 390])
+def test_a_long_recording_fits_a_phone(
+    browser: Page, recorded: Recorded, embedded_cpu_pte: Path, tmp_path: Path, width: int
+) -> None:
+    profile = load_profile(*recorded("embedded_cpu_pte"))
+    calls = [profile.calls[min(index, 1)] for index in range(256)]
+    calls = [replace(call, index=index) for index, call in enumerate(calls)]
+    out = tmp_path / "report.html"
+    write_report(replace(profile, calls=tuple(calls)), out, read_program(embedded_cpu_pte))
+    browser.show(out, width, 844)
+    assert browser.run("document.documentElement.scrollWidth") <= width
+    bars = browser.run(
+        "[...document.querySelectorAll('.calls i')].map(e => e.getBoundingClientRect())"
+        ".map(b => [b.left, b.right])"
+    )
+    assert len(bars) == 240 and bars[-1][1] <= width
+    assert all(right - left > 0.5 for left, right in bars)
 
 
 def luminance(browser: Page, element: str, name: str) -> float:

@@ -306,19 +306,18 @@ def test_closing_while_another_thread_works(cpp_build: Path, stories_pte: Path, 
         "verify": lambda runner: runner.verify(),
         "stats": lambda runner: runner.stats,
     }
+
+    def keep_on(runner: Runner, began: threading.Event, said: list[str]) -> None:
+        try:
+            while True:
+                calls[work](runner)
+                began.set()
+        except RunnerError as error:
+            said.append(str(error))
+
     for _ in range(5):
-        runner = Runner(stories_pte, threads=1)
-        began, said = threading.Event(), []
-
-        def keep_on(runner: Runner = runner) -> None:
-            try:
-                while True:
-                    calls[work](runner)
-                    began.set()
-            except RunnerError as error:
-                said.append(str(error))
-
-        thread = threading.Thread(target=keep_on)
+        runner, began, said = Runner(stories_pte, threads=1), threading.Event(), list[str]()
+        thread = threading.Thread(target=keep_on, args=[runner, began, said])
         thread.start()
         assert began.wait(timeout=30)
         runner.close()

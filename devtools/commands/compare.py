@@ -176,12 +176,11 @@ def run_program(
         What it logged, the logits (calls, vocab_size) and how it was called.
     """
     import torch
+    from executorch.extension.pybindings.portable_lib import _load_for_executorch
 
     from devtools.compare.logged import read_outputs
     from devtools.compare.rows import Calls
     from devtools.compare.sinks import logged_rows
-
-    from executorch.extension.pybindings.portable_lib import _load_for_executorch
 
     count = len(tokens)
     longest = report["model"]["max_seq_len"]

@@ -13,16 +13,19 @@ class KnownWork:
     one of them alone says nothing of what bounds it.
 
     Attributes:
-        time_ns: of these events.
+        events: how many these are.
+        time_ns: of these; some backends round it down to nothing.
         bytes_moved, operations: of these.
     """
 
+    events: int = 0
     time_ns: int = 0
     bytes_moved: int = 0
     operations: int = 0
 
     def add(self, event: Event) -> None:
         if event.bytes_moved is not None and event.operations is not None:
+            self.events += 1
             self.time_ns += event.duration_ns
             self.bytes_moved += event.bytes_moved
             self.operations += event.operations

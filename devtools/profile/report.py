@@ -95,7 +95,7 @@ def _phase(calls: Sequence[Call], limits: Limits | None) -> dict[str, Any]:
 
 def _row(row: Row, calls: Sequence[Call], limits: Limits | None) -> dict[str, Any]:
     wall = sum(call.wall_ns for call in calls)
-    work, known = row.work, row.work.time_ns > 0
+    work, known = row.work, row.work.events > 0
     bound = work.bound(work.typical_ns(calls, row.self_ns, row.median_ns), limits)
     return {
         "key": row.key,

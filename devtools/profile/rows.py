@@ -95,7 +95,9 @@ class _Sum:
 
 def make_rows(calls: Sequence[Call], view: View) -> list[Row]:
     """The rows of a view, the most time of their own in the median call first; what is no line's
-    comes last."""
+    comes last. Of no calls there are none."""
+    if not calls:
+        return []
     sums: dict[str, _Sum] = {}
     events = [(number, event) for number, call in enumerate(calls) for event in call.events]
     _VIEWS[view]([(call, event) for call, event in events if event.lines], sums)

@@ -1,6 +1,7 @@
 """Who runs what: the program as a strip of steps, and the operators that no delegate took."""
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,10 +39,10 @@ class Share:
 
 @dataclass(frozen=True)
 class Left:
-    """Operators of one line that the runtime runs itself.
+    """An operator of one line that the runtime runs itself.
 
     Attributes:
-        time_ns: of the whole run; None where the profile has no such line.
+        time_ns: of the whole run; None where the profile has no such operator there.
         reason: why no delegate has them.
     """
 
@@ -120,31 +121,51 @@ def _shares(profile: Profile, cells: tuple[Cell, ...]) -> tuple[Share, ...]:
 
 def _left(profile: Profile, report: Mapping[str, Any]) -> tuple[Left, ...]:
     """What the exporter noted, with the time that it took here; else what was seen to run."""
-    times: dict[str, int] = {}
-    counts: dict[tuple[str, str], int] = {}
-    for call in profile.calls:
-        for event in call.events:
-            if event.backend is None:
-                location = event.line.location if event.line else "no line"
-                times[location] = times.get(location, 0) + event.duration_ns
-                if call is profile.calls[-1]:
-                    key = (event.op_kind, location)
-                    counts[key] = counts.get(key, 0) + 1
+    kernels = [
+        (call, event, event.line.location if event.line else "no line")
+        for call in profile.calls
+        for event in call.events
+        if event.backend is None
+    ]
     noted = report.get("lines")
     if noted is None:
-        left = [
-            Left(kind, location, count, times[location], _UNKNOWN)
-            for (kind, location), count in counts.items()
-        ]
+        times = _summed((event.op_kind, place, event.duration_ns) for _, event, place in kernels)
+        counts = Counter(
+            (event.op_kind, place) for call, event, place in kernels if call is profile.calls[-1]
+        )
+        left = [Left(*key, count, times[key], _UNKNOWN) for key, count in counts.items()]
     else:
+        times = _summed(
+            (_bare(event.name), place, event.duration_ns) for _, event, place in kernels
+        )
         left = [
-            Left(
-                item["operator"],
-                item["line"],
-                item["count"],
-                times.get(item["line"]),
-                item["reason"],
-            )
-            for item in noted
+            Left(operator, place, count, times.get((_bare(operator), place)), reason)
+            for (operator, place), (count, reason) in _together(noted).items()
         ]
     return tuple(sorted(left, key=lambda item: -(item.time_ns or 0)))
+
+
+def _together(noted: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str], tuple[int, str]]:
+    """Count and reason of each operator at a line; where it has several reasons, all of them: the
+    time is known of the operator alone."""
+    found: dict[tuple[str, str], tuple[int, str]] = {}
+    for item in noted:
+        key, count, reason = (item["operator"], item["line"]), item["count"], item["reason"]
+        if key in found:
+            count, reason = found[key][0] + count, f"{found[key][1]}; {reason}"
+        found[key] = count, reason
+    return found
+
+
+def _summed(items: Iterable[tuple[str, str, int]]) -> Counter[tuple[str, str]]:
+    """Time by operator and line."""
+    times = Counter[tuple[str, str]]()
+    for operator, place, time in items:
+        times[operator, place] += time
+    return times
+
+
+def _bare(name: str) -> str:
+    """mean of mean.out, aten.mean.dim and aten::mean: the exporter and the runtime differ there."""
+    parts = name.rpartition("::")[2].split(".")
+    return parts[1] if len(parts) > 2 else parts[0]

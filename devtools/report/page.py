@@ -18,6 +18,7 @@ from devtools.report.flame import flame
 from devtools.report.memory import plan_timeline, workspaces
 from devtools.report.program import Program
 from devtools.report.roofline import roofline
+from devtools.report.same_program import check_same_program
 from devtools.report.source import SourceFile, SourceLine, anchor, annotate
 from devtools.report.totals import Scope, Total, scopes, total_by, work_ns
 
@@ -33,6 +34,9 @@ def write_report(
     Args:
         program: of the `.pte`: with it the page shows memory, and why operators are not delegated.
         limits: of the machine: with it the page says how near to its limits each line comes.
+
+    Raises:
+        BadRequest: the program is not the one that was recorded.
     """
     page = make_page(profile, program, limits).encode()
     with replacing(out) as temporary:
@@ -43,7 +47,9 @@ def write_report(
 def make_page(
     profile: Profile, program: Program | None = None, limits: Limits | None = None
 ) -> str:
-    """The page's HTML."""
+    """The page's HTML; arguments and refusals as of write_report."""
+    if program is not None:
+        check_same_program(profile, program)
     shown = scopes(profile)
     sources = annotate(profile, shown)
     flames = {"merged": flame(profile, True), "apart": flame(profile, False)}
