@@ -29,6 +29,7 @@ _DEFAULTS: dict[str, dict[str, Any]] = {
         "tie_word_embeddings": True,
     },
 }
+_LARGEST = 2.0**128 - 2.0**104  # of float32's numbers
 
 
 @dataclass(frozen=True)
@@ -219,6 +220,11 @@ def _positive(fields: dict[str, Any], name: str) -> float:
     value = fields.get(name)
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
         raise ExportError(f"{name} is {value!r}; it must be a number above 0.")
+    if value > _LARGEST:
+        raise ExportError(
+            f"{name} is {value!r}, more than float32 holds, in which the decoder computes; take "
+            "the config.json that was published with the weights."
+        )
     return float(value)
 
 

@@ -1,6 +1,7 @@
 """Where an export keeps what is large, so that it stays below the memory it was given."""
 
 import math
+import os
 import shutil
 from pathlib import Path
 
@@ -96,6 +97,6 @@ def _peak(options: ExportOptions, model: CausalLM, text: Text, spilled: bool) ->
 
 def _existing(path: Path) -> Path:
     """The nearest directory above a path that is there."""
-    while not path.exists():
+    while not os.path.exists(path):  # answers no where pathlib raises, for impossible names
         path = path.parent
     return path

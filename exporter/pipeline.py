@@ -1,5 +1,6 @@
 """From a checkpoint to a `.pte`: the whole export, in the order in which it happens."""
 
+import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -49,7 +50,7 @@ def export_model(options: ExportOptions, listener: Listener) -> ExportResult:
         ExportError, QuantError, TokenizerError, DelegateError: with the sentence to show.
     """
     delegate = get_delegate(options.delegate)
-    if options.etrecord == options.out:
+    if options.etrecord is not None and _is_same(options.etrecord, options.out):
         raise ExportError(f"{options.out} cannot be --out and --etrecord both; name two files.")
     with replacing(options.out) as temporary, replacing(options.etrecord) as etrecord:
         checkpoint = find_checkpoint(options, listener)
@@ -97,6 +98,11 @@ def export_model(options: ExportOptions, listener: Listener) -> ExportResult:
     )
 
 
+def _is_same(path: Path, other: Path) -> bool:
+    """Whether two paths lead to one place, where a file need not be yet."""
+    return os.path.realpath(path) == os.path.realpath(other)
+
+
 def load_quantized(
     options: ExportOptions,
     checkpoint: Checkpoint,
@@ -104,14 +110,14 @@ def load_quantized(
     listener: Listener,
     means: Means = PLAIN,
 ) -> tuple[CausalLM, QuantReport]:
-    """The model with its quantized weights, streamed from the checkpoint, by `means` with the
-    options' cache."""
+    """The model with its quantized weights, streamed from the checkpoint, by `means`; with the
+    options' cache, where these have none."""
     with torch.device("meta"):
         model = CausalLM(checkpoint.config)
     checkpoint.check(model)
     listener.stage("load" if options.scheme.name == "none" else "quantize")
-    cache = None
-    if options.cache is not None:
+    cache = means.cache
+    if cache is None and options.cache is not None:
         cache = Cache(options.cache, default_size(), listener.note)
     report = quantize(
         model,

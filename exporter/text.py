@@ -1,6 +1,7 @@
 """Everything of a model that is text: tokenizer, chat template, calibration and held-out tokens."""
 
 import math
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -77,7 +78,7 @@ def prepare_text(options: ExportOptions, checkpoint: Checkpoint) -> Text:
     except QuantError as error:
         raise ExportError(f"The calibration text {source}: {error}") from None
     blobs, chat_template = {TOKENIZER: compiled.data}, None
-    template = find_chat_template(path if path.is_dir() else path.parent)
+    template = find_chat_template(path if os.path.isdir(path) else path.parent)
     if template is not None:
         chat = compile_chat_template(template, compiled.bos_token, compiled.eos_token)
         blobs[CHAT_TEMPLATE] = chat.data

@@ -5,6 +5,7 @@ it takes in bytes is known, and costs add up: so the best choice is a knapsack, 
 be solved exactly (Bellman, 1957).
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -15,7 +16,7 @@ from quant.device import HOST
 from quant.ends import is_tied
 from quant.errors import QuantError
 from quant.protocols import CausalLM, WeightSource
-from quant.scheme import EMBEDDING_PART, HEAD_PART, METHODS, PARTS, Scheme
+from quant.scheme import EMBEDDING_PART, GROUP_SIZES, HEAD_PART, METHODS, PARTS, Scheme
 from quant.sensitivity import measure_costs
 from quant.size import STOCK, Storage
 
@@ -43,12 +44,14 @@ class Budget:
     storage: Storage = STOCK
 
     def __post_init__(self) -> None:
-        given = [value for value in (self.bits, self.size) if value is not None]
-        if len(given) != 1 or not given[0] > 0:
+        if (self.bits is None) == (self.size is None):
+            raise QuantError("a budget is in bits or in bytes; give one of --bits and --max-size.")
+        if self.bits is not None and not 0 < self.bits < math.inf:
             raise QuantError(
-                f"a budget of {self.bits} bits and {self.size} bytes cannot be kept; give one of "
-                "them, above 0."
+                f"--bits {self.bits:g} is no budget; give a number above 0, such as 6."
             )
+        if self.size is not None and self.size < 1:
+            raise QuantError(f"--max-size {self.size} is no budget; give a size above 0.")
 
 
 @dataclass(frozen=True)
@@ -88,11 +91,11 @@ def spread(
     scheme = replace(scheme, head_bits=4, wide=())
     parts = parts_of(model, scheme.group_size, budget.storage)
     rest = 4 * _small_numbers(model)
-    least = rest + sum(part.at4 for part in parts)
+    least = _least(model, scheme.group_size, budget.storage)
     numbers = numbers_of(model)
     room = _room(budget, numbers)
     if room < least:
-        raise QuantError(_too_little(budget, least, numbers, scheme.group_size))
+        raise QuantError(_too_little(budget, model, numbers, scheme.group_size))
     if room >= rest + sum(part.at8 for part in parts):
         return replace(scheme, wide=_with_tied_head(model, [part.name for part in parts]))
     if calibration is None or calibration.numel() == 0:
@@ -181,24 +184,32 @@ def _small_numbers(model: CausalLM) -> int:
 def _room(budget: Budget, numbers: int) -> int:
     """Bytes that the weights may take."""
     if budget.bits is not None:
-        return int(budget.bits * numbers / 8)
+        return int(min(budget.bits * numbers / 8, 2.0**63))  # a float may be more than all disks
     assert budget.size is not None
     return budget.size - budget.other
 
 
-def _too_little(budget: Budget, least: int, numbers: int, group_size: int) -> str:
-    larger = "" if group_size == 128 else ", or --group-size 128"
+def _least(model: CausalLM, group_size: int, storage: Storage) -> int:
+    """Bytes of the weights with everything in 4 bits."""
+    parts = parts_of(model, group_size, storage)
+    return 4 * _small_numbers(model) + sum(part.at4 for part in parts)
+
+
+def _too_little(budget: Budget, model: CausalLM, numbers: int, group_size: int) -> str:
+    sizes = {size: _least(model, size, budget.storage) for size in GROUP_SIZES}
+    least, smallest = sizes[group_size], min(sizes, key=sizes.__getitem__)
+    other = "" if sizes[smallest] == least else f", or --group-size {smallest}"
     if budget.bits is not None:
         return (
             f"--bits {budget.bits:g} cannot be kept; with everything in 4 bits, in groups of "
             f"{group_size}, the model takes {8 * least / numbers:.3f} bits a weight: ask for more"
-            f"{larger}."
+            f"{other}."
         )
     assert budget.size is not None
     return (
         f"--max-size {budget.size / 1e6:.3f}MB cannot be kept; with everything in 4 bits, in "
-        f"groups of {group_size}, the file takes {(least + budget.other) / 1e6:.3f} MB: ask for "
-        f"more{larger}."
+        f"groups of {group_size}, the file may take {(least + budget.other) / 1e6:.3f} MB: ask for "
+        f"more{other}."
     )
 
 

@@ -8,7 +8,6 @@ whole entries or none. Those least recently used go when the directory outgrows 
 import hashlib
 import json
 import os
-import shutil
 import struct
 import time
 from collections.abc import Callable, Mapping
@@ -69,7 +68,11 @@ def default_size() -> int:
 
 
 class Cache:
-    """A directory of results, shared by any number of runs at once."""
+    """A directory of results, shared by any number of runs at once.
+
+    Attributes:
+        refused: whether the disk took no more, so that something was not stored.
+    """
 
     def __init__(
         self, directory: Path, limit: int = DEFAULT_SIZE, note: Note | None = None
@@ -78,7 +81,7 @@ class Cache:
         self.directory = directory
         self.limit = limit
         self._note = note
-        self._refused = False
+        self.refused = False
 
     def load(self, key: str) -> dict[str, Tensor] | None:
         """The tensors stored under a key; None where there are none, or damaged ones."""
@@ -99,7 +102,7 @@ class Cache:
 
     def store(self, key: str, tensors: Mapping[str, Tensor], what: str) -> None:
         """Writes an entry; where the disk refuses, says so once and keeps nothing from then on."""
-        if self._refused:
+        if self.refused:
             return
         data = _encoded(tensors, what)
         if len(data) > self.limit:
@@ -152,9 +155,11 @@ class Cache:
         return total - left
 
     def clear(self) -> int:
-        """Removes everything, half-written files of killed runs too; returns how many bytes."""
+        """Removes everything, half-written files of killed runs too; returns how many bytes of
+        entries went."""
         removed = self.size()
-        shutil.rmtree(self._layers, ignore_errors=True)
+        for path in self._layers.glob("*"):
+            path.unlink(missing_ok=True)
         return removed
 
     @property
@@ -184,7 +189,7 @@ class Cache:
         self.prune(max(0, self.limit - size))
 
     def _refuse(self, why: str) -> None:
-        self._refused = True
+        self.refused = True
         self.say(
             f"The cache is not written any further: {why}. The run goes on; were it interrupted, "
             "what it has not stored would be made again."

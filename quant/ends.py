@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from quant.device import lent
+from quant.load import load_finite
 from quant.modules import PaddedLinear, QuantizedEmbedding, QuantizedWeight, set_weight
 from quant.protocols import CausalLM, WeightSource
 from quant.quality import LogitComparison, Quality
@@ -29,14 +30,18 @@ def is_tied(model: CausalLM) -> bool:
 
 
 def load_ends(model: CausalLM, weights: WeightSource) -> None:
-    """Loads embedding and head as float32; tied ones stay one parameter."""
+    """Loads embedding and head as float32; tied ones stay one parameter.
+
+    Raises:
+        QuantError: a stored value is not finite.
+    """
     tied = is_tied(model)
     embedding = model.model.get_submodule("embed_tokens")
-    weights.load_into(embedding, "model.embed_tokens.")
+    load_finite(weights, embedding, "model.embed_tokens.")
     if tied:
         model.lm_head.weight = embedding.get_parameter("weight")
     else:
-        weights.load_into(model.lm_head, "lm_head.")
+        load_finite(weights, model.lm_head, "lm_head.")
 
 
 def quantize_ends(

@@ -21,6 +21,7 @@ from quant.head_inputs import head_statistics
 from quant.kept import Kept, find_kept
 from quant.layer import round_layer
 from quant.learned_rotation import learn_rotation
+from quant.load import load_finite
 from quant.means import PLAIN, Means
 from quant.progress import ProgressCallback, ProgressMeter
 from quant.protocols import CausalLM, WeightSource
@@ -80,7 +81,7 @@ def quantize(
     else:
         _fill_ends(model, scheme, weights, calibration, kept, device)
     means.spill.park(cast(nn.Module, model))
-    weights.load_into(model.model.get_submodule("norm"), "model.norm.")
+    load_finite(weights, model.model.get_submodule("norm"), "model.norm.")
     meter.advance("model.embed_tokens", head_work)
 
     calibrated = None
@@ -98,7 +99,7 @@ def quantize(
         followed = None if make else calibrated
         runs = make or followed is not None or streams is not None
         if runs:
-            weights.load_into(layer, f"{name}.")
+            load_finite(weights, layer, f"{name}.", matrices=scheme.name == "none")
             move(layer, device)
         if streams is not None:
             streams.advance_float(layer)

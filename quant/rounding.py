@@ -106,8 +106,8 @@ def require_finite(weight: Tensor, name: str) -> None:
     """Raises QuantError where a weight holds NaN or infinity."""
     if not weight.sum().isfinite() and not weight.isfinite().all():
         raise QuantError(
-            f"{name} holds values that are not finite; only finite weights can be quantized: "
-            "check the checkpoint."
+            f"{name} holds values that are not finite; no model computes with them: check the "
+            "checkpoint."
         )
 
 

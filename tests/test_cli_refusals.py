@@ -177,6 +177,14 @@ def test_a_tokenizer_with_more_tokens_than_the_model(
     )
 
 
+def test_a_tokenizer_of_an_impossible_name(out: Path, stories: Path) -> None:
+    name = "x" * 300
+    assert refusal(out, stories, "--tokenizer", name) == (
+        f"the tokenizer {name} cannot be read (File name too long): name a directory or file that "
+        "holds one."
+    )
+
+
 def test_no_tokenizer(out: Path, stories: Path) -> None:
     (stories / "tokenizer.model").unlink()
     assert refusal(out, stories).startswith(f"{stories} holds no tokenizer: ")
@@ -224,7 +232,8 @@ def test_an_etrecord_that_cannot_be_written(out: Path, stories: Path, tmp_path: 
     assert "no/x.etrecord cannot be written" in refusal(
         out, stories, "--etrecord", tmp_path / "no" / "x.etrecord"
     )
-    assert "cannot be --out and --etrecord both" in refusal(out, stories, "--etrecord", out)
+    for other in (out, out.parent / ".." / "out" / "model.pte"):
+        assert "cannot be --out and --etrecord both" in refusal(out, stories, "--etrecord", other)
 
 
 @pytest.mark.parametrize(

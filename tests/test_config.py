@@ -212,6 +212,14 @@ def test_a_number_of_the_wrong_kind_is_named(name: str, value: Any) -> None:
     assert refusal(**{name: value}) == f"{name} is {value!r}; it must be a number above 0."
 
 
+@pytest.mark.parametrize("name", ["rms_norm_eps", "rope_theta"])
+def test_a_number_that_float32_does_not_hold_is_named(name: str) -> None:
+    assert refusal(**{name: 1e300}) == (
+        f"{name} is 1e+300, more than float32 holds, in which the decoder computes; take the "
+        "config.json that was published with the weights."
+    )
+
+
 @pytest.mark.parametrize("name", ["tie_word_embeddings", "attention_bias", "mlp_bias"])
 @pytest.mark.parametrize("value", ["true", 1, []])
 def test_a_flag_of_the_wrong_kind_is_named(name: str, value: Any) -> None:

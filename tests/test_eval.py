@@ -135,6 +135,8 @@ def test_what_a_type_of_cache_costs_is_measured(
     ("change", "sentence"),
     [
         ({"MODEL": "no-such-model"}, "Error: "),
+        ({"MODEL": "a/no.pte"}, "Error: There is no file a/no.pte; check its path, or name a "),
+        ({"--separator": ""}, "Error: --separator is empty, which parts nothing; give a text, or "),
         ({"--text": "no-such.txt"}, "Error: the text no-such.txt cannot be read (No such file"),
         ({"--against": "no-such-model"}, "Error: "),
         ({"--against": "llama3"}, "Error: stories260K has a vocabulary of 512 tokens and "),

@@ -4,9 +4,12 @@ import shutil
 from pathlib import Path
 
 import pytest
+import torch
 from exported import export_for_tests
 from safetensors.torch import load_file, save_file
 
+from exporter.agreement import Reference, compare, require_agreement
+from exporter.errors import ExportError
 from exporter.options import ExportOptions
 from exporter.pte import verify
 from quant.scheme import Scheme
@@ -38,3 +41,14 @@ def test_zero_rows_and_outliers_export(
     verify(exported.path, everything=True)
     agreement = exported.result.agreement
     assert agreement is not None and agreement.error <= agreement.tolerance
+
+
+def test_logits_without_deviation_agree_with_themselves_alone() -> None:
+    """A model of zeros gives 0 for every token."""
+    zeros = torch.zeros(1, 8)
+    reference = Reference(torch.tensor([1]), (1,), zeros, 0.03)
+    agreement = compare(reference, lambda tokens, at: zeros.clone())
+    assert (agreement.error, agreement.kl, agreement.top1) == (0, 0, 1)
+    require_agreement(agreement)
+    with pytest.raises(ExportError, match="differ from the model's by inf of their deviation"):
+        require_agreement(compare(reference, lambda tokens, at: zeros + 1))

@@ -1,6 +1,7 @@
 """Bits spread by what they buy: the knapsack, the costs it goes by, the files that come of it."""
 
 import itertools
+import math
 import random
 from dataclasses import replace
 from pathlib import Path
@@ -165,8 +166,12 @@ def test_it_beats_a_spread_that_looks_at_nothing(stories: Stories) -> None:
         ("rtn8", {"bits": 5.0}, "a budget spreads 4 and 8 bits, and rtn8 stores 8; take one of"),
         ("gptq4", {"bits": 4.0}, "--bits 4 cannot be kept; with everything in 4 bits, in groups"),
         ("gptq4", {"size": 99000, "other": 1000}, "--max-size 0.099MB cannot be kept; with every"),
-        ("gptq4", {"bits": 5.0, "size": 1}, "a budget of 5.0 bits and 1 bytes cannot be kept; giv"),
-        ("gptq4", {"bits": -1.0}, "a budget of -1.0 bits and None bytes cannot be kept; give one"),
+        ("gptq4", {"bits": 5.0, "size": 1}, "a budget is in bits or in bytes; give one of --bits "),
+        ("gptq4", {}, "a budget is in bits or in bytes; give one of --bits and --max-size."),
+        ("gptq4", {"bits": -1.0}, "--bits -1 is no budget; give a number above 0, such as 6."),
+        ("gptq4", {"bits": math.nan}, "--bits nan is no budget; give a number above 0, such as 6."),
+        ("gptq4", {"bits": math.inf}, "--bits inf is no budget; give a number above 0, such as 6."),
+        ("gptq4", {"size": 0}, "--max-size 0 is no budget; give a size above 0."),
     ],
 )
 def test_a_budget_that_cannot_be_kept_is_an_error(
@@ -175,6 +180,24 @@ def test_a_budget_that_cannot_be_kept_is_an_error(
     with pytest.raises(QuantError) as error:
         stories.spread(Budget(**budget), Scheme(scheme))  # type: ignore[arg-type]
     assert str(error.value).startswith(sentence)
+
+
+@pytest.mark.parametrize(
+    ("group_size", "bits", "advice"),
+    [(128, "9.022", "ask for more, or --group-size 32."), (32, "5.525", "ask for more.")],
+)
+def test_only_smaller_groups_are_advised(
+    stories: Stories, group_size: int, bits: str, advice: str
+) -> None:
+    """Of rows of 64 and 172 numbers a group of 128 is mostly padding."""
+    with pytest.raises(QuantError) as error:
+        stories.spread(Budget(bits=5.0, storage=CPU), Scheme("gptq4", group_size))
+    assert f"the model takes {bits} bits a weight: {advice}" in str(error.value)
+
+
+def test_a_budget_beyond_all_weights_is_8_bits(stories: Stories) -> None:
+    wide = stories.spread(Budget(bits=1e308), Scheme("gptq4")).wide
+    assert {part.name for part in parts_of(stories.empty(), 32, STOCK)} < set(wide)
 
 
 def test_a_delegate_of_one_width_says_so_at_once(one_layer_checkpoint: Path) -> None:

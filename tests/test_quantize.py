@@ -249,6 +249,28 @@ def test_a_weight_that_is_not_finite_is_named() -> None:
 
 
 @pytest.mark.parametrize(
+    ("scheme", "name"),
+    [
+        ("rtn4", "model.norm.weight"),
+        ("rtn4", "model.layers.1.input_layernorm.weight"),
+        ("gptq4", "model.layers.0.post_attention_layernorm.weight"),
+        ("none", "model.norm.weight"),
+        ("none", "model.embed_tokens.weight"),
+        ("none", "model.layers.1.self_attn.q_proj.weight"),
+    ],
+)
+def test_what_is_not_quantized_must_be_finite_too(scheme: str, name: str) -> None:
+    weights = random_weights(CONFIG)
+    weights.tensors[name].view(-1)[-1] = -torch.inf
+    with pytest.raises(QuantError) as error:
+        quantize(empty_model(CONFIG), Scheme(scheme), weights, calibration=tokens())
+    assert str(error.value) == (
+        f"{name} holds values that are not finite; no model computes with them: check the "
+        "checkpoint."
+    )
+
+
+@pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
         (

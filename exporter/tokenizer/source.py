@@ -1,6 +1,7 @@
 """Finds a model's tokenizer files and tells their kinds apart."""
 
 import json
+import os
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
@@ -41,10 +42,10 @@ def find_tokenizer(path: Path) -> TokenizerSource:
     Raises:
         TokenizerError: there is none, or it is of no known kind.
     """
-    if not path.is_dir():
+    if not os.path.isdir(path):  # answers no where pathlib raises, for impossible names
         return _source_of_file(path)
     for name in ("tokenizer.json", "tokenizer.model", "vocab.json"):
-        if (path / name).is_file():
+        if os.path.isfile(path / name):
             return _source_of_file(path / name)
     raise TokenizerError(
         f"{path} holds no tokenizer: a tokenizer.json, a tokenizer.model, or a vocab.json with its "

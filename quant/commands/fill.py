@@ -20,7 +20,7 @@ from exporter.pipeline import load_quantized
 from exporter.source import find_checkpoint
 from exporter.text import prepare_text
 from exporter.tokenizer import TokenizerError
-from quant.cache import default_directory
+from quant.cache import Cache, default_directory, default_size
 from quant.distributed import joined, own_device
 from quant.errors import QuantError
 from quant.means import Means
@@ -51,11 +51,12 @@ class Request:
 def run_fill(request: Request, as_json: bool) -> None:
     """Quantizes and prints the outcome, on the first rank; exits 2 on a request that cannot be met,
     1 on work that failed."""
-    began = False
+    began = False  # what each rank does for itself
     try:
         device = own_device(request.device)
         with joined(device) as ranks:
             options = _options(request, device)
+            assert options.cache is not None
             listener = Display(sys.stderr if ranks.first else io.StringIO())
             checkpoint = find_checkpoint(options, listener)
             text = prepare_text(options, checkpoint)
@@ -63,15 +64,21 @@ def run_fill(request: Request, as_json: bool) -> None:
                 began = True
                 speed = Speed()
                 spill = plan_memory(options, checkpoint, text, listener)
-                means = Means(spill=spill, ranks=ranks, speed=speed, device=device)
+                cache = Cache(options.cache, default_size(), listener.note)
+                means = Means(cache, spill=spill, ranks=ranks, speed=speed, device=device)
                 report = load_quantized(options, checkpoint, text, listener, means)[1]
+        if cache.refused:
+            raise QuantError(
+                f"{cache.directory} did not take all that was made; free some space, or name "
+                "another place with --cache."
+            )
     except (QuantError, ExportError, TokenizerError) as error:
         rank = os.environ.get("RANK", "0")
         if began or rank == "0":  # what was asked for is wrong for all of them alike
             click.echo(
                 f"{f'Rank {rank}: ' if began and rank != '0' else ''}Error: {error}", err=True
             )
-        sys.exit(1 if began else 2)
+        sys.exit(1 if began and listener.began_work else 2)
     if ranks.first:
         figures = _figures(checkpoint, report, options, ranks, speed)
         click.echo(json.dumps(figures) if as_json else _describe(figures))

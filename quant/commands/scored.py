@@ -1,5 +1,6 @@
 """Models that give logits after every token: a checkpoint in float32, or a finished `.pte`."""
 
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +15,7 @@ from exporter.source import open_model
 from exporter.tokenizer import compile_tokenizer, load_tokenizer
 from quant.calibration import Encode
 from quant.errors import QuantError
+from quant.load import load_finite
 from runtime import Runner
 from runtime.build import BUILD_DIR, build
 
@@ -62,8 +64,10 @@ def open_scored(model: str, kv_cache: str, advance: Advance) -> Scored:
             runs here with such a cache.
     """
     path = Path(model)
-    if path.is_file():
+    if os.path.isfile(path):  # answers no where pathlib raises, for impossible names
         return _open_pte(path, kv_cache, advance)
+    if path.suffix == ".pte" and not os.path.exists(path):
+        raise QuantError(f"There is no file {model}; check its path, or name a checkpoint.")
     if kv_cache != "default":
         raise QuantError(
             f"{model} is a checkpoint and has no key/value cache of type {kv_cache}; name a .pte "
@@ -77,7 +81,7 @@ def _open_checkpoint(model: str, advance: Advance) -> Scored:
     with torch.device("meta"):
         decoder = CausalLM(checkpoint.config).eval()
     checkpoint.check(decoder)
-    checkpoint.load_into(decoder, "")
+    load_finite(checkpoint, decoder, "")
     compiled = compile_tokenizer(checkpoint.directory)
 
     @torch.no_grad()

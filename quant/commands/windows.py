@@ -56,8 +56,10 @@ def score_windows(
         separator: what parts documents; white space around each is dropped.
 
     Raises:
-        QuantError: no token of the text would be predicted.
+        QuantError: the separator is empty, or no token of the text would be predicted.
     """
+    if separator == "":
+        raise QuantError("--separator is empty, which parts nothing; give a text, or leave it out.")
     documents = [text]
     if separator is not None:
         documents = [part.strip() for part in text.split(separator) if part.strip()]
