@@ -1,21 +1,39 @@
 """Writing files so that a failure leaves what was there before."""
 
+import errno
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from devtools.errors import BadRequest
+from devtools.errors import BadRequest, DevtoolsError
+
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # disk, quota or limit on a file's size
+_DEVICES = (Path("/dev"), Path("/dev/fd"))  # also of links to files, such as /dev/stdout
+_KEPT = 40  # characters of a name: the temporary one is then never too long
 
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
     """Gives a temporary path beside `path`, with its suffix, which takes its place if the block
-    succeeds; on failure it is removed."""
-    temporary = path.with_name(f".{os.getpid()}.{path.name}")
+    succeeds; on failure it is removed.
+
+    Raises:
+        BadRequest: the place cannot be written.
+        DevtoolsError: the disk is full.
+    """
+    check_writable(path)
+    temporary = path.with_name(f".{os.getpid()}.{path.name[-_KEPT:]}")
     try:
         yield temporary
         os.replace(temporary, path)
+    except OSError as error:
+        if error.errno not in _NO_ROOM:
+            raise
+        raise DevtoolsError(
+            f"The disk takes no more ({error.strerror}) and {path} was not written; free some "
+            "space or name another place."
+        ) from None
     finally:
         temporary.unlink(missing_ok=True)
 
@@ -26,9 +44,47 @@ def check_writable(path: Path) -> None:
     Raises:
         BadRequest: it cannot.
     """
-    if path.is_dir():
+    if os.path.isdir(path):  # answers no where pathlib raises, for impossible names
         raise BadRequest(f"{path} is a directory; name a file to write.")
+    if os.path.exists(path) and not os.path.isfile(path) or path.absolute().parent in _DEVICES:
+        raise BadRequest(f"{path} is a device or a pipe; name a file to write.")
     if not os.access(path.parent, os.W_OK | os.X_OK):
         raise BadRequest(
             f"{path} cannot be written; name a file in a directory that exists and can be written."
         )
+    try:
+        os.lstat(path)
+    except FileNotFoundError:
+        pass
+    except OSError as error:
+        raise BadRequest(
+            f"{path} cannot be written ({error.strerror}); name another file."
+        ) from None
+
+
+def check_outputs(outputs: Iterable[Path | None], inputs: Iterable[Path | None]) -> None:
+    """Finds out before the work whether its results can be written, each to a file of its own.
+
+    Args:
+        outputs, inputs: the files that are written and read; None for those not asked for.
+
+    Raises:
+        BadRequest: one cannot be written, is read as well, or is named twice.
+    """
+    read = [path for path in inputs if path is not None]
+    written: list[Path] = []
+    for path in outputs:
+        if path is None:
+            continue
+        check_writable(path)
+        if any(_are_one(path, other) for other in read):
+            raise BadRequest(f"{path} is also a file to read; name another one to write.")
+        if any(_are_one(path, other) for other in written):
+            raise BadRequest(f"{path} is named for two results; name a file for each.")
+        written.append(path)
+
+
+def _are_one(a: Path, b: Path) -> bool:
+    if os.path.exists(a) and os.path.exists(b):
+        return os.path.samefile(a, b)
+    return os.path.realpath(a) == os.path.realpath(b)

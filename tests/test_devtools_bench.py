@@ -218,7 +218,17 @@ def test_llama_bench_is_measured_in_turns(embedded_pte: Path, run: Run, tmp_path
             "/bin/false has not both of the packages openvino and nncf; install them there, or "
             "name a Python that has them with --openvino-python.",
         ),
+        (
+            ["MODEL", "--against", "openvino", "--openvino-python", "/nonexist"],
+            "/nonexist cannot be started (No such file or directory); name a Python that has the "
+            "packages openvino and nncf with --openvino-python.",
+        ),
         (["MODEL", "--plot", "."], ". is a directory; name a file to write."),
+        (
+            ["MODEL", "--plot", "b.txt"],
+            "b.txt is no picture; name a file that ends in .png, .svg, .pdf.",
+        ),
+        (["MODEL", "--json", "MODEL"], "MODEL is also a file to read; name another one to write."),
     ],
 )
 def test_bad_requests_end_with_a_sentence(
@@ -227,6 +237,7 @@ def test_bad_requests_end_with_a_sentence(
     words = [str(stories_gptq_pte) if word == "MODEL" else word for word in arguments]
     result = run(*words, "--quick")
     assert (result.returncode, result.stdout) == (2, "")
+    sentence = sentence.replace("MODEL", str(stories_gptq_pte))
     assert result.stderr.splitlines() == [f"Error: {sentence}"]
 
 
@@ -236,13 +247,21 @@ def test_bad_thread_counts_are_refused(stories_gptq_pte: Path, run: Run) -> None
     assert "'1,zero' is no list of thread counts; write numbers from 1 to 256" in result.stderr
 
 
-def test_a_file_that_is_no_model_fails(run: Run, tmp_path: Path) -> None:
-    path = tmp_path / "text.pte"
-    path.write_text("not a program")
-    result = run(path)
-    assert (result.returncode, result.stdout) == (1, "")
-    (line,) = result.stderr.splitlines()
-    assert line.startswith(f"Error: {path} ended: bench: {path} is not a Thimble program")
+@pytest.mark.parametrize(
+    ("kept", "sentence"),
+    [(0, "is empty: export it again"), (30, "is not a Thimble program"), (-9, "is not a Thimble")],
+)
+def test_a_file_that_is_no_model_is_refused(
+    kept: int, sentence: str, stories_gptq_pte: Path, run: Run, tmp_path: Path
+) -> None:
+    path = tmp_path / "cut.pte"
+    path.write_bytes(stories_gptq_pte.read_bytes()[:kept])
+    for words in ([path], [stories_gptq_pte, "--against", path]):
+        result = run(*words)
+        assert (result.returncode, result.stdout) == (2, "")
+        (line,) = result.stderr.splitlines()
+        assert line.startswith(f"Error: {path} {sentence}") and line.endswith(".")
+        assert "ended" not in line and line.count(str(path)) == 1
 
 
 def test_a_shape_knows_its_work() -> None:

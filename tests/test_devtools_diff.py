@@ -170,6 +170,16 @@ def test_prompts_of_different_lengths_are_not_compared(runs: dict[str, Path]) ->
     assert note.startswith(f"prefill is not compared: {prefill.seq_len} tokens in A, 3 tokens in B")
 
 
+def test_a_phase_that_one_side_has_not(runs: dict[str, Path]) -> None:
+    profile = load_profile(runs["a"], runs["etrecord"])
+    short = replace(profile, calls=profile.calls_of(Phase.PREFILL), etdump=Path("short.etdp"))
+    difference = compare_profiles([profile, short], [profile], View.OP)
+    assert [found.phase for found in difference.phases] == [Phase.PREFILL]
+    assert difference.notes == ("decode is not compared: short.etdp holds only prefill (1)",)
+    (note,) = compare_profiles([short], [short], View.OP).notes
+    assert note == "decode is not compared: short.etdp holds only prefill (1)"
+
+
 def test_refuses_the_record_of_another_model(runs: dict[str, Path], stories_gptq_pte: Path) -> None:
     other = etrecord_of(stories_gptq_pte)
     outcome = diff(runs["a"], runs["again"], "--etrecord", runs["etrecord"], "--etrecord-b", other)

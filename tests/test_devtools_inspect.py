@@ -4,6 +4,7 @@ import csv
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,10 @@ from torch import Tensor, nn
 
 from devtools.commands.cli import main
 from devtools.errors import BadRequest
+from devtools.profile import Phase, load_profile
 from devtools.profile.limits import Bound, Limits, Resource, find_bound, load_limits
+from devtools.profile.report import make_report
+from devtools.profile.rows import View, make_rows
 
 BENCH_JSON = {
     "limits": [
@@ -97,6 +101,30 @@ def test_json_adds_up(pair: tuple[str, str], tmp_path: Path) -> None:
             assert all(row["verdict"] is None for row in rows)  # no limits were given
 
 
+def test_work_adds_up_to_the_same_in_every_view(recorded: Recorded) -> None:
+    """Also that of operators whose time the backend rounded down to nothing."""
+    profile = load_profile(*recorded("embedded_pte"))
+    calls = [
+        replace(call, events=tuple(replace(event, end_ns=event.start_ns) for event in call.events))
+        for call in profile.calls
+    ]
+    for changed in (profile, replace(profile, calls=tuple(calls))):
+        for phase, facts in make_report(changed, None)["phases"].items():
+            events = [event for call in changed.calls_of(Phase(phase)) for event in call.events]
+            for name in ("bytes_moved", "operations"):
+                known = [
+                    getattr(event, name)
+                    for event in events
+                    if event.bytes_moved is not None and event.operations is not None
+                ]
+                for rows in facts["by"].values():
+                    assert sum(row[name] or 0 for row in rows) == sum(known) > 0
+
+
+def test_no_calls_have_no_rows() -> None:
+    assert all(make_rows((), view) == [] for view in View)
+
+
 def test_csv_is_the_view(pair: tuple[str, str], tmp_path: Path) -> None:
     path = tmp_path / "out.csv"
     outcome = inspect(pair[0], "--etrecord", pair[1], "--by", "op", "--csv", path)
@@ -106,6 +134,25 @@ def test_csv_is_the_view(pair: tuple[str, str], tmp_path: Path) -> None:
     assert {row["phase"] for row in rows} == {"prefill", "decode"}
     assert {"linear", "attention", "embedding"} <= {row["key"] for row in rows}
     assert all(int(row["self_ns"]) <= int(row["total_ns"]) for row in rows)
+
+
+@pytest.mark.parametrize("phase", ["prefill", "decode"])
+def test_csv_holds_the_phase_alone(pair: tuple[str, str], tmp_path: Path, phase: str) -> None:
+    path = tmp_path / "out.csv"
+    outcome = inspect(pair[0], "--etrecord", pair[1], "--phase", phase, "--csv", path)
+    assert outcome.exit_code == 0, outcome.output
+    with open(path, newline="") as file:
+        assert {row["phase"] for row in csv.DictReader(file)} == {phase}
+
+
+def test_says_that_a_phase_is_absent(tmp_path: Path) -> None:
+    etdump, etrecord = record_module(nn.Linear(4, 4), (seeded(1, 2, 4),), tmp_path, calls=1)
+    path = tmp_path / "out.csv"
+    outcome = inspect(etdump, "--etrecord", etrecord, "--phase", "decode", "--csv", path)
+    assert outcome.exit_code == 0, outcome.output
+    last = outcome.stdout.splitlines()[-1]
+    assert last == "The recording holds no decode calls, only prefill (1)."
+    assert path.read_text().startswith("phase,key,") and path.read_text().count("\n") == 1
 
 
 def test_says_what_bounds_each_line(pair: tuple[str, str], tmp_path: Path) -> None:
@@ -165,6 +212,40 @@ def test_refuses_limits_that_do_not_fit(tmp_path: Path) -> None:
         load_limits(path, 1)
     with pytest.raises(BadRequest, match="cannot be read"):
         load_limits(tmp_path / "absent", 1)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[]",
+        '{"limits": []}',
+        '{"limits": [1]}',
+        *(
+            f'{{"limits": [{{"threads": {threads}, "read_bytes_per_s": {read}, '
+            f'"int8_operations_per_s": {multiply}}}]}}'
+            for threads, read, multiply in (
+                ("1", '"x"', "null"),
+                ("1", "NaN", "null"),
+                ("1", "null", "-1"),
+                ("1", "Infinity", "null"),
+                ("1", "1" + 400 * "0", "null"),
+                ("1", "[]", "null"),
+                ('"1"', "1e9", "null"),
+                ("null", "1e9", "null"),
+            )
+        ),
+        10000 * "[",
+        "\ufeff{}",
+    ],
+)
+def test_refuses_limits_that_are_none(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "limits.json"
+    path.write_text(text)
+    with pytest.raises(BadRequest) as error:
+        load_limits(path, 1)
+    assert str(error.value) == (
+        f"{path} holds no limits of a machine; give what python -m devtools bench --json wrote."
+    )
 
 
 def test_refusals_are_one_sentence(pair: tuple[str, str], tmp_path: Path) -> None:

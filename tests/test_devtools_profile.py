@@ -1,10 +1,12 @@
 """Recorded runs with their lines: coverage, times that add up, ExecuTorch's own frame, and files
 that are not what they should be."""
 
+import re
 import shutil
 import warnings
 from dataclasses import replace
 from pathlib import Path
+from zipfile import ZipFile
 
 import pandas
 import pytest
@@ -173,6 +175,51 @@ def test_damaged_profiles_end_with_a_sentence(recorded: Recorded, tmp_path: Path
             assert "damaged.etdp" in str(error) and str(error).endswith(".")
             refused += 1
     assert refused > 0
+
+
+def test_an_id_damaged_in_a_later_call(recorded: Recorded, tmp_path: Path) -> None:
+    """Of all bytes of the last call's instructions: what still reads is of this program."""
+    etdump, etrecord = recorded("stories_cpu_pte")
+    data = etdump.read_bytes()
+    path = tmp_path / "damaged.etdp"
+    sentences = set()
+    for at in range(len(data) // 2, len(data), 61):
+        path.write_bytes(data[:at] + bytes([data[at] ^ 0x55]) + data[at + 1 :])
+        try:
+            load_profile(path, etrecord)
+        except BadRequest as error:
+            sentences.add(re.sub(r"\d+", "N", str(error).removeprefix(str(path))))
+    later = f" is damaged in its call N: instruction N is not in it, by {etrecord}; copy it again, "
+    assert re.sub(r"\d+", "N", later) + "or record it again." in sentences
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("debug_handle_map", "[]"),
+        ("debug_handle_map", '{"forward": null}'),
+        ("debug_handle_map", '{"forward": {"x": 1}}'),
+        ("debug_handle_map", '{"forward": {"1": [[1]]}}'),
+        ("delegate_map", "[]"),
+        ("delegate_map", '{"forward": {"0": {"name": [], "delegate_map": {}}}}'),
+        ("GRAPH", "null"),
+        ("GRAPH", "[]"),
+        ("GRAPH", '{"schema_version": {"major": 8}}'),
+        ("GRAPH", '{"schema_version": {"major": []}}'),
+        ("GRAPH", 10000 * "["),
+    ],
+)
+def test_records_of_odd_json_are_damaged(
+    recorded: Recorded, tmp_path: Path, name: str, text: str
+) -> None:
+    path = tmp_path / "odd.etrecord"
+    with ZipFile(recorded("stories_cpu_pte")[1]) as whole, ZipFile(path, "w") as odd:
+        for item in whole.namelist():
+            changed = name == item or name == "GRAPH" and item.startswith("edge_dialect_exported")
+            odd.writestr(item, text if changed else whole.read(item))
+    with pytest.raises(BadRequest) as error:
+        read_etrecord(path)
+    assert str(error.value) == f"{path} is damaged; copy it again, or export again."
 
 
 def test_refuses_other_files(recorded: Recorded, tmp_path: Path) -> None:

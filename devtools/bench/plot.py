@@ -5,12 +5,16 @@ from typing import Any
 
 from devtools.errors import BadRequest
 
+_ENDINGS = (".png", ".svg", ".pdf")
 
-def require_plotting() -> None:
+
+def require_plotting(out: Path) -> None:
     """
     Raises:
-        BadRequest: matplotlib is missing.
+        BadRequest: out names no kind of picture, or matplotlib is missing.
     """
+    if out.suffix.lower() not in _ENDINGS:
+        raise BadRequest(f"{out} is no picture; name a file that ends in {', '.join(_ENDINGS)}.")
     try:
         import matplotlib  # noqa: F401
     except ImportError:

@@ -11,6 +11,14 @@ from typing import Any
 from devtools.errors import DevtoolsError
 
 
+class Ended(DevtoolsError):
+    """The process ended by itself; `said` is its last line, empty where it said nothing."""
+
+    def __init__(self, sentence: str, said: str) -> None:
+        super().__init__(sentence)
+        self.said = said
+
+
 class Server:
     """Runs a command until close(); its first line is JSON and says who it is.
 
@@ -23,7 +31,8 @@ class Server:
         load_s: seconds from the process's start to it.
 
     Raises:
-        DevtoolsError: it ended instead; the sentence ends with its last words.
+        Ended: it did instead; the sentence ends with its last words.
+        DevtoolsError: it cannot be started.
     """
 
     def __init__(self, command: list[str | Path], name: str) -> None:
@@ -104,10 +113,10 @@ class Server:
             raise self._ended()
         return json.loads(line)
 
-    def _ended(self) -> DevtoolsError:
+    def _ended(self) -> Ended:
         self._process.kill()
         self._process.wait()
         self._stderr.seek(0)
         said = self._stderr.read().decode("utf-8", "replace").strip().splitlines()
         last = said[-1] if said else f"it said nothing, exit code {self._process.returncode}"
-        return DevtoolsError(f"{self._name} ended: {last}")
+        return Ended(f"{self._name} ended: {last}", said[-1] if said else "")

@@ -15,7 +15,7 @@ from devtools.bench.workload import make_plan
 from devtools.commands.bench_tables import Display, show
 from devtools.commands.rivals import RivalOptions, check_rival, make_rivals, open_model
 from devtools.errors import BadRequest, DevtoolsError
-from devtools.files import check_writable, replacing
+from devtools.files import check_outputs, replacing
 
 _WIDE = 200  # columns
 
@@ -59,11 +59,9 @@ def _run_bench(request: Request) -> None:
         )
     for name in request.against:
         check_rival(name)
-    for path in (request.json, request.plot):
-        if path is not None:
-            check_writable(path)
+    check_outputs((request.json, request.plot), (request.model, *map(Path, request.against)))
     if request.plot is not None:
-        require_plotting()
+        require_plotting(request.plot)
     bench = find_bench()
     options = RivalOptions(
         bench,

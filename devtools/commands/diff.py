@@ -13,7 +13,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from devtools.errors import BadRequest, DevtoolsError
-from devtools.files import check_writable, replacing
+from devtools.files import check_outputs, replacing
 from devtools.profile.difference import (
     Change,
     Difference,
@@ -57,8 +57,8 @@ def run_diff(request: Request) -> None:
 
 
 def _run_diff(request: Request) -> None:
-    if request.json is not None:
-        check_writable(request.json)
+    inputs = (*request.a, *request.b, request.etrecord_a, request.etrecord_b)
+    check_outputs((request.json,), inputs)
     a = [load_profile(path, request.etrecord_a) for path in request.a]
     b = [load_profile(path, request.etrecord_b) for path in request.b]
     difference = compare_profiles(a, b, request.by)

@@ -3,7 +3,7 @@
 import csv
 import json
 import sys
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from devtools.bench.server import Server
 from devtools.commands.bench import find_bench
 from devtools.commands.inspect_tables import show
 from devtools.errors import BadRequest, DevtoolsError
-from devtools.files import check_writable, replacing
+from devtools.files import check_outputs, replacing
 from devtools.profile.limits import Limits, load_limits
 from devtools.profile.load import load_profile
 from devtools.profile.model import Phase, Profile
@@ -56,9 +56,8 @@ def run_inspect(request: Request) -> None:
 
 
 def _run_inspect(request: Request) -> None:
-    for path in (request.json, request.csv):
-        if path is not None:
-            check_writable(path)
+    inputs = (request.etdump, request.etrecord, request.limits)
+    check_outputs((request.json, request.csv), inputs)
     profile = load_profile(request.etdump, request.etrecord)
     limits = _find_limits(request, profile)
     report = make_report(profile, limits)
@@ -70,7 +69,7 @@ def _run_inspect(request: Request) -> None:
             temporary.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
     if request.csv is not None:
         with replacing(request.csv) as temporary:
-            _write_csv(report, request.by, temporary)
+            _write_csv(report, request.by, request.phases, temporary)
 
 
 def _find_limits(request: Request, profile: Profile) -> Limits | None:
@@ -91,17 +90,16 @@ def _find_limits(request: Request, profile: Profile) -> Limits | None:
     return Limits(threads, read or None, multiply or None)
 
 
-def _write_csv(report: dict[str, Any], view: View, path: Path) -> None:
-    rows: Iterable[dict[str, Any]] = (
+def _write_csv(report: dict[str, Any], view: View, phases: Sequence[Phase], path: Path) -> None:
+    rows = [
         {"phase": phase, **{name: value for name, value in row.items() if name != "also"}}
         for phase, found in report["phases"].items()
         for row in found["by"][view]
-    )
-    listed = list(rows)
+    ]
     with open(path, "w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, list(listed[0]))
+        writer = csv.DictWriter(file, list(rows[0]))  # the names are those of any phase
         writer.writeheader()
-        writer.writerows(listed)
+        writer.writerows(row for row in rows if row["phase"] in phases)
 
 
 def _fail(error: Exception, code: int) -> None:

@@ -32,6 +32,8 @@ def show(
     limits = report["limits"]
     if limits is not None:
         console.print(_limits_line(limits), markup=False)
+    if not any(phase in report["phases"] for phase in phases):
+        console.print(_absent_line(report, phases), markup=False)
     for phase in phases:
         found = report["phases"].get(str(phase))
         if found is not None:
@@ -62,6 +64,11 @@ def coverage_lines(report: dict[str, Any]) -> list[str]:
     if report["dropped_calls"]:
         lines.append(f"  {report['dropped_calls']} calls more had no room in the recording")
     return lines
+
+
+def _absent_line(report: dict[str, Any], phases: Sequence[Phase]) -> str:
+    held = " and ".join(f"{name} ({found['calls']})" for name, found in report["phases"].items())
+    return f"The recording holds no {' or '.join(phases)} calls, only {held}."
 
 
 def _limits_line(limits: dict[str, Any]) -> str:

@@ -6,8 +6,8 @@ from pathlib import Path
 import click
 
 from devtools.commands.profile_options import etrecord_option, limits_option, threads_option
-from devtools.errors import BadRequest
-from devtools.files import check_writable
+from devtools.errors import BadRequest, DevtoolsError
+from devtools.files import check_outputs
 
 
 @click.command(context_settings={"show_default": True})
@@ -47,14 +47,14 @@ def report(
     from devtools.report.program import read_program
 
     try:
-        check_writable(out)
+        check_outputs((out,), (profile, etrecord, pte, limits))
         found = load_profile(profile, etrecord)
         program = read_program(pte) if pte is not None else None
         machine = load_limits(limits, threads or found.threads) if limits is not None else None
         size = write_report(found, out, program, machine)
-    except BadRequest as error:
+    except DevtoolsError as error:
         click.echo(f"Error: {error}", err=True)
-        sys.exit(2)
+        sys.exit(2 if isinstance(error, BadRequest) else 1)
     click.echo(
         f"wrote {out}: {size / 1000:.0f} kB, {len(found.calls)} calls; {found.coverage.summary}"
     )

@@ -14,7 +14,7 @@ from devtools.bench.engine import Engine, ServedEngine
 from devtools.bench.gguf_model import write_gguf
 from devtools.bench.llama_bench import LlamaBench
 from devtools.bench.random_weights import LETTERS, write_checkpoint
-from devtools.bench.server import Server
+from devtools.bench.server import Ended, Server
 from devtools.bench.shape import Model, describe_model
 from devtools.errors import BadRequest, DevtoolsError
 from devtools.files import replacing
@@ -24,6 +24,7 @@ OPENVINO = "openvino"
 RECORDING = "recording"  # our own model, its calls recorded all the time
 BENCH = "bench"  # the name of our own program: another build of it
 GGUF_TYPES = ("Q4_0", "Q4_K_M")
+_REFUSES = f"{BENCH}: "  # begins its sentence on what it cannot do
 
 _SCRIPTS = Path(__file__).resolve().parents[1] / "bench"
 
@@ -97,6 +98,7 @@ def open_model(
         etdump: where each measurement leaves its profile; None: nothing is recorded.
 
     Raises:
+        BadRequest: the program refuses it.
         DevtoolsError: it cannot be loaded, or does not say its shape.
     """
     command: list[str | Path] = [bench, path, "-p", "", "--kv-cache", kv_cache]
@@ -105,8 +107,13 @@ def open_model(
     if etdump is not None:
         command += ["--etdump", etdump]
     command.append("--threads")
-    with Server([*command, "1"], str(path)) as server:
-        model = describe_model(server.greeting, str(path), kv_cache)
+    try:
+        with Server([*command, "1"], str(path)) as server:
+            model = describe_model(server.greeting, str(path), kv_cache)
+    except Ended as error:
+        if not error.said.startswith(_REFUSES):
+            raise
+        raise BadRequest(f"{error.said.removeprefix(_REFUSES)}.") from None
     return ServedEngine(name, path, command, model.max_context_len), model
 
 
@@ -243,9 +250,15 @@ def _llama(
 
 def _openvino(model: Model, options: RivalOptions, note: Callable[[str], None]) -> Engine:
     python = options.openvino_python
-    found = subprocess.run(
-        [python, "-c", "import openvino, nncf"], capture_output=True, text=True, check=False
-    )
+    try:
+        found = subprocess.run(
+            [python, "-c", "import openvino, nncf"], capture_output=True, text=True, check=False
+        )
+    except OSError as error:
+        raise BadRequest(
+            f"{python} cannot be started ({error.strerror}); name a Python that has the packages "
+            "openvino and nncf with --openvino-python."
+        ) from None
     if found.returncode != 0:
         raise BadRequest(
             f"{python} has not both of the packages openvino and nncf; install them there, or name "

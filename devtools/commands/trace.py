@@ -6,8 +6,8 @@ from pathlib import Path
 import click
 
 from devtools.commands.profile_options import etrecord_option
-from devtools.errors import BadRequest
-from devtools.files import check_writable
+from devtools.errors import BadRequest, DevtoolsError
+from devtools.files import check_outputs
 
 
 @click.command()
@@ -31,10 +31,10 @@ def trace(profile: Path, etrecord: Path, out: Path) -> None:
     from devtools.trace import write_trace
 
     try:
-        check_writable(out)
+        check_outputs((out,), (profile, etrecord))
         found = load_profile(profile, etrecord)
         count = write_trace(found, out)
-    except BadRequest as error:
+    except DevtoolsError as error:
         click.echo(f"Error: {error}", err=True)
-        sys.exit(2)
+        sys.exit(2 if isinstance(error, BadRequest) else 1)
     click.echo(f"wrote {out}: {count} events of {len(found.calls)} calls; {found.coverage.summary}")

@@ -114,10 +114,24 @@ def compare_profiles(a: Sequence[Profile], b: Sequence[Profile], view: View) -> 
             continue
         # Later calls attend to more positions: as many of each run as the shortest has.
         length = min(len(run) for run in (*runs_a, *runs_b))
-        if length:
-            runs_a, runs_b = ([run[:length] for run in runs] for runs in (runs_a, runs_b))
-            phases.append(_compare_phase(phase, runs_a, runs_b, view))
+        if not length:
+            notes.append(_absent(phase, a, b))
+            continue
+        runs_a, runs_b = ([run[:length] for run in runs] for runs in (runs_a, runs_b))
+        phases.append(_compare_phase(phase, runs_a, runs_b, view))
     return Difference(tuple(phases), tuple(notes))
+
+
+def _absent(phase: Phase, a: Sequence[Profile], b: Sequence[Profile]) -> str:
+    """The sentence on runs that have no calls of a phase."""
+    others = [other for other in Phase if other is not phase]
+    held = [
+        f"{profile.etdump} holds only "
+        + " and ".join(f"{other} ({len(profile.calls_of(other))})" for other in others)
+        for profile in (*a, *b)
+        if not profile.calls_of(phase)
+    ]
+    return f"{phase} is not compared: {', '.join(dict.fromkeys(held))}"
 
 
 def _tokens(runs: Sequence[Sequence[Call]]) -> set[tuple[int | None, ...]]:

@@ -80,7 +80,7 @@ def read_etdump(path: Path) -> list[Run]:
 
 
 class _Outside(ValueError):
-    """An offset that points out of the buffer."""
+    """An offset that points out of the buffer, or a time before its own start."""
 
 
 class _Buffer:
@@ -106,14 +106,17 @@ class _Buffer:
 
     def _record(self, table: int) -> Record:
         number = self._number(table, _INT_ID, "<i", _NO_ID)
+        start, end = (self._number(table, field, "<Q", 0) for field in (_START, _END))
+        if end < start:
+            raise _Outside
         return Record(
             self._text(table, _NAME),
             self._number(table, _CHAIN, "<i", 0),
             self._number(table, _INSTRUCTION, "<i", _NO_ID),
             number if number != _NO_ID else self._text(table, _STR_ID) or None,
             self._bytes(table, _METADATA),
-            self._number(table, _START, "<Q", 0),
-            self._number(table, _END, "<Q", 0),
+            start,
+            end,
         )
 
     def _read(self, form: str, at: int) -> int:

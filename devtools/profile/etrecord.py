@@ -22,6 +22,8 @@ _METHOD = "forward"
 _GRAPHS = (f"edge_dialect_exported_program/{_METHOD}", "edge_dialect_exported_program")
 _SCHEMA_MAJOR = {5, 6, 7, 8}  # of torch.export; what is read here is the same in all of these
 _MUTATING = "auto_functionalized"
+# What JSON of another shape ends in, nested without end, or packed in an unknown way.
+_ODD = (ValueError, LookupError, TypeError, AttributeError, RuntimeError)
 
 
 @dataclass(frozen=True)
@@ -120,6 +122,16 @@ def read_etrecord(path: Path) -> Record:
                 else {}
             )
             program = json.loads(archive.read(graph_name))
+        version = program.get("schema_version", {}).get("major")
+        if version not in _SCHEMA_MAJOR:
+            raise BadRequest(
+                f"{path} holds a graph of torch.export's schema {version}; this reads "
+                f"{min(_SCHEMA_MAJOR)} to {max(_SCHEMA_MAJOR)}: export again with the torch that "
+                "this package asks for."
+            )
+        return _record(program["graph_module"]["graph"], handles, delegates)
+    except BadRequest:
+        raise
     except OSError as error:
         raise BadRequest(
             f"{path} cannot be read ({error.strerror}); name the file that python -m exporter "
@@ -132,16 +144,8 @@ def read_etrecord(path: Path) -> Record:
                 "wrote."
             ) from error
         raise BadRequest(f"{path} is cut or damaged; copy it again, or export again.") from error
-    except (ValueError, KeyError) as error:
+    except _ODD as error:
         raise BadRequest(f"{path} is damaged; copy it again, or export again.") from error
-    version = program.get("schema_version", {}).get("major")
-    if version not in _SCHEMA_MAJOR:
-        raise BadRequest(
-            f"{path} holds a graph of torch.export's schema {version}; this reads "
-            f"{min(_SCHEMA_MAJOR)} to {max(_SCHEMA_MAJOR)}: export again with the torch that this "
-            "package asks for."
-        )
-    return _record(program["graph_module"]["graph"], handles, delegates)
 
 
 def _begins_as_one(path: Path) -> bool:
@@ -181,9 +185,9 @@ def _record(graph: dict[str, Any], handles: dict[str, Any], delegates: dict[str,
         outputs = [name for output in node["outputs"] for name in _tensor_names(output)]
         nodes.append(
             Node(
-                node["name"],
+                _text(node["name"]),
                 _operator(node),
-                node["target"],
+                _text(node["target"]),
                 int(handle) if handle is not None else None,
                 frames,
                 frames[: own.get(trace, 0)],
@@ -203,7 +207,7 @@ def _record(graph: dict[str, Any], handles: dict[str, Any], delegates: dict[str,
         {int(number): _numbers(value) for number, value in handles.items()},
         {
             int(number): Delegate(
-                value["name"],
+                _text(value["name"]),
                 {str(key): _numbers(ids) for key, ids in (value["delegate_map"] or {}).items()},
             )
             for number, value in delegates.items()
@@ -236,27 +240,33 @@ def _operator(node: dict[str, Any]) -> str:
 
 
 def _numbers(value: int | list[int]) -> tuple[int, ...]:
-    return tuple(value) if isinstance(value, list) else (value,)
+    return tuple(map(int, value)) if isinstance(value, list) else (int(value),)
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{value} is no text")
+    return value
 
 
 def _size(size: dict[str, Any]) -> int | str:
-    return size["as_int"] if "as_int" in size else size["as_expr"]["expr_str"]
+    return int(size["as_int"]) if "as_int" in size else _text(size["as_expr"]["expr_str"])
 
 
 def _tensor_names(value: dict[str, Any]) -> list[str]:
     if "as_tensor" in value:
-        return [value["as_tensor"]["name"]]
-    return [item["name"] for item in value.get("as_tensors", [])]
+        return [_text(value["as_tensor"]["name"])]
+    return [_text(item["name"]) for item in value.get("as_tensors", [])]
 
 
 def _value_names(value: dict[str, Any]) -> list[str]:
     names = _tensor_names(value)
     for kind in ("as_sym_int", "as_sym_bool", "as_sym_float"):
         if "as_name" in value.get(kind, {}):
-            names.append(value[kind]["as_name"])
+            names.append(_text(value[kind]["as_name"]))
     for item in value.get("as_sym_ints", []):
         if "as_name" in item:
-            names.append(item["as_name"])
+            names.append(_text(item["as_name"]))
     return names
 
 

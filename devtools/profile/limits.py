@@ -2,6 +2,7 @@
 Williams, Waterman and Patterson, 2009)."""
 
 import json
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -82,9 +83,11 @@ def load_limits(path: Path, threads: int | None) -> Limits:
     try:
         found = json.loads(path.read_text(encoding="utf-8"))["limits"]
         entries = [_entry(item) for item in found]
+        if not entries:
+            raise ValueError("no entries")
     except OSError as error:
         raise BadRequest(f"{path} cannot be read ({error.strerror}); name another file.") from error
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise BadRequest(
             f"{path} holds no limits of a machine; give what python -m devtools bench --json wrote."
         ) from error
@@ -114,8 +117,16 @@ def choose_limits(entries: Sequence[Limits], threads: int | None, source: str) -
 
 
 def _entry(item: dict[str, Any]) -> Limits:
-    return Limits(
-        int(item["threads"]),
-        item["read_bytes_per_s"] or None,
-        item["int8_operations_per_s"] or None,
-    )
+    threads = item["threads"]
+    if not isinstance(threads, int):
+        raise ValueError("a number of threads is whole")
+    return Limits(threads, _rate(item["read_bytes_per_s"]), _rate(item["int8_operations_per_s"]))
+
+
+def _rate(value: float | None) -> float | None:
+    """A rate by the second; 0, as None, says that it was not probed."""
+    if value is None or value == 0:
+        return None
+    if not 1 <= value <= sys.float_info.max:  # nor is a NaN
+        raise ValueError(f"{value} is no rate")
+    return value

@@ -29,6 +29,7 @@ _WHOLE = "ThimbleCpuBackend"  # runs all of its operators in every call
 _EXECUTE = "Method::execute"
 _OPERATOR, _DELEGATE = "OPERATOR_CALL", "DELEGATE_CALL"
 _KERNEL_PREFIX = "native_call_"
+_MOST_THREADS = 256  # of a team; more is damage
 _BLOCK = re.compile(r"(prefill|decode) (\d+)")
 _DROPPED = re.compile(r"dropped (\d+)")
 _NUMBERED = re.compile(r"(.*) #(\d+)")
@@ -58,7 +59,7 @@ def load_profile(etdump: Path, etrecord: Path) -> Profile:
         raise BadRequest(
             f"{etdump} holds no call of a model; record a run that generates at least one token."
         )
-    _check_same_model(executions[0], record, etdump, etrecord)
+    _check_same_model(executions, record, etdump, etrecord)
     reader = _Reader(record)
     calls = tuple(reader.call(index, run) for index, run in enumerate(executions))
     dropped = [int(found[1]) for run in runs if (found := _DROPPED.fullmatch(run.name))]
@@ -101,17 +102,36 @@ def _time(events: Iterable[Event]) -> int:
     return sum(event.duration_ns for event in events)
 
 
-def _check_same_model(run: Run, record: Record, etdump: Path, etrecord: Path) -> None:
+def _check_same_model(
+    executions: Sequence[Run], record: Record, etdump: Path, etrecord: Path
+) -> None:
     """
     Raises:
-        BadRequest: the run has instructions, delegates or operators that the record does not.
+        BadRequest: a call has instructions, delegates or operators that the record does not.
     """
+    for index, run in enumerate(executions):
+        difference = _difference(run, record)
+        if difference is None:
+            continue
+        if index:  # the calls before are of this program
+            raise BadRequest(
+                f"{etdump} is damaged in its call {index}: {difference}, by {etrecord}; copy it "
+                "again, or record it again."
+            )
+        raise BadRequest(
+            f"{etdump} was recorded from another program than that of {etrecord}: {difference}; "
+            "give the ETRecord that was written with the .pte that ran."
+        )
+
+
+def _difference(run: Run, record: Record) -> str | None:
+    """What a call has and the record has not, or the other way round; None where they agree."""
     difference = None
     seen: set[int] = set()
     ran: set[tuple[int, str]] = set()
     for item in run.records:
         number = item.instruction_id
-        if item.name == _EXECUTE or item.chain < 0:
+        if item.name == _EXECUTE or item.chain < 0 and not _names_operator(item):
             continue
         seen.add(number)
         ran.add((number, str(item.delegate_debug_id)))
@@ -138,11 +158,11 @@ def _check_same_model(run: Run, record: Record, etdump: Path, etrecord: Path) ->
         idle = [name for name in delegate.handles if (number, name) not in ran]
         if difference is None and delegate.backend == _WHOLE and idle:
             difference = f"operator {idle[0]} of the delegate never ran"
-    if difference is not None:
-        raise BadRequest(
-            f"{etdump} was recorded from another program than that of {etrecord}: {difference}; "
-            "give the ETRecord that was written with the .pte that ran."
-        )
+    return difference
+
+
+def _names_operator(item: Interval) -> bool:
+    return item.name in (_OPERATOR, _DELEGATE) or item.delegate_debug_id is not None
 
 
 class _Reader:
@@ -261,9 +281,8 @@ class _Reader:
         part, kind = self._part(item, found)
         if len(item.metadata) == _WORK.size:
             moved, operations, _, threads = _WORK.unpack(item.metadata)
-            event = replace(
-                event, bytes_moved=moved, operations=operations, threads=threads or None
-            )
+            known = threads if 0 < threads <= _MOST_THREADS else None
+            event = replace(event, bytes_moved=moved, operations=operations, threads=known)
         name = event.name if part != "prepare" else f"{event.name}, prepared"
         return replace(event, part=part, op_kind=kind, name=name)
 

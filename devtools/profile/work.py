@@ -72,7 +72,7 @@ class WorkCounter:
         assert node.output is not None
         outputs = count(node.output, seq_len)
         weight = self._tensors.get(node.inputs[1]) if len(node.inputs) > 1 else None
-        if outputs is None or weight is None:
+        if not outputs or weight is None or not weight.sizes or not node.output.sizes:
             return None, None
         columns = weight.sizes[-1]
         rows = node.output.sizes[-1]
