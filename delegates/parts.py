@@ -5,7 +5,7 @@ Beside what every delegate's module has:
     take(program, constant_methods, with_etrecord) -> Taken     as the first of several
     take_rest(edge) -> Taken                                    of what those before it have left
     file_layout() -> ExecutorchBackendConfig                    where it wants the file its own way
-    add_source_map(graph_module)                                of its calls, where lowering has none
+    add_source_map(graph_module)                                where lowering leaves it out
 
 A delegate without `take` takes a whole program or nothing; one without `take_rest` is a first one
 alone.
