@@ -6,6 +6,7 @@ from torch import Tensor
 from quant.device import HOST, move, rope_on
 from quant.ends import embed_float, is_tied
 from quant.gptq import gram, hessian_of, inverse_factor
+from quant.load import load_finite
 from quant.protocols import CausalLM, WeightSource
 from quant.scheme import Scheme
 from quant.solve import Statistics, seen_by_linear
@@ -45,14 +46,14 @@ def head_statistics(
     rope = rope_on(device, model, tokens.shape[1])
     hidden = embed_float(weights, tokens).to(device)
     for index, layer in enumerate(model.model.get_submodule("layers").children()):
-        weights.load_into(layer, f"model.layers.{index}.")
+        load_finite(weights, layer, f"model.layers.{index}.")
         move(layer, device)
         for x in hidden.split(WINDOWS_TOGETHER):
             x.copy_(layer(x, rope))
         layer.to("meta")
         weights.release()
     norm = model.model.get_submodule("norm")
-    weights.load_into(norm, "model.norm.")
+    load_finite(weights, norm, "model.norm.")
     move(norm, device)
     seen = seen_by_linear(scheme.choice)
     columns = hidden.shape[-1] + -hidden.shape[-1] % scheme.group_size

@@ -26,6 +26,7 @@ from quant.device import HOST, move, rope_on
 from quant.ends import EMBEDDING, HEAD, embed_float, is_tied
 from quant.gptq import inverse_factor
 from quant.head_inputs import head_damp_percent
+from quant.load import load_finite
 from quant.modules import QuantizedWeight
 from quant.protocols import CausalLM, Rope, WeightSource
 from quant.rounding import round_int4, round_int8
@@ -66,7 +67,7 @@ def measure_costs(
     before = []  # hidden states in front of each layer: (windows, seq_len, hidden_size)
     for index, layer in enumerate(layers):
         before.append(stream)
-        weights.load_into(layer, f"model.layers.{index}.")
+        load_finite(weights, layer, f"model.layers.{index}.")
         move(layer, device)
         with torch.no_grad():
             stream = torch.cat([layer(x, rope) for x in stream.split(_WINDOWS_TOGETHER)])
@@ -215,7 +216,7 @@ def _through_head(
     The head's errors e move the logits themselves: KL is half the variance of e under p.
     """
     norm, device = model.model.get_submodule("norm"), hidden.device
-    weights.load_into(norm, "model.norm.")
+    load_finite(weights, norm, "model.norm.")
     move(norm, device)
     with torch.enable_grad():
         hidden = hidden.detach().requires_grad_()

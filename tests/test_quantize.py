@@ -21,6 +21,7 @@ from quant.quality import Quality, compare_logits
 from quant.quantize import quantize
 from quant.report import QuantReport
 from quant.scheme import METHODS, SCHEMES, Scheme
+from quant.sensitivity import measure_costs
 
 CONFIG = ModelConfig(
     model_type="llama",
@@ -264,7 +265,23 @@ def test_what_is_not_quantized_must_be_finite_too(scheme: str, name: str) -> Non
     weights.tensors[name].view(-1)[-1] = -torch.inf
     with pytest.raises(QuantError) as error:
         quantize(empty_model(CONFIG), Scheme(scheme), weights, calibration=tokens())
-    assert str(error.value) == (
+    assert str(error.value) == _not_finite(name)
+
+
+def test_a_norm_must_be_finite_before_ends_and_budgets_are_measured() -> None:
+    name = "model.layers.1.input_layernorm.weight"
+    weights = random_weights(CONFIG)
+    weights.tensors[name][3] = torch.nan
+    with pytest.raises(QuantError) as error:
+        quantize(empty_model(CONFIG), Scheme("gptq4", head_bits=4), weights, calibration=tokens())
+    assert str(error.value) == _not_finite(name)
+    with pytest.raises(QuantError) as error:
+        measure_costs(empty_model(CONFIG), Scheme("gptq4"), weights, tokens())
+    assert str(error.value) == _not_finite(name)
+
+
+def _not_finite(name: str) -> str:
+    return (
         f"{name} holds values that are not finite; no model computes with them: check the "
         "checkpoint."
     )

@@ -166,8 +166,13 @@ def _made(
     if path.is_file():
         return path
     note(f"making {path}, a model of this shape with random weights")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    (path.parent / "facts.json").write_text(json.dumps(facts, indent=1), encoding="utf-8")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        (path.parent / "facts.json").write_text(json.dumps(facts, indent=1), encoding="utf-8")
+    except OSError as error:
+        raise BadRequest(
+            f"{cache} cannot be written ({error.strerror}); name another place with --cache."
+        ) from None
     with replacing(path) as temporary:
         make(temporary)
     return path
