@@ -4,6 +4,7 @@ import errno
 import os
 import resource
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -23,13 +24,15 @@ def pair(recorded: Recorded) -> Pair:
     return recorded("stories_cpu_pte")
 
 
-@pytest.fixture
-def small_files(pair: Pair) -> Iterator[None]:
-    """No file may grow beyond 1 kB, but for those of the pair, which are there."""
+@contextmanager
+def small_files() -> Iterator[None]:
+    """No file may grow beyond 1 kB, that of what the tests print neither: a block without prints."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1000, before[1]))
-    yield
-    resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 def devices(directory: Path) -> list[Path]:
@@ -94,13 +97,12 @@ def test_a_full_disk(tmp_path: Path, code: int) -> None:
 @pytest.mark.parametrize(
     "words", [["inspect", "--json"], ["inspect", "--csv"], ["trace", "--out"], ["report", "--out"]]
 )
-def test_a_limit_on_the_size_of_files(
-    words: list[str], pair: Pair, tmp_path: Path, small_files: None
-) -> None:
+def test_a_limit_on_the_size_of_files(words: list[str], pair: Pair, tmp_path: Path) -> None:
     command, option = words
     etdump, etrecord = map(str, pair)
     arguments = [command, etdump, "--etrecord", etrecord, option, str(tmp_path / "out")]
-    result = CliRunner().invoke(main, arguments)
+    with small_files():
+        result = CliRunner().invoke(main, arguments)
     assert result.exit_code == 1
     assert result.stderr == (
         f"Error: The disk takes no more (File too large) and {tmp_path / 'out'} was not written; "
