@@ -26,7 +26,7 @@ def pair(recorded: Recorded) -> Pair:
 
 @contextmanager
 def small_files() -> Iterator[None]:
-    """No file may grow beyond 1 kB, that of what the tests print neither: a block without prints."""
+    """No file may grow beyond 1 kB, also none that tests print to: print nothing in the block."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1000, before[1]))
     try:
