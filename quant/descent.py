@@ -118,13 +118,15 @@ class _Rows:
         gains = (changes * gradients.mul_(2).sub_(hessian @ changes)).sum(dim=0)
         best_values, best_multiple = values, multiple
         best_change, best_gain = torch.zeros_like(values), torch.zeros_like(multiple)
-        for step in range(len(_STEPS)):
-            here = slice(step * len(multiple), (step + 1) * len(multiple))
-            better = gains[here] > best_gain
-            best_gain = torch.where(better, gains[here], best_gain)
-            best_multiple = torch.where(better, candidates[here], best_multiple)
-            best_values = torch.where(better, found[:, here], best_values)
-            best_change = torch.where(better, changes[:, here], best_change)
+        tried = (gains, candidates, found, changes)
+        for gain, candidate, integers, change in zip(
+            *(each.chunk(len(_STEPS), dim=-1) for each in tried), strict=True
+        ):
+            better = gain > best_gain
+            best_gain = torch.where(better, gain, best_gain)
+            best_multiple = torch.where(better, candidate, best_multiple)
+            best_values = torch.where(better, integers, best_values)
+            best_change = torch.where(better, change, best_change)
         self._values[columns] = best_values
         self.multiple[group] = best_multiple.to(torch.uint8)
         return best_change

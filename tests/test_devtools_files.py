@@ -2,14 +2,12 @@
 
 import errno
 import os
-import resource
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 from recorded_runs import Recorded
+from small_disk import small_disk
 
 from devtools.commands.cli import main
 from devtools.errors import BadRequest, DevtoolsError
@@ -22,17 +20,6 @@ Pair = tuple[Path, Path]
 def pair(recorded: Recorded) -> Pair:
     """A run of stories260K through the CPU delegate, and its ETRecord."""
     return recorded("stories_cpu_pte")
-
-
-@contextmanager
-def small_files() -> Iterator[None]:
-    """No file may grow beyond 1 kB, also none that tests print to: print nothing in the block."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 def devices(directory: Path) -> list[Path]:
@@ -101,7 +88,7 @@ def test_a_limit_on_the_size_of_files(words: list[str], pair: Pair, tmp_path: Pa
     command, option = words
     etdump, etrecord = map(str, pair)
     arguments = [command, etdump, "--etrecord", etrecord, option, str(tmp_path / "out")]
-    with small_files():
+    with small_disk(1000):
         result = CliRunner().invoke(main, arguments)
     assert result.exit_code == 1
     assert result.stderr == (

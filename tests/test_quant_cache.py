@@ -1,17 +1,15 @@
 """The cache of quantized layers: nothing is made twice, nothing damaged is believed."""
 
 import os
-import resource
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 from exported import Quiet
+from small_disk import small_disk
 from small_models import SMALL, ModelWeights, random_model
 from torch import Tensor
 
@@ -270,21 +268,10 @@ def test_an_entry_larger_than_the_limit_is_not_kept(tmp_path: Path) -> None:
     assert "layer 0 alone is larger than the cache's limit of 100 bytes" in notes[0]
 
 
-@contextmanager
-def small_disk() -> Iterator[None]:
-    """No file may grow beyond 10 kB, the tests' own output included: a layer takes 19 here."""
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, limits[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-
-
 def test_a_disk_that_takes_no_more_costs_nothing_but_the_cache(
     cache: Cache, notes: list[str]
 ) -> None:
-    with small_disk():
+    with small_disk(10_000):  # a layer takes 19,000 here
         run = Run(cache, Scheme("gptq4"))
     assert_same(run, Run(None, Scheme("gptq4")))
     assert notes == [

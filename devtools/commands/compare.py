@@ -246,13 +246,8 @@ def _check_program(record: "Record", model: Path, etrecord: Path) -> None:
     """The same weights may have been lowered to other delegates."""
     from devtools.report.program import read_program
 
-    program = read_program(model)
-    backends = {
-        number: program.delegates[item.delegate].backend
-        for number, item in enumerate(program.instructions)
-        if item.delegate is not None
-    }
-    if backends != {number: item.backend for number, item in record.delegates.items()}:
+    recorded = {number: item.backend for number, item in record.delegates.items()}
+    if read_program(model).backends != recorded:
         raise BadRequest(
             f"{etrecord} is of another program than {model}; name the record that was written with "
             "this very file."

@@ -93,6 +93,15 @@ class Program:
     delegates: tuple[Delegate, ...]
     report: Mapping[str, Any] = field(default_factory=dict)
 
+    @property
+    def backends(self) -> dict[int, str]:
+        """Who runs each instruction that is a delegate's, by its number."""
+        return {
+            number: self.delegates[item.delegate].backend
+            for number, item in enumerate(self.instructions)
+            if item.delegate is not None
+        }
+
 
 def read_program(path: Path) -> Program:
     """

@@ -40,11 +40,8 @@ def _steps_that_ran(profile: Profile) -> dict[int, str]:
 
 def _steps_of(program: Program) -> dict[int, str]:
     """The same of the program's instructions; those that only move values are never recorded."""
-    return {
-        number: _RUNTIME if item.delegate is None else program.delegates[item.delegate].backend
-        for number, item in enumerate(program.instructions)
-        if item.operator or item.delegate is not None
-    }
+    kernels = (n for n, item in enumerate(program.instructions) if item.operator)
+    return {**dict.fromkeys(kernels, _RUNTIME), **program.backends}
 
 
 def _difference(ran: Mapping[int, str], here: Mapping[int, str]) -> str | None:
