@@ -53,6 +53,7 @@ class CppTokenizer:
         requests = [frame(np.array(one, dtype="<i4").tobytes(), 4) for one in ids]
         return [answer.decode("utf-8") for answer in ask([*self._command, "decode"], requests, 1)]
 
-    def load_microseconds(self) -> int:
+    def bytes_of_loading(self) -> int:
+        """What loading allocates, beside the blob itself."""
         (answer,) = ask([*self._command, "load"], [], 1)
         return int(answer)

@@ -1,9 +1,10 @@
 """Signals that come at an awkward moment, in a process of their own."""
 
+import os
 import signal
 import subprocess
 import sys
-from fcntl import F_SETPIPE_SZ, fcntl
+from fcntl import F_GETPIPE_SZ, F_SETPIPE_SZ, fcntl
 from pathlib import Path
 
 import pytest
@@ -121,19 +122,24 @@ with interruptible("Interrupted."):
 
 @pytest.mark.parametrize("package", ["quant", "devtools"])
 def test_a_command_that_is_still_starting(package: str) -> None:
+    """Its output is a pipe that is full: it cannot end before the signal comes."""
     command = [sys.executable, "-X", "importtime", "-m", package, "--help"]
+    read_end, write_end = os.pipe()
+    os.write(write_end, b" " * fcntl(write_end, F_GETPIPE_SZ))
     process = subprocess.Popen(
-        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        command, cwd=ROOT, stdout=write_end, stderr=subprocess.PIPE, text=True
     )
+    os.close(write_end)
     assert process.stderr is not None
     for line in process.stderr:
         if line.endswith(" click.core\n"):
             break
     process.send_signal(signal.SIGINT)
-    stdout, stderr = process.communicate(timeout=60)
+    _, stderr = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert stdout == ""
     assert stderr.splitlines()[-1].startswith("Interrupted; ")
+    with open(read_end, encoding="utf-8") as output:
+        assert output.read().strip() == ""
 
 
 def test_an_answer_that_is_still_coming(embedded_cpu_pte: Path, cpp_build: Path) -> None:

@@ -1,7 +1,6 @@
 """Real tokenizers, compiled: the C++ ids and texts equal the reference libraries'."""
 
 import random
-import time
 from pathlib import Path
 
 import pytest
@@ -96,10 +95,9 @@ def test_invalid_utf8_counts_as_replacement_characters(pair: Pair) -> None:
 
 
 def test_long_words_take_no_quadratic_time(pair: Pair) -> None:
-    texts = [unit * 200_000 for unit in ("a", " ", "'", "\u00e9", "<")]
-    start = time.monotonic()
+    """A million characters take 0.2 s; the square of that, longer than `ask` waits."""
+    texts = [unit * 1_000_000 for unit in ("a", " ", "'", "\u00e9", "<")]
     ids = pair.cpp.encode(texts)
-    assert time.monotonic() - start < 10
     short = [text[:10_000] for text in texts]
     if pair.name not in SENTENCEPIECE:
         assert_equal(short, pair.cpp.encode(short), [pair.reference.encode(t) for t in short])
@@ -107,7 +105,8 @@ def test_long_words_take_no_quadratic_time(pair: Pair) -> None:
 
 
 def test_loading_copies_nothing(pair: Pair) -> None:
-    assert pair.cpp.load_microseconds() < 5000
+    """Less than a tenth of the blob: the added tokens alone, of which Llama 3 has 256."""
+    assert pair.cpp.bytes_of_loading() < len(pair.compiled.data) / 10
 
 
 def test_llama3_states_its_special_tokens(shared_data: Path) -> None:
