@@ -10,7 +10,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from runtime.errors import RunnerError
 from runtime.library import (
@@ -174,7 +174,7 @@ class Runner:
 
     @property
     def stats(self) -> dict[str, str | int | float]:
-        """The last answer's statistics, with the keys of the command line's --json."""
+        """The last answer's statistics, as --json has them; stop_reason is "" without one."""
         with self._control:
             return json.loads(library().thimble_stats(self._open()))
 
@@ -316,6 +316,9 @@ class Runner:
             if self._handle is not None:
                 library().thimble_free(self._handle)
             self._handle = None
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a Runner cannot be copied or pickled: load the model again")
 
     def __enter__(self) -> "Runner":
         return self

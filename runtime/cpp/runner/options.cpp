@@ -115,7 +115,7 @@ std::vector<Option> all_options(Options* options) {
          return Status();
        }},
       integer("--tokens", "-n", 1, kMaxCount, &options->max_new_tokens),
-      real("--temperature", 0, 100, &sampler.temperature),
+      real("--temperature", 0, kMaxTemperature, &sampler.temperature),
       integer("--top-k", "", 0, kMaxCount, &sampler.top_k),
       real("--top-p", 0, 1, &sampler.top_p),
       real("--min-p", 0, 1, &sampler.min_p),

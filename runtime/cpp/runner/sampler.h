@@ -5,6 +5,8 @@
 
 namespace thimble {
 
+inline constexpr float kMaxTemperature = 100.0f;
+
 /// How the next token is chosen. The steps apply in this order, each to what the one before left:
 /// temperature, top_k, top_p, min_p.
 struct SamplerOptions {

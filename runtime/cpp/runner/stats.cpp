@@ -6,6 +6,8 @@
 #include <cstdlib>
 #include <fstream>
 
+#include "tokenizer/utf8.h"
+
 namespace thimble {
 namespace {
 
@@ -19,7 +21,7 @@ std::string number(double value, const char* format) {
 
 std::string quoted(const std::string& text) {
   std::string json = "\"";
-  for (const char c : text) {
+  for (const char c : with_valid_utf8(text)) {
     const auto byte = static_cast<unsigned char>(c);
     if (byte == '"' || byte == '\\') {
       json += '\\';
@@ -39,6 +41,8 @@ std::string quoted(const std::string& text) {
 
 const char* stop_reason_name(StopReason reason) {
   switch (reason) {
+    case StopReason::kNone:
+      return "";
     case StopReason::kEos:
       return "eos";
     case StopReason::kLength:

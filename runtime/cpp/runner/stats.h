@@ -7,6 +7,7 @@ namespace thimble {
 
 /// Why an answer ended.
 enum class StopReason {
+  kNone,         ///< there is no answer yet
   kEos,          ///< the model ended it
   kLength,       ///< as many tokens as asked for
   kContextFull,  ///< no room in the key/value cache
@@ -32,7 +33,7 @@ struct Stats {
   int64_t decoded_tokens = 0;  ///< tokens that decode_s was spent on
   int64_t recorded_calls = 0;  ///< of the model, which a recording kept
   int64_t dropped_calls = 0;   ///< while recording, for which its bounds left no room
-  StopReason stop_reason = StopReason::kEos;
+  StopReason stop_reason = StopReason::kNone;
 
   double prefill_tokens_per_s() const;
   double decode_tokens_per_s() const;
@@ -41,7 +42,7 @@ struct Stats {
 /// The most memory that this process has held so far, in bytes.
 int64_t peak_memory_bytes();
 
-/// The statistics as one JSON object and a newline.
+/// The statistics as one JSON object and a newline, valid UTF-8 whatever the path is.
 std::string to_json(const Stats& stats);
 
 /// The statistics as one line for people, without a newline.

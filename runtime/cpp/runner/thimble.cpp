@@ -1,8 +1,11 @@
 #include "runner/thimble.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <cstdio>
+#include <initializer_list>
 #include <memory>
+#include <sstream>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -16,16 +19,50 @@ struct thimble_runner {
 
 namespace {
 
+constexpr int64_t kMaxRecordingBytes = int64_t{1} << 30;  // a flatbuffer ends at 2 GB
+
 int report(const thimble::Status& status, char* error, size_t error_size) {
   if (status.ok()) return 0;
   std::snprintf(error, error_size, "%s", status.message().c_str());
   return 1;
 }
 
+/// Whether a number is in its range; NaN is in none.
+template <typename T>
+thimble::Status check(const char* name, T value, T low, T high) {
+  if (low <= value && value <= high) return {};
+  std::ostringstream sentence;
+  sentence << name << " is " << value << ", but must be from " << low << " to " << high;
+  return thimble::Status::error(sentence.str());
+}
+
+/// The first of them that is an error.
+thimble::Status first_error(std::initializer_list<thimble::Status> checks) {
+  for (const thimble::Status& status : checks) {
+    if (!status.ok()) return status;
+  }
+  return {};
+}
+
+thimble::Status check(const thimble_load_options& options) {
+  return first_error({check("threads", options.threads, 0, thimble::kMaxThreads),
+                      check<int32_t>("cache_type", options.cache_type, THIMBLE_CACHE_DEFAULT,
+                                     THIMBLE_CACHE_INT8)});
+}
+
+thimble::Status check(const thimble_options& options) {
+  return first_error({check<int64_t>("max_new_tokens", options.max_new_tokens, 0, INT32_MAX),
+                      check("temperature", options.temperature, 0.0f, thimble::kMaxTemperature),
+                      check("top_k", options.top_k, 0, INT32_MAX),
+                      check("top_p", options.top_p, 0.0f, 1.0f),
+                      check("min_p", options.min_p, 0.0f, 1.0f)});
+}
+
 }  // namespace
 
 thimble_runner* thimble_load(const char* path, const thimble_load_options* options, char* error,
                              size_t error_size) {
+  if (report(check(*options), error, error_size) != 0) return nullptr;
   thimble::LoadOptions load;
   load.threads = options->threads;
   load.cache_type = options->cache_type;
@@ -38,6 +75,7 @@ thimble_runner* thimble_load(const char* path, const thimble_load_options* optio
 int thimble_generate(thimble_runner* runner, const char* prompt, size_t prompt_size,
                      const thimble_options* options, thimble_text_callback on_text, void* context,
                      char* error, size_t error_size) {
+  if (report(check(*options), error, error_size) != 0) return 1;
   thimble::GenerateOptions generate;
   generate.max_new_tokens = options->max_new_tokens;
   generate.sampler = {options->temperature, options->top_k, options->top_p, options->min_p,
@@ -71,9 +109,13 @@ int64_t thimble_vocab_size(const thimble_runner* runner) {
 
 int thimble_logits(thimble_runner* runner, const int32_t* tokens, int64_t count, int64_t first,
                    float* logits, char* error, size_t error_size) {
-  return report(
-      runner->runner->logits({tokens, tokens + count}, static_cast<size_t>(first), logits), error,
-      error_size);
+  thimble::Status status =
+      first_error({check<int64_t>("count", count, 0, INT32_MAX),
+                   check<int64_t>("first", first, 0, std::max<int64_t>(count - 1, 0))});
+  if (status.ok()) {
+    status = runner->runner->logits({tokens, tokens + count}, static_cast<size_t>(first), logits);
+  }
+  return report(status, error, error_size);
 }
 
 int64_t thimble_length(const thimble_runner* runner) {
@@ -81,8 +123,9 @@ int64_t thimble_length(const thimble_runner* runner) {
 }
 
 int thimble_truncate(thimble_runner* runner, int64_t length, char* error, size_t error_size) {
-  const auto kept = static_cast<size_t>(length < 0 ? 0 : length);
-  return report(runner->runner->truncate(kept), error, error_size);
+  thimble::Status status = check<int64_t>("length", length, 0, INT32_MAX);
+  if (status.ok()) status = runner->runner->truncate(static_cast<size_t>(length));
+  return report(status, error, error_size);
 }
 
 int thimble_save(thimble_runner* runner, const char* path, char* error, size_t error_size) {
@@ -105,6 +148,10 @@ int thimble_verify(thimble_runner* runner, char* error, size_t error_size) {
 
 int thimble_start_recording(thimble_runner* runner, int64_t max_calls, int64_t max_bytes,
                             char* error, size_t error_size) {
+  const thimble::Status status =
+      first_error({check<int64_t>("max_calls", max_calls, 0, INT32_MAX),
+                   check<int64_t>("max_bytes", max_bytes, 0, kMaxRecordingBytes)});
+  if (!status.ok()) return report(status, error, error_size);
   thimble::RecordingBounds bounds;
   if (max_calls > 0) bounds.max_calls = max_calls;
   if (max_bytes > 0) bounds.max_bytes = max_bytes;

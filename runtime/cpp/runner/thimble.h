@@ -5,7 +5,8 @@
 
 /// The runner for other languages: libthimble. Every function may be called from any thread, one at
 /// a time for each runner. Text is UTF-8. A function that fails writes its sentence to `error`, cut
-/// to `error_size` bytes with the closing zero.
+/// to `error_size` bytes with the closing zero. It does so for a number outside the range that is
+/// given here.
 
 #ifdef __cplusplus
 extern "C" {
@@ -17,17 +18,17 @@ typedef struct thimble_runner thimble_runner;
 
 /// How a model is to run. All but the threads is for models exported with --delegate cpu.
 typedef struct {
-  int32_t threads;    /* 0: the default */
+  int32_t threads;    /* 1 to 256; 0: the default */
   int32_t cache_type; /* 0: what the file says; 1: float16; 2: float32; 3: int8 */
   int32_t huge_pages; /* not 0: weights are copied into huge pages where the system has them */
 } thimble_load_options;
 
 typedef struct {
-  int64_t max_new_tokens; /* 0: until the model ends or the context is full */
-  float temperature;      /* 0: always the most likely token */
-  int32_t top_k;          /* 0: all */
-  float top_p;            /* 1: all */
-  float min_p;            /* 0: all */
+  int64_t max_new_tokens; /* 1 to INT32_MAX; 0: until the model ends or the context is full */
+  float temperature;      /* 0 to 100; 0: always the most likely token */
+  int32_t top_k;          /* 0 to INT32_MAX; 0: all */
+  float top_p;            /* 0 to 1; 1: all */
+  float min_p;            /* 0 to 1; 0: all */
   uint64_t seed;
 } thimble_options;
 
@@ -44,7 +45,7 @@ THIMBLE_API int thimble_generate(thimble_runner* runner, const char* prompt, siz
                                  const thimble_options* options, thimble_text_callback on_text,
                                  void* context, char* error, size_t error_size);
 
-/// The statistics of the last answer as JSON, until the next call with this runner.
+/// The statistics of the last answer as JSON, always UTF-8, until the next call with this runner.
 THIMBLE_API const char* thimble_stats(thimble_runner* runner);
 
 /// The tokens of a text, `text_size` bytes, without BOS; special tokens in it are text like any
@@ -93,9 +94,10 @@ typedef struct {
 } thimble_recording;
 
 /// Records ExecuTorch's profile (an ETDump) of the model's calls from now on, those of forks as
-/// well: up to `max_calls` of them, or until `max_bytes` are full; 0: the defaults. This and
-/// thimble_stop_recording() may be called at any time, also while another thread is in
-/// thimble_generate(): they wait for a call of the model that is running to end. 0 on success.
+/// well: up to `max_calls` of them, INT32_MAX at most, or until `max_bytes` are full, 1 GiB at
+/// most; 0: the defaults. This and thimble_stop_recording() may be called at any time, also while
+/// another thread is in thimble_generate(): they wait for a call of the model that is running to
+/// end. 0 on success.
 THIMBLE_API int thimble_start_recording(thimble_runner* runner, int64_t max_calls,
                                         int64_t max_bytes, char* error, size_t error_size);
 
