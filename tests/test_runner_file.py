@@ -198,3 +198,12 @@ def test_output_files_are_replaced_whole(runner: Path, stories_pte: Path, tmp_pa
     assert run(runner, stories_pte, "-p", "x", "-n", "2", "--json", str(path)).returncode == 0
     assert json.loads(path.read_text())["generated_tokens"] == 2
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_link_to_an_output_file_stays(runner: Path, stories_pte: Path, tmp_path: Path) -> None:
+    target, link = tmp_path / "stats.json", tmp_path / "link"
+    link.symlink_to("stats.json")
+    for count in (2, 3):  # there is none yet; there is one
+        result = run(runner, stories_pte, "-p", "x", "-n", str(count), "--json", str(link))
+        assert result.returncode == 0 and link.is_symlink()
+        assert json.loads(target.read_text())["generated_tokens"] == count

@@ -83,11 +83,13 @@ def test_a_file_that_is_named_twice(runner: Path, tmp_path: Path) -> None:
     model = tmp_path / "model.pte"
     model.write_bytes(b"as it was")
     (tmp_path / "link").symlink_to(model)
+    (tmp_path / "new_link").symlink_to(tmp_path / "new")
     for more in (
         ["--json", str(model)],
         ["--etdump", f"{tmp_path}/../{tmp_path.name}/model.pte"],
         ["--session", str(tmp_path / "link")],
         ["--etdump", str(tmp_path / "new"), "--json", str(tmp_path / "new")],
+        ["--etdump", str(tmp_path / "new"), "--json", str(tmp_path / "new_link")],
     ):
         result = run(runner, str(model), "-p", "Once", *more)
         assert result.returncode == 1

@@ -194,6 +194,55 @@ def test_sessions_are_for_the_cpu_delegate(
     assert result.stderr == f"runner: cannot write {missing}: No such file or directory\n"
 
 
+@pytest.mark.parametrize("exists", [True, False])
+def test_a_session_behind_a_link_is_written_where_it_leads(
+    cpp_build: Path, stories_cpu_pte: Path, session: Path, tmp_path: Path, exists: bool
+) -> None:
+    """A link to a link, from one directory to another."""
+    target = tmp_path / "elsewhere" / "target"
+    target.parent.mkdir()
+    if exists:
+        run(cpp_build, stories_cpu_pte, "Once", "--session", target)
+    before = target.read_bytes() if exists else b""
+    middle = tmp_path / "middle"
+    middle.symlink_to("elsewhere/target")
+    session.symlink_to(middle)
+    assert run(cpp_build, stories_cpu_pte, STORY, "--session", session).returncode == 0
+    assert session.is_symlink() and middle.is_symlink()
+    assert len(target.read_bytes()) > len(before)
+    assert os.listdir(target.parent) == ["target"]
+
+
+def test_links_in_a_circle(
+    cpp_build: Path, stories_cpu_pte: Path, session: Path, tmp_path: Path
+) -> None:
+    session.symlink_to(tmp_path / "other")
+    (tmp_path / "other").symlink_to(session)
+    result = run(cpp_build, stories_cpu_pte, STORY, "--session", session)
+    assert (result.returncode, result.stdout) == (1, "")
+    assert result.stderr == f"runner: cannot write {session}: Too many levels of symbolic links\n"
+
+
+@pytest.mark.parametrize("kind", ["pipe", "directory", "device"])
+def test_what_can_be_no_session(
+    cpp_build: Path, stories_cpu_pte: Path, runner: Runner, tmp_path: Path, kind: str
+) -> None:
+    path = tmp_path / kind
+    {
+        "pipe": lambda: os.mkfifo(path),
+        "directory": path.mkdir,
+        "device": lambda: path.symlink_to("/dev/null"),
+    }[kind]()
+    sentence = f"{path} is no regular file, and cannot hold a session: name another file"
+    result = run(cpp_build, tmp_path / "no.pte", STORY, "--session", path)  # before it is loaded
+    assert (result.returncode, result.stdout) == (1, "")
+    assert result.stderr == f"runner: {sentence}\n"
+    for call in (runner.save, runner.restore):
+        with pytest.raises(RunnerError) as caught:
+            call(path)
+        assert str(caught.value) == sentence
+
+
 @pytest.fixture
 def runner(cpp_build: Path, stories_cpu_pte: Path) -> Iterator[Runner]:
     with Runner(stories_cpu_pte, threads=1) as runner:

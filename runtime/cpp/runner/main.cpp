@@ -21,6 +21,7 @@
 #include "runner/output_file.h"
 #include "runner/recording_signal.h"
 #include "runner/runner.h"
+#include "runner/session_file.h"
 
 namespace thimble {
 namespace {
@@ -114,13 +115,15 @@ Status converse(Runner& runner, const Options& options, const GenerateOptions& g
 /// Whether two names are of one file, that there is or that there will be; a device is not one.
 bool same_file(const std::string& a, const std::string& b) {
   std::error_code unknown;
-  const std::filesystem::path first = std::filesystem::weakly_canonical(a, unknown);
-  return first == std::filesystem::weakly_canonical(b, unknown) &&
+  const std::filesystem::path first = std::filesystem::weakly_canonical(target_of(a), unknown);
+  return first == std::filesystem::weakly_canonical(target_of(b), unknown) &&
          (!std::filesystem::exists(first, unknown) ||
           std::filesystem::is_regular_file(first, unknown));
 }
 
 Status check_outputs(const Options& options) {
+  Status status = check_session(options.session);
+  if (!status.ok()) return status;
   std::vector<std::string> files{options.model};
   for (const std::string& path : {options.etdump, options.json, options.session}) {
     if (path.empty()) continue;
@@ -129,7 +132,7 @@ Status check_outputs(const Options& options) {
         return Status::error(path + " is named twice: give each file a name of its own");
       }
     }
-    Status status = check_writable(path);
+    status = check_writable(path);
     if (!status.ok()) return status;
     files.push_back(path);
   }

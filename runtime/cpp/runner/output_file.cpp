@@ -7,18 +7,15 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <system_error>
 
 namespace thimble {
 namespace {
 
+constexpr int kMostLinks = 40;  // as Linux follows
+
 Status cannot_write(const std::string& path, int error) {
   return Status::error("cannot write " + path + ": " + std::strerror(error));
-}
-
-std::string parent_of(const std::string& path) {
-  const size_t slash = path.rfind('/');
-  if (slash == std::string::npos) return ".";
-  return slash == 0 ? "/" : path.substr(0, slash);
 }
 
 /// 0, or the error.
@@ -36,10 +33,25 @@ int write_all(int descriptor, std::string_view bytes) {
 
 Status check_writable(const std::string& path) {
   struct stat info{};
-  if (stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode)) return cannot_write(path, EISDIR);
-  if (stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode)) return {};
-  if (access(parent_of(path).c_str(), W_OK | X_OK) != 0) return cannot_write(path, errno);
+  const bool exists = stat(path.c_str(), &info) == 0;
+  if (!exists && errno != ENOENT) return cannot_write(path, errno);
+  if (exists && S_ISDIR(info.st_mode)) return cannot_write(path, EISDIR);
+  if (exists && !S_ISREG(info.st_mode)) return {};
+  const std::filesystem::path parent = target_of(path).parent_path();
+  const char* directory = parent.empty() ? "." : parent.c_str();
+  if (access(directory, W_OK | X_OK) != 0) return cannot_write(path, errno);
   return {};
+}
+
+std::filesystem::path target_of(const std::filesystem::path& path) {
+  std::filesystem::path target = path;
+  std::error_code error;
+  for (int i = 0; i < kMostLinks; ++i) {
+    const std::filesystem::path link = std::filesystem::read_symlink(target, error);
+    if (error) break;
+    target = target.parent_path() / link;
+  }
+  return target;
 }
 
 Status write_file(const std::string& path, std::initializer_list<std::string_view> pieces) {
@@ -47,9 +59,10 @@ Status write_file(const std::string& path, std::initializer_list<std::string_vie
   // A device or a pipe is written to, never replaced; /dev/stdout, even where it leads to a file.
   const bool direct =
       path.rfind("/dev/", 0) == 0 || (stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode));
-  const std::string target = direct ? path : path + ".part" + std::to_string(getpid());
+  const std::string target = direct ? path : target_of(path).string();
+  const std::string written = direct ? target : target + ".part" + std::to_string(getpid());
   const int flags = O_WRONLY | O_CLOEXEC | (direct ? O_APPEND : O_CREAT | O_TRUNC);
-  const int descriptor = open(target.c_str(), flags, 0666);
+  const int descriptor = open(written.c_str(), flags, 0666);
   if (descriptor < 0) return cannot_write(path, errno);
   int error = 0;
   for (const std::string_view piece : pieces) {
@@ -57,9 +70,9 @@ Status write_file(const std::string& path, std::initializer_list<std::string_vie
   }
   if (close(descriptor) != 0 && error == 0) error = errno;
   if (direct) return error == 0 ? Status() : cannot_write(path, error);
-  if (error == 0 && std::rename(target.c_str(), path.c_str()) != 0) error = errno;
+  if (error == 0 && std::rename(written.c_str(), target.c_str()) != 0) error = errno;
   if (error == 0) return {};
-  unlink(target.c_str());
+  unlink(written.c_str());
   return cannot_write(path, error);
 }
 

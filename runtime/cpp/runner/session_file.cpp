@@ -4,8 +4,10 @@
 #include <cstddef>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <memory>
 #include <string_view>
+#include <system_error>
 
 #include "core/crc32.h"
 #include "runner/output_file.h"
@@ -50,7 +52,16 @@ bool read_all(std::FILE* file, std::vector<T>* values, size_t count) {
 
 }  // namespace
 
+Status check_session(const std::string& path) {
+  std::error_code unknown;
+  const std::filesystem::file_status status = std::filesystem::status(path, unknown);
+  if (!std::filesystem::exists(status) || std::filesystem::is_regular_file(status)) return {};
+  return Status::error(path + " is no regular file, and cannot hold a session: name another file");
+}
+
 Status write_session(const std::string& path, const SavedSession& session) {
+  const Status status = check_session(path);
+  if (!status.ok()) return status;
   SessionHeader header{};
   kMagic.copy(header.magic, sizeof(header.magic));
   header.version = kVersion;
@@ -66,6 +77,8 @@ Status write_session(const std::string& path, const SavedSession& session) {
 }
 
 Result<SavedSession> read_session(const std::string& path, uint64_t fingerprint) {
+  const Status status = check_session(path);
+  if (!status.ok()) return status;
   const std::unique_ptr<std::FILE, Close> file(std::fopen(path.c_str(), "rb"));
   if (file == nullptr) {
     return Status::error("cannot open the session " + path + ": " + std::strerror(errno));

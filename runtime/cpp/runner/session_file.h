@@ -29,6 +29,9 @@ struct SessionHeader {
 };
 static_assert(sizeof(SessionHeader) == 48, "the header is 48 bytes in the file");
 
+/// Whether a session may lie there, or a new one be written: a pipe, say, would be waited for.
+Status check_session(const std::string& path);
+
 /// Writes a session whole or not at all.
 Status write_session(const std::string& path, const SavedSession& session);
 
