@@ -1,15 +1,19 @@
 """Chatting: the template around each message, a cache that is not computed twice."""
 
 import json
+import os
+import pty
 import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from exported import export_for_tests
+from blocked_output import interrupt
+from exported import Quiet
 
 from exporter.options import ExportOptions
+from exporter.pipeline import export_model
 from quant.scheme import Scheme
 
 Chat = Callable[..., subprocess.CompletedProcess[str]]
@@ -22,7 +26,8 @@ TEMPLATE = (
 
 @pytest.fixture(scope="module")
 def chat_pte(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """stories260K with a chat template it has never seen: what it says is nonsense, but greedy."""
+    """stories260K with a chat template it has never seen: what it says is nonsense, but greedy. For
+    the CPU delegate, whose sessions can be kept."""
     directory = tmp_path_factory.mktemp("chat")
     checkpoint = shutil.copytree(shared_data / "stories260K", directory / "checkpoint")
     config = {"chat_template": TEMPLATE, "bos_token": "<s>", "eos_token": "</s>"}
@@ -31,10 +36,10 @@ def chat_pte(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Pat
         model=str(checkpoint),
         out=directory / "chat.pte",
         scheme=Scheme("none"),
-        calibration=shared_data / "text" / "tinystories_calibration.txt",
         max_context_len=256,
+        delegate="cpu",
     )
-    return export_for_tests(options).path
+    return export_model(options, Quiet()).out
 
 
 @pytest.fixture
@@ -95,3 +100,53 @@ def test_a_full_context_ends_the_chat(chat: Chat) -> None:
     assert result.returncode in (0, 1)
     full = "the context is full (256 tokens)" in result.stderr
     assert full or "but the model's context holds 256" in result.stderr
+
+
+TOO_LONG = "word " * 300
+REFUSAL = "but the model's context holds 256: shorten it"
+
+
+def test_a_line_too_long_is_refused_and_the_chat_goes_on(chat: Chat, tmp_path: Path) -> None:
+    stats, session = tmp_path / "stats.json", tmp_path / "chat.session"
+    files = ["--json", str(stats), "--session", str(session)]
+    result = chat("--chat", "-n", "12", *files, lines=f"Hello\n{TOO_LONG}\nWho was it?\n")
+    assert result.returncode == 1
+    assert result.stderr.startswith("runner: the prompt has ") and result.stderr.count(REFUSAL) == 1
+    assert result.stdout == chat("--chat", "-n", "12", lines="Hello\nWho was it?\n").stdout
+    assert json.loads(stats.read_text())["generated_tokens"] == 24
+    assert session.read_bytes().startswith(b"THIMSESS")
+
+
+def test_at_a_terminal_a_line_too_long_is_no_failure(cpp_build: Path, chat_pte: Path) -> None:
+    ours, terminal = pty.openpty()
+    os.write(ours, f"{TOO_LONG}\n\x04".encode())
+    command: list[str | Path] = [cpp_build / "runner", chat_pte, "--chat"]
+    result = subprocess.run(command, stdin=terminal, capture_output=True, text=True, timeout=60)
+    os.close(ours)
+    os.close(terminal)
+    assert result.returncode == 0 and REFUSAL in result.stderr
+
+
+def test_a_chat_without_a_line_has_no_reason_to_stop(chat: Chat, tmp_path: Path) -> None:
+    stats = tmp_path / "stats.json"
+    assert chat("--chat", "--json", str(stats)).returncode == 0
+    values = json.loads(stats.read_text())
+    assert (values["stop_reason"], values["generated_tokens"]) == ("", 0)
+
+
+def test_interrupting_an_answer_goes_on_with_the_next_line(
+    cpp_build: Path, chat_pte: Path, tmp_path: Path
+) -> None:
+    stats = tmp_path / "stats.json"
+    command = [cpp_build / "runner", chat_pte, "--chat", "-n", "12", "--json", stats]
+    result = interrupt(command, lines="Once upon a time\nWho was it?\n")
+    assert result.returncode == 0, result.stderr
+    assert result.stderr.count(b"runner: interrupted\n") == 1
+    assert json.loads(stats.read_text())["stop_reason"] == "length"
+
+
+def test_interrupting_the_only_turn_is_said_by_the_exit_code(
+    cpp_build: Path, chat_pte: Path
+) -> None:
+    result = interrupt([cpp_build / "runner", chat_pte, "--chat", "-p", "Once upon a time"])
+    assert result.returncode == 130, result.stderr

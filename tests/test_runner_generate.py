@@ -2,16 +2,16 @@
 
 import json
 import os
-import signal
 import subprocess
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from blocked_output import interrupt
 from exported import Exported
 
 from exporter.tokenizer import load_tokenizer
+from runtime import Runner
 
 Run = Callable[..., subprocess.CompletedProcess[bytes]]
 CONTEXT_FULL = (
@@ -114,6 +114,20 @@ def test_a_model_path_with_quotes_is_valid_json(
     assert json.loads(path.read_text(encoding="utf-8"))["model"] == str(model)
 
 
+def test_a_model_path_that_is_no_utf_8_is_valid_json(
+    cpp_build: Path, stories_pte: Path, tmp_path: Path
+) -> None:
+    model = tmp_path / os.fsdecode(b"a \xff\xc3.pte")
+    model.symlink_to(stories_pte)
+    path = tmp_path / "stats.json"
+    command: list[str | Path] = [cpp_build / "runner", model, "-p", "", "-n", "1", "--json", path]
+    subprocess.run(command, check=True, capture_output=True)
+    shown = f"{tmp_path}/a \ufffd\ufffd.pte"
+    assert json.loads(path.read_text(encoding="utf-8"))["model"] == shown
+    with Runner(model, threads=1) as runner:
+        assert runner.stats["model"] == shown
+
+
 def prompt_of(shared_data: Path, count: int) -> str:
     """A prompt that is `count` tokens long, BOS among them."""
     tokenizer = load_tokenizer(shared_data / "stories260K")
@@ -197,32 +211,16 @@ def test_etdump_of_a_long_run_is_bounded(run: Run, tmp_path: Path) -> None:
     assert f"runner: {path} holds the first 256 of " in result.stderr.decode()
 
 
-def test_interrupting_ends_the_answer_with_statistics(
-    cpp_build: Path, stories_pte: Path, tmp_path: Path
+def test_interrupting_ends_the_answer_and_keeps_what_there_is(
+    cpp_build: Path, stories_cpu_pte: Path, tmp_path: Path
 ) -> None:
-    stats = tmp_path / "stats.json"
-    read_end, write_end = os.pipe()
-    command: list[str | Path] = [
-        cpp_build / "runner",
-        stories_pte,
-        "-p",
-        "",
-        "--temperature",
-        "5",
-        "--json",
-        stats,
-    ]
-    process = subprocess.Popen(command, stdout=write_end, stderr=subprocess.PIPE)
-    os.close(write_end)
-    os.read(read_end, 1)  # it has begun to speak
-    process.send_signal(signal.SIGSTOP)
-    time.sleep(0.05)
-    process.send_signal(signal.SIGINT)
-    process.send_signal(signal.SIGCONT)
-    _, errors = process.communicate(timeout=60)
-    os.close(read_end)
-    assert process.returncode == 0, errors
-    assert json.loads(stats.read_text())["stop_reason"] in ("interrupted", "context_full", "eos")
+    stats, session = tmp_path / "stats.json", tmp_path / "story.session"
+    files: list[str | Path] = ["--json", stats, "--session", session]
+    result = interrupt([cpp_build / "runner", stories_cpu_pte, "-p", "Once upon a time", *files])
+    assert result.returncode == 130, result.stderr
+    assert result.stderr.startswith(b"runner: interrupted\n")
+    assert json.loads(stats.read_text())["stop_reason"] == "interrupted"
+    assert session.read_bytes().startswith(b"THIMSESS")
 
 
 def test_chat_without_a_template_is_refused(run: Run, stories_pte: Path) -> None:

@@ -15,10 +15,14 @@ class Chat {
   /// `runner` must have a chat template and outlive the chat. An empty `system` is left out.
   Chat(Runner& runner, const std::string& system);
 
-  /// Adds the user's message and generates the answer, which becomes part of the conversation. On
-  /// failure the message is taken back.
-  Status respond(const std::string& message, const GenerateOptions& options,
-                 const Runner::TextCallback& on_text);
+  /// Adds the user's message; the conversation as tokens, for answer(). A message that cannot be
+  /// asked, such as one that the context has no room for, is not added.
+  Result<std::vector<int32_t>> ask(const std::string& message);
+
+  /// Generates the answer, which becomes part of the conversation. On failure the message is taken
+  /// back.
+  Status answer(const std::vector<int32_t>& tokens, const GenerateOptions& options,
+                const Runner::TextCallback& on_text);
 
  private:
   Result<std::vector<int32_t>> encode() const;

@@ -26,6 +26,8 @@
 namespace thimble {
 namespace {
 
+constexpr int kFailed = 1, kBadUse = 2, kInterrupted = 130;  // exit codes; 130 as shells have it
+
 std::atomic<bool> interrupted{false};
 
 /// Ctrl-C asks the answer to end; a second one ends the program.
@@ -36,16 +38,28 @@ void catch_interrupt() {
   sigaction(SIGINT, &action, nullptr);
 }
 
-/// Writes text as it comes. Standard output that fails ends the answer.
+int fail(const Status& status, int code) {
+  std::fprintf(stderr, "runner: %s\n", status.message().c_str());
+  return code;
+}
+
+/// Writes text as it comes. Standard output that fails ends the answer, and so does Ctrl-C while
+/// nobody reads.
 class Output {
  public:
   bool write(std::string_view text) {
-    if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() ||
-        std::fflush(stdout) != 0) {
-      status_ =
-          Status::error(std::string("cannot write to standard output: ") + std::strerror(errno));
+    while (!text.empty() && status_.ok() && !given_up_) {
+      const ssize_t written = ::write(STDOUT_FILENO, text.data(), text.size());
+      if (written >= 0) {
+        text.remove_prefix(static_cast<size_t>(written));
+      } else if (errno == EINTR) {
+        given_up_ = interrupted;
+      } else {
+        status_ =
+            Status::error(std::string("cannot write to standard output: ") + std::strerror(errno));
+      }
     }
-    return status_.ok();
+    return status_.ok() && !given_up_;
   }
   Runner::TextCallback callback() {
     return [this](std::string_view text) { return write(text); };
@@ -54,6 +68,7 @@ class Output {
 
  private:
   Status status_;
+  bool given_up_ = false;
 };
 
 /// Says on standard error why an answer ended, where the text alone does not.
@@ -68,7 +83,13 @@ void explain_end(const Runner& runner) {
   }
 }
 
-Status continue_prompt(Runner& runner, const Options& options, const GenerateOptions& generate) {
+/// The exit code after one answer that nothing followed.
+int code_of(const Stats& stats) {
+  return stats.stop_reason == StopReason::kInterrupted ? kInterrupted : 0;
+}
+
+Result<int> continue_prompt(Runner& runner, const Options& options,
+                            const GenerateOptions& generate) {
   const Result<std::vector<int32_t>> tokens = runner.encode_prompt(*options.prompt);
   if (!tokens.ok()) return tokens.status();
   Output output;
@@ -76,39 +97,58 @@ Status continue_prompt(Runner& runner, const Options& options, const GenerateOpt
   // Into a file or a pipe goes the text alone.
   if (status.ok() && isatty(STDOUT_FILENO) != 0) output.write("\n");
   if (status.ok()) status = output.status();
-  if (status.ok()) explain_end(runner);
-  return status;
+  if (!status.ok()) return status;
+  explain_end(runner);
+  return code_of(runner.stats());
 }
 
-Status take_turn(Chat& chat, Runner& runner, const std::string& message,
+Status take_turn(Chat& chat, Runner& runner, const std::vector<int32_t>& tokens,
                  const GenerateOptions& generate) {
   Output output;
-  Status status = chat.respond(message, generate, output.callback());
+  Status status = chat.answer(tokens, generate, output.callback());
   if (status.ok()) output.write("\n");
   if (status.ok()) status = output.status();
   if (status.ok()) explain_end(runner);
   return status;
 }
 
-Status converse(Runner& runner, const Options& options, const GenerateOptions& generate) {
+Result<int> take_only_turn(Chat& chat, Runner& runner, const std::string& message,
+                           const GenerateOptions& generate) {
+  const Result<std::vector<int32_t>> tokens = chat.ask(message);
+  if (!tokens.ok()) return tokens.status();
+  const Status status = take_turn(chat, runner, *tokens, generate);
+  if (!status.ok()) return status;
+  return code_of(runner.stats());
+}
+
+/// A line a turn. One that is refused is as if it had not been said; a script learns of it by the
+/// exit code.
+Result<int> converse(Runner& runner, const Options& options, const GenerateOptions& generate) {
   if (runner.model().chat_template() == nullptr) {
     return Status::error(runner.model().chat_template_error());
   }
   Chat chat(runner, options.system);
-  if (options.prompt) return take_turn(chat, runner, *options.prompt, generate);
+  if (options.prompt) return take_only_turn(chat, runner, *options.prompt, generate);
   const bool terminal = isatty(STDIN_FILENO) != 0;
+  int code = 0;
   std::string line;
   for (;;) {
     if (terminal) std::fprintf(stderr, "> ");
     if (!std::getline(std::cin, line)) {
       if (terminal) std::fprintf(stderr, "\n");
-      return {};
+      return code;
     }
     if (line.empty()) continue;
-    const Status status = take_turn(chat, runner, line, generate);
-    if (!status.ok()) return status;
+    const Result<std::vector<int32_t>> tokens = chat.ask(line);
+    if (tokens.ok()) {
+      const Status status = take_turn(chat, runner, *tokens, generate);
+      if (!status.ok()) return status;
+      if (runner.stats().stop_reason == StopReason::kContextFull) return code;
+    } else {
+      const int failed = fail(tokens.status(), kFailed);
+      if (!terminal) code = failed;
+    }
     if (interrupted.exchange(false)) catch_interrupt();
-    if (runner.stats().stop_reason == StopReason::kContextFull) return {};
   }
 }
 
@@ -155,12 +195,14 @@ Status resume(Runner& runner, const std::string& path) {
   return runner.model().session_for("saved").status();
 }
 
-Status run(const Options& options) {
+/// The exit code, where nothing failed outright.
+Result<int> run(const Options& options) {
   Status status = check_outputs(options);
   if (!status.ok()) return status;
   if (options.verify) {
     status = verify(options.model);
-    if (!status.ok() || (!options.prompt && !options.chat)) return status;
+    if (!status.ok()) return status;
+    if (!options.prompt && !options.chat) return 0;
   }
   block_recording_signal();  // in the threads that loading starts as well
   Result<std::unique_ptr<Runner>> loaded = Runner::load(options.model, options.load);
@@ -177,9 +219,9 @@ Status run(const Options& options) {
   generate.interrupted = &interrupted;
   catch_interrupt();
 
-  status = options.chat ? converse(runner, options, generate)
-                        : continue_prompt(runner, options, generate);
-  if (!status.ok()) return status;
+  const Result<int> code = options.chat ? converse(runner, options, generate)
+                                        : continue_prompt(runner, options, generate);
+  if (!code.ok()) return code;
   std::fprintf(stderr, "runner: %s\n", to_line(runner.stats()).c_str());
   if (!options.session.empty()) {
     status = runner.save(options.session);
@@ -187,13 +229,8 @@ Status run(const Options& options) {
   }
   status = signal.finish();
   if (!status.ok()) return status;
-  if (options.json.empty()) return {};
-  return write_file(options.json, {to_json(runner.stats())});
-}
-
-int report(const Status& status, int code) {
-  if (status.ok()) return 0;
-  std::fprintf(stderr, "runner: %s\n", status.message().c_str());
+  if (!options.json.empty()) status = write_file(options.json, {to_json(runner.stats())});
+  if (!status.ok()) return status;
   return code;
 }
 
@@ -202,10 +239,11 @@ int report(const Status& status, int code) {
 
 int main(int argc, char** argv) {
   const thimble::Result<thimble::Options> options = thimble::parse_options(argc, argv);
-  if (!options.ok()) return thimble::report(options.status(), 2);
+  if (!options.ok()) return thimble::fail(options.status(), thimble::kBadUse);
   if (options->help) {
     std::fputs(thimble::usage(), stdout);
     return 0;
   }
-  return thimble::report(thimble::run(*options), 1);
+  const thimble::Result<int> code = thimble::run(*options);
+  return code.ok() ? *code : thimble::fail(code.status(), thimble::kFailed);
 }

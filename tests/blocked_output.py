@@ -1,0 +1,51 @@
+"""A runner that is interrupted in the midst of an answer, however fast it speaks."""
+
+import os
+import signal
+import subprocess
+import time
+from contextlib import suppress
+from pathlib import Path
+
+
+def interrupt(command: list[str | Path], lines: str = "") -> subprocess.CompletedProcess[bytes]:
+    """Runs a command that catches Ctrl-C, and sends it one.
+
+    Nobody reads what it says until then: a full pipe keeps the answer from ending.
+    """
+    read_end, write_end = os.pipe()
+    filled = _fill(write_end)
+    process = subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=write_end, stderr=subprocess.PIPE
+    )
+    os.close(write_end)
+    assert process.stdin is not None and process.stderr is not None
+    process.stdin.write(lines.encode())
+    process.stdin.close()
+    while not _catches(process.pid, signal.SIGINT):
+        assert process.poll() is None, process.stderr.read()
+        time.sleep(0.005)
+    process.send_signal(signal.SIGINT)
+    with open(read_end, "rb") as pipe:
+        text = pipe.read()[filled:]
+    errors = process.stderr.read()
+    process.stderr.close()
+    code = process.wait(timeout=60)
+    return subprocess.CompletedProcess(command, code, text, errors)
+
+
+def _fill(pipe: int) -> int:
+    """Leaves no room in a pipe; how many bytes that took."""
+    filled = 0
+    os.set_blocking(pipe, False)
+    with suppress(BlockingIOError):
+        while True:
+            filled += os.write(pipe, b" " * 4096)
+    os.set_blocking(pipe, True)
+    return filled
+
+
+def _catches(process: int, number: int) -> bool:
+    lines = Path(f"/proc/{process}/status").read_text().splitlines()
+    caught = next(int(line.split()[1], 16) for line in lines if line.startswith("SigCgt:"))
+    return bool(caught & 1 << (number - 1))
