@@ -27,6 +27,29 @@ def never() -> bool:
 
 
 @dataclass(frozen=True)
+class Storage:
+    """What a delegate's files hold.
+
+    Attributes:
+        weight_bytes: (rows, columns, bits, group_size) to bytes of a matrix; None for XNNPACK's.
+        table_bytes: the same of an embedding; None for that of ExecuTorch's own operators.
+        float_bytes: of a number that is not quantized.
+        shares_tied: the widths in which tied ends are stored once.
+        alignment: bytes, to which each thing that is stored is brought.
+        rotary_numbers: stored for each position and dimension of a head.
+        layer_bytes: of a program beside its weights, at most, for each layer.
+    """
+
+    weight_bytes: Callable[[int, int, int, int], int] | None = None
+    table_bytes: Callable[[int, int, int, int], int] | None = None
+    float_bytes: int = 4
+    shares_tied: tuple[int, ...] = ()
+    alignment: int = 128
+    rotary_numbers: int = 2
+    layer_bytes: int = 1 << 15
+
+
+@dataclass(frozen=True)
 class Limits:
     """One delegate's.
 
@@ -35,10 +58,7 @@ class Limits:
         runs_on: the hardware and systems that run its programs.
         weight_bits: widths of a weight that it takes; FLOAT_BITS where it takes floats.
         dynamic: whether one program takes calls of several lengths.
-        weight_bytes: (rows, columns, bits, group_size) to the bytes of a matrix in its files; None
-            for XNNPACK's, which most have.
-        shares_tied: whether tied ends are stored once.
-        weight_alignment: bytes in the file, to which what is stored is brought.
+        storage: what its files hold.
         missing: a sentence on what must be installed before it lowers here; None if nothing.
         checks: whether this machine can run what it lowers, to check the numbers.
     """
@@ -49,9 +69,7 @@ class Limits:
     dynamic: bool
     missing: Callable[[], str | None]
     checks: Callable[[], bool]
-    weight_bytes: Callable[[int, int, int, int], int] | None = None
-    shares_tied: bool = False
-    weight_alignment: int = 128
+    storage: Storage = Storage()
 
     def check_mix(self, layers: int) -> None:
         """Whether layers of a program may have 4 bits in some parts and 8 in others.

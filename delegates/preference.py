@@ -60,9 +60,7 @@ class Preference:
             dynamic=any(each.dynamic for each in limits),
             missing=lambda: next((said for each in limits if (said := each.missing())), None),
             checks=lambda: all(each.checks() for each in limits),
-            weight_bytes=limits[0].weight_bytes,
-            shares_tied=limits[0].shares_tied,
-            weight_alignment=limits[0].weight_alignment,
+            storage=limits[0].storage,
         )
 
     def lower(

@@ -13,18 +13,22 @@ from exporter.model import CausalLM
 from exporter.options import ExportOptions
 from exporter.pte import REPORT_BYTES
 from exporter.text import Text
-from quant.budget import Budget, spread
+from quant.budget import Budget, Part, parts_of, spread
 from quant.memory_size import show_size
-from quant.scheme import GROUP_SIZES
 from quant.size import STOCK, Storage
 
 _GRAPH = 1 << 15  # bytes of a program without layers; more than any delegate takes
-_GRAPH_LAYER = 1 << 15
 
 
 def storage_of(limits: Limits) -> Storage:
     """How a delegate's files store weights."""
-    return Storage(limits.weight_bytes or STOCK.weight_bytes, limits.shares_tied)
+    stored = limits.storage
+    return Storage(
+        stored.weight_bytes or STOCK.weight_bytes,
+        stored.table_bytes or STOCK.table_bytes,
+        stored.float_bytes,
+        stored.shares_tied,
+    )
 
 
 def within_budget(
@@ -54,6 +58,7 @@ def within_budget(
     with torch.device("meta"):
         model = CausalLM(checkpoint.config)
     other = _other_bytes(limits, checkpoint, text, max_context_len)
+    other += _padding(parts_of(model, options.scheme.group_size, storage_of(limits)), limits)
     budget = Budget(options.bits, options.max_size, other, storage_of(limits))
     scheme = spread(
         model,
@@ -79,11 +84,14 @@ def require_size(options: ExportOptions, path: Path) -> None:
 
 def _other_bytes(limits: Limits, checkpoint: Checkpoint, text: Text, max_context_len: int) -> int:
     """What a file takes beside its weights, at most."""
-    config = checkpoint.config
-    layers = config.num_hidden_layers
+    config, stored = checkpoint.config, limits.storage
     blobs = sum(len(blob) for blob in text.blobs.values()) + REPORT_BYTES
-    rope = 2 * max_context_len * config.head_dim * 4
-    aligned = (7 * layers + 4 + len(text.blobs)) * limits.weight_alignment
-    # ExecuTorch's own 4-bit embedding has scales of 4 bytes, not 2.
-    scales = 0 if limits.shares_tied else 2 * config.vocab_size * config.hidden_size
-    return blobs + rope + aligned + _GRAPH + _GRAPH_LAYER * layers + scales // min(GROUP_SIZES)
+    rotary = stored.rotary_numbers * max_context_len * config.head_dim * stored.float_bytes
+    padding = (len(text.blobs) + 4) * stored.alignment
+    return blobs + rotary + padding + _GRAPH + stored.layer_bytes * config.num_hidden_layers
+
+
+def _padding(parts: list[Part], limits: Limits) -> int:
+    """What parts that start at a multiple of the alignment leave between them, at most."""
+    alignment = limits.storage.alignment
+    return sum(max(-part.at4 % alignment, -part.at8 % alignment) for part in parts)

@@ -1,12 +1,12 @@
 """What a decoder looks like: the fields of a Hugging Face `config.json` that change the program."""
 
-import json
 import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from exporter.errors import ExportError
+from exporter.json_object import read_object
 
 ARCHITECTURES = ("llama", "mistral", "qwen2", "qwen3", "smollm3")
 _COMMON = {"rms_norm_eps": 1e-6, "rope_theta": 10000.0}
@@ -88,16 +88,12 @@ def read_config(path: Path) -> ModelConfig:
             a field, or asks for something the decoder does not compute.
     """
     try:
-        fields = json.loads(path.read_text(encoding="utf-8"))
+        fields = read_object(path)
     except FileNotFoundError:
         raise ExportError(
             f"{path.parent} has no {path.name}; a Hugging Face model directory holds one beside "
             "its weights: check the path given to --checkpoint."
         ) from None
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise ExportError(f"{path} cannot be read as JSON ({error}); download it again.") from None
-    if not isinstance(fields, dict):
-        raise ExportError(f"{path} is not a JSON object; download it again.")
     try:
         return parse_config(fields)
     except ExportError as error:
@@ -317,5 +313,6 @@ def _sliding_window(fields: dict[str, Any], layers: int) -> int | None:
     elif model_type == "smollm3":
         slides = bool(_no_rope_layers(fields, layers))
     else:
-        slides = _count(fields, "max_window_layers", 28) < layers
+        slides = fields.get("max_window_layers") == 0
+        slides = slides or _count(fields, "max_window_layers", 28) < layers
     return _count(fields, "sliding_window") if slides else None

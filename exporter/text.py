@@ -53,7 +53,7 @@ def prepare_text(options: ExportOptions, checkpoint: Checkpoint) -> Text:
         ExportError, TokenizerError, QuantError: nothing to read, or nothing usable.
     """
     path = options.tokenizer or checkpoint.directory
-    compiled = compile_tokenizer(path)
+    compiled = compile_tokenizer(path, checkpoint.directory)
     config = checkpoint.config
     if compiled.vocab_size > config.vocab_size:
         raise ExportError(

@@ -90,7 +90,7 @@ def spread(
         )
     scheme = replace(scheme, head_bits=4, wide=())
     parts = parts_of(model, scheme.group_size, budget.storage)
-    rest = 4 * _small_numbers(model)
+    rest = budget.storage.float_bytes * _small_numbers(model)
     least = _least(model, scheme.group_size, budget.storage)
     numbers = numbers_of(model)
     room = _room(budget, numbers)
@@ -150,14 +150,15 @@ def parts_of(model: CausalLM, group_size: int, storage: Storage) -> list[Part]:
             block = layer.get_submodule(part.partition(".")[0])
             shapes = [_shape(block.get_submodule(name)) for name in names]
             parts.append(Part(f"model.layers.{index}.{part}", size(shapes, 4), size(shapes, 8)))
-    ends = [(model.lm_head.out_features, model.lm_head.in_features)]
-    at4, at8 = size(ends, 4), size(ends, 8)
+    end = (model.lm_head.out_features, model.lm_head.in_features)
+    head = {bits: size([end], bits) for bits in (4, 8)}
+    ends = {bits: storage.table_bytes(*end, bits, group_size) for bits in (4, 8)}
     if not is_tied(model):
-        parts.append(Part(HEAD_PART, at4, at8))
-        copies = 1
+        parts.append(Part(HEAD_PART, head[4], head[8]))
     else:
-        copies = 1 if storage.shares_tied else 2
-    parts.append(Part(EMBEDDING_PART, copies * at4, copies * at8))
+        for bits in (4, 8):
+            ends[bits] = head[bits] + (0 if bits in storage.shares_tied else ends[bits])
+    parts.append(Part(EMBEDDING_PART, ends[4], ends[8]))
     return parts
 
 
@@ -192,7 +193,7 @@ def _room(budget: Budget, numbers: int) -> int:
 def _least(model: CausalLM, group_size: int, storage: Storage) -> int:
     """Bytes of the weights with everything in 4 bits."""
     parts = parts_of(model, group_size, storage)
-    return 4 * _small_numbers(model) + sum(part.at4 for part in parts)
+    return storage.float_bytes * _small_numbers(model) + sum(part.at4 for part in parts)
 
 
 def _too_little(budget: Budget, model: CausalLM, numbers: int, group_size: int) -> str:

@@ -5,6 +5,7 @@ layers: the calibration text and the evaluation text, each through the float and
 ones, so that neither drift nor quality costs a second reading of the weights.
 """
 
+import math
 from dataclasses import asdict
 from functools import partial
 from typing import cast
@@ -102,7 +103,7 @@ def quantize(
             load_finite(weights, layer, f"{name}.", matrices=scheme.name == "none")
             move(layer, device)
         if streams is not None:
-            streams.advance_float(layer)
+            streams.advance_float(layer, name)
         if followed is not None:
             if followed.reference is not None:
                 followed.reference.advance(layer, rope)
@@ -213,8 +214,9 @@ class _EvaluationStreams:
         self._quantized = model.embed(tokens).to(device)
         self.layer_errors: list[float] = []
 
-    def advance_float(self, layer: nn.Module) -> None:
+    def advance_float(self, layer: nn.Module, name: str) -> None:
         self._float = layer(self._float, self._rope)
+        _require_sense(name, bool(self._float.isfinite().all()))
 
     def advance_quantized(self, layer: nn.Module) -> None:
         self._quantized = layer(self._quantized, self._rope)
@@ -224,4 +226,15 @@ class _EvaluationStreams:
     def compare(self, model: CausalLM, weights: WeightSource, tied: bool) -> Quality:
         reference, hidden = self._float[:, :-1].flatten(0, 1), self._quantized[:, :-1].flatten(0, 1)
         targets = self._tokens[:, 1:].flatten()
-        return compare_heads(model, weights, tied, reference, hidden, targets)
+        quality = compare_heads(model, weights, tied, reference, hidden, targets)
+        _require_sense("lm_head", math.isfinite(quality.perplexity_float))
+        return quality
+
+
+def _require_sense(name: str, finite: bool) -> None:
+    """Raises QuantError where the float model computes no numbers."""
+    if not finite:
+        raise QuantError(
+            f"{name} gives values that are not finite, in float32 and before any rounding; no "
+            "model computes with them: check the checkpoint."
+        )

@@ -1,10 +1,10 @@
 """How many bytes a model's weights take."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import TypeGuard
 
-from torch import Tensor, nn
+from torch import nn
 from torchao.quantization import IntxUnpackedToInt8Tensor
 
 from quant.modules import INT4, QuantizedEmbedding
@@ -23,17 +23,28 @@ def stock_bytes(rows: int, columns: int, bits: int, group_size: int) -> int:
     return rows * groups * (group_size // 2 + 2)
 
 
+def stock_table_bytes(rows: int, columns: int, bits: int, group_size: int) -> int:
+    """What an embedding takes as ExecuTorch's own operators read it, with float32 scales."""
+    if bits == 8:
+        return rows * (columns + 4)
+    return rows * -(-columns // group_size) * (group_size // 2 + 4)
+
+
 @dataclass(frozen=True)
 class Storage:
     """How a delegate's files store weights.
 
     Attributes:
         weight_bytes: (rows, columns, bits, group_size) to the bytes of a matrix.
-        shares_tied: whether tied ends are stored once; else once each.
+        table_bytes: the same of an embedding.
+        float_bytes: of a number that is not quantized.
+        shares_tied: the widths, 32 for floats, in which tied ends are stored once; else once each.
     """
 
     weight_bytes: Callable[[int, int, int, int], int] = stock_bytes
-    shares_tied: bool = False
+    table_bytes: Callable[[int, int, int, int], int] = stock_table_bytes
+    float_bytes: int = 4
+    shares_tied: Collection[int] = ()
 
 
 STOCK = Storage()
@@ -49,7 +60,7 @@ class StoredSize:
         linears: bytes of the decoder layers' linears.
         embedding: bytes of the token embedding.
         head: bytes of `lm_head`; 0 where it is stored as the embedding.
-        rest: bytes of norms and biases, float32.
+        rest: bytes of norms and biases.
     """
 
     weights: int
@@ -81,14 +92,14 @@ def stored_size(
     rest = sum(p.numel() for module in small for p in module.parameters(recurse=False))
     rest += sum(module.bias.numel() for module in linears if module.bias is not None)
     ends = model.lm_head.in_features * model.lm_head.out_features
-    shared = tied and storage.shares_tied
+    shared = tied and _bits(model.lm_head) in storage.shares_tied
     return StoredSize(
         weights=linear_weights + rest + (ends if tied else 2 * ends),
         linear_weights=linear_weights,
         linears=sum(_linear_bytes(module, storage) for module in linears),
         embedding=_embedding_bytes(model.model.get_submodule("embed_tokens"), storage),
         head=0 if shared else _linear_bytes(model.lm_head, storage),
-        rest=4 * rest,
+        rest=storage.float_bytes * rest,
     )
 
 
@@ -96,20 +107,25 @@ def _is_linear(module: nn.Module) -> TypeGuard[nn.Linear]:
     return isinstance(module, nn.Linear)
 
 
+def _bits(linear: nn.Linear) -> int:
+    weight = linear.weight
+    if isinstance(weight, IntxUnpackedToInt8Tensor):
+        return 4 if weight.target_dtype == INT4 else 8
+    return 32
+
+
 def _linear_bytes(linear: nn.Linear, storage: Storage) -> int:
     weight = linear.weight
     if isinstance(weight, IntxUnpackedToInt8Tensor):
-        bits = 4 if weight.target_dtype == INT4 else 8
-        return _integer_bytes(weight.qdata, weight.scale, bits, storage)
-    return 4 * weight.numel()
+        rows, columns = weight.qdata.shape
+        group_size = columns // weight.scale.shape[1]
+        return storage.weight_bytes(rows, columns, _bits(linear), group_size)
+    return storage.float_bytes * weight.numel()
 
 
 def _embedding_bytes(embedding: nn.Module, storage: Storage) -> int:
     if isinstance(embedding, QuantizedEmbedding):
-        return _integer_bytes(embedding.values, embedding.scales, embedding.bits, storage)
-    return 4 * embedding.get_parameter("weight").numel()
-
-
-def _integer_bytes(values: Tensor, scales: Tensor, bits: int, storage: Storage) -> int:
-    rows, columns = values.shape
-    return storage.weight_bytes(rows, columns, bits, columns // scales.shape[1])
+        rows, columns = embedding.values.shape
+        group_size = columns // embedding.scales.shape[1]
+        return storage.table_bytes(rows, columns, embedding.bits, group_size)
+    return storage.float_bytes * embedding.get_parameter("weight").numel()

@@ -237,7 +237,7 @@ NO_SENSE = NOT_ONE + "its header's entry for a makes no sense)"
         (b"abc", NOT_ONE + "its header length reads 6513249)"),
         (b"\xff" * 64, NOT_ONE + "its header length reads 18446744073709551615)"),
         (b"\0" * 64, NOT_ONE + "its header length reads 0)"),
-        (b"version https://git-lfs.github.com/spec/v1\n", "is a Git LFS pointer and not the "),
+        (b"version https://git-lfs.github.com/spec/v1\n", "is a Git LFS pointer and not the file"),
         (struct.pack("<Q", 900) + b"{}", "is cut short: it holds 10 bytes and its header asks for"),
         (header(b"{'a': 1}"), NOT_ONE + "its header is not JSON)"),
         (header(b"\xff\xfe"), NOT_ONE + "its header is not JSON)"),
@@ -262,6 +262,12 @@ def test_a_damaged_file_is_said_to_be(tmp_path: Path, content: bytes, said: str)
     path = tmp_path / "model.safetensors"
     path.write_bytes(content)
     assert refusal(tmp_path).startswith(f"{path} {said}")
+
+
+def test_more_layers_than_tensors_are_refused_at_once(tmp_path: Path) -> None:
+    write(tmp_path, random_tensors())
+    (tmp_path / "config.json").write_text(json.dumps({**CONFIG, "num_hidden_layers": 10**6}))
+    assert "speaks of 1000000 layers, and " in refusal(tmp_path)
 
 
 def test_a_file_cut_anywhere_is_refused(tmp_path: Path) -> None:

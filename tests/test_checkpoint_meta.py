@@ -290,14 +290,26 @@ def test_metas_files_are_read_beside_a_config_json_without_weights(tmp_path: Pat
 def test_a_truncated_file_is_said(tmp_path: Path) -> None:
     path = write(tmp_path, PARAMS, random_tensors()) / "consolidated.00.pth"
     path.write_bytes(path.read_bytes()[:5000])
-    assert refusal(tmp_path).startswith(f"{path} cannot be read as a PyTorch checkpoint (")
+    assert refusal(tmp_path) == (
+        f"{path} is no PyTorch checkpoint, or the end of one is missing; download it again."
+    )
+
+
+def test_the_old_format_and_what_is_none_are_told_apart(tmp_path: Path) -> None:
+    path = write(tmp_path, PARAMS) / "consolidated.00.pth"
+    torch.save(random_tensors(), path, _use_new_zipfile_serialization=False)
+    assert refusal(tmp_path).startswith(f"{path} is in the format of PyTorch before 1.6, which")
+    path.write_bytes(b"version https://git-lfs.github.com/spec/v1\n")
+    assert refusal(tmp_path).startswith(f"{path} is a Git LFS pointer and not the file; run ")
 
 
 def test_code_in_a_pickle_is_refused(tmp_path: Path) -> None:
     path = write(tmp_path, PARAMS) / "consolidated.00.pth"
     torch.save({"a": Path("x")}, path)
-    message = refusal(tmp_path)
-    assert message.startswith(f"{path} cannot be read as a PyTorch checkpoint (Weights only load")
+    assert refusal(tmp_path) == (
+        f"{path} holds more than tensors, such as code that would run when it is loaded, and is "
+        "not read: take the checkpoint that Meta published."
+    )
 
 
 def test_another_object_is_refused(tmp_path: Path) -> None:

@@ -7,9 +7,13 @@ import pytest
 import torch
 from click.testing import CliRunner, Result
 from safetensors.torch import load_file, save_file
+from test_quantize import CONFIG, empty_model, random_weights, tokens
 
 from quant.cache import Cache
 from quant.commands.cli import main
+from quant.errors import QuantError
+from quant.quantize import quantize
+from quant.scheme import Scheme
 
 
 def run(*arguments: object) -> Result:
@@ -75,4 +79,18 @@ def test_weights_that_are_not_finite_are_not_measured(
     assert result.stderr == (
         "Error: model.norm.weight holds values that are not finite; no model computes with them: "
         "check the checkpoint.\n"
+    )
+
+
+@pytest.mark.parametrize("scheme", ["none", "rtn4"])
+@pytest.mark.parametrize("name", ["model.layers.1", "lm_head"])
+def test_a_model_that_overflows_is_refused(scheme: str, name: str) -> None:
+    weights = random_weights(CONFIG)
+    huge = {"model.layers.1": "model.layers.1.mlp.up_proj.weight", "lm_head": "model.norm.weight"}
+    weights.tensors[huge[name]].fill_(3e38)
+    with pytest.raises(QuantError) as error:
+        quantize(empty_model(CONFIG), Scheme(scheme), weights, evaluation=tokens())
+    assert str(error.value) == (
+        f"{name} gives values that are not finite, in float32 and before any rounding; no model "
+        "computes with them: check the checkpoint."
     )

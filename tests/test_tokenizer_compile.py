@@ -17,6 +17,7 @@ from trained_tokenizers import (
 )
 
 from exporter.tokenizer import TokenizerError, compile_tokenizer, load_tokenizer
+from exporter.tokenizer.compile import read_specification
 from exporter.tokenizer.dfa import MATCH, Splitter, compile_splitter
 from exporter.tokenizer.hash_tables import EMPTY, merge_table, word_table
 from exporter.tokenizer.pattern import parse_pattern
@@ -125,6 +126,24 @@ def _add_single_word(document: dict) -> None:
     document["added_tokens"][0]["single_word"] = True
 
 
+def _begin_twice(document: dict) -> None:
+    token = document["added_tokens"][0]["content"]
+    document["post_processor"] = _template([token, token], token)
+
+
+def _template(first: list[str], *tokens: str) -> dict:
+    """A post-processor that puts special tokens before every text."""
+    return {
+        "type": "TemplateProcessing",
+        "single": [
+            *({"SpecialToken": {"id": token, "type_id": 0}} for token in first),
+            {"Sequence": {"id": "A", "type_id": 0}},
+        ],
+        "pair": [],
+        "special_tokens": {token: {"id": token, "ids": [7], "tokens": [token]} for token in tokens},
+    }
+
+
 _METASPACE = {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "first", "split": True}
 
 
@@ -151,6 +170,7 @@ _METASPACE = {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "firs
             "the pre-tokenizer 'Punctuation'",
         ),
         (train_llama3, _add_single_word, "must be a word of its own"),
+        (train_llama3, _begin_twice, "several tokens before every text"),
         (train_metaspace, _set("pre_tokenizer", value=_METASPACE), "Metaspace that splits"),
         (train_metaspace, _set("normalizer", value={"type": "NFC"}), "the normalizer 'NFC'"),
         (train_llama3, _set("model", "vocab", value={}), "not laid out as a tokenizer.json"),
@@ -190,11 +210,13 @@ def test_missing_and_damaged_files_are_named(tmp_path: Path) -> None:
     model.write_bytes(b"\x00\x01")
     assert "no tokenizer that is known" in refusal()
     (tmp_path / "tokenizer.json").write_text('{"model": ')
-    assert "not readable JSON" in refusal()
+    assert "cannot be read as JSON" in refusal()
     with pytest.raises(TokenizerError, match="cannot be read"):
         compile_tokenizer(tmp_path / "absent")
     with pytest.raises(TokenizerError, match="cannot be loaded"):
         load_tokenizer(tmp_path)
+    (tmp_path / "tokenizer.json").write_text("version https://git-lfs.github.com/spec/v1\n")
+    assert "is a Git LFS pointer" in refusal()
 
 
 def test_tiktoken_ranks_of_an_unknown_model_are_refused(tmp_path: Path) -> None:
@@ -221,3 +243,32 @@ def test_hash_tables_hold_what_they_were_given() -> None:
     assert sorted(table[table != EMPTY].tolist()) == [1, 2, 3]
     assert table[-1] == EMPTY
     assert merge_table([])[0].tolist() == [EMPTY] * 4
+
+
+def test_the_models_own_configs_say_what_ends_a_text(tmp_path: Path) -> None:
+    """Wherever the tokenizer lies; where the model has none, those beside the tokenizer do."""
+    tokenizer, model = tmp_path / "tokenizer", tmp_path / "model"
+    tokenizer.mkdir()
+    model.mkdir()
+    (tokenizer / "tokenizer.json").write_text(train_llama3(), encoding="utf-8")
+    (tokenizer / "generation_config.json").write_text('{"eos_token_id": 4}')
+    assert compile_tokenizer(tokenizer, model).eos_ids == [4]
+    (model / "config.json").write_text('{"eos_token_id": 2, "bos_token_id": 6}')
+    (model / "generation_config.json").write_text('{"eos_token_id": [2, 5]}')
+    compiled = compile_tokenizer(tokenizer, model)
+    assert (compiled.eos_ids, compiled.bos_id) == ([2, 5], 6)
+
+
+def test_a_bos_that_no_added_token_is(tmp_path: Path) -> None:
+    document = json.loads(train_llama3())
+    begin = document["added_tokens"][0]["content"]
+    document["model"]["vocab"].setdefault(begin, len(document["model"]["vocab"]))
+    bos_id = document["model"]["vocab"][begin]
+    document["added_tokens"] = []
+    document["post_processor"] = _template([begin], begin)
+    document["post_processor"]["special_tokens"][begin]["ids"] = [bos_id]
+    (tmp_path / "tokenizer.json").write_text(json.dumps(document), encoding="utf-8")
+    for named in (begin, None, "no such token"):
+        (tmp_path / "tokenizer_config.json").write_text(json.dumps({"bos_token": named}))
+        spec = read_specification(tmp_path)
+        assert (spec.bos_id, spec.adds_bos) == (bos_id, True), named

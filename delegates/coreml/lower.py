@@ -17,7 +17,7 @@ from delegates.coreml.guards import check_float16
 from delegates.coreml.rewrite import rewrite_norms
 from delegates.embedding import share_embedding
 from delegates.errors import DelegateError
-from delegates.limits import FLOAT_BITS, Limits, never
+from delegates.limits import FLOAT_BITS, Limits, Storage, never
 from delegates.lines import source_line
 from delegates.lowered import Lowered, delegation_report, finish, operator_name
 from delegates.parts import Taken
@@ -42,6 +42,17 @@ def _missing() -> str | None:
     return "Apple's coremltools is not installed, and the coreml delegate needs it: " + INSTALL
 
 
+def table_bytes(rows: int, columns: int, bits: int, group_size: int) -> int:
+    """Of an embedding: its integers and their float16 scales."""
+    groups = 1 if bits == 8 else -(-columns // group_size)
+    return rows * (columns * bits // 8 + 2 * groups)
+
+
+def weight_bytes(rows: int, columns: int, bits: int, group_size: int) -> int:
+    """Of a linear: the same and a bias of zeros."""
+    return table_bytes(rows, columns, bits, group_size) + 2 * rows
+
+
 INSTALL = "pip install coremltools==9.0"
 LIMITS = Limits(
     name="coreml",
@@ -50,6 +61,13 @@ LIMITS = Limits(
     dynamic=True,
     missing=_missing,
     checks=never,
+    storage=Storage(
+        weight_bytes=weight_bytes,
+        table_bytes=table_bytes,
+        float_bytes=2,
+        shares_tied=(4, 8, FLOAT_BITS),
+        layer_bytes=1 << 17,
+    ),
 )
 # What coremltools raises where it meets something that it cannot convert.
 _REFUSALS = (NotImplementedError, ValueError, RuntimeError, AssertionError, KeyError, TypeError)

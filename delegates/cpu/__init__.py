@@ -2,7 +2,7 @@
 
 from delegates.cpu.layout import PAGE_BYTES, weight_bytes
 from delegates.cpu.lower import LIBRARY, file_layout, load, lower, take, take_rest
-from delegates.limits import FLOAT_BITS, Limits, nothing_missing
+from delegates.limits import FLOAT_BITS, Limits, Storage, nothing_missing
 
 LIMITS = Limits(
     name="cpu",
@@ -11,9 +11,14 @@ LIMITS = Limits(
     dynamic=True,
     missing=nothing_missing,
     checks=LIBRARY.exists,
-    weight_bytes=weight_bytes,
-    shares_tied=True,
-    weight_alignment=PAGE_BYTES,
+    storage=Storage(
+        weight_bytes=weight_bytes,
+        table_bytes=weight_bytes,
+        shares_tied=(4, 8, FLOAT_BITS),
+        alignment=PAGE_BYTES,
+        rotary_numbers=1,
+        layer_bytes=1 << 13,
+    ),
 )
 
 __all__ = ["LIMITS", "file_layout", "load", "lower", "take", "take_rest"]

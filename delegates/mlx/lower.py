@@ -7,13 +7,23 @@ from torch import Tensor
 from torch.export import ExportedProgram
 
 from delegates.embedding import share_embedding
-from delegates.limits import FLOAT_BITS, Limits, never
+from delegates.limits import FLOAT_BITS, Limits, Storage, never
 from delegates.lowered import Lowered, delegation_report, finish
 from delegates.mlx.rewrite import rewrite_attention
 from delegates.mlx.schema import import_mlx, missing
 from delegates.plain import complete_values, drop_checks, strip_activation_quantization
 from delegates.weights import weights_not_copied
 from delegates.whole import check_whole
+
+_GROUP_SIZES = (128, 64, 32)  # MLX's; of a row with one scale it makes the largest that divide it
+
+
+def weight_bytes(rows: int, columns: int, bits: int, group_size: int) -> int:
+    """Of a matrix: its integers, and a float32 scale for each group."""
+    if bits == 8:
+        group_size = next((size for size in _GROUP_SIZES if columns % size == 0), columns)
+    return rows * -(-columns // group_size) * (group_size * bits // 8 + 4)
+
 
 LIMITS = Limits(
     name="mlx",
@@ -22,6 +32,9 @@ LIMITS = Limits(
     dynamic=True,
     missing=missing,
     checks=never,
+    storage=Storage(
+        weight_bytes=weight_bytes, table_bytes=weight_bytes, shares_tied=(4, 8, FLOAT_BITS)
+    ),
 )
 
 

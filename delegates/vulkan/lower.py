@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.export import ExportedProgram
 
 from delegates.errors import DelegateError
-from delegates.limits import FLOAT_BITS, Limits, never, nothing_missing
+from delegates.limits import FLOAT_BITS, Limits, Storage, never, nothing_missing
 from delegates.lowered import DelegationReport, Lowered, delegation_report, finish
 from delegates.plain import drop_checks
 from delegates.weights import weights_not_copied
@@ -20,6 +20,15 @@ from delegates.xnnpack.rewrite import (
     share_activation_quantization,
 )
 
+
+def weight_bytes(rows: int, columns: int, bits: int, group_size: int) -> int:
+    """Of a matrix: int4 with a float32 scale and an int32 sum for each group, int8 with a scale for
+    each row."""
+    if bits == 8:
+        return rows * (columns + 4)
+    return rows * -(-columns // group_size) * (group_size // 2 + 8)
+
+
 LIMITS = Limits(
     name="vulkan",
     runs_on="Android phones whose GPU has Vulkan 1.1",
@@ -27,6 +36,7 @@ LIMITS = Limits(
     dynamic=True,
     missing=nothing_missing,
     checks=never,
+    storage=Storage(weight_bytes=weight_bytes, shares_tied=(FLOAT_BITS,)),
 )
 
 

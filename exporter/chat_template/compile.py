@@ -62,7 +62,7 @@ def find_chat_template(directory: Path) -> str | None:
         if not config.is_file():
             return None
         stored = json.loads(config.read_text(encoding="utf-8")).get("chat_template")
-    except (OSError, ValueError, AttributeError) as error:
+    except (OSError, ValueError, AttributeError, RecursionError) as error:
         raise ExportError(
             f"the chat template in {directory} is not readable ({error}): fetch the model's files "
             "again."

@@ -1,6 +1,5 @@
 """A Hugging Face model directory: `config.json` beside safetensors, in one file or in shards."""
 
-import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,6 +9,7 @@ from torch import Tensor
 from exporter.checkpoint.safetensors_file import SafetensorsFile
 from exporter.config import ModelConfig, read_config
 from exporter.errors import ExportError
+from exporter.json_object import read_object
 
 SINGLE = "model.safetensors"
 INDEX = "model.safetensors.index.json"
@@ -75,7 +75,7 @@ def read_model_config(directory: Path) -> ModelConfig:
     path = directory / "generation_config.json"
     if not path.is_file():
         return config
-    ids = _read_object(path).get("eos_token_id")
+    ids = read_object(path).get("eos_token_id")
     stops = ids if isinstance(ids, list) else [] if ids is None else [ids]
     vocabulary = range(config.vocab_size)
     if not all(type(stop) is int and stop in vocabulary for stop in stops):
@@ -87,7 +87,7 @@ def read_model_config(directory: Path) -> ModelConfig:
 
 
 def _open_shards(index: Path) -> list[SafetensorsFile]:
-    places = _read_object(index).get("weight_map")
+    places = read_object(index).get("weight_map")
     if not isinstance(places, dict) or not all(isinstance(v, str) for v in places.values()):
         raise ExportError(f"{index} has no weight_map of tensor to file; download it again.")
     names = sorted(set(places.values()))
@@ -105,16 +105,6 @@ def _open_shards(index: Path) -> list[SafetensorsFile]:
                 f"{index.parent} again."
             )
     return list(files.values())
-
-
-def _read_object(path: Path) -> dict[str, object]:
-    try:
-        fields = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise ExportError(f"{path} cannot be read as JSON ({error}); download it again.") from None
-    if not isinstance(fields, dict):
-        raise ExportError(f"{path} is not a JSON object; download it again.")
-    return fields
 
 
 def _no_weights(directory: Path) -> str:

@@ -7,10 +7,10 @@ every matrix, which are put together here.
 """
 
 import ctypes
-import json
 import mmap
 import pickle
 import re
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from torch import Tensor
 
 from exporter.config import ModelConfig, parse_config
 from exporter.errors import ExportError
+from exporter.json_object import LFS_POINTER, lfs_pointer, read_object
 
 PARAMS = "params.json"
 _EMBEDDING = "model.embed_tokens.weight"
@@ -43,6 +44,7 @@ _LAYER = {
 _HARMLESS = "rope.freqs"  # computed, not learnt
 _SPLIT_BY_COLUMN = ("wo.weight", "w2.weight")  # the rest of the matrices are split by row
 _LIBC = ctypes.CDLL(None)
+_OLD_FORMAT = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19."  # a pickle of its magic number
 _LLAMA3_VOCAB = 128256
 _LLAMA3_STOPS = (128001, 128008, 128009)  # <|end_of_text|>, <|eom_id|>, <|eot_id|>
 
@@ -222,9 +224,16 @@ def _hugging_face_name(name: str) -> str:
 
 
 def _load(path: Path) -> dict[str, Tensor]:
+    if not zipfile.is_zipfile(path):
+        raise ExportError(_why_no_archive(path))
     try:
         tensors = torch.load(path, map_location="cpu", mmap=True, weights_only=True)
-    except (OSError, RuntimeError, pickle.UnpicklingError, EOFError, ValueError) as error:
+    except pickle.UnpicklingError:
+        raise ExportError(
+            f"{path} holds more than tensors, such as code that would run when it is loaded, and "
+            "is not read: take the checkpoint that Meta published."
+        ) from None
+    except (OSError, RuntimeError, EOFError, ValueError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise ExportError(
             f"{path} cannot be read as a PyTorch checkpoint ({reason}); download it again."
@@ -233,6 +242,19 @@ def _load(path: Path) -> dict[str, Tensor]:
     if not all(isinstance(value, Tensor) and value.layout == torch.strided for value in values):
         raise ExportError(f"{path} is not one of Meta's checkpoints: it is no table of tensors.")
     return tensors
+
+
+def _why_no_archive(path: Path) -> str:
+    with path.open("rb") as file:
+        head = file.read(64)
+    if head.startswith(LFS_POINTER):
+        return lfs_pointer(path)
+    if head.startswith(_OLD_FORMAT):
+        return (
+            f"{path} is in the format of PyTorch before 1.6, which cannot be mapped; load it with "
+            "torch and torch.save it again."
+        )
+    return f"{path} is no PyTorch checkpoint, or the end of one is missing; download it again."
 
 
 def _drop_pages(tensor: Tensor) -> None:
@@ -248,13 +270,8 @@ def _drop_pages(tensor: Tensor) -> None:
 
 def _read_params(path: Path) -> dict[str, Any]:
     try:
-        params = json.loads(path.read_text(encoding="utf-8"))
+        return read_object(path)
     except FileNotFoundError:
         raise ExportError(
             f"{path.parent} holds consolidated.*.pth without {PARAMS}; download that as well."
         ) from None
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise ExportError(f"{path} cannot be read as JSON ({error}); download it again.") from None
-    if not isinstance(params, dict):
-        raise ExportError(f"{path} is not a JSON object; download it again.")
-    return params

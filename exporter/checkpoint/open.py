@@ -40,4 +40,11 @@ def _open_directory(directory: Path, name: str) -> Checkpoint:
         config, weights = meta.open_meta(directory, files)
         return Checkpoint(config, directory, name, weights)
     config = hugging_face.read_model_config(directory)
-    return Checkpoint(config, directory, name, hugging_face.open_weights(directory))
+    stored = hugging_face.open_weights(directory)
+    tensors = len(stored.shapes())
+    if config.num_hidden_layers > tensors:  # a million would take long to compare with
+        raise ExportError(
+            f"{directory / 'config.json'} speaks of {config.num_hidden_layers} layers, and {name} "
+            f"has {tensors} tensors in all; take config and weights from the same model."
+        )
+    return Checkpoint(config, directory, name, stored)

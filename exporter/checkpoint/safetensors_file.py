@@ -15,9 +15,9 @@ import torch
 from torch import Tensor
 
 from exporter.errors import ExportError
+from exporter.json_object import LFS_POINTER, lfs_pointer
 
 _LENGTH_BYTES = 8
-_LFS_POINTER = b"version https://git-lfs"
 _MAX_HEADER_BYTES = 100_000_000  # the format's own limit
 _DTYPES = {
     "F64": torch.float64,
@@ -86,11 +86,8 @@ class SafetensorsFile:
         self._map.madvise(mmap.MADV_DONTNEED)
 
     def _read_header(self, size: int) -> dict[str, _Entry]:
-        if self._map[: len(_LFS_POINTER)] == _LFS_POINTER:
-            raise ExportError(
-                f"{self.path} is a Git LFS pointer and not the weights; run `git lfs pull` in "
-                f"{self.path.parent}."
-            )
+        if self._map[: len(LFS_POINTER)] == LFS_POINTER:
+            raise ExportError(lfs_pointer(self.path))
         length = int.from_bytes(self._map[:_LENGTH_BYTES], "little")
         data_start = _LENGTH_BYTES + length
         if size < _LENGTH_BYTES or not 2 <= length <= _MAX_HEADER_BYTES:
@@ -99,7 +96,7 @@ class SafetensorsFile:
             raise self._truncated(data_start, size)
         try:
             header = json.loads(self._map[_LENGTH_BYTES:data_start])
-        except (UnicodeDecodeError, json.JSONDecodeError):
+        except (ValueError, RecursionError):
             raise self._not_safetensors("its header is not JSON") from None
         if not isinstance(header, dict):
             raise self._not_safetensors("its header is not a JSON object")

@@ -33,16 +33,19 @@ class CompiledTokenizer:
     eos_token: str
 
 
-def compile_tokenizer(path: Path) -> CompiledTokenizer:
+def compile_tokenizer(path: Path, model_directory: Path | None = None) -> CompiledTokenizer:
     """Compiles the tokenizer in a directory, or in a file of any supported kind.
 
     Configs beside it (`config.json`, `generation_config.json`, `tokenizer_config.json`) say which
     tokens begin and end a text.
 
+    Args:
+        model_directory: where the first two of these are the model's own, if it lies elsewhere.
+
     Raises:
         TokenizerError: there is no tokenizer, or it is damaged or of a kind not supported.
     """
-    spec = read_specification(path)
+    spec = read_specification(path, model_directory)
     written = {token.id: token.content for token in spec.added_tokens}
     return CompiledTokenizer(
         data=write_blob(spec),
@@ -54,7 +57,7 @@ def compile_tokenizer(path: Path) -> CompiledTokenizer:
     )
 
 
-def read_specification(path: Path) -> TokenizerSpec:
+def read_specification(path: Path, model_directory: Path | None = None) -> TokenizerSpec:
     """Reads a tokenizer of any supported kind; see `compile_tokenizer`."""
     source = find_tokenizer(path)
     if source.kind is TokenizerKind.TOKENIZER_JSON:
@@ -65,5 +68,5 @@ def read_specification(path: Path) -> TokenizerSpec:
         spec = read_tiktoken(source.path)
     else:
         spec = read_vocab_and_merges(source)
-    apply_configs(spec, source.directory)
+    apply_configs(spec, source.directory, model_directory or source.directory)
     return spec

@@ -7,11 +7,12 @@ from typing import Any
 
 from tokenizers.normalizers import NFC
 
+from exporter.json_object import read_object
 from exporter.tokenizer import split_steps
 from exporter.tokenizer.byte_alphabet import byte_characters, token_to_bytes
 from exporter.tokenizer.errors import TokenizerError
 from exporter.tokenizer.sentencepiece_model import SPACE, character_symbols, spaces_only_lead
-from exporter.tokenizer.source import TokenizerSource, read_json
+from exporter.tokenizer.source import TokenizerSource
 from exporter.tokenizer.specification import AddedToken, Alphabet, SpacePrefix, TokenizerSpec
 
 GPT2_END = "<|endoftext|>"
@@ -27,7 +28,7 @@ def read_tokenizer_json(path: Path) -> TokenizerSpec:
     Raises:
         TokenizerError: the file is damaged, or uses what is not supported (named).
     """
-    document = read_json(path)
+    document = read_object(path, TokenizerError)
     try:
         return _read_document(document)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -43,7 +44,7 @@ def read_vocab_and_merges(source: TokenizerSource) -> TokenizerSpec:
     Raises:
         TokenizerError: a file is missing or damaged.
     """
-    vocab = read_json(source.path)
+    vocab = read_object(source.path, TokenizerError)
     try:
         lines = source.merges_path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
@@ -203,7 +204,10 @@ def _first_of_template(processor: Json | None) -> int | None:
     for step in _flatten(processor, "processors"):
         if step["type"] == "TemplateProcessing" and "SpecialToken" in step["single"][0]:
             name = step["single"][0]["SpecialToken"]["id"]
-            return int(step["special_tokens"][name]["ids"][0])
+            ids = step["special_tokens"][name]["ids"]
+            if len(ids) > 1 or any("SpecialToken" in part for part in step["single"][1:2]):
+                raise _unsupported("several tokens before every text")
+            return int(ids[0])
     return None
 
 

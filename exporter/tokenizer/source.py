@@ -1,12 +1,11 @@
 """Finds a model's tokenizer files and tells their kinds apart."""
 
-import json
 import os
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
-from typing import Any
 
+from exporter.json_object import LFS_POINTER, lfs_pointer
 from exporter.tokenizer.errors import TokenizerError
 
 
@@ -68,6 +67,8 @@ def _source_of_file(path: Path) -> TokenizerSource:
         return TokenizerSource(path, TokenizerKind.TOKENIZER_JSON)
     if _looks_like_ranks(head):
         return TokenizerSource(path, TokenizerKind.TIKTOKEN)
+    if head.startswith(LFS_POINTER):
+        raise TokenizerError(lfs_pointer(path))
     if head.startswith(b"\n"):  # ModelProto's field 1, length-delimited: the first piece
         return TokenizerSource(path, TokenizerKind.SENTENCEPIECE)
     raise TokenizerError(
@@ -79,20 +80,3 @@ def _source_of_file(path: Path) -> TokenizerSource:
 def _looks_like_ranks(head: bytes) -> bool:
     token, space, rank = head.partition(b"\n")[0].partition(b" ")
     return bool(token) and bool(space) and rank.strip().isdigit()
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    """Reads a JSON object.
-
-    Raises:
-        TokenizerError: the file cannot be read or holds something else.
-    """
-    try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise TokenizerError(
-            f"{path} is not readable JSON ({error}): fetch the tokenizer's files again."
-        ) from None
-    if not isinstance(value, dict):
-        raise TokenizerError(f"{path} holds no JSON object: fetch the tokenizer's files again.")
-    return value

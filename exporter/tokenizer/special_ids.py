@@ -3,24 +3,33 @@
 from pathlib import Path
 from typing import Any
 
-from exporter.tokenizer.source import read_json
+from exporter.json_object import read_object
+from exporter.tokenizer.errors import TokenizerError
 from exporter.tokenizer.specification import TokenizerSpec
 
 
-def apply_configs(spec: TokenizerSpec, directory: Path) -> None:
-    """Lets the configs in `directory`, where there are any, overrule what the tokenizer says.
+def apply_configs(spec: TokenizerSpec, beside: Path, model_directory: Path) -> None:
+    """Lets the configs, where there are any, overrule what the tokenizer says.
 
-    BOS is `tokenizer_config.json`'s, else `config.json`'s. A text ends at any of the tokens that
-    `generation_config.json`, `config.json` and `tokenizer_config.json` name.
+    BOS is `tokenizer_config.json`'s, else `config.json`'s; one that the tokenizer itself puts
+    before a text stays where `tokenizer_config.json` names none. A text ends at any of the tokens
+    that `generation_config.json`, `config.json` and `tokenizer_config.json` name.
+
+    Args:
+        beside: the directory of the tokenizer, and of its `tokenizer_config.json`.
+        model_directory: that of the other two; those beside the tokenizer stand in for them.
 
     Raises:
         TokenizerError: a config is not readable JSON.
     """
-    model = _read(directory / "config.json")
-    generation = _read(directory / "generation_config.json")
-    tokenizer = _read(directory / "tokenizer_config.json")
+    model = _read(model_directory / "config.json") or _read(beside / "config.json")
+    generation = _read(model_directory / "generation_config.json")
+    generation = generation or _read(beside / "generation_config.json")
+    tokenizer = _read(beside / "tokenizer_config.json")
     if "bos_token" in tokenizer:
-        spec.bos_id = _id_of(spec, tokenizer["bos_token"])
+        named = _id_of(spec, tokenizer["bos_token"])
+        if named is not None or not spec.adds_bos:
+            spec.bos_id = named
     elif isinstance(model.get("bos_token_id"), int):
         spec.bos_id = model["bos_token_id"]
     if isinstance(tokenizer.get("add_bos_token"), bool):
@@ -36,7 +45,7 @@ def apply_configs(spec: TokenizerSpec, directory: Path) -> None:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    return read_json(path) if path.is_file() else {}
+    return read_object(path, TokenizerError) if path.is_file() else {}
 
 
 def _ids(value: object) -> list[int]:
@@ -47,4 +56,8 @@ def _ids(value: object) -> list[int]:
 def _id_of(spec: TokenizerSpec, token: object) -> int | None:
     """The id of a token named by its text, or by an object that holds its text."""
     content = token.get("content") if isinstance(token, dict) else token
-    return next((added.id for added in spec.added_tokens if added.content == content), None)
+    for added in spec.added_tokens:
+        if added.content == content:
+            return added.id
+    text = content.encode("utf-8") if isinstance(content, str) and content else None
+    return spec.tokens.index(text) if text in spec.tokens else None
