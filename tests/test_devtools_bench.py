@@ -78,6 +78,11 @@ def test_everything_is_measured_beside_its_limit(
     report = read(out)
     assert report["settings"] == {"threads": [1, 2], "repeats": 2}
     name = stories_gptq_pte.stem
+    layer = [(64, 64), (32, 64), (32, 64), (64, 64), (172, 64), (172, 64), (64, 172)]
+    # As XNNPACK stores them: 18 bytes for each 32 weights, a head of 8 bits, float32 norms.
+    read_once = 5 * sum(rows * -(-columns // 32) * 18 for rows, columns in layer)
+    read_once += 512 * (64 + 4) + 11 * 64 * 4
+    assert report["model"]["weight_bytes_per_token"] == read_once
     assert [engine["name"] for engine in report["engines"]] == [name]
     for limit, threads in zip(report["limits"], (1, 2), strict=True):
         assert limit["threads"] == threads
@@ -94,7 +99,7 @@ def test_everything_is_measured_beside_its_limit(
             assert 0 < item["share_of_limit"] < math.inf
             assert 0 < item["limit_tokens_per_s"] < math.inf
     for start in report["starts"]:
-        assert 0 < start["load_s"] < start["ttft_s"] < 60
+        assert 0 < start["load_s"] < start["ttft_s"]
         assert start["peak_memory_bytes"] > report["model"]["file_bytes"]
     assert [cost["threads"] for cost in report["batch_costs"]] == [1, 2]
     assert all(cost["ratio"] > 0 for cost in report["batch_costs"])

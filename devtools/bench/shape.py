@@ -103,6 +103,7 @@ def describe_model(said: dict[str, Any], path: str, kv_cache: str) -> Model:
     # own beside the head, of which a token reads one row.
     shared = delegate == "cpu" and shape.tie_word_embeddings
     table = 0 if shared else quantization["embedding_bytes"]
+    weights = round(facts["parameters"] * quantization["bits_per_weight"] / 8)
     if delegate != "cpu" or (kv_cache == "default" and floats):
         kv_cache = "float32"
     elif kv_cache == "default":
@@ -119,7 +120,7 @@ def describe_model(said: dict[str, Any], path: str, kv_cache: str) -> Model:
         file_bytes=said["file_bytes"],
         max_seq_len=said["max_seq_len"],
         max_context_len=said["max_context_len"],
-        weight_bytes_per_token=said["weight_bytes"] - table,
+        weight_bytes_per_token=weights - table,
         cache_bytes_per_position=vectors * (shape.head_dim * KV_CACHES[kv_cache] + scale),
         shape=shape,
     )

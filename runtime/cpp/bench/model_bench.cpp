@@ -36,7 +36,6 @@ std::string ModelBench::describe() {
   return "{\"threads\": " + std::to_string(program_->threads()) + ", \"runs_with\": \"" +
          (session == nullptr ? "" : session->describe()) + "\"" +
          ", \"file_bytes\": " + std::to_string(file_.size()) +
-         ", \"weight_bytes\": " + std::to_string(file_.size_of("weights")) +
          ", \"max_seq_len\": " + std::to_string(program_->max_seq_len()) +
          ", \"max_context_len\": " + std::to_string(program_->max_context_len()) +
          ", \"report\": " + (report.empty() ? "null" : std::string(report)) + "}";

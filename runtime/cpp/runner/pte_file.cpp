@@ -71,12 +71,6 @@ PteFile::~PteFile() {
   if (data_ != nullptr) munmap(const_cast<uint8_t*>(data_), size_);
 }
 
-size_t PteFile::size_of(std::string_view name) const {
-  size_t size = 0;
-  for (const Range& range : ranges_) size += range.name == name ? range.size : 0;
-  return size;
-}
-
 Status PteFile::map() {
   const int descriptor = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC);
   if (descriptor < 0) {

@@ -31,8 +31,6 @@ class PteFile {
 
   const std::string& path() const { return path_; }
   size_t size() const { return size_; }
-  /// Bytes of all ranges of that name, as "weights".
-  size_t size_of(std::string_view name) const;
   /// The ExecuTorch program: the file's first program_size() bytes.
   const uint8_t* data() const { return data_; }
   size_t program_size() const { return program_size_; }
