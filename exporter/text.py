@@ -96,7 +96,7 @@ def prepare_text(options: ExportOptions, checkpoint: Checkpoint) -> Text:
 
 def _read_text(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8-sig")
     except OSError as error:
         raise ExportError(
             f"The calibration text {path} cannot be read ({error.strerror}); name a UTF-8 text "

@@ -208,8 +208,8 @@ def _too_little(budget: Budget, model: CausalLM, numbers: int, group_size: int) 
         )
     assert budget.size is not None
     return (
-        f"--max-size {budget.size / 1e6:.3f}MB cannot be kept; with everything in 4 bits, in "
-        f"groups of {group_size}, the file may take {(least + budget.other) / 1e6:.3f} MB: ask for "
+        f"--max-size {budget.size:,} bytes cannot be kept; with everything in 4 bits, in "
+        f"groups of {group_size}, the file may take {least + budget.other:,}: ask for "
         f"more{other}."
     )
 

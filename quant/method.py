@@ -1,7 +1,7 @@
 """How the integers of a 4-bit weight are chosen: every choice is a field, every field a switch."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 from quant.errors import QuantError
@@ -69,6 +69,16 @@ class Method:
             )
 
     @property
+    def settings(self) -> dict[str, Any]:
+        """The fields that this rounding reads, and their values."""
+        unread: tuple[str, ...] = ()
+        if self.rounding != "gptq":
+            unread = ("act_order", "drift", "drift_share", "descent")
+        if self.rounding in ("nearest", "hqq"):
+            unread += ("importance", "int8_statistics")
+        return {name: value for name, value in asdict(self).items() if name not in unread}
+
+    @property
     def needs_calibration(self) -> bool:
         """Whether the method needs text."""
         return self.follows_calibration or self.rotation == "learned"
@@ -97,7 +107,7 @@ def changed(method: Method, settings: Mapping[str, str]) -> Method:
     """A method with some fields set from text, such as {"drift": "none", "descent": "0"}.
 
     Raises:
-        QuantError: no such field, or a value it cannot have.
+        QuantError: no such field, one that the rounding does not read, or a value it cannot have.
     """
     kinds = {field.name: type(getattr(method, field.name)) for field in fields(Method)}
     values: dict[str, Any] = {}
@@ -107,7 +117,14 @@ def changed(method: Method, settings: Mapping[str, str]) -> Method:
                 f"method has no setting {name!r}; it must be one of {', '.join(kinds)}."
             )
         values[name] = _parsed(name, text, kinds[name])
-    return replace(method, **values)
+    made = replace(method, **values)
+    for name in values:
+        if name not in made.settings:
+            raise QuantError(
+                f"method {name} means nothing with rounding={made.rounding}; leave it out, or take "
+                "gptq4."
+            )
+    return made
 
 
 def _parsed(name: str, text: str, kind: type) -> Any:

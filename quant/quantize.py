@@ -6,7 +6,6 @@ ones, so that neither drift nor quality costs a second reading of the weights.
 """
 
 import math
-from dataclasses import asdict
 from functools import partial
 from typing import cast
 
@@ -144,7 +143,7 @@ def quantize(
         head_bits=scheme.head_bits,
         size=stored_size(model, layers, tied, storage),
         widths=scheme.widths(len(layers)),
-        method=asdict(scheme.choice) if scheme.bits == 4 else None,
+        method=scheme.choice.settings if scheme.bits == 4 else None,
         quality=quality,
         layer_errors=tuple(layer_errors),
         calibration_tokens=0 if calibration is None else calibration.numel(),

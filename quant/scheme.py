@@ -51,6 +51,11 @@ class Scheme:
         _require("scheme", self.name, SCHEMES)
         _require("group size", self.group_size, GROUP_SIZES)
         _require("head bits", self.head_bits, HEAD_BITS)
+        if self.name == "none" and self.head_bits != 8:
+            raise QuantError(
+                f"head bits {self.head_bits} mean nothing with scheme 'none', which keeps floats; "
+                f"leave them out, or take one of {', '.join(SCHEMES[1:])}."
+            )
         if self.method is not None and self.name not in METHODS:
             raise QuantError(
                 f"scheme {self.name!r} has no method to set; those of 4 bits have: "
@@ -118,6 +123,7 @@ def scheme_from_text(name: str, settings: str, group_size: int, head_bits: int) 
     scheme = Scheme(name, group_size, head_bits)
     if not settings:
         return scheme
+    scheme = replace(scheme, method=scheme.choice)
     pairs = [setting.partition("=") for setting in settings.split(",")]
     values = {key.strip(): value.strip() for key, _, value in pairs}
     return replace(scheme, method=changed(scheme.choice, values))

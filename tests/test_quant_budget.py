@@ -165,7 +165,11 @@ def test_it_beats_a_spread_that_looks_at_nothing(stories: Stories) -> None:
     [
         ("rtn8", {"bits": 5.0}, "a budget spreads 4 and 8 bits, and rtn8 stores 8; take one of"),
         ("gptq4", {"bits": 4.0}, "--bits 4 cannot be kept; with everything in 4 bits, in groups"),
-        ("gptq4", {"size": 99000, "other": 1000}, "--max-size 0.099MB cannot be kept; with every"),
+        (
+            "gptq4",
+            {"size": 99000, "other": 1000},
+            "--max-size 99,000 bytes cannot be kept; with every",
+        ),
         ("gptq4", {"bits": 5.0, "size": 1}, "a budget is in bits or in bytes; give one of --bits "),
         ("gptq4", {}, "a budget is in bits or in bytes; give one of --bits and --max-size."),
         ("gptq4", {"bits": -1.0}, "--bits -1 is no budget; give a number above 0, such as 6."),

@@ -11,6 +11,7 @@ from test_quantize import CONFIG, empty_model, random_weights, tokens
 
 from quant.cache import Cache
 from quant.commands.cli import main
+from quant.commands.windows import read_text
 from quant.errors import QuantError
 from quant.quantize import quantize
 from quant.scheme import Scheme
@@ -94,3 +95,8 @@ def test_a_model_that_overflows_is_refused(scheme: str, name: str) -> None:
         f"{name} gives values that are not finite, in float32 and before any rounding; no model "
         "computes with them: check the checkpoint."
     )
+
+
+def test_a_byte_order_mark_is_no_text(tmp_path: Path) -> None:
+    (tmp_path / "text.txt").write_bytes(b"\xef\xbb\xbfOnce upon a time")
+    assert read_text(tmp_path / "text.txt") == "Once upon a time"

@@ -27,7 +27,7 @@ def read_text(path: Path) -> str:
         QuantError: it cannot be read, or is not UTF-8.
     """
     try:
-        return path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8-sig")
     except OSError as error:
         raise QuantError(
             f"the text {path} cannot be read ({error.strerror}); name a UTF-8 text file."
