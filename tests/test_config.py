@@ -127,6 +127,15 @@ def test_biases_where_the_architecture_has_them(
         ),
         (
             {
+                "model_type": "qwen2",
+                "sliding_window": 32,
+                "use_sliding_window": True,
+                "max_window_layers": 0,
+            },
+            32,
+        ),
+        (
+            {
                 "model_type": "qwen3",
                 "sliding_window": 32,
                 "use_sliding_window": True,
