@@ -57,9 +57,10 @@ def within_budget(
     limits.check_mix(checkpoint.config.num_hidden_layers)
     with torch.device("meta"):
         model = CausalLM(checkpoint.config)
+    storage = storage_of(limits)
     other = _other_bytes(limits, checkpoint, text, max_context_len)
-    other += _padding(parts_of(model, options.scheme.group_size, storage_of(limits)), limits)
-    budget = Budget(options.bits, options.max_size, other, storage_of(limits))
+    other += _padding(parts_of(model, options.scheme.group_size, storage), limits)
+    budget = Budget(options.bits, options.max_size, other, storage)
     scheme = spread(
         model,
         options.scheme,

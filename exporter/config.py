@@ -198,8 +198,8 @@ def _check(config: ModelConfig) -> None:
             )
 
 
-def _count(fields: dict[str, Any], name: str, default: int | None = None) -> int:
-    """A whole number of at least 1; `default` stands for a field that is absent or null."""
+def _count(fields: dict[str, Any], name: str, default: int | None = None, least: int = 1) -> int:
+    """A whole number of at least `least`; `default` stands for a field that is absent or null."""
     value = fields.get(name)
     value = default if value is None else value
     if value is None:
@@ -207,8 +207,8 @@ def _count(fields: dict[str, Any], name: str, default: int | None = None) -> int
             f"{name} is missing and the decoder's shape needs it; take the config.json that was "
             "published with the weights."
         )
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise ExportError(f"{name} is {value!r}; it must be a whole number of at least 1.")
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise ExportError(f"{name} is {value!r}; it must be a whole number of at least {least}.")
     return value
 
 
@@ -313,6 +313,5 @@ def _sliding_window(fields: dict[str, Any], layers: int) -> int | None:
     elif model_type == "smollm3":
         slides = bool(_no_rope_layers(fields, layers))
     else:
-        slides = fields.get("max_window_layers") == 0
-        slides = slides or _count(fields, "max_window_layers", 28) < layers
+        slides = _count(fields, "max_window_layers", 28, least=0) < layers
     return _count(fields, "sliding_window") if slides else None

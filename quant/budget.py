@@ -91,7 +91,7 @@ def spread(
     scheme = replace(scheme, head_bits=4, wide=())
     parts = parts_of(model, scheme.group_size, budget.storage)
     rest = budget.storage.float_bytes * _small_numbers(model)
-    least = _least(model, scheme.group_size, budget.storage)
+    least = rest + sum(part.at4 for part in parts)
     numbers = numbers_of(model)
     room = _room(budget, numbers)
     if room < least:

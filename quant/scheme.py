@@ -123,7 +123,7 @@ def scheme_from_text(name: str, settings: str, group_size: int, head_bits: int) 
     scheme = Scheme(name, group_size, head_bits)
     if not settings:
         return scheme
-    scheme = replace(scheme, method=scheme.choice)
+    scheme = replace(scheme, method=scheme.choice)  # refused where there is none to set
     pairs = [setting.partition("=") for setting in settings.split(",")]
     values = {key.strip(): value.strip() for key, _, value in pairs}
     return replace(scheme, method=changed(scheme.choice, values))

@@ -303,6 +303,13 @@ def test_the_old_format_and_what_is_none_are_told_apart(tmp_path: Path) -> None:
     assert refusal(tmp_path).startswith(f"{path} is a Git LFS pointer and not the file; run ")
 
 
+def test_a_file_that_cannot_be_opened_is_said(tmp_path: Path) -> None:
+    path = write(tmp_path, PARAMS) / "consolidated.00.pth"
+    path.mkdir()
+    message = f"{path} cannot be read as a PyTorch checkpoint ([Errno 21] Is a directory"
+    assert refusal(tmp_path).startswith(message)
+
+
 def test_code_in_a_pickle_is_refused(tmp_path: Path) -> None:
     path = write(tmp_path, PARAMS) / "consolidated.00.pth"
     torch.save({"a": Path("x")}, path)

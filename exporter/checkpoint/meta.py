@@ -224,9 +224,9 @@ def _hugging_face_name(name: str) -> str:
 
 
 def _load(path: Path) -> dict[str, Tensor]:
-    if not zipfile.is_zipfile(path):
-        raise ExportError(_why_no_archive(path))
     try:
+        if not zipfile.is_zipfile(path):
+            raise ExportError(_why_no_archive(path))
         tensors = torch.load(path, map_location="cpu", mmap=True, weights_only=True)
     except pickle.UnpicklingError:
         raise ExportError(
