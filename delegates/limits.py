@@ -7,6 +7,7 @@ import torch
 from torch.export import ExportedProgram
 
 from delegates.errors import DelegateError
+from delegates.quantized import LINEAR, linear_arguments
 
 FLOAT_BITS = 32  # of a weight that is not quantized, whatever the delegate stores it as
 
@@ -122,13 +123,9 @@ class Limits:
 
 def _weight_bits(program: ExportedProgram) -> set[int]:
     """The widths of the layers' weights; the head, which comes last, may have another."""
-    widths = set()
-    linears = program.graph.find_nodes(op="call_function", target=torch.ops.aten.linear.default)
-    for node in list(linears)[:-1]:
-        weight = node.args[1]
-        if "dequantize_affine" in str(weight.target):
-            low, high = weight.args[5:7]
-            widths.add((high - low + 1).bit_length() - 1)
-        else:
-            widths.add(FLOAT_BITS)
-    return widths
+    linears = [
+        linear_arguments(node).bits if str(node.target) == LINEAR else FLOAT_BITS
+        for node in program.graph.nodes
+        if str(node.target) == LINEAR or node.target is torch.ops.aten.linear.default
+    ]
+    return set(linears[:-1])

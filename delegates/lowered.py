@@ -79,11 +79,11 @@ class DelegationReport:
     @property
     def linears(self) -> int:
         """Linear layers in the whole program."""
-        return self.delegated.get("linear", 0) + self.left.get("linear", 0)
+        return self.linears_delegated + _linears(self.left)
 
     @property
     def linears_delegated(self) -> int:
-        return self.delegated.get("linear", 0)
+        return _linears(self.delegated)
 
     @property
     def users(self) -> tuple[str, ...]:
@@ -94,6 +94,11 @@ class DelegationReport:
         """As JSON has it: lists for tuples."""
         facts = asdict(self).items()
         return {name: list(value) if isinstance(value, tuple) else value for name, value in facts}
+
+
+def _linears(operators: Mapping[str, int]) -> int:
+    """Linears of floats and of integers."""
+    return operators.get("linear", 0) + operators.get("thimble::linear", 0)
 
 
 @dataclass(frozen=True)

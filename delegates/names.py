@@ -4,5 +4,6 @@ import re
 
 
 def shown_name(name: str) -> str:
-    """A weight's name without what torch.export adds for a tensor of several parts."""
-    return re.sub(r"parametrizations\.(\w+)\.original\d+$", r"\1", name)
+    """A weight's name without what a tensor of several parts adds: its integers are `.values`."""
+    name = re.sub(r"parametrizations\.(\w+)\.original\d+$", r"\1", name)
+    return re.sub(r"\.values$", ".weight", name)

@@ -56,21 +56,6 @@ def drop_checks(program: ExportedProgram) -> None:
     program.graph_module.recompile()
 
 
-def strip_activation_quantization(program: ExportedProgram) -> int:
-    """Removes the rounding of activations to int8, in place; returns how many there were."""
-    graph, count = program.graph, 0
-    for node in list(graph.nodes):
-        if str(node.target) != "torchao.dequantize_affine.default":
-            continue
-        quantized = node.args[0]
-        if str(quantized.target) == "torchao.quantize_affine.default":
-            node.replace_all_uses_with(quantized.args[0])
-            count += 1
-    graph.eliminate_dead_code()
-    program.graph_module.recompile()
-    return count
-
-
 def positions_of(program: ExportedProgram) -> Positions:
     """Adds the positions of this call's tokens right after the start of them is known."""
     graph = program.graph

@@ -1,16 +1,19 @@
 """Captures the one program that every delegate starts from."""
 
 import operator
+import re
 
 import torch
 from torch.export import Dim, ExportedProgram, export
 from torch.utils._sympy.value_ranges import ValueRanges
 
+import quant.modules
 from exporter.config import ModelConfig
 from exporter.errors import ExportError
 from exporter.model import CausalLM
 from exporter.uncaptured import REFUSALS, refused
 
+_INSIDE = re.compile(rf'\n? *File "{re.escape(quant.modules.__file__)}", line ')
 EXAMPLE_SEQ_LEN = 3  # any length above 1: torch.export specializes a Dim whose example is 0 or 1
 
 
@@ -53,7 +56,17 @@ def capture(model: CausalLM, max_context_len: int, max_seq_len: int) -> Exported
         raise refused(model, inputs, dims, error) from error
     if max_seq_len > 1:
         _admit_last_position(program, max_context_len)
+    _end_traces_at_the_model(program)
     return program
+
+
+def _end_traces_at_the_model(program: ExportedProgram) -> None:
+    """Cuts off what lies inside the modules of a quantized model: the line that calls one made the
+    node."""
+    for node in program.graph.nodes:
+        trace = node.meta.get("stack_trace")
+        if trace:
+            node.meta["stack_trace"] = _INSIDE.split(trace)[0]
 
 
 def _admit_last_position(program: ExportedProgram, max_context_len: int) -> None:

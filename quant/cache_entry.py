@@ -9,24 +9,21 @@ from collections.abc import Mapping
 
 import torch
 from torch import Tensor, nn
-from torchao.quantization import IntxUnpackedToInt8Tensor
 
-from quant.modules import INT4, QuantizedWeight, set_weight
+from quant.modules import QuantizedLinear, QuantizedWeight, set_weight
 from quant.quality import Quality
+from quant.weight_type import WeightType
 
-_VALUES = {4: ":int4", 8: ":int8"}
+_VALUES = ":int{}.{}.{}"  # bits, group size and levels of its type
 _SCALES = ":scales"
 
 
 def encode_layer(layer: nn.Module) -> dict[str, Tensor]:
     """The parameters of a layer by their names in it; a quantized one as values and scales."""
-    tensors: dict[str, Tensor] = {}
-    for name, parameter in layer.named_parameters():
-        if not isinstance(parameter, IntxUnpackedToInt8Tensor):
-            tensors[name] = parameter.detach()
-            continue
-        bits = 4 if parameter.target_dtype == INT4 else 8
-        tensors |= _encoded(name, QuantizedWeight(parameter.qdata, parameter.scale, bits))
+    tensors = {name: parameter.detach() for name, parameter in layer.named_parameters()}
+    for path, module in layer.named_modules():
+        if isinstance(module, QuantizedLinear):
+            tensors |= _encoded(f"{path}.weight", module.quantized_weight)
     return tensors
 
 
@@ -35,7 +32,7 @@ def decode_layer(layer: nn.Module, tensors: Mapping[str, Tensor]) -> None:
     for name, weight in _decoded(tensors).items():
         parent, _, linear = name.removesuffix(".weight").rpartition(".")
         set_weight(layer.get_submodule(parent), linear, weight)
-    for name, tensor in tensors.items():  # after the linears, which padding may have replaced
+    for name, tensor in tensors.items():  # after the linears, which are replaced
         if ":" not in name:
             parent, _, key = name.rpartition(".")
             parameter = nn.Parameter(tensor, requires_grad=False)
@@ -69,21 +66,24 @@ def decode_quality(tensors: Mapping[str, Tensor]) -> tuple[Quality, list[float]]
 
 
 def _encoded(name: str, weight: QuantizedWeight) -> dict[str, Tensor]:
-    values = _two_in_a_byte(weight.values) if weight.bits == 4 else weight.values
+    kind = weight.type
+    values = _two_in_a_byte(weight.values) if kind.bits == 4 else weight.values
     short = weight.scales.bfloat16()
     exact = torch.equal(short.float(), weight.scales)
-    return {name + _VALUES[weight.bits]: values, name + _SCALES: short if exact else weight.scales}
+    mark = _VALUES.format(kind.bits, kind.group_size, kind.levels)
+    return {name + mark: values, name + _SCALES: short if exact else weight.scales}
 
 
 def _decoded(tensors: Mapping[str, Tensor]) -> dict[str, QuantizedWeight]:
     """The quantized ones of some tensors, by the names that they were encoded under."""
     weights = {}
     for name, tensor in tensors.items():
-        for bits, mark in _VALUES.items():
-            if name.endswith(mark):
-                path = name.removesuffix(mark)
-                values = _one_in_a_byte(tensor) if bits == 4 else tensor
-                weights[path] = QuantizedWeight(values, tensors[path + _SCALES].float(), bits)
+        path, _, mark = name.rpartition(":")
+        if not mark.startswith("int"):
+            continue
+        kind = WeightType(*map(int, mark.removeprefix("int").split(".")))
+        values = _one_in_a_byte(tensor) if kind.bits == 4 else tensor
+        weights[path] = QuantizedWeight(values, tensors[path + _SCALES].float(), kind)
     return weights
 
 

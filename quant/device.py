@@ -76,8 +76,12 @@ def choose_device(name: str, gpus: int, rank: int = 0, count: int = 1) -> str:
 
 
 def move(module: nn.Module, device: torch.device) -> None:
-    """Takes a module's parameters to a device, quantized ones too; none where they are there."""
+    """Takes a module's parameters to a device, and the integers and scales of quantized ones; none
+    where they are there."""
     for owner in module.modules():
+        for name, buffer in list(owner.named_buffers(recurse=False)):
+            if buffer.device != device:
+                owner.register_buffer(name, buffer.to(device))
         for name, parameter in list(owner.named_parameters(recurse=False)):
             if parameter.device != device:
                 moved = nn.Parameter(parameter.to(device), requires_grad=False)

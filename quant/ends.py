@@ -10,14 +10,15 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from quant.device import lent
+from quant.device import lent, move
 from quant.load import load_finite
-from quant.modules import PaddedLinear, QuantizedEmbedding, QuantizedWeight, set_weight
+from quant.modules import QuantizedEmbedding, QuantizedLinear, QuantizedWeight, set_weight
 from quant.protocols import CausalLM, WeightSource
 from quant.quality import LogitComparison, Quality
 from quant.rounding import require_finite, round_int4, round_int8
 from quant.scheme import EMBEDDING_PART, HEAD_PART, Scheme
 from quant.solve import Statistics, solve
+from quant.weight_type import int4
 
 EMBEDDING = "model.embed_tokens.weight"
 HEAD = "lm_head.weight"
@@ -90,7 +91,7 @@ def _round(
         chosen, steps = solve(rows, scheme.group_size, scheme.choice, given, None)
         values.append(chosen.cpu())
         scales.append(steps.product().cpu())
-    return QuantizedWeight(torch.cat(values), torch.cat(scales), bits=4)
+    return QuantizedWeight(torch.cat(values), torch.cat(scales), int4(scheme.group_size))
 
 
 def embed_float(weights: WeightSource, tokens: Tensor) -> Tensor:
@@ -146,8 +147,11 @@ def _head_slices(model: CausalLM, hidden: Tensor) -> Iterator[tuple[slice, Tenso
     """The logits of hidden states, some rows of the head at a time."""
     head = model.lm_head
     hidden = model.model.get_submodule("norm")(hidden)
-    if isinstance(head, PaddedLinear):
-        hidden = F.pad(hidden, (0, head.padding))
     for start in range(0, head.out_features, HEAD_ROWS):
         rows = slice(start, min(start + HEAD_ROWS, head.out_features))
-        yield rows, F.linear(hidden, head.weight[rows].to(hidden.device))
+        if isinstance(head, QuantizedLinear):
+            part = head.of_rows(rows)
+            move(part, hidden.device)
+            yield rows, part(hidden)
+        else:
+            yield rows, F.linear(hidden, head.weight[rows].to(hidden.device))

@@ -18,6 +18,7 @@ from quant.solve import Statistics, aim, seen_by_linear, solve, statistics
 from quant.speed import Speed, hessian_operations, update_operations
 from quant.spill import IN_MEMORY, Spill
 from quant.stream import Shards, Stream
+from quant.weight_type import int4
 
 _BLOCKS = (  # norm, block, the linears that read the norm's output, the one that ends the block
     ("input_layernorm", "self_attn", ("q_proj", "k_proj", "v_proj"), "o_proj"),
@@ -168,7 +169,7 @@ class _Place:
                 values, scales = solve(
                     weight, self.scheme.group_size, method, given, correlation, self.streams.ranks
                 )
-            quantized = QuantizedWeight(values, scales.product(), bits=4)
+            quantized = QuantizedWeight(values, scales.product(), int4(self.scheme.group_size))
         set_weight(self.block, linear, quantized)
         self.done(name, rows * columns)
 

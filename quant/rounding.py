@@ -19,6 +19,7 @@ from quant.scales import (
     rtn_scales,
     searched_scales,
 )
+from quant.weight_type import INT8, WeightType
 
 _CHUNK_ELEMENTS = 1 << 18  # stays in a core's cache
 _GPU_CHUNK_ELEMENTS = 1 << 24
@@ -51,7 +52,8 @@ def round_int4(
 
     columns = weight.shape[1] + padding
     values, scales = _by_rows(weight, columns, columns // group_size, round_rows, name)
-    return QuantizedWeight(values, scales, bits=4)
+    levels = 1 if method.rounding != "hqq" and method.scales == "absmax" else 2
+    return QuantizedWeight(values, scales, WeightType(4, group_size, levels))
 
 
 def _scales(rows: Tensor, group_size: int, method: Method, importance: Tensor | None) -> Tensor:
@@ -78,7 +80,7 @@ def round_int8(weight: Tensor, name: str) -> QuantizedWeight:
         return (rows / scales).round_().clamp_(-127, 127).to(torch.int8), scales
 
     values, scales = _by_rows(weight, weight.shape[1], 1, round_rows, name)
-    return QuantizedWeight(values, scales, bits=8)
+    return QuantizedWeight(values, scales, INT8)
 
 
 def search_scales(

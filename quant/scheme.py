@@ -4,8 +4,8 @@ from dataclasses import dataclass, replace
 
 from quant.errors import QuantError
 from quant.method import Method, changed
+from quant.weight_type import GROUP_SIZES
 
-GROUP_SIZES = (32, 64, 128)
 HEAD_BITS = (8, 4)
 METHODS = {  # of the schemes that store 4 bits
     "rtn4": Method(rounding="nearest", scales="closed", drift="none", descent=0),

@@ -5,10 +5,11 @@ from dataclasses import dataclass
 from typing import TypeGuard
 
 from torch import nn
-from torchao.quantization import IntxUnpackedToInt8Tensor
 
-from quant.modules import INT4, QuantizedEmbedding
+from quant.modules import QuantizedEmbedding, QuantizedLinear
 from quant.protocols import CausalLM
+
+FLOAT_BITS = 32  # of a number that is not quantized
 
 
 def stock_bytes(rows: int, columns: int, bits: int, group_size: int) -> int:
@@ -103,29 +104,23 @@ def stored_size(
     )
 
 
-def _is_linear(module: nn.Module) -> TypeGuard[nn.Linear]:
-    return isinstance(module, nn.Linear)
+def _is_linear(module: nn.Module) -> TypeGuard[nn.Linear | QuantizedLinear]:
+    return isinstance(module, nn.Linear | QuantizedLinear)
 
 
-def _bits(linear: nn.Linear) -> int:
-    weight = linear.weight
-    if isinstance(weight, IntxUnpackedToInt8Tensor):
-        return 4 if weight.target_dtype == INT4 else 8
-    return 32
+def _bits(linear: nn.Module) -> int:
+    return linear.type.bits if isinstance(linear, QuantizedLinear) else FLOAT_BITS
 
 
-def _linear_bytes(linear: nn.Linear, storage: Storage) -> int:
-    weight = linear.weight
-    if isinstance(weight, IntxUnpackedToInt8Tensor):
-        rows, columns = weight.qdata.shape
-        group_size = columns // weight.scale.shape[1]
-        return storage.weight_bytes(rows, columns, _bits(linear), group_size)
-    return storage.float_bytes * weight.numel()
+def _linear_bytes(linear: nn.Module, storage: Storage) -> int:
+    if isinstance(linear, QuantizedLinear):
+        rows, columns = linear.values.shape
+        return storage.weight_bytes(rows, columns, linear.type.bits, linear.type.group_size)
+    return storage.float_bytes * linear.get_parameter("weight").numel()
 
 
 def _embedding_bytes(embedding: nn.Module, storage: Storage) -> int:
     if isinstance(embedding, QuantizedEmbedding):
         rows, columns = embedding.values.shape
-        group_size = columns // embedding.scales.shape[1]
-        return storage.table_bytes(rows, columns, embedding.bits, group_size)
+        return storage.table_bytes(rows, columns, embedding.type.bits, embedding.type.group_size)
     return storage.float_bytes * embedding.get_parameter("weight").numel()

@@ -16,10 +16,9 @@ from typing import IO
 
 import torch
 from torch import Tensor, nn
-from torchao.quantization import IntxUnpackedToInt8Tensor
 
 from quant.errors import QuantError
-from quant.modules import QuantizedEmbedding
+from quant.modules import QuantizedEmbedding, QuantizedLinear
 
 
 class Batches:
@@ -155,11 +154,8 @@ def open_nameless(directory: Path) -> IO[bytes]:
 
 def _quantized(module: nn.Module) -> Iterator[tuple[object, str]]:
     """The owners of the tensors of quantized weights, and their names there."""
-    for parameter in module.parameters():
-        if isinstance(parameter, IntxUnpackedToInt8Tensor) and not parameter.is_meta:
-            yield from ((parameter, name) for name in ("qdata", "scale", "zero_point"))
     for child in module.modules():
-        if isinstance(child, QuantizedEmbedding):
+        if isinstance(child, QuantizedEmbedding | QuantizedLinear) and not child.values.is_meta:
             yield from ((child, name) for name in ("values", "scales"))
 
 

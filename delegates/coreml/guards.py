@@ -18,14 +18,12 @@ def check_float16(program: ExportedProgram) -> None:
         DelegateError: a number beyond float16's largest, infinite or not a number.
     """
     for name, tensor in {**program.state_dict, **program.constants}.items():
-        parts = [tensor.scale] if hasattr(tensor, "scale") else [tensor]
-        for part in parts:
-            if not isinstance(part, torch.Tensor) or not part.is_floating_point():
-                continue
-            low, high = torch.aminmax(part.detach())
-            if not (low >= -_LARGEST and high <= _LARGEST):
-                worst = low if not low >= -_LARGEST else high
-                raise DelegateError(
-                    f"{name} holds {worst.item():.6g}; Core ML computes in float16, which ends at "
-                    f"{_LARGEST:.0f}: export with --delegate cpu or xnnpack."
-                )
+        if not isinstance(tensor, torch.Tensor) or not tensor.is_floating_point():
+            continue
+        low, high = torch.aminmax(tensor.detach())
+        if not (low >= -_LARGEST and high <= _LARGEST):
+            worst = low if not low >= -_LARGEST else high
+            raise DelegateError(
+                f"{name} holds {worst.item():.6g}; Core ML computes in float16, which ends at "
+                f"{_LARGEST:.0f}: export with --delegate cpu or xnnpack."
+            )

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 from torch.export import ExportedProgram
+from torch.fx import Node
 
 from delegates.coreml.guards import check_float16
 from delegates.coreml.rewrite import rewrite_norms
-from delegates.embedding import share_embedding
 from delegates.errors import DelegateError
 from delegates.limits import FLOAT_BITS, Limits, Storage, never
 from delegates.lines import source_line
@@ -27,8 +27,8 @@ from delegates.plain import (
     gather_rope,
     positions_of,
     rewrite_attention,
-    strip_activation_quantization,
 )
+from delegates.quantized import Embedding, expand_embeddings, expand_linears, from_table, gathered
 from delegates.weights import weights_not_copied
 from delegates.whole import check_whole
 
@@ -112,8 +112,8 @@ def take(
     """
     check_float16(program)
     drop_checks(program)
-    strip_activation_quantization(program)
-    share_embedding(program, (4,))  # Core ML gathers bytes too, and a tied head shares them
+    expand_linears(program, round_activations=False)
+    expand_embeddings(program, _embedding)
     rewrite_norms(program)
     positions = positions_of(program)
     gather_rope(program, positions)
@@ -123,6 +123,11 @@ def take(
 
     with _temporary_files_deleted(), _progress_bars_off():
         return Taken(_to_core_ml(program, constant_methods, with_etrecord))
+
+
+def _embedding(program: ExportedProgram, node: Node, given: Embedding) -> Node:
+    """Core ML gathers bytes too, and a tied head shares them."""
+    return (from_table if given.bits == 4 else gathered)(program, node, given)
 
 
 def _to_core_ml(

@@ -1,13 +1,12 @@
 """Finds the units of an edge graph: each pattern starts from the node that a unit computes."""
 
-from collections.abc import Iterable
 from typing import Any
 
 import torch
 from torch.fx import Graph, Node
 
 from delegates.cpu.graph import ATTENTION, Constants, args_of, operator_name, shape_of
-from delegates.cpu.layout import GROUP_SIZES, MOST_COLUMNS, Format
+from delegates.cpu.layout import MOST_COLUMNS, Format
 from delegates.cpu.match_attention import match_attention
 from delegates.cpu.match_norm import match_norm
 from delegates.cpu.units import (
@@ -20,8 +19,6 @@ from delegates.cpu.units import (
     Unit,
     WeightSource,
 )
-
-_INT8 = (torch.int8, -128, 127)
 
 
 def find_units(graph: Graph, constants: Constants) -> list[Unit]:
@@ -60,6 +57,10 @@ def _match(node: Node, constants: Constants) -> Unit | None:
     name = operator_name(node)
     if name == "aten::linear":
         return _match_linear(node, constants)
+    if name == "thimble::linear":
+        return _match_quantized_linear(node, constants)
+    if name == "thimble::embedding":
+        return _match_embedding(node, constants)
     if name == "aten::mul":
         return _match_norm(node, constants) or _match_swiglu(node)
     if name == "aten::add":
@@ -67,7 +68,7 @@ def _match(node: Node, constants: Constants) -> Unit | None:
     if name == "aten::embedding":
         return _match_float_embedding(node, constants)
     if name in ("aten::view_copy", "aten::slice_copy"):
-        return match_attention(node, constants) or _match_embedding(node, constants)
+        return match_attention(node, constants)
     if name == "getitem":
         return match_attention(node, constants)
     if name == "aten::select_copy":
@@ -132,62 +133,32 @@ def _match_linear(node: Node, constants: Constants) -> Unit | None:
         rows, columns = shape_of(weight)
         source = WeightSource(weight, None, None, Format.FLOAT32, rows, columns, 0)
         return LinearUnit(node, [node], activation, source, bias, [])
-    quantization = _match_quantization(activation)
-    if quantization is None or operator_name(weight) != "torchao::dequantize_affine":
-        return None
-    columns = shape_of(quantization[0])[-1]
-    quantized = _match_weight(weight, columns, constants)
-    if quantized is None:
-        return None
-    prepare = quantization[1:]
-    nodes = [*prepare, weight, node]
-    return LinearUnit(node, nodes, quantization[0], quantized, bias, prepare)
+    return None
 
 
-def _match_quantization(dequantized: Node) -> list[Node] | None:
-    """The float rows that were quantized to int8 per token, and the nodes that did it."""
-    if operator_name(dequantized) != "torchao::dequantize_affine":
+def _match_quantized_linear(node: Node, constants: Constants) -> Unit | None:
+    rows, values, scales, bias, bits, group_size, levels = args_of(node)
+    if bias is not None and constants.name(bias) is None or not (is_rows(node) and is_rows(rows)):
         return None
-    quantized, block, scale, zero_point, *limits = args_of(dequantized)
-    if tuple(limits) != _INT8 or operator_name(quantized) != "torchao::quantize_affine":
+    source = _weight_source(values, scales, shape_of(rows)[-1], bits, group_size, levels, constants)
+    if source is None or shape_of(values)[1] > MOST_COLUMNS:
         return None
-    rows = args_of(quantized)[0]
-    if tuple(args_of(quantized)[1:]) != (block, scale, zero_point, *_INT8):
-        return None
-    choice = args_of(scale)[0]
-    if operator_name(choice) != "torchao::choose_qparams_affine":
-        return None
-    if (args_of(scale)[1], args_of(zero_point)) != (0, (choice, 1)):
-        return None
-    expected = (rows, "ASYMMETRIC", block, *_INT8, None, None, torch.int8)
-    if tuple(args_of(choice)) != expected or choice.kwargs or not is_rows(rows):
-        return None
-    if list(block) != [1] * (len(shape_of(rows)) - 1) + [shape_of(rows)[-1]]:
-        return None
-    nodes = [choice, scale, zero_point, quantized, dequantized]
-    if operator_name(rows) == "aten::constant_pad_nd" and is_rows(args_of(rows)[0]):
-        before, *others = args_of(rows)[1]
-        if before == 0 and len(others) == 1 and others[0] >= 0 and not any(args_of(rows)[2:]):
-            return [args_of(rows)[0], rows, *nodes]
-    return [rows, *nodes]
+    return LinearUnit(node, [node], rows, source, bias, [])
 
 
-def _match_weight(node: Node, columns: int, constants: Constants) -> WeightSource | None:
-    values, block, scales, zero_points, dtype, *limits = args_of(node)
-    if any(constants.name(item) is None for item in (values, scales)) or dtype is not torch.int8:
+def _weight_source(
+    values: Node,
+    scales: Node,
+    columns: int,
+    bits: int,
+    group_size: int,
+    levels: int,
+    constants: Constants,
+) -> WeightSource | None:
+    if any(constants.name(item) is None for item in (values, scales)):
         return None
-    if zero_points is not None and constants.name(zero_points) is None:
-        return None
-    rows, stored = shape_of(values)
-    if stored > MOST_COLUMNS:
-        return None
-    if limits == [-8, 7] and block[0] == 1 and block[1] in GROUP_SIZES:
-        format, group_size = Format.INT4, block[1]
-    elif limits == [-128, 127] and list(block) == [1, stored]:
-        format, group_size = Format.INT8, 0
-    else:
-        return None
-    return WeightSource(values, scales, zero_points, format, rows, columns, group_size)
+    format = Format.INT8 if bits == 8 else Format.INT4_TWO_LEVEL if levels == 2 else Format.INT4
+    return WeightSource(values, scales, None, format, shape_of(values)[0], columns, group_size)
 
 
 def _match_float_embedding(node: Node, constants: Constants) -> Unit | None:
@@ -200,60 +171,11 @@ def _match_float_embedding(node: Node, constants: Constants) -> Unit | None:
 
 
 def _match_embedding(node: Node, constants: Constants) -> Unit | None:
-    """Gathered int8 rows times gathered scales, as quant.modules.QuantizedEmbedding traces."""
-    if not is_rows(node):
+    tokens, values, scales, columns, bits, group_size, levels = args_of(node)
+    source = _weight_source(values, scales, columns, bits, group_size, levels, constants)
+    if source is None or not is_rows(node) or not _is_tokens(tokens):
         return None
-    nodes, rows = [node], node
-    if operator_name(rows) == "aten::slice_copy":
-        if args_of(rows)[1] not in (-1, 2) or args_of(rows)[2] not in (0, None):
-            return None
-        rows = args_of(rows)[0]
-        nodes.append(rows)
-    chain = _chain(rows, ("aten::view_copy", "aten::mul"))
-    if chain is None:
-        return None
-    product = chain[-1]
-    values = _chain(args_of(product)[0], ("aten::_to_copy", "aten::view_copy", "aten::embedding"))
-    scales = _chain(args_of(product)[1], ("aten::unsqueeze_copy", "aten::embedding"))
-    if values is None or scales is None or args_of(values[-1])[1] is not args_of(scales[-1])[1]:
-        return None
-    table, tokens = args_of(values[-1])
-    scale_table = args_of(scales[-1])[0]
-    if None in (constants.name(table), constants.name(scale_table)) or not _is_tokens(tokens):
-        return None
-    count, stored = shape_of(table)
-    groups = shape_of(scale_table)[1]
-    columns = shape_of(node)[-1]
-    if shape_of(product)[-2:] != (groups, stored // groups):
-        return None
-    group_size = stored // groups
-    if group_size in GROUP_SIZES and (groups > 1 or _is_int4(constants, table, scale_table)):
-        format = Format.INT4
-    elif groups == 1:
-        format, group_size = Format.INT8, 0
-    else:
-        return None
-    source = WeightSource(table, scale_table, None, format, count, columns, group_size)
-    covered = dict.fromkeys([*nodes, *chain, *values, *scales])
-    return EmbeddingUnit(node, list(covered), tokens, source)
-
-
-def _is_int4(constants: Constants, table: Node, scale_table: Node) -> bool:
-    """Whether a table with one scale a row is one of 4 bits, as its output matrix then is too."""
-    values, scales = constants.tensor(table), constants.tensor(scale_table)
-    fits = bool(values.amin() >= -8) and bool(values.amax() <= 7)
-    return fits and torch.equal(scales, scales.bfloat16().float())
-
-
-def _chain(node: Any, names: Iterable[str]) -> list[Node] | None:
-    """A node and the first inputs that lead to it, when they are these operators."""
-    nodes: list[Node] = []
-    for name in names:
-        if not isinstance(node, Node) or operator_name(node) != name:
-            return None
-        nodes.append(node)
-        node = args_of(node)[0] if args_of(node) else None
-    return nodes
+    return EmbeddingUnit(node, [node], tokens, source)
 
 
 def _is_tokens(node: Any) -> bool:

@@ -45,11 +45,17 @@ def pack(matrix: Matrix, constants: Constants) -> PackedWeight:
     if matrix.format is Format.INT8:
         return PackedWeight(Format.INT8, pack_int8(values, scales[:, 0], columns))
     scales = scales[:, : -(-columns // group_size)]
+    if matrix.format is Format.INT4:
+        return PackedWeight(Format.INT4, pack_int4(values, scales, columns, group_size))
     levels = find_two_levels(scales)
-    if levels is not None:
-        data = pack_int4_two_level(values, levels, columns, group_size)
-        return PackedWeight(Format.INT4_TWO_LEVEL, data)
-    return PackedWeight(Format.INT4, pack_int4(values, scales, columns, group_size))
+    if levels is None:
+        name = shown_name(constants.name(matrix.sources[0].values) or "a weight")
+        raise DelegateError(
+            f"{name} has scales that are no integer of 1 to 15 times a number of their row, and "
+            "says that they are: quantize it again."
+        )
+    data = pack_int4_two_level(values, levels, columns, group_size)
+    return PackedWeight(Format.INT4_TWO_LEVEL, data)
 
 
 def _rows(tensor: Tensor) -> NDArray:
@@ -79,7 +85,7 @@ def _check(source: WeightSource, constants: Constants) -> None:
     scales = constants.tensor(source.scales)
     if not bool(torch.isfinite(scales).all()):
         raise DelegateError(f"{name} has a scale that is not a number: quantize it again.")
-    if source.format is Format.INT4 and not torch.equal(scales, scales.bfloat16().float()):
+    if source.format is not Format.INT8 and not torch.equal(scales, scales.bfloat16().float()):
         raise DelegateError(
             f"{name} has scales that bfloat16 does not hold exactly, and 4-bit weights keep theirs "
             "in it: round the scales before quantizing."

@@ -6,12 +6,12 @@ from pathlib import Path
 from torch import Tensor
 from torch.export import ExportedProgram
 
-from delegates.embedding import share_embedding
 from delegates.limits import FLOAT_BITS, Limits, Storage, never
 from delegates.lowered import Lowered, delegation_report, finish
 from delegates.mlx.rewrite import rewrite_attention
 from delegates.mlx.schema import import_mlx, missing
-from delegates.plain import complete_values, drop_checks, strip_activation_quantization
+from delegates.plain import complete_values, drop_checks
+from delegates.quantized import expand_embeddings, expand_linears, from_table
 from delegates.weights import weights_not_copied
 from delegates.whole import check_whole
 
@@ -61,8 +61,8 @@ def lower(
     LIMITS.check_program(program)
     import_mlx()
     drop_checks(program)
-    strip_activation_quantization(program)
-    share_embedding(program, (4, 8), with_zero_points=True)
+    expand_linears(program, round_activations=False)
+    expand_embeddings(program, from_table)
     rewrite_attention(program)
     if with_etrecord:
         complete_values(program)

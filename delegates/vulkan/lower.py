@@ -13,6 +13,7 @@ from delegates.errors import DelegateError
 from delegates.limits import FLOAT_BITS, Limits, Storage, never, nothing_missing
 from delegates.lowered import DelegationReport, Lowered, delegation_report, finish
 from delegates.plain import drop_checks
+from delegates.quantized import expand_linears
 from delegates.weights import weights_not_copied
 from delegates.xnnpack.rewrite import (
     rewrite_attention,
@@ -63,6 +64,7 @@ def lower(
     LIMITS.check_program(program)
     rewrite_attention(program)
     rewrite_embeddings(program)
+    expand_linears(program)
     drop_checks(program)
 
     from executorch.exir import EdgeCompileConfig, to_edge

@@ -1,19 +1,21 @@
 """The first pass: the captured program's attention and embedding become stock operators.
 
-`thimble::cached_attention` becomes `llama::update_cache` twice and `llama::custom_sdpa`; the
-gather-and-scale of a quantized embedding becomes `quantized_decomposed::embedding_byte` or
-`embedding_4bit`. Every new node takes the metadata (source lines, module path) of the node that
+`thimble::cached_attention` becomes `llama::update_cache` twice and `llama::custom_sdpa`;
+`thimble::embedding` becomes `quantized_decomposed::embedding_byte` or `embedding_4bit`. Every new
+node takes the metadata (source lines, module path) of the node that
 it replaces.
 """
 
 import operator
-from collections.abc import Iterator
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.export import ExportedProgram
 from torch.fx import Node
+
+from delegates.plain import call_like
+from delegates.quantized import Embedding, expand_embeddings
 
 CACHED_ATTENTION = "thimble.cached_attention.default"
 
@@ -52,34 +54,26 @@ def rewrite_attention(program: ExportedProgram) -> int:
 def rewrite_embeddings(program: ExportedProgram) -> int:
     """Replaces every quantized embedding in place; returns how many there were.
 
-    Int8 tables keep their bytes. Tables whose values all fit 4 bits and that have more than one
-    scale a row are packed two to a byte, the even column in the high half, as the operator wants.
+    Int8 tables keep their bytes. Tables of 4 bits are packed two to a byte, the even column in the
+    high half, as the operator wants.
     """
     import executorch.kernels.quantized  # noqa: F401  (defines the operators)
 
-    graph = program.graph
-    for check in graph.find_nodes(
-        op="call_function", target=torch.ops.aten._assert_tensor_metadata.default
-    ):
-        graph.erase_node(check)  # would keep the replaced nodes alive
-    gathers = [node for node in graph.nodes if _gathers_int8(node)]
-    for gather in gathers:
-        scaled = next(_downstream(gather, torch.ops.aten.mul.Tensor))
-        scales: Any = next(_upstream(scaled, torch.ops.aten.embedding.default, gather)).args[0]
-        rows = next(iter(scaled.users))  # groups flattened back to rows
-        table, tokens = cast(tuple[Node, Node], gather.args)
-        values = program.state_dict[_buffer_name(program, table)]
-        if scales.meta["val"].shape[1] > 1:
-            _set_buffer(program, table, pack_int4(values))
-            target, limits = torch.ops.quantized_decomposed.embedding_4bit.default, (-8, 7)
-        else:
-            target, limits = torch.ops.quantized_decomposed.embedding_byte.default, (-128, 127)
-        with graph.inserting_before(rows):
-            new = _call(rows, target, table, scales, None, *limits, tokens)
-        rows.replace_all_uses_with(new)
-    graph.eliminate_dead_code()
-    program.graph_module.recompile()
-    return len(gathers)
+    return expand_embeddings(program, _stock_embedding)
+
+
+def _stock_embedding(program: ExportedProgram, node: Node, given: Embedding) -> Node:
+    operators = torch.ops.quantized_decomposed
+    target, limits = operators.embedding_byte.default, (-128, 127)
+    columns = given.values.meta["val"].shape[1]
+    if given.bits == 4:
+        values = program.state_dict[_buffer_name(program, given.values)]
+        _set_buffer(program, given.values, pack_int4(values))
+        target, limits = operators.embedding_4bit.default, (-8, 7)
+    rows = call_like(node, target, given.values, given.scales, None, *limits, given.tokens)
+    if columns == given.embedding_dim:
+        return rows
+    return call_like(node, torch.ops.aten.narrow.default, rows, -1, 0, given.embedding_dim)
 
 
 def pack_int4(values: Tensor) -> Tensor:
@@ -133,29 +127,6 @@ def _call(replaced: Node, target: Any, *args: Any) -> Node:
     node = replaced.graph.call_function(target, args)
     node.meta = dict(replaced.meta)
     return node
-
-
-def _gathers_int8(node: Node) -> bool:
-    if node.target is not torch.ops.aten.embedding.default:
-        return False
-    table = cast(Node, node.args[0])
-    return table.op == "placeholder" and table.meta["val"].dtype is torch.int8
-
-
-def _downstream(node: Node, target: Any) -> Iterator[Node]:
-    for user in node.users:
-        if user.target is target:
-            yield user
-        else:
-            yield from _downstream(user, target)
-
-
-def _upstream(node: Node, target: Any, other_than: Node) -> Iterator[Node]:
-    for source in node.all_input_nodes:
-        if source.target is target and source is not other_than:
-            yield source
-        elif source is not other_than:
-            yield from _upstream(source, target, other_than)
 
 
 def _buffer_name(program: ExportedProgram, placeholder: Node) -> str:

@@ -30,7 +30,7 @@ from devtools.errors import BadRequest
 from exporter.checkpoint import Checkpoint
 from exporter.etrecord import WEIGHTS
 from exporter.model import Attention, CausalLM, rope_tables
-from quant.modules import PaddedLinear, QuantizedEmbedding, QuantizedWeight
+from quant.modules import QuantizedEmbedding, QuantizedLinear, QuantizedWeight
 
 Streams = tuple[Tensor, Tensor, Tensor]  # of the float model, the quantized one, the program
 Run = Callable[[CausalLM, Tensor], Tensor]

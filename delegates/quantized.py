@@ -1,0 +1,199 @@
+"""Our operators of a quantized model, expanded into the forms that other delegates know.
+
+A captured program holds one `thimble::linear` for each quantized linear and one
+`thimble::embedding` for a quantized table (quant/operators.py says what they compute). A delegate
+that does not take them as they are expands them in its first pass. Every new node takes the
+metadata (source lines, module path) of the node that it replaces.
+"""
+
+import operator
+from collections.abc import Callable
+from typing import Any, NamedTuple, cast
+
+import torch
+from torch.export import ExportedProgram
+from torch.export.graph_signature import InputKind
+from torch.fx import Graph, Node
+
+from delegates.plain import call_like
+
+LINEAR = "thimble.linear.default"
+EMBEDDING = "thimble.embedding.default"
+ZERO_POINTS = "_zero_points"  # ends the name of a buffer that expansion adds
+_LIMITS = {4: (-8, 7), 8: (-128, 127)}
+_INT8 = (torch.int8, -128, 127)
+
+_aten = torch.ops.aten
+
+
+class Linear(NamedTuple):
+    """The arguments of a `thimble::linear`."""
+
+    input: Node
+    values: Node
+    scales: Node
+    bias: Node | None
+    bits: int
+    group_size: int
+    levels: int
+
+
+class Embedding(NamedTuple):
+    """The arguments of a `thimble::embedding`."""
+
+    tokens: Node
+    values: Node
+    scales: Node
+    embedding_dim: int
+    bits: int
+    group_size: int
+    levels: int
+
+
+def linears_of(graph: Graph) -> list[Node]:
+    """The quantized linears of a captured program."""
+    return [node for node in graph.nodes if str(node.target) == LINEAR]
+
+
+def embeddings_of(graph: Graph) -> list[Node]:
+    """The quantized embeddings of a captured program."""
+    return [node for node in graph.nodes if str(node.target) == EMBEDDING]
+
+
+def linear_arguments(node: Node) -> Linear:
+    return Linear(*cast(tuple[Any, ...], node.args))
+
+
+def embedding_arguments(node: Node) -> Embedding:
+    return Embedding(*cast(tuple[Any, ...], node.args))
+
+
+def expand_linears(program: ExportedProgram, round_activations: bool = True) -> int:
+    """Replaces every quantized linear by torchao's composite, in place; returns how many there
+    were.
+
+    Linears that read one input share its rounding.
+
+    Args:
+        round_activations: to int8 for each token; else the weights alone are quantized.
+    """
+    graph = program.graph
+    prepared: dict[tuple[Node, int], Node] = {}
+    nodes = linears_of(graph)
+    for node in nodes:
+        given = linear_arguments(node)
+        columns = given.values.meta["val"].shape[1]
+        with graph.inserting_before(node):
+            key = (given.input, columns)
+            if key not in prepared:
+                padded = _padded(node, given.input, columns)
+                prepared[key] = _rounded(node, padded, columns) if round_activations else padded
+            weight = dequantize(program, node, given.values, given.scales, given.bits)
+            bias = () if given.bias is None else (given.bias,)
+            new = call_like(node, _aten.linear.default, prepared[key], weight, *bias)
+        node.replace_all_uses_with(new)
+        graph.erase_node(node)
+    program.graph_module.recompile()
+    return len(nodes)
+
+
+def expand_embeddings(
+    program: ExportedProgram, expand: Callable[[ExportedProgram, Node, Embedding], Node]
+) -> int:
+    """Replaces every quantized embedding, in place; returns how many there were.
+
+    Args:
+        expand: makes the nodes that compute one, before it, and gives the last of them.
+    """
+    graph = program.graph
+    nodes = embeddings_of(graph)
+    for node in nodes:
+        with graph.inserting_before(node):
+            new = expand(program, node, embedding_arguments(node))
+        node.replace_all_uses_with(new)
+        graph.erase_node(node)
+    program.graph_module.recompile()
+    return len(nodes)
+
+
+def gathered(program: ExportedProgram, node: Node, given: Embedding) -> Node:
+    """Gathered integers times gathered scales: for `expand_embeddings`."""
+    groups = given.scales.meta["val"].shape[1]
+    values = call_like(node, _aten.embedding.default, given.values, given.tokens)
+    scales = call_like(node, _aten.embedding.default, given.scales, given.tokens)
+    by_group = call_like(node, _aten.unflatten.int, values, -1, [groups, -1])
+    numbers = call_like(node, _aten.to.dtype, by_group, torch.float32)
+    factors = call_like(node, _aten.unsqueeze.default, scales, -1)
+    product = call_like(node, _aten.mul.Tensor, numbers, factors)
+    return _narrowed(node, call_like(node, _aten.flatten.using_ints, product, -2), given)
+
+
+def from_table(program: ExportedProgram, node: Node, given: Embedding) -> Node:
+    """Gathered from a dequantized table: for `expand_embeddings`.
+
+    A delegate knows such a table for what a quantized linear has too, and keeps one of both where
+    the head is tied to it.
+    """
+    table = dequantize(program, node, given.values, given.scales, given.bits)
+    return _narrowed(node, call_like(node, _aten.embedding.default, table, given.tokens), given)
+
+
+def dequantize(
+    program: ExportedProgram, node: Node, values: Node, scales: Node, bits: int
+) -> Node:
+    """torchao's dequantization of a whole weight, with zero points of zero."""
+    group = values.meta["val"].shape[1] // scales.meta["val"].shape[1]
+    zero_points = _zero_points(program, scales)
+    return call_like(
+        node,
+        torch.ops.torchao.dequantize_affine.default,
+        *(values, [1, group], scales, zero_points, torch.int8, *_LIMITS[bits]),
+    )
+
+
+def _narrowed(node: Node, rows: Node, given: Embedding) -> Node:
+    """Rows without the padding of their columns."""
+    if given.values.meta["val"].shape[1] == given.embedding_dim:
+        return rows
+    return call_like(node, _aten.narrow.default, rows, -1, 0, given.embedding_dim)
+
+
+def _padded(node: Node, x: Node, columns: int) -> Node:
+    padding = columns - x.meta["val"].shape[-1]
+    return call_like(node, _aten.pad.default, x, [0, padding]) if padding else x
+
+
+def _rounded(node: Node, x: Node, columns: int) -> Node:
+    """Rounds each token to int8 and back, as torchao does."""
+    torchao = torch.ops.torchao
+    source = x if "val" in x.meta else cast(Node, x.args[0])
+    block = [1] * (source.meta["val"].dim() - 1) + [columns]
+    choice = call_like(
+        node,
+        torchao.choose_qparams_affine.default,
+        *(x, "ASYMMETRIC", block, *_INT8, None, None, torch.int8),
+    )
+    scale = call_like(node, operator.getitem, choice, 0)
+    zero_point = call_like(node, operator.getitem, choice, 1)
+    quantized = call_like(
+        node, torchao.quantize_affine.default, x, block, scale, zero_point, *_INT8
+    )
+    return call_like(
+        node, torchao.dequantize_affine.default, quantized, block, scale, zero_point, *_INT8
+    )
+
+
+def _zero_points(program: ExportedProgram, scales: Node) -> Node:
+    """The buffer of int8 zeros of the shape of the scales."""
+    from executorch.backends.transforms.utils import create_constant_placeholder
+
+    zeros = torch.zeros(scales.meta["val"].shape, dtype=torch.int8)
+    with program.graph.inserting_before(scales):
+        return create_constant_placeholder(
+            program,
+            program.graph,
+            f"{scales.name}{ZERO_POINTS}",
+            InputKind.BUFFER,
+            zeros,
+            persistent_buffer=True,
+        )

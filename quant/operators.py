@@ -1,0 +1,115 @@
+"""The operators that a quantized model is captured with: one node for a linear, one for the table
+of an embedding.
+
+A delegate's first pass takes them as they are, or expands them into the form that it knows. The
+arguments `bits`, `group_size` and `levels` are those of quant.weight_type.
+"""
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+from torchao.quantization.quant_primitives import (
+    MappingType,
+    choose_qparams_affine,
+    dequantize_affine,
+    quantize_affine,
+)
+
+_TYPE = "int bits, int group_size, int levels"
+_INT8 = (-128, 127)
+
+_library = torch.library.Library("thimble", "FRAGMENT")
+_library.define(
+    f"linear(Tensor input, Tensor values, Tensor scales, Tensor? bias, {_TYPE}) -> Tensor"
+)
+_library.define(
+    f"embedding(Tensor tokens, Tensor values, Tensor scales, int embedding_dim, {_TYPE}) -> Tensor"
+)
+
+
+def linear(
+    input: Tensor,
+    values: Tensor,
+    scales: Tensor,
+    bias: Tensor | None,
+    bits: int,
+    group_size: int,
+    levels: int,
+) -> Tensor:
+    """A linear with integer weights and inputs rounded to int8, dynamic, per token (8da4w).
+
+    Args:
+        input: float32 (..., in_features).
+        values: int8 (rows, columns), columns >= in_features; the input is padded with zeros.
+        scales: float32 (rows, groups).
+        bias: float32 (rows,) or None.
+
+    Returns:
+        float32 (..., rows).
+    """
+    padding = values.shape[1] - input.shape[-1]
+    padded = F.pad(input, (0, padding)) if padding else input
+    return F.linear(_rounded(padded), dequantized(values, scales), bias)
+
+
+def embedding(
+    tokens: Tensor,
+    values: Tensor,
+    scales: Tensor,
+    embedding_dim: int,
+    bits: int,
+    group_size: int,
+    levels: int,
+) -> Tensor:
+    """Gathers rows of integers and their scales and multiplies them; the table stays as it is.
+
+    Args:
+        tokens: int64 (batch, seq_len).
+        values: int8 (vocab_size, columns), columns >= embedding_dim.
+        scales: float32 (vocab_size, groups).
+
+    Returns:
+        float32 (batch, seq_len, embedding_dim).
+    """
+    rows = dequantized(F.embedding(tokens, values), F.embedding(tokens, scales))
+    return rows if rows.shape[-1] == embedding_dim else rows[..., :embedding_dim].contiguous()
+
+
+def dequantized(values: Tensor, scales: Tensor) -> Tensor:
+    """float32 (..., columns) of int8 (..., columns) and float32 (..., groups)."""
+    groups = values.unflatten(-1, (scales.shape[-1], -1)) * scales.unsqueeze(-1)
+    return groups.flatten(-2)
+
+
+def _rounded(x: Tensor) -> Tensor:
+    """Each token rounded to int8 and back, by torchao's own steps."""
+    block = [1] * (x.dim() - 1) + [x.shape[-1]]
+    scale, zero_point = choose_qparams_affine(
+        x,
+        MappingType.ASYMMETRIC,
+        block,
+        target_dtype=torch.int8,
+        quant_min=_INT8[0],
+        quant_max=_INT8[1],
+        zero_point_dtype=torch.int8,
+    )
+    values = quantize_affine(x, block, scale, zero_point, torch.int8, *_INT8)
+    return dequantize_affine(
+        values, block, scale, zero_point, torch.int8, *_INT8, output_dtype=x.dtype
+    )
+
+
+_library.impl("linear", linear, "CompositeExplicitAutograd")
+_library.impl("embedding", embedding, "CompositeExplicitAutograd")
+
+
+@torch.library.register_fake("thimble::linear", lib=_library)
+def _linear_fake(input: Tensor, values: Tensor, *_: object) -> Tensor:
+    return input.new_empty((*input.shape[:-1], values.shape[0]))
+
+
+@torch.library.register_fake("thimble::embedding", lib=_library)
+def _embedding_fake(
+    tokens: Tensor, values: Tensor, scales: Tensor, embedding_dim: int, *_: object
+) -> Tensor:
+    return scales.new_empty((*tokens.shape, embedding_dim))

@@ -1,0 +1,53 @@
+"""How the numbers of one weight are stored."""
+
+from dataclasses import dataclass
+
+from quant.errors import QuantError
+
+GROUP_SIZES = (32, 64, 128)
+WHOLE_ROW = 0  # as a group size: one scale for each row
+
+
+@dataclass(frozen=True)
+class WeightType:
+    """The storage of a weight of integers, symmetric around 0.
+
+    Attributes:
+        bits: of an integer.
+        group_size: input dimensions that share a scale; WHOLE_ROW: all of a row do.
+        levels: of the scales: 2, an integer of 1 to 15 times a float of the row; 1, a float each.
+
+    Raises:
+        QuantError: a type that nothing stores.
+    """
+
+    bits: int
+    group_size: int
+    levels: int
+
+    def __post_init__(self) -> None:
+        grouped = self.bits == 4 and self.group_size in GROUP_SIZES and self.levels in (1, 2)
+        if not grouped and (self.bits, self.group_size, self.levels) != (8, WHOLE_ROW, 1):
+            raise QuantError(
+                f"a weight of {self.bits} bits in groups of {self.group_size} with {self.levels} "
+                "levels of scales is not supported; it must be 4 bits in groups of "
+                f"{', '.join(map(str, GROUP_SIZES))}, or 8 bits with one scale a row."
+            )
+
+    @property
+    def limits(self) -> tuple[int, int]:
+        """The smallest integer and the largest."""
+        half = 1 << (self.bits - 1)
+        return -half, half - 1
+
+    def groups(self, columns: int) -> int:
+        """How many scales a row of so many inputs has."""
+        return 1 if self.group_size == WHOLE_ROW else -(-columns // self.group_size)
+
+
+INT8 = WeightType(8, WHOLE_ROW, 1)
+
+
+def int4(group_size: int) -> WeightType:
+    """4 bits with scales on two levels."""
+    return WeightType(4, group_size, 2)
