@@ -93,9 +93,9 @@ def _round(
     return QuantizedWeight(torch.cat(values), torch.cat(scales), bits=4)
 
 
-def embed_float(weights: WeightSource, tokens: Tensor) -> Tensor:
-    """The float embedding of a few tokens (windows, seq_len), from the stored table."""
-    return weights.tensor(EMBEDDING)[tokens].float()
+def embed_float(model: CausalLM, weights: WeightSource, tokens: Tensor) -> Tensor:
+    """The float model's hidden states of a few tokens (windows, seq_len), from the stored table."""
+    return model.scale_embedding(weights.tensor(EMBEDDING)[tokens].float())
 
 
 def compare_heads(
@@ -121,7 +121,8 @@ def compare_heads(
     with lent(norm, device):
         reference = norm(reference)
         for rows, logits in _head_slices(model, hidden):
-            comparison.add(F.linear(reference, stored[rows].to(device).float()), logits)
+            wanted = F.linear(reference, stored[rows].to(device).float())
+            comparison.add(model.finish_logits(wanted), logits)
     weights.release()
     return comparison.result()
 
@@ -150,4 +151,5 @@ def _head_slices(model: CausalLM, hidden: Tensor) -> Iterator[tuple[slice, Tenso
         hidden = F.pad(hidden, (0, head.padding))
     for start in range(0, head.out_features, HEAD_ROWS):
         rows = slice(start, min(start + HEAD_ROWS, head.out_features))
-        yield rows, F.linear(hidden, head.weight[rows].to(hidden.device))
+        logits = F.linear(hidden, head.weight[rows].to(hidden.device))
+        yield rows, model.finish_logits(logits)

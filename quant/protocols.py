@@ -6,8 +6,6 @@ from typing import Any, Protocol
 
 from torch import Tensor, nn
 
-Rope = tuple[Tensor, Tensor]
-
 
 @dataclass(frozen=True)
 class Part:
@@ -33,7 +31,7 @@ class Block:
         last: the one linear that ends the block.
         after: path of the norm behind it, in front of the sum; None: there is none.
         feeds_last: path of the linear whose outputs are, one by one, scaled inputs of `last`
-            (v_proj, up_proj); None: there is none.
+            (up_proj; v_proj where no heads share values); None: there is none.
         heads: path of the linear that makes the values of the heads, and the size of a head, where
             the values of each head may be rotated; None: they may not.
     """
@@ -51,6 +49,12 @@ class Block:
         """All of it that is quantized, in the order of computation."""
         return (*self.readers, self.last)
 
+    @property
+    def end(self) -> str:
+        """Path of the linear that ends the block."""
+        (linear,) = self.last.linears
+        return linear
+
 
 class DecoderLayer(Protocol):
     """A module that computes x = x + after(module(norm(x), context)), block by block."""
@@ -63,7 +67,7 @@ class DecoderLayer(Protocol):
 
 
 class CausalLM(Protocol):
-    """A decoder with a head. `model` holds `embed_tokens`, `layers` (of DecoderLayer) and `norm`."""
+    """A decoder with a head; `model` holds `embed_tokens`, `layers` (DecoderLayer) and `norm`."""
 
     @property
     def config(self) -> object:
@@ -79,7 +83,8 @@ class CausalLM(Protocol):
         """Token ids (batch, seq_len) to hidden states (batch, seq_len, hidden_size)."""
 
     def scale_embedding(self, rows: Tensor) -> Tensor:
-        """Rows of the embedding (..., hidden_size) to hidden states: what `embed` does to them."""
+        """Rows of the embedding (..., hidden_size) to hidden states, as `embed` makes those; linear
+        in each row."""
 
     def context(self, seq_len: int) -> Any:
         """What the layers take beside the hidden states of positions 0 .. seq_len - 1: a pytree
