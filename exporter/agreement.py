@@ -8,7 +8,7 @@ from torch import Tensor
 
 from delegates import Step
 from exporter.errors import ExportError
-from exporter.model import CausalLM
+from exporter.models.decoder import CausalLM
 from quant.ends import head_logits
 
 TOKENS = 40
@@ -94,9 +94,9 @@ def reference_logits(
     hidden = model.embed(tokens.expand(2, -1))  # (2, seq_len, hidden_size)
     noise = torch.randn(hidden.shape[1:], generator=torch.Generator().manual_seed(0))
     hidden = torch.stack((hidden[0], hidden[1] * (1 + _JITTER * noise)))
-    rope = model.rope(len(tokens))
+    context = model.context(len(tokens))
     for layer in model.model.layers:
-        hidden = layer(hidden, rope)
+        hidden = layer(hidden, context)
         release()
     logits, jittered = head_logits(model, hidden[:, ends])  # each (calls, vocab_size)
     release()

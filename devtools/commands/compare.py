@@ -220,8 +220,9 @@ def _buffer_size(record: "Record", tokens: int, calls: int) -> int:
 
 
 def _check_shape(facts: dict[str, Any], model: Path, checkpoint: "Checkpoint") -> None:
+    dimensions = checkpoint.config.dimensions()
     for name in SHAPE_FIELDS:
-        wanted = getattr(checkpoint.config, name)
+        wanted = dimensions[name]
         if facts[name] != wanted:
             raise BadRequest(
                 f"{model} has {name} {facts[name]} and {checkpoint.name} has {wanted}; name the "

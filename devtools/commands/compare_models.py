@@ -29,7 +29,9 @@ from devtools.compare.sinks import LoggedRows
 from devtools.errors import BadRequest
 from exporter.checkpoint import Checkpoint
 from exporter.etrecord import WEIGHTS
-from exporter.model import Attention, CausalLM, rope_tables
+from exporter.models.attention import Attention
+from exporter.models.context import CachedContext
+from exporter.models.decoder import CausalLM
 from quant.modules import PaddedLinear, QuantizedEmbedding, QuantizedWeight
 
 Streams = tuple[Tensor, Tensor, Tensor]  # of the float model, the quantized one, the program
@@ -170,7 +172,7 @@ class _Pass:
         self._tokens = tokens[None]
         self._logged = list(logged)
         self._calls = calls
-        self._rope = rope_tables(checkpoint.config, len(tokens))
+        self._context = CachedContext(self._float.context(len(tokens)).ropes, 0)
         self._rows: list[Row] = []
 
     def run(self) -> tuple[Comparison, Logits]:
@@ -197,7 +199,7 @@ class _Pass:
             for module in layer.modules():
                 if isinstance(module, Attention):
                     module.setup_cache(x.shape[1])
-            out: Tensor = layer(x, self._rope, 0)
+            out: Tensor = layer(x, self._context)
             return out
 
         return run

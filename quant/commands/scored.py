@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from delegates import get_delegate
-from exporter.model import CausalLM
+from exporter.models.decoder import CausalLM
 from exporter.pte import read_report
 from exporter.source import open_model
 from exporter.tokenizer import compile_tokenizer, load_tokenizer
@@ -86,9 +86,9 @@ def _open_checkpoint(model: str, advance: Advance) -> Scored:
 
     @torch.no_grad()
     def logits(tokens: Tensor, first: int) -> Iterator[Tensor]:
-        hidden, rope = decoder.embed(tokens[None]), decoder.rope(len(tokens))
+        hidden, context = decoder.embed(tokens[None]), decoder.context(len(tokens))
         for layer in decoder.model.layers:
-            hidden = layer(hidden, rope)
+            hidden = layer(hidden, context)
         advance(len(tokens))
         for part in hidden[0, first:].split(PIECE):
             yield decoder.head(part)
