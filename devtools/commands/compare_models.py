@@ -33,6 +33,7 @@ from exporter.models.attention import Attention
 from exporter.models.context import CachedContext
 from exporter.models.decoder import CausalLM
 from quant.modules import PaddedLinear, QuantizedEmbedding, QuantizedWeight
+from quant.walk import float_walk
 
 Streams = tuple[Tensor, Tensor, Tensor]  # of the float model, the quantized one, the program
 Run = Callable[[CausalLM, Tensor], Tensor]
@@ -178,11 +179,8 @@ class _Pass:
     def run(self) -> tuple[Comparison, Logits]:
         self._load("model.embed_tokens")
         streams = self._stage("", lambda model, x: model.embed(x), (self._tokens,) * 3)
-        for index in range(self._checkpoint.config.num_hidden_layers):
-            path = f"model.layers.{index}"
-            self._load(path)
-            streams = self._stage(path, self._layer(path), streams)
-            self._float.get_submodule(path).to("meta")
+        for stop in float_walk(self._float, self._checkpoint):
+            streams = self._stage(stop.name, self._layer(stop.name), streams)
         self._load("model.norm")
         self._load("lm_head")
         floats, quantized, _ = self._stage("", lambda model, x: model.head(x), streams)
