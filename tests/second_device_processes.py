@@ -20,7 +20,7 @@ from test_quant_device import CONFIG, FLOAT, SHORT, Run, assert_same, tokens
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from exporter.model import CausalLM
+from exporter.models.decoder import CausalLM
 from quant.cache import Cache
 from quant.hadamard import orthogonal_matrix
 from quant.learned_rotation import _Network, cayley, learn_rotation

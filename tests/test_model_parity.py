@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from exporter.checkpoint import open_checkpoint
-from exporter.config import parse_config
 from exporter.errors import ExportError
-from exporter.model import CausalLM
+from exporter.models.decoder import CausalLM
+from exporter.models.families import decoder_spec
 
 transformers = pytest.importorskip("transformers")
 
@@ -91,7 +91,7 @@ def tokens_of(model: Any, batch: int = 1) -> Tensor:
 
 
 def our_model(reference: Any) -> CausalLM:
-    model = CausalLM(parse_config(reference.config.to_dict())).eval()
+    model = CausalLM(decoder_spec(reference.config.to_dict())).eval()
     model.load_state_dict(reference.state_dict())
     return model
 
@@ -141,8 +141,8 @@ def test_what_transformers_saves_is_read_back(case: Case, tmp_path: Path) -> Non
 
 def test_the_context_ends_where_the_window_does() -> None:
     fields = {**SHAPE, "model_type": "mistral", "sliding_window": 16}
-    assert parse_config(fields).context_limit == 16
-    assert parse_config({**fields, "sliding_window": None}).context_limit == 64
+    assert decoder_spec(fields).context_limit == 16
+    assert decoder_spec({**fields, "sliding_window": None}).context_limit == 64
 
 
 @torch.no_grad()
@@ -158,4 +158,4 @@ def test_past_the_window_the_answers_would_differ() -> None:
 def test_an_architecture_next_door_is_refused() -> None:
     fields = transformers.Qwen2MoeConfig().to_dict()
     with pytest.raises(ExportError, match="^model_type 'qwen2_moe' is not an architecture"):
-        parse_config(fields)
+        decoder_spec(fields)

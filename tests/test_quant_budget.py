@@ -15,7 +15,7 @@ from delegates import DelegateError, get_delegate
 from exporter.budget import storage_of
 from exporter.checkpoint import Checkpoint, open_checkpoint
 from exporter.errors import ExportError
-from exporter.model import CausalLM
+from exporter.models.decoder import CausalLM
 from exporter.options import ExportOptions
 from exporter.pipeline import export_model
 from exporter.tokenizer import load_tokenizer

@@ -10,16 +10,17 @@ from pathlib import Path
 
 import pytest
 import torch
+from decoder_specs import SMALL, varied
 from second_device import SECOND, MixedDevices, SecondDevice
-from small_models import SMALL, ModelWeights, random_model
+from small_models import ModelWeights, random_model
 from test_quant_cache import content
 from test_quant_distributed import Starter, entries, finish
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 import quant.solve
-from exporter.config import ModelConfig
-from exporter.model import CausalLM
+from exporter.models.decoder import CausalLM
+from exporter.models.spec import DecoderSpec
 from quant.cache import Cache
 from quant.device import HOST, choose_device, find_device
 from quant.distributed import joined
@@ -35,7 +36,7 @@ from quant.scheme import SCHEMES, Scheme
 from quant.spill import Spill
 
 ROOT = Path(__file__).resolve().parents[1]
-CONFIG = replace(SMALL, num_hidden_layers=2, attention_bias=True)
+CONFIG = varied(SMALL, num_hidden_layers=2, attention_bias=True)
 FLOAT = random_model(CONFIG)
 GPUS = torch.cuda.device_count() if torch.cuda.is_available() else 0
 
@@ -48,7 +49,7 @@ def tokens(windows: int, seed: int) -> Tensor:
 class Run:
     """One quantization of a small random model."""
 
-    def __init__(self, scheme: Scheme, means: Means, config: ModelConfig = CONFIG) -> None:
+    def __init__(self, scheme: Scheme, means: Means, config: DecoderSpec = CONFIG) -> None:
         weights = ModelWeights(FLOAT if config == CONFIG else random_model(config))
         with torch.device("meta"):
             self.model = CausalLM(config)
@@ -69,7 +70,7 @@ def plain_attention() -> Iterator[None]:
         yield
 
 
-def run_second(scheme: Scheme, means: Means, config: ModelConfig = CONFIG) -> Run:
+def run_second(scheme: Scheme, means: Means, config: DecoderSpec = CONFIG) -> Run:
     """The same on a second device."""
     with SecondDevice():
         return Run(scheme, replace(means, device=SECOND), config)
