@@ -21,7 +21,7 @@ _GROUP = "thimble.families"
 
 def family_names() -> tuple[str, ...]:
     """Every model_type that is known: those of this folder, then those of other packages."""
-    return tuple(dict.fromkeys((*_own(), *_offered())))
+    return tuple(dict.fromkeys((*_own(), *sorted(_offered()))))
 
 
 def get_family(model_type: object) -> Family:
