@@ -280,7 +280,7 @@ def test_a_shape_knows_its_work() -> None:
 
 def test_layers_of_several_sizes_are_refused() -> None:
     facts: dict[str, Any] = {name: 8 for name in SHAPE_FIELDS}
-    said = {"report": {"model": facts | {"head_dim": [8, 16]}}}
+    said = {"report": {"model": facts | {"head_dim": [8, 16]}, "quantization": {}}}
     with pytest.raises(DevtoolsError) as error:
         describe_model(said, "model.pte", "default")
     assert str(error.value) == (
