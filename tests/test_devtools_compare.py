@@ -27,7 +27,7 @@ from exporter.pipeline import export_model
 from quant.scheme import METHODS, Scheme
 
 LAYERS = 2
-ATTENTION_RESIDUAL = model_line("x = x + added")
+ATTENTION_RESIDUAL = model_line("x = x + self._run(self._mixer")
 GATE_AND_UP = model_line("return self.down_proj(self.activation(self.gate_proj")
 
 

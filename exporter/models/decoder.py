@@ -21,17 +21,15 @@ from quant.protocols import Block
 
 
 class DecoderLayer(nn.Module):
-    """Blocks one after the other: x = x + after(module(norm(x), context))."""
+    """Two blocks, each x = x + after(module(norm(x), context))."""
 
     def __init__(self, decoder: DecoderSpec, layer: LayerSpec) -> None:
         super().__init__()
         mixer, size, eps = layer.mixer, decoder.hidden_size, decoder.rms_norm_eps
         rope = None if mixer.rotary is None else decoder.rotary_tables.index(mixer.rotary)
         self._norm_size, self._eps = size, eps
-        self._blocks = (
-            self._add("self_attn", Attention(mixer, size, eps, rope), layer.mixer_norms),
-            self._add("mlp", MLP(layer.feed_forward, size), layer.feed_forward_norms),
-        )
+        self._mixer = self._add("self_attn", Attention(mixer, size, eps, rope), layer.mixer_norms)
+        self._mlp = self._add("mlp", MLP(layer.feed_forward, size), layer.feed_forward_norms)
 
     def _add(self, name: str, module: Attention | MLP, norms: Norms) -> Block:
         """Registers a block's module between its norms."""
@@ -44,17 +42,18 @@ class DecoderLayer(nn.Module):
 
     def blocks(self) -> Sequence[Block]:
         """What it consists of, in the order of computation."""
-        return self._blocks
+        return self._mixer, self._mlp
 
     def forward(self, x: Tensor, context: Context | CachedContext) -> Tensor:
-        for block in self._blocks:
-            module = self.get_submodule(block.module)
-            norm = None if block.norm is None else self.get_submodule(block.norm)
-            added = module(x if norm is None else norm(x), context)
-            if block.after is not None:
-                added = self.get_submodule(block.after)(added)
-            x = x + added
-        return x
+        x = x + self._run(self._mixer, x, context)
+        return x + self._run(self._mlp, x, context)
+
+    def _run(self, block: Block, x: Tensor, context: Context | CachedContext) -> Tensor:
+        """What a block adds to the hidden states."""
+        if block.norm is not None:
+            x = self.get_submodule(block.norm)(x)
+        x = self.get_submodule(block.module)(x, context)
+        return x if block.after is None else self.get_submodule(block.after)(x)
 
 
 class Decoder(nn.Module):
