@@ -19,6 +19,8 @@ from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 import quant.solve
+import quant.walk
+from exporter.models.context import Context
 from exporter.models.decoder import CausalLM
 from exporter.models.spec import DecoderSpec
 from quant.cache import Cache
@@ -29,7 +31,6 @@ from quant.gptq import InverseFactor, gram
 from quant.means import Means
 from quant.method import DRIFTS, Method
 from quant.progress import Progress
-from quant.protocols import Rope
 from quant.quantize import quantize
 from quant.report import QuantReport
 from quant.scheme import SCHEMES, Scheme
@@ -127,8 +128,8 @@ def forgetful_gram(inputs: object, columns: int, device: torch.device) -> Tensor
     return gram(inputs, columns)  # type: ignore[arg-type]
 
 
-def forgetful_rope(device: torch.device, model: CausalLM, seq_len: int) -> Rope:
-    return model.rope(seq_len)
+def forgetful_context(device: torch.device, model: CausalLM, seq_len: int) -> Context:
+    return model.context(seq_len)
 
 
 def forgetful_diagonal(factor: InverseFactor) -> Tensor:
@@ -141,9 +142,9 @@ def forgetful_diagonal(factor: InverseFactor) -> Tensor:
     ("place", "name", "forgetful"),
     [
         (quant.solve, "gram", forgetful_gram),
-        (sys.modules["quant.quantize"], "rope_on", forgetful_rope),
+        (sys.modules["quant.quantize"], "context_on", forgetful_context),
         (InverseFactor, "inverse_diagonal", forgetful_diagonal),
-        (sys.modules["quant.quantize"], "move", lambda module, device: None),
+        (quant.walk, "move", lambda module, device: None),
         (sys.modules["quant.gptq_layer"], "statistics", None),
     ],
 )
