@@ -8,8 +8,9 @@ from torch import Tensor
 
 from delegates import Step
 from exporter.errors import ExportError
-from exporter.model import CausalLM
+from exporter.models.decoder import CausalLM
 from quant.ends import head_logits
+from quant.walk import through_layers
 
 TOKENS = 40
 _SINGLE_STEPS = 5
@@ -94,10 +95,7 @@ def reference_logits(
     hidden = model.embed(tokens.expand(2, -1))  # (2, seq_len, hidden_size)
     noise = torch.randn(hidden.shape[1:], generator=torch.Generator().manual_seed(0))
     hidden = torch.stack((hidden[0], hidden[1] * (1 + _JITTER * noise)))
-    rope = model.rope(len(tokens))
-    for layer in model.model.layers:
-        hidden = layer(hidden, rope)
-        release()
+    hidden = through_layers(model, hidden, model.context(len(tokens)), release)
     logits, jittered = head_logits(model, hidden[:, ends])  # each (calls, vocab_size)
     release()
     floor = _QUANTIZED_FLOOR if quantized else _FLOAT_FLOOR

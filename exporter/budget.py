@@ -9,7 +9,7 @@ from delegates import Limits
 from exporter.checkpoint import Checkpoint
 from exporter.errors import ExportError
 from exporter.listener import Listener
-from exporter.model import CausalLM
+from exporter.models.decoder import CausalLM
 from exporter.options import ExportOptions
 from exporter.pte import REPORT_BYTES
 from exporter.text import Text
@@ -87,7 +87,8 @@ def _other_bytes(limits: Limits, checkpoint: Checkpoint, text: Text, max_context
     """What a file takes beside its weights, at most."""
     config, stored = checkpoint.config, limits.storage
     blobs = sum(len(blob) for blob in text.blobs.values()) + REPORT_BYTES
-    rotary = stored.rotary_numbers * max_context_len * config.head_dim * stored.float_bytes
+    row = sum(table.head_dim for table in config.rotary_tables)
+    rotary = stored.rotary_numbers * max_context_len * row * stored.float_bytes
     padding = (len(text.blobs) + 4) * stored.alignment
     return blobs + rotary + padding + _GRAPH + stored.layer_bytes * config.num_hidden_layers
 

@@ -19,7 +19,7 @@ class Decomposition:
     """A line whose operators changed.
 
     Attributes:
-        line: of the model, as in exporter/model.py:46.
+        line: of the model, as in exporter/models/mlp.py:38.
         captured: operators that are gone, by how often the line had them.
         became: operators that stand there instead, likewise.
         reason: why.

@@ -10,7 +10,7 @@ from delegates import DelegationReport, get_delegate
 from delegates.cpu.reasons import Unfused, why_unfused
 from exporter.decompositions import Decomposition, decompositions, operators_by_line
 from exporter.listener import Listener
-from exporter.model import CausalLM
+from exporter.models.decoder import CausalLM
 from exporter.options import ExportOptions
 from exporter.pipeline import context_lengths
 from exporter.program import capture

@@ -10,7 +10,7 @@ import torch
 from exporter.checkpoint import Checkpoint
 from exporter.errors import ExportError
 from exporter.listener import Listener
-from exporter.model import CausalLM
+from exporter.models.decoder import CausalLM
 from exporter.options import ExportOptions
 from exporter.text import Text
 from quant.memory import Peak, foretell, resident

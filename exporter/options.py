@@ -6,6 +6,7 @@ from pathlib import Path
 import torch
 
 from delegates import DEFAULT_DELEGATE
+from exporter.models.family import Family
 from quant.device import HOST
 from quant.scheme import Scheme
 
@@ -20,6 +21,7 @@ class ExportOptions:
         model: a preset such as "llama3", a checkpoint directory or a hub id.
         out: the `.pte` to write.
         checkpoint: where the weights are, if not where `model` says.
+        family: what the checkpoint's config means; None: the family of its model_type.
         tokenizer: a tokenizer file or directory, if not the checkpoint's own.
         scheme: how weights are stored.
         bits: most bits that a weight may take on average, all of them counted: 4 and 8 are spread.
@@ -40,6 +42,7 @@ class ExportOptions:
     model: str
     out: Path
     checkpoint: str | None = None
+    family: Family | None = None
     tokenizer: Path | None = None
     scheme: Scheme = field(default_factory=Scheme)
     bits: float | None = None

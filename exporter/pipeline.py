@@ -17,7 +17,7 @@ from exporter.etrecord import weights_crc32
 from exporter.files import replacing
 from exporter.listener import Listener
 from exporter.memory import plan_memory
-from exporter.model import CausalLM
+from exporter.models.decoder import CausalLM
 from exporter.options import DEFAULT_CONTEXT, ExportOptions
 from exporter.program import capture, check_lengths
 from exporter.pte import REPORT, encode_report, seal
@@ -180,14 +180,7 @@ def describe(
             "name": checkpoint.name,
             "model_type": config.model_type,
             "parameters": quantization.size.weights,
-            "hidden_size": config.hidden_size,
-            "intermediate_size": config.intermediate_size,
-            "num_hidden_layers": config.num_hidden_layers,
-            "num_attention_heads": config.num_attention_heads,
-            "num_key_value_heads": config.num_key_value_heads,
-            "head_dim": config.head_dim,
-            "vocab_size": config.vocab_size,
-            "tie_word_embeddings": config.tie_word_embeddings,
+            **config.dimensions(),
             "max_context_len": max_context_len,
             "max_seq_len": max_seq_len,
             "bos_id": text.bos_id,

@@ -8,16 +8,16 @@ from torch.export import Dim, ExportedProgram, export
 from torch.utils._sympy.value_ranges import ValueRanges
 
 import quant.modules
-from exporter.config import ModelConfig
 from exporter.errors import ExportError
-from exporter.model import CausalLM
+from exporter.models.decoder import CausalLM
+from exporter.models.spec import DecoderSpec
 from exporter.uncaptured import REFUSALS, refused
 
 _INSIDE = re.compile(rf'\n? *File "{re.escape(quant.modules.__file__)}", line ')
 EXAMPLE_SEQ_LEN = 3  # any length above 1: torch.export specializes a Dim whose example is 0 or 1
 
 
-def check_lengths(config: ModelConfig, max_context_len: int, max_seq_len: int) -> None:
+def check_lengths(config: DecoderSpec, max_context_len: int, max_seq_len: int) -> None:
     """Raises ExportError for lengths that do not fit each other or the model."""
     limit = config.context_limit
     if not 1 <= max_context_len <= limit:

@@ -37,7 +37,7 @@ class Condition:
 
     Attributes:
         text: such as `tokens.size(1) <= 512`.
-        line: of the model that needs it, as in exporter/model.py:46.
+        line: of the model that needs it, as in exporter/models/mlp.py:38.
         checked: when the program runs; else it was settled for good while tracing.
     """
 

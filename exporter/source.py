@@ -4,6 +4,7 @@ from pathlib import Path
 
 from exporter.checkpoint import Checkpoint, open_checkpoint
 from exporter.listener import Listener
+from exporter.models.family import Family
 from exporter.options import ExportOptions
 from exporter.presets import PRESETS, preset_name, resolve_model
 
@@ -12,15 +13,18 @@ EMBEDDED_NAME = "thimble-python-4m"
 EMBEDDED_PRESET = "llama3.2-1b"  # what `llama3` stands for
 
 
-def open_model(name: str) -> Checkpoint:
+def open_model(name: str, family: Family | None = None) -> Checkpoint:
     """The checkpoint of a preset, a directory or a hub id.
+
+    Args:
+        family: what its config means; None: the family of its model_type.
 
     Raises:
         ExportError: there is none of that name, or a damaged one.
     """
     if preset_name(name) == EMBEDDED_PRESET:
-        return open_checkpoint(EMBEDDED)
-    return open_checkpoint(resolve_model(name).source)
+        return open_checkpoint(EMBEDDED, family)
+    return open_checkpoint(resolve_model(name, family).source, family)
 
 
 def find_checkpoint(options: ExportOptions, listener: Listener) -> Checkpoint:
@@ -31,9 +35,9 @@ def find_checkpoint(options: ExportOptions, listener: Listener) -> Checkpoint:
     """
     if options.checkpoint is not None:
         if preset_name(options.model) is None:
-            resolve_model(options.model)
-        return open_checkpoint(options.checkpoint)
-    checkpoint = open_model(options.model)
+            resolve_model(options.model, options.family)
+        return open_checkpoint(options.checkpoint, options.family)
+    checkpoint = open_model(options.model, options.family)
     if preset_name(options.model) == EMBEDDED_PRESET:
         checkpoint.name = EMBEDDED_NAME
         listener.note(

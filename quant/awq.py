@@ -13,10 +13,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from quant.blocks import LayerBlock, blocks_of, quantize_linear, weight_of
 from quant.gptq_layer import Streams
-from quant.layer import Done, input_of, weight_of
-from quant.modules import set_weight
-from quant.protocols import Rope
+from quant.layer import Done
 from quant.rounding import closed_scales, round_int4, round_int8
 from quant.scales import round_to_scales
 from quant.scheme import Scheme
@@ -51,73 +50,58 @@ def awq_scale(weights: Sequence[Tensor], inputs: Tensor, group_size: int) -> Ten
     return best
 
 
-def awq_layer(
-    layer: nn.Module, scheme: Scheme, name: str, rope: Rope, streams: Streams, done: Done
-) -> None:
+def awq_layer(layer: nn.Module, scheme: Scheme, name: str, streams: Streams, done: Done) -> None:
     """Scales, rounds and passes a layer; the streams go through it in place."""
-    attention, mlp = layer.get_submodule("self_attn"), layer.get_submodule("mlp")
-    norms = layer.get_submodule("input_layernorm"), layer.get_submodule("post_attention_layernorm")
     hidden = list(streams.hidden)
-
-    inputs = [norms[0](x) for x in hidden]
-    squares = {}
-    squares["qkv"] = _rescale(attention, ("q_proj", "k_proj", "v_proj"), norms[0], inputs, scheme)
-    inputs = [norms[0](x) for x in hidden]
-    inputs = [input_of(attention, "o_proj", x, rope) for x in inputs]
-    same_width = weight_of(attention, "v_proj").shape[0] == weight_of(attention, "o_proj").shape[1]
-    before = attention.get_submodule("v_proj") if same_width else None  # else heads share values
-    squares["o"] = _rescale(attention, ("o_proj",), before, inputs, scheme)
-    after = [x + attention(norms[0](x), rope) for x in hidden]
-
-    inputs = [norms[1](x) for x in after]
-    squares["gate_up"] = _rescale(mlp, ("gate_proj", "up_proj"), norms[1], inputs, scheme)
-    inputs = [input_of(mlp, "down_proj", norms[1](x)) for x in after]
-    squares["down"] = _rescale(mlp, ("down_proj",), mlp.get_submodule("up_proj"), inputs, scheme)
-
-    for block, group, linears in (
-        (attention, "qkv", ("q_proj", "k_proj", "v_proj")),
-        (attention, "o", ("o_proj",)),
-        (mlp, "gate_up", ("gate_proj", "up_proj")),
-        (mlp, "down", ("down_proj",)),
-    ):
-        for linear in linears:
-            full_name = f"{name}.{'self_attn' if block is attention else 'mlp'}.{linear}"
-            weight = weight_of(block, linear)
-            padding = -weight.shape[1] % scheme.group_size
-            importance = F.pad(squares[group], (0, padding))
-            if scheme.bits_of(full_name) == 8:
-                quantized = round_int8(weight, full_name)
-            else:
-                quantized = round_int4(
-                    weight, scheme.group_size, full_name, scheme.choice, importance
-                )
-            set_weight(block, linear, quantized)
-            done(full_name, weight.numel())
-    streams.hidden.advance(layer, rope)
+    squares: dict[str, Tensor] = {}  # of the inputs of a linear
+    for told in blocks_of(layer):
+        block = LayerBlock(layer, told, streams.hidden.context)
+        readers = [linear for part in told.readers for linear in part.linears]
+        inputs = [block.normed(x) for x in hidden]
+        squares |= _rescale(layer, readers, told.norm, inputs, scheme)
+        inputs = [block.reach(block.normed(x)) for x in hidden]
+        squares |= _rescale(layer, (told.end,), told.feeds_last, inputs, scheme)
+        hidden = [block.run(x) for x in hidden]
+    for told in blocks_of(layer):
+        for part in told.parts:
+            bits = scheme.bits_of(f"{name}.{part.name}")
+            for linear in part.linears:
+                full_name, weight = f"{name}.{linear}", weight_of(layer, linear)
+                importance = F.pad(squares[linear], (0, -weight.shape[1] % scheme.group_size))
+                if bits == 8:
+                    quantized = round_int8(weight, full_name)
+                else:
+                    quantized = round_int4(
+                        weight, scheme.group_size, full_name, scheme.choice, importance
+                    )
+                quantize_linear(layer, linear, quantized)
+                done(full_name, weight.numel())
+    streams.hidden.advance(layer)
 
 
 def _rescale(
-    block: nn.Module,
+    layer: nn.Module,
     linears: Sequence[str],
-    before: nn.Module | None,
+    maker: str | None,
     inputs: Sequence[Tensor],
     scheme: Scheme,
-) -> Tensor:
-    """Scales linears up and what makes their input down; returns the inputs' mean squares."""
+) -> dict[str, Tensor]:
+    """Scales linears up and what makes their input, a norm or a linear, down; returns the mean
+    squares of the inputs by linear."""
     x = torch.cat([part.flatten(0, -2) for part in inputs])  # (tokens, columns)
     squares = x.square().mean(dim=0)
-    if before is None:
-        return squares
-    weights = [weight_of(block, linear) for linear in linears]
+    if maker is None:
+        return dict.fromkeys(linears, squares)
+    weights = [weight_of(layer, linear) for linear in linears]
     scale = awq_scale(weights, x, scheme.group_size)
     for weight in weights:
         weight.mul_(scale)
-    maker = before.get_parameter("weight")
-    maker.div_(scale if maker.dim() == 1 else scale.unsqueeze(1))
-    bias = getattr(before, "bias", None)
+    made = weight_of(layer, maker)
+    made.div_(scale if made.dim() == 1 else scale.unsqueeze(1))
+    bias = getattr(layer.get_submodule(maker), "bias", None)
     if bias is not None:
         bias.div_(scale)
-    return squares / scale.square()
+    return dict.fromkeys(linears, squares / scale.square())
 
 
 def _rounded(weight: Tensor, group_size: int) -> Tensor:

@@ -12,13 +12,15 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor, nn
 
+from quant.blocks import parts_of_layer
 from quant.device import HOST
 from quant.ends import is_tied
 from quant.errors import QuantError
 from quant.protocols import CausalLM, WeightSource
-from quant.scheme import EMBEDDING_PART, GROUP_SIZES, HEAD_PART, METHODS, PARTS, Scheme
+from quant.scheme import EMBEDDING_PART, GROUP_SIZES, HEAD_PART, METHODS, Scheme
 from quant.sensitivity import measure_costs
 from quant.size import STOCK, Storage
+from quant.walk import walk
 
 _STEPS = 4096  # of the bytes there are to give away
 _MOST_TOKENS = 4096
@@ -145,11 +147,10 @@ def parts_of(model: CausalLM, group_size: int, storage: Storage) -> list[Part]:
         return storage.weight_bytes(rows, columns, bits, group_size)
 
     parts = []
-    for index, layer in enumerate(model.model.get_submodule("layers").children()):
-        for part, names in PARTS.items():
-            block = layer.get_submodule(part.partition(".")[0])
-            shapes = [_shape(block.get_submodule(name)) for name in names]
-            parts.append(Part(f"model.layers.{index}.{part}", size(shapes, 4), size(shapes, 8)))
+    for stop in walk(model):
+        for part in parts_of_layer(stop.layer):
+            shapes = [_shape(stop.layer.get_submodule(linear)) for linear in part.linears]
+            parts.append(Part(f"{stop.name}.{part.name}", size(shapes, 4), size(shapes, 8)))
     end = (model.lm_head.out_features, model.lm_head.in_features)
     head = {bits: size([end], bits) for bits in (4, 8)}
     ends = {bits: storage.table_bytes(*end, bits, group_size) for bits in (4, 8)}

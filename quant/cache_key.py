@@ -2,8 +2,8 @@
 
 A layer's key holds the key of the layer before it, for that one makes its inputs; the chain begins
 with everything that all layers share: the method, the calibration tokens, the embedding, the
-shape of the model, PyTorch's version and the source of this package and of the model. Weights are
-read once more for it, as they are stored.
+shape of the model, PyTorch's version and the source of this package and of the package that defines
+the model. Weights are read once more for it, as they are stored.
 
 A GPU's results differ from a CPU's in their last bits, and through them in a few integers. So the
 kind of device is in the key too: a run that was interrupted goes on with its own layers only, never
@@ -26,6 +26,7 @@ from quant.cache import bytes_of
 from quant.ends import EMBEDDING, HEAD, is_tied
 from quant.protocols import CausalLM, WeightSource
 from quant.scheme import Scheme
+from quant.walk import walk
 
 _NORM = "model.norm.weight"
 
@@ -44,10 +45,7 @@ def layer_keys(
         weights: as they are stored, before any rotation.
         kinds: types of devices, of which one computes.
     """
-    layers = list(model.model.get_submodule("layers").children())
-    digests = [
-        _layer_digest(layer, f"model.layers.{i}.", weights) for i, layer in enumerate(layers)
-    ]
+    digests = [_layer_digest(stop.layer, f"{stop.name}.", weights) for stop in walk(model)]
     shared = _digest(
         _code(type(model)),
         torch.__version__,
@@ -95,10 +93,14 @@ def _digest(*parts: str) -> str:
 @cache
 def _code(model: type) -> str:
     """Of the source that quantizes and of the source that defines the model."""
-    sources = sorted(Path(__file__).parent.glob("*.py"))
-    sources.append(Path(inspect.getfile(model)))
+    folders = Path(__file__).parent, Path(inspect.getfile(model)).parent
+    return _digest(*map(source_digest, folders))
+
+
+def source_digest(folder: Path) -> str:
+    """Of all Python files of a package, those in folders of it too."""
     digest = hashlib.sha256()
-    for path in sources:
-        digest.update(f"{path.name} {path.stat().st_size};".encode())
+    for path in sorted(folder.rglob("*.py")):
+        digest.update(f"{path.relative_to(folder).as_posix()} {path.stat().st_size};".encode())
         digest.update(path.read_bytes())
     return digest.hexdigest()

@@ -9,12 +9,14 @@ layer is finished.
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
+from torch.utils import _pytree as pytree
 
 from quant.errors import QuantError
-from quant.protocols import CausalLM, Rope
+from quant.protocols import CausalLM
 
 HOST = torch.device("cpu")
 _ROWS, _GPU_ROWS = 1024, 8192
@@ -96,10 +98,13 @@ def lent(module: nn.Module, device: torch.device) -> Iterator[None]:
     move(module, HOST)
 
 
-def rope_on(device: torch.device, model: CausalLM, seq_len: int) -> Rope:
-    """A model's rotary tables, with the CPU's bits."""
-    cos, sin = model.rope(seq_len)
-    return cos.to(device), sin.to(device)
+def context_on(device: torch.device, model: CausalLM, seq_len: int) -> Any:
+    """What a model's layers take beside hidden states, with the CPU's bits."""
+
+    def bring(leaf: object) -> object:
+        return leaf.to(device) if isinstance(leaf, Tensor) else leaf
+
+    return pytree.tree_map(bring, model.context(seq_len))
 
 
 def rows_together(device: torch.device) -> int:

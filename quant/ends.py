@@ -94,9 +94,9 @@ def _round(
     return QuantizedWeight(torch.cat(values), torch.cat(scales), int4(scheme.group_size))
 
 
-def embed_float(weights: WeightSource, tokens: Tensor) -> Tensor:
-    """The float embedding of a few tokens (windows, seq_len), from the stored table."""
-    return weights.tensor(EMBEDDING)[tokens].float()
+def embed_float(model: CausalLM, weights: WeightSource, tokens: Tensor) -> Tensor:
+    """The float model's hidden states of a few tokens (windows, seq_len), from the stored table."""
+    return model.scale_embedding(weights.tensor(EMBEDDING)[tokens].float())
 
 
 def compare_heads(
@@ -122,7 +122,8 @@ def compare_heads(
     with lent(norm, device):
         reference = norm(reference)
         for rows, logits in _head_slices(model, hidden):
-            comparison.add(F.linear(reference, stored[rows].to(device).float()), logits)
+            wanted = F.linear(reference, stored[rows].to(device).float())
+            comparison.add(model.finish_logits(wanted), logits)
     weights.release()
     return comparison.result()
 
@@ -152,6 +153,7 @@ def _head_slices(model: CausalLM, hidden: Tensor) -> Iterator[tuple[slice, Tenso
         if isinstance(head, QuantizedLinear):
             part = head.of_rows(rows)
             move(part, hidden.device)
-            yield rows, part(hidden)
+            logits = part(hidden)
         else:
-            yield rows, F.linear(hidden, head.weight[rows].to(hidden.device))
+            logits = F.linear(hidden, head.weight[rows].to(hidden.device))
+        yield rows, model.finish_logits(logits)

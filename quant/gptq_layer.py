@@ -2,15 +2,15 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from quant.blocks import LayerBlock, blocks_of, quantize_linear, weight_of
 from quant.drift import residual_drift, residual_products
-from quant.layer import Done, add_output, input_of, weight_of
-from quant.modules import QuantizedWeight, set_weight
-from quant.protocols import Rope
+from quant.layer import Done
+from quant.modules import QuantizedWeight
+from quant.protocols import Part
 from quant.ranks import ALONE, Ranks
 from quant.rounding import require_finite, round_int8
 from quant.scheme import Scheme
@@ -19,11 +19,6 @@ from quant.speed import Speed, hessian_operations, update_operations
 from quant.spill import IN_MEMORY, Spill
 from quant.stream import Shards, Stream
 from quant.weight_type import int4
-
-_BLOCKS = (  # norm, block, the linears that read the norm's output, the one that ends the block
-    ("input_layernorm", "self_attn", ("q_proj", "k_proj", "v_proj"), "o_proj"),
-    ("post_attention_layernorm", "mlp", ("gate_proj", "up_proj"), "down_proj"),
-)
 
 
 @dataclass(frozen=True)
@@ -53,77 +48,68 @@ class Streams:
         return [self.spill.keep(map(make, shard)) for shard in shards]
 
 
-def gptq_layer(
-    layer: nn.Module, scheme: Scheme, name: str, rope: Rope, streams: Streams, done: Done
-) -> None:
+def gptq_layer(layer: nn.Module, scheme: Scheme, name: str, streams: Streams, done: Done) -> None:
     """Quantizes a layer, one linear after the other, and takes the streams through it in place."""
-    for norm_name, block_name, readers, last in _BLOCKS:
-        norm, block = layer.get_submodule(norm_name), layer.get_submodule(block_name)
-        context = (rope,) if block_name == "self_attn" else ()
-        place = _Place(block, scheme, f"{name}.{block_name}", streams, done)
-        inputs = streams.keep(norm, streams.hidden.shards)
+    for told in blocks_of(layer):
+        block = LayerBlock(layer, told, streams.hidden.context)
+        place = _Place(block, scheme, name, streams, done)
+        inputs = streams.keep(block.normed, streams.hidden.shards)
         normed = None
         if streams.reference is not None:
-            normed = [map(norm, shard) for shard in streams.reference.shards]
-        given = place.statistics(readers[0], inputs, normed)
-        reached = None
-        if streams.reference is not None:  # goes through the block while that is float
-            reached = _follow(streams, scheme, norm, block, last, context)
-        for reader in readers:
-            place.quantize(reader, given, None)
+            normed = [map(block.normed, shard) for shard in streams.reference.shards]
+        given = place.statistics(told.readers[0].linears[0], inputs, normed)
+        reached = place.follow()  # goes through the block while that is float
+        for part in told.readers:
+            place.quantize(part, given, None)
         del given
 
-        inputs = streams.keep(partial(_reach, block, last, context), inputs)
-        given = place.statistics(last, inputs, reached)
+        inputs = streams.keep(block.reach, inputs)
+        given = place.statistics(told.end, inputs, reached)
         del reached
-        place.quantize(last, given, place.residual(last, inputs, given))
+        place.quantize(told.last, given, place.residual(inputs, given))
         del given
-        add_output(block, last, inputs, streams.hidden)
-
-
-def _reach(block: nn.Module, linear: str, context: tuple[Rope, ...], x: Tensor) -> Tensor:
-    """What a linear is given when its block is given x."""
-    return input_of(block, linear, x, *context)
-
-
-def _follow(
-    streams: Streams,
-    scheme: Scheme,
-    norm: nn.Module,
-    block: nn.Module,
-    last: str,
-    context: tuple[Rope, ...],
-) -> Shards | None:
-    """Takes the float stream through a float block; returns what reaches its last linear, where
-    the method needs that."""
-    assert streams.reference is not None
-    linear, kept = block.get_submodule(last), []
-    for shard in streams.reference.shards:
-        reached = streams.spill.keep(())
-        for index, x in enumerate(shard):
-            given = _reach(block, last, context, norm(x))
-            shard[index] = x + linear(given)
-            if scheme.choice.drift != "residual":
-                reached.append(given)
-        kept.append(reached)
-    return None if scheme.choice.drift == "residual" else kept
+        for shard, reaching in zip(streams.hidden.shards, inputs, strict=True):
+            for index, x in enumerate(reaching):
+                shard[index] = block.add(shard[index], x)
 
 
 @dataclass(frozen=True)
 class _Place:
-    """A block whose linears are quantized; `prefix` is its name."""
+    """A block whose linears are quantized; `name` is its layer's."""
 
-    block: nn.Module
+    block: LayerBlock
     scheme: Scheme
-    prefix: str
+    name: str
     streams: Streams
     done: Done
+
+    @property
+    def aims_at_residual(self) -> bool:
+        """Whether the last linear is to make up for what the residual stream lacks: a norm behind
+        it is not linear, and then its outputs are to stay what they were."""
+        return self.scheme.choice.drift == "residual" and self.block.block.after is None
+
+    def follow(self) -> Shards | None:
+        """Takes the float stream through the float block; returns what reaches its last linear,
+        where that is needed."""
+        if self.streams.reference is None:
+            return None
+        kept = []
+        for shard in self.streams.reference.shards:
+            reached = self.streams.spill.keep(())
+            for index, x in enumerate(shard):
+                given = self.block.reach(self.block.normed(x))
+                shard[index] = self.block.add(x, given)
+                if not self.aims_at_residual:
+                    reached.append(given)
+            kept.append(reached)
+        return None if self.aims_at_residual else kept
 
     def statistics(
         self, linear: str, inputs: Shards, reference: Sequence[Iterable[Tensor]] | None
     ) -> Statistics:
         """Of what a linear is given."""
-        weight = weight_of(self.block, linear)
+        weight = weight_of(self.block.layer, linear)
         in_features, device = weight.shape[1], weight.device
         columns = in_features + -in_features % self.scheme.group_size
         total = self.streams.total
@@ -132,13 +118,14 @@ class _Place:
         with self.streams.speed.timed("hessian", operations, device):
             return statistics(inputs, reference, tokens, columns, method, total, device)
 
-    def residual(self, linear: str, inputs: Shards, given: Statistics) -> Tensor | None:
+    def residual(self, inputs: Shards, given: Statistics) -> Tensor | None:
         """The correlation C of the residual stream's drift, where the method goes by it."""
         reference, method = self.streams.reference, self.scheme.choice
-        if reference is None or method.drift != "residual":
+        if reference is None or not self.aims_at_residual:
             return None
+        linear = self.block.block.end
         weight = self._padded_weight(linear, given)
-        bias = getattr(self.block.get_submodule(linear), "bias", None)
+        bias = getattr(self.block.layer.get_submodule(linear), "bias", None)
         seen = seen_by_linear(method)
 
         def pairs(shard: int) -> Iterator[tuple[Tensor, Tensor]]:
@@ -154,12 +141,20 @@ class _Place:
         )
         return residual_drift(products, self.streams.hidden.tokens, weight, given.hessian)
 
-    def quantize(self, linear: str, given: Statistics, correlation: Tensor | None) -> None:
-        name = f"{self.prefix}.{linear}"
-        require_finite(weight_of(self.block, linear), name)
+    def quantize(self, part: Part, given: Statistics, correlation: Tensor | None) -> None:
+        """The linears of a part, which are given the same."""
+        bits = self.scheme.bits_of(f"{self.name}.{part.name}")
+        for linear in part.linears:
+            self._quantize(linear, bits, given, correlation)
+
+    def _quantize(
+        self, linear: str, bits: int, given: Statistics, correlation: Tensor | None
+    ) -> None:
+        name, stored = f"{self.name}.{linear}", weight_of(self.block.layer, linear)
+        require_finite(stored, name)
         weight, method = self._padded_weight(linear, given), self.scheme.choice
-        rows, columns = weight_of(self.block, linear).shape
-        if self.scheme.bits_of(name) == 8:
+        rows, columns = stored.shape
+        if bits == 8:
             target = aim(weight, method, given, correlation)
             quantized = round_int8(target[:, :columns], name)
         else:
@@ -170,10 +165,10 @@ class _Place:
                     weight, self.scheme.group_size, method, given, correlation, self.streams.ranks
                 )
             quantized = QuantizedWeight(values, scales.product(), int4(self.scheme.group_size))
-        set_weight(self.block, linear, quantized)
+        quantize_linear(self.block.layer, linear, quantized)
         self.done(name, rows * columns)
 
     def _padded_weight(self, linear: str, given: Statistics) -> Tensor:
-        weight = weight_of(self.block, linear)
+        weight = weight_of(self.block.layer, linear)
         padding = len(given.hessian) - weight.shape[1]
         return F.pad(weight, (0, padding)) if padding else weight

@@ -3,13 +3,15 @@
 import torch
 from torch import Tensor
 
-from quant.device import HOST, move, rope_on
+from quant.device import HOST, context_on, move
 from quant.ends import embed_float, is_tied
 from quant.gptq import gram, hessian_of, inverse_factor
 from quant.load import load_finite
 from quant.protocols import CausalLM, WeightSource
 from quant.scheme import Scheme
 from quant.solve import Statistics, seen_by_linear
+from quant.stream import States
+from quant.walk import float_walk
 
 MOST_TOKENS = 4096
 WINDOWS_TOGETHER = 4
@@ -43,15 +45,11 @@ def head_statistics(
     """
     count = max(1, MOST_TOKENS // calibration.shape[1])
     tokens = calibration[:: -(-len(calibration) // count)]
-    rope = rope_on(device, model, tokens.shape[1])
-    hidden = embed_float(weights, tokens).to(device)
-    for index, layer in enumerate(model.model.get_submodule("layers").children()):
-        load_finite(weights, layer, f"model.layers.{index}.")
-        move(layer, device)
-        for x in hidden.split(WINDOWS_TOGETHER):
-            x.copy_(layer(x, rope))
-        layer.to("meta")
-        weights.release()
+    hidden = embed_float(model, weights, tokens).to(device)
+    context = context_on(device, model, tokens.shape[1])
+    states = States(hidden, context, WINDOWS_TOGETHER)
+    for stop in float_walk(model, weights, device):
+        states.advance(stop.layer)
     norm = model.model.get_submodule("norm")
     load_finite(weights, norm, "model.norm.")
     move(norm, device)

@@ -17,11 +17,13 @@ from torch.func import functional_call
 from torch.nn import functional as F
 
 from quant.activations import int8_round_trip
-from quant.device import HOST, rope_on
+from quant.blocks import blocks_of
+from quant.device import HOST, context_on
 from quant.hadamard import orthogonal_matrix
 from quant.protocols import CausalLM, WeightSource
-from quant.rotation import RotatedWeights, head_dim_of, rotate_stream, rotated_by
+from quant.rotation import RotatedWeights, random_values, roles_of, rotated_by
 from quant.scales import HALF_RANGE, INT4_MAX, INT4_MIN
+from quant.walk import walk
 
 STEPS = 60
 _WINDOWS = 4  # of the calibration text in one step
@@ -41,13 +43,14 @@ def learn_rotation(
     """Reads a model's weights through a learned R1 and a random Hadamard R2.
 
     Args:
-        model: on the meta device; tied embeddings are untied.
+        model: on the meta device, of blocks that `require_rotatable` lets pass; tied embeddings
+            are untied.
         calibration: int64 (windows, seq_len).
         group_size: columns that share a scale.
         device: what computes.
     """
     start = orthogonal_matrix(model.lm_head.in_features, seed)
-    values = orthogonal_matrix(head_dim_of(model), seed + 1)
+    values = random_values(model, seed + 1)
     # Norms folded, heads rotated, the residual stream as it is: R1 acts on these.
     folded = rotated_by(model, weights, torch.eye(len(start), dtype=torch.float64), values)
     network = _Network(model, folded, group_size, device)
@@ -63,7 +66,8 @@ def learn_rotation(
             loss.backward()
             optimizer.step()
     residual = start @ cayley(skew.detach().cpu().double())
-    return rotated_by(model, folded, residual, torch.eye(len(values), dtype=torch.float64))
+    unturned = {size: torch.eye(size, dtype=torch.float64) for size in values}
+    return rotated_by(model, folded, residual, unturned)
 
 
 def cayley(square: Tensor) -> Tensor:
@@ -86,13 +90,12 @@ class _Network:
         self._model = model
         self._device = device
         self._group_size = group_size
-        self._layers = list(model.model.get_submodule("layers").children())
         self._tensors = [
             {
-                name: weights.tensor(f"model.layers.{index}.{name}").to(device)
-                for name, _ in layer.named_parameters()
+                name: weights.tensor(f"{stop.name}.{name}").to(device)
+                for name, _ in stop.layer.named_parameters()
             }
-            for index, layer in enumerate(self._layers)
+            for stop in walk(model)
         ]
         self._embedding = weights.tensor("model.embed_tokens.weight").to(device)
         self._head = weights.tensor("lm_head.weight").to(device)
@@ -100,19 +103,20 @@ class _Network:
 
     def loss(self, tokens: Tensor, residual: Tensor) -> Tensor:
         """Cross entropy of the next token with R1 (hidden_size, hidden_size)."""
-        hidden = self._embedding[tokens] @ residual
-        rope = rope_on(self._device, self._model, tokens.shape[1])
-        for layer, tensors in zip(self._layers, self._tensors, strict=True):
+        hidden = self._model.scale_embedding(self._embedding[tokens]) @ residual
+        context = context_on(self._device, self._model, tokens.shape[1])
+        for stop, tensors in zip(walk(self._model), self._tensors, strict=True):
+            roles = roles_of(blocks_of(stop.layer))
             rotated = {
-                name: self._rounded(rotate_stream(name, tensor, residual))
+                name: self._rounded(roles.rotated(name, tensor, residual))
                 for name, tensor in tensors.items()
             }
-            with _rounded_inputs(layer):
-                hidden = functional_call(layer, rotated, (hidden, rope))
+            with _rounded_inputs(stop.layer):
+                hidden = functional_call(stop.layer, rotated, (hidden, context))
         norm = self._model.model.get_submodule("norm")
         ones = torch.ones(hidden.shape[-1], device=self._device)
         hidden = functional_call(norm, {"weight": ones}, (hidden,))
-        logits = hidden @ (self._head @ residual).T
+        logits = self._model.finish_logits(hidden @ (self._head @ residual).T)
         return F.cross_entropy(logits[:, :-1].flatten(0, 1), tokens[:, 1:].flatten())
 
     def _rounded(self, weight: Tensor) -> Tensor:

@@ -14,12 +14,14 @@ from pathlib import Path
 
 from torch import Tensor, nn
 
+from quant.blocks import blocks_of
 from quant.ends import HEAD_ROWS, is_tied
 from quant.head_inputs import MOST_TOKENS, WINDOWS_TOGETHER
 from quant.protocols import CausalLM
 from quant.ranks import SHARDS
 from quant.scheme import Scheme
 from quant.stream import STREAM_TOKENS
+from quant.walk import layers_of
 
 _FLOAT = 4
 _STORED = 2  # bytes of a number in a checkpoint; float32 ones are read slower, not kept longer
@@ -60,15 +62,16 @@ def foretell(
         spilled: whether what can go to disk does.
         ranks: processes that share the text; the figures are of one.
     """
-    layers = list(model.model.get_submodule("layers").children())
-    linears = [module for module in layers[0].modules() if isinstance(module, nn.Linear)]
-    layer_weights = sum(parameter.numel() for parameter in layers[0].parameters())
+    layers = layers_of(model)
+    linears = [m for layer in layers for m in layer.modules() if isinstance(m, nn.Linear)]
+    sizes = [sum(parameter.numel() for parameter in layer.parameters()) for layer in layers]
+    layer_weights = max(sizes)
     hidden = model.lm_head.in_features
     widest = max(linear.in_features for linear in linears)
     ends = model.lm_head.in_features * model.lm_head.out_features
     each = _FLOAT if scheme.name == "none" else 1 + (_FLOAT + 1) / scheme.group_size
     tables = (1 if is_tied(model) else 2) * ends * (_FLOAT if scheme.name == "none" else 1)
-    integers = round(each * layer_weights * len(layers)) + tables
+    integers = round(each * sum(sizes)) + tables
 
     layer = layer_weights * (_FLOAT + _STORED)
     storing = 3 * layer_weights // 2  # an entry of the cache, packed, and its bytes
@@ -76,7 +79,9 @@ def foretell(
     if calibration is not None and scheme.choice.follows_calibration:
         tokens = calibration.numel() // ranks
         follows = scheme.choice.follows_float
-        inputs = hidden + widest * (2 if follows and scheme.choice.drift != "residual" else 1)
+        behind = any(block.after is not None for layer in layers for block in blocks_of(layer))
+        keeps_reference = follows and (behind or scheme.choice.drift != "residual")
+        inputs = hidden + widest * (2 if keeps_reference else 1)
         states = _FLOAT * tokens * (hidden * (2 if follows else 1) + inputs)
         square, outputs = widest * widest * _FLOAT, widest * hidden * _FLOAT
         waiting = 0 if spilled else (SHARDS // ranks).bit_length() - 1

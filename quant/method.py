@@ -27,7 +27,8 @@ class Method:
         act_order: GPTQ takes columns in order of falling diag(H).
         drift: what is done about inputs that quantized layers have already moved (quant.drift):
             "none", "gptaq", "qronos", "inputs" (least squares) or "residual" (least squares in
-            which o_proj and down_proj also make up for the drift of the residual stream).
+            which the last linear of a block also makes up for the drift of the residual stream,
+            but for one with a norm behind it, which is as with "inputs").
         drift_share: how much of the correction is applied, 0 .. 1; all of it overfits.
         descent: sweeps of coordinate descent over integers and scales after GPTQ.
         int8_statistics: whether Hessians are of activations rounded as they are at run time.

@@ -1,19 +1,73 @@
 """What this package asks of a model and of the place its weights come from."""
 
-from typing import Protocol
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 from torch import Tensor, nn
 
-Rope = tuple[Tensor, Tensor]
+
+@dataclass(frozen=True)
+class Part:
+    """Linears of a layer that read one input and are stored alike.
+
+    Attributes:
+        name: in the layer, such as "self_attn.qkv_proj" or "mlp.down_proj".
+        linears: their paths in the layer, such as "self_attn.q_proj", "self_attn.k_proj".
+    """
+
+    name: str
+    linears: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Block:
+    """hidden + after(module(norm(hidden), context)): one block of a layer, and its linears.
+
+    Attributes:
+        module: path in the layer, such as "self_attn".
+        norm: path of the norm that feeds it; None: it reads the stream itself.
+        readers: what reads the block's input.
+        last: the one linear that ends the block.
+        after: path of the norm behind it, in front of the sum; None: there is none.
+        feeds_last: path of the linear whose outputs are, one by one, scaled inputs of `last`
+            (up_proj; v_proj where no heads share values); None: there is none.
+        heads: path of the linear that makes the values of the heads, and the size of a head, where
+            the values of each head may be rotated; None: they may not.
+    """
+
+    module: str
+    norm: str | None
+    readers: tuple[Part, ...]
+    last: Part
+    after: str | None
+    feeds_last: str | None
+    heads: tuple[str, int] | None
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """All of it that is quantized, in the order of computation."""
+        return (*self.readers, self.last)
+
+    @property
+    def end(self) -> str:
+        """Path of the linear that ends the block."""
+        (linear,) = self.last.linears
+        return linear
+
+
+class DecoderLayer(Protocol):
+    """A module that computes x = x + after(module(norm(x), context)), block by block."""
+
+    def blocks(self) -> Sequence[Block]:
+        """Its blocks, in the order of computation."""
+
+    def forward(self, x: Tensor, context: Any) -> Tensor:
+        """Hidden states (batch, seq_len, hidden_size) to hidden states."""
 
 
 class CausalLM(Protocol):
-    """A decoder with Hugging Face's names.
-
-    `model` holds `embed_tokens`, `layers` and `norm`; a layer holds `input_layernorm`,
-    `self_attn` (`q_proj k_proj v_proj o_proj`, `head_dim`), `post_attention_layernorm` and `mlp`
-    (`gate_proj up_proj down_proj`), and maps (hidden states, rope) to hidden states.
-    """
+    """A decoder with a head; `model` holds `embed_tokens`, `layers` (DecoderLayer) and `norm`."""
 
     @property
     def config(self) -> object:
@@ -28,8 +82,16 @@ class CausalLM(Protocol):
     def embed(self, tokens: Tensor) -> Tensor:
         """Token ids (batch, seq_len) to hidden states (batch, seq_len, hidden_size)."""
 
-    def rope(self, seq_len: int) -> Rope:
-        """What the layers take beside the hidden states of positions 0 .. seq_len - 1."""
+    def scale_embedding(self, rows: Tensor) -> Tensor:
+        """Rows of the embedding (..., hidden_size) to hidden states, as `embed` makes those; linear
+        in each row."""
+
+    def context(self, seq_len: int) -> Any:
+        """What the layers take beside the hidden states of positions 0 .. seq_len - 1: a pytree
+        of tensors."""
+
+    def finish_logits(self, logits: Tensor) -> Tensor:
+        """What comes after `lm_head`, on each logit by itself, such as a soft cap."""
 
 
 class WeightSource(Protocol):

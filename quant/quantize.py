@@ -13,7 +13,8 @@ import torch
 from torch import Tensor, nn
 
 from quant.awq import awq_layer
-from quant.device import HOST, full_memory_told, move, rope_on
+from quant.blocks import part_names, parts_of_layer, weight_of
+from quant.device import context_on, full_memory_told, move
 from quant.ends import compare_heads, embed_float, is_tied, load_ends, quantize_ends, set_ends
 from quant.errors import QuantError
 from quant.gptq_layer import Streams, gptq_layer
@@ -27,10 +28,11 @@ from quant.progress import ProgressCallback, ProgressMeter
 from quant.protocols import CausalLM, WeightSource
 from quant.quality import Quality
 from quant.report import QuantReport
-from quant.rotation import rotate
+from quant.rotation import require_rotatable, rotate
 from quant.scheme import Scheme
 from quant.size import STOCK, Storage, stored_size
-from quant.stream import Stream
+from quant.stream import States, Stream
+from quant.walk import Stop, filling_walk, layers_of
 
 
 @full_memory_told()
@@ -61,11 +63,14 @@ def quantize(
     calibration, device = _needed_text(scheme, calibration), means.device
     if scheme.choice.rounding == "awq" and means.ranks.count > 1:
         raise QuantError(f"{scheme.name} is not shared by several processes; start one.")
-    layers = list(model.model.get_submodule("layers").children())
+    if scheme.choice.rotation != "none":
+        require_rotatable(model, scheme.choice.rotation)
+    layers, parts = layers_of(model), part_names(model)
+    linear_weights = [_linear_weights(layer) for layer in layers]
     head_weights = model.lm_head.in_features * model.lm_head.out_features
     head_work = 0 if scheme.needs_calibration else head_weights  # beside GPTQ it takes no time
     measure_work = head_work if evaluation is not None else 0
-    work = head_work + sum(_linear_weights(layer) for layer in layers) + measure_work
+    work = head_work + sum(linear_weights) + measure_work
     meter = ProgressMeter(work, progress if means.ranks.first else None)
     kept = find_kept(model, scheme, weights, calibration, evaluation, means)
     missing = [index for index in range(len(layers)) if kept is None or not kept.has(index)]
@@ -90,45 +95,37 @@ def quantize(
     streams = None
     if evaluation is not None and measured is None and means.ranks.first:
         streams = _EvaluationStreams(model, weights, evaluation, device)
-    rope = rope_on(device, model, 1 if calibration is None else calibration.shape[1])
-    for index, layer in enumerate(layers):
-        name = f"model.layers.{index}"
+    for stop in filling_walk(model, weights, means.spill):
+        index, name, layer = stop.index, stop.name, stop.layer
         make = kept is None or not kept.has(index)
         if calibrated is not None and index > missing[-1]:
             calibrated = None
         followed = None if make else calibrated
         runs = make or followed is not None or streams is not None
         if runs:
-            load_finite(weights, layer, f"{name}.", matrices=scheme.name == "none")
-            move(layer, device)
+            stop.load(weights, device, matrices=scheme.name == "none")
         if streams is not None:
-            streams.advance_float(layer, name)
-        if followed is not None:
-            if followed.reference is not None:
-                followed.reference.advance(layer, rope)
+            streams.advance_float(stop)
+        if followed is not None and followed.reference is not None:
+            followed.reference.advance(layer)
         if kept is not None and not make:
             kept.load(index, layer)
             if runs:
                 move(layer, device)
-            meter.advance(f"{name}, from the cache", _linear_weights(layer))
+            meter.advance(f"{name}, from the cache", linear_weights[index])
         elif scheme.name == "none":
-            meter.advance(name, _linear_weights(layer))
+            meter.advance(name, linear_weights[index])
         elif calibrated is not None:
             by = awq_layer if scheme.choice.rounding == "awq" else gptq_layer
-            by(layer, scheme, name, rope, calibrated, meter.advance)
+            by(layer, scheme, name, calibrated, meter.advance)
         else:
             round_layer(layer, scheme, name, meter.advance)
         if kept is not None and make:
             kept.store(index, layer)
         if followed is not None:
-            followed.hidden.advance(layer, rope)
+            followed.hidden.advance(layer)
         if streams is not None:
             streams.advance_quantized(layer)
-        if runs:
-            move(layer, HOST)
-        means.spill.park(layer)
-        means.spill.release()
-        weights.release()
     del calibrated
 
     if streams is not None:
@@ -142,7 +139,7 @@ def quantize(
         group_size=scheme.group_size,
         head_bits=scheme.head_bits,
         size=stored_size(model, layers, tied, storage),
-        widths=scheme.widths(len(layers)),
+        widths=scheme.widths(parts),
         method=scheme.choice.settings if scheme.bits == 4 else None,
         quality=quality,
         layer_errors=tuple(layer_errors),
@@ -189,16 +186,18 @@ def _calibrated(
 ) -> Streams:
     """The calibration text in front of the first layer."""
     spill, ranks, device = means.spill, means.ranks, means.device
-    reference = None
+    context, reference = context_on(device, model, calibration.shape[1]), None
     if scheme.choice.follows_float:
-        reference = Stream(calibration, partial(embed_float, weights), spill, ranks, device)
-    hidden = Stream(calibration, model.embed, spill, ranks, device)
+        embed = partial(embed_float, model, weights)
+        reference = Stream(calibration, embed, context, spill, ranks, device)
+    hidden = Stream(calibration, model.embed, context, spill, ranks, device)
     return Streams(hidden, reference, spill, ranks, means.speed)
 
 
 def _linear_weights(layer: nn.Module) -> int:
-    linears = (module for module in layer.modules() if isinstance(module, nn.Linear))
-    return sum(linear.in_features * linear.out_features for linear in linears)
+    """How many numbers the linears hold that are to be quantized."""
+    linears = [linear for part in parts_of_layer(layer) for linear in part.linears]
+    return sum(weight_of(layer, linear).numel() for linear in linears)
 
 
 class _EvaluationStreams:
@@ -208,22 +207,24 @@ class _EvaluationStreams:
         self, model: CausalLM, weights: WeightSource, tokens: Tensor, device: torch.device
     ) -> None:
         self._tokens = tokens.to(device)
-        self._rope = rope_on(device, model, tokens.shape[1])
-        self._float = embed_float(weights, tokens).to(device)  # (windows, seq_len, hidden_size)
-        self._quantized = model.embed(tokens).to(device)
+        context = context_on(device, model, tokens.shape[1])
+        self._float = States(embed_float(model, weights, tokens).to(device), context)
+        self._quantized = States(model.embed(tokens).to(device), context)
         self.layer_errors: list[float] = []
 
-    def advance_float(self, layer: nn.Module, name: str) -> None:
-        self._float = layer(self._float, self._rope)
-        _require_sense(name, bool(self._float.isfinite().all()))
+    def advance_float(self, stop: Stop) -> None:
+        self._float.advance(stop.layer)
+        _require_sense(stop.name, bool(self._float.hidden.isfinite().all()))
 
     def advance_quantized(self, layer: nn.Module) -> None:
-        self._quantized = layer(self._quantized, self._rope)
-        error = (self._quantized - self._float).norm() / self._float.norm()
-        self.layer_errors.append(error.item())
+        self._quantized.advance(layer)
+        wanted, hidden = self._float.hidden, self._quantized.hidden
+        self.layer_errors.append(((hidden - wanted).norm() / wanted.norm()).item())
 
     def compare(self, model: CausalLM, weights: WeightSource, tied: bool) -> Quality:
-        reference, hidden = self._float[:, :-1].flatten(0, 1), self._quantized[:, :-1].flatten(0, 1)
+        reference, hidden = (
+            states.hidden[:, :-1].flatten(0, 1) for states in (self._float, self._quantized)
+        )
         targets = self._tokens[:, 1:].flatten()
         quality = compare_heads(model, weights, tied, reference, hidden, targets)
         _require_sense("lm_head", math.isfinite(quality.perplexity_float))

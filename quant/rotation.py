@@ -10,33 +10,91 @@ and within each head, values are rotated by R2: v_proj <- R2^T v_proj, o_proj <-
 of it is left at run time. Tied embeddings come apart, for the final norm is folded into the head.
 """
 
-from typing import cast
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
+from quant.blocks import blocks_of
 from quant.ends import EMBEDDING, HEAD, is_tied
+from quant.errors import QuantError
 from quant.hadamard import orthogonal_matrix
-from quant.protocols import CausalLM, WeightSource
+from quant.protocols import Block, CausalLM, WeightSource
+from quant.walk import walk
 
-_READERS = {  # of the residual stream, with the norm before them
-    "self_attn.q_proj": "input_layernorm",
-    "self_attn.k_proj": "input_layernorm",
-    "self_attn.v_proj": "input_layernorm",
-    "mlp.gate_proj": "post_attention_layernorm",
-    "mlp.up_proj": "post_attention_layernorm",
-}
-_WRITERS = ("self_attn.o_proj", "mlp.down_proj")
 _NORM = "model.norm.weight"
 _ROWS = 4096  # of the vocabulary that are float64 at a time
+
+
+@dataclass(frozen=True)
+class Roles:
+    """What the parameters of a layer have to do with the residual stream, by path.
+
+    Attributes:
+        readers: linears that read it, with the norm before them.
+        writers: linears that write to it.
+        values, mixed: linears that make and that read the values of heads, with a head's size.
+    """
+
+    readers: Mapping[str, str]
+    writers: frozenset[str]
+    values: Mapping[str, int]
+    mixed: Mapping[str, int]
+
+    def rotated(self, part: str, tensor: Tensor, residual: Tensor) -> Tensor:
+        """The layer's tensor `part`, such as "mlp.up_proj.weight", after R1."""
+        linear, kind = part.rsplit(".", 1)
+        if linear in self.readers and kind == "weight":
+            return tensor @ residual
+        return residual.T @ tensor if linear in self.writers else tensor
+
+
+def roles_of(blocks: Sequence[Block]) -> Roles:
+    """The roles in a layer of blocks with norms in front and none behind."""
+    readers: dict[str, str] = {}
+    values: dict[str, int] = {}
+    mixed: dict[str, int] = {}
+    for block in blocks:
+        assert block.norm is not None and block.after is None
+        readers |= {linear: block.norm for part in block.readers for linear in part.linears}
+        if block.heads is not None:
+            maker, size = block.heads
+            values[maker] = mixed[block.end] = size
+    return Roles(readers, frozenset(block.end for block in blocks), values, mixed)
+
+
+def require_rotatable(model: CausalLM, rotation: str) -> None:
+    """Raises QuantError where R1 does not commute with what a model does to its stream."""
+    for stop in walk(model):
+        for block in blocks_of(stop.layer):
+            if block.norm is None or block.after is not None:
+                what = "a norm behind it" if block.after is not None else "no norm in front"
+                raise QuantError(
+                    f"rotation={rotation} goes with blocks that have a norm in front and none "
+                    f"behind, and {stop.name}.{block.module} has {what}; take rotation=none."
+                )
 
 
 class RotatedWeights:
     """A checkpoint read through a rotation; each tensor is rotated, in float64, as it is read."""
 
-    def __init__(self, weights: WeightSource, residual: Tensor, values: Tensor, tied: bool) -> None:
-        """residual: R1 float64 (hidden_size, hidden_size); values: R2 (head_dim, head_dim)."""
+    def __init__(
+        self,
+        weights: WeightSource,
+        layers: Mapping[str, Roles],
+        residual: Tensor,
+        values: Mapping[int, Tensor],
+        tied: bool,
+    ) -> None:
+        """
+        Args:
+            layers: by names such as "model.layers.3".
+            residual: R1, float64 (hidden_size, hidden_size).
+            values: R2 by the size of a head, float64 (size, size).
+        """
         self._weights = weights
+        self._layers = layers
         self._residual = residual
         self._values = values
         self._tied = tied
@@ -68,20 +126,23 @@ class RotatedWeights:
         """Of "model.layers.N.", the part of the name that says which tensor it is decides."""
         stored = self._weights.tensor(name)
         layer, part = ".".join(name.split(".")[:3]), ".".join(name.split(".")[3:])
-        if part in ("input_layernorm.weight", "post_attention_layernorm.weight"):
+        roles = self._layers[layer]
+        path, kind = part.rsplit(".", 1)
+        if path in roles.readers.values():
             return torch.ones_like(stored, dtype=torch.float32)
-        linear, kind = part.rsplit(".", 1)
         tensor = stored.double()
-        if linear in _READERS and kind == "weight":
-            norm = self._weights.tensor(f"{layer}.{_READERS[linear]}.weight")
+        if path in roles.readers and kind == "weight":
+            norm = self._weights.tensor(f"{layer}.{roles.readers[path]}.weight")
             tensor = tensor * norm.double()
-        if linear == "self_attn.v_proj":
-            heads = tensor.unflatten(0, (-1, len(self._values)))
-            tensor = torch.einsum("hd...,de->he...", heads, self._values).flatten(0, 1)
-        if linear == "self_attn.o_proj" and kind == "weight":
-            heads = tensor.unflatten(1, (-1, len(self._values)))
-            tensor = (heads @ self._values).flatten(1)
-        return rotate_stream(part, tensor, self._residual).float()
+        if path in roles.values:
+            rotation = self._values[roles.values[path]]
+            heads = tensor.unflatten(0, (-1, len(rotation)))
+            tensor = torch.einsum("hd...,de->he...", heads, rotation).flatten(0, 1)
+        if path in roles.mixed and kind == "weight":
+            rotation = self._values[roles.mixed[path]]
+            heads = tensor.unflatten(1, (-1, len(rotation)))
+            tensor = (heads @ rotation).flatten(1)
+        return roles.rotated(part, tensor, self._residual).float()
 
     def _rotated(self, stored: Tensor, norm: Tensor | None) -> Tensor:
         """Rows of the vocabulary, a few at a time: no float64 copy of the whole is made."""
@@ -94,35 +155,34 @@ class RotatedWeights:
         return rotated
 
 
-def rotate_stream(part: str, tensor: Tensor, residual: Tensor) -> Tensor:
-    """A layer's tensor after R1: `part` is its name in the layer, such as "mlp.up_proj.weight"."""
-    linear, kind = part.rsplit(".", 1)
-    if linear in _READERS and kind == "weight":
-        return tensor @ residual
-    return residual.T @ tensor if linear in _WRITERS else tensor
-
-
 def rotate(model: CausalLM, weights: WeightSource, seed: int = 0) -> RotatedWeights:
     """Reads a model's weights through random Hadamard rotations R1 and R2.
 
     Args:
-        model: on the meta device; tied embeddings are untied.
+        model: on the meta device, of blocks that `require_rotatable` lets pass; tied embeddings
+            are untied.
     """
-    hidden_size = model.lm_head.in_features
-    residual = orthogonal_matrix(hidden_size, seed)
-    return rotated_by(model, weights, residual, orthogonal_matrix(head_dim_of(model), seed + 1))
+    residual = orthogonal_matrix(model.lm_head.in_features, seed)
+    return rotated_by(model, weights, residual, random_values(model, seed + 1))
 
 
 def rotated_by(
-    model: CausalLM, weights: WeightSource, residual: Tensor, values: Tensor
+    model: CausalLM, weights: WeightSource, residual: Tensor, values: Mapping[int, Tensor]
 ) -> RotatedWeights:
-    """The same with given R1 (hidden_size, hidden_size) and R2 (head_dim, head_dim), float64."""
+    """The same with given R1 (hidden_size, hidden_size) and R2 by the size of a head, float64."""
     tied = is_tied(model)
     if tied:
         model.lm_head.weight = nn.Parameter(torch.empty_like(model.lm_head.weight))
-    return RotatedWeights(weights, residual, values, tied)
+    layers = {stop.name: roles_of(blocks_of(stop.layer)) for stop in walk(model)}
+    return RotatedWeights(weights, layers, residual, values, tied)
 
 
-def head_dim_of(model: CausalLM) -> int:
-    """The size of an attention head."""
-    return cast(int, model.model.get_submodule("layers.0.self_attn").head_dim)
+def random_values(model: CausalLM, seed: int) -> dict[int, Tensor]:
+    """A random Hadamard R2 for each size of a head."""
+    return {size: orthogonal_matrix(size, seed) for size in head_sizes(model)}
+
+
+def head_sizes(model: CausalLM) -> set[int]:
+    """Of the heads whose values may be rotated."""
+    blocks = (block for stop in walk(model) for block in blocks_of(stop.layer))
+    return {block.heads[1] for block in blocks if block.heads is not None}

@@ -1,5 +1,6 @@
 """What a weight becomes: the table of schemes."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from quant.errors import QuantError
@@ -14,12 +15,6 @@ METHODS = {  # of the schemes that store 4 bits
     "gptq4": Method(),
 }
 SCHEMES = ("none", *METHODS, "rtn8")
-PARTS = {  # of a layer, each of one width: what reads one input is one matrix on some devices
-    "self_attn.qkv_proj": ("q_proj", "k_proj", "v_proj"),
-    "self_attn.o_proj": ("o_proj",),
-    "mlp.gate_up_proj": ("gate_proj", "up_proj"),
-    "mlp.down_proj": ("down_proj",),
-}
 EMBEDDING_PART, HEAD_PART = "model.embed_tokens", "lm_head"
 
 
@@ -34,8 +29,8 @@ class Scheme:
         group_size: input dimensions that share an int4 scale: 32, 64 or 128.
         head_bits: the embedding and `lm_head`: 8 (one scale per row) or 4 (groups).
         method: how the integers are chosen, where not as the table says.
-        wide: parts of a scheme of 4 bits that have 8 in spite of it: "model.layers.0." and a name
-            of PARTS, EMBEDDING_PART, HEAD_PART (with tied ends, both of these or neither).
+        wide: parts of a scheme of 4 bits that have 8 in spite of it: "model.layers.0." and the name
+            of a part of that layer, EMBEDDING_PART, HEAD_PART (with tied ends, both or neither).
 
     Raises:
         QuantError: a value outside the table.
@@ -67,19 +62,26 @@ class Scheme:
         """Bits of one weight of a decoder layer, scales aside."""
         return {"none": 32, "rtn8": 8}.get(self.name, 4)
 
-    def bits_of(self, name: str) -> int:
-        """Bits of the linear "model.layers.0.mlp.up_proj", of EMBEDDING_PART or of HEAD_PART."""
-        if name in (EMBEDDING_PART, HEAD_PART):
-            return 8 if name in self.wide else {"none": 32}.get(self.name, self.head_bits)
-        return 8 if part_of(name) in self.wide else self.bits
+    def bits_of(self, part: str) -> int:
+        """Bits of a part such as "model.layers.0.mlp.down_proj", EMBEDDING_PART or HEAD_PART."""
+        if part in self.wide:
+            return 8
+        if part in (EMBEDDING_PART, HEAD_PART):
+            return {"none": 32}.get(self.name, self.head_bits)
+        return self.bits
 
-    def widths(self, layers: int) -> dict[str, str]:
-        """Bits of each kind of part, as text: "4 bits, 8 in layers 0, 3-5"."""
+    def widths(self, layers: Sequence[Sequence[str]]) -> dict[str, str]:
+        """Bits of each kind of part, as text: "4 bits, 8 in layers 0, 3-5".
+
+        Args:
+            layers: the names of each layer's parts in it.
+        """
         shown = {}
-        for part in PARTS:
-            wide = [i for i in range(layers) if f"model.layers.{i}.{part}" in self.wide]
-            more = f", 8 in layers {_ranges(wide)}" if 0 < len(wide) < layers else ""
-            shown[part] = f"{8 if len(wide) == layers else self.bits} bits{more}"
+        for part in dict.fromkeys(part for parts in layers for part in parts):
+            having = [i for i, parts in enumerate(layers) if part in parts]
+            wide = [i for i in having if f"model.layers.{i}.{part}" in self.wide]
+            more = f", 8 in layers {_ranges(wide)}" if 0 < len(wide) < len(having) else ""
+            shown[part] = f"{8 if len(wide) == len(having) else self.bits} bits{more}"
         for end in (EMBEDDING_PART, HEAD_PART):
             shown[end] = f"{self.bits_of(end)} bits"
         return shown
@@ -105,13 +107,6 @@ def _ranges(numbers: list[int]) -> str:
     ends = [n for n in numbers if n + 1 not in numbers]
     pairs = zip(starts, ends, strict=True)
     return ", ".join(f"{a}" if a == b else f"{a}-{b}" for a, b in pairs)
-
-
-def part_of(linear: str) -> str:
-    """The part that a linear belongs to: "model.layers.0.mlp.gate_up_proj" for its "up_proj"."""
-    block, _, name = linear.rpartition(".")
-    part = next(part for part, names in PARTS.items() if name in names)
-    return f"{block}.{part.rpartition('.')[2]}"
 
 
 def scheme_from_text(name: str, settings: str, group_size: int, head_bits: int) -> Scheme:

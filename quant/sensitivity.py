@@ -17,20 +17,24 @@ vocabulary at a time.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from quant.device import HOST, move, rope_on
+from quant.blocks import parts_of_layer
+from quant.device import HOST, context_on, move
 from quant.ends import EMBEDDING, HEAD, embed_float, is_tied
 from quant.gptq import inverse_factor
 from quant.head_inputs import head_damp_percent
 from quant.load import load_finite
 from quant.modules import QuantizedWeight
-from quant.protocols import CausalLM, Rope, WeightSource
+from quant.protocols import CausalLM, WeightSource
 from quant.rounding import round_int4, round_int8
-from quant.scheme import EMBEDDING_PART, HEAD_PART, PARTS, Scheme
+from quant.scheme import EMBEDDING_PART, HEAD_PART, Scheme
+from quant.stream import States
+from quant.walk import float_walk
 
 _WINDOWS_TOGETHER = 4
 _HEAD_ROWS = 2048
@@ -61,42 +65,30 @@ def measure_costs(
         tokens: int64 (windows, seq_len).
         device: what computes.
     """
-    layers = list(model.model.get_submodule("layers").children())
-    rope = rope_on(device, model, tokens.shape[1])
-    stream = embed_float(weights, tokens).to(device)
+    context = context_on(device, model, tokens.shape[1])
+    hidden = embed_float(model, weights, tokens).to(device)
+    states = States(hidden, context, _WINDOWS_TOGETHER)
     before = []  # hidden states in front of each layer: (windows, seq_len, hidden_size)
-    for index, layer in enumerate(layers):
-        before.append(stream)
-        load_finite(weights, layer, f"model.layers.{index}.")
-        move(layer, device)
-        with torch.no_grad():
-            stream = torch.cat([layer(x, rope) for x in stream.split(_WINDOWS_TOGETHER)])
-        _forget(layer, weights)
+    with torch.no_grad():
+        for stop in float_walk(model, weights, device):
+            before.append(states.hidden.clone())
+            states.advance(stop.layer)
     costs: dict[str, Cost] = {}
-    gradient, costs[HEAD_PART] = _through_head(model, scheme, weights, stream)
-    for index in reversed(range(len(layers))):
-        name = f"model.layers.{index}"
-        weights.load_into(layers[index], f"{name}.")
-        move(layers[index], device)
-        errors = _Errors(layers[index], name, scheme)
+    gradient, costs[HEAD_PART] = _through_head(model, scheme, weights, states.hidden)
+    for stop in float_walk(model, weights, device, backwards=True):
+        errors = _Errors(stop.layer, stop.name, scheme)
         inputs = before.pop().split(_WINDOWS_TOGETHER)
         gradients = [
-            errors.through(x, rope, g)
+            errors.through(x, context, g)
             for x, g in zip(inputs, gradient.split(_WINDOWS_TOGETHER), strict=True)
         ]
         gradient = torch.cat(gradients)
         costs.update(errors.costs(tokens.numel()))
-        _forget(layers[index], weights)
-    costs[EMBEDDING_PART] = _of_embedding(scheme, weights, tokens, gradient.cpu())
+    costs[EMBEDDING_PART] = _of_embedding(model, scheme, weights, tokens, gradient.cpu())
     if is_tied(model):
         head, embedding = costs.pop(HEAD_PART), costs[EMBEDDING_PART]
         costs[EMBEDDING_PART] = Cost(head.at4 + embedding.at4, head.at8 + embedding.at8)
     return costs
-
-
-def _forget(layer: nn.Module, weights: WeightSource) -> None:
-    layer.to("meta")
-    weights.release()
 
 
 class _Errors:
@@ -108,9 +100,10 @@ class _Errors:
         self._scheme = scheme
         self._changes: dict[str, tuple[Tensor, Tensor]] = {}  # a linear's, at 4 and at 8 bits
         self._squares: dict[str, Tensor] = {}  # a part's (2,), summed over tokens
-        self._made_up = {part: _MadeUp() for part in PARTS}
+        self._parts = list(parts_of_layer(layer))
+        self._made_up = {part.name: _MadeUp() for part in self._parts}
 
-    def through(self, x: Tensor, rope: Rope, gradient: Tensor) -> Tensor:
+    def through(self, x: Tensor, context: Any, gradient: Tensor) -> Tensor:
         """Takes some windows through the layer and their gradient back; returns the one before."""
         seen: dict[str, tuple[Tensor, Tensor]] = {}  # a linear's input and output
 
@@ -121,24 +114,23 @@ class _Errors:
 
             return hook
 
-        linears = [f"{part.partition('.')[0]}.{linear}" for part in PARTS for linear in PARTS[part]]
+        linears = [linear for part in self._parts for linear in part.linears]
         hooks = [
             self._layer.get_submodule(path).register_forward_hook(keep(path))  # type: ignore[arg-type]
             for path in linears
         ]
         with torch.enable_grad():
             x = x.detach().requires_grad_()
-            self._layer(x, rope).backward(gradient)
+            self._layer(x, context).backward(gradient)
         for hook in hooks:
             hook.remove()
-        for part, names in PARTS.items():
-            block = part.partition(".")[0]
-            moved = sum(self._moved(f"{block}.{name}", *seen[f"{block}.{name}"]) for name in names)
+        for part in self._parts:
+            moved = sum(self._moved(path, *seen[path]) for path in part.linears)
             assert isinstance(moved, Tensor)
-            squares = moved.square().sum(dim=(1, 2))
-            self._squares[part] = self._squares.get(part, torch.zeros_like(squares)) + squares
+            squares, name = moved.square().sum(dim=(1, 2)), part.name
+            self._squares[name] = self._squares.get(name, torch.zeros_like(squares)) + squares
             if self._scheme.choice.rounding == "gptq":
-                self._made_up[part].add(seen[f"{block}.{names[0]}"][0].flatten(0, -2))
+                self._made_up[name].add(seen[part.linears[0]][0].flatten(0, -2))
         assert x.grad is not None
         return x.grad
 
@@ -213,7 +205,8 @@ def _through_head(
 ) -> tuple[Tensor, Cost]:
     """The gradient of log p(label) in front of the final norm, and what the head costs.
 
-    The head's errors e move the logits themselves: KL is half the variance of e under p.
+    The head's errors e move the logits by e times the slope of what finishes them: KL is half the
+    variance of that under p.
     """
     norm, device = model.model.get_submodule("norm"), hidden.device
     load_finite(weights, norm, "model.norm.")
@@ -228,10 +221,10 @@ def _through_head(
     generator = torch.Generator().manual_seed(_SEED)
     largest = torch.full_like(x[:, 0], -torch.inf)
     total, best = torch.zeros_like(largest), largest
-    drawn = torch.zeros_like(x)  # the label's row of the head
+    drawn = torch.zeros_like(x)  # the label's row of the head, times the slope of its logit
     for rows in slices:
         weight = stored[rows].to(device).float()
-        logits = F.linear(x, weight)
+        logits, slope = _finished(model, F.linear(x, weight))
         top = torch.maximum(largest, logits.amax(dim=1))
         total = total * (largest - top).exp() + (logits - top[:, None]).exp().sum(dim=1)
         largest = top
@@ -239,7 +232,8 @@ def _through_head(
         race, index = (logits - noise.to(device)).max(dim=1)  # Gumbel's: the first is drawn from p
         ahead = race > best
         best = torch.where(ahead, race, best)
-        drawn[ahead] = weight[index[ahead]]
+        steepness = slope[ahead].gather(1, index[ahead].unsqueeze(1))
+        drawn[ahead] = weight[index[ahead]] * steepness
 
     gradient = drawn  # of log p(label) in x: the label's row less the mean row
     made_up = _MadeUp()
@@ -248,10 +242,11 @@ def _through_head(
     moments = x.new_zeros(2, 2, len(x))  # of e and e^2 under p, at 4 and at 8 bits
     for rows in slices:
         weight = stored[rows].to(device).float()
-        p = (F.linear(x, weight) - largest[:, None]).exp_() / total[:, None]
-        gradient -= p @ weight
+        logits, slope = _finished(model, F.linear(x, weight))
+        p = (logits - largest[:, None]).exp_() / total[:, None]
+        gradient -= (p * slope) @ weight
         for which, change in enumerate(_changes(weight, scheme, HEAD, None)):
-            error = F.linear(x, change)
+            error = F.linear(x, change) * slope
             moments[which, 0] += (p * error).sum(dim=1)
             moments[which, 1] += (p * error.square_()).sum(dim=1)
     variance = moments[:, 1] - moments[:, 0].square()
@@ -264,13 +259,25 @@ def _through_head(
     return hidden.grad, Cost(at4 * share, at8)
 
 
-def _of_embedding(scheme: Scheme, weights: WeightSource, tokens: Tensor, gradient: Tensor) -> Cost:
-    """What the embedding of these tokens costs; `gradient` is of log p(label) in it."""
+def _finished(model: CausalLM, logits: Tensor) -> tuple[Tensor, Tensor]:
+    """The logits (positions, rows) of the head as the model finishes them, and how much each of
+    them moves with what the head gives."""
+    with torch.enable_grad():
+        logits = logits.detach().requires_grad_()
+        finished = model.finish_logits(logits)
+        (slope,) = torch.autograd.grad(finished, logits, torch.ones_like(finished))
+    return finished.detach(), slope
+
+
+def _of_embedding(
+    model: CausalLM, scheme: Scheme, weights: WeightSource, tokens: Tensor, gradient: Tensor
+) -> Cost:
+    """What the embedding of these tokens costs; `gradient` is of log p(label) in hidden states."""
     ids, places = tokens.flatten().unique(return_inverse=True)
     rows = weights.tensor(EMBEDDING)[ids].float()
     gradient = gradient.flatten(0, 1)
     squares = [
-        (change[places] * gradient).sum(dim=1).square().mean().item() / 2
+        (model.scale_embedding(change)[places] * gradient).sum(dim=1).square().mean().item() / 2
         for change in _changes(rows, scheme, EMBEDDING, None)
     ]
     weights.release()

@@ -1,11 +1,11 @@
 """Small random models of every architecture, lowered to the CPU delegate."""
 
-import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+from decoder_specs import SMALL, varied
 from op_list import OpList, read_calls
 from small_models import quantized_model, random_model
 from torch.export import ExportedProgram
@@ -13,33 +13,28 @@ from torch.export import ExportedProgram
 from delegates import Lowered
 from delegates.cpu import lower
 from exporter.agreement import Reference, reference_logits
-from exporter.config import ModelConfig
-from exporter.model import CausalLM
+from exporter.models.decoder import CausalLM
 from exporter.program import capture
 from quant.scheme import Scheme
 
 CONTEXT = 48
-TINY = ModelConfig(
-    model_type="llama",
+TINY = varied(
+    SMALL,
     vocab_size=90,  # no multiple of 16
     hidden_size=72,
     intermediate_size=100,
-    num_hidden_layers=1,
     num_attention_heads=6,
     num_key_value_heads=2,
     head_dim=12,
-    max_position_embeddings=64,
     tie_word_embeddings=False,
 )
 ARCHITECTURES = {
     "llama": TINY,
-    "tied": dataclasses.replace(TINY, tie_word_embeddings=True),
-    "qwen2": dataclasses.replace(TINY, attention_bias=True),
-    "qwen3": dataclasses.replace(TINY, qk_norm=True, head_dim=20, num_key_value_heads=1),
-    "smollm3": dataclasses.replace(TINY, num_hidden_layers=2, no_rope_layers=(1,)),
-    "biases": dataclasses.replace(
-        TINY, attention_bias=True, attention_out_bias=True, mlp_bias=True
-    ),
+    "tied": varied(TINY, tie_word_embeddings=True),
+    "qwen2": varied(TINY, attention_bias=True),
+    "qwen3": varied(TINY, qk_norm=True, head_dim=20, num_key_value_heads=1),
+    "smollm3": varied(TINY, num_hidden_layers=2, no_rope_layers=(1,)),
+    "biases": varied(TINY, attention_bias=True, attention_out_bias=True, mlp_bias=True),
 }
 # What stands for all that the delegate takes: architectures by name, each in another format.
 MODELS = [

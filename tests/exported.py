@@ -14,7 +14,7 @@ from torch.export import ExportedProgram
 import delegates.xnnpack
 import exporter.pipeline
 from delegates import Lowered, Step, get_delegate
-from exporter.model import CausalLM
+from exporter.models.decoder import CausalLM
 from exporter.options import ExportOptions
 from exporter.pipeline import ExportResult, export_model
 from quant.progress import Progress

@@ -3,7 +3,7 @@
 import torch
 
 from exporter.checkpoint import Checkpoint
-from exporter.model import CausalLM
+from exporter.models.decoder import CausalLM
 
 
 def loaded(checkpoint: Checkpoint) -> CausalLM:

@@ -20,13 +20,13 @@ from test_quant_device import CONFIG, FLOAT, SHORT, Run, assert_same, tokens
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from exporter.model import CausalLM
+from exporter.models.decoder import CausalLM
 from quant.cache import Cache
 from quant.hadamard import orthogonal_matrix
 from quant.learned_rotation import _Network, cayley, learn_rotation
 from quant.means import Means
 from quant.ranks import Ranks
-from quant.rotation import head_dim_of, rotated_by
+from quant.rotation import random_values, rotated_by
 from quant.scheme import Scheme
 from quant.sensitivity import measure_costs
 
@@ -60,7 +60,7 @@ def loss_and_gradient(device: torch.device) -> tuple[Tensor, Tensor]:
     """Of the network that learns its rotation, at its start."""
     model = empty()
     start = orthogonal_matrix(CONFIG.hidden_size).to(device, torch.float32)
-    values = orthogonal_matrix(head_dim_of(model), 1)
+    values = random_values(model, 1)
     eye = torch.eye(CONFIG.hidden_size, dtype=torch.float64)
     network = _Network(model, rotated_by(model, ModelWeights(FLOAT), eye, values), 32, device)
     skew = torch.zeros_like(start, requires_grad=True)

@@ -5,24 +5,13 @@ import copy
 import torch
 from torch import Tensor, nn
 
-from exporter.config import ModelConfig
-from exporter.model import Attention, CausalLM, RMSNorm
+from exporter.models.attention import Attention
+from exporter.models.decoder import CausalLM
+from exporter.models.norm import RMSNorm
+from exporter.models.spec import DecoderSpec
 from quant.modules import QuantizedEmbedding
 from quant.quantize import quantize
 from quant.scheme import Scheme
-
-SMALL = ModelConfig(
-    model_type="llama",
-    vocab_size=96,
-    hidden_size=64,
-    intermediate_size=80,  # padded to whole groups
-    num_hidden_layers=1,
-    num_attention_heads=4,
-    num_key_value_heads=2,
-    head_dim=16,
-    max_position_embeddings=64,
-    tie_word_embeddings=True,
-)
 
 
 class ModelWeights:
@@ -45,7 +34,7 @@ class ModelWeights:
         """Nothing is mapped."""
 
 
-def random_model(config: ModelConfig, seed: int = 0) -> CausalLM:
+def random_model(config: DecoderSpec, seed: int = 0) -> CausalLM:
     """A float model whose norms and biases are random too."""
     torch.manual_seed(seed)
     model = CausalLM(config).requires_grad_(False)

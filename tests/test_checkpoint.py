@@ -14,9 +14,9 @@ from torch import Tensor
 
 from exporter.checkpoint import open_checkpoint
 from exporter.checkpoint.safetensors_file import SafetensorsFile
-from exporter.config import parse_config
 from exporter.errors import ExportError
-from exporter.model import CausalLM
+from exporter.models.decoder import CausalLM
+from exporter.models.families import decoder_spec
 
 CONFIG: dict[str, Any] = {
     "model_type": "llama",
@@ -35,7 +35,7 @@ DOWN = "model.layers.1.mlp.down_proj.weight"
 
 def meta_model(config: dict[str, Any]) -> CausalLM:
     with torch.device("meta"):
-        return CausalLM(parse_config(config)).eval()
+        return CausalLM(decoder_spec(config)).eval()
 
 
 def random_tensors(**changes: Any) -> dict[str, Tensor]:

@@ -13,9 +13,9 @@ from huggingface_hub.utils import filter_repo_objects
 from safetensors.torch import save_file
 
 from exporter.checkpoint import hub, open_checkpoint
-from exporter.config import parse_config
 from exporter.errors import ExportError
-from exporter.model import CausalLM
+from exporter.models.decoder import CausalLM
+from exporter.models.families import decoder_spec
 from exporter.presets import resolve_model
 
 NAME = "some-org/some-model"
@@ -69,12 +69,12 @@ def test_offline_with_the_model_in_the_cache(cache: Path) -> None:
     (repository / "refs").mkdir()
     (repository / "refs" / "main").write_text("0" * 40)
     (snapshot / "config.json").write_text(json.dumps(CONFIG))
-    model = CausalLM(parse_config(CONFIG))
+    model = CausalLM(decoder_spec(CONFIG))
     save_file(dict(model.state_dict()), snapshot / "model.safetensors")
     checkpoint = open_checkpoint(NAME)
     assert (checkpoint.name, checkpoint.directory) == (NAME, snapshot)
     assert torch.equal(checkpoint.tensor("lm_head.weight"), model.lm_head.weight)
-    assert resolve_model(NAME).config == parse_config(CONFIG)
+    assert resolve_model(NAME).config == decoder_spec(CONFIG)
 
 
 @pytest.mark.parametrize(

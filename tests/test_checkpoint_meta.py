@@ -11,8 +11,8 @@ from loading import loaded
 from torch import Tensor
 
 from exporter.checkpoint import open_checkpoint
-from exporter.config import RopeScaling
 from exporter.errors import ExportError
+from exporter.models.spec import RopeScaling
 
 PARAMS: dict[str, Any] = {
     "dim": 64,
@@ -107,7 +107,7 @@ def test_logits_are_those_of_the_interleaved_model(tmp_path: Path, head: bool) -
     tensors = random_tensors(head)
     checkpoint = open_checkpoint(write(tmp_path, PARAMS, {**tensors, "rope.freqs": torch.ones(8)}))
     assert checkpoint.config.tie_word_embeddings is not head
-    assert checkpoint.config.intermediate_size == INTERMEDIATE
+    assert checkpoint.config.layers[0].feed_forward.intermediate_size == INTERMEDIATE
     logits = loaded(checkpoint).logits(TOKENS[None])[0]
     torch.testing.assert_close(logits, reference_logits(TOKENS, tensors), rtol=0, atol=1e-4)
 
@@ -223,8 +223,9 @@ def test_what_params_json_leaves_unsaid(
     tmp_path: Path, params: dict[str, Any], factor: float | None, context: int
 ) -> None:
     config = open_checkpoint(write(tmp_path, {**PARAMS, **params}, random_tensors())).config
-    assert config.rope_scaling == (factor and RopeScaling("llama3", factor, 1.0, 4.0, 8192))
-    assert (config.max_position_embeddings, config.eos_token_ids) == (context, (2,))
+    (table,) = config.rotary_tables
+    assert table.scaling == (factor and RopeScaling("llama3", factor, 1.0, 4.0, 8192))
+    assert (config.context_limit, config.eos_token_ids) == (context, (2,))
 
 
 def test_an_output_equal_to_the_embedding_is_tied(tmp_path: Path) -> None:

@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
-from exporter.config import ARCHITECTURES, ModelConfig, RopeScaling, parse_config, read_config
+from exporter.checkpoint.hugging_face import read_config
 from exporter.errors import ExportError
+from exporter.models.families import decoder_spec, family_names, get_family
+from exporter.models.spec import AttentionSpec, DecoderSpec, RopeScaling, RotarySpec
 
 LLAMA: dict[str, Any] = {
     "model_type": "llama",
@@ -28,8 +30,13 @@ LLAMA3_ROPE = {
 LLAMA3_SCALING = RopeScaling("llama3", 32.0, 1.0, 4.0, 8192)
 
 
-def parsed(**fields: Any) -> ModelConfig:
-    return parse_config({**LLAMA, **fields})
+def parsed(**fields: Any) -> DecoderSpec:
+    return decoder_spec({**LLAMA, **fields})
+
+
+def mixer(config: DecoderSpec) -> AttentionSpec:
+    """Of the first layer."""
+    return config.layers[0].mixer
 
 
 def refusal(**fields: Any) -> str:
@@ -50,8 +57,7 @@ def refusal(**fields: Any) -> str:
     ids=["transformers-5", "published", "mixed", "both-type-keys"],
 )
 def test_rotary_settings_wherever_they_stand(fields: dict[str, Any]) -> None:
-    config = parsed(**fields)
-    assert (config.rope_theta, config.rope_scaling) == (500000.0, LLAMA3_SCALING)
+    assert parsed(**fields).rotary_tables == (RotarySpec(8, 500000.0, LLAMA3_SCALING),)
 
 
 @pytest.mark.parametrize(
@@ -64,13 +70,12 @@ def test_rotary_settings_wherever_they_stand(fields: dict[str, Any]) -> None:
     ],
 )
 def test_plain_rotary_settings(fields: dict[str, Any]) -> None:
-    config = parsed(**fields)
-    assert (config.rope_theta, config.rope_scaling) == (10000.0, None)
+    assert parsed(**fields).rotary_tables == (RotarySpec(8, 10000.0),)
 
 
 def test_an_old_linear_scaling() -> None:
     config = parsed(rope_scaling={"type": "linear", "factor": 2})
-    assert config.rope_scaling == RopeScaling("linear", 2.0)
+    assert config.rotary_tables == (RotarySpec(8, 10000.0, RopeScaling("linear", 2.0)),)
 
 
 def test_absent_fields_take_the_architectures_defaults() -> None:
@@ -78,16 +83,20 @@ def test_absent_fields_take_the_architectures_defaults() -> None:
         parsed(model_type=name, num_attention_heads=32)
         for name in ("llama", "mistral", "qwen3", "smollm3")
     )
-    assert (llama.num_key_value_heads, llama.head_dim, llama.tie_word_embeddings) == (32, 2, False)
-    assert (mistral.num_key_value_heads, mistral.sliding_window) == (8, 4096)
-    assert (qwen3.num_key_value_heads, qwen3.head_dim, qwen3.qk_norm) == (32, 128, True)
-    assert (smollm3.num_key_value_heads, smollm3.rope_theta) == (4, 2e6)
-    assert smollm3.tie_word_embeddings and smollm3.no_rope_layers == (3,)
+    assert (mixer(llama).num_key_value_heads, mixer(llama).head_dim) == (32, 2)
+    assert not llama.tie_word_embeddings and llama.context_limit == 2048
+    assert (mixer(mistral).num_key_value_heads, mistral.context_limit) == (8, 4096)
+    assert (mixer(qwen3).num_key_value_heads, mixer(qwen3).head_dim) == (32, 128)
+    assert mixer(qwen3).qk_norm and not mixer(llama).qk_norm
+    assert mixer(smollm3).num_key_value_heads == 4 and smollm3.tie_word_embeddings
+    table = RotarySpec(2, 2e6)
+    assert [layer.mixer.rotary for layer in smollm3.layers] == [table, table, table, None]
 
 
 def test_null_is_not_absent() -> None:
     config = parsed(model_type="mistral", num_key_value_heads=None, sliding_window=None)
-    assert (config.num_key_value_heads, config.sliding_window, config.head_dim) == (8, None, 8)
+    assert (mixer(config).num_key_value_heads, mixer(config).head_dim) == (8, 8)
+    assert config.context_limit == 131072
 
 
 @pytest.mark.parametrize(
@@ -105,7 +114,8 @@ def test_biases_where_the_architecture_has_them(
     config = parsed(
         model_type=model_type, attention_bias=True, mlp_bias=True, num_key_value_heads=8
     )
-    assert (config.attention_bias, config.attention_out_bias, config.mlp_bias) == wanted
+    for layer in config.layers:
+        assert (layer.mixer.bias, layer.mixer.out_bias, layer.feed_forward.bias) == wanted
 
 
 @pytest.mark.parametrize(
@@ -160,8 +170,8 @@ def test_the_window_as_each_architecture_says_it(
     fields: dict[str, Any], window: int | None
 ) -> None:
     config = parsed(num_key_value_heads=8, max_position_embeddings=64, **fields)
-    assert config.sliding_window == window
     assert config.context_limit == (window or 64)
+    assert all(layer.mixer.window is None for layer in config.layers)
 
 
 @pytest.mark.parametrize(
@@ -201,7 +211,7 @@ COUNTS = [*REQUIRED, "num_key_value_heads", "head_dim", "max_position_embeddings
 def test_a_missing_field_is_named(name: str) -> None:
     fields = {key: value for key, value in LLAMA.items() if key != name}
     with pytest.raises(ExportError) as raised:
-        parse_config(fields)
+        decoder_spec(fields)
     assert str(raised.value) == (
         f"{name} is missing and the decoder's shape needs it; take the config.json that was "
         "published with the weights."
@@ -235,6 +245,9 @@ def test_a_flag_of_the_wrong_kind_is_named(name: str, value: Any) -> None:
     assert refusal(**{name: value}) == f"{name} is {value!r}; it must be true or false."
 
 
+ACTIVATIONS = (
+    "the decoder computes 'silu', 'swish', 'gelu', 'gelu_new', 'gelu_pytorch_tanh', 'relu'."
+)
 SUPPORTED_ROPE = "the decoder computes 'default', 'linear' and 'llama3', the same for every layer."
 
 
@@ -242,12 +255,12 @@ SUPPORTED_ROPE = "the decoder computes 'default', 'linear' and 'llama3', the sam
     ("fields", "message"),
     [
         (
-            {"hidden_act": "gelu"},
-            "hidden_act 'gelu' is not supported; the decoder computes 'silu' (SwiGLU).",
+            {"hidden_act": "mish"},
+            f"hidden_act 'mish' is not supported; {ACTIVATIONS}",
         ),
         (
             {"hidden_act": None},
-            "hidden_act None is not supported; the decoder computes 'silu' (SwiGLU).",
+            f"hidden_act None is not supported; {ACTIVATIONS}",
         ),
         (
             {"quantization_config": {"quant_method": "gptq", "bits": 4}},
@@ -336,10 +349,10 @@ def test_any_damage_to_a_field_is_an_error_or_a_config() -> None:
     values = [None, 0, 1, -3, 7, 2.5, "x", "", True, [], [1], ["x"], {}, {"factor": 1}]
     values += [{"rope_type": "llama3"}, {"rope_type": []}, [[]], {"rope_type": "default", "a": {}}]
     for _ in range(3000):
-        fields = {**LLAMA, "model_type": rng.choice(ARCHITECTURES)}
+        fields = {**LLAMA, "model_type": rng.choice(family_names())}
         fields.update({rng.choice(names): rng.choice(values) for _ in range(rng.randint(1, 4))})
         try:
-            parse_config(fields)
+            decoder_spec(fields)
         except ExportError as error:
             assert str(error).endswith("."), fields
 
@@ -347,7 +360,7 @@ def test_any_damage_to_a_field_is_an_error_or_a_config() -> None:
 def test_a_file_is_read_and_named_in_errors(tmp_path: Path) -> None:
     path = tmp_path / "config.json"
     path.write_text(json.dumps(LLAMA))
-    assert read_config(path) == parse_config(LLAMA)
+    assert read_config(path) == (get_family("llama"), decoder_spec(LLAMA))
     path.write_text(json.dumps({**LLAMA, "head_dim": 7}))
     with pytest.raises(ExportError) as raised:
         read_config(path)

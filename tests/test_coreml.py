@@ -1,7 +1,6 @@
 """Core ML: the program in the file computes what the model computes, over its state, in float16."""
 
 import copy
-import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,16 +10,17 @@ import torch
 from core_ml_evaluator import CoreMLEvaluator
 from core_ml_program import DTYPES, CoreMLProgram, read_core_ml
 from coremltools.proto import MIL_pb2
+from decoder_specs import SMALL, varied
 from exported import Quiet, feed
 from sentencepiece import SentencePieceProcessor
-from small_models import SMALL, float_twin, quantized_model, random_model, round_rope
+from small_models import float_twin, quantized_model, random_model, round_rope
 from torch import Tensor
 
 import exporter.pipeline
 from delegates import DelegateError, Lowered
 from delegates.coreml import lower
-from exporter.config import ModelConfig
-from exporter.model import CausalLM
+from exporter.models.decoder import CausalLM
+from exporter.models.spec import DecoderSpec
 from exporter.options import ExportOptions
 from exporter.pipeline import export_model
 from exporter.program import capture
@@ -60,9 +60,7 @@ def core_ml(model: CausalLM, directory: Path, context: int = CONTEXT, seq_len: i
 
 @pytest.fixture(scope="module")
 def int4(tmp_path_factory: pytest.TempPathFactory) -> Case:
-    model = quantized_model(
-        random_model(dataclasses.replace(SMALL, num_hidden_layers=2)), Scheme("rtn4")
-    )
+    model = quantized_model(random_model(varied(SMALL, num_hidden_layers=2)), Scheme("rtn4"))
     return core_ml(model, tmp_path_factory.mktemp("int4"))
 
 
@@ -80,7 +78,7 @@ def program_logits(
     return feed(lambda *inputs: run(evaluator, *inputs), tokens, lengths)
 
 
-def some_tokens(config: ModelConfig, lengths: list[int]) -> Tensor:
+def some_tokens(config: DecoderSpec, lengths: list[int]) -> Tensor:
     generator = torch.Generator().manual_seed(7)
     return torch.randint(config.vocab_size, (sum(lengths),), generator=generator)
 
@@ -187,8 +185,9 @@ def test_four_bits_stay_four_bits(int4: Case) -> None:
     assert numbers[MIL_pb2.DataType.INT4] == sum(layers)
     assert numbers[MIL_pb2.DataType.INT8] == table  # embedding and head share it
     scales = sum(layers) // 32 + 2 * SMALL.vocab_size
-    rope, norms = 2 * CONTEXT * SMALL.head_dim, 5 * SMALL.hidden_size
-    biases = 2 * (3 * SMALL.hidden_size + 64 + 2 * SMALL.intermediate_size) + SMALL.vocab_size
+    rope, norms = 2 * CONTEXT * SMALL.layers[0].mixer.head_dim, 5 * SMALL.hidden_size
+    inner = SMALL.layers[0].feed_forward.intermediate_size
+    biases = 2 * (3 * SMALL.hidden_size + 64 + 2 * inner) + SMALL.vocab_size
     assert numbers[MIL_pb2.DataType.FLOAT16] <= scales + rope + norms + biases
     # A constant starts at a multiple of 64 bytes, after 64 bytes that describe it.
     size = sum(layers) // 2 + table + 2 * numbers[MIL_pb2.DataType.FLOAT16]
@@ -215,7 +214,7 @@ def test_four_bits_stay_four_bits(int4: Case) -> None:
 def test_every_scheme_agrees(
     scheme: Scheme, changes: dict[str, object], stored: list[int], tmp_path: Path
 ) -> None:
-    model = random_model(dataclasses.replace(SMALL, **changes))
+    model = random_model(varied(SMALL, **changes))
     case = core_ml(quantized_model(model, scheme), tmp_path)
     assert weight_types(case.program) == stored
     matrices = {kind for kind, count in blobs(case.program).values() if count >= 1024}
@@ -238,7 +237,7 @@ def test_one_token_at_a_time_is_a_program_of_fixed_shapes(tmp_path: Path) -> Non
 
 def test_hidden_states_whose_squares_float16_does_not_hold(tmp_path: Path) -> None:
     """Real models have such states; a norm as it is written makes zeros of them in float16."""
-    config = dataclasses.replace(SMALL, tie_word_embeddings=False, attention_bias=True)
+    config = varied(SMALL, tie_word_embeddings=False, attention_bias=True)
     model = random_model(config)
     model.model.embed_tokens.weight.mul_(20000)
     lengths = [9, 1, 1]
@@ -268,7 +267,7 @@ def test_every_operation_has_its_handle_and_every_node_its_line(int4: Case) -> N
     lines = {"softmax": "cached_attention(", "rsqrt": "torch.rsqrt(", "linear": "F.linear("}
     for node in nodes:
         if "sym_size" not in str(node.target):  # torch's own, of the shape
-            assert "exporter/model.py" in node.meta["stack_trace"], node
+            assert "exporter/models/" in node.meta["stack_trace"], node
         assert node.meta["nn_module_stack"], node
         (name,) = {name for name in lines if f"aten.{name}." in str(node.target)} or {None}
         assert name is None or lines[name] in node.meta["stack_trace"]
@@ -301,7 +300,9 @@ class Acosh(CausalLM):
 def test_an_operator_that_core_ml_does_not_have() -> None:
     model = Acosh(SMALL).requires_grad_(False)
     sentence = refusal(capture(model, CONTEXT, 16))
-    assert sentence.startswith("Core ML leaves acosh of the program out (exporter/model.py:")
+    assert sentence.startswith(
+        "Core ML leaves acosh of the program out (exporter/models/decoder.py:"
+    )
 
 
 def test_a_refusal_of_the_converter_is_one_sentence(

@@ -1,7 +1,6 @@
 """How a decoder becomes a delegate call: the operators in order, what is left outside and still
 computes the same, and which nodes each of them answers for."""
 
-import dataclasses
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -18,6 +17,7 @@ from cpu_models import (
     prepare,
     write,
 )
+from decoder_specs import varied
 from exported import feed
 from op_list import read_calls
 from small_models import random_model
@@ -28,7 +28,7 @@ from xnnpack_programs import INPUTS, OUTPUTS, captured, int_weight, linear_with
 from delegates import DelegateError
 from delegates.cpu import load, lower
 from exporter.agreement import compare, reference_logits
-from exporter.model import CausalLM
+from exporter.models.decoder import CausalLM
 from exporter.program import capture
 from quant.scheme import Scheme
 
@@ -195,7 +195,7 @@ def delegated_handles(program: ExportedProgram, patch: pytest.MonkeyPatch) -> tu
 
 
 def test_no_debug_handle_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
-    config = dataclasses.replace(ARCHITECTURES["biases"], qk_norm=True)
+    config = varied(ARCHITECTURES["biases"], qk_norm=True)
     program = capture(prepare(random_model(config), RTN4), CONTEXT, CONTEXT)
     given, kept, ids = delegated_handles(program, monkeypatch)
     assert len(given) > 80

@@ -1,10 +1,10 @@
 """What delegates say of their files' sizes is what the files grow by."""
 
-import dataclasses
 from pathlib import Path
 
 import pytest
-from small_models import SMALL, quantized_model, random_model
+from decoder_specs import SMALL, varied
+from small_models import quantized_model, random_model
 
 from delegates import get_delegate
 from exporter.budget import storage_of
@@ -33,7 +33,7 @@ def sizes(
     delegate: str, scheme: Scheme, tied: bool, layers: int, vocab_size: int, path: Path
 ) -> tuple[int, StoredSize]:
     """Of a random model's file, and what its weights are said to take of it."""
-    config = dataclasses.replace(
+    config = varied(
         SMALL,
         hidden_size=256,
         intermediate_size=1024,

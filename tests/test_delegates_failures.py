@@ -8,7 +8,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from small_models import SMALL, quantized_model, random_model
+from decoder_specs import SMALL
+from small_models import quantized_model, random_model
 
 from delegates import DELEGATES, DelegateError, get_delegate
 from exporter.program import capture

@@ -1,7 +1,6 @@
 """MLX: the program in the file, parsed back with its own schema and run in numpy, computes what
 the model computes; its weights are the model's integers."""
 
-import dataclasses
 import re
 import sys
 from collections import Counter
@@ -11,20 +10,21 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from decoder_specs import SMALL, varied
 from exported import feed
 from mlx_evaluator import MLXEvaluator, MLXProgram
-from small_models import SMALL, float_twin, quantized_model, random_model
+from small_models import float_twin, quantized_model, random_model
 from torch import Tensor
 
 from delegates import DelegateError, Lowered
 from delegates.mlx import load, lower
 from delegates.mlx.schema import generated, import_mlx, missing
-from exporter.model import CausalLM
+from exporter.models.decoder import CausalLM
 from exporter.program import capture
 from quant.scheme import Scheme
 
 LAYERS = 2
-CONFIG = dataclasses.replace(SMALL, num_hidden_layers=LAYERS)
+CONFIG = varied(SMALL, num_hidden_layers=LAYERS)
 CONTEXT = 40
 LENGTHS = [11, 1, 1, 2, 1, 9, 1]  # prefill, decode, and a longer call in the middle
 
@@ -90,7 +90,7 @@ def test_other_widths(scheme: Scheme, tmp_path: Path) -> None:
 
 
 def test_8_bit_layers_and_biases(tmp_path: Path) -> None:
-    config = dataclasses.replace(SMALL, intermediate_size=96, attention_bias=True, qk_norm=True)
+    config = varied(SMALL, intermediate_size=96, attention_bias=True, qk_norm=True)
     require_agreement(mlx(quantized_model(random_model(config), Scheme("rtn8")), tmp_path))
 
 
@@ -140,7 +140,7 @@ def test_a_tied_table_is_stored_once(int4: Case) -> None:
     config = int4.model.config
     weights = sum(p.qdata.numel() for p in int4.model.model.parameters() if hasattr(p, "qdata"))
     table = config.vocab_size * (config.hidden_size + 4)
-    rope = 2 * 4 * CONTEXT * config.head_dim
+    rope = 2 * 4 * CONTEXT * config.layers[0].mixer.head_dim
     stored = sum(value.nbytes for value in int4.program.constants.values())
     size = int4.path.stat().st_size
     assert weights * (1 / 2 + 4 / 32) + table < size < stored + rope + 40_000
@@ -165,7 +165,7 @@ def test_an_operator_that_mlx_does_not_have() -> None:
     with pytest.raises(DelegateError) as refused:
         lower(capture(Bessel(SMALL).requires_grad_(False), CONTEXT, 16), {}, {}, False)
     assert re.fullmatch(
-        r"MLX leaves i0 of the program out \(exporter/model\.py:\d+\);"
+        r"MLX leaves i0 of the program out \(exporter/models/decoder\.py:\d+\);"
         r" its state needs all of it in one call: export with another --delegate\.",
         str(refused.value),
     )

@@ -23,7 +23,7 @@ from torch import Tensor
 
 import exporter.pipeline
 from delegates import get_delegate
-from exporter.model import CausalLM
+from exporter.models.decoder import CausalLM
 from exporter.options import ExportOptions
 from exporter.pipeline import ExportResult, export_model
 from exporter.program import capture

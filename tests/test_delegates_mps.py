@@ -22,7 +22,7 @@ from torch import Tensor
 from delegates import DelegateError, Step, cpu, mps
 from delegates.cpu.layout import PAGE_BYTES
 from delegates.stock import open_program
-from exporter.model import CausalLM
+from exporter.models.decoder import CausalLM
 from exporter.options import ExportOptions
 from exporter.pipeline import ExportResult, export_model
 from exporter.program import capture

@@ -17,7 +17,7 @@ import exporter.pipeline
 from delegates import DelegateError, DelegationReport, Lowered, get_delegate, load_program
 from delegates.lowered import Part
 from exporter.commands.cli import main
-from exporter.model import CausalLM
+from exporter.models.decoder import CausalLM
 from exporter.options import ExportOptions
 from exporter.pipeline import export_model
 from exporter.program import capture
@@ -143,7 +143,7 @@ def test_core_ml_takes_the_decoder_and_leaves_what_comes_after_it(tmp_path: Path
     assert took["cpu"] == Part("cpu")
     (left,) = lowered.report.lines
     assert (left.operator, left.count) == ("acosh", 1) and "cpu" in left.reason
-    assert left.line.startswith("exporter/model.py:")
+    assert left.line.startswith("exporter/models/decoder.py:")
     plan = lowered.program.executorch_program.execution_plan[0]
     kinds = [type(item.instr_args).__name__ for item in plan.chains[0].instructions]
     assert kinds == ["DelegateCall", "KernelCall"]
@@ -171,7 +171,10 @@ def test_an_operator_that_nobody_takes_leaves_no_file(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(exporter.pipeline, "CausalLM", Bessel)
-    nobody = r"No delegate takes i0 \(exporter/model\.py:\d+\), and ExecuTorch has no kernel for it"
+    nobody = (
+        r"No delegate takes i0 \(exporter/models/decoder\.py:\d+\), and ExecuTorch has no kernel "
+        "for it"
+    )
     options = ExportOptions(
         model=str(one_layer_checkpoint),
         out=tmp_path / "model.pte",

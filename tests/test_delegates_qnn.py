@@ -3,13 +3,14 @@
 from pathlib import Path
 
 import pytest
+from decoder_specs import SMALL
 from executorch.backends.qualcomm.serialization.qc_schema import (
     QcomChipset,
     QnnExecuTorchBackendType,
     QnnExecuTorchHtpPrecision,
 )
 from executorch.backends.qualcomm.serialization.qc_schema_serialize import flatbuffer_to_option
-from small_models import SMALL, random_model
+from small_models import random_model
 
 from delegates import DelegateError
 from delegates.qnn import LIMITS, lower

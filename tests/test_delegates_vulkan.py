@@ -1,26 +1,26 @@
 """Vulkan: the graph in the file, parsed back, holds the whole decoder and its 4-bit weights."""
 
-import dataclasses
 from collections import Counter
 from pathlib import Path
 
 import pytest
+from decoder_specs import SMALL, varied
 from executorch.backends.vulkan.serialization.vulkan_graph_schema import VkGraph
 from executorch.backends.vulkan.serialization.vulkan_graph_serialize import (
     extract_vk_flatbuffer,
     flatbuffer_to_vk_graph,
 )
 from executorch.exir._serialize._program import deserialize_pte_binary
-from small_models import SMALL, quantized_model, random_model
+from small_models import quantized_model, random_model
 
 from delegates import DelegateError
 from delegates.vulkan import LIMITS, load, lower
-from exporter.model import CausalLM
+from exporter.models.decoder import CausalLM
 from exporter.program import capture
 from quant.scheme import Scheme
 
 LAYERS = 2
-CONFIG = dataclasses.replace(SMALL, num_hidden_layers=LAYERS)
+CONFIG = varied(SMALL, num_hidden_layers=LAYERS)
 
 
 def vulkan_graph(model: CausalLM, path: Path) -> VkGraph:

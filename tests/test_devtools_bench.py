@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from devtools.bench.shape import Shape
+from devtools.bench.shape import SHAPE_FIELDS, Shape, describe_model
+from devtools.errors import DevtoolsError
 
 ROOT = Path(__file__).resolve().parents[1]
 KEYS = {
@@ -275,3 +276,14 @@ def test_a_shape_knows_its_work() -> None:
     assert shape.linear_weights == 973_078_528
     assert shape.head_weights == 262_668_288
     assert shape.prefill_operations(128) == 2 * (973_078_528 * 128 + 262_668_288)
+
+
+def test_layers_of_several_sizes_are_refused() -> None:
+    facts: dict[str, Any] = {name: 8 for name in SHAPE_FIELDS}
+    said = {"report": {"model": facts | {"head_dim": [8, 16]}, "quantization": {}}}
+    with pytest.raises(DevtoolsError) as error:
+        describe_model(said, "model.pte", "default")
+    assert str(error.value) == (
+        "model.pte has layers of several sizes (head_dim [8, 16]), whose work this does not count; "
+        "name a model whose layers are alike."
+    )

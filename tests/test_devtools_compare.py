@@ -10,6 +10,7 @@ import pytest
 import torch
 from executorch.exir._serialize._program import deserialize_pte_binary
 from exported import Quiet
+from model_lines import code_at, model_line
 from safetensors.torch import load_file, save_file
 from torch import nn
 
@@ -26,17 +27,8 @@ from exporter.pipeline import export_model
 from quant.scheme import METHODS, Scheme
 
 LAYERS = 2
-LINES = Path(__file__).resolve().parents[1].joinpath("exporter", "model.py").read_text().split("\n")
-
-
-def line_of(code: str) -> str:
-    """The place of a line of exporter/model.py, as reports name it."""
-    (number,) = [index for index, line in enumerate(LINES, 1) if line.strip().startswith(code)]
-    return f"exporter/model.py:{number}"
-
-
-ATTENTION_RESIDUAL = "x = x + self.self_attn"
-GATE_AND_UP = "return self.down_proj(F.silu"
+ATTENTION_RESIDUAL = model_line("x = x + self._run(self._mixer")
+GATE_AND_UP = model_line("return self.down_proj(self.activation(self.gate_proj")
 
 
 @pytest.fixture(scope="module")
@@ -121,7 +113,7 @@ def test_every_operator_of_the_delegate_is_a_line_of_the_model(healthy: Outcome)
     expected += [(index, name) for index in range(LAYERS) for name in layer]
     assert names == [*expected, (None, "lm_head")]
     lines = [row.sink.lines[0].location for row in healthy.comparison.rows]
-    assert lines[5] == line_of(ATTENTION_RESIDUAL) and lines[6] == line_of(GATE_AND_UP)
+    assert lines[5] == ATTENTION_RESIDUAL and lines[6] == GATE_AND_UP
 
 
 def test_weights_are_those_that_the_line_uses(healthy: Outcome) -> None:
@@ -151,7 +143,7 @@ def test_a_damaged_weight_in_the_file_names_line_and_layer(
     damaged.write_bytes(data)
     outcome = compare(ask(damaged, two_layers, etrecord=cpu_pte.with_suffix(".etrecord")))
     assert outcome.wrong is not None and outcome.wrong.layer == 1
-    assert outcome.wrong.sink.lines[0].location == line_of(ATTENTION_RESIDUAL)
+    assert outcome.wrong.sink.lines[0].location == ATTENTION_RESIDUAL
     assert outcome.odd == []  # the record has the weights as they were quantized
     before = [row for row in outcome.comparison.rows if row.layer == 0]
     assert all(row.program_error < QUANTIZED_TOLERANCE / 2 for row in before)
@@ -172,7 +164,7 @@ def test_a_weight_that_is_not_the_checkpoints_names_line_and_layer(
     (row,) = outcome.odd
     assert row.weights is not None and row.layer == 1
     assert row.weights.module_path == "model.layers.1.mlp.up_proj"
-    assert row.weights.line.location == line_of(GATE_AND_UP)
+    assert row.weights.line.location == GATE_AND_UP
     assert outcome.logits["program_beside_float"].kl > 0.1
 
 
@@ -184,9 +176,9 @@ def test_the_command_says_it_in_words_and_as_json(
     main(["compare", str(broken_export), *options], standalone_mode=False)
     said = capsys.readouterr()
     assert said.err == ""
-    code = LINES[int(line_of(GATE_AND_UP).split(":")[1]) - 1].strip()
+    code = code_at(GATE_AND_UP)
     assert (
-        f"weights: those of {line_of(GATE_AND_UP)}, layer 1, model.layers.1.mlp.up_proj ({code}) "
+        f"weights: those of {GATE_AND_UP}, layer 1, model.layers.1.mlp.up_proj ({code}) "
         "are no rounding of the checkpoint's: relative error "
     ) in said.out
     assert "program: no line departs from the quantized model" in said.out

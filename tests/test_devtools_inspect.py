@@ -277,4 +277,4 @@ def test_needs_neither_torch_nor_executorch(pair: tuple[str, str]) -> None:
     outcome = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert outcome.returncode == 0, outcome.stderr
     assert outcome.stderr == ""
-    assert "exporter/model.py:" in outcome.stdout
+    assert "exporter/models/" in outcome.stdout

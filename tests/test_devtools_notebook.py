@@ -80,7 +80,7 @@ def test_from_the_model_to_its_slow_line(
     images = [image for cell in cells if cell.cell_type == "code" for image in drawn(cell)]
     assert len(images) == 4
     assert all(image.startswith(PNG) and len(image) > 4000 for image in images)
-    assert "exporter/model.py:" in printed(cells[5])
+    assert "exporter/models/" in printed(cells[5])
     assert not any(output.get("name") == "stderr" for cell in cells[1:] for output in cell.outputs)
 
 

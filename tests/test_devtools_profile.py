@@ -65,7 +65,7 @@ def test_times_add_up_to_the_wall(recorded: Recorded, name: str) -> None:
 def test_lines_say_what_the_source_says(recorded: Recorded, name: str) -> None:
     profile = load_profile(*recorded(name))
     root = Path(__file__).resolve().parents[1]
-    assert "exporter/model.py" in profile.sources
+    assert "exporter/models/decoder.py" in profile.sources
     for call in profile.calls:
         for event in call.events:
             for line in (*event.lines, *event.stack):
@@ -101,7 +101,7 @@ def test_views_hold_all_layers(recorded: Recorded) -> None:
     inside = [row for key, row in modules.items() if key.startswith("model.layers.2")]
     assert modules["model.layers.2"].total_ns == sum(row.self_ns for row in inside)
     lines = {row.key: row for row in make_rows(calls, View.LINE)}
-    (loop,) = [row for row in lines.values() if row.line and "layer(x, rope" in row.line.text]
+    (loop,) = [row for row in lines.values() if row.line and "layer(x, context" in row.line.text]
     assert loop.self_ns == 0
     layer_rows = [row for row in make_rows(calls, View.LAYER) if row.key.startswith("layer ")]
     assert loop.total_ns == sum(row.self_ns for row in layer_rows)

@@ -3,8 +3,9 @@
 from pathlib import Path
 
 from core_ml_program import CoreMLProgram, read_core_ml
+from decoder_specs import SMALL
 from recorded_runs import write_pair
-from small_models import SMALL, random_model
+from small_models import random_model
 
 from delegates.coreml import lower
 from devtools.profile.attribution import Attributions

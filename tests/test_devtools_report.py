@@ -145,11 +145,11 @@ def test_wall_time_is_accounted_for(page: str, profile: Profile) -> None:
 
 def test_source_is_there_with_its_shares(page: str, profile: Profile) -> None:
     """Every line of every file; the slowest with its share in the margin."""
-    assert "exporter/model.py" in profile.sources
+    assert "exporter/models/decoder.py" in profile.sources
     codes = re.findall(r"<code>([^<]*)</code></(?:summary|div)>", page)
     kept = sum(len(text.splitlines()) for text in profile.sources.values())
     assert len(codes) == kept
-    for line in profile.sources["exporter/model.py"].splitlines():
+    for line in profile.sources["exporter/models/decoder.py"].splitlines():
         assert (html.escape(line, quote=True).replace("&#x27;", "&#39;") or " ").replace(
             "&quot;", "&#34;"
         ) in codes

@@ -9,8 +9,8 @@ import torch
 from exported import export_for_tests, feed
 from safetensors.torch import save_file
 
-from exporter.config import parse_config
-from exporter.model import CausalLM
+from exporter.models.decoder import CausalLM
+from exporter.models.families import decoder_spec
 from exporter.options import ExportOptions
 from quant.scheme import Scheme
 
@@ -48,7 +48,7 @@ def write_checkpoint(directory: Path, config: dict[str, Any], tokenizer: Path) -
     directory.mkdir()
     (directory / "config.json").write_text(json.dumps(config))
     (directory / "tokenizer.model").symlink_to(tokenizer)
-    model = CausalLM(parse_config(config))
+    model = CausalLM(decoder_spec(config))
     generator = torch.Generator().manual_seed(0)
     tensors = {}
     for name, parameter in model.named_parameters():

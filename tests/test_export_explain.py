@@ -11,6 +11,7 @@ import pytest
 import torch
 from click.testing import CliRunner
 from cpu_models import TINY
+from model_lines import model_line
 from small_models import quantized_model, random_model
 from torch import Tensor, nn
 from torch.export import Dim, export
@@ -20,7 +21,9 @@ from delegates.cpu.reasons import why_unfused
 from exporter.commands.cli import main
 from exporter.errors import ExportError
 from exporter.explain import quick_scheme
-from exporter.model import MLP, CausalLM, DecoderLayer, Rope
+from exporter.models.context import CachedContext, Context
+from exporter.models.decoder import CausalLM, DecoderLayer
+from exporter.models.mlp import MLP
 from exporter.program import capture
 from exporter.shapes import Condition, Shapes, explain_shapes, noting_conditions
 from exporter.uncaptured import REFUSALS, refused
@@ -37,14 +40,6 @@ def line_with(mark: str) -> str:
     lines = HERE.read_text(encoding="utf-8").splitlines()
     (number,) = [n for n, text in enumerate(lines, 1) if text.endswith(f"# {mark}")]
     return f"{HERE.name}:{number}"
-
-
-def model_line(code: str) -> str:
-    """The place of the one line of exporter/model.py that begins so."""
-    path = HERE.parents[1] / "exporter" / "model.py"
-    lines = path.read_text(encoding="utf-8").splitlines()
-    (number,) = [n for n, text in enumerate(lines, 1) if text.strip().startswith(code)]
-    return f"exporter/model.py:{number}"
 
 
 # What the sizes of a program are and who asks for them.
@@ -148,22 +143,22 @@ def test_an_export_of_such_a_model_says_so() -> None:
 class ErrorFunction(MLP):
     """An MLP that no delegate's operator list has."""
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor, context: Context | CachedContext) -> Tensor:
         return self.down_proj(torch.erf(self.gate_proj(x)) * self.up_proj(x))  # error function
 
 
 class TwiceRead(DecoderLayer):
     """A layer whose norm is read by an addition too, so that no linear can have it alone."""
 
-    def forward(self, x: Tensor, rope: Rope, start_pos: int | None = None) -> Tensor:
-        x = x + self.self_attn(self.input_layernorm(x), rope, start_pos)
+    def forward(self, x: Tensor, context: Context | CachedContext) -> Tensor:
+        x = x + self.self_attn(self.input_layernorm(x), context)
         normed = self.post_attention_layernorm(x)
-        return normed + self.mlp(normed)  # norm and linears
+        return normed + self.mlp(normed, context)  # norm and linears
 
 
 @pytest.fixture
 def odd_mlp(monkeypatch: pytest.MonkeyPatch) -> Iterator[CausalLM]:
-    monkeypatch.setattr("exporter.model.MLP", ErrorFunction)
+    monkeypatch.setattr("exporter.models.decoder.MLP", ErrorFunction)
     yield random_model(TINY)
 
 
@@ -188,7 +183,7 @@ def test_an_undelegated_operator_has_its_line_and_reason(
 
 
 def test_a_norm_that_others_read_is_unfused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("exporter.model.DecoderLayer", TwiceRead)
+    monkeypatch.setattr("exporter.models.decoder.DecoderLayer", TwiceRead)
     model = quantized_model(random_model(TINY), Scheme("rtn4"))
     lowered = get_delegate("cpu").lower(capture(model, CONTEXT, CONTEXT), {}, {}, True)
     assert lowered.etrecord is not None

@@ -11,7 +11,7 @@ from torch import Tensor
 import exporter.pipeline
 from exporter.agreement import Reference
 from exporter.errors import ExportError
-from exporter.model import CausalLM
+from exporter.models.decoder import CausalLM
 from exporter.options import ExportOptions
 from exporter.pipeline import export_model, load_quantized
 from exporter.pte import TOKENIZER, read_blob, read_report, verify

@@ -8,7 +8,7 @@ import sentencepiece
 import torch
 
 from exporter.checkpoint import open_checkpoint
-from exporter.model import CausalLM
+from exporter.models.decoder import CausalLM
 
 LIMIT = 257  # tokens, the first BOS among them
 

@@ -1,17 +1,18 @@
 """The decoder computes what Hugging Face's implementation of each architecture computes."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from proof_family import CONFIG, PROOF
 from torch import Tensor
 
 from exporter.checkpoint import open_checkpoint
-from exporter.config import parse_config
 from exporter.errors import ExportError
-from exporter.model import CausalLM
+from exporter.models.decoder import CausalLM
+from exporter.models.families import decoder_spec
 
 transformers = pytest.importorskip("transformers")
 
@@ -55,6 +56,9 @@ CASES = [
     Case("Llama", "linear-rope", dict(rope_parameters=LINEAR_ROPE)),
     Case("Llama", "theta", dict(rope_parameters=dict(rope_type="default", rope_theta=5e5))),
     Case("Llama", "biases", dict(attention_bias=True, mlp_bias=True)),
+    Case("Llama", "gelu", dict(hidden_act="gelu")),
+    Case("Llama", "gelu-tanh", dict(hidden_act="gelu_pytorch_tanh")),
+    Case("Llama", "relu", dict(hidden_act="relu")),
     Case("Llama", "own-head-dim", dict(head_dim=20)),
     Case("Llama", "one-key-head", dict(num_key_value_heads=1)),
     Case("Llama", "no-gqa", dict(num_key_value_heads=6, rms_norm_eps=1e-3)),
@@ -91,7 +95,7 @@ def tokens_of(model: Any, batch: int = 1) -> Tensor:
 
 
 def our_model(reference: Any) -> CausalLM:
-    model = CausalLM(parse_config(reference.config.to_dict())).eval()
+    model = CausalLM(decoder_spec(reference.config.to_dict())).eval()
     model.load_state_dict(reference.state_dict())
     return model
 
@@ -141,8 +145,8 @@ def test_what_transformers_saves_is_read_back(case: Case, tmp_path: Path) -> Non
 
 def test_the_context_ends_where_the_window_does() -> None:
     fields = {**SHAPE, "model_type": "mistral", "sliding_window": 16}
-    assert parse_config(fields).context_limit == 16
-    assert parse_config({**fields, "sliding_window": None}).context_limit == 64
+    assert decoder_spec(fields).context_limit == 16
+    assert decoder_spec({**fields, "sliding_window": None}).context_limit == 64
 
 
 @torch.no_grad()
@@ -155,7 +159,39 @@ def test_past_the_window_the_answers_would_differ() -> None:
     assert (ours[:, 16:] - expected[:, 16:]).abs().max() > 1e-2
 
 
+@torch.no_grad()
+def test_the_blocks_make_up_gemma_3() -> None:
+    """No family of ours says so yet; the spec is the proof family's, with norms of heads."""
+    config = transformers.Gemma3TextConfig(
+        **{**SHAPE, "num_hidden_layers": 4},
+        head_dim=16,
+        query_pre_attn_scalar=16,
+        layer_types=["sliding_attention"] * 2 + ["full_attention", "sliding_attention"],
+        sliding_window=9,
+        final_logit_softcapping=5.0,
+        rope_parameters={
+            "sliding_attention": {"rope_type": "default", "rope_theta": 1e4},
+            "full_attention": {"rope_type": "default", "rope_theta": 1e6},
+        },
+    )
+    config._attn_implementation = "eager"
+    torch.manual_seed(0)
+    reference = transformers.Gemma3ForCausalLM(config).eval()
+    for parameter in reference.parameters():
+        parameter.copy_((0.3 if parameter.dim() == 1 else 0.15) * torch.randn_like(parameter))
+    fields = {**CONFIG, **SHAPE, "num_hidden_layers": 4, "head_dim": 16}
+    spec = PROOF.spec({**fields, "tie_word_embeddings": True})
+    layers = [replace(x, mixer=replace(x.mixer, qk_norm=True)) for x in spec.layers]
+    spec = replace(spec, layers=tuple(layers))
+    model, tensors = CausalLM(spec).eval(), reference.state_dict()
+    for name in model.state_dict():
+        tensors[name] = PROOF.stored(spec, name).make(tensors[name])
+    model.load_state_dict(tensors)
+    tokens = tokens_of(reference, batch=2)
+    assert_same(model.logits(tokens), reference(tokens).logits)
+
+
 def test_an_architecture_next_door_is_refused() -> None:
     fields = transformers.Qwen2MoeConfig().to_dict()
     with pytest.raises(ExportError, match="^model_type 'qwen2_moe' is not an architecture"):
-        parse_config(fields)
+        decoder_spec(fields)

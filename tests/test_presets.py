@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from exporter.errors import ExportError
-from exporter.model import CausalLM
+from exporter.models.decoder import CausalLM
 from exporter.presets import ALIASES, PRESETS, resolve_model
 
 # As the model cards and the hub state them; a tied head counts once.
@@ -55,7 +55,7 @@ def test_a_directory_is_a_model(shared_data: Path) -> None:
     directory = shared_data / "stories260K"
     model = resolve_model(str(directory))
     assert (model.name, model.source) == ("stories260K", str(directory))
-    assert model.config.intermediate_size == 172
+    assert model.config.layers[0].feed_forward.intermediate_size == 172
 
 
 def test_an_unknown_name_gets_close_ones_and_the_list() -> None:

@@ -15,10 +15,11 @@ from delegates import DelegateError, get_delegate
 from exporter.budget import storage_of
 from exporter.checkpoint import Checkpoint, open_checkpoint
 from exporter.errors import ExportError
-from exporter.model import CausalLM
+from exporter.models.decoder import CausalLM
 from exporter.options import ExportOptions
 from exporter.pipeline import export_model
 from exporter.tokenizer import load_tokenizer
+from quant.blocks import part_names, parts_of_layer
 from quant.budget import Budget, Part, choose, numbers_of, parts_of, spread
 from quant.calibration import calibration_windows, evaluation_windows
 from quant.ends import quantize_ends, set_ends
@@ -28,9 +29,10 @@ from quant.modules import INT4
 from quant.quality import compare_logits
 from quant.quantize import quantize
 from quant.report import QuantReport
-from quant.scheme import EMBEDDING_PART, HEAD_PART, METHODS, Scheme, part_of
+from quant.scheme import EMBEDDING_PART, HEAD_PART, METHODS, Scheme
 from quant.sensitivity import measure_costs
 from quant.size import STOCK, Storage
+from quant.walk import walk
 
 CPU = storage_of(get_delegate("cpu").LIMITS)
 
@@ -55,14 +57,20 @@ def test_the_best_choice_is_found() -> None:
 
 
 def test_widths_are_told_by_part() -> None:
-    assert part_of("model.layers.12.self_attn.k_proj") == "model.layers.12.self_attn.qkv_proj"
     wide = ("model.layers.0.mlp.down_proj", *(f"model.layers.{i}.mlp.down_proj" for i in (2, 3, 4)))
     scheme = Scheme("gptq4", head_bits=4, wide=(*wide, HEAD_PART))
     assert scheme.bits_of("model.layers.3.mlp.down_proj") == 8
-    assert scheme.bits_of("model.layers.3.mlp.up_proj") == 4
-    assert scheme.widths(6) == {
+    assert scheme.bits_of("model.layers.3.mlp.gate_up_proj") == 4
+    parts = ["self_attn.qkv_proj", "mlp.gate_up_proj", "mlp.down_proj"]
+    assert scheme.widths([parts, parts[:1], *[parts] * 3]) == {
         "self_attn.qkv_proj": "4 bits",
-        "self_attn.o_proj": "4 bits",
+        "mlp.gate_up_proj": "4 bits",
+        "mlp.down_proj": "8 bits",
+        EMBEDDING_PART: "4 bits",
+        HEAD_PART: "8 bits",
+    }
+    assert scheme.widths([parts] * 6) == {
+        "self_attn.qkv_proj": "4 bits",
         "mlp.gate_up_proj": "4 bits",
         "mlp.down_proj": "4 bits, 8 in layers 0, 2-4",
         EMBEDDING_PART: "4 bits",
@@ -122,17 +130,26 @@ def test_what_ends_of_4_bits_cost_is_foretold(stories: Stories) -> None:
 def test_a_budget_is_kept_and_used(stories: Stories, storage: Storage) -> None:
     numbers = numbers_of(stories.empty())
     least = 8 * sum(part.at4 for part in parts_of(stories.empty(), 32, storage)) / numbers
+    part_of = {
+        f"{stop.name}.{linear}": f"{stop.name}.{part.name}"
+        for stop in walk(stories.empty())
+        for part in parts_of_layer(stop.layer)
+        for linear in part.linears
+    }
     kl = []
     for bits in (least + 0.4, least + 1.5):
         scheme = stories.spread(Budget(bits=bits, storage=storage), Scheme("gptq4"))
         model, report = stories.quantized(scheme, storage)
         assert bits - 0.35 < report.size.bits_per_weight <= bits
-        assert report.widths == scheme.widths(5) and report.method is not None
+        assert (
+            report.widths == scheme.widths(part_names(stories.empty()))
+            and report.method is not None
+        )
         for name, module in model.named_modules():
             if isinstance(module, torch.nn.Linear) and name != "lm_head":
                 assert isinstance(module.weight, IntxUnpackedToInt8Tensor)
                 is_wide = module.weight.target_dtype != INT4
-                assert is_wide == (part_of(name) in scheme.wide), name
+                assert is_wide == (part_of[name] in scheme.wide), name
         assert report.quality is not None
         kl.append(report.quality.kl)
     assert kl[1] < 0.8 * kl[0]

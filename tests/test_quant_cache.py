@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 import torch
+from decoder_specs import SMALL, varied
 from exported import Quiet
 from small_disk import small_disk
-from small_models import SMALL, ModelWeights, random_model
+from small_models import ModelWeights, random_model
 from torch import Tensor
 
-from exporter.model import CausalLM
+from exporter.models.decoder import CausalLM
 from exporter.options import ExportOptions
 from exporter.pipeline import export_model
 from quant.cache import DEFAULT_SIZE, Cache, default_directory, default_size
@@ -27,7 +28,7 @@ from quant.report import QuantReport
 from quant.scheme import SCHEMES, Scheme
 
 ROOT = Path(__file__).resolve().parents[1]
-CONFIG = replace(SMALL, num_hidden_layers=3, attention_bias=True)
+CONFIG = varied(SMALL, num_hidden_layers=3, attention_bias=True)
 FLOAT = random_model(CONFIG)
 LAYERS = CONFIG.num_hidden_layers
 

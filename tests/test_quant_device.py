@@ -10,16 +10,19 @@ from pathlib import Path
 
 import pytest
 import torch
+from decoder_specs import SMALL, varied
 from second_device import SECOND, MixedDevices, SecondDevice
-from small_models import SMALL, ModelWeights, random_model
+from small_models import ModelWeights, random_model
 from test_quant_cache import content
 from test_quant_distributed import Starter, entries, finish
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 import quant.solve
-from exporter.config import ModelConfig
-from exporter.model import CausalLM
+import quant.walk
+from exporter.models.context import Context
+from exporter.models.decoder import CausalLM
+from exporter.models.spec import DecoderSpec
 from quant.cache import Cache
 from quant.device import HOST, choose_device, find_device
 from quant.distributed import joined
@@ -28,14 +31,13 @@ from quant.gptq import InverseFactor, gram
 from quant.means import Means
 from quant.method import DRIFTS, Method
 from quant.progress import Progress
-from quant.protocols import Rope
 from quant.quantize import quantize
 from quant.report import QuantReport
 from quant.scheme import SCHEMES, Scheme
 from quant.spill import Spill
 
 ROOT = Path(__file__).resolve().parents[1]
-CONFIG = replace(SMALL, num_hidden_layers=2, attention_bias=True)
+CONFIG = varied(SMALL, num_hidden_layers=2, attention_bias=True)
 FLOAT = random_model(CONFIG)
 GPUS = torch.cuda.device_count() if torch.cuda.is_available() else 0
 
@@ -48,7 +50,7 @@ def tokens(windows: int, seed: int) -> Tensor:
 class Run:
     """One quantization of a small random model."""
 
-    def __init__(self, scheme: Scheme, means: Means, config: ModelConfig = CONFIG) -> None:
+    def __init__(self, scheme: Scheme, means: Means, config: DecoderSpec = CONFIG) -> None:
         weights = ModelWeights(FLOAT if config == CONFIG else random_model(config))
         with torch.device("meta"):
             self.model = CausalLM(config)
@@ -69,7 +71,7 @@ def plain_attention() -> Iterator[None]:
         yield
 
 
-def run_second(scheme: Scheme, means: Means, config: ModelConfig = CONFIG) -> Run:
+def run_second(scheme: Scheme, means: Means, config: DecoderSpec = CONFIG) -> Run:
     """The same on a second device."""
     with SecondDevice():
         return Run(scheme, replace(means, device=SECOND), config)
@@ -126,8 +128,8 @@ def forgetful_gram(inputs: object, columns: int, device: torch.device) -> Tensor
     return gram(inputs, columns)  # type: ignore[arg-type]
 
 
-def forgetful_rope(device: torch.device, model: CausalLM, seq_len: int) -> Rope:
-    return model.rope(seq_len)
+def forgetful_context(device: torch.device, model: CausalLM, seq_len: int) -> Context:
+    return model.context(seq_len)
 
 
 def forgetful_diagonal(factor: InverseFactor) -> Tensor:
@@ -140,9 +142,9 @@ def forgetful_diagonal(factor: InverseFactor) -> Tensor:
     ("place", "name", "forgetful"),
     [
         (quant.solve, "gram", forgetful_gram),
-        (sys.modules["quant.quantize"], "rope_on", forgetful_rope),
+        (sys.modules["quant.quantize"], "context_on", forgetful_context),
         (InverseFactor, "inverse_diagonal", forgetful_diagonal),
-        (sys.modules["quant.quantize"], "move", lambda module, device: None),
+        (quant.walk, "move", lambda module, device: None),
         (sys.modules["quant.gptq_layer"], "statistics", None),
     ],
 )

@@ -5,19 +5,20 @@ import os
 import re
 import subprocess
 import sys
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 import torch
+from decoder_specs import SMALL, varied
 from exported import Quiet
 from safetensors.torch import save_file
-from small_models import SMALL, ModelWeights, random_model
+from small_models import ModelWeights, random_model
 from test_quant_cache import content
 
 from exporter.errors import ExportError
 from exporter.memory import plan_memory
-from exporter.model import CausalLM
+from exporter.models.decoder import CausalLM
 from exporter.options import ExportOptions
 from exporter.pipeline import export_model
 from exporter.source import find_checkpoint
@@ -32,7 +33,7 @@ from quant.speed import Speed, hessian_operations, update_operations
 from quant.spill import Batches, Spill
 
 ROOT = Path(__file__).resolve().parents[1]
-CONFIG = replace(SMALL, num_hidden_layers=2, attention_bias=True)
+CONFIG = varied(SMALL, num_hidden_layers=2, attention_bias=True)
 FLOAT = random_model(CONFIG)
 
 
@@ -89,7 +90,7 @@ def test_a_disk_that_takes_no_more_is_one_sentence(tmp_path: Path) -> None:
     )
 
 
-MID = replace(
+MID = varied(
     SMALL,
     vocab_size=512,
     hidden_size=512,
@@ -97,7 +98,7 @@ MID = replace(
     num_attention_heads=8,
     num_key_value_heads=8,
     head_dim=64,
-    max_position_embeddings=256,
+    context_limit=256,
 )
 TOKENS = 24576
 CHILD = """
@@ -105,7 +106,7 @@ import json, sys
 from pathlib import Path
 import torch
 from exporter.checkpoint import open_checkpoint
-from exporter.model import CausalLM
+from exporter.models.decoder import CausalLM
 from quant.means import Means
 from quant.memory import foretell, resident
 from quant.quantize import quantize
@@ -129,7 +130,9 @@ print(json.dumps([before, before + peak.quantizing, int(line.split()[1]) * 1024]
 def mid_checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A layer of a few million random weights."""
     directory = tmp_path_factory.mktemp("mid")
-    (directory / "config.json").write_text(json.dumps(asdict(MID) | {"rope_scaling": None}))
+    (directory / "config.json").write_text(
+        json.dumps(MID.dimensions() | {"model_type": "llama", "rms_norm_eps": MID.rms_norm_eps})
+    )
     save_file(
         {
             name: tensor.bfloat16()
@@ -159,7 +162,9 @@ def measured(checkpoint: Path, spill: Path | None) -> tuple[int, int, int]:
 def test_spilled_it_stays_below_what_was_foretold(mid_checkpoint: Path, tmp_path: Path) -> None:
     before, foretold, peak = measured(mid_checkpoint, tmp_path)
     assert peak <= foretold
-    states = 4 * TOKENS * (3 * MID.hidden_size + MID.intermediate_size)  # what lay on disk
+    states = (
+        4 * TOKENS * (3 * MID.hidden_size + MID.layers[0].feed_forward.intermediate_size)
+    )  # what lay on disk
     assert states > 300e6 and peak - before < states
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from decoder_specs import varied
 from test_quantize import CONFIG, Stories, empty_model, random_weights, tokens
 
 from quant.hadamard import hadamard_factors, orthogonal_matrix
@@ -42,7 +43,7 @@ def test_seeds_give_different_rotations() -> None:
 @pytest.mark.parametrize("tied", [True, False])
 @pytest.mark.parametrize("family", ["llama", "qwen2", "qwen3"])
 def test_the_float_model_stays_the_same(family: str, tied: bool) -> None:
-    config = replace(
+    config = varied(
         CONFIG,
         model_type=family,
         hidden_size=60,

@@ -7,11 +7,13 @@ from pathlib import Path
 import pytest
 import sentencepiece
 import torch
+from decoder_specs import SMALL, varied
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from exporter.config import ModelConfig, read_config
-from exporter.model import CausalLM
+from exporter.checkpoint.hugging_face import read_config
+from exporter.models.decoder import CausalLM
+from exporter.models.spec import DecoderSpec
 from quant.ends import head_logits
 from quant.errors import QuantError
 from quant.method import DRIFTS
@@ -23,18 +25,7 @@ from quant.report import QuantReport
 from quant.scheme import METHODS, SCHEMES, Scheme
 from quant.sensitivity import measure_costs
 
-CONFIG = ModelConfig(
-    model_type="llama",
-    hidden_size=64,
-    intermediate_size=80,  # ragged for every group size
-    num_hidden_layers=3,
-    num_attention_heads=4,
-    num_key_value_heads=2,
-    head_dim=16,
-    vocab_size=200,
-    max_position_embeddings=128,
-    tie_word_embeddings=True,
-)
+CONFIG = varied(SMALL, num_hidden_layers=3, vocab_size=200, context_limit=128)
 
 
 class MemoryWeights:
@@ -62,7 +53,7 @@ class MemoryWeights:
         self.released += 1
 
 
-def random_weights(config: ModelConfig, dtype: torch.dtype = torch.float32) -> MemoryWeights:
+def random_weights(config: DecoderSpec, dtype: torch.dtype = torch.float32) -> MemoryWeights:
     torch.manual_seed(0)
     model = CausalLM(config)
     tensors = {name: tensor.detach().to(dtype) for name, tensor in model.state_dict().items()}
@@ -71,7 +62,7 @@ def random_weights(config: ModelConfig, dtype: torch.dtype = torch.float32) -> M
     return MemoryWeights(tensors)
 
 
-def empty_model(config: ModelConfig) -> CausalLM:
+def empty_model(config: DecoderSpec) -> CausalLM:
     with torch.device("meta"):
         return CausalLM(config)
 
@@ -81,7 +72,7 @@ def tokens(windows: int = 4, seq_len: int = 16, seed: int = 0, vocab_size: int =
     return torch.randint(0, vocab_size, (windows, seq_len), generator=generator)
 
 
-def run(scheme: Scheme, config: ModelConfig = CONFIG) -> tuple[CausalLM, QuantReport]:
+def run(scheme: Scheme, config: DecoderSpec = CONFIG) -> tuple[CausalLM, QuantReport]:
     model = empty_model(config)
     report = quantize(
         model, scheme, random_weights(config), calibration=tokens(16), evaluation=tokens(seed=9)
@@ -158,7 +149,7 @@ def test_all_int4_scales_are_exact_in_bfloat16(name: str) -> None:
 
 
 def test_biases_and_head_norms_stay_float() -> None:
-    config = replace(CONFIG, model_type="qwen3", attention_bias=True, mlp_bias=True, qk_norm=True)
+    config = varied(CONFIG, attention_bias=True, mlp_bias=True, qk_norm=True)
     weights = random_weights(config)
     model = empty_model(config)
     quantize(model, Scheme("gptq4"), weights, calibration=tokens(16))
@@ -315,7 +306,7 @@ class Stories:
 
     def __init__(self, data: Path) -> None:
         directory = data / "stories260K"
-        self.config = read_config(directory / "config.json")
+        _, self.config = read_config(directory / "config.json")
         self.weights = MemoryWeights(load_file(directory / "model.safetensors"))
         spiece = sentencepiece.SentencePieceProcessor(str(directory / "tokenizer.model"))
         ids = spiece.encode((data / "text" / "tinystories_calibration.txt").read_text("utf-8"))

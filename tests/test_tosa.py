@@ -1,17 +1,17 @@
 """TOSA: what Arm's reference model makes of the file is what the model computes."""
 
-import dataclasses
 import importlib.util
 from pathlib import Path
 
 import pytest
 import torch
+from decoder_specs import SMALL, varied
 from exported import Quiet, feed
-from small_models import SMALL, quantized_model, random_model
+from small_models import quantized_model, random_model
 
 from delegates import DelegateError
 from delegates.tosa import load, lower
-from exporter.model import CausalLM
+from exporter.models.decoder import CausalLM
 from exporter.options import ExportOptions
 from exporter.pipeline import export_model
 from exporter.program import capture
@@ -43,15 +43,13 @@ def agrees(model: CausalLM, path: Path) -> bool:
 
 @with_tools
 def test_a_decoder_block(tmp_path: Path) -> None:
-    config = dataclasses.replace(SMALL, attention_bias=True, qk_norm=True)
+    config = varied(SMALL, attention_bias=True, qk_norm=True)
     assert agrees(random_model(config), tmp_path / "block.pte")
 
 
 @with_tools
 def test_a_small_whole_model(tmp_path: Path) -> None:
-    config = dataclasses.replace(
-        SMALL, num_hidden_layers=2, num_key_value_heads=4, tie_word_embeddings=False
-    )
+    config = varied(SMALL, num_hidden_layers=2, num_key_value_heads=4, tie_word_embeddings=False)
     assert agrees(random_model(config), tmp_path / "model.pte")
 
 

@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 import torch
+from decoder_specs import SMALL, varied
 from exported import Exported
 from torch import Tensor, nn
 from torch.export import ExportedProgram
 from xnnpack_programs import INPUTS, captured, int_weight, linear_with, lowered_output
 
 from delegates.xnnpack.rewrite import pack_int4, rewrite_attention, rewrite_embeddings
-from exporter.config import ModelConfig
-from exporter.model import CausalLM
+from exporter.models.decoder import CausalLM
 from exporter.program import capture
 from quant.modules import QuantizedEmbedding, QuantizedWeight
 
@@ -115,8 +115,8 @@ def test_sharing_activation_quantization_keeps_the_numbers(
 
 
 def _tiny_model() -> CausalLM:
-    config = ModelConfig(
-        model_type="llama",
+    config = varied(
+        SMALL,
         vocab_size=ROWS,
         hidden_size=32,
         intermediate_size=48,
@@ -124,7 +124,7 @@ def _tiny_model() -> CausalLM:
         num_attention_heads=4,
         num_key_value_heads=2,
         head_dim=8,
-        max_position_embeddings=64,
+        tie_word_embeddings=False,
     )
     model = CausalLM(config)
     model.model.embed_tokens = embedding(8, 32, 32, 32)  # type: ignore[assignment]
@@ -152,8 +152,8 @@ def test_a_new_node_carries_the_source_of_the_one_it_replaces() -> None:
         nodes = program.graph.find_nodes(op="call_function", target=target)
         assert [_source(node) for node in nodes] == [x for x in attention for _ in range(times)]
     for stack_trace, modules in attention:
-        assert "exporter/model.py" in stack_trace
-        assert [kind for _, kind in modules.values()][-1] == "exporter.model.Attention"
+        assert "exporter/models/attention.py" in stack_trace
+        assert [kind for _, kind in modules.values()][-1] == "exporter.models.attention.Attention"
 
     assert rewrite_embeddings(program) == 1
     (node,) = program.graph.find_nodes(

@@ -87,7 +87,7 @@ def describe_model(said: dict[str, Any], path: str, kv_cache: str) -> Model:
         kv_cache: the type that our own delegate was told to keep keys and values in.
 
     Raises:
-        DevtoolsError: its report is missing or has no full shape.
+        DevtoolsError: its report is missing or has no full shape, or its layers differ in size.
     """
     report = said["report"]
     if report is None or not set(SHAPE_FIELDS) <= report["model"].keys():
@@ -96,6 +96,12 @@ def describe_model(said: dict[str, Any], path: str, kv_cache: str) -> Model:
             "exporter."
         )
     facts, quantization = report["model"], report["quantization"]
+    uneven = [name for name in SHAPE_FIELDS if isinstance(facts[name], list)]
+    if uneven:
+        raise DevtoolsError(
+            f"{path} has layers of several sizes ({uneven[0]} {facts[uneven[0]]}), whose work this "
+            "does not count; name a model whose layers are alike."
+        )
     shape = Shape(**{name: facts[name] for name in SHAPE_FIELDS})
     delegate = report["delegation"]["delegate"]
     floats = quantization["scheme"] == "none"

@@ -78,6 +78,7 @@ def run_compare(request: Request) -> None:
         from devtools.files import check_outputs, replacing
         from exporter.errors import ExportError
         from exporter.tokenizer import TokenizerError
+        from quant.errors import QuantError
 
         try:
             check_outputs((request.json,), (request.model, _etrecord(request), request.text))
@@ -86,7 +87,7 @@ def run_compare(request: Request) -> None:
                 with replacing(request.json) as temporary:
                     text = json.dumps(outcome.to_dict(), indent=1) + "\n"
                     temporary.write_text(text, encoding="utf-8")
-        except (BadRequest, ExportError, TokenizerError, DelegateError) as error:
+        except (BadRequest, ExportError, TokenizerError, DelegateError, QuantError) as error:
             click.echo(f"Error: {error}", file=stderr)
             sys.exit(2)
         except DevtoolsError as error:
@@ -100,7 +101,8 @@ def compare(request: Request) -> Outcome:
 
     Raises:
         BadRequest: a file that is missing, of another model, or that nothing here can run.
-        ExportError, TokenizerError, DelegateError: from reading the model, the checkpoint, a text.
+        ExportError, TokenizerError, DelegateError, QuantError: from reading the model, the
+            checkpoint, a text.
     """
     import torch
 
@@ -220,8 +222,9 @@ def _buffer_size(record: "Record", tokens: int, calls: int) -> int:
 
 
 def _check_shape(facts: dict[str, Any], model: Path, checkpoint: "Checkpoint") -> None:
+    dimensions = checkpoint.config.dimensions()
     for name in SHAPE_FIELDS:
-        wanted = getattr(checkpoint.config, name)
+        wanted = dimensions[name]
         if facts[name] != wanted:
             raise BadRequest(
                 f"{model} has {name} {facts[name]} and {checkpoint.name} has {wanted}; name the "

@@ -29,8 +29,11 @@ from devtools.compare.sinks import LoggedRows
 from devtools.errors import BadRequest
 from exporter.checkpoint import Checkpoint
 from exporter.etrecord import WEIGHTS
-from exporter.model import Attention, CausalLM, rope_tables
+from exporter.models.attention import Attention
+from exporter.models.context import CachedContext
+from exporter.models.decoder import CausalLM
 from quant.modules import QuantizedEmbedding, QuantizedLinear, QuantizedWeight
+from quant.walk import float_walk
 
 Streams = tuple[Tensor, Tensor, Tensor]  # of the float model, the quantized one, the program
 Run = Callable[[CausalLM, Tensor], Tensor]
@@ -170,17 +173,14 @@ class _Pass:
         self._tokens = tokens[None]
         self._logged = list(logged)
         self._calls = calls
-        self._rope = rope_tables(checkpoint.config, len(tokens))
+        self._context = CachedContext(self._float.context(len(tokens)).ropes, 0)
         self._rows: list[Row] = []
 
     def run(self) -> tuple[Comparison, Logits]:
         self._load("model.embed_tokens")
         streams = self._stage("", lambda model, x: model.embed(x), (self._tokens,) * 3)
-        for index in range(self._checkpoint.config.num_hidden_layers):
-            path = f"model.layers.{index}"
-            self._load(path)
-            streams = self._stage(path, self._layer(path), streams)
-            self._float.get_submodule(path).to("meta")
+        for stop in float_walk(self._float, self._checkpoint):
+            streams = self._stage(stop.name, self._layer(stop.name), streams)
         self._load("model.norm")
         self._load("lm_head")
         floats, quantized, _ = self._stage("", lambda model, x: model.head(x), streams)
@@ -197,7 +197,7 @@ class _Pass:
             for module in layer.modules():
                 if isinstance(module, Attention):
                     module.setup_cache(x.shape[1])
-            out: Tensor = layer(x, self._rope, 0)
+            out: Tensor = layer(x, self._context)
             return out
 
         return run

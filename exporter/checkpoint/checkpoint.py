@@ -9,8 +9,10 @@ import torch
 from torch import Tensor, nn
 
 from exporter.checkpoint.weights import Weights
-from exporter.config import ModelConfig
 from exporter.errors import ExportError
+from exporter.models.families import Family
+from exporter.models.spec import DecoderSpec
+from exporter.models.stored import Stored
 
 EMBEDDING = "model.embed_tokens.weight"
 HEAD = "lm_head.weight"
@@ -27,21 +29,24 @@ class Checkpoint:
         directory: where the tokenizer's files lie.
         name: what to call the model: the hub id, or the directory's name.
         weights: the stored tensors.
+        family: says how they make ours.
     """
 
-    config: ModelConfig
+    config: DecoderSpec
     directory: Path
     name: str
     weights: Weights
+    family: Family
     _shared: "weakref.ref[nn.Parameter] | None" = field(default=None, init=False, repr=False)
 
     def tensor(self, name: str) -> Tensor:
-        """The tensor of that Hugging Face name as it is stored (bfloat16, float16 or float32).
+        """The tensor that we call so, of the type in which it is stored, unless the family computes
+        with it (bfloat16, float16 or float32).
 
-        From a safetensors file it is a view of the mapped file; read it, do not write it. With
-        tied embeddings the head's name and the embedding's give the same tensor.
+        Where nothing has to be computed it is a view of the mapped safetensors file; read it, do
+        not write it. With tied embeddings the head's name and the embedding's give the same tensor.
         """
-        return self.weights.tensor(self._stored_name(name))
+        return self._made(self._stored(name))
 
     def load_into(self, module: nn.Module, prefix: str) -> None:
         """Replaces each parameter of `module` by a float32 copy of the tensor `prefix` + its name.
@@ -80,23 +85,29 @@ class Checkpoint:
             name: tuple(parameter.shape)
             for name, parameter in model.named_parameters(remove_duplicate=False)
         }
-        stored = self.weights.shapes()
+        shapes = self.weights.shapes()
         missing, mis_shaped, mis_typed = [], [], []
         for name, shape in expected.items():
-            source = self._stored_name(name)
-            if source not in stored:
-                missing.append(f"{name} {_shape(shape)}")
+            stored = self._stored(name)
+            absent = [source for source in stored.names if source not in shapes]
+            if absent:
+                missing += [_missing(source, name, shape) for source in absent]
                 continue
-            if stored[source] != shape:
-                mis_shaped.append(f"{name} is {_shape(stored[source])}, not {_shape(shape)}")
-            if self.weights.dtype(source) not in FLOATS:
-                mis_typed.append(f"{name} is {_dtype(self.weights.dtype(source))}")
-        extra = [f"{name} {_shape(stored[name])}" for name in stored if name not in expected]
+            made = self._made_shape(stored)
+            if made is None:
+                sources = ", ".join(f"{source} {_shape(shapes[source])}" for source in stored.names)
+                mis_shaped.append(f"{sources}, which cannot make {name} {_shape(shape)}")
+            elif made != shape:
+                mis_shaped.append(f"{name} is {_shape(made)}, not {_shape(shape)}")
+            types = {source: self.weights.dtype(source) for source in stored.names}
+            mis_typed += [f"{n} is {_dtype(t)}" for n, t in types.items() if t not in FLOATS]
+        read = {source for name in expected for source in self._own(name).names}
+        extra = [f"{name} {_shape(shapes[name])}" for name in shapes if name not in read]
         complaints = [
             _complaint("missing", missing),
             _complaint("of another shape", mis_shaped),
             _complaint("not in the model", extra),
-            _complaint("neither float32, float16 nor bfloat16", mis_typed),
+            _complaint("neither float32, float16 nor bfloat16", list(dict.fromkeys(mis_typed))),
         ]
         found = [complaint for complaint in complaints if complaint]
         if found:
@@ -105,12 +116,13 @@ class Checkpoint:
                 f"{self.config.num_hidden_layers} layers): {'; '.join(found)}. Take config and "
                 "weights from the same model."
             )
-        self._check_tie(stored)
+        self._check_tie()
 
-    def _check_tie(self, stored: Iterable[str]) -> None:
-        if not self.config.tie_word_embeddings or not {EMBEDDING, HEAD} <= set(stored):
+    def _check_tie(self) -> None:
+        stored = [self._own(name) for name in (EMBEDDING, HEAD)]
+        if not self.config.tie_word_embeddings or not all(self._has(one) for one in stored):
             return
-        same = torch.equal(self.weights.tensor(EMBEDDING), self.weights.tensor(HEAD))
+        same = torch.equal(*(self._made(one) for one in stored))
         self.release()
         if not same:
             raise ExportError(
@@ -118,10 +130,32 @@ class Checkpoint:
                 f"{EMBEDDING}'s; set tie_word_embeddings to false in its config.json to use both."
             )
 
-    def _stored_name(self, name: str) -> str:
+    def _own(self, name: str) -> Stored:
+        """Where the family's checkpoints keep our tensor of that name."""
+        return self.family.stored(self.config, name)
+
+    def _stored(self, name: str) -> Stored:
+        """Where this one does: of two tied tensors only one need be there."""
         if self.config.tie_word_embeddings and name in (EMBEDDING, HEAD):
-            return EMBEDDING if EMBEDDING in self.weights.shapes() else HEAD
-        return name
+            for stored in map(self._own, (EMBEDDING, HEAD)):
+                if self._has(stored):
+                    return stored
+        return self._own(name)
+
+    def _has(self, stored: Stored) -> bool:
+        return set(stored.names) <= self.weights.shapes().keys()
+
+    def _made(self, stored: Stored) -> Tensor:
+        return stored.make(*map(self.weights.tensor, stored.names)).contiguous()
+
+    def _made_shape(self, stored: Stored) -> tuple[int, ...] | None:
+        """Found without reading; None where the tensors cannot be put together so."""
+        shapes = [self.weights.shapes()[source] for source in stored.names]
+        try:
+            made = stored.make(*(torch.empty(shape, device="meta") for shape in shapes))
+        except (RuntimeError, IndexError):
+            return None
+        return tuple(made.shape)
 
     def _parameter(self, name: str) -> nn.Parameter:
         tied = self.config.tie_word_embeddings and name in (EMBEDDING, HEAD)
@@ -142,6 +176,10 @@ def _complaint(what: str, tensors: list[str]) -> str:
         return ""
     rest = ", ..." if len(tensors) > _NAMES_SHOWN else ""
     return f"{len(tensors)} {what}: {', '.join(tensors[:_NAMES_SHOWN])}{rest}"
+
+
+def _missing(source: str, name: str, shape: Iterable[int]) -> str:
+    return f"{source} {_shape(shape)}" if source == name else f"{source} (for {name})"
 
 
 def _shape(shape: Iterable[int]) -> str:

@@ -7,9 +7,10 @@ import torch
 from torch import Tensor
 
 from exporter.checkpoint.safetensors_file import SafetensorsFile
-from exporter.config import ModelConfig, read_config
 from exporter.errors import ExportError
 from exporter.json_object import read_object
+from exporter.models.families import Family, get_family
+from exporter.models.spec import DecoderSpec
 
 SINGLE = "model.safetensors"
 INDEX = "model.safetensors.index.json"
@@ -65,16 +66,40 @@ def open_weights(directory: Path) -> SafetensorsWeights:
     return SafetensorsWeights(_open_shards(directory / INDEX))
 
 
-def read_model_config(directory: Path) -> ModelConfig:
+def read_config(path: Path, family: Family | None = None) -> tuple[Family, DecoderSpec]:
+    """Reads a Hugging Face `config.json`.
+
+    Args:
+        family: what the config means; None: the family of its model_type.
+
+    Raises:
+        ExportError: the file is missing, is not JSON, names an architecture we do not build, lacks
+            a field, or asks for something the decoder does not compute.
+    """
+    try:
+        fields = read_object(path)
+    except FileNotFoundError:
+        raise ExportError(
+            f"{path.parent} has no {path.name}; a Hugging Face model directory holds one beside "
+            "its weights: check the path given to --checkpoint."
+        ) from None
+    try:
+        family = get_family(fields.get("model_type")) if family is None else family
+        return family, family.spec(fields)
+    except ExportError as error:
+        raise ExportError(f"{path}: {error}") from None
+
+
+def read_model_config(directory: Path, family: Family | None) -> tuple[Family, DecoderSpec]:
     """Reads `config.json`, and the end-of-text ids that `generation_config.json` adds to it.
 
     Raises:
         ExportError: as `read_config` does.
     """
-    config = read_config(directory / "config.json")
+    family, config = read_config(directory / "config.json", family)
     path = directory / "generation_config.json"
     if not path.is_file():
-        return config
+        return family, config
     ids = read_object(path).get("eos_token_id")
     stops = ids if isinstance(ids, list) else [] if ids is None else [ids]
     vocabulary = range(config.vocab_size)
@@ -83,7 +108,8 @@ def read_model_config(directory: Path) -> ModelConfig:
             f"{path} has an eos_token_id that is no token id of this model: {ids!r}; vocab_size "
             f"is {config.vocab_size}."
         )
-    return replace(config, eos_token_ids=tuple(dict.fromkeys((*config.eos_token_ids, *stops))))
+    ends = tuple(dict.fromkeys((*config.eos_token_ids, *stops)))
+    return family, replace(config, eos_token_ids=ends)
 
 
 def _open_shards(index: Path) -> list[SafetensorsFile]:

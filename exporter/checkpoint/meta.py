@@ -17,9 +17,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from exporter.config import ModelConfig, parse_config
 from exporter.errors import ExportError
 from exporter.json_object import LFS_POINTER, lfs_pointer, read_object
+from exporter.models.families import Family, get_family
+from exporter.models.spec import DecoderSpec
 
 PARAMS = "params.json"
 _EMBEDDING = "model.embed_tokens.weight"
@@ -123,8 +124,13 @@ def find_files(directory: Path) -> list[Path]:
     return sorted(directory.glob("consolidated.*.pth"))
 
 
-def open_meta(directory: Path, files: list[Path]) -> tuple[ModelConfig, MetaWeights]:
+def open_meta(
+    directory: Path, files: list[Path], family: Family | None
+) -> tuple[Family, DecoderSpec, MetaWeights]:
     """Maps the files and derives the config from `params.json` and the tensors' shapes.
+
+    Args:
+        family: what the config means; None: Llama.
 
     Raises:
         ExportError: `params.json` is absent or lacks a field, or a file is damaged or missing.
@@ -138,11 +144,13 @@ def open_meta(directory: Path, files: list[Path]) -> tuple[ModelConfig, MetaWeig
         )
     weights = MetaWeights(files)
     try:
-        config = parse_config(_config_fields(params, weights))
+        fields = _config_fields(params, weights)
+        family = get_family(fields["model_type"]) if family is None else family
+        config = family.spec(fields)
     except ExportError as error:
         raise ExportError(f"{directory / PARAMS}: {error}") from None
-    weights.head_dim = config.head_dim
-    return config, weights
+    weights.head_dim = config.layers[0].mixer.head_dim
+    return family, config, weights
 
 
 def _config_fields(params: dict[str, Any], weights: MetaWeights) -> dict[str, Any]:

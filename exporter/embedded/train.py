@@ -31,8 +31,8 @@ from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, proce
 from torch import Tensor
 from torch.nn import functional as F
 
-from exporter.config import parse_config
-from exporter.model import CausalLM
+from exporter.models.decoder import CausalLM
+from exporter.models.families import decoder_spec
 
 CONFIG: dict[str, Any] = {
     "architectures": ["LlamaForCausalLM"],
@@ -205,7 +205,7 @@ def main(docs: Path, steps: int, out: Path, seed: int) -> None:
     tokenizer = train_tokenizer(corpus.train)
     train, held_out = encode_all(tokenizer, corpus.train), encode_all(tokenizer, corpus.held_out)
     click.echo(f"{len(train):,} tokens to train on, {len(held_out):,} held out", err=True)
-    model = CausalLM(parse_config(CONFIG))
+    model = CausalLM(decoder_spec(CONFIG))
     initialise(model, generator)
     fit(model, train, steps, generator)
 

@@ -9,13 +9,14 @@ import torch
 from torch import Tensor
 
 from delegates import get_delegate
-from exporter.model import CausalLM
+from exporter.models.decoder import CausalLM
 from exporter.pte import read_report
 from exporter.source import open_model
 from exporter.tokenizer import compile_tokenizer, load_tokenizer
 from quant.calibration import Encode
 from quant.errors import QuantError
 from quant.load import load_finite
+from quant.walk import through_layers
 from runtime import Runner
 from runtime.build import BUILD_DIR, build
 
@@ -86,9 +87,8 @@ def _open_checkpoint(model: str, advance: Advance) -> Scored:
 
     @torch.no_grad()
     def logits(tokens: Tensor, first: int) -> Iterator[Tensor]:
-        hidden, rope = decoder.embed(tokens[None]), decoder.rope(len(tokens))
-        for layer in decoder.model.layers:
-            hidden = layer(hidden, rope)
+        context = decoder.context(len(tokens))
+        hidden = through_layers(decoder, decoder.embed(tokens[None]), context)
         advance(len(tokens))
         for part in hidden[0, first:].split(PIECE):
             yield decoder.head(part)

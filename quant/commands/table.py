@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from exporter.checkpoint import Checkpoint
-from exporter.model import CausalLM
+from exporter.models.decoder import CausalLM
 from exporter.source import EMBEDDED, open_model
 from exporter.tokenizer import compile_tokenizer, load_tokenizer
 from quant.calibration import WINDOW, calibration_windows, held_out_part

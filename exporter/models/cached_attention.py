@@ -8,10 +8,10 @@ import torch
 from torch import Tensor
 from torch._decomp import register_decomposition
 
-_library = torch.library.Library("thimble", "DEF")
+_library = torch.library.Library("thimble", "FRAGMENT")
 _library.define(
     "cached_attention(Tensor query, Tensor key, Tensor value, Tensor(a!) key_cache, "
-    "Tensor(b!) value_cache, SymInt start_pos, float scale) -> Tensor"
+    "Tensor(b!) value_cache, SymInt start_pos, float scale, int? window=None) -> Tensor"
 )
 
 
@@ -23,6 +23,7 @@ def cached_attention(
     value_cache: Tensor,
     start_pos: int,
     scale: float,
+    window: int | None = None,
 ) -> Tensor:
     """Causal grouped-query attention over a cache, which takes this call's keys and values first.
 
@@ -33,6 +34,7 @@ def cached_attention(
             positions start_pos .. start_pos + seq_len - 1.
         start_pos: position of the first query.
         scale: factor on the dot products.
+        window: how many positions a query sees, its own the last of them; None: all up to it.
 
     Returns:
         (1, seq_len, num_attention_heads, head_dim).
@@ -42,6 +44,9 @@ def cached_attention(
     value_cache.narrow(1, start_pos, seq_len).copy_(value)
     query_pos = start_pos + torch.arange(seq_len, device=query.device)
     mask = torch.arange(context, device=query.device) <= query_pos[:, None]  # (seq_len, context)
+    if window is not None:
+        oldest = query_pos[:, None] - window + 1
+        mask = mask & (torch.arange(context, device=query.device) >= oldest)
     out = torch.nn.functional.scaled_dot_product_attention(
         query.transpose(1, 2),
         key_cache.transpose(1, 2),
@@ -66,5 +71,6 @@ def _cached_attention_fake(
     value_cache: Tensor,
     start_pos: int,
     scale: float,
+    window: int | None = None,
 ) -> Tensor:
     return torch.empty_like(query, memory_format=torch.contiguous_format)

@@ -1,0 +1,100 @@
+"""The attention block: grouped queries, with or without a cache, a window or rotary embedding."""
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+import exporter.models.cached_attention  # noqa: F401  (defines torch.ops.thimble.cached_attention)
+from exporter.models.context import CachedContext, Context
+from exporter.models.norm import RMSNorm
+from exporter.models.rope import apply_rope
+from exporter.models.spec import AttentionSpec, Norms
+from quant.protocols import Block, Part
+
+
+class Attention(nn.Module):
+    """Grouped-query attention; with `setup_cache`, over positions of earlier calls too."""
+
+    k_cache: Tensor
+    v_cache: Tensor
+
+    def __init__(
+        self, spec: AttentionSpec, hidden_size: int, eps: float, rope: int | None = None
+    ) -> None:
+        """
+        Args:
+            eps: of the norms of queries and keys.
+            rope: which of a context's rotary tables turns them.
+        """
+        super().__init__()
+        self.head_dim = spec.head_dim
+        self.num_key_value_heads = spec.num_key_value_heads
+        self.own_values = (
+            spec.num_key_value_heads == spec.num_attention_heads
+        )  # for each query head
+        self.scale = spec.head_dim**-0.5
+        self.window = spec.window
+        self.rope = rope
+        query_size = spec.num_attention_heads * spec.head_dim
+        key_size = spec.num_key_value_heads * spec.head_dim
+        self.q_proj = nn.Linear(hidden_size, query_size, spec.bias)
+        self.k_proj = nn.Linear(hidden_size, key_size, spec.bias)
+        self.v_proj = nn.Linear(hidden_size, key_size, spec.bias)
+        self.o_proj = nn.Linear(query_size, hidden_size, spec.out_bias)
+        if spec.qk_norm:
+            self.q_norm = RMSNorm(spec.head_dim, eps)
+            self.k_norm = RMSNorm(spec.head_dim, eps)
+        self.qk_norm = spec.qk_norm
+
+    def setup_cache(self, max_context_len: int) -> None:
+        shape = (1, max_context_len, self.num_key_value_heads, self.head_dim)
+        self.register_buffer("k_cache", torch.zeros(shape), persistent=False)
+        self.register_buffer("v_cache", torch.zeros(shape), persistent=False)
+
+    def forward(self, x: Tensor, context: Context | CachedContext) -> Tensor:
+        heads = (*x.shape[:2], -1, self.head_dim)
+        q = self.q_proj(x).view(heads)  # (batch, seq_len, num_attention_heads, head_dim)
+        k = self.k_proj(x).view(heads)  # (batch, seq_len, num_key_value_heads, head_dim)
+        v = self.v_proj(x).view(heads)
+        if self.qk_norm:
+            q, k = self.q_norm(q), self.k_norm(k)
+        if self.rope is not None:
+            rope = context.ropes[self.rope]
+            q, k = apply_rope(q, rope), apply_rope(k, rope)
+        if isinstance(context, CachedContext):
+            out = torch.ops.thimble.cached_attention(
+                q, k, v, self.k_cache, self.v_cache, context.start_pos, self.scale, self.window
+            )
+        else:
+            out = self._attend(q, k, v)
+        return self.o_proj(out.flatten(2))
+
+    def _attend(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        """Of whole sequences: each query to its own position and those before it."""
+        mask = None
+        if self.window is not None:
+            pos = torch.arange(q.shape[1], device=q.device)
+            behind = pos[:, None] - pos  # (seq_len, seq_len)
+            mask = (behind >= 0) & (behind < self.window)
+        return F.scaled_dot_product_attention(
+            q.transpose(1, 2),
+            k.transpose(1, 2),
+            v.transpose(1, 2),
+            attn_mask=mask,
+            is_causal=mask is None,
+            scale=self.scale,
+            enable_gqa=True,
+        ).transpose(1, 2)
+
+    def block(self, path: str, norms: Norms) -> Block:
+        """What quantization is told of it, at that path of a layer."""
+        q, k, v, o = (f"{path}.{name}" for name in ("q_proj", "k_proj", "v_proj", "o_proj"))
+        return Block(
+            module=path,
+            norm=norms.before,
+            readers=(Part(f"{path}.qkv_proj", (q, k, v)),),
+            last=Part(o, (o,)),
+            after=norms.after,
+            feeds_last=v if self.own_values else None,
+            heads=(v, self.head_dim),
+        )

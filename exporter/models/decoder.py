@@ -1,0 +1,165 @@
+"""The decoder that is exported: one module tree, built from a spec.
+
+Modules and parameters carry their Hugging Face names. `forward` is the program that gets captured;
+`logits` computes every position of a batch without a cache, for training, calibration and
+measuring.
+"""
+
+from collections.abc import Sequence
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+
+from exporter.models.attention import Attention
+from exporter.models.context import CachedContext, Context
+from exporter.models.mlp import MLP
+from exporter.models.norm import RMSNorm
+from exporter.models.rope import Rope, rope_table
+from exporter.models.spec import DecoderSpec, LayerSpec, Norms
+from quant.protocols import Block
+
+
+class DecoderLayer(nn.Module):
+    """Two blocks, each x = x + after(module(norm(x), context))."""
+
+    def __init__(self, decoder: DecoderSpec, layer: LayerSpec) -> None:
+        super().__init__()
+        mixer, size, eps = layer.mixer, decoder.hidden_size, decoder.rms_norm_eps
+        rope = None if mixer.rotary is None else decoder.rotary_tables.index(mixer.rotary)
+        self._norm_size, self._eps = size, eps
+        self._mixer = self._add("self_attn", Attention(mixer, size, eps, rope), layer.mixer_norms)
+        self._mlp = self._add("mlp", MLP(layer.feed_forward, size), layer.feed_forward_norms)
+
+    def _add(self, name: str, module: Attention | MLP, norms: Norms) -> Block:
+        """Registers a block's module between its norms."""
+        if norms.before is not None:
+            self.add_module(norms.before, RMSNorm(self._norm_size, self._eps))
+        self.add_module(name, module)
+        if norms.after is not None:
+            self.add_module(norms.after, RMSNorm(self._norm_size, self._eps))
+        return module.block(name, norms)
+
+    def blocks(self) -> Sequence[Block]:
+        """What it consists of, in the order of computation."""
+        return self._mixer, self._mlp
+
+    def forward(self, x: Tensor, context: Context | CachedContext) -> Tensor:
+        x = x + self._run(self._mixer, x, context)
+        return x + self._run(self._mlp, x, context)
+
+    def _run(self, block: Block, x: Tensor, context: Context | CachedContext) -> Tensor:
+        """What a block adds to the hidden states."""
+        if block.norm is not None:
+            x = self.get_submodule(block.norm)(x)
+        x = self.get_submodule(block.module)(x, context)
+        return x if block.after is None else self.get_submodule(block.after)(x)
+
+
+class Decoder(nn.Module):
+    """Embedding, layers, final norm: what Hugging Face checkpoints keep under `model.`."""
+
+    def __init__(self, spec: DecoderSpec) -> None:
+        super().__init__()
+        self.embed_tokens = nn.Embedding(spec.vocab_size, spec.hidden_size)
+        self.layers = nn.ModuleList(DecoderLayer(spec, layer) for layer in spec.layers)
+        self.norm = RMSNorm(spec.hidden_size, spec.rms_norm_eps)
+        self._tables = len(spec.rotary_tables)
+
+    def setup_ropes(self, tables: Sequence[Rope]) -> None:
+        """Keeps the rotary tables of every position, as rope_cos, rope_sin, rope_cos_1, ..."""
+        for index, (cos, sin) in enumerate(tables):
+            self.register_buffer(_numbered("rope_cos", index), cos, persistent=False)
+            self.register_buffer(_numbered("rope_sin", index), sin, persistent=False)
+
+    def ropes(self, start_pos: int, seq_len: int) -> tuple[Rope, ...]:
+        """Each table's rows of positions start_pos .. start_pos + seq_len - 1."""
+        return tuple(
+            (
+                self.get_buffer(_numbered("rope_cos", index)).narrow(0, start_pos, seq_len),
+                self.get_buffer(_numbered("rope_sin", index)).narrow(0, start_pos, seq_len),
+            )
+            for index in range(self._tables)
+        )
+
+
+class CausalLM(nn.Module):
+    """A decoder with its head: tokens to logits."""
+
+    def __init__(self, config: DecoderSpec) -> None:
+        super().__init__()
+        self.config = config
+        self.model = Decoder(config)
+        self.lm_head = nn.Linear(config.hidden_size, config.vocab_size, bias=False)
+        if config.tie_word_embeddings:
+            self.lm_head.weight = self.model.embed_tokens.weight
+        self.max_context_len = 0
+
+    def setup_cache(self, max_context_len: int) -> None:
+        """Gives every layer a KV cache of that many positions; `forward` needs it."""
+        self.max_context_len = max_context_len
+        self.model.setup_ropes(self.context(max_context_len).ropes)
+        for module in self.modules():
+            if isinstance(module, Attention):
+                module.setup_cache(max_context_len)
+
+    def forward(self, tokens: Tensor, input_pos: Tensor) -> Tensor:
+        """Runs tokens at positions input_pos, input_pos + 1, ... over the cache.
+
+        Args:
+            tokens: int64 (1, seq_len).
+            input_pos: int64 (1,), the position of the first token.
+
+        Returns:
+            float32 (1, vocab_size): the logits after the last token.
+        """
+        seq_len = tokens.shape[1]
+        start_pos = cast(int, input_pos.item())
+        torch._check(start_pos >= 0)
+        torch._check(start_pos + seq_len <= self.max_context_len)
+        context = CachedContext(self.model.ropes(start_pos, seq_len), start_pos)
+        x = self.embed(tokens)  # (1, seq_len, hidden_size)
+        for layer in self.model.layers:
+            x = layer(x, context)
+        return self.head(x[:, -1])
+
+    def embed(self, tokens: Tensor) -> Tensor:
+        """Token ids (batch, seq_len) to hidden states (batch, seq_len, hidden_size)."""
+        return self.scale_embedding(self.model.embed_tokens(tokens))
+
+    def scale_embedding(self, rows: Tensor) -> Tensor:
+        """Rows of the embedding (..., hidden_size) to hidden states."""
+        scale = self.config.embedding_scale
+        return rows if scale is None else rows * scale
+
+    def context(self, seq_len: int) -> Context:
+        """What the layers take beside the hidden states of positions 0 .. seq_len - 1."""
+        tables = self.config.rotary_tables
+        return Context(tuple(rope_table(table, seq_len) for table in tables))
+
+    def head(self, hidden: Tensor) -> Tensor:
+        """Hidden states (..., hidden_size) after the last layer to logits (..., vocab_size)."""
+        return self.finish_logits(self.lm_head(self.model.norm(hidden)))
+
+    def finish_logits(self, logits: Tensor) -> Tensor:
+        """What comes after `lm_head`, on each logit by itself: the soft cap, where there is one."""
+        cap = self.config.logit_soft_cap
+        return logits if cap is None else cap * torch.tanh(logits / cap)
+
+    def logits(self, tokens: Tensor) -> Tensor:
+        """Logits after every token of independent sequences, without the cache.
+
+        Args:
+            tokens: int64 (batch, seq_len).
+
+        Returns:
+            (batch, seq_len, vocab_size).
+        """
+        x, context = self.embed(tokens), self.context(tokens.shape[1])
+        for layer in self.model.layers:
+            x = layer(x, context)
+        return self.head(x)
+
+
+def _numbered(name: str, index: int) -> str:
+    return f"{name}_{index}" if index else name

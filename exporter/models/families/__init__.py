@@ -1,0 +1,72 @@
+"""Families: each file says what the config.json of one model_type means.
+
+A package of somebody else's offers one by an entry point of the group `thimble.families`, whose
+name is the model_type and whose value is a Family.
+"""
+
+import importlib
+import importlib.metadata
+import pkgutil
+from collections.abc import Mapping
+from typing import Any
+
+from exporter.errors import ExportError
+from exporter.models.family import Family
+from exporter.models.spec import DecoderSpec
+
+__all__ = ["Family", "decoder_spec", "family_names", "get_family"]
+
+_GROUP = "thimble.families"
+
+
+def family_names() -> tuple[str, ...]:
+    """Every model_type that is known: those of this folder, then those of other packages."""
+    return tuple(dict.fromkeys((*_own(), *sorted(_offered()))))
+
+
+def get_family(model_type: object) -> Family:
+    """The family of a model_type.
+
+    Raises:
+        ExportError: there is none, or another package's cannot be imported.
+    """
+    if model_type in _own():
+        family: Family = importlib.import_module(f"{__name__}.{model_type}").FAMILY
+        return family
+    entry_point = _offered().get(model_type) if isinstance(model_type, str) else None
+    if entry_point is None:
+        raise ExportError(
+            f"model_type {model_type!r} is not an architecture this exporter builds; "
+            f"it builds {', '.join(family_names())}."
+        )
+    try:
+        found = entry_point.load()
+    except (ImportError, AttributeError) as error:
+        raise ExportError(
+            f"model_type {model_type!r} ({entry_point.value}) cannot be imported: {error}; repair "
+            "the package that offers it."
+        ) from error
+    if not isinstance(found, Family):
+        raise ExportError(
+            f"model_type {model_type!r} ({entry_point.value}) is no Family; repair the package "
+            "that offers it."
+        )
+    return found
+
+
+def decoder_spec(fields: Mapping[str, Any]) -> DecoderSpec:
+    """The decoder of a config.json, by its model_type's family.
+
+    Raises:
+        ExportError: as `get_family` and the family do.
+    """
+    return get_family(fields.get("model_type")).spec(fields)
+
+
+def _own() -> list[str]:
+    return sorted(module.name for module in pkgutil.iter_modules(__path__))
+
+
+def _offered() -> dict[str, importlib.metadata.EntryPoint]:
+    found = importlib.metadata.entry_points(group=_GROUP)
+    return {entry_point.name: entry_point for entry_point in found}

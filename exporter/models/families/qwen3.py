@@ -1,0 +1,29 @@
+"""Qwen3: norms of each head's queries and keys instead of Qwen2's biases."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from exporter.models.config import attention, context_limit, decoder, mlp
+from exporter.models.families.qwen2 import window
+from exporter.models.family import Family
+from exporter.models.fields import count, flag
+from exporter.models.spec import DecoderSpec, LayerSpec
+
+_DEFAULTS = {
+    "rms_norm_eps": 1e-6,
+    "rope_theta": 10000.0,
+    "max_position_embeddings": 32768,
+    "num_key_value_heads": 32,
+    "head_dim": 128,
+}
+
+
+def spec(config: Mapping[str, Any]) -> DecoderSpec:
+    fields = {**_DEFAULTS, **config}
+    bias = flag(fields, "attention_bias")
+    layer = LayerSpec(attention(fields, bias=bias, out_bias=bias, qk_norm=True), mlp(fields))
+    layers = [layer] * count(fields, "num_hidden_layers")
+    return decoder(fields, layers, context_limit(fields, window(fields)))
+
+
+FAMILY = Family("qwen3", spec)

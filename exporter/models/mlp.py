@@ -1,0 +1,52 @@
+"""The feed-forward block, gated or plain."""
+
+from collections.abc import Callable
+from functools import partial
+
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from exporter.models.context import CachedContext, Context
+from exporter.models.spec import Activation, MlpSpec, Norms
+from quant.protocols import Block, Part
+
+_ACTIVATIONS: dict[Activation, Callable[[Tensor], Tensor]] = {
+    "silu": F.silu,
+    "gelu": F.gelu,
+    "gelu_tanh": partial(F.gelu, approximate="tanh"),
+    "relu": F.relu,
+}
+
+
+class MLP(nn.Module):
+    """Gated: down(activation(gate(x)) * up(x)) (Shazeer, 2020); plain: down(activation(up(x)))."""
+
+    def __init__(self, spec: MlpSpec, hidden_size: int) -> None:
+        super().__init__()
+        inner, bias = spec.intermediate_size, spec.bias
+        self.gated = spec.gated
+        self.activation = _ACTIVATIONS[spec.activation]
+        if spec.gated:
+            self.gate_proj = nn.Linear(hidden_size, inner, bias)
+        self.up_proj = nn.Linear(hidden_size, inner, bias)
+        self.down_proj = nn.Linear(inner, hidden_size, bias)
+
+    def forward(self, x: Tensor, context: Context | CachedContext) -> Tensor:
+        if self.gated:
+            return self.down_proj(self.activation(self.gate_proj(x)) * self.up_proj(x))
+        return self.down_proj(self.activation(self.up_proj(x)))
+
+    def block(self, path: str, norms: Norms) -> Block:
+        """What quantization is told of it, at that path of a layer."""
+        up = f"{path}.up_proj"
+        readers = Part(f"{path}.gate_up_proj", (f"{path}.gate_proj", up))
+        down = Part(f"{path}.down_proj", (f"{path}.down_proj",))
+        return Block(
+            module=path,
+            norm=norms.before,
+            readers=(readers if self.gated else Part(up, (up,)),),
+            last=down,
+            after=norms.after,
+            feeds_last=up if self.gated else None,
+            heads=None,
+        )

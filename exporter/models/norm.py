@@ -1,0 +1,17 @@
+"""RMSNorm, the one norm of these decoders."""
+
+import torch
+from torch import Tensor, nn
+
+
+class RMSNorm(nn.Module):
+    """y = x / rms(x) * weight over the last dimension (Zhang and Sennrich, 2019)."""
+
+    def __init__(self, size: int, eps: float) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(size))
+        self.eps = eps
+
+    def forward(self, x: Tensor) -> Tensor:
+        normed = x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + self.eps)
+        return normed * self.weight

@@ -1,0 +1,137 @@
+"""A decoder as data: what its layers are made of, by the Hugging Face names."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+Activation = Literal["silu", "gelu", "gelu_tanh", "relu"]
+
+
+@dataclass(frozen=True)
+class RopeScaling:
+    """The Llama 3 stretch of rotary frequencies (`rope_type: llama3`), or a linear one.
+
+    With `rope_type` "linear" only `factor` is read.
+    """
+
+    rope_type: str
+    factor: float
+    low_freq_factor: float = 1.0
+    high_freq_factor: float = 4.0
+    original_max_position_embeddings: int = 8192
+
+
+@dataclass(frozen=True)
+class RotarySpec:
+    """A table of rotary position embedding; layers whose tables are equal share one."""
+
+    head_dim: int
+    theta: float = 10000.0
+    scaling: RopeScaling | None = None
+
+
+@dataclass(frozen=True)
+class AttentionSpec:
+    """Grouped-query attention.
+
+    Attributes:
+        rotary: what turns queries and keys; None: nothing tells positions apart.
+        window: a query at position p sees positions p - window + 1 .. p; None: all up to its own.
+        bias, out_bias: of q_proj, k_proj and v_proj; of o_proj.
+        qk_norm: an RMSNorm over each head's queries and keys, in front of the rotation.
+    """
+
+    num_attention_heads: int
+    num_key_value_heads: int
+    head_dim: int
+    rotary: RotarySpec | None
+    window: int | None = None
+    bias: bool = False
+    out_bias: bool = False
+    qk_norm: bool = False
+
+
+@dataclass(frozen=True)
+class MlpSpec:
+    """A feed-forward part: down(activation(gate(x)) * up(x)), or down(activation(up(x)))."""
+
+    intermediate_size: int
+    activation: Activation = "silu"
+    gated: bool = True
+    bias: bool = False
+
+
+@dataclass(frozen=True)
+class Norms:
+    """The names, in the layer, of the RMSNorms around a block; None where there is none.
+
+    Attributes:
+        before: the norm that feeds the block.
+        after: the norm of what the block adds to the hidden states.
+    """
+
+    before: str | None
+    after: str | None = None
+
+
+@dataclass(frozen=True)
+class LayerSpec:
+    """x + mixer, then x + feed_forward, each between its norms."""
+
+    mixer: AttentionSpec
+    feed_forward: MlpSpec
+    mixer_norms: Norms = Norms("input_layernorm")
+    feed_forward_norms: Norms = Norms("post_attention_layernorm")
+
+
+@dataclass(frozen=True)
+class DecoderSpec:
+    """One decoder.
+
+    Attributes:
+        context_limit: the longest context that it computes exactly.
+        embedding_scale: a factor on the embedding's rows.
+        logit_soft_cap: logits become cap * tanh(logits / cap).
+    """
+
+    model_type: str
+    vocab_size: int
+    hidden_size: int
+    context_limit: int
+    rms_norm_eps: float
+    layers: tuple[LayerSpec, ...]
+    tie_word_embeddings: bool = False
+    embedding_scale: float | None = None
+    logit_soft_cap: float | None = None
+    bos_token_id: int | None = None
+    eos_token_ids: tuple[int, ...] = ()
+
+    @property
+    def num_hidden_layers(self) -> int:
+        return len(self.layers)
+
+    @cached_property
+    def rotary_tables(self) -> tuple[RotarySpec, ...]:
+        """Every table that some layer uses, once, in the order of first use."""
+        tables = (layer.mixer.rotary for layer in self.layers)
+        return tuple(dict.fromkeys(table for table in tables if table is not None))
+
+    def dimensions(self) -> dict[str, int | list[int]]:
+        """The sizes of the parts by their Hugging Face names: a number where all layers have the
+        same, otherwise a list with each layer's."""
+        mixers = [layer.mixer for layer in self.layers]
+        feed_forwards = [layer.feed_forward for layer in self.layers]
+        return {
+            "hidden_size": self.hidden_size,
+            "intermediate_size": _shared([part.intermediate_size for part in feed_forwards]),
+            "num_hidden_layers": self.num_hidden_layers,
+            "num_attention_heads": _shared([mixer.num_attention_heads for mixer in mixers]),
+            "num_key_value_heads": _shared([mixer.num_key_value_heads for mixer in mixers]),
+            "head_dim": _shared([mixer.head_dim for mixer in mixers]),
+            "vocab_size": self.vocab_size,
+            "tie_word_embeddings": self.tie_word_embeddings,
+        }
+
+
+def _shared(sizes: list[int]) -> int | list[int]:
+    return sizes[0] if len(set(sizes)) == 1 else sizes
