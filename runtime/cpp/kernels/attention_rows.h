@@ -34,6 +34,11 @@ struct Blocks {
   size_t scale_stride;  ///< in floats
 
   const Element* block(size_t i) const { return first + i * stride; }
+  /// Without the first `count`.
+  Blocks behind(size_t count) const {
+    return {first + count * stride, stride,
+            scales == nullptr ? nullptr : scales + count * scale_stride, scale_stride};
+  }
 };
 
 /// What a row has gathered, attention_state_size() floats: outputs not yet
@@ -87,6 +92,7 @@ class RowGroup {
       const size_t row = first + (r < count ? r : count - 1), token = row / args.heads;
       const float* q = args.q + token * args.q_stride + row % args.heads * args.head_dim;
       for (size_t d = 0; d < args.head_dim; ++d) query_[d * kRows + r] = q[d] * scale;
+      first_[r] = attention_first(args.start_pos + token, args.window);
       visible_[r] = args.start_pos + token + 1;
     }
   }
@@ -96,15 +102,16 @@ class RowGroup {
     for (float& largest : largest_) largest = -FLT_MAX;
   }
 
-  /// Adds the tile of positions from `start` on.
+  /// Adds the tile of positions from `start` on, but for the blocks that no row
+  /// looks at.
   template <typename Tile>
   void add_tile(size_t start, const Tile& keys, const Tile& values) {
-    const size_t end = visible_[kRows - 1];
-    if (start >= end) return;
-    const size_t positions = end - start < kAttentionTile ? end - start : kAttentionTile;
-    score(keys, divide_up(positions, kLanes));
-    soften(start, divide_up(positions, kLanes), values);
-    mix(values, positions);
+    const size_t first = first_[0], end = visible_[kRows - 1], tile_end = start + kAttentionTile;
+    if (start >= end || first >= tile_end) return;
+    const size_t unseen = first > start ? (first - start) / kLanes : 0;
+    const size_t positions = (end < tile_end ? end : tile_end) - start - unseen * kLanes;
+    if (unseen == 0) return add_positions(start, positions, keys, values);
+    add_positions(start + unseen * kLanes, positions, keys.behind(unseen), values.behind(unseen));
   }
 
   void end_split() {
@@ -119,6 +126,14 @@ class RowGroup {
   /// Vectors that kRows rows have registers for.
   static constexpr size_t kRoom = kAttentionRows * kAttentionVectors / kRows;
   static constexpr size_t kVectors = kRoom >= 4 ? 4 : kRoom >= 2 ? 2 : 1;
+
+  /// Adds the positions from `start` on, a multiple of 16.
+  template <typename Tile>
+  void add_positions(size_t start, size_t positions, const Tile& keys, const Tile& values) {
+    score(keys, divide_up(positions, kLanes));
+    soften(start, divide_up(positions, kLanes), values);
+    mix(values, positions);
+  }
 
   /// Scores of `blocks` * 16 positions, in units of log(2).
   template <typename Tile>
@@ -169,6 +184,7 @@ class RowGroup {
     alignas(kLineBytes) float largest[kLanes] = {};
     for (size_t r = 0; r < kRows; ++r) {
       float* weights = weights_ + r * kAttentionTile;
+      for (size_t i = 0; i < unseen(r, start, blocks); ++i) weights[i] = -FLT_MAX;
       for (size_t i = seen(r, start); i < blocks * kLanes; ++i) weights[i] = -FLT_MAX;
       F32x16 highest = broadcast(largest_[r]);
       for (size_t b = 0; b < blocks; ++b) highest = max(load(weights + b * kLanes), highest);
@@ -185,7 +201,8 @@ class RowGroup {
         store(weights + b * kLanes, weight);
         sum = add(sum, weight);
       }
-      if (seen(r, start) < blocks * kLanes) sum = hide(r, seen(r, start), blocks);
+      const size_t first = unseen(r, start, blocks), last = seen(r, start);
+      if (first > 0 || last < blocks * kLanes) sum = hide(r, first, last, blocks);
       store(state(r).sums(), sum);
       if (values.scales != nullptr) {
         for (size_t b = 0; b < blocks; ++b) {
@@ -196,17 +213,25 @@ class RowGroup {
     }
   }
 
-  /// Sets weights to 0 from `visible` on; returns the lanes of the sum with
-  /// what is left.
-  F32x16 hide(size_t r, size_t visible, size_t blocks) {
+  /// Sets weights to 0 before `first` and from `last` on; returns the lanes of
+  /// the sum with what is left.
+  F32x16 hide(size_t r, size_t first, size_t last, size_t blocks) {
     float* weights = weights_ + r * kAttentionTile;
-    for (size_t i = visible; i < blocks * kLanes; ++i) weights[i] = 0;
+    for (size_t i = 0; i < first; ++i) weights[i] = 0;
+    for (size_t i = last; i < blocks * kLanes; ++i) weights[i] = 0;
     F32x16 sum = mul(load(state(r).sums()), broadcast(factor_[r]));
     for (size_t b = 0; b < blocks; ++b) sum = add(sum, load(weights + b * kLanes));
     return sum;
   }
 
-  /// Positions from `start` on that row r may look at.
+  /// Positions from `start` on, of some blocks, that lie before row r's window.
+  size_t unseen(size_t r, size_t start, size_t blocks) const {
+    if (first_[r] <= start) return 0;
+    const size_t count = first_[r] - start;
+    return count < blocks * kLanes ? count : blocks * kLanes;
+  }
+
+  /// Positions from `start` on that row r may look at, if it sees the first.
   size_t seen(size_t r, size_t start) const {
     return visible_[r] > start ? visible_[r] - start : 0;
   }
@@ -261,7 +286,7 @@ class RowGroup {
   float* query_;    // [head_dim][kRows], scaled
   float* states_;   // [kRows]
   float* weights_;  // [kRows][kAttentionTile]
-  size_t visible_[kRows];
+  size_t first_[kRows], visible_[kRows];
   float largest_[kLanes], factor_[kLanes];
 };
 

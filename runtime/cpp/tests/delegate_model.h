@@ -109,7 +109,8 @@ class RandomModel {
   }
 
   static cpu::LinearOp linear(uint32_t input, uint32_t output, uint32_t weight) {
-    return {input, output, weight, {}, {}, 1e-5f, false, false, false, false};
+    return {input, output, weight, {}, {}, 1e-5f, false, kernels::Function::kSilu,
+            false, false,  false};
   }
 
   /// Attention between a linear of queries, keys and values, and one that adds to the residual.
@@ -122,7 +123,8 @@ class RandomModel {
     projection.bias = add_floats(kQueries + 2 * kKeys, 0, 0.1f);
     add_op(projection);
     const auto cache = static_cast<uint32_t>(program.caches.size());
-    program.caches.push_back({kKeyValueHeads, kHeadDim, kContext});
+    program.caches.push_back(
+        {"layers." + std::to_string(cache), kKeyValueHeads, kHeadDim, kContext});
     cpu::AttentionOp attention{};
     attention.query = attention.key = attention.value = qkv;
     attention.key_offset = kQueries;
@@ -150,7 +152,7 @@ class RandomModel {
     const size_t rows = 2 * kernels::round_up(kIntermediate, kernels::kBlockRows);
     cpu::LinearOp gate_up = linear(hidden_, mlp, add_weight(rows, kHidden, WeightFormat::kInt4));
     gate_up.norm = add_floats(kHidden, 1, 0.2f);
-    gate_up.swiglu = true;
+    gate_up.gated = true;
     add_op(gate_up);
     cpu::LinearOp down =
         linear(mlp, hidden_, add_weight(kHidden, kIntermediate, WeightFormat::kInt4TwoLevel));
@@ -164,15 +166,15 @@ class RandomModel {
     const uint32_t normed = add_slot(kHidden), gate = add_slot(kIntermediate);
     const uint32_t up = add_slot(kIntermediate), both = add_slot(kIntermediate);
     const uint32_t down = add_slot(kHidden);
-    add_op(cpu::NormOp{hidden_, normed, add_floats(kHidden, 1, 0.2f), 1e-5f});
+    add_op(cpu::NormOp{hidden_, normed, add_floats(kHidden, 1, 0.2f), 1e-5f, 1});
     add_op(linear(normed, gate, add_weight(kIntermediate, kHidden, WeightFormat::kInt8)));
     cpu::LinearOp second =
         linear(normed, up, add_weight(kIntermediate, kHidden, WeightFormat::kInt4));
     second.prepared = true;
     add_op(second);
-    add_op(cpu::SwigluOp{gate, up, both});
+    add_op(cpu::GluOp{gate, up, both, kernels::Function::kSilu});
     add_op(linear(both, down, add_weight(kHidden, kIntermediate, WeightFormat::kInt8)));
-    add_op(cpu::AddOp{down, hidden_});
+    add_op(cpu::ElementwiseOp{kernels::Function::kAdd, hidden_, down, hidden_, 0});
   }
 
   Numbers numbers_;
@@ -210,13 +212,12 @@ class LoadedModel {
     cpu::Call call;
     std::vector<float> logits(RandomModel::kVocabulary);
     std::vector<float> hidden(has_all_rows_ ? tokens.size() * RandomModel::kHidden : 0);
-    call.rows = tokens.size();
+    call.segment = {cpu::find_session(session_)->current(), start_pos, tokens.size()};
     call.tokens = tokens.data();
-    call.start_pos = start_pos;
     call.inputs.resize(2, nullptr);
     call.outputs = {logits.data()};
     if (has_all_rows_) call.outputs.push_back(hidden.data());
-    Status status = executor_->check_rows(call.rows, start_pos);
+    Status status = executor_->check(call.segment);
     if (status.ok()) status = executor_->run(call);
     error_ = status.message();
     if (!status.ok()) logits.clear();

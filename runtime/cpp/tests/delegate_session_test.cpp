@@ -137,7 +137,8 @@ bool two_programs_share_a_session() {
   LoadedModel first(model, best(), 2);
   const auto session = cpu::find_session(first.session());
   const size_t alone = thimble_cache_size(first.session());
-  const auto second = session->add_program(5, {{2, 16, 64, kernels::CacheType::kFloat16}});
+  const auto second =
+      session->add_program(5, {{"other", {2, 16, 64, kernels::CacheType::kFloat16}}});
   const size_t both = thimble_cache_size(first.session());
   first.run(part(0, 10), 0);
   const std::vector<uint8_t> saved = save(first.session());

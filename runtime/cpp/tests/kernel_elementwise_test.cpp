@@ -106,8 +106,8 @@ bool swiglu() {
       gate[0] = 0.0f;
       const auto run = [&](const Variant& variant) {
         std::vector<float> out = before;
-        variant.swiglu(
-            {gate.data(), up.data(), stride, kRows, n, out.data(), stride + kApart, accumulate});
+        variant.glu({Function::kSilu, gate.data(), up.data(), stride, kRows, n, out.data(),
+                     stride + kApart, accumulate});
         return out;
       };
       if (!same_for_all(run, &y)) return false;
@@ -138,7 +138,7 @@ bool swiglu_ends() {
   std::vector<float> y;
   const auto run = [&](const Variant& variant) {
     std::vector<float> out(gate.size());
-    variant.swiglu({gate.data(), up.data(), 0, 1, gate.size(), out.data(), 0, false});
+    variant.glu({Function::kSilu, gate.data(), up.data(), 0, 1, gate.size(), out.data(), 0, false});
     return out;
   };
   if (!same_for_all(
@@ -163,7 +163,7 @@ bool addition() {
     std::vector<float> y;
     const auto run = [&](const Variant& variant) {
       std::vector<float> out = start;
-      variant.add_to(x.data(), n, out.data());
+      variant.elementwise({Function::kAdd, out.data(), x.data(), 0, n, out.data()});
       return out;
     };
     if (!same_for_all(run, &y)) return false;

@@ -43,11 +43,10 @@ class MetalModel {
   std::vector<float> run(const std::vector<int64_t>& tokens, int64_t start_pos) {
     cpu::Call call;
     std::vector<float> logits(RandomModel::kVocabulary);
-    call.rows = tokens.size();
+    call.segment = {cpu::find_session(session_)->current(), start_pos, tokens.size()};
     call.tokens = tokens.data();
-    call.start_pos = start_pos;
     call.outputs = {logits.data()};
-    Status status = executor_->check_rows(call.rows, start_pos);
+    Status status = executor_->check(call.segment);
     if (status.ok()) status = executor_->run(call);
     error_ = status.message();
     if (!status.ok()) logits.clear();
