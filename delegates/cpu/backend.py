@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import replace
 
 import torch
 from executorch.exir._serialize._cord import FileBackedData
@@ -62,8 +63,13 @@ class ThimbleCpuBackend(BackendDetails):
         Raises:
             DelegateError: a weight whose numbers no format holds.
         """
-        (index,) = (int(spec.value) for spec in compile_specs)
-        return DelegateCall(edge_program, index).result()
+        return delegate_call(edge_program, compile_specs).result()
+
+
+def delegate_call(program: ExportedProgram, compile_specs: list[CompileSpec]) -> "DelegateCall":
+    """The call that a part of an edge graph becomes."""
+    (index,) = (int(spec.value) for spec in compile_specs)
+    return DelegateCall(program, index)
 
 
 class DelegateCall:
@@ -126,7 +132,9 @@ class DelegateCall:
         return self._weight_of[matrix]
 
     def cache(self, cache: Cache) -> int:
-        self._caches.append(cache)
+        alike = sum(other.name.partition(" ")[0] == cache.name for other in self._caches)
+        name = f"{cache.name} {alike + 1}" if alike else cache.name  # of one module
+        self._caches.append(replace(cache, name=name))
         return len(self._caches) - 1
 
     def vector(self, node: Node) -> Floats:

@@ -42,8 +42,8 @@ def pack(matrix: Matrix, constants: Constants) -> bytes:
     if levels is None:
         name = shown_name(constants.name(matrix.sources[0].values) or "a weight")
         raise DelegateError(
-            f"{name} has scales on one level where two are said, an integer of 1 to 15 times a "
-            "float for each row: quantize it again."
+            f"{name} has scales that are no integer of 1 to 15 times a number of their row, and "
+            "says that they are: quantize it again."
         )
     return pack_int4_two_level(values, levels, columns, group_size)
 
@@ -75,7 +75,7 @@ def _check(source: WeightSource, constants: Constants) -> None:
     scales = constants.tensor(source.scales)
     if not bool(torch.isfinite(scales).all()):
         raise DelegateError(f"{name} has a scale that is not a number: quantize it again.")
-    if source.format is Format.INT4 and not torch.equal(scales, scales.bfloat16().float()):
+    if source.format is not Format.INT8 and not torch.equal(scales, scales.bfloat16().float()):
         raise DelegateError(
             f"{name} has scales that bfloat16 does not hold exactly, and 4-bit weights keep theirs "
             "in it: round the scales before quantizing."

@@ -86,7 +86,7 @@ def match_attention(node: Node, values: Values) -> Attention | Refused | None:
         key=key,
         value=value,
         start_pos=given["start_pos"],
-        cache=Cache(names[0].rpartition(".")[0], key_heads, head_dim, context),
+        cache=Cache(names[0].rpartition(".")[0] or names[0], key_heads, head_dim, context),
         num_attention_heads=shape_of(heads[0])[2],
         scale=given["scale"],
         window=given.get("window") or 0,
