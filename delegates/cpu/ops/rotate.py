@@ -8,7 +8,6 @@ from torch.fx import Node
 
 from delegates.cpu.graph import args_of, operator_name, shape_of
 from delegates.cpu.ops.op import Field, Floats, Matchers, Op, Places, Values
-from delegates.cpu.refused import Refused
 from delegates.cpu.rows import Rows, is_heads
 
 
@@ -43,7 +42,7 @@ class Rotate(Op):
         return [*slots, self.num_heads, *self.rotation.place(places)]
 
 
-def match_rotate(node: Node, values: Values) -> Rotate | Refused | None:
+def match_rotate(node: Node, values: Values) -> Rotate | None:
     """x * cosines + (second half of x, first half) * sines."""
     plain, crossed = args_of(node)[:2]
     if node.kwargs or not is_heads(node) or not _are(plain, crossed, name="aten::mul"):
@@ -55,11 +54,13 @@ def match_rotate(node: Node, values: Values) -> Rotate | Refused | None:
     halves = _swapped_halves(swapped, x)
     tables = [_match_table(item, values) for item in (cosines, sines)]
     if halves is None or tables[0] is None or tables[1] is None:
-        return Refused("it is no rotation of halves by the rows of two tables from one position on")
+        return None
     start_pos = args_of(cosines)[2]
     rotation = Rotation(tables[0][0], tables[1][0])
-    if args_of(sines)[2] is not start_pos or not values.are_rotary(*tables_of(rotation)):
-        return Refused("its tables do not hold each half twice, the sines signed")
+    if args_of(sines)[2] is not start_pos:
+        return None
+    if not values.are_rotary(rotation.cosines, rotation.sines):
+        return None
     slices = [*tables[0][1], *tables[1][1]]
     return Rotate(
         output=values.rows(node),
@@ -69,10 +70,6 @@ def match_rotate(node: Node, values: Values) -> Rotate | Refused | None:
         num_heads=shape_of(node)[2],
         rotation=rotation,
     )
-
-
-def tables_of(rotation: Rotation) -> tuple[Node, Node]:
-    return rotation.cosines, rotation.sines
 
 
 def _are(*nodes: Any, name: str) -> bool:

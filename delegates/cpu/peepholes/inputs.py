@@ -14,8 +14,6 @@ def norm_in_linears(ops: OpList, op: Op) -> Refused | None:
     linears = _linears(ops, op)
     if isinstance(linears, Refused):
         return linears
-    if any(linear.norm is not None for linear in linears):
-        return Refused("a linear that reads it has a norm of its own")
     for linear in linears:
         linear.norm = op.by_the_way
     _hand_over(ops, op, op.input, linears)
