@@ -102,24 +102,27 @@ class RandomModel : public ProgramBuilder {
   uint32_t hidden_ = 0;
 };
 
-/// A model loaded in a session of its own.
+/// A model loaded in a session of its own, or in that of another.
 class LoadedModel {
  public:
   LoadedModel(const ProgramBuilder& model, const kernels::Variant& kernels, int32_t threads,
               int32_t cache_type = THIMBLE_CACHE_DEFAULT) {
     const thimble_session_options options{threads, cache_type, 0};
     char error[200] = "";
-    if (thimble_session_open(&options, &session_, error, sizeof(error)) != 0) std::abort();
-    cpu::Program program = model.program;
-    if (!cpu::check_program(&program).ok()) std::abort();
-    auto executor = cpu::Executor::create(std::move(program), kernels, model.packed(),
-                                          model.floats.data(), cpu::find_session(session_));
-    if (!executor.ok()) std::abort();
-    executor_ = std::move(*executor);
+    if (thimble_session_open(&options, &own_session_, error, sizeof(error)) != 0) std::abort();
+    session_ = own_session_;
+    load(model, kernels);
+    if (executor_ == nullptr) std::abort();
+  }
+  /// After which error() may say why it cannot be.
+  LoadedModel(const ProgramBuilder& model, const kernels::Variant& kernels,
+              const LoadedModel& other)
+      : session_(other.session_) {
+    load(model, kernels);
   }
   ~LoadedModel() {
     executor_.reset();
-    thimble_session_close(session_);
+    if (own_session_ != 0) thimble_session_close(own_session_);
   }
   LoadedModel(const LoadedModel&) = delete;
   LoadedModel& operator=(const LoadedModel&) = delete;
@@ -152,6 +155,16 @@ class LoadedModel {
   const std::string& error() const { return error_; }
 
  private:
+  void load(const ProgramBuilder& model, const kernels::Variant& kernels) {
+    cpu::Program program = model.program;
+    if (!cpu::check_program(&program).ok()) std::abort();
+    auto executor = cpu::Executor::create(std::move(program), kernels, model.packed(),
+                                          model.floats.data(), cpu::find_session(session_));
+    error_ = executor.message();
+    if (executor.ok()) executor_ = std::move(*executor);
+  }
+
+  int32_t own_session_ = 0;
   int32_t session_ = 0;
   std::unique_ptr<cpu::Executor> executor_;
   std::string error_;

@@ -59,9 +59,7 @@ class ProgramBuilder {
         std::make_unique<AlignedBuffer>(program.weights.back().packed(nullptr).bytes()));
     uint8_t* out = weights.back()->data();
     if (format == WeightFormat::kFloat32) {
-      std::vector<float> values(rows * columns);
-      for (float& value : values) value = 0.2f * numbers_.real();
-      kernels::pack_float32(values.data(), rows, columns, out);
+      kernels::pack_float32(reals(rows * columns, 0.2f).data(), rows, columns, out);
       return index;
     }
     const int32_t most = grouped ? 7 : 127;
@@ -87,6 +85,24 @@ class ProgramBuilder {
     kernels::pack_int4_two_level(values.data(), multiples.data(), scales.data(), rows, columns,
                                  group, out);
     return index;
+  }
+
+  /// A float32 weight of these rows.
+  uint32_t add_weight(const std::vector<float>& values, size_t columns) {
+    const auto index = static_cast<uint32_t>(program.weights.size());
+    const size_t rows = values.size() / columns;
+    program.weights.push_back(
+        {"w" + std::to_string(index), rows, columns, 0, kernels::WeightFormat::kFloat32});
+    weights.push_back(
+        std::make_unique<AlignedBuffer>(program.weights.back().packed(nullptr).bytes()));
+    kernels::pack_float32(values.data(), rows, columns, weights.back()->data());
+    return index;
+  }
+
+  std::vector<float> reals(size_t count, float size) {
+    std::vector<float> values(count);
+    for (float& value : values) value = size * numbers_.real();
+    return values;
   }
 
   static cpu::LinearOp linear(uint32_t input, uint32_t output, uint32_t weight) {
