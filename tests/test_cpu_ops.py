@@ -17,9 +17,15 @@ from odd_models import (
     random_decoder,
 )
 from op_list import OpList, read_calls
+from torch.export import default_decompositions
 
 from delegates.cpu import load, lower, peepholes
+from delegates.cpu.graph import Constants
+from delegates.cpu.lower import to_edge_program
+from delegates.cpu.ops import Values
+from delegates.cpu.partition import find_calls
 from delegates.cpu.peepholes import PEEPHOLES, Peephole
+from delegates.cpu.tidy import tidy
 
 LENGTHS = [20, 3, 1]
 # Every peephole has something to do here: values that are normed keep three linears apart.
@@ -102,6 +108,23 @@ def test_what_no_peephole_takes_is_an_op_of_its_own(tmp_path: Path, cpp_build: P
     assert [window for window in windows if window is not None] == [3, 0]
     names = [cache["name"] for cache in found.call.program["caches"]]
     assert names == ["layers.0.self_attn", "layers.1.self_attn"]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_functional_aten_is_matched_as_the_edge_dialect_is(seed: int) -> None:
+    program = captured_odd(random_decoder(seed))
+    table = default_decompositions()
+    for target in (torch.ops.aten.linear.default, torch.ops.aten.silu.default):
+        table.pop(target, None)
+    edge = to_edge_program(program, {}, False).exported_program()
+    found = []
+    for each in (edge, program.run_decompositions(table)):
+        tidy(each)
+        calls = find_calls(each.graph, Values(Constants(each)))
+        assert not calls.reasons
+        (ops,) = calls.ops
+        found.append([(op.label, len(op.nodes)) for op in ops])
+    assert found[0] == found[1]
 
 
 @pytest.mark.parametrize("activation", ACTIVATIONS)

@@ -241,6 +241,7 @@ def test_what_stands_alone_says_why(forward: Forward, operator: str, reason: str
 LEFT: list[tuple[Forward, str, str]] = [
     (lambda m, x, p: x.view(1, -1, 4, 2, 4), "view", "it takes rows as heads, and heads as rows"),
     (lambda m, x, p: x.view(1, -1, 2, 16), "view", "it only hands others what was computed"),
+    (lambda m, x, p: x[:, -1], "select", "it only hands others what was computed, or will be"),
     (
         lambda m, x, p: F.embedding(x.argmax(-1), m.table * 2),
         "embedding",

@@ -17,7 +17,7 @@ from torch.fx import Graph, Node
 
 from delegates.cpu.graph import Constants, operator_name, shape_of
 from delegates.cpu.match import find_ops
-from delegates.cpu.ops import Embedding, Op, Values, View
+from delegates.cpu.ops import Embedding, Op, SelectLast, Values, View
 from delegates.cpu.refused import Refused
 from delegates.cpu.rows import Rows
 
@@ -27,6 +27,8 @@ _KNOWN = (
     "it computes embeddings, RMSNorm, linears, attention, rotations, sums, products, GLUs and "
     "activations"
 )
+
+_IDLE = View, SelectLast  # a call of nothing else computes nothing
 
 
 class CpuPartitioner(Partitioner):
@@ -77,19 +79,19 @@ class Calls:
 
 def find_calls(graph: Graph, values: Values) -> Calls:
     found = find_ops(graph, values)
-    calls = Calls([_without_idle_views(ops) for ops in _Grouping(graph, found.ops).calls()])
+    grouped = [_without_idle_views(ops) for ops in _Grouping(graph, found.ops).calls()]
+    calls = Calls([ops for ops in grouped if not all(isinstance(op, _IDLE) for op in ops)])
     taken = {node for ops in calls.ops for op in ops for node in op.nodes}
     for node in graph.nodes:
         if node.op == "call_function" and node not in taken and shape_of(node):
             calls.reasons[node.name] = _why_left(node, found.refused.get(node))
-    calls.ops = [ops for ops in calls.ops if ops]
     return calls
 
 
 def _why_left(node: Node, refused: Refused | None) -> str:
     if refused is not None:
         return refused.reason
-    if operator_name(node) == "aten::view":
+    if operator_name(node) in ("aten::view", "aten::select"):
         return "it only hands others what was computed, or will be, outside"
     return f"the delegate has no {operator_name(node).removeprefix('aten::')}; {_KNOWN}"
 
