@@ -109,9 +109,11 @@ class RowGroup {
     const size_t first = first_[0], end = visible_[kRows - 1], tile_end = start + kAttentionTile;
     if (start >= end || first >= tile_end) return;
     const size_t unseen = first > start ? (first - start) / kLanes : 0;
-    const size_t positions = (end < tile_end ? end : tile_end) - start - unseen * kLanes;
-    if (unseen == 0) return add_positions(start, positions, keys, values);
-    add_positions(start + unseen * kLanes, positions, keys.behind(unseen), values.behind(unseen));
+    start += unseen * kLanes;
+    const size_t positions = (end < tile_end ? end : tile_end) - start;
+    score(keys.behind(unseen), divide_up(positions, kLanes));
+    soften(start, divide_up(positions, kLanes), values.behind(unseen));
+    mix(values.behind(unseen), positions);
   }
 
   void end_split() {
@@ -126,14 +128,6 @@ class RowGroup {
   /// Vectors that kRows rows have registers for.
   static constexpr size_t kRoom = kAttentionRows * kAttentionVectors / kRows;
   static constexpr size_t kVectors = kRoom >= 4 ? 4 : kRoom >= 2 ? 2 : 1;
-
-  /// Adds the positions from `start` on, a multiple of 16.
-  template <typename Tile>
-  void add_positions(size_t start, size_t positions, const Tile& keys, const Tile& values) {
-    score(keys, divide_up(positions, kLanes));
-    soften(start, divide_up(positions, kLanes), values);
-    mix(values, positions);
-  }
 
   /// Scores of `blocks` * 16 positions, in units of log(2).
   template <typename Tile>
@@ -182,9 +176,10 @@ class RowGroup {
   template <typename Tile>
   void soften(size_t start, size_t blocks, const Tile& values) {
     alignas(kLineBytes) float largest[kLanes] = {};
+    const bool hides_first = first_[kRows - 1] > start;
     for (size_t r = 0; r < kRows; ++r) {
       float* weights = weights_ + r * kAttentionTile;
-      for (size_t i = 0; i < unseen(r, start, blocks); ++i) weights[i] = -FLT_MAX;
+      for (size_t i = 0; hides_first && i < unseen(r, start, blocks); ++i) weights[i] = -FLT_MAX;
       for (size_t i = seen(r, start); i < blocks * kLanes; ++i) weights[i] = -FLT_MAX;
       F32x16 highest = broadcast(largest_[r]);
       for (size_t b = 0; b < blocks; ++b) highest = max(load(weights + b * kLanes), highest);
@@ -201,8 +196,7 @@ class RowGroup {
         store(weights + b * kLanes, weight);
         sum = add(sum, weight);
       }
-      const size_t first = unseen(r, start, blocks), last = seen(r, start);
-      if (first > 0 || last < blocks * kLanes) sum = hide(r, first, last, blocks);
+      if (hides_first || seen(r, start) < blocks * kLanes) sum = hide(r, start, blocks);
       store(state(r).sums(), sum);
       if (values.scales != nullptr) {
         for (size_t b = 0; b < blocks; ++b) {
@@ -213,12 +207,12 @@ class RowGroup {
     }
   }
 
-  /// Sets weights to 0 before `first` and from `last` on; returns the lanes of
-  /// the sum with what is left.
-  F32x16 hide(size_t r, size_t first, size_t last, size_t blocks) {
+  /// Sets weights to 0 that row r does not see; returns the lanes of the sum
+  /// with what is left.
+  F32x16 hide(size_t r, size_t start, size_t blocks) {
     float* weights = weights_ + r * kAttentionTile;
-    for (size_t i = 0; i < first; ++i) weights[i] = 0;
-    for (size_t i = last; i < blocks * kLanes; ++i) weights[i] = 0;
+    for (size_t i = 0; i < unseen(r, start, blocks); ++i) weights[i] = 0;
+    for (size_t i = seen(r, start); i < blocks * kLanes; ++i) weights[i] = 0;
     F32x16 sum = mul(load(state(r).sums()), broadcast(factor_[r]));
     for (size_t b = 0; b < blocks; ++b) sum = add(sum, load(weights + b * kLanes));
     return sum;

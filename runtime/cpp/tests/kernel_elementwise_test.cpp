@@ -361,8 +361,8 @@ bool half_precision() {
 }
 
 constexpr Case kCases[] = {{"rms_norm", rms_norm},
-                           {"rope", rope},
                            {"plain_norm", plain_norm},
+                           {"rope", rope},
                            {"activations", activations},
                            {"activation_ends", activation_ends},
                            {"functions_of_two", functions_of_two},
