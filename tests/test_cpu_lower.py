@@ -75,6 +75,8 @@ def test_tied_weights_are_stored_once(model: LoweredModel, tmp_path: Path) -> No
         keys = [item["key"] for item in call.program["weights"]]
         assert len(keys) == len(set(keys)) == 5
         assert {key for key in call.data if key.startswith("cpu/")} == {*keys, "cpu/floats 0"}
+        buffers = lowered.lowered.program.executorch_program.constant_buffer
+        assert [len(buffer.storage) for buffer in buffers] == [0]  # nothing beside the delegate's
         assert call.program["cache_type"] == ("float32" if is_float else "float16")
 
 

@@ -107,8 +107,8 @@ class _Call:
     """
     Attributes:
         level: of its ops.
-        length: how many rows it runs on, as the graph says; "1" of rows that another call, or
-            nobody here, selected.
+        length: how many rows it runs on, as the graph says, or _ONE_ROW: a last row that another
+            call, or nobody here, selected.
     """
 
     level: int

@@ -59,8 +59,6 @@ def join_gate_and_up(ops: OpList, op: Op) -> Refused | None:
     linears = _alike(ops, op, "gate and up")
     if isinstance(linears, Refused):
         return linears
-    if linears[0].matrix.rows != linears[1].matrix.rows:
-        return Refused("the linears of gate and up have different numbers of outputs")
     last = _join(ops, linears, "gate_up_proj", interleaved=True)
     last.activation = op.activation
     last.nodes = [*last.nodes, *op.nodes]
@@ -79,8 +77,6 @@ def _alike(ops: OpList, reader: Op, names: str) -> list[Linear] | Refused:
         return Refused(f"one of {names} is read by others too, so their linears are not one matrix")
     if not all(linear.reads_like(linears[0]) for linear in linears):
         return Refused(f"the linears of {names} read different inputs")
-    if any(len(linear.matrix.sources) > 1 for linear in linears):
-        return Refused(f"one of {names} comes from a matrix that was joined before")
     first = linears[0].matrix.sources[0]
     if not all(linear.matrix.sources[0].is_stored_like(first) for linear in linears):
         return Refused(f"the weights of {names} are of different formats")
