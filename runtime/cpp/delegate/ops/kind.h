@@ -10,17 +10,17 @@
 /// What every kind of operator has. A kind is a plain struct of its table's fields in
 /// delegates/cpu/program.fbs, in a pair of files of its own, with
 ///
-///     kName                            its name in the schema
-///     output                           the slot that it writes
-///     read(table)                      the fields; every number may be anything
-///     check(checker)                   that they refer to what is there
-///     walk(rows)                       the rows of its inputs that it reads, for those of its
-///     output needs(program, kernels, threads) what it takes of the workspace run(op, rows,
-///     context)           its work on one thread: begins the event of its last part,
-///                                      and returns what that does; the caller waits for all
-///                                      threads before the next op
+/// - kName: its name in the schema;
+/// - output: the slot that it writes;
+/// - read(): its fields from the table, where every number may be anything;
+/// - check(): that they refer to what is there;
+/// - walk(): which rows of its inputs it reads, for those that are read of its output;
+/// - needs(): what it takes of the workspace;
+/// - run(): its work on one thread. It begins the event of its last part and returns what that
+/// does;
+///   the caller waits for all threads before the next op.
 ///
-/// kinds.h lists them; nothing else of the CPU delegate names one.
+/// kinds.h lists them. No other file of the CPU delegate names one.
 
 namespace thimble::cpu {
 
