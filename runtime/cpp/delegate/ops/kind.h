@@ -16,9 +16,8 @@
 /// - check(): that they refer to what is there;
 /// - walk(): which rows of its inputs it reads, for those that are read of its output;
 /// - needs(): what it takes of the workspace;
-/// - run(): its work on one thread. It begins the event of its last part and returns what that
-/// does;
-///   the caller waits for all threads before the next op.
+/// - run(): its work on one thread: begins the event of its last part, returns what that does. The
+///   caller waits for all threads before the next op.
 ///
 /// kinds.h lists them. No other file of the CPU delegate names one.
 
