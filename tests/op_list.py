@@ -7,7 +7,7 @@ with the packer, nor with the C++ that runs such files.
 import json
 import subprocess
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ import torch
 from executorch.exir._serialize._program import deserialize_pte_binary
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.nn import functional as F
 
 SCHEMA = Path(__file__).resolve().parents[1] / "delegates" / "cpu" / "program.fbs"
 _EPSILON = np.finfo(np.float32).eps  # the smallest scale of a quantized row
@@ -49,9 +50,13 @@ class OpList:
             kind = op["kind"]
             flags = [
                 name
-                for name in ("norm", "swiglu", "accumulate", "last_row", "prepared", "query_norm")
+                for name in ("norm", "gated", "accumulate", "last_row", "prepared", "query_norm")
                 if kind.get(name)
-            ] + ["rotate"] * ("cosines" in kind)
+            ]
+            if op["kind_type"] == "Attention":
+                flags += ["rotate"] * ("cosines" in kind) + ["window"] * bool(kind["window"])
+            if op["kind_type"] == "Elementwise":
+                flags.append(kind["function"])
             lines.append(" ".join([op["kind_type"], *flags, op["name"]]))
         return lines
 
@@ -94,22 +99,56 @@ class OpList:
         return self.weights[kind["weight"]].dequantized()[tokens]
 
     def _norm(self, kind: Json, slots: dict[int, NDArray], *_: Any) -> NDArray:
-        return norm(slots[kind["input"]], self._floats(kind["weight"]), kind["eps"])
+        x = slots[kind["input"]]
+        heads = x.reshape(len(x), kind["num_heads"], -1)
+        weight = self._floats(kind["weight"]) if "weight" in kind else np.float32(1)
+        return norm(heads, weight, kind["eps"]).reshape(x.shape)
 
-    def _add(self, kind: Json, slots: dict[int, NDArray], *_: Any) -> NDArray:
-        return slots[kind["output"]] + slots[kind["input"]]
+    def _elementwise(self, kind: Json, slots: dict[int, NDArray], *_: Any) -> NDArray:
+        x, number = slots[kind["input"]], np.float32(kind["number"])
+        match kind["function"]:
+            case "add":
+                return x + slots[kind["other"]]
+            case "multiply":
+                return x * slots[kind["other"]]
+            case "scale":
+                return x * number
+            case "soft_cap":
+                return number * np.tanh(x / number)
+        return activation(kind["function"], x)
 
-    def _swiglu(self, kind: Json, slots: dict[int, NDArray], *_: Any) -> NDArray:
-        return silu(slots[kind["gate"]]) * slots[kind["up"]]
+    def _glu(self, kind: Json, slots: dict[int, NDArray], *_: Any) -> NDArray:
+        return activation(kind["activation"], slots[kind["gate"]]) * slots[kind["up"]]
+
+    def _selectlast(self, kind: Json, slots: dict[int, NDArray], *_: Any) -> NDArray:
+        return slots[kind["input"]][-1:]
+
+    def _rotate(
+        self, kind: Json, slots: dict[int, NDArray], _: Any, tokens: Any, start_pos: int
+    ) -> NDArray:
+        x = slots[kind["input"]]
+        heads = x.reshape(len(x), kind["num_heads"], -1)
+        return self._rotated(kind, heads, start_pos).reshape(x.shape)
+
+    def _rotated(self, kind: Json, x: NDArray, start_pos: int) -> NDArray:
+        """Heads (rows, heads, head_dim) by the angles of their positions."""
+        half, end = x.shape[2] // 2, start_pos + len(x)
+        cos, sin = (
+            self._floats(kind[table]).reshape(-1, 1, half)[start_pos:end]
+            for table in ("cosines", "sines")
+        )
+        a, b = np.split(x, 2, axis=-1)
+        return np.concatenate([a * cos - b * sin, b * cos + a * sin], axis=-1)
 
     def _linear(self, kind: Json, slots: dict[int, NDArray], prepared: NDArray, *_: Any) -> NDArray:
         y = self.weights[kind["weight"]].product(prepared)
         if "bias" in kind:
             y = y + self._floats(kind["bias"])
-        if kind["swiglu"]:
+        if kind["gated"]:
             halves = y.reshape(len(y), -1, 2, 16)
             gate, up = (halves[:, :, i].reshape(len(y), -1) for i in (0, 1))
-            y = (silu(gate) * up)[:, : self.program["slots"][kind["output"]]]
+            width = self.program["slots"][kind["output"]]
+            y = (activation(kind["activation"], gate) * up)[:, :width]
         return y + slots[kind["output"]] if kind["accumulate"] else y
 
     def _attention(
@@ -132,20 +171,13 @@ class OpList:
             x = taken[name]
             if f"{name}_norm" in kind:
                 x = norm(x, self._floats(kind[f"{name}_norm"]), kind["norm_eps"])
-            if "cosines" in kind:
-                cos, sin = (
-                    self._floats(kind[table]).reshape(-1, 1, head_dim // 2)[start_pos:end]
-                    for table in ("cosines", "sines")
-                )
-                a, b = np.split(x, 2, axis=-1)
-                x = np.concatenate([a * cos - b * sin, b * cos + a * sin], axis=-1)
-            taken[name] = x
+            taken[name] = self._rotated(kind, x, start_pos) if "cosines" in kind else x
         keys[start_pos:end], values[start_pos:end] = taken["key"], taken["value"]
         group = heads["query"] // key_heads
         k, v = (cache[:end].repeat(group, axis=1) for cache in (keys, values))
         scores = np.einsum("qhd,khd->hqk", taken["query"], k) * np.float32(kind["scale"])
-        future = np.arange(end) > start_pos + np.arange(length)[:, None]
-        scores[:, future] = -np.inf
+        ages = start_pos + np.arange(length)[:, None] - np.arange(end)
+        scores[:, (ages < 0) | (ages >= (kind["window"] or np.inf))] = -np.inf
         scores = np.exp(scores - scores.max(axis=2, keepdims=True))
         scores /= scores.sum(axis=2, keepdims=True)
         return np.einsum("hqk,khd->qhd", scores, v).reshape(length, -1).astype(np.float32)
@@ -178,8 +210,18 @@ def norm(x: NDArray, weight: NDArray, eps: float) -> NDArray:
     return x * (1 / np.sqrt(mean + np.float32(eps))) * weight
 
 
-def silu(x: NDArray) -> NDArray:
-    return x / (1 + np.exp(-x))
+def activation(name: str, x: NDArray) -> NDArray:
+    """By the name that the schema's enum Function has."""
+    functions: dict[str, Any] = {
+        "silu": F.silu,
+        "gelu": F.gelu,
+        "gelu_tanh": partial(F.gelu, approximate="tanh"),
+        "sigmoid": torch.sigmoid,
+        "tanh": torch.tanh,
+        "relu": F.relu,
+    }
+    result: NDArray = functions[name](torch.from_numpy(x)).numpy()
+    return result
 
 
 def read_calls(path: Path, directory: Path) -> list[OpList]:

@@ -37,12 +37,23 @@ CASES = {
         "impossible_calls",
         "damaged_programs",
     ],
+    "delegate_ops_test": [
+        "fused_and_in_single_steps",
+        "chunks_leave_no_trace",
+        "rows_of_the_last_token",
+        "damaged_programs",
+        "rotation_without_a_cache",
+    ],
     "delegate_session_test": [
         "truncates",
         "saves_and_restores",
         "refuses_what_it_did_not_save",
         "forks",
         "two_programs_share_a_session",
+        "programs_share_caches",
+        "refuses_another_geometry",
+        "runs_a_segment",
+        "refuses_other_segments",
         "bad_sessions",
     ],
 }

@@ -37,7 +37,7 @@ def test_the_file_was_run_and_agreed(exported: ExportResult) -> None:
     assert exported.agreement.error <= exported.agreement.tolerance
     delegation = read_report(exported.out)["delegation"]
     assert (delegation["delegate"], delegation["calls"], delegation["left"]) == ("cpu", 1, {})
-    assert delegation["delegated"]["linear"] == 8
+    assert delegation["delegated"]["thimble::linear"] == 8
 
 
 def test_weights_are_checked_on_request_and_the_op_list_at_load(exported: ExportResult) -> None:

@@ -13,17 +13,20 @@ from quant.scheme import Scheme
 
 def check_slots(call: OpList) -> None:
     """Every slot that is read was written, every number is one of those that there are, and
-    nothing but the residual stream is written where it is read."""
+    nothing is written where it is read but by ops that may and the residual stream."""
     program = call.program
     slots = len(program["slots"])
     written = {item["slot"] for item in program["inputs"] if item["role"] == "rows"}
     for op in program["ops"]:
         kind, name = op["kind"], op["kind_type"]
         reads = [kind[k] for k in ("input", "query", "key", "value", "gate", "up") if k in kind]
+        if kind.get("function") in ("add", "multiply"):
+            reads.append(kind["other"])
         assert all(slot in written for slot in reads), op["name"]
-        if name == "Add" or kind.get("accumulate"):
+        if kind.get("accumulate"):
             assert kind["output"] in written
-        assert kind["output"] not in reads
+        if name not in ("Norm", "Rotate", "Elementwise", "Glu"):
+            assert kind["output"] not in reads
         assert 0 <= kind["output"] < slots
         written.add(kind["output"])
         if "weight" in kind and isinstance(kind["weight"], int):

@@ -16,6 +16,7 @@ import torch
 from cpu_models import ARCHITECTURES, CONTEXT, MODELS, LowerArchitecture, prepare
 from executorch.exir._serialize._program import deserialize_pte_binary, serialize_pte_binary
 from exported import Quiet
+from odd_models import OddDecoder, OddLayer, captured_odd
 from small_models import random_model
 from torch import Tensor
 
@@ -253,3 +254,30 @@ def test_a_program_that_is_not_taken_whole() -> None:
         mps.lower(capture(model, 16, 16), {}, {}, with_etrecord=False)
     assert str(refused.value).startswith("Metal leaves cumsum of the program out (")
     assert "test_delegates_mps.py:" in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("decoder", "sentence"),
+    [
+        (OddDecoder((OddLayer(window=3),)), "attention of layers.0.self_attn, which has a window"),
+        (OddDecoder((OddLayer(gated=False),)), "silu of layers.0.mlp, which is no addition"),
+        (
+            OddDecoder((OddLayer(activation="relu"),)),
+            "linear of layers.0.mlp.gate_up_proj, which gates by other than silu",
+        ),
+        (
+            OddDecoder((OddLayer(value_norm=True),)),
+            "norm of layers.0.self_attn.v_norm, which norms heads by themselves",
+        ),
+        (
+            OddDecoder((OddLayer(head_norm="weight", late_norm=True),)),
+            "rotate of layers.0.self_attn, which has no kernel",
+        ),
+    ],
+)
+def test_an_op_that_metal_does_not_run_is_refused_by_name(
+    decoder: OddDecoder, sentence: str
+) -> None:
+    with pytest.raises(DelegateError) as refused:
+        mps.lower(captured_odd(decoder), {}, {}, with_etrecord=False)
+    assert str(refused.value) == f"Metal does not run {sentence}: export with --delegate cpu."

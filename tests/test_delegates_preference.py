@@ -47,8 +47,8 @@ def bent_model(bend: Callable[[Tensor], Tensor]) -> CausalLM:
     return model
 
 
-def scaled_tanh(x: Tensor) -> Tensor:
-    return 3 * torch.tanh(x / 3)  # XNNPACK's, and not our CPU delegate's
+def clamped(x: Tensor) -> Tensor:
+    return x.clamp(-3, 3)  # XNNPACK's, and not our CPU delegate's
 
 
 def shifted_acosh(x: Tensor) -> Tensor:
@@ -83,19 +83,17 @@ def parts(report: DelegationReport) -> dict[str, Part]:
 
 
 def test_what_the_first_does_not_know_goes_to_the_second(tmp_path: Path, cpp_build: Path) -> None:
-    report = require_agreement("cpu,xnnpack", bent_model(scaled_tanh), tmp_path)
+    report = require_agreement("cpu,xnnpack", bent_model(clamped), tmp_path)
     took = parts(report)
     assert took["cpu"].calls == 2 and took["cpu"].delegated["linear"] == 8
     assert took["xnnpack"].calls == 1
-    assert took["xnnpack"].delegated == {"div": 1, "mul": 1, "tanh": 1}
+    assert took["xnnpack"].delegated == {"clamp": 1}
     assert report.users == ("cpu", "xnnpack")
-    (left,) = report.lines  # XNNPACK has no scalars: they become tensors in its own type
-    assert (left.operator, left.count) == ("_to_copy", 2)
-    assert left.line.startswith(f"{HERE}:") and "cpu" in left.reason
+    assert report.lines == ()
 
 
 def test_the_other_way_around(tmp_path: Path, cpp_build: Path) -> None:
-    report = require_agreement("xnnpack,cpu", bent_model(scaled_tanh), tmp_path)
+    report = require_agreement("xnnpack,cpu", bent_model(clamped), tmp_path)
     took = parts(report)
     assert took["xnnpack"].delegated["linear"] == 8
     assert took["cpu"].delegated == {"embedding": 1}
@@ -105,7 +103,7 @@ def test_the_other_way_around(tmp_path: Path, cpp_build: Path) -> None:
 
 
 def test_events_keep_their_lines_with_each_of_several() -> None:
-    program = capture(bent_model(scaled_tanh), CONTEXT, CONTEXT)
+    program = capture(bent_model(clamped), CONTEXT, CONTEXT)
     lowered = get_delegate("xnnpack,cpu").lower(program, {}, {}, True)
     module = lowered.program.exported_program().graph_module
     calls = [call for _, call in module.named_children() if hasattr(call, "original_module")]
@@ -232,7 +230,7 @@ def test_the_runner_tells_the_golden_story_with_two_delegates_and_a_kernel(
     def bending(*args: Any) -> Any:
         model, report = real(*args)
         attention = model.model.layers[2].self_attn
-        model.model.layers[2].self_attn = Bent(attention, lambda x: x + torch.sinh(x * 0))
+        model.model.layers[2].self_attn = Bent(attention, lambda x: x + torch.sinh(x.clamp(0, 0)))
         return model, report
 
     monkeypatch.setattr(exporter.pipeline, "load_quantized", bending)

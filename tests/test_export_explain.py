@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.export import Dim, export
 
 from delegates import get_delegate
-from delegates.cpu.reasons import why_unfused
+from delegates.cpu.unfused import why_unfused
 from exporter.commands.cli import main
 from exporter.errors import ExportError
 from exporter.explain import quick_scheme

@@ -21,6 +21,7 @@ CASES = {
         "chunks_and_splits",
         "the_same_cache",
         "sessions",
+        "refused_operators",
         "refusals",
     ],
     "metal_linear_test": [

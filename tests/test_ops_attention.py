@@ -25,7 +25,7 @@ class Kernels:
     def __init__(self, build: Path) -> None:
         self._library = ctypes.CDLL(str(build / "libattention_test.so"))
         self._library.attention_test_name.restype = ctypes.c_char_p
-        pointers = [ctypes.c_void_p] * 4
+        pointers = [ctypes.c_void_p] * 5
         self._library.attention_test_run.argtypes = [
             ctypes.c_int,
             ctypes.c_void_p,
@@ -37,10 +37,18 @@ class Kernels:
             self.names.append(name.decode())
 
     def run(
-        self, name: str, query: Tensor, key: Tensor, value: Tensor, start_pos: int, causal: bool
+        self,
+        name: str,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        start_pos: int,
+        causal: bool,
+        mask: Tensor | None = None,
     ) -> Tensor:
         batch, seq_len, heads, head_dim = query.shape
         shape = [batch, seq_len, heads, key.shape[2], head_dim, key.shape[1], start_pos, causal]
+        shape.append(0 if mask is None else mask.shape[1])
         out = torch.full_like(query, math.nan)
         self._library.attention_test_run(
             self.names.index(name),
@@ -49,6 +57,7 @@ class Kernels:
             query.data_ptr(),
             key.data_ptr(),
             value.data_ptr(),
+            None if mask is None else mask.data_ptr(),
             out.data_ptr(),
         )
         return out
@@ -116,6 +125,34 @@ def test_attention_is_torchs(kernels: Kernels, head_dim: int, causal: bool) -> N
             assert error <= tolerance(*inputs), (name, heads, seq_len, start_pos)
 
 
+def window_mask(seq_len: int, start_pos: int, window: int, columns: int) -> Tensor:
+    """0 where a query sees a key, its own the last of `window`; minus infinity elsewhere."""
+    distance = torch.arange(start_pos, start_pos + seq_len)[:, None] - torch.arange(columns)
+    seen = (distance >= 0) & (distance < window)
+    return torch.zeros(seq_len, columns).masked_fill(~seen, -math.inf)
+
+
+@pytest.mark.parametrize("window", [5, 100])
+def test_masked_attention_is_torchs(kernels: Kernels, window: int) -> None:
+    for heads, seq_len, start_pos in cases():
+        query, key, value = tensors(heads, seq_len, start_pos, 20, batch=1 + (seq_len == 7))
+        end = start_pos + seq_len
+        mask = window_mask(seq_len, start_pos, window, end + 2)
+        mask[:, end:] = math.nan  # keys that are not written yet are not looked at
+        mask += torch.rand(mask.shape, generator=torch.Generator().manual_seed(5))
+        expected = F.scaled_dot_product_attention(
+            query.double().transpose(1, 2),
+            key[:, :end].double().transpose(1, 2),
+            value[:, :end].double().transpose(1, 2),
+            attn_mask=mask[:, :end].double(),
+            enable_gqa=True,
+        ).transpose(1, 2)
+        for name in kernels.names:
+            out = kernels.run(name, query, key, value, start_pos, False, mask)
+            error = (out - expected).abs().max().item()
+            assert error <= tolerance(query, key, value), (name, heads, seq_len, start_pos)
+
+
 def test_there_is_always_a_baseline(kernels: Kernels) -> None:
     assert kernels.names[-1] == "baseline"
 
@@ -137,4 +174,16 @@ def test_attention_is_executorchs(kernels: Kernels) -> None:
         key, value = key.nan_to_num(), value.nan_to_num()
         stock = torch.ops.llama.custom_sdpa(query, key, value, start_pos, None, 0.0, True, None)
         ours = kernels.run(kernels.names[0], query, key, value, start_pos, True)
+        assert (ours - stock).abs().max().item() <= 2 * tolerance(query, key, value)
+
+
+def test_masked_attention_is_executorchs(kernels: Kernels) -> None:
+    """ExecuTorch's own takes a mask over the whole cache."""
+    pytest.importorskip("executorch.extension.llm.custom_ops.custom_ops")
+    for heads, seq_len, start_pos in [((8, 2), 7, 64), ((4, 4), 1, 300), ((6, 1), 130, 1)]:
+        query, key, value = tensors(heads, seq_len, start_pos, 64, batch=1)
+        key, value = key.nan_to_num(), value.nan_to_num()
+        mask = window_mask(seq_len, start_pos, 50, key.shape[1])
+        stock = torch.ops.llama.custom_sdpa(query, key, value, start_pos, mask, 0.0, False, None)
+        ours = kernels.run(kernels.names[0], query, key, value, start_pos, False, mask)
         assert (ours - stock).abs().max().item() <= 2 * tolerance(query, key, value)

@@ -20,6 +20,8 @@ CASES = {
     "ops_test": [
         "sdpa_reads_no_key_past_the_call",
         "sdpa_refuses_what_does_not_fit",
+        "sdpa_takes_a_mask",
+        "sdpa_refuses_other_masks",
         "sdpa_refuses_what_it_does_not_do",
         "update_writes_its_positions_and_no_other",
         "update_refuses_what_does_not_fit",

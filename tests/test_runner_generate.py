@@ -73,6 +73,7 @@ def test_json_statistics(stats: Callable[..., dict], stories_pte: Path) -> None:
     values = stats("-p", "Once upon a time", "-n", "20", "--threads", "2")
     assert list(values) == [
         "model",
+        "method",
         "delegate",
         "runs_with",
         "threads",
@@ -90,7 +91,7 @@ def test_json_statistics(stats: Callable[..., dict], stories_pte: Path) -> None:
         "dropped_calls",
         "stop_reason",
     ]
-    assert values["model"] == str(stories_pte)
+    assert (values["model"], values["method"]) == (str(stories_pte), "forward")
     assert (values["threads"], values["generated_tokens"]) == (2, 20)
     assert (values["prompt_tokens"], values["cached_tokens"]) == (5, 0)
     assert (values["delegate"], values["runs_with"]) == ("XnnpackBackend", "")

@@ -1,4 +1,8 @@
-"""Reading an edge graph: what a node calls, which tensor a placeholder stands for."""
+"""Reading a graph: what a node calls, which tensor a placeholder stands for.
+
+The same operators have other names in the edge dialect, which has no views but copies, than in the
+functional ATen that torch.export gives: here they go by one name.
+"""
 
 import operator
 from collections.abc import Mapping
@@ -13,8 +17,8 @@ ATTENTION = "thimble::cached_attention"
 
 
 def operator_name(node: Node) -> str:
-    """`aten::linear`, `torchao::dequantize_affine`, `getitem`; an operator that mutates its
-    arguments goes by its own name."""
+    """`aten::linear`, `thimble::linear`, `getitem`; `aten::view` is `aten::view_copy` too. An
+    operator that mutates its arguments goes by its own name."""
     if node.op != "call_function":
         return ""
     target: Any = node.args[0] if "auto_functionalized" in str(node.target) else node.target
@@ -23,7 +27,8 @@ def operator_name(node: Node) -> str:
     schema = getattr(target, "_schema", None) or getattr(
         getattr(target, "_op", None), "_schema", None
     )
-    return schema.name if schema is not None else getattr(target, "__name__", "")
+    name = schema.name if schema is not None else getattr(target, "__name__", "")
+    return name if name == "aten::_to_copy" else name.removesuffix("_copy")
 
 
 def args_of(node: Node) -> tuple[Any, ...]:
@@ -78,6 +83,21 @@ class Constants:
         name = self.name(node)
         assert name is not None, node
         return self._tensors[name].detach()
+
+    def number(self, value: Any) -> tuple[float, list[Node]] | None:
+        """A number that a program holds, and the nodes that convert it; None for what is none.
+
+        A number of the model's source is one in a node's arguments or, in the edge dialect, a
+        constant tensor.
+        """
+        if isinstance(value, int | float):
+            return float(value), []
+        converted = []
+        if isinstance(value, Node) and operator_name(value) == "aten::_to_copy":
+            converted, value = [value], args_of(value)[0]
+        if self.name(value) is None or shape_of(value) not in ((), (1,)):
+            return None
+        return float(self.tensor(value)), converted
 
     def release(self, node: Node) -> None:
         """Gives a tensor's memory back, wherever else the tensor is referred to: zeros of the same

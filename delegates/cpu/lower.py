@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 from torch.export import ExportedProgram
 
-from delegates.cpu.graph import Constants
 from delegates.cpu.layout import PAGE_BYTES
 from delegates.cpu.tidy import tidy
 from delegates.errors import DelegateError
@@ -122,14 +121,13 @@ def partition(edge: "EdgeProgramManager", backend: type, releasing: bool) -> Tak
     """
     from delegates.cpu.backend import releasing_weights
     from delegates.cpu.partition import CpuPartitioner
-    from delegates.cpu.reasons import why_left
 
     program = edge.exported_program()
     tidy(program)
-    reasons = why_left(program, Constants(program))
     partitioner = CpuPartitioner(program.state_dict, backend.__name__)
     with weights_not_copied(backend), releasing_weights() if releasing else nullcontext():
-        return Taken(edge.to_backend(partitioner), reasons)
+        taken = edge.to_backend(partitioner)
+    return Taken(taken, partitioner.reasons)
 
 
 def _check_left(report: DelegationReport) -> None:

@@ -7,9 +7,9 @@ from enum import IntEnum
 import flatbuffers
 
 from delegates.cpu.layout import Format
-from delegates.cpu.weights import Floats
+from delegates.cpu.ops import KINDS, Cache, Field, Floats, Op
 
-VERSION = 1
+VERSION = 2
 _IDENTIFIER = b"THCP"
 
 
@@ -25,17 +25,6 @@ class Role(IntEnum):
     ROWS = 2
 
 
-class Kind(IntEnum):
-    """The union's members, by their place in it."""
-
-    EMBEDDING = 1
-    NORM = 2
-    LINEAR = 3
-    ATTENTION = 4
-    ADD = 5
-    SWIGLU = 6
-
-
 @dataclass(frozen=True)
 class Weight:
     key: str
@@ -46,13 +35,6 @@ class Weight:
 
 
 @dataclass(frozen=True)
-class Cache:
-    num_key_value_heads: int
-    head_dim: int
-    max_context_len: int
-
-
-@dataclass(frozen=True)
 class Value:
     role: Role
     slot: int = 0
@@ -60,16 +42,15 @@ class Value:
 
 @dataclass(frozen=True)
 class Operation:
-    """An operator as it is written.
+    """An op as it is written.
 
     Attributes:
-        fields: what its table holds, in the schema's order: whole numbers, bools, floats as
-            float, tables of Floats, or None for an absent one.
+        fields: what its kind's table holds, in the schema's order.
     """
 
     name: str
-    kind: Kind
-    fields: Sequence[int | bool | float | Floats | None]
+    kind: type[Op]
+    fields: Sequence[Field]
     debug_id: int
     prepare_debug_id: int
 
@@ -132,10 +113,12 @@ def _weight(builder: flatbuffers.Builder, weight: Weight) -> int:
 
 
 def _cache(builder: flatbuffers.Builder, cache: Cache) -> int:
-    builder.StartObject(3)
-    builder.PrependUint32Slot(0, cache.num_key_value_heads, 0)
-    builder.PrependUint32Slot(1, cache.head_dim, 0)
-    builder.PrependUint32Slot(2, cache.max_context_len, 0)
+    name = builder.CreateString(cache.name)
+    builder.StartObject(4)
+    builder.PrependUOffsetTRelativeSlot(0, name, 0)
+    builder.PrependUint32Slot(1, cache.num_key_value_heads, 0)
+    builder.PrependUint32Slot(2, cache.head_dim, 0)
+    builder.PrependUint32Slot(3, cache.max_context_len, 0)
     return builder.EndObject()
 
 
@@ -147,31 +130,23 @@ def _value(builder: flatbuffers.Builder, value: Value) -> int:
 
 
 def _operation(builder: flatbuffers.Builder, operation: Operation) -> int:
-    fields = _fields(builder, operation.fields)
-    builder.StartObject(len(fields))
-    for place, store in enumerate(fields):
+    # What stores each field; tables are written already, which cannot be while another is open.
+    stores = [_field(builder, value) for value in operation.fields]
+    builder.StartObject(len(stores))
+    for place, store in enumerate(stores):
         store(place)
-    kind = builder.EndObject()
+    table = builder.EndObject()
     name = builder.CreateString(operation.name)
     builder.StartObject(5)  # a union takes two places: its kind, its table
     builder.PrependUOffsetTRelativeSlot(0, name, 0)
-    builder.PrependUint8Slot(1, operation.kind, 0)
-    builder.PrependUOffsetTRelativeSlot(2, kind, 0)
+    builder.PrependUint8Slot(1, 1 + KINDS.index(operation.kind), 0)
+    builder.PrependUOffsetTRelativeSlot(2, table, 0)
     builder.PrependUint32Slot(3, operation.debug_id, 0)
     builder.PrependUint32Slot(4, operation.prepare_debug_id, 0)
     return builder.EndObject()
 
 
-def _fields(
-    builder: flatbuffers.Builder, values: Sequence[int | bool | float | Floats | None]
-) -> list[Callable[[int], None]]:
-    """What stores each field, tables written already: they cannot be while another is open."""
-    return [_field(builder, value) for value in values]
-
-
-def _field(
-    builder: flatbuffers.Builder, value: int | bool | float | Floats | None
-) -> Callable[[int], None]:
+def _field(builder: flatbuffers.Builder, value: Field) -> Callable[[int], None]:
     if isinstance(value, Floats):
         builder.StartObject(2)
         builder.PrependUint64Slot(0, value.offset, 0)
@@ -180,6 +155,8 @@ def _field(
         return lambda place: builder.PrependUOffsetTRelativeSlot(place, table, 0)
     if isinstance(value, bool):
         return lambda place: builder.PrependBoolSlot(place, value, False)
+    if isinstance(value, IntEnum):
+        return lambda place: builder.PrependUint8Slot(place, value, 0)
     if isinstance(value, int):
         return lambda place: builder.PrependUint32Slot(place, value, 0)
     if isinstance(value, float):

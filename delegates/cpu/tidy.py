@@ -1,16 +1,18 @@
 """Readies an edge graph for partitioning, in place: nothing in it computes anything else after.
 
 What the delegate checks itself goes (assertions on positions and lengths); views say -1 where the
-length is, and every attention has slices of the rotary tables of its own, so that no number is
-handed from one part of the graph to another but the position.
+length is, and every product with rows of a rotary table has a slice of its own, so that no number
+is handed from one part of the graph to another but the position. Buffers that nobody reads, such as
+the second name of one that two modules share, would be stored in the file: they go.
 """
 
 from typing import Any
 
 from torch.export import ExportedProgram
+from torch.export.graph_signature import InputKind
 from torch.fx import Graph, Node
 
-from delegates.cpu.graph import ATTENTION, args_of, kwargs_of, operator_name, shape_of
+from delegates.cpu.graph import args_of, operator_name, shape_of
 
 
 def tidy(program: ExportedProgram) -> None:
@@ -18,13 +20,25 @@ def tidy(program: ExportedProgram) -> None:
     for node in list(graph.nodes):
         if operator_name(node) == "aten::_assert_scalar":
             graph.erase_node(node)
-        elif operator_name(node) == "aten::view_copy":
+        elif operator_name(node) == "aten::view":
             _free_view(node)
     for node in list(graph.nodes):
-        if operator_name(node) == ATTENTION:
-            _own_tables(graph, node)
+        if operator_name(node) == "aten::mul":
+            _own_table(graph, node)
     graph.eliminate_dead_code()
+    _drop_unread_buffers(program)
     program.graph_module.recompile()
+
+
+def _drop_unread_buffers(program: ExportedProgram) -> None:
+    nodes = {node.name: node for node in program.graph.find_nodes(op="placeholder")}
+    specs = program.graph_signature.input_specs
+    for spec in list(specs):
+        if spec.kind is InputKind.BUFFER and not nodes[spec.arg.name].users:
+            specs.remove(spec)
+            program.graph.erase_node(nodes[spec.arg.name])
+            program.state_dict.pop(str(spec.target), None)
+            program.constants.pop(str(spec.target), None)
 
 
 def _free_view(node: Node) -> None:
@@ -34,21 +48,15 @@ def _free_view(node: Node) -> None:
         node.args = (args_of(node)[0], sizes)
 
 
-def _own_tables(graph: Graph, attention: Node) -> None:
-    """Copies the slices between start_pos and an attention's query and key."""
-    start_pos: Any = kwargs_of(attention)["start_pos"]
-    copies: dict[Node, Node] = {}
-    for heads in (kwargs_of(attention)["query"], kwargs_of(attention)["key"]):
-        for product in heads.all_input_nodes if operator_name(heads) == "aten::add" else ():
-            for index, table in enumerate(args_of(product)):
-                if not isinstance(table, Node) or operator_name(table) != "aten::slice_copy":
-                    continue
-                if args_of(table)[1:3] != (0, start_pos):
-                    continue
-                if table not in copies:
-                    with graph.inserting_before(product):
-                        copies[table] = _copied_slice(graph, table, args_of(product)[1 - index])
-                product.update_arg(index, copies[table])
+def _own_table(graph: Graph, product: Node) -> None:
+    """Copies the slice of a table, from a position on, that heads are multiplied by."""
+    for index, table in enumerate(args_of(product)):
+        if not isinstance(table, Node) or operator_name(table) != "aten::slice":
+            continue
+        if args_of(table)[1] == 0 and isinstance(args_of(table)[2], Node):
+            with graph.inserting_before(product):
+                copy = _copied_slice(graph, table, args_of(product)[1 - index])
+            product.update_arg(index, copy)
 
 
 def _copied_slice(graph: Graph, table: Node, heads: Node) -> Node:

@@ -1,6 +1,6 @@
 """The packed weights of a program, each matrix once, and its few other floats in one blob."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -10,32 +10,23 @@ from torch.fx import Node
 
 from delegates.cpu.graph import Constants
 from delegates.cpu.layout import BLOCK_ROWS, Format, round_up
-from delegates.cpu.operators import Matrix
+from delegates.cpu.matrix import Matrix, WeightSource
+from delegates.cpu.ops import Floats
 from delegates.cpu.pack import pack_float32, pack_int4, pack_int4_two_level, pack_int8
 from delegates.cpu.scales import find_two_levels
-from delegates.cpu.units import WeightSource
 from delegates.errors import DelegateError
 from delegates.names import shown_name
 
 
-@dataclass(frozen=True)
-class PackedWeight:
-    """A matrix in the layout of runtime/cpp/kernels/layout.h."""
-
-    format: Format
-    data: bytes
-
-
-def pack(matrix: Matrix, constants: Constants) -> PackedWeight:
-    """Packs a matrix.
+def pack(matrix: Matrix, constants: Constants) -> bytes:
+    """A matrix in the layout of runtime/cpp/kernels/layout.h.
 
     Raises:
-        DelegateError: a scale that is not a number, an int4 scale that bfloat16 does not hold, or
-            zero points.
+        DelegateError: a scale that is not a number, or none that the format holds.
     """
     values = _joined(matrix, [_rows(constants.tensor(s.values)) for s in matrix.sources])
-    if matrix.is_float:
-        return PackedWeight(Format.FLOAT32, pack_float32(values))
+    if matrix.format is Format.FLOAT32:
+        return pack_float32(values)
     for source in matrix.sources:
         _check(source, constants)
     scales = _joined(
@@ -43,10 +34,10 @@ def pack(matrix: Matrix, constants: Constants) -> PackedWeight:
     )
     columns, group_size = matrix.columns, matrix.group_size
     if matrix.format is Format.INT8:
-        return PackedWeight(Format.INT8, pack_int8(values, scales[:, 0], columns))
+        return pack_int8(values, scales[:, 0], columns)
     scales = scales[:, : -(-columns // group_size)]
     if matrix.format is Format.INT4:
-        return PackedWeight(Format.INT4, pack_int4(values, scales, columns, group_size))
+        return pack_int4(values, scales, columns, group_size)
     levels = find_two_levels(scales)
     if levels is None:
         name = shown_name(constants.name(matrix.sources[0].values) or "a weight")
@@ -54,8 +45,7 @@ def pack(matrix: Matrix, constants: Constants) -> PackedWeight:
             f"{name} has scales that are no integer of 1 to 15 times a number of their row, and "
             "says that they are: quantize it again."
         )
-    data = pack_int4_two_level(values, levels, columns, group_size)
-    return PackedWeight(Format.INT4_TWO_LEVEL, data)
+    return pack_int4_two_level(values, levels, columns, group_size)
 
 
 def _rows(tensor: Tensor) -> NDArray:
@@ -90,18 +80,6 @@ def _check(source: WeightSource, constants: Constants) -> None:
             f"{name} has scales that bfloat16 does not hold exactly, and 4-bit weights keep theirs "
             "in it: round the scales before quantizing."
         )
-    if source.zero_points is not None and bool(constants.tensor(source.zero_points).any()):
-        raise DelegateError(
-            f"{name} is asymmetric; the kernels take symmetric weights: use a symmetric scheme."
-        )
-
-
-@dataclass(frozen=True)
-class Floats:
-    """Some numbers of the blob of floats: where, and how many."""
-
-    offset: int
-    length: int
 
 
 class FloatBlob:
@@ -119,6 +97,9 @@ class FloatBlob:
         """A one-dimensional tensor."""
         return self._store((node.name,), self._constants.tensor(node).float().numpy())
 
+    def ones(self, length: int) -> Floats:
+        return self._store(("ones", length), np.ones(length, np.float32))
+
     def half_table(self, node: Node) -> Floats:
         """Of a table (length, 1, head_dim) the second half of every row."""
         key = ("half", node.name)
@@ -127,7 +108,7 @@ class FloatBlob:
         half = self._constants.tensor(node).chunk(2, dim=-1)[1]
         return self._store(key, half.contiguous().numpy().reshape(-1))
 
-    def biases(self, matrix: Matrix, biases: tuple[Node | None, ...]) -> Floats | None:
+    def biases(self, matrix: Matrix, biases: Sequence[Node | None]) -> Floats | None:
         """One number for each row of a matrix, in the order of its rows; None without any."""
         if not any(biases):
             return None

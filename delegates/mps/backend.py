@@ -4,7 +4,8 @@ from executorch.exir.backend.backend_details import BackendDetails, PreprocessRe
 from executorch.exir.backend.compile_spec_schema import CompileSpec
 from torch.export import ExportedProgram
 
-from delegates.cpu.backend import ThimbleCpuBackend
+from delegates.cpu.backend import delegate_call
+from delegates.mps.kernels import check_kernels
 
 
 class ThimbleMetalBackend(BackendDetails):
@@ -17,6 +18,8 @@ class ThimbleMetalBackend(BackendDetails):
         """What the CPU delegate makes of the program, byte for byte.
 
         Raises:
-            DelegateError: a weight whose numbers no format holds.
+            DelegateError: a weight whose numbers no format holds, or an op that Metal does not run.
         """
-        return ThimbleCpuBackend.preprocess(edge_program, compile_specs)
+        call = delegate_call(edge_program, compile_specs)
+        check_kernels(call)
+        return call.result()

@@ -2,11 +2,10 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import IntEnum
 
 from devtools.report.flatbuffer import Damaged, Table
 
-_VERSION = 1
+_VERSION = 2
 _IDENTIFIER = b"THCP"
 _ROWS = 2  # of the enum Role
 _CACHE_ITEM_BYTES = {0: 2, 1: 4, 2: 1}  # float16, float32, int8
@@ -14,13 +13,43 @@ _CACHE_NAMES = {0: "float16", 1: "float32", 2: "int8"}
 _FLOAT_BYTES = 4
 
 
-class _Kind(IntEnum):
-    EMBEDDING = 1
-    NORM = 2
-    LINEAR = 3
-    ATTENTION = 4
-    ADD = 5
-    SWIGLU = 6
+@dataclass(frozen=True)
+class _Kind:
+    """Where the table of a kind of operator has the numbers that are read here.
+
+    Attributes:
+        reads, writes: slots.
+        weight: the number of its weight; None without one, as for the other places.
+        cache: the number of its cache.
+        accumulates: whether what it writes is read too.
+        last_row: whether it computes the last row alone.
+    """
+
+    name: str
+    reads: tuple[int, ...]
+    writes: int
+    weight: int | None = None
+    cache: int | None = None
+    accumulates: int | None = None
+    last_row: int | None = None
+
+
+# By their number in the union Kind.
+_KINDS = {
+    1: _Kind("embedding", (), 1, weight=0),
+    2: _Kind("norm", (0,), 1),
+    3: _Kind("linear", (0,), 1, weight=2, accumulates=8, last_row=9),
+    4: _Kind("attention", (0, 2, 4), 6, cache=8),
+    5: _Kind("rotate", (0,), 1),
+    6: _Kind("elementwise", (1, 2), 3),
+    7: _Kind("glu", (0, 1), 2),
+    8: _Kind("select_last", (0,), 1),
+}
+_FUNCTIONS = (  # of elementwise operators, by their numbers; the first few have two inputs
+    *("add", "multiply"),
+    *("scale", "soft_cap", "silu", "gelu", "gelu_tanh", "sigmoid", "tanh", "relu"),
+)
+_BINARY = 2
 
 
 @dataclass(frozen=True)
@@ -38,7 +67,7 @@ class Operator:
     """
     Attributes:
         name: module path.
-        kind: such as linear.
+        kind: such as linear; of an elementwise operator the function, such as add.
         debug_ids: under which its time is recorded, that of the main part first.
         reads, writes: numbers of slots.
         weight: number of its weight; None without.
@@ -114,7 +143,7 @@ def read_op_list(blob: bytes, sizes: Mapping[str, int]) -> OpList | None:
     ]
     cache_type = root.number(5, "<B")
     caches = [
-        2 * item.number(0) * item.number(1) * item.number(2) * _CACHE_ITEM_BYTES[cache_type]
+        2 * item.number(1) * item.number(2) * item.number(3) * _CACHE_ITEM_BYTES[cache_type]
         for item in root.tables(4)
     ]
     one_row: set[int] = set()
@@ -130,37 +159,32 @@ def read_op_list(blob: bytes, sizes: Mapping[str, int]) -> OpList | None:
 
 
 def _operator(op: Table, caches: list[int], one_row: set[int]) -> Operator:
-    try:
-        kind = _Kind(op.number(1, "<B"))
-    except ValueError:
-        raise Damaged from None
-    fields = op.table(2)
-    if fields is None:
+    kind, fields = _KINDS.get(op.number(1, "<B")), op.table(2)
+    if kind is None or fields is None:
         raise Damaged
-    weight, cache_bytes = None, 0
-    if kind is _Kind.EMBEDDING:
-        reads, writes, weight = [], fields.number(1), fields.number(0)
-    elif kind is _Kind.ATTENTION:
-        reads, writes = [fields.number(place) for place in (0, 2, 4)], fields.number(6)
-        cache_bytes = caches[fields.number(8)]
-    elif kind is _Kind.SWIGLU:
-        reads, writes = [fields.number(0), fields.number(1)], fields.number(2)
-    else:
-        reads, writes = [fields.number(0)], fields.number(1)
-    adds = kind is _Kind.ADD
-    if kind is _Kind.LINEAR:
-        weight = fields.number(2)
-        adds = bool(fields.number(7, "<B"))
-        if fields.number(8, "<B"):
-            one_row.add(writes)
-    if adds:
+    name, places = kind.name, kind.reads
+    if kind.name == "elementwise":
+        function = fields.number(0, "<B")
+        if function >= len(_FUNCTIONS):
+            raise Damaged
+        name = _FUNCTIONS[function]
+        places = places if function < _BINARY else places[:1]
+    reads, writes = [fields.number(place) for place in places], fields.number(kind.writes)
+    if _flag(fields, kind.accumulates):
         reads.append(writes)
+    last_row = kind.name == "select_last" or _flag(fields, kind.last_row)
+    if last_row or any(slot in one_row for slot in reads):
+        one_row.add(writes)
     return Operator(
         op.text(0),
-        kind.name.lower(),
+        name,
         tuple(dict.fromkeys((op.number(3), op.number(4)))),
         tuple(dict.fromkeys(reads)),
         writes,
-        weight,
-        cache_bytes,
+        None if kind.weight is None else fields.number(kind.weight),
+        0 if kind.cache is None else caches[fields.number(kind.cache)],
     )
+
+
+def _flag(fields: Table, place: int | None) -> bool:
+    return place is not None and bool(fields.number(place, "<B"))

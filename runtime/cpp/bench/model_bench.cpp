@@ -17,7 +17,7 @@ Result<std::unique_ptr<ModelBench>> ModelBench::load(const std::string& path,
   std::unique_ptr<ModelBench> bench(new ModelBench(std::move(*file), etdump));
   LoadOptions quiet = options;
   quiet.record = false;  // the load is not measured
-  Result<std::unique_ptr<Program>> program = Program::load(bench->file_, quiet);
+  Result<std::unique_ptr<Program>> program = Program::load(bench->file_, kForward, quiet);
   if (!program.ok()) return program.status();
   bench->program_ = std::move(*program);
   const std::string_view blob = bench->program_->named_data("thimble.tokenizer");
@@ -121,7 +121,7 @@ Result<double> ModelBench::run_tokens(int64_t start_pos, int64_t count, int64_t 
   for (int64_t done = 0; done < count; done += rows) {
     const auto begin = tokens.begin() + done;
     const std::vector<int64_t> call(begin, begin + std::min(rows, count - done));
-    const auto logits = program_->forward(call, start_pos + done);
+    const auto logits = program_->run(call, start_pos + done);
     if (!logits.ok()) return logits.status();
   }
   return watch.seconds();
@@ -137,7 +137,7 @@ Result<double> ModelBench::run_batches(int64_t start_pos, int64_t rows, int64_t 
   const std::vector<int64_t> tokens = draw(rows);
   const Stopwatch watch;
   for (int64_t i = 0; i < count; ++i) {
-    const auto logits = program_->forward(tokens, start_pos);
+    const auto logits = program_->run(tokens, start_pos);
     if (!logits.ok()) return logits.status();
   }
   return watch.seconds();

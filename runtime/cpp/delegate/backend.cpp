@@ -4,8 +4,10 @@
 
 #include <memory>
 #include <new>
+#include <optional>
 
 #include "delegate/arguments.h"
+#include "delegate/call_check.h"
 #include "delegate/cores.h"
 #include "delegate/executor.h"
 #include "delegate/output_log.h"
@@ -98,8 +100,10 @@ class CpuBackend final : public BackendInterface {
     Executor& executor = *delegate->executor;
     Call& call = delegate->call;
     const Program& program = executor.program();
+    const std::optional<thimble_segment> asked = executor.session().take_asked();
     Status status = read_inputs(program, args, &call);
-    if (status.ok()) status = executor.check_rows(call.rows, call.start_pos);
+    if (status.ok()) status = choose_cache(program, executor.session(), asked, &call);
+    if (status.ok()) status = executor.check(call.segment);
     if (status.ok()) status = shape_outputs(program, args, &call);
     call.tracer = recorder_of(context.event_tracer());
     OutputLog outputs(context.event_tracer());

@@ -12,11 +12,17 @@ namespace thimble::cpu {
 
 class OutputListener;
 
-/// What a call hands over: as many rows of everything as `rows` says.
-struct Call {
+/// Rows of one sequence: positions that follow each other in one of the session's caches.
+struct Segment {
+  int32_t cache = 0;      ///< its number
+  int64_t start_pos = 0;  ///< position of the first row
   size_t rows = 0;
+};
+
+/// What a call hands over: as many rows of everything as its segment says.
+struct Call {
+  Segment segment;
   const int64_t* tokens = nullptr;   ///< [rows], or null
-  int64_t start_pos = 0;             ///< position of the first row
   std::vector<const float*> inputs;  ///< in the order of Program::inputs; null where not rows
   std::vector<float*> outputs;       ///< in the order of Program::outputs
   executorch::runtime::EventTracer* tracer = nullptr;

@@ -2,15 +2,22 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 
 #include "core/status.h"
+#include "delegate/call.h"
 #include "delegate/program.h"
+#include "delegate/session_state.h"
 
 namespace thimble::cpu {
 
-/// Whether a call of `rows` rows at `start_pos` is possible on a cache that holds `length`
-/// positions.
-Status check_call_rows(const Program& program, size_t length, size_t rows, int64_t start_pos);
+/// Makes the call's segment, as its inputs have it, the one that was asked for, if any: else it is
+/// of the current cache.
+Status choose_cache(const Program& program, const Session& session,
+                    const std::optional<thimble_segment>& asked, Call* call);
+
+/// Whether a segment is possible in a cache that holds `length` positions.
+Status check_call_rows(const Program& program, size_t length, const Segment& segment);
 
 /// Whether the program embeds all of a call's tokens.
 Status check_call_tokens(const Program& program, const int64_t* tokens, size_t rows);

@@ -4,7 +4,7 @@
 #include <optional>
 
 #include "delegate/call_check.h"
-#include "delegate/op_context.h"
+#include "delegate/ops/context.h"
 #include "delegate/share.h"
 
 namespace thimble::cpu {
@@ -68,11 +68,12 @@ Result<std::unique_ptr<Executor>> Executor::create(Program program, const kernel
   const kernels::CacheType type = session->cache_type(program.cache_type);
   Result<Workspace> workspace = Workspace::plan(program, kernels, session->team().size());
   if (!workspace.ok()) return workspace.status();
-  std::vector<CacheGeometry> geometries;
+  std::vector<NamedGeometry> wanted;
   for (const CacheShape& cache : program.caches) {
-    geometries.push_back({cache.num_key_value_heads, cache.head_dim, cache.max_context_len, type});
+    wanted.push_back(
+        {cache.name, {cache.num_key_value_heads, cache.head_dim, cache.max_context_len, type}});
   }
-  const Result<uint32_t> number = session->add_program(program.checksum, geometries);
+  const Result<uint32_t> number = session->add_program(program.checksum, wanted);
   if (!number.ok()) return number.status();
   return std::unique_ptr<Executor>(new Executor(std::move(program), kernels, std::move(weights),
                                                 floats, std::move(session), std::move(*workspace),
@@ -81,8 +82,8 @@ Result<std::unique_ptr<Executor>> Executor::create(Program program, const kernel
 
 Executor::~Executor() { session_->remove_program(number_); }
 
-Status Executor::check_rows(size_t rows, int64_t start_pos) const {
-  return check_call_rows(program_, session_->length(), rows, start_pos);
+Status Executor::check(const Segment& segment) const {
+  return check_call_rows(program_, session_->length(segment.cache), segment);
 }
 
 void Executor::bind(const Call& call) {
@@ -94,17 +95,20 @@ void Executor::bind(const Call& call) {
 }
 
 Status Executor::run(const Call& call) {
-  Status status = check_call_tokens(program_, call.tokens, call.rows);
+  const Segment& segment = call.segment;
+  Status status = check_call_tokens(program_, call.tokens, segment.rows);
   if (!status.ok()) return status;
   bind(call);
   session_->team().run([&](size_t thread) { run_on(thread, call); });
-  if (!program_.caches.empty())
-    session_->set_length(static_cast<size_t>(call.start_pos) + call.rows);
+  if (!program_.caches.empty()) {
+    session_->set_length(segment.cache, static_cast<size_t>(segment.start_pos) + segment.rows);
+  }
   return {};
 }
 
 void Executor::run_on(size_t thread, const Call& call) {
   ThreadTeam& team = session_->team();
+  const Segment& segment = call.segment;
   OpContext context{program_,
                     kernels_,
                     weights_,
@@ -112,26 +116,26 @@ void Executor::run_on(size_t thread, const Call& call) {
                     workspace_,
                     slots_,
                     team,
-                    session_->caches(number_),
+                    session_->caches(number_, segment.cache),
                     call.tokens,
-                    static_cast<size_t>(call.start_pos),
+                    static_cast<size_t>(segment.start_pos),
                     thread,
                     {0, 0},
                     OpTimer(thread == 0 ? call.tracer : nullptr)};
   // Chunks of one size, of whole tiles but for the last.
   const size_t most = workspace_.chunk_rows();
-  const size_t chunks = (call.rows + most - 1) / most;
-  const size_t even = kernels::round_up((call.rows + chunks - 1) / chunks, kernels_.tile.mr);
+  const size_t chunks = (segment.rows + most - 1) / most;
+  const size_t even = kernels::round_up((segment.rows + chunks - 1) / chunks, kernels_.tile.mr);
   const size_t rows = std::min(even, most);
-  for (size_t first = 0; first < call.rows; first += rows) {
-    context.chunk = {first, std::min(rows, call.rows - first)};
+  for (size_t first = 0; first < segment.rows; first += rows) {
+    context.chunk = {first, std::min(rows, segment.rows - first)};
     take_inputs(call, context);
-    const bool is_last = first + rows >= call.rows;
+    const bool is_last = first + rows >= segment.rows;
     for (const Op& op : program_.ops) {
       const std::optional<OpRows> op_rows = rows_of(op, context.chunk, is_last);
       if (!op_rows.has_value()) continue;
-      const Work work = std::visit(
-          [&](const auto& kind) { return run_op(op, kind, *op_rows, context); }, op.kind);
+      const Work work =
+          std::visit([&](const auto& kind) { return kind.run(op, *op_rows, context); }, op.kind);
       team.barrier();
       context.timer.end(work);
       show_output(call, op, *op_rows, context);

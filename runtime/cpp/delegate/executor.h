@@ -37,9 +37,11 @@ class Executor {
 
   kernels::CacheType cache_type() const { return cache_type_; }
 
-  /// Whether a call of `rows` rows at `start_pos` is possible.
-  Status check_rows(size_t rows, int64_t start_pos) const;
-  /// Runs a call that check_rows() allows. On an error nothing was done. Allocates nothing.
+  Session& session() const { return *session_; }
+
+  /// Whether a call of this segment is possible.
+  Status check(const Segment& segment) const;
+  /// Runs a call that check() allows. On an error nothing was done. Allocates nothing.
   Status run(const Call& call);
 
  private:

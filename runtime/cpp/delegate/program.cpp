@@ -1,5 +1,8 @@
 #include "delegate/program.h"
 
+#include <optional>
+#include <utility>
+
 #include "core/crc32.h"
 #include "core/flatbuffer.h"
 
@@ -7,67 +10,33 @@ namespace thimble::cpu {
 namespace {
 
 constexpr const char* kIdentifier = "THCP";
-constexpr uint32_t kVersion = 1;
+constexpr uint32_t kVersion = 2;
 
 Status damaged(const std::string& what) {
   return Status::error("the CPU delegate's program is damaged: " + what +
                        ": export the model again");
 }
 
-Floats read_floats(const FlatbufferTable& table) {
-  return {table.scalar<uint64_t>(0), table.scalar<uint32_t>(1)};
-}
-
-EmbeddingOp read_embedding(const FlatbufferTable& table) {
-  return {table.scalar<uint32_t>(0), table.scalar<uint32_t>(1)};
-}
-
-NormOp read_norm(const FlatbufferTable& table) {
-  return {table.scalar<uint32_t>(0), table.scalar<uint32_t>(1), read_floats(table.table(2)),
-          table.scalar<float>(3)};
-}
-
-LinearOp read_linear(const FlatbufferTable& table) {
-  return {table.scalar<uint32_t>(0),     table.scalar<uint32_t>(1),
-          table.scalar<uint32_t>(2),     read_floats(table.table(3)),
-          read_floats(table.table(4)),   table.scalar<float>(5),
-          table.scalar<uint8_t>(6) != 0, table.scalar<uint8_t>(7) != 0,
-          table.scalar<uint8_t>(8) != 0, table.scalar<uint8_t>(9) != 0};
-}
-
-AttentionOp read_attention(const FlatbufferTable& table) {
-  return {table.scalar<uint32_t>(0), table.scalar<uint32_t>(1),    table.scalar<uint32_t>(2),
-          table.scalar<uint32_t>(3), table.scalar<uint32_t>(4),    table.scalar<uint32_t>(5),
-          table.scalar<uint32_t>(6), table.scalar<uint32_t>(7),    table.scalar<uint32_t>(8),
-          table.scalar<float>(9),    read_floats(table.table(10)), read_floats(table.table(11)),
-          table.scalar<float>(12),   read_floats(table.table(13)), read_floats(table.table(14))};
-}
-
-Result<OpKind> read_kind(uint8_t kind, const FlatbufferTable& table) {
+/// The kind at `kIndex` of the variant, which the schema's union counts from 1.
+template <size_t... kIndex>
+Result<OpKind> read_kind(uint8_t kind, const FlatbufferTable& table,
+                         std::index_sequence<kIndex...>) {
   if (!table.valid()) return damaged("an operator of kind " + std::to_string(kind) + " is empty");
-  switch (kind) {
-    case 1:
-      return OpKind(read_embedding(table));
-    case 2:
-      return OpKind(read_norm(table));
-    case 3:
-      return OpKind(read_linear(table));
-    case 4:
-      return OpKind(read_attention(table));
-    case 5:
-      return OpKind(AddOp{table.scalar<uint32_t>(0), table.scalar<uint32_t>(1)});
-    case 6:
-      return OpKind(SwigluOp{table.scalar<uint32_t>(0), table.scalar<uint32_t>(1),
-                             table.scalar<uint32_t>(2)});
-    default:
-      return damaged("an operator has the unknown kind " + std::to_string(kind));
-  }
+  std::optional<OpKind> read;
+  const auto read_as = [&](auto index) {
+    using Kind = std::variant_alternative_t<index, OpKind>;
+    if (kind == index + 1) read = Kind::read(table);
+  };
+  (read_as(std::integral_constant<size_t, kIndex>{}), ...);
+  if (read.has_value()) return *read;
+  return damaged("an operator has the unknown kind " + std::to_string(kind));
 }
 
 Status read_ops(const FlatbufferTables& tables, Program* program) {
   for (size_t i = 0; i < tables.size(); ++i) {
     const FlatbufferTable table = tables[i];
-    Result<OpKind> kind = read_kind(table.scalar<uint8_t>(1), table.table(2));
+    Result<OpKind> kind = read_kind(table.scalar<uint8_t>(1), table.table(2),
+                                    std::make_index_sequence<std::variant_size_v<OpKind>>{});
     if (!kind.ok()) return kind.status();
     program->ops.push_back({std::string(table.string(0)), *kind, table.scalar<uint32_t>(3),
                             table.scalar<uint32_t>(4)});
@@ -120,8 +89,8 @@ Result<Program> read_program(const uint8_t* data, size_t size) {
   const FlatbufferTables caches = root.tables(4);
   for (size_t i = 0; i < caches.size(); ++i) {
     const FlatbufferTable cache = caches[i];
-    program.caches.push_back(
-        {cache.scalar<uint32_t>(0), cache.scalar<uint32_t>(1), cache.scalar<uint32_t>(2)});
+    program.caches.push_back({std::string(cache.string(0)), cache.scalar<uint32_t>(1),
+                              cache.scalar<uint32_t>(2), cache.scalar<uint32_t>(3)});
   }
   const auto cache_type = root.scalar<uint8_t>(5);
   if (cache_type > static_cast<uint8_t>(kernels::CacheType::kInt8)) {

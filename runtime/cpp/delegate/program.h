@@ -3,10 +3,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
-#include <variant>
 #include <vector>
 
 #include "core/status.h"
+#include "delegate/ops/kinds.h"
 #include "kernels/cache.h"
 #include "kernels/layout.h"
 
@@ -30,88 +30,22 @@ struct Weight {
   }
 };
 
-/// A piece of the blob of floats; of length 0 where it is absent.
-struct Floats {
-  uint64_t offset = 0;
-  uint32_t length = 0;
-
-  bool present() const { return length > 0; }
-};
-
 struct CacheShape {
+  std::string name;  ///< by which the programs of a session share it
   size_t num_key_value_heads;
   size_t head_dim;
   size_t max_context_len;
 };
-
-struct EmbeddingOp {
-  uint32_t weight;
-  uint32_t output;
-};
-
-struct NormOp {
-  uint32_t input;
-  uint32_t output;
-  Floats weight;
-  float eps;
-};
-
-struct LinearOp {
-  uint32_t input;
-  uint32_t output;
-  uint32_t weight;
-  Floats bias;
-  Floats norm;
-  float norm_eps;
-  bool swiglu;
-  bool accumulate;
-  bool last_row;
-  bool prepared;
-};
-
-struct AttentionOp {
-  uint32_t query;
-  uint32_t query_offset;
-  uint32_t key;
-  uint32_t key_offset;
-  uint32_t value;
-  uint32_t value_offset;
-  uint32_t output;
-  uint32_t num_attention_heads;
-  uint32_t cache;
-  float scale;
-  Floats query_norm;
-  Floats key_norm;
-  float norm_eps;
-  Floats cosines;
-  Floats sines;
-};
-
-struct AddOp {
-  uint32_t input;
-  uint32_t output;
-};
-
-struct SwigluOp {
-  uint32_t gate;
-  uint32_t up;
-  uint32_t output;
-};
-
-/// In the order of the schema's union Kind, which counts from 1.
-using OpKind = std::variant<EmbeddingOp, NormOp, LinearOp, AttentionOp, AddOp, SwigluOp>;
-
-/// Which rows of a call an op computes.
-enum class Rows : uint8_t { kNone, kLast, kAll };
 
 struct Op {
   std::string name;
   OpKind kind;
   uint32_t debug_id;
   uint32_t prepare_debug_id;
-  /// Of its output, by what later ops read of it (find_rows()). Attention writes the keys and
-  /// values of all rows to the cache whatever this says.
-  Rows rows = Rows::kAll;
+  // Set by find_rows():
+  Rows rows = Rows::kAll;     ///< of its output, by what later ops read of it
+  bool runs_for_all = false;  ///< whatever is read: it leaves something of all rows elsewhere
+  bool prepared = false;      ///< its input is as the op before has prepared it
 };
 
 enum class Role : uint8_t { kTokens = 0, kStartPos = 1, kRows = 2 };
@@ -123,7 +57,7 @@ struct Value {
 
 struct Slot {
   size_t width;          ///< in floats
-  bool one_row = false;  ///< holds what a last_row linear left
+  bool one_row = false;  ///< holds one row of a call
 };
 
 /// A program that is safe to run: what read_program() returns.
@@ -136,8 +70,13 @@ struct Program {
   std::vector<Op> ops;
   std::vector<Value> inputs;
   std::vector<Value> outputs;
-  uint64_t num_floats = 0;  ///< that the blob must hold at least
-  uint32_t checksum = 0;    ///< of the whole blob
+  uint64_t num_floats = 0;          ///< that the blob must hold at least
+  size_t num_tokens = SIZE_MAX;     ///< that are embedded, if any are
+  size_t num_positions = SIZE_MAX;  ///< that caches and tables have, where there are any
+  uint32_t checksum = 0;            ///< of the whole blob
+
+  bool embeds() const { return num_tokens != SIZE_MAX; }
+  bool has_positions() const { return num_positions != SIZE_MAX; }
 };
 
 /// Reads and checks `size` bytes at `data`, which are not kept. Any bytes may be given.
@@ -147,8 +86,8 @@ Result<Program> read_program(const uint8_t* data, size_t size);
 /// from them. Called by read_program().
 Status check_program(Program* program);
 
-/// Sets Op::rows: what nobody reads is not computed, as all that follows the last attention but for
-/// the last row of a call. Called by check_program().
+/// Sets what Op derives: what nobody reads is not computed, as all that follows the last attention
+/// but for the last row of a call. Called by check_program().
 Status find_rows(Program* program);
 
 }  // namespace thimble::cpu

@@ -122,6 +122,12 @@ const char* thimble_session_describe(int32_t session) {
   return found == nullptr ? "" : found->description().c_str();
 }
 
+int thimble_session_segments(int32_t session, const thimble_segment* segments, size_t count,
+                             char* error, size_t error_size) {
+  return with_session(session, error, error_size,
+                      [&](Session& found) { return found.ask_for(segments, count); });
+}
+
 int64_t thimble_cache_length(int32_t session) {
   const std::shared_ptr<Session> found = find_session(session);
   return found == nullptr ? 0 : static_cast<int64_t>(found->length());

@@ -7,7 +7,8 @@
 /// What a caller may ask of the CPU delegate, beside running a program: how it runs, and its KV
 /// cache as a value. A session is opened first; its id, given to the load as the backend option
 /// THIMBLE_SESSION_OPTION of the backend THIMBLE_CPU_BACKEND, ties what is loaded to it. Close it
-/// after the program is gone. Without one the delegate uses the defaults.
+/// after the program is gone. Without one the delegate uses the defaults. Programs of one session
+/// share the caches of one name, as the methods of a file do.
 ///
 /// One thread at a time for each session, none of it while the program runs. A function that fails
 /// returns something other than 0 and writes its sentence to `error`, cut to `error_size` bytes
@@ -53,6 +54,25 @@ THIMBLE_SESSION_API int32_t thimble_session_threads(int32_t session);
 /// What the session runs with, as text for people: kernels, threads, cache, pages; "" before the
 /// load. Valid until the session is closed.
 THIMBLE_SESSION_API const char* thimble_session_describe(int32_t session);
+
+/// Rows of one sequence in a call: tokens that follow each other.
+typedef struct {
+  int32_t cache;            /* number of the cache that they read and write, current or not */
+  int64_t start_pos;        /* of the first, in the cache */
+  int64_t rows;             /* how many of the call's tokens; segments follow one another */
+  int64_t logit_rows;       /* how many of the last get logits; 0: those that the program gives */
+  const int64_t* positions; /* that they are rotated by, `rows`; null: those in the cache */
+} thimble_segment;
+
+/// Says what the next call in this session is made of, whatever program it runs. Without it, and
+/// with a `count` of 0, a call is one segment of the current cache, at the start_pos of its inputs.
+///
+/// This runtime runs one segment a call, whose positions are those in the cache, with logits of as
+/// many rows as the program gives: of the last row, or of all where it was exported so. Anything
+/// else is refused here, or, where it is the program that cannot do it, by the call, whose inputs
+/// must say the same number of rows and the same start_pos. Nothing given is kept after the return.
+THIMBLE_SESSION_API int thimble_session_segments(int32_t session, const thimble_segment* segments,
+                                                 size_t count, char* error, size_t error_size);
 
 /// Positions the current cache holds: the end of the last call, or of the last truncation.
 THIMBLE_SESSION_API int64_t thimble_cache_length(int32_t session);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <set>
 
 #include "core/crc32.h"
 
@@ -10,7 +11,7 @@ namespace {
 
 /// A saved cache: 8 characters, then the version, the checksum of all that follows it, the length,
 /// the number of programs; for each, its checksum and number of caches; for each of those, its
-/// geometry; then the keys and values. Numbers are uint32.
+/// geometry; then the keys and values, of caches that programs share once. Numbers are uint32.
 constexpr char kMagic[] = "thimblKV";
 constexpr size_t kMagicBytes = sizeof(kMagic) - 1;
 constexpr uint32_t kVersion = 1;
@@ -29,6 +30,13 @@ uint32_t number_at(const uint8_t* bytes) {
   uint32_t value;
   std::memcpy(&value, bytes, sizeof(value));
   return value;
+}
+
+/// As in "3 heads of 12 numbers, 700 positions, float16".
+std::string describe(const CacheGeometry& geometry) {
+  return std::to_string(geometry.heads) + " heads of " + std::to_string(geometry.head_dim) +
+         " numbers, " + std::to_string(geometry.capacity) + " positions, " +
+         cache_type_name(geometry.type);
 }
 
 }  // namespace
@@ -51,30 +59,104 @@ kernels::CacheType Session::cache_type(kernels::CacheType of_program) const {
   }
 }
 
-Result<uint32_t> Session::add_program(uint32_t checksum,
-                                      const std::vector<CacheGeometry>& geometries) {
-  const uint32_t program = next_program_;
-  std::vector<ProgramCaches> fresh(caches_.size());
-  for (ProgramCaches& caches : fresh) {
-    for (const CacheGeometry& geometry : geometries) {
-      Result<KvCache> cache = KvCache::allocate(geometry);
+Status Session::check_shared(const std::vector<NamedGeometry>& wanted) const {
+  for (const NamedGeometry& one : wanted) {
+    const auto found = current_->second.named.find(one.name);
+    if (found == current_->second.named.end() || found->second.geometry() == one.geometry) continue;
+    return Status::error("the program's cache " + one.name + " has " + describe(one.geometry) +
+                         ", and the one of that name in its session " +
+                         describe(found->second.geometry()) + ": load it in another session");
+  }
+  return {};
+}
+
+void Session::tie(uint32_t number, const LoadedProgram& program, Cache* cache) {
+  ProgramCaches& caches = cache->programs[number];
+  for (const std::string& name : program.caches) caches.push_back(&cache->named.at(name));
+}
+
+Result<uint32_t> Session::add_program(uint32_t checksum, const std::vector<NamedGeometry>& wanted) {
+  Status status = check_shared(wanted);
+  if (!status.ok()) return status;
+  std::vector<std::map<std::string, KvCache>> fresh(caches_.size());
+  for (std::map<std::string, KvCache>& caches : fresh) {
+    for (const NamedGeometry& one : wanted) {
+      if (current_->second.named.count(one.name) > 0) continue;
+      Result<KvCache> cache = KvCache::allocate(one.geometry);
       if (!cache.ok()) return cache.status();
-      caches.push_back(std::move(*cache));
+      caches.emplace(one.name, std::move(*cache));
     }
   }
+  const uint32_t number = next_program_++;
+  LoadedProgram& program = programs_[number];
+  program.checksum = checksum;
+  for (const NamedGeometry& one : wanted) program.caches.push_back(one.name);
   size_t i = 0;
-  for (auto& entry : caches_) entry.second.programs[program] = std::move(fresh[i++]);
-  checksums_[program] = checksum;
-  ++next_program_;
-  return program;
+  for (auto& entry : caches_) {
+    entry.second.named.merge(fresh[i++]);
+    tie(number, program, &entry.second);
+  }
+  return number;
 }
 
-void Session::remove_program(uint32_t program) {
-  for (auto& entry : caches_) entry.second.programs.erase(program);
-  checksums_.erase(program);
+void Session::remove_program(uint32_t number) {
+  programs_.erase(number);
+  std::set<std::string> used;
+  for (const auto& entry : programs_) {
+    used.insert(entry.second.caches.begin(), entry.second.caches.end());
+  }
+  for (auto& entry : caches_) {
+    Cache& cache = entry.second;
+    cache.programs.erase(number);
+    for (auto one = cache.named.begin(); one != cache.named.end();) {
+      one = used.count(one->first) > 0 ? std::next(one) : cache.named.erase(one);
+    }
+  }
 }
 
-ProgramCaches& Session::caches(uint32_t program) { return current_->second.programs.at(program); }
+const ProgramCaches& Session::caches(uint32_t program, int32_t cache) const {
+  return caches_.at(cache).programs.at(program);
+}
+
+Status Session::ask_for(const thimble_segment* segments, size_t count) {
+  asked_.reset();
+  if (count == 0) return {};
+  if (count > 1 || segments == nullptr) {
+    return Status::error(std::to_string(count) +
+                         " segments are asked for, and this runtime runs one segment a call: make "
+                         "a call for each");
+  }
+  thimble_segment segment = *segments;
+  if (!has_cache(segment.cache)) {
+    return Status::error("there is no cache " + std::to_string(segment.cache) +
+                         ": give 0, or what a fork returned and nobody freed");
+  }
+  if (segment.rows < 1 || segment.start_pos < 0 || segment.logit_rows < 0 ||
+      segment.logit_rows > segment.rows) {
+    return Status::error("a segment of " + std::to_string(segment.rows) + " rows from position " +
+                         std::to_string(segment.start_pos) + " on with logits of " +
+                         std::to_string(segment.logit_rows) +
+                         " is not possible: give 1 row or more, a position that is not negative, "
+                         "and logits of no more rows than there are");
+  }
+  for (int64_t i = 0; segment.positions != nullptr && i < segment.rows; ++i) {
+    if (segment.positions[i] == segment.start_pos + i) continue;
+    return Status::error("row " + std::to_string(i) + " of the segment asks for position " +
+                         std::to_string(segment.positions[i]) + " and lies at " +
+                         std::to_string(segment.start_pos + i) +
+                         " of its cache: this runtime runs one segment a call, whose positions are "
+                         "those of its cache");
+  }
+  segment.positions = nullptr;
+  asked_ = segment;
+  return {};
+}
+
+std::optional<thimble_segment> Session::take_asked() {
+  std::optional<thimble_segment> asked = asked_;
+  asked_.reset();
+  return asked;
+}
 
 Status Session::truncate(int64_t length) {
   if (length < 0 || static_cast<uint64_t>(length) > this->length()) {
@@ -82,8 +164,19 @@ Status Session::truncate(int64_t length) {
                          " positions: give 0 to the " + std::to_string(this->length()) +
                          " that it holds");
   }
-  set_length(static_cast<size_t>(length));
+  current_->second.length = static_cast<size_t>(length);
   return {};
+}
+
+std::vector<KvCache*> Session::each_current() const {
+  std::vector<KvCache*> each;
+  std::set<const KvCache*> known;
+  for (const auto& entry : current_->second.programs) {
+    for (KvCache* cache : entry.second) {
+      if (known.insert(cache).second) each.push_back(cache);
+    }
+  }
+  return each;
 }
 
 std::vector<uint8_t> Session::header() const {
@@ -91,16 +184,16 @@ std::vector<uint8_t> Session::header() const {
   append(&bytes, kVersion);
   append(&bytes, 0);  // the checksum
   append(&bytes, length());
-  append(&bytes, checksums_.size());
-  for (const auto& [program, checksum] : checksums_) {
-    const ProgramCaches& caches = current_->second.programs.at(program);
-    append(&bytes, checksum);
+  append(&bytes, programs_.size());
+  for (const auto& [number, program] : programs_) {
+    const ProgramCaches& caches = current_->second.programs.at(number);
+    append(&bytes, program.checksum);
     append(&bytes, caches.size());
-    for (const KvCache& cache : caches) {
-      append(&bytes, cache.geometry().heads);
-      append(&bytes, cache.geometry().head_dim);
-      append(&bytes, cache.geometry().capacity);
-      append(&bytes, static_cast<size_t>(cache.geometry().type));
+    for (const KvCache* cache : caches) {
+      append(&bytes, cache->geometry().heads);
+      append(&bytes, cache->geometry().head_dim);
+      append(&bytes, cache->geometry().capacity);
+      append(&bytes, static_cast<size_t>(cache->geometry().type));
     }
   }
   return bytes;
@@ -108,9 +201,7 @@ std::vector<uint8_t> Session::header() const {
 
 size_t Session::payload_bytes(size_t length) const {
   size_t bytes = 0;
-  for (const auto& entry : current_->second.programs) {
-    for (const KvCache& cache : entry.second) bytes += cache.saved_bytes(length);
-  }
+  for (const KvCache* cache : each_current()) bytes += cache->saved_bytes(length);
   return bytes;
 }
 
@@ -124,11 +215,9 @@ Status Session::save(void* data, size_t size) const {
   auto* bytes = static_cast<uint8_t*>(data);
   const std::vector<uint8_t> start = header();
   uint8_t* to = std::copy(start.begin(), start.end(), bytes);
-  for (const auto& entry : current_->second.programs) {
-    for (const KvCache& cache : entry.second) {
-      cache.save(length(), to);
-      to += cache.saved_bytes(length());
-    }
+  for (const KvCache* cache : each_current()) {
+    cache->save(length(), to);
+    to += cache->saved_bytes(length());
   }
   const uint32_t checksum = crc32(bytes + kLengthAt, size - kLengthAt);
   std::memcpy(bytes + kChecksumAt, &checksum, sizeof(checksum));
@@ -157,10 +246,8 @@ Status Session::restore(const void* data, size_t size) {
   }
   const size_t length = number_at(bytes + kLengthAt);
   size_t capacity = SIZE_MAX;
-  for (const auto& entry : current_->second.programs) {
-    for (const KvCache& cache : entry.second) {
-      capacity = std::min(capacity, cache.geometry().capacity);
-    }
+  for (const KvCache* cache : each_current()) {
+    capacity = std::min(capacity, cache->geometry().capacity);
   }
   if (length > capacity || size - expected.size() != payload_bytes(length)) {
     return Status::error("the saved KV cache is damaged: " + std::to_string(size) +
@@ -168,29 +255,25 @@ Status Session::restore(const void* data, size_t size) {
                          " positions: save it again");
   }
   const uint8_t* from = bytes + expected.size();
-  for (auto& entry : current_->second.programs) {
-    for (KvCache& cache : entry.second) {
-      cache.restore(length, from);
-      from += cache.saved_bytes(length);
-    }
+  for (KvCache* cache : each_current()) {
+    cache->restore(length, from);
+    from += cache->saved_bytes(length);
   }
-  set_length(length);
+  current_->second.length = length;
   return {};
 }
 
 Result<int32_t> Session::fork() {
   Cache copy;
   copy.length = length();
-  for (const auto& [program, caches] : current_->second.programs) {
-    ProgramCaches& copies = copy.programs[program];
-    for (const KvCache& cache : caches) {
-      Result<KvCache> one = cache.copy(length());
-      if (!one.ok()) return one.status();
-      copies.push_back(std::move(*one));
-    }
+  for (const auto& [name, cache] : current_->second.named) {
+    Result<KvCache> one = cache.copy(length());
+    if (!one.ok()) return one.status();
+    copy.named.emplace(name, std::move(*one));
   }
   const int32_t number = next_cache_++;
-  caches_[number] = std::move(copy);
+  Cache& kept = caches_[number] = std::move(copy);
+  for (const auto& [program, loaded] : programs_) tie(program, loaded, &kept);
   return number;
 }
 

@@ -5,7 +5,6 @@
 namespace thimble::cpu {
 namespace {
 
-using kernels::divide_up;
 using kernels::kBlockRows;
 using kernels::kColumnStep;
 using kernels::kLineBytes;
@@ -16,10 +15,6 @@ using kernels::round_up;
 constexpr size_t kChunkRows = 256;
 /// What slots and quantized activations may take together, unless kMatvecRows take more.
 constexpr size_t kMostBytes = size_t{24} << 20;
-/// Pairs of gate and up blocks in a matrix x vector product: a thread's outputs stay in the
-/// first-level cache.
-constexpr size_t kMatvecPairs = 4;
-
 /// Rows that lie a multiple of this apart share a few sets of the caches.
 constexpr size_t kConflictBytes = 4096;
 
@@ -28,42 +23,11 @@ size_t padded_stride(size_t width) {
 }
 
 /// The largest of what any op of a program needs.
-struct Needs {
-  size_t columns = 0;         ///< stored, of a quantized weight
-  size_t normed_columns = 0;  ///< of a quantized weight behind a norm
-  size_t float_columns = 0;   ///< of a float32 weight behind a norm
-  size_t head_dim = 0;
-  size_t partials = 0;  ///< floats, of attention
-  size_t sums = 0;      ///< integers, of a product cut along its columns
-  bool swiglu = false;
-};
-
-Needs find_needs(const Program& program, size_t threads) {
-  Needs needs;
+WorkspaceNeeds find_needs(const Program& program, const kernels::Variant& kernels, size_t threads) {
+  WorkspaceNeeds needs;
   for (const Op& op : program.ops) {
-    if (const auto* attention = std::get_if<AttentionOp>(&op.kind)) {
-      const CacheShape& cache = program.caches[attention->cache];
-      const size_t splits = kernels::attention_splits(cache.max_context_len, 0);
-      const size_t each =
-          kernels::attention_partial_size(1, attention->num_attention_heads, cache.head_dim);
-      needs.head_dim = std::max(needs.head_dim, cache.head_dim);
-      needs.partials = std::max(needs.partials, splits * each);
-    }
-    const auto* linear = std::get_if<LinearOp>(&op.kind);
-    if (linear == nullptr) continue;
-    const Weight& weight = program.weights[linear->weight];
-    const size_t normed = linear->norm.present() ? weight.columns : 0;
-    needs.swiglu = needs.swiglu || linear->swiglu;
-    if (weight.quantized()) {
-      const kernels::PackedWeight packed = weight.packed(nullptr);
-      const size_t outputs = kMatvecRows * packed.blocks() * kBlockRows;
-      const size_t parts = linear->swiglu ? 1 : column_parts(packed, threads);
-      needs.columns = std::max(needs.columns, packed.columns);
-      needs.sums = std::max(needs.sums, parts > 1 ? parts * outputs : 0);
-      needs.normed_columns = std::max(needs.normed_columns, normed);
-    } else {
-      needs.float_columns = std::max(needs.float_columns, normed);
-    }
+    needs.include(std::visit(
+        [&](const auto& kind) { return kind.needs(program, kernels, threads); }, op.kind));
   }
   return needs;
 }
@@ -84,21 +48,14 @@ class Layout {
 
 }  // namespace
 
-size_t column_parts(const kernels::PackedWeight& weight, size_t threads) {
-  const bool exact = weight.format == kernels::WeightFormat::kInt4TwoLevel ||
-                     weight.format == kernels::WeightFormat::kInt8;
-  const size_t blocks = weight.blocks();
-  if (!exact || blocks >= threads) return 1;
-  const size_t steps = divide_up(weight.columns, kernels::column_step(weight));
-  size_t best = 1, longest = 1;  // parts of a block that the busiest thread computes
-  for (size_t parts = 2; parts <= std::min(steps, threads); ++parts) {
-    const size_t most = divide_up(blocks * parts, threads);
-    if (most * best < longest * parts) best = parts, longest = most;
-  }
-  return best;
+void WorkspaceNeeds::include(const WorkspaceNeeds& other) {
+  columns = std::max(columns, other.columns);
+  normed_columns = std::max(normed_columns, other.normed_columns);
+  sums = std::max(sums, other.sums);
+  partials = std::max(partials, other.partials);
+  scratch = std::max(scratch, other.scratch);
+  scratch_per_row = std::max(scratch_per_row, other.scratch_per_row);
 }
-
-size_t swiglu_pairs(size_t rows) { return rows <= kMatvecRows ? kMatvecPairs : 1; }
 
 /// Fills in a Workspace.
 class Planner {
@@ -107,7 +64,7 @@ class Planner {
       : program_(program),
         tile_(kernels.tile),
         threads_(threads),
-        needs_(find_needs(program, threads)) {}
+        needs_(find_needs(program, kernels, threads)) {}
 
   Result<Workspace> plan() {
     find_bound();
@@ -146,7 +103,7 @@ class Planner {
 
   size_t choose_rows() const {
     size_t bytes = needs_.columns + needs_.columns / kColumnStep * sizeof(int32_t) +
-                   needs_.float_columns * sizeof(float);
+                   needs_.normed_columns * sizeof(float);
     for (size_t slot = 0; slot < program_.slots.size(); ++slot) {
       if (space_.bound_[slot] || program_.slots[slot].one_row) continue;
       bytes += space_.strides_[slot] * sizeof(float);
@@ -174,7 +131,7 @@ class Planner {
     space_.params_ = layout->add(rows * sizeof(kernels::RowParams));
     space_.sums_ = layout->add(needs_.sums * sizeof(int32_t));
     space_.partials_ = layout->add(needs_.partials * sizeof(float));
-    space_.normed_ = layout->add(space_.chunk_rows_ * needs_.float_columns * sizeof(float));
+    space_.normed_ = layout->add(space_.chunk_rows_ * needs_.normed_columns * sizeof(float));
   }
 
   void place_thread() {
@@ -182,21 +139,15 @@ class Planner {
     space_.row_values_ = layout.add(needs_.columns);
     space_.row_group_bias_ = layout.add(needs_.columns / kColumnStep * sizeof(int32_t));
     space_.row_params_ = layout.add(sizeof(kernels::RowParams));
-    space_.row_normed_ = layout.add(needs_.float_columns * sizeof(float));
-    const size_t norm = std::max(tile_.mr, kMatvecRows) * needs_.normed_columns * sizeof(float);
-    const size_t pairs = std::max(space_.chunk_rows_ * swiglu_pairs(space_.chunk_rows_),
-                                  kMatvecRows * swiglu_pairs(kMatvecRows));
-    const size_t product = round_up(kernels::linear_scratch_bytes(needs_.columns), kLineBytes) +
-                           (needs_.swiglu ? pairs * 2 * kBlockRows * sizeof(float) : 0);
-    const size_t attention = kernels::attention_scratch_size(needs_.head_dim) * sizeof(float);
-    space_.scratch_ = layout.add(std::max({norm, product, attention}));
+    space_.row_normed_ = layout.add(needs_.normed_columns * sizeof(float));
+    space_.scratch_ = layout.add(needs_.scratch + space_.chunk_rows_ * needs_.scratch_per_row);
     space_.thread_bytes_ = layout.size();
   }
 
   const Program& program_;
   const kernels::Tile tile_;
   const size_t threads_;
-  const Needs needs_;
+  const WorkspaceNeeds needs_;
   Workspace space_;
 };
 

@@ -58,12 +58,4 @@ class Workspace {
   size_t row_values_ = 0, row_params_ = 0, row_group_bias_ = 0, row_normed_ = 0, scratch_ = 0;
 };
 
-/// Parts that the columns of a weight are cut into for a matrix x vector product, so that threads
-/// which its few blocks leave idle have work: as many as make the longest share the shortest. 1: it
-/// is not cut, for it has blocks enough, or a format of floating-point sums, or too few columns.
-size_t column_parts(const kernels::PackedWeight& weight, size_t threads);
-
-/// Outputs of a SwiGLU linear that a thread works on at a time, in pairs of blocks.
-size_t swiglu_pairs(size_t rows);
-
 }  // namespace thimble::cpu

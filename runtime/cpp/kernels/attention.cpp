@@ -56,16 +56,18 @@ Blocks<float, false> widened(const Blocks<Element, true>& from, size_t count, si
 constexpr size_t kFewRows = 4;
 
 /// Up to kMostAttentionRows rows, in groups of kRows, through the positions of
-/// one split.
+/// one split, of which they look at those from `first` to before `end`.
 template <size_t kRows, typename Element>
 void run_split(const AttentionArgs& args, RowGroup<kRows>* groups, size_t count, size_t split,
-               size_t end) {
+               size_t first, size_t end) {
   const Scratch scratch(args);
   const size_t padded_dim = round_up(args.head_dim, kLanes);
   const size_t split_end = (split + 1) * kAttentionSplit;
   end = end < split_end ? end : split_end;
+  const size_t split_start = split * kAttentionSplit;
+  const size_t unseen = first < split_start ? 0 : (first - split_start) / kAttentionTile;
   for (size_t g = 0; g < count; ++g) groups[g].start_split();
-  for (size_t start = split * kAttentionSplit; start < end; start += kAttentionTile) {
+  for (size_t start = split_start + unseen * kAttentionTile; start < end; start += kAttentionTile) {
     const auto keys = blocks_at<Element>(args.type, args.keys, start, args.head_dim);
     const auto values = blocks_at<Element>(args.type, args.values, start, padded_dim);
     if constexpr (kRows <= kFewRows) {
@@ -95,17 +97,18 @@ void run_rows(const AttentionArgs& args, size_t first, size_t count, size_t firs
                     scratch.queries + row * args.head_dim, scratch.states + row * state,
                     scratch.weights);
   }
+  const size_t from = attention_first(args.start_pos + first / args.heads, args.window);
   const size_t end = args.start_pos + (first + count - 1) / args.heads + 1;
   for (size_t split = first_split; split < last_split; ++split) {
     switch (args.type) {
       case CacheType::kFloat16:
-        run_split<kRows, uint16_t>(args, groups, group_count, split, end);
+        run_split<kRows, uint16_t>(args, groups, group_count, split, from, end);
         break;
       case CacheType::kFloat32:
-        run_split<kRows, float>(args, groups, group_count, split, end);
+        run_split<kRows, float>(args, groups, group_count, split, from, end);
         break;
       case CacheType::kInt8:
-        run_split<kRows, int8_t>(args, groups, group_count, split, end);
+        run_split<kRows, int8_t>(args, groups, group_count, split, from, end);
         break;
     }
     for (size_t r = 0; r < count; ++r) end_split(r, groups[r / kRows].state(r % kRows));
@@ -159,9 +162,11 @@ void attention(const AttentionArgs& args) {
     return RowState(scratch.merged + r * attention_state_size(args.head_dim), args.head_dim);
   };
   each_rows(args, [&](size_t first, size_t count) {
+    const size_t start_pos = args.start_pos + first / args.heads;
     const size_t tokens = (first + count - 1) / args.heads + 1;
     for (size_t r = 0; r < count; ++r) merged(r).clear();
-    run_some_rows(args, first, count, 0, attention_splits(args.start_pos, tokens),
+    run_some_rows(args, first, count, attention_first_split(start_pos, args.window),
+                  attention_splits(args.start_pos, tokens),
                   [&](size_t r, const RowState& state) { merged(r).merge(state); });
     for (size_t r = 0; r < count; ++r) finish(args, first + r, merged(r));
   });
@@ -179,7 +184,8 @@ void attention_split(const AttentionArgs& args, size_t split, float* partial) {
 void attention_merge(const AttentionArgs& args, float* partials) {
   const size_t size = attention_state_size(args.head_dim);
   const size_t rows = args.tokens * args.heads;
-  const size_t splits = attention_splits(args.start_pos, args.tokens);
+  const size_t splits = attention_splits(args.start_pos, args.tokens) -
+                        attention_first_split(args.start_pos, args.window);
   for (size_t row = 0; row < rows; ++row) {
     const RowState merged(args.scratch, args.head_dim);
     merged.clear();

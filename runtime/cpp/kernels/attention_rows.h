@@ -34,6 +34,11 @@ struct Blocks {
   size_t scale_stride;  ///< in floats
 
   const Element* block(size_t i) const { return first + i * stride; }
+  /// Without the first `count`.
+  Blocks behind(size_t count) const {
+    return {first + count * stride, stride,
+            scales == nullptr ? nullptr : scales + count * scale_stride, scale_stride};
+  }
 };
 
 /// What a row has gathered, attention_state_size() floats: outputs not yet
@@ -87,6 +92,7 @@ class RowGroup {
       const size_t row = first + (r < count ? r : count - 1), token = row / args.heads;
       const float* q = args.q + token * args.q_stride + row % args.heads * args.head_dim;
       for (size_t d = 0; d < args.head_dim; ++d) query_[d * kRows + r] = q[d] * scale;
+      first_[r] = attention_first(args.start_pos + token, args.window);
       visible_[r] = args.start_pos + token + 1;
     }
   }
@@ -96,15 +102,18 @@ class RowGroup {
     for (float& largest : largest_) largest = -FLT_MAX;
   }
 
-  /// Adds the tile of positions from `start` on.
+  /// Adds the tile of positions from `start` on, but for the blocks that no row
+  /// looks at.
   template <typename Tile>
   void add_tile(size_t start, const Tile& keys, const Tile& values) {
-    const size_t end = visible_[kRows - 1];
-    if (start >= end) return;
-    const size_t positions = end - start < kAttentionTile ? end - start : kAttentionTile;
-    score(keys, divide_up(positions, kLanes));
-    soften(start, divide_up(positions, kLanes), values);
-    mix(values, positions);
+    const size_t first = first_[0], end = visible_[kRows - 1], tile_end = start + kAttentionTile;
+    if (start >= end || first >= tile_end) return;
+    const size_t unseen = first > start ? (first - start) / kLanes : 0;
+    start += unseen * kLanes;
+    const size_t positions = (end < tile_end ? end : tile_end) - start;
+    score(keys.behind(unseen), divide_up(positions, kLanes));
+    soften(start, divide_up(positions, kLanes), values.behind(unseen));
+    mix(values.behind(unseen), positions);
   }
 
   void end_split() {
@@ -167,8 +176,10 @@ class RowGroup {
   template <typename Tile>
   void soften(size_t start, size_t blocks, const Tile& values) {
     alignas(kLineBytes) float largest[kLanes] = {};
+    const bool hides_first = first_[kRows - 1] > start;
     for (size_t r = 0; r < kRows; ++r) {
       float* weights = weights_ + r * kAttentionTile;
+      for (size_t i = 0; hides_first && i < unseen(r, start, blocks); ++i) weights[i] = -FLT_MAX;
       for (size_t i = seen(r, start); i < blocks * kLanes; ++i) weights[i] = -FLT_MAX;
       F32x16 highest = broadcast(largest_[r]);
       for (size_t b = 0; b < blocks; ++b) highest = max(load(weights + b * kLanes), highest);
@@ -185,7 +196,7 @@ class RowGroup {
         store(weights + b * kLanes, weight);
         sum = add(sum, weight);
       }
-      if (seen(r, start) < blocks * kLanes) sum = hide(r, seen(r, start), blocks);
+      if (hides_first || seen(r, start) < blocks * kLanes) sum = hide(r, start, blocks);
       store(state(r).sums(), sum);
       if (values.scales != nullptr) {
         for (size_t b = 0; b < blocks; ++b) {
@@ -196,17 +207,25 @@ class RowGroup {
     }
   }
 
-  /// Sets weights to 0 from `visible` on; returns the lanes of the sum with
-  /// what is left.
-  F32x16 hide(size_t r, size_t visible, size_t blocks) {
+  /// Sets weights to 0 that row r does not see; returns the lanes of the sum
+  /// with what is left.
+  F32x16 hide(size_t r, size_t start, size_t blocks) {
     float* weights = weights_ + r * kAttentionTile;
-    for (size_t i = visible; i < blocks * kLanes; ++i) weights[i] = 0;
+    for (size_t i = 0; i < unseen(r, start, blocks); ++i) weights[i] = 0;
+    for (size_t i = seen(r, start); i < blocks * kLanes; ++i) weights[i] = 0;
     F32x16 sum = mul(load(state(r).sums()), broadcast(factor_[r]));
     for (size_t b = 0; b < blocks; ++b) sum = add(sum, load(weights + b * kLanes));
     return sum;
   }
 
-  /// Positions from `start` on that row r may look at.
+  /// Positions from `start` on, of some blocks, that lie before row r's window.
+  size_t unseen(size_t r, size_t start, size_t blocks) const {
+    if (first_[r] <= start) return 0;
+    const size_t count = first_[r] - start;
+    return count < blocks * kLanes ? count : blocks * kLanes;
+  }
+
+  /// Positions from `start` on that row r may look at, if it sees the first.
   size_t seen(size_t r, size_t start) const {
     return visible_[r] > start ? visible_[r] - start : 0;
   }
@@ -261,7 +280,7 @@ class RowGroup {
   float* query_;    // [head_dim][kRows], scaled
   float* states_;   // [kRows]
   float* weights_;  // [kRows][kAttentionTile]
-  size_t visible_[kRows];
+  size_t first_[kRows], visible_[kRows];
   float largest_[kLanes], factor_[kLanes];
 };
 

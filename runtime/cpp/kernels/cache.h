@@ -63,15 +63,15 @@ struct CacheWriteArgs {
 };
 
 /// Causal attention of the query heads that share one key/value head:
-/// softmax(scale * q . keys) . values over positions 0 .. start_pos + token,
-/// the call's own positions already written. Online softmax (Milakov and
+/// softmax(scale * q . keys) . values over positions 0 .. start_pos + token, or
+/// the last `window` of them, the call's own positions already written. Online softmax (Milakov and
 /// Gimelshein, 2018) in powers of two over tiles of kAttentionTile positions: a
 /// tile rescales what came before by 2^(old maximum - new maximum). Splits of
 /// kAttentionSplit positions start anew and are put together in order, the same
 /// way. Dot products are fused chains in the order of dimensions, outputs in
-/// the order of positions; sums of weights run by position % 16. So a row's
-/// result depends neither on the other rows of the call nor on who computes
-/// which split.
+/// the order of positions; sums of weights run by position % 16. Positions that
+/// a row may not look at leave its state as it is. So a row's result depends
+/// neither on the other rows of the call nor on who computes which split.
 struct AttentionArgs {
   const float* q;   ///< [tokens][heads][head_dim], tokens q_stride apart
   size_t q_stride;  ///< in floats
@@ -85,8 +85,9 @@ struct AttentionArgs {
   const void* values;
   float* out;  ///< as q
   size_t out_stride;
-  float* scratch;  ///< attention_scratch_size() floats, aligned to 64, this
-                   ///< call's own
+  float* scratch;     ///< attention_scratch_size() floats, aligned to 64, this
+                      ///< call's own
+  size_t window = 0;  ///< positions that a query sees, its own the last; 0: all
 };
 
 constexpr size_t kAttentionTile = 64;
@@ -105,10 +106,18 @@ constexpr size_t attention_scratch_size(size_t head_dim) {
   return kMostAttentionRows * row +
          kAttentionTile * (kCacheLanes + 2 * round_up(head_dim, kCacheLanes));
 }
-/// Splits of a call, and floats that each leaves for all of the call's rows.
+/// The first position that a query at `position` sees.
+constexpr size_t attention_first(size_t position, size_t window) {
+  return window == 0 || position < window ? 0 : position + 1 - window;
+}
+/// Splits of a call: the first that any row looks at, and the one past the last.
+constexpr size_t attention_first_split(size_t start_pos, size_t window) {
+  return attention_first(start_pos, window) / kAttentionSplit;
+}
 constexpr size_t attention_splits(size_t start_pos, size_t tokens) {
   return divide_up(start_pos + tokens, kAttentionSplit);
 }
+/// Floats that each leaves for all of the call's rows.
 constexpr size_t attention_partial_size(size_t tokens, size_t heads, size_t head_dim) {
   return tokens * heads * attention_state_size(head_dim);
 }

@@ -1,7 +1,7 @@
 #include <cmath>
 
 #include THIMBLE_VARIANT_HEADER
-#include "kernels/exponential.h"
+#include "kernels/activations.h"
 #include "kernels/functions.h"
 #include "kernels/lanes.h"
 
@@ -24,6 +24,14 @@ void each_pair(const float* a, const float* b, size_t n, float* y, Operation ope
   }
 }
 
+/// y[i] = operation(x[i]) for i < n; y may be x.
+template <typename Operation>
+void each_one(const float* x, size_t n, float* y, Operation operation) {
+  size_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) store(y + i, operation(load(x + i)));
+  if (i < n) store_some(y + i, operation(load_some(x + i, n - i)), n - i);
+}
+
 }  // namespace
 
 void rms_norm(const float* x, const float* weight, float eps, size_t n, float* y) {
@@ -39,6 +47,7 @@ void rms_norm(const float* x, const float* weight, float eps, size_t n, float* y
   }
   const float mean = lane_sum(squares) / static_cast<float>(n);
   const F32x16 scale = broadcast(1.0f / std::sqrt(mean + eps));
+  if (weight == nullptr) return each_one(x, n, y, [&](F32x16 value) { return mul(value, scale); });
   each_pair(x, weight, n, y,
             [&](F32x16 value, F32x16 factor) { return mul(mul(value, scale), factor); });
 }
@@ -62,19 +71,34 @@ void rope(float* heads, size_t count, size_t head_dim, const float* cosines, con
   }
 }
 
-void swiglu(const SwigluArgs& args) {
-  const F32x16 one = broadcast(1.0f), zero = broadcast(0.0f);
-  const auto product = [&](F32x16 gate, F32x16 up) {
-    return mul(div(gate, add(one, exponential(sub(zero, gate)))), up);
-  };
-  for (size_t row = 0; row < args.rows; ++row) {
-    each_pair(args.gate + row * args.x_stride, args.up + row * args.x_stride, args.columns,
-              args.y + row * args.y_stride, product, args.accumulate);
+void elementwise(const ElementwiseArgs& args) {
+  const F32x16 number = broadcast(args.number);
+  switch (args.function) {
+    case Function::kAdd:
+      return each_pair(args.x, args.other, args.n, args.y,
+                       [](F32x16 a, F32x16 b) { return add(a, b); });
+    case Function::kMultiply:
+      return each_pair(args.x, args.other, args.n, args.y,
+                       [](F32x16 a, F32x16 b) { return mul(a, b); });
+    case Function::kScale:
+      return each_one(args.x, args.n, args.y, [&](F32x16 x) { return mul(x, number); });
+    case Function::kSoftCap:
+      return each_one(args.x, args.n, args.y,
+                      [&](F32x16 x) { return mul(number, tanh(div(x, number))); });
+    default:
+      return with_activation(
+          args.function, [&](auto activation) { each_one(args.x, args.n, args.y, activation); });
   }
 }
 
-void add_to(const float* x, size_t n, float* y) {
-  each_pair(x, y, n, y, [](F32x16 a, F32x16 b) { return add(b, a); });
+void glu(const GluArgs& args) {
+  with_activation(args.activation, [&](auto activation) {
+    const auto product = [&](F32x16 gate, F32x16 up) { return mul(activation(gate), up); };
+    for (size_t row = 0; row < args.rows; ++row) {
+      each_pair(args.gate + row * args.x_stride, args.up + row * args.x_stride, args.columns,
+                args.y + row * args.y_stride, product, args.accumulate);
+    }
+  });
 }
 
 }  // namespace thimble::kernels::THIMBLE_VARIANT

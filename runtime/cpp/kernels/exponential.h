@@ -20,6 +20,23 @@ inline F32x16 exponential(F32x16 x) {
   return mul(p, power_of_two(n));
 }
 
+/// exp(x) - 1 for x in [-87, 88], to which x is brought, with a relative error below 5 * 2^-24:
+/// (exp(r) - 1) / r is the Taylor polynomial of degree 6, whose remainder is below 2^-26. Exact
+/// where x is 0; a NaN stays one.
+inline F32x16 exponential_minus_one(F32x16 x) {
+  const F32x16 lowest = broadcast(-87.0f), highest = broadcast(88.0f);
+  const F32x16 number = min(max(x, lowest), highest);  // of a NaN too, which has no integer
+  const I32x16 n = round_to_int(mul(number, broadcast(0x1.715476p+0f)));
+  const F32x16 n_float = to_float(n);
+  F32x16 r = fused(n_float, broadcast(-0x1.62e400p-1f), min(highest, max(lowest, x)));
+  r = fused(n_float, broadcast(-0x1.7f7d1cp-20f), r);
+  constexpr float kTaylor[] = {1.0f / 720, 1.0f / 120, 1.0f / 24, 1.0f / 6, 0.5f, 1.0f};
+  F32x16 p = broadcast(1.0f / 5040);
+  for (float coefficient : kTaylor) p = fused(p, r, broadcast(coefficient));
+  const F32x16 power = power_of_two(n);
+  return fused(mul(p, r), power, sub(power, broadcast(1.0f)));
+}
+
 /// 2^x within 2 units in the last place for x in [-125, 127]; below, and for a
 /// NaN, 2^-125. 2^0 is
 /// 1. Adding 1.5 * 2^23 rounds to an integer n; the polynomial is the one of

@@ -91,9 +91,42 @@ struct FloatLinearArgs {
   bool accumulate;
 };
 
-/// y = gate / (1 + exp(-gate)) * up, then + what was in `y` where `accumulate` says so; y may be
-/// gate or up.
-struct SwigluArgs {
+/// What elementwise() makes of its numbers: the schema's Function. tanh, and what is made of it,
+/// through exp(2 x) - 1; gelu_tanh as x / (1 + exp(-2 u)), which is the same; gelu as max(x, 0) -
+/// |x| * (1 - erf(|x| / sqrt(2))) / 2. A NaN stays one.
+enum class Function : uint8_t {
+  kAdd,       ///< x + other
+  kMultiply,  ///< x * other
+  kScale,     ///< x * number
+  kSoftCap,   ///< number * tanh(x / number)
+  kSilu,      ///< x / (1 + exp(-x))
+  kGelu,      ///< x * (1 + erf(x / sqrt(2))) / 2
+  kGeluTanh,  ///< x * (1 + tanh(u)) / 2, u = sqrt(2 / pi) * (x + 0.044715 * x^3)
+  kSigmoid,   ///< 1 / (1 + exp(-x))
+  kTanh,
+  kRelu,  ///< max(x, 0)
+};
+constexpr bool is_function(Function function) { return function <= Function::kRelu; }
+/// Of two numbers; the others are of one.
+constexpr bool is_binary(Function function) { return function <= Function::kMultiply; }
+constexpr bool is_activation(Function function) {
+  return function >= Function::kSilu && function <= Function::kRelu;
+}
+
+/// y = function(x, other) or function(x), for n numbers; y may be x or other.
+struct ElementwiseArgs {
+  Function function;
+  const float* x;
+  const float* other;  ///< of a binary function
+  float number;        ///< of kScale and kSoftCap
+  size_t n;
+  float* y;
+};
+
+/// y = activation(gate) * up, then + what was in `y` where `accumulate` says so; y may be gate or
+/// up.
+struct GluArgs {
+  Function activation;
   const float* gate;  ///< [rows][columns], rows x_stride floats apart
   const float* up;    ///< the same
   size_t x_stride;
@@ -120,22 +153,22 @@ struct Variant {
   LinearFunction matmul[3];
   void (*float_linear)(const FloatLinearArgs&);
 
-  /// y = x * (1 / sqrt(mean of x^2 + eps)) * weight, for n numbers; y may be x. The squares' sum:
-  /// 16 fused chains, of equal index % 16, added in halves.
+  /// y = x * (1 / sqrt(mean of x^2 + eps)) * weight, for n numbers; y may be x, and weight null:
+  /// all 1. The squares' sum: 16 fused chains, of equal index % 16, added in halves.
   void (*rms_norm)(const float* x, const float* weight, float eps, size_t n, float* y);
   /// Rotates `count` heads in place, each by the angles of one position: the first half of a head
   /// becomes a * cos - b * sin, the second b * cos + a * sin. Tables [head_dim / 2].
   void (*rope)(float* heads, size_t count, size_t head_dim, const float* cosines,
                const float* sines);
-  void (*swiglu)(const SwigluArgs&);
-  /// y += x, for n numbers.
-  void (*add_to)(const float* x, size_t n, float* y);
+  void (*elementwise)(const ElementwiseArgs&);
+  void (*glu)(const GluArgs&);
   void (*write_cache)(const CacheWriteArgs&);
   void (*attention)(const AttentionArgs&);
   /// attention() in parts, for more threads than there are key/value heads: the positions of one
   /// split of attention_splits(), its result, attention_partial_size() floats, to `partial`;
   void (*attention_split)(const AttentionArgs&, size_t split, float* partial);
-  /// and all results, one after the other, put together: the same bits as attention()'s.
+  /// and the results of all splits from attention_first_split() on, one after the other, put
+  /// together: the same bits as attention()'s.
   void (*attention_merge)(const AttentionArgs&, float* partials);
 };
 

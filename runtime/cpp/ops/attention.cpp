@@ -50,6 +50,8 @@ AttentionBlock block_at(const Attention& attention, int64_t sequence, int64_t he
   block.key_step = attention.causal ? 1 : 0;
   block.first_num_keys = attention.start_pos + (attention.causal ? first + 1 : attention.seq_len);
   block.scale = attention.scale;
+  block.mask = attention.mask == nullptr ? nullptr : attention.mask + first * attention.mask_len;
+  block.mask_stride = attention.mask_len;
   return block;
 }
 

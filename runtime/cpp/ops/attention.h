@@ -23,6 +23,9 @@ struct Attention {
   const float* key;    ///< (batch, cache_len, num_key_value_heads, head_dim)
   const float* value;  ///< as key
   float* out;          ///< as query
+
+  const float* mask = nullptr;  ///< (seq_len, mask_len): added to the scores; null: none
+  int64_t mask_len = 0;         ///< at least start_pos + seq_len
 };
 
 /// How many threads are worth starting for `attention`, at most `available`.

@@ -191,6 +191,24 @@ void softmax_tile(const State& state, int64_t rows, int64_t first, int64_t count
   }
 }
 
+/// Whether any query may look at one of the keys `first` .. `first + count - 1`.
+bool is_visible(const AttentionBlock& block, int64_t first, int64_t count) {
+  for (int64_t query = 0; query < block.num_queries; ++query) {
+    const float* mask = block.mask + query * block.mask_stride + first;
+    for (int64_t t = 0; t < count; ++t) {
+      if (mask[t] != kMinusInfinity) return true;
+    }
+  }
+  return false;
+}
+
+void add_mask(const AttentionBlock& block, const State& state, int64_t first, int64_t count) {
+  for (int64_t row = 0; row < block.num_queries * block.group; ++row) {
+    const float* mask = block.mask + row / block.group * block.mask_stride + first;
+    for (int64_t t = 0; t < count; ++t) state.scores[t * state.rows + row] += mask[t];
+  }
+}
+
 void rescale(const State& state, int64_t rows) {
   for (int64_t row = 0; row < rows; ++row) {
     const float correction = state.correction[row];
@@ -212,9 +230,11 @@ void attend(const AttentionBlock& block, float* scratch) {
 
   for (int64_t first = 0; first < num_keys; first += kAttentionKeys) {
     const int64_t count = smaller(kAttentionKeys, num_keys - first);
+    if (block.mask != nullptr && !is_visible(block, first, count)) continue;
     const Matrix keys{block.key + first * block.cache_stride, block.cache_stride, 1};
     multiply(keys, count, state.query, state.rows, block.head_dim, score_columns, state.scores,
              state.rows, false);
+    if (block.mask != nullptr) add_mask(block, state, first, count);
     softmax_tile(state, score_columns, first, count);
     rescale(state, rows);
 

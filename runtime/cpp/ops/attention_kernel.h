@@ -29,6 +29,8 @@ struct AttentionBlock {
   int64_t first_num_keys;  ///< keys that the first query attends to: 0 .. first_num_keys - 1
   int64_t key_step;        ///< how many more each next query attends to: 1 causal, 0 not
   float scale;             ///< multiplies query x key
+  const float* mask;       ///< (num_queries, keys), added to the scores; null: none
+  int64_t mask_stride;     ///< from one query's row of it to the next
 };
 
 /// One instruction set's attention.

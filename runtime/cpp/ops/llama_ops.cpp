@@ -29,6 +29,14 @@ bool is_plain(const Tensor& tensor) {
          executorch::runtime::is_contiguous_dim_order(tensor.dim_order().data(), 4);
 }
 
+/// Whether a mask has a float32 number for each of `seq_len` positions and at least `num_keys`
+/// keys.
+bool is_mask(const Tensor& mask, int64_t seq_len, int64_t num_keys) {
+  return mask.dim() == 2 && mask.scalar_type() == ScalarType::Float &&
+         executorch::runtime::is_contiguous_dim_order(mask.dim_order().data(), 2) &&
+         mask.size(0) == seq_len && mask.size(1) >= num_keys;
+}
+
 Tensor& custom_sdpa_out(KernelRuntimeContext& context, const Tensor& query, const Tensor& key,
                         const Tensor& value, int64_t start_pos,
                         const executorch::aten::optional<Tensor>& attn_mask, double dropout,
@@ -36,8 +44,6 @@ Tensor& custom_sdpa_out(KernelRuntimeContext& context, const Tensor& query, cons
   THIMBLE_CHECK(context, is_plain(query) && is_plain(key) && is_plain(value), out,
                 "custom_sdpa: query, key and value must be contiguous float32 tensors of 4 "
                 "dimensions (batch, positions, heads, head_dim)");
-  THIMBLE_CHECK(context, !attn_mask.has_value(), out,
-                "custom_sdpa: attn_mask is not supported: export with is_causal=True");
   THIMBLE_CHECK(context, dropout == 0.0, out, "custom_sdpa: dropout is %f, but must be 0", dropout);
   const int64_t seq_len = query.size(1), cache_len = key.size(1);
   const int64_t num_heads = query.size(2), num_key_value_heads = key.size(2);
@@ -56,6 +62,13 @@ Tensor& custom_sdpa_out(KernelRuntimeContext& context, const Tensor& query, cons
                 "custom_sdpa: %" PRId64 " positions from %" PRId64
                 " do not fit a cache of %" PRId64,
                 seq_len, start_pos, cache_len);
+  THIMBLE_CHECK(context,
+                !attn_mask.has_value() || is_mask(*attn_mask, seq_len, start_pos + seq_len), out,
+                "custom_sdpa: attn_mask must be a contiguous float32 tensor of %" PRId64
+                " positions and at least %" PRId64 " keys",
+                seq_len, start_pos + seq_len);
+  THIMBLE_CHECK(context, !attn_mask.has_value() || !is_causal, out,
+                "custom_sdpa: attn_mask and is_causal exclude each other: leave one out");
   THIMBLE_CHECK(context, out.scalar_type() == ScalarType::Float, out,
                 "custom_sdpa: out must be float32");
   THIMBLE_CHECK(context, executorch::runtime::resize_tensor(out, query.sizes()) == Error::Ok, out,
@@ -76,6 +89,10 @@ Tensor& custom_sdpa_out(KernelRuntimeContext& context, const Tensor& query, cons
   attention.key = key.const_data_ptr<float>();
   attention.value = value.const_data_ptr<float>();
   attention.out = out.mutable_data_ptr<float>();
+  if (attn_mask.has_value()) {
+    attention.mask = attn_mask->const_data_ptr<float>();
+    attention.mask_len = attn_mask->size(1);
+  }
 
   static const AttentionKernel& kernel = *attention_kernels().front();
   const int64_t workers = attention_workers(attention, executorch::extension::get_thread_count());

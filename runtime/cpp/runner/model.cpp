@@ -15,7 +15,7 @@ Result<std::shared_ptr<Model>> Model::load(const std::string& path, const LoadOp
   Result<PteFile> file = PteFile::open(path);
   if (!file.ok()) return file.status();
   std::shared_ptr<Model> model(new Model(std::move(*file)));
-  Result<std::unique_ptr<Program>> program = Program::load(model->file_, options);
+  Result<std::unique_ptr<Program>> program = Program::load(model->file_, kForward, options);
   if (!program.ok()) return program.status();
   model->program_ = std::move(*program);
   const Status status = model->load_tokenizer();

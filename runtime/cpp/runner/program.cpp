@@ -39,8 +39,9 @@ const char* own_backend(const MethodMeta& meta) {
 
 }  // namespace
 
-Result<std::unique_ptr<Program>> Program::load(const PteFile& file, const LoadOptions& options) {
-  std::unique_ptr<Program> program(new Program(file));
+Result<std::unique_ptr<Program>> Program::load(const PteFile& file, const std::string& method,
+                                               const LoadOptions& options) {
+  std::unique_ptr<Program> program(new Program(file, method));
   if (options.record) {
     Status started = program->recorder_.start({});
     if (!started.ok()) return started;
@@ -54,19 +55,19 @@ Result<std::unique_ptr<Program>> Program::load(const PteFile& file, const LoadOp
                          reason(error, log) + ": export it again");
   }
   Status status = program->read_constants();
-  if (status.ok()) status = program->load_forward(options);
+  if (status.ok()) status = program->load_method(options);
   if (!status.ok()) return status;
   return program;
 }
 
-Status Program::read_constant(const char* method, int64_t* value) {
+Status Program::read_constant(const char* name, int64_t* value) {
   LogCapture log;
-  const auto outputs = module_->execute(method);
+  const auto outputs = module_->execute(name);
   if (outputs.ok() && outputs->size() == 1 && outputs->front().isInt()) {
     *value = outputs->front().toInt();
     if (*value > 0) return {};
   }
-  return Status::error(file_.path() + " has no positive number " + method +
+  return Status::error(file_.path() + " has no positive number " + name +
                        ": export it with python -m exporter");
 }
 
@@ -74,8 +75,8 @@ Status Program::read_constants() {
   const std::pair<const char*, int64_t*> numbers[] = {{"get_max_seq_len", &max_seq_len_},
                                                       {"get_max_context_len", &max_context_len_},
                                                       {"get_vocab_size", &vocab_size_}};
-  for (const auto& [method, value] : numbers) {
-    Status status = read_constant(method, value);
+  for (const auto& [name, value] : numbers) {
+    Status status = read_constant(name, value);
     if (!status.ok()) return status;
   }
   LogCapture log;
@@ -87,10 +88,9 @@ Status Program::read_constants() {
   return {};
 }
 
-Status Program::no_forward() const {
-  return Status::error(file_.path() +
-                       " has no method forward(tokens, input_pos) -> logits: export it with python "
-                       "-m exporter");
+Status Program::no_method() const {
+  return Status::error(file_.path() + " has no method " + method_ +
+                       "(tokens, input_pos) -> logits: export it with python -m exporter");
 }
 
 Status Program::check_signature(const MethodMeta& meta) const {
@@ -104,14 +104,14 @@ Status Program::check_signature(const MethodMeta& meta) const {
     expected = output.ok() && output->scalar_type() == ScalarType::Float &&
                output->nbytes() == sizeof(float) * static_cast<size_t>(vocab_size_);
   }
-  return expected ? Status() : no_forward();
+  return expected ? Status() : no_method();
 }
 
 Status Program::find_delegates(const MethodMeta& meta) {
   std::string last;
   for (size_t i = 0; i < meta.num_backends(); ++i) {
     const auto name = meta.get_backend_name(i);
-    if (!name.ok()) return no_forward();
+    if (!name.ok()) return no_method();
     if (executorch::runtime::get_backend_class(*name) == nullptr) {
       return Status::error(file_.path() + " runs on " + *name +
                            ", which this runner was built without: export it with --delegate cpu");
@@ -147,10 +147,10 @@ Status Program::start(const LoadOptions& options, const MethodMeta& meta) {
   return {};
 }
 
-Status Program::load_forward(const LoadOptions& options) {
+Status Program::load_method(const LoadOptions& options) {
   LogCapture log;
-  const auto meta = module_->method_meta("forward");
-  Status status = meta.ok() ? check_signature(*meta) : no_forward();
+  const auto meta = module_->method_meta(method_);
+  Status status = meta.ok() ? check_signature(*meta) : no_method();
   if (status.ok()) status = find_delegates(*meta);
   if (status.ok()) status = start(options, *meta);
   if (!status.ok()) return status;
@@ -161,10 +161,10 @@ Status Program::load_forward(const LoadOptions& options) {
     (void)session_option.set_option(THIMBLE_SESSION_OPTION, session_->id());
     (void)backend_options.set_options(own_backend(*meta), session_option.view());
   }
-  const Error error =
-      module_->load_forward(nullptr, recorder_.tracer(), &backend_options, operator_kernels());
+  const Error error = module_->load_method(method_, nullptr, recorder_.tracer(), &backend_options,
+                                           operator_kernels());
   if (error == Error::Ok) return {};
-  return Status::error("cannot load the model of " + file_.path() + ": " +
+  return Status::error("cannot load the method " + method_ + " of " + file_.path() + ": " +
                        advice(error, log, session_ != nullptr));
 }
 
@@ -179,7 +179,7 @@ std::string_view Program::named_data(const char* name) {
   return bytes;
 }
 
-Result<const float*> Program::forward(const std::vector<int64_t>& tokens, int64_t start_pos) {
+Result<const float*> Program::run(const std::vector<int64_t>& tokens, int64_t start_pos) {
   LogCapture log;
   const auto tokens_tensor =
       executorch::extension::from_blob(const_cast<int64_t*>(tokens.data()),
@@ -188,15 +188,17 @@ Result<const float*> Program::forward(const std::vector<int64_t>& tokens, int64_
   const bool continues = start_pos > 0 && tokens.size() == 1;
   const Recorder::Call call(recorder_, continues ? "decode" : "prefill",
                             static_cast<int64_t>(tokens.size()));
-  const auto outputs = module_->forward({EValue(*tokens_tensor), EValue(*position_tensor)});
+  const auto outputs =
+      module_->execute(method_, {EValue(*tokens_tensor), EValue(*position_tensor)});
   if (!outputs.ok()) {
-    return Status::error("the model failed at position " + std::to_string(start_pos) + ": " +
+    return Status::error("the method " + method_ + " failed at position " +
+                         std::to_string(start_pos) + ": " +
                          advice(outputs.error(), log, session_ != nullptr));
   }
   if (outputs->size() != 1 || !outputs->front().isTensor() ||
       outputs->front().toTensor().numel() != vocab_size_) {
-    return Status::error("the model's logits are not (1, " + std::to_string(vocab_size_) +
-                         "): export it with python -m exporter");
+    return Status::error("the logits of the method " + method_ + " are not (1, " +
+                         std::to_string(vocab_size_) + "): export it with python -m exporter");
   }
   return outputs->front().toTensor().const_data_ptr<float>();
 }

@@ -16,13 +16,18 @@
 
 namespace thimble {
 
-/// The model inside a PteFile, as ExecuTorch runs it: one method `forward(tokens int64 (1,
-/// seq_len), input_pos int64 (1,)) -> logits float32 (1, vocab_size)` over a key/value cache of its
-/// own.
+/// The method that holds a whole model, by the name that ExecuTorch's runners use.
+inline constexpr const char* kForward = "forward";
+
+/// A method of the program inside a PteFile, as ExecuTorch runs it: `(tokens int64 (1, seq_len),
+/// input_pos int64 (1,)) -> logits float32 (1, vocab_size)` over a key/value cache of its own.
 class Program {
  public:
-  /// Loads the program of `file`, which must outlive it.
-  static Result<std::unique_ptr<Program>> load(const PteFile& file, const LoadOptions& options);
+  /// Loads a method of `file`, which must outlive it.
+  static Result<std::unique_ptr<Program>> load(const PteFile& file, const std::string& method,
+                                               const LoadOptions& options);
+
+  const std::string& method() const { return method_; }
 
   int64_t max_seq_len() const { return max_seq_len_; }
   int64_t max_context_len() const { return max_context_len_; }
@@ -35,27 +40,28 @@ class Program {
   /// Null where the cache is not the CPU delegate's, and is nothing but what it holds.
   Session* session() const { return session_.get(); }
 
-  /// Records what forward() does; from any thread.
+  /// Records what run() does; from any thread.
   Recorder& recorder() { return recorder_; }
 
   /// A named blob, in place, as long as the program lives; not found: empty.
   std::string_view named_data(const char* name);
 
-  /// Runs the model over tokens at positions start_pos ... The result has vocab_size() logits of
+  /// Runs the method over tokens at positions start_pos ... The result has vocab_size() logits of
   /// the last token, valid until the next call.
-  Result<const float*> forward(const std::vector<int64_t>& tokens, int64_t start_pos);
+  Result<const float*> run(const std::vector<int64_t>& tokens, int64_t start_pos);
 
  private:
-  explicit Program(const PteFile& file) : file_(file) {}
+  Program(const PteFile& file, const std::string& method) : file_(file), method_(method) {}
   Status read_constants();
-  Status read_constant(const char* method, int64_t* value);
-  Status no_forward() const;
+  Status read_constant(const char* name, int64_t* value);
+  Status no_method() const;
   Status check_signature(const executorch::runtime::MethodMeta& meta) const;
   Status find_delegates(const executorch::runtime::MethodMeta& meta);
   Status start(const LoadOptions& options, const executorch::runtime::MethodMeta& meta);
-  Status load_forward(const LoadOptions& options);
+  Status load_method(const LoadOptions& options);
 
   const PteFile& file_;
+  const std::string method_;
   Recorder recorder_;
   std::unique_ptr<Session> session_;     ///< closed after the module is gone
   std::unique_ptr<ThreadPoolUse> pool_;  ///< ends after the module is gone; null where unused

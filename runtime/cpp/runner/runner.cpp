@@ -36,6 +36,7 @@ Result<std::unique_ptr<Runner>> Runner::load(const std::string& path, const Load
 Runner::Runner(std::shared_ptr<Model> model, int32_t cache)
     : model_(std::move(model)), cache_(cache) {
   stats_.model = model_->file().path();
+  stats_.method = program().method();
   stats_.delegate = program().delegates();
   stats_.threads = program().threads();
   if (session() != nullptr) stats_.runs_with = session()->describe();
@@ -162,8 +163,7 @@ Status Runner::logits(const std::vector<int32_t>& tokens, size_t first, float* l
 }
 
 Result<const float*> Runner::forward(const std::vector<int64_t>& tokens) {
-  const Result<const float*> logits =
-      program().forward(tokens, static_cast<int64_t>(cached_.size()));
+  const Result<const float*> logits = program().run(tokens, static_cast<int64_t>(cached_.size()));
   const Recorder::Fate fate = program().recorder().last_call();
   stats_.recorded_calls += fate == Recorder::Fate::kRecorded;
   stats_.dropped_calls += fate == Recorder::Fate::kDropped;
@@ -237,6 +237,7 @@ Status Runner::generate(const std::vector<int32_t>& tokens, const GenerateOption
 void Runner::clear_stats() {
   Stats stats;
   stats.model = stats_.model;
+  stats.method = stats_.method;
   stats.delegate = stats_.delegate;
   stats.runs_with = stats_.runs_with;
   stats.threads = stats_.threads;

@@ -80,6 +80,7 @@ std::string to_json(const Stats& stats) {
   const auto add_seconds = [&add](const char* key, double value) {
     add(key, number(value, "%.6f"));
   };
+  add("method", quoted(stats.method));
   add("delegate", quoted(stats.delegate));
   add("runs_with", quoted(stats.runs_with));
   add("threads", std::to_string(stats.threads));

@@ -20,6 +20,7 @@ const char* stop_reason_name(StopReason reason);
 /// ttft_s and stop_reason are the last answer's.
 struct Stats {
   std::string model;      ///< the file's path
+  std::string method;     ///< of the file, that ran
   std::string delegate;   ///< ExecuTorch's name of it; several separated by commas
   std::string runs_with;  ///< the CPU delegate's kernels, threads, cache; else empty
   int32_t threads = 0;

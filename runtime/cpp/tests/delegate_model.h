@@ -6,24 +6,20 @@
 #include <vector>
 
 #include "delegate/executor.h"
-#include "kernels/pack.h"
-#include "tests/kernel_problem.h"
+#include "tests/program_builder.h"
 
 namespace thimble::test {
 
 /// A decoder of two layers with random numbers in every format, of sizes that nothing divides: the
 /// first layer fused, the second not.
-class RandomModel {
+class RandomModel : public ProgramBuilder {
  public:
   static constexpr size_t kHidden = 72, kHeads = 6, kKeyValueHeads = 3, kHeadDim = 12;
   static constexpr size_t kIntermediate = 40, kVocabulary = 100, kContext = 700;
 
   /// \param all_rows hands out the last hidden state of every token as well.
-  explicit RandomModel(bool all_rows = false) : numbers_(11) {
+  explicit RandomModel(bool all_rows = false) {
     using kernels::WeightFormat;
-    program.cache_type = kernels::CacheType::kFloat16;
-    program.floats = "floats";
-    program.inputs = {{cpu::Role::kTokens, 0}, {cpu::Role::kStartPos, 0}};
     hidden_ = add_slot(kHidden);
     const uint32_t embedding = add_weight(kVocabulary, kHidden, WeightFormat::kInt8);
     add_op(cpu::EmbeddingOp{embedding, hidden_});
@@ -38,80 +34,7 @@ class RandomModel {
     if (all_rows) program.outputs.push_back({cpu::Role::kRows, hidden_});
   }
 
-  /// The weights as the executor takes them.
-  std::vector<kernels::PackedWeight> packed() const {
-    std::vector<kernels::PackedWeight> result;
-    for (size_t i = 0; i < weights.size(); ++i) {
-      result.push_back(program.weights[i].packed(weights[i]->data()));
-    }
-    return result;
-  }
-
-  cpu::Program program;  ///< not yet checked
-  std::vector<std::unique_ptr<AlignedBuffer>> weights;
-  std::vector<float> floats;
-
  private:
-  uint32_t add_slot(size_t width) {
-    program.slots.push_back({width});
-    return static_cast<uint32_t>(program.slots.size() - 1);
-  }
-
-  void add_op(cpu::OpKind kind) {
-    const auto id = static_cast<uint32_t>(program.ops.size());
-    program.ops.push_back({"op" + std::to_string(id), std::move(kind), id, id});
-  }
-
-  cpu::Floats add_floats(size_t count, float middle, float spread) {
-    const cpu::Floats piece{floats.size(), static_cast<uint32_t>(count)};
-    for (size_t i = 0; i < count; ++i) floats.push_back(middle + spread * numbers_.real());
-    return piece;
-  }
-
-  uint32_t add_weight(size_t rows, size_t columns, kernels::WeightFormat format) {
-    using kernels::WeightFormat;
-    const bool grouped = format == WeightFormat::kInt4 || format == WeightFormat::kInt4TwoLevel;
-    const size_t group = grouped ? 32 : 0;
-    const auto index = static_cast<uint32_t>(program.weights.size());
-    program.weights.push_back({"w" + std::to_string(index), rows, columns, group, format});
-    weights.push_back(
-        std::make_unique<AlignedBuffer>(program.weights.back().packed(nullptr).bytes()));
-    uint8_t* out = weights.back()->data();
-    if (format == WeightFormat::kFloat32) {
-      std::vector<float> values(rows * columns);
-      for (float& value : values) value = 0.2f * numbers_.real();
-      kernels::pack_float32(values.data(), rows, columns, out);
-      return index;
-    }
-    const int32_t most = grouped ? 7 : 127;
-    std::vector<int8_t> values(rows * columns);
-    for (int8_t& value : values) value = static_cast<int8_t>(numbers_.between(-most - 1, most));
-    const size_t groups = grouped ? kernels::divide_up(columns, group) : 0;
-    if (format == WeightFormat::kInt4) {
-      std::vector<uint16_t> scales(rows * groups);
-      for (uint16_t& scale : scales) {
-        scale = static_cast<uint16_t>(numbers_.between(0x3C80, 0x3D00));
-      }
-      kernels::pack_int4(values.data(), scales.data(), rows, columns, group, out);
-      return index;
-    }
-    std::vector<float> scales(rows);
-    for (float& scale : scales) scale = (0.2f + 0.1f * numbers_.real()) / (grouped ? 60 : 127);
-    if (format == WeightFormat::kInt8) {
-      kernels::pack_int8(values.data(), scales.data(), rows, columns, out);
-      return index;
-    }
-    std::vector<uint8_t> multiples(rows * groups);
-    for (uint8_t& multiple : multiples) multiple = static_cast<uint8_t>(numbers_.between(1, 15));
-    kernels::pack_int4_two_level(values.data(), multiples.data(), scales.data(), rows, columns,
-                                 group, out);
-    return index;
-  }
-
-  static cpu::LinearOp linear(uint32_t input, uint32_t output, uint32_t weight) {
-    return {input, output, weight, {}, {}, 1e-5f, false, false, false, false};
-  }
-
   /// Attention between a linear of queries, keys and values, and one that adds to the residual.
   void add_attention(kernels::WeightFormat format, bool with_head_norms) {
     constexpr size_t kQueries = kHeads * kHeadDim, kKeys = kKeyValueHeads * kHeadDim;
@@ -122,7 +45,8 @@ class RandomModel {
     projection.bias = add_floats(kQueries + 2 * kKeys, 0, 0.1f);
     add_op(projection);
     const auto cache = static_cast<uint32_t>(program.caches.size());
-    program.caches.push_back({kKeyValueHeads, kHeadDim, kContext});
+    program.caches.push_back(
+        {"layers." + std::to_string(cache), kKeyValueHeads, kHeadDim, kContext});
     cpu::AttentionOp attention{};
     attention.query = attention.key = attention.value = qkv;
     attention.key_offset = kQueries;
@@ -150,7 +74,7 @@ class RandomModel {
     const size_t rows = 2 * kernels::round_up(kIntermediate, kernels::kBlockRows);
     cpu::LinearOp gate_up = linear(hidden_, mlp, add_weight(rows, kHidden, WeightFormat::kInt4));
     gate_up.norm = add_floats(kHidden, 1, 0.2f);
-    gate_up.swiglu = true;
+    gate_up.gated = true;
     add_op(gate_up);
     cpu::LinearOp down =
         linear(mlp, hidden_, add_weight(kHidden, kIntermediate, WeightFormat::kInt4TwoLevel));
@@ -164,40 +88,41 @@ class RandomModel {
     const uint32_t normed = add_slot(kHidden), gate = add_slot(kIntermediate);
     const uint32_t up = add_slot(kIntermediate), both = add_slot(kIntermediate);
     const uint32_t down = add_slot(kHidden);
-    add_op(cpu::NormOp{hidden_, normed, add_floats(kHidden, 1, 0.2f), 1e-5f});
+    add_op(cpu::NormOp{hidden_, normed, add_floats(kHidden, 1, 0.2f), 1e-5f, 1});
     add_op(linear(normed, gate, add_weight(kIntermediate, kHidden, WeightFormat::kInt8)));
     cpu::LinearOp second =
         linear(normed, up, add_weight(kIntermediate, kHidden, WeightFormat::kInt4));
     second.prepared = true;
     add_op(second);
-    add_op(cpu::SwigluOp{gate, up, both});
+    add_op(cpu::GluOp{gate, up, both, kernels::Function::kSilu});
     add_op(linear(both, down, add_weight(kHidden, kIntermediate, WeightFormat::kInt8)));
-    add_op(cpu::AddOp{down, hidden_});
+    add_op(cpu::ElementwiseOp{kernels::Function::kAdd, hidden_, down, hidden_, 0});
   }
 
-  Numbers numbers_;
   uint32_t hidden_ = 0;
 };
 
-/// A model loaded in a session of its own.
+/// A model loaded in a session of its own, or in that of another.
 class LoadedModel {
  public:
-  LoadedModel(const RandomModel& model, const kernels::Variant& kernels, int32_t threads,
-              int32_t cache_type = THIMBLE_CACHE_DEFAULT)
-      : has_all_rows_(model.program.outputs.size() > 1) {
+  LoadedModel(const ProgramBuilder& model, const kernels::Variant& kernels, int32_t threads,
+              int32_t cache_type = THIMBLE_CACHE_DEFAULT) {
     const thimble_session_options options{threads, cache_type, 0};
     char error[200] = "";
-    if (thimble_session_open(&options, &session_, error, sizeof(error)) != 0) std::abort();
-    cpu::Program program = model.program;
-    if (!cpu::check_program(&program).ok()) std::abort();
-    auto executor = cpu::Executor::create(std::move(program), kernels, model.packed(),
-                                          model.floats.data(), cpu::find_session(session_));
-    if (!executor.ok()) std::abort();
-    executor_ = std::move(*executor);
+    if (thimble_session_open(&options, &own_session_, error, sizeof(error)) != 0) std::abort();
+    session_ = own_session_;
+    load(model, kernels);
+    if (executor_ == nullptr) std::abort();
+  }
+  /// After which error() may say why it cannot be.
+  LoadedModel(const ProgramBuilder& model, const kernels::Variant& kernels,
+              const LoadedModel& other)
+      : session_(other.session_) {
+    load(model, kernels);
   }
   ~LoadedModel() {
     executor_.reset();
-    thimble_session_close(session_);
+    if (own_session_ != 0) thimble_session_close(own_session_);
   }
   LoadedModel(const LoadedModel&) = delete;
   LoadedModel& operator=(const LoadedModel&) = delete;
@@ -207,25 +132,39 @@ class LoadedModel {
 
   /// The logits of the last of some tokens; empty after an error.
   std::vector<float> run(const std::vector<int64_t>& tokens, int64_t start_pos) {
+    return run(tokens, start_pos, cpu::find_session(session_)->current());
+  }
+  /// The same in a cache that need not be the current one.
+  std::vector<float> run(const std::vector<int64_t>& tokens, int64_t start_pos, int32_t cache) {
+    const cpu::Program& program = executor_->program();
     cpu::Call call;
-    std::vector<float> logits(RandomModel::kVocabulary);
-    std::vector<float> hidden(has_all_rows_ ? tokens.size() * RandomModel::kHidden : 0);
-    call.rows = tokens.size();
+    call.segment = {cache, start_pos, tokens.size()};
     call.tokens = tokens.data();
-    call.start_pos = start_pos;
     call.inputs.resize(2, nullptr);
-    call.outputs = {logits.data()};
-    if (has_all_rows_) call.outputs.push_back(hidden.data());
-    Status status = executor_->check_rows(call.rows, start_pos);
+    std::vector<std::vector<float>> outputs;
+    for (size_t i = 0; i < program.outputs.size(); ++i) {
+      const size_t width = program.slots[program.outputs[i].slot].width;
+      outputs.emplace_back(cpu::output_rows(program, i, tokens.size()) * width);
+      call.outputs.push_back(outputs.back().data());
+    }
+    Status status = executor_->check(call.segment);
     if (status.ok()) status = executor_->run(call);
     error_ = status.message();
-    if (!status.ok()) logits.clear();
-    return logits;
+    return status.ok() ? outputs[0] : std::vector<float>();
   }
   const std::string& error() const { return error_; }
 
  private:
-  bool has_all_rows_;
+  void load(const ProgramBuilder& model, const kernels::Variant& kernels) {
+    cpu::Program program = model.program;
+    if (!cpu::check_program(&program).ok()) std::abort();
+    auto executor = cpu::Executor::create(std::move(program), kernels, model.packed(),
+                                          model.floats.data(), cpu::find_session(session_));
+    error_ = executor.message();
+    if (executor.ok()) executor_ = std::move(*executor);
+  }
+
+  int32_t own_session_ = 0;
   int32_t session_ = 0;
   std::unique_ptr<cpu::Executor> executor_;
   std::string error_;

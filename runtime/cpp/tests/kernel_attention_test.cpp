@@ -27,6 +27,7 @@ constexpr CacheType kTypes[] = {CacheType::kFloat16, CacheType::kFloat32, CacheT
 
 struct Shape {
   size_t tokens, heads, head_dim, start_pos;
+  size_t window = 0;
 };
 
 /// Whether attention runs as one call, or split by split.
@@ -71,7 +72,7 @@ class Problem {
     std::memset(keys.data(), 0xFF, keys.size());  // NaN in either type
     std::memset(values.data(), 0xFF, values.size());
     std::memset(scratch.data(), 0xFF, scratch.size());
-    for (size_t p = 0; p < positions_; ++p)
+    for (size_t p = first_read(); p < positions_; ++p)
       variant.write_cache(
           {&key_[p * dim], &value_[p * dim], dim, p, type_, keys.data(), values.data()});
     std::vector<float> out(q_.size());
@@ -88,17 +89,19 @@ class Problem {
                              values.data(),
                              out.data(),
                              stride,
-                             reinterpret_cast<float*>(scratch.data())};
+                             reinterpret_cast<float*>(scratch.data()),
+                             shape_.window};
     if (parts == Parts::kOne) {
       variant.attention(args);
       return out;
     }
-    const size_t splits = attention_splits(shape_.start_pos, shape_.tokens);
+    const size_t first = attention_first_split(shape_.start_pos, shape_.window);
+    const size_t splits = attention_splits(shape_.start_pos, shape_.tokens) - first;
     const size_t size = attention_partial_size(shape_.tokens, shape_.heads, dim);
     AlignedBuffer partials(splits * size * sizeof(float));
     float* partial = reinterpret_cast<float*>(partials.data());
     for (size_t split = splits; split-- > 0;)
-      variant.attention_split(args, split, partial + split * size);
+      variant.attention_split(args, first + split, partial + split * size);
     variant.attention_merge(args, partial);
     return out;
   }
@@ -112,13 +115,15 @@ class Problem {
       values.push_back(stored(&value_[p * dim], dim, type_));
     }
     for (size_t row = 0; row < shape_.tokens * shape_.heads; ++row) {
-      const size_t visible = shape_.start_pos + row / shape_.heads + 1;
+      const size_t end = shape_.start_pos + row / shape_.heads + 1;
+      const size_t first = shape_.window == 0 || end < shape_.window ? 0 : end - shape_.window;
+      const size_t visible = end - first;
       std::vector<double> weights(visible);
       double largest = -1e300, sum = 0, most = 0;
       for (size_t p = 0; p < visible; ++p) {
         double dot = 0, size = 0;
         for (size_t d = 0; d < dim; ++d) {
-          const double term = static_cast<double>(q_[row * dim + d]) * keys[p][d];
+          const double term = static_cast<double>(q_[row * dim + d]) * keys[first + p][d];
           dot += term;
           size += std::fabs(term);
         }
@@ -137,7 +142,7 @@ class Problem {
       for (size_t d = 0; d < dim; ++d) {
         double expected = 0, size = 0;
         for (size_t p = 0; p < visible; ++p) {
-          const double term = weights[p] / sum * values[p][d];
+          const double term = weights[p] / sum * values[first + p][d];
           expected += term;
           size += std::fabs(term);
         }
@@ -148,7 +153,27 @@ class Problem {
     return true;
   }
 
+  /// The answers for some of the tokens, from a call with them alone.
+  std::vector<float> run_part(const Variant& variant, size_t first, size_t count) const {
+    const size_t row = shape_.heads * shape_.head_dim;
+    Problem part = *this;
+    part.shape_.tokens = count;
+    part.shape_.start_pos += first;
+    part.positions_ = part.shape_.start_pos + count;
+    part.q_.assign(q_.begin() + static_cast<std::ptrdiff_t>(first * row),
+                   q_.begin() + static_cast<std::ptrdiff_t>((first + count) * row));
+    return part.run(variant);
+  }
+
  private:
+  /// The first position of the cache that a kernel may read: that of the 16 with the first that the
+  /// first token sees.
+  size_t first_read() const {
+    return shape_.window == 0 || shape_.start_pos < shape_.window
+               ? 0
+               : (shape_.start_pos + 1 - shape_.window) / kCacheLanes * kCacheLanes;
+  }
+
   float scale() const { return 1.0f / std::sqrt(static_cast<float>(shape_.head_dim)); }
 
   Shape shape_;
@@ -172,8 +197,9 @@ bool check(const Shape& shape, float size) {
       }
     }
     if (failure == nullptr) continue;
-    std::fprintf(stderr, "%zu tokens, %zu heads of %zu from %zu, cache type %d\n", shape.tokens,
-                 shape.heads, shape.head_dim, shape.start_pos, static_cast<int>(type));
+    std::fprintf(stderr, "%zu tokens, %zu heads of %zu from %zu, window %zu, cache type %d\n",
+                 shape.tokens, shape.heads, shape.head_dim, shape.start_pos, shape.window,
+                 static_cast<int>(type));
     return expect(false, failure);
   }
   return true;
@@ -208,6 +234,37 @@ bool head_dims() {
   return true;
 }
 
+/// Windows at the ends of blocks, tiles and splits, and one that hides nothing. What lies before
+/// the blocks that are seen is NaN.
+bool windows() {
+  for (size_t window : {1, 15, 16, 17, 64, 100, 512, 5000})
+    for (const Shape& shape : {Shape{1, 4, 32, 0}, Shape{1, 1, 32, 700}, Shape{1, 6, 20, 1100},
+                               Shape{7, 3, 16, 60}, Shape{90, 3, 16, 490}})
+      if (!check({shape.tokens, shape.heads, shape.head_dim, shape.start_pos, window}, 1.0f))
+        return false;
+  return true;
+}
+
+/// A token's answer is the same alone as with others, which see other positions.
+bool windows_alone() {
+  constexpr size_t kTokens = 70, kHeads = 3, kDim = 16;
+  for (size_t window : {0, 1, 16, 40, 100})
+    for (CacheType type : kTypes)
+      for (const Variant* variant : all_variants()) {
+        if ((variant->required & ~cpu_features()) != 0) continue;
+        const Problem problem({kTokens, kHeads, kDim, 480, window}, type, 1.0f);
+        const std::vector<float> all = problem.run(*variant);
+        for (size_t first = 0, count = 1; first < kTokens; first += count, count += 3) {
+          const size_t tokens = first + count < kTokens ? count : kTokens - first;
+          const std::vector<float> part = problem.run_part(*variant, first, tokens);
+          if (std::memcmp(part.data(), &all[first * kHeads * kDim], part.size() * sizeof(float)) !=
+              0)
+            return expect(false, "the bits of a call with other tokens");
+        }
+      }
+  return true;
+}
+
 /// Scores so far apart that one position takes all.
 bool sharp() { return check({5, 4, 64, 100}, 40.0f); }
 
@@ -228,13 +285,10 @@ bool nan_ends() {
 /// A vector of one position's key and value that is zero, or too small for an int8 scale.
 bool tiny_numbers() { return check({3, 2, 20, 17}, 0.0f) && check({3, 2, 20, 17}, 1e-39f); }
 
-constexpr Case kCases[] = {{"decode", decode},
-                           {"splits", splits},
-                           {"prefill", prefill},
-                           {"head_dims", head_dims},
-                           {"sharp", sharp},
-                           {"nan_ends", nan_ends},
-                           {"tiny_numbers", tiny_numbers}};
+constexpr Case kCases[] = {
+    {"decode", decode},       {"splits", splits},     {"prefill", prefill},
+    {"head_dims", head_dims}, {"windows", windows},   {"windows_alone", windows_alone},
+    {"sharp", sharp},         {"nan_ends", nan_ends}, {"tiny_numbers", tiny_numbers}};
 
 }  // namespace
 

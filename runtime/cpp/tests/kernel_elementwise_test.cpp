@@ -1,4 +1,5 @@
-// Norm, rotation, SwiGLU, addition, embedding rows: every variant's bits, and the definitions.
+// Norm, rotation, functions of numbers, gated units, embedding rows: every variant's bits, and the
+// definitions.
 
 #include <cmath>
 #include <cstdio>
@@ -68,6 +69,24 @@ bool rms_norm() {
   return true;
 }
 
+/// Without a weight: as with one of ones.
+bool plain_norm() {
+  for (size_t n : kSizes) {
+    const std::vector<float> x = reals(n, 1, 4.0f), ones(n, 1.0f);
+    std::vector<float> plain, weighted;
+    const auto run = [&](const Variant& variant, const float* weight) {
+      std::vector<float> out(n);
+      variant.rms_norm(x.data(), weight, 1e-5f, n, out.data());
+      return out;
+    };
+    if (!same_for_all([&](const Variant& v) { return run(v, nullptr); }, &plain) ||
+        !same_for_all([&](const Variant& v) { return run(v, ones.data()); }, &weighted) ||
+        !expect(plain == weighted, "the norm with a weight of ones"))
+      return false;
+  }
+  return true;
+}
+
 bool rope() {
   for (size_t head_dim : {2, 8, 32, 64, 80}) {
     constexpr size_t kHeads = 3;
@@ -95,81 +114,189 @@ bool rope() {
   return true;
 }
 
-bool swiglu() {
-  constexpr size_t kRows = 3, kApart = 40;  // floats between rows of gate and up, and of y
-  for (size_t n : kSizes) {
-    for (bool accumulate : {false, true}) {
-      const size_t stride = n + kApart;
-      std::vector<float> gate = reals(kRows * stride, 4, 30.0f), y;
-      const std::vector<float> up = reals(kRows * stride, 5, 3.0f);
-      const std::vector<float> before = reals(kRows * (stride + kApart), 6, 1.0f);
-      gate[0] = 0.0f;
-      const auto run = [&](const Variant& variant) {
-        std::vector<float> out = before;
-        variant.swiglu(
-            {gate.data(), up.data(), stride, kRows, n, out.data(), stride + kApart, accumulate});
-        return out;
-      };
-      if (!same_for_all(run, &y)) return false;
-      for (size_t i = 0; i < y.size(); ++i) {
-        const size_t row = i / (stride + kApart), column = i % (stride + kApart);
-        if (column >= n) {
-          if (y[i] != before[i]) return expect(false, "what lies between rows untouched");
-          continue;
-        }
-        const double g = gate[row * stride + column], u = up[row * stride + column];
-        const double product = g / (1.0 + std::exp(-g)) * u;
-        const double expected = product + (accumulate ? before[i] : 0.0f);
-        // exp to 4 epsilon, then a sum, a quotient and a product; and the sum with what was there.
-        if (std::fabs(y[i] - expected) >
-            7 * kEpsilon * std::fabs(product) + (accumulate ? kEpsilon * std::fabs(expected) : 0))
-          return expect(false, "the definition of SwiGLU");
-      }
+constexpr Function kActivations[] = {Function::kSilu,    Function::kGelu, Function::kGeluTanh,
+                                     Function::kSigmoid, Function::kTanh, Function::kRelu};
+
+/// A number, and how far from it a kernel's may be.
+struct Bounded {
+  double value;
+  double tolerance;
+};
+
+/// An activation's definition in double. Tolerances count roundings: 4 of exp, 5 of exp(x) - 1, one
+/// of each sum, product and quotient; what exp is given is off by so many of its own size. Both
+/// bring what they are given to where float32 can say the result.
+Bounded activation(Function function, double x) {
+  const double smallest = std::fabs(x) * 0x1p-120;
+  switch (function) {
+    case Function::kSilu: {
+      const double y = x / (1 + std::exp(-x));
+      return {y, 6 * kEpsilon * std::fabs(y) + smallest};
+    }
+    case Function::kGelu: {
+      // The tail: 2 of the fit, 8 of its polynomial's sums, exp's, 6 more; and those of what exp is
+      // given, x^2 / 2 + 1.3 at most.
+      const double y = x * std::erfc(-x / std::sqrt(2.0)) / 2;
+      const double tail = std::fabs(x) * std::erfc(std::fabs(x) / std::sqrt(2.0)) / 2;
+      const double roundings = 22 + x * x / 2;
+      return {y, kEpsilon * (roundings * tail + std::fabs(y)) + smallest};
+    }
+    case Function::kGeluTanh: {
+      const double u = std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x);
+      const double y = x / (1 + std::exp(-2 * u));
+      return {y, kEpsilon * (7 + 5 * std::fabs(2 * u) / (1 + std::exp(2 * u))) * std::fabs(y) +
+                     smallest};
+    }
+    case Function::kSigmoid: {
+      const double y = 1 / (1 + std::exp(-x));
+      return {y, 6 * kEpsilon * y + 0x1p-120};
+    }
+    case Function::kTanh: {
+      // exp(2 x) - 1 counts once where x is large, twice where it is close to -1.
+      const double y = std::tanh(x);
+      return {y, 12 * kEpsilon * std::fabs(y)};
+    }
+    default:
+      return {std::fmax(x, 0), 0};
+  }
+}
+
+/// Numbers of all sizes that matter to an activation, and more than a vector of them.
+std::vector<float> numbers_of_all_sizes() {
+  std::vector<float> numbers = {0.0f, -0.0f};
+  for (const float size : {1e-6f, 0.01f, 1.0f, 8.0f, 120.0f}) {
+    const std::vector<float> some = reals(401, 9, size);
+    numbers.insert(numbers.end(), some.begin(), some.end());
+  }
+  return numbers;
+}
+
+/// y = function(x, other) of every variant; scalar's, or nothing where they differ.
+std::vector<float> apply(Function function, const std::vector<float>& x,
+                         const std::vector<float>& other = {}, float number = 0) {
+  std::vector<float> y;
+  const auto run = [&](const Variant& variant) {
+    std::vector<float> out(x.size());
+    variant.elementwise({function, x.data(), other.data(), number, x.size(), out.data()});
+    std::vector<float> in_place = x;
+    variant.elementwise(
+        {function, in_place.data(), other.data(), number, x.size(), in_place.data()});
+    out.insert(out.end(), in_place.begin(), in_place.end());
+    return out;
+  };
+  if (!same_for_all(run, &y)) return {};
+  const std::vector<float> in_place(y.begin() + static_cast<std::ptrdiff_t>(x.size()), y.end());
+  y.resize(x.size());
+  return y == in_place ? y : std::vector<float>();
+}
+
+bool activations() {
+  const std::vector<float> x = numbers_of_all_sizes();
+  for (const Function function : kActivations) {
+    const std::vector<float> y = apply(function, x);
+    if (!expect(!y.empty(), "one answer of all variants, in place too")) return false;
+    for (size_t i = 0; i < x.size(); ++i) {
+      const Bounded expected = activation(function, x[i]);
+      if (std::fabs(y[i] - expected.value) <= expected.tolerance) continue;
+      std::fprintf(stderr, "function %d of %g: %g, not %g, off by %g of %g\n",
+                   static_cast<int>(function), x[i], y[i], expected.value,
+                   std::fabs(y[i] - expected.value), expected.tolerance);
+      return expect(false, "the definition of the activation");
     }
   }
   return true;
 }
 
-/// Far out: silu goes to 0 and to its argument; a NaN stays one.
-bool swiglu_ends() {
-  const float nan = std::numeric_limits<float>::quiet_NaN();
-  const std::vector<float> gate = {-1e30f, -200.0f, 200.0f, 1e30f, -0.0f, nan};
-  const std::vector<float> up(gate.size(), 1.0f);
-  std::vector<float> y;
-  const auto run = [&](const Variant& variant) {
-    std::vector<float> out(gate.size());
-    variant.swiglu({gate.data(), up.data(), 0, 1, gate.size(), out.data(), 0, false});
-    return out;
+/// Far out an activation goes to where it must; a NaN stays one.
+bool activation_ends() {
+  const float nan = std::numeric_limits<float>::quiet_NaN(), infinity = INFINITY;
+  struct End {
+    Function function;
+    float low, high;  ///< of -1e30 and 1e30
   };
-  if (!same_for_all(
-          [&](const Variant& v) {
-            auto out = run(v);
-            out.pop_back();
-            return out;
-          },
-          &y))
-    return false;
-  for (const Variant* variant : all_variants())
-    if ((variant->required & ~cpu_features()) == 0 && !std::isnan(run(*variant).back()))
-      return expect(false, "a NaN to stay one");
-  return expect(std::fabs(y[0]) < 1e-7f && std::fabs(y[1]) < 1e-35f && y[2] == 200.0f &&
-                    y[3] == 1e30f && y[4] == 0.0f,
-                "the limits of silu");
+  const End ends[] = {{Function::kSilu, 0, 1e30f},     {Function::kGelu, 0, 1e30f},
+                      {Function::kGeluTanh, 0, 1e30f}, {Function::kSigmoid, 0, 1},
+                      {Function::kTanh, -1, 1},        {Function::kRelu, 0, 1e30f}};
+  for (const End& end : ends) {
+    const std::vector<float> y = apply(end.function, {-1e30f, 1e30f, -200.0f, infinity});
+    if (!expect(!y.empty() && std::fabs(y[0] - end.low) < 1e-7f && y[1] == end.high &&
+                    std::fabs(y[2] - end.low) < 1e-34f && y[3] >= end.high,
+                "the limits of the activation"))
+      return false;
+    for (const Variant* variant : all_variants()) {
+      if ((variant->required & ~cpu_features()) != 0) continue;
+      float y = 0;
+      variant->elementwise({end.function, &nan, nullptr, 0, 1, &y});
+      if (!expect(std::isnan(y), "a NaN to stay one")) return false;
+    }
+  }
+  return true;
 }
 
-bool addition() {
+bool functions_of_two() {
   for (size_t n : kSizes) {
-    const std::vector<float> x = reals(n, 6, 1.0f), start = reals(n, 7, 1.0f);
-    std::vector<float> y;
-    const auto run = [&](const Variant& variant) {
-      std::vector<float> out = start;
-      variant.add_to(x.data(), n, out.data());
-      return out;
-    };
-    if (!same_for_all(run, &y)) return false;
+    const std::vector<float> x = reals(n, 6, 1.0f), other = reals(n, 7, 1.0f);
+    const std::vector<float> sum = apply(Function::kAdd, x, other);
+    const std::vector<float> product = apply(Function::kMultiply, x, other);
+    if (!expect(sum.size() == n && product.size() == n, "one answer of all variants")) return false;
     for (size_t i = 0; i < n; ++i)
-      if (y[i] != start[i] + x[i]) return expect(false, "the sum");
+      if (sum[i] != x[i] + other[i] || product[i] != x[i] * other[i])
+        return expect(false, "the sum and the product");
   }
+  return true;
+}
+
+bool functions_with_a_number() {
+  const std::vector<float> x = numbers_of_all_sizes();
+  for (const float number : {0.3f, 30.0f}) {
+    const std::vector<float> scaled = apply(Function::kScale, x, {}, number);
+    const std::vector<float> capped = apply(Function::kSoftCap, x, {}, number);
+    if (!expect(!scaled.empty() && !capped.empty(), "one answer of all variants")) return false;
+    for (size_t i = 0; i < x.size(); ++i) {
+      const double expected = number * std::tanh(static_cast<double>(x[i]) / number);
+      // tanh's, one of its argument, and the product.
+      if (scaled[i] != x[i] * number ||
+          std::fabs(capped[i] - expected) > 14 * kEpsilon * std::fabs(expected))
+        return expect(false, "the definitions of scale and soft cap");
+    }
+  }
+  return true;
+}
+
+bool gated_units() {
+  constexpr size_t kRows = 3, kApart = 40;  // floats between rows of gate and up, and of y
+  for (const Function function : kActivations)
+    for (size_t n : kSizes) {
+      for (bool accumulate : {false, true}) {
+        const size_t stride = n + kApart;
+        std::vector<float> gate = reals(kRows * stride, 4, 30.0f), y;
+        const std::vector<float> up = reals(kRows * stride, 5, 3.0f);
+        const std::vector<float> before = reals(kRows * (stride + kApart), 6, 1.0f);
+        gate[0] = 0.0f;
+        const auto run = [&](const Variant& variant) {
+          std::vector<float> out = before;
+          variant.glu({function, gate.data(), up.data(), stride, kRows, n, out.data(),
+                       stride + kApart, accumulate});
+          return out;
+        };
+        if (!same_for_all(run, &y)) return false;
+        for (size_t i = 0; i < y.size(); ++i) {
+          const size_t row = i / (stride + kApart), column = i % (stride + kApart);
+          if (column >= n) {
+            if (y[i] != before[i]) return expect(false, "what lies between rows untouched");
+            continue;
+          }
+          const Bounded gated = activation(function, gate[row * stride + column]);
+          const double u = up[row * stride + column], product = gated.value * u;
+          const double expected = product + (accumulate ? before[i] : 0.0f);
+          // The activation's, a product; and the sum with what was there.
+          if (std::fabs(y[i] - expected) > gated.tolerance * std::fabs(u) * (1 + kEpsilon) +
+                                               kEpsilon * std::fabs(product) +
+                                               (accumulate ? kEpsilon * std::fabs(expected) : 0))
+            return expect(false, "the definition of a gated unit");
+        }
+      }
+    }
   return true;
 }
 
@@ -234,10 +361,13 @@ bool half_precision() {
 }
 
 constexpr Case kCases[] = {{"rms_norm", rms_norm},
+                           {"plain_norm", plain_norm},
                            {"rope", rope},
-                           {"swiglu", swiglu},
-                           {"swiglu_ends", swiglu_ends},
-                           {"addition", addition},
+                           {"activations", activations},
+                           {"activation_ends", activation_ends},
+                           {"functions_of_two", functions_of_two},
+                           {"functions_with_a_number", functions_with_a_number},
+                           {"gated_units", gated_units},
                            {"embedding_rows", embedding_rows},
                            {"half_precision", half_precision}};
 

@@ -17,7 +17,8 @@ using test::same_bits;
 /// A model on the Metal delegate, in a session of its own.
 class MetalModel {
  public:
-  explicit MetalModel(const RandomModel& model, int32_t cache_type = THIMBLE_CACHE_DEFAULT) {
+  explicit MetalModel(const test::ProgramBuilder& model,
+                      int32_t cache_type = THIMBLE_CACHE_DEFAULT) {
     const thimble_session_options options{1, cache_type, 0};
     char error[200] = "";
     if (thimble_session_open(&options, &session_, error, sizeof(error)) != 0) std::abort();
@@ -43,11 +44,10 @@ class MetalModel {
   std::vector<float> run(const std::vector<int64_t>& tokens, int64_t start_pos) {
     cpu::Call call;
     std::vector<float> logits(RandomModel::kVocabulary);
-    call.rows = tokens.size();
+    call.segment = {cpu::find_session(session_)->current(), start_pos, tokens.size()};
     call.tokens = tokens.data();
-    call.start_pos = start_pos;
     call.outputs = {logits.data()};
-    Status status = executor_->check_rows(call.rows, start_pos);
+    Status status = executor_->check(call.segment);
     if (status.ok()) status = executor_->run(call);
     error_ = status.message();
     if (!status.ok()) logits.clear();
@@ -155,6 +155,57 @@ bool sessions() {
   return expect(same_bits(run_calls(&loaded, {5}, 20), last), "the restored cache");
 }
 
+/// What Metal has no kernel for is refused by its name.
+bool refused_operators() {
+  using kernels::Function;
+  struct Refusal {
+    void (*apply)(cpu::Program* program);
+    const char* sentence;
+  };
+  const Refusal kRefusals[] = {
+      {[](cpu::Program* p) { std::get<cpu::NormOp>(p->ops[9].kind).weight = {}; },
+       "its operator Norm (op9) norms without a weight: export it with --delegate cpu"},
+      {[](cpu::Program* p) {
+         auto& norm = std::get<cpu::NormOp>(p->ops[9].kind);
+         norm.num_heads = 6;
+         norm.weight.length /= 6;
+       },
+       "its operator Norm (op9) norms 6 heads by themselves"},
+      {[](cpu::Program* p) {
+         std::get<cpu::LinearOp>(p->ops[4].kind).activation = Function::kGelu;
+       },
+       "its operator Linear (op4) gates by another function than silu"},
+      {[](cpu::Program* p) { std::get<cpu::AttentionOp>(p->ops[2].kind).window = 9; },
+       "its operator Attention (op2) has a window of 9 positions"},
+      {[](cpu::Program* p) { std::get<cpu::GluOp>(p->ops[12].kind).activation = Function::kRelu; },
+       "its operator Glu (op12) gates by another function than silu"},
+      {[](cpu::Program* p) {
+         std::get<cpu::ElementwiseOp>(p->ops[14].kind).function = Function::kMultiply;
+       },
+       "its operator Elementwise (op14) is no addition"},
+      {[](cpu::Program* p) {
+         auto& sum = std::get<cpu::ElementwiseOp>(p->ops[14].kind);
+         sum.input = sum.other;
+       },
+       "its operator Elementwise (op14) adds into a third slot"},
+      {[](cpu::Program* p) {
+         const uint32_t slot = std::get<cpu::ElementwiseOp>(p->ops[14].kind).output;
+         const auto& attention = std::get<cpu::AttentionOp>(p->ops[2].kind);
+         p->ops[14].kind = cpu::RotateOp{slot, slot, 6, attention.cosines, attention.sines};
+       },
+       "its operator Rotate (op14) has no kernel"},
+  };
+  for (const Refusal& refusal : kRefusals) {
+    RandomModel model;
+    refusal.apply(&model.program);
+    const std::string said = MetalModel(model).error();
+    if (said.find(refusal.sentence) != std::string::npos) continue;
+    std::fprintf(stderr, "said: %s\n", said.c_str());
+    return expect(false, refusal.sentence);
+  }
+  return true;
+}
+
 bool refusals() {
   const auto refused = [](const RandomModel& model, int32_t type, const std::string& sentence) {
     const std::string said = MetalModel(model, type).error();
@@ -179,6 +230,7 @@ const test::Case kCases[] = {
     {"chunks_and_splits", chunks_and_splits},
     {"the_same_cache", the_same_cache},
     {"sessions", sessions},
+    {"refused_operators", refused_operators},
     {"refusals", refusals},
 };
 

@@ -52,10 +52,10 @@ std::vector<float> expected_outputs(test::Problem* problem, const End& end, size
     for (size_t column = 0; column < columns; ++column) {
       const float* gate = &both[m * args.weight.rows + column / 16 * 32 + column % 16];
       float value;
-      scalar.swiglu({gate, gate + 16, 0, 1, 1, &value, 0, false});
+      scalar.glu({kernels::Function::kSilu, gate, gate + 16, 0, 1, 1, &value, 0, false});
       float* to = &y[m * columns + column];
       if (end.accumulate) {
-        scalar.add_to(&value, 1, to);
+        scalar.elementwise({kernels::Function::kAdd, to, &value, 0, 1, to});
       } else {
         *to = value;
       }
@@ -179,7 +179,7 @@ bool float_weights() {
     for (size_t i = 0; swiglu && i < rows * outputs; ++i) {
       const size_t column = i % outputs;
       const float* gate = &both[i / outputs * weight_rows + column / 16 * 32 + column % 16];
-      scalar.swiglu({gate, gate + 16, 0, 1, 1, &expected[i], 0, false});
+      scalar.glu({kernels::Function::kSilu, gate, gate + 16, 0, 1, 1, &expected[i], 0, false});
     }
     LinearParams params{};
     params.weight = test::weight_params(weight);

@@ -166,8 +166,9 @@ bool pairs() {
     std::vector<float> a = test_rows(rows, columns, 30), b = test_rows(rows, columns, 30);
     a[0] = -1e30f;  // beyond what the exponential takes
     std::vector<float> sum = b, product(rows * columns);
-    scalar.add_to(a.data(), a.size(), sum.data());
-    scalar.swiglu({a.data(), b.data(), 0, 1, a.size(), product.data(), 0, false});
+    scalar.elementwise({kernels::Function::kAdd, sum.data(), a.data(), 0, a.size(), sum.data()});
+    scalar.glu(
+        {kernels::Function::kSilu, a.data(), b.data(), 0, 1, a.size(), product.data(), 0, false});
     const uint32_t n = narrow(columns);
     const PairParams params{n, n, n, n};
     test::Guarded<float> y(rows * columns), z(rows * columns);

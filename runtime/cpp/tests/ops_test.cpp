@@ -56,12 +56,13 @@ struct Sdpa {
   int64_t start_pos = 2;
   EValue attn_mask;
   double dropout = 0.0;
+  bool is_causal = true;
   TensorPtr out = ramp({1, 3, 4, 8});
 
   std::string run() const {
     return call("llama::custom_sdpa.out",
                 {EValue(*query), EValue(*key), EValue(*value), EValue(start_pos), attn_mask,
-                 EValue(dropout), EValue(true), EValue(), EValue(*out)});
+                 EValue(dropout), EValue(is_causal), EValue(), EValue(*out)});
   }
 };
 
@@ -109,12 +110,44 @@ bool sdpa_refuses_what_does_not_fit() {
   return refuses(bad, "Attempted to resize a bounded tensor") && passed;
 }
 
-bool sdpa_refuses_what_it_does_not_do() {
+/// A mask over keys up to its position, in a tensor with room for more.
+bool sdpa_takes_a_mask() {
+  const TensorPtr mask = full({3, 7}, 0, ScalarType::Float);
+  for (int i = 0; i < 3 * 7; ++i) {
+    const bool seen = i % 7 <= 2 + i / 7;
+    if (!seen) mask->mutable_data_ptr<float>()[i] = -std::numeric_limits<float>::infinity();
+  }
+  Sdpa causal, masked;
+  masked.is_causal = false;
+  masked.attn_mask = EValue(*mask);
+  bool passed = expect(causal.run().empty() && masked.run().empty(), "both calls to pass");
+  for (int i = 0; i < 3 * 4 * 8; ++i) {
+    const float expected = causal.out->const_data_ptr<float>()[i];
+    passed = passed && expect(masked.out->const_data_ptr<float>()[i] == expected, "equal outputs");
+  }
+  return passed;
+}
+
+bool sdpa_refuses_other_masks() {
+  constexpr const char* kSentence =
+      "attn_mask must be a contiguous float32 tensor of 3 positions and at least 5 keys";
+  bool passed = true;
+  for (const TensorPtr& mask : {ramp({3, 4}), ramp({2, 5}), ramp({15}), ramp({1, 3, 5}),
+                                full({3, 5}, 1, ScalarType::Half)}) {
+    Sdpa bad;
+    bad.is_causal = false;
+    bad.attn_mask = EValue(*mask);
+    passed = refuses(bad, kSentence) && passed;
+  }
   Sdpa bad;
   const TensorPtr mask = ramp({3, 5});
   bad.attn_mask = EValue(*mask);
-  bool passed = refuses(bad, "attn_mask is not supported: export with is_causal=True");
-  bad = Sdpa();
+  return refuses(bad, "attn_mask and is_causal exclude each other: leave one out") && passed;
+}
+
+bool sdpa_refuses_what_it_does_not_do() {
+  Sdpa bad;
+  bool passed = true;
   bad.dropout = 0.5;
   passed = refuses(bad, "dropout is 0.500000, but must be 0") && passed;
   bad = Sdpa();
@@ -170,6 +203,8 @@ int main(int argc, char** argv) {
   static const test::Case kCases[] = {
       {"sdpa_reads_no_key_past_the_call", sdpa_reads_no_key_past_the_call},
       {"sdpa_refuses_what_does_not_fit", sdpa_refuses_what_does_not_fit},
+      {"sdpa_takes_a_mask", sdpa_takes_a_mask},
+      {"sdpa_refuses_other_masks", sdpa_refuses_other_masks},
       {"sdpa_refuses_what_it_does_not_do", sdpa_refuses_what_it_does_not_do},
       {"update_writes_its_positions_and_no_other", update_writes_its_positions_and_no_other},
       {"update_refuses_what_does_not_fit", update_refuses_what_does_not_fit},

@@ -4,8 +4,10 @@
 
 #include <memory>
 #include <new>
+#include <optional>
 
 #include "delegate/arguments.h"
+#include "delegate/call_check.h"
 #include "delegate/metal/executor.h"
 #include "delegate/weights.h"
 
@@ -83,8 +85,12 @@ class MetalBackend final : public BackendInterface {
     auto* delegate = static_cast<Delegate*>(handle);
     Executor& executor = *delegate->executor;
     cpu::Call& call = delegate->call;
+    const std::optional<thimble_segment> asked = executor.session().take_asked();
     Status status = cpu::read_inputs(executor.program(), args, &call);
-    if (status.ok()) status = executor.check_rows(call.rows, call.start_pos);
+    if (status.ok()) {
+      status = cpu::choose_cache(executor.program(), executor.session(), asked, &call);
+    }
+    if (status.ok()) status = executor.check(call.segment);
     if (status.ok()) status = cpu::shape_outputs(executor.program(), args, &call);
     call.tracer = cpu::recorder_of(context.event_tracer());
     if (status.ok()) status = executor.run(call);

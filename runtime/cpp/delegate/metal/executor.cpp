@@ -15,7 +15,7 @@ Result<std::unique_ptr<Executor>> Executor::create(
   auto kept = std::make_unique<cpu::Program>(std::move(program));
   Result<Plan> plan = Plan::create(*kept, session->cache_type(kept->cache_type));
   if (!plan.ok()) return plan.status();
-  const Result<uint32_t> number = session->add_program(kept->checksum, plan->caches());
+  const Result<uint32_t> number = session->add_program(kept->checksum, plan->named_caches());
   if (!number.ok()) return number.status();
   std::unique_ptr<Executor> executor(new Executor(std::move(kept), std::move(*plan),
                                                   std::move(session), std::move(device), *number));
@@ -72,27 +72,29 @@ Status Executor::bind_weights(const std::vector<kernels::PackedWeight>& weights,
   return status;
 }
 
-Status Executor::bind_caches() {
-  if (bound_cache_ == session_->current()) return {};
-  cpu::ProgramCaches& caches = session_->caches(number_);
+Status Executor::bind_caches(int32_t number) {
+  if (bound_cache_ == number) return {};
+  const cpu::ProgramCaches& caches = session_->caches(number_, number);
   for (size_t i = 0; i < caches.size(); ++i) {
-    Status status = device_->bind(plan_.cache(i), caches[i].keys(0), caches[i].geometry().bytes());
+    Status status =
+        device_->bind(plan_.cache(i), caches[i]->keys(0), caches[i]->geometry().bytes());
     if (!status.ok()) return status;
   }
-  bound_cache_ = session_->current();
+  bound_cache_ = number;
   return {};
 }
 
-Status Executor::check_rows(size_t rows, int64_t start_pos) const {
-  return cpu::check_call_rows(*program_, session_->length(), rows, start_pos);
+Status Executor::check(const cpu::Segment& segment) const {
+  return cpu::check_call_rows(*program_, session_->length(segment.cache), segment);
 }
 
 Status Executor::run(const cpu::Call& call) {
-  Status status = cpu::check_call_tokens(*program_, call.tokens, call.rows);
-  if (status.ok()) status = bind_caches();
+  const cpu::Segment& segment = call.segment;
+  Status status = cpu::check_call_tokens(*program_, call.tokens, segment.rows);
+  if (status.ok()) status = bind_caches(segment.cache);
   if (!status.ok()) return status;
-  for (size_t i = 0; i < call.rows; ++i) tokens_[i] = static_cast<int32_t>(call.tokens[i]);
-  plan_.write(call.rows, static_cast<size_t>(call.start_pos), &dispatches_);
+  for (size_t i = 0; i < segment.rows; ++i) tokens_[i] = static_cast<int32_t>(call.tokens[i]);
+  plan_.write(segment.rows, static_cast<size_t>(segment.start_pos), &dispatches_);
   status = call.tracer != nullptr ? run_traced(call.tracer)
                                   : device_->run(dispatches_.data(), dispatches_.size());
   if (!status.ok()) return status;
@@ -100,7 +102,7 @@ Status Executor::run(const cpu::Call& call) {
     const size_t width = program_->slots[program_->outputs[i].slot].width;
     std::memcpy(call.outputs[i], arena_ + plan_.output_at(i), width * sizeof(float));
   }
-  session_->set_length(static_cast<size_t>(call.start_pos) + call.rows);
+  session_->set_length(segment.cache, static_cast<size_t>(segment.start_pos) + segment.rows);
   return {};
 }
 

@@ -32,10 +32,12 @@ class Executor {
   /// The device, the cache, and how many bytes of weights had to be copied, as text for people.
   std::string describe() const;
 
-  /// Whether a call of `rows` rows at `start_pos` is possible.
-  Status check_rows(size_t rows, int64_t start_pos) const;
+  cpu::Session& session() const { return *session_; }
 
-  /// Runs a call that check_rows() allows. Where a tracer listens, every part of an operator is
+  /// Whether a call of this segment is possible.
+  Status check(const cpu::Segment& segment) const;
+
+  /// Runs a call that check() allows. Where a tracer listens, every part of an operator is
   /// sent and waited for by itself, so that its time is known.
   Status run(const cpu::Call& call);
 
@@ -52,8 +54,8 @@ class Executor {
   /// Binds memory as it lies, or a copy where it does not begin a page.
   Status bind_constant(uint32_t buffer, const void* data, size_t bytes);
   Status bind_own(uint32_t buffer, size_t bytes, uint8_t** data);
-  /// Binds the caches that are current, where they are not yet.
-  Status bind_caches();
+  /// Binds the caches of a call, where they are not yet.
+  Status bind_caches(int32_t number);
   Status run_traced(executorch::runtime::EventTracer* tracer);
 
   const std::unique_ptr<cpu::Program> program_;

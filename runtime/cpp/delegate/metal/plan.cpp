@@ -20,6 +20,32 @@ Status refused(const std::string& what) {
                        ": export it with --delegate cpu");
 }
 
+/// What the executor has no kernel for in an operator, or an empty text.
+std::string missing(const cpu::EmbeddingOp&) { return ""; }
+std::string missing(const cpu::NormOp& op) {
+  if (op.num_heads != 1) return "norms " + std::to_string(op.num_heads) + " heads by themselves";
+  return op.weight.present() ? "" : "norms without a weight";
+}
+std::string missing(const cpu::LinearOp& op) {
+  return op.gated && op.activation != kernels::Function::kSilu
+             ? "gates by another function than silu"
+             : "";
+}
+std::string missing(const cpu::AttentionOp& op) {
+  return op.window > 0 ? "has a window of " + std::to_string(op.window) + " positions" : "";
+}
+std::string missing(const cpu::ElementwiseOp& op) {
+  if (op.function != kernels::Function::kAdd) return "is no addition";
+  return op.output == op.input || op.output == op.other ? "" : "adds into a third slot";
+}
+std::string missing(const cpu::GluOp& op) {
+  return op.activation == kernels::Function::kSilu ? "" : "gates by another function than silu";
+}
+template <typename Kind>
+std::string missing(const Kind&) {
+  return "has no kernel";
+}
+
 }  // namespace
 
 Result<Plan> Plan::create(const cpu::Program& program, kernels::CacheType cache_type) {
@@ -40,6 +66,25 @@ uint32_t Plan::cache(size_t index) const {
 
 size_t Plan::output_at(size_t output) const { return slots_[program_->outputs[output].slot]; }
 
+std::vector<cpu::NamedGeometry> Plan::named_caches() const {
+  std::vector<cpu::NamedGeometry> named;
+  for (size_t i = 0; i < caches_.size(); ++i)
+    named.push_back({program_->caches[i].name, caches_[i]});
+  return named;
+}
+
+Status Plan::check_ops() const {
+  for (const cpu::Op& op : program_->ops) {
+    const auto [name, what] = std::visit(
+        [](const auto& kind) {
+          return std::pair<std::string, std::string>(kind.kName, missing(kind));
+        },
+        op.kind);
+    if (!what.empty()) return refused("its operator " + name + " (" + op.name + ") " + what);
+  }
+  return {};
+}
+
 Status Plan::check() const {
   if (caches_.empty()) return refused("it has no KV cache");
   for (const cpu::Value& input : program_->inputs) {
@@ -59,7 +104,7 @@ Status Plan::check() const {
     }
   }
   if (program_->num_floats > UINT32_MAX) return refused("it has too many floats");
-  return {};
+  return check_ops();
 }
 
 void Plan::place() {

@@ -6,6 +6,7 @@
 #include "delegate/kv_cache.h"
 #include "delegate/metal/dispatch.h"
 #include "delegate/program.h"
+#include "delegate/session_state.h"
 
 namespace thimble::metal {
 
@@ -30,6 +31,8 @@ class Plan {
   /// The most tokens of a call.
   size_t most_tokens() const { return most_tokens_; }
   const std::vector<cpu::CacheGeometry>& caches() const { return caches_; }
+  /// The caches by name, as a session takes them.
+  std::vector<cpu::NamedGeometry> named_caches() const;
   /// Offset of an output's only row in the arena.
   size_t output_at(size_t output) const;
 
@@ -42,6 +45,7 @@ class Plan {
 
   explicit Plan(const cpu::Program& program) : program_(&program) {}
   Status check() const;
+  Status check_ops() const;
   void place();
 
   const cpu::Program* program_;

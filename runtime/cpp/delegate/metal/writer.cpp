@@ -88,14 +88,15 @@ void Writer::write(const cpu::NormOp& op, cpu::OpRows rows) {
       rows.count, 1);
 }
 
-void Writer::write(const cpu::AddOp& op, cpu::OpRows rows) {
+void Writer::write(const cpu::ElementwiseOp& op, cpu::OpRows rows) {
   const uint32_t columns = width(op.input);
   const PairParams params{columns, columns, 0, columns};
-  add(Kernel::kAddRows, op_.debug_id, {row(op.input, rows.first), row(op.output, rows.first)},
-      params, divide_up(columns, shape_of(Kernel::kAddRows).threads), rows.count);
+  const uint32_t added = op.output == op.input ? op.other : op.input;
+  add(Kernel::kAddRows, op_.debug_id, {row(added, rows.first), row(op.output, rows.first)}, params,
+      divide_up(columns, shape_of(Kernel::kAddRows).threads), rows.count);
 }
 
-void Writer::write(const cpu::SwigluOp& op, cpu::OpRows rows) {
+void Writer::write(const cpu::GluOp& op, cpu::OpRows rows) {
   const uint32_t columns = width(op.gate);
   const PairParams params{columns, columns, columns, columns};
   add(Kernel::kSwigluRows, op_.debug_id,
@@ -120,7 +121,7 @@ void Writer::prepare(const cpu::LinearOp& op, cpu::OpRows rows) {
 }
 
 void Writer::write(const cpu::LinearOp& op, cpu::OpRows rows) {
-  if (!op.prepared) prepare(op, rows);
+  if (!op_.prepared) prepare(op, rows);
   const cpu::Weight& weight = program_.weights[op.weight];
   const bool is_normed = op.norm.present();
   LinearParams params{};
@@ -130,7 +131,7 @@ void Writer::write(const cpu::LinearOp& op, cpu::OpRows rows) {
   params.y_stride = params.y_columns = width(op.output);
   params.has_bias = op.bias.present();
   params.accumulate = op.accumulate;
-  params.swiglu = op.swiglu;
+  params.swiglu = op.gated;
   const size_t pairs = divide_up(weight.rows, 2 * kBlockRows);
   const BufferRef data{plan_.weight(op.weight), 0}, y = row(op.output, rows.first);
   if (!weight.quantized()) {

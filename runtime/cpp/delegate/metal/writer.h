@@ -6,7 +6,7 @@
 #include "delegate/metal/dispatch.h"
 #include "delegate/metal/params.h"
 #include "delegate/metal/plan.h"
-#include "delegate/op_rows.h"
+#include "delegate/ops/rows.h"
 
 namespace thimble::metal {
 
@@ -32,8 +32,11 @@ class Writer {
   void write(const cpu::NormOp& op, cpu::OpRows rows);
   void write(const cpu::LinearOp& op, cpu::OpRows rows);
   void write(const cpu::AttentionOp& op, cpu::OpRows rows);
-  void write(const cpu::AddOp& op, cpu::OpRows rows);
-  void write(const cpu::SwigluOp& op, cpu::OpRows rows);
+  void write(const cpu::ElementwiseOp& op, cpu::OpRows rows);
+  void write(const cpu::GluOp& op, cpu::OpRows rows);
+  /// Kinds without kernels, which Plan::check() has refused.
+  template <typename Kind>
+  void write(const Kind&, cpu::OpRows) {}
 
   /// A linear's input: normed, quantized, as it asks.
   void prepare(const cpu::LinearOp& op, cpu::OpRows rows);

@@ -1,8 +1,11 @@
-// Attention: norms and rotation of the heads, the cache's update, and attention itself.
+#include "delegate/ops/attention.h"
 
 #include <algorithm>
+#include <cmath>
 
-#include "delegate/op_context.h"
+#include "delegate/ops/checker.h"
+#include "delegate/ops/context.h"
+#include "delegate/ops/row_needs.h"
 #include "delegate/share.h"
 
 namespace thimble::cpu {
@@ -20,7 +23,7 @@ class Attention {
       : op_(op),
         rows_(rows),
         context_(context),
-        cache_(context.caches[op.cache]),
+        cache_(*context.caches[op.cache]),
         heads_(cache_.geometry().heads),
         dim_(cache_.geometry().head_dim),
         group_(op.num_attention_heads / heads_),
@@ -51,7 +54,9 @@ class Attention {
         attend_by_cost();
       }
     }
-    const size_t visible = rows_.count > 0 ? start_pos_ + rows_.first + rows_.count : 0;
+    const size_t first = start_pos_ + rows_.first;  // position of the first query
+    const size_t visible =
+        rows_.count > 0 ? first + rows_.count - kernels::attention_first(first, op_.window) : 0;
     const size_t width = op_.num_attention_heads * dim_;
     return context_.work(
         heads_ * visible * cache_.position_bytes() + 2 * rows_.count * width * sizeof(float),
@@ -65,7 +70,13 @@ class Attention {
     const bool even = heads_ % context_.threads() == 0 || rows_.count > 1 || splits() == 1;
     return context_.chunk.rows <= kMatvecRows && heads_ >= context_.threads() && even;
   }
-  size_t splits() const { return kernels::attention_splits(start_pos_ + rows_.first, 1); }
+  /// Splits that the first row looks at.
+  size_t splits() const {
+    return kernels::attention_splits(start_pos_ + rows_.first, 1) - first_split();
+  }
+  size_t first_split() const {
+    return kernels::attention_first_split(start_pos_ + rows_.first, op_.window);
+  }
 
   Range own_heads() const { return share(heads_, context_.thread, context_.threads()); }
 
@@ -112,7 +123,8 @@ class Attention {
             cache_.values(head),
             context_.row(op_.output, first) + column,
             context_.stride(op_.output),
-            scratch_};
+            scratch_,
+            op_.window};
   }
 
   void attend_heads(size_t head, Range queries, Range rows) const {
@@ -129,7 +141,8 @@ class Attention {
     const size_t partial = kernels::attention_partial_size(1, group_, dim_);
     const Range part = share(heads_ * splits(), context_.thread, context_.threads());
     for (size_t i = part.first; i < part.last; ++i) {
-      context_.kernels.attention_split(arguments(i / splits(), {0, group_}, {0, 1}), i % splits(),
+      context_.kernels.attention_split(arguments(i / splits(), {0, group_}, {0, 1}),
+                                       first_split() + i % splits(),
                                        context_.workspace.partials() + i * partial);
     }
     context_.team.barrier();
@@ -152,7 +165,10 @@ class Attention {
 
   /// What the first `rows` rows of a head cost: the positions that they look at.
   size_t cost(size_t rows) const {
-    return rows * (start_pos_ + rows_.first) + rows * (rows + 1) / 2;
+    const size_t start = start_pos_ + rows_.first, window = op_.window;
+    // Rows that see all positions up to their own; the others see a window each.
+    const size_t full = window == 0 ? rows : std::min(rows, window - std::min(window, start));
+    return full * start + full * (full + 1) / 2 + (rows - full) * window;
   }
 
   /// Head after head, row after row, cut where the cost says: later rows look at more positions.
@@ -191,8 +207,58 @@ class Attention {
 
 }  // namespace
 
-Work run_op(const Op& op, const AttentionOp& attention, OpRows rows, OpContext& context) {
-  Attention work(attention, rows, context);
+AttentionOp AttentionOp::read(const FlatbufferTable& table) {
+  return {table.scalar<uint32_t>(0), table.scalar<uint32_t>(1),    table.scalar<uint32_t>(2),
+          table.scalar<uint32_t>(3), table.scalar<uint32_t>(4),    table.scalar<uint32_t>(5),
+          table.scalar<uint32_t>(6), table.scalar<uint32_t>(7),    table.scalar<uint32_t>(8),
+          table.scalar<float>(9),    read_floats(table.table(10)), read_floats(table.table(11)),
+          table.scalar<float>(12),   read_floats(table.table(13)), read_floats(table.table(14)),
+          table.scalar<uint32_t>(15)};
+}
+
+void AttentionOp::check(Checker* checker) const {
+  if (!checker->takes_cache(cache)) return;
+  const CacheShape& shape = checker->program().caches[cache];
+  const size_t heads = num_attention_heads, dim = shape.head_dim;
+  checker->check(heads >= 1 && heads <= kMostHeads && heads % shape.num_key_value_heads == 0,
+                 "has " + std::to_string(heads) + " heads on " +
+                     std::to_string(shape.num_key_value_heads) + " of keys and values");
+  checker->has_columns(query, query_offset, heads * dim);
+  checker->has_columns(key, key_offset, shape.num_key_value_heads * dim);
+  checker->has_columns(value, value_offset, shape.num_key_value_heads * dim);
+  checker->has_slot(output, heads * dim);
+  checker->check(output != query && output != key && output != value,
+                 "reads and writes slot " + std::to_string(output));
+  checker->check(std::isfinite(scale), "has the scale " + std::to_string(scale));
+  checker->has_optional_floats(query_norm, dim);
+  checker->has_optional_floats(key_norm, dim);
+  checker->has_eps(norm_eps);
+  checker->has_rows_of({query}, output);
+  checker->check(cosines.present() == sines.present(), "has cosines without sines, or the reverse");
+  if (!cosines.present()) return;
+  checker->check(dim % 2 == 0, "rotates heads of " + std::to_string(dim) + " numbers");
+  checker->has_floats(cosines, shape.max_context_len * (dim / 2));
+  checker->has_floats(sines, shape.max_context_len * (dim / 2));
+}
+
+void AttentionOp::walk(RowNeeds* rows) const {
+  rows->reads(query, rows->written(output));
+  rows->reads(key, Rows::kAll);
+  rows->reads(value, Rows::kAll);
+  rows->runs_for_all();
+}
+
+WorkspaceNeeds AttentionOp::needs(const Program& program, const kernels::Variant&, size_t) const {
+  const CacheShape& shape = program.caches[cache];
+  const size_t splits = kernels::attention_splits(shape.max_context_len, 0);
+  WorkspaceNeeds needs;
+  needs.partials = splits * kernels::attention_partial_size(1, num_attention_heads, shape.head_dim);
+  needs.scratch = kernels::attention_scratch_size(shape.head_dim) * sizeof(float);
+  return needs;
+}
+
+Work AttentionOp::run(const Op& op, OpRows rows, OpContext& context) const {
+  Attention work(*this, rows, context);
   context.timer.begin(op.prepare_debug_id);
   context.timer.end(work.prepare());
   context.timer.begin(op.debug_id);

@@ -23,8 +23,7 @@ struct OpRows {
 inline std::optional<OpRows> rows_of(const Op& op, const Chunk& chunk, bool is_last) {
   if (op.rows == Rows::kAll) return OpRows{0, chunk.rows};
   if (op.rows == Rows::kLast && is_last) return OpRows{chunk.rows - 1, 1};
-  // Keys and values are wanted even of rows that nobody asks about.
-  if (std::holds_alternative<AttentionOp>(op.kind)) return OpRows{0, 0};
+  if (op.runs_for_all) return OpRows{0, 0};
   return std::nullopt;
 }
 

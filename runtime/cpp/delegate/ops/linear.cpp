@@ -1,8 +1,10 @@
-// A linear layer: norm and quantization of its input, the product, and its epilogue.
+#include "delegate/ops/linear.h"
 
 #include <algorithm>
 
-#include "delegate/op_context.h"
+#include "delegate/ops/checker.h"
+#include "delegate/ops/context.h"
+#include "delegate/ops/row_needs.h"
 #include "delegate/share.h"
 
 namespace thimble::cpu {
@@ -14,11 +16,22 @@ using kernels::kMatvecRows;
 using kernels::PackedWeight;
 using kernels::QuantizedRows;
 
+/// Pairs of gate and up blocks in a matrix x vector product: a thread's outputs stay in the
+/// first-level cache.
+constexpr size_t kMatvecPairs = 4;
+
+/// Outputs of a gated linear that a thread works on at a time, in pairs of blocks.
+constexpr size_t gated_pairs(size_t rows) { return rows <= kMatvecRows ? kMatvecPairs : 1; }
+
+/// Bytes that a pair of blocks takes of each row.
+constexpr size_t kPairBytes = 2 * kBlockRows * sizeof(float);
+
 /// One linear op on one thread.
 class Linear {
  public:
-  Linear(const LinearOp& op, OpRows rows, OpContext& context)
+  Linear(const LinearOp& op, bool finds_prepared, OpRows rows, OpContext& context)
       : op_(op),
+        finds_prepared_(finds_prepared),
         rows_(rows),
         context_(context),
         shape_(context.program.weights[op.weight]),
@@ -36,7 +49,7 @@ class Linear {
   }
 
   /// Whether there is anything to do before the product.
-  bool prepares() const { return !op_.prepared && (shape_.quantized() || norm_ != nullptr); }
+  bool prepares() const { return !finds_prepared_ && (shape_.quantized() || norm_ != nullptr); }
 
   /// Norms and quantizes: rows are shared out and waited for; a single one is cheaper done by every
   /// thread for itself.
@@ -54,9 +67,9 @@ class Linear {
   }
 
   Work multiply() {
-    const bool few = !op_.swiglu && rows_.count <= kMatvecRows;
+    const bool few = !op_.gated && rows_.count <= kMatvecRows;
     const size_t parts = few ? column_parts(weight_, context_.threads()) : 1;
-    if (op_.swiglu) {
+    if (op_.gated) {
       multiply_pairs();
     } else if (parts > 1) {
       multiply_parts(parts);
@@ -146,11 +159,11 @@ class Linear {
     context_.kernels.finish_sums(args, parts);
   }
 
-  /// SwiGLU: a few pairs of gate and up blocks at a time, into scratch, and from there together to
+  /// Gated: a few pairs of gate and up blocks at a time, into scratch, and from there together to
   /// the output.
   void multiply_pairs() const {
     const size_t block_bytes = weight_.layout().bytes;
-    const size_t most = swiglu_pairs(rows_.count);
+    const size_t most = gated_pairs(rows_.count);
     const size_t used = shape_.quantized() ? kernels::linear_scratch_bytes(weight_.columns) : 0;
     float* both = reinterpret_cast<float*>(scratch_ + kernels::round_up(used, kernels::kLineBytes));
     const Range part = share(weight_.blocks() / 2, context_.thread, context_.threads());
@@ -166,16 +179,17 @@ class Linear {
     }
   }
 
-  /// silu(gate) * up of a pair of blocks, all rows.
+  /// activation(gate) * up of a pair of blocks, all rows.
   void finish_pair(const float* both, size_t stride, size_t pair) const {
     const size_t column = pair * kBlockRows;
     const size_t columns = std::min(kBlockRows, context_.width(op_.output) - column);
-    context_.kernels.swiglu({both, both + kBlockRows, stride, rows_.count, columns,
-                             context_.row(op_.output, rows_.first) + column,
-                             context_.stride(op_.output), op_.accumulate});
+    context_.kernels.glu({op_.activation, both, both + kBlockRows, stride, rows_.count, columns,
+                          context_.row(op_.output, rows_.first) + column,
+                          context_.stride(op_.output), op_.accumulate});
   }
 
   const LinearOp& op_;
+  const bool finds_prepared_;
   const OpRows rows_;
   OpContext& context_;
   const Weight& shape_;
@@ -189,10 +203,91 @@ class Linear {
   float* normed_ = nullptr;
 };
 
+/// Whether `before` is a linear that prepared the same input in the same way.
+bool is_prepared(const LinearOp& op, const Op* before, const std::vector<Weight>& weights) {
+  const LinearOp* linear = before != nullptr ? std::get_if<LinearOp>(&before->kind) : nullptr;
+  if (linear == nullptr || linear->weight >= weights.size()) return false;
+  const Weight& mine = weights[op.weight];
+  const Weight& other = weights[linear->weight];
+  return linear->input == op.input && linear->last_row == op.last_row &&
+         linear->norm.offset == op.norm.offset && linear->norm.length == op.norm.length &&
+         linear->norm_eps == op.norm_eps && mine.quantized() == other.quantized() &&
+         mine.packed(nullptr).columns == other.packed(nullptr).columns;
+}
+
 }  // namespace
 
-Work run_op(const Op& op, const LinearOp& linear, OpRows rows, OpContext& context) {
-  Linear work(linear, rows, context);
+size_t column_parts(const PackedWeight& weight, size_t threads) {
+  const bool exact = weight.format == kernels::WeightFormat::kInt4TwoLevel ||
+                     weight.format == kernels::WeightFormat::kInt8;
+  const size_t blocks = weight.blocks();
+  if (!exact || blocks >= threads) return 1;
+  const size_t steps = kernels::divide_up(weight.columns, kernels::column_step(weight));
+  size_t best = 1, longest = 1;  // parts of a block that the busiest thread computes
+  for (size_t parts = 2; parts <= std::min(steps, threads); ++parts) {
+    const size_t most = kernels::divide_up(blocks * parts, threads);
+    if (most * best < longest * parts) best = parts, longest = most;
+  }
+  return best;
+}
+
+LinearOp LinearOp::read(const FlatbufferTable& table) {
+  return {
+      table.scalar<uint32_t>(0),     table.scalar<uint32_t>(1),     table.scalar<uint32_t>(2),
+      read_floats(table.table(3)),   read_floats(table.table(4)),   table.scalar<float>(5),
+      table.scalar<uint8_t>(6) != 0, read_function(table, 7),       table.scalar<uint8_t>(8) != 0,
+      table.scalar<uint8_t>(9) != 0, table.scalar<uint8_t>(10) != 0};
+}
+
+void LinearOp::check(Checker* checker) const {
+  if (!checker->has_weight(weight)) return;
+  const Weight& matrix = checker->program().weights[weight];
+  if (!checker->has_slot(input, matrix.columns) || !checker->has_slot(output)) return;
+  const size_t width = checker->width(output);
+  const size_t rows = gated ? 2 * kernels::round_up(width, kBlockRows) : width;
+  checker->check(matrix.rows == rows, "wants a weight of " + std::to_string(rows) +
+                                          " rows, and has " + std::to_string(matrix.rows));
+  checker->check(input != output, "reads and writes slot " + std::to_string(input));
+  if (gated) checker->has_activation(activation);
+  checker->has_optional_floats(bias, matrix.rows);
+  checker->has_optional_floats(norm, matrix.columns);
+  checker->has_eps(norm_eps);
+  last_row ? checker->leaves_one_row(output) : checker->has_rows_of({input}, output);
+  checker->check(!prepared || is_prepared(*this, checker->before(), checker->program().weights),
+                 "wants its input prepared, which no linear before did");
+}
+
+void LinearOp::walk(RowNeeds* rows) const {
+  rows->reads(input, accumulate ? rows->updated(output) : rows->written(output));
+  if (prepared) rows->finds_prepared();
+}
+
+WorkspaceNeeds LinearOp::needs(const Program& program, const kernels::Variant& kernels,
+                               size_t threads) const {
+  const Weight& matrix = program.weights[weight];
+  const size_t normed = norm.present() ? matrix.columns : 0;
+  const PackedWeight packed = matrix.packed(nullptr);
+  WorkspaceNeeds needs;
+  if (matrix.quantized()) {
+    const size_t parts = gated ? 1 : column_parts(packed, threads);
+    const size_t tile = std::max(kernels.tile.mr, kMatvecRows);
+    needs.columns = packed.columns;
+    needs.sums = parts > 1 ? parts * kMatvecRows * packed.blocks() * kBlockRows : 0;
+    needs.scratch =
+        std::max(kernels::linear_scratch_bytes(packed.columns), tile * normed * sizeof(float));
+  } else {
+    needs.normed_columns = normed;
+  }
+  if (gated) {
+    needs.scratch = kernels::round_up(needs.scratch, kernels::kLineBytes) +
+                    kMatvecRows * kMatvecPairs * kPairBytes;
+    needs.scratch_per_row = kPairBytes;
+  }
+  return needs;
+}
+
+Work LinearOp::run(const Op& op, OpRows rows, OpContext& context) const {
+  Linear work(*this, op.prepared, rows, context);
   if (work.prepares()) {
     context.timer.begin(op.prepare_debug_id);
     context.timer.end(work.prepare());

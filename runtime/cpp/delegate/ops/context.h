@@ -6,9 +6,10 @@
 #include <cstdint>
 #include <vector>
 
-#include "delegate/op_rows.h"
+#include "delegate/ops/rows.h"
 #include "delegate/program.h"
 #include "delegate/session_state.h"
+#include "delegate/share.h"
 #include "delegate/thread_team.h"
 #include "delegate/workspace.h"
 #include "kernels/kernels.h"
@@ -42,6 +43,12 @@ class OpTimer {
   executorch::runtime::EventTracerEntry entry_{};
 };
 
+/// A thread's part of rows x columns.
+struct Part {
+  Range rows;
+  Range columns;
+};
+
 /// Everything an op works with on one thread: all threads call it with their own.
 struct OpContext {
   const Program& program;
@@ -51,9 +58,9 @@ struct OpContext {
   const Workspace& workspace;
   const std::vector<float*>& slots;  ///< those of the workspace, and those of the caller
   ThreadTeam& team;
-  ProgramCaches& caches;
-  const int64_t* tokens;  ///< of the whole call
-  size_t start_pos;       ///< of the whole call
+  const ProgramCaches& caches;  ///< of the call's segment
+  const int64_t* tokens;        ///< of the whole call
+  size_t start_pos;             ///< of the call's segment
   size_t thread;
   Chunk chunk;
   OpTimer timer;
@@ -74,18 +81,19 @@ struct OpContext {
   const float* numbers(const Floats& piece) const {
     return piece.present() ? floats + piece.offset : nullptr;
   }
+  /// The position of row `row` of the chunk.
+  size_t position(size_t row) const { return start_pos + chunk.first + row; }
+  /// The thread's part of some rows: rows where there are several, else columns.
+  Part part(OpRows rows, size_t columns) const {
+    if (rows.count == 1) {
+      return {{rows.first, rows.first + 1}, share(columns, kernels::kBlockRows, thread, threads())};
+    }
+    const Range range = share(rows.count, thread, threads());
+    return {{rows.first + range.first, rows.first + range.last}, {0, columns}};
+  }
   Work work(size_t bytes, size_t operations, size_t rows) const {
     return {bytes, operations, static_cast<uint32_t>(rows), static_cast<uint32_t>(threads())};
   }
 };
-
-/// Each runs one op for its rows, begins the event of its last part, and returns what that does.
-/// The caller waits for all threads before the next op.
-Work run_op(const Op& op, const EmbeddingOp& embedding, OpRows rows, OpContext& context);
-Work run_op(const Op& op, const NormOp& norm, OpRows rows, OpContext& context);
-Work run_op(const Op& op, const LinearOp& linear, OpRows rows, OpContext& context);
-Work run_op(const Op& op, const AttentionOp& attention, OpRows rows, OpContext& context);
-Work run_op(const Op& op, const AddOp& add, OpRows rows, OpContext& context);
-Work run_op(const Op& op, const SwigluOp& swiglu, OpRows rows, OpContext& context);
 
 }  // namespace thimble::cpu

@@ -1,0 +1,13 @@
+"""Why a matcher does not take a node, or a peephole leaves an op as it is."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Refused:
+    """
+    Attributes:
+        reason: half a sentence, to be read behind the operator's line.
+    """
+
+    reason: str

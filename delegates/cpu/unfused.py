@@ -1,0 +1,48 @@
+"""Ops of a program's lists that stand alone though others like them were merged, and why."""
+
+from dataclasses import dataclass
+
+from torch.export import ExportedProgram
+
+from delegates.cpu.graph import Constants
+from delegates.cpu.op_list import OpList
+from delegates.cpu.ops import Values
+from delegates.cpu.partition import call_outputs, find_calls
+from delegates.cpu.peepholes import merge
+from delegates.cpu.tidy import tidy
+from delegates.lines import source_line
+
+
+@dataclass(frozen=True)
+class Unfused:
+    """An op of the list that others like it are part of.
+
+    Attributes:
+        module_path: such as model.layers.0.mlp.
+        operator: what it is called there.
+        line: of the model, as in exporter/model.py:46.
+        reason: why it stands alone.
+    """
+
+    module_path: str
+    operator: str
+    line: str
+    reason: str
+
+
+def why_unfused(program: ExportedProgram) -> list[Unfused]:
+    """
+    Args:
+        program: in the edge dialect as to_edge() made it; it is readied in place.
+    """
+    tidy(program)
+    found = []
+    for ops in find_calls(program.graph, Values(Constants(program))).ops:
+        op_list = OpList(ops, call_outputs(ops))
+        reasons = merge(op_list)
+        found += [
+            Unfused(op.name, op.label, source_line(op.node), reasons[op].reason)
+            for op in op_list
+            if op in reasons
+        ]
+    return found

@@ -1,0 +1,62 @@
+"""What Metal's executor has kernels for, as runtime/cpp/delegate/metal/plan.cpp says."""
+
+from collections.abc import Callable
+from typing import Any
+
+from delegates.cpu.backend import DelegateCall
+from delegates.cpu.ops import (
+    Attention,
+    Elementwise,
+    Embedding,
+    Function,
+    Glu,
+    Linear,
+    Norm,
+    Op,
+)
+from delegates.errors import DelegateError
+
+_Lacking = Callable[[Any], bool]
+
+# The kinds of ops that it runs, each with what it lacks of them.
+_RUNS: tuple[tuple[type[Op], tuple[tuple[_Lacking, str], ...]], ...] = (
+    (Embedding, ()),
+    (
+        Norm,
+        (
+            (lambda op: op.num_heads != 1, "norms heads by themselves"),
+            (lambda op: op.weight is None, "norms without a weight"),
+        ),
+    ),
+    (
+        Linear,
+        ((lambda op: op.activation not in (None, Function.SILU), "gates by other than silu"),),
+    ),
+    (Attention, ((lambda op: op.window > 0, "has a window"),)),
+    (Elementwise, ((lambda op: op.function is not Function.ADD, "is no addition"),)),
+    (Glu, ((lambda op: op.activation is not Function.SILU, "gates by other than silu"),)),
+)
+
+
+def check_kernels(call: DelegateCall) -> None:
+    """Checks that Metal runs all ops of a call.
+
+    Raises:
+        DelegateError: names the first op that it does not run, and what of it.
+    """
+    for op in call.ops:
+        lacking = _lacking(op, call)
+        if lacking is not None:
+            raise DelegateError(
+                f"Metal does not run {op.label} of {op.name}, which {lacking}: export with "
+                "--delegate cpu."
+            )
+
+
+def _lacking(op: Op, call: DelegateCall) -> str | None:
+    kinds = dict(_RUNS)
+    if type(op) not in kinds:
+        return "has no kernel"
+    if isinstance(op, Elementwise) and call.slot(op.output) not in map(call.slot, op.reads()):
+        return "is not done in place"
+    return next((what for lacks, what in kinds[type(op)] if lacks(op)), None)

@@ -1,0 +1,196 @@
+#include "delegate/ops/checker.h"
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+namespace thimble::cpu {
+namespace {
+
+/// Far above any model, far below what would overflow a size.
+constexpr size_t kMostWidth = size_t{1} << 24;
+constexpr size_t kMostRows = size_t{1} << 28;
+constexpr size_t kMostHeadDim = size_t{1} << 12;
+constexpr size_t kMostContext = size_t{1} << 24;
+constexpr size_t kMostFloats = size_t{1} << 40;
+
+}  // namespace
+
+Checker::Checker(Program* program) : program_(*program), owners_(program->caches.size(), false) {}
+
+bool Checker::check(bool right, const std::string& what) {
+  if (!right && wrong_.empty()) wrong_ = where_ + what;
+  return wrong_.empty();
+}
+
+Status Checker::check_all() {
+  check_tables();
+  for (size_t i = 0; wrong_.empty() && i < program_.ops.size(); ++i) {
+    const Op& op = program_.ops[i];
+    where_ = "operator " + std::to_string(i) + " (" + op.name + ") ";
+    before_ = i > 0 ? &program_.ops[i - 1] : nullptr;
+    std::visit([this](const auto& kind) { kind.check(this); }, op.kind);
+  }
+  where_.clear();
+  if (wrong_.empty()) check_arguments();
+  if (wrong_.empty()) return {};
+  return Status::error("the CPU delegate's program is damaged: " + wrong_ +
+                       ": export the model again");
+}
+
+void Checker::check_tables() {
+  for (const Slot& slot : program_.slots) {
+    check(slot.width >= 1 && slot.width <= kMostWidth,
+          "a slot has " + std::to_string(slot.width) + " columns");
+  }
+  for (const Weight& weight : program_.weights) check_weight(weight);
+  std::set<std::string> names;
+  for (const CacheShape& cache : program_.caches) {
+    check_cache(cache);
+    check(names.insert(cache.name).second, "two caches have the name " + cache.name);
+  }
+}
+
+void Checker::check_weight(const Weight& weight) {
+  where_ = "weight " + weight.key + " ";
+  const bool grouped = weight.format == kernels::WeightFormat::kInt4TwoLevel ||
+                       weight.format == kernels::WeightFormat::kInt4;
+  const size_t group = weight.group_size;
+  check(!weight.key.empty(), "has no key");
+  check(weight.rows >= 1 && weight.rows <= kMostRows,
+        "has " + std::to_string(weight.rows) + " rows");
+  check(weight.columns >= 1 && weight.columns <= kernels::kMostColumns,
+        "has " + std::to_string(weight.columns) + " columns");
+  check(grouped ? group == 32 || group == 64 || group == 128 : group == 0,
+        "has groups of " + std::to_string(group));
+  where_.clear();
+}
+
+void Checker::check_cache(const CacheShape& cache) {
+  check(!cache.name.empty(), "a cache has no name");
+  check(cache.num_key_value_heads >= 1 && cache.num_key_value_heads <= kMostHeads &&
+            cache.head_dim >= 1 && cache.head_dim <= kMostHeadDim && cache.max_context_len >= 1 &&
+            cache.max_context_len <= kMostContext,
+        "a cache has " + std::to_string(cache.num_key_value_heads) + " heads of " +
+            std::to_string(cache.head_dim) + " numbers and " +
+            std::to_string(cache.max_context_len) + " positions");
+  takes_positions(cache.max_context_len);
+}
+
+bool Checker::has_slot(uint32_t slot) {
+  return check(slot < program_.slots.size(), "uses slot " + std::to_string(slot) + " of " +
+                                                 std::to_string(program_.slots.size()));
+}
+
+bool Checker::has_slot(uint32_t slot, size_t width) {
+  return has_slot(slot) &&
+         check(program_.slots[slot].width == width,
+               "wants " + std::to_string(width) + " columns in slot " + std::to_string(slot) +
+                   ", which has " + std::to_string(program_.slots[slot].width));
+}
+
+bool Checker::has_columns(uint32_t slot, size_t offset, size_t count) {
+  return has_slot(slot) &&
+         check(offset + count <= program_.slots[slot].width,
+               "wants columns " + std::to_string(offset) + " to " + std::to_string(offset + count) +
+                   " of slot " + std::to_string(slot) + ", which has " +
+                   std::to_string(program_.slots[slot].width));
+}
+
+bool Checker::has_heads(uint32_t slot, size_t count) {
+  const size_t columns = width(slot);
+  return check(count >= 1 && count <= kMostHeads && columns % count == 0,
+               "has " + std::to_string(count) + " heads in " + std::to_string(columns) +
+                   " columns of slot " + std::to_string(slot));
+}
+
+bool Checker::has_weight(uint32_t weight) {
+  return check(weight < program_.weights.size(), "uses weight " + std::to_string(weight) + " of " +
+                                                     std::to_string(program_.weights.size()));
+}
+
+bool Checker::has_floats(const Floats& floats, size_t length) {
+  if (!check(floats.length == length && floats.offset <= kMostFloats,
+             "has " + std::to_string(floats.length) + " floats from " +
+                 std::to_string(floats.offset) + " where " + std::to_string(length) +
+                 " are wanted")) {
+    return false;
+  }
+  program_.num_floats = std::max<uint64_t>(program_.num_floats, floats.offset + length);
+  return check(!program_.floats.empty(), "uses floats, of which the program has none");
+}
+
+bool Checker::has_optional_floats(const Floats& floats, size_t length) {
+  return floats.present() ? has_floats(floats, length) : check(true, "");
+}
+
+bool Checker::has_eps(float eps) {
+  return check(eps >= 0 && std::isfinite(eps), "has the eps " + std::to_string(eps));
+}
+
+bool Checker::has_activation(kernels::Function function) {
+  return check(
+      kernels::is_activation(function),
+      "has the function " + std::to_string(static_cast<int>(function)) + " for an activation");
+}
+
+bool Checker::takes_cache(uint32_t cache) {
+  if (!check(cache < program_.caches.size(), "uses cache " + std::to_string(cache) + " of " +
+                                                 std::to_string(program_.caches.size()))) {
+    return false;
+  }
+  const bool free = !owners_[cache];
+  owners_[cache] = true;
+  return check(free, "uses cache " + std::to_string(cache) + " of another");
+}
+
+void Checker::takes_tokens(size_t count) {
+  program_.num_tokens = std::min(program_.num_tokens, count);
+}
+
+void Checker::takes_positions(size_t count) {
+  program_.num_positions = std::min(program_.num_positions, count);
+}
+
+void Checker::leaves_one_row(uint32_t slot) { program_.slots[slot].one_row = true; }
+
+void Checker::has_rows_of(std::initializer_list<uint32_t> inputs, uint32_t output) {
+  if (!wrong_.empty()) return;
+  const bool one_row = program_.slots[*inputs.begin()].one_row;
+  for (const uint32_t input : inputs) {
+    check(program_.slots[input].one_row == one_row,
+          "reads the last row of a slot and all rows of another");
+  }
+  if (one_row) leaves_one_row(output);
+}
+
+void Checker::check_arguments() {
+  size_t tokens = 0, positions = 0;
+  std::vector<bool> taken(program_.slots.size(), false);
+  for (const Value& value : program_.inputs) {
+    tokens += value.role == Role::kTokens;
+    positions += value.role == Role::kStartPos;
+    if (value.role != Role::kRows || !has_slot(value.slot)) continue;
+    check(!taken[value.slot] && !program_.slots[value.slot].one_row,
+          "slot " + std::to_string(value.slot) + " cannot take an input");
+    taken[value.slot] = true;
+  }
+  check(tokens <= 1 && positions <= 1 && program_.inputs.size() > positions,
+        "it has " + std::to_string(tokens) + " inputs of tokens and " + std::to_string(positions) +
+            " of positions");
+  check(tokens == 1 || !program_.embeds(), "it embeds tokens, and takes none");
+  check(positions == 1 || program_.caches.empty(), "it has a cache, and takes no position");
+  check(positions == 1 || !program_.has_positions(), "it rotates heads, and takes no position");
+  check(!program_.outputs.empty(), "it has no output");
+  for (const Value& value : program_.outputs) {
+    check(value.role == Role::kRows, "an output is not rows");
+    has_slot(value.slot);
+  }
+}
+
+Status check_program(Program* program) {
+  Status status = Checker(program).check_all();
+  return status.ok() ? find_rows(program) : status;
+}
+
+}  // namespace thimble::cpu

@@ -1,0 +1,57 @@
+#include "delegate/ops/elementwise.h"
+
+#include <cmath>
+
+#include "delegate/ops/checker.h"
+#include "delegate/ops/context.h"
+#include "delegate/ops/row_needs.h"
+
+namespace thimble::cpu {
+
+using kernels::Function;
+
+ElementwiseOp ElementwiseOp::read(const FlatbufferTable& table) {
+  return {read_function(table, 0), table.scalar<uint32_t>(1), table.scalar<uint32_t>(2),
+          table.scalar<uint32_t>(3), table.scalar<float>(4)};
+}
+
+void ElementwiseOp::check(Checker* checker) const {
+  if (!checker->check(kernels::is_function(function),
+                      "has the unknown function " + std::to_string(static_cast<int>(function)))) {
+    return;
+  }
+  if (!checker->has_slot(input)) return;
+  const size_t width = checker->width(input);
+  checker->has_slot(output, width);
+  const bool wants_number = function == Function::kScale || function == Function::kSoftCap;
+  checker->check(!wants_number || std::isfinite(number),
+                 "has the number " + std::to_string(number));
+  checker->check(function != Function::kSoftCap || number > 0,
+                 "has the soft cap " + std::to_string(number));
+  if (!kernels::is_binary(function)) return checker->has_rows_of({input}, output);
+  checker->has_slot(other, width);
+  checker->has_rows_of({input, other}, output);
+}
+
+void ElementwiseOp::walk(RowNeeds* rows) const {
+  const Rows wanted = rows->written(output);
+  rows->reads(input, wanted);
+  if (kernels::is_binary(function)) rows->reads(other, wanted);
+}
+
+Work ElementwiseOp::run(const Op& op, OpRows rows, OpContext& context) const {
+  const size_t columns = context.width(input);
+  const bool binary = kernels::is_binary(function);
+  context.timer.begin(op.debug_id);
+  const Part part = context.part(rows, columns);
+  const size_t first = part.columns.first;
+  for (size_t row = part.rows.first; row < part.rows.last; ++row) {
+    context.kernels.elementwise({function, context.row(input, row) + first,
+                                 binary ? context.row(other, row) + first : nullptr, number,
+                                 part.columns.size(), context.row(output, row) + first});
+  }
+  const size_t moved = binary ? 3 : 2;
+  return context.work(moved * rows.count * columns * sizeof(float), 0, rows.count);
+}
+
+}  // namespace thimble::cpu

@@ -1,0 +1,23 @@
+#pragma once
+
+#include "delegate/ops/kind.h"
+
+namespace thimble::cpu {
+
+/// A function of each number of one slot, or of two.
+struct ElementwiseOp {
+  kernels::Function function;
+  uint32_t input;
+  uint32_t other;
+  uint32_t output;
+  float number;
+
+  static constexpr const char* kName = "Elementwise";
+  static ElementwiseOp read(const FlatbufferTable& table);
+  void check(Checker* checker) const;
+  void walk(RowNeeds* rows) const;
+  WorkspaceNeeds needs(const Program&, const kernels::Variant&, size_t) const { return {}; }
+  Work run(const Op& op, OpRows rows, OpContext& context) const;
+};
+
+}  // namespace thimble::cpu

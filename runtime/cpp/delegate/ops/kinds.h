@@ -1,0 +1,20 @@
+#pragma once
+
+#include <variant>
+
+#include "delegate/ops/attention.h"
+#include "delegate/ops/elementwise.h"
+#include "delegate/ops/embedding.h"
+#include "delegate/ops/glu.h"
+#include "delegate/ops/linear.h"
+#include "delegate/ops/norm.h"
+#include "delegate/ops/rotate.h"
+#include "delegate/ops/select_last.h"
+
+namespace thimble::cpu {
+
+/// Every kind of operator, in the order of the schema's union Kind, which counts from 1.
+using OpKind = std::variant<EmbeddingOp, NormOp, LinearOp, AttentionOp, RotateOp, ElementwiseOp,
+                            GluOp, SelectLastOp>;
+
+}  // namespace thimble::cpu

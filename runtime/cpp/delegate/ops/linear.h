@@ -1,0 +1,35 @@
+#pragma once
+
+#include "delegate/ops/kind.h"
+
+namespace thimble::cpu {
+
+/// A linear layer: norm and quantization of its input, the product, and its epilogue.
+struct LinearOp {
+  uint32_t input;
+  uint32_t output;
+  uint32_t weight;
+  Floats bias;
+  Floats norm;
+  float norm_eps;
+  bool gated;
+  kernels::Function activation;
+  bool accumulate;
+  bool last_row;
+  bool prepared;
+
+  static constexpr const char* kName = "Linear";
+  static LinearOp read(const FlatbufferTable& table);
+  void check(Checker* checker) const;
+  void walk(RowNeeds* rows) const;
+  WorkspaceNeeds needs(const Program& program, const kernels::Variant& kernels,
+                       size_t threads) const;
+  Work run(const Op& op, OpRows rows, OpContext& context) const;
+};
+
+/// Parts that the columns of a weight are cut into for a matrix x vector product, so that threads
+/// which its few blocks leave idle have work: as many as make the longest share the shortest. 1: it
+/// is not cut, for it has blocks enough, or a format of floating-point sums, or too few columns.
+size_t column_parts(const kernels::PackedWeight& weight, size_t threads);
+
+}  // namespace thimble::cpu

@@ -1,0 +1,53 @@
+#include "delegate/ops/row_needs.h"
+
+#include <algorithm>
+
+namespace thimble::cpu {
+
+RowNeeds::RowNeeds(Program* program)
+    : program_(*program), needed_(program->slots.size(), Rows::kNone) {}
+
+bool RowNeeds::run() {
+  for (const Value& value : program_.outputs) {
+    reads(value.slot, program_.slots[value.slot].one_row ? Rows::kLast : Rows::kAll);
+  }
+  for (auto op = program_.ops.rbegin(); op != program_.ops.rend(); ++op) {
+    op_ = &*op;
+    std::visit([this](const auto& kind) { kind.walk(this); }, op->kind);
+  }
+  // An op finds its input prepared only if the one before prepared the same rows.
+  for (size_t i = 1; i < program_.ops.size(); ++i) {
+    Op& op = program_.ops[i];
+    op.prepared = op.prepared && op.rows == program_.ops[i - 1].rows;
+  }
+  return consistent_;
+}
+
+Rows RowNeeds::written(uint32_t slot) {
+  op_->rows = needed_[slot];
+  needed_[slot] = Rows::kNone;
+  return op_->rows;
+}
+
+Rows RowNeeds::updated(uint32_t slot) {
+  op_->rows = needed_[slot];
+  return op_->rows;
+}
+
+void RowNeeds::reads(uint32_t slot, Rows rows) {
+  needed_[slot] = std::max(needed_[slot], rows);
+  if (program_.slots[slot].one_row && rows == Rows::kAll) consistent_ = false;
+}
+
+void RowNeeds::runs_for_all() { op_->runs_for_all = true; }
+
+void RowNeeds::finds_prepared() { op_->prepared = true; }
+
+Status find_rows(Program* program) {
+  if (RowNeeds(program).run()) return {};
+  return Status::error(
+      "the CPU delegate's program is damaged: it reads all rows of a slot that holds the last "
+      "alone: export the model again");
+}
+
+}  // namespace thimble::cpu

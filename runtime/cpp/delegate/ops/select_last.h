@@ -1,0 +1,20 @@
+#pragma once
+
+#include "delegate/ops/kind.h"
+
+namespace thimble::cpu {
+
+/// The call's last row alone.
+struct SelectLastOp {
+  uint32_t input;
+  uint32_t output;
+
+  static constexpr const char* kName = "SelectLast";
+  static SelectLastOp read(const FlatbufferTable& table);
+  void check(Checker* checker) const;
+  void walk(RowNeeds* rows) const;
+  WorkspaceNeeds needs(const Program&, const kernels::Variant&, size_t) const { return {}; }
+  Work run(const Op& op, OpRows rows, OpContext& context) const;
+};
+
+}  // namespace thimble::cpu
