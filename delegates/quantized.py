@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, cast
 
 import torch
+from torch import Tensor
 from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind
 from torch.fx import Graph, Node
@@ -19,7 +20,7 @@ from delegates.plain import call_like
 
 LINEAR = "thimble.linear.default"
 EMBEDDING = "thimble.embedding.default"
-ZERO_POINTS = "_zero_points"  # ends the name of a buffer that expansion adds
+ZERO_POINTS, PACKED = "_zero_points", "_packed"  # end the names of buffers that a pass adds
 _LIMITS = {4: (-8, 7), 8: (-128, 127)}
 _INT8 = (torch.int8, -128, 127)
 
@@ -138,9 +139,7 @@ def from_table(program: ExportedProgram, node: Node, given: Embedding) -> Node:
     return _narrowed(node, call_like(node, _aten.embedding.default, table, given.tokens), given)
 
 
-def dequantize(
-    program: ExportedProgram, node: Node, values: Node, scales: Node, bits: int
-) -> Node:
+def dequantize(program: ExportedProgram, node: Node, values: Node, scales: Node, bits: int) -> Node:
     """torchao's dequantization of a whole weight, with zero points of zero."""
     group = values.meta["val"].shape[1] // scales.meta["val"].shape[1]
     zero_points = _zero_points(program, scales)
@@ -185,15 +184,21 @@ def _rounded(node: Node, x: Node, columns: int) -> Node:
 
 def _zero_points(program: ExportedProgram, scales: Node) -> Node:
     """The buffer of int8 zeros of the shape of the scales."""
+    zeros = torch.zeros(scales.meta["val"].shape, dtype=torch.int8)
+    return new_buffer(program, scales, ZERO_POINTS, zeros)
+
+
+def new_buffer(program: ExportedProgram, beside: Node, ending: str, tensor: Tensor) -> Node:
+    """The placeholder of a new buffer, named for the one that it stands beside; there is one of a
+    name."""
     from executorch.backends.transforms.utils import create_constant_placeholder
 
-    zeros = torch.zeros(scales.meta["val"].shape, dtype=torch.int8)
-    with program.graph.inserting_before(scales):
+    with program.graph.inserting_before(beside):
         return create_constant_placeholder(
             program,
             program.graph,
-            f"{scales.name}{ZERO_POINTS}",
+            f"{beside.name}{ending}",
             InputKind.BUFFER,
-            zeros,
+            tensor,
             persistent_buffer=True,
         )

@@ -39,12 +39,12 @@ class _Quantized(nn.Module):
         super().__init__()
         self.register_buffer("values", weight.values)
         self.register_buffer("scales", weight.scales)
-        self.type = weight.type
+        self.weight_type = weight.type
 
     @property
     def quantized_weight(self) -> QuantizedWeight:
         """The integers and scales, not copied."""
-        return QuantizedWeight(self.values, self.scales, self.type)
+        return QuantizedWeight(self.values, self.scales, self.weight_type)
 
 
 class QuantizedLinear(_Quantized):
@@ -55,6 +55,8 @@ class QuantizedLinear(_Quantized):
         scales: float32 (out_features, groups).
         bias: float32 (out_features,) or None.
     """
+
+    bias: nn.Parameter | None
 
     def __init__(
         self, weight: QuantizedWeight, in_features: int, bias: nn.Parameter | None = None
@@ -71,14 +73,14 @@ class QuantizedLinear(_Quantized):
             self.values,
             self.scales,
             self.bias,
-            self.type.bits,
-            self.type.group_size,
-            self.type.levels,
+            self.weight_type.bits,
+            self.weight_type.group_size,
+            self.weight_type.levels,
         )
 
     def of_rows(self, rows: slice) -> "QuantizedLinear":
         """The linear that computes some of the outputs alone, over the same memory."""
-        weight = QuantizedWeight(self.values[rows], self.scales[rows], self.type)
+        weight = QuantizedWeight(self.values[rows], self.scales[rows], self.weight_type)
         bias = None if self.bias is None else nn.Parameter(self.bias[rows], requires_grad=False)
         return QuantizedLinear(weight, self.in_features, bias)
 
@@ -102,9 +104,9 @@ class QuantizedEmbedding(_Quantized):
             self.values,
             self.scales,
             self.embedding_dim,
-            self.type.bits,
-            self.type.group_size,
-            self.type.levels,
+            self.weight_type.bits,
+            self.weight_type.group_size,
+            self.weight_type.levels,
         )
 
 
@@ -124,5 +126,5 @@ def drop_activation_rounding(model: nn.Module) -> None:
                 linear = nn.Linear(child.in_features, child.out_features, device="meta")
                 weight = child.quantized_weight.dequantize()[:, : child.in_features]
                 linear.weight = nn.Parameter(weight, requires_grad=False)
-                linear.bias = child.bias
+                linear.register_parameter("bias", child.bias)
                 setattr(parent, name, linear)

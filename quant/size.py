@@ -109,18 +109,22 @@ def _is_linear(module: nn.Module) -> TypeGuard[nn.Linear | QuantizedLinear]:
 
 
 def _bits(linear: nn.Module) -> int:
-    return linear.type.bits if isinstance(linear, QuantizedLinear) else FLOAT_BITS
+    return linear.weight_type.bits if isinstance(linear, QuantizedLinear) else FLOAT_BITS
 
 
 def _linear_bytes(linear: nn.Module, storage: Storage) -> int:
     if isinstance(linear, QuantizedLinear):
         rows, columns = linear.values.shape
-        return storage.weight_bytes(rows, columns, linear.type.bits, linear.type.group_size)
+        return storage.weight_bytes(
+            rows, columns, linear.weight_type.bits, linear.weight_type.group_size
+        )
     return storage.float_bytes * linear.get_parameter("weight").numel()
 
 
 def _embedding_bytes(embedding: nn.Module, storage: Storage) -> int:
     if isinstance(embedding, QuantizedEmbedding):
         rows, columns = embedding.values.shape
-        return storage.table_bytes(rows, columns, embedding.type.bits, embedding.type.group_size)
+        return storage.table_bytes(
+            rows, columns, embedding.weight_type.bits, embedding.weight_type.group_size
+        )
     return storage.float_bytes * embedding.get_parameter("weight").numel()

@@ -1,6 +1,7 @@
 """How a decoder becomes a delegate call: the operators in order, what is left outside and still
 computes the same, and which nodes each of them answers for."""
 
+import dataclasses
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -109,7 +110,7 @@ def test_scales_on_one_level_take_more_bits_and_only_there(tmp_path: Path) -> No
     """Keys whose scales are a float a group: queries, keys and values are of two formats."""
     quantized = prepare(random_model(ONE_LAYER), RTN4)
     keys = quantized.model.layers[0].self_attn.k_proj
-    keys.type = dataclasses.replace(keys.type, levels=1)
+    keys.weight_type = dataclasses.replace(keys.weight_type, levels=1)
     keys.scales[3, 1] = 1.0703125  # 137 / 128
     reference = reference_logits(quantized, torch.arange(30), CONTEXT, True)
     (call,) = write(capture(quantized, CONTEXT, CONTEXT), tmp_path, reference).calls

@@ -2,14 +2,12 @@
 
 What the delegate checks itself goes (assertions on positions and lengths); views say -1 where the
 length is, and every product with rows of a rotary table has a slice of its own, so that no number
-is handed from one part of the graph to another but the position. Buffers that nobody reads, such as
-the second name of one that two modules share, would be stored in the file: they go.
+is handed from one part of the graph to another but the position.
 """
 
 from typing import Any
 
 from torch.export import ExportedProgram
-from torch.export.graph_signature import InputKind
 from torch.fx import Graph, Node
 
 from delegates.cpu.graph import args_of, operator_name, shape_of
@@ -26,19 +24,7 @@ def tidy(program: ExportedProgram) -> None:
         if operator_name(node) == "aten::mul":
             _own_table(graph, node)
     graph.eliminate_dead_code()
-    _drop_unread_buffers(program)
     program.graph_module.recompile()
-
-
-def _drop_unread_buffers(program: ExportedProgram) -> None:
-    nodes = {node.name: node for node in program.graph.find_nodes(op="placeholder")}
-    specs = program.graph_signature.input_specs
-    for spec in list(specs):
-        if spec.kind is InputKind.BUFFER and not nodes[spec.arg.name].users:
-            specs.remove(spec)
-            program.graph.erase_node(nodes[spec.arg.name])
-            program.state_dict.pop(str(spec.target), None)
-            program.constants.pop(str(spec.target), None)
 
 
 def _free_view(node: Node) -> None:

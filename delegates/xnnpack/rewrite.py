@@ -15,7 +15,7 @@ from torch.export import ExportedProgram
 from torch.fx import Node
 
 from delegates.plain import call_like
-from delegates.quantized import Embedding, expand_embeddings
+from delegates.quantized import PACKED, Embedding, expand_embeddings, new_buffer
 
 CACHED_ATTENTION = "thimble.cached_attention.default"
 
@@ -64,13 +64,13 @@ def rewrite_embeddings(program: ExportedProgram) -> int:
 
 def _stock_embedding(program: ExportedProgram, node: Node, given: Embedding) -> Node:
     operators = torch.ops.quantized_decomposed
-    target, limits = operators.embedding_byte.default, (-128, 127)
+    target, limits, table = operators.embedding_byte.default, (-128, 127), given.values
     columns = given.values.meta["val"].shape[1]
     if given.bits == 4:
-        values = program.state_dict[_buffer_name(program, given.values)]
-        _set_buffer(program, given.values, pack_int4(values))
         target, limits = operators.embedding_4bit.default, (-8, 7)
-    rows = call_like(node, target, given.values, given.scales, None, *limits, given.tokens)
+        values = program.state_dict[program.graph_signature.inputs_to_buffers[table.name]]
+        table = new_buffer(program, table, PACKED, pack_int4(values))
+    rows = call_like(node, target, table, given.scales, None, *limits, given.tokens)
     if columns == given.embedding_dim:
         return rows
     return call_like(node, torch.ops.aten.narrow.default, rows, -1, 0, given.embedding_dim)
@@ -127,13 +127,3 @@ def _call(replaced: Node, target: Any, *args: Any) -> Node:
     node = replaced.graph.call_function(target, args)
     node.meta = dict(replaced.meta)
     return node
-
-
-def _buffer_name(program: ExportedProgram, placeholder: Node) -> str:
-    return program.graph_signature.inputs_to_buffers[placeholder.name]
-
-
-def _set_buffer(program: ExportedProgram, placeholder: Node, value: Tensor) -> None:
-    program.state_dict[_buffer_name(program, placeholder)] = value
-    fake_mode = placeholder.meta["val"].fake_mode
-    placeholder.meta["val"] = fake_mode.from_tensor(value, static_shapes=True)

@@ -14,6 +14,7 @@ from zipfile import ZipFile
 import torch
 from torch import Tensor, nn
 
+from delegates.quantized import PACKED, ZERO_POINTS
 from devtools.compare.figures import Distance, distance
 from devtools.compare.recording import Recorder
 from devtools.compare.rows import (
@@ -32,13 +33,12 @@ from exporter.etrecord import WEIGHTS
 from exporter.models.attention import Attention
 from exporter.models.context import CachedContext
 from exporter.models.decoder import CausalLM
-from quant.modules import QuantizedEmbedding, QuantizedLinear, QuantizedWeight
+from quant.modules import QuantizedEmbedding, QuantizedLinear, QuantizedWeight, set_weight
 from quant.walk import float_walk
+from quant.weight_type import INT8, int4
 
 Streams = tuple[Tensor, Tensor, Tensor]  # of the float model, the quantized one, the program
 Run = Callable[[CausalLM, Tensor], Tensor]
-
-_VALUES, _SCALES = "model.embed_tokens.values", "model.embed_tokens.scales"
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Logits:
 
 
 def read_weights(etrecord: Path) -> dict[str, Tensor]:
-    """The weights of the captured program by name, quantized ones as torchao's tensors.
+    """The weights of the captured program by name, quantized ones as integers and scales.
 
     Raises:
         BadRequest: the record has none.
@@ -77,33 +77,29 @@ def quantized_model(
     """
     with torch.device("meta"):
         model = CausalLM(checkpoint.config)
-    weights = dict(weights)
-    if _VALUES in weights:
-        values, scales = _unpacked(weights.pop(_VALUES)), weights.pop(_SCALES)
-        if values.shape[0] != checkpoint.config.vocab_size:
-            raise _other_shape(source, checkpoint, _VALUES, values)
-        bits = 8 if scales.shape[1] == 1 else 4
-        table = QuantizedWeight(values, scales, bits)
-        model.model.add_module(
-            "embed_tokens", QuantizedEmbedding(table, checkpoint.config.hidden_size)
-        )
     for name, tensor in weights.items():
+        if name.endswith((ZERO_POINTS, PACKED, ".scales")):
+            continue  # what a delegate added; what goes with the integers
         path, _, key = name.rpartition(".")
         try:
-            parent = model.get_submodule(path)
+            parent, module = model.get_submodule(path.rpartition(".")[0]), model.get_submodule(path)
         except AttributeError:
             raise _other_shape(source, checkpoint, name, tensor) from None
-        expected = getattr(parent, key, None)
+        expected = getattr(module, "weight" if key == "values" else key, None)
         if not isinstance(expected, Tensor) or not _fits(expected, tensor):
             raise _other_shape(source, checkpoint, name, tensor)
-        if isinstance(parent, nn.Linear) and key == "weight":
-            padding = tensor.shape[1] - parent.in_features
-            if padding:
-                parent = PaddedLinear(parent, padding)
-                above, _, last = path.rpartition(".")
-                setattr(model.get_submodule(above), last, parent)
-        parent.register_parameter(key, nn.Parameter(tensor, requires_grad=False))
-    if model.lm_head.weight.is_meta and checkpoint.config.tie_word_embeddings:
+        if key == "values":
+            weight = _quantized(tensor, weights[f"{path}.scales"])
+            if isinstance(module, nn.Embedding):
+                _set_embedding(model, weight)
+            else:
+                set_weight(parent, path.rpartition(".")[2], weight)
+                if path == "lm_head" and checkpoint.config.tie_word_embeddings:
+                    _set_embedding(model, weight)
+        else:
+            module.register_parameter(key, nn.Parameter(tensor, requires_grad=False))
+    is_tied = checkpoint.config.tie_word_embeddings
+    if is_tied and isinstance(model.lm_head, nn.Linear) and model.lm_head.weight.is_meta:
         model.lm_head.weight = model.model.get_parameter("embed_tokens.weight")
     lacking = next((name for name, item in model.named_parameters() if item.is_meta), None)
     if lacking is not None:
@@ -114,12 +110,15 @@ def quantized_model(
     return model.eval()
 
 
-def _unpacked(values: Tensor) -> Tensor:
-    """int8 (rows, columns) of a table, which XNNPACK's lowering packs two to a byte."""
-    if values.dtype is not torch.uint8:
-        return values
-    pairs = torch.stack((values >> 4, values & 15), dim=2).flatten(1)
-    return pairs.to(torch.int8) - 8
+def _quantized(values: Tensor, scales: Tensor) -> QuantizedWeight:
+    """Integers and scales as a weight: what it computes is theirs, whatever its type is called."""
+    columns, groups = values.shape[1], scales.shape[1]
+    return QuantizedWeight(values, scales, INT8 if groups == 1 else int4(columns // groups))
+
+
+def _set_embedding(model: CausalLM, table: QuantizedWeight) -> None:
+    hidden_size = model.model.get_submodule("norm").get_parameter("weight").numel()
+    model.model.add_module("embed_tokens", QuantizedEmbedding(table, hidden_size))
 
 
 def _fits(expected: Tensor, tensor: Tensor) -> bool:
@@ -226,6 +225,6 @@ class _Pass:
         found = {}
         for path, given in floats.inputs.items():
             module = self._quantized.get_submodule(path)
-            if isinstance(module, nn.Linear | nn.Embedding | QuantizedEmbedding):
+            if isinstance(module, nn.Linear | nn.Embedding | QuantizedLinear | QuantizedEmbedding):
                 found[path] = distance(floats.outputs[path], module(given))
         return found
