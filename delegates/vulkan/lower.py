@@ -12,7 +12,7 @@ from torch.export import ExportedProgram
 from delegates.errors import DelegateError
 from delegates.limits import FLOAT_BITS, Limits, Storage, never, nothing_missing
 from delegates.lowered import DelegationReport, Lowered, delegation_report, finish
-from delegates.plain import drop_checks
+from delegates.plain import complete_values, drop_checks
 from delegates.quantized import expand_linears
 from delegates.weights import weights_not_copied
 from delegates.xnnpack.rewrite import (
@@ -66,6 +66,8 @@ def lower(
     rewrite_embeddings(program)
     expand_linears(program)
     drop_checks(program)
+    if with_etrecord:
+        complete_values(program)
 
     from executorch.exir import EdgeCompileConfig, to_edge
 

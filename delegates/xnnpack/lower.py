@@ -12,6 +12,7 @@ from delegates.errors import DelegateError
 from delegates.limits import FLOAT_BITS, Limits, always, nothing_missing
 from delegates.lowered import Lowered, delegation_report, finish
 from delegates.parts import Taken
+from delegates.plain import complete_values
 from delegates.quantized import expand_linears
 from delegates.stock import open_program
 from delegates.weights import weights_not_copied
@@ -84,6 +85,8 @@ def take(
     rewrite_attention(program)
     rewrite_embeddings(program)
     expand_linears(program)
+    if with_etrecord:
+        complete_values(program)
     edge = to_edge(
         program,
         constant_methods=dict(constant_methods),
