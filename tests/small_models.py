@@ -9,7 +9,7 @@ from exporter.models.attention import Attention
 from exporter.models.decoder import CausalLM
 from exporter.models.norm import RMSNorm
 from exporter.models.spec import DecoderSpec
-from quant.modules import QuantizedEmbedding
+from quant.modules import QuantizedEmbedding, QuantizedLinear, drop_activation_rounding
 from quant.quantize import quantize
 from quant.scheme import Scheme
 
@@ -73,13 +73,11 @@ def float_twin(model: CausalLM, dtype: torch.dtype | None = None) -> CausalLM:
             module.scale = stored(torch.tensor(module.scale)).item()
         elif isinstance(module, RMSNorm):  # of which Core ML's program has the root
             module.eps = stored(torch.tensor(module.eps**0.5)).item() ** 2
+        elif isinstance(module, QuantizedLinear):
+            module.scales = stored(module.scales)
         for name, parameter in list(module.named_parameters(recurse=False)):
-            if hasattr(parameter, "qdata"):
-                groups = parameter.qdata.unflatten(1, (-1, parameter.block_size[1])).float()
-                value = (groups * stored(parameter.scale).unsqueeze(2)).flatten(1)
-            else:
-                value = stored(parameter)
-            module.register_parameter(name, nn.Parameter(value, requires_grad=False))
+            module.register_parameter(name, nn.Parameter(stored(parameter), requires_grad=False))
+    drop_activation_rounding(twin)
     return twin
 
 

@@ -25,6 +25,7 @@ from exporter.options import ExportOptions
 from exporter.pipeline import export_model
 from exporter.program import capture
 from exporter.pte import read_report
+from quant.modules import QuantizedLinear
 from quant.scheme import Scheme
 
 CONTEXT = 40
@@ -177,7 +178,8 @@ def weight_types(program: CoreMLProgram) -> list[int]:
 
 def test_four_bits_stay_four_bits(int4: Case) -> None:
     assert weight_types(int4.program) == [MIL_pb2.DataType.INT4] * 14 + [MIL_pb2.DataType.INT8]
-    layers = [p.qdata.numel() for p in int4.model.model.layers.parameters() if hasattr(p, "qdata")]
+    modules = int4.model.model.layers.modules()
+    layers = [item.values.numel() for item in modules if isinstance(item, QuantizedLinear)]
     table = int4.model.model.embed_tokens.values.numel()
     numbers = dict.fromkeys(DTYPES, 0)
     for kind, count in blobs(int4.program).values():

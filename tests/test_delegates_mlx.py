@@ -21,6 +21,7 @@ from delegates.mlx import load, lower
 from delegates.mlx.schema import generated, import_mlx, missing
 from exporter.models.decoder import CausalLM
 from exporter.program import capture
+from quant.modules import QuantizedLinear
 from quant.scheme import Scheme
 
 LAYERS = 2
@@ -123,22 +124,21 @@ def packed(values: Tensor, bits: int) -> np.ndarray:
 def test_the_weights_are_the_models_integers(int4: Case) -> None:
     places = {name: at for at, name in int4.program.names.items()}
     for name, module in int4.model.model.named_modules():
-        weight = getattr(module, "weight", None)
-        if not hasattr(weight, "qdata"):
+        if not isinstance(module, QuantizedLinear):
             continue
-        stem = f"model.{name}.parametrizations.weight.original"
-        words = int4.program.constants[places[f"{stem}0_to_packed"]]
-        scales = int4.program.constants[places[f"{stem}1"]]
-        np.testing.assert_array_equal(words, packed(weight.qdata, 4))
-        np.testing.assert_array_equal(scales, weight.scale.numpy())
-    table = int4.program.constants[places["model.embed_tokens.values_to_packed"]]
-    np.testing.assert_array_equal(table, packed(int4.model.lm_head.weight.qdata, 8))
+        words = int4.program.constants[places[f"model.{name}.values_to_packed"]]
+        scales = int4.program.constants[places[f"model.{name}.scales"]]
+        np.testing.assert_array_equal(words, packed(module.values, 4))
+        np.testing.assert_array_equal(scales, module.scales.numpy())
+    table = int4.program.constants[places["lm_head.values_to_packed"]]
+    np.testing.assert_array_equal(table, packed(int4.model.lm_head.values, 8))
 
 
 def test_a_tied_table_is_stored_once(int4: Case) -> None:
     # int4 with a scale of 4 bytes a group, the table once in 8 bits, norms, two rotary tables.
     config = int4.model.config
-    weights = sum(p.qdata.numel() for p in int4.model.model.parameters() if hasattr(p, "qdata"))
+    linears = [m for m in int4.model.model.modules() if isinstance(m, QuantizedLinear)]
+    weights = sum(linear.values.numel() for linear in linears)
     table = config.vocab_size * (config.hidden_size + 4)
     rope = 2 * 4 * CONTEXT * config.layers[0].mixer.head_dim
     stored = sum(value.nbytes for value in int4.program.constants.values())

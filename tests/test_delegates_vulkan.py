@@ -17,6 +17,7 @@ from delegates import DelegateError
 from delegates.vulkan import LIMITS, load, lower
 from exporter.models.decoder import CausalLM
 from exporter.program import capture
+from quant.modules import QuantizedLinear
 from quant.scheme import Scheme
 
 LAYERS = 2
@@ -47,7 +48,8 @@ def test_a_quantized_model(tmp_path: Path) -> None:
     counted = operators(graph)
     assert counted["et_vk.linear_dq8ca_q4gsw.default"] == 7 * LAYERS
     assert counted["aten.linear.default"] == 1  # the 8-bit head
-    weights = sum(p.qdata.numel() for p in model.model.layers.parameters() if hasattr(p, "qdata"))
+    linears = [m for m in model.model.layers.modules() if isinstance(m, QuantizedLinear)]
+    weights = sum(linear.values.numel() for linear in linears)
     stored = sum(constant.length for constant in graph.constants)
     assert weights / 2 < stored < weights / 2 + 8 * weights / 32 + 20000 + 4 * 96 * 64
     assert load(tmp_path / "model.pte") is None

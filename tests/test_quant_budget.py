@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 import torch
 from exported import Quiet
-from torchao.quantization import IntxUnpackedToInt8Tensor
 
 from delegates import DelegateError, get_delegate
 from exporter.budget import storage_of
@@ -25,7 +24,7 @@ from quant.calibration import calibration_windows, evaluation_windows
 from quant.ends import quantize_ends, set_ends
 from quant.errors import QuantError
 from quant.method import Method
-from quant.modules import INT4
+from quant.modules import QuantizedLinear
 from quant.quality import compare_logits
 from quant.quantize import quantize
 from quant.report import QuantReport
@@ -146,9 +145,8 @@ def test_a_budget_is_kept_and_used(stories: Stories, storage: Storage) -> None:
             and report.method is not None
         )
         for name, module in model.named_modules():
-            if isinstance(module, torch.nn.Linear) and name != "lm_head":
-                assert isinstance(module.weight, IntxUnpackedToInt8Tensor)
-                is_wide = module.weight.target_dtype != INT4
+            if isinstance(module, QuantizedLinear) and name != "lm_head":
+                is_wide = module.weight_type.bits == 8
                 assert is_wide == (part_of[name] in scheme.wide), name
         assert report.quality is not None
         kl.append(report.quality.kl)

@@ -5,17 +5,17 @@ from dataclasses import replace
 import pytest
 import torch
 from torch import Tensor
-from torchao.quantization import IntxUnpackedToInt8Tensor
 
 from quant.activations import int8_round_trip
 from quant.awq import awq_scale
 from quant.errors import QuantError
 from quant.hqq import hqq_scales
 from quant.method import Method, changed
-from quant.modules import QuantizedWeight
+from quant.modules import QuantizedLinear, QuantizedWeight
 from quant.rounding import round_int4
 from quant.scales import absmax_scales, round_to_grid, round_to_scales, rtn_scales
 from quant.scheme import METHODS, Scheme, scheme_from_text
+from quant.weight_type import int4
 
 
 def normal(*shape: int, seed: int = 0) -> Tensor:
@@ -73,14 +73,12 @@ def test_schemes_without_4_bits_have_no_method() -> None:
 
 
 def test_activations_are_rounded_as_the_runtime_rounds_them() -> None:
-    """Through an identity weight, torchao's own linear gives back what it makes of its input."""
-    identity = QuantizedWeight(torch.eye(64, dtype=torch.int8), torch.ones(64, 2), bits=4)
-    weight = identity.as_parameter()
-    assert isinstance(weight, IntxUnpackedToInt8Tensor)
+    """Through an identity weight, a quantized linear gives back what it makes of its input."""
+    identity = QuantizedWeight(torch.eye(64, dtype=torch.int8), torch.ones(64, 2), int4(32))
+    linear = QuantizedLinear(identity, 64)
     rows = [normal(5, 64), normal(2, 64).abs() + 1, -normal(2, 64).abs() - 1, torch.zeros(1, 64)]
     x = torch.cat([*rows, normal(1, 64) * 1e-3, normal(1, 64) * 1e4])
-    linear = torch.nn.functional.linear(x, weight)
-    assert torch.allclose(int8_round_trip(x), linear, rtol=1e-6, atol=0)
+    assert torch.allclose(int8_round_trip(x), linear(x), rtol=1e-6, atol=0)
 
 
 @pytest.mark.parametrize("outlier", [1.0, 3.0, 6.0])

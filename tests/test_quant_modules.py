@@ -4,10 +4,16 @@ import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torchao.quantization import IntxUnpackedToInt8Tensor
+from torchao.quantization.quantize_.workflows.intx.intx_unpacked_to_int8_tensor import (
+    IntxUnpackedToInt8TensorActivationQuantization as ActivationQuantization,
+)
 
-from quant.modules import PaddedLinear, QuantizedEmbedding, QuantizedWeight, set_weight
+from delegates.quantized import expand_embeddings, expand_linears, gathered
+from quant.modules import QuantizedEmbedding, QuantizedLinear, QuantizedWeight, set_weight
 from quant.rounding import round_int4, round_int8
 from quant.scheme import METHODS
+from quant.weight_type import int4
 
 RTN = METHODS["rtn4"]
 
@@ -36,14 +42,39 @@ class Block(nn.Module):
         return self.head(x + self.down(F.silu(self.up(x))))
 
 
-def test_a_parameter_holds_the_same_bytes() -> None:
+def test_a_linear_holds_the_same_bytes() -> None:
     weight = round_int4(torch.randn(16, 96), 32, "w", RTN)
-    parameter = weight.as_parameter()
-    assert parameter.qdata.data_ptr() == weight.values.data_ptr()
-    assert parameter.scale.data_ptr() == weight.scales.data_ptr()
-    assert torch.equal(parameter.dequantize(), weight.dequantize())
-    assert torch.count_nonzero(parameter.zero_point) == 0
-    assert not parameter.requires_grad
+    linear = QuantizedLinear(weight, 96)
+    assert linear.values.data_ptr() == weight.values.data_ptr()
+    assert linear.scales.data_ptr() == weight.scales.data_ptr()
+    assert torch.equal(linear.quantized_weight.dequantize(), weight.dequantize())
+    assert not list(linear.parameters())
+
+
+def test_a_linear_computes_what_torchaos_tensor_does() -> None:
+    """The composite that stock partitioners know, on the same integers, bit for bit."""
+    for weight in (
+        round_int4(torch.randn(16, 96), 32, "w", RTN),
+        round_int8(torch.randn(16, 96), "w"),
+    ):
+        tensor = IntxUnpackedToInt8Tensor(
+            qdata=weight.values,
+            scale=weight.scales,
+            zero_point=torch.zeros_like(weight.scales, dtype=torch.int8),
+            target_dtype=torch.int4 if weight.type.bits == 4 else torch.int8,
+            block_size=(1, 96 // weight.scales.shape[1]),
+            dtype=torch.float32,
+            activation_quantization=ActivationQuantization.INT8_ASYM_PER_TOKEN,
+        )
+        x, bias = torch.randn(2, 5, 96), nn.Parameter(torch.randn(16))
+        assert torch.equal(QuantizedLinear(weight, 96, bias)(x), F.linear(x, tensor, bias))
+
+
+def test_rows_of_a_linear_compute_their_outputs() -> None:
+    weight = round_int4(torch.randn(16, 70), 32, "w", RTN)
+    linear = QuantizedLinear(weight, 70, nn.Parameter(torch.randn(16)))
+    x = torch.randn(3, 70)
+    torch.testing.assert_close(linear.of_rows(slice(4, 9))(x), linear(x)[:, 4:9])
 
 
 @pytest.mark.parametrize("group_size", [32, 64, 128])
@@ -53,20 +84,12 @@ def test_a_ragged_input_is_padded(group_size: int) -> None:
     bias, weight = parent.down_proj.bias, parent.down_proj.weight.detach()
     set_weight(parent, "down_proj", round_int4(weight, group_size, "w", RTN))
     linear = parent.down_proj
-    assert isinstance(linear, PaddedLinear)
-    assert (linear.in_features + linear.padding) % group_size == 0
+    assert isinstance(linear, QuantizedLinear)
+    assert linear.values.shape[1] % group_size == 0
     assert linear.bias is bias and linear.in_features == 172
     x = torch.randn(2, 3, 172)
     error = (linear(x) - F.linear(x, weight, bias)).norm() / F.linear(x, weight).norm()
     assert error < 0.15
-
-
-def test_a_whole_input_keeps_its_linear() -> None:
-    parent = nn.Module()
-    parent.q_proj = nn.Linear(64, 24, bias=False)
-    linear = parent.q_proj
-    set_weight(parent, "q_proj", round_int4(linear.weight.detach(), 32, "w", RTN))
-    assert parent.q_proj is linear and type(linear) is nn.Linear
 
 
 @pytest.mark.parametrize("bits", [4, 8])
@@ -82,8 +105,7 @@ def test_an_embedding_gathers_rows_of_the_table(bits: int, width: int) -> None:
 
 def test_dequantized_is_values_times_scales() -> None:
     values = torch.tensor([[-8, 7, 1, 0]], dtype=torch.int8)
-    weight = QuantizedWeight(values, torch.tensor([[0.5, 2.0]]), bits=4)
-    assert weight.group_size == 2
+    weight = QuantizedWeight(values, torch.tensor([[0.5, 2.0]]), int4(32))
     assert torch.equal(weight.dequantize(), torch.tensor([[-4.0, 3.5, 2.0, 0.0]]))
 
 
@@ -97,6 +119,7 @@ def test_xnnpack_takes_every_linear_and_computes_the_same(bits: int, head_bits: 
     tokens = torch.arange(5).unsqueeze(0)
     dims = ({1: torch.export.Dim("seq", min=1, max=16)},)
     program = torch.export.export(model, (tokens,), dynamic_shapes=dims)
+    assert expand_linears(program) == 3 and expand_embeddings(program, gathered) == 1
     edge = to_edge_transform_and_lower(program, partitioner=[XnnpackPartitioner()])
     left = [str(n.target) for n in edge.exported_program().graph.nodes if n.op == "call_function"]
     for name in ("linear", "mm", "quantize", "silu", "sigmoid", "pad", "add"):

@@ -17,7 +17,7 @@ from exporter.models.spec import DecoderSpec
 from quant.ends import head_logits
 from quant.errors import QuantError
 from quant.method import DRIFTS
-from quant.modules import PaddedLinear
+from quant.modules import QuantizedLinear
 from quant.progress import Progress
 from quant.quality import Quality, compare_logits
 from quant.quantize import quantize
@@ -92,7 +92,8 @@ def test_every_scheme_fills_the_model(name: str, tied: bool) -> None:
     last = model(tokens(1, 8), torch.tensor([0]))
     # The cached program quantizes the same activations, up to sums in another order.
     assert (last - logits[:, -1]).abs().max() < 0.03 * logits.abs().max()
-    padded = any(isinstance(module, PaddedLinear) for module in model.modules())
+    linears = [module for module in model.modules() if isinstance(module, QuantizedLinear)]
+    padded = any(linear.values.shape[1] > linear.in_features for linear in linears)
     assert padded == name.endswith("4")
     assert json.loads(json.dumps(report.to_dict()))["scheme"] == name
 
@@ -132,17 +133,17 @@ def test_without_quantization_nothing_changes() -> None:
 def test_tied_ends_share_their_integers() -> None:
     for head_bits in (8, 4):
         model, _ = run(Scheme("rtn4", head_bits=head_bits))
-        embedding, head = model.model.embed_tokens, model.lm_head.weight
-        assert head.qdata.data_ptr() == embedding.values.data_ptr()
-        assert head.scale.data_ptr() == embedding.scales.data_ptr()
+        embedding, head = model.model.embed_tokens, model.lm_head
+        assert head.values.data_ptr() == embedding.values.data_ptr()
+        assert head.scales.data_ptr() == embedding.scales.data_ptr()
     untied, _ = run(Scheme("rtn4"), replace(CONFIG, tie_word_embeddings=False))
-    assert not torch.equal(untied.lm_head.weight.qdata, untied.model.embed_tokens.values)
+    assert not torch.equal(untied.lm_head.values, untied.model.embed_tokens.values)
 
 
 @pytest.mark.parametrize("name", ["gptq4", "rtn4"])
 def test_all_int4_scales_are_exact_in_bfloat16(name: str) -> None:
     model, _ = run(Scheme(name, head_bits=4))
-    scales = [module.weight.scale for module in model.modules() if isinstance(module, nn.Linear)]
+    scales = [module.scales for module in model.modules() if isinstance(module, QuantizedLinear)]
     assert len(scales) == 3 * 7 + 1
     for scale in scales:
         assert torch.equal(scale.bfloat16().float(), scale) and (scale > 1e-37).all()
@@ -385,4 +386,4 @@ def test_an_untied_head_of_4_bits_leaves_the_embedding_to_rounding() -> None:
         patch.setattr(Scheme, "calibrates_head", False)
         rounded, _ = run(Scheme("gptq4", head_bits=4), config)
     assert torch.equal(gptq.model.embed_tokens.values, rounded.model.embed_tokens.values)
-    assert not torch.equal(gptq.lm_head.weight.qdata, rounded.lm_head.weight.qdata)
+    assert not torch.equal(gptq.lm_head.values, rounded.lm_head.values)

@@ -9,7 +9,8 @@ from xnnpack_programs import INPUTS, OUTPUTS, captured, int_weight, linear_with,
 
 from delegates import DelegateError
 from delegates.xnnpack import lower
-from quant.modules import PaddedLinear
+from quant.modules import QuantizedLinear, QuantizedWeight
+from quant.weight_type import int4
 
 X = torch.randn(1, 5, INPUTS, generator=torch.Generator().manual_seed(1))
 
@@ -36,8 +37,9 @@ def test_symmetric_weights_compute_what_eager_computes(
 
 
 def test_a_padded_linear_computes_what_eager_computes(tmp_path: Path) -> None:
-    linear = PaddedLinear(nn.Linear(INPUTS - 20, OUTPUTS, bias=False), padding=20)
-    linear.weight = int_weight()
+    weight = int_weight()
+    stored = QuantizedWeight(weight.qdata, weight.scale, int4(32))
+    linear = QuantizedLinear(stored, INPUTS - 20)
     x = X[..., : INPUTS - 20].contiguous()
     out = lowered_output(linear, x, tmp_path / "padded.pte")
     torch.testing.assert_close(out, linear(x), rtol=1e-5, atol=1e-3)

@@ -1,6 +1,6 @@
 """The first passes: stock operators in place of ours, the same numbers, every source line kept."""
 
-import importlib
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -9,15 +9,15 @@ import torch
 from decoder_specs import SMALL, varied
 from exported import Exported
 from torch import Tensor, nn
-from torch.export import ExportedProgram
-from xnnpack_programs import INPUTS, captured, int_weight, linear_with, lowered_output
+from xnnpack_programs import INPUTS, OUTPUTS, captured, lowered_output
 
+from delegates.quantized import expand_linears
 from delegates.xnnpack.rewrite import pack_int4, rewrite_attention, rewrite_embeddings
 from exporter.models.decoder import CausalLM
 from exporter.program import capture
-from quant.modules import QuantizedEmbedding, QuantizedWeight
+from quant.modules import QuantizedEmbedding, QuantizedLinear, QuantizedWeight
+from quant.weight_type import INT8, int4
 
-LOWERING = importlib.import_module("delegates.xnnpack.lower")  # its package names a function so
 ROWS = 50
 TOKENS = torch.tensor([[0, 49, 7, 7, 31]])
 
@@ -27,7 +27,8 @@ def embedding(bits: int, columns: int, group: int, size: int) -> QuantizedEmbedd
     low, high = (-8, 8) if bits == 4 else (-128, 128)
     values = torch.randint(low, high, (ROWS, columns), generator=generator, dtype=torch.int8)
     scales = torch.rand(ROWS, columns // group, generator=generator)
-    return QuantizedEmbedding(QuantizedWeight(values, scales, bits), size)
+    kind = INT8 if bits == 8 else int4(group)
+    return QuantizedEmbedding(QuantizedWeight(values, scales, kind), size)
 
 
 @pytest.mark.parametrize(
@@ -37,7 +38,7 @@ def embedding(bits: int, columns: int, group: int, size: int) -> QuantizedEmbedd
         (8, 40, 40, 40, "embedding_byte"),
         (4, 64, 32, 64, "embedding_4bit"),
         (4, 96, 32, 72, "embedding_4bit"),  # padded to whole groups
-        (4, 32, 32, 32, "embedding_byte"),  # one scale a row needs no groups
+        (4, 32, 32, 32, "embedding_4bit"),  # one group a row
     ],
 )
 def test_an_embedding_is_gathered_by_the_stock_operator(
@@ -81,37 +82,37 @@ def test_int4_packing_holds_every_value() -> None:
     assert torch.equal((packed & 15).to(torch.int8) - 8, values[:, 1::2])
 
 
+def linear(bits: int, seed: int) -> QuantizedLinear:
+    generator = torch.Generator().manual_seed(seed)
+    groups = 1 if bits == 8 else INPUTS // 32
+    values = torch.randint(-8, 8, (OUTPUTS, INPUTS), generator=generator, dtype=torch.int8)
+    scales = (torch.rand(OUTPUTS, groups, generator=generator) + 0.5).bfloat16().float()
+    kind = INT8 if bits == 8 else int4(32)
+    return QuantizedLinear(QuantizedWeight(values, scales, kind), INPUTS)
+
+
 class Projections(nn.Module):
     """Three linears on one activation, as q, k and v are, and one on another."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.q, self.k, self.v = (linear_with(int_weight()) for _ in range(3))
-        self.other = linear_with(int_weight(8, INPUTS))
+        self.q, self.k, self.v = (linear(4, seed) for seed in range(3))
+        self.other = linear(8, 3)
 
     def forward(self, x: Tensor) -> Tensor:
         return self.q(x) + self.k(x) * self.v(x) + self.other(x.exp())
 
 
-def test_sharing_activation_quantization_keeps_the_numbers(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_linears_of_one_input_share_its_rounding(tmp_path: Path) -> None:
     module = Projections()
     x = torch.randn(1, 6, INPUTS, generator=torch.Generator().manual_seed(2))
-    share = LOWERING.share_activation_quantization
-    removed: list[int] = []
-
-    def counting_share(program: ExportedProgram) -> int:
-        removed.append(share(program))
-        return removed[-1]
-
-    monkeypatch.setattr(LOWERING, "share_activation_quantization", counting_share)
-    shared = lowered_output(module, x, tmp_path / "shared.pte")
-    # Of k and v: the parameters' choice, its two results, quantization, dequantization.
-    assert removed == [2 * 5]
-    monkeypatch.setattr(LOWERING, "share_activation_quantization", lambda program: 0)
-    assert torch.equal(shared, lowered_output(module, x, tmp_path / "apart.pte"))
-    torch.testing.assert_close(shared, module(x), rtol=1e-4, atol=1e-3)
+    program = captured(module, x)
+    assert expand_linears(program) == 4
+    counted = Counter(str(node.target) for node in program.graph.nodes)
+    assert counted["torchao.choose_qparams_affine.default"] == 2  # of x, and of exp(x)
+    assert counted["aten.linear.default"] == 4
+    out = lowered_output(module, x, tmp_path / "shared.pte")
+    torch.testing.assert_close(out, module(x), rtol=1e-4, atol=1e-3)
 
 
 def _tiny_model() -> CausalLM:

@@ -7,9 +7,11 @@ from executorch.extension.pybindings.portable_lib import _load_for_executorch
 from torch import Tensor, nn
 from torch.export import Dim, ExportedProgram, export
 from torchao.quantization import IntxUnpackedToInt8Tensor
+from torchao.quantization.quantize_.workflows.intx.intx_unpacked_to_int8_tensor import (
+    IntxUnpackedToInt8TensorActivationQuantization as ActivationQuantization,
+)
 
 from delegates.xnnpack import lower
-from quant.modules import INT4, ActivationQuantization
 
 INPUTS, OUTPUTS = 64, 24
 
@@ -36,7 +38,7 @@ def int_weight(
         qdata=values,
         scale=scales,
         zero_point=torch.full_like(scales, zero_point, dtype=torch.int8),
-        target_dtype=INT4 if bits == 4 else torch.int8,
+        target_dtype=torch.int4 if bits == 4 else torch.int8,
         block_size=(1, group),
         dtype=torch.float32,
         activation_quantization=activations,

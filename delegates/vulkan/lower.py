@@ -18,7 +18,6 @@ from delegates.weights import weights_not_copied
 from delegates.xnnpack.rewrite import (
     rewrite_attention,
     rewrite_embeddings,
-    share_activation_quantization,
 )
 
 
@@ -84,7 +83,6 @@ def lower(
             ),
             generate_etrecord=with_etrecord,
         )
-        share_activation_quantization(edge.exported_program())
         with weights_not_copied(VulkanBackend):
             edge = edge.to_backend(VulkanPartitioner({"require_dynamic_shapes": True}))
     report = _with_linears(delegation_report("vulkan", edge.exported_program().graph_module))

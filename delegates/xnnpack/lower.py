@@ -22,7 +22,6 @@ from delegates.xnnpack.rewrite import (
     restore_mutations,
     rewrite_attention,
     rewrite_embeddings,
-    share_activation_quantization,
 )
 from delegates.xnnpack.source_map import add_source_map
 
@@ -111,7 +110,6 @@ def take_rest(edge: "EdgeProgramManager") -> Taken:
     from executorch.exir.backend.compile_spec_schema import CompileSpec
     from executorch.exir.backend.partitioner import DelegationSpec
 
-    share_activation_quantization(edge.exported_program())
     check_quantized_linears(edge.exported_program())
     partitioner = XnnpackPartitioner()
     # With this spec the backend runs the one clean-up pass that a decoder needs, not all

@@ -6,7 +6,6 @@ node takes the metadata (source lines, module path) of the node that
 it replaces.
 """
 
-import operator
 from typing import Any
 
 import torch
@@ -80,28 +79,6 @@ def pack_int4(values: Tensor) -> Tensor:
     """Two 4-bit values a byte: int8 (rows, columns) in -8..7 to uint8 (rows, columns / 2)."""
     unsigned = (values + 8).to(torch.uint8)
     return unsigned[:, 0::2] << 4 | unsigned[:, 1::2]
-
-
-def share_activation_quantization(program: ExportedProgram) -> int:
-    """Merges equal quantizations of one activation, such as that of q, k and v, in place.
-
-    Works on the edge program; returns how many nodes it removed.
-    """
-    seen: dict[tuple[Any, ...], Node] = {}
-    removed = 0
-    for node in list(program.graph.nodes):
-        name = getattr(node.target, "__name__", "")
-        if node.op != "call_function" or not (node.target is operator.getitem or "affine" in name):
-            continue
-        key = (node.target, str(node.args), str(node.kwargs))
-        if key not in seen:
-            seen[key] = node
-            continue
-        node.replace_all_uses_with(seen[key])
-        program.graph.erase_node(node)
-        removed += 1
-    program.graph_module.recompile()
-    return removed
 
 
 def restore_mutations(program: ExportedProgram) -> int:
