@@ -15,6 +15,9 @@ from torch.export import ExportedProgram
 from torch.fx import Node
 from torch.fx.node import map_arg
 
+from delegates.errors import DelegateError
+from delegates.lines import source_line
+
 CACHED_ATTENTION = "thimble.cached_attention.default"
 
 # Added to the score of a position that must not be seen. Float16 ends at 65504: a score may be
@@ -38,9 +41,36 @@ class Positions(NamedTuple):
     each: Node
 
 
-# Given a node to stand in for, the positions and the cache's length: float (seq_len, context), 0
-# where a query may look and MASKED after its own position.
-Mask = Callable[[Node, Positions, int], Node]
+class Attention(NamedTuple):
+    """The arguments of a `thimble::cached_attention`."""
+
+    query: Node
+    key: Node
+    value: Node
+    key_cache: Node
+    value_cache: Node
+    start_pos: Node
+    scale: float
+    window: int | None = None
+
+
+def attention_arguments(node: Node) -> Attention:
+    return Attention(*cast(tuple[Any, ...], node.args))
+
+
+def refuse_windows(delegate: str, program: ExportedProgram) -> None:
+    """Raises DelegateError where an attention sees a window of positions only."""
+    for node in program.graph.nodes:
+        if str(node.target) == CACHED_ATTENTION and attention_arguments(node).window is not None:
+            raise DelegateError(
+                f"{delegate} has no attention over a sliding window ({source_line(node)}, window "
+                f"{attention_arguments(node).window}): export with --delegate cpu or xnnpack."
+            )
+
+
+# Given a node to stand in for, the positions, the cache's length and a window or None: float
+# (seq_len, context), 0 where a query may look, MASKED after its own position and before its window.
+Mask = Callable[[Node, Positions, int, int | None], Node]
 # Given a node to stand in for, the positions, a cache (1, heads, context, head_dim) and this call's
 # rows (1, heads, seq_len, head_dim): the cache with the rows in their places.
 Write = Callable[[Node, Positions, Node, Node], Node]
@@ -88,11 +118,15 @@ def gather_rope(program: ExportedProgram, positions: Positions) -> int:
     return len(slices)
 
 
-def mask_by_number(node: Node, positions: Positions, context: int) -> Node:
+def mask_by_number(node: Node, positions: Positions, context: int, window: int | None) -> Node:
     """The causal mask of positions compared as integers: float16 counts to 2048 only."""
     rows = call_like(node, _aten.unsqueeze.default, positions.each, 1)
     columns = call_like(node, _aten.arange.default, context)
     hidden = call_like(node, _aten.gt.Tensor, columns, rows)
+    if window is not None:
+        first = call_like(node, _aten.sub.Tensor, rows, window)
+        before = call_like(node, _aten.le.Tensor, columns, first)
+        hidden = call_like(node, _aten.logical_or.default, hidden, before)
     number = call_like(node, _aten.to.dtype, hidden, torch.float32)
     return call_like(node, _aten.mul.Tensor, number, MASKED)
 
@@ -117,14 +151,16 @@ def rewrite_attention(
     """
     graph = program.graph
     nodes = [node for node in graph.nodes if str(node.target) == CACHED_ATTENTION]
+    masks: dict[int | None, Node] = {}
     for node in nodes:
-        caches = cast(tuple[Node, Node], node.args[3:5])
+        given = attention_arguments(node)
         with graph.inserting_before(node):
-            if node is nodes[0]:
-                masks = mask(node, positions, caches[0].meta["val"].shape[1])
-            for cache in caches:
+            if given.window not in masks:
+                context = given.key_cache.meta["val"].shape[1]
+                masks[given.window] = mask(node, positions, context, given.window)
+            for cache in (given.key_cache, given.value_cache):
                 swap_cache_layout(program, cache)
-            out = _attention(node, positions, masks, write)
+            out = _attention(node, positions, masks[given.window], write)
         node.replace_all_uses_with(out)
         graph.erase_node(node)
     program.graph_module.recompile()
@@ -132,7 +168,7 @@ def rewrite_attention(
 
 
 def _attention(node: Node, positions: Positions, masks: Node, write: Write) -> Node:
-    query, key, value, key_cache, value_cache, _, scale = cast(tuple[Any, ...], node.args)
+    query, key, value, key_cache, value_cache, _, scale, _ = attention_arguments(node)
     seq_len = positions.seq_len
     heads, head_dim = query.meta["val"].shape[2:]
     kv_heads = key.meta["val"].shape[2]

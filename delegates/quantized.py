@@ -92,6 +92,7 @@ def expand_linears(program: ExportedProgram, round_activations: bool = True) -> 
             weight = dequantize(program, node, given.values, given.scales, given.bits)
             bias = () if given.bias is None else (given.bias,)
             new = call_like(node, _aten.linear.default, prepared[key], weight, *bias)
+        new.meta["val"] = node.meta["val"]
         node.replace_all_uses_with(new)
         graph.erase_node(node)
     program.graph_module.recompile()
@@ -111,6 +112,7 @@ def expand_embeddings(
     for node in nodes:
         with graph.inserting_before(node):
             new = expand(program, node, embedding_arguments(node))
+        new.meta["val"] = node.meta["val"]
         node.replace_all_uses_with(new)
         graph.erase_node(node)
     program.graph_module.recompile()
@@ -158,15 +160,20 @@ def _narrowed(node: Node, rows: Node, given: Embedding) -> Node:
 
 
 def _padded(node: Node, x: Node, columns: int) -> Node:
-    padding = columns - x.meta["val"].shape[-1]
-    return call_like(node, _aten.pad.default, x, [0, padding]) if padding else x
+    known = x.meta["val"]
+    padding = columns - known.shape[-1]
+    if not padding:
+        return x
+    padded = call_like(node, _aten.pad.default, x, [0, padding])
+    # Told here: running it on the shapes would take the example's length for the only one.
+    padded.meta["val"] = known.new_empty((*known.shape[:-1], columns))
+    return padded
 
 
 def _rounded(node: Node, x: Node, columns: int) -> Node:
     """Rounds each token to int8 and back, as torchao does."""
     torchao = torch.ops.torchao
-    source = x if "val" in x.meta else cast(Node, x.args[0])
-    block = [1] * (source.meta["val"].dim() - 1) + [columns]
+    block = [1] * (x.meta["val"].dim() - 1) + [columns]
     choice = call_like(
         node,
         torchao.choose_qparams_affine.default,

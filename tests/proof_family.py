@@ -22,7 +22,7 @@ from exporter.models.stored import Stored
 
 CONFIG: dict[str, Any] = {
     "model_type": "proof",
-    "vocab_size": 512,
+    "vocab_size": 4096,
     "hidden_size": 72,
     "intermediate_size": 100,
     "num_hidden_layers": 4,

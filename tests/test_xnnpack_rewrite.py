@@ -161,7 +161,7 @@ def test_a_new_node_carries_the_source_of_the_one_it_replaces() -> None:
         op="call_function", target=torch.ops.quantized_decomposed.embedding_byte.default
     )
     stack_trace, modules = _source(node)
-    assert stack_trace in before and "quant/modules.py" in stack_trace
+    assert stack_trace in before and "exporter/models/decoder.py" in stack_trace
     assert [path for path, _ in modules.values()][-1] == "model.embed_tokens"
 
 

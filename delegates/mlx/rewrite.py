@@ -1,12 +1,15 @@
 """The first pass: the captured program's attention in ExecuTorch's own operators for MLX."""
 
-from typing import cast
-
 import torch
 from torch.export import ExportedProgram
-from torch.fx import Node
 
-from delegates.plain import CACHED_ATTENTION, call_like, swap_cache_layout
+from delegates.plain import (
+    CACHED_ATTENTION,
+    attention_arguments,
+    call_like,
+    refuse_windows,
+    swap_cache_layout,
+)
 
 _aten = torch.ops.aten
 
@@ -18,12 +21,11 @@ def rewrite_attention(program: ExportedProgram) -> int:
     positions: the caches change their layout to (1, heads, context, head_dim). Importing MLX's
     package, which defines the operators, is the caller's.
     """
+    refuse_windows("MLX", program)
     graph = program.graph
     nodes = [node for node in graph.nodes if str(node.target) == CACHED_ATTENTION]
     for node in nodes:
-        query, key, value, key_cache, value_cache, start_pos, scale = cast(
-            tuple[Node, ...], node.args
-        )
+        query, key, value, key_cache, value_cache, start_pos, scale, _ = attention_arguments(node)
         with graph.inserting_before(node):
             for cache, new in ((key_cache, key), (value_cache, value)):
                 swap_cache_layout(program, cache)

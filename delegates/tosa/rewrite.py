@@ -39,9 +39,16 @@ def _distances(node: Node, positions: Positions, context: int) -> Node:
     return call_like(node, _aten.sub.Tensor, columns, here)
 
 
-def mask_by_distance(node: Node, positions: Positions, context: int) -> Node:
-    """The causal mask (1, context): a whole step after the token is masked."""
-    steps = call_like(node, _aten.clamp.default, _distances(node, positions, context), 0.0, 1.0)
+def mask_by_distance(node: Node, positions: Positions, context: int, window: int | None) -> Node:
+    """The causal mask (1, context): a whole step after the token is masked, and what lies before
+    its window."""
+    distances = _distances(node, positions, context)
+    steps = call_like(node, _aten.clamp.default, distances, 0.0, 1.0)
+    if window is not None:
+        back = call_like(node, _aten.neg.default, distances)
+        beyond = call_like(node, _aten.sub.Tensor, back, float(window - 1))
+        before = call_like(node, _aten.clamp.default, beyond, 0.0, 1.0)
+        steps = call_like(node, _aten.add.Tensor, steps, before)
     masked = call_like(node, _aten.mul.Tensor, steps, MASKED)
     return call_like(node, _aten.unsqueeze.default, masked, 0)
 

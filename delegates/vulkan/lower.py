@@ -12,7 +12,7 @@ from torch.export import ExportedProgram
 from delegates.errors import DelegateError
 from delegates.limits import FLOAT_BITS, Limits, Storage, never, nothing_missing
 from delegates.lowered import DelegationReport, Lowered, delegation_report, finish
-from delegates.plain import complete_values, drop_checks
+from delegates.plain import complete_values, drop_checks, refuse_windows
 from delegates.quantized import expand_linears
 from delegates.weights import weights_not_copied
 from delegates.xnnpack.rewrite import (
@@ -61,6 +61,7 @@ def lower(
         DelegateError: weights that it has no kernels for, or a program not taken in one piece.
     """
     LIMITS.check_program(program)
+    refuse_windows("Vulkan", program)
     rewrite_attention(program)
     rewrite_embeddings(program)
     expand_linears(program)

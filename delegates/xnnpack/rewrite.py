@@ -6,48 +6,55 @@ node takes the metadata (source lines, module path) of the node that
 it replaces.
 """
 
-from typing import Any
-
 import torch
 from torch import Tensor
 from torch.export import ExportedProgram
 from torch.fx import Node
 
-from delegates.plain import call_like
+from delegates.plain import (
+    CACHED_ATTENTION,
+    attention_arguments,
+    call_like,
+    mask_by_number,
+    positions_of,
+)
 from delegates.quantized import PACKED, Embedding, expand_embeddings, new_buffer
-
-CACHED_ATTENTION = "thimble.cached_attention.default"
 
 
 def rewrite_attention(program: ExportedProgram) -> int:
-    """Replaces every cached attention in place; returns how many there were."""
+    """Replaces every cached attention in place, a window by a mask; returns how many there were."""
     from executorch.extension.llm.custom_ops import custom_ops  # noqa: F401  (defines llama::)
 
-    graph, count = program.graph, 0
-    for node in list(graph.nodes):
-        if str(node.target) != CACHED_ATTENTION:
-            continue
-        query, key, value, key_cache, value_cache, start_pos, scale = node.args
+    graph = program.graph
+    nodes = [node for node in graph.nodes if str(node.target) == CACHED_ATTENTION]
+    windows = {attention_arguments(node).window for node in nodes}
+    positions = positions_of(program) if windows - {None} else None
+    masks: dict[int | None, Node | None] = {None: None}
+    for node in nodes:
+        given = attention_arguments(node)
         with graph.inserting_before(node):
-            _call(node, torch.ops.llama.update_cache.default, key, key_cache, start_pos)
-            _call(node, torch.ops.llama.update_cache.default, value, value_cache, start_pos)
-            out = _call(
+            if positions is not None and given.window not in masks:
+                context = given.key_cache.meta["val"].shape[1]
+                masks[given.window] = mask_by_number(node, positions, context, given.window)
+            mask = masks[given.window]
+            for new, cache in ((given.key, given.key_cache), (given.value, given.value_cache)):
+                call_like(node, torch.ops.llama.update_cache.default, new, cache, given.start_pos)
+            out = call_like(
                 node,
                 torch.ops.llama.custom_sdpa.default,
-                query,
-                key_cache,
-                value_cache,
-                start_pos,
-                None,  # attn_mask
+                given.query,
+                given.key_cache,
+                given.value_cache,
+                given.start_pos,
+                mask,
                 0.0,  # dropout
-                True,  # is_causal
-                scale,
+                mask is None,  # is_causal: a mask says it itself
+                given.scale,
             )
         node.replace_all_uses_with(out)
         graph.erase_node(node)
-        count += 1
     program.graph_module.recompile()
-    return count
+    return len(nodes)
 
 
 def rewrite_embeddings(program: ExportedProgram) -> int:
@@ -98,9 +105,3 @@ def restore_mutations(program: ExportedProgram) -> int:
     for node, (_, debug_handle) in zip(plain, mutations, strict=True):
         node.meta["debug_handle"] = debug_handle
     return len(plain)
-
-
-def _call(replaced: Node, target: Any, *args: Any) -> Node:
-    node = replaced.graph.call_function(target, args)
-    node.meta = dict(replaced.meta)
-    return node
