@@ -115,8 +115,22 @@ def expand_embeddings(
         new.meta["val"] = node.meta["val"]
         node.replace_all_uses_with(new)
         graph.erase_node(node)
-    program.graph_module.recompile()
+    drop_unread_buffers(program)
     return len(nodes)
+
+
+def drop_unread_buffers(program: ExportedProgram) -> None:
+    """Drops what no node reads, such as the second name of a table that two modules share: it would
+    be stored in the file."""
+    nodes = {node.name: node for node in program.graph.find_nodes(op="placeholder")}
+    specs = program.graph_signature.input_specs
+    for spec in list(specs):
+        if spec.kind is InputKind.BUFFER and not nodes[spec.arg.name].users:
+            specs.remove(spec)
+            program.graph.erase_node(nodes[spec.arg.name])
+            program.state_dict.pop(str(spec.target), None)
+            program.constants.pop(str(spec.target), None)
+    program.graph_module.recompile()
 
 
 def gathered(program: ExportedProgram, node: Node, given: Embedding) -> Node:

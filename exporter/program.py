@@ -5,10 +5,10 @@ import re
 
 import torch
 from torch.export import Dim, ExportedProgram, export
-from torch.export.graph_signature import InputKind
 from torch.utils._sympy.value_ranges import ValueRanges
 
 import quant.modules
+from delegates.quantized import drop_unread_buffers
 from exporter.errors import ExportError
 from exporter.models.decoder import CausalLM
 from exporter.models.spec import DecoderSpec
@@ -58,22 +58,8 @@ def capture(model: CausalLM, max_context_len: int, max_seq_len: int) -> Exported
     if max_seq_len > 1:
         _admit_last_position(program, max_context_len)
     _end_traces_at_the_model(program)
-    _drop_unread_buffers(program)
+    drop_unread_buffers(program)
     return program
-
-
-def _drop_unread_buffers(program: ExportedProgram) -> None:
-    """Drops what no node reads, such as the second name of a table that two modules share: it would
-    be stored in the file."""
-    nodes = {node.name: node for node in program.graph.find_nodes(op="placeholder")}
-    specs = program.graph_signature.input_specs
-    for spec in list(specs):
-        if spec.kind is InputKind.BUFFER and not nodes[spec.arg.name].users:
-            specs.remove(spec)
-            program.graph.erase_node(nodes[spec.arg.name])
-            program.state_dict.pop(str(spec.target), None)
-            program.constants.pop(str(spec.target), None)
-    program.graph_module.recompile()
 
 
 def _end_traces_at_the_model(program: ExportedProgram) -> None:

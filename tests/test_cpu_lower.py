@@ -270,7 +270,7 @@ def test_what_no_format_holds_is_refused() -> None:
     said = refused(quantized(int4(32)))
     assert said.startswith("0.weight has scales that are no integer of 1 to 15 times a number")
     odd = quantized(one_level)
-    odd.type = SimpleNamespace(bits=4, group_size=16, levels=1)  # type: ignore[assignment]
+    odd.weight_type = SimpleNamespace(bits=4, group_size=16, levels=1)  # type: ignore[assignment]
     assert "thimble::linear in a form that the CPU delegate does not take" in refused(odd)
 
 

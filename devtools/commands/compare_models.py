@@ -40,6 +40,8 @@ from quant.weight_type import INT8, int4
 Streams = tuple[Tensor, Tensor, Tensor]  # of the float model, the quantized one, the program
 Run = Callable[[CausalLM, Tensor], Tensor]
 
+_SCALES = "model.embed_tokens.scales"
+
 
 @dataclass(frozen=True)
 class Logits:
@@ -78,8 +80,12 @@ def quantized_model(
     with torch.device("meta"):
         model = CausalLM(checkpoint.config)
     for name, tensor in weights.items():
-        if name.endswith((ZERO_POINTS, PACKED, ".scales")):
+        if name.endswith((ZERO_POINTS, ".scales")):
             continue  # what a delegate added; what goes with the integers
+        if name.endswith(PACKED):
+            if _SCALES in weights:  # else the head's integers are the table's
+                _set_embedding(model, _quantized(_unpacked(tensor), weights[_SCALES]))
+            continue
         path, _, key = name.rpartition(".")
         try:
             parent, module = model.get_submodule(path.rpartition(".")[0]), model.get_submodule(path)
@@ -114,6 +120,12 @@ def _quantized(values: Tensor, scales: Tensor) -> QuantizedWeight:
     """Integers and scales as a weight: what it computes is theirs, whatever its type is called."""
     columns, groups = values.shape[1], scales.shape[1]
     return QuantizedWeight(values, scales, INT8 if groups == 1 else int4(columns // groups))
+
+
+def _unpacked(values: Tensor) -> Tensor:
+    """int8 (rows, columns) of a table that XNNPACK's lowering has packed two to a byte."""
+    pairs = torch.stack((values >> 4, values & 15), dim=2).flatten(1)
+    return pairs.to(torch.int8) - 8
 
 
 def _set_embedding(model: CausalLM, table: QuantizedWeight) -> None:
