@@ -13,7 +13,7 @@ UNKNOWN = "an unknown line"
 
 
 def source_line(node: Node) -> str:
-    """`exporter/model.py:46`, the innermost line of the model that made the node.
+    """`exporter/models/norm.py:19`, the innermost line of the model that made the node.
 
     The file is named as it is imported, without the machine's own directories.
     """

@@ -45,7 +45,7 @@ class Leftover:
 
     Attributes:
         operator: its name.
-        line: where they come from, as in `exporter/model.py:46`.
+        line: where they come from, as in `exporter/models/norm.py:19`.
         count: how many.
         reason: why no delegate took them.
     """

@@ -20,7 +20,8 @@ from delegates.plain import call_like
 
 LINEAR = "thimble.linear.default"
 EMBEDDING = "thimble.embedding.default"
-ZERO_POINTS, PACKED = "_zero_points", "_packed"  # end the names of buffers that a pass adds
+# What the names of buffers that a pass adds end with.
+ZERO_POINTS, PACKED, OWN = "_zero_points", "_packed", "_own"
 _LIMITS = {4: (-8, 7), 8: (-128, 127)}
 _INT8 = (torch.int8, -128, 127)
 
@@ -207,6 +208,11 @@ def _zero_points(program: ExportedProgram, scales: Node) -> Node:
     """The buffer of int8 zeros of the shape of the scales."""
     zeros = torch.zeros(scales.meta["val"].shape, dtype=torch.int8)
     return new_buffer(program, scales, ZERO_POINTS, zeros)
+
+
+def buffer_of(program: ExportedProgram, placeholder: Node) -> Tensor:
+    """The tensor of a buffer's placeholder."""
+    return program.state_dict[program.graph_signature.inputs_to_buffers[placeholder.name]]
 
 
 def new_buffer(program: ExportedProgram, beside: Node, ending: str, tensor: Tensor) -> Node:

@@ -20,7 +20,7 @@ class Unfused:
     Attributes:
         module_path: such as model.layers.0.mlp.
         operator: what it is called there.
-        line: of the model, as in exporter/model.py:46.
+        line: of the model, as in exporter/models/norm.py:19.
         reason: why it stands alone.
     """
 

@@ -18,7 +18,7 @@ from delegates.plain import (
     mask_by_number,
     positions_of,
 )
-from delegates.quantized import PACKED, Embedding, expand_embeddings, new_buffer
+from delegates.quantized import OWN, PACKED, Embedding, buffer_of, expand_embeddings, new_buffer
 
 
 def rewrite_attention(program: ExportedProgram) -> int:
@@ -70,16 +70,27 @@ def rewrite_embeddings(program: ExportedProgram) -> int:
 
 def _stock_embedding(program: ExportedProgram, node: Node, given: Embedding) -> Node:
     operators = torch.ops.quantized_decomposed
-    target, limits, table = operators.embedding_byte.default, (-128, 127), given.values
     columns = given.values.meta["val"].shape[1]
     if given.bits == 4:
         target, limits = operators.embedding_4bit.default, (-8, 7)
-        values = program.state_dict[program.graph_signature.inputs_to_buffers[table.name]]
-        table = new_buffer(program, table, PACKED, pack_int4(values))
-    rows = call_like(node, target, table, given.scales, None, *limits, given.tokens)
+        packed = pack_int4(buffer_of(program, given.values))
+        table = new_buffer(program, given.values, PACKED, packed)
+    else:
+        target, limits = operators.embedding_byte.default, (-128, 127)
+        table = _own(program, given.values)
+    scales = _own(program, given.scales)
+    rows = call_like(node, target, table, scales, None, *limits, given.tokens)
     if columns == given.embedding_dim:
         return rows
     return call_like(node, torch.ops.aten.narrow.default, rows, -1, 0, given.embedding_dim)
+
+
+def _own(program: ExportedProgram, shared: Node) -> Node:
+    """A placeholder that the head does not read as well: the partitioner would part the head from
+    the norm before it, for one of its constants is read outside. The tensor is the same."""
+    if len(shared.users) == 1:
+        return shared
+    return new_buffer(program, shared, OWN, buffer_of(program, shared))
 
 
 def pack_int4(values: Tensor) -> Tensor:

@@ -14,7 +14,7 @@ from zipfile import ZipFile
 import torch
 from torch import Tensor, nn
 
-from delegates.quantized import PACKED, ZERO_POINTS
+from delegates.quantized import OWN, PACKED, ZERO_POINTS
 from devtools.compare.figures import Distance, distance
 from devtools.compare.recording import Recorder
 from devtools.compare.rows import (
@@ -80,7 +80,7 @@ def quantized_model(
     with torch.device("meta"):
         model = CausalLM(checkpoint.config)
     for name, tensor in weights.items():
-        if name.endswith((ZERO_POINTS, ".scales")):
+        if name.endswith((ZERO_POINTS, OWN, ".scales")):
             continue  # what a delegate added; what goes with the integers
         if name.endswith(PACKED):
             if _SCALES in weights:  # else the head's integers are the table's

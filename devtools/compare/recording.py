@@ -31,7 +31,7 @@ class Place:
 
     Attributes:
         module_path: of the module that runs the line, such as model.layers.0.mlp.
-        file: below the directory that modules are imported from, such as exporter/model.py.
+        file: below the directory that modules are imported from, such as exporter/models/mlp.py.
         line: its number, the innermost in a module's forward, as torch.export has it.
         operator: what is called there, such as linear, mul or view.
         occurrence: which of the operators of this name on this line, in this module, from 0.

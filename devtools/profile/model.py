@@ -30,7 +30,7 @@ class Line:
 
     Attributes:
         file: as the exporting machine knew it; shortened to the part below its import root where
-            that is known, such as exporter/model.py.
+            that is known, such as exporter/models/mlp.py.
         number: 1 for the file's first line.
         function: the function that it is in, such as forward.
         text: the line's code, stripped; empty where the file was not to be had.

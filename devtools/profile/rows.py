@@ -36,7 +36,7 @@ class Row:
     """One line of a view.
 
     Attributes:
-        key: exporter/model.py:94, model.layers.0.mlp, linear, or layer 3.
+        key: exporter/models/attention.py:56, model.layers.0.mlp, linear, or layer 3.
         kind: events with a line, events without, or time between events.
         self_ns: of its own.
         total_ns: with what it calls; of a line also what other lines do on its behalf.
