@@ -198,21 +198,16 @@ def test_one_layer_is_float_at_a_time_and_the_ends_never(name: str) -> None:
     config = replace(CONFIG, vocab_size=5000)
     weights = random_weights(config, torch.bfloat16)
     model = empty_model(config)
+    in_layer = sum(p.numel() for p in model.model.layers[0].parameters() if p.dim() == 2)
     float_weights: list[int] = []
 
     def count(report: Progress) -> None:
         float_weights.append(
-            sum(
-                p.numel()
-                for p in model.parameters()
-                if not p.is_meta and type(p.data) is Tensor and p.dim() == 2
-            )
+            sum(p.numel() for p in model.parameters() if not p.is_meta and p.dim() == 2)
         )
 
     quantize(model, Scheme(name), weights, tokens(), tokens(), progress=count)
-    assert max(float_weights) <= sum(
-        p.numel() for p in model.model.layers[0].parameters() if p.dim() == 2
-    )
+    assert 0 < max(float_weights) <= in_layer
     assert weights.largest_float_read <= 64 * 80
     assert weights.released >= 3
 
