@@ -247,6 +247,9 @@ class _Reader:
                 () if key in uncertain else self._record.delegates[number].handles.get(key, ())
             )
             found = self._attributions.of(handles)
+            follows = self._follows(item)
+            if follows and set(follows) < set(handles):  # what prepares has nodes of its own
+                found = self._attributions.of(tuple(h for h in handles if h not in follows))
             name = item.name or (key if isinstance(item.delegate_debug_id, str) else "")
             event = self._event(item, name or _title(found, key), found, handles)
             event = replace(event, backend=backend, delegate_debug_id=item.delegate_debug_id)
@@ -295,14 +298,20 @@ class _Reader:
     def _part(self, item: Interval, found: Attribution) -> tuple[str, str]:
         """Which half of an operator of the CPU delegate this is, and the operator's kind: what
         prepares has the id before that of the product or attention that reads it."""
-        if found.is_heavy or not isinstance(item.delegate_debug_id, int):
-            return "compute", found.op_kind
-        handles = self._record.delegates[item.instruction_id].handles
-        following = self._attributions.of(handles.get(str(item.delegate_debug_id + 1), ()))
-        made = {node.name for node in found.nodes}
-        if following.is_heavy and any(made & set(node.inputs) for node in following.nodes):
-            return "prepare", following.op_kind
+        following = self._attributions.of(self._follows(item))
+        if following.is_heavy:
+            made = {node.name for node in found.nodes}
+            read = {name for node in following.nodes for name in (node.name, *node.inputs)}
+            if not found.is_heavy and made & read or found.node is following.node:
+                return "prepare", following.op_kind
         return "compute", found.op_kind
+
+    def _follows(self, item: Interval) -> tuple[int, ...]:
+        """The handles of the debug id behind an event's; none where ids are names."""
+        if not isinstance(item.delegate_debug_id, int):
+            return ()
+        handles = self._record.delegates[item.instruction_id].handles
+        return handles.get(str(item.delegate_debug_id + 1), ())
 
 
 def _title(found: Attribution, key: str) -> str:
