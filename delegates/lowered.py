@@ -10,6 +10,7 @@ from torch.fx import GraphModule, Node
 from delegates.kernels import check_kernels
 from delegates.lines import source_line
 from delegates.source_map import keep_view_handles
+from delegates.traced_calls import calls_not_traced
 
 if TYPE_CHECKING:
     from executorch.exir import (
@@ -186,7 +187,8 @@ def finish(
     """
     for key, data in named_data.items():
         edge._named_data_store.add_named_data(key, data, alignment=NAMED_DATA_ALIGNMENT)
-    finished = edge.to_executorch(config)
+    with calls_not_traced(edge.exported_program().graph_module):
+        finished = edge.to_executorch(config)
     if with_etrecord:
         keep_view_handles(finished)
     check_kernels(finished, report)
