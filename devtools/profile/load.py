@@ -247,9 +247,10 @@ class _Reader:
                 () if key in uncertain else self._record.delegates[number].handles.get(key, ())
             )
             found = self._attributions.of(handles)
-            follows = self._follows(item)
-            if follows and set(follows) < set(handles):  # what prepares has nodes of its own
-                found = self._attributions.of(tuple(h for h in handles if h not in follows))
+            follows = set(self._follows(item))
+            own = tuple(handle for handle in handles if handle not in follows)
+            if own:  # what prepares holds the product's node too, and is named for its own
+                found = self._attributions.of(own)
             name = item.name or (key if isinstance(item.delegate_debug_id, str) else "")
             event = self._event(item, name or _title(found, key), found, handles)
             event = replace(event, backend=backend, delegate_debug_id=item.delegate_debug_id)
