@@ -22,7 +22,7 @@ LINEAR = "thimble.linear.default"
 EMBEDDING = "thimble.embedding.default"
 # What the names of buffers that a pass adds end with.
 ZERO_POINTS, PACKED, OWN = "_zero_points", "_packed", "_own"
-_LIMITS = {4: (-8, 7), 8: (-128, 127)}
+LIMITS = {4: (-8, 7), 8: (-128, 127)}  # of an integer, by its bits
 _INT8 = (torch.int8, -128, 127)
 
 _aten = torch.ops.aten
@@ -143,7 +143,7 @@ def gathered(program: ExportedProgram, node: Node, given: Embedding) -> Node:
     numbers = call_like(node, _aten.to.dtype, by_group, torch.float32)
     factors = call_like(node, _aten.unsqueeze.default, scales, -1)
     product = call_like(node, _aten.mul.Tensor, numbers, factors)
-    return _narrowed(node, call_like(node, _aten.flatten.using_ints, product, -2), given)
+    return narrowed(node, call_like(node, _aten.flatten.using_ints, product, -2), given)
 
 
 def from_table(program: ExportedProgram, node: Node, given: Embedding) -> Node:
@@ -153,7 +153,7 @@ def from_table(program: ExportedProgram, node: Node, given: Embedding) -> Node:
     the head is tied to it.
     """
     table = dequantize(program, node, given.values, given.scales, given.bits)
-    return _narrowed(node, call_like(node, _aten.embedding.default, table, given.tokens), given)
+    return narrowed(node, call_like(node, _aten.embedding.default, table, given.tokens), given)
 
 
 def dequantize(program: ExportedProgram, node: Node, values: Node, scales: Node, bits: int) -> Node:
@@ -163,11 +163,11 @@ def dequantize(program: ExportedProgram, node: Node, values: Node, scales: Node,
     return call_like(
         node,
         torch.ops.torchao.dequantize_affine.default,
-        *(values, [1, group], scales, zero_points, torch.int8, *_LIMITS[bits]),
+        *(values, [1, group], scales, zero_points, torch.int8, *LIMITS[bits]),
     )
 
 
-def _narrowed(node: Node, rows: Node, given: Embedding) -> Node:
+def narrowed(node: Node, rows: Node, given: Embedding) -> Node:
     """Rows without the padding of their columns."""
     if given.values.meta["val"].shape[1] == given.embedding_dim:
         return rows

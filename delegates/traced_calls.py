@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.export import ExportedProgram
 from torch.fx import GraphModule
 
+_CALL = torch._higher_order_ops.executorch_call_delegate
 _PROGRAM = "_original_exported_program"  # where a lowered module keeps what it was made of
 
 
@@ -31,9 +32,6 @@ def calls_not_traced(graph_module: GraphModule) -> Iterator[None]:
     finally:
         for lowered, program in replaced:
             setattr(lowered, _PROGRAM, program)
-
-
-_CALL = torch._higher_order_ops.executorch_call_delegate
 
 
 def _outputs(program: ExportedProgram) -> list[Tensor] | None:

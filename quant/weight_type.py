@@ -34,16 +34,6 @@ class WeightType:
                 f"{', '.join(map(str, GROUP_SIZES))}, or 8 bits with one scale a row."
             )
 
-    @property
-    def limits(self) -> tuple[int, int]:
-        """The smallest integer and the largest."""
-        half = 1 << (self.bits - 1)
-        return -half, half - 1
-
-    def groups(self, columns: int) -> int:
-        """How many scales a row of so many inputs has."""
-        return 1 if self.group_size == WHOLE_ROW else -(-columns // self.group_size)
-
 
 INT8 = WeightType(8, WHOLE_ROW, 1)
 

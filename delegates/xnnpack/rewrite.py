@@ -2,8 +2,7 @@
 
 `thimble::cached_attention` becomes `llama::update_cache` twice and `llama::custom_sdpa`;
 `thimble::embedding` becomes `quantized_decomposed::embedding_byte` or `embedding_4bit`. Every new
-node takes the metadata (source lines, module path) of the node that
-it replaces.
+node takes the metadata (source lines, module path) of the node that it replaces.
 """
 
 import torch
@@ -18,7 +17,16 @@ from delegates.plain import (
     mask_by_number,
     positions_of,
 )
-from delegates.quantized import OWN, PACKED, Embedding, buffer_of, expand_embeddings, new_buffer
+from delegates.quantized import (
+    LIMITS,
+    OWN,
+    PACKED,
+    Embedding,
+    buffer_of,
+    expand_embeddings,
+    narrowed,
+    new_buffer,
+)
 
 
 def rewrite_attention(program: ExportedProgram) -> int:
@@ -70,19 +78,15 @@ def rewrite_embeddings(program: ExportedProgram) -> int:
 
 def _stock_embedding(program: ExportedProgram, node: Node, given: Embedding) -> Node:
     operators = torch.ops.quantized_decomposed
-    columns = given.values.meta["val"].shape[1]
     if given.bits == 4:
-        target, limits = operators.embedding_4bit.default, (-8, 7)
+        target = operators.embedding_4bit.default
         packed = pack_int4(buffer_of(program, given.values))
         table = new_buffer(program, given.values, PACKED, packed)
     else:
-        target, limits = operators.embedding_byte.default, (-128, 127)
-        table = _own(program, given.values)
+        target, table = operators.embedding_byte.default, _own(program, given.values)
     scales = _own(program, given.scales)
-    rows = call_like(node, target, table, scales, None, *limits, given.tokens)
-    if columns == given.embedding_dim:
-        return rows
-    return call_like(node, torch.ops.aten.narrow.default, rows, -1, 0, given.embedding_dim)
+    rows = call_like(node, target, table, scales, None, *LIMITS[given.bits], given.tokens)
+    return narrowed(node, rows, given)
 
 
 def _own(program: ExportedProgram, shared: Node) -> Node:
