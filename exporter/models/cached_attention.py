@@ -63,14 +63,5 @@ register_decomposition(torch.ops.thimble.cached_attention.default)(cached_attent
 
 
 @torch.library.register_fake("thimble::cached_attention", lib=_library)
-def _cached_attention_fake(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    key_cache: Tensor,
-    value_cache: Tensor,
-    start_pos: int,
-    scale: float,
-    window: int | None = None,
-) -> Tensor:
+def _cached_attention_fake(query: Tensor, *_: object, **__: object) -> Tensor:
     return torch.empty_like(query, memory_format=torch.contiguous_format)
