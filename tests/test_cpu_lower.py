@@ -29,6 +29,7 @@ from xnnpack_programs import INPUTS, OUTPUTS, captured
 
 from delegates import DelegateError
 from delegates.cpu import load, lower
+from delegates.quantized import LIMITS
 from exporter.agreement import compare, reference_logits
 from exporter.models.decoder import CausalLM
 from exporter.program import capture
@@ -243,11 +244,12 @@ def test_debug_ids_tell_preparation_from_work(model: LoweredModel) -> None:
 def quantized(type: WeightType, scales: Tensor | None = None) -> QuantizedLinear:
     """A linear of random integers; its scales are exact in bfloat16 unless given."""
     generator = torch.Generator().manual_seed(type.bits)
-    low, high = type.limits
+    low, high = LIMITS[type.bits]
+    groups = INPUTS // (type.group_size or INPUTS)
     shape = OUTPUTS, INPUTS
     values = torch.randint(low, high + 1, shape, generator=generator, dtype=torch.int8)
     if scales is None:
-        scales = torch.rand(OUTPUTS, type.groups(INPUTS), generator=generator) + 0.5
+        scales = torch.rand(OUTPUTS, groups, generator=generator) + 0.5
         scales = scales.bfloat16().float()
     return QuantizedLinear(QuantizedWeight(values, scales, type), INPUTS)
 
