@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 from torch.export import ExportedProgram
@@ -27,12 +28,26 @@ def never() -> bool:
     return False
 
 
+class StoredAs(Protocol):
+    """How a weight is stored, by the arguments of `thimble::linear` (quant/weight_type.py)."""
+
+    @property
+    def bits(self) -> int: ...
+
+    @property
+    def group_size(self) -> int:
+        """0 where all of a row share a scale."""
+
+    @property
+    def levels(self) -> int: ...
+
+
 @dataclass(frozen=True)
-class Storage:
-    """What a delegate's files hold.
+class FileSizes:
+    """What a delegate's files take.
 
     Attributes:
-        weight_bytes: (rows, columns, bits, group_size) to bytes of a matrix; None for XNNPACK's.
+        weight_bytes: (rows, columns, type) to bytes of a matrix; None for XNNPACK's.
         table_bytes: the same of an embedding; None for that of ExecuTorch's own operators.
         float_bytes: of a number that is not quantized.
         shares_tied: the widths in which tied ends are stored once.
@@ -41,8 +56,8 @@ class Storage:
         layer_bytes: of a program beside its weights, at most, for each layer.
     """
 
-    weight_bytes: Callable[[int, int, int, int], int] | None = None
-    table_bytes: Callable[[int, int, int, int], int] | None = None
+    weight_bytes: Callable[[int, int, StoredAs], int] | None = None
+    table_bytes: Callable[[int, int, StoredAs], int] | None = None
     float_bytes: int = 4
     shares_tied: tuple[int, ...] = ()
     alignment: int = 128
@@ -59,7 +74,7 @@ class Limits:
         runs_on: the hardware and systems that run its programs.
         weight_bits: widths of a weight that it takes; FLOAT_BITS where it takes floats.
         dynamic: whether one program takes calls of several lengths.
-        storage: what its files hold.
+        sizes: what its files take.
         missing: a sentence on what must be installed before it lowers here; None if nothing.
         checks: whether this machine can run what it lowers, to check the numbers.
     """
@@ -70,7 +85,7 @@ class Limits:
     dynamic: bool
     missing: Callable[[], str | None]
     checks: Callable[[], bool]
-    storage: Storage = Storage()
+    sizes: FileSizes = FileSizes()
 
     def check_mix(self, layers: int) -> None:
         """Whether layers of a program may have 4 bits in some parts and 8 in others.

@@ -60,7 +60,7 @@ class Preference:
             dynamic=any(each.dynamic for each in limits),
             missing=lambda: next((said for each in limits if (said := each.missing())), None),
             checks=lambda: all(each.checks() for each in limits),
-            storage=limits[0].storage,
+            sizes=limits[0].sizes,
         )
 
     def lower(

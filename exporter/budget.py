@@ -13,7 +13,7 @@ from exporter.models.decoder import CausalLM
 from exporter.options import ExportOptions
 from exporter.pte import REPORT_BYTES
 from exporter.text import Text
-from quant.budget import Budget, Part, parts_of, spread
+from quant.budget import Budget, PartSizes, parts_of, spread
 from quant.memory_size import show_size
 from quant.size import STOCK, Storage
 
@@ -22,7 +22,7 @@ _GRAPH = 1 << 15  # bytes of a program without layers; more than any delegate ta
 
 def storage_of(limits: Limits) -> Storage:
     """How a delegate's files store weights."""
-    stored = limits.storage
+    stored = limits.sizes
     return Storage(
         stored.weight_bytes or STOCK.weight_bytes,
         stored.table_bytes or STOCK.table_bytes,
@@ -59,7 +59,7 @@ def within_budget(
         model = CausalLM(checkpoint.config)
     storage = storage_of(limits)
     other = _other_bytes(limits, checkpoint, text, max_context_len)
-    other += _padding(parts_of(model, options.scheme.group_size, storage), limits)
+    other += _padding(parts_of(model, options.scheme, storage), limits)
     budget = Budget(options.bits, options.max_size, other, storage)
     scheme = spread(
         model,
@@ -85,7 +85,7 @@ def require_size(options: ExportOptions, path: Path) -> None:
 
 def _other_bytes(limits: Limits, checkpoint: Checkpoint, text: Text, max_context_len: int) -> int:
     """What a file takes beside its weights, at most."""
-    config, stored = checkpoint.config, limits.storage
+    config, stored = checkpoint.config, limits.sizes
     blobs = sum(len(blob) for blob in text.blobs.values()) + REPORT_BYTES
     row = sum(table.head_dim for table in config.rotary_tables)
     rotary = stored.rotary_numbers * max_context_len * row * stored.float_bytes
@@ -93,7 +93,7 @@ def _other_bytes(limits: Limits, checkpoint: Checkpoint, text: Text, max_context
     return blobs + rotary + padding + _GRAPH + stored.layer_bytes * config.num_hidden_layers
 
 
-def _padding(parts: list[Part], limits: Limits) -> int:
+def _padding(parts: list[PartSizes], limits: Limits) -> int:
     """What parts that start at a multiple of the alignment leave between them, at most."""
-    alignment = limits.storage.alignment
-    return sum(max(-part.at4 % alignment, -part.at8 % alignment) for part in parts)
+    alignment = limits.sizes.alignment
+    return sum(max(-size % alignment for size in part.sizes) for part in parts)

@@ -16,7 +16,7 @@ from torch.nn import functional as F
 from quant.blocks import LayerBlock, blocks_of, quantize_linear, weight_of
 from quant.gptq_layer import Streams
 from quant.layer import Done
-from quant.rounding import closed_scales, round_int4, round_int8
+from quant.rounding import closed_scales, round_weight
 from quant.scales import round_to_scales
 from quant.scheme import Scheme
 
@@ -64,16 +64,11 @@ def awq_layer(layer: nn.Module, scheme: Scheme, name: str, streams: Streams, don
         hidden = [block.run(x) for x in hidden]
     for told in blocks_of(layer):
         for part in told.parts:
-            bits = scheme.bits_of(f"{name}.{part.name}")
+            type = scheme.type_of(f"{name}.{part.name}")
+            assert type is not None
             for linear in part.linears:
                 full_name, weight = f"{name}.{linear}", weight_of(layer, linear)
-                importance = F.pad(squares[linear], (0, -weight.shape[1] % scheme.group_size))
-                if bits == 8:
-                    quantized = round_int8(weight, full_name)
-                else:
-                    quantized = round_int4(
-                        weight, scheme.group_size, full_name, scheme.choice, importance
-                    )
+                quantized = round_weight(weight, type, full_name, scheme.choice, squares[linear])
                 quantize_linear(layer, linear, quantized)
                 done(full_name, weight.numel())
     streams.hidden.advance(layer)

@@ -1,12 +1,13 @@
 """A budget of bits or bytes, spread over a model's parts where they buy the most.
 
-Every part is stored in 4 bits or in 8. What that costs in KL is measured (quant.sensitivity), what
-it takes in bytes is known, and costs add up: so the best choice is a knapsack, and small enough to
-be solved exactly (Bellman, 1957).
+Every part is stored in one of some types, 4 bits or 8. What that costs in KL is measured
+(quant.sensitivity), what it takes in bytes is known, and costs add up: so the best choice is a
+multiple-choice knapsack (Sinha and Zoltners, 1979), and small enough to be solved exactly, by
+dynamic programming over the bytes.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -21,8 +22,9 @@ from quant.scheme import EMBEDDING_PART, GROUP_SIZES, HEAD_PART, METHODS, Scheme
 from quant.sensitivity import measure_costs
 from quant.size import STOCK, Storage
 from quant.walk import walk
+from quant.weight_type import INT8, WeightType
 
-_STEPS = 4096  # of the bytes there are to give away
+_STEPS = 1 << 18  # of the bytes there are to give away, at most
 _MOST_TOKENS = 4096
 
 
@@ -57,12 +59,11 @@ class Budget:
 
 
 @dataclass(frozen=True)
-class Part:
-    """A part's bytes in either width."""
+class PartSizes:
+    """A part's bytes in each type that it may have."""
 
     name: str
-    at4: int
-    at8: int
+    sizes: tuple[int, ...]
 
 
 def spread(
@@ -74,7 +75,7 @@ def spread(
     begin: Callable[[], None],
     device: torch.device = HOST,
 ) -> Scheme:
-    """The scheme of 4 bits with those parts made wide that lower KL the most within a budget.
+    """The scheme of 4 bits with the types of its parts that cost the least KL within a budget.
 
     Args:
         model: on the meta device.
@@ -90,16 +91,16 @@ def spread(
             f"a budget spreads 4 and 8 bits, and {scheme.name} stores {scheme.bits}; take one of "
             f"{', '.join(METHODS)}."
         )
-    scheme = replace(scheme, head_bits=4, wide=())
-    parts = parts_of(model, scheme.group_size, budget.storage)
-    rest = budget.storage.float_bytes * _small_numbers(model)
-    least = rest + sum(part.at4 for part in parts)
-    numbers = numbers_of(model)
-    room = _room(budget, numbers)
+    scheme = replace(scheme, head_bits=4, types=())
+    types = types_of(scheme)
+    parts = parts_of(model, scheme, budget.storage)
+    room = _room(budget, model)
+    least = _least(model, scheme, budget.storage)
     if room < least:
-        raise QuantError(_too_little(budget, model, numbers, scheme.group_size))
-    if room >= rest + sum(part.at8 for part in parts):
-        return replace(scheme, wide=_with_tied_head(model, [part.name for part in parts]))
+        raise QuantError(_too_little(budget, model, scheme))
+    widest = len(types) - 1
+    if room - least >= sum(part.sizes[widest] - min(part.sizes) for part in parts):
+        return _with_choices(scheme, model, parts, [widest] * len(parts))
     if calibration is None or calibration.numel() == 0:
         raise QuantError(
             "a budget was given no text to measure what bits buy; name one with --calibration."
@@ -107,59 +108,70 @@ def spread(
     begin()
     count = max(1, _MOST_TOKENS // calibration.shape[1])
     sample = calibration[:: -(-len(calibration) // count)]
-    costs = measure_costs(model, scheme, weights, sample, device)
-    gains = {name: cost.at4 - cost.at8 for name, cost in costs.items()}
-    return replace(scheme, wide=_with_tied_head(model, choose(parts, gains, room - least)))
+    costs = measure_costs(model, scheme.choice, types, weights, sample, device)
+    choices = choose(parts, [costs[part.name] for part in parts], room - least)
+    return _with_choices(scheme, model, parts, choices)
 
 
-def choose(parts: Sequence[Part], gains: Mapping[str, float], room: int) -> list[str]:
-    """The parts that are best made wide: an exact 0/1 knapsack, bytes rounded up to steps.
+def choose(parts: Sequence[PartSizes], costs: Sequence[Sequence[float]], room: int) -> list[int]:
+    """Which type each part has where the sum of costs is least: exact, unless sizes have so small
+    a common divisor that bytes are rounded up to larger steps.
 
     Args:
-        gains: what KL loses with a part's 8 bits.
-        room: bytes beyond those of 4 bits everywhere.
+        costs: of each part in each type.
+        room: bytes beyond those of the smallest types everywhere.
     """
-    step = max(1, -(-room // _STEPS))
+    extra = [[size - min(part.sizes) for size in part.sizes] for part in parts]
+    unit = math.gcd(*(size for sizes in extra for size in sizes)) or 1
+    step = max(unit, -(-room // _STEPS))
     capacity = room // step
-    best = torch.zeros(capacity + 1, dtype=torch.float64)
-    taken = torch.zeros(len(parts), capacity + 1, dtype=torch.bool)
-    for index, part in enumerate(parts):
-        size = -(-(part.at8 - part.at4) // step)
-        if size > capacity or gains[part.name] <= 0:
-            continue
-        candidate = best[: capacity + 1 - size] + gains[part.name]
-        taken[index, size:] = candidate > best[size:]
-        best[size:] = torch.maximum(best[size:], candidate)
-    chosen, at = [], capacity
+    best = torch.zeros(capacity + 1, dtype=torch.float64)  # of the parts so far, by the steps used
+    chosen = torch.zeros(len(parts), capacity + 1, dtype=torch.uint8)
+    steps = [[-(-size // step) for size in sizes] for sizes in extra]
+    for index, part_costs in enumerate(costs):
+        before, best = best, torch.full_like(best, torch.inf)
+        for choice, (size, cost) in enumerate(zip(steps[index], part_costs, strict=True)):
+            if size <= capacity:
+                candidate = before[: capacity + 1 - size] + cost
+                better = candidate < best[size:]
+                chosen[index, size:][better] = choice
+                best[size:][better] = candidate[better]
+    choices, at = [0] * len(parts), capacity
     for index in reversed(range(len(parts))):
-        if taken[index, at]:
-            chosen.append(parts[index].name)
-            at -= -(-(parts[index].at8 - parts[index].at4) // step)
-    return chosen[::-1]
+        choices[index] = int(chosen[index, at])
+        at -= steps[index][choices[index]]
+    return choices
 
 
-def parts_of(model: CausalLM, group_size: int, storage: Storage) -> list[Part]:
-    """What a model's parts take; tied ends are one, under the embedding's name."""
+def types_of(scheme: Scheme) -> tuple[WeightType, ...]:
+    """The types that a budget chooses from, the smallest first."""
+    assert scheme.type is not None
+    return scheme.type, INT8
 
-    def size(shapes: Sequence[tuple[int, int]], bits: int) -> int:
-        # On a device that joins them, a part is one matrix.
-        rows, columns = sum(shape[0] for shape in shapes), shapes[0][1]
-        return storage.weight_bytes(rows, columns, bits, group_size)
+
+def parts_of(model: CausalLM, scheme: Scheme, storage: Storage) -> list[PartSizes]:
+    """What a model's parts take in each of `types_of`; tied ends are one, under the embedding's
+    name."""
+    types = types_of(scheme)
+
+    def sizes(rows: int, columns: int) -> tuple[int, ...]:
+        return tuple(storage.weight_bytes(rows, columns, type) for type in types)
 
     parts = []
     for stop in walk(model):
         for part in parts_of_layer(stop.layer):
             shapes = [_shape(stop.layer.get_submodule(linear)) for linear in part.linears]
-            parts.append(Part(f"{stop.name}.{part.name}", size(shapes, 4), size(shapes, 8)))
-    end = (model.lm_head.out_features, model.lm_head.in_features)
-    head = {bits: size([end], bits) for bits in (4, 8)}
-    ends = {bits: storage.table_bytes(*end, bits, group_size) for bits in (4, 8)}
+            rows = sum(shape[0] for shape in shapes)  # a device that joins them has one matrix
+            parts.append(PartSizes(f"{stop.name}.{part.name}", sizes(rows, shapes[0][1])))
+    rows, columns = model.lm_head.out_features, model.lm_head.in_features
+    head = sizes(rows, columns)
+    ends = tuple(storage.table_bytes(rows, columns, type) for type in types)
     if not is_tied(model):
-        parts.append(Part(HEAD_PART, head[4], head[8]))
+        parts.append(PartSizes(HEAD_PART, head))
     else:
-        for bits in (4, 8):
-            ends[bits] = head[bits] + (0 if bits in storage.shares_tied else ends[bits])
-    parts.append(Part(EMBEDDING_PART, ends[4], ends[8]))
+        shared = (type.bits in storage.shares_tied for type in types)
+        ends = tuple(h if one else h + e for h, e, one in zip(head, ends, shared, strict=True))
+    parts.append(PartSizes(EMBEDDING_PART, ends))
     return parts
 
 
@@ -183,39 +195,51 @@ def _small_numbers(model: CausalLM) -> int:
     return sum(p.numel() for p in _module(model).parameters() if p.dim() == 1)
 
 
-def _room(budget: Budget, numbers: int) -> int:
+def _room(budget: Budget, model: CausalLM) -> int:
     """Bytes that the weights may take."""
     if budget.bits is not None:
-        return int(min(budget.bits * numbers / 8, 2.0**63))  # a float may be more than all disks
+        size = budget.bits * numbers_of(model) / 8
+        return int(min(size, 2.0**63))  # a float may be more than all disks
     assert budget.size is not None
     return budget.size - budget.other
 
 
-def _least(model: CausalLM, group_size: int, storage: Storage) -> int:
-    """Bytes of the weights with everything in 4 bits."""
-    parts = parts_of(model, group_size, storage)
-    return storage.float_bytes * _small_numbers(model) + sum(part.at4 for part in parts)
+def _least(model: CausalLM, scheme: Scheme, storage: Storage) -> int:
+    """Bytes of the weights with everything in its smallest type."""
+    parts = parts_of(model, scheme, storage)
+    return storage.float_bytes * _small_numbers(model) + sum(min(part.sizes) for part in parts)
 
 
-def _too_little(budget: Budget, model: CausalLM, numbers: int, group_size: int) -> str:
-    sizes = {size: _least(model, size, budget.storage) for size in GROUP_SIZES}
-    least, smallest = sizes[group_size], min(sizes, key=sizes.__getitem__)
+def _too_little(budget: Budget, model: CausalLM, scheme: Scheme) -> str:
+    sizes = {
+        size: _least(model, replace(scheme, group_size=size), budget.storage)
+        for size in GROUP_SIZES
+    }
+    least, smallest = sizes[scheme.group_size], min(sizes, key=sizes.__getitem__)
     other = "" if sizes[smallest] == least else f", or --group-size {smallest}"
     if budget.bits is not None:
         return (
-            f"--bits {budget.bits:g} cannot be kept; with everything in 4 bits, in groups of "
-            f"{group_size}, the model takes {8 * least / numbers:.3f} bits a weight: ask for more"
+            f"--bits {budget.bits:g} cannot be kept; in groups of {scheme.group_size} the model "
+            f"takes at least {8 * least / numbers_of(model):.3f} bits a weight: ask for more"
             f"{other}."
         )
     assert budget.size is not None
     return (
-        f"--max-size {budget.size:,} bytes cannot be kept; with everything in 4 bits, in "
-        f"groups of {group_size}, the file may take {least + budget.other:,}: ask for "
-        f"more{other}."
+        f"--max-size {budget.size:,} bytes cannot be kept; in groups of {scheme.group_size} the "
+        f"file may take {least + budget.other:,}: ask for more{other}."
     )
 
 
-def _with_tied_head(model: CausalLM, names: Sequence[str]) -> tuple[str, ...]:
-    """Tied ends are wide together."""
-    tied = is_tied(model) and EMBEDDING_PART in names
-    return (*names, HEAD_PART) if tied else tuple(names)
+def _with_choices(
+    scheme: Scheme, model: CausalLM, parts: Sequence[PartSizes], choices: Sequence[int]
+) -> Scheme:
+    """The scheme with those types of `types_of`; tied ends have one."""
+    types = types_of(scheme)
+    chosen = {
+        part.name: types[choice]
+        for part, choice in zip(parts, choices, strict=True)
+        if types[choice] != scheme.type
+    }
+    if is_tied(model) and EMBEDDING_PART in chosen:
+        chosen[HEAD_PART] = chosen[EMBEDDING_PART]
+    return scheme.with_types(chosen)

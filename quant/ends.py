@@ -15,10 +15,10 @@ from quant.load import load_finite
 from quant.modules import QuantizedEmbedding, QuantizedLinear, QuantizedWeight, set_weight
 from quant.protocols import CausalLM, WeightSource
 from quant.quality import LogitComparison, Quality
-from quant.rounding import require_finite, round_int4, round_int8
+from quant.rounding import require_finite, round_weight
 from quant.scheme import EMBEDDING_PART, HEAD_PART, Scheme
 from quant.solve import Statistics, solve
-from quant.weight_type import int4
+from quant.weight_type import WeightType
 
 EMBEDDING = "model.embed_tokens.weight"
 HEAD = "lm_head.weight"
@@ -58,13 +58,14 @@ def quantize_ends(
         QuantError: a stored value is not finite.
     """
     tied = is_tied(model)
-    bits = scheme.bits_of(EMBEDDING_PART)
+    type, head_type = scheme.type_of(EMBEDDING_PART), scheme.type_of(HEAD_PART)
+    assert type is not None and head_type is not None
     of_tied = given if tied else None
-    embedding = _round(weights.tensor(EMBEDDING), scheme, bits, EMBEDDING, of_tied)
+    embedding = _round(weights.tensor(EMBEDDING), scheme, type, EMBEDDING, of_tied)
     weights.release()
     if tied:
         return embedding, embedding
-    head = _round(weights.tensor(HEAD), scheme, scheme.bits_of(HEAD_PART), HEAD, given)
+    head = _round(weights.tensor(HEAD), scheme, head_type, HEAD, given)
     weights.release()
     return embedding, head
 
@@ -77,21 +78,18 @@ def set_ends(model: CausalLM, embedding: QuantizedWeight, head: QuantizedWeight)
 
 
 def _round(
-    weight: Tensor, scheme: Scheme, bits: int, name: str, given: Statistics | None
+    weight: Tensor, scheme: Scheme, type: WeightType, name: str, given: Statistics | None
 ) -> QuantizedWeight:
-    if bits == 8:
-        return round_int8(weight, name)
-    if given is None:
-        return round_int4(weight, scheme.group_size, name, scheme.choice)
-    padding = len(given.hessian) - weight.shape[1]
+    if given is None or not type.in_groups:
+        return round_weight(weight, type, name, scheme.choice)
     values, scales = [], []
     for part in weight.split(HEAD_ROWS):
-        rows = F.pad(part.to(given.hessian.device).float(), (0, padding))
+        rows = part.to(given.hessian.device).float()
         require_finite(rows, name)
-        chosen, steps = solve(rows, scheme.group_size, scheme.choice, given, None)
-        values.append(chosen.cpu())
-        scales.append(steps.product().cpu())
-    return QuantizedWeight(torch.cat(values), torch.cat(scales), int4(scheme.group_size))
+        chosen = solve(rows, type, scheme.choice, given, None)
+        values.append(chosen.values.cpu())
+        scales.append(chosen.scales.cpu())
+    return QuantizedWeight(torch.cat(values), torch.cat(scales), type)
 
 
 def embed_float(model: CausalLM, weights: WeightSource, tokens: Tensor) -> Tensor:

@@ -4,21 +4,19 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from quant.blocks import LayerBlock, blocks_of, quantize_linear, weight_of
 from quant.drift import residual_drift, residual_products
 from quant.layer import Done
-from quant.modules import QuantizedWeight
 from quant.protocols import Part
 from quant.ranks import ALONE, Ranks
 from quant.rounding import require_finite, round_int8
 from quant.scheme import Scheme
-from quant.solve import Statistics, aim, seen_by_linear, solve, statistics
+from quant.solve import Statistics, aim, padded_as, seen_by_linear, solve, statistics
 from quant.speed import Speed, hessian_operations, update_operations
 from quant.spill import IN_MEMORY, Spill
 from quant.stream import Shards, Stream
-from quant.weight_type import int4
+from quant.weight_type import WeightType
 
 
 @dataclass(frozen=True)
@@ -111,7 +109,7 @@ class _Place:
         """Of what a linear is given."""
         weight = weight_of(self.block.layer, linear)
         in_features, device = weight.shape[1], weight.device
-        columns = in_features + -in_features % self.scheme.group_size
+        columns = in_features + -in_features % self.scheme.largest_group
         total = self.streams.total
         tokens = self.streams.hidden.tokens
         method, operations = self.scheme.choice, hessian_operations(tokens, columns)
@@ -124,7 +122,7 @@ class _Place:
         if reference is None or not self.aims_at_residual:
             return None
         linear = self.block.block.end
-        weight = self._padded_weight(linear, given)
+        weight = padded_as(weight_of(self.block.layer, linear), given)
         bias = getattr(self.block.layer.get_submodule(linear), "bias", None)
         seen = seen_by_linear(method)
 
@@ -143,32 +141,24 @@ class _Place:
 
     def quantize(self, part: Part, given: Statistics, correlation: Tensor | None) -> None:
         """The linears of a part, which are given the same."""
-        bits = self.scheme.bits_of(f"{self.name}.{part.name}")
+        type = self.scheme.type_of(f"{self.name}.{part.name}")
+        assert type is not None
         for linear in part.linears:
-            self._quantize(linear, bits, given, correlation)
+            self._quantize(linear, type, given, correlation)
 
     def _quantize(
-        self, linear: str, bits: int, given: Statistics, correlation: Tensor | None
+        self, linear: str, type: WeightType, given: Statistics, correlation: Tensor | None
     ) -> None:
-        name, stored = f"{self.name}.{linear}", weight_of(self.block.layer, linear)
-        require_finite(stored, name)
-        weight, method = self._padded_weight(linear, given), self.scheme.choice
-        rows, columns = stored.shape
-        if bits == 8:
-            target = aim(weight, method, given, correlation)
-            quantized = round_int8(target[:, :columns], name)
-        else:
+        name, weight = f"{self.name}.{linear}", weight_of(self.block.layer, linear)
+        require_finite(weight, name)
+        (rows, columns), method = weight.shape, self.scheme.choice
+        if type.in_groups:
             moved = correlation is not None or given.drift is not None
-            operations = update_operations(weight.shape[0], weight.shape[1], method, moved)
+            operations = update_operations(rows, len(given.hessian), method, moved)
             with self.streams.speed.timed("update", operations, weight.device):
-                values, scales = solve(
-                    weight, self.scheme.group_size, method, given, correlation, self.streams.ranks
-                )
-            quantized = QuantizedWeight(values, scales.product(), int4(self.scheme.group_size))
+                quantized = solve(weight, type, method, given, correlation, self.streams.ranks)
+        else:
+            target = aim(padded_as(weight, given), method, given, correlation)
+            quantized = round_int8(target[:, :columns], name)
         quantize_linear(self.block.layer, linear, quantized)
         self.done(name, rows * columns)
-
-    def _padded_weight(self, linear: str, given: Statistics) -> Tensor:
-        weight = weight_of(self.block.layer, linear)
-        padding = len(given.hessian) - weight.shape[1]
-        return F.pad(weight, (0, padding)) if padding else weight

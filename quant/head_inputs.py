@@ -54,7 +54,7 @@ def head_statistics(
     load_finite(weights, norm, "model.norm.")
     move(norm, device)
     seen = seen_by_linear(scheme.choice)
-    columns = hidden.shape[-1] + -hidden.shape[-1] % scheme.group_size
+    columns = hidden.shape[-1] + -hidden.shape[-1] % scheme.largest_group
     inputs = (seen(norm(x)) for x in hidden.split(WINDOWS_TOGETHER))
     hessian = hessian_of(gram(inputs, columns, device), tokens.numel())
     factor = inverse_factor(hessian, head_damp_percent(is_tied(model)), scheme.choice.act_order)

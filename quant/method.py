@@ -80,6 +80,11 @@ class Method:
         return {name: value for name, value in asdict(self).items() if name not in unread}
 
     @property
+    def levels(self) -> int:
+        """Of the scales that it makes: see quant.weight_type."""
+        return 1 if self.scales == "absmax" else 2
+
+    @property
     def needs_calibration(self) -> bool:
         """Whether the method needs text."""
         return self.follows_calibration or self.rotation == "learned"

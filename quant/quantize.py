@@ -6,6 +6,7 @@ ones, so that neither drift nor quality costs a second reading of the weights.
 """
 
 import math
+from collections.abc import Sequence
 from functools import partial
 from typing import cast
 
@@ -29,7 +30,7 @@ from quant.protocols import CausalLM, WeightSource
 from quant.quality import Quality
 from quant.report import QuantReport
 from quant.rotation import require_rotatable, rotate
-from quant.scheme import Scheme
+from quant.scheme import EMBEDDING_PART, HEAD_PART, Scheme
 from quant.size import STOCK, Storage, stored_size
 from quant.stream import States, Stream
 from quant.walk import Stop, filling_walk, layers_of
@@ -66,6 +67,7 @@ def quantize(
     if scheme.choice.rotation != "none":
         require_rotatable(model, scheme.choice.rotation)
     layers, parts = layers_of(model), part_names(model)
+    _require_parts(scheme, parts, is_tied(model))
     linear_weights = [_linear_weights(layer) for layer in layers]
     head_weights = model.lm_head.in_features * model.lm_head.out_features
     head_work = 0 if scheme.needs_calibration else head_weights  # beside GPTQ it takes no time
@@ -147,6 +149,20 @@ def quantize(
         seconds=meter.seconds,
         cached_layers=len(layers) - len(missing),
     )
+
+
+def _require_parts(scheme: Scheme, layers: Sequence[Sequence[str]], tied: bool) -> None:
+    """Raises QuantError where a type is given to a part that is not there, or to one of two ends
+    that are one weight."""
+    names = {f"model.layers.{i}.{part}" for i, parts in enumerate(layers) for part in parts}
+    for part, _ in scheme.types:
+        if part not in names | {EMBEDDING_PART, HEAD_PART}:
+            raise QuantError(f"the model has no part {part}, which was given a type of its own.")
+    if tied and scheme.type_of(EMBEDDING_PART) != scheme.type_of(HEAD_PART):
+        raise QuantError(
+            f"{EMBEDDING_PART} and {HEAD_PART} are one weight in this model, and were given two "
+            "types; give them the same."
+        )
 
 
 def _needed_text(scheme: Scheme, calibration: Tensor | None) -> Tensor | None:

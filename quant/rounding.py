@@ -29,6 +29,23 @@ _LARGEST_SCALE = 2.0**120
 Rounding = Callable[[Tensor], tuple[Tensor, Tensor]]  # float32 rows to int8 values, scales
 
 
+def round_weight(
+    weight: Tensor, type: WeightType, name: str, method: Method, importance: Tensor | None = None
+) -> QuantizedWeight:
+    """Rounds a weight (rows, columns) of any float type to nearest.
+
+    Args:
+        method: for the scales of groups; searched ones take ten times as long.
+        importance: float32 (columns,): what an error costs there, where they are searched.
+
+    Raises:
+        QuantError: the weight `name` holds a value that is not finite.
+    """
+    if not type.in_groups:
+        return round_int8(weight, name)
+    return round_int4(weight, type.group_size, name, method, importance)
+
+
 def round_int4(
     weight: Tensor, group_size: int, name: str, method: Method, importance: Tensor | None = None
 ) -> QuantizedWeight:
@@ -38,12 +55,14 @@ def round_int4(
 
     Args:
         method: for its scales; searched ones take ten times as long.
-        importance: float32 (columns,), padded: what an error costs there, where they are searched.
+        importance: float32 (columns,): what an error costs there, where they are searched.
 
     Raises:
         QuantError: the weight `name` holds a value that is not finite.
     """
     padding = -weight.shape[1] % group_size
+    if importance is not None:
+        importance = F.pad(importance, (0, padding))
 
     def round_rows(rows: Tensor) -> tuple[Tensor, Tensor]:
         rows = F.pad(rows, (0, padding)) if padding else rows
@@ -52,8 +71,7 @@ def round_int4(
 
     columns = weight.shape[1] + padding
     values, scales = _by_rows(weight, columns, columns // group_size, round_rows, name)
-    levels = 1 if method.rounding != "hqq" and method.scales == "absmax" else 2
-    return QuantizedWeight(values, scales, WeightType(4, group_size, levels))
+    return QuantizedWeight(values, scales, WeightType(4, group_size, method.levels))
 
 
 def _scales(rows: Tensor, group_size: int, method: Method, importance: Tensor | None) -> Tensor:

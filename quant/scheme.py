@@ -1,11 +1,12 @@
 """What a weight becomes: the table of schemes."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from quant.errors import QuantError
 from quant.method import Method, changed
-from quant.weight_type import GROUP_SIZES
+from quant.weight_type import FLOAT_BITS, GROUP_SIZES, INT8, WeightType
 
 HEAD_BITS = (8, 4)
 METHODS = {  # of the schemes that store 4 bits
@@ -29,18 +30,19 @@ class Scheme:
         group_size: input dimensions that share an int4 scale: 32, 64 or 128.
         head_bits: the embedding and `lm_head`: 8 (one scale per row) or 4 (groups).
         method: how the integers are chosen, where not as the table says.
-        wide: parts of a scheme of 4 bits that have 8 in spite of it: "model.layers.0." and the name
-            of a part of that layer, EMBEDDING_PART, HEAD_PART (with tied ends, both or neither).
+        types: the parts that are stored in another type than the scheme's, and that type. Parts
+            are "model.layers.0." and the name of a part of that layer, EMBEDDING_PART, HEAD_PART
+            (tied ends have one type).
 
     Raises:
-        QuantError: a value outside the table.
+        QuantError: a value outside the table, or a type that the scheme does not make.
     """
 
     name: str = "gptq4"
     group_size: int = 32
     head_bits: int = 8
     method: Method | None = None
-    wide: tuple[str, ...] = ()
+    types: tuple[tuple[str, WeightType], ...] = ()
 
     def __post_init__(self) -> None:
         _require("scheme", self.name, SCHEMES)
@@ -56,19 +58,48 @@ class Scheme:
                 f"scheme {self.name!r} has no method to set; those of 4 bits have: "
                 f"{', '.join(METHODS)}."
             )
+        for part, type in self.types:
+            if self.name == "none" or type.in_groups and type.levels != self.choice.levels:
+                raise QuantError(
+                    f"{part} cannot be stored as {type}: {self.name} does not make it."
+                )
+
+    @property
+    def type(self) -> WeightType | None:
+        """Of a weight of a decoder layer; None for floats."""
+        if self.name == "none":
+            return None
+        return INT8 if self.name == "rtn8" else self._int4
 
     @property
     def bits(self) -> int:
         """Bits of one weight of a decoder layer, scales aside."""
-        return {"none": 32, "rtn8": 8}.get(self.name, 4)
+        return FLOAT_BITS if self.type is None else self.type.bits
 
-    def bits_of(self, part: str) -> int:
-        """Bits of a part such as "model.layers.0.mlp.down_proj", EMBEDDING_PART or HEAD_PART."""
-        if part in self.wide:
-            return 8
-        if part in (EMBEDDING_PART, HEAD_PART):
-            return {"none": 32}.get(self.name, self.head_bits)
-        return self.bits
+    @property
+    def largest_group(self) -> int:
+        """Of all types: what has columns for it has columns for each."""
+        return max([self.group_size, *(type.group_size for _, type in self.types)])
+
+    def type_of(self, part: str) -> WeightType | None:
+        """The type of a part such as "model.layers.0.mlp.down_proj", EMBEDDING_PART or HEAD_PART;
+        None for floats."""
+        found = self._types.get(part)
+        if found is not None or self.name == "none" or part not in (EMBEDDING_PART, HEAD_PART):
+            return found or self.type
+        return INT8 if self.head_bits == 8 else self._int4
+
+    def with_types(self, types: Mapping[str, WeightType]) -> "Scheme":
+        """The scheme with these parts in these types, and no others in one of their own."""
+        return replace(self, types=tuple(types.items()))
+
+    @property
+    def _int4(self) -> WeightType:
+        return WeightType(4, self.group_size, self.choice.levels)
+
+    @cached_property
+    def _types(self) -> dict[str, WeightType]:
+        return dict(self.types)
 
     def widths(self, layers: Sequence[Sequence[str]]) -> dict[str, str]:
         """Bits of each kind of part, as text: "4 bits, 8 in layers 0, 3-5".
@@ -79,17 +110,22 @@ class Scheme:
         shown = {}
         for part in dict.fromkeys(part for parts in layers for part in parts):
             having = [i for i, parts in enumerate(layers) if part in parts]
-            wide = [i for i in having if f"model.layers.{i}.{part}" in self.wide]
-            more = f", 8 in layers {_ranges(wide)}" if 0 < len(wide) < len(having) else ""
-            shown[part] = f"{8 if len(wide) == len(having) else self.bits} bits{more}"
+            widths = {i: _bits(self.type_of(f"model.layers.{i}.{part}")) for i in having}
+            most = self.bits if self.bits in widths.values() else min(widths.values())
+            others = sorted(set(widths.values()) - {most})
+            shown[part] = f"{most} bits" + "".join(
+                f", {bits} in layers {_ranges([i for i in having if widths[i] == bits])}"
+                for bits in others
+            )
         for end in (EMBEDDING_PART, HEAD_PART):
-            shown[end] = f"{self.bits_of(end)} bits"
+            shown[end] = f"{_bits(self.type_of(end))} bits"
         return shown
 
     @property
     def calibrates_head(self) -> bool:
         """Whether a head of 4 bits is chosen by what it is given."""
-        return self.bits_of(HEAD_PART) == 4 and self.choice.rounding == "gptq" and self.bits == 4
+        type = self.type_of(HEAD_PART)
+        return type is not None and type.in_groups and self.choice.rounding == "gptq"
 
     @property
     def choice(self) -> Method:
@@ -99,6 +135,10 @@ class Scheme:
     @property
     def needs_calibration(self) -> bool:
         return self.choice.needs_calibration
+
+
+def _bits(type: WeightType | None) -> int:
+    return FLOAT_BITS if type is None else type.bits
 
 
 def _ranges(numbers: list[int]) -> str:

@@ -15,7 +15,7 @@ sums. The layers are read one at a time, once forward, once backward; of the hea
 vocabulary at a time.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,12 +29,13 @@ from quant.ends import EMBEDDING, HEAD, embed_float, is_tied
 from quant.gptq import inverse_factor
 from quant.head_inputs import head_damp_percent
 from quant.load import load_finite
-from quant.modules import QuantizedWeight
+from quant.method import Method
 from quant.protocols import CausalLM, WeightSource
-from quant.rounding import round_int4, round_int8
-from quant.scheme import EMBEDDING_PART, HEAD_PART, Scheme
+from quant.rounding import round_weight
+from quant.scheme import EMBEDDING_PART, HEAD_PART
 from quant.stream import States
 from quant.walk import float_walk
+from quant.weight_type import WeightType
 
 _WINDOWS_TOGETHER = 4
 _HEAD_ROWS = 2048
@@ -42,26 +43,23 @@ _BLOCK = 768  # columns, of thousands of tokens
 _SEED = 0
 
 
-@dataclass(frozen=True)
-class Cost:
-    """KL in nats a token, of a part stored in 4 bits and in 8."""
-
-    at4: float
-    at8: float
+Costs = tuple[float, ...]  # KL in nats a token, of a part stored in each of some types
 
 
 def measure_costs(
     model: CausalLM,
-    scheme: Scheme,
+    method: Method,
+    types: Sequence[WeightType],
     weights: WeightSource,
     tokens: Tensor,
     device: torch.device = HOST,
-) -> Mapping[str, Cost]:
-    """What each part costs, by the names of quant.scheme; of tied ends, both under the embedding's.
+) -> Mapping[str, Costs]:
+    """What each part costs in each type, in their order, by the names of quant.scheme; of tied
+    ends, both under the embedding's.
 
     Args:
         model: on the meta device, where it is left.
-        scheme: for the group size and the scales of 4 bits.
+        method: by which parts in groups will be rounded.
         tokens: int64 (windows, seq_len).
         device: what computes.
     """
@@ -73,10 +71,11 @@ def measure_costs(
         for stop in float_walk(model, weights, device):
             before.append(states.hidden.clone())
             states.advance(stop.layer)
-    costs: dict[str, Cost] = {}
-    gradient, costs[HEAD_PART] = _through_head(model, scheme, weights, states.hidden)
+    candidates = _Candidates(method, tuple(types))
+    costs: dict[str, Costs] = {}
+    gradient, costs[HEAD_PART] = _through_head(model, candidates, weights, states.hidden)
     for stop in float_walk(model, weights, device, backwards=True):
-        errors = _Errors(stop.layer, stop.name, scheme)
+        errors = _Errors(stop.layer, stop.name, candidates)
         inputs = before.pop().split(_WINDOWS_TOGETHER)
         gradients = [
             errors.through(x, context, g)
@@ -84,24 +83,47 @@ def measure_costs(
         ]
         gradient = torch.cat(gradients)
         costs.update(errors.costs(tokens.numel()))
-    costs[EMBEDDING_PART] = _of_embedding(model, scheme, weights, tokens, gradient.cpu())
+    costs[EMBEDDING_PART] = _of_embedding(model, candidates, weights, tokens, gradient.cpu())
     if is_tied(model):
-        head, embedding = costs.pop(HEAD_PART), costs[EMBEDDING_PART]
-        costs[EMBEDDING_PART] = Cost(head.at4 + embedding.at4, head.at8 + embedding.at8)
+        both = zip(costs.pop(HEAD_PART), costs[EMBEDDING_PART], strict=True)
+        costs[EMBEDDING_PART] = tuple(map(sum, both))
     return costs
+
+
+@dataclass(frozen=True)
+class _Candidates:
+    """The types that a part may have, and how it would be rounded to them."""
+
+    method: Method
+    types: tuple[WeightType, ...]
+
+    def changes(self, weight: Tensor, name: str, importance: Tensor | None) -> list[Tensor]:
+        """What rounding to each type changes in a weight (rows, columns)."""
+        rounded = (round_weight(weight, t, name, self.method, importance) for t in self.types)
+        return [each.dequantize()[:, : weight.shape[1]] - weight for each in rounded]
+
+    def made_up(self) -> "_MadeUp | None":
+        """What gathers how much of an error GPTQ makes up for, where that is what rounds."""
+        return _MadeUp() if self.method.rounding == "gptq" else None
+
+    def costs(self, squares: Tensor, made_up: "_MadeUp | None", damp: float = 1.0) -> Costs:
+        """KL from E[(g . e)^2] at each type: float (types,)."""
+        share = 1.0 if made_up is None else made_up.share_left(damp)
+        shares = (share if type.in_groups else 1.0 for type in self.types)
+        return tuple(s * h for s, h in zip(shares, (squares / 2).tolist(), strict=True))
 
 
 class _Errors:
     """A layer's parts: what rounding changes in their weights, and what that has cost so far."""
 
-    def __init__(self, layer: nn.Module, name: str, scheme: Scheme) -> None:
+    def __init__(self, layer: nn.Module, name: str, candidates: _Candidates) -> None:
         self._layer = layer
         self._name = name
-        self._scheme = scheme
-        self._changes: dict[str, tuple[Tensor, Tensor]] = {}  # a linear's, at 4 and at 8 bits
-        self._squares: dict[str, Tensor] = {}  # a part's (2,), summed over tokens
+        self._candidates = candidates
+        self._changes: dict[str, list[Tensor]] = {}  # a linear's, at each type
+        self._squares: dict[str, Tensor] = {}  # a part's (types,), summed over tokens
         self._parts = list(parts_of_layer(layer))
-        self._made_up = {part.name: _MadeUp() for part in self._parts}
+        self._made_up = {part.name: candidates.made_up() for part in self._parts}
 
     def through(self, x: Tensor, context: Any, gradient: Tensor) -> Tensor:
         """Takes some windows through the layer and their gradient back; returns the one before."""
@@ -129,26 +151,26 @@ class _Errors:
             assert isinstance(moved, Tensor)
             squares, name = moved.square().sum(dim=(1, 2)), part.name
             self._squares[name] = self._squares.get(name, torch.zeros_like(squares)) + squares
-            if self._scheme.choice.rounding == "gptq":
-                self._made_up[name].add(seen[part.linears[0]][0].flatten(0, -2))
+            made_up = self._made_up[name]
+            if made_up is not None:
+                made_up.add(seen[part.linears[0]][0].flatten(0, -2))
         assert x.grad is not None
         return x.grad
 
-    def costs(self, tokens: int) -> dict[str, Cost]:
+    def costs(self, tokens: int) -> dict[str, Costs]:
         """Each part's, by its full name."""
-        costs = {}
-        for part, squares in self._squares.items():
-            at4, at8 = (squares / (2 * tokens)).tolist()
-            costs[f"{self._name}.{part}"] = Cost(at4 * self._made_up[part].share_left(), at8)
-        return costs
+        return {
+            f"{self._name}.{part}": self._candidates.costs(squares / tokens, self._made_up[part])
+            for part, squares in self._squares.items()
+        }
 
     def _moved(self, path: str, inputs: Tensor, output: Tensor) -> Tensor:
-        """g . e of each token, at 4 and at 8 bits: float32 (2, windows, seq_len)."""
+        """g . e of each token, at each type: float32 (types, windows, seq_len)."""
         assert output.grad is not None
         if path not in self._changes:
             weight = self._layer.get_parameter(f"{path}.weight").detach()
             squares = inputs.flatten(0, -2).square().mean(dim=0)
-            self._changes[path] = _changes(weight, self._scheme, path, squares)
+            self._changes[path] = self._candidates.changes(weight, path, squares)
         gradient = output.grad
         return torch.stack(
             [(F.linear(inputs, change) * gradient).sum(dim=-1) for change in self._changes[path]]
@@ -184,25 +206,10 @@ class _MadeUp:
         return min(left / whole, 1.0) if whole else 1.0
 
 
-def _changes(
-    weight: Tensor, scheme: Scheme, name: str, importance: Tensor | None
-) -> tuple[Tensor, Tensor]:
-    """What rounding to 4 and to 8 bits changes in a weight (rows, columns)."""
-    columns = weight.shape[1]
-    if importance is not None:
-        importance = F.pad(importance, (0, -columns % scheme.group_size))
-    four = round_int4(weight, scheme.group_size, name, scheme.choice, importance)
-    return _change(four, weight), _change(round_int8(weight, name), weight)
-
-
-def _change(rounded: QuantizedWeight, weight: Tensor) -> Tensor:
-    return rounded.dequantize()[:, : weight.shape[1]] - weight
-
-
 @torch.no_grad()
 def _through_head(
-    model: CausalLM, scheme: Scheme, weights: WeightSource, hidden: Tensor
-) -> tuple[Tensor, Cost]:
+    model: CausalLM, candidates: _Candidates, weights: WeightSource, hidden: Tensor
+) -> tuple[Tensor, Costs]:
     """The gradient of log p(label) in front of the final norm, and what the head costs.
 
     The head's errors e move the logits by e times the slope of what finishes them: KL is half the
@@ -236,16 +243,16 @@ def _through_head(
         drawn[ahead] = weight[index[ahead]] * steepness
 
     gradient = drawn  # of log p(label) in x: the label's row less the mean row
-    made_up = _MadeUp()
-    if scheme.choice.rounding == "gptq":
+    made_up = candidates.made_up()
+    if made_up is not None:
         made_up.add(x)
-    moments = x.new_zeros(2, 2, len(x))  # of e and e^2 under p, at 4 and at 8 bits
+    moments = x.new_zeros(len(candidates.types), 2, len(x))  # of e and e^2 under p, at each type
     for rows in slices:
         weight = stored[rows].to(device).float()
         logits, slope = _finished(model, F.linear(x, weight))
         p = (logits - largest[:, None]).exp_() / total[:, None]
         gradient -= (p * slope) @ weight
-        for which, change in enumerate(_changes(weight, scheme, HEAD, None)):
+        for which, change in enumerate(candidates.changes(weight, HEAD, None)):
             error = F.linear(x, change) * slope
             moments[which, 0] += (p * error).sum(dim=1)
             moments[which, 1] += (p * error.square_()).sum(dim=1)
@@ -254,9 +261,8 @@ def _through_head(
         normed.backward(gradient.view_as(normed))
     weights.release()
     assert hidden.grad is not None
-    at4, at8 = (variance.mean(dim=1) / 2).tolist()
-    share = made_up.share_left(head_damp_percent(is_tied(model)))
-    return hidden.grad, Cost(at4 * share, at8)
+    damp = head_damp_percent(is_tied(model))
+    return hidden.grad, candidates.costs(variance.mean(dim=1), made_up, damp)
 
 
 def _finished(model: CausalLM, logits: Tensor) -> tuple[Tensor, Tensor]:
@@ -270,15 +276,19 @@ def _finished(model: CausalLM, logits: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _of_embedding(
-    model: CausalLM, scheme: Scheme, weights: WeightSource, tokens: Tensor, gradient: Tensor
-) -> Cost:
+    model: CausalLM,
+    candidates: _Candidates,
+    weights: WeightSource,
+    tokens: Tensor,
+    gradient: Tensor,
+) -> Costs:
     """What the embedding of these tokens costs; `gradient` is of log p(label) in hidden states."""
     ids, places = tokens.flatten().unique(return_inverse=True)
     rows = weights.tensor(EMBEDDING)[ids].float()
     gradient = gradient.flatten(0, 1)
-    squares = [
+    squares = tuple(
         (model.scale_embedding(change)[places] * gradient).sum(dim=1).square().mean().item() / 2
-        for change in _changes(rows, scheme, EMBEDDING, None)
-    ]
+        for change in candidates.changes(rows, EMBEDDING, None)
+    )
     weights.release()
-    return Cost(*squares)
+    return squares

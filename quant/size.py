@@ -8,27 +8,27 @@ from torch import nn
 
 from quant.modules import QuantizedEmbedding, QuantizedLinear
 from quant.protocols import CausalLM
+from quant.weight_type import FLOAT_BITS, WeightType
 
-FLOAT_BITS = 32  # of a number that is not quantized
 
-
-def stock_bytes(rows: int, columns: int, bits: int, group_size: int) -> int:
+def stock_bytes(rows: int, columns: int, type: WeightType) -> int:
     """What a matrix takes as XNNPACK stores it.
 
     int4: half a byte a weight, padded groups included, and a bfloat16 scale per group; int8: a
     byte and a float32 scale per row.
     """
-    if bits == 8:
+    if not type.in_groups:
         return rows * (columns + 4)
-    groups = -(-columns // group_size)
-    return rows * groups * (group_size // 2 + 2)
+    stored = type.padded(columns)
+    return rows * (stored * type.bits // 8 + 2 * stored // type.group_size)
 
 
-def stock_table_bytes(rows: int, columns: int, bits: int, group_size: int) -> int:
+def stock_table_bytes(rows: int, columns: int, type: WeightType) -> int:
     """What an embedding takes as ExecuTorch's own operators read it, with float32 scales."""
-    if bits == 8:
+    if not type.in_groups:
         return rows * (columns + 4)
-    return rows * -(-columns // group_size) * (group_size // 2 + 4)
+    stored = type.padded(columns)
+    return rows * (stored * type.bits // 8 + 4 * stored // type.group_size)
 
 
 @dataclass(frozen=True)
@@ -36,14 +36,14 @@ class Storage:
     """How a delegate's files store weights.
 
     Attributes:
-        weight_bytes: (rows, columns, bits, group_size) to the bytes of a matrix.
+        weight_bytes: (rows, columns, type) to the bytes of a matrix.
         table_bytes: the same of an embedding.
         float_bytes: of a number that is not quantized.
         shares_tied: the widths, 32 for floats, in which tied ends are stored once; else once each.
     """
 
-    weight_bytes: Callable[[int, int, int, int], int] = stock_bytes
-    table_bytes: Callable[[int, int, int, int], int] = stock_table_bytes
+    weight_bytes: Callable[[int, int, WeightType], int] = stock_bytes
+    table_bytes: Callable[[int, int, WeightType], int] = stock_table_bytes
     float_bytes: int = 4
     shares_tied: Collection[int] = ()
 
@@ -115,16 +115,12 @@ def _bits(linear: nn.Module) -> int:
 def _linear_bytes(linear: nn.Module, storage: Storage) -> int:
     if isinstance(linear, QuantizedLinear):
         rows, columns = linear.values.shape
-        return storage.weight_bytes(
-            rows, columns, linear.weight_type.bits, linear.weight_type.group_size
-        )
+        return storage.weight_bytes(rows, columns, linear.weight_type)
     return storage.float_bytes * linear.get_parameter("weight").numel()
 
 
 def _embedding_bytes(embedding: nn.Module, storage: Storage) -> int:
     if isinstance(embedding, QuantizedEmbedding):
         rows, columns = embedding.values.shape
-        return storage.table_bytes(
-            rows, columns, embedding.weight_type.bits, embedding.weight_type.group_size
-        )
+        return storage.table_bytes(rows, columns, embedding.weight_type)
     return storage.float_bytes * embedding.get_parameter("weight").numel()

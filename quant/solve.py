@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from quant.activations import int8_round_trip
 from quant.descent import descend
@@ -12,10 +13,12 @@ from quant.device import rows_together
 from quant.drift import corrected, drift_products, gptaq_carry, qronos_first
 from quant.gptq import InverseFactor, gptq, gram, hessian_of, inverse_factor
 from quant.method import Method
+from quant.modules import QuantizedWeight
 from quant.ranks import ALONE, Ranks
 from quant.rounding import closed_scales, search_scales
 from quant.scales import TwoLevelScales
 from quant.stream import Shards
+from quant.weight_type import WeightType
 
 
 @dataclass(frozen=True)
@@ -81,23 +84,23 @@ def seen_by_linear(method: Method) -> Callable[[Tensor], Tensor]:
 
 def solve(
     weight: Tensor,
-    group_size: int,
+    type: WeightType,
     method: Method,
     given: Statistics,
     correlation: Tensor | None,
     ranks: Ranks = ALONE,
-) -> tuple[Tensor, TwoLevelScales]:
+) -> QuantizedWeight:
     """Chooses the integers and scales of a weight, some rows at a time; ranks take turns.
 
     Args:
-        weight: float32 (rows, columns), padded.
-        given: of its inputs.
+        weight: float32 (rows, in_features).
+        type: of 4 bits, in groups.
+        given: of its inputs, padded to at least as many columns as the type stores.
         correlation: C (rows, columns) of `quant.drift`; None where nothing has drifted, or where
             `given` says how the inputs have.
-
-    Returns:
-        int8 (rows, columns) in -8..7, and their scales.
     """
+    stored, group_size = type.padded(weight.shape[1]), type.group_size
+    weight = padded_as(weight, given)
     rows, columns = weight.shape
     values = weight.new_empty(weight.shape, dtype=torch.int8)
     multiple = weight.new_empty(rows, columns // group_size, dtype=torch.uint8)
@@ -117,7 +120,15 @@ def solve(
     for here, owner in owners:
         for tensor in (values, multiple, row_scale):
             ranks.share(tensor[here], owner)
-    return values, TwoLevelScales(multiple, row_scale)
+    values = values[:, :stored].contiguous()
+    floats = TwoLevelScales(multiple, row_scale).product()
+    return QuantizedWeight(values, floats[:, : stored // group_size].contiguous(), type)
+
+
+def padded_as(weight: Tensor, given: Statistics) -> Tensor:
+    """A weight (rows, in_features) with as many columns as the statistics of its inputs."""
+    padding = len(given.hessian) - weight.shape[1]
+    return F.pad(weight, (0, padding)) if padding else weight
 
 
 def aim(weight: Tensor, method: Method, given: Statistics, correlation: Tensor | None) -> Tensor:

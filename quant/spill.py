@@ -105,6 +105,11 @@ class Spill:
                 moved[tensor.data_ptr()] = self._mapped(tensor)
             setattr(owner, name, moved[tensor.data_ptr()])
 
+    @property
+    def mapped(self) -> int:
+        """How many tensors are in files that are still mapped."""
+        return sum(pages() is not None for pages in self._maps)
+
     def release(self) -> None:
         """Gives back what reading parked weights has made resident, and what was freed."""
         if self.directory is None:
@@ -126,7 +131,9 @@ class Spill:
                 raise _no_room(self.directory, error) from None
             pages = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
         self._maps = [*(ref for ref in self._maps if ref() is not None), weakref.ref(pages)]
-        return torch.frombuffer(pages, dtype=tensor.dtype).view(tensor.shape)
+        flat = torch.frombuffer(pages, dtype=tensor.dtype)
+        # No view: that would hold the flat one, and with it the file, when its own data has gone.
+        return flat.new_empty(0).set_(flat.untyped_storage(), 0, tensor.shape)
 
 
 IN_MEMORY = Spill()

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from quant.errors import QuantError
 
+FLOAT_BITS = 32  # of a number that is not quantized, whatever a delegate stores it as
 GROUP_SIZES = (32, 64, 128)
 WHOLE_ROW = 0  # as a group size: one scale for each row
 
@@ -33,6 +34,15 @@ class WeightType:
                 "levels of scales is not supported; it must be 4 bits in groups of "
                 f"{', '.join(map(str, GROUP_SIZES))}, or 8 bits with one scale a row."
             )
+
+    @property
+    def in_groups(self) -> bool:
+        """Whether a row has several scales."""
+        return self.group_size != WHOLE_ROW
+
+    def padded(self, columns: int) -> int:
+        """Columns as they are stored: a multiple of the group."""
+        return columns + -columns % self.group_size if self.in_groups else columns
 
 
 INT8 = WeightType(8, WHOLE_ROW, 1)

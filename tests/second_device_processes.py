@@ -29,6 +29,7 @@ from quant.ranks import Ranks
 from quant.rotation import random_values, rotated_by
 from quant.scheme import Scheme
 from quant.sensitivity import measure_costs
+from quant.weight_type import INT8, int4
 
 # Backward, sums of some dozens of terms are added in another order than on the CPU, and rounding
 # moves each by 6e-8: 1e-5 of the whole.
@@ -78,17 +79,18 @@ def gradients_are_the_same() -> None:
     module.is_available = lambda: False  # type: ignore[attr-defined]
     torch.privateuseone = module  # type: ignore[attr-defined]
     loss, gradient = loss_and_gradient(torch.device("cpu"))
-    costs = measure_costs(empty(), Scheme("gptq4"), ModelWeights(FLOAT), tokens(4, 1))
+    method, types = Scheme("gptq4").choice, (int4(32), INT8)
+    costs = measure_costs(empty(), method, types, ModelWeights(FLOAT), tokens(4, 1))
     with SecondDevice() as second:
         second_loss, second_gradient = loss_and_gradient(SECOND)
-        work = measure_costs(empty(), Scheme("gptq4"), ModelWeights(FLOAT), tokens(4, 1), SECOND)
+        work = measure_costs(empty(), method, types, ModelWeights(FLOAT), tokens(4, 1), SECOND)
         learned = learn_rotation(empty(), ModelWeights(FLOAT), tokens(4, 1), 32, SECOND, steps=2)
     assert second.work["mm", "second"] > 0
     assert torch.equal(second_loss, loss)
     assert (second_gradient - gradient).norm() < TOLERANCE * gradient.norm()
     for name, cost in costs.items():
-        assert abs(work[name].at4 - cost.at4) < TOLERANCE * cost.at4
-        assert abs(work[name].at8 - cost.at8) < TOLERANCE * cost.at8
+        for ours, theirs in zip(cost, work[name], strict=True):
+            assert abs(theirs - ours) < TOLERANCE * ours
     rows = learned.tensor("model.embed_tokens.weight").norm(dim=1)
     assert torch.allclose(rows, FLOAT.model.embed_tokens.weight.norm(dim=1), rtol=TOLERANCE)
 

@@ -27,10 +27,11 @@ from exporter.program import capture
 from exporter.pte import read_report
 from quant.modules import QuantizedLinear
 from quant.scheme import Scheme
+from quant.weight_type import INT8
 
 CONTEXT = 40
 LENGTHS = [11, 1, 1, 2, 1, 9, 1]  # prefill, decode, and a longer call in the middle
-IN_8_BITS = ("model.layers.0.self_attn.qkv_proj", "model.layers.0.mlp.down_proj")
+WIDE = dict.fromkeys(("model.layers.0.self_attn.qkv_proj", "model.layers.0.mlp.down_proj"), INT8)
 
 # In float32 the program and the model differ by the order of additions alone.
 WIDE_TOLERANCE = 1e-5
@@ -207,7 +208,7 @@ def test_four_bits_stay_four_bits(int4: Case) -> None:
         ),
         (Scheme("rtn4", 32, 4), {"hidden_size": 72, "head_dim": 18}, [MIL_pb2.DataType.INT4] * 8),
         (
-            Scheme("rtn4", wide=IN_8_BITS),
+            Scheme("rtn4").with_types(WIDE),
             {},
             [MIL_pb2.DataType.INT8] * 3 + [MIL_pb2.DataType.INT4] * 3 + [MIL_pb2.DataType.INT8] * 2,
         ),

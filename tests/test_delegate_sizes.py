@@ -73,5 +73,5 @@ def test_a_file_grows_as_its_delegate_says(
         for part in ("linears", "embedding", "head", "rest")
     )
     # Four matrices of a layer and both ends are brought to the alignment, in either file.
-    padding = 6 * limits.storage.alignment
-    assert -padding <= large - small - grown <= limits.storage.layer_bytes + padding
+    padding = 6 * limits.sizes.alignment
+    assert -padding <= large - small - grown <= limits.sizes.layer_bytes + padding

@@ -29,6 +29,7 @@ from quant.rounding import round_int4
 from quant.scheme import EMBEDDING_PART, HEAD_PART, SCHEMES, Scheme
 from quant.sensitivity import measure_costs
 from quant.stream import Stream
+from quant.weight_type import INT8, int4
 
 ROOT = Path(__file__).resolve().parents[1]
 AROUND, IN_FRONT, BEHIND = Shape(), Shape(after=False), Shape(before=False)
@@ -117,9 +118,9 @@ def test_awq_moves_its_scales_into_what_stands_in_front(shape: Shape) -> None:
     for name in (*fronts, "mixer.says.weight", "mixer.says.bias"):
         before.get_parameter(name)[3] *= 20  # a channel worth scaling up
     context, after = model.context(16), copy.deepcopy(before)
-    wide = tuple(f"model.layers.0.{part}" for part in PARTS)
+    scheme = Scheme("awq4").with_types({f"model.layers.0.{part}": INT8 for part in PARTS})
     streams = Streams(Stream(text, model.embed, context), None)
-    awq_layer(after, Scheme("awq4", wide=wide), "model.layers.0", streams, lambda *_: None)
+    awq_layer(after, scheme, "model.layers.0", streams, lambda *_: None)
     x = model.embed(text)
     wanted, found = before(x, context) - x, after(x, context) - x
     assert (found - wanted).norm() < 0.03 * wanted.norm()  # what 8 bits cost, and activations
@@ -214,15 +215,16 @@ def test_a_head_in_slices_is_finished() -> None:
 def test_costs_are_what_rounding_one_part_costs(shape: Shape) -> None:
     """Through norms behind blocks, an embedding's scale and the slope of a cap."""
     model, text = unusual_model(shape), tokens(64, 16)
-    costs = measure_costs(empty(shape), Scheme("rtn4"), ModelWeights(model), text)
+    method, types = Scheme("rtn4").choice, (int4(32), INT8)
+    costs = measure_costs(empty(shape), method, types, ModelWeights(model), text)
     linears = linears_by_part(model)
     assert costs.keys() == linears.keys()
-    for name, cost in costs.items():
-        share = cost.at4 / compared(model, with_rounded(model, linears[name]), text).kl
+    for name, (at4, at8) in costs.items():
+        share = at4 / compared(model, with_rounded(model, linears[name]), text).kl
         # Errors of positions that attention mixes are not independent, as costs take them to be.
         assert 0.35 < share < 1.3, name
         assert name not in ENDS or 0.85 < share < 1.15, name
-        assert cost.at8 < 0.01 * cost.at4
+        assert at8 < 0.01 * at4
 
 
 def linears_by_part(model: UnusualModel) -> dict[str, list[str]]:

@@ -35,6 +35,7 @@ from quant.quantize import quantize
 from quant.report import QuantReport
 from quant.scheme import SCHEMES, Scheme
 from quant.spill import Spill
+from quant.weight_type import INT8
 
 ROOT = Path(__file__).resolve().parents[1]
 CONFIG = varied(SMALL, num_hidden_layers=2, attention_bias=True)
@@ -93,7 +94,7 @@ METHODS = [
     replace(SHORT, scales="closed"),
     replace(SHORT, rotation="hadamard"),
 ]
-WIDE = ("model.layers.0.mlp.down_proj", "model.layers.1.self_attn.qkv_proj")
+WIDE = dict.fromkeys(("model.layers.0.mlp.down_proj", "model.layers.1.self_attn.qkv_proj"), INT8)
 
 
 @pytest.mark.parametrize(
@@ -101,7 +102,7 @@ WIDE = ("model.layers.0.mlp.down_proj", "model.layers.1.self_attn.qkv_proj")
     [
         *map(Scheme, SCHEMES),
         *(Scheme("gptq4", method=method) for method in METHODS),
-        Scheme("gptq4", method=SHORT, wide=WIDE),
+        Scheme("gptq4", method=SHORT).with_types(WIDE),
     ],
 )
 def test_another_device_computes_the_same_from_its_own_tensors(scheme: Scheme) -> None:

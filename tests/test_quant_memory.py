@@ -190,9 +190,15 @@ def test_an_export_through_the_disk_is_the_same_file(
 
     plain = export("plain.pte")
     (tmp_path / "spill").mkdir()
-    monkeypatch.setattr("exporter.pipeline.plan_memory", lambda *_: Spill(tmp_path / "spill"))
+    spill = Spill(tmp_path / "spill")
+    monkeypatch.setattr("exporter.pipeline.plan_memory", lambda *_: spill)
+    mapped = []
+    monkeypatch.setattr(Quiet, "stage", lambda _, name: mapped.append((name, spill.mapped)))
     assert export("spilled.pte") == plain
     assert list((tmp_path / "spill").iterdir()) == []
+    weights = 2 * 8  # values and scales of four linears, two of them in parts, and of the ends
+    assert ("lower", weights) in mapped
+    assert ("write", 0) in mapped  # lowering has given all of them back
 
 
 def plan(model: Path, limit: int, delegate: str, out: Path) -> tuple[Spill, list[str]]:

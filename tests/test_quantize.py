@@ -1,6 +1,7 @@
 """The whole pass over small models, and what GPTQ is for: real weights, closer to float."""
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,6 +25,7 @@ from quant.quantize import quantize
 from quant.report import QuantReport
 from quant.scheme import METHODS, SCHEMES, Scheme
 from quant.sensitivity import measure_costs
+from quant.weight_type import INT8, WeightType, int4
 
 CONFIG = varied(SMALL, num_hidden_layers=3, vocab_size=200, context_limit=128)
 
@@ -149,6 +151,56 @@ def test_all_int4_scales_are_exact_in_bfloat16(name: str) -> None:
         assert torch.equal(scale.bfloat16().float(), scale) and (scale > 1e-37).all()
 
 
+@pytest.mark.parametrize("name", ["gptq4", "rtn4", "awq4"])
+def test_a_part_may_have_a_type_of_its_own(name: str) -> None:
+    types = {
+        "model.layers.0.self_attn.qkv_proj": int4(128),
+        "model.layers.0.mlp.gate_up_proj": INT8,
+        "model.layers.0.mlp.down_proj": int4(64),
+        "model.layers.1.self_attn.o_proj": int4(64),
+        "lm_head": int4(64),
+        "model.embed_tokens": int4(64),
+    }
+    model, report = run(Scheme(name).with_types(types))
+    for path, module in model.named_modules():
+        if isinstance(module, QuantizedLinear):
+            part = re.sub("[qkv]_proj", "qkv_proj", path)
+            part = re.sub("(gate|up)_proj", "gate_up_proj", part)
+            wanted = types.get(part, int4(32))
+            assert module.weight_type == wanted, path
+            rows, columns = module.values.shape
+            assert columns == wanted.padded(module.in_features)
+            groups = columns // wanted.group_size if wanted.in_groups else 1
+            assert module.scales.shape == (rows, groups)
+    plain = run(Scheme(name))[1]
+    assert max(report.layer_errors) < 2 * max(plain.layer_errors)
+    assert report.widths["mlp.gate_up_proj"] == "4 bits, 8 in layers 0"
+
+
+@pytest.mark.parametrize(
+    ("types", "said"),
+    [
+        ({"model.layers.9.mlp.down_proj": INT8}, "the model has no part model.layers.9.mlp.down"),
+        ({"lm_head": int4(32)}, "model.embed_tokens and lm_head are one weight in this model, and"),
+    ],
+)
+def test_types_that_a_model_cannot_have_are_refused(
+    types: dict[str, WeightType], said: str
+) -> None:
+    with pytest.raises(QuantError) as error:
+        run(Scheme("rtn4").with_types(types))
+    assert str(error.value).startswith(said)
+
+
+def test_types_that_a_scheme_does_not_make_are_refused() -> None:
+    for scheme, type in (
+        (Scheme("none"), INT8),
+        (Scheme("rtn4"), WeightType(4, 32, 1)),
+    ):
+        with pytest.raises(QuantError, match="lm_head cannot be stored as WeightType"):
+            scheme.with_types({"lm_head": type})
+
+
 def test_biases_and_head_norms_stay_float() -> None:
     config = varied(CONFIG, attention_bias=True, mlp_bias=True, qk_norm=True)
     weights = random_weights(config)
@@ -263,7 +315,7 @@ def test_a_norm_must_be_finite_before_ends_and_budgets_are_measured() -> None:
         quantize(empty_model(CONFIG), Scheme("gptq4", head_bits=4), weights, calibration=tokens())
     assert str(error.value) == _not_finite(name)
     with pytest.raises(QuantError) as error:
-        measure_costs(empty_model(CONFIG), Scheme("gptq4"), weights, tokens())
+        measure_costs(empty_model(CONFIG), Scheme("gptq4").choice, (INT8,), weights, tokens())
     assert str(error.value) == _not_finite(name)
 
 

@@ -17,7 +17,7 @@ from torch.fx import Node
 from delegates.coreml.guards import check_float16
 from delegates.coreml.rewrite import rewrite_norms
 from delegates.errors import DelegateError
-from delegates.limits import FLOAT_BITS, Limits, Storage, never
+from delegates.limits import FLOAT_BITS, FileSizes, Limits, StoredAs, never
 from delegates.lines import source_line
 from delegates.lowered import Lowered, delegation_report, finish, operator_name
 from delegates.parts import Taken
@@ -42,15 +42,15 @@ def _missing() -> str | None:
     return "Apple's coremltools is not installed, and the coreml delegate needs it: " + INSTALL
 
 
-def table_bytes(rows: int, columns: int, bits: int, group_size: int) -> int:
+def table_bytes(rows: int, columns: int, type: StoredAs) -> int:
     """Of an embedding: its integers and their float16 scales."""
-    groups = 1 if bits == 8 else -(-columns // group_size)
-    return rows * (columns * bits // 8 + 2 * groups)
+    groups = -(-columns // type.group_size) if type.group_size else 1
+    return rows * (columns * type.bits // 8 + 2 * groups)
 
 
-def weight_bytes(rows: int, columns: int, bits: int, group_size: int) -> int:
+def weight_bytes(rows: int, columns: int, type: StoredAs) -> int:
     """Of a linear: the same and a bias of zeros."""
-    return table_bytes(rows, columns, bits, group_size) + 2 * rows
+    return table_bytes(rows, columns, type) + 2 * rows
 
 
 INSTALL = "pip install coremltools==9.0"
@@ -61,7 +61,7 @@ LIMITS = Limits(
     dynamic=True,
     missing=_missing,
     checks=never,
-    storage=Storage(
+    sizes=FileSizes(
         weight_bytes=weight_bytes,
         table_bytes=table_bytes,
         float_bytes=2,

@@ -2,7 +2,7 @@
 
 from delegates.cpu.layout import PAGE_BYTES, weight_bytes
 from delegates.cpu.lower import LIBRARY, file_layout, load, lower, take, take_rest
-from delegates.limits import FLOAT_BITS, Limits, Storage, nothing_missing
+from delegates.limits import FLOAT_BITS, FileSizes, Limits, nothing_missing
 
 LIMITS = Limits(
     name="cpu",
@@ -11,7 +11,7 @@ LIMITS = Limits(
     dynamic=True,
     missing=nothing_missing,
     checks=LIBRARY.exists,
-    storage=Storage(
+    sizes=FileSizes(
         weight_bytes=weight_bytes,
         table_bytes=weight_bytes,
         shares_tied=(4, 8, FLOAT_BITS),

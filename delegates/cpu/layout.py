@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from enum import IntEnum
 
+from delegates.limits import StoredAs
+
 BLOCK_ROWS = 16
 LINE_BYTES = 64
 COLUMN_STEP = 32
@@ -61,8 +63,8 @@ def packed_bytes(format: Format, rows: int, columns: int, group_size: int) -> in
     return blocks * block_layout(format, stored, group_size).bytes
 
 
-def weight_bytes(rows: int, columns: int, bits: int, group_size: int) -> int:
-    """The same of a weight of 4 bits, its scales on two levels, or of 8."""
-    return packed_bytes(
-        Format.INT4_TWO_LEVEL if bits == 4 else Format.INT8, rows, columns, group_size
-    )
+def weight_bytes(rows: int, columns: int, type: StoredAs) -> int:
+    """The same of a weight of a type."""
+    grouped = Format.INT4 if type.levels == 1 else Format.INT4_TWO_LEVEL
+    format = grouped if type.group_size else Format.INT8
+    return packed_bytes(format, rows, columns, type.group_size)

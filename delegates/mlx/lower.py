@@ -6,7 +6,7 @@ from pathlib import Path
 from torch import Tensor
 from torch.export import ExportedProgram
 
-from delegates.limits import FLOAT_BITS, Limits, Storage, never
+from delegates.limits import FLOAT_BITS, FileSizes, Limits, StoredAs, never
 from delegates.lowered import Lowered, delegation_report, finish
 from delegates.mlx.rewrite import rewrite_attention
 from delegates.mlx.schema import import_mlx, missing
@@ -18,11 +18,12 @@ from delegates.whole import check_whole
 _GROUP_SIZES = (128, 64, 32)  # MLX's; of a row with one scale it makes the largest that divide it
 
 
-def weight_bytes(rows: int, columns: int, bits: int, group_size: int) -> int:
+def weight_bytes(rows: int, columns: int, type: StoredAs) -> int:
     """Of a matrix: its integers, and a float32 scale for each group."""
-    if bits == 8:
+    group_size = type.group_size
+    if not type.group_size:
         group_size = next((size for size in _GROUP_SIZES if columns % size == 0), columns)
-    return rows * -(-columns // group_size) * (group_size * bits // 8 + 4)
+    return rows * -(-columns // group_size) * (group_size * type.bits // 8 + 4)
 
 
 LIMITS = Limits(
@@ -32,7 +33,7 @@ LIMITS = Limits(
     dynamic=True,
     missing=missing,
     checks=never,
-    storage=Storage(
+    sizes=FileSizes(
         weight_bytes=weight_bytes, table_bytes=weight_bytes, shares_tied=(4, 8, FLOAT_BITS)
     ),
 )

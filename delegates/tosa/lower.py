@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from torch.export import ExportedProgram
 
 from delegates.errors import DelegateError
-from delegates.limits import FLOAT_BITS, Limits, Storage
+from delegates.limits import FLOAT_BITS, FileSizes, Limits
 from delegates.lowered import Lowered, delegation_report, finish
 from delegates.plain import complete_values, drop_checks, gather_rope, rewrite_attention
 from delegates.tosa.rewrite import mask_by_distance, narrow_integers, write_by_choice
@@ -29,7 +29,7 @@ LIMITS = Limits(
     dynamic=False,
     missing=_missing,
     checks=lambda: importlib.util.find_spec("tosa_reference_model") is not None,
-    storage=Storage(layer_bytes=1 << 16),
+    sizes=FileSizes(layer_bytes=1 << 16),
 )
 SPECIFICATION = "TOSA-1.0+FP"
 

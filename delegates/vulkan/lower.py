@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.export import ExportedProgram
 
 from delegates.errors import DelegateError
-from delegates.limits import FLOAT_BITS, Limits, Storage, never, nothing_missing
+from delegates.limits import FLOAT_BITS, FileSizes, Limits, StoredAs, never, nothing_missing
 from delegates.lowered import DelegationReport, Lowered, delegation_report, finish
 from delegates.plain import complete_values, drop_checks, refuse_windows
 from delegates.quantized import expand_linears
@@ -21,12 +21,12 @@ from delegates.xnnpack.rewrite import (
 )
 
 
-def weight_bytes(rows: int, columns: int, bits: int, group_size: int) -> int:
+def weight_bytes(rows: int, columns: int, type: StoredAs) -> int:
     """Of a matrix: int4 with a float32 scale and an int32 sum for each group, int8 with a scale for
     each row."""
-    if bits == 8:
+    if not type.group_size:
         return rows * (columns + 4)
-    return rows * -(-columns // group_size) * (group_size // 2 + 8)
+    return rows * -(-columns // type.group_size) * (type.group_size // 2 + 8)
 
 
 LIMITS = Limits(
@@ -36,7 +36,7 @@ LIMITS = Limits(
     dynamic=True,
     missing=nothing_missing,
     checks=never,
-    storage=Storage(weight_bytes=weight_bytes, shares_tied=(FLOAT_BITS,)),
+    sizes=FileSizes(weight_bytes=weight_bytes, shares_tied=(FLOAT_BITS,)),
 )
 
 
