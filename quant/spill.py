@@ -123,9 +123,10 @@ class Spill:
     def _mapped(self, tensor: Tensor) -> Tensor:
         """The same numbers in a file, read through a private mapping."""
         assert self.directory is not None
+        tensor = tensor.contiguous()
         with open_nameless(self.directory) as file:
             try:
-                file.write(tensor.contiguous().flatten().view(torch.uint8).numpy().data)
+                file.write(tensor.flatten().view(torch.uint8).numpy().data)
                 file.flush()
             except OSError as error:
                 raise _no_room(self.directory, error) from None
@@ -133,7 +134,7 @@ class Spill:
         self._maps = [*(ref for ref in self._maps if ref() is not None), weakref.ref(pages)]
         flat = torch.frombuffer(pages, dtype=tensor.dtype)
         # No view: that would hold the flat one, and with it the file, when its own data has gone.
-        return flat.new_empty(0).set_(flat.untyped_storage(), 0, tensor.shape)
+        return flat.new_empty(0).set_(flat.untyped_storage(), 0, tensor.shape, tensor.stride())
 
 
 IN_MEMORY = Spill()

@@ -172,7 +172,7 @@ def test_a_part_may_have_a_type_of_its_own(name: str) -> None:
             assert columns == wanted.padded(module.in_features)
             groups = columns // wanted.group_size if wanted.in_groups else 1
             assert module.scales.shape == (rows, groups)
-    plain = run(Scheme(name))[1]
+    plain = run(Scheme(name, head_bits=4))[1]
     assert max(report.layer_errors) < 2 * max(plain.layer_errors)
     assert report.widths["mlp.gate_up_proj"] == "4 bits, 8 in layers 0"
 
