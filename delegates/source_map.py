@@ -5,26 +5,29 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from executorch.exir import ExecutorchProgramManager
 
-_METHOD = "forward"
 _VIEW = "executorch_prim::et_view"
 
 
 def keep_view_handles(program: "ExecutorchProgramManager") -> int:
-    """Gives the instructions that reshape without copying their nodes' handles, which ExecuTorch
-    1.5 leaves out of its map; returns how many.
+    """Gives the instructions of all methods that reshape without copying their nodes' handles,
+    which ExecuTorch 1.5 leaves out of its map; returns how many.
 
     Such instructions come in the order of the graph's views. A view of constant shape is none: it
     is resolved ahead of time. Where their numbers differ none is given a handle, and a profile
     counts them as unattributed.
     """
+    return sum(_keep_view_handles(program, method) for method in program.methods)
+
+
+def _keep_view_handles(program: "ExecutorchProgramManager", method: str) -> int:
     from executorch.exir import memory
 
     handles = [
         node.meta.get("debug_handle")
-        for node in program.exported_program(_METHOD).graph.nodes
+        for node in program.exported_program(method).graph.nodes
         if node.target is memory.view and not _is_resolved(node.meta["spec"])
     ]
-    plan = next(p for p in program.executorch_program.execution_plan if p.name == _METHOD)
+    plan = next(p for p in program.executorch_program.execution_plan if p.name == method)
     instructions = [
         number
         for number, instruction in enumerate(plan.chains[0].instructions)
@@ -35,7 +38,7 @@ def keep_view_handles(program: "ExecutorchProgramManager") -> int:
     known: Any = program.debug_handle_map
     pairs = zip(instructions, handles, strict=True)
     added = {number: handle for number, handle in pairs if handle is not None}
-    known[_METHOD].update(added)
+    known[method].update(added)
     return len(added)
 
 

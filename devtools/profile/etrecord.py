@@ -18,8 +18,7 @@ from devtools.profile.model import Line
 from devtools.profile.stack import ShortNames, own_stack, parse_stack
 
 _IDENTIFIER = "ETRECORD_V0"
-_METHOD = "forward"
-_GRAPHS = (f"edge_dialect_exported_program/{_METHOD}", "edge_dialect_exported_program")
+_GRAPH = "edge_dialect_exported_program"
 _SCHEMA_MAJOR = {5, 6, 7, 8}  # of torch.export; what is read here is the same in all of these
 _MUTATING = "auto_functionalized"
 # What JSON of another shape ends in, nested without end, or packed in an unknown way.
@@ -98,8 +97,9 @@ class Record:
     files: Mapping[str, str]
 
 
-def read_etrecord(path: Path) -> Record:
-    """
+def read_etrecord(path: Path, method: str = "forward") -> Record:
+    """What it says of one method of a program.
+
     Raises:
         BadRequest: there is no such file, it is no ETRecord, it is cut or damaged, or a version of
             torch wrote it that this does not know.
@@ -109,15 +109,16 @@ def read_etrecord(path: Path) -> Record:
             names = set(archive.namelist())
             if _IDENTIFIER not in names:
                 raise BadZipFile  # or, where it is cut, one that lies inside of it
-            graph_name = next((name for name in _GRAPHS if name in names), None)
+            graphs = (f"{_GRAPH}/{method}", _GRAPH)  # the second where there is one method alone
+            graph_name = next((name for name in graphs if name in names), None)
             if graph_name is None or "debug_handle_map" not in names:
                 raise BadRequest(
-                    f"{path} holds no graph of the lowered program; write it with python -m "
+                    f"{path} holds no graph of the method {method}; write it with python -m "
                     "exporter --etrecord."
                 )
-            handles = json.loads(archive.read("debug_handle_map"))[_METHOD]
+            handles = json.loads(archive.read("debug_handle_map"))[method]
             delegates = (
-                json.loads(archive.read("delegate_map")).get(_METHOD, {})
+                json.loads(archive.read("delegate_map")).get(method, {})
                 if "delegate_map" in names
                 else {}
             )
