@@ -11,7 +11,7 @@ A delegate is a module with two functions and a table of facts:
 `LIMITS` says what it takes and needs.
 
 Several in order of preference, as in `coreml,cpu`, are one too: delegates/preference.py. What a
-delegate offers to share a program with others is in delegates/parts.py.
+delegate offers to share a program with others is in delegates/contract.py.
 
 A package of somebody else's offers one by an entry point of the group `thimble.delegates`, whose
 name is the delegate's and whose value is such a module.
@@ -28,8 +28,8 @@ from torch import Tensor
 from torch.export import ExportedProgram
 
 from delegates.errors import DelegateError
+from delegates.finish import DelegationReport, Lowered
 from delegates.limits import Limits
-from delegates.lowered import DelegationReport, Lowered
 from delegates.preference import Preference
 
 __all__ = [

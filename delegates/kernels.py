@@ -8,7 +8,7 @@ from delegates.lines import UNKNOWN
 if TYPE_CHECKING:
     from executorch.exir import ExecutorchProgramManager
 
-    from delegates.lowered import DelegationReport
+    from delegates.finish import DelegationReport
 
 
 def check_kernels(program: "ExecutorchProgramManager", report: "DelegationReport") -> None:

@@ -8,7 +8,7 @@ import torch
 from torch.export import ExportedProgram
 
 from delegates.errors import DelegateError
-from delegates.quantized import LINEAR, linear_arguments
+from delegates.passes.quantized import LINEAR, linear_arguments
 
 FLOAT_BITS = 32  # of a weight that is not quantized, whatever the delegate stores it as
 

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor
 from torch.export import ExportedProgram
 
+from delegates.contract import Taken
 from delegates.errors import DelegateError
-from delegates.limits import Limits
-from delegates.lowered import (
+from delegates.finish import (
     Lowered,
     Part,
     delegation_report,
@@ -25,9 +25,9 @@ from delegates.lowered import (
     is_delegate_call,
     operators_inside,
 )
-from delegates.parts import Taken
-from delegates.weights import copy_graph
-from delegates.xnnpack.rewrite import restore_mutations
+from delegates.limits import Limits
+from delegates.passes.stock_operators import restore_mutations
+from delegates.passes.weights import copy_graph
 
 if TYPE_CHECKING:
     from executorch.exir import EdgeProgramManager

@@ -3,8 +3,8 @@
 from torch.export import ExportedProgram
 
 from delegates.errors import DelegateError
+from delegates.finish import delegation_report
 from delegates.lines import UNKNOWN, source_line
-from delegates.lowered import delegation_report
 
 
 def check_whole(title: str, program: ExportedProgram) -> None:

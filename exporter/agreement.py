@@ -9,8 +9,8 @@ from torch import Tensor
 from delegates import Step
 from exporter.errors import ExportError
 from exporter.models.decoder import CausalLM
-from quant.ends import head_logits
-from quant.walk import through_layers
+from quant.layers.ends import head_logits
+from quant.layers.walk import through_layers
 
 TOKENS = 40
 _SINGLE_STEPS = 5

@@ -13,9 +13,9 @@ from exporter.models.decoder import CausalLM
 from exporter.options import ExportOptions
 from exporter.pte import REPORT_BYTES
 from exporter.text import Text
-from quant.budget import Budget, PartSizes, parts_of, spread
-from quant.memory_size import show_size
-from quant.size import STOCK, Storage
+from quant.budget.spread import Budget, PartSizes, parts_of, spread
+from quant.machine.memory_size import show_size
+from quant.measure.size import STOCK, Storage
 
 _GRAPH = 1 << 15  # bytes of a program without layers; more than any delegate takes
 

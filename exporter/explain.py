@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from delegates import DelegationReport, get_delegate
-from delegates.cpu.unfused import Unfused, why_unfused
+from delegates.op_list.unfused import Unfused, why_unfused
 from exporter.decompositions import Decomposition, decompositions, operators_by_line
 from exporter.listener import Listener
 from exporter.models.decoder import CausalLM

@@ -12,13 +12,13 @@ from exporter.listener import Listener
 from exporter.models.decoder import CausalLM
 from exporter.options import ExportOptions
 from exporter.text import Text
-from quant.blocks import parts_of_layer
-from quant.ends import is_tied
-from quant.memory import Peak, foretell, resident
-from quant.memory_size import show_size
+from quant.layers.blocks import parts_of_layer
+from quant.layers.ends import is_tied
+from quant.layers.walk import walk
+from quant.machine.memory import Peak, foretell, resident
+from quant.machine.memory_size import show_size
+from quant.machine.spill import Spill
 from quant.scheme import EMBEDDING_PART, HEAD_PART, Scheme
-from quant.spill import Spill
-from quant.walk import walk
 from quant.weight_type import FLOAT_BITS
 
 STREAMING = ("cpu",)  # delegates that take weights one by one, and give them back

@@ -7,7 +7,7 @@ import torch
 
 from delegates import DEFAULT_DELEGATE
 from exporter.models.family import Family
-from quant.device import HOST
+from quant.machine.device import HOST
 from quant.scheme import Scheme
 
 DEFAULT_CONTEXT = 2048

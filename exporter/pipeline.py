@@ -23,8 +23,8 @@ from exporter.program import capture, check_lengths
 from exporter.pte import REPORT, encode_report, seal
 from exporter.source import find_checkpoint
 from exporter.text import Text, prepare_text
-from quant.cache import Cache, default_size
-from quant.means import PLAIN, Means
+from quant.cache.store import Cache, default_size
+from quant.machine.resources import PLAIN, Means
 from quant.quantize import quantize
 from quant.report import QuantReport
 

@@ -8,7 +8,7 @@ from torch.export import Dim, ExportedProgram, export
 from torch.utils._sympy.value_ranges import ValueRanges
 
 import quant.modules
-from delegates.quantized import drop_unread_buffers
+from delegates.passes.quantized import drop_unread_buffers
 from exporter.errors import ExportError
 from exporter.models.decoder import CausalLM
 from exporter.models.spec import DecoderSpec

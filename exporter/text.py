@@ -14,14 +14,14 @@ from exporter.options import ExportOptions
 from exporter.pte import CHAT_TEMPLATE, TOKENIZER
 from exporter.source import EMBEDDED
 from exporter.tokenizer import compile_tokenizer, load_tokenizer
-from quant.calibration import (
+from quant.errors import QuantError
+from quant.measure.windows import (
     WINDOW,
     calibration_windows,
     default_calibration_tokens,
     default_evaluation_tokens,
     evaluation_windows,
 )
-from quant.errors import QuantError
 
 
 @dataclass(frozen=True)

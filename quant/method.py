@@ -18,17 +18,19 @@ class Method:
     """The choices, from weights to integers.
 
     Attributes:
-        rounding: "nearest"; "hqq" (quant.hqq); "awq" (quant.awq); "gptq" (quant.gptq).
+        rounding: "nearest"; "gptq" (quant.rounding.gptq); or, to compare with, "hqq" and "awq"
+            (quant.baselines).
         scales: "absmax" (largest magnitude / 7.5 in bfloat16, each group alone), "closed" (the
             same on the two-level grid) or "searched" (least squared error on that grid).
         importance: of a column in that search: "diagonal" of the Hessian, what an error costs
             when nothing makes up for it, or "inverse" (1 / diag of the inverse), what it costs
             when all other columns do.
         act_order: GPTQ takes columns in order of falling diag(H).
-        drift: what is done about inputs that quantized layers have already moved (quant.drift):
-            "none", "gptaq", "qronos", "inputs" (least squares) or "residual" (least squares in
+        drift: what is done about inputs that quantized layers have already moved
+            (quant.rounding.drift): "none", "inputs" (least squares) or "residual" (least squares in
             which the last linear of a block also makes up for the drift of the residual stream,
-            but for one with a norm behind it, which is as with "inputs").
+            but for one with a norm behind it, which is as with "inputs"); or, to compare with,
+            "gptaq" and "qronos".
         drift_share: how much of the correction is applied, 0 .. 1; all of it overfits.
         descent: sweeps of coordinate descent over integers and scales after GPTQ.
         int8_statistics: whether Hessians are of activations rounded as they are at run time.

@@ -13,27 +13,34 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from quant.awq import awq_layer
-from quant.blocks import part_names, parts_of_layer, weight_of
-from quant.device import context_on, full_memory_told, move
-from quant.ends import compare_heads, embed_float, is_tied, load_ends, quantize_ends, set_ends
+from quant.baselines.awq import awq_layer
+from quant.cache.layers import Kept, find_kept
 from quant.errors import QuantError
-from quant.gptq_layer import Streams, gptq_layer
-from quant.head_inputs import head_statistics
-from quant.kept import Kept, find_kept
-from quant.layer import round_layer
-from quant.learned_rotation import learn_rotation
-from quant.load import load_finite
-from quant.means import PLAIN, Means
+from quant.layers.blocks import part_names, parts_of_layer, weight_of
+from quant.layers.ends import (
+    compare_heads,
+    embed_float,
+    is_tied,
+    load_ends,
+    quantize_ends,
+    set_ends,
+)
+from quant.layers.gptq import Streams, gptq_layer
+from quant.layers.head_inputs import head_statistics
+from quant.layers.load import load_finite
+from quant.layers.nearest import round_layer
+from quant.layers.stream import States, Stream
+from quant.layers.walk import Stop, filling_walk, layers_of
+from quant.machine.device import context_on, full_memory_told, move
+from quant.machine.resources import PLAIN, Means
+from quant.measure.quality import Quality
+from quant.measure.size import STOCK, Storage, stored_size
 from quant.progress import ProgressCallback, ProgressMeter
 from quant.protocols import CausalLM, WeightSource
-from quant.quality import Quality
 from quant.report import QuantReport
-from quant.rotation import require_rotatable, rotate
+from quant.rotation.fold import require_rotatable, rotate
+from quant.rotation.learned import learn_rotation
 from quant.scheme import EMBEDDING_PART, HEAD_PART, Scheme
-from quant.size import STOCK, Storage, stored_size
-from quant.stream import States, Stream
-from quant.walk import Stop, filling_walk, layers_of
 
 
 @full_memory_told()

@@ -3,8 +3,8 @@
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from quant.quality import Quality
-from quant.size import StoredSize
+from quant.measure.quality import Quality
+from quant.measure.size import StoredSize
 
 
 @dataclass(frozen=True)

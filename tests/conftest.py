@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 import torch
-from cpu_models import LowerArchitecture, LoweredModel, lower_architecture
 from executorch.exir._serialize._program import deserialize_pte_binary
-from exported import Exported, Quiet, export_for_tests
-from recorded_runs import Recorded, etrecord_of, record
 from safetensors.torch import load_file, save_file
+from support.cpu_models import LowerArchitecture, LoweredModel, lower_architecture
+from support.exported import Exported, Quiet, export_for_tests
+from support.recorded_runs import Recorded, etrecord_of, record
 
 from exporter.options import ExportOptions
 from exporter.pipeline import export_model

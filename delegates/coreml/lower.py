@@ -14,22 +14,28 @@ from torch import Tensor
 from torch.export import ExportedProgram
 from torch.fx import Node
 
+from delegates.contract import Taken
 from delegates.coreml.guards import check_float16
 from delegates.coreml.rewrite import rewrite_norms
 from delegates.errors import DelegateError
+from delegates.finish import Lowered, delegation_report, finish, operator_name
 from delegates.limits import FLOAT_BITS, FileSizes, Limits, StoredAs, never
 from delegates.lines import source_line
-from delegates.lowered import Lowered, delegation_report, finish, operator_name
-from delegates.parts import Taken
-from delegates.plain import (
+from delegates.passes.attention import (
     complete_values,
     drop_checks,
     gather_rope,
     positions_of,
     rewrite_attention,
 )
-from delegates.quantized import Embedding, expand_embeddings, expand_linears, from_table, gathered
-from delegates.weights import weights_not_copied
+from delegates.passes.quantized import (
+    Embedding,
+    expand_embeddings,
+    expand_linears,
+    from_table,
+    gathered,
+)
+from delegates.passes.weights import weights_not_copied
 from delegates.whole import check_whole
 
 if TYPE_CHECKING:

@@ -1,8 +1,8 @@
 """Our own CPU delegate: one call runs the whole decoder, weights used in place."""
 
-from delegates.cpu.layout import PAGE_BYTES, weight_bytes
 from delegates.cpu.lower import LIBRARY, file_layout, load, lower, take, take_rest
 from delegates.limits import FLOAT_BITS, FileSizes, Limits, nothing_missing
+from delegates.op_list.layout import PAGE_BYTES, weight_bytes
 
 LIMITS = Limits(
     name="cpu",

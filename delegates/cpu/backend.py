@@ -15,14 +15,14 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind, OutputKind
 from torch.fx import Node
 
-from delegates.cpu.graph import Constants, operator_name
-from delegates.cpu.layout import PAGE_BYTES
-from delegates.cpu.match import find_ops
-from delegates.cpu.matrix import Matrix
-from delegates.cpu.op_list import OpList
-from delegates.cpu.ops import Attention, Cache, Embedding, Floats, Linear, Op, Rotate, Values
-from delegates.cpu.peepholes import merge
-from delegates.cpu.program import (
+from delegates.op_list.graph import Constants, operator_name
+from delegates.op_list.layout import PAGE_BYTES
+from delegates.op_list.match import find_ops
+from delegates.op_list.matrix import Matrix
+from delegates.op_list.op_list import OpList
+from delegates.op_list.ops import Attention, Cache, Embedding, Floats, Linear, Op, Rotate, Values
+from delegates.op_list.peepholes import merge
+from delegates.op_list.program import (
     CacheType,
     Operation,
     Program,
@@ -31,9 +31,9 @@ from delegates.cpu.program import (
     Weight,
     write_program,
 )
-from delegates.cpu.rows import Rows
-from delegates.cpu.slots import assign_slots
-from delegates.cpu.weights import FloatBlob, pack
+from delegates.op_list.rows import Rows
+from delegates.op_list.slots import assign_slots
+from delegates.op_list.weights import FloatBlob, pack
 from delegates.spill import spilled
 
 FLOATS_ALIGNMENT = 64

@@ -11,13 +11,13 @@ import torch
 from torch import Tensor
 from torch.export import ExportedProgram
 
-from delegates.cpu.layout import PAGE_BYTES
-from delegates.cpu.tidy import tidy
+from delegates.contract import Taken
 from delegates.errors import DelegateError
-from delegates.lowered import DelegationReport, Lowered, delegation_report, finish
-from delegates.parts import Taken
+from delegates.finish import DelegationReport, Lowered, delegation_report, finish
+from delegates.op_list.layout import PAGE_BYTES
+from delegates.op_list.tidy import tidy
+from delegates.passes.weights import weights_not_copied
 from delegates.stock import open_program
-from delegates.weights import weights_not_copied
 
 if TYPE_CHECKING:
     from executorch.exir import EdgeProgramManager, ExecutorchBackendConfig
@@ -120,7 +120,7 @@ def partition(edge: "EdgeProgramManager", backend: type, releasing: bool) -> Tak
         releasing: give weights back one by one as they are packed.
     """
     from delegates.cpu.backend import releasing_weights
-    from delegates.cpu.partition import CpuPartitioner
+    from delegates.op_list.partition import CpuPartitioner
 
     program = edge.exported_program()
     tidy(program)

@@ -6,13 +6,13 @@ from pathlib import Path
 from torch import Tensor
 from torch.export import ExportedProgram
 
+from delegates.finish import Lowered, delegation_report, finish
 from delegates.limits import FLOAT_BITS, FileSizes, Limits, StoredAs, never
-from delegates.lowered import Lowered, delegation_report, finish
 from delegates.mlx.rewrite import rewrite_attention
 from delegates.mlx.schema import import_mlx, missing
-from delegates.plain import complete_values, drop_checks
-from delegates.quantized import expand_embeddings, expand_linears, from_table
-from delegates.weights import weights_not_copied
+from delegates.passes.attention import complete_values, drop_checks
+from delegates.passes.quantized import expand_embeddings, expand_linears, from_table
+from delegates.passes.weights import weights_not_copied
 from delegates.whole import check_whole
 
 _GROUP_SIZES = (128, 64, 32)  # MLX's; of a row with one scale it makes the largest that divide it

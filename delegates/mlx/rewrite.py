@@ -3,7 +3,7 @@
 import torch
 from torch.export import ExportedProgram
 
-from delegates.plain import (
+from delegates.passes.attention import (
     CACHED_ATTENTION,
     attention_arguments,
     call_like,

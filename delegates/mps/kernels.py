@@ -4,7 +4,8 @@ from collections.abc import Callable
 from typing import Any
 
 from delegates.cpu.backend import DelegateCall
-from delegates.cpu.ops import (
+from delegates.errors import DelegateError
+from delegates.op_list.ops import (
     Attention,
     Elementwise,
     Embedding,
@@ -14,7 +15,6 @@ from delegates.cpu.ops import (
     Norm,
     Op,
 )
-from delegates.errors import DelegateError
 
 _Lacking = Callable[[Any], bool]
 

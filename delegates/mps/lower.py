@@ -9,8 +9,8 @@ from torch.export import ExportedProgram
 
 from delegates.cpu import LIMITS as CPU_LIMITS
 from delegates.cpu.lower import file_layout, partition, to_edge_program
+from delegates.finish import Lowered, delegation_report, finish
 from delegates.limits import never
-from delegates.lowered import Lowered, delegation_report, finish
 from delegates.whole import check_whole
 
 # The program and its packed weights are the CPU delegate's, and so is what they hold.

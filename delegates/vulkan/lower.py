@@ -10,15 +10,15 @@ from torch import Tensor
 from torch.export import ExportedProgram
 
 from delegates.errors import DelegateError
+from delegates.finish import DelegationReport, Lowered, delegation_report, finish
 from delegates.limits import FLOAT_BITS, FileSizes, Limits, StoredAs, never, nothing_missing
-from delegates.lowered import DelegationReport, Lowered, delegation_report, finish
-from delegates.plain import complete_values, drop_checks, refuse_windows
-from delegates.quantized import expand_linears
-from delegates.weights import weights_not_copied
-from delegates.xnnpack.rewrite import (
+from delegates.passes.attention import complete_values, drop_checks, refuse_windows
+from delegates.passes.quantized import expand_linears
+from delegates.passes.stock_operators import (
     rewrite_attention,
     rewrite_embeddings,
 )
+from delegates.passes.weights import weights_not_copied
 
 
 def weight_bytes(rows: int, columns: int, type: StoredAs) -> int:

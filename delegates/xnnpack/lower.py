@@ -8,21 +8,21 @@ import torch
 from torch import Tensor
 from torch.export import ExportedProgram
 
+from delegates.contract import Taken
 from delegates.errors import DelegateError
+from delegates.finish import Lowered, delegation_report, finish
 from delegates.limits import FLOAT_BITS, Limits, always, nothing_missing
-from delegates.lowered import Lowered, delegation_report, finish
-from delegates.parts import Taken
-from delegates.plain import complete_values
-from delegates.quantized import expand_linears
-from delegates.stock import open_program
-from delegates.weights import weights_not_copied
-from delegates.xnnpack.guards import check_quantized_linears
-from delegates.xnnpack.reasons import noted_reasons
-from delegates.xnnpack.rewrite import (
+from delegates.passes.attention import complete_values
+from delegates.passes.quantized import expand_linears
+from delegates.passes.stock_operators import (
     restore_mutations,
     rewrite_attention,
     rewrite_embeddings,
 )
+from delegates.passes.weights import weights_not_copied
+from delegates.stock import open_program
+from delegates.xnnpack.guards import check_quantized_linears
+from delegates.xnnpack.reasons import noted_reasons
 from delegates.xnnpack.source_map import add_source_map
 
 if TYPE_CHECKING:

@@ -285,7 +285,7 @@ def _tokens(request: Request, checkpoint: "Checkpoint", facts: dict[str, Any]) -
 
     from exporter.source import EMBEDDED
     from exporter.tokenizer import load_tokenizer
-    from quant.calibration import held_out_part
+    from quant.measure.windows import held_out_part
 
     if request.text is None:
         text = held_out_part((EMBEDDED / "calibration.txt").read_text(encoding="utf-8"))

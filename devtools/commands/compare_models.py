@@ -14,7 +14,7 @@ from zipfile import ZipFile
 import torch
 from torch import Tensor, nn
 
-from delegates.quantized import OWN, PACKED, ZERO_POINTS
+from delegates.passes.quantized import OWN, PACKED, ZERO_POINTS
 from devtools.compare.figures import Distance, distance
 from devtools.compare.recording import Recorder
 from devtools.compare.rows import (
@@ -33,8 +33,8 @@ from exporter.etrecord import WEIGHTS
 from exporter.models.attention import Attention
 from exporter.models.context import CachedContext
 from exporter.models.decoder import CausalLM
+from quant.layers.walk import float_walk
 from quant.modules import QuantizedEmbedding, QuantizedLinear, QuantizedWeight, set_weight
-from quant.walk import float_walk
 from quant.weight_type import INT8, int4
 
 Streams = tuple[Tensor, Tensor, Tensor]  # of the float model, the quantized one, the program

@@ -1,4 +1,4 @@
-"""Reads the list of operators of delegates/cpu/program.fbs: what each reads, writes and keeps."""
+"""Reads the op list of delegates/op_list/program.fbs: what each op reads, writes and keeps."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,8 +1,8 @@
 """What a `.pte` says of memory: the runtime's plan, and the CPU delegate's list of operators.
 
 Only the program itself is read, not the weights. The formats are ExecuTorch's
-exir/_serialize/program.fbs and delegates/cpu/program.fbs. Read here, and not through ExecuTorch,
-whose import takes seconds.
+exir/_serialize/program.fbs and delegates/op_list/program.fbs. Read here, and not through
+ExecuTorch, whose import takes seconds.
 """
 
 import json

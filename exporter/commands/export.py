@@ -58,10 +58,10 @@ def run_export(request: Request, layer_errors: bool) -> None:
         from exporter.options import ExportOptions
         from exporter.pipeline import export_model
         from exporter.tokenizer import TokenizerError
-        from quant.cache import default_directory
-        from quant.device import find_device
+        from quant.cache.store import default_directory
         from quant.errors import QuantError
-        from quant.memory_size import parse_size
+        from quant.machine.device import find_device
+        from quant.machine.memory_size import parse_size
         from quant.scheme import scheme_from_text
 
     with silence_native_noise() as stderr:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from quant.cache import Cache
+    from quant.cache.store import Cache
 
 _PIPE_WIDTH = 160  # where nothing says how wide a line may be
 
@@ -32,9 +32,9 @@ def cache_command(as_list: bool, clear: bool, prune: str | None, directory: Path
     """
     if as_list + clear + (prune is not None) > 1:
         raise click.UsageError("--list, --clear and --prune exclude each other; give one of them.")
-    from quant.cache import Cache, default_directory, default_size
+    from quant.cache.store import Cache, default_directory, default_size
     from quant.errors import QuantError
-    from quant.memory_size import parse_size, show_size
+    from quant.machine.memory_size import parse_size, show_size
 
     try:
         cache = Cache(directory or default_directory(), default_size())
@@ -56,7 +56,7 @@ def _show(cache: "Cache") -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from quant.memory_size import show_size
+    from quant.machine.memory_size import show_size
 
     table = Table("last used", "size", "state", "what", "key", box=None, pad_edge=False)
     entries = cache.entries()

@@ -13,10 +13,10 @@ import click
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from quant.calibration import Encode
     from quant.commands.harness import Tasks
     from quant.commands.scored import Scored
     from quant.commands.windows import ScoredText
+    from quant.measure.windows import Encode
 
 
 @dataclass(frozen=True)
@@ -153,7 +153,7 @@ def measure(model: "Scored", against: "Scored | None", text: "ScoredText") -> di
     import torch
 
     from quant.commands.scored import PIECE
-    from quant.quality import Positions, compare_positions, mean_and_error, summarize
+    from quant.measure.quality import Positions, compare_positions, mean_and_error, summarize
 
     parts: list[Positions] = []
     with torch.no_grad():

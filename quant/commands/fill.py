@@ -20,15 +20,15 @@ from exporter.pipeline import load_quantized
 from exporter.source import find_checkpoint
 from exporter.text import prepare_text
 from exporter.tokenizer import TokenizerError
-from quant.cache import Cache, default_directory, default_size
-from quant.distributed import joined, own_device
+from quant.cache.store import Cache, default_directory, default_size
 from quant.errors import QuantError
-from quant.means import Means
-from quant.memory_size import parse_size, show_size
-from quant.ranks import Ranks
+from quant.machine.distributed import joined, own_device
+from quant.machine.memory_size import parse_size, show_size
+from quant.machine.ranks import Ranks
+from quant.machine.resources import Means
+from quant.machine.speed import Speed, matmul_gflops
 from quant.report import QuantReport
 from quant.scheme import scheme_from_text
-from quant.speed import Speed, matmul_gflops
 
 
 @dataclass(frozen=True)

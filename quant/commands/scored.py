@@ -13,10 +13,10 @@ from exporter.models.decoder import CausalLM
 from exporter.pte import read_report
 from exporter.source import open_model
 from exporter.tokenizer import compile_tokenizer, load_tokenizer
-from quant.calibration import Encode
 from quant.errors import QuantError
-from quant.load import load_finite
-from quant.walk import through_layers
+from quant.layers.load import load_finite
+from quant.layers.walk import through_layers
+from quant.measure.windows import Encode
 from runtime import Runner
 from runtime.build import BUILD_DIR, build
 

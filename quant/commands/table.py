@@ -11,13 +11,13 @@ from exporter.checkpoint import Checkpoint
 from exporter.models.decoder import CausalLM
 from exporter.source import EMBEDDED, open_model
 from exporter.tokenizer import compile_tokenizer, load_tokenizer
-from quant.calibration import WINDOW, calibration_windows, held_out_part
 from quant.commands.compare import Request
 from quant.commands.windows import read_text, score_windows
 from quant.errors import QuantError
+from quant.measure.quality import compare_positions, summarize
+from quant.measure.windows import WINDOW, calibration_windows, held_out_part
 from quant.method import Method
 from quant.modules import drop_activation_rounding
-from quant.quality import compare_positions, summarize
 from quant.quantize import quantize
 from quant.scheme import METHODS, Scheme
 

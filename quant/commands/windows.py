@@ -6,8 +6,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from quant.calibration import Encode
 from quant.errors import QuantError
+from quant.measure.windows import Encode
 
 _CHARACTERS_PER_TOKEN = 32  # more than any text has
 

@@ -7,8 +7,8 @@ from torch import Tensor
 from torch.export import ExportedProgram
 
 from delegates import DelegationReport, Limits, Lowered
-from delegates.lowered import finish
-from delegates.plain import positions_of, rewrite_attention
+from delegates.finish import finish
+from delegates.passes.attention import positions_of, rewrite_attention
 from delegates.stock import open_program
 
 LIMITS = Limits(

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "bench/command.h"
-#include "bench/limits.h"
+#include "bench/limits/limits.h"
 #include "core/status.h"
 
 namespace thimble::bench {

@@ -7,8 +7,8 @@
 /// Every variant returns what `scalar` returns, bit for bit: integer dot products are exact, and
 /// float operations are IEEE, in one order, fused only where a kernel says so.
 
-#include "kernels/cache.h"
-#include "kernels/layout.h"
+#include "kernels/layout/layout.h"
+#include "kernels/shared/cache.h"
 
 namespace thimble::kernels {
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "core/status.h"
-#include "delegate/session.h"
+#include "delegate/session/session.h"
 
 namespace thimble {
 
@@ -20,8 +20,8 @@ struct LoadOptions {
 
 inline constexpr int32_t kMaxThreads = 256;
 
-/// The CPU delegate's session behind one program (delegate/session.h). It holds numbered key/value
-/// caches, 0 the first; one of them is in use.
+/// The CPU delegate's session behind one program (delegate/session/session.h). It holds numbered
+/// key/value caches, 0 the first; one of them is in use.
 class Session {
  public:
   static Result<std::unique_ptr<Session>> open(const LoadOptions& options);

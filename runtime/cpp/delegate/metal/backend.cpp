@@ -6,10 +6,10 @@
 #include <new>
 #include <optional>
 
-#include "delegate/arguments.h"
-#include "delegate/call_check.h"
+#include "delegate/cpu/arguments.h"
+#include "delegate/memory/weights.h"
 #include "delegate/metal/executor.h"
-#include "delegate/weights.h"
+#include "delegate/program/call_check.h"
 
 namespace thimble::metal {
 namespace {

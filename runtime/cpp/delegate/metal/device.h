@@ -9,7 +9,7 @@
 
 namespace thimble::metal {
 
-/// What runs dispatches: Metal's device, or the processor in its place (tests/metal_device.cpp).
+/// What runs dispatches: Metal's device, or the processor in its place (tests/metal/device.cpp).
 class Device {
  public:
   virtual ~Device() = default;

@@ -5,7 +5,7 @@
 
 #include <cstring>
 
-#include "delegate/call_check.h"
+#include "delegate/program/call_check.h"
 
 namespace thimble::metal {
 

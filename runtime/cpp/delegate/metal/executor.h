@@ -4,11 +4,11 @@
 #include <string>
 #include <vector>
 
-#include "delegate/call.h"
+#include "delegate/memory/pages.h"
 #include "delegate/metal/device.h"
 #include "delegate/metal/plan.h"
-#include "delegate/pages.h"
-#include "delegate/session_state.h"
+#include "delegate/program/call.h"
+#include "delegate/session/session_state.h"
 
 namespace thimble::metal {
 

@@ -9,7 +9,7 @@
 
 #define THIMBLE_METAL_MOST_HEAD_DIM 256
 
-/// A packed weight of kernels/layout.h: what its BlockLayout says, in bytes of a block.
+/// A packed weight of kernels/layout/layout.h: what its BlockLayout says, in bytes of a block.
 struct WeightParams {
   uint32_t format;  ///< kernels::WeightFormat
   uint32_t rows;
@@ -61,7 +61,7 @@ struct LinearParams {
 };
 
 /// Of one attention operator: where its tables lie, and the cache of one key/value head as
-/// kernels/cache.h has it.
+/// kernels/shared/cache.h has it.
 struct HeadsParams {
   uint32_t query_heads;
   uint32_t key_heads;

@@ -3,10 +3,10 @@
 #include <vector>
 
 #include "core/status.h"
-#include "delegate/kv_cache.h"
 #include "delegate/metal/dispatch.h"
-#include "delegate/program.h"
-#include "delegate/session_state.h"
+#include "delegate/program/program.h"
+#include "delegate/session/kv_cache.h"
+#include "delegate/session/session_state.h"
 
 namespace thimble::metal {
 

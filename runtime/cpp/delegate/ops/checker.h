@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "delegate/program.h"
+#include "delegate/program/program.h"
 
 namespace thimble::cpu {
 

@@ -6,17 +6,17 @@
 #include <cstdint>
 #include <vector>
 
+#include "delegate/memory/workspace.h"
 #include "delegate/ops/rows.h"
-#include "delegate/program.h"
-#include "delegate/session_state.h"
-#include "delegate/share.h"
-#include "delegate/thread_team.h"
-#include "delegate/workspace.h"
+#include "delegate/program/program.h"
+#include "delegate/session/session_state.h"
+#include "delegate/threads/share.h"
+#include "delegate/threads/thread_team.h"
 #include "kernels/kernels.h"
 
 namespace thimble::cpu {
 
-/// What a recorded event did: the metadata of its entry, `Work` of delegates/cpu/program.fbs.
+/// What a recorded event did: the metadata of its entry, `Work` of delegates/op_list/program.fbs.
 struct Work {
   uint64_t bytes;
   uint64_t operations;

@@ -3,8 +3,8 @@
 #include "delegate/ops/checker.h"
 #include "delegate/ops/context.h"
 #include "delegate/ops/row_needs.h"
-#include "delegate/share.h"
-#include "kernels/embedding.h"
+#include "delegate/threads/share.h"
+#include "kernels/shared/embedding.h"
 
 namespace thimble::cpu {
 

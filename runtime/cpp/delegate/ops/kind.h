@@ -8,7 +8,7 @@
 
 /// \file
 /// What every kind of operator has. A kind is a plain struct of its table's fields in
-/// delegates/cpu/program.fbs, in a pair of files of its own, with
+/// delegates/op_list/program.fbs, in a pair of files of its own, with
 ///
 /// - kName: its name in the schema;
 /// - output: the slot that it writes;

@@ -5,7 +5,7 @@
 #include "delegate/ops/checker.h"
 #include "delegate/ops/context.h"
 #include "delegate/ops/row_needs.h"
-#include "delegate/share.h"
+#include "delegate/threads/share.h"
 
 namespace thimble::cpu {
 

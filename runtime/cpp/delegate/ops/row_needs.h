@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "delegate/program.h"
+#include "delegate/program/program.h"
 
 namespace thimble::cpu {
 

@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <optional>
 
-#include "delegate/program.h"
+#include "delegate/program/program.h"
 
 namespace thimble::cpu {
 

@@ -4,8 +4,8 @@
 #include "kernels/amx_int8/panel.h"
 #include "kernels/amx_int8/tiles.h"
 #include "kernels/amx_int8/variant.h"
-#include "kernels/epilogue.h"
-#include "kernels/unrolled.h"
+#include "kernels/shared/epilogue.h"
+#include "kernels/shared/unrolled.h"
 
 namespace thimble::kernels::amx_int8 {
 namespace {

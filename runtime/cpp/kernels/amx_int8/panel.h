@@ -10,7 +10,7 @@
 #include <cstring>
 
 #include "kernels/amx_int8/tiles.h"
-#include "kernels/layout.h"
+#include "kernels/layout/layout.h"
 
 namespace thimble::kernels::amx_int8 {
 

@@ -2,7 +2,7 @@
 
 #include <immintrin.h>
 
-#include "kernels/layout.h"
+#include "kernels/layout/layout.h"
 
 namespace thimble::kernels::amx_int8 {
 

@@ -1,7 +1,7 @@
 #include "kernels/amx_int8/variant.h"
 
 #include "kernels/amx_int8/matmul.h"
-#include "kernels/variants.h"
+#include "kernels/select/variants.h"
 
 namespace thimble::kernels::amx_int8 {
 namespace {

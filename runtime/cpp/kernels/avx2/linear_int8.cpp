@@ -2,9 +2,9 @@
 
 #include "kernels/avx2/rows.h"
 #include "kernels/avx2/variant.h"
-#include "kernels/epilogue.h"
-#include "kernels/functions.h"
-#include "kernels/unrolled.h"
+#include "kernels/shared/epilogue.h"
+#include "kernels/shared/functions.h"
+#include "kernels/shared/unrolled.h"
 
 namespace thimble::kernels::avx2 {
 namespace {

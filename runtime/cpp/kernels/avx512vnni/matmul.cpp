@@ -6,9 +6,9 @@
 #include "kernels/avx512vnni/outputs.h"
 #include "kernels/avx512vnni/panel.h"
 #include "kernels/avx512vnni/variant.h"
-#include "kernels/epilogue.h"
-#include "kernels/functions.h"
-#include "kernels/unrolled.h"
+#include "kernels/shared/epilogue.h"
+#include "kernels/shared/functions.h"
+#include "kernels/shared/unrolled.h"
 
 namespace thimble::kernels::avx512vnni {
 namespace {

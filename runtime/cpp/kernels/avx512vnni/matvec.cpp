@@ -2,9 +2,9 @@
 
 #include "kernels/avx512vnni/dot.h"
 #include "kernels/avx512vnni/variant.h"
-#include "kernels/epilogue.h"
-#include "kernels/functions.h"
-#include "kernels/unrolled.h"
+#include "kernels/shared/epilogue.h"
+#include "kernels/shared/functions.h"
+#include "kernels/shared/unrolled.h"
 
 namespace thimble::kernels::avx512vnni {
 namespace {

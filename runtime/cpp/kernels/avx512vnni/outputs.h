@@ -2,7 +2,7 @@
 
 #include <immintrin.h>
 
-#include "kernels/epilogue.h"
+#include "kernels/shared/epilogue.h"
 
 namespace thimble::kernels::THIMBLE_VARIANT {
 

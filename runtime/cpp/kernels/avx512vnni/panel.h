@@ -6,7 +6,7 @@
 
 #include <immintrin.h>
 
-#include "kernels/layout.h"
+#include "kernels/layout/layout.h"
 
 namespace thimble::kernels::avx512vnni {
 

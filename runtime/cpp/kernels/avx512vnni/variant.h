@@ -1,8 +1,8 @@
 #pragma once
 
-#include "kernels/cpu_features.h"
-#include "kernels/layout.h"
-#include "kernels/vectors_avx512.h"
+#include "kernels/layout/layout.h"
+#include "kernels/select/cpu_features.h"
+#include "kernels/shared/vectors_avx512.h"
 
 namespace thimble::kernels::avx512vnni {
 

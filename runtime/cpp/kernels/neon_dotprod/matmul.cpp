@@ -1,10 +1,10 @@
 #include <arm_neon.h>
 
-#include "kernels/epilogue.h"
-#include "kernels/functions.h"
 #include "kernels/neon_dotprod/unpack.h"
 #include "kernels/neon_dotprod/variant.h"
-#include "kernels/unrolled.h"
+#include "kernels/shared/epilogue.h"
+#include "kernels/shared/functions.h"
+#include "kernels/shared/unrolled.h"
 
 namespace thimble::kernels::neon_dotprod {
 namespace {

@@ -1,9 +1,9 @@
 #include <arm_neon.h>
 
 #include THIMBLE_VARIANT_HEADER
-#include "kernels/epilogue.h"
-#include "kernels/functions.h"
-#include "kernels/unrolled.h"
+#include "kernels/shared/epilogue.h"
+#include "kernels/shared/functions.h"
+#include "kernels/shared/unrolled.h"
 
 namespace thimble::kernels::THIMBLE_VARIANT {
 namespace {

@@ -3,7 +3,7 @@
 #include <arm_neon.h>
 
 #include THIMBLE_VARIANT_HEADER
-#include "kernels/layout.h"
+#include "kernels/layout/layout.h"
 
 namespace thimble::kernels::THIMBLE_VARIANT {
 

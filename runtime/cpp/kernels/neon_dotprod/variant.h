@@ -1,8 +1,8 @@
 #pragma once
 
-#include "kernels/cpu_features.h"
-#include "kernels/layout.h"
-#include "kernels/vectors_neon.h"
+#include "kernels/layout/layout.h"
+#include "kernels/select/cpu_features.h"
+#include "kernels/shared/vectors_neon.h"
 
 namespace thimble::kernels::neon_dotprod {
 

@@ -2,11 +2,11 @@
 
 #include <cstring>
 
-#include "kernels/epilogue.h"
-#include "kernels/functions.h"
 #include "kernels/neon_dotprod/unpack.h"
 #include "kernels/neon_i8mm/variant.h"
-#include "kernels/unrolled.h"
+#include "kernels/shared/epilogue.h"
+#include "kernels/shared/functions.h"
+#include "kernels/shared/unrolled.h"
 
 namespace thimble::kernels::neon_i8mm {
 namespace {

@@ -1,6 +1,6 @@
-#include "kernels/epilogue.h"
-#include "kernels/functions.h"
 #include "kernels/scalar/variant.h"
+#include "kernels/shared/epilogue.h"
+#include "kernels/shared/functions.h"
 
 namespace thimble::kernels::scalar {
 namespace {

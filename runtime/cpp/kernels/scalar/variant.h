@@ -1,7 +1,7 @@
 #pragma once
 
-#include "kernels/layout.h"
-#include "kernels/vectors_scalar.h"
+#include "kernels/layout/layout.h"
+#include "kernels/shared/vectors_scalar.h"
 
 namespace thimble::kernels::scalar {
 

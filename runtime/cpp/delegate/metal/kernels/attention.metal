@@ -1,7 +1,7 @@
 /// \file
 /// Causal attention over the cache: online softmax (Milakov and Gimelshein, 2018) in powers of two
 /// over tiles of 64 positions, a thread each; splits of 512 start anew and are put together in
-/// order. All as AttentionArgs of kernels/cache.h orders it. A threadgroup of 64 threads works on
+/// order. All as AttentionArgs of kernels/shared/cache.h orders it. A threadgroup of 64 threads works on
 /// one query head of one row.
 
 constant constexpr uint kTile = 64;

@@ -25,7 +25,7 @@ inline float smaller(float a, float b) { return a < b ? a : b; }
 constant float kTaylor[7] = {1.0f / 720.0f, 1.0f / 120.0f, 1.0f / 24.0f, 1.0f / 6.0f,
                              0.5f,          1.0f,          1.0f};
 
-/// exp(x) as kernels/exponential.h has it: Cody and Waite's reduction, Taylor's polynomial.
+/// exp(x) as kernels/shared/exponential.h has it: Cody and Waite's reduction, Taylor's polynomial.
 inline float exponential(float x) {
   x = smaller(larger(x, -87.0f), 88.0f);
   const float n = rint(x * 1.44269502f);
@@ -39,7 +39,7 @@ inline float exponential(float x) {
 constant float kMinimax[6] = {0.0013398875f, 0.00961843692f, 0.0555033237f,
                               0.240226477f,  0.693147182f,   1.0f};
 
-/// 2^x as kernels/exponential.h has it; 2^-125 below -125 and for a NaN.
+/// 2^x as kernels/shared/exponential.h has it; 2^-125 below -125 and for a NaN.
 inline float exponential2(float x) {
   const float shift = 12582912.0f;  // 1.5 * 2^23: adding it rounds to an integer
   x = larger(x, -125.0f);

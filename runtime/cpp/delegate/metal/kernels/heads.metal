@@ -1,6 +1,6 @@
 /// \file
 /// Before attention: heads normed and rotated, keys and values written to the cache. The cache is
-/// the CPU delegate's (kernels/cache.h), in blocks of 16 positions:
+/// the CPU delegate's (kernels/shared/cache.h), in blocks of 16 positions:
 ///
 ///     keys   [block][head_dim][16]
 ///     values [block][16][head_dim padded to 16]

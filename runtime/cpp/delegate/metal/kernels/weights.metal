@@ -1,5 +1,5 @@
 /// \file
-/// Packed weights as kernels/layout.h lays them out: four columns of a lane at a time.
+/// Packed weights as kernels/layout/layout.h lays them out: four columns of a lane at a time.
 
 /// A bfloat16 widened.
 inline float widened(ushort bits) { return as_type<float>(uint(bits) << 16); }

@@ -1,0 +1,1 @@
+"""A decoder as a list of operations with packed weights: what our own executors run."""

@@ -1,0 +1,70 @@
+"""The sizes of runtime/cpp/kernels/layout/layout.h: how packed weights lie in memory."""
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+from delegates.limits import StoredAs
+
+BLOCK_ROWS = 16
+LINE_BYTES = 64
+COLUMN_STEP = 32
+MOST_COLUMNS = 65536  # beyond it the largest sum leaves int32
+GROUP_SIZES = (32, 64, 128)
+PAGE_BYTES = 16384  # a weight starts at one in the file; Apple's systems have pages so large
+
+
+class Format(IntEnum):
+    """WeightFormat there, Format in program.fbs."""
+
+    INT4_TWO_LEVEL = 0
+    INT4 = 1
+    INT8 = 2
+    FLOAT32 = 3
+
+
+def round_up(number: int, multiple: int) -> int:
+    return -(-number // multiple) * multiple
+
+
+@dataclass(frozen=True)
+class BlockLayout:
+    """Where the parts of a block of 16 rows start, in bytes from its own start."""
+
+    scales: int
+    values: int
+    bytes: int
+
+
+def stored_columns(format: Format, columns: int, group_size: int) -> int:
+    """Columns with their padding; those of a float32 weight have none."""
+    if format is Format.FLOAT32:
+        return columns
+    return round_up(columns, max(group_size, COLUMN_STEP))
+
+
+def block_layout(format: Format, columns: int, group_size: int) -> BlockLayout:
+    """The parts of a block of a weight with so many stored columns."""
+    if format is Format.INT4_TWO_LEVEL:
+        values = (2 + -(-columns // group_size // 8)) * LINE_BYTES
+        return BlockLayout(2 * LINE_BYTES, values, values + columns * BLOCK_ROWS // 2)
+    if format is Format.INT4:
+        scale_bytes = columns // group_size * BLOCK_ROWS * 2
+        values = LINE_BYTES + round_up(scale_bytes, LINE_BYTES)
+        return BlockLayout(LINE_BYTES, values, values + columns * BLOCK_ROWS // 2)
+    if format is Format.INT8:
+        return BlockLayout(0, 2 * LINE_BYTES, 2 * LINE_BYTES + columns * BLOCK_ROWS)
+    return BlockLayout(0, 0, columns * BLOCK_ROWS * 4)
+
+
+def packed_bytes(format: Format, rows: int, columns: int, group_size: int) -> int:
+    """What a whole weight takes, its columns not yet padded."""
+    stored = stored_columns(format, columns, group_size)
+    blocks = -(-rows // BLOCK_ROWS)
+    return blocks * block_layout(format, stored, group_size).bytes
+
+
+def weight_bytes(rows: int, columns: int, type: StoredAs) -> int:
+    """The same of a weight of a type."""
+    grouped = Format.INT4 if type.levels == 1 else Format.INT4_TWO_LEVEL
+    format = grouped if type.group_size else Format.INT8
+    return packed_bytes(format, rows, columns, type.group_size)

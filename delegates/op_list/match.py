@@ -1,0 +1,72 @@
+"""Finds the ops of a graph: every pattern is told by the node that it ends in."""
+
+from dataclasses import dataclass, field
+
+from torch.fx import Graph, Node
+
+from delegates.op_list.graph import ATTENTION, args_of, operator_name
+from delegates.op_list.ops import Op, Values, matchers
+from delegates.op_list.refused import Refused
+
+_MATCHERS = matchers()
+_READ_ELSEWHERE = Refused("what it computes on its way is read elsewhere too")
+
+
+@dataclass
+class Found:
+    """
+    Attributes:
+        ops: in the order of the graph; no two cover one node, and what an op computes on its way
+            to its output nobody else reads.
+        refused: why nodes that no op covers are in none, as far as a matcher said so.
+    """
+
+    ops: list[Op] = field(default_factory=list)
+    refused: dict[Node, Refused] = field(default_factory=dict)
+
+
+def find_ops(graph: Graph, values: Values) -> Found:
+    """The ops of a graph before any of them is merged with others."""
+    found = Found()
+    covered: set[Node] = set()
+    for node in reversed(graph.nodes):
+        if node in covered:
+            continue
+        op = _match(node, values, covered)
+        if isinstance(op, Op):
+            found.ops.append(op)
+            covered.update(op.nodes)
+        elif op is not None:
+            found.refused[node] = op
+    found.ops.reverse()
+    return found
+
+
+def _match(node: Node, values: Values, covered: set[Node]) -> Op | Refused | None:
+    """What the widest pattern makes of a node, else why the narrowest makes nothing of it."""
+    refused = None
+    for matcher in _MATCHERS.get(operator_name(node), ()):
+        result = matcher(node, values)
+        if isinstance(result, Op):
+            if covered.isdisjoint(result.nodes) and _is_closed(result):
+                return result
+            result = _READ_ELSEWHERE
+        refused = result or refused
+    return refused
+
+
+def _is_closed(op: Op) -> bool:
+    inside = set(op.nodes)
+    return all(
+        user in inside or (user.op == "output" and _is_mutation(node))
+        for node in op.nodes
+        if node is not op.node
+        for user in node.users
+    )
+
+
+def _is_mutation(node: Node) -> bool:
+    """A cache as an attention leaves it."""
+    if operator_name(node) != "getitem":
+        return False
+    return operator_name(node.all_input_nodes[0]) == ATTENTION and args_of(node)[1] != 0

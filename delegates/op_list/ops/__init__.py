@@ -1,0 +1,71 @@
+"""The kinds of ops that delegates/op_list/program.fbs has, one file each."""
+
+from collections.abc import Mapping, Sequence
+
+from delegates.op_list.ops import (
+    attention,
+    elementwise,
+    embedding,
+    glu,
+    linear,
+    norm,
+    rotate,
+    select_last,
+    view,
+)
+from delegates.op_list.ops.attention import Attention
+from delegates.op_list.ops.elementwise import Elementwise, Function
+from delegates.op_list.ops.embedding import Embedding
+from delegates.op_list.ops.glu import Glu
+from delegates.op_list.ops.linear import Linear
+from delegates.op_list.ops.norm import Norm, NormWeight
+from delegates.op_list.ops.op import Cache, Field, Floats, Matcher, Op, Places, Values
+from delegates.op_list.ops.rotate import Rotate, Rotation
+from delegates.op_list.ops.select_last import SelectLast
+from delegates.op_list.ops.view import View
+
+# In the order of the schema's union Kind, which counts from 1.
+KINDS: tuple[type[Op], ...] = (
+    Embedding,
+    Norm,
+    Linear,
+    Attention,
+    Rotate,
+    Elementwise,
+    Glu,
+    SelectLast,
+)
+_MODULES = (view, embedding, norm, linear, attention, rotate, elementwise, glu, select_last)
+
+
+def matchers() -> Mapping[str, Sequence[Matcher]]:
+    """All matchers by the operator that a pattern ends in, the widest pattern first."""
+    found: dict[str, list[Matcher]] = {}
+    for module in _MODULES:
+        for operator, some in module.MATCHERS.items():
+            found.setdefault(operator, []).extend(some)
+    return found
+
+
+__all__ = [
+    "KINDS",
+    "Attention",
+    "Cache",
+    "Elementwise",
+    "Embedding",
+    "Field",
+    "Floats",
+    "Function",
+    "Glu",
+    "Linear",
+    "Norm",
+    "NormWeight",
+    "Op",
+    "Places",
+    "Rotate",
+    "Rotation",
+    "SelectLast",
+    "Values",
+    "View",
+    "matchers",
+]

@@ -1,0 +1,150 @@
+"""Functions of one number or two, applied to rows number by number."""
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any, ClassVar
+
+from torch.fx import Node
+
+from delegates.op_list.graph import args_of, kwargs_of, operator_name, shape_of
+from delegates.op_list.ops.op import Field, Matchers, Op, Places, Values
+from delegates.op_list.refused import Refused
+from delegates.op_list.rows import Rows, is_rows, said_shape
+
+
+class Function(IntEnum):
+    """That of the schema; activations are SILU and those behind it."""
+
+    ADD = 0
+    MULTIPLY = 1
+    SCALE = 2
+    SOFT_CAP = 3
+    SILU = 4
+    GELU = 5
+    GELU_TANH = 6
+    SIGMOID = 7
+    TANH = 8
+    RELU = 9
+
+    @property
+    def is_activation(self) -> bool:
+        return self >= Function.SILU
+
+
+_ACTIVATIONS = {
+    "aten::silu": Function.SILU,
+    "aten::gelu": Function.GELU,
+    "aten::sigmoid": Function.SIGMOID,
+    "aten::tanh": Function.TANH,
+    "aten::relu": Function.RELU,
+}
+
+
+@dataclass(eq=False, kw_only=True)
+class Elementwise(Op):
+    """
+    Attributes:
+        other: of ADD and MULTIPLY.
+        number: of SCALE and SOFT_CAP.
+    """
+
+    READS: ClassVar = ("input", "other")
+    IN_PLACE: ClassVar = ("input", "other")
+
+    function: Function
+    input: Rows
+    other: Rows | None = None
+    number: float = 0.0
+
+    def fields(self, places: Places) -> list[Field]:
+        other = None if self.other is None else places.slot(self.other)
+        slots = places.slot(self.input), other, places.slot(self.output)
+        return [self.function, *slots, self.number]
+
+    @property
+    def label(self) -> str:
+        return self.function.name.lower()
+
+
+def match_activation(node: Node, values: Values) -> Elementwise | Refused:
+    source = args_of(node)[0]
+    if not is_rows(source):
+        return _not_rows(node)
+    function = _ACTIVATIONS[operator_name(node)]
+    if kwargs_of(node).get("approximate") == "tanh":
+        function = Function.GELU_TANH
+    return Elementwise(
+        output=values.rows(node), nodes=[node], function=function, input=values.rows(source)
+    )
+
+
+def match_binary(node: Node, values: Values) -> Elementwise | Refused:
+    """The sum or the product of two rows of one shape."""
+    left, right = args_of(node)[:2]
+    if node.kwargs or not is_rows(left) or not is_rows(right) or shape_of(left) != shape_of(right):
+        return _not_rows(node)
+    function = Function.ADD if operator_name(node) == "aten::add" else Function.MULTIPLY
+    rows = values.rows(left), values.rows(right)
+    output = values.rows(node)
+    return Elementwise(output=output, nodes=[node], function=function, input=rows[0], other=rows[1])
+
+
+def match_scale(node: Node, values: Values) -> Elementwise | Refused | None:
+    """Rows times a number, or divided by one."""
+    found = _scaled(node, values)
+    if found is None:
+        return _not_rows(node) if operator_name(node) == "aten::div" else None
+    source, number, nodes = found
+    return Elementwise(
+        output=values.rows(node),
+        nodes=nodes,
+        function=Function.SCALE,
+        input=values.rows(source),
+        number=number,
+    )
+
+
+def match_soft_cap(node: Node, values: Values) -> Elementwise | None:
+    """number * tanh(rows / number): what is divided by may be a factor of its inverse."""
+    outer = _scaled(node, values)
+    if outer is None or operator_name(outer[0]) != "aten::tanh":
+        return None
+    capped = args_of(outer[0])[0]
+    inner = _scaled(capped, values)
+    if inner is None or abs(inner[1] * outer[1] - 1) > 1e-6:
+        return None
+    return Elementwise(
+        output=values.rows(node),
+        nodes=[*inner[2], outer[0], *outer[2]],
+        function=Function.SOFT_CAP,
+        input=values.rows(inner[0]),
+        number=outer[1],
+    )
+
+
+def _scaled(node: Any, values: Values) -> tuple[Node, float, list[Node]] | None:
+    """Rows, the number that a node multiplies them by, and the nodes that do."""
+    name = operator_name(node) if isinstance(node, Node) else ""
+    if name not in ("aten::mul", "aten::div") or node.kwargs:
+        return None
+    for source, factor in (args_of(node), args_of(node)[::-1]):
+        found = values.constants.number(factor) if is_rows(source) else None
+        if found is not None:
+            number = found[0] if name == "aten::mul" else 1 / found[0]
+            return source, number, [*found[1], node]
+        if name == "aten::div":
+            break  # a number divided by rows
+    return None
+
+
+def _not_rows(node: Node) -> Refused:
+    shapes = " and ".join(said_shape(item) for item in node.all_input_nodes)
+    return Refused(f"of {shapes}; it takes rows of float32, (1, seq_len, width), of one shape")
+
+
+MATCHERS: Matchers = {
+    "aten::add": (match_binary,),
+    "aten::mul": (match_soft_cap, match_scale, match_binary),
+    "aten::div": (match_scale,),
+    **dict.fromkeys(_ACTIVATIONS, (match_activation,)),
+}

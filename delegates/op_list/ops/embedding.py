@@ -1,0 +1,62 @@
+"""Rows of a matrix by token."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.fx import Node
+
+from delegates.op_list.graph import args_of, shape_of
+from delegates.op_list.layout import Format
+from delegates.op_list.matrix import Matrix, WeightSource
+from delegates.op_list.ops.op import Field, Matchers, Op, Places, Values
+from delegates.op_list.ops.storage import quantized_source
+from delegates.op_list.refused import Refused
+from delegates.op_list.rows import is_rows, said_shape
+
+
+@dataclass(eq=False, kw_only=True)
+class Embedding(Op):
+    tokens: Node
+    matrix: Matrix
+
+    def fields(self, places: Places) -> list[Field]:
+        return [places.weight(self.matrix), places.slot(self.output)]
+
+
+def match_float(node: Node, values: Values) -> Embedding | Refused:
+    table, tokens = args_of(node)[:2]
+    rows, columns = shape_of(table)
+    source = WeightSource(table, None, Format.FLOAT32, rows, columns, 0)
+    return _embedding(node, tokens, source, values)
+
+
+def match_quantized(node: Node, values: Values) -> Embedding | Refused:
+    tokens, table, scales, columns, bits, group_size, levels = args_of(node)
+    source = quantized_source(table, scales, columns, bits, group_size, levels)
+    if isinstance(source, Refused):
+        return source
+    return _embedding(node, tokens, source, values)
+
+
+def _embedding(
+    node: Node, tokens: Any, source: WeightSource, values: Values
+) -> Embedding | Refused:
+    if any(values.constants.name(tensor) is None for tensor in Matrix((source,)).tensors()):
+        return Refused("its table is computed, not a constant")
+    if not is_rows(node) or not _is_tokens(tokens):
+        return Refused(f"of {said_shape(tokens)}; it takes tokens of int64, (1, seq_len)")
+    return Embedding(
+        output=values.rows(node), nodes=[node], tokens=tokens, matrix=Matrix((source,))
+    )
+
+
+def _is_tokens(node: Any) -> bool:
+    value = node.meta.get("val") if isinstance(node, Node) else None
+    return isinstance(value, torch.Tensor) and value.dtype is torch.int64 and value.dim() == 2
+
+
+MATCHERS: Matchers = {
+    "aten::embedding": (match_float,),
+    "thimble::embedding": (match_quantized,),
+}

@@ -1,0 +1,141 @@
+"""What all kinds of op have in common.
+
+An op covers some nodes of a graph and computes one of them, its output, from other rows. A kind of
+op is told in one file: its fields, what they are in delegates/op_list/program.fbs, and the matchers
+that find it in a graph.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import ClassVar, Protocol
+
+from torch.fx import Node
+
+from delegates.op_list.graph import Constants, shape_of
+from delegates.op_list.matrix import Matrix
+from delegates.op_list.refused import Refused
+from delegates.op_list.rows import Rows, width_of
+
+
+@dataclass(frozen=True)
+class Floats:
+    """Some numbers of the blob of floats: where, and how many."""
+
+    offset: int
+    length: int
+
+
+# A field of a table in the schema: a uint, a bool, an enum, a float, a table; None for none.
+Field = int | bool | IntEnum | float | Floats | None
+
+
+@dataclass(frozen=True)
+class Cache:
+    """Keys and values of one attention."""
+
+    name: str
+    num_key_value_heads: int
+    head_dim: int
+    max_context_len: int
+
+
+class Places(Protocol):
+    """Where in a program an op's operands lie, once that is known."""
+
+    def slot(self, rows: Rows) -> int: ...
+    def weight(self, matrix: Matrix) -> int: ...
+    def cache(self, cache: Cache) -> int: ...
+    def vector(self, node: Node) -> Floats: ...
+    def ones(self, length: int) -> Floats: ...
+    def half_table(self, node: Node) -> Floats: ...
+    def biases(self, matrix: Matrix, biases: Sequence[Node | None]) -> Floats | None: ...
+
+
+@dataclass(eq=False, kw_only=True)
+class Op:
+    """
+    Attributes:
+        output: what it computes.
+        nodes: what it covers but its preparation.
+        prepare_nodes: what its preparation covers.
+        name: module path.
+    """
+
+    READS: ClassVar[tuple[str, ...]] = ()  # its fields that are rows which it reads
+    IN_PLACE: ClassVar[tuple[str, ...]] = ()  # those among them that its output may overwrite
+    ONE_ROW: ClassVar[bool] = False  # whether it computes one row of many
+
+    output: Rows
+    nodes: list[Node]
+    prepare_nodes: list[Node] = field(default_factory=list)
+    name: str = ""
+
+    def __post_init__(self) -> None:
+        self.name = self.name or _module_path(self.nodes)
+
+    def reads(self) -> list[Rows]:
+        return [rows for field in self.READS if (rows := getattr(self, field)) is not None]
+
+    def fields(self, places: Places) -> list[Field]:
+        """What its table in the schema holds, in that order."""
+        raise NotImplementedError
+
+    def adopt(self, nodes: Sequence[Node]) -> None:
+        """Answers for nodes that only hand it its input in another shape."""
+        self.nodes = [*nodes, *self.nodes]
+
+    @property
+    def label(self) -> str:
+        """What it is called in a sentence."""
+        return type(self).__name__.lower()
+
+    @property
+    def node(self) -> Node:
+        """The node that it computed as it was matched."""
+        assert self.output.node is not None
+        return self.output.node
+
+
+class Values:
+    """What matchers see of a graph beside its nodes.
+
+    Args:
+        constants: the tensors behind the graph's placeholders.
+    """
+
+    def __init__(self, constants: Constants) -> None:
+        self.constants = constants
+        self._rows: dict[Node, Rows] = {}
+        self._turning: dict[tuple[Node, Node], bool] = {}
+
+    def rows(self, node: Node) -> Rows:
+        """What a node computes, the same object each time."""
+        if node not in self._rows:
+            self._rows[node] = Rows(width_of(node), node)
+        return self._rows[node]
+
+    def are_rotary(self, cosines: Node, sines: Node) -> bool:
+        """Whether tables (any, 1, head_dim) hold each half twice, the sines signed."""
+        key = cosines, sines
+        if key not in self._turning:
+            first, second = self.constants.tensor(cosines).chunk(2, dim=-1)
+            minus, plus = self.constants.tensor(sines).chunk(2, dim=-1)
+            self._turning[key] = first.equal(second) and (-minus).equal(plus)
+        return self._turning[key]
+
+
+# The op that a node is the output of; why there is none; or None where nothing like it is there.
+Matcher = Callable[[Node, Values], Op | Refused | None]
+# By the operator of that node, the widest pattern first.
+Matchers = Mapping[str, Sequence[Matcher]]
+
+
+def _module_path(nodes: Sequence[Node]) -> str:
+    """The path of the module that computed the last of some nodes, as model.layers.0.mlp."""
+    for node in reversed(nodes):
+        stack = node.meta.get("nn_module_stack") or {}
+        paths = [path for path, _ in stack.values()]
+        if paths and paths[-1] and shape_of(node):
+            return str(paths[-1])
+    return nodes[-1].name

@@ -1,0 +1,110 @@
+"""Rotary positions: each head of a row turned by the angles of its position."""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from torch.fx import Node
+
+from delegates.op_list.graph import args_of, operator_name, shape_of
+from delegates.op_list.ops.op import Field, Floats, Matchers, Op, Places, Values
+from delegates.op_list.rows import Rows, is_heads
+
+
+@dataclass(frozen=True)
+class Rotation:
+    """Placeholders of the tables (max_context_len, 1, head_dim)."""
+
+    cosines: Node
+    sines: Node
+
+    @property
+    def positions(self) -> int:
+        length: int = shape_of(self.cosines)[0]
+        return length
+
+    def place(self, places: Places) -> tuple[Floats, Floats]:
+        return places.half_table(self.cosines), places.half_table(self.sines)
+
+
+@dataclass(eq=False, kw_only=True)
+class Rotate(Op):
+    READS: ClassVar = ("input",)
+    IN_PLACE: ClassVar = ("input",)
+
+    input: Rows
+    start_pos: Node
+    num_heads: int
+    rotation: Rotation
+
+    def fields(self, places: Places) -> list[Field]:
+        slots = places.slot(self.input), places.slot(self.output)
+        return [*slots, self.num_heads, *self.rotation.place(places)]
+
+
+def match_rotate(node: Node, values: Values) -> Rotate | None:
+    """x * cosines + (second half of x, first half) * sines."""
+    plain, crossed = args_of(node)[:2]
+    if node.kwargs or not is_heads(node) or not _are(plain, crossed, name="aten::mul"):
+        return None
+    x, cosines = args_of(plain)
+    swapped, sines = args_of(crossed)
+    if not _are(swapped, name="aten::cat") or not _are(cosines, sines, name="aten::slice"):
+        return None
+    halves = _swapped_halves(swapped, x)
+    tables = [_match_table(item, values) for item in (cosines, sines)]
+    if halves is None or tables[0] is None or tables[1] is None:
+        return None
+    start_pos = args_of(cosines)[2]
+    rotation = Rotation(tables[0][0], tables[1][0])
+    if args_of(sines)[2] is not start_pos:
+        return None
+    if not values.are_rotary(rotation.cosines, rotation.sines):
+        return None
+    slices = [*tables[0][1], *tables[1][1]]
+    return Rotate(
+        output=values.rows(node),
+        nodes=[*slices, *halves, plain, swapped, crossed, node],
+        input=values.rows(x),
+        start_pos=start_pos,
+        num_heads=shape_of(node)[2],
+        rotation=rotation,
+    )
+
+
+def _are(*nodes: Any, name: str) -> bool:
+    return all(isinstance(node, Node) and operator_name(node) == name for node in nodes)
+
+
+def _swapped_halves(swapped: Node, x: Node) -> list[Node] | None:
+    """The nodes that cut x (..., head_dim) in two, where `swapped` joins its second half and its
+    first."""
+    parts, *dim = args_of(swapped)
+    last, half = len(shape_of(x)) - 1, shape_of(x)[-1] // 2
+    if len(parts) != 2 or dim not in ([-1], [last]) or not _are(*parts, name="getitem"):
+        return None
+    second, first = parts
+    halves = args_of(second)[0]
+    if (args_of(first), args_of(second)) != ((halves, 0), (halves, 1)):
+        return None
+    cut = operator_name(halves), args_of(halves)[:2]
+    if cut not in (("aten::split_with_sizes", (x, [half, half])), ("aten::split", (x, half))):
+        return None
+    return [halves, first, second] if args_of(halves)[2:] in ((-1,), (last,)) else None
+
+
+def _match_table(node: Node, values: Values) -> tuple[Node, list[Node]] | None:
+    """The table whose rows from a position on a node reads, and the nodes that are only its own."""
+    table, dim, start_pos, end = (*args_of(node), None)[:4]
+    if dim != 0 or not isinstance(start_pos, Node) or values.constants.name(table) is None:
+        return None
+    if len(shape_of(table)) != 3 or shape_of(table)[1] != 1:
+        return None
+    if values.constants.tensor(table).dtype is not torch.float32:
+        return None
+    if not isinstance(end, Node) or operator_name(end) != "add":
+        return None
+    return table, [node, end, *(item for item in end.all_input_nodes if item is not start_pos)]
+
+
+MATCHERS: Matchers = {"aten::add": (match_rotate,)}

@@ -1,0 +1,165 @@
+"""Packs weights as runtime/cpp/kernels/layout/layout.h says, a few whole-array steps for many rows.
+
+Every function takes the rows a piece at a time, so that what it needs beside the weight and its
+packed bytes is small, and gives the packed bytes without a second copy of them.
+"""
+
+import io
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from delegates.op_list.layout import (
+    BLOCK_ROWS,
+    COLUMN_STEP,
+    BlockLayout,
+    Format,
+    block_layout,
+    round_up,
+    stored_columns,
+)
+from delegates.op_list.scales import TwoLevels
+
+_PIECE = 1 << 20  # values that are worked on at once: about what a cache holds
+
+
+def pack_int4_two_level(
+    values: NDArray[np.int8], scales: TwoLevels, columns: int, group_size: int
+) -> bytes:
+    """`kInt4TwoLevel`.
+
+    Args:
+        values: int8 (rows, columns or more) in -8..7; what lies beyond `columns` is dropped.
+        scales: of all its rows, for ceil(columns / group_size) groups or more.
+    """
+    format = Format.INT4_TWO_LEVEL
+    stored = stored_columns(format, columns, group_size)
+    layout = block_layout(format, stored, group_size)
+    groups = stored // group_size
+
+    def fill(rows: slice, blocks: NDArray[np.uint8]) -> None:
+        piece = _padded(values[rows, :columns], len(blocks), stored)
+        multiples = _padded(scales.multiples[rows, :groups], len(blocks), round_up(groups, 8))
+        by_group = piece.reshape(-1, groups, group_size).sum(axis=2, dtype=np.int32)
+        row_sums = (by_group * multiples[:, :groups]).sum(axis=1, dtype=np.int32)
+        _store(blocks, 0, _padded(scales.row_scales[rows, None], len(blocks), 1))
+        _store(blocks, 64, row_sums)
+        pairs = multiples.reshape(-1, BLOCK_ROWS, round_up(groups, 8) // 8, 4, 2)
+        packed = (pairs[..., 0] | pairs[..., 1] << 4).transpose(0, 2, 1, 3)
+        _store(blocks, layout.scales, packed)
+        _store_nibbles(blocks, layout, piece)
+
+    return _fill_blocks(values.shape[0], stored, layout, fill)
+
+
+def pack_int4(
+    values: NDArray[np.int8], scales: NDArray[np.float32], columns: int, group_size: int
+) -> bytes:
+    """`kInt4`.
+
+    Args:
+        values: int8 (rows, columns or more) in -8..7; what lies beyond `columns` is dropped.
+        scales: float32 (rows, ceil(columns / group_size) or more), exact in bfloat16.
+    """
+    format = Format.INT4
+    stored = stored_columns(format, columns, group_size)
+    layout = block_layout(format, stored, group_size)
+    groups = stored // group_size
+
+    def fill(rows: slice, blocks: NDArray[np.uint8]) -> None:
+        piece = _padded(values[rows, :columns], len(blocks), stored)
+        piece_scales = _padded(scales[rows, :groups], len(blocks), groups)
+        by_group = piece.reshape(-1, groups, group_size).sum(axis=2, dtype=np.int32)
+        row_sums = np.zeros(len(piece))
+        for group in range(groups):  # in this order: float additions
+            row_sums += piece_scales[:, group].astype(np.float64) * by_group[:, group]
+        _store(blocks, 0, row_sums.astype(np.float32))
+        bits = (piece_scales.view(np.uint32) >> 16).astype(np.uint16)
+        _store(blocks, layout.scales, bits.reshape(-1, BLOCK_ROWS, groups).transpose(0, 2, 1))
+        _store_nibbles(blocks, layout, piece)
+
+    return _fill_blocks(values.shape[0], stored, layout, fill)
+
+
+def pack_int8(values: NDArray[np.int8], row_scales: NDArray[np.float32], columns: int) -> bytes:
+    """`kInt8`.
+
+    Args:
+        values: int8 (rows, columns or more); what lies beyond `columns` is dropped.
+        row_scales: float32 (rows,).
+    """
+    stored = round_up(columns, COLUMN_STEP)
+    layout = block_layout(Format.INT8, stored, 0)
+
+    def fill(rows: slice, blocks: NDArray[np.uint8]) -> None:
+        piece = _padded(values[rows, :columns], len(blocks), stored)
+        _store(blocks, 0, _padded(row_scales[rows, None], len(blocks), 1))
+        _store(blocks, 64, piece.sum(axis=1, dtype=np.int32))
+        steps = piece.view(np.uint32).reshape(-1, BLOCK_ROWS, stored // 4)
+        _store(blocks, layout.values, steps.transpose(0, 2, 1))
+
+    return _fill_blocks(values.shape[0], stored, layout, fill)
+
+
+def pack_float32(values: NDArray[np.float32]) -> bytes:
+    """`kFloat32`, of values (rows, columns)."""
+    columns = values.shape[1]
+    layout = block_layout(Format.FLOAT32, columns, 0)
+
+    def fill(rows: slice, blocks: NDArray[np.uint8]) -> None:
+        piece = _padded(values[rows], len(blocks), columns)
+        _store(blocks, 0, piece.reshape(-1, BLOCK_ROWS, columns).transpose(0, 2, 1))
+
+    return _fill_blocks(values.shape[0], columns, layout, fill)
+
+
+def _fill_blocks(
+    rows: int,
+    columns: int,
+    layout: BlockLayout,
+    fill: Callable[[slice, NDArray[np.uint8]], None],
+) -> bytes:
+    """Zeros for all blocks of a weight, filled piece by piece."""
+    count = -(-rows // BLOCK_ROWS)
+    buffer = io.BytesIO()
+    if count:
+        buffer.seek(count * layout.bytes - 1)
+        buffer.write(b"\0")  # the bytes before it are zeros
+    with buffer.getbuffer() as memory:
+        blocks = np.frombuffer(memory, dtype=np.uint8).reshape(count, layout.bytes)
+        step = max(1, _PIECE // (BLOCK_ROWS * columns))
+        for start in range(0, count, step):
+            end = min(start + step, count)
+            fill(slice(start * BLOCK_ROWS, min(end * BLOCK_ROWS, rows)), blocks[start:end])
+        del blocks
+    return buffer.getvalue()  # the buffer's own bytes, not a copy
+
+
+def _padded(array: NDArray, blocks: int, columns: int) -> NDArray:
+    """The array (any, any) with zeros below and to the right: (16 * blocks, columns)."""
+    rows = blocks * BLOCK_ROWS
+    if array.shape == (rows, columns) and array.flags.c_contiguous:
+        return array
+    result = np.zeros((rows, columns), dtype=array.dtype)
+    result[: array.shape[0], : array.shape[1]] = array
+    return result
+
+
+def _store(blocks: NDArray[np.uint8], offset: int, part: NDArray) -> None:
+    """Writes an array whose first axis is the rows or the blocks into every block."""
+    if len(part) != len(blocks):
+        part = part.reshape(len(blocks), BLOCK_ROWS)
+    size = part.nbytes // len(blocks)
+    target = blocks[:, offset : offset + size].view(part.dtype)
+    target.reshape(part.shape)[...] = part  # the reshape splits an axis: a view
+
+
+def _store_nibbles(
+    blocks: NDArray[np.uint8], layout: BlockLayout, values: NDArray[np.int8]
+) -> None:
+    """int8 (rows, columns) in -8..7 as 7 - value, 8 columns of 16 rows to a line."""
+    words = values.view(np.uint32).reshape(len(blocks), BLOCK_ROWS, -1, 2)
+    words = (words & np.uint32(0x0F0F0F0F)) ^ np.uint32(0x07070707)  # 7 - value, modulo 16
+    lines = words[..., 0] | words[..., 1] << np.uint32(4)
+    _store(blocks, layout.values, lines.transpose(0, 2, 1))

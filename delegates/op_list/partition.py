@@ -1,0 +1,202 @@
+"""Which nodes the delegate takes, in as few calls as the rest of the graph allows.
+
+A node that the delegate does not know starts a new level for all that depends on it; units of one
+level are one call, so no call can depend on itself. Rows of whole sequences and single last rows
+are kept in different calls, which run one length each.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from executorch.exir.backend.compile_spec_schema import CompileSpec
+from executorch.exir.backend.partitioner import DelegationSpec, Partitioner, PartitionResult
+from executorch.exir.backend.utils import tag_constant_data, tag_mutated_buffer
+from torch import Tensor
+from torch.export import ExportedProgram
+from torch.fx import Graph, Node
+
+from delegates.op_list.graph import Constants, operator_name, shape_of
+from delegates.op_list.match import find_ops
+from delegates.op_list.ops import Embedding, Op, SelectLast, Values, View
+from delegates.op_list.refused import Refused
+from delegates.op_list.rows import Rows
+
+INDEX = "index"  # the compile spec that numbers the calls
+
+_KNOWN = (
+    "it computes embeddings, RMSNorm, linears, attention, rotations, sums, products, GLUs and "
+    "activations"
+)
+
+_IDLE = View, SelectLast  # a call of nothing else computes nothing
+
+
+class CpuPartitioner(Partitioner):
+    """Tags the nodes of an edge graph that was readied by tidy().
+
+    Args:
+        tensors: the program's weights and constants by name; what partitioners are given has none.
+        backend: the id of the backend that gets the calls.
+
+    Attributes:
+        reasons: why nodes are left outside, by their names, once they were.
+    """
+
+    def __init__(self, tensors: Mapping[str, Tensor], backend: str) -> None:
+        super().__init__()
+        self._tensors = tensors
+        self._backend = backend
+        self.reasons: dict[str, str] = {}
+
+    def partition(self, exported_program: ExportedProgram) -> PartitionResult:
+        values = Values(Constants(exported_program, self._tensors))
+        calls = find_calls(exported_program.graph, values)
+        tags = {}
+        for index, ops in enumerate(calls.ops):
+            tag = f"cpu_{index}"
+            tags[tag] = DelegationSpec(self._backend, [CompileSpec(INDEX, str(index).encode())])
+            for op in ops:
+                for node in op.nodes:
+                    node.meta["delegation_tag"] = tag
+        self.reasons = calls.reasons
+        _tag_positions(exported_program.graph)
+        tag_constant_data(exported_program)
+        tag_mutated_buffer(exported_program)
+        return PartitionResult(exported_program, tags)
+
+
+@dataclass
+class Calls:
+    """
+    Attributes:
+        ops: of each delegate call, calls and ops in the order of the graph.
+        reasons: why nodes are in none, by their names; sizes and positions are not among them.
+    """
+
+    ops: list[list[Op]] = field(default_factory=list)
+    reasons: dict[str, str] = field(default_factory=dict)
+
+
+def find_calls(graph: Graph, values: Values) -> Calls:
+    found = find_ops(graph, values)
+    grouped = [_without_idle_views(ops) for ops in _Grouping(graph, found.ops).calls()]
+    calls = Calls([ops for ops in grouped if not all(isinstance(op, _IDLE) for op in ops)])
+    taken = {node for ops in calls.ops for op in ops for node in op.nodes}
+    for node in graph.nodes:
+        if node.op == "call_function" and node not in taken and shape_of(node):
+            calls.reasons[node.name] = _why_left(node, found.refused.get(node))
+    return calls
+
+
+def _why_left(node: Node, refused: Refused | None) -> str:
+    if refused is not None:
+        return refused.reason
+    if operator_name(node) in ("aten::view", "aten::select"):
+        return "it only hands others what was computed, or will be, outside"
+    return f"the delegate has no {operator_name(node).removeprefix('aten::')}; {_KNOWN}"
+
+
+def call_outputs(ops: list[Op]) -> list[Rows]:
+    """What the ops of a call compute for others."""
+    inside = {node for op in ops for node in op.nodes}
+    return [op.output for op in ops if any(user not in inside for user in op.node.users)]
+
+
+@dataclass(eq=False)
+class _Call:
+    """
+    Attributes:
+        level: of its ops.
+        length: how many rows it runs on, as the graph says, or _ONE_ROW: a last row that another
+            call, or nobody here, selected.
+    """
+
+    level: int
+    length: str
+    ops: list[Op] = field(default_factory=list)
+
+
+_ONE_ROW = "one row"
+
+
+class _Grouping:
+    """Ops of one level and one number of rows are one call."""
+
+    def __init__(self, graph: Graph, ops: list[Op]) -> None:
+        self._graph = graph
+        self._of_node = {node: op for op in ops for node in op.nodes}
+        self._calls: dict[tuple[int, str], _Call] = {}
+        self._call_of: dict[Rows, _Call] = {}  # that computes a value
+
+    def calls(self) -> list[list[Op]]:
+        levels: dict[Node, int] = {}
+        for node in self._graph.nodes:
+            level = max((levels[source] for source in node.all_input_nodes), default=0)
+            op = self._of_node.get(node)
+            if op is None and node.op == "call_function" and _computes(node):
+                level += 1
+            if op is not None and node is op.node:
+                level = self._enter(op, level)
+            levels[node] = level
+        return [call.ops for call in sorted(self._calls.values(), key=lambda call: call.level)]
+
+    def _enter(self, op: Op, level: int) -> int:
+        """Gives an op to a call; the call's level."""
+        level, length = self._place(op, level)
+        call = self._calls.setdefault((level, length), _Call(level, length))
+        call.ops.append(op)
+        self._call_of[op.output] = call
+        return level
+
+    def _place(self, op: Op, level: int) -> tuple[int, str]:
+        if isinstance(op, Embedding):
+            return level, str(shape_of(op.tokens)[1])
+        rows = op.reads()[0]
+        assert rows.node is not None
+        if len(shape_of(rows.node)) > 2:
+            return level, str(shape_of(rows.node)[1])
+        # Single rows: of this level's last rows alone, or handed over alone.
+        makers = {call for item in op.reads() if (call := self._here(item, level)) is not None}
+        outside = any(self._here(item, level) is None for item in op.reads())
+        if not makers:
+            return level, _ONE_ROW
+        (length, *others) = {call.length for call in makers}
+        if others or outside and length != _ONE_ROW:
+            return level + 1, _ONE_ROW
+        return level, length
+
+    def _here(self, rows: Rows, level: int) -> _Call | None:
+        """The call of a level that computes a value."""
+        call = self._call_of.get(rows)
+        return call if call is not None and call.level == level else None
+
+
+def _without_idle_views(ops: list[Op]) -> list[Op]:
+    """Without views that are between no two ops of the call and lead out of none: of what the call
+    is handed over, read outside too."""
+    kept = list(ops)
+    for view in reversed(ops):
+        if not isinstance(view, View) or any(op.output is view.input for op in kept):
+            continue
+        inside = {node for op in kept for node in op.nodes}
+        if not view.node.users or any(user not in inside for user in view.node.users):
+            kept.remove(view)
+    return kept
+
+
+def _computes(node: Node) -> bool:
+    """Whether a node that is left outside needs its inputs to be finished: all but positions."""
+    return bool(shape_of(node)) or operator_name(node) not in (
+        "aten::_local_scalar_dense",
+        "aten::sym_size",
+        "add",
+    )
+
+
+def _tag_positions(graph: Graph) -> None:
+    """Takes the reading of the position in where one call alone needs it."""
+    for node in graph.nodes:
+        if operator_name(node) == "aten::_local_scalar_dense":
+            tags = {user.meta.get("delegation_tag") for user in node.users}
+            if len(tags) == 1 and None not in tags:
+                node.meta["delegation_tag"] = tags.pop()

@@ -1,0 +1,164 @@
+"""Writes the op list of delegates/op_list/program.fbs."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+
+import flatbuffers
+
+from delegates.op_list.layout import Format
+from delegates.op_list.ops import KINDS, Cache, Field, Floats, Op
+
+VERSION = 2
+_IDENTIFIER = b"THCP"
+
+
+class CacheType(IntEnum):
+    FLOAT16 = 0
+    FLOAT32 = 1
+    INT8 = 2
+
+
+class Role(IntEnum):
+    TOKENS = 0
+    START_POS = 1
+    ROWS = 2
+
+
+@dataclass(frozen=True)
+class Weight:
+    key: str
+    rows: int
+    columns: int
+    group_size: int
+    format: Format
+
+
+@dataclass(frozen=True)
+class Value:
+    role: Role
+    slot: int = 0
+
+
+@dataclass(frozen=True)
+class Operation:
+    """An op as it is written.
+
+    Attributes:
+        fields: what its kind's table holds, in the schema's order.
+    """
+
+    name: str
+    kind: type[Op]
+    fields: Sequence[Field]
+    debug_id: int
+    prepare_debug_id: int
+
+
+@dataclass(frozen=True)
+class Program:
+    slots: Sequence[int]
+    weights: Sequence[Weight]
+    floats: str
+    caches: Sequence[Cache]
+    cache_type: CacheType
+    operations: Sequence[Operation]
+    inputs: Sequence[Value]
+    outputs: Sequence[Value]
+
+
+def write_program(program: Program) -> bytes:
+    """The flatbuffer, with its identifier."""
+    builder = flatbuffers.Builder(4096)
+    weights = _vector(builder, [_weight(builder, item) for item in program.weights])
+    caches = _vector(builder, [_cache(builder, item) for item in program.caches])
+    operations = _vector(builder, [_operation(builder, item) for item in program.operations])
+    inputs = _vector(builder, [_value(builder, item) for item in program.inputs])
+    outputs = _vector(builder, [_value(builder, item) for item in program.outputs])
+    floats = builder.CreateString(program.floats)
+    builder.StartVector(4, len(program.slots), 4)
+    for width in reversed(program.slots):
+        builder.PrependUint32(width)
+    slots = builder.EndVector()
+    builder.StartObject(9)
+    builder.PrependUint32Slot(0, VERSION, 0)
+    builder.PrependUOffsetTRelativeSlot(1, slots, 0)
+    builder.PrependUOffsetTRelativeSlot(2, weights, 0)
+    builder.PrependUOffsetTRelativeSlot(3, floats, 0)
+    builder.PrependUOffsetTRelativeSlot(4, caches, 0)
+    builder.PrependUint8Slot(5, program.cache_type, 0)
+    builder.PrependUOffsetTRelativeSlot(6, operations, 0)
+    builder.PrependUOffsetTRelativeSlot(7, inputs, 0)
+    builder.PrependUOffsetTRelativeSlot(8, outputs, 0)
+    builder.Finish(builder.EndObject(), file_identifier=_IDENTIFIER)
+    return bytes(builder.Output())
+
+
+def _vector(builder: flatbuffers.Builder, tables: list[int]) -> int:
+    builder.StartVector(4, len(tables), 4)
+    for table in reversed(tables):
+        builder.PrependUOffsetTRelative(table)
+    return builder.EndVector()
+
+
+def _weight(builder: flatbuffers.Builder, weight: Weight) -> int:
+    key = builder.CreateString(weight.key)
+    builder.StartObject(5)
+    builder.PrependUOffsetTRelativeSlot(0, key, 0)
+    builder.PrependUint32Slot(1, weight.rows, 0)
+    builder.PrependUint32Slot(2, weight.columns, 0)
+    builder.PrependUint32Slot(3, weight.group_size, 0)
+    builder.PrependUint8Slot(4, weight.format, 0)
+    return builder.EndObject()
+
+
+def _cache(builder: flatbuffers.Builder, cache: Cache) -> int:
+    name = builder.CreateString(cache.name)
+    builder.StartObject(4)
+    builder.PrependUOffsetTRelativeSlot(0, name, 0)
+    builder.PrependUint32Slot(1, cache.num_key_value_heads, 0)
+    builder.PrependUint32Slot(2, cache.head_dim, 0)
+    builder.PrependUint32Slot(3, cache.max_context_len, 0)
+    return builder.EndObject()
+
+
+def _value(builder: flatbuffers.Builder, value: Value) -> int:
+    builder.StartObject(2)
+    builder.PrependUint8Slot(0, value.role, 0)
+    builder.PrependUint32Slot(1, value.slot, 0)
+    return builder.EndObject()
+
+
+def _operation(builder: flatbuffers.Builder, operation: Operation) -> int:
+    # What stores each field; tables are written already, which cannot be while another is open.
+    stores = [_field(builder, value) for value in operation.fields]
+    builder.StartObject(len(stores))
+    for place, store in enumerate(stores):
+        store(place)
+    table = builder.EndObject()
+    name = builder.CreateString(operation.name)
+    builder.StartObject(5)  # a union takes two places: its kind, its table
+    builder.PrependUOffsetTRelativeSlot(0, name, 0)
+    builder.PrependUint8Slot(1, 1 + KINDS.index(operation.kind), 0)
+    builder.PrependUOffsetTRelativeSlot(2, table, 0)
+    builder.PrependUint32Slot(3, operation.debug_id, 0)
+    builder.PrependUint32Slot(4, operation.prepare_debug_id, 0)
+    return builder.EndObject()
+
+
+def _field(builder: flatbuffers.Builder, value: Field) -> Callable[[int], None]:
+    if isinstance(value, Floats):
+        builder.StartObject(2)
+        builder.PrependUint64Slot(0, value.offset, 0)
+        builder.PrependUint32Slot(1, value.length, 0)
+        table = builder.EndObject()
+        return lambda place: builder.PrependUOffsetTRelativeSlot(place, table, 0)
+    if isinstance(value, bool):
+        return lambda place: builder.PrependBoolSlot(place, value, False)
+    if isinstance(value, IntEnum):
+        return lambda place: builder.PrependUint8Slot(place, value, 0)
+    if isinstance(value, int):
+        return lambda place: builder.PrependUint32Slot(place, value, 0)
+    if isinstance(value, float):
+        return lambda place: builder.PrependFloat32Slot(place, value, 0.0)
+    return lambda place: None

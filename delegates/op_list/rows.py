@@ -1,0 +1,57 @@
+"""The values of an op list, and which nodes of a graph compute such values."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.fx import Node
+
+from delegates.op_list.graph import shape_of
+
+
+@dataclass(eq=False)
+class Rows:
+    """A value: rows of float32, one for each token of a call, or for the last token alone.
+
+    Heads lie side by side in a row. One op writes a value, others read it; a slot is found later.
+
+    Attributes:
+        node: computes it in the graph; None for what several nodes compute together.
+        one_row: the last token's alone.
+    """
+
+    width: int
+    node: Node | None = None
+    one_row: bool = False
+
+
+def is_rows(node: Any) -> bool:
+    """Whether a node computes rows: float32 (1, width), (1, seq_len, width) or heads of them,
+    (1, seq_len, heads, head_dim)."""
+    value = node.meta.get("val") if isinstance(node, Node) else None
+    return (
+        isinstance(value, torch.Tensor)
+        and value.dtype is torch.float32
+        and value.dim() in (2, 3, 4)
+        and isinstance(value.shape[0], int)
+        and value.shape[0] == 1
+        and all(isinstance(size, int) for size in value.shape[2:] or value.shape[1:])
+    )
+
+
+def is_heads(node: Node) -> bool:
+    """Whether a node computes heads (1, seq_len, heads, head_dim)."""
+    return is_rows(node) and len(shape_of(node)) == 4
+
+
+def width_of(node: Node) -> int:
+    """Columns of the rows that a node computes."""
+    shape = shape_of(node)
+    width: int = shape[-1] * shape[-2] if len(shape) == 4 else shape[-1]
+    return width
+
+
+def said_shape(node: Any) -> str:
+    """A node's shape in a sentence."""
+    sizes = ", ".join(str(size) for size in shape_of(node)) if isinstance(node, Node) else "?"
+    return f"({sizes})"

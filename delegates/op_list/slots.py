@@ -1,0 +1,64 @@
+"""Finds slots for values: those of one width that are never needed at one time share one (linear
+scan). A slot's width is so that of every value in it."""
+
+from collections.abc import Iterable
+
+from delegates.op_list.op_list import OpList
+from delegates.op_list.ops import Linear, Op
+from delegates.op_list.rows import Rows
+
+
+def assign_slots(ops: OpList, inputs: Iterable[Rows]) -> tuple[dict[Rows, int], list[int]]:
+    """A slot for every value, and the width of each slot in floats.
+
+    Inputs are there from the start, outputs to the end. An op writes over one of its operands where
+    its kind may and nobody reads that later, else to a slot that holds nothing it reads. Values of
+    one row keep a slot to themselves.
+    """
+    order = ops.in_order()
+    first: dict[Rows, int] = {rows: -1 for rows in inputs}
+    last: dict[Rows, int] = dict(first)
+    makers: dict[Rows, Op] = {}
+    for index, op in enumerate(order):
+        for rows in op.reads():
+            last[rows] = index
+        first[op.output] = last[op.output] = index
+        makers[op.output] = op
+    for rows in ops.outputs:
+        last[rows] = len(order)
+
+    slots: dict[Rows, int] = {}
+    widths: list[int] = []
+    busy_until: list[int] = []  # the last op that needs what a slot holds
+    for rows in first:
+        overwritten = _overwritten(rows, makers.get(rows), first, last)
+        if overwritten is not None:
+            slot = slots[overwritten]
+        else:
+            free = (
+                slot
+                for slot, until in enumerate(busy_until)
+                if until < first[rows] and widths[slot] == rows.width and not rows.one_row
+            )
+            slot = next(free, len(widths))
+        if slot == len(widths):
+            widths.append(rows.width)
+            busy_until.append(0)
+        slots[rows] = slot
+        busy_until[slot] = len(order) + 1 if rows.one_row else last[rows]
+    return slots, widths
+
+
+def _overwritten(
+    rows: Rows, maker: Op | None, first: dict[Rows, int], last: dict[Rows, int]
+) -> Rows | None:
+    """The operand of an op in whose place the op writes its output."""
+    if isinstance(maker, Linear) and maker.residual is not None:
+        assert last[maker.residual] == first[rows], f"{maker.name} adds to what is read later"
+        return maker.residual
+    for operand in (getattr(maker, field) for field in maker.IN_PLACE) if maker else ():
+        alike = operand is not None and operand.width == rows.width
+        if alike and operand.one_row == rows.one_row and last[operand] == first[rows]:
+            found: Rows = operand
+            return found
+    return None

@@ -1,0 +1,65 @@
+"""Readies an edge graph for partitioning, in place: nothing in it computes anything else after.
+
+What the delegate checks itself goes (assertions on positions and lengths); views say -1 where the
+length is, and every product with rows of a rotary table has a slice of its own, so that no number
+is handed from one part of the graph to another but the position.
+"""
+
+from typing import Any
+
+from torch.export import ExportedProgram
+from torch.fx import Graph, Node
+
+from delegates.op_list.graph import args_of, operator_name, shape_of
+
+
+def tidy(program: ExportedProgram) -> None:
+    graph = program.graph
+    for node in list(graph.nodes):
+        if operator_name(node) == "aten::_assert_scalar":
+            graph.erase_node(node)
+        elif operator_name(node) == "aten::view":
+            _free_view(node)
+    for node in list(graph.nodes):
+        if operator_name(node) == "aten::mul":
+            _own_table(graph, node)
+    graph.eliminate_dead_code()
+    program.graph_module.recompile()
+
+
+def _free_view(node: Node) -> None:
+    """Gives a view whose shape has one unknown size -1 there, and numbers elsewhere."""
+    sizes = [size if isinstance(size, int) else -1 for size in shape_of(node)]
+    if sizes.count(-1) <= 1 and any(isinstance(size, Node) for size in args_of(node)[1]):
+        node.args = (args_of(node)[0], sizes)
+
+
+def _own_table(graph: Graph, product: Node) -> None:
+    """Copies the slice of a table, from a position on, that heads are multiplied by."""
+    for index, table in enumerate(args_of(product)):
+        if not isinstance(table, Node) or operator_name(table) != "aten::slice":
+            continue
+        if args_of(table)[1] == 0 and isinstance(args_of(table)[2], Node):
+            with graph.inserting_before(product):
+                copy = _copied_slice(graph, table, args_of(product)[1 - index])
+            product.update_arg(index, copy)
+
+
+def _copied_slice(graph: Graph, table: Node, heads: Node) -> Node:
+    """The slice of a table once more, as long as the heads (1, seq_len, ...)."""
+    end = args_of(table)[3]
+    if isinstance(end, Node) and operator_name(end) == "add":
+        start, length = args_of(end)
+        if isinstance(length, Node):
+            length = _copied(graph, length, (heads, 1))
+        end = _copied(graph, end, (start, length))
+    before, after = args_of(table)[:3], args_of(table)[4:]
+    return _copied(graph, table, (*before, end, *after))
+
+
+def _copied(graph: Graph, node: Node, args: tuple[Any, ...]) -> Node:
+    """The same call with other arguments; it stands for the same line of the model."""
+    target: Any = node.target
+    copy = graph.call_function(target, args)
+    copy.meta = dict(node.meta)
+    return copy

@@ -1,0 +1,133 @@
+"""The packed weights of a program, each matrix once, and its few other floats in one blob."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.fx import Node
+
+from delegates.errors import DelegateError
+from delegates.names import shown_name
+from delegates.op_list.graph import Constants
+from delegates.op_list.layout import BLOCK_ROWS, Format, round_up
+from delegates.op_list.matrix import Matrix, WeightSource
+from delegates.op_list.ops import Floats
+from delegates.op_list.pack import pack_float32, pack_int4, pack_int4_two_level, pack_int8
+from delegates.op_list.scales import find_two_levels
+
+
+def pack(matrix: Matrix, constants: Constants) -> bytes:
+    """A matrix in the layout of runtime/cpp/kernels/layout/layout.h.
+
+    Raises:
+        DelegateError: a scale that is not a number, or none that the format holds.
+    """
+    values = _joined(matrix, [_rows(constants.tensor(s.values)) for s in matrix.sources])
+    if matrix.format is Format.FLOAT32:
+        return pack_float32(values)
+    for source in matrix.sources:
+        _check(source, constants)
+    scales = _joined(
+        matrix, [_rows(constants.tensor(s.scales)) for s in matrix.sources if s.scales is not None]
+    )
+    columns, group_size = matrix.columns, matrix.group_size
+    if matrix.format is Format.INT8:
+        return pack_int8(values, scales[:, 0], columns)
+    scales = scales[:, : -(-columns // group_size)]
+    if matrix.format is Format.INT4:
+        return pack_int4(values, scales, columns, group_size)
+    levels = find_two_levels(scales)
+    if levels is None:
+        name = shown_name(constants.name(matrix.sources[0].values) or "a weight")
+        raise DelegateError(
+            f"{name} has scales that are no integer of 1 to 15 times a number of their row, and "
+            "says that they are: quantize it again."
+        )
+    return pack_int4_two_level(values, levels, columns, group_size)
+
+
+def _rows(tensor: Tensor) -> NDArray:
+    return tensor.contiguous().numpy()
+
+
+def _joined(matrix: Matrix, parts: list[NDArray]) -> NDArray:
+    """The parts one below the other, or blocks of 16 rows in turn, zeros below the last rows."""
+    if len(parts) == 1:
+        return parts[0]
+    if not matrix.interleaved:
+        return np.concatenate(parts)
+    rows, columns = round_up(parts[0].shape[0], BLOCK_ROWS), parts[0].shape[1]
+    joined = np.zeros((rows // BLOCK_ROWS, len(parts), BLOCK_ROWS, columns), parts[0].dtype)
+    for index, part in enumerate(parts):
+        whole = part.shape[0] // BLOCK_ROWS
+        joined[:whole, index] = part[: whole * BLOCK_ROWS].reshape(whole, BLOCK_ROWS, columns)
+        rest = part[whole * BLOCK_ROWS :]
+        if len(rest):
+            joined[whole, index, : len(rest)] = rest
+    return joined.reshape(-1, columns)
+
+
+def _check(source: WeightSource, constants: Constants) -> None:
+    assert source.scales is not None
+    name = shown_name(constants.name(source.values) or "a weight")
+    scales = constants.tensor(source.scales)
+    if not bool(torch.isfinite(scales).all()):
+        raise DelegateError(f"{name} has a scale that is not a number: quantize it again.")
+    if source.format is not Format.INT8 and not torch.equal(scales, scales.bfloat16().float()):
+        raise DelegateError(
+            f"{name} has scales that bfloat16 does not hold exactly, and 4-bit weights keep theirs "
+            "in it: round the scales before quantizing."
+        )
+
+
+class FloatBlob:
+    """The blob of floats as it grows; numbers that were stored before are stored once."""
+
+    _LINE = 16  # floats; what is stored starts at a line of 64 bytes
+
+    def __init__(self, constants: Constants) -> None:
+        self._constants = constants
+        self._parts: list[NDArray[np.float32]] = []
+        self._size = 0
+        self._known: dict[tuple[object, ...], Floats] = {}
+
+    def vector(self, node: Node) -> Floats:
+        """A one-dimensional tensor."""
+        return self._store((node.name,), self._constants.tensor(node).float().numpy())
+
+    def ones(self, length: int) -> Floats:
+        return self._store(("ones", length), np.ones(length, np.float32))
+
+    def half_table(self, node: Node) -> Floats:
+        """Of a table (length, 1, head_dim) the second half of every row."""
+        key = ("half", node.name)
+        if key in self._known:
+            return self._known[key]
+        half = self._constants.tensor(node).chunk(2, dim=-1)[1]
+        return self._store(key, half.contiguous().numpy().reshape(-1))
+
+    def biases(self, matrix: Matrix, biases: Sequence[Node | None]) -> Floats | None:
+        """One number for each row of a matrix, in the order of its rows; None without any."""
+        if not any(biases):
+            return None
+        parts = [
+            np.zeros((source.rows, 1), np.float32)
+            if bias is None
+            else self._constants.tensor(bias).float().numpy().reshape(-1, 1)
+            for source, bias in zip(matrix.sources, biases, strict=True)
+        ]
+        key = tuple(bias.name if bias is not None else None for bias in biases)
+        return self._store(("bias", matrix.interleaved, *key), _joined(matrix, parts).reshape(-1))
+
+    def data(self) -> bytes:
+        return b"".join(part.tobytes() for part in self._parts)
+
+    def _store(self, key: tuple[object, ...], numbers: NDArray[np.float32]) -> Floats:
+        if key not in self._known:
+            self._known[key] = Floats(self._size, numbers.size)
+            padding = -numbers.size % self._LINE
+            self._parts.append(np.pad(numbers.astype(np.float32), (0, padding)))
+            self._size += numbers.size + padding
+        return self._known[key]

@@ -1,0 +1,1 @@
+"""Passes over a captured program that several delegates share."""

@@ -1,0 +1,231 @@
+"""Our operators of a quantized model, expanded into the forms that other delegates know.
+
+A captured program holds one `thimble::linear` for each quantized linear and one
+`thimble::embedding` for a quantized table (quant/operators.py says what they compute). A delegate
+that does not take them as they are expands them in its first pass. Every new node takes the
+metadata (source lines, module path) of the node that it replaces.
+"""
+
+import operator
+from collections.abc import Callable
+from typing import Any, NamedTuple, cast
+
+import torch
+from torch import Tensor
+from torch.export import ExportedProgram
+from torch.export.graph_signature import InputKind
+from torch.fx import Graph, Node
+
+from delegates.passes.attention import call_like
+
+LINEAR = "thimble.linear.default"
+EMBEDDING = "thimble.embedding.default"
+# What the names of buffers that a pass adds end with.
+ZERO_POINTS, PACKED, OWN = "_zero_points", "_packed", "_own"
+LIMITS = {4: (-8, 7), 8: (-128, 127)}  # of an integer, by its bits
+_INT8 = (torch.int8, -128, 127)
+
+_aten = torch.ops.aten
+
+
+class Linear(NamedTuple):
+    """The arguments of a `thimble::linear`."""
+
+    input: Node
+    values: Node
+    scales: Node
+    bias: Node | None
+    bits: int
+    group_size: int
+    levels: int
+
+
+class Embedding(NamedTuple):
+    """The arguments of a `thimble::embedding`."""
+
+    tokens: Node
+    values: Node
+    scales: Node
+    embedding_dim: int
+    bits: int
+    group_size: int
+    levels: int
+
+
+def linears_of(graph: Graph) -> list[Node]:
+    """The quantized linears of a captured program."""
+    return [node for node in graph.nodes if str(node.target) == LINEAR]
+
+
+def embeddings_of(graph: Graph) -> list[Node]:
+    """The quantized embeddings of a captured program."""
+    return [node for node in graph.nodes if str(node.target) == EMBEDDING]
+
+
+def linear_arguments(node: Node) -> Linear:
+    return Linear(*cast(tuple[Any, ...], node.args))
+
+
+def embedding_arguments(node: Node) -> Embedding:
+    return Embedding(*cast(tuple[Any, ...], node.args))
+
+
+def expand_linears(program: ExportedProgram, round_activations: bool = True) -> int:
+    """Replaces every quantized linear by torchao's composite, in place; returns how many there
+    were.
+
+    Linears that read one input share its rounding.
+
+    Args:
+        round_activations: to int8 for each token; else the weights alone are quantized.
+    """
+    graph = program.graph
+    prepared: dict[tuple[Node, int], Node] = {}
+    nodes = linears_of(graph)
+    for node in nodes:
+        given = linear_arguments(node)
+        columns = given.values.meta["val"].shape[1]
+        with graph.inserting_before(node):
+            key = (given.input, columns)
+            if key not in prepared:
+                padded = _padded(node, given.input, columns)
+                prepared[key] = _rounded(node, padded, columns) if round_activations else padded
+            weight = dequantize(program, node, given.values, given.scales, given.bits)
+            bias = () if given.bias is None else (given.bias,)
+            new = call_like(node, _aten.linear.default, prepared[key], weight, *bias)
+        new.meta["val"] = node.meta["val"]
+        node.replace_all_uses_with(new)
+        graph.erase_node(node)
+    program.graph_module.recompile()
+    return len(nodes)
+
+
+def expand_embeddings(
+    program: ExportedProgram, expand: Callable[[ExportedProgram, Node, Embedding], Node]
+) -> int:
+    """Replaces every quantized embedding, in place; returns how many there were.
+
+    Args:
+        expand: makes the nodes that compute one, before it, and gives the last of them.
+    """
+    graph = program.graph
+    nodes = embeddings_of(graph)
+    for node in nodes:
+        with graph.inserting_before(node):
+            new = expand(program, node, embedding_arguments(node))
+        new.meta["val"] = node.meta["val"]
+        node.replace_all_uses_with(new)
+        graph.erase_node(node)
+    drop_unread_buffers(program)
+    return len(nodes)
+
+
+def drop_unread_buffers(program: ExportedProgram) -> None:
+    """Drops what no node reads, such as the second name of a table that two modules share: it would
+    be stored in the file."""
+    nodes = {node.name: node for node in program.graph.find_nodes(op="placeholder")}
+    specs = program.graph_signature.input_specs
+    for spec in list(specs):
+        if spec.kind is InputKind.BUFFER and not nodes[spec.arg.name].users:
+            specs.remove(spec)
+            program.graph.erase_node(nodes[spec.arg.name])
+            program.state_dict.pop(str(spec.target), None)
+            program.constants.pop(str(spec.target), None)
+    program.graph_module.recompile()
+
+
+def gathered(program: ExportedProgram, node: Node, given: Embedding) -> Node:
+    """Gathered integers times gathered scales: for `expand_embeddings`."""
+    groups = given.scales.meta["val"].shape[1]
+    values = call_like(node, _aten.embedding.default, given.values, given.tokens)
+    scales = call_like(node, _aten.embedding.default, given.scales, given.tokens)
+    by_group = call_like(node, _aten.unflatten.int, values, -1, [groups, -1])
+    numbers = call_like(node, _aten.to.dtype, by_group, torch.float32)
+    factors = call_like(node, _aten.unsqueeze.default, scales, -1)
+    product = call_like(node, _aten.mul.Tensor, numbers, factors)
+    return narrowed(node, call_like(node, _aten.flatten.using_ints, product, -2), given)
+
+
+def from_table(program: ExportedProgram, node: Node, given: Embedding) -> Node:
+    """Gathered from a dequantized table: for `expand_embeddings`.
+
+    A delegate knows such a table for what a quantized linear has too, and keeps one of both where
+    the head is tied to it.
+    """
+    table = dequantize(program, node, given.values, given.scales, given.bits)
+    return narrowed(node, call_like(node, _aten.embedding.default, table, given.tokens), given)
+
+
+def dequantize(program: ExportedProgram, node: Node, values: Node, scales: Node, bits: int) -> Node:
+    """torchao's dequantization of a whole weight, with zero points of zero."""
+    group = values.meta["val"].shape[1] // scales.meta["val"].shape[1]
+    zero_points = _zero_points(program, scales)
+    return call_like(
+        node,
+        torch.ops.torchao.dequantize_affine.default,
+        *(values, [1, group], scales, zero_points, torch.int8, *LIMITS[bits]),
+    )
+
+
+def narrowed(node: Node, rows: Node, given: Embedding) -> Node:
+    """Rows without the padding of their columns."""
+    if given.values.meta["val"].shape[1] == given.embedding_dim:
+        return rows
+    return call_like(node, _aten.narrow.default, rows, -1, 0, given.embedding_dim)
+
+
+def _padded(node: Node, x: Node, columns: int) -> Node:
+    known = x.meta["val"]
+    padding = columns - known.shape[-1]
+    if not padding:
+        return x
+    padded = call_like(node, _aten.pad.default, x, [0, padding])
+    # Told here: running it on the shapes would take the example's length for the only one.
+    padded.meta["val"] = known.new_empty((*known.shape[:-1], columns))
+    return padded
+
+
+def _rounded(node: Node, x: Node, columns: int) -> Node:
+    """Rounds each token to int8 and back, as torchao does."""
+    torchao = torch.ops.torchao
+    block = [1] * (x.meta["val"].dim() - 1) + [columns]
+    choice = call_like(
+        node,
+        torchao.choose_qparams_affine.default,
+        *(x, "ASYMMETRIC", block, *_INT8, None, None, torch.int8),
+    )
+    scale = call_like(node, operator.getitem, choice, 0)
+    zero_point = call_like(node, operator.getitem, choice, 1)
+    quantized = call_like(
+        node, torchao.quantize_affine.default, x, block, scale, zero_point, *_INT8
+    )
+    return call_like(
+        node, torchao.dequantize_affine.default, quantized, block, scale, zero_point, *_INT8
+    )
+
+
+def _zero_points(program: ExportedProgram, scales: Node) -> Node:
+    """The buffer of int8 zeros of the shape of the scales."""
+    zeros = torch.zeros(scales.meta["val"].shape, dtype=torch.int8)
+    return new_buffer(program, scales, ZERO_POINTS, zeros)
+
+
+def buffer_of(program: ExportedProgram, placeholder: Node) -> Tensor:
+    """The tensor of a buffer's placeholder."""
+    return program.state_dict[program.graph_signature.inputs_to_buffers[placeholder.name]]
+
+
+def new_buffer(program: ExportedProgram, beside: Node, ending: str, tensor: Tensor) -> Node:
+    """The placeholder of a new buffer, named for the one that it stands beside; there is one of a
+    name."""
+    from executorch.backends.transforms.utils import create_constant_placeholder
+
+    with program.graph.inserting_before(beside):
+        return create_constant_placeholder(
+            program,
+            program.graph,
+            f"{beside.name}{ending}",
+            InputKind.BUFFER,
+            tensor,
+            persistent_buffer=True,
+        )

@@ -1,0 +1,122 @@
+"""The first pass: the captured program's attention and embedding become stock operators.
+
+`thimble::cached_attention` becomes `llama::update_cache` twice and `llama::custom_sdpa`;
+`thimble::embedding` becomes `quantized_decomposed::embedding_byte` or `embedding_4bit`. Every new
+node takes the metadata (source lines, module path) of the node that it replaces.
+"""
+
+import torch
+from torch import Tensor
+from torch.export import ExportedProgram
+from torch.fx import Node
+
+from delegates.passes.attention import (
+    CACHED_ATTENTION,
+    attention_arguments,
+    call_like,
+    mask_by_number,
+    positions_of,
+)
+from delegates.passes.quantized import (
+    LIMITS,
+    OWN,
+    PACKED,
+    Embedding,
+    buffer_of,
+    expand_embeddings,
+    narrowed,
+    new_buffer,
+)
+
+
+def rewrite_attention(program: ExportedProgram) -> int:
+    """Replaces every cached attention in place, a window by a mask; returns how many there were."""
+    from executorch.extension.llm.custom_ops import custom_ops  # noqa: F401  (defines llama::)
+
+    graph = program.graph
+    nodes = [node for node in graph.nodes if str(node.target) == CACHED_ATTENTION]
+    windows = {attention_arguments(node).window for node in nodes}
+    positions = positions_of(program) if windows - {None} else None
+    masks: dict[int | None, Node | None] = {None: None}
+    for node in nodes:
+        given = attention_arguments(node)
+        with graph.inserting_before(node):
+            if positions is not None and given.window not in masks:
+                context = given.key_cache.meta["val"].shape[1]
+                masks[given.window] = mask_by_number(node, positions, context, given.window)
+            mask = masks[given.window]
+            for new, cache in ((given.key, given.key_cache), (given.value, given.value_cache)):
+                call_like(node, torch.ops.llama.update_cache.default, new, cache, given.start_pos)
+            out = call_like(
+                node,
+                torch.ops.llama.custom_sdpa.default,
+                given.query,
+                given.key_cache,
+                given.value_cache,
+                given.start_pos,
+                mask,
+                0.0,  # dropout
+                mask is None,  # is_causal: a mask says it itself
+                given.scale,
+            )
+        node.replace_all_uses_with(out)
+        graph.erase_node(node)
+    program.graph_module.recompile()
+    return len(nodes)
+
+
+def rewrite_embeddings(program: ExportedProgram) -> int:
+    """Replaces every quantized embedding in place; returns how many there were.
+
+    Int8 tables keep their bytes. Tables of 4 bits are packed two to a byte, the even column in the
+    high half, as the operator wants.
+    """
+    import executorch.kernels.quantized  # noqa: F401  (defines the operators)
+
+    return expand_embeddings(program, _stock_embedding)
+
+
+def _stock_embedding(program: ExportedProgram, node: Node, given: Embedding) -> Node:
+    operators = torch.ops.quantized_decomposed
+    if given.bits == 4:
+        target = operators.embedding_4bit.default
+        packed = pack_int4(buffer_of(program, given.values))
+        table = new_buffer(program, given.values, PACKED, packed)
+    else:
+        target, table = operators.embedding_byte.default, _own(program, given.values)
+    scales = _own(program, given.scales)
+    rows = call_like(node, target, table, scales, None, *LIMITS[given.bits], given.tokens)
+    return narrowed(node, rows, given)
+
+
+def _own(program: ExportedProgram, shared: Node) -> Node:
+    """A placeholder that the head does not read as well: the partitioner would part the head from
+    the norm before it, for one of its constants is read outside. The tensor is the same."""
+    if len(shared.users) == 1:
+        return shared
+    return new_buffer(program, shared, OWN, buffer_of(program, shared))
+
+
+def pack_int4(values: Tensor) -> Tensor:
+    """Two 4-bit values a byte: int8 (rows, columns) in -8..7 to uint8 (rows, columns / 2)."""
+    unsigned = (values + 8).to(torch.uint8)
+    return unsigned[:, 0::2] << 4 | unsigned[:, 1::2]
+
+
+def restore_mutations(program: ExportedProgram) -> int:
+    """Gives the operators that write a cache their plain form back, in place, and their debug
+    handles with it, which ExecuTorch would drop when it does the same; returns how many.
+
+    Works on the lowered edge program.
+    """
+    from torch.export._remove_auto_functionalized_pass import unsafe_remove_auto_functionalized_pass
+
+    graph = program.graph
+    functional = [node for node in graph.nodes if "auto_functionalized" in str(node.target)]
+    mutations = [(node.args[0], node.meta["debug_handle"]) for node in functional]
+    unsafe_remove_auto_functionalized_pass(program)
+    targets = {target for target, _ in mutations}
+    plain = [node for node in program.graph.nodes if node.target in targets]
+    for node, (_, debug_handle) in zip(plain, mutations, strict=True):
+        node.meta["debug_handle"] = debug_handle
+    return len(plain)

@@ -1,0 +1,1 @@
+"""Methods that are here to be compared with."""

@@ -1,0 +1,1 @@
+"""A budget of bits or bytes, spread over a model's parts."""

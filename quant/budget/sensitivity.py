@@ -1,0 +1,294 @@
+"""What rounding each part of a model costs, in KL, measured before anything is quantized.
+
+To second order in the errors e that rounding leaves in the outputs of a part, a model's next-token
+distribution p moves by
+
+    KL(p || p') = 1/2 E[(g . e)^2],  g = d log p(label) / d output,  label drawn from p
+
+(the Fisher information is the Hessian of KL; Amari, 1998). A part's g comes from one pass forward
+and one backward over calibration text, with labels drawn from the model itself; its e is the text's
+own inputs times what rounding to nearest changes in the weight. Errors of different parts and
+positions are taken as independent, so that what they cost adds up. GPTQ leaves less: when a column
+is rounded, those behind it make up for what they can, and of H_ii, what an error costs, 1 / U_ii^2
+is left (quant.rounding.gptq); so the cost of a weight that it rounds is multiplied by the ratio of
+their sums. The layers are read one at a time, once forward, once backward; of the head, a slice of
+the vocabulary at a time.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from quant.layers.blocks import parts_of_layer
+from quant.layers.ends import EMBEDDING, HEAD, embed_float, is_tied
+from quant.layers.head_inputs import head_damp_percent
+from quant.layers.load import load_finite
+from quant.layers.stream import States
+from quant.layers.walk import float_walk
+from quant.machine.device import HOST, context_on, move
+from quant.method import Method
+from quant.protocols import CausalLM, WeightSource
+from quant.rounding.gptq import inverse_factor
+from quant.rounding.nearest import round_weight
+from quant.scheme import EMBEDDING_PART, HEAD_PART
+from quant.weight_type import WeightType
+
+_WINDOWS_TOGETHER = 4
+_HEAD_ROWS = 2048
+_BLOCK = 768  # columns, of thousands of tokens
+_SEED = 0
+
+
+Costs = tuple[float, ...]  # KL in nats a token, of a part stored in each of some types
+
+
+def measure_costs(
+    model: CausalLM,
+    method: Method,
+    types: Sequence[WeightType],
+    weights: WeightSource,
+    tokens: Tensor,
+    device: torch.device = HOST,
+) -> Mapping[str, Costs]:
+    """What each part costs in each type, in their order, by the names of quant.scheme; of tied
+    ends, both under the embedding's.
+
+    Args:
+        model: on the meta device, where it is left.
+        method: by which parts in groups will be rounded.
+        tokens: int64 (windows, seq_len).
+        device: what computes.
+    """
+    context = context_on(device, model, tokens.shape[1])
+    hidden = embed_float(model, weights, tokens).to(device)
+    states = States(hidden, context, _WINDOWS_TOGETHER)
+    before = []  # hidden states in front of each layer: (windows, seq_len, hidden_size)
+    with torch.no_grad():
+        for stop in float_walk(model, weights, device):
+            before.append(states.hidden.clone())
+            states.advance(stop.layer)
+    candidates = _Candidates(method, tuple(types))
+    costs: dict[str, Costs] = {}
+    gradient, costs[HEAD_PART] = _through_head(model, candidates, weights, states.hidden)
+    for stop in float_walk(model, weights, device, backwards=True):
+        errors = _Errors(stop.layer, stop.name, candidates)
+        inputs = before.pop().split(_WINDOWS_TOGETHER)
+        gradients = [
+            errors.through(x, context, g)
+            for x, g in zip(inputs, gradient.split(_WINDOWS_TOGETHER), strict=True)
+        ]
+        gradient = torch.cat(gradients)
+        costs.update(errors.costs(tokens.numel()))
+    costs[EMBEDDING_PART] = _of_embedding(model, candidates, weights, tokens, gradient.cpu())
+    if is_tied(model):
+        both = zip(costs.pop(HEAD_PART), costs[EMBEDDING_PART], strict=True)
+        costs[EMBEDDING_PART] = tuple(map(sum, both))
+    return costs
+
+
+@dataclass(frozen=True)
+class _Candidates:
+    """The types that a part may have, and how it would be rounded to them."""
+
+    method: Method
+    types: tuple[WeightType, ...]
+
+    def changes(self, weight: Tensor, name: str, importance: Tensor | None) -> list[Tensor]:
+        """What rounding to each type changes in a weight (rows, columns)."""
+        rounded = (round_weight(weight, t, name, self.method, importance) for t in self.types)
+        return [each.dequantize()[:, : weight.shape[1]] - weight for each in rounded]
+
+    def made_up(self) -> "_MadeUp | None":
+        """What gathers how much of an error GPTQ makes up for, where that is what rounds."""
+        return _MadeUp() if self.method.rounding == "gptq" else None
+
+    def costs(self, squares: Tensor, made_up: "_MadeUp | None", damp: float = 1.0) -> Costs:
+        """KL from E[(g . e)^2] at each type: float (types,)."""
+        share = 1.0 if made_up is None else made_up.share_left(damp)
+        shares = (share if type.in_groups else 1.0 for type in self.types)
+        return tuple(s * h for s, h in zip(shares, (squares / 2).tolist(), strict=True))
+
+
+class _Errors:
+    """A layer's parts: what rounding changes in their weights, and what that has cost so far."""
+
+    def __init__(self, layer: nn.Module, name: str, candidates: _Candidates) -> None:
+        self._layer = layer
+        self._name = name
+        self._candidates = candidates
+        self._changes: dict[str, list[Tensor]] = {}  # a linear's, at each type
+        self._squares: dict[str, Tensor] = {}  # a part's (types,), summed over tokens
+        self._parts = list(parts_of_layer(layer))
+        self._made_up = {part.name: candidates.made_up() for part in self._parts}
+
+    def through(self, x: Tensor, context: Any, gradient: Tensor) -> Tensor:
+        """Takes some windows through the layer and their gradient back; returns the one before."""
+        seen: dict[str, tuple[Tensor, Tensor]] = {}  # a linear's input and output
+
+        def keep(path: str) -> object:
+            def hook(module: nn.Module, inputs: tuple[Tensor], output: Tensor) -> None:
+                output.retain_grad()
+                seen[path] = (inputs[0].detach(), output)
+
+            return hook
+
+        linears = [linear for part in self._parts for linear in part.linears]
+        hooks = [
+            self._layer.get_submodule(path).register_forward_hook(keep(path))  # type: ignore[arg-type]
+            for path in linears
+        ]
+        with torch.enable_grad():
+            x = x.detach().requires_grad_()
+            self._layer(x, context).backward(gradient)
+        for hook in hooks:
+            hook.remove()
+        for part in self._parts:
+            moved = sum(self._moved(path, *seen[path]) for path in part.linears)
+            assert isinstance(moved, Tensor)
+            squares, name = moved.square().sum(dim=(1, 2)), part.name
+            self._squares[name] = self._squares.get(name, torch.zeros_like(squares)) + squares
+            made_up = self._made_up[name]
+            if made_up is not None:
+                made_up.add(seen[part.linears[0]][0].flatten(0, -2))
+        assert x.grad is not None
+        return x.grad
+
+    def costs(self, tokens: int) -> dict[str, Costs]:
+        """Each part's, by its full name."""
+        return {
+            f"{self._name}.{part}": self._candidates.costs(squares / tokens, self._made_up[part])
+            for part, squares in self._squares.items()
+        }
+
+    def _moved(self, path: str, inputs: Tensor, output: Tensor) -> Tensor:
+        """g . e of each token, at each type: float32 (types, windows, seq_len)."""
+        assert output.grad is not None
+        if path not in self._changes:
+            weight = self._layer.get_parameter(f"{path}.weight").detach()
+            squares = inputs.flatten(0, -2).square().mean(dim=0)
+            self._changes[path] = self._candidates.changes(weight, path, squares)
+        gradient = output.grad
+        return torch.stack(
+            [(F.linear(inputs, change) * gradient).sum(dim=-1) for change in self._changes[path]]
+        )
+
+
+class _MadeUp:
+    """How much of the error of rounding GPTQ leaves, by a weight's inputs.
+
+    The Hessian is taken in blocks on its diagonal, of so few columns that the tokens determine it.
+    """
+
+    def __init__(self) -> None:
+        self._blocks: list[Tensor] = []
+
+    def add(self, inputs: Tensor) -> None:
+        """Takes inputs (tokens, columns)."""
+        columns = inputs.shape[1]
+        width = min(columns, _BLOCK)
+        parts = inputs.split(width, dim=1)
+        if not self._blocks:
+            self._blocks = [part.new_zeros(part.shape[1], part.shape[1]) for part in parts]
+        for block, part in zip(self._blocks, parts, strict=True):
+            block.addmm_(part.T, part)
+
+    def share_left(self, damp_percent: float = 1.0) -> float:
+        """From 0 to 1; 1 where no inputs were given."""
+        left = whole = 0.0
+        for block in self._blocks:
+            factor = inverse_factor(block, damp_percent)
+            left += factor.mean * factor.upper.diagonal().square().reciprocal().sum().item()
+            whole += block.diagonal().sum().item()
+        return min(left / whole, 1.0) if whole else 1.0
+
+
+@torch.no_grad()
+def _through_head(
+    model: CausalLM, candidates: _Candidates, weights: WeightSource, hidden: Tensor
+) -> tuple[Tensor, Costs]:
+    """The gradient of log p(label) in front of the final norm, and what the head costs.
+
+    The head's errors e move the logits by e times the slope of what finishes them: KL is half the
+    variance of that under p.
+    """
+    norm, device = model.model.get_submodule("norm"), hidden.device
+    load_finite(weights, norm, "model.norm.")
+    move(norm, device)
+    with torch.enable_grad():
+        hidden = hidden.detach().requires_grad_()
+        normed = norm(hidden)
+    x = normed.detach().flatten(0, 1)  # (positions, hidden_size)
+    stored = weights.tensor(EMBEDDING if is_tied(model) else HEAD)
+    slices = [slice(at, at + _HEAD_ROWS) for at in range(0, len(stored), _HEAD_ROWS)]
+
+    generator = torch.Generator().manual_seed(_SEED)
+    largest = torch.full_like(x[:, 0], -torch.inf)
+    total, best = torch.zeros_like(largest), largest
+    drawn = torch.zeros_like(x)  # the label's row of the head, times the slope of its logit
+    for rows in slices:
+        weight = stored[rows].to(device).float()
+        logits, slope = _finished(model, F.linear(x, weight))
+        top = torch.maximum(largest, logits.amax(dim=1))
+        total = total * (largest - top).exp() + (logits - top[:, None]).exp().sum(dim=1)
+        largest = top
+        noise = torch.empty(logits.shape).exponential_(generator=generator).log_()
+        race, index = (logits - noise.to(device)).max(dim=1)  # Gumbel's: the first is drawn from p
+        ahead = race > best
+        best = torch.where(ahead, race, best)
+        steepness = slope[ahead].gather(1, index[ahead].unsqueeze(1))
+        drawn[ahead] = weight[index[ahead]] * steepness
+
+    gradient = drawn  # of log p(label) in x: the label's row less the mean row
+    made_up = candidates.made_up()
+    if made_up is not None:
+        made_up.add(x)
+    moments = x.new_zeros(len(candidates.types), 2, len(x))  # of e and e^2 under p, at each type
+    for rows in slices:
+        weight = stored[rows].to(device).float()
+        logits, slope = _finished(model, F.linear(x, weight))
+        p = (logits - largest[:, None]).exp_() / total[:, None]
+        gradient -= (p * slope) @ weight
+        for which, change in enumerate(candidates.changes(weight, HEAD, None)):
+            error = F.linear(x, change) * slope
+            moments[which, 0] += (p * error).sum(dim=1)
+            moments[which, 1] += (p * error.square_()).sum(dim=1)
+    variance = moments[:, 1] - moments[:, 0].square()
+    with torch.enable_grad():
+        normed.backward(gradient.view_as(normed))
+    weights.release()
+    assert hidden.grad is not None
+    damp = head_damp_percent(is_tied(model))
+    return hidden.grad, candidates.costs(variance.mean(dim=1), made_up, damp)
+
+
+def _finished(model: CausalLM, logits: Tensor) -> tuple[Tensor, Tensor]:
+    """The logits (positions, rows) of the head as the model finishes them, and how much each of
+    them moves with what the head gives."""
+    with torch.enable_grad():
+        logits = logits.detach().requires_grad_()
+        finished = model.finish_logits(logits)
+        (slope,) = torch.autograd.grad(finished, logits, torch.ones_like(finished))
+    return finished.detach(), slope
+
+
+def _of_embedding(
+    model: CausalLM,
+    candidates: _Candidates,
+    weights: WeightSource,
+    tokens: Tensor,
+    gradient: Tensor,
+) -> Costs:
+    """What the embedding of these tokens costs; `gradient` is of log p(label) in hidden states."""
+    ids, places = tokens.flatten().unique(return_inverse=True)
+    rows = weights.tensor(EMBEDDING)[ids].float()
+    gradient = gradient.flatten(0, 1)
+    squares = tuple(
+        (model.scale_embedding(change)[places] * gradient).sum(dim=1).square().mean().item() / 2
+        for change in candidates.changes(rows, EMBEDDING, None)
+    )
+    weights.release()
+    return squares

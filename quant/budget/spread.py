@@ -1,0 +1,245 @@
+"""A budget of bits or bytes, spread over a model's parts where they buy the most.
+
+Every part is stored in one of some types, 4 bits or 8. What that costs in KL is measured
+(quant.budget.sensitivity), what it takes in bytes is known, and costs add up: so the best choice is
+a multiple-choice knapsack (Sinha and Zoltners, 1979), and small enough to be solved exactly, by
+dynamic programming over the bytes.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor, nn
+
+from quant.budget.sensitivity import measure_costs
+from quant.errors import QuantError
+from quant.layers.blocks import parts_of_layer
+from quant.layers.ends import is_tied
+from quant.layers.walk import walk
+from quant.machine.device import HOST
+from quant.measure.size import STOCK, Storage
+from quant.protocols import CausalLM, WeightSource
+from quant.scheme import EMBEDDING_PART, GROUP_SIZES, HEAD_PART, METHODS, Scheme
+from quant.weight_type import INT8, WeightType
+
+_STEPS = 1 << 18  # of the bytes there are to give away, at most
+_MOST_TOKENS = 4096
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What a model may take, at most; one of `bits` and `size`.
+
+    Attributes:
+        bits: on average over all of its numbers, tied ones counted once, scales and all.
+        size: bytes of the finished file.
+        other: bytes of the file that are no weights.
+        storage: how its delegate stores weights.
+
+    Raises:
+        QuantError: both, or neither, or a number that is not above 0.
+    """
+
+    bits: float | None = None
+    size: int | None = None
+    other: int = 0
+    storage: Storage = STOCK
+
+    def __post_init__(self) -> None:
+        if (self.bits is None) == (self.size is None):
+            raise QuantError("a budget is in bits or in bytes; give one of --bits and --max-size.")
+        if self.bits is not None and not 0 < self.bits < math.inf:
+            raise QuantError(
+                f"--bits {self.bits:g} is no budget; give a number above 0, such as 6."
+            )
+        if self.size is not None and self.size < 1:
+            raise QuantError(f"--max-size {self.size} is no budget; give a size above 0.")
+
+
+@dataclass(frozen=True)
+class PartSizes:
+    """A part's bytes in each type that it may have."""
+
+    name: str
+    sizes: tuple[int, ...]
+
+
+def spread(
+    model: CausalLM,
+    scheme: Scheme,
+    budget: Budget,
+    weights: WeightSource,
+    calibration: Tensor | None,
+    begin: Callable[[], None],
+    device: torch.device = HOST,
+) -> Scheme:
+    """The scheme of 4 bits with the types of its parts that cost the least KL within a budget.
+
+    Args:
+        model: on the meta device.
+        calibration: int64 (windows, seq_len), some of which the costs are measured on.
+        begin: is called before the measuring, once the budget is known to be possible.
+        device: what measures.
+
+    Raises:
+        QuantError: a scheme of another width, no text, or a budget below 4 bits for everything.
+    """
+    if scheme.name not in METHODS:
+        raise QuantError(
+            f"a budget spreads 4 and 8 bits, and {scheme.name} stores {scheme.bits}; take one of "
+            f"{', '.join(METHODS)}."
+        )
+    scheme = replace(scheme, head_bits=4, types=())
+    types = types_of(scheme)
+    parts = parts_of(model, scheme, budget.storage)
+    room = _room(budget, model)
+    least = _least(model, scheme, budget.storage)
+    if room < least:
+        raise QuantError(_too_little(budget, model, scheme))
+    widest = len(types) - 1
+    if room - least >= sum(part.sizes[widest] - min(part.sizes) for part in parts):
+        return _with_choices(scheme, model, parts, [widest] * len(parts))
+    if calibration is None or calibration.numel() == 0:
+        raise QuantError(
+            "a budget was given no text to measure what bits buy; name one with --calibration."
+        )
+    begin()
+    count = max(1, _MOST_TOKENS // calibration.shape[1])
+    sample = calibration[:: -(-len(calibration) // count)]
+    costs = measure_costs(model, scheme.choice, types, weights, sample, device)
+    choices = choose(parts, [costs[part.name] for part in parts], room - least)
+    return _with_choices(scheme, model, parts, choices)
+
+
+def choose(parts: Sequence[PartSizes], costs: Sequence[Sequence[float]], room: int) -> list[int]:
+    """Which type each part has where the sum of costs is least: exact, unless sizes have so small
+    a common divisor that bytes are rounded up to larger steps.
+
+    Args:
+        costs: of each part in each type.
+        room: bytes beyond those of the smallest types everywhere.
+    """
+    extra = [[size - min(part.sizes) for size in part.sizes] for part in parts]
+    unit = math.gcd(*(size for sizes in extra for size in sizes)) or 1
+    step = max(unit, -(-room // _STEPS))
+    capacity = room // step
+    best = torch.zeros(capacity + 1, dtype=torch.float64)  # of the parts so far, by the steps used
+    chosen = torch.zeros(len(parts), capacity + 1, dtype=torch.uint8)
+    steps = [[-(-size // step) for size in sizes] for sizes in extra]
+    for index, part_costs in enumerate(costs):
+        before, best = best, torch.full_like(best, torch.inf)
+        for choice, (size, cost) in enumerate(zip(steps[index], part_costs, strict=True)):
+            if size <= capacity:
+                candidate = before[: capacity + 1 - size] + cost
+                better = candidate < best[size:]
+                chosen[index, size:][better] = choice
+                best[size:][better] = candidate[better]
+    choices, at = [0] * len(parts), capacity
+    for index in reversed(range(len(parts))):
+        choices[index] = int(chosen[index, at])
+        at -= steps[index][choices[index]]
+    return choices
+
+
+def types_of(scheme: Scheme) -> tuple[WeightType, ...]:
+    """The types that a budget chooses from, the smallest first."""
+    assert scheme.type is not None
+    return scheme.type, INT8
+
+
+def parts_of(model: CausalLM, scheme: Scheme, storage: Storage) -> list[PartSizes]:
+    """What a model's parts take in each of `types_of`; tied ends are one, under the embedding's
+    name."""
+    types = types_of(scheme)
+
+    def sizes(rows: int, columns: int) -> tuple[int, ...]:
+        return tuple(storage.weight_bytes(rows, columns, type) for type in types)
+
+    parts = []
+    for stop in walk(model):
+        for part in parts_of_layer(stop.layer):
+            shapes = [_shape(stop.layer.get_submodule(linear)) for linear in part.linears]
+            rows = sum(shape[0] for shape in shapes)  # a device that joins them has one matrix
+            parts.append(PartSizes(f"{stop.name}.{part.name}", sizes(rows, shapes[0][1])))
+    rows, columns = model.lm_head.out_features, model.lm_head.in_features
+    head = sizes(rows, columns)
+    ends = tuple(storage.table_bytes(rows, columns, type) for type in types)
+    if not is_tied(model):
+        parts.append(PartSizes(HEAD_PART, head))
+    else:
+        shared = (type.bits in storage.shares_tied for type in types)
+        ends = tuple(h if one else h + e for h, e, one in zip(head, ends, shared, strict=True))
+    parts.append(PartSizes(EMBEDDING_PART, ends))
+    return parts
+
+
+def numbers_of(model: CausalLM) -> int:
+    """How many numbers a checkpoint of the model holds, tied ones once."""
+    return sum(parameter.numel() for parameter in _module(model).parameters())
+
+
+def _module(model: CausalLM) -> nn.Module:
+    assert isinstance(model, nn.Module)
+    return model
+
+
+def _shape(linear: nn.Module) -> tuple[int, int]:
+    rows, columns = linear.get_parameter("weight").shape
+    return rows, columns
+
+
+def _small_numbers(model: CausalLM) -> int:
+    """Norms and biases."""
+    return sum(p.numel() for p in _module(model).parameters() if p.dim() == 1)
+
+
+def _room(budget: Budget, model: CausalLM) -> int:
+    """Bytes that the weights may take."""
+    if budget.bits is not None:
+        size = budget.bits * numbers_of(model) / 8
+        return int(min(size, 2.0**63))  # a float may be more than all disks
+    assert budget.size is not None
+    return budget.size - budget.other
+
+
+def _least(model: CausalLM, scheme: Scheme, storage: Storage) -> int:
+    """Bytes of the weights with everything in its smallest type."""
+    parts = parts_of(model, scheme, storage)
+    return storage.float_bytes * _small_numbers(model) + sum(min(part.sizes) for part in parts)
+
+
+def _too_little(budget: Budget, model: CausalLM, scheme: Scheme) -> str:
+    sizes = {
+        size: _least(model, replace(scheme, group_size=size), budget.storage)
+        for size in GROUP_SIZES
+    }
+    least, smallest = sizes[scheme.group_size], min(sizes, key=sizes.__getitem__)
+    other = "" if sizes[smallest] == least else f", or --group-size {smallest}"
+    if budget.bits is not None:
+        return (
+            f"--bits {budget.bits:g} cannot be kept; in groups of {scheme.group_size} the model "
+            f"takes at least {8 * least / numbers_of(model):.3f} bits a weight: ask for more"
+            f"{other}."
+        )
+    assert budget.size is not None
+    return (
+        f"--max-size {budget.size:,} bytes cannot be kept; in groups of {scheme.group_size} the "
+        f"file may take {least + budget.other:,}: ask for more{other}."
+    )
+
+
+def _with_choices(
+    scheme: Scheme, model: CausalLM, parts: Sequence[PartSizes], choices: Sequence[int]
+) -> Scheme:
+    """The scheme with those types of `types_of`; tied ends have one."""
+    types = types_of(scheme)
+    chosen = {
+        part.name: types[choice]
+        for part, choice in zip(parts, choices, strict=True)
+        if types[choice] != scheme.type
+    }
+    if is_tied(model) and EMBEDDING_PART in chosen:
+        chosen[HEAD_PART] = chosen[EMBEDDING_PART]
+    return scheme.with_types(chosen)

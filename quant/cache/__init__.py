@@ -1,0 +1,1 @@
+"""Quantized layers on disk, found again by what decides their numbers."""

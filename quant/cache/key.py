@@ -1,0 +1,107 @@
+"""What decides a result, as a digest: two runs with one key would compute the same bits.
+
+A layer's key holds the key of the layer before it, for that one makes its inputs; the chain begins
+with everything that all layers share: the method, the calibration tokens, the embedding, the
+shape of the model, PyTorch's version and the source of this package and of the package that defines
+the model. Weights are read once more for it, as they are stored.
+
+A GPU's results differ from a CPU's in their last bits, and through them in a few integers. So the
+kind of device is in the key too: a run that was interrupted goes on with its own layers only, never
+with the other kind's, and its file is the one that it would have written undisturbed. (Between one
+GPU and another, or one CPU and another, nothing is told apart.) Where all layers of the other kind
+are there, `quant.cache.layers` takes those, whole: what a GPU has quantized is exported without
+one.
+"""
+
+import hashlib
+import inspect
+from collections.abc import Sequence
+from functools import cache
+from itertools import accumulate
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from quant.cache.store import bytes_of
+from quant.layers.ends import EMBEDDING, HEAD, is_tied
+from quant.layers.walk import walk
+from quant.protocols import CausalLM, WeightSource
+from quant.scheme import Scheme
+
+_NORM = "model.norm.weight"
+
+
+def layer_keys(
+    model: CausalLM,
+    scheme: Scheme,
+    weights: WeightSource,
+    calibration: Tensor | None,
+    kinds: Sequence[str] = ("cpu",),
+) -> list[list[str]]:
+    """A key for each decoder layer's quantized form, by each kind of device.
+
+    Args:
+        model: on the meta device.
+        weights: as they are stored, before any rotation.
+        kinds: types of devices, of which one computes.
+    """
+    digests = [_layer_digest(stop.layer, f"{stop.name}.", weights) for stop in walk(model)]
+    shared = _digest(
+        _code(type(model)),
+        torch.__version__,
+        repr(model.config),
+        repr((scheme, scheme.choice)),
+        _tensors_digest(weights, [EMBEDDING]),
+        "" if calibration is None else f"{tuple(calibration.shape)}",
+        "" if calibration is None else hashlib.sha256(bytes_of(calibration)).hexdigest(),
+        *(digests if scheme.choice.rotation == "learned" else ()),
+    )
+    return [list(accumulate(digests, _digest, initial=_digest(shared, kind)))[1:] for kind in kinds]
+
+
+def ends_key(model: CausalLM, weights: WeightSource, last_layer: str) -> str:
+    """The key of the quantized embedding and head of a model with that last layer's key."""
+    names = [_NORM] if is_tied(model) else [_NORM, HEAD]
+    return _digest("ends", last_layer, _tensors_digest(weights, names))
+
+
+def quality_key(ends: str, evaluation: Tensor) -> str:
+    """The key of what is measured on the evaluation text with those ends."""
+    tokens = hashlib.sha256(bytes_of(evaluation)).hexdigest()
+    return _digest("quality", ends, f"{tuple(evaluation.shape)}", tokens)
+
+
+def _layer_digest(layer: torch.nn.Module, prefix: str, weights: WeightSource) -> str:
+    names = [prefix + name for name, _ in layer.named_parameters()]
+    return _tensors_digest(weights, names)
+
+
+def _tensors_digest(weights: WeightSource, names: list[str]) -> str:
+    digest = hashlib.sha256()
+    for name in names:
+        tensor = weights.tensor(name)
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)};".encode())
+        digest.update(bytes_of(tensor))
+    weights.release()
+    return digest.hexdigest()
+
+
+def _digest(*parts: str) -> str:
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+
+
+@cache
+def _code(model: type) -> str:
+    """Of the source that quantizes and of the source that defines the model."""
+    folders = Path(__file__).parent, Path(inspect.getfile(model)).parent
+    return _digest(*map(source_digest, folders))
+
+
+def source_digest(folder: Path) -> str:
+    """Of all Python files of a package, those in folders of it too."""
+    digest = hashlib.sha256()
+    for path in sorted(folder.rglob("*.py")):
+        digest.update(f"{path.relative_to(folder).as_posix()} {path.stat().st_size};".encode())
+        digest.update(path.read_bytes())
+    return digest.hexdigest()

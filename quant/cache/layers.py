@@ -1,0 +1,155 @@
+"""What the cache already has of one quantization, and what is still to be made."""
+
+from torch import Tensor, nn
+
+from quant.cache.entry import (
+    decode_ends,
+    decode_layer,
+    decode_quality,
+    encode_ends,
+    encode_layer,
+    encode_quality,
+)
+from quant.cache.key import ends_key, layer_keys, quality_key
+from quant.cache.store import Cache
+from quant.errors import QuantError
+from quant.machine.device import HOST
+from quant.machine.ranks import Ranks
+from quant.machine.resources import Means
+from quant.measure.quality import Quality
+from quant.modules import QuantizedWeight
+from quant.protocols import CausalLM, WeightSource
+from quant.scheme import Scheme
+
+_KINDS = ("cpu", "cuda")  # of devices, whose layers are taken where all are there
+
+
+class Kept:
+    """The cache as one run sees it. All entries are read and checked once before the start: a
+    layer that has to be made needs the text's hidden states behind all layers before it."""
+
+    def __init__(
+        self,
+        cache: Cache,
+        label: str,
+        keys: list[str],
+        present: list[bool],
+        ends: str | None,
+        quality: str | None,
+        ranks: Ranks,
+    ) -> None:
+        """
+        Args:
+            label: of the quantization, for people.
+            keys, present: of the layers, and which of them are there.
+            ends: the key of the ends, where they take long to make.
+            quality: the key of what was measured, where anything is to be.
+        """
+        self._cache = cache
+        self._label = label
+        self._keys = keys
+        self._present = present
+        self._ends = ends
+        self._has_ends = ends is not None and all(_found(cache, [ends], ranks))
+        self._quality = quality
+        self._writes = ranks.first
+        if any(self._present):
+            cache.say(
+                f"From the cache: {sum(self._present)} of {len(keys)} layers, quantized before "
+                f"({cache.directory})"
+            )
+
+    @property
+    def count(self) -> int:
+        """How many layers were found."""
+        return sum(self._present)
+
+    def has(self, index: int) -> bool:
+        return self._present[index]
+
+    def load(self, index: int, layer: nn.Module) -> None:
+        """Gives a layer its quantized form.
+
+        Raises:
+            QuantError: it was there at the start and is no more.
+        """
+        decode_layer(layer, self._load(self._keys[index], f"layer {index}"))
+
+    def store(self, index: int, layer: nn.Module) -> None:
+        """Keeps a layer; of several ranks the first does."""
+        if not self._writes:
+            return
+        what = f"layer {index} of {self._label}"
+        self._cache.store(self._keys[index], encode_layer(layer), what)
+
+    def load_ends(self) -> tuple[QuantizedWeight, QuantizedWeight] | None:
+        """Embedding and head, where they were found at the start.
+
+        Raises:
+            QuantError: they are there no more.
+        """
+        if self._ends is None or not self._has_ends:
+            return None
+        return decode_ends(self._load(self._ends, "a model's embedding and head"))
+
+    def store_ends(self, embedding: QuantizedWeight, head: QuantizedWeight) -> None:
+        """Keeps the ends where they take long to make; of several ranks the first does."""
+        if self._ends is not None and self._writes:
+            what = f"embedding and head of {self._label}"
+            self._cache.store(self._ends, encode_ends(embedding, head), what)
+
+    def _load(self, key: str, what: str) -> dict[str, Tensor]:
+        """An entry that was there at the start."""
+        tensors = self._cache.load(key)
+        if tensors is None:
+            raise QuantError(
+                f"{what} has gone from the cache {self._cache.directory} during the run; start "
+                "again, with a larger limit if it was evicted."
+            )
+        return tensors
+
+    def load_quality(self) -> tuple[Quality, list[float]] | None:
+        """What was measured before on the same text."""
+        tensors = None if self._quality is None else self._cache.load(self._quality)
+        return None if tensors is None else decode_quality(tensors)
+
+    def store_quality(self, quality: Quality, layer_errors: list[float]) -> None:
+        if self._quality is not None:
+            tensors = encode_quality(quality, layer_errors)
+            self._cache.store(self._quality, tensors, f"quality of {self._label}")
+
+
+def find_kept(
+    model: CausalLM,
+    scheme: Scheme,
+    weights: WeightSource,
+    calibration: Tensor | None,
+    evaluation: Tensor | None,
+    means: Means,
+) -> Kept | None:
+    """Looks a quantization up; None where nothing is kept. Where another kind of device has made
+    all of it, and this one has not, that is taken.
+
+    Args:
+        model: on the meta device, as the checkpoint has it.
+        weights: as they are stored, before any rotation.
+    """
+    if means.cache is None or scheme.name == "none":
+        return None
+    kinds = tuple(dict.fromkeys((means.device.type, *_KINDS)))
+    own, *others = layer_keys(model, scheme, weights, calibration, kinds)
+    keys, present = own, _found(means.cache, own, means.ranks)
+    for keys_of_other in others:
+        if not all(present) and all(found := _found(means.cache, keys_of_other, means.ranks)):
+            keys, present = keys_of_other, found
+    ends = ends_key(model, weights, keys[-1])
+    quality = None if evaluation is None else quality_key(ends, evaluation)
+    where = "" if means.device == HOST else f", on {means.device.type}"
+    label = f"{means.name} by {scheme.name}, groups of {scheme.group_size}{where}"
+    long = ends if scheme.calibrates_head else None
+    return Kept(means.cache, label, keys, present, long, quality, means.ranks)
+
+
+def _found(cache: Cache, keys: list[str], ranks: Ranks) -> list[bool]:
+    """Which of the layers are there, undamaged; all ranks go by the first's."""
+    return ranks.agree([cache.load(key) is not None for key in keys])

@@ -1,0 +1,254 @@
+"""Results that outlive a run: files named by what decides their content, on the user's disk.
+
+An entry is a safetensors file under `layers/`; its metadata say what it is and hold a checksum of
+its tensors. It is written beside and renamed into place, so that a run killed at any moment leaves
+whole entries or none. Those least recently used go when the directory outgrows its limit.
+"""
+
+import hashlib
+import json
+import os
+import struct
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load, save
+from torch import Tensor
+
+from quant.machine.memory_size import parse_size
+
+DEFAULT_SIZE = 20_000_000_000
+_LENGTH_BYTES = 8
+_METADATA = "__metadata__"
+_ABOUT = "thimble"
+_STALE_SECONDS = 3600.0  # a file half written so long ago belongs to a run that was killed
+
+Note = Callable[[str], None]  # hears a fact worth a line
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One file of the cache.
+
+    Attributes:
+        what: such as "model.layers.3 of my-model by gptq4".
+        size: bytes.
+        used: when it was last written or read, seconds since 1970.
+        sound: whether its checksum is right.
+    """
+
+    key: str
+    what: str
+    size: int
+    used: float
+    sound: bool
+
+
+def default_directory() -> Path:
+    """THIMBLE_CACHE, or `thimble` in the user's cache directory (XDG)."""
+    named = os.environ.get("THIMBLE_CACHE")
+    if named:
+        return Path(named)
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "thimble"
+
+
+def default_size() -> int:
+    """Bytes: THIMBLE_CACHE_SIZE, or 20 GB.
+
+    Raises:
+        QuantError: the variable holds no size.
+    """
+    text = os.environ.get("THIMBLE_CACHE_SIZE")
+    return parse_size(text, "THIMBLE_CACHE_SIZE") if text else DEFAULT_SIZE
+
+
+class Cache:
+    """A directory of results, shared by any number of runs at once.
+
+    Attributes:
+        refused: whether the disk took no more, so that something was not stored.
+    """
+
+    def __init__(
+        self, directory: Path, limit: int = DEFAULT_SIZE, note: Note | None = None
+    ) -> None:
+        """limit: bytes; note: is told, once, when the disk takes no more."""
+        self.directory = directory
+        self.limit = limit
+        self._note = note
+        self.refused = False
+
+    def load(self, key: str) -> dict[str, Tensor] | None:
+        """The tensors stored under a key; None where there are none, or damaged ones."""
+        path = self._path(key)
+        try:
+            data = path.read_bytes()
+        except OSError:
+            return None
+        tensors = _decoded(data)
+        if tensors is None:
+            self.say(f"A cached result was damaged and is made anew: {path}")
+            return None
+        try:
+            os.utime(path)  # the time of last use is what eviction goes by
+        except OSError:
+            pass  # of a directory that may only be read
+        return tensors
+
+    def store(self, key: str, tensors: Mapping[str, Tensor], what: str) -> None:
+        """Writes an entry; where the disk refuses, says so once and keeps nothing from then on."""
+        if self.refused:
+            return
+        data = _encoded(tensors, what)
+        if len(data) > self.limit:
+            self._refuse(f"{what} alone is larger than the cache's limit of {self.limit:,} bytes")
+            return
+        path = self._path(key)
+        temporary = path.with_name(f".{key}.{os.getpid()}.tmp")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._make_room(len(data))
+            try:
+                with open(temporary, "wb") as file:
+                    file.write(data)
+                    file.flush()
+                    os.fsync(file.fileno())
+                os.replace(temporary, path)
+            finally:
+                temporary.unlink(missing_ok=True)
+            _sync_directory(path.parent)
+        except OSError as error:
+            self._refuse(f"{self.directory} takes no more ({error.strerror})")
+
+    def entries(self) -> list[Entry]:
+        """Everything that is kept, each entry read and checked; least recently used first."""
+        found = []
+        for path, status in self._files():
+            try:
+                data = path.read_bytes()
+            except OSError:
+                continue
+            sound = _decoded(data) is not None
+            what = (_metadata(data) or {}).get("what", "")
+            found.append(Entry(path.stem, what, status.st_size, status.st_mtime, sound))
+        return found
+
+    def size(self) -> int:
+        """Bytes of all entries."""
+        return sum(status.st_size for _, status in self._files())
+
+    def prune(self, limit: int) -> int:
+        """Removes what was least recently used until `limit` bytes are left; returns how many
+        bytes went."""
+        files = self._files()
+        left = total = sum(status.st_size for _, status in files)
+        for path, status in files:
+            if left <= limit:
+                break
+            path.unlink(missing_ok=True)
+            left -= status.st_size
+        return total - left
+
+    def clear(self) -> int:
+        """Removes everything, half-written files of killed runs too; returns how many bytes of
+        entries went."""
+        removed = self.size()
+        for path in self._layers.glob("*"):
+            path.unlink(missing_ok=True)
+        return removed
+
+    @property
+    def _layers(self) -> Path:
+        return self.directory / "layers"
+
+    def _path(self, key: str) -> Path:
+        return self._layers / f"{key}.safetensors"
+
+    def _files(self) -> list[tuple[Path, os.stat_result]]:
+        """The entries' files, least recently used first."""
+        found = []
+        for path in self._layers.glob("*.safetensors"):
+            try:
+                found.append((path, path.stat()))
+            except OSError:
+                continue  # another run has just removed it
+        return sorted(found, key=lambda item: item[1].st_mtime_ns)
+
+    def _make_room(self, size: int) -> None:
+        for path in self._layers.glob(".*.tmp"):
+            try:
+                if time.time() - path.stat().st_mtime > _STALE_SECONDS:
+                    path.unlink()
+            except OSError:
+                continue
+        self.prune(max(0, self.limit - size))
+
+    def _refuse(self, why: str) -> None:
+        self.refused = True
+        self.say(
+            f"The cache is not written any further: {why}. The run goes on; were it interrupted, "
+            "what it has not stored would be made again."
+        )
+
+    def say(self, text: str) -> None:
+        """Passes a note on."""
+        if self._note is not None:
+            self._note(text)
+
+
+def _encoded(tensors: Mapping[str, Tensor], what: str) -> bytes:
+    whole = {name: tensor.cpu().contiguous() for name, tensor in tensors.items()}
+    about = json.dumps({"what": what, "sha256": _checksum(whole)})
+    return save(whole, {_ABOUT: about})  # one field: several come in an order of the day
+
+
+def _decoded(data: bytes) -> dict[str, Tensor] | None:
+    """The tensors of an entry, or None where a bit of them is not as it was written."""
+    metadata = _metadata(data)
+    if metadata is None:
+        return None
+    try:
+        tensors = load(data)
+    except (SafetensorError, ValueError, KeyError, RuntimeError):
+        return None
+    return tensors if metadata.get("sha256") == _checksum(tensors) else None
+
+
+def _metadata(data: bytes) -> dict[str, str] | None:
+    """What the header of a safetensors file says of the whole; None where it makes no sense."""
+    try:
+        (length,) = struct.unpack_from("<Q", data)
+        header = json.loads(data[_LENGTH_BYTES : _LENGTH_BYTES + length])
+        metadata = json.loads(header[_METADATA][_ABOUT])
+    except (struct.error, ValueError, OverflowError, MemoryError, KeyError, TypeError):
+        return None
+    return metadata if isinstance(metadata, dict) else None
+
+
+def _checksum(tensors: Mapping[str, Tensor]) -> str:
+    digest = hashlib.sha256()
+    for name in sorted(tensors):
+        tensor = tensors[name]
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)};".encode())
+        digest.update(bytes_of(tensor))
+    return digest.hexdigest()
+
+
+def bytes_of(tensor: Tensor) -> memoryview:
+    """The memory of a tensor, not copied where it is contiguous."""
+    flat = tensor.detach().contiguous().flatten()
+    return flat.view(torch.uint8).numpy().data
+
+
+def _sync_directory(path: Path) -> None:
+    """Makes a rename last through a loss of power."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

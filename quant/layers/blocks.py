@@ -1,0 +1,92 @@
+"""The blocks of a decoder layer, as the layer tells them, and how hidden states go through one."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+from torch import Tensor, nn
+
+from quant.layers.walk import walk
+from quant.modules import QuantizedWeight, set_weight
+from quant.protocols import Block, CausalLM, DecoderLayer, Part
+
+
+def blocks_of(layer: nn.Module) -> Sequence[Block]:
+    """In the order of computation."""
+    return cast(DecoderLayer, layer).blocks()
+
+
+def parts_of_layer(layer: nn.Module) -> Iterator[Part]:
+    """All that is quantized of a layer, in the order of computation."""
+    return (part for block in blocks_of(layer) for part in block.parts)
+
+
+def part_names(model: CausalLM) -> list[list[str]]:
+    """The parts of each layer by their names in it."""
+    return [[part.name for part in parts_of_layer(stop.layer)] for stop in walk(model)]
+
+
+def weight_of(layer: nn.Module, linear: str) -> Tensor:
+    """The float weight (rows, columns) of the linear of that path."""
+    return layer.get_parameter(f"{linear}.weight")
+
+
+def quantize_linear(layer: nn.Module, linear: str, weight: QuantizedWeight) -> None:
+    """Gives the linear of that path a quantized weight."""
+    parent, _, name = linear.rpartition(".")
+    set_weight(layer.get_submodule(parent), name, weight)
+
+
+@dataclass(frozen=True)
+class LayerBlock:
+    """A block in its layer, with the context that its module takes.
+
+    Its parts may be quantized meanwhile: each method runs them as they are when it is called.
+    """
+
+    layer: nn.Module
+    block: Block
+    context: Any
+
+    def normed(self, hidden: Tensor) -> Tensor:
+        """What the module is given of the hidden states in front of the block."""
+        return hidden if self.block.norm is None else self._call(self.block.norm, hidden)
+
+    def reach(self, x: Tensor) -> Tensor:
+        """What the last linear is given, when the module is given x."""
+
+        def stop(module: nn.Module, inputs: tuple[Tensor]) -> None:
+            raise _Reached(inputs[0])
+
+        hook = self.layer.get_submodule(self.block.end).register_forward_pre_hook(stop)
+        try:
+            self.layer.get_submodule(self.block.module)(x, self.context)
+        except _Reached as reached:
+            return reached.input
+        finally:
+            hook.remove()
+        raise RuntimeError(f"{self.block.module} never calls its {self.block.end}")
+
+    def add(self, hidden: Tensor, given: Tensor) -> Tensor:
+        """The hidden states behind the block, when its last linear is given that."""
+        return hidden + self._behind(self._call(self.block.end, given))
+
+    def run(self, hidden: Tensor) -> Tensor:
+        """The hidden states behind the block."""
+        module = self.layer.get_submodule(self.block.module)
+        return hidden + self._behind(module(self.normed(hidden), self.context))
+
+    def _behind(self, output: Tensor) -> Tensor:
+        return output if self.block.after is None else self._call(self.block.after, output)
+
+    def _call(self, path: str, x: Tensor) -> Tensor:
+        module: Callable[[Tensor], Tensor] = self.layer.get_submodule(path)
+        return module(x)
+
+
+class _Reached(Exception):
+    """Carries the input of the linear at which a block was stopped."""
+
+    def __init__(self, x: Tensor) -> None:
+        super().__init__()
+        self.input = x

@@ -1,0 +1,164 @@
+"""One decoder layer by GPTQ: each linear calibrated on what reaches it at run time."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from torch import Tensor, nn
+
+from quant.layers.blocks import LayerBlock, blocks_of, quantize_linear, weight_of
+from quant.layers.nearest import Done
+from quant.layers.stream import Shards, Stream
+from quant.machine.ranks import ALONE, Ranks
+from quant.machine.speed import Speed, hessian_operations, update_operations
+from quant.machine.spill import IN_MEMORY, Spill
+from quant.protocols import Part
+from quant.rounding.drift import residual_drift, residual_products
+from quant.rounding.nearest import require_finite, round_int8
+from quant.rounding.solve import Statistics, aim, padded_as, seen_by_linear, solve, statistics
+from quant.scheme import Scheme
+from quant.weight_type import WeightType
+
+
+@dataclass(frozen=True)
+class Streams:
+    """The calibration text's hidden states before a layer.
+
+    Attributes:
+        hidden: behind quantized layers.
+        reference: behind float ones, for methods that follow them; else None.
+        spill: where what a layer needs meanwhile is kept.
+        ranks: who shares the work.
+        speed: is told how fast it goes.
+    """
+
+    hidden: Stream
+    reference: Stream | None
+    spill: Spill = IN_MEMORY
+    ranks: Ranks = ALONE
+    speed: Speed = field(default_factory=Speed)
+
+    def total(self, terms: Iterable[Tensor]) -> Tensor:
+        """The sum of terms of all shards: see Ranks.sum."""
+        return self.ranks.sum(terms, self.spill)
+
+    def keep(self, make: Callable[[Tensor], Tensor], shards: Shards) -> Shards:
+        """What is made of each tensor, kept."""
+        return [self.spill.keep(map(make, shard)) for shard in shards]
+
+
+def gptq_layer(layer: nn.Module, scheme: Scheme, name: str, streams: Streams, done: Done) -> None:
+    """Quantizes a layer, one linear after the other, and takes the streams through it in place."""
+    for told in blocks_of(layer):
+        block = LayerBlock(layer, told, streams.hidden.context)
+        place = _Place(block, scheme, name, streams, done)
+        inputs = streams.keep(block.normed, streams.hidden.shards)
+        normed = None
+        if streams.reference is not None:
+            normed = [map(block.normed, shard) for shard in streams.reference.shards]
+        given = place.statistics(told.readers[0].linears[0], inputs, normed)
+        reached = place.follow()  # goes through the block while that is float
+        for part in told.readers:
+            place.quantize(part, given, None)
+        del given
+
+        inputs = streams.keep(block.reach, inputs)
+        given = place.statistics(told.end, inputs, reached)
+        del reached
+        place.quantize(told.last, given, place.residual(inputs, given))
+        del given
+        for shard, reaching in zip(streams.hidden.shards, inputs, strict=True):
+            for index, x in enumerate(reaching):
+                shard[index] = block.add(shard[index], x)
+
+
+@dataclass(frozen=True)
+class _Place:
+    """A block whose linears are quantized; `name` is its layer's."""
+
+    block: LayerBlock
+    scheme: Scheme
+    name: str
+    streams: Streams
+    done: Done
+
+    @property
+    def aims_at_residual(self) -> bool:
+        """Whether the last linear is to make up for what the residual stream lacks: a norm behind
+        it is not linear, and then its outputs are to stay what they were."""
+        return self.scheme.choice.drift == "residual" and self.block.block.after is None
+
+    def follow(self) -> Shards | None:
+        """Takes the float stream through the float block; returns what reaches its last linear,
+        where that is needed."""
+        if self.streams.reference is None:
+            return None
+        kept = []
+        for shard in self.streams.reference.shards:
+            reached = self.streams.spill.keep(())
+            for index, x in enumerate(shard):
+                given = self.block.reach(self.block.normed(x))
+                shard[index] = self.block.add(x, given)
+                if not self.aims_at_residual:
+                    reached.append(given)
+            kept.append(reached)
+        return None if self.aims_at_residual else kept
+
+    def statistics(
+        self, linear: str, inputs: Shards, reference: Sequence[Iterable[Tensor]] | None
+    ) -> Statistics:
+        """Of what a linear is given."""
+        weight = weight_of(self.block.layer, linear)
+        in_features, device = weight.shape[1], weight.device
+        columns = in_features + -in_features % self.scheme.largest_group
+        total = self.streams.total
+        tokens = self.streams.hidden.tokens
+        method, operations = self.scheme.choice, hessian_operations(tokens, columns)
+        with self.streams.speed.timed("hessian", operations, device):
+            return statistics(inputs, reference, tokens, columns, method, total, device)
+
+    def residual(self, inputs: Shards, given: Statistics) -> Tensor | None:
+        """The correlation C of the residual stream's drift, where the method goes by it."""
+        reference, method = self.streams.reference, self.scheme.choice
+        if reference is None or not self.aims_at_residual:
+            return None
+        linear = self.block.block.end
+        weight = padded_as(weight_of(self.block.layer, linear), given)
+        bias = getattr(self.block.layer.get_submodule(linear), "bias", None)
+        seen = seen_by_linear(method)
+
+        def pairs(shard: int) -> Iterator[tuple[Tensor, Tensor]]:
+            """What the linear should add, bias aside, for the streams to meet; and its inputs."""
+            hidden = self.streams.hidden.shards[shard]
+            for wanted, x, given in zip(
+                reference.shards[shard], hidden, inputs[shard], strict=True
+            ):
+                yield wanted - x if bias is None else wanted - x - bias, seen(given)
+
+        products = self.streams.total(
+            residual_products(pairs(shard), weight) for shard in range(len(inputs))
+        )
+        return residual_drift(products, self.streams.hidden.tokens, weight, given.hessian)
+
+    def quantize(self, part: Part, given: Statistics, correlation: Tensor | None) -> None:
+        """The linears of a part, which are given the same."""
+        type = self.scheme.type_of(f"{self.name}.{part.name}")
+        assert type is not None
+        for linear in part.linears:
+            self._quantize(linear, type, given, correlation)
+
+    def _quantize(
+        self, linear: str, type: WeightType, given: Statistics, correlation: Tensor | None
+    ) -> None:
+        name, weight = f"{self.name}.{linear}", weight_of(self.block.layer, linear)
+        require_finite(weight, name)
+        (rows, columns), method = weight.shape, self.scheme.choice
+        if type.in_groups:
+            moved = correlation is not None or given.drift is not None
+            operations = update_operations(rows, len(given.hessian), method, moved)
+            with self.streams.speed.timed("update", operations, weight.device):
+                quantized = solve(weight, type, method, given, correlation, self.streams.ranks)
+        else:
+            target = aim(padded_as(weight, given), method, given, correlation)
+            quantized = round_int8(target[:, :columns], name)
+        quantize_linear(self.block.layer, linear, quantized)
+        self.done(name, rows * columns)

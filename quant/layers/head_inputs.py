@@ -1,0 +1,62 @@
+"""What the head is given, for ends of 4 bits that GPTQ chooses."""
+
+import torch
+from torch import Tensor
+
+from quant.layers.ends import embed_float, is_tied
+from quant.layers.load import load_finite
+from quant.layers.stream import States
+from quant.layers.walk import float_walk
+from quant.machine.device import HOST, context_on, move
+from quant.protocols import CausalLM, WeightSource
+from quant.rounding.gptq import gram, hessian_of, inverse_factor
+from quant.rounding.solve import Statistics, seen_by_linear
+from quant.scheme import Scheme
+
+MOST_TOKENS = 4096
+WINDOWS_TOGETHER = 4
+_DAMP_PERCENT = 1.0
+_DAMP_PERCENT_TIED = 50.0
+
+
+def head_damp_percent(tied: bool) -> float:
+    """What is added to the Hessian's diagonal, of its mean."""
+    return _DAMP_PERCENT_TIED if tied else _DAMP_PERCENT
+
+
+@torch.no_grad()
+def head_statistics(
+    model: CausalLM,
+    scheme: Scheme,
+    weights: WeightSource,
+    calibration: Tensor,
+    device: torch.device = HOST,
+) -> Statistics:
+    """The statistics of the head's inputs in the float model, on some of the calibration text.
+
+    Where the ends are tied the same integers are the embedding, in which an error costs as much in
+    every direction. Their Hessian is the sum of both: the head's and a multiple of the identity,
+    which is what damping adds.
+
+    Args:
+        model: with its layers on the meta device, where they are left.
+        calibration: int64 (windows, seq_len).
+        device: what computes, and where the statistics are.
+    """
+    count = max(1, MOST_TOKENS // calibration.shape[1])
+    tokens = calibration[:: -(-len(calibration) // count)]
+    hidden = embed_float(model, weights, tokens).to(device)
+    context = context_on(device, model, tokens.shape[1])
+    states = States(hidden, context, WINDOWS_TOGETHER)
+    for stop in float_walk(model, weights, device):
+        states.advance(stop.layer)
+    norm = model.model.get_submodule("norm")
+    load_finite(weights, norm, "model.norm.")
+    move(norm, device)
+    seen = seen_by_linear(scheme.choice)
+    columns = hidden.shape[-1] + -hidden.shape[-1] % scheme.largest_group
+    inputs = (seen(norm(x)) for x in hidden.split(WINDOWS_TOGETHER))
+    hessian = hessian_of(gram(inputs, columns, device), tokens.numel())
+    factor = inverse_factor(hessian, head_damp_percent(is_tied(model)), scheme.choice.act_order)
+    importance = torch.where(hessian.diagonal() == 0, 0.0, 1 / factor.inverse_diagonal())
+    return Statistics(hessian, factor, importance, None, None)

@@ -1,0 +1,22 @@
+"""One decoder layer by round to nearest: no text is needed, and no hidden states."""
+
+from collections.abc import Callable
+
+from torch import nn
+
+from quant.layers.blocks import parts_of_layer, quantize_linear, weight_of
+from quant.rounding.nearest import round_weight
+from quant.scheme import Scheme
+
+Done = Callable[[str, int], None]  # a weight's name, how many numbers it has
+
+
+def round_layer(layer: nn.Module, scheme: Scheme, name: str, done: Done) -> None:
+    """Rounds every linear of a layer to nearest; `name` is the layer's."""
+    for part in parts_of_layer(layer):
+        type = scheme.type_of(f"{name}.{part.name}")
+        assert type is not None
+        for linear in part.linears:
+            full_name, weight = f"{name}.{linear}", weight_of(layer, linear)
+            quantize_linear(layer, linear, round_weight(weight, type, full_name, scheme.choice))
+            done(full_name, weight.numel())

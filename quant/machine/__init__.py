@@ -1,0 +1,1 @@
+"""Where a quantization computes and keeps: devices, processes, memory, disk."""

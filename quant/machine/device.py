@@ -1,0 +1,128 @@
+"""Where the arithmetic is done: by the CPU, or by one GPU for each process.
+
+The model, the cache, hidden states and files lie in the CPU's memory or on its disk. What is
+computed with is brought to the device a piece at a time: a decoder layer, a batch of hidden states
+(quant.machine.spill gives each back where it was made), and what is made of them stays there until
+the layer is finished.
+"""
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils import _pytree as pytree
+
+from quant.errors import QuantError
+from quant.protocols import CausalLM
+
+HOST = torch.device("cpu")
+_ROWS, _GPU_ROWS = 1024, 8192
+
+
+def find_device(name: str, rank: int = 0, count: int = 1) -> torch.device:
+    """The device of a name, once it has computed something.
+
+    Args:
+        name: "auto" (a GPU where there is one), "cpu", "cuda" (this process's own) or "cuda:N".
+        rank: of this process among the `count` on this machine that share the work.
+
+    Raises:
+        QuantError: there is no such device, or it does not work.
+    """
+    gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    device = torch.device(choose_device(name, gpus, rank, count))
+    if device != HOST:
+        try:
+            torch.zeros(1, device=device).add_(1).item()
+        except RuntimeError as error:
+            reason = str(error).splitlines()[0].rstrip(".")
+            raise QuantError(
+                f"{device} cannot be used ({reason}); free or repair it, or take --device cpu."
+            ) from None
+    return device
+
+
+def choose_device(name: str, gpus: int, rank: int = 0, count: int = 1) -> str:
+    """The name with its number, where there are so many GPUs; otherwise as `find_device`."""
+    if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", name):
+        raise QuantError(
+            f"--device {name!r} is not supported; it must be auto, cpu, cuda or cuda:N."
+        )
+    if name == "cpu" or (name == "auto" and gpus == 0):
+        return "cpu"
+    if gpus == 0:
+        raise QuantError(
+            f"--device {name} asks for a GPU, and PyTorch {torch.__version__} finds none here; "
+            "take --device cpu, or install a PyTorch for the GPU that there is."
+        )
+    if ":" not in name:
+        if count > gpus:
+            raise QuantError(
+                f"{count} processes cannot have a GPU each where there are {gpus}; start as many "
+                "as there are GPUs, or take --device cpu."
+            )
+        return f"cuda:{rank}"
+    if count > 1:
+        raise QuantError(
+            f"--device {name} is one GPU, and there are {count} processes; write cuda, and each "
+            "takes its own."
+        )
+    if int(name.partition(":")[2]) >= gpus:
+        raise QuantError(
+            f"--device {name} is not there; the GPUs here are cuda:0 to cuda:{gpus - 1}."
+        )
+    return name
+
+
+def move(module: nn.Module, device: torch.device) -> None:
+    """Takes a module's parameters to a device, and the integers and scales of quantized ones; none
+    where they are there."""
+    for owner in module.modules():
+        for name, buffer in list(owner.named_buffers(recurse=False)):
+            if buffer.device != device:
+                owner.register_buffer(name, buffer.to(device))
+        for name, parameter in list(owner.named_parameters(recurse=False)):
+            if parameter.device != device:
+                moved = nn.Parameter(parameter.to(device), requires_grad=False)
+                owner.register_parameter(name, moved)
+
+
+@contextmanager
+def lent(module: nn.Module, device: torch.device) -> Iterator[None]:
+    """Meanwhile a module's parameters lie on a device; afterwards they are the CPU's."""
+    move(module, device)
+    yield
+    move(module, HOST)
+
+
+def context_on(device: torch.device, model: CausalLM, seq_len: int) -> Any:
+    """What a model's layers take beside hidden states, with the CPU's bits."""
+
+    def bring(leaf: object) -> object:
+        return leaf.to(device) if isinstance(leaf, Tensor) else leaf
+
+    return pytree.tree_map(bring, model.context(seq_len))
+
+
+def rows_together(device: torch.device) -> int:
+    """How many rows of a weight are solved together; they do not depend on each other.
+
+    On a CPU so few that a block of their columns stays in its cache. A GPU does a column of
+    thousands in the time in which it is told to.
+    """
+    return _ROWS if device == HOST else _GPU_ROWS
+
+
+@contextmanager
+def full_memory_told() -> Iterator[None]:
+    """Makes a GPU's memory that is full a QuantError."""
+    try:
+        yield
+    except torch.OutOfMemoryError as error:
+        reason = str(error).partition(" GPU ")[0].rstrip(".")
+        raise QuantError(
+            f"the GPU has too little memory free ({reason}); free some, or take --device cpu."
+        ) from None

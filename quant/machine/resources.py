@@ -1,0 +1,35 @@
+"""With what a quantization works, none of which changes its result, but for the last bits that
+one kind of device computes otherwise than another."""
+
+from dataclasses import dataclass, field
+
+import torch
+
+from quant.cache.store import Cache
+from quant.machine.device import HOST
+from quant.machine.ranks import ALONE, Ranks
+from quant.machine.speed import Speed
+from quant.machine.spill import IN_MEMORY, Spill
+
+
+@dataclass(frozen=True)
+class Means:
+    """
+    Attributes:
+        cache: where finished layers are kept and found; None makes everything anew.
+        name: what to call the model in the cache's listing.
+        spill: where hidden states and finished layers lie meanwhile.
+        ranks: the processes that share the work; quality is measured by the first of them.
+        speed: is told how fast it went.
+        device: what computes; the model lies in the CPU's memory before and after.
+    """
+
+    cache: Cache | None = None
+    name: str = "a model"
+    spill: Spill = IN_MEMORY
+    ranks: Ranks = ALONE
+    speed: Speed = field(default_factory=Speed)
+    device: torch.device = HOST
+
+
+PLAIN = Means()

@@ -1,0 +1,1 @@
+"""Rotations of the residual stream, folded into the weights."""

@@ -1,0 +1,1 @@
+"""From floats to integers and scales: one weight at a time."""

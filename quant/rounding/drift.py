@@ -1,0 +1,113 @@
+"""What to do about inputs that have drifted: X of the float model, X' behind quantized layers.
+
+Plain GPTQ asks for X' Q^T close to X' W^T. What is wanted is X W^T. Without rounding the answer is
+a least-squares problem, with H = X'^T X' and D = (X - X')^T X':
+
+    W* = X W^T projected on X' = W + W D H^-1
+
+and rounding W* by GPTQ in the metric of H solves the whole of it. Three published methods solve it
+in parts: GPTAQ (Li, Yin, Lee, Xiao, Panda, 2025) adds the part of it that each column can no longer
+undo; Qronos (Zhang, Zhang, Colbert, Saab, 2025) rounds the first column at its own best and all
+others from W*; the correction is scaled by a share below 1, for all of it overfits the text.
+
+A linear that adds to the residual stream can do more: where the float stream holds r more than the
+quantized one, its best outputs are X W^T + r, and C = W D + r^T X' takes the place of W D.
+"""
+
+from collections.abc import Iterable
+
+import torch
+from torch import Tensor
+
+from quant.machine.device import HOST
+from quant.rounding.gptq import InverseFactor
+
+
+def drift_products(
+    pairs: Iterable[tuple[Tensor, Tensor]], columns: int, device: torch.device = HOST
+) -> Tensor:
+    """(X - X')^T X' of pairs (X, X'); D = 2/N times that, for N tokens.
+
+    Args:
+        pairs: float32 (..., in_features) both, the float model's and the quantized one's.
+        columns: of the padded weight; what is beyond in_features stays 0.
+        device: of the pairs.
+
+    Returns:
+        float32 (columns, columns).
+    """
+    products = torch.zeros(columns, columns, device=device)
+    for reference, x in pairs:
+        reference, x = reference.flatten(0, -2), x.flatten(0, -2)
+        used = x.shape[1]
+        products[:used, :used].addmm_((reference - x).T, x)
+    return products
+
+
+def residual_products(pairs: Iterable[tuple[Tensor, Tensor]], weight: Tensor) -> Tensor:
+    """(Y + r)^T X' for `residual_drift`.
+
+    Args:
+        pairs: float32 (..., rows) and (..., in_features): Y + r, and X'.
+        weight: float32 (rows, columns), padded.
+
+    Returns:
+        float32 (rows, columns).
+    """
+    products = torch.zeros_like(weight)
+    for wanted, x in pairs:
+        wanted, x = wanted.flatten(0, -2), x.flatten(0, -2)
+        products[:, : x.shape[1]].addmm_(wanted.T, x)
+    return products
+
+
+def residual_drift(products: Tensor, tokens: int, weight: Tensor, hessian: Tensor) -> Tensor:
+    """C = W D + r^T X' of a linear whose outputs Y' = X' W^T are added to a residual stream.
+
+    It needs no X: what the float stream holds after its own linear, less what the quantized one
+    holds before, is Y + r, and (Y + r)^T X' - W H = C.
+
+    Args:
+        products: of `residual_products`, whose memory it takes.
+        tokens: how many they are of.
+        weight: float32 (rows, columns), padded.
+        hessian: of X', by `quant.rounding.gptq.hessian_of`.
+
+    Returns:
+        float32 (rows, columns).
+    """
+    return products.mul_(2 / max(tokens, 1)).addmm_(weight, hessian, alpha=-1)
+
+
+def corrected(weight: Tensor, correlation: Tensor, factor: InverseFactor, share: float) -> Tensor:
+    """W + share C H^-1: with C = W D and share 1, W* (with the damped H).
+
+    Args:
+        weight, correlation: float32 (rows, columns), W and C.
+    """
+    return weight + factor.solve(correlation).mul_(share)
+
+
+def gptaq_carry(drift: Tensor, factor: InverseFactor, share: float) -> Tensor:
+    """P of GPTAQ: in the factor's order, P = share (D U^T, strictly upper) U.
+
+    Args:
+        drift: D (columns, columns), in the columns' own order.
+    """
+    ordered = drift[factor.order][:, factor.order] / factor.mean
+    return (ordered @ factor.upper.T).triu_(1).mul_(share) @ factor.upper
+
+
+def qronos_first(
+    weight: Tensor, correlation: Tensor, hessian: Tensor, factor: InverseFactor, share: float
+) -> Tensor:
+    """The first column of Qronos: its best while all others are as they were, w_1 + C_1 / H_11.
+
+    Returns:
+        float32 (rows,).
+    """
+    first = int(factor.order[0])
+    diagonal = hessian[first, first] + factor.damping
+    if hessian[first, first] == 0:
+        return weight[:, first]
+    return weight[:, first] + correlation[:, first] / diagonal * share

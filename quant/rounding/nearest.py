@@ -1,0 +1,170 @@
+"""Round to nearest, a few rows at a time: int4 in groups, int8 per output channel."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from quant.baselines.hqq import hqq_scales
+from quant.errors import QuantError
+from quant.machine.device import HOST
+from quant.method import Method
+from quant.modules import QuantizedWeight
+from quant.rounding.scales import (
+    TwoLevelScales,
+    absmax_scales,
+    round_to_scales,
+    rtn_scales,
+    searched_scales,
+)
+from quant.weight_type import INT8, WeightType
+
+_CHUNK_ELEMENTS = 1 << 18  # stays in a core's cache
+_GPU_CHUNK_ELEMENTS = 1 << 24
+_SMALLEST_SCALE = 2.0**-100
+_LARGEST_SCALE = 2.0**120
+
+Rounding = Callable[[Tensor], tuple[Tensor, Tensor]]  # float32 rows to int8 values, scales
+
+
+def round_weight(
+    weight: Tensor, type: WeightType, name: str, method: Method, importance: Tensor | None = None
+) -> QuantizedWeight:
+    """Rounds a weight (rows, columns) of any float type to nearest.
+
+    Args:
+        method: for the scales of groups; searched ones take ten times as long.
+        importance: float32 (columns,): what an error costs there, where they are searched.
+
+    Raises:
+        QuantError: the weight `name` holds a value that is not finite.
+    """
+    if not type.in_groups:
+        return round_int8(weight, name)
+    return round_int4(weight, type.group_size, name, method, importance)
+
+
+def round_int4(
+    weight: Tensor, group_size: int, name: str, method: Method, importance: Tensor | None = None
+) -> QuantizedWeight:
+    """Rounds a weight (rows, columns) of any float type to nearest, int4 in groups.
+
+    Columns are padded with zeros to a multiple of the group.
+
+    Args:
+        method: for its scales; searched ones take ten times as long.
+        importance: float32 (columns,): what an error costs there, where they are searched.
+
+    Raises:
+        QuantError: the weight `name` holds a value that is not finite.
+    """
+    padding = -weight.shape[1] % group_size
+    if importance is not None:
+        importance = F.pad(importance, (0, padding))
+
+    def round_rows(rows: Tensor) -> tuple[Tensor, Tensor]:
+        rows = F.pad(rows, (0, padding)) if padding else rows
+        scales = _scales(rows, group_size, method, importance)
+        return round_to_scales(rows, scales, group_size), scales
+
+    columns = weight.shape[1] + padding
+    values, scales = _by_rows(weight, columns, columns // group_size, round_rows, name)
+    return QuantizedWeight(values, scales, WeightType(4, group_size, method.levels))
+
+
+def _scales(rows: Tensor, group_size: int, method: Method, importance: Tensor | None) -> Tensor:
+    """The groups' scales, multiplied out: float32 (rows, groups)."""
+    if method.rounding == "hqq":
+        return hqq_scales(rows, group_size).product()
+    if method.scales == "absmax":
+        return absmax_scales(rows, group_size)
+    if method.scales == "closed":
+        return rtn_scales(rows, group_size).product()
+    return searched_scales(rows, group_size, importance).product()
+
+
+def round_int8(weight: Tensor, name: str) -> QuantizedWeight:
+    """Rounds a weight (rows, columns) of any float type to int8, one scale per row.
+
+    Raises:
+        QuantError: the weight `name` holds a value that is not finite.
+    """
+
+    def round_rows(rows: Tensor) -> tuple[Tensor, Tensor]:
+        scales = rows.abs().amax(dim=1, keepdim=True) / 127
+        scales = scales.clamp(_SMALLEST_SCALE, _LARGEST_SCALE)
+        return (rows / scales).round_().clamp_(-127, 127).to(torch.int8), scales
+
+    values, scales = _by_rows(weight, weight.shape[1], 1, round_rows, name)
+    return QuantizedWeight(values, scales, INT8)
+
+
+def search_scales(
+    weight: Tensor, group_size: int, importance: Tensor | None = None
+) -> TwoLevelScales:
+    """`searched_scales` of a whole float32 weight, some rows at a time."""
+    return _scales_by_rows(weight, lambda rows: searched_scales(rows, group_size, importance))
+
+
+def closed_scales(weight: Tensor, group_size: int) -> TwoLevelScales:
+    """`rtn_scales` of a whole float32 weight, some rows at a time."""
+    return _scales_by_rows(weight, lambda rows: rtn_scales(rows, group_size))
+
+
+def _scales_by_rows(weight: Tensor, choose: Callable[[Tensor], TwoLevelScales]) -> TwoLevelScales:
+    with one_thread():
+        found = [choose(rows) for _, rows in row_chunks(weight)]
+    return TwoLevelScales(
+        torch.cat([scales.multiple for scales in found]),
+        torch.cat([scales.row_scale for scales in found]),
+    )
+
+
+def require_finite(weight: Tensor, name: str) -> None:
+    """Raises QuantError where a weight holds NaN or infinity."""
+    if not weight.sum().isfinite() and not weight.isfinite().all():
+        raise QuantError(
+            f"{name} holds values that are not finite; no model computes with them: check the "
+            "checkpoint."
+        )
+
+
+def _by_rows(
+    weight: Tensor, columns: int, groups: int, round_rows: Rounding, name: str
+) -> tuple[Tensor, Tensor]:
+    """Runs `round_rows` over float32 chunks; no float copy of the whole weight is made.
+
+    Returns:
+        int8 (rows, columns), float32 (rows, groups).
+    """
+    values = weight.new_empty(weight.shape[0], columns, dtype=torch.int8)
+    scales = weight.new_empty(weight.shape[0], groups, dtype=torch.float32)
+    with one_thread():
+        for start, chunk in row_chunks(weight):
+            rows = chunk.float()
+            require_finite(rows, name)
+            here = slice(start, start + len(rows))
+            values[here], scales[here] = round_rows(rows)
+    return values, scales
+
+
+def row_chunks(weight: Tensor) -> Iterator[tuple[int, Tensor]]:
+    """Views of a few rows each and where they start, small enough to stay in a CPU's cache, where
+    they are the CPU's."""
+    elements = _CHUNK_ELEMENTS if weight.device == HOST else _GPU_CHUNK_ELEMENTS
+    count = max(1, elements // weight.shape[1])
+    for start in range(0, weight.shape[0], count):
+        yield start, weight[start : start + count]
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Many short operations: two threads would wait for each other longer than they work."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)

@@ -1,0 +1,166 @@
+"""One weight, from floats to integers and scales, by the choices of a Method."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from quant.layers.stream import Shards
+from quant.machine.device import rows_together
+from quant.machine.ranks import ALONE, Ranks
+from quant.method import Method
+from quant.modules import QuantizedWeight
+from quant.rounding.activations import int8_round_trip
+from quant.rounding.descent import descend
+from quant.rounding.drift import corrected, drift_products, gptaq_carry, qronos_first
+from quant.rounding.gptq import InverseFactor, gptq, gram, hessian_of, inverse_factor
+from quant.rounding.nearest import closed_scales, search_scales
+from quant.rounding.scales import TwoLevelScales
+from quant.weight_type import WeightType
+
+
+@dataclass(frozen=True)
+class Statistics:
+    """What linears with one input share.
+
+    Attributes:
+        hessian: float32 (columns, columns) of the inputs, padded.
+        factor: of its inverse, damped.
+        importance: float32 (columns,) for the search of scales.
+        drift: D (columns, columns) against the float model's inputs, where they were given.
+        carry: of GPTAQ, where that is the method.
+    """
+
+    hessian: Tensor
+    factor: InverseFactor
+    importance: Tensor
+    drift: Tensor | None
+    carry: Tensor | None
+
+
+def statistics(
+    inputs: Shards,
+    reference: Sequence[Iterable[Tensor]] | None,
+    tokens: int,
+    columns: int,
+    method: Method,
+    total: Callable[[Iterable[Tensor]], Tensor],
+    device: torch.device,
+) -> Statistics:
+    """Gathers the statistics of a linear's inputs.
+
+    Args:
+        inputs: float32 (..., in_features) each, behind quantized layers.
+        reference: the float model's for the same tokens, or None.
+        tokens: of all ranks.
+        columns: of the padded weight.
+        total: adds what is computed of each shard, over all ranks.
+        device: of the inputs, of which there may be none here.
+    """
+    seen = seen_by_linear(method)
+    products = total(gram(map(seen, shard), columns, device) for shard in inputs)
+    hessian = hessian_of(products, tokens)
+    factor = inverse_factor(hessian, act_order=method.act_order)
+    importance = hessian.diagonal().contiguous()  # strided, it costs ten times the search
+    if method.importance == "inverse":
+        importance = torch.where(importance == 0, 0.0, 1 / factor.inverse_diagonal())
+    drift = carry = None
+    if reference is not None:
+        drift = total(
+            drift_products(zip(wanted, map(seen, shard), strict=True), columns, device)
+            for wanted, shard in zip(reference, inputs, strict=True)
+        ).mul_(2 / max(tokens, 1))
+        if method.drift == "gptaq":
+            carry = gptaq_carry(drift, factor, method.drift_share)
+    return Statistics(hessian, factor, importance, drift, carry)
+
+
+def seen_by_linear(method: Method) -> Callable[[Tensor], Tensor]:
+    """What a linear sees of its input: at run time it is rounded to int8."""
+    return int8_round_trip if method.int8_statistics else lambda x: x
+
+
+def solve(
+    weight: Tensor,
+    type: WeightType,
+    method: Method,
+    given: Statistics,
+    correlation: Tensor | None,
+    ranks: Ranks = ALONE,
+) -> QuantizedWeight:
+    """Chooses the integers and scales of a weight, some rows at a time; ranks take turns.
+
+    Args:
+        weight: float32 (rows, in_features).
+        type: of 4 bits, in groups.
+        given: of its inputs, padded to at least as many columns as the type stores.
+        correlation: C (rows, columns) of `quant.rounding.drift`; None where nothing has drifted, or
+            where `given` says how the inputs have.
+    """
+    stored, group_size = type.padded(weight.shape[1]), type.group_size
+    weight = padded_as(weight, given)
+    rows, columns = weight.shape
+    values = weight.new_empty(weight.shape, dtype=torch.int8)
+    multiple = weight.new_empty(rows, columns // group_size, dtype=torch.uint8)
+    row_scale = weight.new_empty(rows, 1)
+    owners: list[tuple[slice, int]] = []
+    together = rows_together(weight.device)
+    for start in range(0, rows, together):
+        here, owner = slice(start, start + together), ranks.next_owner()
+        owners.append((here, owner))
+        if owner != ranks.rank:
+            continue
+        part = None if correlation is None else correlation[here]
+        if given.drift is not None:
+            part = weight[here] @ given.drift
+        values[here], scales = _solve_rows(weight[here], group_size, method, given, part)
+        multiple[here], row_scale[here] = scales.multiple, scales.row_scale
+    for here, owner in owners:
+        for tensor in (values, multiple, row_scale):
+            ranks.share(tensor[here], owner)
+    values = values[:, :stored].contiguous()
+    floats = TwoLevelScales(multiple, row_scale).product()
+    return QuantizedWeight(values, floats[:, : stored // group_size].contiguous(), type)
+
+
+def padded_as(weight: Tensor, given: Statistics) -> Tensor:
+    """A weight (rows, in_features) with as many columns as the statistics of its inputs."""
+    padding = len(given.hessian) - weight.shape[1]
+    return F.pad(weight, (0, padding)) if padding else weight
+
+
+def aim(weight: Tensor, method: Method, given: Statistics, correlation: Tensor | None) -> Tensor:
+    """The float weight (rows, columns) whose outputs are wanted, now that inputs have drifted."""
+    if given.drift is not None:
+        correlation = weight @ given.drift
+    if correlation is None:
+        return weight
+    return corrected(weight, correlation, given.factor, method.drift_share)
+
+
+def _solve_rows(
+    weight: Tensor,
+    group_size: int,
+    method: Method,
+    given: Statistics,
+    correlation: Tensor | None,
+) -> tuple[Tensor, TwoLevelScales]:
+    """Rows do not depend on each other: the same for some rows (rows, columns) of a weight."""
+    target, first = weight, None
+    if correlation is not None:
+        target = corrected(weight, correlation, given.factor, method.drift_share)
+        if method.drift == "qronos":
+            first = qronos_first(
+                weight, correlation, given.hessian, given.factor, method.drift_share
+            )
+    start = weight if given.carry is not None else target
+    if method.scales == "searched":
+        scales = search_scales(start, group_size, given.importance)
+    else:
+        scales = closed_scales(start, group_size)
+    values = gptq(start, scales, given.factor, carry=given.carry, first=first)
+    if method.descent:
+        return descend(target, values, scales, given.factor, given.hessian, method.descent)
+    return values, scales

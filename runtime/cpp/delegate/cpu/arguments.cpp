@@ -1,0 +1,130 @@
+#include "delegate/cpu/arguments.h"
+
+#include <executorch/runtime/core/exec_aten/util/tensor_util.h>
+#include <executorch/runtime/platform/log.h>
+
+#include <algorithm>
+
+namespace thimble::cpu {
+namespace {
+
+using executorch::aten::ScalarType;
+using executorch::aten::SizesType;
+using executorch::aten::Tensor;
+using executorch::runtime::ArrayRef;
+using executorch::runtime::BackendInitContext;
+using executorch::runtime::Error;
+using executorch::runtime::EValue;
+using executorch::runtime::EventTracer;
+using executorch::runtime::EventTracerProfilingLevel;
+using executorch::runtime::Span;
+
+bool is_contiguous(const Tensor& tensor) {
+  return executorch::runtime::is_contiguous_dim_order(tensor.dim_order().data(), tensor.dim());
+}
+
+/// The sentence about an argument that is not as the program was exported.
+Status wrong_argument(size_t index, const std::string& wanted) {
+  return Status::error("argument " + std::to_string(index) + " of the delegate is not " + wanted +
+                       ": export the model again");
+}
+
+}  // namespace
+
+Error fail(Error code, const Status& status) {
+  ET_LOG(Error, "%s", status.message().c_str());
+  return code;
+}
+
+Result<std::shared_ptr<Session>> choose_session(BackendInitContext& context,
+                                                int32_t default_threads) {
+  const auto id = context.get_runtime_spec<int>(THIMBLE_SESSION_OPTION);
+  if (id.error() == Error::NotFound) {
+    return std::make_shared<Session>(
+        thimble_session_options{default_threads, THIMBLE_CACHE_DEFAULT, 0});
+  }
+  if (!id.ok()) {
+    return Status::error("the option " THIMBLE_SESSION_OPTION
+                         " is not an int: give what thimble_session_open() returned");
+  }
+  std::shared_ptr<Session> session = find_session(*id);
+  if (session != nullptr) return session;
+  return Status::error("there is no session " + std::to_string(*id) + ": open one first");
+}
+
+Status read_inputs(const Program& program, Span<EValue*> args, Call* call) {
+  if (args.size() != program.inputs.size() + program.outputs.size()) {
+    return wrong_argument(args.size(), "one it expects");
+  }
+  int64_t start_pos = 0;
+  call->segment.rows = 0;
+  for (size_t i = 0; i < program.inputs.size(); ++i) {
+    const EValue& value = *args[i];
+    call->inputs[i] = nullptr;
+    if (program.inputs[i].role == Role::kStartPos && value.isInt()) {
+      start_pos = value.toInt();
+      continue;
+    }
+    if (!value.isTensor() || !is_contiguous(value.toTensor())) {
+      return wrong_argument(i, "a contiguous tensor");
+    }
+    const Tensor& tensor = value.toTensor();
+    const auto count = static_cast<size_t>(tensor.numel());
+    size_t rows = count;
+    if (program.inputs[i].role == Role::kRows) {
+      const size_t width = program.slots[program.inputs[i].slot].width;
+      if (tensor.scalar_type() != ScalarType::Float || count % width != 0) {
+        return wrong_argument(i, "rows of " + std::to_string(width) + " float32 numbers");
+      }
+      rows = count / width;
+      call->inputs[i] = tensor.const_data_ptr<float>();
+    } else if (tensor.scalar_type() != ScalarType::Long) {
+      return wrong_argument(i, "of int64");
+    } else if (program.inputs[i].role == Role::kStartPos) {
+      if (count != 1) return wrong_argument(i, "one position");
+      start_pos = tensor.const_data_ptr<int64_t>()[0];
+      continue;
+    } else {
+      call->tokens = tensor.const_data_ptr<int64_t>();
+    }
+    if (call->segment.rows != 0 && rows != call->segment.rows) {
+      return wrong_argument(i, std::to_string(call->segment.rows) + " rows, as the one before");
+    }
+    call->segment.rows = rows;
+  }
+  call->segment.start_pos = start_pos;
+  return {};
+}
+
+Status shape_outputs(const Program& program, Span<EValue*> args, Call* call) {
+  constexpr ssize_t kMostDims = 16;
+  for (size_t i = 0; i < program.outputs.size(); ++i) {
+    const size_t index = program.inputs.size() + i;
+    if (!args[index]->isTensor()) return wrong_argument(index, "a tensor");
+    Tensor& tensor = args[index]->toTensor();
+    const ssize_t dims = tensor.dim();
+    if (tensor.scalar_type() != ScalarType::Float || dims < 2 || dims > kMostDims ||
+        !is_contiguous(tensor)) {
+      return wrong_argument(index, "a contiguous float32 tensor of 2 dimensions or more");
+    }
+    SizesType sizes[kMostDims];
+    std::fill_n(sizes, dims, 1);
+    sizes[dims - 1] = static_cast<SizesType>(program.slots[program.outputs[i].slot].width);
+    sizes[dims - 2] = static_cast<SizesType>(output_rows(program, i, call->segment.rows));
+    const ArrayRef<SizesType> shape(sizes, static_cast<size_t>(dims));
+    if (executorch::runtime::resize_tensor(tensor, shape) != Error::Ok) {
+      return wrong_argument(index,
+                            "large enough for " + std::to_string(call->segment.rows) + " rows");
+    }
+    call->outputs[i] = tensor.mutable_data_ptr<float>();
+  }
+  return {};
+}
+
+EventTracer* recorder_of(EventTracer* tracer) {
+  const bool hears = tracer != nullptr && tracer->event_tracer_profiling_level() ==
+                                              EventTracerProfilingLevel::kProfileAllEvents;
+  return hears ? tracer : nullptr;
+}
+
+}  // namespace thimble::cpu

@@ -1,0 +1,77 @@
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "delegate/memory/workspace.h"
+#include "delegate/program/call.h"
+#include "delegate/program/program.h"
+#include "delegate/session/session_state.h"
+#include "kernels/kernels.h"
+
+namespace thimble::cpu {
+
+/// Hears what each op left in its output, while no thread works on it.
+class OutputListener {
+ public:
+  virtual ~OutputListener() = default;
+  /// \param values the first of `rows` rows of `width` floats; each starts `stride` floats after
+  ///   the one before.
+  virtual void on_output(const Op& op, const float* values, size_t rows, size_t width,
+                         size_t stride) = 0;
+};
+
+/// Runs a program: the op list over chunks of a call's rows.
+class Executor {
+ public:
+  /// \param weights in the order of the program, which they and `floats` must outlive.
+  static Result<std::unique_ptr<Executor>> create(Program program, const kernels::Variant& kernels,
+                                                  std::vector<kernels::PackedWeight> weights,
+                                                  const float* floats,
+                                                  std::shared_ptr<Session> session);
+  ~Executor();
+  Executor(const Executor&) = delete;
+  Executor& operator=(const Executor&) = delete;
+
+  const Program& program() const { return program_; }
+
+  kernels::CacheType cache_type() const { return cache_type_; }
+
+  Session& session() const { return *session_; }
+
+  /// Whether a call of this segment is possible.
+  Status check(const Segment& segment) const;
+  /// Runs a call that check() allows. On an error nothing was done. Allocates nothing.
+  Status run(const Call& call);
+
+ private:
+  Executor(Program program, const kernels::Variant& kernels,
+           std::vector<kernels::PackedWeight> weights, const float* floats,
+           std::shared_ptr<Session> session, Workspace workspace, kernels::CacheType cache_type,
+           uint32_t number)
+      : program_(std::move(program)),
+        kernels_(kernels),
+        weights_(std::move(weights)),
+        floats_(floats),
+        session_(std::move(session)),
+        workspace_(std::move(workspace)),
+        cache_type_(cache_type),
+        number_(number),
+        slots_(program_.slots.size()) {}
+
+  void bind(const Call& call);
+  /// One thread's part of a call.
+  void run_on(size_t thread, const Call& call);
+
+  const Program program_;
+  const kernels::Variant& kernels_;
+  const std::vector<kernels::PackedWeight> weights_;
+  const float* const floats_;
+  const std::shared_ptr<Session> session_;
+  const Workspace workspace_;
+  const kernels::CacheType cache_type_;
+  const uint32_t number_;  ///< of the program in the session
+  std::vector<float*> slots_;
+};
+
+}  // namespace thimble::cpu

@@ -1,0 +1,176 @@
+#include "delegate/memory/workspace.h"
+
+#include <algorithm>
+
+namespace thimble::cpu {
+namespace {
+
+using kernels::kBlockRows;
+using kernels::kColumnStep;
+using kernels::kLineBytes;
+using kernels::kMatvecRows;
+using kernels::round_up;
+
+/// Rows of a chunk: enough that unpacking weights costs nothing beside multiplying them.
+constexpr size_t kChunkRows = 256;
+/// What slots and quantized activations may take together, unless kMatvecRows take more.
+constexpr size_t kMostBytes = size_t{24} << 20;
+/// Rows that lie a multiple of this apart share a few sets of the caches.
+constexpr size_t kConflictBytes = 4096;
+
+size_t padded_stride(size_t width) {
+  return width * sizeof(float) % kConflictBytes == 0 ? width + kBlockRows : width;
+}
+
+/// The largest of what any op of a program needs.
+WorkspaceNeeds find_needs(const Program& program, const kernels::Variant& kernels, size_t threads) {
+  WorkspaceNeeds needs;
+  for (const Op& op : program.ops) {
+    needs.include(std::visit(
+        [&](const auto& kind) { return kind.needs(program, kernels, threads); }, op.kind));
+  }
+  return needs;
+}
+
+/// Pieces of memory one behind the other, each at a line's start.
+class Layout {
+ public:
+  size_t add(size_t bytes) {
+    const size_t offset = size_;
+    size_ += round_up(bytes, kLineBytes);
+    return offset;
+  }
+  size_t size() const { return size_; }
+
+ private:
+  size_t size_ = 0;
+};
+
+}  // namespace
+
+void WorkspaceNeeds::include(const WorkspaceNeeds& other) {
+  columns = std::max(columns, other.columns);
+  normed_columns = std::max(normed_columns, other.normed_columns);
+  sums = std::max(sums, other.sums);
+  partials = std::max(partials, other.partials);
+  scratch = std::max(scratch, other.scratch);
+  scratch_per_row = std::max(scratch_per_row, other.scratch_per_row);
+}
+
+/// Fills in a Workspace.
+class Planner {
+ public:
+  Planner(const Program& program, const kernels::Variant& kernels, size_t threads)
+      : program_(program),
+        tile_(kernels.tile),
+        threads_(threads),
+        needs_(find_needs(program, kernels, threads)) {}
+
+  Result<Workspace> plan() {
+    find_bound();
+    space_.tile_ = tile_;
+    space_.chunk_rows_ = choose_rows();
+    Layout layout;
+    const std::vector<size_t> slots = place_slots(&layout);
+    place_shared(&layout);
+    place_thread();
+    space_.threads_ = layout.add(threads_ * space_.thread_bytes_);
+    space_.pages_ = Pages::allocate(layout.size(), Pages::Kind::kHuge);
+    if (!space_.pages_.valid()) {
+      return Status::error("the CPU delegate's " + std::to_string(layout.size()) +
+                           " bytes of activations do not fit into memory: free some");
+    }
+    for (size_t slot = 0; slot < slots.size(); ++slot) {
+      uint8_t* data = space_.pages_.data() + slots[slot];
+      space_.slots_.push_back(space_.bound_[slot] ? nullptr : reinterpret_cast<float*>(data));
+    }
+    return std::move(space_);
+  }
+
+ private:
+  /// Outputs that are not inputs as well are written where the caller wants them.
+  void find_bound() {
+    space_.bound_.assign(program_.slots.size(), false);
+    for (const Value& value : program_.outputs) space_.bound_[value.slot] = true;
+    for (const Value& value : program_.inputs) {
+      if (value.role == Role::kRows) space_.bound_[value.slot] = false;
+    }
+    for (size_t slot = 0; slot < program_.slots.size(); ++slot) {
+      const size_t width = program_.slots[slot].width;
+      space_.strides_.push_back(space_.bound_[slot] ? width : padded_stride(width));
+    }
+  }
+
+  size_t choose_rows() const {
+    size_t bytes = needs_.columns + needs_.columns / kColumnStep * sizeof(int32_t) +
+                   needs_.normed_columns * sizeof(float);
+    for (size_t slot = 0; slot < program_.slots.size(); ++slot) {
+      if (space_.bound_[slot] || program_.slots[slot].one_row) continue;
+      bytes += space_.strides_[slot] * sizeof(float);
+    }
+    const size_t most = round_up(kChunkRows, tile_.mr);
+    const size_t fitting = bytes > 0 ? kMostBytes / bytes / tile_.mr * tile_.mr : most;
+    return std::clamp(fitting, kMatvecRows, most);
+  }
+
+  std::vector<size_t> place_slots(Layout* layout) const {
+    std::vector<size_t> offsets;
+    for (size_t slot = 0; slot < program_.slots.size(); ++slot) {
+      const size_t rows = program_.slots[slot].one_row ? 1 : space_.chunk_rows_;
+      const size_t bytes = rows * space_.strides_[slot] * sizeof(float);
+      offsets.push_back(layout->add(space_.bound_[slot] ? 0 : bytes));
+    }
+    return offsets;
+  }
+
+  void place_shared(Layout* layout) {
+    // A tile of matvec may be wider than one of matmul: room for either.
+    const size_t rows = round_up(space_.chunk_rows_, std::max(tile_.mr, kMatvecRows));
+    space_.values_ = layout->add(rows * needs_.columns);
+    space_.group_bias_ = layout->add(rows * needs_.columns / kColumnStep * sizeof(int32_t));
+    space_.params_ = layout->add(rows * sizeof(kernels::RowParams));
+    space_.sums_ = layout->add(needs_.sums * sizeof(int32_t));
+    space_.partials_ = layout->add(needs_.partials * sizeof(float));
+    space_.normed_ = layout->add(space_.chunk_rows_ * needs_.normed_columns * sizeof(float));
+  }
+
+  void place_thread() {
+    Layout layout;
+    space_.row_values_ = layout.add(needs_.columns);
+    space_.row_group_bias_ = layout.add(needs_.columns / kColumnStep * sizeof(int32_t));
+    space_.row_params_ = layout.add(sizeof(kernels::RowParams));
+    space_.row_normed_ = layout.add(needs_.normed_columns * sizeof(float));
+    space_.scratch_ = layout.add(needs_.scratch + space_.chunk_rows_ * needs_.scratch_per_row);
+    space_.thread_bytes_ = layout.size();
+  }
+
+  const Program& program_;
+  const kernels::Tile tile_;
+  const size_t threads_;
+  const WorkspaceNeeds needs_;
+  Workspace space_;
+};
+
+Result<Workspace> Workspace::plan(const Program& program, const kernels::Variant& kernels,
+                                  size_t threads) {
+  return Planner(program, kernels, threads).plan();
+}
+
+kernels::QuantizedRows Workspace::quantized(size_t rows, size_t columns, size_t thread) const {
+  const bool single = rows == 1;
+  uint8_t* memory = single ? thread_memory(thread) : pages_.data();
+  const kernels::Tile tile = rows <= kMatvecRows ? kernels::matvec_tile(rows) : tile_;
+  return {reinterpret_cast<int8_t*>(memory + (single ? row_values_ : values_)),
+          reinterpret_cast<kernels::RowParams*>(memory + (single ? row_params_ : params_)),
+          reinterpret_cast<int32_t*>(memory + (single ? row_group_bias_ : group_bias_)),
+          rows,
+          columns,
+          tile};
+}
+
+float* Workspace::normed(size_t rows, size_t thread) const {
+  return reinterpret_cast<float*>(rows == 1 ? thread_memory(thread) + row_normed_
+                                            : pages_.data() + normed_);
+}
+
+}  // namespace thimble::cpu

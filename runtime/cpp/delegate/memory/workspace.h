@@ -1,0 +1,61 @@
+#pragma once
+
+#include <vector>
+
+#include "delegate/memory/pages.h"
+#include "delegate/program/program.h"
+#include "kernels/kernels.h"
+
+namespace thimble::cpu {
+
+/// All memory that calls work in, planned once: slots for a chunk of rows, quantized activations,
+/// and what each thread has to itself.
+class Workspace {
+ public:
+  /// Plans for chunks of as many rows as keep the memory small.
+  static Result<Workspace> plan(const Program& program, const kernels::Variant& kernels,
+                                size_t threads);
+
+  /// Most rows of a call that are run together.
+  size_t chunk_rows() const { return chunk_rows_; }
+
+  /// Whether a slot lies in the caller's output and not here.
+  bool is_bound(size_t slot) const { return bound_[slot]; }
+  /// [chunk_rows][stride], or one row; null where it is bound.
+  float* slot(size_t slot) const { return slots_[slot]; }
+  /// From one row of a slot to the next, in floats.
+  size_t stride(size_t slot) const { return strides_[slot]; }
+
+  /// Where activations quantized for a weight of `columns` stored columns go. A single row goes to
+  /// the thread's own memory: every thread prepares it for itself.
+  kernels::QuantizedRows quantized(size_t rows, size_t columns, size_t thread) const;
+  /// Where normed rows go that are not quantized, likewise.
+  float* normed(size_t rows, size_t thread) const;
+  /// Memory of a thread for the length of one part of an op.
+  uint8_t* scratch(size_t thread) const { return thread_memory(thread) + scratch_; }
+  /// Where the integers of a product go whose columns are cut into column_parts().
+  int32_t* sums() const { return reinterpret_cast<int32_t*>(pages_.data() + sums_); }
+  /// Where the parts of attention to one position's query go that are computed apart.
+  float* partials() const { return reinterpret_cast<float*>(pages_.data() + partials_); }
+
+ private:
+  friend class Planner;
+  uint8_t* thread_memory(size_t thread) const {
+    return pages_.data() + threads_ + thread * thread_bytes_;
+  }
+
+  Pages pages_;
+  size_t chunk_rows_ = 0;
+  kernels::Tile tile_{};
+  std::vector<bool> bound_;
+  std::vector<float*> slots_;
+  std::vector<size_t> strides_;
+  // Offsets into the pages.
+  size_t values_ = 0, params_ = 0, group_bias_ = 0, normed_ = 0, sums_ = 0, partials_ = 0,
+         threads_ = 0;
+  // And into the memory of a thread.
+  size_t thread_bytes_ = 0;
+  size_t row_values_ = 0, row_params_ = 0, row_group_bias_ = 0, row_normed_ = 0, scratch_ = 0;
+};
+
+}  // namespace thimble::cpu

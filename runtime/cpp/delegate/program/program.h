@@ -1,0 +1,93 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "core/status.h"
+#include "delegate/ops/kinds.h"
+#include "kernels/layout/layout.h"
+#include "kernels/shared/cache.h"
+
+/// \file
+/// The op list of delegates/op_list/program.fbs as plain structs, every number checked. See there
+/// what the fields mean.
+
+namespace thimble::cpu {
+
+struct Weight {
+  std::string key;
+  size_t rows;
+  size_t columns;  ///< before padding
+  size_t group_size;
+  kernels::WeightFormat format;
+
+  bool quantized() const { return format != kernels::WeightFormat::kFloat32; }
+  /// The weight at `data`.
+  kernels::PackedWeight packed(const uint8_t* data) const {
+    return {data, rows, kernels::stored_columns(format, columns, group_size), group_size, format};
+  }
+};
+
+struct CacheShape {
+  std::string name;  ///< by which the programs of a session share it
+  size_t num_key_value_heads;
+  size_t head_dim;
+  size_t max_context_len;
+};
+
+struct Op {
+  std::string name;
+  OpKind kind;
+  uint32_t debug_id;
+  uint32_t prepare_debug_id;
+  // Set by find_rows():
+  Rows rows = Rows::kAll;     ///< of its output, by what later ops read of it
+  bool runs_for_all = false;  ///< whatever is read: it leaves something of all rows elsewhere
+  bool prepared = false;      ///< its input is as the op before has prepared it
+};
+
+enum class Role : uint8_t { kTokens = 0, kStartPos = 1, kRows = 2 };
+
+struct Value {
+  Role role;
+  uint32_t slot;
+};
+
+struct Slot {
+  size_t width;          ///< in floats
+  bool one_row = false;  ///< holds one row of a call
+};
+
+/// A program that is safe to run: what read_program() returns.
+struct Program {
+  std::vector<Slot> slots;
+  std::vector<Weight> weights;
+  std::string floats;  ///< key of the blob of floats, or empty
+  std::vector<CacheShape> caches;
+  kernels::CacheType cache_type;
+  std::vector<Op> ops;
+  std::vector<Value> inputs;
+  std::vector<Value> outputs;
+  uint64_t num_floats = 0;          ///< that the blob must hold at least
+  size_t num_tokens = SIZE_MAX;     ///< that are embedded, if any are
+  size_t num_positions = SIZE_MAX;  ///< that caches and tables have, where there are any
+  uint32_t checksum = 0;            ///< of the whole blob
+
+  bool embeds() const { return num_tokens != SIZE_MAX; }
+  bool has_positions() const { return num_positions != SIZE_MAX; }
+};
+
+/// Reads and checks `size` bytes at `data`, which are not kept. Any bytes may be given.
+Result<Program> read_program(const uint8_t* data, size_t size);
+
+/// Checks what the numbers of a program that was just read refer to, and sets what Program derives
+/// from them. Called by read_program().
+Status check_program(Program* program);
+
+/// Sets what Op derives: what nobody reads is not computed, as all that follows the last attention
+/// but for the last row of a call. Called by check_program().
+Status find_rows(Program* program);
+
+}  // namespace thimble::cpu

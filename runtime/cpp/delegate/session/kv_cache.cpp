@@ -1,0 +1,108 @@
+#include "delegate/session/kv_cache.h"
+
+#include <cstring>
+
+namespace thimble::cpu {
+
+using kernels::CacheType;
+using kernels::kCacheLanes;
+
+const char* cache_type_name(CacheType type) {
+  switch (type) {
+    case CacheType::kFloat16:
+      return "float16";
+    case CacheType::kFloat32:
+      return "float32";
+    case CacheType::kInt8:
+      break;
+  }
+  return "int8";
+}
+
+size_t CacheGeometry::key_bytes(size_t length) const {
+  return kernels::key_cache_bytes(type, length, head_dim);
+}
+
+size_t CacheGeometry::value_bytes(size_t length) const {
+  return kernels::value_cache_bytes(type, length, head_dim);
+}
+
+size_t CacheGeometry::values_at() const {
+  return kernels::round_up(key_bytes(capacity), kernels::kLineBytes);
+}
+
+size_t CacheGeometry::head_bytes() const {
+  return values_at() + kernels::round_up(value_bytes(capacity), kernels::kLineBytes);
+}
+
+Result<KvCache> KvCache::allocate(const CacheGeometry& geometry) {
+  KvCache cache;
+  cache.geometry_ = geometry;
+  const size_t bytes = geometry.bytes();
+  cache.pages_ = Pages::allocate(bytes, Pages::Kind::kSmall);
+  if (cache.pages_.valid()) return cache;
+  return Status::error("a KV cache of " + std::to_string(bytes) +
+                       " bytes does not fit into memory: export with a smaller --max-context-len");
+}
+
+size_t KvCache::position_bytes() const {
+  return (key_bytes(kCacheLanes) + value_bytes(kCacheLanes)) / kCacheLanes;
+}
+
+Result<KvCache> KvCache::copy(size_t length) const {
+  Result<KvCache> copy = allocate(geometry_);
+  if (!copy.ok()) return copy;
+  for (size_t head = 0; head < geometry_.heads; ++head) {
+    std::memcpy(copy->keys(head), keys(head), key_bytes(length));
+    std::memcpy(copy->values(head), values(head), value_bytes(length));
+  }
+  return copy;
+}
+
+size_t KvCache::saved_bytes(size_t length) const {
+  return geometry_.heads * (key_bytes(length) + value_bytes(length));
+}
+
+void KvCache::save(size_t length, uint8_t* to) const {
+  const size_t used = length % kCacheLanes;
+  for (size_t head = 0; head < geometry_.heads; ++head) {
+    std::memcpy(to, keys(head), key_bytes(length));
+    to += key_bytes(length);
+    if (used > 0) clear_keys(used, to - key_bytes(kCacheLanes));
+    std::memcpy(to, values(head), value_bytes(length));
+    to += value_bytes(length);
+    if (used > 0) clear_values(used, to - value_bytes(kCacheLanes));
+  }
+}
+
+void KvCache::restore(size_t length, const uint8_t* from) {
+  for (size_t head = 0; head < geometry_.heads; ++head) {
+    std::memcpy(keys(head), from, key_bytes(length));
+    from += key_bytes(length);
+    std::memcpy(values(head), from, value_bytes(length));
+    from += value_bytes(length);
+  }
+}
+
+size_t KvCache::scale_bytes() const {
+  return geometry_.type == CacheType::kInt8 ? kCacheLanes * sizeof(float) : 0;
+}
+
+void KvCache::clear_keys(size_t used, uint8_t* block) const {
+  const size_t scales = scale_bytes();
+  const size_t row = (key_bytes(kCacheLanes) - scales) / geometry_.head_dim;
+  if (scales > 0) std::memset(block + used * sizeof(float), 0, scales - used * sizeof(float));
+  const size_t kept = used * (row / kCacheLanes);
+  for (size_t d = 0; d < geometry_.head_dim; ++d) {
+    std::memset(block + scales + d * row + kept, 0, row - kept);
+  }
+}
+
+void KvCache::clear_values(size_t used, uint8_t* block) const {
+  const size_t scales = scale_bytes();
+  const size_t row = (value_bytes(kCacheLanes) - scales) / kCacheLanes;
+  if (scales > 0) std::memset(block + used * sizeof(float), 0, scales - used * sizeof(float));
+  std::memset(block + scales + used * row, 0, (kCacheLanes - used) * row);
+}
+
+}  // namespace thimble::cpu

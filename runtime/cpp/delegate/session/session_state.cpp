@@ -1,0 +1,300 @@
+#include "delegate/session/session_state.h"
+
+#include <algorithm>
+#include <cstring>
+#include <set>
+
+#include "core/crc32.h"
+
+namespace thimble::cpu {
+namespace {
+
+/// A saved cache: 8 characters, then the version, the checksum of all that follows it, the length,
+/// the number of programs; for each, its checksum and number of caches; for each of those, its
+/// geometry; then the keys and values, of caches that programs share once. Numbers are uint32.
+constexpr char kMagic[] = "thimblKV";
+constexpr size_t kMagicBytes = sizeof(kMagic) - 1;
+constexpr uint32_t kVersion = 1;
+constexpr size_t kVersionAt = kMagicBytes;
+constexpr size_t kChecksumAt = kVersionAt + sizeof(uint32_t);
+constexpr size_t kLengthAt = kChecksumAt + sizeof(uint32_t);
+constexpr size_t kProgramsAt = kLengthAt + sizeof(uint32_t);
+
+void append(std::vector<uint8_t>* bytes, size_t number) {
+  const auto value = static_cast<uint32_t>(number);
+  const auto* from = reinterpret_cast<const uint8_t*>(&value);
+  bytes->insert(bytes->end(), from, from + sizeof(value));
+}
+
+uint32_t number_at(const uint8_t* bytes) {
+  uint32_t value;
+  std::memcpy(&value, bytes, sizeof(value));
+  return value;
+}
+
+/// As in "3 heads of 12 numbers, 700 positions, float16".
+std::string describe(const CacheGeometry& geometry) {
+  return std::to_string(geometry.heads) + " heads of " + std::to_string(geometry.head_dim) +
+         " numbers, " + std::to_string(geometry.capacity) + " positions, " +
+         cache_type_name(geometry.type);
+}
+
+}  // namespace
+
+Session::Session(const thimble_session_options& options)
+    : options_(options),
+      team_(static_cast<size_t>(options.threads)),
+      current_(caches_.emplace(0, Cache{}).first) {}
+
+kernels::CacheType Session::cache_type(kernels::CacheType of_program) const {
+  switch (options_.cache_type) {
+    case THIMBLE_CACHE_FLOAT16:
+      return kernels::CacheType::kFloat16;
+    case THIMBLE_CACHE_FLOAT32:
+      return kernels::CacheType::kFloat32;
+    case THIMBLE_CACHE_INT8:
+      return kernels::CacheType::kInt8;
+    default:
+      return of_program;
+  }
+}
+
+Status Session::check_shared(const std::vector<NamedGeometry>& wanted) const {
+  for (const NamedGeometry& one : wanted) {
+    const auto found = current_->second.named.find(one.name);
+    if (found == current_->second.named.end() || found->second.geometry() == one.geometry) continue;
+    return Status::error("the program's cache " + one.name + " has " + describe(one.geometry) +
+                         ", and the one of that name in its session " +
+                         describe(found->second.geometry()) + ": load it in another session");
+  }
+  return {};
+}
+
+void Session::tie(uint32_t number, const LoadedProgram& program, Cache* cache) {
+  ProgramCaches& caches = cache->programs[number];
+  for (const std::string& name : program.caches) caches.push_back(&cache->named.at(name));
+}
+
+Result<uint32_t> Session::add_program(uint32_t checksum, const std::vector<NamedGeometry>& wanted) {
+  Status status = check_shared(wanted);
+  if (!status.ok()) return status;
+  std::vector<std::map<std::string, KvCache>> fresh(caches_.size());
+  for (std::map<std::string, KvCache>& caches : fresh) {
+    for (const NamedGeometry& one : wanted) {
+      if (current_->second.named.count(one.name) > 0) continue;
+      Result<KvCache> cache = KvCache::allocate(one.geometry);
+      if (!cache.ok()) return cache.status();
+      caches.emplace(one.name, std::move(*cache));
+    }
+  }
+  const uint32_t number = next_program_++;
+  LoadedProgram& program = programs_[number];
+  program.checksum = checksum;
+  for (const NamedGeometry& one : wanted) program.caches.push_back(one.name);
+  size_t i = 0;
+  for (auto& entry : caches_) {
+    entry.second.named.merge(fresh[i++]);
+    tie(number, program, &entry.second);
+  }
+  return number;
+}
+
+void Session::remove_program(uint32_t number) {
+  programs_.erase(number);
+  std::set<std::string> used;
+  for (const auto& entry : programs_) {
+    used.insert(entry.second.caches.begin(), entry.second.caches.end());
+  }
+  for (auto& entry : caches_) {
+    Cache& cache = entry.second;
+    cache.programs.erase(number);
+    for (auto one = cache.named.begin(); one != cache.named.end();) {
+      one = used.count(one->first) > 0 ? std::next(one) : cache.named.erase(one);
+    }
+  }
+}
+
+const ProgramCaches& Session::caches(uint32_t program, int32_t cache) const {
+  return caches_.at(cache).programs.at(program);
+}
+
+Status Session::ask_for(const thimble_segment* segments, size_t count) {
+  asked_.reset();
+  if (count == 0) return {};
+  if (count > 1 || segments == nullptr) {
+    return Status::error(std::to_string(count) +
+                         " segments are asked for, and this runtime runs one segment a call: make "
+                         "a call for each");
+  }
+  thimble_segment segment = *segments;
+  if (!has_cache(segment.cache)) {
+    return Status::error("there is no cache " + std::to_string(segment.cache) +
+                         ": give 0, or what a fork returned and nobody freed");
+  }
+  if (segment.rows < 1 || segment.start_pos < 0 || segment.logit_rows < 0 ||
+      segment.logit_rows > segment.rows) {
+    return Status::error("a segment of " + std::to_string(segment.rows) + " rows from position " +
+                         std::to_string(segment.start_pos) + " on with logits of " +
+                         std::to_string(segment.logit_rows) +
+                         " is not possible: give 1 row or more, a position that is not negative, "
+                         "and logits of no more rows than there are");
+  }
+  for (int64_t i = 0; segment.positions != nullptr && i < segment.rows; ++i) {
+    if (segment.positions[i] == segment.start_pos + i) continue;
+    return Status::error("row " + std::to_string(i) + " of the segment asks for position " +
+                         std::to_string(segment.positions[i]) + " and lies at " +
+                         std::to_string(segment.start_pos + i) +
+                         " of its cache: this runtime runs one segment a call, whose positions are "
+                         "those of its cache");
+  }
+  segment.positions = nullptr;
+  asked_ = segment;
+  return {};
+}
+
+std::optional<thimble_segment> Session::take_asked() {
+  std::optional<thimble_segment> asked = asked_;
+  asked_.reset();
+  return asked;
+}
+
+Status Session::truncate(int64_t length) {
+  if (length < 0 || static_cast<uint64_t>(length) > this->length()) {
+    return Status::error("cannot truncate the cache to " + std::to_string(length) +
+                         " positions: give 0 to the " + std::to_string(this->length()) +
+                         " that it holds");
+  }
+  current_->second.length = static_cast<size_t>(length);
+  return {};
+}
+
+std::vector<KvCache*> Session::each_current() const {
+  std::vector<KvCache*> each;
+  std::set<const KvCache*> known;
+  for (const auto& entry : current_->second.programs) {
+    for (KvCache* cache : entry.second) {
+      if (known.insert(cache).second) each.push_back(cache);
+    }
+  }
+  return each;
+}
+
+std::vector<uint8_t> Session::header() const {
+  std::vector<uint8_t> bytes(kMagic, kMagic + kMagicBytes);
+  append(&bytes, kVersion);
+  append(&bytes, 0);  // the checksum
+  append(&bytes, length());
+  append(&bytes, programs_.size());
+  for (const auto& [number, program] : programs_) {
+    const ProgramCaches& caches = current_->second.programs.at(number);
+    append(&bytes, program.checksum);
+    append(&bytes, caches.size());
+    for (const KvCache* cache : caches) {
+      append(&bytes, cache->geometry().heads);
+      append(&bytes, cache->geometry().head_dim);
+      append(&bytes, cache->geometry().capacity);
+      append(&bytes, static_cast<size_t>(cache->geometry().type));
+    }
+  }
+  return bytes;
+}
+
+size_t Session::payload_bytes(size_t length) const {
+  size_t bytes = 0;
+  for (const KvCache* cache : each_current()) bytes += cache->saved_bytes(length);
+  return bytes;
+}
+
+size_t Session::saved_bytes() const { return header().size() + payload_bytes(length()); }
+
+Status Session::save(void* data, size_t size) const {
+  if (size != saved_bytes()) {
+    return Status::error("cannot save the cache to " + std::to_string(size) +
+                         " bytes: it takes exactly " + std::to_string(saved_bytes()));
+  }
+  auto* bytes = static_cast<uint8_t*>(data);
+  const std::vector<uint8_t> start = header();
+  uint8_t* to = std::copy(start.begin(), start.end(), bytes);
+  for (const KvCache* cache : each_current()) {
+    cache->save(length(), to);
+    to += cache->saved_bytes(length());
+  }
+  const uint32_t checksum = crc32(bytes + kLengthAt, size - kLengthAt);
+  std::memcpy(bytes + kChecksumAt, &checksum, sizeof(checksum));
+  return {};
+}
+
+Status Session::restore(const void* data, size_t size) {
+  const auto* bytes = static_cast<const uint8_t*>(data);
+  const std::vector<uint8_t> expected = header();
+  if (size < expected.size() || std::memcmp(bytes, kMagic, kMagicBytes) != 0) {
+    return Status::error("this is not a saved KV cache of this program: save one with it first");
+  }
+  if (number_at(bytes + kVersionAt) != kVersion) {
+    return Status::error(
+        "the saved KV cache has version " + std::to_string(number_at(bytes + kVersionAt)) +
+        ", and this runtime reads version " + std::to_string(kVersion) + ": save it again");
+  }
+  if (number_at(bytes + kChecksumAt) != crc32(bytes + kLengthAt, size - kLengthAt)) {
+    return Status::error("the saved KV cache is damaged: its checksum is wrong: save it again");
+  }
+  if (std::memcmp(bytes + kProgramsAt, expected.data() + kProgramsAt,
+                  expected.size() - kProgramsAt) != 0) {
+    return Status::error(
+        "the saved KV cache is one of another program or another type of cache: restore it with "
+        "the model and the options that saved it");
+  }
+  const size_t length = number_at(bytes + kLengthAt);
+  size_t capacity = SIZE_MAX;
+  for (const KvCache* cache : each_current()) {
+    capacity = std::min(capacity, cache->geometry().capacity);
+  }
+  if (length > capacity || size - expected.size() != payload_bytes(length)) {
+    return Status::error("the saved KV cache is damaged: " + std::to_string(size) +
+                         " bytes do not hold its " + std::to_string(length) +
+                         " positions: save it again");
+  }
+  const uint8_t* from = bytes + expected.size();
+  for (KvCache* cache : each_current()) {
+    cache->restore(length, from);
+    from += cache->saved_bytes(length);
+  }
+  current_->second.length = length;
+  return {};
+}
+
+Result<int32_t> Session::fork() {
+  Cache copy;
+  copy.length = length();
+  for (const auto& [name, cache] : current_->second.named) {
+    Result<KvCache> one = cache.copy(length());
+    if (!one.ok()) return one.status();
+    copy.named.emplace(name, std::move(*one));
+  }
+  const int32_t number = next_cache_++;
+  Cache& kept = caches_[number] = std::move(copy);
+  for (const auto& [program, loaded] : programs_) tie(program, loaded, &kept);
+  return number;
+}
+
+Status Session::use(int32_t cache) {
+  const auto found = caches_.find(cache);
+  if (found == caches_.end()) {
+    return Status::error("there is no cache " + std::to_string(cache) +
+                         ": use 0, or what a fork returned and nobody freed");
+  }
+  current_ = found;
+  return {};
+}
+
+Status Session::free(int32_t cache) {
+  const auto found = caches_.find(cache);
+  if (found == caches_.end() || found == current_ || cache == 0) {
+    return Status::error("cannot free cache " + std::to_string(cache) +
+                         ": give what a fork returned, after another was made current");
+  }
+  caches_.erase(found);
+  return {};
+}
+
+}  // namespace thimble::cpu

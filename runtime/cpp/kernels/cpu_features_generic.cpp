@@ -1,7 +1,0 @@
-#include "kernels/cpu_features.h"
-
-namespace thimble::kernels {
-
-uint32_t cpu_features() { return 0; }
-
-}  // namespace thimble::kernels

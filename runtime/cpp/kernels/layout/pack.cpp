@@ -1,0 +1,113 @@
+#include "kernels/layout/pack.h"
+
+#include <cstring>
+
+namespace thimble::kernels {
+namespace {
+
+float bfloat16_value(uint16_t bits) {
+  const uint32_t wide = static_cast<uint32_t>(bits) << 16;
+  float value;
+  std::memcpy(&value, &wide, sizeof value);
+  return value;
+}
+
+/// The weight that `out` becomes, zeroed.
+PackedWeight start(WeightFormat format, size_t rows, size_t columns, size_t group_size,
+                   uint8_t* out) {
+  const size_t stored = stored_columns(format, columns, group_size);
+  const PackedWeight weight{out, rows, stored, group_size, format};
+  std::memset(out, 0, weight.bytes());
+  return weight;
+}
+
+/// The nibbles of all rows; those of the padding hold zero, that is 7.
+void pack_nibbles(const PackedWeight& weight, const int8_t* values, size_t columns, uint8_t* out) {
+  const BlockLayout layout = weight.layout();
+  for (size_t row = 0; row < weight.blocks() * kBlockRows; ++row) {
+    uint8_t* block = out + row / kBlockRows * layout.bytes + layout.values;
+    for (size_t k = 0; k < weight.columns; ++k) {
+      const bool inside = row < weight.rows && k < columns;
+      const int nibble = 7 - (inside ? values[row * columns + k] : 0);
+      block[k / 8 * kLineBytes + row % kBlockRows * 4 + k % 4] |= nibble << (k % 8 < 4 ? 0 : 4);
+    }
+  }
+}
+
+}  // namespace
+
+void pack_int4_two_level(const int8_t* values, const uint8_t* multiples, const float* row_scales,
+                         size_t rows, size_t columns, size_t group_size, uint8_t* out) {
+  const PackedWeight weight = start(WeightFormat::kInt4TwoLevel, rows, columns, group_size, out);
+  const BlockLayout layout = weight.layout();
+  const size_t groups = divide_up(columns, group_size);
+  for (size_t row = 0; row < rows; ++row) {
+    uint8_t* block = out + row / kBlockRows * layout.bytes;
+    const size_t lane = row % kBlockRows;
+    int32_t sum = 0;
+    for (size_t k = 0; k < columns; ++k)
+      sum += values[row * columns + k] * multiples[row * groups + k / group_size];
+    std::memcpy(block + lane * sizeof(float), &row_scales[row], sizeof(float));
+    std::memcpy(block + kLineBytes + lane * sizeof sum, &sum, sizeof sum);
+    for (size_t group = 0; group < groups; ++group) {
+      uint8_t* lanes = block + layout.scales + group / 8 * kLineBytes + lane * 4;
+      lanes[group % 8 / 2] |= multiples[row * groups + group] << (group % 2 * 4);
+    }
+  }
+  pack_nibbles(weight, values, columns, out);
+}
+
+void pack_int4(const int8_t* values, const uint16_t* scales, size_t rows, size_t columns,
+               size_t group_size, uint8_t* out) {
+  const PackedWeight weight = start(WeightFormat::kInt4, rows, columns, group_size, out);
+  const BlockLayout layout = weight.layout();
+  const size_t groups = divide_up(columns, group_size);
+  for (size_t row = 0; row < rows; ++row) {
+    uint8_t* block = out + row / kBlockRows * layout.bytes;
+    const size_t lane = row % kBlockRows;
+    double row_sum = 0;
+    for (size_t group = 0; group < groups; ++group) {
+      const uint16_t scale = scales[row * groups + group];
+      int32_t sum = 0;
+      for (size_t k = group * group_size; k < columns && k < (group + 1) * group_size; ++k)
+        sum += values[row * columns + k];
+      row_sum += static_cast<double>(bfloat16_value(scale)) * sum;
+      std::memcpy(block + layout.scales + (group * kBlockRows + lane) * sizeof scale, &scale,
+                  sizeof scale);
+    }
+    const float rounded = static_cast<float>(row_sum);
+    std::memcpy(block + lane * sizeof rounded, &rounded, sizeof rounded);
+  }
+  pack_nibbles(weight, values, columns, out);
+}
+
+void pack_int8(const int8_t* values, const float* row_scales, size_t rows, size_t columns,
+               uint8_t* out) {
+  const PackedWeight weight = start(WeightFormat::kInt8, rows, columns, 0, out);
+  const BlockLayout layout = weight.layout();
+  for (size_t row = 0; row < rows; ++row) {
+    uint8_t* block = out + row / kBlockRows * layout.bytes;
+    const size_t lane = row % kBlockRows;
+    int32_t sum = 0;
+    for (size_t k = 0; k < columns; ++k) {
+      const int8_t value = values[row * columns + k];
+      sum += value;
+      block[layout.values + k / 4 * kLineBytes + lane * 4 + k % 4] = static_cast<uint8_t>(value);
+    }
+    std::memcpy(block + lane * sizeof(float), &row_scales[row], sizeof(float));
+    std::memcpy(block + kLineBytes + lane * sizeof sum, &sum, sizeof sum);
+  }
+}
+
+void pack_float32(const float* values, size_t rows, size_t columns, uint8_t* out) {
+  const PackedWeight weight = start(WeightFormat::kFloat32, rows, columns, 0, out);
+  const BlockLayout layout = weight.layout();
+  for (size_t row = 0; row < rows; ++row) {
+    uint8_t* block = out + row / kBlockRows * layout.bytes;
+    for (size_t k = 0; k < columns; ++k)
+      std::memcpy(block + (k * kBlockRows + row % kBlockRows) * sizeof(float),
+                  &values[row * columns + k], sizeof(float));
+  }
+}
+
+}  // namespace thimble::kernels

@@ -1,0 +1,10 @@
+#include "kernels/select/variants.h"
+
+namespace thimble::kernels {
+
+VariantList all_variants() {
+  static const Variant* const kVariants[] = {&scalar::kVariant};
+  return {kVariants, sizeof kVariants / sizeof *kVariants};
+}
+
+}  // namespace thimble::kernels

@@ -1,0 +1,14 @@
+#include "kernels/select/variants.h"
+
+namespace thimble::kernels {
+
+VariantList all_variants() {
+  static const Variant* const kVariants[] = {
+#if defined(THIMBLE_AMX_INT8)
+      &amx_int8::kVariant,
+#endif
+      &avx512vnni::kVariant, &avx2::kVariant, &scalar::kVariant};
+  return {kVariants, sizeof kVariants / sizeof *kVariants};
+}
+
+}  // namespace thimble::kernels

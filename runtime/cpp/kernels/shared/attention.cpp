@@ -1,0 +1,198 @@
+#include <cstring>
+#include <type_traits>
+
+#include THIMBLE_VARIANT_HEADER
+#include "kernels/shared/attention_rows.h"
+#include "kernels/shared/functions.h"
+
+namespace thimble::kernels::THIMBLE_VARIANT {
+namespace {
+
+static_assert(kAttentionRows <= kLanes && kMostAttentionRows % kAttentionRows == 0);
+constexpr size_t kMostGroups = kMostAttentionRows / kAttentionRows;
+
+/// Where a call keeps what.
+struct Scratch {
+  float *queries, *states, *merged, *weights, *keys, *values;
+
+  explicit Scratch(const AttentionArgs& args) {
+    const size_t padded_dim = round_up(args.head_dim, kLanes);
+    queries = args.scratch;
+    states = queries + kMostAttentionRows * padded_dim;
+    merged = states + kMostAttentionRows * attention_state_size(args.head_dim);
+    weights = merged + kMostAttentionRows * attention_state_size(args.head_dim);
+    keys = weights + kLanes * kAttentionTile;
+    values = keys + kAttentionTile * padded_dim;
+  }
+};
+
+/// Keys or values of a cache from `start` on, a multiple of 16.
+template <typename Element>
+Blocks<Element, true> blocks_at(CacheType type, const void* cache, size_t start, size_t columns) {
+  const size_t bytes = cache_block_bytes(type, columns);
+  const uint8_t* first = static_cast<const uint8_t*>(cache) + start / kLanes * bytes;
+  if (type != CacheType::kInt8)
+    return {reinterpret_cast<const Element*>(first), kLanes * columns, nullptr, 0};
+  return {reinterpret_cast<const Element*>(first + kLanes * sizeof(float)), bytes,
+          reinterpret_cast<const float*>(first), bytes / sizeof(float)};
+}
+
+/// `count` blocks as floats.
+template <typename Element>
+Blocks<float, false> widened(const Blocks<Element, true>& from, size_t count, size_t columns,
+                             float* to) {
+  if constexpr (std::is_same_v<Element, float>) {
+    return {from.first, from.stride, from.scales, from.scale_stride};
+  }
+  for (size_t b = 0; b < count; ++b)
+    for (size_t i = 0; i < columns * kLanes; i += kLanes) {
+      prefetch<kLanes>(from.block(b + kAttentionTile / kLanes) + i);
+      store(to + b * columns * kLanes + i, load_cached(from.block(b) + i));
+    }
+  return {to, columns * kLanes, from.scales, from.scale_stride};
+}
+
+/// More rows than this have a tile widened first, once for all of their groups.
+constexpr size_t kFewRows = 4;
+
+/// Up to kMostAttentionRows rows, in groups of kRows, through the positions of
+/// one split, of which they look at those from `first` to before `end`.
+template <size_t kRows, typename Element>
+void run_split(const AttentionArgs& args, RowGroup<kRows>* groups, size_t count, size_t split,
+               size_t first, size_t end) {
+  const Scratch scratch(args);
+  const size_t padded_dim = round_up(args.head_dim, kLanes);
+  const size_t split_end = (split + 1) * kAttentionSplit;
+  end = end < split_end ? end : split_end;
+  const size_t split_start = split * kAttentionSplit;
+  const size_t unseen = first < split_start ? 0 : (first - split_start) / kAttentionTile;
+  for (size_t g = 0; g < count; ++g) groups[g].start_split();
+  for (size_t start = split_start + unseen * kAttentionTile; start < end; start += kAttentionTile) {
+    const auto keys = blocks_at<Element>(args.type, args.keys, start, args.head_dim);
+    const auto values = blocks_at<Element>(args.type, args.values, start, padded_dim);
+    if constexpr (kRows <= kFewRows) {
+      for (size_t g = 0; g < count; ++g) groups[g].add_tile(start, keys, values);
+    } else {
+      const size_t positions = end - start < kAttentionTile ? end - start : kAttentionTile;
+      const size_t blocks = divide_up(positions, kLanes);
+      const auto wide_keys = widened(keys, blocks, args.head_dim, scratch.keys);
+      const auto wide_values = widened(values, blocks, padded_dim, scratch.values);
+      for (size_t g = 0; g < count; ++g) groups[g].add_tile(start, wide_keys, wide_values);
+    }
+  }
+  for (size_t g = 0; g < count; ++g) groups[g].end_split();
+}
+
+/// Runs rows through splits; at the end of each calls `end_split(row - first,
+/// state)` for all.
+template <size_t kRows, typename EndSplit>
+void run_rows(const AttentionArgs& args, size_t first, size_t count, size_t first_split,
+              size_t last_split, EndSplit end_split) {
+  const Scratch scratch(args);
+  RowGroup<kRows> groups[kMostGroups];
+  const size_t group_count = divide_up(count, kRows), state = attention_state_size(args.head_dim);
+  for (size_t g = 0; g < group_count; ++g) {
+    const size_t row = g * kRows, left = count - row;
+    groups[g].start(args, first + row, left < kRows ? left : kRows,
+                    scratch.queries + row * args.head_dim, scratch.states + row * state,
+                    scratch.weights);
+  }
+  const size_t from = attention_first(args.start_pos + first / args.heads, args.window);
+  const size_t end = args.start_pos + (first + count - 1) / args.heads + 1;
+  for (size_t split = first_split; split < last_split; ++split) {
+    switch (args.type) {
+      case CacheType::kFloat16:
+        run_split<kRows, uint16_t>(args, groups, group_count, split, from, end);
+        break;
+      case CacheType::kFloat32:
+        run_split<kRows, float>(args, groups, group_count, split, from, end);
+        break;
+      case CacheType::kInt8:
+        run_split<kRows, int8_t>(args, groups, group_count, split, from, end);
+        break;
+    }
+    for (size_t r = 0; r < count; ++r) end_split(r, groups[r / kRows].state(r % kRows));
+  }
+}
+
+/// run_rows() with the groups that fit `count` rows best.
+template <typename EndSplit>
+void run_some_rows(const AttentionArgs& args, size_t first, size_t count, size_t first_split,
+                   size_t last_split, EndSplit end_split) {
+  const auto run = [&](auto rows) {
+    run_rows<decltype(rows)::value>(args, first, count, first_split, last_split, end_split);
+  };
+  const size_t rows = divide_up(count, divide_up(count, kAttentionRows));
+  if (rows == 1) return run(std::integral_constant<size_t, 1>{});
+  if (rows == 2) return run(std::integral_constant<size_t, 2>{});
+  if (rows <= 4) return run(std::integral_constant<size_t, 4>{});
+  if constexpr (kAttentionRows > 8) {
+    if (rows <= 8) return run(std::integral_constant<size_t, 8>{});
+  }
+  return run(std::integral_constant<size_t, kAttentionRows>{});
+}
+
+/// Calls `run(first, count)` for all rows, as many at once as there is scratch
+/// for.
+template <typename Run>
+void each_rows(const AttentionArgs& args, Run run) {
+  const size_t rows = args.tokens * args.heads;
+  for (size_t first = 0; first < rows; first += kMostAttentionRows) {
+    const size_t left = rows - first;
+    run(first, left < kMostAttentionRows ? left : kMostAttentionRows);
+  }
+}
+
+/// Writes the outputs of a row that has seen all its positions.
+void finish(const AttentionArgs& args, size_t row, const RowState& state) {
+  float* out = args.out + row / args.heads * args.out_stride + row % args.heads * args.head_dim;
+  const F32x16 sum = broadcast(lane_sum(load(state.sums())));
+  for (size_t d = 0; d < args.head_dim; d += kLanes) {
+    const F32x16 mean = div(load(state.outputs() + d), sum);
+    const size_t left = args.head_dim - d;
+    left < kLanes ? store_some(out + d, mean, left) : store(out + d, mean);
+  }
+}
+
+}  // namespace
+
+void attention(const AttentionArgs& args) {
+  const Scratch scratch(args);
+  const auto merged = [&](size_t r) {
+    return RowState(scratch.merged + r * attention_state_size(args.head_dim), args.head_dim);
+  };
+  each_rows(args, [&](size_t first, size_t count) {
+    const size_t start_pos = args.start_pos + first / args.heads;
+    const size_t tokens = (first + count - 1) / args.heads + 1;
+    for (size_t r = 0; r < count; ++r) merged(r).clear();
+    run_some_rows(args, first, count, attention_first_split(start_pos, args.window),
+                  attention_splits(args.start_pos, tokens),
+                  [&](size_t r, const RowState& state) { merged(r).merge(state); });
+    for (size_t r = 0; r < count; ++r) finish(args, first + r, merged(r));
+  });
+}
+
+void attention_split(const AttentionArgs& args, size_t split, float* partial) {
+  const size_t size = attention_state_size(args.head_dim);
+  each_rows(args, [&](size_t first, size_t count) {
+    run_some_rows(args, first, count, split, split + 1, [&](size_t r, const RowState& state) {
+      std::memcpy(partial + (first + r) * size, state.outputs(), size * sizeof(float));
+    });
+  });
+}
+
+void attention_merge(const AttentionArgs& args, float* partials) {
+  const size_t size = attention_state_size(args.head_dim);
+  const size_t rows = args.tokens * args.heads;
+  const size_t splits = attention_splits(args.start_pos, args.tokens) -
+                        attention_first_split(args.start_pos, args.window);
+  for (size_t row = 0; row < rows; ++row) {
+    const RowState merged(args.scratch, args.head_dim);
+    merged.clear();
+    for (size_t split = 0; split < splits; ++split)
+      merged.merge(RowState(partials + (split * rows + row) * size, args.head_dim));
+    finish(args, row, merged);
+  }
+}
+
+}  // namespace thimble::kernels::THIMBLE_VARIANT

@@ -1,0 +1,12 @@
+#pragma once
+
+#include "kernels/layout/layout.h"
+
+namespace thimble::kernels {
+
+/// Writes the first `columns` values of a row of a packed weight as floats: an embedding that is
+/// also the output matrix needs no second copy. value * (the exact product of its scales), as
+/// eager code has it.
+void unpack_row(const PackedWeight& weight, size_t row, size_t columns, float* out);
+
+}  // namespace thimble::kernels

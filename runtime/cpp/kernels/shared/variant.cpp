@@ -1,0 +1,25 @@
+#include THIMBLE_VARIANT_HEADER
+#include "kernels/shared/functions.h"
+
+namespace thimble::kernels::THIMBLE_VARIANT {
+
+const Variant kVariant = {
+    THIMBLE_VARIANT_NAME,
+    kRequired,
+    kTile,
+    quantize,
+    {matvec_int4_two_level, matvec_int4, matvec_int8},
+    finish_sums,
+    {matmul_int4_two_level, matmul_int4, matmul_int8},
+    float_linear,
+    rms_norm,
+    rope,
+    elementwise,
+    glu,
+    write_cache,
+    attention,
+    attention_split,
+    attention_merge,
+};
+
+}  // namespace thimble::kernels::THIMBLE_VARIANT

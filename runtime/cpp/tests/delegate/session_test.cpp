@@ -1,0 +1,301 @@
+// Sessions, and the KV cache as a value.
+
+#include <cstring>
+
+#include "delegate/program/call_check.h"
+#include "kernels/select/cpu_features.h"
+#include "kernels/select/select.h"
+#include "tests/cases.h"
+#include "tests/delegate/model.h"
+
+namespace {
+
+using namespace thimble;
+using test::Case;
+using test::expect;
+using test::LoadedModel;
+using test::RandomModel;
+using test::same_bits;
+
+const kernels::Variant& best() {
+  return *kernels::select_variant(nullptr, kernels::cpu_features()).variant;
+}
+
+/// What the last failed call said.
+char error[300];
+
+bool says(int result, const char* sentence) {
+  const bool said = result != 0 && std::strstr(error, sentence) != nullptr;
+  if (!said) std::fprintf(stderr, "%d: %s\n", result, error);
+  error[0] = '\0';
+  return expect(said, sentence);
+}
+
+std::vector<int64_t> part(size_t first, size_t last) {
+  const std::vector<int64_t> tokens = test::random_tokens(last);
+  return {tokens.begin() + static_cast<std::ptrdiff_t>(first), tokens.end()};
+}
+
+std::vector<uint8_t> save(int32_t session) {
+  std::vector<uint8_t> bytes(thimble_cache_size(session));
+  const int result = thimble_cache_save(session, bytes.data(), bytes.size(), error, sizeof(error));
+  return result == 0 ? bytes : std::vector<uint8_t>();
+}
+
+int restore(int32_t session, const std::vector<uint8_t>& bytes) {
+  return thimble_cache_restore(session, bytes.data(), bytes.size(), error, sizeof(error));
+}
+
+bool truncates() {
+  const RandomModel model;
+  LoadedModel loaded(model, best(), 2);
+  loaded.run(part(0, 20), 0);
+  const std::vector<float> expected = loaded.run(part(20, 25), 20);
+  loaded.run(part(25, 40), 25);
+  const int32_t session = loaded.session();
+  return expect(thimble_cache_length(session) == 40, "40 positions") &&
+         says(thimble_cache_truncate(session, 41, error, sizeof(error)), "to 41 positions") &&
+         says(thimble_cache_truncate(session, -1, error, sizeof(error)), "to -1 positions") &&
+         expect(thimble_cache_truncate(session, 20, error, sizeof(error)) == 0, "a truncation") &&
+         expect(thimble_cache_length(session) == 20, "20 positions") &&
+         expect(loaded.run({1}, 21).empty(), "no call behind the end") &&
+         expect(same_bits(loaded.run(part(20, 25), 20), expected), "what was computed before");
+}
+
+bool saves_and_restores() {
+  const RandomModel model;
+  for (const int32_t type : {THIMBLE_CACHE_FLOAT16, THIMBLE_CACHE_FLOAT32, THIMBLE_CACHE_INT8}) {
+    LoadedModel writer(model, best(), 2, type);
+    writer.run(part(0, 37), 0);
+    const std::vector<uint8_t> saved = save(writer.session());
+    const std::vector<float> expected = writer.run(part(37, 41), 37);
+
+    LoadedModel reader(model, kernels::scalar::kVariant, 3, type);
+    reader.run(part(0, 50), 0);
+    if (!expect(restore(reader.session(), saved) == 0, "a restored cache") ||
+        !expect(thimble_cache_length(reader.session()) == 37, "37 positions") ||
+        !expect(save(reader.session()) == saved, "the same bytes again") ||
+        !expect(same_bits(reader.run(part(37, 41), 37), expected), "what the writer computed")) {
+      return false;
+    }
+  }
+  return true;
+}
+
+bool refuses_what_it_did_not_save() {
+  const RandomModel model;
+  const RandomModel other(true);
+  LoadedModel loaded(model, best(), 1);
+  cpu::Program changed = model.program;
+  loaded.run(part(0, 20), 0);
+  std::vector<uint8_t> saved = save(loaded.session());
+  LoadedModel float32(model, best(), 1, THIMBLE_CACHE_FLOAT32);
+  float32.run(part(0, 9), 0);
+  const std::vector<float> expected = float32.run(part(9, 10), 9);
+  std::vector<uint8_t> damaged = saved, shorter = saved, longer = saved;
+  damaged[damaged.size() / 2] ^= 1;
+  shorter.resize(30);
+  longer.push_back(0);
+  uint8_t byte = 0;
+  return says(restore(float32.session(), saved), "another type of cache") &&
+         says(restore(loaded.session(), damaged), "its checksum is wrong") &&
+         says(restore(loaded.session(), longer), "its checksum is wrong") &&
+         says(restore(loaded.session(), shorter), "not a saved KV cache") &&
+         says(thimble_cache_restore(loaded.session(), &byte, 1, error, sizeof(error)),
+              "not a saved KV cache") &&
+         says(thimble_cache_save(loaded.session(), damaged.data(), 8, error, sizeof(error)),
+              "it takes exactly") &&
+         expect(thimble_cache_length(float32.session()) == 10, "10 positions") &&
+         expect(same_bits(float32.run(part(9, 10), 9), expected), "the cache as it was");
+}
+
+bool forks() {
+  const RandomModel model;
+  LoadedModel loaded(model, best(), 2);
+  const int32_t session = loaded.session();
+  loaded.run(part(0, 30), 0);
+  int32_t fork = 0;
+  if (!expect(thimble_cache_fork(session, &fork, error, sizeof(error)) == 0, "a fork")) {
+    return false;
+  }
+  const std::vector<float> expected = loaded.run(part(30, 35), 30);
+  loaded.run({7, 7, 7}, 10);  // overwrites what the fork keeps
+  if (!expect(thimble_cache_use(session, fork, error, sizeof(error)) == 0, "its use") ||
+      !expect(thimble_cache_length(session) == 30, "30 positions") ||
+      !expect(same_bits(loaded.run(part(30, 35), 30), expected), "what the first computed") ||
+      !says(thimble_cache_free(session, fork, error, sizeof(error)), "cannot free cache")) {
+    return false;
+  }
+  return expect(thimble_cache_use(session, 0, error, sizeof(error)) == 0, "the first again") &&
+         expect(thimble_cache_length(session) == 13, "13 positions") &&
+         says(thimble_cache_free(session, 0, error, sizeof(error)), "cannot free cache 0") &&
+         expect(thimble_cache_free(session, fork, error, sizeof(error)) == 0, "its end") &&
+         says(thimble_cache_use(session, fork, error, sizeof(error)), "there is no cache");
+}
+
+bool two_programs_share_a_session() {
+  const RandomModel model;
+  LoadedModel first(model, best(), 2);
+  const auto session = cpu::find_session(first.session());
+  const size_t alone = thimble_cache_size(first.session());
+  const auto second =
+      session->add_program(5, {{"other", {2, 16, 64, kernels::CacheType::kFloat16}}});
+  const size_t both = thimble_cache_size(first.session());
+  first.run(part(0, 10), 0);
+  const std::vector<uint8_t> saved = save(first.session());
+  session->remove_program(*second);
+  return expect(second.ok() && both == alone + 2 * 4 + 4 * 4, "caches of both") &&
+         says(restore(first.session(), saved), "another program") &&
+         expect(thimble_cache_size(first.session()) < saved.size(), "caches of one");
+}
+
+/// Programs with caches of one name, as a file's methods are, go on where the other ended.
+bool programs_share_caches() {
+  const RandomModel model;
+  LoadedModel alone(model, best(), 2), first(model, best(), 2);
+  LoadedModel second(model, best(), first);
+  const int32_t session = first.session();
+  alone.run(part(0, 20), 0);
+  const std::vector<float> expected = alone.run(part(20, 25), 20);
+  first.run(part(0, 20), 0);
+  int32_t fork = 0;
+  if (!expect(same_bits(second.run(part(20, 25), 20), expected), "the first program's positions") ||
+      !expect(thimble_cache_fork(session, &fork, error, sizeof(error)) == 0, "a fork") ||
+      !expect(thimble_cache_use(session, fork, error, sizeof(error)) == 0, "its use") ||
+      !expect(same_bits(second.run(part(20, 25), 20), expected), "the same in a fork")) {
+    return false;
+  }
+  // The same keys and values, once, behind a header of two programs.
+  const size_t header = 2 * 4 + 2 * 4 * 4;
+  alone.run({1}, 24);
+  return expect(thimble_cache_size(session) == thimble_cache_size(alone.session()) + header,
+                "shared caches saved once");
+}
+
+bool refuses_another_geometry() {
+  const RandomModel model;
+  LoadedModel first(model, best(), 1);
+  const auto session = cpu::find_session(first.session());
+  const auto other =
+      session->add_program(5, {{"new", {2, 16, 64, kernels::CacheType::kFloat16}},
+                               {"layers.1", {3, 12, 64, kernels::CacheType::kFloat16}}});
+  const std::string sentence =
+      "the program's cache layers.1 has 3 heads of 12 numbers, 64 positions, float16, and the one "
+      "of that name in its session 3 heads of 12 numbers, 700 positions, float16: load it in "
+      "another session";
+  if (other.message() != sentence) std::fprintf(stderr, "%s\n", other.message().c_str());
+  return expect(other.message() == sentence, "a refusal") &&
+         expect(!first.run({1, 2, 3}, 0).empty(), "the first program as it was");
+}
+
+/// What a backend does with a call whose inputs are so many rows at a position.
+std::string call_with(LoadedModel* loaded, size_t rows, int64_t start_pos, cpu::Call* call) {
+  const auto session = cpu::find_session(loaded->session());
+  const std::optional<thimble_segment> asked = session->take_asked();
+  call->segment = {0, start_pos, rows};
+  return cpu::choose_cache(loaded->executor().program(), *session, asked, call).message();
+}
+
+/// A call of one segment, in a cache that is not the current one.
+bool runs_a_segment() {
+  const RandomModel model;
+  LoadedModel loaded(model, best(), 2);
+  const int32_t session = loaded.session();
+  const auto ask = [&](const thimble_segment& segment) {
+    return thimble_session_segments(session, &segment, 1, error, sizeof(error));
+  };
+  loaded.run(part(0, 20), 0);
+  int32_t fork = 0;
+  if (thimble_cache_fork(session, &fork, error, sizeof(error)) != 0) return false;
+  const std::vector<float> expected = loaded.run(part(20, 25), 20);
+  const int64_t positions[] = {20, 21, 22, 23, 24};
+  cpu::Call call;
+  return expect(ask({fork, 20, 5, 1, positions}) == 0, "a segment") &&
+         expect(call_with(&loaded, 5, 20, &call).empty() && call.segment.cache == fork,
+                "its cache") &&
+         expect(same_bits(loaded.run(part(20, 25), 20, call.segment.cache), expected),
+                "what the current cache gave") &&
+         expect(thimble_cache_length(session) == 25, "the current cache as it was") &&
+         expect(call_with(&loaded, 5, 20, &call).empty() && call.segment.cache == 0,
+                "the current cache in the call after it") &&
+         expect(ask({fork, 20, 5, 0, nullptr}) == 0, "a segment") &&
+         expect(thimble_session_segments(session, nullptr, 0, error, sizeof(error)) == 0, "none") &&
+         expect(call_with(&loaded, 3, 2, &call).empty() && call.segment.cache == 0,
+                "the current cache where nothing is asked for");
+}
+
+bool refuses_other_segments() {
+  const RandomModel model;
+  LoadedModel loaded(model, best(), 1);
+  const int32_t session = loaded.session();
+  const int64_t positions[] = {20, 22};
+  const auto said = [&](const thimble_segment& segment, const char* sentence) {
+    const thimble_segment both[] = {segment, segment};
+    return says(thimble_session_segments(session, both, 1, error, sizeof(error)), sentence);
+  };
+  const thimble_segment two[] = {{0, 0, 1, 0, nullptr}, {0, 1, 1, 0, nullptr}};
+  if (!says(thimble_session_segments(session, two, 2, error, sizeof(error)),
+            "2 segments are asked for, and this runtime runs one segment a call") ||
+      !said({0, 20, 2, 0, positions},
+            "row 1 of the segment asks for position 22 and lies at 21 of its cache: this runtime "
+            "runs one segment a call") ||
+      !said({7, 0, 2, 0, nullptr}, "there is no cache 7") ||
+      !said({0, 0, 0, 0, nullptr}, "a segment of 0 rows") ||
+      !said({0, -1, 2, 0, nullptr}, "from position -1 on") ||
+      !said({0, 0, 2, 3, nullptr}, "with logits of 3")) {
+    return false;
+  }
+  const auto refused = [&](const thimble_segment& segment, const char* sentence) {
+    cpu::Call call;
+    if (thimble_session_segments(session, &segment, 1, error, sizeof(error)) != 0) return false;
+    const std::string message = call_with(&loaded, 5, 0, &call);
+    if (message.find(sentence) != std::string::npos) return true;
+    std::fprintf(stderr, "%s\n", message.c_str());
+    return expect(false, sentence);
+  };
+  return refused(
+             {0, 0, 4, 0, nullptr},
+             "the segment has 4 rows from position 0 on, and the call's inputs have 5 from 0") &&
+         refused({0, 1, 5, 0, nullptr}, "the segment has 5 rows from position 1 on") &&
+         refused({0, 0, 5, 5, nullptr},
+                 "logits of 5 rows are asked for, and the program gives those of 1 of 5");
+}
+
+bool bad_sessions() {
+  thimble_session_options options{257, 0, 0};
+  int32_t session = 0;
+  bool right = says(thimble_session_open(&options, &session, error, sizeof(error)),
+                    "257 threads are not possible: give 1 to 256");
+  options = {1, 9, 0};
+  right = right && says(thimble_session_open(&options, &session, error, sizeof(error)),
+                        "there is no type of cache 9");
+  options = {0, 0, 0};
+  right =
+      right &&
+      expect(thimble_session_open(&options, &session, error, sizeof(error)) == 0, "a session") &&
+      expect(thimble_session_threads(session) >= 1, "as many threads as cores") &&
+      expect(std::strcmp(thimble_session_describe(session), "") == 0, "nothing to describe");
+  thimble_session_close(session);
+  thimble_session_close(session);
+  char cut[8] = "xxxxxxx";
+  return right && says(thimble_cache_truncate(session, 0, error, sizeof(error)), "no session") &&
+         expect(thimble_cache_truncate(session, 0, cut, sizeof(cut)) != 0, "an error") &&
+         expect(std::strcmp(cut, "there i") == 0, "a sentence cut to size") &&
+         expect(thimble_cache_length(session) == 0 && thimble_cache_size(session) == 0, "nothing");
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const Case cases[] = {{"truncates", truncates},
+                        {"saves_and_restores", saves_and_restores},
+                        {"refuses_what_it_did_not_save", refuses_what_it_did_not_save},
+                        {"forks", forks},
+                        {"two_programs_share_a_session", two_programs_share_a_session},
+                        {"programs_share_caches", programs_share_caches},
+                        {"refuses_another_geometry", refuses_another_geometry},
+                        {"runs_a_segment", runs_a_segment},
+                        {"refuses_other_segments", refuses_other_segments},
+                        {"bad_sessions", bad_sessions}};
+  return test::run_cases(cases, argc, argv);
+}

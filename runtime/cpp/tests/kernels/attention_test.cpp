@@ -1,0 +1,295 @@
+// Cache writes and attention: every variant's bits, and the definition in
+// double.
+
+#include <cfloat>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <limits>
+
+#include "kernels/select/cpu_features.h"
+#include "kernels/select/variants.h"
+#include "kernels/shared/half.h"
+#include "tests/cases.h"
+#include "tests/kernels/problem.h"
+
+namespace {
+
+using namespace thimble::kernels;
+using thimble::test::AlignedBuffer;
+using thimble::test::Case;
+using thimble::test::expect;
+using thimble::test::Numbers;
+
+constexpr double kEpsilon = 0x1p-24;
+
+constexpr CacheType kTypes[] = {CacheType::kFloat16, CacheType::kFloat32, CacheType::kInt8};
+
+struct Shape {
+  size_t tokens, heads, head_dim, start_pos;
+  size_t window = 0;
+};
+
+/// Whether attention runs as one call, or split by split.
+enum class Parts { kOne, kSplits };
+
+/// What the cache makes of one head's numbers.
+std::vector<float> stored(const float* x, size_t count, CacheType type) {
+  std::vector<float> result(x, x + count);
+  float largest = 0;
+  for (float value : result) largest = std::fmax(largest, std::fabs(value));
+  const float scale = largest / 127;
+  for (float& value : result) {
+    if (type == CacheType::kFloat16) value = half_to_float(float_to_half(value));
+    if (type == CacheType::kInt8)
+      value = scale < FLT_MIN ? 0 : std::nearbyint(value * (1 / scale)) * scale;
+  }
+  return result;
+}
+
+/// A call of attention on random numbers; what the cache does not hold yet is
+/// NaN.
+class Problem {
+ public:
+  Problem(const Shape& shape, CacheType type, float size)
+      : shape_(shape),
+        type_(type),
+        positions_(shape.start_pos + shape.tokens),
+        q_(shape.tokens * shape.heads * shape.head_dim),
+        key_(positions_ * shape.head_dim),
+        value_(positions_ * shape.head_dim) {
+    Numbers numbers(static_cast<uint32_t>(positions_ * 7 + shape.head_dim));
+    for (float& x : q_) x = size * numbers.real();
+    for (float& x : key_) x = size * numbers.real();
+    for (float& x : value_) x = numbers.real();
+  }
+
+  std::vector<float> run(const Variant& variant, Parts parts = Parts::kOne) const {
+    const size_t dim = shape_.head_dim;
+    AlignedBuffer keys(key_cache_bytes(type_, positions_, dim));
+    AlignedBuffer values(value_cache_bytes(type_, positions_, dim));
+    AlignedBuffer scratch(attention_scratch_size(dim) * sizeof(float));
+    std::memset(keys.data(), 0xFF, keys.size());  // NaN in either type
+    std::memset(values.data(), 0xFF, values.size());
+    std::memset(scratch.data(), 0xFF, scratch.size());
+    for (size_t p = first_read(); p < positions_; ++p)
+      variant.write_cache(
+          {&key_[p * dim], &value_[p * dim], dim, p, type_, keys.data(), values.data()});
+    std::vector<float> out(q_.size());
+    const size_t stride = shape_.heads * dim;
+    const AttentionArgs args{q_.data(),
+                             stride,
+                             shape_.tokens,
+                             shape_.heads,
+                             dim,
+                             shape_.start_pos,
+                             scale(),
+                             type_,
+                             keys.data(),
+                             values.data(),
+                             out.data(),
+                             stride,
+                             reinterpret_cast<float*>(scratch.data()),
+                             shape_.window};
+    if (parts == Parts::kOne) {
+      variant.attention(args);
+      return out;
+    }
+    const size_t first = attention_first_split(shape_.start_pos, shape_.window);
+    const size_t splits = attention_splits(shape_.start_pos, shape_.tokens) - first;
+    const size_t size = attention_partial_size(shape_.tokens, shape_.heads, dim);
+    AlignedBuffer partials(splits * size * sizeof(float));
+    float* partial = reinterpret_cast<float*>(partials.data());
+    for (size_t split = splits; split-- > 0;)
+      variant.attention_split(args, first + split, partial + split * size);
+    variant.attention_merge(args, partial);
+    return out;
+  }
+
+  /// Whether `out` is softmax(scale * q . k) . v within what float32 may lose.
+  bool is_right(const std::vector<float>& out) const {
+    const size_t dim = shape_.head_dim;
+    std::vector<std::vector<float>> keys, values;
+    for (size_t p = 0; p < positions_; ++p) {
+      keys.push_back(stored(&key_[p * dim], dim, type_));
+      values.push_back(stored(&value_[p * dim], dim, type_));
+    }
+    for (size_t row = 0; row < shape_.tokens * shape_.heads; ++row) {
+      const size_t end = shape_.start_pos + row / shape_.heads + 1;
+      const size_t first = shape_.window == 0 || end < shape_.window ? 0 : end - shape_.window;
+      const size_t visible = end - first;
+      std::vector<double> weights(visible);
+      double largest = -1e300, sum = 0, most = 0;
+      for (size_t p = 0; p < visible; ++p) {
+        double dot = 0, size = 0;
+        for (size_t d = 0; d < dim; ++d) {
+          const double term = static_cast<double>(q_[row * dim + d]) * keys[first + p][d];
+          dot += term;
+          size += std::fabs(term);
+        }
+        weights[p] = dot * scale();
+        most = std::fmax(most, size * scale());
+        largest = std::fmax(largest, weights[p]);
+      }
+      for (double& weight : weights) sum += weight = std::exp(weight - largest);
+      // A score is off by (dim + 7) roundings of its terms' size (the chain;
+      // log2(e), the scale times it, times the query; the product with an int8
+      // key's scale; the maximum taken off; an int8 key here), hence a weight
+      // by as much of itself, twice (it is divided by their sum), and by 2^x's
+      // own error, which is below 2^-125 for the smallest; then the sums.
+      const double tolerance =
+          kEpsilon * (2 * (dim + 7) * most + 2 * visible + 2.0 * visible / 64 * 5 + 16);
+      for (size_t d = 0; d < dim; ++d) {
+        double expected = 0, size = 0;
+        for (size_t p = 0; p < visible; ++p) {
+          const double term = weights[p] / sum * values[first + p][d];
+          expected += term;
+          size += std::fabs(term);
+        }
+        if (!(std::fabs(out[row * dim + d] - expected) <= tolerance * size + visible * 0x1p-125))
+          return false;
+      }
+    }
+    return true;
+  }
+
+  /// The answers for some of the tokens, from a call with them alone.
+  std::vector<float> run_part(const Variant& variant, size_t first, size_t count) const {
+    const size_t row = shape_.heads * shape_.head_dim;
+    Problem part = *this;
+    part.shape_.tokens = count;
+    part.shape_.start_pos += first;
+    part.positions_ = part.shape_.start_pos + count;
+    part.q_.assign(q_.begin() + static_cast<std::ptrdiff_t>(first * row),
+                   q_.begin() + static_cast<std::ptrdiff_t>((first + count) * row));
+    return part.run(variant);
+  }
+
+ private:
+  /// The first position of the cache that a kernel may read: that of the 16 with the first that the
+  /// first token sees.
+  size_t first_read() const {
+    return shape_.window == 0 || shape_.start_pos < shape_.window
+               ? 0
+               : (shape_.start_pos + 1 - shape_.window) / kCacheLanes * kCacheLanes;
+  }
+
+  float scale() const { return 1.0f / std::sqrt(static_cast<float>(shape_.head_dim)); }
+
+  Shape shape_;
+  CacheType type_;
+  size_t positions_;
+  std::vector<float> q_, key_, value_;
+};
+
+bool check(const Shape& shape, float size) {
+  for (CacheType type : kTypes) {
+    const Problem problem(shape, type, size);
+    const std::vector<float> expected = problem.run(scalar::kVariant);
+    const char* failure = problem.is_right(expected) ? nullptr : "the definition of attention";
+    for (const Variant* variant : all_variants()) {
+      if ((variant->required & ~cpu_features()) != 0) continue;
+      for (Parts parts : {Parts::kOne, Parts::kSplits}) {
+        const std::vector<float> out = problem.run(*variant, parts);
+        if (std::memcmp(out.data(), expected.data(), out.size() * sizeof(float)) == 0) continue;
+        std::fprintf(stderr, "%s%s\n", variant->name, parts == Parts::kOne ? "" : ", in splits");
+        failure = "the same bits as scalar";
+      }
+    }
+    if (failure == nullptr) continue;
+    std::fprintf(stderr, "%zu tokens, %zu heads of %zu from %zu, window %zu, cache type %d\n",
+                 shape.tokens, shape.heads, shape.head_dim, shape.start_pos, shape.window,
+                 static_cast<int>(type));
+    return expect(false, failure);
+  }
+  return true;
+}
+
+bool decode() {
+  for (size_t heads : {1, 2, 3, 4, 6, 9})
+    for (size_t start_pos : {0, 1, 15, 16, 63, 64, 200})
+      if (!check({1, heads, 64, start_pos}, 1.0f)) return false;
+  return true;
+}
+
+/// More positions than one split has, at its ends and across them.
+bool splits() {
+  for (const Shape& shape :
+       {Shape{1, 4, 64, 511}, Shape{1, 4, 64, 512}, Shape{1, 1, 32, 1500}, Shape{40, 3, 32, 490}})
+    if (!check(shape, 1.0f)) return false;
+  return true;
+}
+
+bool prefill() {
+  for (size_t tokens : {2, 7, 33, 90})
+    for (size_t heads : {1, 3, 4})
+      for (size_t start_pos : {0, 5, 64})
+        if (!check({tokens, heads, 32, start_pos}, 1.0f)) return false;
+  return true;
+}
+
+bool head_dims() {
+  for (size_t head_dim : {4, 8, 16, 20, 80, 128, 256})
+    if (!check({3, 2, head_dim, 70}, 1.0f)) return false;
+  return true;
+}
+
+/// Windows at the ends of blocks, tiles and splits, and one that hides nothing. What lies before
+/// the blocks that are seen is NaN.
+bool windows() {
+  for (size_t window : {1, 15, 16, 17, 64, 100, 512, 5000})
+    for (const Shape& shape : {Shape{1, 4, 32, 0}, Shape{1, 1, 32, 700}, Shape{1, 6, 20, 1100},
+                               Shape{7, 3, 16, 60}, Shape{90, 3, 16, 490}})
+      if (!check({shape.tokens, shape.heads, shape.head_dim, shape.start_pos, window}, 1.0f))
+        return false;
+  return true;
+}
+
+/// A token's answer is the same alone as with others, which see other positions.
+bool windows_alone() {
+  constexpr size_t kTokens = 70, kHeads = 3, kDim = 16;
+  for (size_t window : {0, 1, 16, 40, 100})
+    for (CacheType type : kTypes)
+      for (const Variant* variant : all_variants()) {
+        if ((variant->required & ~cpu_features()) != 0) continue;
+        const Problem problem({kTokens, kHeads, kDim, 480, window}, type, 1.0f);
+        const std::vector<float> all = problem.run(*variant);
+        for (size_t first = 0, count = 1; first < kTokens; first += count, count += 3) {
+          const size_t tokens = first + count < kTokens ? count : kTokens - first;
+          const std::vector<float> part = problem.run_part(*variant, first, tokens);
+          if (std::memcmp(part.data(), &all[first * kHeads * kDim], part.size() * sizeof(float)) !=
+              0)
+            return expect(false, "the bits of a call with other tokens");
+        }
+      }
+  return true;
+}
+
+/// Scores so far apart that one position takes all.
+bool sharp() { return check({5, 4, 64, 100}, 40.0f); }
+
+/// NaNs and infinities in queries and keys end, in whatever they end.
+bool nan_ends() {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  for (float odd : {std::numeric_limits<float>::quiet_NaN(), kInfinity, -kInfinity})
+    for (CacheType type : kTypes)
+      for (const Variant* variant : all_variants()) {
+        if ((variant->required & ~cpu_features()) != 0) continue;
+        const Problem problem({4, 2, 32, 20}, type, odd);
+        for (Parts parts : {Parts::kOne, Parts::kSplits})
+          if (problem.run(*variant, parts).size() != 4 * 2 * 32) return expect(false, "an answer");
+      }
+  return true;
+}
+
+/// A vector of one position's key and value that is zero, or too small for an int8 scale.
+bool tiny_numbers() { return check({3, 2, 20, 17}, 0.0f) && check({3, 2, 20, 17}, 1e-39f); }
+
+constexpr Case kCases[] = {
+    {"decode", decode},       {"splits", splits},     {"prefill", prefill},
+    {"head_dims", head_dims}, {"windows", windows},   {"windows_alone", windows_alone},
+    {"sharp", sharp},         {"nan_ends", nan_ends}, {"tiny_numbers", tiny_numbers}};
+
+}  // namespace
+
+int main(int argc, char** argv) { return thimble::test::run_cases(kCases, argc, argv); }

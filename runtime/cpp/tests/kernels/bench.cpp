@@ -1,0 +1,160 @@
+// The speed of the linear kernels, beside what this machine can do: read memory, and multiply.
+//
+// usage: kernel_bench [VARIANT...]       one thread; about two seconds a variant
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <ctime>
+#include <utility>
+#include <vector>
+
+#include "bench/limits/limits.h"
+#include "kernels/select/cpu_features.h"
+#include "kernels/select/variants.h"
+#include "tests/kernels/problem.h"
+
+namespace {
+
+using namespace thimble::kernels;
+using thimble::bench::Limits;
+using thimble::test::AlignedBuffer;
+using thimble::test::Problem;
+
+/// Of this process's own time, which other processes disturb less than the clock on the wall.
+double seconds() { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; }
+
+/// The shortest of a few runs, in seconds.
+template <typename Run>
+double shortest(Run run) {
+  double best = 1e9;
+  const double start = seconds();
+  for (int i = 0; i < 3 || (i < 40 && seconds() - start < 0.35); ++i) {
+    const double before = seconds();
+    run();
+    const double took = seconds() - before;
+    best = took < best ? took : best;
+  }
+  return best;
+}
+
+/// Of a CPU with `features`.
+void measure_limits(uint32_t features, const AlignedBuffer& memory) {
+  const Limits limits = thimble::bench::limits(features);
+  volatile uint64_t sink = 0;
+  if (limits.read != nullptr) {
+    const double took = shortest([&] { sink = limits.read(memory.data(), memory.size()); });
+    std::printf("%-31s read            %6.1f GB/s\n", "limit", memory.size() / took * 1e-9);
+  }
+  constexpr size_t kLoops = 300000;
+  for (const auto& [multiply, name] :
+       {std::pair{limits.multiply, "limit"}, {limits.multiply_cached, "limit, operands cached"}}) {
+    if (multiply == nullptr) continue;
+    const double took = shortest([&] { sink = multiply(kLoops); });
+    std::printf("%-31s %-15s %6.1f GOPS\n", name, limits.unit,
+                kLoops * limits.operations / took * 1e-9);
+  }
+}
+
+constexpr size_t kOutputs = 8192, kColumns = 2048, kGroup = 32;
+
+/// Copies of one matrix fill `memory`: as many bytes as a model has.
+void measure_matvec(const Variant& variant, WeightFormat format, const char* format_name,
+                    AlignedBuffer& memory) {
+  for (size_t rows : {1, 2, 4, 8}) {
+    Problem problem(format, rows, kOutputs, kColumns, kGroup, matvec_tile(rows));
+    LinearArgs args = problem.args();
+    const size_t bytes = args.weight.bytes(), copies = memory.size() / bytes;
+    for (size_t i = 0; i < copies; ++i)
+      std::memcpy(memory.data() + i * bytes, args.weight.data, bytes);
+    args.weight.data = memory.data();
+    args.weight.rows *= copies;
+    args.last_block *= copies;
+    std::vector<float> y(rows * args.weight.rows);
+    args.y = y.data();
+    args.y_stride = args.weight.rows;
+    const double took = shortest([&] { variant.matvec[static_cast<int>(format)](args); });
+    std::printf("%-14s %-16s matvec %3zu rows %7.1f GB/s\n", variant.name, format_name, rows,
+                args.weight.bytes() / took * 1e-9);
+  }
+}
+
+/// The shapes of an MLP's two matrices; the wide one writes a few blocks of outputs at a time, as
+/// SwiGLU takes them.
+void measure_matmul(const Variant& variant, WeightFormat format, const char* format_name) {
+  constexpr size_t kBlocksAtOnce = 16;
+  for (const auto& [outputs, columns] : {std::pair{kOutputs, kColumns}, {kColumns, kOutputs}}) {
+    for (size_t rows : {128, 256, 512}) {
+      Problem problem(format, rows, outputs, columns, kGroup, variant.tile);
+      LinearArgs args = problem.args();
+      AlignedBuffer y(rows * outputs * sizeof(float));
+      args.y = reinterpret_cast<float*>(y.data());
+      const size_t at_once = outputs > columns ? kBlocksAtOnce : args.last_block;
+      args.y_stride = at_once * kBlockRows;
+      const size_t calls = args.last_block / at_once, bytes = args.weight.bytes() / calls;
+      const uint8_t* weights = args.weight.data;
+      args.weight.rows = args.y_stride;
+      args.last_block = at_once;
+      const double took = shortest([&] {
+        for (size_t i = 0; i < calls; ++i) {
+          args.weight.data = weights + i * bytes;
+          variant.matmul[static_cast<int>(format)](args);
+        }
+      });
+      std::printf("%-14s %-16s matmul %zu x %zu, %3zu rows %7.1f GOPS\n", variant.name, format_name,
+                  outputs, columns, rows, 2.0 * rows * outputs * columns / took * 1e-9);
+    }
+  }
+}
+
+/// Heads of 64, four to a key/value head, float16: a step at depth 4096 and a prefill of 512.
+void measure_attention(const Variant& variant) {
+  constexpr size_t kHeadDim = 64, kHeads = 4, kDepth = 4096, kTokens = 512;
+  AlignedBuffer keys(key_cache_bytes(CacheType::kFloat16, kDepth, kHeadDim));
+  AlignedBuffer values(value_cache_bytes(CacheType::kFloat16, kDepth, kHeadDim));
+  AlignedBuffer scratch(attention_scratch_size(kHeadDim) * sizeof(float));
+  std::memset(keys.data(), 0x2C, keys.size());
+  std::memset(values.data(), 0x2C, values.size());
+  std::vector<float> q(kTokens * kHeads * kHeadDim, 0.1f), out(q.size());
+  AttentionArgs args{};
+  args.q = q.data();
+  args.q_stride = args.out_stride = kHeads * kHeadDim;
+  args.heads = kHeads;
+  args.head_dim = kHeadDim;
+  args.scale = 0.125f;
+  args.keys = keys.data();
+  args.values = values.data();
+  args.out = out.data();
+  args.scratch = reinterpret_cast<float*>(scratch.data());
+  args.tokens = 1;
+  args.start_pos = kDepth - 1;
+  const double step = shortest([&] { variant.attention(args); });
+  std::printf("%-14s %-16s at depth %zu  %6.1f GB/s\n", variant.name, "attention", kDepth,
+              (keys.size() + values.size()) / step * 1e-9);
+  args.tokens = kTokens;
+  args.start_pos = 0;
+  const double prefill = shortest([&] { variant.attention(args); });
+  std::printf("%-14s %-16s of %zu rows    %6.1f GFLOPS\n", variant.name, "attention", kTokens,
+              2.0 * kTokens * kTokens * kHeads * kHeadDim / prefill * 1e-9);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  AlignedBuffer memory(size_t{640} << 20);
+  std::memset(memory.data(), 1, memory.size());
+  for (const Variant* variant : all_variants()) {
+    bool wanted = argc == 1;
+    for (int i = 1; i < argc; ++i) wanted = wanted || std::strcmp(argv[i], variant->name) == 0;
+    if (!wanted || (variant->required & ~cpu_features()) != 0) continue;
+    if (argc == 1 && std::strcmp(variant->name, "scalar") == 0) continue;
+    measure_limits(variant->required, memory);
+    measure_attention(*variant);
+    constexpr const char* kFormats[] = {"int4 two-level", "int4", "int8"};
+    for (int format = 0; format < 3; ++format) {
+      measure_matvec(*variant, static_cast<WeightFormat>(format), kFormats[format], memory);
+      measure_matmul(*variant, static_cast<WeightFormat>(format), kFormats[format]);
+    }
+  }
+  return 0;
+}

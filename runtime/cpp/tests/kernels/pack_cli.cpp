@@ -1,0 +1,62 @@
+// Packs the weight on standard input with the reference packers, for a comparison of bytes.
+//
+// usage: kernel_pack_cli int4_two_level|int4|int8|float32 ROWS COLUMNS GROUP_SIZE
+// Standard input: values (int8, or float), then the scales of the format: multiples (uint8) and row
+// scales (float); bfloat16 scales (uint16); row scales (float); none.
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <vector>
+
+#include "kernels/layout/pack.h"
+
+namespace {
+
+using namespace thimble::kernels;
+
+template <typename T>
+std::vector<T> read_array(size_t count, bool* ok) {
+  std::vector<T> values(count);
+  *ok = *ok && std::fread(values.data(), sizeof(T), count, stdin) == count;
+  return values;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc != 5) return 2;
+  constexpr const char* kNames[] = {"int4_two_level", "int4", "int8", "float32"};
+  size_t kind = 0;
+  while (kind < 4 && std::strcmp(argv[1], kNames[kind]) != 0) ++kind;
+  if (kind == 4) return 2;
+  const WeightFormat format = static_cast<WeightFormat>(kind);
+  const size_t rows = std::strtoull(argv[2], nullptr, 10);
+  const size_t columns = std::strtoull(argv[3], nullptr, 10);
+  const size_t group_size = std::strtoull(argv[4], nullptr, 10);
+  const size_t groups = group_size > 0 ? divide_up(columns, group_size) : 0;
+  const PackedWeight weight{nullptr, rows, stored_columns(format, columns, group_size), group_size,
+                            format};
+  std::vector<uint8_t> out(weight.bytes());
+  bool ok = true;
+  if (format == WeightFormat::kFloat32) {
+    const auto values = read_array<float>(rows * columns, &ok);
+    pack_float32(values.data(), rows, columns, out.data());
+  } else {
+    const auto values = read_array<int8_t>(rows * columns, &ok);
+    if (format == WeightFormat::kInt4TwoLevel) {
+      const auto multiples = read_array<uint8_t>(rows * groups, &ok);
+      const auto row_scales = read_array<float>(rows, &ok);
+      pack_int4_two_level(values.data(), multiples.data(), row_scales.data(), rows, columns,
+                          group_size, out.data());
+    } else if (format == WeightFormat::kInt4) {
+      const auto scales = read_array<uint16_t>(rows * groups, &ok);
+      pack_int4(values.data(), scales.data(), rows, columns, group_size, out.data());
+    } else {
+      const auto row_scales = read_array<float>(rows, &ok);
+      pack_int8(values.data(), row_scales.data(), rows, columns, out.data());
+    }
+  }
+  if (!ok) return 1;
+  return std::fwrite(out.data(), 1, out.size(), stdout) == out.size() ? 0 : 1;
+}

@@ -1,0 +1,59 @@
+"""What the CPU delegate is told to compute is what the model computes: its op list, executed in
+numpy from the file, beside the eager model."""
+
+from pathlib import Path
+
+import pytest
+from support.cpu_models import MODELS, LowerArchitecture, lower_architecture
+from support.op_list import OpList
+
+from exporter.agreement import compare, require_agreement
+from quant.scheme import Scheme
+
+
+def check_slots(call: OpList) -> None:
+    """Every slot that is read was written, every number is one of those that there are, and
+    nothing is written where it is read but by ops that may and the residual stream."""
+    program = call.program
+    slots = len(program["slots"])
+    written = {item["slot"] for item in program["inputs"] if item["role"] == "rows"}
+    for op in program["ops"]:
+        kind, name = op["kind"], op["kind_type"]
+        reads = [kind[k] for k in ("input", "query", "key", "value", "gate", "up") if k in kind]
+        if kind.get("function") in ("add", "multiply"):
+            reads.append(kind["other"])
+        assert all(slot in written for slot in reads), op["name"]
+        if kind.get("accumulate"):
+            assert kind["output"] in written
+        if name not in ("Norm", "Rotate", "Elementwise", "Glu"):
+            assert kind["output"] not in reads
+        assert 0 <= kind["output"] < slots
+        written.add(kind["output"])
+        if "weight" in kind and isinstance(kind["weight"], int):
+            assert kind["weight"] < len(program["weights"])
+        if name == "Attention":
+            assert kind["cache"] < len(program["caches"])
+    assert all(item["slot"] in written for item in program["outputs"])
+
+
+@pytest.mark.parametrize(("name", "scheme"), MODELS, ids=lambda x: str(getattr(x, "name", x)))
+def test_the_op_list_computes_the_model(
+    name: str, scheme: Scheme, lowered_architecture: LowerArchitecture
+) -> None:
+    model = lowered_architecture(name, scheme)
+    (call,) = model.calls
+    check_slots(call)
+    agreement = compare(model.reference, call.step)
+    require_agreement(agreement)  # within what rounding explains
+    assert agreement.error < (1e-5 if scheme.name == "none" else 0.05)
+    report = model.lowered.report
+    assert report.calls == 1 and report.left == {}
+    assert report.linears_delegated == report.linears == 7 * len(call.caches) + 1
+
+
+def test_a_program_of_single_tokens(tmp_path: Path) -> None:
+    model = lower_architecture("qwen3", Scheme("none"), tmp_path, max_seq_len=1)
+    (call,) = model.calls
+    check_slots(call)
+    assert compare(model.reference, call.step).error < 1e-5
+    assert call.program["ops"][-1]["kind"]["last_row"]

@@ -1,0 +1,103 @@
+"""Two levels are found in scales wherever they are, exactly; every weight packs to what it says."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from support.op_list import unpack
+from torch import Tensor
+
+from delegates.op_list.layout import Format, packed_bytes
+from delegates.op_list.pack import pack_float32, pack_int4, pack_int4_two_level, pack_int8
+from delegates.op_list.scales import find_two_levels
+from quant.rounding.scales import rtn_scales, searched_scales
+
+GROUP = 32
+
+
+def check_levels(scales: NDArray[np.float32]) -> None:
+    levels = find_two_levels(scales)
+    assert levels is not None
+    assert levels.multiples.min() >= 1 and levels.multiples.max() <= 15
+    product = levels.multiples.astype(np.float64) * levels.row_scales[:, None]
+    assert np.array_equal(product, scales.astype(np.float64))
+
+
+def rows_of_all_sizes() -> Tensor:
+    """Rows of ordinary numbers, of huge and tiny ones, of zeros, and with one outlier."""
+    generator = torch.Generator().manual_seed(0)
+    weight = torch.randn(64, 256, generator=generator)
+    weight[1] *= 2.0**100
+    weight[2] *= 2.0**-80
+    weight[3] = 0
+    weight[4] = 0.25
+    weight[5, 7] = 1000
+    weight[6] *= torch.logspace(-3, 0, 256)
+    return weight
+
+
+@pytest.mark.parametrize("make", [rtn_scales, searched_scales])
+def test_the_scales_that_we_make_come_apart(make: Any) -> None:
+    scales = make(rows_of_all_sizes(), GROUP)
+    check_levels(scales.product().numpy())
+
+
+def test_every_pair_of_multiples_comes_apart() -> None:
+    multiples = np.stack(np.meshgrid(np.arange(1, 16), np.arange(1, 16)), axis=-1).reshape(-1, 2)
+    mantissas = np.arange(8, 16, dtype=np.float32)  # every row scale of 4 significant bits
+    scales = multiples[:, None] * (mantissas[:, None] * np.float32(2.0**-9))
+    check_levels(scales.reshape(-1, 2).astype(np.float32))
+
+
+def test_rows_without_levels_are_told_apart() -> None:
+    good = np.float32([[1, 2, 3], [0, 0, 0], [5, 15, 10]]) / 64
+    check_levels(good)
+    for bad in ([1, 16, 2], [1, 1.0078125, 2], [0, 1, 2], [1, -1, 2], [-1, -1, -2]):
+        assert find_two_levels(np.concatenate([good, np.float32([bad])])) is None
+
+
+@pytest.mark.parametrize("rows", [1, 16, 50])
+@pytest.mark.parametrize("columns", [1, 31, 96, 200])
+@pytest.mark.parametrize("group_size", [32, 128])
+def test_packed_weights_come_apart(rows: int, columns: int, group_size: int) -> None:
+    random = np.random.default_rng(rows * columns)
+    stored = -(-columns // group_size) * group_size
+    values = random.integers(-8, 8, (rows, stored), dtype=np.int8)  # padding that is not zero
+    values[:, :1] = -8
+    multiples = random.integers(1, 16, (rows, stored // group_size)).astype(np.float32)
+    row_scales = random.integers(8, 16, (rows, 1)).astype(np.float32) / 256
+    scales = multiples * row_scales
+    wanted = (values * scales.repeat(group_size, axis=1))[:, :columns]
+
+    levels = find_two_levels(scales)
+    assert levels is not None
+    facts: dict[str, Any] = dict(rows=rows, columns=columns, group_size=group_size)
+    two = pack_int4_two_level(values, levels, columns, group_size)
+    assert len(two) == packed_bytes(Format.INT4_TWO_LEVEL, rows, columns, group_size)
+    assert np.array_equal(unpack(two, "int4_two_level", **facts).dequantized(), wanted)
+    one = pack_int4(values, scales, columns, group_size)
+    assert len(one) == packed_bytes(Format.INT4, rows, columns, group_size)
+    assert np.array_equal(unpack(one, "int4", **facts).dequantized(), wanted)
+
+    facts["group_size"] = 0
+    wide = random.integers(-128, 128, (rows, columns), dtype=np.int8)
+    eight = pack_int8(wide, row_scales[:, 0], columns)
+    assert len(eight) == packed_bytes(Format.INT8, rows, columns, 0)
+    assert np.array_equal(unpack(eight, "int8", **facts).dequantized(), wide * row_scales)
+    plain = pack_float32(wanted)
+    assert len(plain) == packed_bytes(Format.FLOAT32, rows, columns, 0)
+    assert np.array_equal(unpack(plain, "float32", **facts).dequantized(), wanted)
+
+
+def test_a_large_weight_takes_the_bits_that_it_should() -> None:
+    shape = (8192, 2048)
+    bits = {
+        format: packed_bytes(format, *shape, group) * 8 / (shape[0] * shape[1])
+        for format, group in ((Format.INT4_TWO_LEVEL, 32), (Format.INT4, 32), (Format.INT8, 0))
+    }
+    # Beside 4, 4.5 and 8: a float and a sum for each row of two-level and int8, a sum for int4.
+    assert bits[Format.INT4_TWO_LEVEL] == 4 + 4 / 32 + 64 / 2048
+    assert bits[Format.INT4] == 4 + 16 / 32 + 32 / 2048
+    assert bits[Format.INT8] == 8 + 64 / 2048

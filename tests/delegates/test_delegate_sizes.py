@@ -1,0 +1,77 @@
+"""What delegates say of their files' sizes is what the files grow by."""
+
+from pathlib import Path
+
+import pytest
+from support.decoder_specs import SMALL, varied
+from support.small_models import quantized_model, random_model
+
+from delegates import get_delegate
+from exporter.budget import storage_of
+from exporter.program import capture
+from quant.measure.size import StoredSize, stored_size
+from quant.scheme import Scheme
+
+CASES = [
+    ("cpu", Scheme("rtn4"), "tied"),
+    ("cpu", Scheme("none"), "untied"),
+    ("xnnpack", Scheme("rtn4", 128, 4), "tied"),
+    ("xnnpack", Scheme("rtn8"), "untied"),
+    ("coreml", Scheme("rtn4", 32, 4), "tied"),
+    ("coreml", Scheme("rtn8"), "untied"),
+    ("coreml", Scheme("none"), "tied"),
+    ("mlx", Scheme("rtn4", 128, 4), "tied"),
+    ("mlx", Scheme("rtn8"), "untied"),
+    ("mlx", Scheme("none"), "tied"),
+    ("vulkan", Scheme("rtn4", 32, 4), "untied"),
+    ("vulkan", Scheme("none"), "tied"),
+    ("tosa", Scheme("none"), "tied"),
+]
+
+
+def sizes(
+    delegate: str, scheme: Scheme, tied: bool, layers: int, vocab_size: int, path: Path
+) -> tuple[int, StoredSize]:
+    """Of a random model's file, and what its weights are said to take of it."""
+    config = varied(
+        SMALL,
+        hidden_size=256,
+        intermediate_size=1024,
+        head_dim=64,
+        num_key_value_heads=4,
+        num_hidden_layers=layers,
+        vocab_size=vocab_size,
+        tie_word_embeddings=tied,
+    )
+    model = random_model(config)
+    if scheme.name != "none":
+        model = quantized_model(model, scheme)
+    module = get_delegate(delegate)
+    stated = stored_size(model, list(model.model.layers), tied, storage_of(module.LIMITS))
+    program = capture(model, 16, 8 if module.LIMITS.dynamic else 1)
+    with open(path, "wb") as file:
+        module.lower(program, {}, {}, with_etrecord=False).program.write_to_file(file)
+    return path.stat().st_size, stated
+
+
+@pytest.mark.parametrize(
+    ("delegate", "scheme", "ends"),
+    CASES,
+    ids=[f"{name}-{scheme.name}-{ends}" for name, scheme, ends in CASES],
+)
+def test_a_file_grows_as_its_delegate_says(
+    delegate: str, scheme: Scheme, ends: str, tmp_path: Path
+) -> None:
+    limits = get_delegate(delegate).LIMITS
+    if missing := limits.missing():
+        pytest.skip(missing)
+    path = tmp_path / "model.pte"
+    small, of_small = sizes(delegate, scheme, ends == "tied", 1, 512, path)
+    large, of_large = sizes(delegate, scheme, ends == "tied", 2, 4096, path)
+    grown = sum(
+        getattr(of_large, part) - getattr(of_small, part)
+        for part in ("linears", "embedding", "head", "rest")
+    )
+    # Four matrices of a layer and both ends are brought to the alignment, in either file.
+    padding = 6 * limits.sizes.alignment
+    assert -padding <= large - small - grown <= limits.sizes.layer_bytes + padding

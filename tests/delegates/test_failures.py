@@ -1,0 +1,122 @@
+"""What a delegate lacks or does not take: one sentence, exit code 2, nothing left behind; and every
+column of --list-delegates is what refuses."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from support.decoder_specs import SMALL
+from support.small_models import quantized_model, random_model
+
+from delegates import DELEGATES, DelegateError, get_delegate
+from exporter.program import capture
+from quant.scheme import Scheme
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+
+# Runs several commands in one process from which some packages are gone, and prints what each said.
+CHILD = """
+import importlib.abc, json, sys
+
+class Gone(importlib.abc.MetaPathFinder):
+    names = {"tosa_serializer", "ml_dtypes", "coremltools", "executorch.backends.mlx"}
+    def find_spec(self, name, path, target=None):
+        if name in self.names:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+import importlib.util
+find_spec = importlib.util.find_spec
+importlib.util.find_spec = lambda name: None if name in Gone.names else find_spec(name)
+sys.meta_path.insert(0, Gone())
+from click.testing import CliRunner
+from exporter.commands.cli import main
+
+said = {}
+for delegate in json.loads(sys.argv[1]):
+    result = CliRunner().invoke(main, [*sys.argv[2:], "--delegate", delegate])
+    said[delegate] = [result.exit_code, result.stdout, result.stderr]
+print(json.dumps(said))
+"""
+LACKING = {
+    "tosa": "Arm's tosa-tools is not installed, and the tosa delegate needs it: pip install "
+    "ml_dtypes && pip install --no-deps tosa-tools==2026.5.0",
+    "coreml": "Apple's coremltools is not installed, and the coreml delegate needs it: pip install "
+    "coremltools==9.0",
+    "mlx": "This installation of ExecuTorch has no backends/mlx with its schema and generator, and "
+    "the mlx delegate needs them: pip install executorch==1.5.1, or choose another --delegate.",
+    "qnn": "Qualcomm's AI Engine Direct SDK is not here (QNN_SDK_ROOT names no directory), and the "
+    "qnn delegate needs its compiler: get it from "
+    "https://www.qualcomm.com/developer/software/qualcomm-ai-engine-direct-sdk, set QNN_SDK_ROOT "
+    "to where it lies and add its lib/x86_64-linux-clang to LD_LIBRARY_PATH.",
+    "cpu,mlx": "This installation of ExecuTorch has no backends/mlx with its schema and generator, "
+    "and the mlx delegate needs them: pip install executorch==1.5.1, or choose another --delegate.",
+    "npu": f"delegate 'npu' is not known; it must be one of {', '.join(DELEGATES)}.",
+    "cpu,cpu": "delegate 'cpu' stands twice in 'cpu,cpu'; name each once.",
+}
+
+
+def test_a_missing_package_or_sdk_or_name_is_one_sentence(
+    one_layer_checkpoint: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "tmp").mkdir()
+    child = subprocess.run(
+        [
+            *(sys.executable, "-c", CHILD, json.dumps(list(LACKING))),
+            *(str(one_layer_checkpoint), "--out", str(tmp_path / "model.pte")),
+            *("--quant", "none", "--max-seq-len", "1", "--no-cache"),
+        ],
+        cwd=REPOSITORY,
+        env={
+            **{name: value for name, value in os.environ.items() if name != "QNN_SDK_ROOT"},
+            "TMPDIR": str(tmp_path / "tmp"),
+        },
+        capture_output=True,
+        text=True,
+    )
+    assert child.returncode == 0, child.stderr
+    said = json.loads(child.stdout)
+    for delegate, sentence in LACKING.items():
+        assert said[delegate] == [2, "", f"Error: {sentence}\n"], delegate
+    assert [path.name for path in tmp_path.rglob("*")] == ["tmp"]
+
+
+@pytest.fixture
+def nothing_missing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Qualcomm's SDK as far as the limits look; the tests stop before it is used."""
+    monkeypatch.setenv("QNN_SDK_ROOT", str(tmp_path))
+
+
+@pytest.mark.parametrize("name", DELEGATES)
+def test_a_width_that_is_not_listed_is_refused_before_any_work(
+    name: str, nothing_missing: None
+) -> None:
+    limits = get_delegate(name).LIMITS
+    if limits.missing() is not None:
+        pytest.skip(str(limits.missing()))
+    for bits in limits.weight_bits:
+        limits.check(bits, 1)
+    for bits in {2, 3, 4, 5, 6, 8, 16, 32} - set(limits.weight_bits):
+        with pytest.raises(DelegateError) as refused:
+            limits.check(bits, 1)
+        assert str(refused.value).startswith(f"{name} takes weights of ")
+        assert f"bits, and these have {bits}: export with --quant " in str(refused.value)
+
+
+@pytest.mark.parametrize("name", [name for name in DELEGATES if name not in ("cpu", "xnnpack")])
+def test_lowering_refuses_what_is_not_listed(name: str, nothing_missing: None) -> None:
+    """Also of a program that no command has looked at before."""
+    delegate = get_delegate(name)
+    limits = delegate.LIMITS
+    if limits.missing() is not None:
+        pytest.skip(str(limits.missing()))
+    for bits, scheme in ((4, "rtn4"), (8, "rtn8")):
+        if bits not in limits.weight_bits:
+            program = capture(quantized_model(random_model(SMALL), Scheme(scheme)), 24, 1)
+            with pytest.raises(DelegateError, match=f"^{name} takes .* and these have {bits}: "):
+                delegate.lower(program, {}, {}, False)
+    if not limits.dynamic:
+        with pytest.raises(DelegateError, match="has fixed shapes, and this one takes calls of 1"):
+            delegate.lower(capture(random_model(SMALL), 24, 16), {}, {}, False)

@@ -1,0 +1,114 @@
+"""Exports in a process of their own that run out of room or are interrupted: nothing is left."""
+
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+OLD = b"the file that was there before"
+ROOT = Path(__file__).resolve().parents[2]
+
+
+Start = Callable[..., subprocess.Popen[str]]
+
+
+@pytest.fixture
+def start(one_layer_checkpoint: Path, calibration_text: Path, out: Path) -> Start:
+    """Starts an export to `out`, which may write files of at most `limit` bytes; `flags` are
+    Python's."""
+
+    def run(limit: int | None = None, flags: Sequence[str] = ()) -> subprocess.Popen[str]:
+        def limit_file_size() -> None:
+            if limit is not None:
+                resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+
+        command = [
+            sys.executable,
+            *flags,
+            "-m",
+            "exporter",
+            one_layer_checkpoint,
+            "--quant",
+            "none",
+        ]
+        command += ["--calibration", calibration_text, "--out", out]
+        return subprocess.Popen(
+            [str(part) for part in command],
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "OMP_NUM_THREADS": "1"},
+            preexec_fn=limit_file_size,
+        )
+
+    return run
+
+
+def _wait_for_line(process: subprocess.Popen[str], text: str) -> None:
+    assert process.stderr is not None
+    for line in process.stderr:
+        if text in line:
+            return
+    pytest.fail(f"the export ended before it said {text!r}: {process.wait()}")
+
+
+def _is_untouched(out: Path) -> bool:
+    return out.read_bytes() == OLD and list(out.parent.iterdir()) == [out]
+
+
+@pytest.fixture
+def out(tmp_path: Path) -> Path:
+    path = tmp_path / "model.pte"
+    path.write_bytes(OLD)
+    return path
+
+
+def test_no_room_for_the_file(start: Start, out: Path) -> None:
+    process = start(limit=200_000)  # the file takes twice that
+    stdout, stderr = process.communicate(timeout=300)
+    assert process.returncode == 1 and stdout == ""
+    assert stderr.splitlines()[-1] == (
+        "Error: The disk takes no more (File too large) and nothing was written; free some space "
+        "or name another place."
+    )
+    assert _is_untouched(out)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_in_the_middle(start: Start, out: Path, number: signal.Signals) -> None:
+    process = start()
+    _wait_for_line(process, "Capturing")
+    time.sleep(0.5)  # into the middle of the next stage, which takes seconds
+    assert not _is_untouched(out)  # the temporary file is there
+    process.send_signal(number)
+    stdout, stderr = process.communicate(timeout=120)
+    assert process.returncode == 128 + number
+    assert stdout == ""
+    said = "Interrupted; nothing was written.\n" if number == signal.SIGINT else ""
+    assert stderr == said
+    assert _is_untouched(out)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("module", ["click.core", "numpy", "torch.nn"])
+def test_a_signal_while_libraries_are_imported(
+    start: Start, out: Path, module: str, number: signal.Signals
+) -> None:
+    """They catch exceptions that a signal's handler raises in them; the command ends nonetheless,
+    whichever of them is at it when the module named here is imported."""
+    process = start(flags=["-X", "importtime"])
+    _wait_for_line(process, f" {module}\n")
+    process.send_signal(number)
+    stdout, stderr = process.communicate(timeout=120)
+    assert process.returncode == 128 + number and stdout == ""
+    said = "Interrupted; nothing was written." if number == signal.SIGINT else ""
+    rest = [line for line in stderr.splitlines() if not line.startswith("import time:")]
+    assert "\n".join(rest) == said
+    assert _is_untouched(out)

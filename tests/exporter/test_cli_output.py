@@ -1,0 +1,102 @@
+"""What a healthy export and a healthy inspection print: our lines, and not one more."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from exporter.commands.cli import main
+
+ROOT = Path(__file__).resolve().parents[2]
+NUMBER = r"[\d,]+(\.\d+)?(e[+-]\d+)?"
+SIZE = r"[\d.]+ [kM]B"
+
+STAGES = [
+    r"Quantizing: [\d.]+ s",
+    r"Capturing the program: [\d.]+ s",
+    r"Lowering it to the delegate: [\d.]+ s",
+    r"Writing the file: [\d.]+ s",
+    r"Checking the file's numbers: [\d.]+ s",
+]
+
+
+def run_exporter(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "exporter", *map(str, arguments)]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    return subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300
+    )
+
+
+def assert_lines(text: str, patterns: list[str]) -> None:
+    lines = text.splitlines()
+    for line, pattern in zip(lines, patterns, strict=False):
+        assert re.fullmatch(pattern, line), f"{line!r} is not {pattern!r}"
+    assert len(lines) == len(patterns), lines
+
+
+def test_an_export_prints_only_our_lines(
+    one_layer_checkpoint: Path, calibration_text: Path, cpp_build: Path, tmp_path: Path
+) -> None:
+    out, etrecord = tmp_path / "model.pte", tmp_path / "model.etrecord"
+    result = run_exporter(
+        *(one_layer_checkpoint, "--calibration", calibration_text, "--calibration-tokens", "1024"),
+        *("--out", out, "--etrecord", etrecord, "--layer-errors"),
+    )
+    assert result.returncode == 0, result.stderr
+    assert_lines(result.stderr, STAGES)
+    assert_lines(
+        result.stdout,
+        [
+            rf"layer 0: relative error {NUMBER}",
+            rf"weights: {NUMBER} at {NUMBER} bits each \({NUMBER} in the layers; embedding {SIZE}, "
+            rf"head {SIZE}\)",
+            rf"quality: perplexity {NUMBER} in float, {NUMBER} as exported; KL {NUMBER} ± {NUMBER} "
+            rf"nats, top-1 {NUMBER}% \({NUMBER} held-out tokens\)",
+            r"delegate: cpu runs 8 of 8 linears \(100%\) in 1 call",
+            rf"checked: the file's logits are within {NUMBER} of the quantized model's over 8 "
+            r"calls",
+            rf"wrote {re.escape(str(out))}: {SIZE} in \d+ s, peak memory {SIZE}",
+        ],
+    )
+    assert sorted(tmp_path.iterdir()) == [etrecord, out]
+
+
+def test_an_inspection_prints_only_our_lines(stories_gptq_pte: Path) -> None:
+    result = run_exporter("--inspect", stories_gptq_pte)
+    assert result.returncode == 0 and result.stderr == ""
+    titles = [line.strip() for line in result.stdout.splitlines() if line[0].isalpha()]
+    assert [title for title in titles if not title.startswith("delegation: ")] == [
+        "model",
+        "quantization",
+        "quality",
+        "etrecord",
+        "delegation",
+        "agreement",
+        "file: every checksum holds",
+    ]
+    for fact in ("stories260K", "gptq4", "thimble.tokenizer", "perplexity_float", "linear 36"):
+        assert fact in result.stdout
+
+
+def test_help_names_every_option_and_is_quick() -> None:
+    result = CliRunner().invoke(main, ["--help"])
+    assert result.exit_code == 0
+    for option in main.params:
+        assert any(name in result.stdout for name in [*option.opts, option.name.upper()])
+    assert "python -m exporter llama3 --out model.pte" in result.stdout
+    script = "import sys, exporter.commands.cli; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", script], cwd=ROOT).returncode == 0
+
+
+@pytest.mark.parametrize("columns", ["60", "200"])
+def test_an_inspection_fits_any_width(stories_gptq_pte: Path, columns: str) -> None:
+    result = CliRunner().invoke(
+        main, ["--inspect", str(stories_gptq_pte)], env={"COLUMNS": columns}
+    )
+    assert result.exit_code == 0
+    assert max(map(len, result.stdout.splitlines())) <= int(columns)

@@ -1,0 +1,170 @@
+"""The export as a whole: what it writes beside the weights, and that it checks what it wrote."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from support.exported import Exported, Quiet, export_for_tests
+from torch import Tensor
+
+import exporter.pipeline
+from exporter.agreement import Reference
+from exporter.errors import ExportError
+from exporter.models.decoder import CausalLM
+from exporter.options import ExportOptions
+from exporter.pipeline import export_model, load_quantized
+from exporter.pte import TOKENIZER, read_blob, read_report, verify
+from exporter.source import find_checkpoint
+from exporter.text import prepare_text
+from exporter.tokenizer import compile_tokenizer
+from quant.scheme import Scheme
+
+
+def test_the_tokens_gptq_saw_and_the_bits_it_left(stories_gptq_export: Exported) -> None:
+    quantized = stories_gptq_export.result.quantization
+    assert quantized.calibration_tokens == 4096
+    assert quantized.size.bits_per_weight < 7  # the embedding and the head are a quarter of it
+
+
+def test_the_report_in_the_file_is_the_result(stories_gptq_export: Exported) -> None:
+    result = stories_gptq_export.result
+    report = read_report(result.out)
+    assert report == result.report
+    assert result.size == result.out.stat().st_size
+    assert report["model"] == {
+        "name": "stories260K",
+        "model_type": "llama",
+        "parameters": 260_032,
+        "hidden_size": 64,
+        "intermediate_size": 172,
+        "num_hidden_layers": 5,
+        "num_attention_heads": 8,
+        "num_key_value_heads": 4,
+        "head_dim": 8,
+        "tie_word_embeddings": True,
+        "vocab_size": 512,
+        "max_context_len": 512,
+        "max_seq_len": 512,
+        "bos_id": 1,
+        "eos_ids": [2],
+        "chat_template": None,
+    }
+    assert report["quantization"]["scheme"] == "gptq4"
+    assert result.quantization.quality is not None
+    assert report["quality"] == result.quantization.quality.to_dict()
+    assert report["agreement"]["error"] <= report["agreement"]["tolerance"]
+
+
+def test_the_tokenizer_in_the_file_is_the_checkpoint_s(
+    stories_pte: Path, shared_data: Path
+) -> None:
+    compiled = compile_tokenizer(shared_data / "stories260K")
+    assert read_blob(stories_pte, TOKENIZER) == compiled.data
+
+
+def test_float_is_stored_as_float(stories_export: Exported) -> None:
+    quality = stories_export.result.quantization.quality
+    assert quality is not None
+    assert quality.kl == pytest.approx(0, abs=1e-6)
+    assert quality.perplexity_quantized == pytest.approx(quality.perplexity_float, rel=1e-5)
+    assert stories_export.result.delegation.linears_delegated == 36
+
+
+def test_gptq_is_closer_to_float_than_rounding(
+    stories_gptq_export: Exported, shared_data: Path, calibration_text: Path
+) -> None:
+    options = ExportOptions(
+        model=str(shared_data / "stories260K"),
+        out=Path("unused.pte"),
+        scheme=Scheme("rtn4"),
+        calibration=calibration_text,
+        delegate="xnnpack",
+    )
+    checkpoint = find_checkpoint(options, Quiet())
+    text = prepare_text(options, checkpoint)
+    _, rounded = load_quantized(options, checkpoint, text, Quiet())
+    gptq = stories_gptq_export.result.quantization
+    assert rounded.quality is not None and gptq.quality is not None
+    assert rounded.quality.tokens == gptq.quality.tokens
+    assert rounded.size == gptq.size
+    difference = rounded.quality.kl - gptq.quality.kl
+    assert difference > 2 * (rounded.quality.kl_error + gptq.quality.kl_error)
+    assert rounded.quality.perplexity_quantized > gptq.quality.perplexity_quantized
+    assert rounded.quality.top1 < gptq.quality.top1
+
+
+@pytest.mark.parametrize(
+    ("max_context_len", "max_seq_len", "scheme"),
+    [(1, None, Scheme("none")), (24, 1, Scheme("rtn8")), (64, 2, Scheme("rtn4", 64, 4))],
+)
+def test_short_lengths(
+    one_layer_checkpoint: Path,
+    calibration_text: Path,
+    tmp_path: Path,
+    max_context_len: int,
+    max_seq_len: int | None,
+    scheme: Scheme,
+) -> None:
+    exported = export_for_tests(
+        ExportOptions(
+            model=str(one_layer_checkpoint),
+            out=tmp_path / "model.pte",
+            scheme=scheme,
+            calibration=calibration_text,
+            max_context_len=max_context_len,
+            max_seq_len=max_seq_len,
+        )
+    )
+    verify(exported.path, everything=True)
+    longest = max_seq_len or max_context_len
+    facts = exported.result.report["model"]
+    assert (facts["max_context_len"], facts["max_seq_len"]) == (max_context_len, longest)
+    last = torch.tensor([max_context_len - longest])
+    tokens = torch.ones(1, longest, dtype=torch.long)
+    with torch.no_grad():
+        want, have = exported.eager(tokens, last), exported.lowered(tokens, last)
+    assert have.shape == (1, 512)
+    assert ((want - have).norm() / want.norm()).item() < 0.03
+    with pytest.raises(RuntimeError):
+        exported.lowered(torch.ones(1, longest + 1, dtype=torch.long), torch.tensor([0]))
+
+
+def test_a_file_that_computes_something_else_is_not_kept(
+    one_layer_checkpoint: Path,
+    calibration_text: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As if the delegate had dropped something: the reference is that of other weights."""
+    out = tmp_path / "model.pte"
+    out.write_bytes(b"before")
+    real_reference = exporter.pipeline.reference_logits
+
+    def other_reference(
+        model: CausalLM,
+        tokens: Tensor,
+        max_seq_len: int,
+        quantized: bool,
+        release: Callable[[], None],
+    ) -> Reference:
+        weight = model.get_parameter("model.layers.0.mlp.down_proj.weight")
+        weight.mul_(1.5)
+        reference = real_reference(model, tokens, max_seq_len, quantized, release)
+        weight.div_(1.5)
+        return reference
+
+    monkeypatch.setattr(exporter.pipeline, "reference_logits", other_reference)
+    listener = Quiet()
+    options = ExportOptions(
+        model=str(one_layer_checkpoint),
+        out=out,
+        scheme=Scheme("none"),
+        calibration=calibration_text,
+        max_context_len=64,
+    )
+    with pytest.raises(ExportError, match="differ from the model's by .*; nothing was written"):
+        export_model(options, listener)
+    assert listener.stages == ["load", "capture", "lower", "write", "check"]
+    assert out.read_bytes() == b"before"
+    assert list(tmp_path.iterdir()) == [out]

@@ -1,0 +1,274 @@
+"""What the tokenizer's compiler refuses, and that its patterns split as regex engines do."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import regex
+from support.hostile_text import hostile_strings
+from support.trained_tokenizers import (
+    CASED_SPLIT,
+    LLAMA3_SPLIT,
+    POSSESSIVE_SPLIT,
+    train_llama3,
+    train_metaspace,
+)
+
+from exporter.tokenizer import TokenizerError, compile_tokenizer, load_tokenizer
+from exporter.tokenizer.compile import read_specification
+from exporter.tokenizer.dfa import MATCH, Splitter, compile_splitter
+from exporter.tokenizer.hash_tables import EMPTY, merge_table, word_table
+from exporter.tokenizer.pattern import parse_pattern
+
+PATTERNS = {
+    "llama3": LLAMA3_SPLIT,
+    "possessive": POSSESSIVE_SPLIT,
+    "cased": CASED_SPLIT,
+    "first alternative, not longest": r"a|ab|abc|\s",
+    "lazy": r"a+?b|a{2,}?|a{2,3}?c|\d{2}",
+    "nested": r"(?:(?:a|b)*c|(?:ab){1,2})+| (?=\d)|\s\s",
+    "lookahead": r"a(?!b)|b(?=c)|c$|(?i:ab?c)",
+    "possessive bounds": r"a{1,2}+b|\d{2,3}+|[bc]?+a",
+    "classes": r"[^\p{L}\d\s-]+|[a-fA-F]+|[\]\[\\]|\P{L}|\p{^Ll}",
+}
+
+
+def split(splitter: Splitter, text: str) -> list[str]:
+    """The matches, as the C++ loop finds them."""
+    table = splitter.transitions.reshape(-1, splitter.num_classes + 1)
+    blocks = splitter.classes.reshape(-1, 128)
+    matches, start = [], 0
+    while start < len(text):
+        state, end, at = 1, start, start
+        while state:
+            if at == len(text):
+                character_class = splitter.num_classes
+            else:
+                point = ord(text[at])
+                character_class = int(blocks[splitter.blocks[point >> 7], point & 127])
+            transition = int(table[state, character_class])
+            if transition & MATCH:
+                end = at
+            if at == len(text):
+                break
+            state = transition & ~MATCH
+            at += 1
+        if end > start:
+            matches.append(text[start:end])
+        start = max(end, start + 1)
+    return matches
+
+
+@pytest.mark.parametrize("name", PATTERNS)
+def test_a_pattern_splits_as_a_backtracking_engine_does(name: str) -> None:
+    pattern = PATTERNS[name]
+    splitter = compile_splitter(parse_pattern(pattern, ruby_syntax=False), keeps_gaps=False)
+    small = "aabbccAB12 \n-]"
+    chance = np.random.default_rng(3)
+    texts = ["".join(chance.choice(list(small), size=n % 14)) for n in range(1500)]
+    # Letters that the two engines' Unicode versions know alike.
+    texts += [
+        "".join(c for c in text if ord(c) < 0x530 or 0x4E00 <= ord(c) < 0x9FA0)
+        for text in hostile_strings(300, seed=31)
+    ]
+    engine = regex.compile(pattern.replace("$", r"\Z"))
+    for text in texts:
+        assert split(splitter, text) == [match.group() for match in engine.finditer(text)]
+
+
+def test_ruby_syntax_reads_braces_and_dollar_in_its_own_way() -> None:
+    pattern = r"\d{1,3}+|a{2}?b|x$"
+    ruby = compile_splitter(parse_pattern(pattern, ruby_syntax=True), keeps_gaps=False)
+    rust = compile_splitter(parse_pattern(r"\d{1,3}+|x$", ruby_syntax=False), keeps_gaps=False)
+    assert split(ruby, "12345") == ["12345"]
+    assert split(ruby, "baab") == ["b", "aab"]
+    assert split(rust, "12345") == ["123", "45"]
+    assert split(ruby, "x\nx") == ["x", "x"]
+    assert split(rust, "x\nx") == ["x"]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "feature"),
+    [
+        (r"a(?<=b)", "the group (?<="),
+        (r"\bword", r"the escape \b"),
+        (r"(a)\1", r"the escape \1"),
+        (r"(?!ab)c", "a lookahead at more than one character class"),
+        (r"(?:ab)++", "a possessive quantifier after more than one character class"),
+        (r"[a-z&&[^b]]", "a class within a class"),
+        (r"a{x}", "the quantifier {x"),
+        (r"^a", "'^' where an expression should begin"),
+        (r"(a", "an unbalanced ("),
+        (r"a)", "an unbalanced )"),
+        (r"[ab", "an expression that ends too early"),
+        (r"\p{Nonsense}", "not one that the reference tokenizers know"),
+        (r"a*", "matches the empty text"),
+    ],
+)
+def test_patterns_out_of_reach_are_refused(pattern: str, feature: str) -> None:
+    with pytest.raises(TokenizerError) as caught:
+        compile_splitter(parse_pattern(pattern, ruby_syntax=False), keeps_gaps=False)
+    assert feature in str(caught.value)
+
+
+def _set(*path: str, value: object) -> Callable[[dict], None]:
+    def change(document: dict) -> None:
+        for key in path[:-1]:
+            document = document[key]
+        document[path[-1]] = value
+
+    return change
+
+
+def _add_single_word(document: dict) -> None:
+    document["added_tokens"][0]["single_word"] = True
+
+
+def _begin_twice(document: dict) -> None:
+    token = document["added_tokens"][0]["content"]
+    document["post_processor"] = _template([token, token], token)
+
+
+def _template(first: list[str], *tokens: str) -> dict:
+    """A post-processor that puts special tokens before every text."""
+    return {
+        "type": "TemplateProcessing",
+        "single": [
+            *({"SpecialToken": {"id": token, "type_id": 0}} for token in first),
+            {"Sequence": {"id": "A", "type_id": 0}},
+        ],
+        "pair": [],
+        "special_tokens": {token: {"id": token, "ids": [7], "tokens": [token]} for token in tokens},
+    }
+
+
+_METASPACE = {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "first", "split": True}
+
+
+@pytest.mark.parametrize(
+    ("train", "change", "feature"),
+    [
+        (train_llama3, _set("model", "type", value="Unigram"), "the model 'Unigram'"),
+        (train_llama3, _set("model", "type", value="WordPiece"), "the model 'WordPiece'"),
+        (train_llama3, _set("model", "dropout", value=0.1), "dropout = 0.1"),
+        (train_llama3, _set("normalizer", value={"type": "NFKC"}), "the normalizer 'NFKC'"),
+        (train_llama3, _set("pre_tokenizer", value=None), "do not end in ByteLevel"),
+        (
+            train_llama3,
+            _set("pre_tokenizer", value={"type": "ByteLevel", "add_prefix_space": True}),
+            "add_prefix_space",
+        ),
+        (
+            train_llama3,
+            _set(
+                "pre_tokenizer",
+                "pretokenizers",
+                value=[{"type": "Punctuation"}, {"type": "ByteLevel"}],
+            ),
+            "the pre-tokenizer 'Punctuation'",
+        ),
+        (train_llama3, _add_single_word, "must be a word of its own"),
+        (train_llama3, _begin_twice, "several tokens before every text"),
+        (train_metaspace, _set("pre_tokenizer", value=_METASPACE), "Metaspace that splits"),
+        (train_metaspace, _set("normalizer", value={"type": "NFC"}), "the normalizer 'NFC'"),
+        (train_llama3, _set("model", "vocab", value={}), "not laid out as a tokenizer.json"),
+        (train_llama3, _set("model", "merges", value=["q"]), "not laid out as a tokenizer.json"),
+    ],
+)
+def test_a_tokenizer_json_out_of_reach_is_refused(
+    tmp_path: Path, train: Callable[[], str], change: Callable[[dict], None], feature: str
+) -> None:
+    document = json.loads(train())
+    change(document)
+    (tmp_path / "tokenizer.json").write_text(json.dumps(document), encoding="utf-8")
+    with pytest.raises(TokenizerError) as caught:
+        compile_tokenizer(tmp_path)
+    assert feature in str(caught.value)
+
+
+def test_missing_and_damaged_files_are_named(tmp_path: Path) -> None:
+    def refusal() -> str:
+        with pytest.raises(TokenizerError) as caught:
+            compile_tokenizer(tmp_path)
+        return str(caught.value)
+
+    assert "holds no tokenizer" in refusal()
+    vocab = tmp_path / "vocab.json"
+    vocab.write_text('{"a": 0}')
+    assert "merges.txt" in refusal()
+    model = tmp_path / "tokenizer.model"
+    model.write_bytes(b"IQ== 0\nIg== 1\nnot base64 2\n")
+    assert "line 3" in refusal()
+    model.write_bytes(b"IQ== 0\nIg== 2\n")
+    assert "without a gap" in refusal()
+    model.write_bytes(b"IQ== 0\n")
+    assert "no token for some single byte" in refusal()
+    model.write_bytes(b"\n\xff\xff")
+    assert "no readable SentencePiece model" in refusal()
+    model.write_bytes(b"\x00\x01")
+    assert "no tokenizer that is known" in refusal()
+    (tmp_path / "tokenizer.json").write_text('{"model": ')
+    assert "cannot be read as JSON" in refusal()
+    with pytest.raises(TokenizerError, match="cannot be read"):
+        compile_tokenizer(tmp_path / "absent")
+    with pytest.raises(TokenizerError, match="cannot be loaded"):
+        load_tokenizer(tmp_path)
+    (tmp_path / "tokenizer.json").write_text("version https://git-lfs.github.com/spec/v1\n")
+    assert "is a Git LFS pointer" in refusal()
+
+
+def test_tiktoken_ranks_of_an_unknown_model_are_refused(tmp_path: Path) -> None:
+    from base64 import b64encode
+
+    lines = [f"{b64encode(bytes([value])).decode()} {value}" for value in range(256)]
+    (tmp_path / "tokenizer.model").write_text("\n".join(lines))
+    with pytest.raises(TokenizerError, match="256 tiktoken ranks; only Llama 3's 128000"):
+        compile_tokenizer(tmp_path)
+
+
+def test_hash_tables_hold_what_they_were_given() -> None:
+    chance = np.random.default_rng(1)
+    pairs = {tuple(pair) for pair in chance.integers(0, 5000, size=(2000, 2)).tolist()}
+    merges = [(*pair, rank, rank + 7) for rank, pair in enumerate(sorted(pairs))]
+    slots, homes = merge_table(merges)
+    used = [tuple(row) for row in slots.reshape(-1, 4).tolist() if row[0] != EMPTY]
+    assert sorted(used) == merges
+    assert slots[-4] == EMPTY
+    assert homes == len(merges) * 3 // 2
+
+    words = [b"", b"a", b"ab", bytes(300)]
+    table, _ = word_table(words, [3, 1, 2])
+    assert sorted(table[table != EMPTY].tolist()) == [1, 2, 3]
+    assert table[-1] == EMPTY
+    assert merge_table([])[0].tolist() == [EMPTY] * 4
+
+
+def test_the_models_own_configs_say_what_ends_a_text(tmp_path: Path) -> None:
+    """Wherever the tokenizer lies; where the model has none, those beside the tokenizer do."""
+    tokenizer, model = tmp_path / "tokenizer", tmp_path / "model"
+    tokenizer.mkdir()
+    model.mkdir()
+    (tokenizer / "tokenizer.json").write_text(train_llama3(), encoding="utf-8")
+    (tokenizer / "generation_config.json").write_text('{"eos_token_id": 4}')
+    assert compile_tokenizer(tokenizer, model).eos_ids == [4]
+    (model / "config.json").write_text('{"eos_token_id": 2, "bos_token_id": 6}')
+    (model / "generation_config.json").write_text('{"eos_token_id": [2, 5]}')
+    compiled = compile_tokenizer(tokenizer, model)
+    assert (compiled.eos_ids, compiled.bos_id) == ([2, 5], 6)
+
+
+def test_a_bos_that_no_added_token_is(tmp_path: Path) -> None:
+    document = json.loads(train_llama3())
+    begin = document["added_tokens"][0]["content"]
+    document["model"]["vocab"].setdefault(begin, len(document["model"]["vocab"]))
+    bos_id = document["model"]["vocab"][begin]
+    document["added_tokens"] = []
+    document["post_processor"] = _template([begin], begin)
+    document["post_processor"]["special_tokens"][begin]["ids"] = [bos_id]
+    (tmp_path / "tokenizer.json").write_text(json.dumps(document), encoding="utf-8")
+    for named in (begin, None, "no such token"):
+        (tmp_path / "tokenizer_config.json").write_text(json.dumps({"bos_token": named}))
+        spec = read_specification(tmp_path)
+        assert (spec.bos_id, spec.adds_bos) == (bos_id, True), named

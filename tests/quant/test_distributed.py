@@ -1,0 +1,86 @@
+"""Several processes quantize one model: the bits of one, and nothing hangs when one dies."""
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+from support.torchrun import Starter, entries, finish
+
+from quant.errors import QuantError
+from quant.machine.ranks import Ranks
+
+
+@pytest.fixture(scope="module")
+def starter(shared_data: Path) -> Starter:
+    return Starter(shared_data, shared_data / "text" / "tinystories_calibration.txt")
+
+
+@pytest.fixture(scope="module")
+def alone(starter: Starter, tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    """The cache's files of one process."""
+    directory = tmp_path_factory.mktemp("alone")
+    process = starter.start(1, directory)
+    out, error = process.communicate()
+    assert process.returncode == 0, error
+    assert "5 layers" in out and "KL 0.0" in out
+    return entries(directory)
+
+
+def test_two_are_the_same_bits_as_one(
+    starter: Starter, alone: dict[str, bytes], tmp_path: Path
+) -> None:
+    finish(starter.start(2, tmp_path))
+    assert entries(tmp_path) == alone and len(alone) == 6  # five layers and what was measured
+
+
+@pytest.mark.long
+def test_four_are_the_same_bits_as_one(
+    starter: Starter, alone: dict[str, bytes], tmp_path: Path
+) -> None:
+    finish(starter.start(4, tmp_path))
+    assert entries(tmp_path) == alone
+
+
+def test_one_that_dies_stops_the_others_and_the_run_resumes(
+    starter: Starter, alone: dict[str, bytes], tmp_path: Path
+) -> None:
+    process = starter.start(2, tmp_path)
+    while process.poll() is None and not entries(tmp_path):
+        time.sleep(0.05)
+    victim = next(pid for pid in children(process.pid) if rank(pid) == "1")
+    os.kill(victim, signal.SIGKILL)
+    _, error = process.communicate(timeout=300)  # gloo itself waits 1800
+    assert process.returncode != 0
+    assert "Signal 9" in error  # torchrun's own account of who died, and of what
+    kept = len(entries(tmp_path))
+    assert 1 <= kept < 6
+    assert f"{kept} of them from earlier runs" in finish(starter.start(2, tmp_path))
+    assert entries(tmp_path) == alone
+
+
+def children(pid: int) -> list[int]:
+    """Of a process, as the kernel lists them."""
+    text = Path(f"/proc/{pid}/task/{pid}/children").read_text()
+    return [int(child) for child in text.split()]
+
+
+def rank(pid: int) -> str:
+    variables = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    return dict(v.decode().split("=", 1) for v in variables if b"=" in v).get("RANK", "")
+
+
+def test_a_bad_request_is_told_once(starter: Starter, tmp_path: Path) -> None:
+    process = starter.start(1, tmp_path, "--quant", "none")
+    _, error = process.communicate()
+    assert process.returncode == 2
+    assert error == ("Error: --quant none leaves nothing to keep; name a scheme such as gptq4.\n")
+
+
+def test_three_cannot_share() -> None:
+    with pytest.raises(QuantError) as error:
+        Ranks(0, 3)
+    assert str(error.value) == (
+        "3 processes cannot share the work; it must be 1, 2, 4 or 8 of them."
+    )

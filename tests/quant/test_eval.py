@@ -1,0 +1,187 @@
+"""`python -m quant eval` and `compare`: the protocol, a checkpoint, a `.pte`, the sentences."""
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+import torch
+from click.testing import CliRunner, Result
+from support.loading import loaded
+from torch.nn import functional as F
+
+from exporter.checkpoint import open_checkpoint
+from exporter.tokenizer import load_tokenizer
+from quant.commands.cli import main
+from quant.commands.windows import score_windows
+from quant.errors import QuantError
+
+
+def run(*arguments: object) -> Result:
+    return CliRunner().invoke(main, [str(argument) for argument in arguments])
+
+
+def letters(text: str) -> list[int]:
+    return [ord(character) for character in text]
+
+
+def test_windows_follow_each_other_and_bos_begins_the_text_only() -> None:
+    scored = score_windows("abcdefgh", letters, 4, None, 1, None)
+    assert [window.tolist() for window in scored.windows] == [
+        [1, *letters("abc")],
+        letters("defg"),
+    ]  # what is left, one token, predicts nothing
+    assert scored.bytes_per_token == 1
+    assert len(score_windows("abcdefgh", letters, 4, None, None, None).windows) == 2
+
+
+def test_documents_have_windows_of_their_own() -> None:
+    scored = score_windows("ab\n|\n|  cdé ", letters, 10, None, 1, "|")
+    assert [window.tolist() for window in scored.windows] == [
+        [1, *letters("ab")],
+        [1, *letters("cdé")],
+    ]
+    assert scored.bytes_per_token == 6 / 5
+
+
+def test_a_limit_of_tokens_is_kept() -> None:
+    scored = score_windows("ab|cdef|gh", letters, 10, 4, 1, "|")
+    assert sum(len(window) - 1 for window in scored.windows) == 4
+
+
+def test_text_that_predicts_nothing_is_an_error() -> None:
+    with pytest.raises(QuantError, match="predicts no token"):
+        score_windows("a", letters, 10, None, None, None)
+
+
+@pytest.fixture
+def stories_text(shared_data: Path) -> Path:
+    return shared_data / "text" / "tinystories_sample.txt"
+
+
+def test_a_checkpoint_has_its_known_perplexity(shared_data: Path, stories_text: Path) -> None:
+    model = shared_data / "stories260K"
+    options = ("--text", stories_text, "--separator", "<|endoftext|>")
+    result = run("eval", model, *options, "--json")
+    assert result.exit_code == 0, result.output
+    figures = json.loads(result.stdout)
+    assert figures["perplexity"] == pytest.approx(3.548, abs=0.001)
+    assert figures["tokens"] == 1804 and figures["context"] == 512
+    assert figures["kl"] is None and figures["top1"] is None
+    documents = stories_text.read_text().split("<|endoftext|>")
+    size = sum(len(document.strip().encode()) for document in documents)
+    bits = math.log2(figures["perplexity"]) * figures["tokens"]
+    assert figures["bits_per_byte"] == pytest.approx(bits / size, rel=1e-6)
+    shown = run("eval", model, *options).stdout
+    assert "perplexity     3.548" in shown and "bits per byte  0.88" in shown
+
+
+def test_a_pte_is_measured_as_its_runtime_computes_it(
+    cpp_build: Path, shared_data: Path, stories_text: Path, stories_gptq_pte: Path
+) -> None:
+    checkpoint = shared_data / "stories260K"
+    arguments = ("--against", checkpoint, "--text", stories_text, "--tokens", 200, "--json")
+    result = run("eval", stories_gptq_pte, *arguments)
+    assert result.exit_code == 0, result.output
+    figures = json.loads(result.stdout)
+    assert 0.005 < figures["kl"] < 0.15 and 0.7 < figures["top1"] < 1
+    assert figures["kl_error"] > 0 and figures["tokens"] == 200
+    with torch.no_grad():
+        ids = load_tokenizer(checkpoint).encode(stories_text.read_text())[:200]
+        row = torch.tensor([1, *ids])
+        logits = loaded(open_checkpoint(checkpoint)).logits(row[None, :-1])[0]
+    expected = F.cross_entropy(logits, row[1:]).exp().item()
+    assert figures["against_perplexity"] == pytest.approx(expected, rel=1e-4)
+    assert figures["perplexity"] == pytest.approx(expected, rel=0.2)
+    same = run("eval", checkpoint, *arguments)
+    assert json.loads(same.stdout)["kl"] == 0 and json.loads(same.stdout)["top1"] == 1
+
+
+def test_a_pte_alone_reads_with_its_own_tokenizer(
+    cpp_build: Path, shared_data: Path, stories_cpu_float_pte: Path, stories_text: Path
+) -> None:
+    options = ("--text", stories_text, "--separator", "<|endoftext|>", "--tokens", 600, "--json")
+    own, checkpoint = (
+        json.loads(run("eval", model, *options).stdout)
+        for model in (stories_cpu_float_pte, shared_data / "stories260K")
+    )
+    assert own["tokens"] == checkpoint["tokens"] == 600
+    assert own["perplexity"] == pytest.approx(checkpoint["perplexity"], rel=1e-5)
+    assert "float32 cache" in own["runs_with"] and checkpoint["runs_with"] == "PyTorch, float32"
+
+
+def test_what_a_type_of_cache_costs_is_measured(
+    cpp_build: Path, stories_cpu_float_pte: Path, stories_text: Path
+) -> None:
+    """Against the same weights with a float32 cache: float16 rounds by 2^-11, int8 by 2^-8, and
+    KL goes with the square: 64 times, if all else were equal."""
+    model = stories_cpu_float_pte
+    kl = {}
+    for cache in ("float32", "float16", "int8"):
+        result = run(
+            "eval", model, "--kv-cache", cache, "--against", model, "--against-kv-cache",
+            "float32", "--text", stories_text, "--tokens", 300, "--json",
+        )  # fmt: skip
+        assert result.exit_code == 0, result.output
+        figures = json.loads(result.stdout)
+        assert f"{cache} cache" in figures["runs_with"]
+        assert "float32 cache" in figures["against_runs_with"]
+        kl[cache] = figures["kl"]
+    assert kl["float32"] == 0 and kl["float16"] < 1e-4
+    assert 10 * kl["float16"] < kl["int8"] < 0.01
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"MODEL": "no-such-model"}, "Error: "),
+        ({"MODEL": "a/no.pte"}, "Error: There is no file a/no.pte; check its path, or name a "),
+        ({"--separator": ""}, "Error: --separator is empty, which parts nothing; give a text, or "),
+        ({"--text": "no-such.txt"}, "Error: the text no-such.txt cannot be read (No such file"),
+        ({"--against": "no-such-model"}, "Error: "),
+        ({"--against": "llama3"}, "Error: stories260K has a vocabulary of 512 tokens and "),
+        ({"--kv-cache": "int8"}, "Error: {MODEL} is a checkpoint and has no key/value cache of "),
+    ],
+)
+def test_a_request_that_cannot_be_met_exits_2_with_a_sentence(
+    shared_data: Path, stories_text: Path, change: dict[str, str], sentence: str
+) -> None:
+    options = {"--text": str(stories_text), **change}
+    model = options.pop("MODEL", str(shared_data / "stories260K"))
+    result = run("eval", model, *(part for option in options.items() for part in option))
+    assert result.exit_code == 2
+    assert result.stderr.startswith(sentence.replace("{MODEL}", model)) and result.stdout == ""
+
+
+def test_a_cache_that_a_pte_cannot_have_is_an_error(
+    cpp_build: Path, stories_gptq_pte: Path, stories_text: Path
+) -> None:
+    result = run("eval", stories_gptq_pte, "--text", stories_text, "--kv-cache", "int8")
+    assert result.exit_code == 2
+    assert "--delegate cpu" in result.stderr
+
+
+def test_the_table_has_a_line_for_every_row_and_group(
+    shared_data: Path, calibration_text: Path
+) -> None:
+    rows = ("RTN, absmax / 7.5", "HQQ", "AWQ", "`gptq4`: the same + descent")
+    only = [part for row in rows for part in ("--only", row)]
+    result = run(
+        "compare", shared_data / "stories260K", "--calibration", calibration_text, "--tokens", 600,
+        "--calibration-tokens", 4096, *only,
+    )  # fmt: skip
+    assert result.exit_code == 0, result.output
+    lines = [line.split(" | ") for line in result.stdout.splitlines() if line.startswith("| ")][1:]
+    assert [(line[0], line[1]) for line in lines] == [
+        (f"| {group}", row) for group in (32, 128) for row in rows
+    ]
+    kl = {line[1]: float(line[3].split(" ±")[0]) for line in lines[:4]}
+    assert kl["`gptq4`: the same + descent"] < kl["AWQ"] < kl["RTN, absmax / 7.5"]
+    weight_only = float(lines[0][5].split(" ±")[0])
+    assert weight_only != kl["RTN, absmax / 7.5"]
+
+
+def test_a_row_that_is_none_is_named() -> None:
+    result = run("compare", "--only", "GPTZ")
+    assert result.exit_code == 2
+    assert result.stderr.startswith("Error: --only 'GPTZ' is no row; the rows are: RTN, absmax")

@@ -1,0 +1,102 @@
+"""What `python -m quant` refuses or cannot do: one sentence, and the exit code that says which."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+from click.testing import CliRunner, Result
+from safetensors.torch import load_file, save_file
+from support.quantization import CONFIG, empty_model, random_weights, tokens
+
+from quant.cache.store import Cache
+from quant.commands.cli import main
+from quant.commands.windows import read_text
+from quant.errors import QuantError
+from quant.quantize import quantize
+from quant.scheme import Scheme
+
+
+def run(*arguments: object) -> Result:
+    return CliRunner().invoke(main, [str(argument) for argument in arguments])
+
+
+def test_what_cannot_be_removed_is_not_called_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache = Cache(tmp_path)
+    cache.store("key", {"x": torch.zeros(10)}, "layer 0")
+
+    def refuse(path: Path, missing_ok: bool = False) -> None:
+        raise OSError(30, "Read-only file system", str(path))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "unlink", refuse)
+        for option in (["--clear"], ["--prune", "1"]):
+            result = run("cache", "--cache", tmp_path, *option)
+            assert result.exit_code == 1 and result.stdout == ""
+            assert result.stderr.startswith("Error: [Errno 30] Read-only file system: ")
+    (tmp_path / "layers" / ".half.1.tmp").write_bytes(b"half")
+    assert run("cache", "--cache", tmp_path, "--clear").exit_code == 0
+    assert list((tmp_path / "layers").iterdir()) == []
+
+
+def fill(data: Path, *options: object) -> Result:
+    text = data / "text" / "tinystories_calibration.txt"
+    arguments = ("--calibration", text, "--calibration-tokens", 512, "--device", "cpu")
+    return run("run", data / "stories260K", *arguments, *options)
+
+
+def test_too_little_memory_is_refused_before_any_work(shared_data: Path, tmp_path: Path) -> None:
+    result = fill(shared_data, "--cache", tmp_path / "cache", "--max-memory", "1MB")
+    assert result.exit_code == 2 and result.stdout == ""
+    assert "of memory with all on disk that can be, and --max-memory is 1.0 MB" in result.stderr
+
+
+def test_a_run_that_kept_nothing_has_failed(shared_data: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    place = tmp_path / "file" / "cache"
+    result = fill(shared_data, "--cache", place)
+    assert result.exit_code == 1 and result.stdout == ""
+    assert result.stderr.splitlines()[-1] == (
+        f"Error: {place} did not take all that was made; free some space, or name another place "
+        "with --cache."
+    )
+
+
+@pytest.mark.parametrize("command", ["eval", "compare"])
+def test_weights_that_are_not_finite_are_not_measured(
+    shared_data: Path, tmp_path: Path, command: str
+) -> None:
+    model = tmp_path / "model"
+    shutil.copytree(shared_data / "stories260K", model, copy_function=shutil.copyfile)
+    model.chmod(0o755)
+    tensors = load_file(model / "model.safetensors")
+    tensors["model.norm.weight"][0] = torch.nan
+    save_file(tensors, model / "model.safetensors")
+    text = shared_data / "text" / "tinystories_sample.txt"
+    result = run(command, model, "--text" if command == "eval" else "--held-out", text)
+    assert result.exit_code == 2 and result.stdout == ""
+    assert result.stderr == (
+        "Error: model.norm.weight holds values that are not finite; no model computes with them: "
+        "check the checkpoint.\n"
+    )
+
+
+@pytest.mark.parametrize("scheme", ["none", "rtn4"])
+@pytest.mark.parametrize("name", ["model.layers.1", "lm_head"])
+def test_a_model_that_overflows_is_refused(scheme: str, name: str) -> None:
+    weights = random_weights(CONFIG)
+    huge = {"model.layers.1": "model.layers.1.mlp.up_proj.weight", "lm_head": "model.norm.weight"}
+    weights.tensors[huge[name]].fill_(3e38)
+    with pytest.raises(QuantError) as error:
+        quantize(empty_model(CONFIG), Scheme(scheme), weights, evaluation=tokens())
+    assert str(error.value) == (
+        f"{name} gives values that are not finite, in float32 and before any rounding; no model "
+        "computes with them: check the checkpoint."
+    )
+
+
+def test_a_byte_order_mark_is_no_text(tmp_path: Path) -> None:
+    (tmp_path / "text.txt").write_bytes(b"\xef\xbb\xbfOnce upon a time")
+    assert read_text(tmp_path / "text.txt") == "Once upon a time"

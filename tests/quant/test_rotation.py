@@ -1,0 +1,115 @@
+"""Rotations are orthogonal, spread single coordinates evenly, and leave the float model alone."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from support.decoder_specs import varied
+from support.quantization import CONFIG, Stories, empty_model, random_weights, tokens
+
+from quant.quantize import quantize
+from quant.rotation.fold import rotate
+from quant.rotation.hadamard import hadamard_factors, orthogonal_matrix
+from quant.rotation.learned import _Network, cayley, learn_rotation
+from quant.scheme import Scheme
+
+
+@pytest.fixture(scope="module")
+def stories(shared_data: Path) -> Stories:
+    return Stories(shared_data)
+
+
+@pytest.mark.parametrize("size", [1, 2, 4, 12, 20, 28, 36, 60, 64, 96, 576, 896, 960])
+def test_hadamard_matrices_are_flat_and_orthogonal(size: int) -> None:
+    assert hadamard_factors(size) is not None
+    matrix = orthogonal_matrix(size)
+    assert torch.allclose(matrix @ matrix.T, torch.eye(size, dtype=torch.float64), atol=1e-12)
+    assert torch.allclose(matrix.abs(), torch.full_like(matrix, size**-0.5), atol=1e-12)
+
+
+@pytest.mark.parametrize("size", [3, 6, 10, 172])
+def test_where_no_hadamard_matrix_is_known_a_random_one_rotates(size: int) -> None:
+    assert hadamard_factors(size) is None
+    matrix = orthogonal_matrix(size)
+    assert torch.allclose(matrix @ matrix.T, torch.eye(size, dtype=torch.float64), atol=1e-12)
+
+
+def test_seeds_give_different_rotations() -> None:
+    assert not torch.equal(orthogonal_matrix(64, 0), orthogonal_matrix(64, 1))
+    assert torch.equal(orthogonal_matrix(64, 3), orthogonal_matrix(64, 3))
+
+
+@pytest.mark.parametrize("tied", [True, False])
+@pytest.mark.parametrize("family", ["llama", "qwen2", "qwen3"])
+def test_the_float_model_stays_the_same(family: str, tied: bool) -> None:
+    config = varied(
+        CONFIG,
+        model_type=family,
+        hidden_size=60,
+        tie_word_embeddings=tied,
+        attention_bias=family != "llama",
+        attention_out_bias=family == "qwen3",
+        mlp_bias=family == "qwen2",
+        qk_norm=family == "qwen3",
+    )
+    weights = random_weights(config)
+    generator = torch.Generator().manual_seed(4)
+    for name, tensor in weights.tensors.items():
+        if "norm" in name:  # trained norms are not ones
+            tensor.copy_(torch.rand(tensor.shape, generator=generator) + 0.5)
+    plain, rotated = empty_model(config), empty_model(config)
+    quantize(plain, Scheme("none"), weights)
+    quantize(rotated, Scheme("none"), rotate(rotated, weights))
+    assert torch.count_nonzero(rotated.model.norm.weight - 1) == 0
+    assert not torch.allclose(
+        plain.model.layers[0].mlp.up_proj.weight, rotated.model.layers[0].mlp.up_proj.weight
+    )
+    window = tokens()
+    with torch.no_grad():
+        want, have = plain.logits(window), rotated.logits(window)
+    # Weights are rotated in float64 and rounded to float32 once: 6e-8 of each, over sums of 60 to
+    # 80 products and 3 layers, some ten of which add up: 1e-5 of the largest logit.
+    assert (want - have).abs().max() < 1e-5 * want.abs().max()
+
+
+def test_the_cayley_map_gives_rotations() -> None:
+    matrix = cayley(torch.randn(24, 24, dtype=torch.float64))
+    assert torch.allclose(matrix @ matrix.T, torch.eye(24, dtype=torch.float64), atol=1e-12)
+    assert torch.linalg.det(matrix).item() == pytest.approx(1)
+    assert torch.equal(cayley(torch.zeros(5, 5)), torch.eye(5))
+
+
+def test_a_learned_rotation_leaves_the_float_model_and_lowers_the_loss(stories: Stories) -> None:
+    rotated = empty_model(stories.config)
+    start = learn_rotation(rotated, stories.weights, stories.calibration, 32, steps=0)
+    network = _Network(rotated, start, 32)
+    eye = torch.eye(64)
+    window = stories.calibration[:8]
+    trained = empty_model(stories.config)
+    learned = learn_rotation(trained, stories.weights, stories.calibration, 32, steps=12)
+    with torch.no_grad():
+        before = network.loss(window, eye).item()
+        after = _Network(trained, learned, 32).loss(window, eye).item()
+    assert after < before - 0.01
+    quantize(trained, Scheme("none"), learned)
+    with torch.no_grad():
+        want, have = stories.reference.logits(window), trained.logits(window)
+    # Learned in float32, applied in float64: orthogonal to 1e-14, rounded to float32 twice.
+    assert (want - have).abs().max() < 2e-5 * want.abs().max()
+
+
+@pytest.mark.parametrize("name", ["rtn4", "gptq4"])
+def test_a_rotated_model_is_quantized_and_measured_like_any_other(name: str) -> None:
+    scheme = Scheme(name)
+    rotated = replace(scheme, method=replace(scheme.choice, rotation="hadamard"))
+    model = empty_model(CONFIG)
+    report = quantize(model, rotated, random_weights(CONFIG), tokens(16), tokens(seed=9))
+    plain = quantize(
+        empty_model(CONFIG), scheme, random_weights(CONFIG), tokens(16), tokens(seed=9)
+    )
+    assert report.quality is not None and plain.quality is not None
+    assert report.quality.perplexity_float == pytest.approx(
+        plain.quality.perplexity_float, rel=1e-5
+    )
+    assert 0 < report.layer_errors[-1] < 2 * plain.layer_errors[-1]

@@ -1,0 +1,118 @@
+"""`python -m runtime`: generating and building from the command line."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import runtime.build
+from runtime.build import build, wheel_directory
+from runtime.errors import BuildError
+from runtime.wheel import fetch_wheel
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "runtime", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=300)
+
+
+def test_help_waits_for_no_library() -> None:
+    command = [sys.executable, "-X", "importtime", "-m", "runtime"]
+    for arguments in [["--help"], ["generate", "-h"], ["build", "--help"]]:
+        result = subprocess.run([*command, *arguments], capture_output=True, text=True, cwd=ROOT)
+        assert result.returncode == 0 and result.stdout.startswith("Usage: python -m runtime")
+        imported = {line.rpartition("|")[2].strip() for line in result.stderr.splitlines()}
+        assert "runtime" in imported and not imported & {"torch", "executorch", "numpy"}
+
+
+def test_generate_speaks_on_stdout(cpp_build: Path, stories_pte: Path) -> None:
+    result = run("generate", stories_pte, "-p", "Once", "-n", "5")
+    assert result.returncode == 0, result.stderr
+    assert result.stdout == " upon a time, there\n"
+    assert result.stderr.startswith("2 prompt + 5 generated tokens, prefill ")
+    assert result.stderr.endswith("tok/s, length\n")
+
+
+def test_generate_fails_with_a_sentence(cpp_build: Path, tmp_path: Path) -> None:
+    result = run("generate", tmp_path, "-p", "Once")
+    assert result.returncode == 1
+    assert result.stderr.startswith(f"runtime: {tmp_path} is a directory: ")
+
+
+def test_bad_use_is_exit_2(tmp_path: Path) -> None:
+    assert run("generate", tmp_path).returncode == 2
+    assert run("generate", tmp_path, "-p", "x", "--threads", "0").returncode == 2
+    assert run("fly").returncode == 2
+
+
+def test_a_second_build_does_nothing(cpp_build: Path) -> None:
+    before = (cpp_build / "runner").stat().st_mtime_ns
+    result = run("build")
+    assert result.returncode == 0, result.stderr
+    assert result.stdout == f"{cpp_build}/runner is up to date\n" and result.stderr == ""
+    assert (cpp_build / "runner").stat().st_mtime_ns == before
+
+
+def test_sanitizers_are_for_the_host() -> None:
+    result = run("build", "--sanitize", "--target", "aarch64")
+    assert result.returncode == 2
+    assert "--sanitize is for the host: leave out --target aarch64" in result.stderr
+
+
+def test_an_arm_build_without_its_wheel(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(runtime.build, "BUILD_DIR", tmp_path)
+    monkeypatch.setattr(runtime.build, "CROSS_COMPILER", "sh")
+    with pytest.raises(BuildError) as caught:
+        build("aarch64")
+    assert str(caught.value) == (
+        f"{wheel_directory()} is missing: python -m runtime build --target aarch64 fetches it"
+    )
+
+
+def test_an_arm_build_without_a_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runtime.build, "CROSS_COMPILER", "no-such-compiler")
+    with pytest.raises(BuildError, match="no-such-compiler is not installed"):
+        build("aarch64")
+
+
+def test_a_wheel_that_pip_does_not_find(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    with pytest.raises(BuildError, match="cannot download executorch .* for manylinux_2_28_aarch"):
+        fetch_wheel(tmp_path / "wheel")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_wheel_is_fetched_once(tmp_path: Path) -> None:
+    assert fetch_wheel(tmp_path) is False
+
+
+def test_a_tool_that_is_missing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    monkeypatch.setitem(os.environ, "PATH", str(tmp_path))
+    with pytest.raises(BuildError, match="cmake is not installed: pip install cmake ninja"):
+        build()
+
+
+def test_an_executorch_that_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runtime.build.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(BuildError, match="the executorch package is not installed"):
+        build()
+
+
+def test_a_compiler_that_fails_is_quoted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    source = tmp_path / "cpp"
+    source.mkdir()
+    (source / "CMakeLists.txt").write_text("message(FATAL_ERROR no_such_thing)")
+    (source / "CMakePresets.json").write_bytes(
+        (runtime.build.SOURCE_DIR / "CMakePresets.json").read_bytes()
+    )
+    monkeypatch.setattr(runtime.build, "SOURCE_DIR", source)
+    monkeypatch.setattr(runtime.build, "BUILD_DIR", tmp_path / "build")
+    with pytest.raises(BuildError) as caught:
+        build()
+    assert str(caught.value).startswith("cmake failed with code 1:\n")
+    assert "no_such_thing" in str(caught.value)

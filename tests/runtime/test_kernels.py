@@ -1,0 +1,216 @@
+"""The CPU kernels, every variant against scalar: on this machine, and for Arm under qemu.
+
+The C++ programs run every variant that their CPU supports; the cases here say which programs on
+which CPU, and check that the CPU really offered the variants that are to be tested.
+"""
+
+import os
+import platform
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torchao.quantization.quant_primitives import (
+    MappingType,
+    choose_qparams_affine,
+    quantize_affine,
+)
+
+SOURCE = Path(__file__).resolve().parents[2] / "runtime" / "cpp" / "tests" / "kernels"
+BUILD = Path(__file__).resolve().parents[2] / "build" / "aarch64-kernels"
+CROSS_COMPILER = "aarch64-linux-gnu-g++"
+QEMU = "qemu-aarch64"
+
+CASES = {
+    "kernel_attention_test": [
+        "decode",
+        "splits",
+        "prefill",
+        "head_dims",
+        "windows",
+        "windows_alone",
+        "sharp",
+        "nan_ends",
+        "tiny_numbers",
+    ],
+    "kernel_elementwise_test": [
+        "rms_norm",
+        "plain_norm",
+        "rope",
+        "activations",
+        "activation_ends",
+        "functions_of_two",
+        "functions_with_a_number",
+        "gated_units",
+        "embedding_rows",
+        "half_precision",
+    ],
+    "kernel_linear_test": [
+        "odd_shapes",
+        "whole_tiles",
+        "groups",
+        "extremes",
+        "most_columns",
+        "many_rows",
+        "column_parts",
+        "definition",
+        "float_weights",
+    ],
+    "kernel_quantize_test": ["shapes", "odd_numbers", "tiles", "sums"],
+    "kernel_select_test": ["best_first", "forced", "refused"],
+}
+
+Run = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture(scope="session")
+def aarch64_build() -> Path:
+    """The kernels and their tests cross-compiled, by themselves: they need nothing else."""
+    for tool, package in ((CROSS_COMPILER, "g++-aarch64-linux-gnu"), (QEMU, "qemu-user")):
+        if shutil.which(tool) is None:
+            pytest.skip(f"{tool} is not installed (Debian: {package})")
+    beside_python = Path(sys.executable).parent
+    path = f"{beside_python}{os.pathsep}{os.environ['PATH']}"
+    options = {
+        "CMAKE_SYSTEM_NAME": "Linux",
+        "CMAKE_SYSTEM_PROCESSOR": "aarch64",
+        "CMAKE_CXX_COMPILER": CROSS_COMPILER,
+        "CMAKE_EXE_LINKER_FLAGS": "-static",
+    }
+    configure = ["cmake", "-G", "Ninja", "-S", SOURCE, "-B", BUILD]
+    configure += [f"-D{name}={value}" for name, value in options.items()]
+    for command in (configure, ["ninja", "-C", BUILD]):
+        result = subprocess.run(
+            command, capture_output=True, text=True, env={**os.environ, "PATH": path}
+        )
+        assert result.returncode == 0, result.stdout + result.stderr
+    return BUILD
+
+
+@pytest.fixture(scope="session", params=["host", "aarch64"])
+def run(request: pytest.FixtureRequest) -> Run:
+    """Runs a test program of the host's build, or of Arm's on a CPU that has everything."""
+    if request.param == "host":
+        directory, prefix = request.getfixturevalue("cpp_build"), []
+    else:
+        directory, prefix = request.getfixturevalue("aarch64_build"), [QEMU, "-cpu", "max"]
+
+    def call(program: str, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [*prefix, directory / program, *arguments], capture_output=True, text=True
+        )
+
+    return call
+
+
+@pytest.mark.parametrize(
+    ("program", "case"), [(program, case) for program, cases in CASES.items() for case in cases]
+)
+def test_case(run: Run, program: str, case: str) -> None:
+    result = run(program, case)
+    assert result.returncode == 0, result.stderr
+
+
+@pytest.mark.parametrize("program", CASES)
+def test_every_case_is_run(run: Run, program: str) -> None:
+    assert run(program, "--list").stdout.split() == CASES[program]
+
+
+def supported(*command: str | Path) -> list[str]:
+    result = subprocess.run([*command, "--supported"], capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+    return result.stdout.split()
+
+
+def may_use_tiles() -> bool:
+    """Whether the kernel lets a process use AMX: ARCH_REQ_XCOMP_PERM, from Linux 5.16 on."""
+    ask = "import ctypes; exit(ctypes.CDLL(None).syscall(158, 0x1023, 18) != 0)"
+    return subprocess.run([sys.executable, "-c", ask]).returncode == 0
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="the variants of x86")
+def test_variants_of_this_cpu(cpp_build: Path) -> None:
+    flags = Path("/proc/cpuinfo").read_text(encoding="utf-8")
+    expected = ["scalar"]
+    if " avx2 " in flags and " fma " in flags:
+        expected.insert(0, "avx2")
+    if " avx512_vnni " in flags:
+        expected.insert(0, "avx512vnni")
+    if " amx_int8 " in flags and may_use_tiles():
+        expected.insert(0, "amx_int8")
+    assert supported(cpp_build / "kernel_select_test") == expected
+
+
+@pytest.mark.parametrize(
+    ("cpu", "expected"),
+    [
+        ("max", ["neon_i8mm", "neon_dotprod", "scalar"]),
+        ("neoverse-n1", ["neon_dotprod", "scalar"]),
+        ("cortex-a72", ["scalar"]),
+    ],
+)
+def test_variants_of_arm(aarch64_build: Path, cpu: str, expected: list[str]) -> None:
+    program = aarch64_build / "kernel_select_test"
+    assert supported(QEMU, "-cpu", cpu, program) == expected
+
+
+@pytest.mark.parametrize("program", CASES)
+def test_arm_without_i8mm(aarch64_build: Path, program: str) -> None:
+    """No instruction of i8mm slips into what a CPU without it runs."""
+    result = subprocess.run(
+        [QEMU, "-cpu", "neoverse-n1", aarch64_build / program], capture_output=True, text=True
+    )
+    assert result.returncode == 0, result.stderr
+
+
+def selected(build: Path, name: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [build / "kernel_select_test", "--selected"],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "THIMBLE_KERNELS": name},
+    )
+
+
+def test_forced_by_environment(cpp_build: Path) -> None:
+    for name in supported(cpp_build / "kernel_select_test"):
+        assert selected(cpp_build, name).stdout.strip() == name
+
+
+def test_unknown_variant_is_refused(cpp_build: Path) -> None:
+    result = selected(cpp_build, "sse9")
+    names = ", ".join(supported(cpp_build / "kernel_select_test"))
+    assert result.returncode == 2
+    assert result.stderr == (
+        "THIMBLE_KERNELS is 'sse9', which is no kernel variant: "
+        f"set it to one of {names}, or unset it\n"
+    )
+
+
+@pytest.mark.parametrize("case", ["random", "positive", "negative", "tiny", "zero", "outlier"])
+def test_activations_as_torchao_quantizes(run: Run, tmp_path: Path, case: str) -> None:
+    x = torch.randn(1, 300, generator=torch.Generator().manual_seed(1))
+    x = {
+        "random": x,
+        "positive": x.abs() + 1,
+        "negative": -x.abs() - 1,
+        "tiny": x * 1e-38,
+        "zero": x * 0,
+        "outlier": x.index_fill(1, torch.tensor([7]), 1e4),
+    }[case]
+    (tmp_path / "x.bin").write_bytes(x.numpy().astype("<f4").tobytes())
+    printed = run("kernel_quantize_test", "--print", tmp_path / "x.bin").stdout.split()
+
+    bounds = {"quant_min": -128, "quant_max": 127}
+    scale, zero_point = choose_qparams_affine(
+        x, MappingType.ASYMMETRIC, (1, 300), torch.int8, zero_point_dtype=torch.int8, **bounds
+    )
+    q = quantize_affine(x, (1, 300), scale, zero_point, torch.int8, **bounds)
+    assert float.fromhex(printed[0]) == scale.item()
+    assert int(printed[1]) == zero_point.item()
+    np.testing.assert_array_equal(np.array(printed[2:], dtype=np.int8), q.numpy()[0])

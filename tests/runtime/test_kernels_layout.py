@@ -1,0 +1,59 @@
+"""The layout of weights, runtime/cpp/kernels/layout/layout.h, has two writers, which must agree.
+
+The C++ packers are loops over single numbers; those of delegates/op_list/pack.py are a few
+whole-array steps for many rows.
+"""
+
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from delegates.op_list.pack import pack_float32, pack_int4, pack_int4_two_level, pack_int8
+from delegates.op_list.scales import TwoLevels
+
+SHAPES = [(1, 32), (16, 64), (17, 100), (40, 257), (33, 640), (4099, 1024)]
+
+
+def reference(
+    build: Path, name: str, shape: tuple[int, int], group_size: int, *arrays: NDArray
+) -> bytes:
+    command = [build / "kernel_pack_cli", name, *map(str, (*shape, group_size))]
+    given = b"".join(array.tobytes() for array in arrays)
+    result = subprocess.run(command, input=given, capture_output=True)
+    assert result.returncode == 0
+    return result.stdout
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("group_size", [32, 64, 128])
+def test_int4(cpp_build: Path, shape: tuple[int, int], group_size: int) -> None:
+    random = np.random.default_rng(1)
+    rows, groups = shape[0], -(-shape[1] // group_size)
+    values = random.integers(-8, 8, shape, dtype=np.int8)
+    multiples = random.integers(1, 16, (rows, groups), dtype=np.uint8)
+    row_scales = random.random(rows, dtype=np.float32)
+    expected = reference(
+        cpp_build, "int4_two_level", shape, group_size, values, multiples, row_scales
+    )
+    packed = pack_int4_two_level(values, TwoLevels(multiples, row_scales), shape[1], group_size)
+    assert packed == expected
+
+    scales = random.integers(0x3C00, 0x3D00, (rows, groups), dtype=np.uint16)
+    expected = reference(cpp_build, "int4", shape, group_size, values, scales)
+    floats = (scales.astype(np.uint32) << 16).view(np.float32)
+    assert pack_int4(values, floats, shape[1], group_size) == expected
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_int8_and_float32(cpp_build: Path, shape: tuple[int, int]) -> None:
+    random = np.random.default_rng(2)
+    values = random.integers(-128, 128, shape, dtype=np.int8)
+    row_scales = random.random(shape[0], dtype=np.float32)
+    assert pack_int8(values, row_scales, shape[1]) == reference(
+        cpp_build, "int8", shape, 0, values, row_scales
+    )
+    floats = random.random(shape, dtype=np.float32)
+    assert pack_float32(floats) == reference(cpp_build, "float32", shape, 0, floats)

@@ -1,0 +1,30 @@
+"""Statistics of inputs that are in memory as a whole."""
+
+from collections.abc import Sequence
+
+from torch import Tensor
+
+from quant.rounding.drift import drift_products, residual_drift, residual_products
+from quant.rounding.gptq import gram, hessian_of
+
+Pairs = Sequence[tuple[Tensor, Tensor]]
+
+
+def accumulate_hessian(inputs: Sequence[Tensor], columns: int) -> Tensor:
+    """H = 2/N X^T X."""
+    return hessian_of(gram(inputs, columns), _tokens(inputs))
+
+
+def input_drift(pairs: Pairs, columns: int) -> Tensor:
+    """D = 2/N (X - X')^T X'."""
+    return drift_products(pairs, columns) * (2 / _tokens([x for _, x in pairs]))
+
+
+def drift_of_residual(pairs: Pairs, weight: Tensor, hessian: Tensor) -> Tensor:
+    """C of pairs (Y + r, X')."""
+    tokens = _tokens([x for _, x in pairs])
+    return residual_drift(residual_products(pairs, weight), tokens, weight, hessian)
+
+
+def _tokens(inputs: Sequence[Tensor]) -> int:
+    return sum(x.flatten(0, -2).shape[0] for x in inputs)

@@ -1,0 +1,294 @@
+"""The CPU delegate's op list, executed in numpy from the finished file: its meaning, plainly.
+
+Written from delegates/op_list/program.fbs and runtime/cpp/kernels/layout/layout.h alone; it shares
+no code with the packer, nor with the C++ that runs such files.
+"""
+
+import json
+import subprocess
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any
+
+import executorch
+import numpy as np
+import torch
+from executorch.exir._serialize._program import deserialize_pte_binary
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn import functional as F
+
+SCHEMA = Path(__file__).resolve().parents[2] / "delegates" / "cpu" / "program.fbs"
+_EPSILON = np.finfo(np.float32).eps  # the smallest scale of a quantized row
+
+Json = dict[str, Any]
+
+
+@dataclass
+class OpList:
+    """One delegate call of a file.
+
+    Attributes:
+        program: the flatbuffer as flatc reads it, defaults filled in.
+        data: the file's named data.
+    """
+
+    program: Json
+    data: dict[str, bytes]
+    caches: list[tuple[NDArray, NDArray]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        for cache in self.program["caches"]:
+            shape = [cache[name] for name in ("max_context_len", "num_key_value_heads", "head_dim")]
+            self.caches.append((np.zeros(shape, np.float32), np.zeros(shape, np.float32)))
+
+    def describe(self) -> list[str]:
+        """One line for each operator: its kind, flags and name."""
+        lines = []
+        for op in self.program["ops"]:
+            kind = op["kind"]
+            flags = [
+                name
+                for name in ("norm", "gated", "accumulate", "last_row", "prepared", "query_norm")
+                if kind.get(name)
+            ]
+            if op["kind_type"] == "Attention":
+                flags += ["rotate"] * ("cosines" in kind) + ["window"] * bool(kind["window"])
+            if op["kind_type"] == "Elementwise":
+                flags.append(kind["function"])
+            lines.append(" ".join([op["kind_type"], *flags, op["name"]]))
+        return lines
+
+    @cached_property
+    def weights(self) -> list["Weight"]:
+        return [unpack(self.data[item["key"]], **_facts(item)) for item in self.program["weights"]]
+
+    def step(self, tokens: Tensor, input_pos: Tensor) -> Tensor:
+        """A whole model's call: int64 (1, seq_len) and (1,) to logits (1, vocab_size)."""
+        (rows,) = self.run(tokens.numpy()[0], int(input_pos))
+        return torch.from_numpy(rows[-1:])
+
+    def run(self, tokens: NDArray, start_pos: int) -> list[NDArray]:
+        """The outputs, each (rows, width)."""
+        slots: dict[int, NDArray] = {}
+        prepared: NDArray | None = None
+        for op in self.program["ops"]:
+            kind = op["kind"]
+            if op["kind_type"] == "Linear" and not kind["prepared"]:
+                prepared = self._prepare(kind, slots)
+            name = f"_{op['kind_type'].lower()}"
+            result = getattr(self, name)(kind, slots, prepared, tokens, start_pos)
+            width = self.program["slots"][kind["output"]]
+            assert result.dtype == np.float32 and result.shape[1] == width, op["name"]
+            slots[kind["output"]] = result
+        return [slots[item["slot"]] for item in self.program["outputs"]]
+
+    def _floats(self, place: Json) -> NDArray:
+        blob = np.frombuffer(self.data[self.program["floats"]], np.float32)
+        assert place["offset"] + place["length"] <= blob.size
+        return blob[place["offset"] : place["offset"] + place["length"]]
+
+    def _prepare(self, kind: Json, slots: dict[int, NDArray]) -> NDArray:
+        x = slots[kind["input"]]
+        if kind["last_row"]:
+            x = x[-1:]
+        return norm(x, self._floats(kind["norm"]), kind["norm_eps"]) if "norm" in kind else x
+
+    def _embedding(self, kind: Json, slots: Any, _: Any, tokens: NDArray, __: int) -> NDArray:
+        return self.weights[kind["weight"]].dequantized()[tokens]
+
+    def _norm(self, kind: Json, slots: dict[int, NDArray], *_: Any) -> NDArray:
+        x = slots[kind["input"]]
+        heads = x.reshape(len(x), kind["num_heads"], -1)
+        weight = self._floats(kind["weight"]) if "weight" in kind else np.float32(1)
+        return norm(heads, weight, kind["eps"]).reshape(x.shape)
+
+    def _elementwise(self, kind: Json, slots: dict[int, NDArray], *_: Any) -> NDArray:
+        x, number = slots[kind["input"]], np.float32(kind["number"])
+        match kind["function"]:
+            case "add":
+                return x + slots[kind["other"]]
+            case "multiply":
+                return x * slots[kind["other"]]
+            case "scale":
+                return x * number
+            case "soft_cap":
+                return number * np.tanh(x / number)
+        return activation(kind["function"], x)
+
+    def _glu(self, kind: Json, slots: dict[int, NDArray], *_: Any) -> NDArray:
+        return activation(kind["activation"], slots[kind["gate"]]) * slots[kind["up"]]
+
+    def _selectlast(self, kind: Json, slots: dict[int, NDArray], *_: Any) -> NDArray:
+        return slots[kind["input"]][-1:]
+
+    def _rotate(
+        self, kind: Json, slots: dict[int, NDArray], _: Any, tokens: Any, start_pos: int
+    ) -> NDArray:
+        x = slots[kind["input"]]
+        heads = x.reshape(len(x), kind["num_heads"], -1)
+        return self._rotated(kind, heads, start_pos).reshape(x.shape)
+
+    def _rotated(self, kind: Json, x: NDArray, start_pos: int) -> NDArray:
+        """Heads (rows, heads, head_dim) by the angles of their positions."""
+        half, end = x.shape[2] // 2, start_pos + len(x)
+        cos, sin = (
+            self._floats(kind[table]).reshape(-1, 1, half)[start_pos:end]
+            for table in ("cosines", "sines")
+        )
+        a, b = np.split(x, 2, axis=-1)
+        return np.concatenate([a * cos - b * sin, b * cos + a * sin], axis=-1)
+
+    def _linear(self, kind: Json, slots: dict[int, NDArray], prepared: NDArray, *_: Any) -> NDArray:
+        y = self.weights[kind["weight"]].product(prepared)
+        if "bias" in kind:
+            y = y + self._floats(kind["bias"])
+        if kind["gated"]:
+            halves = y.reshape(len(y), -1, 2, 16)
+            gate, up = (halves[:, :, i].reshape(len(y), -1) for i in (0, 1))
+            width = self.program["slots"][kind["output"]]
+            y = (activation(kind["activation"], gate) * up)[:, :width]
+        return y + slots[kind["output"]] if kind["accumulate"] else y
+
+    def _attention(
+        self, kind: Json, slots: dict[int, NDArray], _: Any, tokens: Any, start_pos: int
+    ) -> NDArray:
+        keys, values = self.caches[kind["cache"]]
+        key_heads, head_dim = keys.shape[1:]
+        heads = {
+            "query": kind["num_attention_heads"],
+            "key": key_heads,
+            "value": key_heads,
+        }
+        taken = {}
+        for name, count in heads.items():
+            columns = slots[kind[name]][:, kind[f"{name}_offset"] :][:, : count * head_dim]
+            taken[name] = columns.reshape(-1, count, head_dim)
+        length = len(taken["query"])
+        end = start_pos + length
+        for name in ("query", "key"):
+            x = taken[name]
+            if f"{name}_norm" in kind:
+                x = norm(x, self._floats(kind[f"{name}_norm"]), kind["norm_eps"])
+            taken[name] = self._rotated(kind, x, start_pos) if "cosines" in kind else x
+        keys[start_pos:end], values[start_pos:end] = taken["key"], taken["value"]
+        group = heads["query"] // key_heads
+        k, v = (cache[:end].repeat(group, axis=1) for cache in (keys, values))
+        scores = np.einsum("qhd,khd->hqk", taken["query"], k) * np.float32(kind["scale"])
+        ages = start_pos + np.arange(length)[:, None] - np.arange(end)
+        scores[:, (ages < 0) | (ages >= (kind["window"] or np.inf))] = -np.inf
+        scores = np.exp(scores - scores.max(axis=2, keepdims=True))
+        scores /= scores.sum(axis=2, keepdims=True)
+        return np.einsum("hqk,khd->qhd", scores, v).reshape(length, -1).astype(np.float32)
+
+
+@dataclass(frozen=True)
+class Weight:
+    """A weight taken apart: values * multiples * row_scales, padding cut off."""
+
+    values: NDArray
+    scales: NDArray
+
+    def dequantized(self) -> NDArray:
+        return (self.values * self.scales).astype(np.float32)
+
+    def product(self, x: NDArray) -> NDArray:
+        """x (rows, columns) times the transposed weight; exact sums, one rounding at the end."""
+        if self.values.dtype != np.int8:
+            return (x.astype(np.float64) @ self.values.T.astype(np.float64)).astype(np.float32)
+        low, high = np.minimum(x.min(axis=1), 0), np.maximum(x.max(axis=1), 0)
+        scale = np.maximum((high - low) / np.float32(255), _EPSILON)
+        zero_point = np.clip(-128 - np.rint(low / scale), -128, 127)
+        q = np.rint(x * (np.float32(1) / scale)[:, None]) + zero_point[:, None]
+        exact = (np.clip(q, -128, 127) - zero_point[:, None]) * scale.astype(np.float64)[:, None]
+        return (exact @ (self.values * self.scales).T).astype(np.float32)
+
+
+def norm(x: NDArray, weight: NDArray, eps: float) -> NDArray:
+    mean = np.mean(x * x, axis=-1, keepdims=True, dtype=np.float32)
+    return x * (1 / np.sqrt(mean + np.float32(eps))) * weight
+
+
+def activation(name: str, x: NDArray) -> NDArray:
+    """By the name that the schema's enum Function has."""
+    functions: dict[str, Any] = {
+        "silu": F.silu,
+        "gelu": F.gelu,
+        "gelu_tanh": partial(F.gelu, approximate="tanh"),
+        "sigmoid": torch.sigmoid,
+        "tanh": torch.tanh,
+        "relu": F.relu,
+    }
+    result: NDArray = functions[name](torch.from_numpy(x)).numpy()
+    return result
+
+
+def read_calls(path: Path, directory: Path) -> list[OpList]:
+    """Every delegate call of a `.pte`, in its order; what flatc writes goes to `directory`."""
+    file = deserialize_pte_binary(path.read_bytes())
+    assert file.named_data is not None
+    buffers = file.named_data.buffers
+    data = {k: bytes(buffers[v.buffer_index]) for k, v in file.named_data.pte_data.items()}
+    flatc = Path(executorch.__path__[0]) / "data" / "bin" / "flatc"
+    calls = []
+    for delegate in file.program.execution_plan[0].delegates:
+        assert delegate.id == "ThimbleCpuBackend"
+        blob = bytes(file.program.backend_delegate_data[delegate.processed.index].data)
+        assert blob[4:8] == b"THCP"
+        (directory / "call.bin").write_bytes(blob)
+        options = ["--json", "--strict-json", "--defaults-json", "-o", str(directory)]
+        command = [flatc, *options, SCHEMA, "--", directory / "call.bin"]
+        subprocess.run(command, check=True, timeout=60)
+        calls.append(OpList(json.loads((directory / "call.json").read_text()), data))
+    return calls
+
+
+def _facts(item: Json) -> Json:
+    return {name: item[name] for name in ("format", "rows", "columns", "group_size")}
+
+
+def unpack(data: bytes, format: str, rows: int, columns: int, group_size: int) -> Weight:
+    """Takes a packed weight apart and checks the sums that it carries."""
+    blocks = -(-rows // 16)
+    raw = np.frombuffer(data, np.uint8).reshape(blocks, -1)
+    if format == "float32":
+        values = raw.view(np.float32).reshape(blocks, columns, 16).transpose(0, 2, 1)
+        return Weight(values.reshape(-1, columns)[:rows], np.ones((rows, 1)))
+    step = max(32, group_size)
+    stored = -(-columns // step) * step
+    if format == "int8":
+        scales, at = raw[:, :64].copy().view(np.float32).reshape(-1, 1), 128
+        steps = raw[:, at:].view(np.int8).reshape(blocks, stored // 4, 16, 4)
+        values = steps.transpose(0, 2, 1, 3).reshape(-1, stored)
+        sums = raw[:, 64:128].copy().view(np.int32).reshape(-1)
+        assert np.array_equal(sums, values.sum(axis=1, dtype=np.int32))
+        return Weight(values[:rows, :columns], scales[:rows].astype(np.float64))
+    groups = stored // group_size
+    values = _nibbles(raw[:, -stored * 8 :], stored)
+    by_group = values.reshape(-1, groups, group_size).sum(axis=2, dtype=np.int64)
+    if format == "int4_two_level":
+        row_scales = raw[:, :64].copy().view(np.float32).reshape(-1, 1)
+        words = raw[:, 128 : 128 + -(-groups // 8) * 64].copy().view(np.uint32)
+        words = words.reshape(blocks, -1, 16, 1) >> np.arange(0, 32, 4, dtype=np.uint32) & 15
+        multiples = words.transpose(0, 2, 1, 3).reshape(blocks * 16, -1)
+        assert not multiples[:, groups:].any()
+        multiples = multiples[:, :groups].astype(np.int64)
+        sums = raw[:, 64:128].copy().view(np.int32).reshape(-1)
+        assert np.array_equal(sums, (by_group * multiples).sum(axis=1))
+        scales = multiples * row_scales.astype(np.float64)
+    else:
+        assert format == "int4"
+        bits = raw[:, 64 : 64 + groups * 32].copy().view(np.uint16).reshape(blocks, groups, 16)
+        floats = (bits.astype(np.uint32) << 16).view(np.float32)
+        scales = floats.transpose(0, 2, 1).reshape(-1, groups).astype(np.float64)
+        sums = raw[:, :64].copy().view(np.float32).reshape(-1)
+        assert np.allclose(sums, (by_group * scales).sum(axis=1), rtol=1e-6, atol=1e-12)
+    scales = scales.repeat(group_size, axis=1)
+    return Weight(values[:rows, :columns], scales[:rows, :columns])
+
+
+def _nibbles(raw: NDArray, stored: int) -> NDArray:
+    lines = raw.reshape(len(raw), stored // 8, 16, 4)
+    halves = np.stack([lines & 15, lines >> 4], axis=3)  # block, step, row, half, byte
+    return (7 - halves.astype(np.int8)).transpose(0, 2, 1, 3, 4).reshape(-1, stored)
