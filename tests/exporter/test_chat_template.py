@@ -13,7 +13,7 @@ from exporter.chat_template.environment import Messages, load_template
 from exporter.chat_template.verification import COUNT, conversations
 from exporter.errors import ExportError
 
-TEMPLATES = Path(__file__).resolve().parents[2] / "chat_templates"
+TEMPLATES = Path(__file__).resolve().parents[1] / "chat_templates"
 NAMES = sorted(path.stem for path in TEMPLATES.glob("*.jinja"))
 BOS, EOS = "<s>", "</s>"
 

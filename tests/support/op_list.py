@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
-SCHEMA = Path(__file__).resolve().parents[2] / "delegates" / "cpu" / "program.fbs"
+SCHEMA = Path(__file__).resolve().parents[2] / "delegates" / "op_list" / "program.fbs"
 _EPSILON = np.finfo(np.float32).eps  # the smallest scale of a quantized row
 
 Json = dict[str, Any]
