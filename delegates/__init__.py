@@ -20,17 +20,15 @@ name is the delegate's and whose value is such a module.
 import importlib
 import importlib.metadata
 from collections import Counter
-from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Protocol, cast
+from typing import cast
 
-from torch import Tensor
-from torch.export import ExportedProgram
-
+from delegates.contract import Delegate, Step, Unfused
 from delegates.errors import DelegateError
-from delegates.finish import DelegationReport, Lowered
+from delegates.finish import Lowered
 from delegates.limits import Limits
 from delegates.preference import Preference
+from delegates.report import DelegationReport
 
 __all__ = [
     "DEFAULT_DELEGATE",
@@ -40,6 +38,8 @@ __all__ = [
     "DelegationReport",
     "Limits",
     "Lowered",
+    "Step",
+    "Unfused",
     "delegate_names",
     "get_delegate",
     "load_program",
@@ -56,25 +56,6 @@ DELEGATES = {
     "qnn": "delegates.qnn",
 }
 DEFAULT_DELEGATE = "cpu"
-
-Step = Callable[[Tensor, Tensor], Tensor]  # tokens (1, seq_len), input_pos (1,) -> (1, vocab_size)
-
-
-class Delegate(Protocol):
-    """What a delegate's module offers."""
-
-    @property
-    def LIMITS(self) -> Limits: ...
-
-    def lower(
-        self,
-        program: ExportedProgram,
-        constant_methods: Mapping[str, object],
-        named_data: Mapping[str, bytes],
-        with_etrecord: bool,
-    ) -> Lowered: ...
-
-    def load(self, path: Path) -> Step | None: ...
 
 
 def delegate_names() -> list[str]:

@@ -1,16 +1,14 @@
-"""What every delegate's lowering returns."""
+"""The last step of every delegate's lowering: from the edge program to the one to write."""
 
-from collections import Counter
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any, cast
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
-from torch.fx import GraphModule, Node
-
-from delegates.kernels import check_kernels
-from delegates.lines import source_line
+from delegates.errors import DelegateError
+from delegates.lines import UNKNOWN
 from delegates.passes.source_map import keep_view_handles
 from delegates.passes.traced_calls import calls_not_traced
+from delegates.report import DelegationReport
 
 if TYPE_CHECKING:
     from executorch.exir import (
@@ -20,86 +18,6 @@ if TYPE_CHECKING:
     )
 
 NAMED_DATA_ALIGNMENT = 16
-MOST_LINES = 40  # of what is left outside: the layers of a decoder share theirs
-
-
-@dataclass(frozen=True)
-class Part:
-    """What one delegate of several took.
-
-    Attributes:
-        delegate: its name.
-        calls: its calls in one run of the program.
-        delegated: nodes inside them, by operator.
-        refused: why it took nothing, where it was not for single operators.
-    """
-
-    delegate: str
-    calls: int = 0
-    delegated: dict[str, int] = field(default_factory=dict)
-    refused: str | None = None
-
-
-@dataclass(frozen=True)
-class Leftover:
-    """Operators of one line of the model that no delegate took: ExecuTorch's kernels run them.
-
-    Attributes:
-        operator: its name.
-        line: where they come from, as in `exporter/models/norm.py:19`.
-        count: how many.
-        reason: why no delegate took them.
-    """
-
-    operator: str
-    line: str
-    count: int
-    reason: str
-
-
-@dataclass(frozen=True)
-class DelegationReport:
-    """Where the nodes of a lowered program went.
-
-    Attributes:
-        delegate: the delegate's name; of several, as they were asked for.
-        calls: delegate calls in one run of the program.
-        delegated: nodes inside those calls, by operator.
-        left: operators outside them, by name; bookkeeping of sizes and tuples not counted.
-        parts: of several delegates, what each took.
-        lines: those of `left` with the lines they come from, MOST_LINES at most.
-    """
-
-    delegate: str
-    calls: int
-    delegated: dict[str, int] = field(default_factory=dict)
-    left: dict[str, int] = field(default_factory=dict)
-    parts: tuple[Part, ...] = ()
-    lines: tuple[Leftover, ...] = ()
-
-    @property
-    def linears(self) -> int:
-        """Linear layers in the whole program."""
-        return self.linears_delegated + _linears(self.left)
-
-    @property
-    def linears_delegated(self) -> int:
-        return _linears(self.delegated)
-
-    @property
-    def users(self) -> tuple[str, ...]:
-        """The delegates that a run of the program needs."""
-        return tuple(part.delegate for part in self.parts if part.calls) or (self.delegate,)
-
-    def to_dict(self) -> dict[str, Any]:
-        """As JSON has it: lists for tuples."""
-        facts = asdict(self).items()
-        return {name: list(value) if isinstance(value, tuple) else value for name, value in facts}
-
-
-def _linears(operators: Mapping[str, int]) -> int:
-    """Linears of floats and of integers."""
-    return operators.get("linear", 0) + operators.get("thimble::linear", 0)
 
 
 @dataclass(frozen=True)
@@ -115,55 +33,6 @@ class Lowered:
     program: "ExecutorchProgramManager"
     report: DelegationReport
     etrecord: Any | None
-
-
-def delegation_report(
-    delegate: str, graph_module: GraphModule, reasons: Mapping[str, str] | None = None
-) -> DelegationReport:
-    """Counts the operators inside and outside the delegate calls of an edge program's graph.
-
-    Args:
-        reasons: why nodes were left outside, by their names, where the delegate says so.
-    """
-    nobody = f"none of {delegate} takes" if "," in delegate else f"{delegate} does not take"
-    calls, inside, outside = 0, Counter[str](), Counter[str]()
-    lines = Counter[tuple[str, str, str]]()
-    for node in graph_module.graph.nodes:
-        if node.op != "call_function":
-            continue
-        if is_delegate_call(node):
-            calls += 1
-            inside += operators_inside(node, graph_module)
-        elif not _is_bookkeeping(node):
-            name = operator_name(node)
-            outside[name] += 1
-            reason = (reasons or {}).get(node.name, f"{nobody} it")
-            lines[name, source_line(node), reason] += 1
-    return DelegationReport(
-        delegate,
-        calls,
-        dict(sorted(inside.items())),
-        dict(sorted(outside.items())),
-        lines=tuple(
-            Leftover(operator, line, count, reason)
-            for (operator, line, reason), count in lines.most_common(MOST_LINES)
-        ),
-    )
-
-
-def is_delegate_call(node: Node) -> bool:
-    return getattr(node.target, "__name__", "") == "executorch_call_delegate"
-
-
-def operators_inside(call: Node, graph_module: GraphModule) -> Counter[str]:
-    """The operators of one delegate call, counted by name."""
-    lowered: Any = getattr(graph_module, cast(Node, call.args[0]).target)  # type: ignore[arg-type]
-    nodes = lowered.original_module.graph.nodes
-    return Counter(
-        operator_name(node)
-        for node in nodes
-        if node.op == "call_function" and not _is_bookkeeping(node)
-    )
 
 
 def finish(
@@ -191,20 +60,31 @@ def finish(
         finished = edge.to_executorch(config)
     if with_etrecord:
         keep_view_handles(finished)
-    check_kernels(finished, report)
+    _check_kernels(finished, report)
     return Lowered(finished, report, finished.get_etrecord() if with_etrecord else None)
 
 
-def operator_name(node: Node) -> str:
-    """`aten.linear.default` and its edge twin are both `linear`; mutations go by their own name."""
-    target: Any = node.args[0] if "auto_functionalized" in str(node.target) else node.target
-    schema = getattr(target, "_schema", None) or getattr(target, "_op", target)._schema
-    namespace, name = schema.name.split("::")
-    return name if namespace == "aten" else f"{namespace}::{name}"
+def _check_kernels(program: "ExecutorchProgramManager", report: DelegationReport) -> None:
+    """Checks a finished program against the kernels of a stock ExecuTorch LLM runtime.
 
+    Raises:
+        DelegateError: an operator that neither a delegate nor a kernel computes.
+    """
+    operators = {
+        f"{operator.name}.{operator.overload}" if operator.overload else operator.name
+        for plan in program.executorch_program.execution_plan
+        for operator in plan.operators
+    }
+    if not operators:
+        return
+    import executorch.kernels.quantized  # noqa: F401  (registers its kernels)
+    from executorch.extension.llm.custom_ops import custom_ops  # noqa: F401
+    from executorch.extension.pybindings.portable_lib import _get_operator_names
 
-def _is_bookkeeping(node: Node) -> bool:
-    """Tuple items, sizes, size arithmetic and assertions: they compute no tensor."""
-    if not hasattr(node.target, "_schema") and not hasattr(node.target, "_op"):
-        return "auto_functionalized" not in str(node.target)
-    return "sym_" in str(node.target) or "_assert" in str(node.target)
+    for operator in sorted(operators - set(_get_operator_names())):
+        name = operator.partition(".")[0].removeprefix("aten::")
+        line = next((left.line for left in report.lines if left.operator == name), UNKNOWN)
+        raise DelegateError(
+            f"No delegate takes {name} ({line}), and ExecuTorch has no kernel for it; "
+            "leave it out of the model, or export with another --delegate."
+        )

@@ -75,6 +75,7 @@ class Limits:
         weight_bits: widths of a weight that it takes; FLOAT_BITS where it takes floats.
         dynamic: whether one program takes calls of several lengths.
         sizes: what its files take.
+        streams_weights: whether lowering takes weights one by one and gives each back.
         missing: a sentence on what must be installed before it lowers here; None if nothing.
         checks: whether this machine can run what it lowers, to check the numbers.
     """
@@ -86,6 +87,7 @@ class Limits:
     missing: Callable[[], str | None]
     checks: Callable[[], bool]
     sizes: FileSizes = FileSizes()
+    streams_weights: bool = False
 
     def check_mix(self, layers: int) -> None:
         """Whether layers of a program may have 4 bits in some parts and 8 in others.

@@ -1,4 +1,4 @@
-"""Where in the exported Python a node of a graph comes from."""
+"""How messages name a node, by its line of the exported Python, and a weight."""
 
 import re
 import sys
@@ -31,3 +31,9 @@ def as_imported(file: Path) -> str:
     inside = [root for root in roots if file.is_relative_to(root)]
     longest = max(inside, key=lambda root: len(root.parts), default=file.parent)
     return file.relative_to(longest).as_posix()
+
+
+def shown_name(name: str) -> str:
+    """A weight's name without what a tensor of several parts adds: its integers are `.values`."""
+    name = re.sub(r"parametrizations\.(\w+)\.original\d+$", r"\1", name)
+    return re.sub(r"\.values$", ".weight", name)

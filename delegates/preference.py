@@ -15,24 +15,21 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor
 from torch.export import ExportedProgram
 
-from delegates.contract import Taken
+from delegates.contract import Delegate, Taken
 from delegates.errors import DelegateError
-from delegates.finish import (
-    Lowered,
-    Part,
-    delegation_report,
-    finish,
-    is_delegate_call,
-    operators_inside,
-)
+from delegates.finish import Lowered, finish
 from delegates.limits import Limits
 from delegates.passes.stock_operators import restore_mutations
 from delegates.passes.weights import copy_graph
+from delegates.report import (
+    DelegateShare,
+    delegation_report,
+    is_delegate_call,
+    operators_inside,
+)
 
 if TYPE_CHECKING:
     from executorch.exir import EdgeProgramManager
-
-    from delegates import Delegate
 
 _NOTHING_LEFT = "Nothing was left for it."
 
@@ -44,7 +41,7 @@ class Preference:
         delegates: two or more by name, the preferred first.
     """
 
-    def __init__(self, delegates: "Mapping[str, Delegate]") -> None:
+    def __init__(self, delegates: Mapping[str, Delegate]) -> None:
         self._delegates = dict(delegates)
         self._name = ",".join(delegates)
 
@@ -79,7 +76,7 @@ class Preference:
         missing = self.LIMITS.missing()
         if missing is not None:
             raise DelegateError(missing)
-        parts: list[Part] = []
+        parts: list[DelegateShare] = []
         waiting = list(self._delegates.items())
         while waiting:
             name, delegate = waiting.pop(0)
@@ -93,11 +90,11 @@ class Preference:
                     return shared.finish(self._delegates, named_data, with_etrecord)
                 lowered = delegate.lower(own, constant_methods, named_data, with_etrecord)
             except DelegateError as error:
-                parts.append(Part(name, refused=str(error)))
+                parts.append(DelegateShare(name, refused=str(error)))
                 continue
             report = lowered.report
-            parts.append(Part(name, report.calls, report.delegated))
-            parts += [Part(other, refused=_NOTHING_LEFT) for other, _ in waiting]
+            parts.append(DelegateShare(name, report.calls, report.delegated))
+            parts += [DelegateShare(other, refused=_NOTHING_LEFT) for other, _ in waiting]
             report = replace(report, delegate=self._name, parts=tuple(parts))
             return replace(lowered, report=report)
         said = " ".join(f"{part.delegate}: {part.refused}" for part in parts)
@@ -120,20 +117,22 @@ class _Shared:
         first: its name.
     """
 
-    def __init__(self, name: str, parts: Sequence[Part], taken: Taken, first: str) -> None:
+    def __init__(self, name: str, parts: Sequence[DelegateShare], taken: Taken, first: str) -> None:
         self._name = name
         self._edge = taken.edge
         self._reasons = {node: [reason] for node, reason in taken.reasons.items()}
         self._parts = [*parts, _part(first, taken.edge, frozenset())]
 
-    def offer(self, delegates: "Sequence[tuple[str, Delegate]]") -> None:
+    def offer(self, delegates: Sequence[tuple[str, Delegate]]) -> None:
         """Lets each take of the rest what it can."""
         for name, delegate in delegates:
             left = delegation_report(name, self._edge.exported_program().graph_module).left
             if not left:
-                self._parts.append(Part(name, refused=_NOTHING_LEFT))
+                self._parts.append(DelegateShare(name, refused=_NOTHING_LEFT))
             elif not hasattr(delegate, "take_rest"):
-                self._parts.append(Part(name, refused="It takes a whole program or nothing."))
+                self._parts.append(
+                    DelegateShare(name, refused="It takes a whole program or nothing.")
+                )
             else:
                 self._take(name, delegate)
 
@@ -142,7 +141,7 @@ class _Shared:
         try:
             taken: Taken = delegate.take_rest(self._edge)
         except DelegateError as error:
-            self._parts.append(Part(name, refused=str(error)))
+            self._parts.append(DelegateShare(name, refused=str(error)))
             return
         self._edge = taken.edge
         for node, reason in taken.reasons.items():
@@ -151,7 +150,7 @@ class _Shared:
 
     def finish(
         self,
-        delegates: "Mapping[str, Delegate]",
+        delegates: Mapping[str, Delegate],
         named_data: Mapping[str, bytes],
         with_etrecord: bool,
     ) -> Lowered:
@@ -186,7 +185,7 @@ def _calls(edge: "EdgeProgramManager") -> dict[str, Counter[str]]:
     return {str(node.args[0].target): operators_inside(node, module) for node in calls}
 
 
-def _part(name: str, edge: "EdgeProgramManager", before: Collection[str]) -> Part:
+def _part(name: str, edge: "EdgeProgramManager", before: Collection[str]) -> DelegateShare:
     """What one delegate took: the calls that were not there before."""
     new = [inside for module, inside in _calls(edge).items() if module not in before]
-    return Part(name, len(new), dict(sorted(sum(new, Counter[str]()).items())))
+    return DelegateShare(name, len(new), dict(sorted(sum(new, Counter[str]()).items())))

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from torch import Tensor
 from torch.fx import Graph, Node
 
-from delegates.finish import operator_name
 from delegates.lines import UNKNOWN, source_line
+from delegates.report import operator_name
 
 _OURS = "thimble::"
 

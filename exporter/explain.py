@@ -6,8 +6,7 @@ from typing import Any
 
 import torch
 
-from delegates import DelegationReport, get_delegate
-from delegates.op_list.unfused import Unfused, why_unfused
+from delegates import DelegationReport, Unfused, get_delegate
 from exporter.decompositions import Decomposition, decompositions, operators_by_line
 from exporter.listener import Listener
 from exporter.models.decoder import CausalLM
@@ -94,8 +93,8 @@ def explain_export(options: ExportOptions, listener: Listener) -> Explanation:
     unfused: list[Unfused] = []
     if edge is not None:
         changes = decompositions(captured, operators_by_line(edge.graph))
-        if options.delegate == "cpu":
-            unfused = why_unfused(edge)
+        if hasattr(delegate, "why_unfused"):
+            unfused = delegate.why_unfused(edge)
     return Explanation(scheme.name, shapes, changes, lowered.report, unfused)
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import torch
 
+from delegates import DEFAULT_DELEGATE, get_delegate
 from exporter.checkpoint import Checkpoint
 from exporter.errors import ExportError
 from exporter.listener import Listener
@@ -21,7 +22,6 @@ from quant.machine.spill import Spill
 from quant.scheme import EMBEDDING_PART, HEAD_PART, Scheme
 from quant.weight_type import FLOAT_BITS
 
-STREAMING = ("cpu",)  # delegates that take weights one by one, and give them back
 _PROGRAMS = 800_000_000  # PyTorch, ExecuTorch and graphs: what a tiny model's export takes
 _SCALE_BITS = 16  # of a group, at most
 _SLACK = 200_000_000
@@ -45,11 +45,15 @@ def plan_memory(
     if max(fits.values()) <= limit:
         return Spill()
     what = f"{checkpoint.name} by {options.scheme.name} with --delegate {options.delegate}"
-    if options.delegate not in STREAMING and fits["lower"] > limit:
+    if not _streams(options.delegate) and fits["lower"] > limit:
+        other = (
+            f", or take --delegate {DEFAULT_DELEGATE}, which keeps on disk what does not fit"
+            if _streams(DEFAULT_DELEGATE)
+            else ""
+        )
         raise ExportError(
             f"{what} takes about {show_size(fits['lower'])} of memory, for it holds a byte and "
-            f"more of every weight, and --max-memory is {show_size(limit)}; allow that much, "
-            f"or take --delegate {STREAMING[0]}, which keeps on disk what does not fit."
+            f"more of every weight, and --max-memory is {show_size(limit)}; allow that much{other}."
         )
     least = _peaks(options, checkpoint, model, text, spilled=True)
     if max(least.values()) > limit:
@@ -80,7 +84,7 @@ def _peaks(
     peak = _peak(options, model, text, spilled)
     largest = model.lm_head.in_features * model.lm_head.out_features
     file = _file_bytes(options.scheme, model)
-    if spilled and options.delegate in STREAMING:
+    if spilled and _streams(options.delegate):
         lower = max(file, 3 * largest)
     else:
         lower = _peak(options, model, text, spilled=False).held + 2 * file
@@ -111,6 +115,10 @@ def _file_bytes(scheme: Scheme, model: CausalLM) -> int:
 
 def _peak(options: ExportOptions, model: CausalLM, text: Text, spilled: bool) -> Peak:
     return foretell(model, options.scheme, text.calibration, spilled)
+
+
+def _streams(delegate: str) -> bool:
+    return get_delegate(delegate).LIMITS.streams_weights
 
 
 def _existing(path: Path) -> Path:

@@ -18,7 +18,7 @@ from delegates.contract import Taken
 from delegates.coreml.guards import check_float16
 from delegates.coreml.rewrite import rewrite_norms
 from delegates.errors import DelegateError
-from delegates.finish import Lowered, delegation_report, finish, operator_name
+from delegates.finish import Lowered, finish
 from delegates.limits import FLOAT_BITS, FileSizes, Limits, StoredAs, never
 from delegates.lines import source_line
 from delegates.passes.attention import (
@@ -36,7 +36,7 @@ from delegates.passes.quantized import (
     gathered,
 )
 from delegates.passes.weights import weights_not_copied
-from delegates.whole import check_whole
+from delegates.report import check_whole, delegation_report, operator_name
 
 if TYPE_CHECKING:
     from executorch.exir import EdgeProgramManager

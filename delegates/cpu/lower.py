@@ -2,25 +2,22 @@
 
 import ctypes
 from collections.abc import Callable, Mapping
-from contextlib import nullcontext
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import torch
 from torch import Tensor
 from torch.export import ExportedProgram
 
 from delegates.contract import Taken
 from delegates.errors import DelegateError
-from delegates.finish import DelegationReport, Lowered, delegation_report, finish
-from delegates.op_list.layout import PAGE_BYTES
-from delegates.op_list.tidy import tidy
-from delegates.passes.weights import weights_not_copied
+from delegates.finish import Lowered, finish
+from delegates.op_list.lower import file_layout, partition, to_edge_program
+from delegates.report import DelegationReport, delegation_report
 from delegates.stock import open_program
 
 if TYPE_CHECKING:
-    from executorch.exir import EdgeProgramManager, ExecutorchBackendConfig
+    from executorch.exir import EdgeProgramManager
 
 LIBRARY = Path(__file__).resolve().parents[2] / "build" / "libthimble_cpu.so"
 
@@ -80,54 +77,11 @@ def take_rest(edge: "EdgeProgramManager") -> Taken:
     return _partition(edge, releasing=False)
 
 
-def file_layout() -> "ExecutorchBackendConfig":
-    """Alignments count from the first segment, which this brings to a page of its own."""
-    from executorch.exir import ExecutorchBackendConfig
-
-    return ExecutorchBackendConfig(segment_alignment=PAGE_BYTES)
-
-
-def to_edge_program(
-    program: ExportedProgram, constant_methods: Mapping[str, object], with_etrecord: bool
-) -> "EdgeProgramManager":
-    """The edge program whose operators partition() knows."""
-    from executorch.exir import EdgeCompileConfig, to_edge
-
-    return to_edge(
-        program,
-        constant_methods=dict(constant_methods),
-        compile_config=EdgeCompileConfig(
-            preserve_ops=[torch.ops.aten.linear.default, torch.ops.aten.silu.default],
-            _check_ir_validity=False,  # the verifier knows neither torchao's operators nor ours
-            _skip_dim_order=True,
-        ),
-        generate_etrecord=with_etrecord,
-    )
-
-
 def _partition(edge: "EdgeProgramManager", releasing: bool) -> Taken:
     from delegates.cpu.backend import ThimbleCpuBackend
 
     taken = partition(edge, ThimbleCpuBackend, releasing)
     return Taken(taken.edge, {name: f"cpu: {reason}" for name, reason in taken.reasons.items()})
-
-
-def partition(edge: "EdgeProgramManager", backend: type, releasing: bool) -> Taken:
-    """Gives what op lists can say to a backend that runs them.
-
-    Args:
-        backend: its name is the id under which a runtime registers it.
-        releasing: give weights back one by one as they are packed.
-    """
-    from delegates.cpu.backend import releasing_weights
-    from delegates.op_list.partition import CpuPartitioner
-
-    program = edge.exported_program()
-    tidy(program)
-    partitioner = CpuPartitioner(program.state_dict, backend.__name__)
-    with weights_not_copied(backend), releasing_weights() if releasing else nullcontext():
-        taken = edge.to_backend(partitioner)
-    return Taken(taken, partitioner.reasons)
 
 
 def _check_left(report: DelegationReport) -> None:

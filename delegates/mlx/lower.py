@@ -6,14 +6,14 @@ from pathlib import Path
 from torch import Tensor
 from torch.export import ExportedProgram
 
-from delegates.finish import Lowered, delegation_report, finish
+from delegates.finish import Lowered, finish
 from delegates.limits import FLOAT_BITS, FileSizes, Limits, StoredAs, never
 from delegates.mlx.rewrite import rewrite_attention
 from delegates.mlx.schema import import_mlx, missing
 from delegates.passes.attention import complete_values, drop_checks
 from delegates.passes.quantized import expand_embeddings, expand_linears, from_table
 from delegates.passes.weights import weights_not_copied
-from delegates.whole import check_whole
+from delegates.report import check_whole, delegation_report
 
 _GROUP_SIZES = (128, 64, 32)  # MLX's; of a row with one scale it makes the largest that divide it
 

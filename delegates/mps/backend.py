@@ -4,8 +4,8 @@ from executorch.exir.backend.backend_details import BackendDetails, PreprocessRe
 from executorch.exir.backend.compile_spec_schema import CompileSpec
 from torch.export import ExportedProgram
 
-from delegates.cpu.backend import delegate_call
 from delegates.mps.kernels import check_kernels
+from delegates.op_list.call import delegate_call
 
 
 class ThimbleMetalBackend(BackendDetails):

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
-from delegates.cpu.backend import DelegateCall
 from delegates.errors import DelegateError
+from delegates.op_list.call import DelegateCall
 from delegates.op_list.ops import (
     Attention,
     Elementwise,

@@ -1,24 +1,25 @@
 """From the captured program to a `.pte` for Metal: one call runs the whole decoder."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from pathlib import Path
 
 from torch import Tensor
 from torch.export import ExportedProgram
 
-from delegates.cpu import LIMITS as CPU_LIMITS
-from delegates.cpu.lower import file_layout, partition, to_edge_program
-from delegates.finish import Lowered, delegation_report, finish
-from delegates.limits import never
-from delegates.whole import check_whole
+from delegates.finish import Lowered, finish
+from delegates.limits import Limits, never, nothing_missing
+from delegates.op_list.layout import SIZES, WEIGHT_BITS
+from delegates.op_list.lower import file_layout, partition, to_edge_program
+from delegates.report import check_whole, delegation_report
 
-# The program and its packed weights are the CPU delegate's, and so is what they hold.
-LIMITS = replace(
-    CPU_LIMITS,
+LIMITS = Limits(
     name="mps",
     runs_on="Macs with Apple silicon, and iPhones and iPads, on their GPU",
+    weight_bits=WEIGHT_BITS,
+    dynamic=True,
+    missing=nothing_missing,
     checks=never,
+    sizes=SIZES,
 )
 
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from enum import IntEnum
 
-from delegates.limits import StoredAs
+from delegates.limits import FLOAT_BITS, FileSizes, StoredAs
 
 BLOCK_ROWS = 16
 LINE_BYTES = 64
@@ -68,3 +68,14 @@ def weight_bytes(rows: int, columns: int, type: StoredAs) -> int:
     grouped = Format.INT4 if type.levels == 1 else Format.INT4_TWO_LEVEL
     format = grouped if type.group_size else Format.INT8
     return packed_bytes(format, rows, columns, type.group_size)
+
+
+WEIGHT_BITS = (4, 8, FLOAT_BITS)
+SIZES = FileSizes(
+    weight_bytes=weight_bytes,
+    table_bytes=weight_bytes,
+    shares_tied=WEIGHT_BITS,
+    alignment=PAGE_BYTES,
+    rotary_numbers=1,
+    layer_bytes=1 << 13,
+)

@@ -31,7 +31,7 @@ _KNOWN = (
 _IDLE = View, SelectLast  # a call of nothing else computes nothing
 
 
-class CpuPartitioner(Partitioner):
+class OpListPartitioner(Partitioner):
     """Tags the nodes of an edge graph that was readied by tidy().
 
     Args:

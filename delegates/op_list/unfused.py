@@ -1,9 +1,8 @@
 """Ops of a program's lists that stand alone though others like them were merged, and why."""
 
-from dataclasses import dataclass
-
 from torch.export import ExportedProgram
 
+from delegates.contract import Unfused
 from delegates.lines import source_line
 from delegates.op_list.graph import Constants
 from delegates.op_list.op_list import OpList
@@ -11,23 +10,6 @@ from delegates.op_list.ops import Values
 from delegates.op_list.partition import call_outputs, find_calls
 from delegates.op_list.peepholes import merge
 from delegates.op_list.tidy import tidy
-
-
-@dataclass(frozen=True)
-class Unfused:
-    """An op of the list that others like it are part of.
-
-    Attributes:
-        module_path: such as model.layers.0.mlp.
-        operator: what it is called there.
-        line: of the model, as in exporter/models/norm.py:19.
-        reason: why it stands alone.
-    """
-
-    module_path: str
-    operator: str
-    line: str
-    reason: str
 
 
 def why_unfused(program: ExportedProgram) -> list[Unfused]:

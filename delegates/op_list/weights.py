@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.fx import Node
 
 from delegates.errors import DelegateError
-from delegates.names import shown_name
+from delegates.lines import shown_name
 from delegates.op_list.graph import Constants
 from delegates.op_list.layout import BLOCK_ROWS, Format, round_up
 from delegates.op_list.matrix import Matrix, WeightSource

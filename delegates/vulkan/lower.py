@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.export import ExportedProgram
 
 from delegates.errors import DelegateError
-from delegates.finish import DelegationReport, Lowered, delegation_report, finish
+from delegates.finish import Lowered, finish
 from delegates.limits import FLOAT_BITS, FileSizes, Limits, StoredAs, never, nothing_missing
 from delegates.passes.attention import complete_values, drop_checks, refuse_windows
 from delegates.passes.quantized import expand_linears
@@ -19,6 +19,7 @@ from delegates.passes.stock_operators import (
     rewrite_embeddings,
 )
 from delegates.passes.weights import weights_not_copied
+from delegates.report import DelegationReport, delegation_report
 
 
 def weight_bytes(rows: int, columns: int, type: StoredAs) -> int:

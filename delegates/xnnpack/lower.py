@@ -10,7 +10,7 @@ from torch.export import ExportedProgram
 
 from delegates.contract import Taken
 from delegates.errors import DelegateError
-from delegates.finish import Lowered, delegation_report, finish
+from delegates.finish import Lowered, finish
 from delegates.limits import FLOAT_BITS, Limits, always, nothing_missing
 from delegates.passes.attention import complete_values
 from delegates.passes.quantized import expand_linears
@@ -20,6 +20,7 @@ from delegates.passes.stock_operators import (
     rewrite_embeddings,
 )
 from delegates.passes.weights import weights_not_copied
+from delegates.report import delegation_report
 from delegates.stock import open_program
 from delegates.xnnpack.guards import check_quantized_linears
 from delegates.xnnpack.reasons import noted_reasons

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 import exporter.pipeline
 from delegates import DelegateError, DelegationReport, Lowered, get_delegate, load_program
-from delegates.finish import Part
+from delegates.report import DelegateShare
 from exporter.commands.cli import main
 from exporter.models.decoder import CausalLM
 from exporter.options import ExportOptions
@@ -75,7 +75,7 @@ def require_agreement(names: str, model: CausalLM, directory: Path) -> Delegatio
     return lowered.report
 
 
-def parts(report: DelegationReport) -> dict[str, Part]:
+def parts(report: DelegationReport) -> dict[str, DelegateShare]:
     assert sum(part.calls for part in report.parts) == report.calls
     inside = sum(sum(part.delegated.values()) for part in report.parts)
     assert inside == sum(report.delegated.values())
@@ -138,7 +138,7 @@ def test_core_ml_takes_the_decoder_and_leaves_what_comes_after_it(tmp_path: Path
     lowered = lowered_by("coreml,cpu", Acosh(CONFIG).requires_grad_(False))
     took = parts(lowered.report)
     assert took["coreml"].calls == 1 and took["coreml"].delegated["linear"] == 8
-    assert took["cpu"] == Part("cpu")
+    assert took["cpu"] == DelegateShare("cpu")
     (left,) = lowered.report.lines
     assert (left.operator, left.count) == ("acosh", 1) and "cpu" in left.reason
     assert left.line.startswith("exporter/models/decoder.py:")

@@ -1,0 +1,217 @@
+"""One delegate call: from its part of the edge graph to the op list and the packed weights."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import replace
+
+import torch
+from executorch.exir._serialize._cord import FileBackedData
+from executorch.exir._serialize._named_data_store import NamedDataStore
+from executorch.exir.backend.backend_details import PreprocessResult
+from executorch.exir.backend.compile_spec_schema import CompileSpec
+from executorch.exir.backend.utils import DelegateMappingBuilder
+from torch.export import ExportedProgram
+from torch.export.graph_signature import InputKind, OutputKind
+from torch.fx import Node
+
+from delegates.op_list.graph import Constants, operator_name
+from delegates.op_list.layout import PAGE_BYTES
+from delegates.op_list.match import find_ops
+from delegates.op_list.matrix import Matrix
+from delegates.op_list.op_list import OpList
+from delegates.op_list.ops import Attention, Cache, Embedding, Floats, Linear, Op, Rotate, Values
+from delegates.op_list.peepholes import merge
+from delegates.op_list.program import (
+    CacheType,
+    Operation,
+    Program,
+    Role,
+    Value,
+    Weight,
+    write_program,
+)
+from delegates.op_list.rows import Rows
+from delegates.op_list.slots import assign_slots
+from delegates.op_list.weights import FloatBlob, pack
+from delegates.spill import spilled
+
+FLOATS_ALIGNMENT = 64
+
+_RELEASING = ContextVar("releasing", default=False)
+
+
+@contextmanager
+def releasing_weights() -> Iterator[None]:
+    """Weights are given back one by one as they are packed."""
+    token = _RELEASING.set(True)
+    try:
+        yield
+    finally:
+        _RELEASING.reset(token)
+
+
+def delegate_call(program: ExportedProgram, compile_specs: list[CompileSpec]) -> "DelegateCall":
+    """The call that a part of an edge graph becomes."""
+    (index,) = (int(spec.value) for spec in compile_specs)
+    return DelegateCall(program, index)
+
+
+class DelegateCall:
+    """One call: its ops, and where everything that they name lies in the program.
+
+    Args:
+        program: the call's part of the edge graph.
+        index: its number among the calls of the whole.
+    """
+
+    def __init__(self, program: ExportedProgram, index: int) -> None:
+        self._program = program
+        self._constants = Constants(program)
+        values = Values(self._constants)
+        self._inputs, outputs = _arguments(program)
+        self._rows = {node: values.rows(node) for node in self._inputs if _role(node) is Role.ROWS}
+        ops = find_ops(program.graph, values).ops
+        self.ops = OpList(ops, [values.rows(node) for node in outputs])
+        merge(self.ops)
+        self._slots, self._widths = assign_slots(self.ops, self._rows.values())
+        self._floats_key = f"cpu/floats {index}"
+        self._floats = FloatBlob(self._constants)
+        self._store = NamedDataStore()
+        self._debug_ids = DelegateMappingBuilder(generated_identifiers=True)
+        self._caches: list[Cache] = []
+        self._weights: list[Weight] = []
+        self._weight_of: dict[Matrix, int] = {}
+
+    def result(self) -> PreprocessResult:
+        self._pack_weights()
+        self._attribute_the_rest()
+        operations = [self._operation(op) for op in self.ops]
+        data = self._floats.data()
+        if data:
+            self._store.add_named_data(self._floats_key, data, FLOATS_ALIGNMENT)
+        is_float = all(op.matrix.is_float for op in self.ops if isinstance(op, Linear))
+        program = Program(
+            self._widths,
+            self._weights,
+            self._floats_key if data else "",
+            self._caches,
+            CacheType.FLOAT32 if is_float else CacheType.FLOAT16,
+            operations,
+            [
+                Value(_role(node), self.slot(self._rows[node]) if node in self._rows else 0)
+                for node in self._inputs
+            ],
+            [Value(Role.ROWS, self.slot(rows)) for rows in self.ops.outputs],
+        )
+        return PreprocessResult(
+            write_program(program),
+            self._debug_ids.get_delegate_mapping(),
+            self._store.get_named_data_store_output(),
+        )
+
+    def slot(self, rows: Rows) -> int:
+        return self._slots[rows]
+
+    def weight(self, matrix: Matrix) -> int:
+        return self._weight_of[matrix]
+
+    def cache(self, cache: Cache) -> int:
+        alike = sum(other.name.partition(" ")[0] == cache.name for other in self._caches)
+        name = f"{cache.name} {alike + 1}" if alike else cache.name  # of one module
+        self._caches.append(replace(cache, name=name))
+        return len(self._caches) - 1
+
+    def vector(self, node: Node) -> Floats:
+        return self._floats.vector(node)
+
+    def ones(self, length: int) -> Floats:
+        return self._floats.ones(length)
+
+    def half_table(self, node: Node) -> Floats:
+        return self._floats.half_table(node)
+
+    def biases(self, matrix: Matrix, biases: Sequence[Node | None]) -> Floats | None:
+        return self._floats.biases(matrix, biases)
+
+    def _pack_weights(self) -> None:
+        """Packs each matrix once, small ones first, so that the more is free when the largest
+        come; they lie in the file in the order in which they are read."""
+        packed_of: dict[Matrix, bytes | FileBackedData] = {}
+        owners: dict[Matrix, str] = {}
+        same: dict[tuple[object, ...], Matrix] = {}
+        for op in self.ops:
+            if isinstance(op, Embedding | Linear):
+                op.matrix = same.setdefault(self._identity(op.matrix), op.matrix)
+                owners.setdefault(op.matrix, op.name)
+        needed = [node for matrix in owners for node in matrix.tensors()]
+        for matrix in sorted(owners, key=lambda item: item.rows * item.columns):
+            data = pack(matrix, self._constants)
+            for node in matrix.tensors():
+                needed.remove(node)
+                if _RELEASING.get() and node not in needed:
+                    self._constants.release(node)
+            packed_of[matrix] = spilled(data)
+            del data
+        for matrix, owner in owners.items():
+            key = f"cpu/{owner}"
+            self._store.add_named_data(key, packed_of[matrix], PAGE_BYTES)
+            self._weight_of[matrix] = len(self._weights)
+            self._weights.append(
+                Weight(key, matrix.rows, matrix.columns, matrix.group_size, matrix.format)
+            )
+
+    def _identity(self, matrix: Matrix) -> tuple[object, ...]:
+        """Equal for matrices of the same memory, such as a tied embedding and output matrix."""
+        parts: list[object] = [matrix.interleaved, matrix.columns, matrix.format]
+        for node in matrix.tensors():
+            tensor = self._constants.tensor(node)
+            parts += [tensor.data_ptr(), tuple(tensor.shape), tensor.dtype]
+        return tuple(parts)
+
+    def _attribute_the_rest(self) -> None:
+        """Gives the reading of the position, which the call itself does, to its first reader."""
+        covered = {node for op in self.ops for node in (*op.nodes, *op.prepare_nodes)}
+        rest = [
+            node
+            for node in self._program.graph.nodes
+            if node.op == "call_function" and node not in covered
+        ]
+        assert all(operator_name(node) == "aten::_local_scalar_dense" for node in rest), rest
+        first = next((op for op in self.ops if isinstance(op, Attention | Rotate)), None)
+        if first is not None:
+            first.adopt(rest)
+
+    def _operation(self, op: Op) -> Operation:
+        prepare_id = self._debug_id(op.prepare_nodes) if op.prepare_nodes else None
+        debug_id = self._debug_id(op.nodes)
+        return Operation(
+            op.name,
+            type(op),
+            op.fields(self),
+            debug_id,
+            debug_id if prepare_id is None else prepare_id,
+        )
+
+    def _debug_id(self, nodes: list[Node]) -> int:
+        handles = sorted({node.meta["debug_handle"] for node in nodes})
+        return self._debug_ids.insert_delegate_mapping_entry(handles=handles)
+
+
+def _arguments(program: ExportedProgram) -> tuple[list[Node], list[Node]]:
+    """What the caller hands over and what it gets, in order."""
+    signature = program.graph_signature
+    given = {spec.arg.name for spec in signature.input_specs if spec.kind is InputKind.USER_INPUT}
+    wanted = [
+        spec.arg.name for spec in signature.output_specs if spec.kind is OutputKind.USER_OUTPUT
+    ]
+    nodes = {node.name: node for node in program.graph.nodes}
+    inputs = [node for node in nodes.values() if node.op == "placeholder" and node.name in given]
+    return inputs, [nodes[name] for name in wanted]
+
+
+def _role(node: Node) -> Role:
+    value = node.meta["val"]
+    if not isinstance(value, torch.Tensor) or value.numel() == 1 and value.dim() == 1:
+        return Role.START_POS
+    return Role.TOKENS if value.dtype is torch.int64 else Role.ROWS

@@ -1,0 +1,59 @@
+"""From the captured program to calls of a delegate that runs op lists."""
+
+from collections.abc import Mapping
+from contextlib import nullcontext
+from typing import TYPE_CHECKING
+
+import torch
+from torch.export import ExportedProgram
+
+from delegates.contract import Taken
+from delegates.op_list.layout import PAGE_BYTES
+from delegates.op_list.tidy import tidy
+from delegates.passes.weights import weights_not_copied
+
+if TYPE_CHECKING:
+    from executorch.exir import EdgeProgramManager, ExecutorchBackendConfig
+
+
+def to_edge_program(
+    program: ExportedProgram, constant_methods: Mapping[str, object], with_etrecord: bool
+) -> "EdgeProgramManager":
+    """The edge program whose operators partition() knows."""
+    from executorch.exir import EdgeCompileConfig, to_edge
+
+    return to_edge(
+        program,
+        constant_methods=dict(constant_methods),
+        compile_config=EdgeCompileConfig(
+            preserve_ops=[torch.ops.aten.linear.default, torch.ops.aten.silu.default],
+            _check_ir_validity=False,  # the verifier knows neither torchao's operators nor ours
+            _skip_dim_order=True,
+        ),
+        generate_etrecord=with_etrecord,
+    )
+
+
+def partition(edge: "EdgeProgramManager", backend: type, releasing: bool) -> Taken:
+    """Gives what op lists can say to a backend that runs them.
+
+    Args:
+        backend: its name is the id under which a runtime registers it.
+        releasing: give weights back one by one as they are packed.
+    """
+    from delegates.op_list.call import releasing_weights
+    from delegates.op_list.partition import OpListPartitioner
+
+    program = edge.exported_program()
+    tidy(program)
+    partitioner = OpListPartitioner(program.state_dict, backend.__name__)
+    with weights_not_copied(backend), releasing_weights() if releasing else nullcontext():
+        taken = edge.to_backend(partitioner)
+    return Taken(taken, partitioner.reasons)
+
+
+def file_layout() -> "ExecutorchBackendConfig":
+    """Alignments count from the first segment, which this brings to a page of its own."""
+    from executorch.exir import ExecutorchBackendConfig
+
+    return ExecutorchBackendConfig(segment_alignment=PAGE_BYTES)
