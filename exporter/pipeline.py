@@ -24,7 +24,7 @@ from exporter.pte import REPORT, encode_report, seal
 from exporter.source import find_checkpoint
 from exporter.text import Text, prepare_text
 from quant.cache.store import Cache, default_size
-from quant.machine.resources import PLAIN, Means
+from quant.machine.resources import DEFAULTS, Resources
 from quant.quantize import quantize
 from quant.report import QuantReport
 
@@ -59,8 +59,8 @@ def export_model(options: ExportOptions, listener: Listener) -> ExportResult:
         delegate.LIMITS.check(options.scheme.bits, seq_len)
         options = within_budget(options, delegate.LIMITS, checkpoint, text, context, listener)
         spill = plan_memory(options, checkpoint, text, listener)
-        means = Means(spill=spill, device=options.device)
-        model, quantization = load_quantized(options, checkpoint, text, listener, means)
+        resources = Resources(spill=spill, device=options.device)
+        model, quantization = load_quantized(options, checkpoint, text, listener, resources)
 
         listener.stage("capture")
         quantized = options.scheme.name != "none"
@@ -108,15 +108,15 @@ def load_quantized(
     checkpoint: Checkpoint,
     text: Text,
     listener: Listener,
-    means: Means = PLAIN,
+    resources: Resources = DEFAULTS,
 ) -> tuple[CausalLM, QuantReport]:
-    """The model with its quantized weights, streamed from the checkpoint, by `means`; with the
+    """The model with its quantized weights, streamed from the checkpoint, by `resources`; with the
     options' cache, where these have none."""
     with torch.device("meta"):
         model = CausalLM(checkpoint.config)
     checkpoint.check(model)
     listener.stage("load" if options.scheme.name == "none" else "quantize")
-    cache = means.cache
+    cache = resources.cache
     if cache is None and options.cache is not None:
         cache = Cache(options.cache, default_size(), listener.note)
     report = quantize(
@@ -126,7 +126,7 @@ def load_quantized(
         text.calibration,
         text.evaluation,
         listener.progress,
-        replace(means, cache=cache, name=checkpoint.name),
+        replace(resources, cache=cache, name=checkpoint.name),
         storage_of(get_delegate(options.delegate).LIMITS),
     )
     return model, report

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from quant.baselines.awq import awq_layer
-from quant.cache.layers import Kept, find_kept
+from quant.cache.layers import CachedLayers, find_cached_layers
 from quant.errors import QuantError
 from quant.layers.blocks import part_names, parts_of_layer, weight_of
 from quant.layers.ends import (
@@ -27,12 +27,11 @@ from quant.layers.ends import (
 )
 from quant.layers.gptq import Streams, gptq_layer
 from quant.layers.head_inputs import head_statistics
-from quant.layers.load import load_finite
 from quant.layers.nearest import round_layer
 from quant.layers.stream import States, Stream
-from quant.layers.walk import Stop, filling_walk, layers_of
+from quant.layers.walk import Stop, filling_walk, layers_of, load_finite
 from quant.machine.device import context_on, full_memory_told, move
-from quant.machine.resources import PLAIN, Means
+from quant.machine.resources import DEFAULTS, Resources
 from quant.measure.quality import Quality
 from quant.measure.size import STOCK, Storage, stored_size
 from quant.progress import ProgressCallback, ProgressMeter
@@ -52,7 +51,7 @@ def quantize(
     calibration: Tensor | None = None,
     evaluation: Tensor | None = None,
     progress: ProgressCallback | None = None,
-    means: Means = PLAIN,
+    resources: Resources = DEFAULTS,
     storage: Storage = STOCK,
 ) -> QuantReport:
     """Fills a model with the quantized form of stored weights, one decoder layer at a time.
@@ -62,14 +61,14 @@ def quantize(
         calibration: int64 (windows, seq_len), for "gptq4" only.
         evaluation: int64 (windows, seq_len) of other text, seq_len >= 2; None measures nothing.
         progress: is told after every weight.
-        means: such as a cache; the result is the same with any, but for what `Means` says.
+        resources: such as a cache; the result is the same with any, but for what `Resources` says.
         storage: how what is reported of its size is counted.
 
     Raises:
         QuantError: no calibration text for a scheme that needs it, or a weight that is not finite.
     """
-    calibration, device = _needed_text(scheme, calibration), means.device
-    if scheme.choice.rounding == "awq" and means.ranks.count > 1:
+    calibration, device = _needed_text(scheme, calibration), resources.device
+    if scheme.choice.rounding == "awq" and resources.ranks.count > 1:
         raise QuantError(f"{scheme.name} is not shared by several processes; start one.")
     if scheme.choice.rotation != "none":
         require_rotatable(model, scheme.choice.rotation)
@@ -80,8 +79,8 @@ def quantize(
     head_work = 0 if scheme.needs_calibration else head_weights  # beside GPTQ it takes no time
     measure_work = head_work if evaluation is not None else 0
     work = head_work + sum(linear_weights) + measure_work
-    meter = ProgressMeter(work, progress if means.ranks.first else None)
-    kept = find_kept(model, scheme, weights, calibration, evaluation, means)
+    meter = ProgressMeter(work, progress if resources.ranks.first else None)
+    kept = find_cached_layers(model, scheme, weights, calibration, evaluation, resources)
     missing = [index for index in range(len(layers)) if kept is None or not kept.has(index)]
     measured = None if kept is None or missing else kept.load_quality()
     if scheme.choice.rotation == "hadamard":
@@ -94,17 +93,17 @@ def quantize(
         load_ends(model, weights)
     else:
         _fill_ends(model, scheme, weights, calibration, kept, device)
-    means.spill.park(cast(nn.Module, model))
+    resources.spill.park(cast(nn.Module, model))
     load_finite(weights, model.model.get_submodule("norm"), "model.norm.")
     meter.advance("model.embed_tokens", head_work)
 
     calibrated = None
     if calibration is not None and scheme.choice.follows_calibration and missing:
-        calibrated = _calibrated(model, scheme, weights, calibration, means)
+        calibrated = _calibrated(model, scheme, weights, calibration, resources)
     streams = None
-    if evaluation is not None and measured is None and means.ranks.first:
+    if evaluation is not None and measured is None and resources.ranks.first:
         streams = _EvaluationStreams(model, weights, evaluation, device)
-    for stop in filling_walk(model, weights, means.spill):
+    for stop in filling_walk(model, weights, resources.spill):
         index, name, layer = stop.index, stop.name, stop.layer
         make = kept is None or not kept.has(index)
         if calibrated is not None and index > missing[-1]:
@@ -189,7 +188,7 @@ def _fill_ends(
     scheme: Scheme,
     weights: WeightSource,
     calibration: Tensor | None,
-    kept: Kept | None,
+    kept: CachedLayers | None,
     device: torch.device,
 ) -> None:
     """Gives a model its quantized embedding and head."""
@@ -205,16 +204,20 @@ def _fill_ends(
 
 
 def _calibrated(
-    model: CausalLM, scheme: Scheme, weights: WeightSource, calibration: Tensor, means: Means
+    model: CausalLM,
+    scheme: Scheme,
+    weights: WeightSource,
+    calibration: Tensor,
+    resources: Resources,
 ) -> Streams:
     """The calibration text in front of the first layer."""
-    spill, ranks, device = means.spill, means.ranks, means.device
+    spill, ranks, device = resources.spill, resources.ranks, resources.device
     context, reference = context_on(device, model, calibration.shape[1]), None
     if scheme.choice.follows_float:
         embed = partial(embed_float, model, weights)
         reference = Stream(calibration, embed, context, spill, ranks, device)
     hidden = Stream(calibration, model.embed, context, spill, ranks, device)
-    return Streams(hidden, reference, spill, ranks, means.speed)
+    return Streams(hidden, reference, spill, ranks, resources.speed)
 
 
 def _linear_weights(layer: nn.Module) -> int:

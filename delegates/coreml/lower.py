@@ -21,15 +21,10 @@ from delegates.errors import DelegateError
 from delegates.finish import Lowered, finish
 from delegates.limits import FLOAT_BITS, FileSizes, Limits, StoredAs, never
 from delegates.lines import source_line
-from delegates.passes.attention import (
-    complete_values,
-    drop_checks,
-    gather_rope,
-    positions_of,
-    rewrite_attention,
-)
+from delegates.passes.attention import gather_rope, positions_of, rewrite_attention
+from delegates.passes.graph import complete_values, drop_checks
 from delegates.passes.quantized import (
-    Embedding,
+    EmbeddingArguments,
     expand_embeddings,
     expand_linears,
     from_table,
@@ -131,7 +126,7 @@ def take(
         return Taken(_to_core_ml(program, constant_methods, with_etrecord))
 
 
-def _embedding(program: ExportedProgram, node: Node, given: Embedding) -> Node:
+def _embedding(program: ExportedProgram, node: Node, given: EmbeddingArguments) -> Node:
     """Core ML gathers bytes too, and a tied head shares them."""
     return (from_table if given.bits == 4 else gathered)(program, node, given)
 

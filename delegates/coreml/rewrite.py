@@ -12,7 +12,7 @@ import torch
 from torch.export import ExportedProgram
 from torch.fx import Node
 
-from delegates.passes.attention import call_like
+from delegates.passes.graph import call_like
 
 # Normalization divides by the largest magnitude of a token first: of a token of zeros by the first
 # of these, and never by infinity.

@@ -6,10 +6,10 @@ from torch.export import ExportedProgram
 from delegates.passes.attention import (
     CACHED_ATTENTION,
     attention_arguments,
-    call_like,
     refuse_windows,
     swap_cache_layout,
 )
+from delegates.passes.graph import call_like
 
 _aten = torch.ops.aten
 

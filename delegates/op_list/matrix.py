@@ -8,7 +8,7 @@ from delegates.op_list.layout import Format, round_up, stored_columns
 
 
 @dataclass(frozen=True)
-class WeightSource:
+class MatrixSource:
     """The tensors of one matrix.
 
     Attributes:
@@ -24,7 +24,7 @@ class WeightSource:
     columns: int
     group_size: int
 
-    def is_stored_like(self, other: "WeightSource") -> bool:
+    def is_stored_like(self, other: "MatrixSource") -> bool:
         """Whether the two can be rows of one matrix."""
         mine = self.format, self.columns, self.group_size
         return mine == (other.format, other.columns, other.group_size)
@@ -38,7 +38,7 @@ class Matrix:
         interleaved: blocks of 16 rows of both sources alternate, each padded to whole blocks.
     """
 
-    sources: tuple[WeightSource, ...]
+    sources: tuple[MatrixSource, ...]
     interleaved: bool = False
 
     @property

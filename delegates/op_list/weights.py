@@ -12,7 +12,7 @@ from delegates.errors import DelegateError
 from delegates.lines import shown_name
 from delegates.op_list.graph import Constants
 from delegates.op_list.layout import BLOCK_ROWS, Format, round_up
-from delegates.op_list.matrix import Matrix, WeightSource
+from delegates.op_list.matrix import Matrix, MatrixSource
 from delegates.op_list.ops import Floats
 from delegates.op_list.pack import pack_float32, pack_int4, pack_int4_two_level, pack_int8
 from delegates.op_list.scales import find_two_levels
@@ -69,7 +69,7 @@ def _joined(matrix: Matrix, parts: list[NDArray]) -> NDArray:
     return joined.reshape(-1, columns)
 
 
-def _check(source: WeightSource, constants: Constants) -> None:
+def _check(source: MatrixSource, constants: Constants) -> None:
     assert source.scales is not None
     name = shown_name(constants.name(source.values) or "a weight")
     scales = constants.tensor(source.scales)

@@ -6,14 +6,11 @@ value. Every new node takes the source lines and the module path of the node tha
 
 import operator
 from collections.abc import Callable
-from contextlib import nullcontext
 from typing import Any, NamedTuple, cast
 
 import torch
-from torch._guards import detect_fake_mode
 from torch.export import ExportedProgram
 from torch.fx import Node
-from torch.fx.node import map_arg
 
 from delegates.errors import DelegateError
 from delegates.lines import source_line
@@ -41,7 +38,7 @@ class Positions(NamedTuple):
     each: Node
 
 
-class Attention(NamedTuple):
+class AttentionArguments(NamedTuple):
     """The arguments of a `thimble::cached_attention`."""
 
     query: Node
@@ -54,8 +51,8 @@ class Attention(NamedTuple):
     window: int | None = None
 
 
-def attention_arguments(node: Node) -> Attention:
-    return Attention(*cast(tuple[Any, ...], node.args))
+def attention_arguments(node: Node) -> AttentionArguments:
+    return AttentionArguments(*cast(tuple[Any, ...], node.args))
 
 
 def refuse_windows(delegate: str, program: ExportedProgram) -> None:
@@ -74,16 +71,6 @@ Mask = Callable[[Node, Positions, int, int | None], Node]
 # Given a node to stand in for, the positions, a cache (1, heads, context, head_dim) and this call's
 # rows (1, heads, seq_len, head_dim): the cache with the rows in their places.
 Write = Callable[[Node, Positions, Node, Node], Node]
-
-
-def drop_checks(program: ExportedProgram) -> None:
-    """Removes the assertions on sizes, positions and types, in place."""
-    graph = program.graph
-    for target in (_aten._assert_scalar.default, _aten._assert_tensor_metadata.default):
-        for node in graph.find_nodes(op="call_function", target=target):
-            graph.erase_node(node)
-    graph.eliminate_dead_code()
-    program.graph_module.recompile()
 
 
 def positions_of(program: ExportedProgram) -> Positions:
@@ -209,25 +196,3 @@ def swap_cache_layout(program: ExportedProgram, cache: Node) -> None:
     store[name] = store[name].transpose(1, 2).contiguous()
     fake_mode = cache.meta["val"].fake_mode
     cache.meta["val"] = fake_mode.from_tensor(store[name], static_shapes=True)
-
-
-def call_like(replaced: Node, target: Any, *args: Any) -> Node:
-    """A new call where the graph is being changed, with the source of the node it replaces."""
-    node = replaced.graph.call_function(target, args)
-    source = ("stack_trace", "nn_module_stack", "source_fn_stack", "torch_fn", "from_node")
-    node.meta = {key: replaced.meta[key] for key in source if key in replaced.meta}
-    return node
-
-
-def complete_values(program: ExportedProgram) -> None:
-    """Gives the nodes that rewriting added their values, as tracing would, in place: an ETRecord
-    says of every node what it makes."""
-    graph = program.graph
-    missing = [
-        node for node in graph.nodes if node.op == "call_function" and "val" not in node.meta
-    ]
-    fake_mode = detect_fake_mode([node.meta.get("val") for node in graph.nodes])
-    with fake_mode or nullcontext():
-        for node in missing:
-            args, kwargs = map_arg((node.args, node.kwargs), lambda given: given.meta["val"])
-            node.meta["val"] = node.target(*args, **kwargs)

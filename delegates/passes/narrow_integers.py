@@ -9,7 +9,8 @@ import torch
 from torch.export import ExportedProgram
 from torch.fx import Node
 
-from delegates.passes.attention import MASKED, Positions, call_like
+from delegates.passes.attention import MASKED, Positions
+from delegates.passes.graph import call_like
 
 _aten = torch.ops.aten
 

@@ -16,7 +16,7 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind
 from torch.fx import Graph, Node
 
-from delegates.passes.attention import call_like
+from delegates.passes.graph import call_like
 
 LINEAR = "thimble.linear.default"
 EMBEDDING = "thimble.embedding.default"
@@ -28,7 +28,7 @@ _INT8 = (torch.int8, -128, 127)
 _aten = torch.ops.aten
 
 
-class Linear(NamedTuple):
+class LinearArguments(NamedTuple):
     """The arguments of a `thimble::linear`."""
 
     input: Node
@@ -40,7 +40,7 @@ class Linear(NamedTuple):
     levels: int
 
 
-class Embedding(NamedTuple):
+class EmbeddingArguments(NamedTuple):
     """The arguments of a `thimble::embedding`."""
 
     tokens: Node
@@ -62,12 +62,12 @@ def embeddings_of(graph: Graph) -> list[Node]:
     return [node for node in graph.nodes if str(node.target) == EMBEDDING]
 
 
-def linear_arguments(node: Node) -> Linear:
-    return Linear(*cast(tuple[Any, ...], node.args))
+def linear_arguments(node: Node) -> LinearArguments:
+    return LinearArguments(*cast(tuple[Any, ...], node.args))
 
 
-def embedding_arguments(node: Node) -> Embedding:
-    return Embedding(*cast(tuple[Any, ...], node.args))
+def embedding_arguments(node: Node) -> EmbeddingArguments:
+    return EmbeddingArguments(*cast(tuple[Any, ...], node.args))
 
 
 def expand_linears(program: ExportedProgram, round_activations: bool = True) -> int:
@@ -101,7 +101,7 @@ def expand_linears(program: ExportedProgram, round_activations: bool = True) -> 
 
 
 def expand_embeddings(
-    program: ExportedProgram, expand: Callable[[ExportedProgram, Node, Embedding], Node]
+    program: ExportedProgram, expand: Callable[[ExportedProgram, Node, EmbeddingArguments], Node]
 ) -> int:
     """Replaces every quantized embedding, in place; returns how many there were.
 
@@ -134,7 +134,7 @@ def drop_unread_buffers(program: ExportedProgram) -> None:
     program.graph_module.recompile()
 
 
-def gathered(program: ExportedProgram, node: Node, given: Embedding) -> Node:
+def gathered(program: ExportedProgram, node: Node, given: EmbeddingArguments) -> Node:
     """Gathered integers times gathered scales: for `expand_embeddings`."""
     groups = given.scales.meta["val"].shape[1]
     values = call_like(node, _aten.embedding.default, given.values, given.tokens)
@@ -146,7 +146,7 @@ def gathered(program: ExportedProgram, node: Node, given: Embedding) -> Node:
     return narrowed(node, call_like(node, _aten.flatten.using_ints, product, -2), given)
 
 
-def from_table(program: ExportedProgram, node: Node, given: Embedding) -> Node:
+def from_table(program: ExportedProgram, node: Node, given: EmbeddingArguments) -> Node:
     """Gathered from a dequantized table: for `expand_embeddings`.
 
     A delegate knows such a table for what a quantized linear has too, and keeps one of both where
@@ -167,7 +167,7 @@ def dequantize(program: ExportedProgram, node: Node, values: Node, scales: Node,
     )
 
 
-def narrowed(node: Node, rows: Node, given: Embedding) -> Node:
+def narrowed(node: Node, rows: Node, given: EmbeddingArguments) -> Node:
     """Rows without the padding of their columns."""
     if given.values.meta["val"].shape[1] == given.embedding_dim:
         return rows

@@ -13,15 +13,15 @@ from torch.fx import Node
 from delegates.passes.attention import (
     CACHED_ATTENTION,
     attention_arguments,
-    call_like,
     mask_by_number,
     positions_of,
 )
+from delegates.passes.graph import call_like
 from delegates.passes.quantized import (
     LIMITS,
     OWN,
     PACKED,
-    Embedding,
+    EmbeddingArguments,
     buffer_of,
     expand_embeddings,
     narrowed,
@@ -76,7 +76,7 @@ def rewrite_embeddings(program: ExportedProgram) -> int:
     return expand_embeddings(program, _stock_embedding)
 
 
-def _stock_embedding(program: ExportedProgram, node: Node, given: Embedding) -> Node:
+def _stock_embedding(program: ExportedProgram, node: Node, given: EmbeddingArguments) -> Node:
     operators = torch.ops.quantized_decomposed
     if given.bits == 4:
         target = operators.embedding_4bit.default

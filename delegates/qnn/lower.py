@@ -16,7 +16,8 @@ from torch.export import ExportedProgram
 from delegates.errors import DelegateError
 from delegates.finish import Lowered, finish
 from delegates.limits import FLOAT_BITS, Limits, never
-from delegates.passes.attention import drop_checks, gather_rope, rewrite_attention
+from delegates.passes.attention import gather_rope, rewrite_attention
+from delegates.passes.graph import drop_checks
 from delegates.passes.narrow_integers import mask_by_distance, narrow_integers, write_by_choice
 from delegates.report import delegation_report
 

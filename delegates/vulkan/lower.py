@@ -12,7 +12,8 @@ from torch.export import ExportedProgram
 from delegates.errors import DelegateError
 from delegates.finish import Lowered, finish
 from delegates.limits import FLOAT_BITS, FileSizes, Limits, StoredAs, never, nothing_missing
-from delegates.passes.attention import complete_values, drop_checks, refuse_windows
+from delegates.passes.attention import refuse_windows
+from delegates.passes.graph import complete_values, drop_checks
 from delegates.passes.quantized import expand_linears
 from delegates.passes.stock_operators import (
     rewrite_attention,

@@ -12,7 +12,7 @@ from delegates.contract import Taken
 from delegates.errors import DelegateError
 from delegates.finish import Lowered, finish
 from delegates.limits import FLOAT_BITS, Limits, always, nothing_missing
-from delegates.passes.attention import complete_values
+from delegates.passes.graph import complete_values
 from delegates.passes.quantized import expand_linears
 from delegates.passes.stock_operators import (
     restore_mutations,

@@ -26,9 +26,8 @@ from torch.nn import functional as F
 from quant.layers.blocks import parts_of_layer
 from quant.layers.ends import EMBEDDING, HEAD, embed_float, is_tied
 from quant.layers.head_inputs import head_damp_percent
-from quant.layers.load import load_finite
 from quant.layers.stream import States
-from quant.layers.walk import float_walk
+from quant.layers.walk import float_walk, load_finite
 from quant.machine.device import HOST, context_on, move
 from quant.method import Method
 from quant.protocols import CausalLM, WeightSource

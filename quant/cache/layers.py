@@ -15,7 +15,7 @@ from quant.cache.store import Cache
 from quant.errors import QuantError
 from quant.machine.device import HOST
 from quant.machine.ranks import Ranks
-from quant.machine.resources import Means
+from quant.machine.resources import Resources
 from quant.measure.quality import Quality
 from quant.modules import QuantizedWeight
 from quant.protocols import CausalLM, WeightSource
@@ -24,7 +24,7 @@ from quant.scheme import Scheme
 _KINDS = ("cpu", "cuda")  # of devices, whose layers are taken where all are there
 
 
-class Kept:
+class CachedLayers:
     """The cache as one run sees it. All entries are read and checked once before the start: a
     layer that has to be made needs the text's hidden states behind all layers before it."""
 
@@ -119,14 +119,14 @@ class Kept:
             self._cache.store(self._quality, tensors, f"quality of {self._label}")
 
 
-def find_kept(
+def find_cached_layers(
     model: CausalLM,
     scheme: Scheme,
     weights: WeightSource,
     calibration: Tensor | None,
     evaluation: Tensor | None,
-    means: Means,
-) -> Kept | None:
+    resources: Resources,
+) -> CachedLayers | None:
     """Looks a quantization up; None where nothing is kept. Where another kind of device has made
     all of it, and this one has not, that is taken.
 
@@ -134,20 +134,22 @@ def find_kept(
         model: on the meta device, as the checkpoint has it.
         weights: as they are stored, before any rotation.
     """
-    if means.cache is None or scheme.name == "none":
+    if resources.cache is None or scheme.name == "none":
         return None
-    kinds = tuple(dict.fromkeys((means.device.type, *_KINDS)))
+    kinds = tuple(dict.fromkeys((resources.device.type, *_KINDS)))
     own, *others = layer_keys(model, scheme, weights, calibration, kinds)
-    keys, present = own, _found(means.cache, own, means.ranks)
+    keys, present = own, _found(resources.cache, own, resources.ranks)
     for keys_of_other in others:
-        if not all(present) and all(found := _found(means.cache, keys_of_other, means.ranks)):
+        if not all(present) and all(
+            found := _found(resources.cache, keys_of_other, resources.ranks)
+        ):
             keys, present = keys_of_other, found
     ends = ends_key(model, weights, keys[-1])
     quality = None if evaluation is None else quality_key(ends, evaluation)
-    where = "" if means.device == HOST else f", on {means.device.type}"
-    label = f"{means.name} by {scheme.name}, groups of {scheme.group_size}{where}"
+    where = "" if resources.device == HOST else f", on {resources.device.type}"
+    label = f"{resources.name} by {scheme.name}, groups of {scheme.group_size}{where}"
     long = ends if scheme.calibrates_head else None
-    return Kept(means.cache, label, keys, present, long, quality, means.ranks)
+    return CachedLayers(resources.cache, label, keys, present, long, quality, resources.ranks)
 
 
 def _found(cache: Cache, keys: list[str], ranks: Ranks) -> list[bool]:

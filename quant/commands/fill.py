@@ -25,7 +25,7 @@ from quant.errors import QuantError
 from quant.machine.distributed import joined, own_device
 from quant.machine.memory_size import parse_size, show_size
 from quant.machine.ranks import Ranks
-from quant.machine.resources import Means
+from quant.machine.resources import Resources
 from quant.machine.speed import Speed, matmul_gflops
 from quant.report import QuantReport
 from quant.scheme import scheme_from_text
@@ -65,8 +65,8 @@ def run_fill(request: Request, as_json: bool) -> None:
                 speed = Speed()
                 spill = plan_memory(options, checkpoint, text, listener)
                 cache = Cache(options.cache, default_size(), listener.note)
-                means = Means(cache, spill=spill, ranks=ranks, speed=speed, device=device)
-                report = load_quantized(options, checkpoint, text, listener, means)[1]
+                resources = Resources(cache, spill=spill, ranks=ranks, speed=speed, device=device)
+                report = load_quantized(options, checkpoint, text, listener, resources)[1]
         if cache.refused:
             raise QuantError(
                 f"{cache.directory} did not take all that was made; free some space, or name "

@@ -14,8 +14,7 @@ from exporter.pte import read_report
 from exporter.source import open_model
 from exporter.tokenizer import compile_tokenizer, load_tokenizer
 from quant.errors import QuantError
-from quant.layers.load import load_finite
-from quant.layers.walk import through_layers
+from quant.layers.walk import load_finite, through_layers
 from quant.measure.windows import Encode
 from runtime import Runner
 from runtime.build import BUILD_DIR, build

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from quant.layers.load import load_finite
+from quant.layers.walk import load_finite
 from quant.machine.device import lent, move
 from quant.measure.quality import LogitComparison, Quality
 from quant.modules import QuantizedEmbedding, QuantizedLinear, QuantizedWeight, set_weight

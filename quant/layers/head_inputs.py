@@ -4,9 +4,8 @@ import torch
 from torch import Tensor
 
 from quant.layers.ends import embed_float, is_tied
-from quant.layers.load import load_finite
 from quant.layers.stream import States
-from quant.layers.walk import float_walk
+from quant.layers.walk import float_walk, load_finite
 from quant.machine.device import HOST, context_on, move
 from quant.protocols import CausalLM, WeightSource
 from quant.rounding.gptq import gram, hessian_of, inverse_factor

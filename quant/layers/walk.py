@@ -12,10 +12,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from quant.layers.load import load_finite
 from quant.machine.device import HOST, move
 from quant.machine.spill import Spill
 from quant.protocols import CausalLM, WeightSource
+from quant.rounding.nearest import require_finite
 
 
 @dataclass(frozen=True)
@@ -97,3 +97,20 @@ def through_layers(
         hidden = stop.layer(hidden, context)
         release()
     return hidden
+
+
+def load_finite(
+    weights: WeightSource, module: nn.Module, prefix: str, matrices: bool = True
+) -> None:
+    """As `WeightSource.load_into`.
+
+    Args:
+        matrices: check them too; who rounds them, checks them there.
+
+    Raises:
+        QuantError: a norm, a bias or a matrix holds a value that is not finite.
+    """
+    weights.load_into(module, prefix)
+    for name, parameter in module.named_parameters():
+        if matrices or parameter.dim() == 1:
+            require_finite(parameter, f"{prefix}{name}")

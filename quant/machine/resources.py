@@ -13,7 +13,7 @@ from quant.machine.spill import IN_MEMORY, Spill
 
 
 @dataclass(frozen=True)
-class Means:
+class Resources:
     """
     Attributes:
         cache: where finished layers are kept and found; None makes everything anew.
@@ -32,4 +32,4 @@ class Means:
     device: torch.device = HOST
 
 
-PLAIN = Means()
+DEFAULTS = Resources()

@@ -5,10 +5,9 @@ a least-squares problem, with H = X'^T X' and D = (X - X')^T X':
 
     W* = X W^T projected on X' = W + W D H^-1
 
-and rounding W* by GPTQ in the metric of H solves the whole of it. Three published methods solve it
-in parts: GPTAQ (Li, Yin, Lee, Xiao, Panda, 2025) adds the part of it that each column can no longer
-undo; Qronos (Zhang, Zhang, Colbert, Saab, 2025) rounds the first column at its own best and all
-others from W*; the correction is scaled by a share below 1, for all of it overfits the text.
+and rounding W* by GPTQ in the metric of H solves the whole of it. The correction is scaled by a
+share below 1, for all of it overfits the text. GPTAQ and Qronos (quant.baselines.drift) solve it in
+parts.
 
 A linear that adds to the residual stream can do more: where the float stream holds r more than the
 quantized one, its best outputs are X W^T + r, and C = W D + r^T X' takes the place of W D.
@@ -86,28 +85,3 @@ def corrected(weight: Tensor, correlation: Tensor, factor: InverseFactor, share:
         weight, correlation: float32 (rows, columns), W and C.
     """
     return weight + factor.solve(correlation).mul_(share)
-
-
-def gptaq_carry(drift: Tensor, factor: InverseFactor, share: float) -> Tensor:
-    """P of GPTAQ: in the factor's order, P = share (D U^T, strictly upper) U.
-
-    Args:
-        drift: D (columns, columns), in the columns' own order.
-    """
-    ordered = drift[factor.order][:, factor.order] / factor.mean
-    return (ordered @ factor.upper.T).triu_(1).mul_(share) @ factor.upper
-
-
-def qronos_first(
-    weight: Tensor, correlation: Tensor, hessian: Tensor, factor: InverseFactor, share: float
-) -> Tensor:
-    """The first column of Qronos: its best while all others are as they were, w_1 + C_1 / H_11.
-
-    Returns:
-        float32 (rows,).
-    """
-    first = int(factor.order[0])
-    diagonal = hessian[first, first] + factor.damping
-    if hessian[first, first] == 0:
-        return weight[:, first]
-    return weight[:, first] + correlation[:, first] / diagonal * share

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from quant.baselines.drift import gptaq_carry, qronos_first
 from quant.layers.stream import Shards
 from quant.machine.device import rows_together
 from quant.machine.ranks import ALONE, Ranks
@@ -14,7 +15,7 @@ from quant.method import Method
 from quant.modules import QuantizedWeight
 from quant.rounding.activations import int8_round_trip
 from quant.rounding.descent import descend
-from quant.rounding.drift import corrected, drift_products, gptaq_carry, qronos_first
+from quant.rounding.drift import corrected, drift_products
 from quant.rounding.gptq import InverseFactor, gptq, gram, hessian_of, inverse_factor
 from quant.rounding.nearest import closed_scales, search_scales
 from quant.rounding.scales import TwoLevelScales

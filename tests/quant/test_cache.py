@@ -21,7 +21,7 @@ from exporter.pipeline import export_model
 from quant.cache.store import DEFAULT_SIZE, Cache, default_directory, default_size
 from quant.errors import QuantError
 from quant.machine.memory_size import parse_size
-from quant.machine.resources import Means
+from quant.machine.resources import Resources
 from quant.method import Method
 from quant.progress import Progress
 from quant.quantize import quantize
@@ -59,7 +59,7 @@ class Run:
             tokens() if calibration is None else calibration,
             tokens(seed=9),
             self.steps.append,
-            Means(cache, "small"),
+            Resources(cache, "small"),
         )
 
     @property
@@ -143,7 +143,9 @@ def test_ends_of_4_bits_are_kept_too(tied: bool, tmp_path: Path) -> None:
     def run() -> tuple[dict[str, Tensor], QuantReport]:
         with torch.device("meta"):
             model = CausalLM(config)
-        report = quantize(model, scheme, weights, tokens(), tokens(seed=9), means=Means(cache))
+        report = quantize(
+            model, scheme, weights, tokens(), tokens(seed=9), resources=Resources(cache)
+        )
         shared = model.lm_head.values.data_ptr() == model.model.embed_tokens.values.data_ptr()
         assert shared == tied
         return content(model), report

@@ -27,7 +27,7 @@ from quant.cache.store import Cache
 from quant.errors import QuantError
 from quant.machine.device import HOST, choose_device, find_device
 from quant.machine.distributed import joined
-from quant.machine.resources import Means
+from quant.machine.resources import Resources
 from quant.machine.spill import Spill
 from quant.method import DRIFTS
 from quant.progress import Progress
@@ -47,10 +47,10 @@ def plain_attention() -> Iterator[None]:
         yield
 
 
-def run_second(scheme: Scheme, means: Means, config: DecoderSpec = CONFIG) -> Run:
+def run_second(scheme: Scheme, resources: Resources, config: DecoderSpec = CONFIG) -> Run:
     """The same on a second device."""
     with SecondDevice():
-        return Run(scheme, replace(means, device=SECOND), config)
+        return Run(scheme, replace(resources, device=SECOND), config)
 
 
 METHODS = [
@@ -71,9 +71,9 @@ WIDE = dict.fromkeys(("model.layers.0.mlp.down_proj", "model.layers.1.self_attn.
     ],
 )
 def test_another_device_computes_the_same_from_its_own_tensors(scheme: Scheme) -> None:
-    wanted = Run(scheme, Means())
+    wanted = Run(scheme, Resources())
     with SecondDevice() as second:
-        run = Run(scheme, Means(device=SECOND))
+        run = Run(scheme, Resources(device=SECOND))
     on_host = {name for name, device in second.work if device == "cpu"}
     rotated = scheme.choice.rotation != "none"  # which is done in float64, as weights are read
     assert on_host == ({"mm", "bmm"} if rotated else set())
@@ -86,8 +86,8 @@ def test_another_device_computes_the_same_from_its_own_tensors(scheme: Scheme) -
 def test_spilled_states_come_back_to_the_device(tied: bool, head_bits: int, tmp_path: Path) -> None:
     config = replace(CONFIG, tie_word_embeddings=tied)
     scheme = Scheme("gptq4", head_bits=head_bits, method=SHORT)
-    wanted = Run(scheme, Means(), config)
-    assert_same(run_second(scheme, Means(spill=Spill(tmp_path)), config), wanted)
+    wanted = Run(scheme, Resources(), config)
+    assert_same(run_second(scheme, Resources(spill=Spill(tmp_path)), config), wanted)
 
 
 def forgetful_gram(inputs: object, columns: int, device: torch.device) -> Tensor:
@@ -125,28 +125,28 @@ def test_a_tensor_on_the_wrong_device_is_an_error(
         original = getattr(place, name)
         forgetful = lambda *args: original(*args[:-1], HOST)  # noqa: E731
     monkeypatch.setattr(place, name, forgetful)
-    Run(Scheme("gptq4"), Means())
+    Run(Scheme("gptq4"), Resources())
     with pytest.raises(MixedDevices, match="of tensors on two devices"):
-        run_second(Scheme("gptq4"), Means())
+        run_second(Scheme("gptq4"), Resources())
 
 
 def test_a_run_goes_on_with_layers_of_its_own_kind_of_device(tmp_path: Path) -> None:
     cache, scheme = Cache(tmp_path), Scheme("gptq4", method=SHORT)
-    means = Means(cache)
-    whole = Run(scheme, means)
+    resources = Resources(cache)
+    whole = Run(scheme, resources)
     by_host = set(entries(tmp_path))
     assert whole.made == 2 and len(by_host) == 3  # and what was measured
-    assert run_second(scheme, means).made == 0  # all layers are there, whoever has made them
+    assert run_second(scheme, resources).made == 0  # all layers are there, whoever has made them
     remove_last(cache, by_host)
-    alone = run_second(scheme, means)
+    alone = run_second(scheme, resources)
     assert alone.made == 2  # not one layer of the one and one of the other
     by_second = set(entries(tmp_path)) - by_host
     assert len(by_second) == 3
     remove_last(cache, by_second)
-    again = run_second(scheme, means)
+    again = run_second(scheme, resources)
     assert again.made == 1 and set(entries(tmp_path)) >= by_second
     assert_same(again, whole)
-    assert Run(scheme, means).made == 1
+    assert Run(scheme, resources).made == 1
     assert set(entries(tmp_path)) == by_host | by_second
 
 
@@ -275,12 +275,12 @@ def test_gpus_without_nccl_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("name", SCHEMES)
 def test_a_gpu_quantizes_as_well_as_the_cpu(name: str, tmp_path: Path) -> None:
     scheme = Scheme(name)
-    wanted = Run(scheme, Means())
-    run = Run(scheme, Means(Cache(tmp_path), device=find_device("cuda")))
+    wanted = Run(scheme, Resources())
+    run = Run(scheme, Resources(Cache(tmp_path), device=find_device("cuda")))
     ours, theirs = content(run.model), content(wanted.model)
     assert ours.keys() == theirs.keys()
     assert all(tensor.device == HOST for tensor in ours.values())
-    assert_same(Run(scheme, Means(Cache(tmp_path))), run)  # from the cache
+    assert_same(Run(scheme, Resources(Cache(tmp_path))), run)  # from the cache
     quality, reference = run.report.quality, wanted.report.quality
     assert quality is not None and reference is not None
     # An integer at the edge between two may fall to the other side, and others follow: as good a

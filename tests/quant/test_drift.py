@@ -6,7 +6,8 @@ from support.calibration_sums import accumulate_hessian, drift_of_residual, inpu
 from torch import Tensor
 from torch.nn import functional as F
 
-from quant.rounding.drift import corrected, gptaq_carry, qronos_first
+from quant.baselines.drift import gptaq_carry, qronos_first
+from quant.rounding.drift import corrected
 from quant.rounding.gptq import gptq, inverse_factor
 from quant.rounding.scales import TwoLevelScales, searched_scales
 

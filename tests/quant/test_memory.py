@@ -25,7 +25,7 @@ from exporter.source import find_checkpoint
 from exporter.text import prepare_text
 from quant.errors import QuantError
 from quant.machine.ranks import Ranks
-from quant.machine.resources import Means
+from quant.machine.resources import Resources
 from quant.machine.speed import Speed, hessian_operations, update_operations
 from quant.machine.spill import Batches, Spill
 from quant.method import DRIFTS, Method
@@ -48,7 +48,7 @@ def test_spilled_or_not_the_bits_are_the_same(drift: str, tied: bool, tmp_path: 
         with torch.device("meta"):
             model = CausalLM(config)
         scheme = Scheme("gptq4", method=Method(drift=drift))
-        report = quantize(model, scheme, weights, text, text[:4], means=Means(spill=spill))
+        report = quantize(model, scheme, weights, text, text[:4], resources=Resources(spill=spill))
         models.append((content(model), model.logits(text[:2]), report.quality))
         tied_now = model.lm_head.values.data_ptr() == model.model.embed_tokens.values.data_ptr()
         assert tied_now == tied
@@ -252,7 +252,7 @@ def test_operations_are_counted_as_they_are() -> None:
     with torch.device("meta"):
         model = CausalLM(CONFIG)
     text = torch.zeros(8, 32, dtype=torch.int64)
-    quantize(model, Scheme("gptq4"), ModelWeights(FLOAT), text, means=Means(speed=speed))
+    quantize(model, Scheme("gptq4"), ModelWeights(FLOAT), text, resources=Resources(speed=speed))
     per_layer = sum(hessian_operations(8 * 32, columns) for columns in (64, 64, 64, 96))
     assert speed.operations["hessian"] == 2 * per_layer
     assert speed.gflops("hessian") is not None and speed.gflops("update") is not None

@@ -9,7 +9,7 @@ from torch import Tensor
 from exporter.models.decoder import CausalLM
 from exporter.models.spec import DecoderSpec
 from quant.machine.device import HOST
-from quant.machine.resources import Means
+from quant.machine.resources import Resources
 from quant.method import Method
 from quant.quantize import quantize
 from quant.report import QuantReport
@@ -28,12 +28,12 @@ def tokens(windows: int, seed: int) -> Tensor:
 class Run:
     """One quantization of a small random model."""
 
-    def __init__(self, scheme: Scheme, means: Means, config: DecoderSpec = CONFIG) -> None:
+    def __init__(self, scheme: Scheme, resources: Resources, config: DecoderSpec = CONFIG) -> None:
         weights = ModelWeights(FLOAT if config == CONFIG else random_model(config))
         with torch.device("meta"):
             self.model = CausalLM(config)
         self.report: QuantReport = quantize(
-            self.model, scheme, weights, tokens(6, 1), tokens(2, 9), means=means
+            self.model, scheme, weights, tokens(6, 1), tokens(2, 9), resources=resources
         )
 
     @property

@@ -25,7 +25,7 @@ from exporter.models.decoder import CausalLM
 from quant.budget.sensitivity import measure_costs
 from quant.cache.store import Cache
 from quant.machine.ranks import Ranks
-from quant.machine.resources import Means
+from quant.machine.resources import Resources
 from quant.rotation.fold import random_values, rotated_by
 from quant.rotation.hadamard import orthogonal_matrix
 from quant.rotation.learned import _Network, cayley, learn_rotation
@@ -41,16 +41,16 @@ def shared_work_is_the_same(cache: Path) -> None:
     """Ranks give each other nothing but tensors of their device, and have one process' result."""
     scheme = Scheme("gptq4", head_bits=4, method=replace(SHORT, drift="gptaq"))
     rank, count = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-    wanted = Run(scheme, Means())
-    means = Means(Cache(cache), ranks=Ranks(rank, count, SECOND), device=SECOND)
+    wanted = Run(scheme, Resources())
+    resources = Resources(Cache(cache), ranks=Ranks(rank, count, SECOND), device=SECOND)
     with SecondDevice() as second:
-        run = Run(scheme, means)
+        run = Run(scheme, resources)
     assert {device for _, device in second.work} == {"second"}, second.work
     assert all(second.work[name, "second"] > 0 for name in ("broadcast_", "send", "recv_"))
     if rank == 0:
         assert_same(run, wanted)  # the first measures quality, too
     with SecondDevice():
-        assert Run(scheme, means).made == 0
+        assert Run(scheme, resources).made == 0
 
 
 def empty() -> CausalLM:

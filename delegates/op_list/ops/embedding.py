@@ -8,7 +8,7 @@ from torch.fx import Node
 
 from delegates.op_list.graph import args_of, shape_of
 from delegates.op_list.layout import Format
-from delegates.op_list.matrix import Matrix, WeightSource
+from delegates.op_list.matrix import Matrix, MatrixSource
 from delegates.op_list.ops.op import Field, Matchers, Op, Places, Values
 from delegates.op_list.ops.storage import quantized_source
 from delegates.op_list.refused import Refused
@@ -27,7 +27,7 @@ class Embedding(Op):
 def match_float(node: Node, values: Values) -> Embedding | Refused:
     table, tokens = args_of(node)[:2]
     rows, columns = shape_of(table)
-    source = WeightSource(table, None, Format.FLOAT32, rows, columns, 0)
+    source = MatrixSource(table, None, Format.FLOAT32, rows, columns, 0)
     return _embedding(node, tokens, source, values)
 
 
@@ -40,7 +40,7 @@ def match_quantized(node: Node, values: Values) -> Embedding | Refused:
 
 
 def _embedding(
-    node: Node, tokens: Any, source: WeightSource, values: Values
+    node: Node, tokens: Any, source: MatrixSource, values: Values
 ) -> Embedding | Refused:
     if any(values.constants.name(tensor) is None for tensor in Matrix((source,)).tensors()):
         return Refused("its table is computed, not a constant")

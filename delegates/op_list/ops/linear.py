@@ -7,7 +7,7 @@ from torch.fx import Node
 
 from delegates.op_list.graph import args_of, shape_of
 from delegates.op_list.layout import Format
-from delegates.op_list.matrix import Matrix, WeightSource
+from delegates.op_list.matrix import Matrix, MatrixSource
 from delegates.op_list.ops.elementwise import Function
 from delegates.op_list.ops.norm import NormWeight
 from delegates.op_list.ops.op import Field, Matchers, Op, Places, Values
@@ -79,7 +79,7 @@ def match_float(node: Node, values: Values) -> Linear | Refused:
     if values.constants.name(weight) is None:
         return Refused("its weight is computed, not a constant")
     rows, columns = shape_of(weight)
-    source = WeightSource(weight, None, Format.FLOAT32, rows, columns, 0)
+    source = MatrixSource(weight, None, Format.FLOAT32, rows, columns, 0)
     return _linear(node, x, source, bias[0] if bias else None, values)
 
 
@@ -95,7 +95,7 @@ def match_quantized(node: Node, values: Values) -> Linear | Refused:
 
 
 def _linear(
-    node: Node, x: Node, source: WeightSource, bias: Any, values: Values
+    node: Node, x: Node, source: MatrixSource, bias: Any, values: Values
 ) -> Linear | Refused:
     if bias is not None and values.constants.name(bias) is None:
         return Refused("its bias is computed, not a constant")

@@ -4,7 +4,7 @@ from torch.fx import Node
 
 from delegates.op_list.graph import shape_of
 from delegates.op_list.layout import GROUP_SIZES, MOST_COLUMNS, Format
-from delegates.op_list.matrix import WeightSource
+from delegates.op_list.matrix import MatrixSource
 from delegates.op_list.refused import Refused
 
 _FORMATS_OF_4_BITS = {1: Format.INT4, 2: Format.INT4_TWO_LEVEL}  # by the levels of their scales
@@ -12,7 +12,7 @@ _FORMATS_OF_4_BITS = {1: Format.INT4, 2: Format.INT4_TWO_LEVEL}  # by the levels
 
 def quantized_source(
     values: Node, scales: Node, columns: int, bits: int, group_size: int, levels: int
-) -> WeightSource | Refused:
+) -> MatrixSource | Refused:
     """The tensors of a matrix of `columns` inputs, `values` and `scales` constants.
 
     Args:
@@ -33,4 +33,4 @@ def quantized_source(
             f"its weight has {bits} bits, groups of {group_size} and scales on {levels} levels; it "
             "takes 4 bits in groups with scales on 1 or 2 levels, and 8 bits by row"
         )
-    return WeightSource(values, scales, format, rows, columns, group_size)
+    return MatrixSource(values, scales, format, rows, columns, group_size)
