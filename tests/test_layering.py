@@ -2,6 +2,8 @@
 
 import ast
 from collections.abc import Iterator
+from functools import cache
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -17,6 +19,8 @@ MAY_IMPORT: dict[str, set[str]] = {
 MOST_LINES = 400
 SOURCES = ("*.py", "*.cpp", "*.cc", "*.h")
 VAGUE_NAMES = {"utils.py", "helpers.py", "util.py", "common.py", "misc.py"}
+# Folders of delegates/ that belong to no delegate: every other folder is one's own.
+SHARED = {"passes", "op_list"}
 
 
 def files_of(package: str, *patterns: str) -> list[Path]:
@@ -29,60 +33,155 @@ def puts_things_together(path: Path) -> bool:
     return path.name == "__main__.py" or "commands" in path.relative_to(ROOT).parts
 
 
-def imported_packages(tree: ast.AST) -> Iterator[tuple[int, str]]:
-    """(line, top-level package) of every import, at the top or inside a function."""
+@cache
+def parsed(path: Path) -> ast.AST:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+def imports(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """(line, module) of every import, at the top, inside a function or for types alone; of `from a
+    import b` both a and a.b, which may be a module."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             for alias in node.names:
-                yield node.lineno, alias.name.split(".")[0]
+                yield node.lineno, alias.name
         elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
-            yield node.lineno, node.module.split(".")[0]
+            yield node.lineno, node.module
+            for alias in node.names:
+                yield node.lineno, f"{node.module}.{alias.name}"
 
 
-def printed_lines(tree: ast.AST) -> Iterator[int]:
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-            if node.func.id == "print":
-                yield node.lineno
+def modules() -> list[Path]:
+    return [path for package in MAY_IMPORT for path in files_of(package, "*.py")]
 
 
 def library_modules() -> list[Path]:
-    paths = [path for package in MAY_IMPORT for path in files_of(package, "*.py")]
-    return [path for path in paths if not puts_things_together(path)]
+    return [path for path in modules() if not puts_things_together(path)]
 
 
 def sources() -> list[Path]:
     return [path for package in (*MAY_IMPORT, "tests") for path in files_of(package, *SOURCES)]
 
 
-def named(paths: list[Path]) -> pytest.MarkDecorator:
-    return pytest.mark.parametrize("path", paths, ids=lambda path: str(path.relative_to(ROOT)))
+def at(path: Path, line: int) -> str:
+    return f"{path.relative_to(ROOT)}:{line}"
 
 
-@named(library_modules())
-def test_imports_follow_the_table(path: Path) -> None:
-    package = path.relative_to(ROOT).parts[0]
-    forbidden = set(MAY_IMPORT) - MAY_IMPORT[package] - {package}
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    wrong = [f"line {line}: {name}" for line, name in imported_packages(tree) if name in forbidden]
-    assert not wrong, f"{package} may import {sorted(MAY_IMPORT[package]) or 'nothing of ours'}"
+def module_name(path: Path) -> str:
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-@named(library_modules())
-def test_library_code_does_not_print(path: Path) -> None:
-    lines = list(printed_lines(ast.parse(path.read_text(encoding="utf-8"))))
-    assert not lines, "print belongs in __main__.py and commands/; return or raise instead"
+def test_imports_follow_the_table() -> None:
+    wrong = [
+        f"{at(path, line)} imports {name}"
+        for path in library_modules()
+        for line, name in imports(parsed(path))
+        if (package := path.relative_to(ROOT).parts[0]) != (other := name.split(".")[0])
+        and other in MAY_IMPORT.keys() - MAY_IMPORT[package]
+    ]
+    assert not wrong
 
 
-@named(sources())
-def test_a_file_is_short_and_named_for_its_idea(path: Path) -> None:
-    count = len(path.read_text(encoding="utf-8").splitlines())
-    assert count <= MOST_LINES, f"{count} lines: this is two files"
-    assert path.name not in VAGUE_NAMES, "name the file for the one idea in it"
+def circle(graph: dict[str, set[str]]) -> list[str] | None:
+    """The names of one circle, if there is any."""
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        return error.args[1]
+    return None
 
 
-def test_the_walk_finds_the_packages() -> None:
-    assert len(library_modules()) >= 10
-    assert set(imported_packages(ast.parse("def f():\n    import quant.rounding.gptq"))) == {
-        (2, "quant")
+def test_no_modules_import_each_other() -> None:
+    """Not even for types, nor inside functions."""
+    paths = {module_name(path): path for path in modules()}
+    graph = {
+        name: {other for _, other in imports(parsed(path)) if other in paths and other != name}
+        for name, path in paths.items()
     }
+    # `import a.b` runs a as well, but what a package re-exports of its own modules is no circle.
+    graph = {
+        name: {other for other in others if not name.startswith(f"{other}.")}
+        for name, others in graph.items()
+    }
+    assert circle(graph) is None
+
+
+def test_no_delegate_imports_anothers_inside() -> None:
+    wrong = []
+    for path in files_of("delegates", "*.py"):
+        folder = path.relative_to(ROOT / "delegates").parts[0]
+        own = folder.removesuffix(".py")
+        for line, name in imports(parsed(path)):
+            parts = name.split(".")
+            if parts[0] == "delegates" and len(parts) > 1:
+                inside = parts[1]
+                is_delegate = (ROOT / "delegates" / inside).is_dir() and inside not in SHARED
+                if is_delegate and inside != own:
+                    wrong.append(f"{at(path, line)} imports {name}")
+    assert not wrong
+
+
+def test_the_exporter_names_no_delegate() -> None:
+    folders = (path.parent.name for path in (ROOT / "delegates").glob("*/__init__.py"))
+    delegates = {f"delegates.{folder}" for folder in folders} - {f"delegates.{s}" for s in SHARED}
+    assert len(delegates) >= 8
+    wrong = [
+        f"{at(path, line)} imports {name}"
+        for path in files_of("exporter", "*.py")
+        for line, name in imports(parsed(path))
+        if ".".join(name.split(".")[:2]) in delegates
+    ]
+    assert not wrong
+
+
+def test_no_test_imports_another() -> None:
+    wrong = [
+        f"{at(path, line)} imports {name}"
+        for path in files_of("tests", "*.py")
+        for line, name in imports(parsed(path))
+        if any(part.startswith("test_") for part in name.split(".")[:-1])
+        or name.startswith("test_")
+    ]
+    assert not wrong
+
+
+def test_the_kernels_build_nothing_outside() -> None:
+    text = (ROOT / "runtime" / "cpp" / "kernels" / "CMakeLists.txt").read_text()
+    assert "../" not in text and "add_executable" not in text
+
+
+def test_library_code_does_not_print() -> None:
+    printed = [
+        at(path, node.lineno)
+        for path in library_modules()
+        for node in ast.walk(parsed(path))
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Name)
+        and node.func.id == "print"
+    ]
+    assert not printed, "print belongs in __main__.py and commands/; return or raise instead"
+
+
+def test_files_are_short_and_named_for_their_idea() -> None:
+    for path in sources():
+        count = len(path.read_text(encoding="utf-8").splitlines())
+        assert count <= MOST_LINES, f"{path}: {count} lines"
+        assert path.name not in VAGUE_NAMES, f"{path}: name the file for the one idea in it"
+
+
+@pytest.mark.parametrize(
+    ("code", "found"),
+    [
+        ("def f():\n    import quant.rounding.gptq", {"quant.rounding.gptq"}),
+        ("if TYPE_CHECKING:\n    from a import b", {"a", "a.b"}),
+    ],
+)
+def test_imports_are_found_wherever_they_stand(code: str, found: set[str]) -> None:
+    assert len(library_modules()) >= 10
+    assert {name for _, name in imports(ast.parse(code))} == found
+
+
+def test_circles_are_found() -> None:
+    assert circle({"a": {"b"}, "b": {"c"}, "c": {"a"}}) is not None
+    assert circle({"a": {"b", "c"}, "b": {"c"}}) is None

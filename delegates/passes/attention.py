@@ -14,6 +14,7 @@ from torch.fx import Node
 
 from delegates.errors import DelegateError
 from delegates.lines import source_line
+from delegates.passes.graph import call_like
 
 CACHED_ATTENTION = "thimble.cached_attention.default"
 
