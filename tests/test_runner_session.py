@@ -139,7 +139,7 @@ def test_damaged_sessions_are_refused(
 ) -> None:
     run(cpp_build, stories_cpu_pte, STORY, "--session", session)
     data = session.read_bytes()
-    damaged = f"the session {session} is damaged: delete it, and the prompt is computed anew"
+    damaged = f"the session {session} is damaged: name another file, or delete it to start anew"
     for position in [12, 20, 30, 36, 44, 48, 100, len(data) // 2, len(data) - 1]:
         flipped = bytearray(data)
         flipped[position] ^= 0x20
@@ -155,10 +155,10 @@ def test_damaged_sessions_are_refused(
         assert refused(cpp_build, stories_cpu_pte, session) == (
             f"{session} is not a session that this runner saved: name another file"
         )
-    session.write_bytes(data[:8] + b"\x02" + data[9:])
+    session.write_bytes(data[:8] + b"\x03" + data[9:])
     assert refused(cpp_build, stories_cpu_pte, session) == (
-        f"{session} is a session of version 2, and this runner reads version 1: delete it, and the "
-        "prompt is computed anew"
+        f"{session} is a session of version 3, and this runner reads versions 1 and 2: name "
+        "another file, or delete it to start anew"
     )
 
 
@@ -265,7 +265,7 @@ def test_python_saves_and_restores(
         assert answer(other, STORY) == text
         assert other.stats["prompt_tokens"] == 1
         session.write_bytes(session.read_bytes()[:-1])
-        with pytest.raises(RunnerError, match="is damaged: delete it"):
+        with pytest.raises(RunnerError, match="is damaged: name another file"):
             other.restore(session)
         assert other.length == length
         with pytest.raises(RunnerError, match="cannot open the session .*: No such file"):

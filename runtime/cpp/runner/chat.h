@@ -1,34 +1,59 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "runner/runner.h"
 
 namespace thimble {
 
-/// A conversation with a model that has a chat template. Every turn renders the whole conversation;
-/// the runner computes only what its cache does not hold yet.
+/// A conversation with a model that has a chat template: the one that its runner keeps beside the
+/// cache. Every turn renders the whole conversation; the runner computes only what its cache does
+/// not hold yet. A turn is a user's message and its answer.
+///
+/// A conversation that outgrows the context loses its oldest turns, never the system message: where
+/// less than a quarter of the context, or less than the answer's max_new_tokens, would be left for
+/// the next answer, turns go until half of the context is free. So the rest is computed anew once
+/// in many turns, and not in every one.
 class Chat {
  public:
-  /// `runner` must have a chat template and outlive the chat. An empty `system` is left out.
+  /// A message that was asked: the whole conversation as tokens, without its oldest turns where
+  /// the context has no room for them.
+  struct Question {
+    std::vector<int32_t> tokens;
+    size_t dropped_turns = 0;
+  };
+
+  /// Continues the runner's conversation, if it has one. `runner` must have a chat template and
+  /// outlive the chat. A `system` that is not empty takes the place of the system message.
   Chat(Runner& runner, const std::string& system);
 
-  /// Adds the user's message; the conversation as tokens, for answer(). A message that cannot be
-  /// asked, such as one that the context has no room for, is not added.
-  Result<std::vector<int32_t>> ask(const std::string& message);
+  /// Turns so far.
+  size_t turns() const;
+
+  /// Adds the user's message, for answer() to the same `max_new_tokens`. A message that cannot be
+  /// asked, such as one that the context has no room for beside the system message, is not added
+  /// and drops nothing.
+  Result<Question> ask(const std::string& message, int64_t max_new_tokens);
 
   /// Generates the answer, which becomes part of the conversation. On failure the message is taken
-  /// back.
-  Status answer(const std::vector<int32_t>& tokens, const GenerateOptions& options,
+  /// back, and the dropped turns stay.
+  Status answer(const Question& question, const GenerateOptions& options,
                 const Runner::TextCallback& on_text);
 
+  /// Forgets every turn: the system message stays, and what the cache holds of it.
+  Status reset();
+
  private:
-  Result<std::vector<int32_t>> encode() const;
+  std::vector<Message>& messages() const { return runner_.conversation(); }
+  /// Messages before the first turn: 1 where there is a system message.
+  size_t first_turn() const;
+  Result<std::vector<int32_t>> encode(size_t dropped_turns) const;
+  Result<Question> fit(int64_t max_new_tokens) const;
+  Result<bool> drop_until(int64_t most_tokens, Question* question) const;
 
   Runner& runner_;
-  std::vector<Message> messages_;
 };
 
 }  // namespace thimble
