@@ -194,6 +194,27 @@ def test_sessions_are_for_the_cpu_delegate(
     assert result.stderr == f"runner: cannot write {missing}: No such file or directory\n"
 
 
+def test_a_file_that_cannot_be_written_takes_no_other_with_it(
+    cpp_build: Path, stories_cpu_pte: Path, tmp_path: Path
+) -> None:
+    """A name that leaves no room for the one under which a file is first written."""
+    files = {name: tmp_path / name for name in ("session", "etdump", "json")}
+    text = run(cpp_build, stories_cpu_pte, STORY).stdout
+    for failing in files:
+        unwritable = tmp_path / (failing[0] * 255)
+        paths = {**files, failing: unwritable}
+        options = [part for name, path in paths.items() for part in (f"--{name}", path)]
+        result = run(cpp_build, stories_cpu_pte, STORY, *options)
+        assert (result.returncode, result.stdout) == (1, text)
+        assert result.stderr.count(f"runner: cannot write {unwritable}: File name too long\n") == 1
+        assert set(tmp_path.iterdir()) == {
+            path for path in files.values() if path != files[failing]
+        }
+        for path in tmp_path.iterdir():
+            assert path.stat().st_size > 0
+            path.unlink()
+
+
 @pytest.mark.parametrize("exists", [True, False])
 def test_a_session_behind_a_link_is_written_where_it_leads(
     cpp_build: Path, stories_cpu_pte: Path, session: Path, tmp_path: Path, exists: bool

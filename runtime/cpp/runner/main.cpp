@@ -80,6 +80,19 @@ Status verify(const std::string& model) {
   return {};
 }
 
+/// Writes every file that was asked for, whichever of them fail; false where one does.
+bool write_files(Runner& runner, const Options& options, RecordingSignal& signal) {
+  bool all = true;
+  const auto check = [&all](const Status& status) {
+    if (!status.ok()) fail(status, kFailed);
+    all = all && status.ok();
+  };
+  if (!options.session.empty()) check(runner.save(options.session));
+  check(signal.finish());
+  if (!options.json.empty()) check(write_file(options.json, {to_json(runner.stats())}));
+  return all;
+}
+
 /// Continues from the session in the file, if there is one yet.
 Status resume(Runner& runner, const std::string& path) {
   if (path.empty()) return {};
@@ -115,15 +128,7 @@ Result<int> run(const Options& options) {
                                         : continue_prompt(runner, options, generate);
   if (!code.ok()) return code;
   std::fprintf(stderr, "runner: %s\n", to_line(runner.stats()).c_str());
-  if (!options.session.empty()) {
-    status = runner.save(options.session);
-    if (!status.ok()) return status;
-  }
-  status = signal.finish();
-  if (!status.ok()) return status;
-  if (!options.json.empty()) status = write_file(options.json, {to_json(runner.stats())});
-  if (!status.ok()) return status;
-  return code;
+  return write_files(runner, options, signal) ? *code : kFailed;
 }
 
 }  // namespace
