@@ -19,6 +19,7 @@
 #include "runner/runner.h"
 #include "runner/session_file.h"
 #include "runner/standard_output.h"
+#include "runner/version.h"
 
 namespace thimble {
 namespace {
@@ -139,6 +140,10 @@ int main(int argc, char** argv) {
   if (!options.ok()) return thimble::fail(options.status(), thimble::kBadUse);
   if (options->help) {
     std::fputs(thimble::usage(), stdout);
+    return 0;
+  }
+  if (options->version) {
+    std::fputs(thimble::version_text().c_str(), stdout);
     return 0;
   }
   const thimble::Result<int> code = thimble::run(*options);

@@ -135,6 +135,7 @@ std::vector<Option> all_options(Options* options) {
       text("--system", &options->system),
       flag("--chat", &options->chat),
       flag("--verify", &options->verify),
+      flag("--version", &options->version),
       {"--help", "-h", false,
        [options](const std::string&, const std::string&) {
          options->help = true;
@@ -195,7 +196,7 @@ Result<Options> parse_options(int argc, const char* const* argv) {
     Status status = option->read(name, value);
     if (!status.ok()) return status;
   }
-  if (options.help) return options;
+  if (options.help || options.version) return options;
   const Status status = check(options);
   if (!status.ok()) return status;
   return options;
@@ -244,6 +245,8 @@ const char* usage() {
          "                       to record, or ends that and writes FILE, then FILE.2, ...\n"
          "                       (default: runner-PID.etdp, ...)\n"
          "  --verify             check the whole file first, weights included\n"
+         "  --version            print the versions of the runner, of ExecuTorch and of the "
+         "formats\n"
          "  -h, --help           print this\n";
 }
 
