@@ -16,14 +16,18 @@ TEMPLATE = (
     "{{ '<' + message['role'] + '> ' + message['content'] + '\\n' }}{% endfor %}"
     "{% if add_generation_prompt %}{{ '<assistant> ' }}{% endif %}"
 )
+WITHOUT_SYSTEM = (
+    "{% if messages[0]['role'] == 'system' %}{{ raise_exception('no system') }}{% endif %}"
+    + TEMPLATE
+)
 ROLES = ("system", "user", "assistant")
 
 
-def export_chat_model(stories: Path, directory: Path) -> Path:
-    """stories260K with a chat template it has never seen: what it says is nonsense, but greedy. For
-    the CPU delegate, whose sessions can be kept."""
+def export_chat_model(stories: Path, directory: Path, template: str = TEMPLATE) -> Path:
+    """A checkpoint with a chat template that it has never seen: what it says is nonsense, but greedy.
+    For the CPU delegate, whose sessions can be kept."""
     checkpoint = shutil.copytree(stories, directory / "checkpoint")
-    config = {"chat_template": TEMPLATE, "bos_token": "<s>", "eos_token": "</s>"}
+    config = {"chat_template": template, "bos_token": "<s>", "eos_token": "</s>"}
     (checkpoint / "tokenizer_config.json").write_text(json.dumps(config))
     options = ExportOptions(
         model=str(checkpoint),

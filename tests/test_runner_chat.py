@@ -3,6 +3,7 @@
 import json
 import os
 import pty
+import re
 import struct
 import subprocess
 from collections.abc import Callable
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from blocked_output import interrupt
-from chats import messages_of, rendered
+from chats import WITHOUT_SYSTEM, export_chat_model, messages_of, rendered
 
 Chat = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -140,11 +141,44 @@ def test_a_line_too_long_is_refused_and_the_chat_goes_on(chat: Chat, tmp_path: P
     ]
 
 
-def test_a_system_prompt_that_fills_the_context_is_named(chat: Chat) -> None:
-    result = chat("--chat", "--system", TOO_LONG, lines="Hello\n")
+def test_a_system_prompt_that_fills_the_context_is_refused_at_once(
+    chat: Chat, tmp_path: Path
+) -> None:
+    session = tmp_path / "chat.session"
+    options = ["--chat", "-n", "12", "--session", str(session)]
+    chat(*options, lines="Hello\n")
+    before = session.read_bytes()
+    result = chat(*options, "--system", TOO_LONG, lines="Hello\n")
+    assert (result.returncode, result.stdout) == (1, "")
+    assert re.fullmatch(
+        r"runner: the system prompt has \d+ tokens, but the model's context holds 256: shorten it, "
+        r"or export with a larger --max-context-len\n",
+        result.stderr,
+    )
+    assert session.read_bytes() == before
+    # One that leaves a little room refuses longer lines.
+    result = chat("--chat", "-n", "3", "--system", "a " * 200, lines=f"Hi\n{'a ' * 60}\nHi\n")
     assert result.returncode == 1
-    assert result.stderr.startswith("runner: the system prompt and the message together have ")
-    assert result.stderr.count(REFUSAL) == 1
+    assert result.stderr.count("runner: the system prompt and the message together have ") == 1
+    assert result.stderr.count(REFUSAL) == 1 and len(result.stdout.splitlines()) == 2
+
+
+def test_a_system_prompt_that_the_template_does_not_take(
+    cpp_build: Path, one_layer_checkpoint: Path, tmp_path: Path
+) -> None:
+    model = export_chat_model(one_layer_checkpoint, tmp_path, WITHOUT_SYSTEM)
+    command: list[str | Path] = [cpp_build / "runner", model, "--chat", "-n", "3"]
+    for options, code in [(["--system", "Be nice."], 1), ([], 0)]:
+        result = subprocess.run(
+            [*command, *options],
+            input="Hello\n/reset\n",
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        assert result.returncode == code
+        refused = "runner: the model's chat template takes no system message: leave it out\n"
+        assert (result.stderr == refused) == (code == 1) == (result.stdout == "")
 
 
 def test_at_a_terminal_a_line_too_long_is_no_failure(cpp_build: Path, chat_pte: Path) -> None:
@@ -184,7 +218,7 @@ def test_interrupting_the_only_turn_is_said_by_the_exit_code(
 
 def test_reset_starts_anew_behind_the_system_prompt(chat: Chat, tmp_path: Path) -> None:
     session = tmp_path / "chat.session"
-    system = ["--chat", "--system", "Be nice.", "-n", "12"]
+    system = ["--chat", "--system", "Be nice.", "-n", "12", "--threads", "1"]
     alone = chat(*system, lines="Who was it?\n")
     lines = "\n".join([*LINES, "/reset", "Who was it?"])
     result = chat(*system, "--session", str(session), lines=lines + "\n")

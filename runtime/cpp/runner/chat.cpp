@@ -7,10 +7,26 @@
 
 namespace thimble {
 
-Chat::Chat(Runner& runner, const std::string& system) : runner_(runner) {
-  if (system.empty()) return;
-  if (first_turn() == 0) messages().insert(messages().begin(), Message{"system", ""});
-  messages().front().content = system;
+Result<Chat> Chat::start(Runner& runner, const std::string& system) {
+  const Model& model = runner.model();
+  if (model.chat_template() == nullptr) return Status::error(model.chat_template_error());
+  Chat chat(runner);
+  const std::vector<Message> before = chat.messages();
+  if (!system.empty()) {
+    if (chat.first_turn() == 0) chat.messages().insert(chat.messages().begin(), {"system", ""});
+    chat.messages().front().content = system;
+  }
+  const Result<std::vector<int32_t>> tokens = chat.encode_start();
+  Status status = tokens.status();
+  if (status.ok() && static_cast<int64_t>(tokens->size()) > model.program().max_context_len()) {
+    status = Status::error("the system prompt has " + std::to_string(tokens->size()) +
+                           " tokens, but the model's context holds " +
+                           std::to_string(model.program().max_context_len()) +
+                           ": shorten it, or export with a larger --max-context-len");
+  }
+  if (status.ok()) return chat;
+  chat.messages() = before;
+  return status;
 }
 
 size_t Chat::first_turn() const {
@@ -29,7 +45,7 @@ Result<Chat::Question> Chat::ask(const std::string& message, int64_t max_new_tok
 Status Chat::answer(const Question& question, const GenerateOptions& options,
                     const Runner::TextCallback& on_text) {
   std::string answer;
-  Status status = runner_.generate(question.tokens, options, [&](std::string_view text) {
+  Status status = runner_->generate(question.tokens, options, [&](std::string_view text) {
     answer += text;
     return on_text(text);
   });
@@ -45,17 +61,22 @@ Status Chat::answer(const Question& question, const GenerateOptions& options,
 
 Status Chat::reset() {
   messages().resize(first_turn());
-  messages().push_back({"user", ""});
-  const Result<std::vector<int32_t>> tokens = encode(/*dropped_turns=*/0);
-  messages().pop_back();
+  const Result<std::vector<int32_t>> tokens = encode_start();
   if (!tokens.ok()) return tokens.status();
-  const std::vector<int32_t>& cached = runner_.cached();
+  const std::vector<int32_t>& cached = runner_->cached();
   const auto common = std::mismatch(cached.begin(), cached.end(), tokens->begin(), tokens->end());
-  return runner_.truncate(static_cast<size_t>(common.first - cached.begin()));
+  return runner_->truncate(static_cast<size_t>(common.first - cached.begin()));
+}
+
+Result<std::vector<int32_t>> Chat::encode_start() const {
+  messages().push_back({"user", ""});
+  Result<std::vector<int32_t>> tokens = encode(turns());
+  messages().pop_back();
+  return tokens;
 }
 
 Result<Chat::Question> Chat::fit(int64_t max_new_tokens) const {
-  const int64_t context = runner_.model().program().max_context_len();
+  const int64_t context = runner_->model().program().max_context_len();
   int64_t room = context / 4;
   if (max_new_tokens > 0) room = std::min(room, max_new_tokens);
 
@@ -80,7 +101,7 @@ Result<Chat::Question> Chat::fit(int64_t max_new_tokens) const {
                            ": shorten the message, or export with a larger --max-context-len");
     }
   }
-  const Status status = runner_.model().check_context(question.tokens);
+  const Status status = runner_->model().check_context(question.tokens);
   if (!status.ok()) return status;
   return question;
 }
@@ -107,7 +128,7 @@ Result<bool> Chat::drop_until(int64_t most_tokens, Question* question) const {
 }
 
 Result<std::vector<int32_t>> Chat::encode(size_t dropped_turns) const {
-  const Model& model = runner_.model();
+  const Model& model = runner_->model();
   const auto system_end = messages().begin() + static_cast<std::ptrdiff_t>(first_turn());
   std::vector<Message> kept(messages().begin(), system_end);
   kept.insert(kept.end(), system_end + static_cast<std::ptrdiff_t>(2 * dropped_turns),

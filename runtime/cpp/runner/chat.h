@@ -25,9 +25,11 @@ class Chat {
     size_t dropped_turns = 0;
   };
 
-  /// Continues the runner's conversation, if it has one. `runner` must have a chat template and
-  /// outlive the chat. A `system` that is not empty takes the place of the system message.
-  Chat(Runner& runner, const std::string& system);
+  /// Continues the conversation of `runner`, which must outlive the chat. A `system` that is not
+  /// empty takes the place of the system message. An error where the model has no chat template, or
+  /// one that takes no system message, or where the system message leaves no room for another: the
+  /// conversation is then as it was.
+  static Result<Chat> start(Runner& runner, const std::string& system);
 
   /// Turns so far.
   size_t turns() const;
@@ -46,14 +48,18 @@ class Chat {
   Status reset();
 
  private:
-  std::vector<Message>& messages() const { return runner_.conversation(); }
+  explicit Chat(Runner& runner) : runner_(&runner) {}
+  std::vector<Message>& messages() const { return runner_->conversation(); }
   /// Messages before the first turn: 1 where there is a system message.
   size_t first_turn() const;
+  /// The conversation without its oldest turns, as tokens.
   Result<std::vector<int32_t>> encode(size_t dropped_turns) const;
+  /// The same without any turn, and with an empty message.
+  Result<std::vector<int32_t>> encode_start() const;
   Result<Question> fit(int64_t max_new_tokens) const;
   Result<bool> drop_until(int64_t most_tokens, Question* question) const;
 
-  Runner& runner_;
+  Runner* runner_;
 };
 
 }  // namespace thimble

@@ -30,8 +30,8 @@ std::string count_turns(size_t count) {
 
 class LineChat {
  public:
-  LineChat(Runner& runner, const Options& options, const GenerateOptions& generate)
-      : runner_(runner), chat_(runner, options.system), generate_(generate) {
+  LineChat(Runner& runner, Chat chat, const Options& options, const GenerateOptions& generate)
+      : runner_(runner), chat_(chat), generate_(generate) {
     if (options.session.empty() || runner.cached().empty()) return;
     say(chat_.turns() > 0 ? "continues the conversation in " + options.session + " (" +
                                 count_turns(chat_.turns()) + ")"
@@ -140,10 +140,9 @@ class LineChat {
 }  // namespace
 
 Result<int> converse(Runner& runner, const Options& options, const GenerateOptions& generate) {
-  if (runner.model().chat_template() == nullptr) {
-    return Status::error(runner.model().chat_template_error());
-  }
-  LineChat chat(runner, options, generate);
+  const Result<Chat> started = Chat::start(runner, options.system);
+  if (!started.ok()) return started.status();
+  LineChat chat(runner, *started, options, generate);
   return options.prompt ? chat.take_only_turn(*options.prompt) : chat.take_lines();
 }
 
