@@ -24,8 +24,8 @@ ROLES = ("system", "user", "assistant")
 
 
 def export_chat_model(stories: Path, directory: Path, template: str = TEMPLATE) -> Path:
-    """A checkpoint with a chat template that it has never seen: what it says is nonsense, but greedy.
-    For the CPU delegate, whose sessions can be kept."""
+    """A checkpoint with a template that it never saw: what it says is nonsense, but greedy. For the
+    CPU delegate, whose sessions can be kept."""
     checkpoint = shutil.copytree(stories, directory / "checkpoint")
     config = {"chat_template": template, "bos_token": "<s>", "eos_token": "</s>"}
     (checkpoint / "tokenizer_config.json").write_text(json.dumps(config))

@@ -33,8 +33,6 @@ size_t Chat::first_turn() const {
   return !messages().empty() && messages().front().role == "system" ? 1 : 0;
 }
 
-size_t Chat::turns() const { return (messages().size() - first_turn()) / 2; }
-
 Result<Chat::Question> Chat::ask(const std::string& message, int64_t max_new_tokens) {
   messages().push_back({"user", message});
   Result<Question> question = fit(max_new_tokens);
@@ -70,7 +68,7 @@ Status Chat::reset() {
 
 Result<std::vector<int32_t>> Chat::encode_start() const {
   messages().push_back({"user", ""});
-  Result<std::vector<int32_t>> tokens = encode(turns());
+  Result<std::vector<int32_t>> tokens = encode(runner_->turns());
   messages().pop_back();
   return tokens;
 }
@@ -109,7 +107,7 @@ Result<Chat::Question> Chat::fit(int64_t max_new_tokens) const {
 /// Makes `question` the conversation without as few turns as leave no more than `most_tokens`, or
 /// without any turn where that is not enough; whether it is.
 Result<bool> Chat::drop_until(int64_t most_tokens, Question* question) const {
-  size_t low = 0, high = turns();
+  size_t low = 0, high = runner_->turns();
   while (true) {
     const size_t dropped = low + (high - low) / 2;
     Result<std::vector<int32_t>> tokens = encode(dropped);

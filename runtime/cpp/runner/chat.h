@@ -31,9 +31,6 @@ class Chat {
   /// conversation is then as it was.
   static Result<Chat> start(Runner& runner, const std::string& system);
 
-  /// Turns so far.
-  size_t turns() const;
-
   /// Adds the user's message, for answer() to the same `max_new_tokens`. A message that cannot be
   /// asked, such as one that the context has no room for beside the system message, is not added
   /// and drops nothing.

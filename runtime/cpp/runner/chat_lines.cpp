@@ -33,9 +33,9 @@ class LineChat {
   LineChat(Runner& runner, Chat chat, const Options& options, const GenerateOptions& generate)
       : runner_(runner), chat_(chat), generate_(generate) {
     if (options.session.empty() || runner.cached().empty()) return;
-    say(chat_.turns() > 0 ? "continues the conversation in " + options.session + " (" +
-                                count_turns(chat_.turns()) + ")"
-                          : options.session + " holds no conversation: a new one starts");
+    say(runner.turns() > 0 ? "continues the conversation in " + options.session + " (" +
+                                 count_turns(runner.turns()) + ")"
+                           : options.session + " holds no conversation: a new one starts");
   }
 
   /// One turn; an error where the message was refused or the model failed.

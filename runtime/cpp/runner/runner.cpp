@@ -239,6 +239,12 @@ Status Runner::generate(const std::vector<int32_t>& tokens, const GenerateOption
   return {};
 }
 
+size_t Runner::turns() const {
+  return static_cast<size_t>(
+      std::count_if(conversation_.begin(), conversation_.end(),
+                    [](const Message& message) { return message.role == "assistant"; }));
+}
+
 void Runner::clear_stats() {
   Stats stats;
   stats.model = stats_.model;

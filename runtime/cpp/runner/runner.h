@@ -58,6 +58,8 @@ class Runner {
   /// The messages of a chat that is held over this cache, kept by Chat: the system's, if any, and
   /// whole turns. They are saved, restored and forked with the cache.
   std::vector<Message>& conversation() { return conversation_; }
+  /// Turns of it: a user's message and its answer.
+  size_t turns() const;
 
   /// The cache as a value; errors where it is not the CPU delegate's. To a file and back; on
   /// failure all stays as it was.
