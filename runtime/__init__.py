@@ -1,6 +1,7 @@
 """Running a `.pte` from Python: `Runner("model.pte").generate("Once upon a time")`."""
 
+from runtime.chat import Chat
 from runtime.errors import RunnerError
 from runtime.runner import Recording, Runner
 
-__all__ = ["Recording", "Runner", "RunnerError"]
+__all__ = ["Chat", "Recording", "Runner", "RunnerError"]

@@ -7,12 +7,14 @@ from typing import NoReturn
 import click
 
 from exporter.commands.interruption import interruptible
+from exporter.commands.version import version_option
 from runtime.build import BUILD_DIR, PRODUCTS, build, wheel_directory
 from runtime.errors import BuildError, RunnerError
 from runtime.wheel import fetch_wheel
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@version_option()
 def main() -> None:
     """Build the C++ runner, and run a model from Python."""
 

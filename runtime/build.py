@@ -44,7 +44,11 @@ def build(preset: str = "default", targets: tuple[str, ...] = ()) -> Build:
     directory = BUILD_DIR if preset == "default" else BUILD_DIR / preset
     cmake, ninja = _find_tool("cmake"), _find_tool("ninja")
     executorch = _find_cross() if preset == "aarch64" else _find_executorch()
-    settings = {"executorch_DIR": executorch, "CMAKE_MAKE_PROGRAM": ninja}
+    settings: dict[str, Path | str] = {
+        "executorch_DIR": executorch,
+        "CMAKE_MAKE_PROGRAM": ninja,
+        "THIMBLE_VERSION": importlib.metadata.version("thimble"),
+    }
     directory.mkdir(parents=True, exist_ok=True)
     start = time.monotonic()
     with _lock(directory / ".lock"):
@@ -95,7 +99,7 @@ def _find_executorch() -> Path:
     return directory
 
 
-def _is_configured(directory: Path, settings: dict[str, Path]) -> bool:
+def _is_configured(directory: Path, settings: dict[str, Path | str]) -> bool:
     """Whether the directory was configured to the end, with these settings, from this source."""
     cache = directory / "CMakeCache.txt"
     if not (cache.is_file() and (directory / "build.ninja").is_file()):

@@ -68,8 +68,16 @@ def _declare(lib: ctypes.CDLL) -> None:
     options, load_options = ctypes.POINTER(Options), ctypes.POINTER(LoadOptions)
     tokens, logits = ctypes.POINTER(ctypes.c_int32), ctypes.POINTER(ctypes.c_float)
     functions = {
+        "version": (text,),
         "load": (pointer, text, load_options, text, size),
         "generate": (number, pointer, text, size, options, TextCallback, pointer, text, size),
+        "chat_start": (number, pointer, text, size, text, size),
+        "chat_say": (
+            *(number, pointer, text, size, options, TextCallback, pointer),
+            *(ctypes.POINTER(wide), text, size),
+        ),
+        "chat_reset": (number, pointer, text, size),
+        "chat_turns": (wide, pointer),
         "stats": (text, pointer),
         "encode": (wide, pointer, text, size, tokens, wide),
         "vocab_size": (wide, pointer),

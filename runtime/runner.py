@@ -4,7 +4,6 @@ import ctypes
 import json
 import os
 import queue
-import secrets
 import threading
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
@@ -12,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from runtime.arguments import MAX_COUNT, check, encoded, sampling_options, text_of, token_ids
 from runtime.errors import RunnerError
 from runtime.library import (
     ERROR_SIZE,
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-MAX_COUNT = 2**31 - 1
 MAX_THREADS = 256
 MAX_RECORDING_BYTES = 1 << 30  # a flatbuffer ends at 2 GB
 KV_CACHES = ("default", "float16", "float32", "int8")
@@ -77,7 +76,7 @@ class Runner:
         self._handle: int | None = None
         self._start()
         if threads is not None:
-            _check("threads", threads, 1, MAX_THREADS)
+            check("threads", threads, 1, MAX_THREADS)
         if kv_cache not in KV_CACHES:
             raise RunnerError(
                 f"kv_cache is {kv_cache!r}, but must be one of {', '.join(KV_CACHES)}"
@@ -85,9 +84,9 @@ class Runner:
         options = LoadOptions(threads or 0, KV_CACHES.index(kv_cache), int(huge_pages))
         error = ctypes.create_string_buffer(ERROR_SIZE)
         load = library().thimble_load
-        self._handle = load(_encoded(path), ctypes.byref(options), error, ERROR_SIZE)
+        self._handle = load(encoded(path), ctypes.byref(options), error, ERROR_SIZE)
         if not self._handle:
-            raise RunnerError(_text(error))
+            raise RunnerError(text_of(error))
 
     def _start(self) -> None:
         self._process = os.getpid()
@@ -115,19 +114,14 @@ class Runner:
             RunnerError: an option out of range; while iterating: a prompt that does not fit the
                 context, a model that fails, or a runner that is closed or busy.
         """
-        if max_new_tokens is not None:
-            _check("max_new_tokens", max_new_tokens, 1, MAX_COUNT)
-        _check("temperature", temperature, 0, 100)
-        _check("top_k", top_k, 0, MAX_COUNT)
-        _check("top_p", top_p, 0, 1)
-        _check("min_p", min_p, 0, 1)
-        if seed is None:
-            seed = secrets.randbits(64)
-        _check("seed", seed, 0, 2**64 - 1)
-        options = Options(max_new_tokens or 0, temperature, top_k, top_p, min_p, seed)
-        return self._stream(prompt.encode("utf-8", "replace"), options)
+        options = sampling_options(max_new_tokens, temperature, top_k, top_p, min_p, seed)
+        return self._stream(library().thimble_generate, prompt, options)
 
-    def _stream(self, prompt: bytes, options: Options) -> Generator[str, None, None]:
+    def _stream(
+        self, function: Callable[..., int], text: str, options: Options, *results: object
+    ) -> Generator[str, None, None]:
+        """Answers `text` by a function of the library, which may have results of its own."""
+        prompt = text.encode("utf-8", "replace")
         self._acquire()
         self._using.acquire()
         pieces: queue.SimpleQueue[str | RunnerError | None] = queue.SimpleQueue()
@@ -142,18 +136,19 @@ class Runner:
 
         def work(handle: int) -> None:
             error = ctypes.create_string_buffer(ERROR_SIZE)
-            failed = library().thimble_generate(
+            failed = function(
                 handle,
                 prompt,
                 len(prompt),
                 ctypes.byref(options),
                 TextCallback(take),
                 None,
+                *results,
                 error,
                 ERROR_SIZE,
             )
             self._using.release()
-            pieces.put(RunnerError(_text(error)) if failed else None)
+            pieces.put(RunnerError(text_of(error)) if failed else None)
 
         try:
             worker = threading.Thread(target=work, name="thimble-generate", args=[self._open()])
@@ -206,8 +201,8 @@ class Runner:
         """
         import numpy as np
 
-        _check("first", first, 0, max(len(tokens) - 1, 0))
-        ids = _token_ids(tokens)
+        check("first", first, 0, max(len(tokens) - 1, 0))
+        ids = token_ids(tokens)
         with self._holding() as handle:
             width = library().thimble_vocab_size(handle)
         logits = np.empty((len(ids) - first, width), dtype=np.float32)
@@ -228,7 +223,7 @@ class Runner:
         Raises:
             RunnerError: the cache holds fewer, or the runner is closed or busy.
         """
-        _check("length", length, 0, MAX_COUNT)
+        check("length", length, 0, MAX_COUNT)
         self._call(library().thimble_truncate, length)
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -238,7 +233,7 @@ class Runner:
             RunnerError: the file cannot be written, the model was not exported with
                 `--delegate cpu`, or the runner is closed or busy.
         """
-        self._call(library().thimble_save, _encoded(path))
+        self._call(library().thimble_save, encoded(path))
 
     def restore(self, path: str | os.PathLike[str]) -> None:
         """Goes on from a cache that save() wrote, on whatever machine.
@@ -247,7 +242,7 @@ class Runner:
             RunnerError: as save(); the file is damaged, or of another model or type of cache. All
                 stays as it was.
         """
-        self._call(library().thimble_restore, _encoded(path))
+        self._call(library().thimble_restore, encoded(path))
 
     def fork(self) -> "Runner":
         """Another Runner of the same model, its weights shared, which goes on from here by itself.
@@ -262,7 +257,7 @@ class Runner:
         with self._holding() as handle:
             forked = library().thimble_fork(handle, error, ERROR_SIZE)
         if not forked:
-            raise RunnerError(_text(error))
+            raise RunnerError(text_of(error))
         runner = object.__new__(Runner)
         runner._start()
         runner._handle, runner._busy = forked, self._busy
@@ -281,8 +276,8 @@ class Runner:
         Raises:
             RunnerError: it records already, a bound is out of range, or the runner is closed.
         """
-        _check("max_calls", max_calls, 1, MAX_COUNT)
-        _check("max_bytes", max_bytes, 1, MAX_RECORDING_BYTES)
+        check("max_calls", max_calls, 1, MAX_COUNT)
+        check("max_bytes", max_bytes, 1, MAX_RECORDING_BYTES)
         self._control_call(library().thimble_start_recording, max_calls, max_bytes)
 
     def stop_recording(self, path: str | os.PathLike[str]) -> Recording:
@@ -295,7 +290,7 @@ class Runner:
         """
         counts = RecordingCounts()
         stop = library().thimble_stop_recording
-        self._control_call(stop, _encoded(path), ctypes.byref(counts))
+        self._control_call(stop, encoded(path), ctypes.byref(counts))
         return Recording(Path(path), counts.calls, counts.dropped_calls)
 
     def verify(self) -> None:
@@ -335,14 +330,14 @@ class Runner:
         with self._control:
             failed = function(self._open(), *arguments, error, ERROR_SIZE)
         if failed:
-            raise RunnerError(_text(error))
+            raise RunnerError(text_of(error))
 
     def _call(self, function: Callable[..., int], *arguments: object) -> None:
         error = ctypes.create_string_buffer(ERROR_SIZE)
         with self._holding() as handle:
             failed = function(handle, *arguments, error, ERROR_SIZE)
         if failed:
-            raise RunnerError(_text(error))
+            raise RunnerError(text_of(error))
 
     @contextmanager
     def _holding(self) -> Iterator[int]:
@@ -370,30 +365,3 @@ class Runner:
                 "this Runner was loaded before the process was forked: load the model again"
             )
         return self._handle
-
-
-def _token_ids(tokens: Sequence[int]) -> "NDArray[np.int32]":
-    import numpy as np
-
-    ids = np.asarray(tokens, dtype=None if len(tokens) else np.int32)
-    if ids.ndim != 1 or ids.dtype.kind not in "iu":
-        raise RunnerError("tokens must be one row of whole numbers")
-    if ids.size and not -(2**31) <= int(ids.min()) <= int(ids.max()) < 2**31:
-        raise RunnerError("a token is not in the vocabulary: its number is too large")
-    return ids.astype(np.int32)
-
-
-def _encoded(path: str | os.PathLike[str]) -> bytes:
-    encoded = os.fsencode(path)
-    if b"\0" in encoded:
-        raise RunnerError(f"{encoded!r} holds a zero byte, which no file's name may")
-    return encoded
-
-
-def _text(error: "ctypes.Array[ctypes.c_char]") -> str:
-    return error.value.decode("utf-8", "replace")
-
-
-def _check(name: str, value: float, low: float, high: float) -> None:
-    if not low <= value <= high:
-        raise RunnerError(f"{name} is {value}, but must be from {low} to {high}")

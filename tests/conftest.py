@@ -9,6 +9,7 @@ import pytest
 import torch
 from executorch.exir._serialize._program import deserialize_pte_binary
 from safetensors.torch import load_file, save_file
+from support.chats import export_chat_model
 from support.cpu_models import LowerArchitecture, LoweredModel, lower_architecture
 from support.exported import Exported, Quiet, export_for_tests
 from support.recorded_runs import Recorded, etrecord_of, record
@@ -121,6 +122,12 @@ def embedded_pte(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def stories_cpu_pte(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """stories260K in 4 bits for the CPU delegate, its ETRecord beside it; do not write it."""
     return _export_cpu(shared_data, tmp_path_factory, Scheme("gptq4"))
+
+
+@pytest.fixture(scope="session")
+def chat_pte(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """stories260K with a chat template, for the CPU delegate; read it, do not write it."""
+    return export_chat_model(shared_data / "stories260K", tmp_path_factory.mktemp("chat"))
 
 
 @pytest.fixture(scope="session")

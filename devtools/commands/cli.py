@@ -9,6 +9,7 @@ import click
 from devtools.commands.profile_options import diff, inspect
 from devtools.commands.report import report
 from devtools.commands.trace import trace
+from exporter.commands.version import version_option
 
 _MOST_THREADS = 256
 _SETTINGS = {
@@ -47,6 +48,7 @@ def _default_counts() -> tuple[int, ...]:
 
 
 @click.group(context_settings=_SETTINGS)
+@version_option()
 def main() -> None:
     """Tools for whoever makes models fast."""
 

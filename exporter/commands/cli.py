@@ -4,6 +4,13 @@ from pathlib import Path
 
 import click
 
+from exporter.commands.version import version_option
+
+_SETTINGS = {
+    "help_option_names": ["-h", "--help"],
+    "max_content_width": 100,
+    "show_default": True,
+}
 EPILOG = """\b
 Examples:
   python -m exporter llama3 --out model.pte
@@ -16,7 +23,8 @@ Examples:
 """
 
 
-@click.command(epilog=EPILOG, context_settings={"show_default": True, "max_content_width": 100})
+@click.command(epilog=EPILOG, context_settings=_SETTINGS)
+@version_option()
 @click.argument("model", required=False)
 @click.option("--out", type=click.Path(path_type=Path), help="The .pte to write.")
 @click.option(

@@ -192,7 +192,7 @@ def calibration_text(texts: list[str]) -> str:
     return "\n\n".join(chosen[::step])
 
 
-@click.command(help=__doc__)
+@click.command(help=__doc__, context_settings={"help_option_names": ["-h", "--help"]})
 @click.option(
     "--docs", type=click.Path(exists=True, file_okay=False, path_type=Path), required=True
 )

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import click
 
+from exporter.commands.version import version_option
 from quant.commands.cache import cache_command
 from quant.commands.run import run_command
 from runtime.runner import KV_CACHES
@@ -19,7 +20,11 @@ Examples:
 """
 
 
-@click.group(epilog=EPILOG, context_settings={"max_content_width": 100})
+@click.group(
+    epilog=EPILOG,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+@version_option()
 def main() -> None:
     """Measures models, and what quantization methods do to them."""
 

@@ -4,11 +4,17 @@ import os
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
+import click
 import pytest
 from click.testing import CliRunner
 
+import devtools.commands.cli
+import exporter.embedded.train
+import quant.commands.cli
+import runtime.__main__
 from exporter.commands.cli import main
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -91,6 +97,35 @@ def test_help_names_every_option_and_is_quick() -> None:
     assert "python -m exporter llama3 --out model.pte" in result.stdout
     script = "import sys, exporter.commands.cli; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", script], cwd=ROOT).returncode == 0
+
+
+COMMANDS: dict[str, click.Command] = {
+    "exporter": main,
+    "quant": quant.commands.cli.main,
+    "runtime": runtime.__main__.main,
+    "devtools": devtools.commands.cli.main,
+    "exporter.embedded.train": exporter.embedded.train.main,
+}
+
+
+@pytest.mark.parametrize("module", COMMANDS)
+def test_every_command_explains_itself_with_h(module: str) -> None:
+    command = COMMANDS[module]
+    below = list(command.commands) if isinstance(command, click.Group) else []
+    for arguments in [[], *([name] for name in below)]:
+        short, long = (CliRunner().invoke(command, [*arguments, name]) for name in ("-h", "--help"))
+        assert (short.exit_code, short.stderr) == (0, "")
+        assert short.stdout == long.stdout and "-h, --help" in short.stdout
+
+
+@pytest.mark.parametrize("module", ["exporter", "quant", "runtime", "devtools"])
+def test_every_tool_tells_its_version(module: str) -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    result = CliRunner().invoke(COMMANDS[module], ["--version"])
+    assert (result.exit_code, result.stderr) == (0, "")
+    ours, theirs = result.stdout.splitlines()
+    assert ours == f"thimble {project['version']}"
+    assert re.fullmatch(r"with torch 2\.\S+, torchao \S+, executorch 1\.\S+, Python 3\.\S+", theirs)
 
 
 @pytest.mark.parametrize("columns", ["60", "200"])

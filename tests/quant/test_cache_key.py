@@ -34,7 +34,9 @@ def keys(kind: type[UnusualModel] = UnusualModel) -> list[str]:
 
 FILES = {
     "__init__.py": "",
-    "model.py": "from support.unusual_models import UnusualModel\n\n\nclass Decoder(UnusualModel): ...\n",
+    "model.py": (
+        "from support.unusual_models import UnusualModel\n\n\nclass Decoder(UnusualModel): ...\n"
+    ),
     "norm.py": "",
     "blocks/mixer.py": "x = 1\n",
 }

@@ -3,6 +3,7 @@
 import importlib.util
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -46,6 +47,12 @@ def test_the_wheel_has_everything(package: Path, tmp_path: Path) -> None:
     result = configure(tmp_path, package / "share" / "cmake")
     assert result.returncode == 0, result.stderr
     assert "-- XNNPACK: in\n-- ETDUMP: in\n" in result.stdout
+
+
+def test_cmake_alone_finds_the_version(package: Path, tmp_path: Path) -> None:
+    project = tomllib.loads((SOURCE_DIR.parents[1] / "pyproject.toml").read_text())["project"]
+    configure(tmp_path, package / "share" / "cmake")
+    assert f'THIMBLE_VERSION=\\"{project["version"]}\\"' in (tmp_path / "build.ninja").read_text()
 
 
 def test_what_is_not_wanted_is_left_out(package: Path, tmp_path: Path) -> None:

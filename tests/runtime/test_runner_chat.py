@@ -3,43 +3,17 @@
 import json
 import os
 import pty
-import shutil
+import re
+import struct
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from support.blocked_output import interrupt
-from support.exported import Quiet
-
-from exporter.options import ExportOptions
-from exporter.pipeline import export_model
-from quant.scheme import Scheme
+from support.chats import WITHOUT_SYSTEM, export_chat_model, messages_of, rendered
 
 Chat = Callable[..., subprocess.CompletedProcess[str]]
-TEMPLATE = (
-    "{{ bos_token }}{% for message in messages %}"
-    "{{ '<' + message['role'] + '> ' + message['content'] + '\\n' }}{% endfor %}"
-    "{% if add_generation_prompt %}{{ '<assistant> ' }}{% endif %}"
-)
-
-
-@pytest.fixture(scope="module")
-def chat_pte(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """stories260K with a chat template it has never seen: what it says is nonsense, but greedy. For
-    the CPU delegate, whose sessions can be kept."""
-    directory = tmp_path_factory.mktemp("chat")
-    checkpoint = shutil.copytree(shared_data / "stories260K", directory / "checkpoint")
-    config = {"chat_template": TEMPLATE, "bos_token": "<s>", "eos_token": "</s>"}
-    (checkpoint / "tokenizer_config.json").write_text(json.dumps(config))
-    options = ExportOptions(
-        model=str(checkpoint),
-        out=directory / "chat.pte",
-        scheme=Scheme("none"),
-        max_context_len=256,
-        delegate="cpu",
-    )
-    return export_model(options, Quiet()).out
 
 
 @pytest.fixture
@@ -95,15 +69,61 @@ def test_a_message_cannot_name_special_tokens(chat: Chat, tmp_path: Path) -> Non
     assert counts[1] > counts[0] + 1  # spelled out, not one token
 
 
-def test_a_full_context_ends_the_chat(chat: Chat) -> None:
-    result = chat("--chat", "--temperature", "3", "--seed", "1", lines="Hello\n" * 60)
-    assert result.returncode in (0, 1)
-    full = "the context is full (256 tokens)" in result.stderr
-    assert full or "but the model's context holds 256" in result.stderr
-
-
 TOO_LONG = "word " * 300
-REFUSAL = "but the model's context holds 256: shorten it"
+REFUSAL = "but the model's context holds 256: shorten the message"
+OUTGROWN = "the conversation no longer fits the context (256 tokens): the oldest turns are dropped"
+LINES = [f"Tell me more about number {number}" for number in range(16)]
+
+
+def test_a_chat_that_outgrows_the_context_drops_its_oldest_turns(
+    chat: Chat, tmp_path: Path
+) -> None:
+    """Line by line, each a run of its own over a session, and all in one run: what is said is what
+    a fresh cache makes of the system prompt and the turns that are left."""
+    session = tmp_path / "chat.session"
+    options = ["--chat", "--system", "Be nice.", "-n", "20", "--threads", "1"]
+    said, kept = "", []
+    for line in LINES:
+        answer = chat(*options, "--session", str(session), "-p", line).stdout
+        *asked, last = messages_of(session)
+        assert asked[0] == ("system", "Be nice.") and asked[-1] == ("user", line)
+        assert last == ("assistant", answer.removesuffix("\n"))
+        fresh = chat("-p", rendered(asked), "-n", "20", "--threads", "1")
+        assert fresh.stdout + "\n" == answer
+        said += answer
+        kept.append(len(asked) // 2)
+    drops = [now for before, now in zip(kept, kept[1:], strict=False) if now <= before]
+    assert 1 <= len(drops) < len(LINES) // 3  # many at once, not one a turn
+    assert all(turns > 1 for turns in drops)
+
+    result = chat(*options, lines="\n".join(LINES) + "\n")
+    assert (result.returncode, result.stdout) == (0, said)
+    assert result.stderr.count(OUTGROWN) == 1
+
+
+def test_an_answer_that_fills_the_context_does_not_end_the_chat(chat: Chat) -> None:
+    first = chat("--chat", lines="Once upon a time\n")
+    full = "the context is full (256 tokens): the answer ends here"
+    assert (first.returncode, first.stderr.count(full)) == (0, 1)
+    result = chat("--chat", lines="Once upon a time\nWho was it?\n")
+    assert (result.returncode, result.stderr.count(OUTGROWN)) == (0, 1)
+    # Nothing of the first turn is left beside a second of so many tokens.
+    assert result.stdout == first.stdout + chat("--chat", lines="Who was it?\n").stdout
+
+
+@pytest.mark.parametrize("words", [100, 230])
+def test_a_long_line_pushes_out_what_it_must(chat: Chat, tmp_path: Path, words: int) -> None:
+    """One that leaves less than half of the context free, and one that leaves next to nothing."""
+    session = tmp_path / "chat.session"
+    options = ["--chat", "-n", "20", "--threads", "1", "--session", str(session)]
+    chat(*options, lines="Once upon a time\nWho was it?\n")
+    answer = chat(*options, "-p", "a " * words)
+    assert answer.returncode == 0, answer.stderr
+    *asked, _ = messages_of(session)
+    assert asked[-1] == ("user", "a " * words)
+    assert (len(asked) > 1) == (words == 100)
+    fresh = chat("-p", rendered(asked), "-n", "20", "--threads", "1").stdout
+    assert answer.stdout == fresh + "\n"
 
 
 def test_a_line_too_long_is_refused_and_the_chat_goes_on(chat: Chat, tmp_path: Path) -> None:
@@ -111,10 +131,54 @@ def test_a_line_too_long_is_refused_and_the_chat_goes_on(chat: Chat, tmp_path: P
     files = ["--json", str(stats), "--session", str(session)]
     result = chat("--chat", "-n", "12", *files, lines=f"Hello\n{TOO_LONG}\nWho was it?\n")
     assert result.returncode == 1
-    assert result.stderr.startswith("runner: the prompt has ") and result.stderr.count(REFUSAL) == 1
+    assert result.stderr.startswith("runner: the message has ")
+    assert result.stderr.count(REFUSAL) == 1 and OUTGROWN not in result.stderr
     assert result.stdout == chat("--chat", "-n", "12", lines="Hello\nWho was it?\n").stdout
     assert json.loads(stats.read_text())["generated_tokens"] == 24
-    assert session.read_bytes().startswith(b"THIMSESS")
+    assert [content for role, content in messages_of(session) if role == "user"] == [
+        "Hello",
+        "Who was it?",
+    ]
+
+
+def test_a_system_prompt_that_fills_the_context_is_refused_at_once(
+    chat: Chat, tmp_path: Path
+) -> None:
+    session = tmp_path / "chat.session"
+    options = ["--chat", "-n", "12", "--session", str(session)]
+    chat(*options, lines="Hello\n")
+    before = session.read_bytes()
+    result = chat(*options, "--system", TOO_LONG, lines="Hello\n")
+    assert (result.returncode, result.stdout) == (1, "")
+    assert re.fullmatch(
+        r"runner: the system prompt has \d+ tokens, but the model's context holds 256: shorten it, "
+        r"or export with a larger --max-context-len\n",
+        result.stderr,
+    )
+    assert session.read_bytes() == before
+    # One that leaves a little room refuses longer lines.
+    result = chat("--chat", "-n", "3", "--system", "a " * 200, lines=f"Hi\n{'a ' * 60}\nHi\n")
+    assert result.returncode == 1
+    assert result.stderr.count("runner: the system prompt and the message together have ") == 1
+    assert result.stderr.count(REFUSAL) == 1 and len(result.stdout.splitlines()) == 2
+
+
+def test_a_system_prompt_that_the_template_does_not_take(
+    cpp_build: Path, one_layer_checkpoint: Path, tmp_path: Path
+) -> None:
+    model = export_chat_model(one_layer_checkpoint, tmp_path, WITHOUT_SYSTEM)
+    command: list[str | Path] = [cpp_build / "runner", model, "--chat", "-n", "3"]
+    for options, code in [(["--system", "Be nice."], 1), ([], 0)]:
+        result = subprocess.run(
+            [*command, *options],
+            input="Hello\n/reset\n",
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        assert result.returncode == code
+        refused = "runner: the model's chat template takes no system message: leave it out\n"
+        assert (result.stderr == refused) == (code == 1) == (result.stdout == "")
 
 
 def test_at_a_terminal_a_line_too_long_is_no_failure(cpp_build: Path, chat_pte: Path) -> None:
@@ -150,3 +214,72 @@ def test_interrupting_the_only_turn_is_said_by_the_exit_code(
 ) -> None:
     result = interrupt([cpp_build / "runner", chat_pte, "--chat", "-p", "Once upon a time"])
     assert result.returncode == 130, result.stderr
+
+
+def test_reset_starts_anew_behind_the_system_prompt(chat: Chat, tmp_path: Path) -> None:
+    session = tmp_path / "chat.session"
+    system = ["--chat", "--system", "Be nice.", "-n", "12", "--threads", "1"]
+    alone = chat(*system, lines="Who was it?\n")
+    lines = "\n".join([*LINES, "/reset", "Who was it?"])
+    result = chat(*system, "--session", str(session), lines=lines + "\n")
+    assert result.returncode == 0
+    assert result.stdout.endswith(alone.stdout)
+    assert result.stderr.count("runner: the conversation starts anew\n") == 1
+    assert messages_of(session) == [
+        ("system", "Be nice."),
+        ("user", "Who was it?"),
+        ("assistant", alone.stdout.removesuffix("\n")),
+    ]
+    # Whoever outgrows the context again is told again.
+    again = "\n".join([*LINES, "/reset", *LINES])
+    result = chat(*system, lines=again + "\n")
+    assert result.stderr.count(OUTGROWN) == 2
+
+
+def test_nothing_of_a_reset_conversation_is_kept(chat: Chat, tmp_path: Path) -> None:
+    """The cache keeps the system prompt, which the next turn need not compute."""
+    session, stats = tmp_path / "chat.session", tmp_path / "stats.json"
+    options = ["--chat", "--system", "Be nice.", "-n", "12", "--session", str(session)]
+    chat(*options, lines="Tell me a secret\n/reset\n")
+    assert messages_of(session) == [("system", "Be nice.")]
+    (token_count,) = struct.unpack_from("<I", session.read_bytes(), 12)
+    assert chat(*options, "--json", str(stats), "-p", "Hello").returncode == 0
+    assert json.loads(stats.read_text())["cached_tokens"] == token_count > 5
+
+
+UNKNOWN = ["/rest", "/RESET", "/", "/ reset", "/usr/bin/env is what?"]
+
+
+def test_what_starts_with_a_slash_is_a_command(chat: Chat, tmp_path: Path) -> None:
+    session = tmp_path / "chat.session"
+    lines = [
+        "Hello",
+        *UNKNOWN,
+        "/reset it",
+        "/help",
+        "//usr is what?",
+        " /x",
+        "/exit \r",
+        "Not said",
+    ]
+    result = chat("--chat", "-n", "5", "--session", str(session), lines="\n".join(lines) + "\n")
+    assert result.returncode == 1
+    said = [content for role, content in messages_of(session) if role == "user"]
+    assert said == ["Hello", "/usr is what?", " /x"]
+    for line in UNKNOWN:
+        assert f"runner: '{line.split()[0]}' is not a command: /help lists" in result.stderr
+    assert "runner: the command /reset takes nothing after it: write it alone" in result.stderr
+    assert "\n  /reset  start the conversation anew; the system prompt stays\n" in result.stderr
+    assert chat("--chat", lines="/help\n/reset\n/exit\n").returncode == 0
+    assert chat("--chat", "-p", "/exit", "-n", "5").stdout != "\n"  # with -p, a message like any
+
+
+def test_a_chat_at_a_terminal_says_where_its_commands_are(cpp_build: Path, chat_pte: Path) -> None:
+    ours, terminal = pty.openpty()
+    os.write(ours, b"/what\n/exit\n")
+    command: list[str | Path] = [cpp_build / "runner", chat_pte, "--chat"]
+    result = subprocess.run(command, stdin=terminal, capture_output=True, text=True, timeout=60)
+    os.close(ours)
+    os.close(terminal)
+    assert result.returncode == 0
+    assert result.stderr.startswith("runner: a line is a message; /help lists the commands\n> ")

@@ -1,6 +1,9 @@
 """The runner's command line: what it takes, what it refuses, and with which sentence."""
 
+import importlib.metadata
+import re
 import subprocess
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -21,6 +24,23 @@ def test_help_goes_to_stdout(runner: Path) -> None:
         assert result.returncode == 0 and result.stderr == ""
         assert result.stdout.startswith("Usage: runner MODEL.pte -p TEXT [options]\n")
         assert all(len(line) <= 100 for line in result.stdout.splitlines())
+
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def test_the_version_is_the_packages(runner: Path) -> None:
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    executorch = re.escape(importlib.metadata.version("executorch"))
+    result = run(runner, "--version")
+    assert (result.returncode, result.stderr) == (0, "")
+    assert re.fullmatch(
+        rf"runner {re.escape(version)}\n"
+        rf"built with ExecuTorch {executorch}: the CPU delegate, XNNPACK, ETDump\n"
+        r"reads programs of the CPU delegate of version \d+, sessions of versions 1 and 2\n",
+        result.stdout,
+    )
+    assert run(runner, "model.pte", "--version", "--chat").stdout == result.stdout
 
 
 NUMBERS = [

@@ -139,7 +139,7 @@ def test_damaged_sessions_are_refused(
 ) -> None:
     run(cpp_build, stories_cpu_pte, STORY, "--session", session)
     data = session.read_bytes()
-    damaged = f"the session {session} is damaged: delete it, and the prompt is computed anew"
+    damaged = f"the session {session} is damaged: name another file, or delete it to start anew"
     for position in [12, 20, 30, 36, 44, 48, 100, len(data) // 2, len(data) - 1]:
         flipped = bytearray(data)
         flipped[position] ^= 0x20
@@ -155,10 +155,10 @@ def test_damaged_sessions_are_refused(
         assert refused(cpp_build, stories_cpu_pte, session) == (
             f"{session} is not a session that this runner saved: name another file"
         )
-    session.write_bytes(data[:8] + b"\x02" + data[9:])
+    session.write_bytes(data[:8] + b"\x03" + data[9:])
     assert refused(cpp_build, stories_cpu_pte, session) == (
-        f"{session} is a session of version 2, and this runner reads version 1: delete it, and the "
-        "prompt is computed anew"
+        f"{session} is a session of version 3, and this runner reads versions 1 and 2: name "
+        "another file, or delete it to start anew"
     )
 
 
@@ -192,6 +192,27 @@ def test_sessions_are_for_the_cpu_delegate(
     missing = tmp_path / "none" / "x.session"
     result = run(cpp_build, stories_pte, STORY, "--session", missing)
     assert result.stderr == f"runner: cannot write {missing}: No such file or directory\n"
+
+
+def test_a_file_that_cannot_be_written_takes_no_other_with_it(
+    cpp_build: Path, stories_cpu_pte: Path, tmp_path: Path
+) -> None:
+    """A name that leaves no room for the one under which a file is first written."""
+    files = {name: tmp_path / name for name in ("session", "etdump", "json")}
+    text = run(cpp_build, stories_cpu_pte, STORY).stdout
+    for failing in files:
+        unwritable = tmp_path / (failing[0] * 255)
+        paths = {**files, failing: unwritable}
+        options = [part for name, path in paths.items() for part in (f"--{name}", path)]
+        result = run(cpp_build, stories_cpu_pte, STORY, *options)
+        assert (result.returncode, result.stdout) == (1, text)
+        assert result.stderr.count(f"runner: cannot write {unwritable}: File name too long\n") == 1
+        assert set(tmp_path.iterdir()) == {
+            path for path in files.values() if path != files[failing]
+        }
+        for path in tmp_path.iterdir():
+            assert path.stat().st_size > 0
+            path.unlink()
 
 
 @pytest.mark.parametrize("exists", [True, False])
@@ -265,7 +286,7 @@ def test_python_saves_and_restores(
         assert answer(other, STORY) == text
         assert other.stats["prompt_tokens"] == 1
         session.write_bytes(session.read_bytes()[:-1])
-        with pytest.raises(RunnerError, match="is damaged: delete it"):
+        with pytest.raises(RunnerError, match="is damaged: name another file"):
             other.restore(session)
         assert other.length == length
         with pytest.raises(RunnerError, match="cannot open the session .*: No such file"):

@@ -2,6 +2,10 @@
 # its source, as for Android or iOS, whose libraries have names of their own. What follows uses the
 # wheel's names; a component that an install lacks is simply no target.
 find_package(executorch REQUIRED)
+set(executorch_version "of an unknown version")
+if(executorch_VERSION)
+  set(executorch_version ${executorch_VERSION})
+endif()
 
 # A component, and the libraries of a source build that are the same.
 function(name_component component)

@@ -1,14 +1,9 @@
 /// The command line: options in, text to standard output, everything else to standard error.
 
-#include <signal.h>
 #include <unistd.h>
 
-#include <atomic>
-#include <cerrno>
 #include <cstdio>
-#include <cstring>
 #include <filesystem>
-#include <iostream>
 #include <memory>
 #include <random>
 #include <string>
@@ -16,83 +11,31 @@
 #include <utility>
 #include <vector>
 
-#include "runner/chat.h"
+#include "runner/chat_lines.h"
+#include "runner/interrupt.h"
 #include "runner/options.h"
 #include "runner/output_file.h"
 #include "runner/recording_signal.h"
 #include "runner/runner.h"
 #include "runner/session_file.h"
+#include "runner/standard_output.h"
+#include "runner/version.h"
 
 namespace thimble {
 namespace {
 
-constexpr int kFailed = 1, kBadUse = 2, kInterrupted = 130;  // exit codes; 130 as shells have it
-
-std::atomic<bool> interrupted{false};
-
-/// Ctrl-C asks the answer to end; a second one ends the program.
-void catch_interrupt() {
-  struct sigaction action{};
-  action.sa_handler = [](int) { interrupted = true; };
-  action.sa_flags = static_cast<int>(SA_RESETHAND);  // and no SA_RESTART: reading a line ends too
-  sigaction(SIGINT, &action, nullptr);
-}
+constexpr int kFailed = 1, kBadUse = 2;
 
 int fail(const Status& status, int code) {
   std::fprintf(stderr, "runner: %s\n", status.message().c_str());
   return code;
 }
 
-/// Writes text as it comes. Standard output that fails ends the answer, and so does Ctrl-C while
-/// nobody reads.
-class Output {
- public:
-  bool write(std::string_view text) {
-    while (!text.empty() && status_.ok() && !given_up_) {
-      const ssize_t written = ::write(STDOUT_FILENO, text.data(), text.size());
-      if (written >= 0) {
-        text.remove_prefix(static_cast<size_t>(written));
-      } else if (errno == EINTR) {
-        given_up_ = interrupted;
-      } else {
-        status_ =
-            Status::error(std::string("cannot write to standard output: ") + std::strerror(errno));
-      }
-    }
-    return status_.ok() && !given_up_;
-  }
-  Runner::TextCallback callback() {
-    return [this](std::string_view text) { return write(text); };
-  }
-  const Status& status() const { return status_; }
-
- private:
-  Status status_;
-  bool given_up_ = false;
-};
-
-/// Says on standard error why an answer ended, where the text alone does not.
-void explain_end(const Runner& runner) {
-  if (runner.stats().stop_reason == StopReason::kContextFull) {
-    std::fprintf(stderr,
-                 "runner: the context is full (%lld tokens): the answer ends here; export with a "
-                 "larger --max-context-len for longer ones\n",
-                 static_cast<long long>(runner.model().program().max_context_len()));
-  } else if (runner.stats().stop_reason == StopReason::kInterrupted) {
-    std::fprintf(stderr, "runner: interrupted\n");
-  }
-}
-
-/// The exit code after one answer that nothing followed.
-int code_of(const Stats& stats) {
-  return stats.stop_reason == StopReason::kInterrupted ? kInterrupted : 0;
-}
-
 Result<int> continue_prompt(Runner& runner, const Options& options,
                             const GenerateOptions& generate) {
   const Result<std::vector<int32_t>> tokens = runner.encode_prompt(*options.prompt);
   if (!tokens.ok()) return tokens.status();
-  Output output;
+  StandardOutput output;
   Status status = runner.generate(*tokens, generate, output.callback());
   // Into a file or a pipe goes the text alone.
   if (status.ok() && isatty(STDOUT_FILENO) != 0) output.write("\n");
@@ -100,56 +43,6 @@ Result<int> continue_prompt(Runner& runner, const Options& options,
   if (!status.ok()) return status;
   explain_end(runner);
   return code_of(runner.stats());
-}
-
-Status take_turn(Chat& chat, Runner& runner, const std::vector<int32_t>& tokens,
-                 const GenerateOptions& generate) {
-  Output output;
-  Status status = chat.answer(tokens, generate, output.callback());
-  if (status.ok()) output.write("\n");
-  if (status.ok()) status = output.status();
-  if (status.ok()) explain_end(runner);
-  return status;
-}
-
-Result<int> take_only_turn(Chat& chat, Runner& runner, const std::string& message,
-                           const GenerateOptions& generate) {
-  const Result<std::vector<int32_t>> tokens = chat.ask(message);
-  if (!tokens.ok()) return tokens.status();
-  const Status status = take_turn(chat, runner, *tokens, generate);
-  if (!status.ok()) return status;
-  return code_of(runner.stats());
-}
-
-/// A line a turn. One that is refused is as if it had not been said; a script learns of it by the
-/// exit code.
-Result<int> converse(Runner& runner, const Options& options, const GenerateOptions& generate) {
-  if (runner.model().chat_template() == nullptr) {
-    return Status::error(runner.model().chat_template_error());
-  }
-  Chat chat(runner, options.system);
-  if (options.prompt) return take_only_turn(chat, runner, *options.prompt, generate);
-  const bool terminal = isatty(STDIN_FILENO) != 0;
-  int code = 0;
-  std::string line;
-  for (;;) {
-    if (terminal) std::fprintf(stderr, "> ");
-    if (!std::getline(std::cin, line)) {
-      if (terminal) std::fprintf(stderr, "\n");
-      return code;
-    }
-    if (line.empty()) continue;
-    const Result<std::vector<int32_t>> tokens = chat.ask(line);
-    if (tokens.ok()) {
-      const Status status = take_turn(chat, runner, *tokens, generate);
-      if (!status.ok()) return status;
-      if (runner.stats().stop_reason == StopReason::kContextFull) return code;
-    } else {
-      const int failed = fail(tokens.status(), kFailed);
-      if (!terminal) code = failed;
-    }
-    if (interrupted.exchange(false)) catch_interrupt();
-  }
 }
 
 /// Whether two names are of one file, that there is or that there will be; a device is not one.
@@ -188,7 +81,20 @@ Status verify(const std::string& model) {
   return {};
 }
 
-/// Goes on from the session in the file, if there is one yet.
+/// Writes every file that was asked for, whichever of them fail; false where one does.
+bool write_files(Runner& runner, const Options& options, RecordingSignal& signal) {
+  bool all = true;
+  const auto check = [&all](const Status& status) {
+    if (!status.ok()) fail(status, kFailed);
+    all = all && status.ok();
+  };
+  if (!options.session.empty()) check(runner.save(options.session));
+  check(signal.finish());
+  if (!options.json.empty()) check(write_file(options.json, {to_json(runner.stats())}));
+  return all;
+}
+
+/// Continues from the session in the file, if there is one yet.
 Status resume(Runner& runner, const std::string& path) {
   if (path.empty()) return {};
   if (access(path.c_str(), F_OK) == 0) return runner.restore(path);
@@ -216,22 +122,14 @@ Result<int> run(const Options& options) {
   generate.max_new_tokens = options.max_new_tokens;
   generate.sampler = options.sampler;
   generate.sampler.seed = options.seed ? *options.seed : std::random_device()();
-  generate.interrupted = &interrupted;
+  generate.interrupted = &interrupted();
   catch_interrupt();
 
   const Result<int> code = options.chat ? converse(runner, options, generate)
                                         : continue_prompt(runner, options, generate);
   if (!code.ok()) return code;
   std::fprintf(stderr, "runner: %s\n", to_line(runner.stats()).c_str());
-  if (!options.session.empty()) {
-    status = runner.save(options.session);
-    if (!status.ok()) return status;
-  }
-  status = signal.finish();
-  if (!status.ok()) return status;
-  if (!options.json.empty()) status = write_file(options.json, {to_json(runner.stats())});
-  if (!status.ok()) return status;
-  return code;
+  return write_files(runner, options, signal) ? *code : kFailed;
 }
 
 }  // namespace
@@ -242,6 +140,10 @@ int main(int argc, char** argv) {
   if (!options.ok()) return thimble::fail(options.status(), thimble::kBadUse);
   if (options->help) {
     std::fputs(thimble::usage(), stdout);
+    return 0;
+  }
+  if (options->version) {
+    std::fputs(thimble::version_text().c_str(), stdout);
     return 0;
   }
   const thimble::Result<int> code = thimble::run(*options);

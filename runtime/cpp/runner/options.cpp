@@ -135,6 +135,7 @@ std::vector<Option> all_options(Options* options) {
       text("--system", &options->system),
       flag("--chat", &options->chat),
       flag("--verify", &options->verify),
+      flag("--version", &options->version),
       {"--help", "-h", false,
        [options](const std::string&, const std::string&) {
          options->help = true;
@@ -195,7 +196,7 @@ Result<Options> parse_options(int argc, const char* const* argv) {
     Status status = option->read(name, value);
     if (!status.ok()) return status;
   }
-  if (options.help) return options;
+  if (options.help || options.version) return options;
   const Status status = check(options);
   if (!status.ok()) return status;
   return options;
@@ -218,15 +219,23 @@ const char* usage() {
          "  --min-p P            0 to 1: choose among those at least P times as likely as the\n"
          "                       likeliest (default 0)\n"
          "  --seed S             makes the choices repeatable (default: another every time)\n"
-         "  --chat               converse, a line a turn; with -p: one turn\n"
-         "  --system TEXT        what --chat tells the model first\n"
+         "  --chat               converse, a line a turn; with -p: one turn. The lines /reset "
+         "(start\n"
+         "                       anew), /help and /exit are commands; to send a line that starts "
+         "with\n"
+         "                       /, start it with //. Where the context has no room for more, the\n"
+         "                       oldest turns are dropped\n"
+         "  --system TEXT        what --chat tells the model first; default: what the session "
+         "says\n"
          "  --threads N          1 to 256 (default: the cores worth using)\n"
          "  --kv-cache TYPE      float16, float32 or int8 (default: what the file says)\n"
          "  --huge-pages         copy the weights into huge pages: faster where the system has "
          "them\n"
-         "  --session FILE       go on from the key/value cache in FILE, where it exists, and "
+         "  --session FILE       continue from the key/value cache in FILE, where it exists, and "
          "leave\n"
-         "                       the new one there: what prompts have in common is computed once\n"
+         "                       the new one there: what prompts have in common is computed once. "
+         "With\n"
+         "                       --chat, the conversation continues as well\n"
          "                       (these three: models exported with --delegate cpu)\n"
          "  --json FILE          write the statistics as JSON\n"
          "  --etdump FILE        record ExecuTorch's profile of the run: its first 256 calls of "
@@ -236,7 +245,9 @@ const char* usage() {
          "                       to record, or ends that and writes FILE, then FILE.2, ...\n"
          "                       (default: runner-PID.etdp, ...)\n"
          "  --verify             check the whole file first, weights included\n"
-         "  --help               print this\n";
+         "  --version            print the versions of the runner, of ExecuTorch and of the "
+         "formats\n"
+         "  -h, --help           print this\n";
 }
 
 }  // namespace thimble

@@ -25,6 +25,7 @@ struct Options {
   bool chat = false;
   bool verify = false;
   bool help = false;
+  bool version = false;
 };
 
 /// Reads the command line. The error is one sentence with the value and what is allowed.

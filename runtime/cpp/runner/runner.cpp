@@ -79,6 +79,7 @@ Status Runner::save(const std::string& path) const {
   SavedSession saved;
   saved.fingerprint = model_->file().fingerprint();
   saved.tokens = cached_;
+  saved.messages = conversation_;
   const Status status = (*session)->save(&saved.cache);
   return status.ok() ? write_session(path, saved) : status;
 }
@@ -93,7 +94,10 @@ Status Runner::restore(const std::string& path) {
     return Status::error("cannot restore the session " + path + ": " + status.message());
   }
   cached_ = std::move(saved->tokens);
-  if ((*session)->length() == static_cast<int64_t>(cached_.size())) return {};
+  if ((*session)->length() == static_cast<int64_t>(cached_.size())) {
+    conversation_ = std::move(saved->messages);
+    return {};
+  }
   cached_.clear();
   (void)(*session)->truncate(0).ok();
   return Status::error("the session " + path + " holds other positions than tokens: delete it");
@@ -106,6 +110,7 @@ Result<std::unique_ptr<Runner>> Runner::fork() const {
   if (!cache.ok()) return cache.status();
   std::unique_ptr<Runner> runner(new Runner(model_, *cache));
   runner->cached_ = cached_;
+  runner->conversation_ = conversation_;
   return runner;
 }
 
@@ -232,6 +237,12 @@ Status Runner::generate(const std::vector<int32_t>& tokens, const GenerateOption
   const std::string rest = stream.finish();
   if (!rest.empty()) on_text(rest);
   return {};
+}
+
+size_t Runner::turns() const {
+  return static_cast<size_t>(
+      std::count_if(conversation_.begin(), conversation_.end(),
+                    [](const Message& message) { return message.role == "assistant"; }));
 }
 
 void Runner::clear_stats() {

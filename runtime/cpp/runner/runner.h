@@ -55,6 +55,12 @@ class Runner {
   /// Forgets every token from `length` on; an error where the cache holds fewer.
   Status truncate(size_t length);
 
+  /// The messages of a chat that is held over this cache, kept by Chat: the system's, if any, and
+  /// whole turns. They are saved, restored and forked with the cache.
+  std::vector<Message>& conversation() { return conversation_; }
+  /// Turns of it: a user's message and its answer.
+  size_t turns() const;
+
   /// The cache as a value; errors where it is not the CPU delegate's. To a file and back; on
   /// failure all stays as it was.
   Status save(const std::string& path) const;
@@ -92,6 +98,7 @@ class Runner {
   std::shared_ptr<Model> model_;
   int32_t cache_;                ///< its number in the session
   std::vector<int32_t> cached_;  ///< the tokens whose keys and values the cache holds
+  std::vector<Message> conversation_;
   Stats stats_;
 };
 

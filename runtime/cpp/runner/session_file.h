@@ -5,14 +5,21 @@
 #include <vector>
 
 #include "core/status.h"
+#include "tokenizer/chat_template.h"
 
 namespace thimble {
 
-/// A key/value cache to go on from later, and the tokens it is of. As a file, little endian:
-/// SessionHeader | int32 tokens[token_count] | the delegate's cache_size bytes
+inline constexpr uint32_t kSessionVersion = 2;     ///< the one that is written
+inline constexpr uint32_t kOldSessionVersion = 1;  ///< is read as well: without messages
+
+/// A key/value cache to continue from later, the tokens it is of, and the conversation that they
+/// belong to, if there is one. As a file, little endian:
+/// SessionHeader | int32 tokens[token_count] | messages | the delegate's cache_size bytes
+/// A message is: uint32 role (0 system, 1 user, 2 assistant) | uint32 size | size bytes of UTF-8
 struct SavedSession {
-  uint64_t fingerprint = 0;     ///< PteFile::fingerprint() of the model
-  std::vector<int32_t> tokens;  ///< from position 0 on
+  uint64_t fingerprint = 0;       ///< PteFile::fingerprint() of the model
+  std::vector<int32_t> tokens;    ///< from position 0 on
+  std::vector<Message> messages;  ///< the system's, if any; then turns of a user and an assistant
   std::vector<uint8_t> cache;
 };
 
@@ -22,10 +29,10 @@ struct SessionHeader {
   uint32_t token_count;
   uint64_t fingerprint;
   uint64_t cache_size;
-  uint32_t tokens_crc32;
+  uint32_t text_crc32;  ///< of tokens and messages
   uint32_t cache_crc32;
-  uint32_t reserved;      ///< 0
-  uint32_t header_crc32;  ///< of all before it
+  uint32_t messages_size;  ///< in bytes; 0 in version 1
+  uint32_t header_crc32;   ///< of all before it
 };
 static_assert(sizeof(SessionHeader) == 48, "the header is 48 bytes in the file");
 

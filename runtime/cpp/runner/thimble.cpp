@@ -10,7 +10,9 @@
 #include <string_view>
 #include <vector>
 
+#include "runner/chat.h"
 #include "runner/runner.h"
+#include "runner/version.h"
 
 struct thimble_runner {
   std::unique_ptr<thimble::Runner> runner;
@@ -58,7 +60,21 @@ thimble::Status check(const thimble_options& options) {
                       check("min_p", options.min_p, 0.0f, 1.0f)});
 }
 
+thimble::GenerateOptions to_generate(const thimble_options& options) {
+  thimble::GenerateOptions generate;
+  generate.max_new_tokens = options.max_new_tokens;
+  generate.sampler = {options.temperature, options.top_k, options.top_p, options.min_p,
+                      options.seed};
+  return generate;
+}
+
+thimble::Runner::TextCallback to_callback(thimble_text_callback on_text, void* context) {
+  return [=](std::string_view text) { return on_text(text.data(), text.size(), context) != 0; };
+}
+
 }  // namespace
+
+const char* thimble_version(void) { return thimble::version(); }
 
 thimble_runner* thimble_load(const char* path, const thimble_load_options* options, char* error,
                              size_t error_size) {
@@ -76,17 +92,42 @@ int thimble_generate(thimble_runner* runner, const char* prompt, size_t prompt_s
                      const thimble_options* options, thimble_text_callback on_text, void* context,
                      char* error, size_t error_size) {
   if (report(check(*options), error, error_size) != 0) return 1;
-  thimble::GenerateOptions generate;
-  generate.max_new_tokens = options->max_new_tokens;
-  generate.sampler = {options->temperature, options->top_k, options->top_p, options->min_p,
-                      options->seed};
   runner->runner->clear_stats();
   const auto tokens = runner->runner->encode_prompt(std::string_view(prompt, prompt_size));
   if (!tokens.ok()) return report(tokens.status(), error, error_size);
-  const auto forward_text = [&](std::string_view text) {
-    return on_text(text.data(), text.size(), context) != 0;
-  };
-  return report(runner->runner->generate(*tokens, generate, forward_text), error, error_size);
+  return report(
+      runner->runner->generate(*tokens, to_generate(*options), to_callback(on_text, context)),
+      error, error_size);
+}
+
+int thimble_chat_start(thimble_runner* runner, const char* system, size_t system_size, char* error,
+                       size_t error_size) {
+  return report(thimble::Chat::start(*runner->runner, std::string(system, system_size)).status(),
+                error, error_size);
+}
+
+int thimble_chat_say(thimble_runner* runner, const char* message, size_t message_size,
+                     const thimble_options* options, thimble_text_callback on_text, void* context,
+                     int64_t* dropped_turns, char* error, size_t error_size) {
+  if (report(check(*options), error, error_size) != 0) return 1;
+  runner->runner->clear_stats();
+  thimble::Result<thimble::Chat> chat = thimble::Chat::start(*runner->runner, /*system=*/"");
+  if (!chat.ok()) return report(chat.status(), error, error_size);
+  const thimble::Result<thimble::Chat::Question> question =
+      chat->ask(std::string(message, message_size), options->max_new_tokens);
+  if (!question.ok()) return report(question.status(), error, error_size);
+  *dropped_turns = static_cast<int64_t>(question->dropped_turns);
+  return report(chat->answer(*question, to_generate(*options), to_callback(on_text, context)),
+                error, error_size);
+}
+
+int thimble_chat_reset(thimble_runner* runner, char* error, size_t error_size) {
+  thimble::Result<thimble::Chat> chat = thimble::Chat::start(*runner->runner, /*system=*/"");
+  return report(chat.ok() ? chat->reset() : chat.status(), error, error_size);
+}
+
+int64_t thimble_chat_turns(thimble_runner* runner) {
+  return static_cast<int64_t>(runner->runner->turns());
 }
 
 const char* thimble_stats(thimble_runner* runner) {

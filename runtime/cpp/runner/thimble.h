@@ -16,6 +16,9 @@ extern "C" {
 
 typedef struct thimble_runner thimble_runner;
 
+/// The package's version, such as "0.1.0".
+THIMBLE_API const char* thimble_version(void);
+
 /// How a model is to run. All but the threads is for models exported with --delegate cpu.
 typedef struct {
   int32_t threads;    /* 1 to 256; 0: the default */
@@ -44,6 +47,28 @@ THIMBLE_API thimble_runner* thimble_load(const char* path, const thimble_load_op
 THIMBLE_API int thimble_generate(thimble_runner* runner, const char* prompt, size_t prompt_size,
                                  const thimble_options* options, thimble_text_callback on_text,
                                  void* context, char* error, size_t error_size);
+
+/// Begins a chat with a model that has a chat template, or continues it: the conversation belongs
+/// to the runner, is saved, restored and forked with its cache, and thimble_generate() does not
+/// change it. A system message of `system_size` bytes takes the place of the one it had; 0: that
+/// stays. 0 on success.
+THIMBLE_API int thimble_chat_start(thimble_runner* runner, const char* system, size_t system_size,
+                                   char* error, size_t error_size);
+
+/// Answers the next message of the chat, `message_size` bytes; a callback takes the text. Where
+/// the context has no room for the conversation and an answer, its oldest turns, a message and an
+/// answer each, are dropped for good: how many goes to `dropped_turns`. On failure the conversation
+/// stays as it was. 0 on success.
+THIMBLE_API int thimble_chat_say(thimble_runner* runner, const char* message, size_t message_size,
+                                 const thimble_options* options, thimble_text_callback on_text,
+                                 void* context, int64_t* dropped_turns, char* error,
+                                 size_t error_size);
+
+/// Forgets every turn of the chat; the system message stays. 0 on success.
+THIMBLE_API int thimble_chat_reset(thimble_runner* runner, char* error, size_t error_size);
+
+/// The turns of the chat that are not dropped.
+THIMBLE_API int64_t thimble_chat_turns(thimble_runner* runner);
 
 /// The statistics of the last answer as JSON, always UTF-8, until the next call with this runner.
 THIMBLE_API const char* thimble_stats(thimble_runner* runner);

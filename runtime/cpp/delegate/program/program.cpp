@@ -10,7 +10,6 @@ namespace thimble::cpu {
 namespace {
 
 constexpr const char* kIdentifier = "THCP";
-constexpr uint32_t kVersion = 2;
 
 Status damaged(const std::string& what) {
   return Status::error("the CPU delegate's program is damaged: " + what +
@@ -76,9 +75,9 @@ Result<Program> read_program(const uint8_t* data, size_t size) {
   const FlatbufferTable root = flatbuffer_root(data, size, kIdentifier);
   if (!root.valid()) return damaged("it does not begin as one");
   const auto version = root.scalar<uint32_t>(0);
-  if (version != kVersion) {
+  if (version != kProgramVersion) {
     return Status::error("the CPU delegate's program has version " + std::to_string(version) +
-                         ", and this runtime reads version " + std::to_string(kVersion) +
+                         ", and this runtime reads version " + std::to_string(kProgramVersion) +
                          ": export the model again, or update the runtime");
   }
   Program program;

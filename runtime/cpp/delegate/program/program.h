@@ -16,6 +16,8 @@
 
 namespace thimble::cpu {
 
+inline constexpr uint32_t kProgramVersion = 2;  ///< the one that is read
+
 struct Weight {
   std::string key;
   size_t rows;

@@ -9,6 +9,7 @@
 #include <string>
 #include <system_error>
 
+#include "delegate/program/program.h"
 #include "delegate/session/session_state.h"
 #include "delegate/threads/cores.h"
 
@@ -79,6 +80,10 @@ std::shared_ptr<Session> find_session(int32_t id) {
 using thimble::Result;
 using thimble::Status;
 using namespace thimble::cpu;
+
+int32_t thimble_program_version(void) {
+  return static_cast<int32_t>(thimble::cpu::kProgramVersion);
+}
 
 int thimble_session_open(const thimble_session_options* options, int32_t* session, char* error,
                          size_t error_size) {

@@ -41,6 +41,9 @@ typedef struct {
   int32_t huge_pages; /* not 0: weights are copied into huge pages where the system has them */
 } thimble_session_options;
 
+/// The version of the delegate's programs that this runtime reads.
+THIMBLE_SESSION_API int32_t thimble_program_version(void);
+
 /// Opens a session; its id, above 0, goes to `session`.
 THIMBLE_SESSION_API int thimble_session_open(const thimble_session_options* options,
                                              int32_t* session, char* error, size_t error_size);

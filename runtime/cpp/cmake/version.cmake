@@ -1,0 +1,15 @@
+# The package's version: as python -m runtime build says, else as pyproject.toml beside the packages
+# does.
+set(THIMBLE_VERSION "" CACHE STRING "The version that runner --version prints")
+if(NOT THIMBLE_VERSION)
+  set(pyproject ${CMAKE_CURRENT_LIST_DIR}/../../../pyproject.toml)
+  set(found "")
+  if(EXISTS ${pyproject})
+    file(STRINGS ${pyproject} found REGEX "^version = \"[^\"]+\"$")
+    set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${pyproject})
+  endif()
+  set(THIMBLE_VERSION "of an unknown version")
+  if(found)
+    string(REGEX REPLACE "^version = \"(.*)\"$" "\\1" THIMBLE_VERSION "${found}")
+  endif()
+endif()
