@@ -1,9 +1,36 @@
-"""What tells an ETRecord from one of the same graph with other weights."""
+"""Writes an ETRecord as small as ExecuTorch's Inspector can still read it."""
 
+import shutil
+import tempfile
 from pathlib import Path
-from zipfile import ZipFile
+from typing import Any
+from zipfile import ZIP_DEFLATED, ZipFile
 
-WEIGHTS = "exported_program_state_dict"  # of the captured program, as torch.save writes them
+# The weights of the program before any delegate packed them, as torch.save writes them.
+WEIGHTS = "edge_dialect_exported_program/forward_state_dict"
+
+
+def save_etrecord(etrecord: Any, path: Path) -> None:
+    """Writes the lowered program's graph, its weights and its maps, all compressed.
+
+    ExecuTorch adds the captured program with a second copy of every weight, and compresses
+    nothing, not even empty key/value caches. Its Inspector reads a captured program only where it
+    runs a model again on inputs that a record holds; ours hold none.
+
+    Args:
+        etrecord: ExecuTorch's, of a finished program; it loses its captured program.
+    """
+    etrecord.exported_program = None
+    # A file without a name: nothing is left behind, however this ends.
+    with tempfile.TemporaryFile(dir=path.parent) as whole:
+        etrecord.save(whole)
+        with ZipFile(whole) as source, ZipFile(path, "w", ZIP_DEFLATED) as target:
+            for name in source.namelist():
+                with (
+                    source.open(name) as entry,
+                    target.open(name, "w", force_zip64=True) as compressed,
+                ):
+                    shutil.copyfileobj(entry, compressed, 1 << 20)
 
 
 def weights_crc32(path: Path) -> str | None:

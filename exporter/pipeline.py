@@ -13,7 +13,7 @@ from exporter.agreement import Agreement, Reference, compare, reference_logits, 
 from exporter.budget import require_size, storage_of, within_budget
 from exporter.checkpoint import Checkpoint
 from exporter.errors import ExportError
-from exporter.etrecord import weights_crc32
+from exporter.etrecord import save_etrecord, weights_crc32
 from exporter.files import replacing
 from exporter.listener import Listener
 from exporter.memory import plan_memory
@@ -81,7 +81,7 @@ def export_model(options: ExportOptions, listener: Listener) -> ExportResult:
         with open(temporary, "wb") as file:
             lowered.program.write_to_file(file)
         if lowered.etrecord is not None and etrecord is not None:
-            lowered.etrecord.save(str(etrecord))
+            save_etrecord(lowered.etrecord, etrecord)
             report["etrecord"] = {"weights_crc32": weights_crc32(etrecord)}
         delegation = lowered.report
         del lowered, program  # the file has it all; checking needs the memory

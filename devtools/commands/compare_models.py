@@ -41,6 +41,7 @@ Streams = tuple[Tensor, Tensor, Tensor]  # of the float model, the quantized one
 Run = Callable[[CausalLM, Tensor], Tensor]
 
 _SCALES = "model.embed_tokens.scales"
+_LIFTED = "_lifted_tensor_constant"  # a number in the code, as ExecuTorch keeps it
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,7 @@ class Logits:
 
 
 def read_weights(etrecord: Path) -> dict[str, Tensor]:
-    """The weights of the captured program by name, quantized ones as integers and scales.
+    """The weights of the program by name, quantized ones as integers and scales.
 
     Raises:
         BadRequest: the record has none.
@@ -60,8 +61,7 @@ def read_weights(etrecord: Path) -> dict[str, Tensor]:
     with ZipFile(etrecord) as archive:
         if WEIGHTS not in archive.namelist():
             raise BadRequest(
-                f"{etrecord} holds no weights of the captured program; export again with "
-                "--etrecord."
+                f"{etrecord} holds no weights of the program; export again with --etrecord."
             )
         state: dict[str, Tensor] = torch.load(
             io.BytesIO(archive.read(WEIGHTS)), map_location="cpu", weights_only=True
@@ -72,7 +72,7 @@ def read_weights(etrecord: Path) -> dict[str, Tensor]:
 def quantized_model(
     checkpoint: Checkpoint, weights: Mapping[str, Tensor], source: Path
 ) -> CausalLM:
-    """The model that was exported, with the weights of its captured program.
+    """The model that was exported, with the weights that its record holds.
 
     Raises:
         BadRequest: they belong to a model of another shape than the checkpoint's.
@@ -80,8 +80,8 @@ def quantized_model(
     with torch.device("meta"):
         model = CausalLM(checkpoint.config)
     for name, tensor in weights.items():
-        if name.endswith((ZERO_POINTS, OWN, ".scales")):
-            continue  # what a delegate added; what goes with the integers
+        if name.endswith((ZERO_POINTS, OWN, ".scales")) or name.startswith(_LIFTED):
+            continue  # what lowering added; what goes with the integers
         if name.endswith(PACKED):
             if _SCALES in weights:  # else the head's integers are the table's
                 _set_embedding(model, _quantized(_unpacked(tensor), weights[_SCALES]))

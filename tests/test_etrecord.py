@@ -1,0 +1,51 @@
+"""An ETRecord holds each weight once, compressed, and ExecuTorch still reads it."""
+
+import tempfile
+from pathlib import Path
+from typing import Any
+from zipfile import ZIP_DEFLATED, ZipFile
+
+import pytest
+import torch
+from executorch.devtools.etrecord import parse_etrecord
+from recorded_runs import Recorded
+
+from devtools.commands.compare_models import read_weights
+from exporter.etrecord import save_etrecord
+
+MODELS = ["stories_gptq_pte", "stories_cpu_pte"]
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_record_holds_weights_once(recorded: Recorded, name: str) -> None:
+    _, path = recorded(name)
+    with ZipFile(path) as archive:
+        entries = {entry.filename: entry for entry in archive.infolist()}
+    weights = [entry for entry in entries if entry.endswith("_state_dict")]
+    assert weights == ["edge_dialect_exported_program/forward_state_dict"]
+    assert "exported_program" not in entries
+    assert all(entry.compress_type == ZIP_DEFLATED for entry in entries.values())
+    caches = entries["edge_dialect_exported_program/forward_constants"]
+    assert caches.compress_size < caches.file_size / 4  # they are empty
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_executorch_reads_the_weights_that_compare_reads(recorded: Recorded, name: str) -> None:
+    _, path = recorded(name)
+    program: Any = parse_etrecord(str(path)).edge_dialect_program
+    ours = read_weights(path)
+    assert program.state_dict.keys() == ours.keys()
+    assert all(torch.equal(tensor, ours[key]) for key, tensor in program.state_dict.items())
+
+
+def test_a_record_that_cannot_be_saved_leaves_nothing_beside_it(tmp_path: Path) -> None:
+    class Failing:
+        exported_program = object()
+
+        def save(self, file: "tempfile._TemporaryFileWrapper[bytes]") -> None:
+            file.write(b"half")
+            raise OSError("no room")
+
+    with pytest.raises(OSError, match="no room"):
+        save_etrecord(Failing(), tmp_path / "model.etrecord")
+    assert list(tmp_path.iterdir()) == []
