@@ -122,6 +122,14 @@ def test_moved_lines_are_the_same_lines(runs: dict[str, Path]) -> None:
                     event,
                     lines=tuple(map(moved, event.lines)),
                     stack=tuple(map(moved, event.stack)),
+                    shares=tuple(
+                        replace(
+                            share,
+                            lines=tuple(map(moved, share.lines)),
+                            stack=tuple(map(moved, share.stack)),
+                        )
+                        for share in event.shares
+                    ),
                 )
                 for event in call.events
             ),

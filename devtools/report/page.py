@@ -12,6 +12,7 @@ from markupsafe import Markup
 from devtools.files import replacing
 from devtools.profile.limits import Limits
 from devtools.profile.model import Call, Profile
+from devtools.profile.rows import without_layer
 from devtools.report import numbers
 from devtools.report.delegation import delegation_map
 from devtools.report.flame import flame
@@ -125,12 +126,8 @@ def _rank(total: Total, scope: Scope) -> tuple[int, int]:
 
 def _modules(scope: Scope) -> list[tuple[str, Total]]:
     """Time by module, decoder layers taken together."""
-    totals = total_by(scope.calls, lambda event: _without_layer(event.module_path, event.layer))
+    totals = total_by(scope.calls, lambda event: without_layer(event.module_path, event.layer))
     return sorted(totals.items(), key=lambda item: _rank(item[1], scope))
-
-
-def _without_layer(path: str, layer: int | None) -> str:
-    return path if layer is None else path.replace(f".{layer}.", ".*.", 1)
 
 
 def _kinds(shown: Sequence[Scope]) -> list[tuple[str, dict[str, int]]]:
