@@ -147,9 +147,11 @@ def diff(
 ) -> None:
     """Shows what became slower from run A to run B, by line, and what is only noise.
 
-    A line is called slower or faster if its calls differ beyond chance (Mann-Whitney, Holm, 5% for
-    all lines together) and by more than either side moved by itself: from the first half of a run
-    to the second, and between runs of one side.
+    Times are those of the median call of each side, and every change is from A's median to B's. A
+    line is called slower or faster if its calls differ beyond chance (Mann-Whitney, Holm, 5% for
+    all lines together) and the medians by more than either side's moved by itself: from the first
+    half of a run to the second, and between runs of one side. What one operator computes for
+    several lines is divided among them, as inspect says.
     """
     from devtools.commands.diff import Request, run_diff
     from devtools.profile.model import Phase
