@@ -33,6 +33,7 @@ _KERNEL_PREFIX = "native_call_"
 _MOST_THREADS = 256  # of a team; more is damage
 _BLOCK = re.compile(r"(prefill|decode) (\d+)")
 _DROPPED = re.compile(r"dropped (\d+)")
+_FACT = re.compile(r"fact (\w+) (.*)", re.DOTALL)
 _NUMBERED = re.compile(r"(.*) #(\d+)")
 _WORK = struct.Struct(
     "<QQII"
@@ -74,6 +75,8 @@ def load_profile(etdump: Path, etrecord: Path) -> Profile:
         ),
         _sources(calls, record),
         sum(dropped),
+        {found[1]: found[2] for run in runs if (found := _FACT.fullmatch(run.name))},
+        record.weights_crc32,
     )
 
 

@@ -308,6 +308,11 @@ class Profile:
         sources: the text of the files that lines are in, by Line.file, as it was when exported;
             only those that are to be had on this machine and still say the same.
         dropped_calls: calls that were not recorded, because the recording was full.
+        facts: of the run, as our runner records them: model (its path), fingerprint (of its file),
+            processor, threads, runs_with, prompt (its first kilobyte), date (UTC). Other programs
+            record none.
+        weights_crc32: of the weights in the ETRecord, as the exporter's report has it; None where
+            it holds none.
     """
 
     calls: tuple[Call, ...]
@@ -317,12 +322,16 @@ class Profile:
     delegates: tuple[str, ...] = ()
     sources: Mapping[str, str] = field(default_factory=dict)
     dropped_calls: int = 0
+    facts: Mapping[str, str] = field(default_factory=dict)
+    weights_crc32: str | None = None
 
     @property
     def threads(self) -> int | None:
-        """The most that worked on any event; None where none tells."""
+        """The most that worked on any event, or those of the run; None where nothing tells."""
         counts = (event.threads for call in self.calls for event in call.events)
-        return max((count for count in counts if count is not None), default=None)
+        most = max((count for count in counts if count is not None), default=None)
+        told = self.facts.get("threads", "")
+        return int(told) if most is None and told.isdecimal() else most
 
     def calls_of(self, phase: Phase) -> tuple[Call, ...]:
         return tuple(call for call in self.calls if call.phase is phase)

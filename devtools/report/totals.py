@@ -10,6 +10,8 @@ from typing import TypeVar
 from devtools.profile.known_work import KnownWork
 from devtools.profile.model import Call, Event, Phase, Profile
 
+_OUTLIER = 2  # times the median call of its phase
+
 Place = tuple[str, int]  # a line's file and number
 
 _Key = TypeVar("_Key", bound=Hashable)
@@ -54,6 +56,25 @@ class Scope:
     def call_ns(self) -> float:
         """Wall time of a call."""
         return self._typical([call.wall_ns for call in self.calls])
+
+    @property
+    def mean_ns(self) -> float:
+        """Wall time of a call on average."""
+        return self.wall_ns / len(self.calls)
+
+    @cached_property
+    def p90_ns(self) -> int:
+        """The wall time that nine of ten calls do not exceed (the nearest rank)."""
+        times = sorted(call.wall_ns for call in self.calls)
+        return times[-(-9 * len(times) // 10) - 1]
+
+    def is_outlier(self, call: Call) -> bool:
+        """Whether a call took more than twice the median, as where the system interrupted it."""
+        return call.wall_ns > _OUTLIER * self.call_ns
+
+    @property
+    def outliers(self) -> int:
+        return sum(map(self.is_outlier, self.calls))
 
     def in_call(self, times: Mapping[int, int]) -> float:
         """Of something that took so much time in each call, by index: its time in a call."""
