@@ -124,7 +124,7 @@ def test_records_are_what_executorch_reads(recorded: Recorded) -> None:
     expected = deserialize_from_etdump_flatcc(path.read_bytes())
     for ours, theirs in zip(read_etdump(path), expected.run_data, strict=True):
         assert ours.name == theirs.name
-        events = [event.profile_event for event in theirs.events if event.profile_event]
+        events = [event.profile_event for event in theirs.events or () if event.profile_event]
         for item, event in zip(ours.records, events, strict=True):
             assert item.name == (event.name or "")
             assert (item.chain, item.instruction_id) == (event.chain_index, event.instruction_id)
