@@ -134,6 +134,11 @@ def test_csv_is_the_view(pair: tuple[str, str], tmp_path: Path) -> None:
     assert {row["phase"] for row in rows} == {"prefill", "decode"}
     assert {"linear", "attention", "embedding"} <= {row["key"] for row in rows}
     assert all(int(row["self_ns"]) <= int(row["total_ns"]) for row in rows)
+    inspect(pair[0], "--etrecord", pair[1], "--by", "module", "--csv", path)
+    with open(path, newline="") as file:
+        shared = {row["key"]: row["shared_with"] for row in csv.DictReader(file)}
+    assert shared["model.layers.*.mlp.up_proj"] == "model.layers.*.mlp.gate_proj"
+    assert shared["lm_head"] == ""
 
 
 @pytest.mark.parametrize("phase", ["prefill", "decode"])

@@ -13,6 +13,7 @@ from recorded_runs import PROMPT, Recorded, etrecord_of, record
 
 from devtools.commands.cli import main
 from devtools.profile import Phase, Profile, load_profile
+from devtools.profile.etdump import read_etdump
 from devtools.report import make_page, numbers
 from devtools.report.facts import run_facts
 from devtools.report.program import read_program
@@ -20,6 +21,7 @@ from devtools.report.totals import scopes
 from exporter.options import ExportOptions
 from exporter.pipeline import export_model
 from quant.scheme import Scheme
+from runtime import Runner
 
 
 @pytest.fixture(scope="module")
@@ -43,6 +45,30 @@ def test_the_run_is_described(profile: Profile, page: str, stories_cpu_pte: Path
     assert profile.facts["model"] == str(stories_cpu_pte)
     for name, value in facts.items():
         assert f"<dt>{name}</dt><dd>{html.escape(value)}</dd>" in page
+
+
+def recorded_facts(runner: Runner, prompt: str, etdump: Path) -> dict[str, str]:
+    runner.truncate(0)
+    runner.start_recording()
+    list(runner.generate(prompt, max_new_tokens=1))
+    names = [run.name for run in read_etdump(runner.stop_recording(etdump).path)]
+    found = [name.removeprefix("fact ") for name in names if name.startswith("fact ")]
+    return {fact.partition(" ")[0]: fact.partition(" ")[2] for fact in found}
+
+
+def test_every_recording_tells_its_own_prompt(
+    cpp_build: Path, stories_cpu_pte: Path, tmp_path: Path
+) -> None:
+    """Or its beginning, whatever it holds; the rest is alike, from Python too."""
+    long, odd = "Once upon a time " * 65, 'a "quoted"\nlörd \x01'
+    with Runner(stories_cpu_pte, threads=2) as runner:
+        first = recorded_facts(runner, long, tmp_path / "run.etdp")
+        last = recorded_facts(runner, odd, tmp_path / "run.etdp")
+    assert first["prompt"] == long[:1024] and last["prompt"] == odd
+    assert last["model"] == str(stories_cpu_pte) and last["threads"] == "2"
+    assert last["fingerprint"] == read_program(stories_cpu_pte).fingerprint
+    for key in ("model", "fingerprint", "threads", "runs_with", "processor"):
+        assert first[key] == last[key]
 
 
 def test_forced_kernels_are_named(cpp_build: Path, stories_cpu_pte: Path, tmp_path: Path) -> None:

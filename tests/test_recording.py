@@ -53,28 +53,19 @@ def answer(runner: Runner, tokens: int = ANSWER) -> str:
     return "".join(runner.generate("Once upon a time", max_new_tokens=tokens))
 
 
-def facts(path: Path) -> dict[str, str]:
-    """What the ETDump says of the run: empty blocks, each named by a key and its value."""
-    names = [block.name for block in _run_data(path) if block.name.startswith("fact ")]
-    return {name.split(" ", 2)[1]: name.split(" ", 2)[2] for name in names}
-
-
 def blocks(path: Path) -> list[tuple[str, list]]:
-    """The names of an ETDump's other blocks, and the events of each: name, id, start, end in ns."""
+    """The names of an ETDump's blocks but those of facts, and the events of each: name, id, start,
+    end in ns."""
+    from executorch.devtools.etdump.serialize import deserialize_from_etdump_flatcc
+
     found = []
-    for block in _run_data(path):
+    for block in deserialize_from_etdump_flatcc(path.read_bytes()).run_data:
         if block.name.startswith("fact "):
             assert not block.events
             continue
         events = [event.profile_event for event in block.events or []]
         found.append((block.name, [event for event in events if event is not None]))
     return found
-
-
-def _run_data(path: Path) -> list:
-    from executorch.devtools.etdump.serialize import deserialize_from_etdump_flatcc
-
-    return deserialize_from_etdump_flatcc(path.read_bytes()).run_data
 
 
 def names(path: Path) -> list[str]:
@@ -142,27 +133,6 @@ def test_events_lie_within_their_calls(runner: Runner, tmp_path: Path) -> None:
         per_call.add(len(inside))
         last = call.end_time
     assert len(per_call) == 1  # each call reports every operator
-
-
-def test_facts_of_the_run(runner: Runner, stories_cpu_pte: Path, tmp_path: Path) -> None:
-    """The last prompt or its beginning, whatever it holds; the rest is alike."""
-    found = []
-    for prompt in ("Once upon a time " * 65, 'a "quoted"\nlörd \x01'):
-        runner.truncate(0)
-        runner.start_recording()
-        list(runner.generate(prompt, max_new_tokens=1))
-        found.append(facts(runner.stop_recording(tmp_path / "run.etdp").path))
-    first, last = found
-    assert (
-        first["prompt"] == ("Once upon a time " * 65)[:1024]
-        and last["prompt"] == 'a "quoted"\nlörd \x01'
-    )
-    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", last["date"])
-    assert last["model"] == str(stories_cpu_pte) and last["threads"] == "2"
-    assert last["runs_with"].startswith("kernels ") and last["processor"]
-    assert int(last["fingerprint"]) > 0
-    for key in ("model", "fingerprint", "threads", "runs_with", "processor"):
-        assert first[key] == last[key]
 
 
 @pytest.mark.parametrize("kept", [1, 8, ANSWER])

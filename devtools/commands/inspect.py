@@ -92,7 +92,11 @@ def _find_limits(request: Request, profile: Profile) -> Limits | None:
 
 def _write_csv(report: dict[str, Any], view: View, phases: Sequence[Phase], path: Path) -> None:
     rows = [
-        {"phase": phase, **{name: value for name, value in row.items() if name != "also"}}
+        {
+            "phase": phase,
+            **{name: value for name, value in row.items() if name != "also"},
+            "shared_with": " ".join(row["shared_with"]),
+        }
         for phase, found in report["phases"].items()
         for row in found["by"][view]
     ]

@@ -231,10 +231,11 @@ const char* usage() {
          "  --json FILE          write the statistics as JSON\n"
          "  --etdump FILE        record ExecuTorch's profile of the run: its first 256 calls of "
          "the\n"
-         "                       model, 32 MiB. Signals do it in the middle of a run: SIGUSR1 "
-         "starts\n"
-         "                       to record, or ends that and writes FILE, then FILE.2, ...\n"
-         "                       (default: runner-PID.etdp, ...)\n"
+         "                       model, 32 MiB, and the first 1024 bytes of the prompt. Signals "
+         "do it\n"
+         "                       in the middle of a run: SIGUSR1 starts to record, or ends that "
+         "and\n"
+         "                       writes FILE, then FILE.2, ... (default: runner-PID.etdp, ...)\n"
          "  --verify             check the whole file first, weights included\n"
          "  --help               print this\n";
 }
