@@ -20,7 +20,7 @@ _HEADINGS = {
 _MOST_UNRESOLVED = 5  # names in the list
 _SHARING = (
     "shares with: one operator computes these together. Its time is divided by the bytes of their "
-    "weights in calls of one token, by their operations in longer ones."
+    "weights in calls of one token, by their operations in longer ones and in norms."
 )
 
 
