@@ -182,6 +182,15 @@ def assert_figures_agree(text: str, rows: int) -> None:
         assert f"{float(b) / float(a) - 1:+.1%}" == f"{share}%"
 
 
+def test_modules_of_every_layer_are_compared_apart(runs: dict[str, Path]) -> None:
+    pair = (runs["a"], runs["again"], "--etrecord", runs["etrecord"], "--by", "module")
+    together, apart = diff(*pair), diff(*pair, "--every-layer", "--top", "0")
+    assert "model.layers.*.mlp.up_proj" in together.stdout
+    assert "model.layers.4.mlp.up_proj" in apart.stdout and "*" not in apart.stdout
+    for outcome in (together, apart):
+        assert re.search(r"noise, ms +module *\n", outcome.stdout)
+
+
 def test_prompts_of_different_lengths_are_not_compared(runs: dict[str, Path]) -> None:
     profile = load_profile(runs["a"], runs["etrecord"])
     prefill, *rest = profile.calls

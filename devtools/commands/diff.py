@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from devtools.commands.inspect_tables import HEADINGS
 from devtools.errors import BadRequest, DevtoolsError
 from devtools.files import check_outputs, replacing
 from devtools.profile.difference import (
@@ -122,7 +123,7 @@ def _table(found: PhaseDifference, view: View, top: int) -> Table:
     table.add_column("verdict")
     for name in ("A, ms", "B, ms", "change", "noise, ms"):
         table.add_column(name, justify="right")
-    table.add_column(str(view), overflow="fold")
+    table.add_column(HEADINGS[view], overflow="fold")
     if view is View.LINE:
         table.add_column("code", overflow="ellipsis", no_wrap=True, max_width=60)
     for change in found.changes[: top or None]:

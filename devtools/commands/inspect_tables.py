@@ -10,7 +10,7 @@ from rich.table import Table
 from devtools.profile.model import Phase
 from devtools.profile.rows import Kind, View
 
-_HEADINGS = {
+HEADINGS = {
     View.LINE: "line",
     View.MODULE: "module",
     View.EACH_MODULE: "module",
@@ -116,7 +116,7 @@ def _table(found: dict[str, Any], view: View, top: int, has_limits: bool) -> Tab
     table.add_column("median, ms", justify="right")
     table.add_column("total", justify="right")
     table.add_column("events", justify="right")
-    table.add_column(_HEADINGS[view], overflow="fold")
+    table.add_column(HEADINGS[view], overflow="fold")
     if view is View.LINE:
         table.add_column("code", overflow="ellipsis", no_wrap=True, max_width=60)
     if has_limits:

@@ -3,6 +3,8 @@
 profile, etrecord    the files
 delegates            backends that had calls
 dropped_calls        calls that the recording had no room for
+run                  what our runner recorded of the run: model, fingerprint, processor, threads,
+                     runs_with (kernels and more), prompt, date; empty of other programs
 coverage             delegate_time: time resolved to a line over the time of events inside delegate
                      calls; event_count: events resolved over events; call_time: events' time over
                      the calls' time; the numbers they are made of; unresolved: the rest, each with
@@ -43,6 +45,7 @@ def make_report(profile: Profile, limits: Limits | None) -> dict[str, Any]:
         "etrecord": str(profile.etrecord),
         "delegates": list(profile.delegates),
         "dropped_calls": profile.dropped_calls,
+        "run": dict(profile.facts),
         "coverage": _coverage(profile.coverage),
         "limits": None
         if limits is None
