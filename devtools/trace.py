@@ -144,11 +144,24 @@ def _arguments(event: Event) -> dict[str, Any]:
         "Gop/s": round(event.operations / rate, 3) if event.operations and rate else None,
         "threads": event.threads,
         "duration_ns": event.duration_ns,
+        "shares_ns": _shares(event),
         "instruction_id": event.instruction_id,
         "delegate_debug_id": event.delegate_debug_id,
         "debug_handles": list(event.debug_handles) or None,
     }
     return {name: value for name, value in known.items() if value is not None and value != ""}
+
+
+def _shares(event: Event) -> dict[str, int] | None:
+    """What each line and module has of an operator that fuses several; None of another."""
+    if not event.shares:
+        return None
+    return {
+        ", ".join(filter(None, (portion.module_path, portion.lines[0].location))): (
+            portion.duration_ns
+        )
+        for portion in event.portions
+    }
 
 
 def _slice(

@@ -283,6 +283,9 @@ class Runner:
     def stop_recording(self, path: str | os.PathLike[str]) -> Recording:
         """Ends the recording and writes it to a file, whole or not at all.
 
+        The file also holds the model's path, the processor's name, the date, and the first 1024
+        bytes of the last prompt.
+
         Raises:
             RunnerError: none was started, the model was not called since, the file cannot be
                 written (the recording goes on where its directory says so), or the runner is

@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from devtools.commands.inspect_tables import HEADINGS
 from devtools.errors import BadRequest, DevtoolsError
 from devtools.files import check_outputs, replacing
 from devtools.profile.difference import (
@@ -26,6 +27,7 @@ from devtools.profile.model import Phase, Profile
 from devtools.profile.rows import View
 
 _WIDE = 200  # columns
+_FINE_MS = 0.1  # below it times are shown to the nanosecond
 _STYLES = {Verdict.SLOWER: "red", Verdict.FASTER: "green"}
 
 
@@ -44,7 +46,7 @@ class Request:
 
 
 def run_diff(request: Request) -> None:
-    """Compares, prints the tables, writes the file asked for.
+    """Compares, writes the file asked for, prints the tables.
 
     Exits 0 whatever changed, 2 on files or options that cannot be used, 1 on work that failed.
     """
@@ -62,6 +64,10 @@ def _run_diff(request: Request) -> None:
     a = [load_profile(path, request.etrecord_a) for path in request.a]
     b = [load_profile(path, request.etrecord_b) for path in request.b]
     difference = compare_profiles(a, b, request.by)
+    if request.json is not None:
+        with replacing(request.json) as temporary:
+            text = json.dumps(_plain(difference, a, b), indent=1)
+            temporary.write_text(text + "\n", encoding="utf-8")
     console = Console(highlight=False, width=None if sys.stdout.isatty() else _WIDE)
     for name, profiles in (("A", a), ("B", b)):
         console.print(_side_line(name, profiles), markup=False)
@@ -72,10 +78,6 @@ def _run_diff(request: Request) -> None:
             console.print()
             console.print(_phase_line(found), markup=False)
             console.print(_table(found, request.by, request.top))
-    if request.json is not None:
-        with replacing(request.json) as temporary:
-            text = json.dumps(_plain(difference, a, b), indent=1)
-            temporary.write_text(text + "\n", encoding="utf-8")
 
 
 def _side_line(name: str, profiles: Sequence[Profile]) -> str:
@@ -99,20 +101,29 @@ def _phase_line(found: PhaseDifference) -> str:
 
 
 def _change_text(change: Change) -> str:
-    if change.shift_ns is None or not change.a_ns:
+    a, b = _shown(change.a_ns), _shown(change.b_ns)
+    if a is None or b is None or not a:
         return "no ratio"
-    return (
-        f"{change.shift_ns / change.a_ns:+.1%}, where either side's own noise is "
-        f"{change.noise_ns / change.a_ns:.1%}"
-    )
+    return f"{(b - a) / a:+.1%}, where either side's own noise is {change.noise_ns / 1e6 / a:.1%}"
+
+
+def _percent(change: Change) -> str:
+    a, b = _shown(change.a_ns), _shown(change.b_ns)
+    return "-" if a is None or b is None or not a else f"{(b - a) / a:+.1%}"
+
+
+def _shown(time_ns: float | None) -> float | None:
+    """The milliseconds that are printed of a time: what is said of two of them is computed from
+    these, so that whoever computes it again finds the same."""
+    return None if time_ns is None else float(_milliseconds(time_ns))
 
 
 def _table(found: PhaseDifference, view: View, top: int) -> Table:
     table = Table(box=None, pad_edge=False)
     table.add_column("verdict")
-    for name in ("A, ms", "B, ms", "change, ms", "noise, ms"):
+    for name in ("A, ms", "B, ms", "change", "noise, ms"):
         table.add_column(name, justify="right")
-    table.add_column(str(view), overflow="fold")
+    table.add_column(HEADINGS[view], overflow="fold")
     if view is View.LINE:
         table.add_column("code", overflow="ellipsis", no_wrap=True, max_width=60)
     for change in found.changes[: top or None]:
@@ -120,7 +131,7 @@ def _table(found: PhaseDifference, view: View, top: int) -> Table:
             str(change.verdict),
             _milliseconds(change.a_ns),
             _milliseconds(change.b_ns),
-            _milliseconds(change.shift_ns, "+"),
+            _percent(change),
             _milliseconds(change.noise_ns),
             escape(change.key),
         ]
@@ -133,10 +144,11 @@ def _table(found: PhaseDifference, view: View, top: int) -> Table:
     return table
 
 
-def _milliseconds(time_ns: float | None, sign: str = "") -> str:
+def _milliseconds(time_ns: float | None) -> str:
     if time_ns is None:
         return "-"
-    return f"{time_ns / 1e6:{sign}.4f}"
+    value = time_ns / 1e6
+    return f"{value:.4f}" if value >= _FINE_MS else f"{value:.6f}"
 
 
 def _plain(difference: Difference, a: Sequence[Profile], b: Sequence[Profile]) -> dict[str, Any]:
@@ -148,8 +160,23 @@ def _plain(difference: Difference, a: Sequence[Profile], b: Sequence[Profile]) -
             for name, side in (("a", a), ("b", b))
         },
         "notes": list(difference.notes),
-        "phases": {str(found.phase): asdict(found) for found in difference.phases},
+        "phases": {str(found.phase): _plain_phase(found) for found in difference.phases},
     }
+
+
+def _plain_phase(found: PhaseDifference) -> dict[str, Any]:
+    return {
+        "phase": found.phase,
+        "calls": found.calls,
+        "whole": _plain_change(found.whole),
+        "changes": [_plain_change(change) for change in found.changes],
+    }
+
+
+def _plain_change(change: Change) -> dict[str, Any]:
+    moved = change.change_ns
+    share = moved / change.a_ns if moved is not None and change.a_ns else None
+    return {**asdict(change), "change_ns": moved, "change_share": share}
 
 
 def _fail(error: Exception, code: int) -> None:

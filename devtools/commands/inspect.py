@@ -43,7 +43,7 @@ class Request:
 
 
 def run_inspect(request: Request) -> None:
-    """Reads the profile, prints the table, writes the files asked for.
+    """Reads the profile, writes the files asked for, prints the table.
 
     Exits 2 on files or options that cannot be used, 1 on work that failed.
     """
@@ -61,15 +61,15 @@ def _run_inspect(request: Request) -> None:
     profile = load_profile(request.etdump, request.etrecord)
     limits = _find_limits(request, profile)
     report = make_report(profile, limits)
-    # Into a file or a pipe tables go unbroken.
-    console = Console(highlight=False, width=None if sys.stdout.isatty() else _WIDE)
-    show(report, request.by, request.phases, request.top, console)
     if request.json is not None:
         with replacing(request.json) as temporary:
             temporary.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
     if request.csv is not None:
         with replacing(request.csv) as temporary:
             _write_csv(report, request.by, request.phases, temporary)
+    # Into a file or a pipe tables go unbroken.
+    console = Console(highlight=False, width=None if sys.stdout.isatty() else _WIDE)
+    show(report, request.by, request.phases, request.top, console)
 
 
 def _find_limits(request: Request, profile: Profile) -> Limits | None:
@@ -92,7 +92,11 @@ def _find_limits(request: Request, profile: Profile) -> Limits | None:
 
 def _write_csv(report: dict[str, Any], view: View, phases: Sequence[Phase], path: Path) -> None:
     rows = [
-        {"phase": phase, **{name: value for name, value in row.items() if name != "also"}}
+        {
+            "phase": phase,
+            **{name: value for name, value in row.items() if name != "also"},
+            "shared_with": " ".join(row["shared_with"]),
+        }
         for phase, found in report["phases"].items()
         for row in found["by"][view]
     ]

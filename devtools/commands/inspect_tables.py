@@ -10,13 +10,18 @@ from rich.table import Table
 from devtools.profile.model import Phase
 from devtools.profile.rows import Kind, View
 
-_HEADINGS = {
+HEADINGS = {
     View.LINE: "line",
     View.MODULE: "module",
+    View.EACH_MODULE: "module",
     View.OP: "operator",
     View.LAYER: "layer",
 }
 _MOST_UNRESOLVED = 5  # names in the list
+_SHARING = (
+    "shares with: one operator computes these together. Its time is divided by the bytes of their "
+    "weights in calls of one token, by their operations in longer ones and in norms."
+)
 
 
 def show(
@@ -40,6 +45,15 @@ def show(
             console.print()
             console.print(_phase_line(phase, found), markup=False)
             console.print(_table(found, view, top, limits is not None))
+    rows = [
+        row
+        for phase in phases
+        if phase in report["phases"]
+        for row in _shown(report["phases"][phase]["by"][view], top)
+    ]
+    if any(row["shared_with"] for row in rows):
+        console.print()
+        console.print(_SHARING, markup=False)
 
 
 def coverage_lines(report: dict[str, Any]) -> list[str]:
@@ -102,7 +116,7 @@ def _table(found: dict[str, Any], view: View, top: int, has_limits: bool) -> Tab
     table.add_column("median, ms", justify="right")
     table.add_column("total", justify="right")
     table.add_column("events", justify="right")
-    table.add_column(_HEADINGS[view], overflow="fold")
+    table.add_column(HEADINGS[view], overflow="fold")
     if view is View.LINE:
         table.add_column("code", overflow="ellipsis", no_wrap=True, max_width=60)
     if has_limits:
@@ -110,10 +124,10 @@ def _table(found: dict[str, Any], view: View, top: int, has_limits: bool) -> Tab
         table.add_column("Mop/call", justify="right")
         table.add_column("bound", no_wrap=True)
     rows = found["by"][str(view)]
-    events = [row for row in rows if row["kind"] == Kind.EVENTS]
+    shown = _shown(rows, top)
+    hidden = [row for row in rows if row["kind"] == Kind.EVENTS][len(shown) :]
     rest = [row for row in rows if row["kind"] != Kind.EVENTS]
-    shown = events if top == 0 else events[:top]
-    for row in [*shown, *_others(events[len(shown) :]), *rest]:
+    for row in [*shown, *_others(hidden), *rest]:
         cells = [
             _share(row["self_share"]),
             _milliseconds(row["median_ns"]),
@@ -131,6 +145,11 @@ def _table(found: dict[str, Any], view: View, top: int, has_limits: bool) -> Tab
     return table
 
 
+def _shown(rows: list[dict[str, Any]], top: int) -> list[dict[str, Any]]:
+    events = [row for row in rows if row["kind"] == Kind.EVENTS]
+    return events if top == 0 else events[:top]
+
+
 def _others(hidden: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """What the table leaves out, as one row, so that the column still adds up."""
     if not hidden:
@@ -145,6 +164,8 @@ def _others(hidden: list[dict[str, Any]]) -> list[dict[str, Any]]:
             "count": sum(row["count"] for row in hidden),
             "text": "",
             "also": [],
+            "shared_with": [],
+            "layers": 0,
             "bytes_moved": None,
             "operations": None,
             "verdict": None,
@@ -153,14 +174,25 @@ def _others(hidden: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _key(row: dict[str, Any]) -> str:
-    if not row["also"]:
-        return str(row["key"])
-    file = row["key"].rpartition(":")[0]
-    also = ", ".join(
-        place.rpartition(":")[2] if place.rpartition(":")[0] == file else place
-        for place in row["also"]
+    """The row's name, and in brackets what else it stands for, beside it in short."""
+    key, remarks = str(row["key"]), []
+    if row["layers"]:
+        remarks.append(f"{row['layers']} layer" + "s" * (row["layers"] > 1))
+    if row["shared_with"]:
+        remarks.append(f"shares with {_in_short(row['shared_with'], key)}")
+    if row["also"]:
+        remarks.append(f"with {_in_short(row['also'], key)}")
+    return f"{key} ({'; '.join(remarks)})" if remarks else key
+
+
+def _in_short(places: list[str], beside: str) -> str:
+    """Lines of the same file by their numbers, modules of the same parent by their last names."""
+    mark = ":" if ":" in beside else "."
+    home = beside.rpartition(mark)[0]
+    return ", ".join(
+        place.rpartition(mark)[2] if place.rpartition(mark)[0] == home else place
+        for place in places
     )
-    return f"{row['key']} (with {also})"
 
 
 def _share(value: float) -> str:

@@ -2,8 +2,12 @@
 have of them."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
+
+if TYPE_CHECKING:
+    from devtools.profile.rows import View
 
 _MOST_THREADS = 256
 _SETTINGS = {
@@ -36,7 +40,11 @@ _by = click.option(
     "--by",
     type=click.Choice(["line", "module", "op", "layer"]),
     default="line",
-    help="What time is summed up by.",
+    help="What time is summed up by. Modules of all decoder layers are taken together, as "
+    "model.layers.*.mlp.",
+)
+_every_layer = click.option(
+    "--every-layer", is_flag=True, help="With --by module: each decoder layer's modules apart."
 )
 _phase = click.option(
     "--phase",
@@ -53,6 +61,7 @@ _top = click.option(
 @click.argument("profile", type=click.Path(path_type=Path))
 @etrecord_option
 @_by
+@_every_layer
 @_phase
 @_top
 @limits_option
@@ -66,6 +75,7 @@ def inspect(
     profile: Path,
     etrecord: Path,
     by: str,
+    every_layer: bool,
     phase: str,
     top: int,
     limits: Path | None,
@@ -79,15 +89,18 @@ def inspect(
     PROFILE is what the runner's --etdump wrote. Time is an event's own (self) or also what a line
     or module calls (total); what belongs to no line has rows of its own, so that the self times of
     a table add up to the time of the calls.
+
+    One operator may compute several lines or modules, as q_proj, k_proj and v_proj. Such rows say
+    "shares with", and the operator's time is divided among them: by the bytes of their weights in
+    calls of one token, by their operations in longer ones, and where none is a matrix product, as
+    in a norm, always by operations.
     """
     from devtools.commands.inspect import Request, run_inspect
     from devtools.profile.model import Phase
-    from devtools.profile.rows import View
 
     phases = tuple(Phase) if phase == "all" else (Phase(phase),)
-    run_inspect(
-        Request(profile, etrecord, View(by), phases, top, limits, probe, threads, json, csv)
-    )
+    view = _view(by, every_layer)
+    run_inspect(Request(profile, etrecord, view, phases, top, limits, probe, threads, json, csv))
 
 
 @click.command(context_settings=_SETTINGS)
@@ -115,6 +128,7 @@ def inspect(
     help="Another run of B.",
 )
 @_by
+@_every_layer
 @_phase
 @_top
 @click.option("--json", type=click.Path(path_type=Path), help="Also write everything as JSON.")
@@ -126,19 +140,21 @@ def diff(
     again_a: tuple[Path, ...],
     again_b: tuple[Path, ...],
     by: str,
+    every_layer: bool,
     phase: str,
     top: int,
     json: Path | None,
 ) -> None:
     """Shows what became slower from run A to run B, by line, and what is only noise.
 
-    A line is called slower or faster if its calls differ beyond chance (Mann-Whitney, Holm, 5% for
-    all lines together) and by more than either side moved by itself: from the first half of a run
-    to the second, and between runs of one side.
+    Times are those of the median call of each side, and every change is from A's median to B's. A
+    line is called slower or faster if its calls differ beyond chance (Mann-Whitney, Holm, 5% for
+    all lines together) and the medians by more than either side's moved by itself: from the first
+    half of a run to the second, and between runs of one side. What one operator computes for
+    several lines is divided among them, as inspect says.
     """
     from devtools.commands.diff import Request, run_diff
     from devtools.profile.model import Phase
-    from devtools.profile.rows import View
 
     phases = tuple(Phase) if phase == "all" else (Phase(phase),)
     run_diff(
@@ -147,9 +163,19 @@ def diff(
             (b, *again_b),
             etrecord,
             etrecord_b or etrecord,
-            View(by),
+            _view(by, every_layer),
             phases,
             top,
             json,
         )
     )
+
+
+def _view(by: str, every_layer: bool) -> "View":
+    from devtools.profile.rows import View
+
+    if not every_layer:
+        return View(by)
+    if by != "module":
+        raise click.UsageError(f"--every-layer has no effect on --by {by}; use --by module.")
+    return View.EACH_MODULE

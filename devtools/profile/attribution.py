@@ -65,8 +65,7 @@ class Attribution:
 
     @property
     def layer(self) -> int | None:
-        found = _LAYER.search(self.module_path)
-        return int(found[1]) if found else None
+        return layer_of(self.module_path)
 
     @property
     def is_heavy(self) -> bool:
@@ -101,13 +100,13 @@ class Attributions:
         )
         if not nodes:
             return UNKNOWN
-        stacks = {node.name: self._stack(node) for node in nodes}
+        stacks = {node.name: self.stack_of(node) for node in nodes}
         main = min(nodes, key=lambda node: (not stacks[node.name], _rank(node)))
         ordered = [main, *(node for node in nodes if node is not main)]
         lines = dict.fromkeys(stacks[node.name][-1] for node in ordered if stacks[node.name])
         return Attribution(main, tuple(nodes), tuple(lines), stacks[main.name], _kind(main, nodes))
 
-    def _stack(self, node: Node) -> tuple[Line, ...]:
+    def stack_of(self, node: Node) -> tuple[Line, ...]:
         """A node that the exporter inserted takes the line of the first that reads it."""
         seen, waiting = {node.name}, [node]
         while waiting:
@@ -119,6 +118,22 @@ class Attributions:
                     seen.add(reader.name)
                     waiting.append(reader)
         return ()
+
+
+def layer_of(module_path: str) -> int | None:
+    """The number of the decoder layer in a module's path; None outside of the layers."""
+    found = _LAYER.search(module_path)
+    return int(found[1]) if found else None
+
+
+def is_product(node: Node) -> bool:
+    """Whether it is what kernels are written for: a matrix product, attention, or a table."""
+    return operator_word(node.operator) in _HEAVY
+
+
+def only_moves(node: Node) -> bool:
+    """Whether it computes nothing: it names, cuts or turns what is there."""
+    return operator_word(node.operator) in _MOVING or node.output is None
 
 
 def operator_word(operator: str) -> str:
@@ -138,7 +153,7 @@ def _rank(node: Node) -> int:
         return _RANKS[word]
     if word in _LIGHT:
         return 200
-    return 300 if word in _MOVING or node.output is None else 100
+    return 300 if only_moves(node) else 100
 
 
 def _kind(main: Node, nodes: Iterable[Node]) -> str:

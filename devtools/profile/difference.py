@@ -4,17 +4,16 @@ The samples of a line are its times in the calls of a phase. A line changed if t
 
 - the Mann-Whitney U test (1947; two-sided, with its correction for ties, and exact where there are
   few calls) tells the samples apart at 5%, by Holm's method (1979) for all lines together;
-- the shift between them (Hodges and Lehmann, 1963: the median of all differences) is larger than
-  the noise: what a side's own median moved by, from the first half of a run's calls to the second
-  and from one run to another, since calls of one run share the machine's mood; a side of one run
-  alone is taken to move by 5%;
+- the medians of both sides differ by more than the noise: what a side's own median moved by, from
+  the first half of a run's calls to the second and from one run to another, since calls of one run
+  share the machine's mood; a side of one run alone is taken to move by 5%;
 - and it is at least the resolution: a nanosecond clock's for most, but XNNPACK's profiler counts
   whole microseconds.
 """
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cache
 from statistics import median
@@ -48,8 +47,7 @@ class Change:
         key: as in B, where it is there.
         line: of the view by line.
         a_ns, b_ns: medians of a call; None where it is absent.
-        shift_ns: B less A, by Hodges and Lehmann; None where it is absent from one.
-        noise_ns: the most that a side moved by itself.
+        noise_ns: the most that a side's median moved by itself.
         p: the test's probability of such samples from one source; None where there was none.
     """
 
@@ -58,10 +56,14 @@ class Change:
     line: Line | None
     a_ns: float | None
     b_ns: float | None
-    shift_ns: float | None
     noise_ns: float
     p: float | None
     verdict: Verdict
+
+    @property
+    def change_ns(self) -> float | None:
+        """The median of B less that of A; None where the row is absent from one."""
+        return None if self.a_ns is None or self.b_ns is None else self.b_ns - self.a_ns
 
 
 @dataclass(frozen=True)
@@ -158,8 +160,8 @@ def _compare_phase(
 
 
 def _size(change: Change) -> float:
-    if change.shift_ns is not None:
-        return change.shift_ns
+    if change.change_ns is not None:
+        return change.change_ns
     return change.b_ns or -(change.a_ns or 0.0)
 
 
@@ -201,19 +203,18 @@ def _change(a: _Track | None, b: _Track | None) -> Change:
         row = there.row
         verdict = Verdict.ONLY_B if a is None else Verdict.ONLY_A
         a_ns, b_ns = (None, time) if a is None else (time, None)
-        return Change(row.key, row.kind, row.line, a_ns, b_ns, None, 0.0, None, verdict)
+        return Change(row.key, row.kind, row.line, a_ns, b_ns, 0.0, None, verdict)
     return _judge(b.row.key, b.row.kind, b.row.line, a.samples, b.samples)
 
 
 def _judge(key: str, kind: Kind, line: Line | None, a: _Samples, b: _Samples) -> Change:
     """A change whose verdict is that of the test alone, until all are looked at together."""
     all_a, all_b = [x for run in a for x in run], [x for run in b for x in run]
-    shift = median(y - x for x in all_a for y in all_b)
     noise = max(_noise(a), _noise(b))
     enough = min(len(all_a), len(all_b)) >= _FEWEST
     p = mann_whitney(all_a, all_b) if enough else None
     verdict = Verdict.SAME if enough else Verdict.TOO_FEW
-    return Change(key, kind, line, median(all_a), median(all_b), shift, noise, p, verdict)
+    return Change(key, kind, line, median(all_a), median(all_b), noise, p, verdict)
 
 
 def _noise(runs: _Samples) -> float:
@@ -242,21 +243,10 @@ def _holm(changes: Sequence[Change]) -> list[Change]:
 
 
 def _decided(change: Change) -> Change:
-    shift = change.shift_ns or 0.0
-    if abs(shift) <= change.noise_ns or abs(shift) < _RESOLUTION_NS and _is_coarse(change):
+    moved = change.change_ns or 0.0
+    if abs(moved) <= change.noise_ns or abs(moved) < _RESOLUTION_NS and _is_coarse(change):
         return change
-    verdict = Verdict.SLOWER if shift > 0 else Verdict.FASTER
-    return Change(
-        change.key,
-        change.kind,
-        change.line,
-        change.a_ns,
-        change.b_ns,
-        change.shift_ns,
-        change.noise_ns,
-        change.p,
-        verdict,
-    )
+    return replace(change, verdict=Verdict.SLOWER if moved > 0 else Verdict.FASTER)
 
 
 def _is_coarse(change: Change) -> bool:

@@ -8,7 +8,7 @@ torch, so that a record of any size opens in a moment and needs no definition of
 import json
 import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile, ZipFile
@@ -19,6 +19,7 @@ from devtools.profile.stack import ShortNames, own_stack, parse_stack
 
 _IDENTIFIER = "ETRECORD_V0"
 _GRAPH = "edge_dialect_exported_program"
+_WEIGHTS = "exported_program_state_dict"
 _SCHEMA_MAJOR = {5, 6, 7, 8}  # of torch.export; what is read here is the same in all of these
 _MUTATING = "auto_functionalized"
 # What JSON of another shape ends in, nested without end, or packed in an unknown way.
@@ -88,6 +89,8 @@ class Record:
         instructions: the debug handles of each instruction, some of them repeatedly.
         delegates: by instruction.
         files: the exporting machine's names of files, by their short ones.
+        weights_crc32: of the weights, in hexadecimal digits, as the exporter's report has it; None
+            where there are none.
     """
 
     nodes: tuple[Node, ...]
@@ -95,6 +98,7 @@ class Record:
     instructions: Mapping[int, tuple[int, ...]]
     delegates: Mapping[int, Delegate]
     files: Mapping[str, str]
+    weights_crc32: str | None = None
 
 
 def read_etrecord(path: Path, method: str = "forward") -> Record:
@@ -123,6 +127,7 @@ def read_etrecord(path: Path, method: str = "forward") -> Record:
                 else {}
             )
             program = json.loads(archive.read(graph_name))
+            crc = f"{archive.getinfo(_WEIGHTS).CRC:08x}" if _WEIGHTS in names else None
         version = program.get("schema_version", {}).get("major")
         if version not in _SCHEMA_MAJOR:
             raise BadRequest(
@@ -130,7 +135,8 @@ def read_etrecord(path: Path, method: str = "forward") -> Record:
                 f"{min(_SCHEMA_MAJOR)} to {max(_SCHEMA_MAJOR)}: export again with the torch that "
                 "this package asks for."
             )
-        return _record(program["graph_module"]["graph"], handles, delegates)
+        record = _record(program["graph_module"]["graph"], handles, delegates)
+        return replace(record, weights_crc32=crc)
     except BadRequest:
         raise
     except OSError as error:

@@ -46,9 +46,10 @@ def inspector_frame(etdump: Path, etrecord: Path, include_units: bool = True) ->
 
 
 def events_frame(profile: Profile) -> "pandas.DataFrame":
-    """One row for each event of each call: phase, call, seq_len, name, op_kind, part, backend,
-    file, line, function, text, module, layer, start_ns (from the call's start), self_ns,
-    bytes_moved, operations, shape, debug_handles."""
+    """One row for each event of each call, or for each share of an event that fuses several lines
+    or modules: phase, call, seq_len, name, op_kind, part, backend, file, line, function, text,
+    module, layer, start_ns (from the call's start), self_ns, is_share, bytes_moved, operations,
+    shape, debug_handles."""
     import pandas
 
     return pandas.DataFrame(
@@ -69,13 +70,15 @@ def events_frame(profile: Profile) -> "pandas.DataFrame":
                 "layer": event.layer,
                 "start_ns": event.start_ns - call.start_ns,
                 "self_ns": event.duration_ns,
+                "is_share": bool(whole.shares),
                 "bytes_moved": event.bytes_moved,
                 "operations": event.operations,
                 "shape": event.shape,
                 "debug_handles": event.debug_handles,
             }
             for call in profile.calls
-            for event in call.events
+            for whole in call.events
+            for event in whole.portions
         ]
     )
 

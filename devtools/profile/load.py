@@ -22,6 +22,7 @@ from devtools.profile.model import (
     Profile,
     Unresolved,
 )
+from devtools.profile.sharing import Sharing
 from devtools.profile.work import WorkCounter
 
 CPU_BACKEND = "ThimbleCpuBackend"
@@ -32,6 +33,7 @@ _KERNEL_PREFIX = "native_call_"
 _MOST_THREADS = 256  # of a team; more is damage
 _BLOCK = re.compile(r"(prefill|decode) (\d+)")
 _DROPPED = re.compile(r"dropped (\d+)")
+_FACT = re.compile(r"fact (\w+) (.*)", re.DOTALL)
 _NUMBERED = re.compile(r"(.*) #(\d+)")
 _WORK = struct.Struct(
     "<QQII"
@@ -73,6 +75,8 @@ def load_profile(etdump: Path, etrecord: Path) -> Profile:
         ),
         _sources(calls, record),
         sum(dropped),
+        {found[1]: found[2] for run in runs if (found := _FACT.fullmatch(run.name))},
+        record.weights_crc32,
     )
 
 
@@ -172,7 +176,7 @@ class _Reader:
         self._record = record
         self._attributions = Attributions(record)
         self._counter = WorkCounter(record)
-        self._parts: dict[tuple[int, int], str] = {}
+        self._sharing = Sharing(self._attributions, self._counter)
 
     def call(self, index: int, run: Run) -> Call:
         whole = next(item for item in run.records if item.name == _EXECUTE)
@@ -224,7 +228,8 @@ class _Reader:
         name = next((kernel.name for kernel in inner), "").removeprefix(_KERNEL_PREFIX)
         if not name and found.node is not None:
             name = found.node.operator
-        event = self._event(item, name or f"instruction {item.instruction_id}", found, handles)
+        name = name or f"instruction {item.instruction_id}"
+        event = self._event(item, name, found, handles, seq_len)
         return self._with_counted_work(event, found, seq_len)
 
     def _delegated(
@@ -238,7 +243,8 @@ class _Reader:
             found = self._attributions.of(handles)
             if len(found.lines) != 1:
                 found, handles = UNKNOWN, ()
-            return [replace(self._event(call, backend, found, handles), backend=backend)]
+            event = self._event(call, backend, found, handles, None)
+            return [replace(event, backend=backend)]
         uncertain = _uncertain(inner, self._record.delegates[number].handles)
         events = []
         for item in inner:
@@ -252,13 +258,18 @@ class _Reader:
             if own:  # what prepares holds the product's node too, and is named for its own
                 found = self._attributions.of(own)
             name = item.name or (key if isinstance(item.delegate_debug_id, str) else "")
-            event = self._event(item, name or _title(found, key), found, handles)
+            event = self._event(item, name or _title(found, key), found, handles, seq_len)
             event = replace(event, backend=backend, delegate_debug_id=item.delegate_debug_id)
             events.append(self._with_work(event, item, found, seq_len))
         return events
 
     def _event(
-        self, item: Interval, name: str, found: Attribution, handles: tuple[int, ...]
+        self,
+        item: Interval,
+        name: str,
+        found: Attribution,
+        handles: tuple[int, ...],
+        seq_len: int | None,
     ) -> Event:
         output = found.node.output if found.node is not None else None
         return Event(
@@ -275,6 +286,7 @@ class _Reader:
             layer=found.layer,
             shape=output.sizes if output else None,
             dtype=output.dtype if output else None,
+            shares=self._sharing.of(found, seq_len),
         )
 
     def _with_work(

@@ -10,8 +10,8 @@ time of delegate calls outside their events, and runtime overhead that of the ca
 instructions. Both overheads may fall below zero where a backend rounds its times up.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
@@ -47,6 +47,25 @@ class Line:
 
 
 @dataclass(frozen=True)
+class Share:
+    """What one of the computations that an event fuses has of it.
+
+    Attributes:
+        lines: its own line first, then those that come along with it.
+        stack, module_path, layer: as of an event.
+        time, bytes_moved, operations: relative to those of the event's other shares.
+    """
+
+    lines: tuple[Line, ...]
+    stack: tuple[Line, ...]
+    module_path: str
+    layer: int | None
+    time: int
+    bytes_moved: int
+    operations: int
+
+
+@dataclass(frozen=True)
 class Event:
     """One recorded piece of work; events never contain one another.
 
@@ -73,6 +92,8 @@ class Event:
         threads: that worked on it; None where unknown.
         shape: of the output of the first line's node; sizes that vary between calls by name.
         dtype: of that output, such as float32.
+        shares: of the lines and modules that the event fuses (see devtools/profile/sharing.py), the
+            first line's first; empty where all of it is the first line's.
     """
 
     name: str
@@ -94,6 +115,37 @@ class Event:
     threads: int | None = None
     shape: tuple[int | str, ...] | None = None
     dtype: str | None = None
+    shares: tuple[Share, ...] = ()
+
+    @cached_property
+    def portions(self) -> tuple["Event", ...]:
+        """The event cut into one for each share, one after the other: their times, bytes and
+        operations add up to the event's exactly. Without shares it is the event itself."""
+        if not self.shares:
+            return (self,)
+        times = _divide(self.duration_ns, [share.time for share in self.shares])
+        moved = _divide(self.bytes_moved, [share.bytes_moved for share in self.shares])
+        operations = _divide(self.operations, [share.operations for share in self.shares])
+        portions, at = [], self.start_ns
+        for share, time, own_bytes, own_operations in zip(
+            self.shares, times, moved, operations, strict=True
+        ):
+            portions.append(
+                replace(
+                    self,
+                    start_ns=at,
+                    end_ns=at + (time or 0),
+                    lines=share.lines,
+                    stack=share.stack,
+                    module_path=share.module_path,
+                    layer=share.layer,
+                    bytes_moved=own_bytes,
+                    operations=own_operations,
+                    shares=(),
+                )
+            )
+            at += time or 0
+        return tuple(portions)
 
     @property
     def duration_ns(self) -> int:
@@ -108,6 +160,17 @@ class Event:
     def line(self) -> Line | None:
         """The line whose time this is."""
         return self.lines[0] if self.lines else None
+
+
+def _divide(amount: int | None, weights: Sequence[int]) -> list[int | None]:
+    """Whole numbers in proportion to the weights, whose sum is the amount; None of None."""
+    if amount is None:
+        return [None] * len(weights)
+    whole = sum(weights)
+    if not whole:
+        return [amount, *(0 for _ in weights[1:])]
+    ends = [amount * sum(weights[: end + 1]) // whole for end in range(len(weights))]
+    return [end - start for start, end in zip([0, *ends], ends, strict=False)]
 
 
 @dataclass(frozen=True)
@@ -148,6 +211,11 @@ class Call:
     @property
     def wall_ns(self) -> int:
         return self.end_ns - self.start_ns
+
+    @property
+    def portions(self) -> Iterator[Event]:
+        """The portions of all events, in their order."""
+        return (portion for event in self.events for portion in event.portions)
 
     @cached_property
     def attributed_ns(self) -> int:
@@ -240,6 +308,11 @@ class Profile:
         sources: the text of the files that lines are in, by Line.file, as it was when exported;
             only those that are to be had on this machine and still say the same.
         dropped_calls: calls that were not recorded, because the recording was full.
+        facts: of the run, as our runner records them: model (its path), fingerprint (of its file),
+            processor, threads, runs_with, prompt (its first kilobyte), date (UTC). Other programs
+            record none.
+        weights_crc32: of the weights in the ETRecord, as the exporter's report has it; None where
+            it holds none.
     """
 
     calls: tuple[Call, ...]
@@ -249,12 +322,16 @@ class Profile:
     delegates: tuple[str, ...] = ()
     sources: Mapping[str, str] = field(default_factory=dict)
     dropped_calls: int = 0
+    facts: Mapping[str, str] = field(default_factory=dict)
+    weights_crc32: str | None = None
 
     @property
     def threads(self) -> int | None:
-        """The most that worked on any event; None where none tells."""
+        """The most that worked on any event, or those of the run; None where nothing tells."""
         counts = (event.threads for call in self.calls for event in call.events)
-        return max((count for count in counts if count is not None), default=None)
+        most = max((count for count in counts if count is not None), default=None)
+        told = self.facts.get("threads", "")
+        return int(told) if most is None and told.isdecimal() else most
 
     def calls_of(self, phase: Phase) -> tuple[Call, ...]:
         return tuple(call for call in self.calls if call.phase is phase)

@@ -3,6 +3,8 @@
 profile, etrecord    the files
 delegates            backends that had calls
 dropped_calls        calls that the recording had no room for
+run                  what our runner recorded of the run: model, fingerprint, processor, threads,
+                     runs_with (kernels and more), prompt, date; empty of other programs
 coverage             delegate_time: time resolved to a line over the time of events inside delegate
                      calls; event_count: events resolved over events; call_time: events' time over
                      the calls' time; the numbers they are made of; unresolved: the rest, each with
@@ -10,12 +12,15 @@ coverage             delegate_time: time resolved to a line over the time of eve
 limits               threads, bytes_per_s, operations_per_s; null without
 phases               prefill and decode, each: calls, tokens (null where unknown), median_call_ns;
                      wall_ns = attributed_ns + unattributed_ns + delegate_overhead_ns +
-                     runtime_overhead_ns; by: line, module, op and layer, each a list of rows
+                     runtime_overhead_ns; by: line, module (decoder layers taken together),
+                     each_module, op and layer, each a list of rows
 rows                 key, kind (events, unattributed or overhead), self_ns, total_ns, count,
-                     median_ns (of its own in the median call), self_share (of wall_ns); file, line,
-                     function, text (of lines; else empty), also (other lines in the same events);
-                     bytes_moved, operations, bound (memory or compute), share_of_limit, verdict (a
-                     sentence), which are null where unknown
+                     median_ns (of its own in the median call), self_share (of wall_ns); shared_ns
+                     (of self_ns, its shares of operators that other rows have a part in) and
+                     shared_with (their keys); layers (how many a * in the key stands for); file,
+                     line, function, text (of lines; else empty), also (other lines in the same
+                     events); bytes_moved, operations, bound (memory or compute), share_of_limit,
+                     verdict (a sentence), which are null where unknown
 """
 
 from collections.abc import Sequence
@@ -40,6 +45,7 @@ def make_report(profile: Profile, limits: Limits | None) -> dict[str, Any]:
         "etrecord": str(profile.etrecord),
         "delegates": list(profile.delegates),
         "dropped_calls": profile.dropped_calls,
+        "run": dict(profile.facts),
         "coverage": _coverage(profile.coverage),
         "limits": None
         if limits is None
@@ -105,6 +111,9 @@ def _row(row: Row, calls: Sequence[Call], limits: Limits | None) -> dict[str, An
         "count": row.count,
         "median_ns": row.median_ns,
         "self_share": row.self_ns / wall if wall else 0.0,
+        "shared_ns": row.shared_ns,
+        "shared_with": list(row.shared_with),
+        "layers": row.layers,
         "file": row.line.file if row.line else "",
         "line": row.line.number if row.line else None,
         "function": row.line.function if row.line else "",

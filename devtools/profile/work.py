@@ -79,7 +79,7 @@ class WorkCounter:
         if not isinstance(columns, int) or not isinstance(rows, int):
             return None, None
         numbers = outputs + outputs // rows * columns  # written and read, float32
-        return self._weight_bytes(node.inputs[1]) + 4 * numbers, 2 * outputs * columns
+        return self._weight_bytes(node) + 4 * numbers, 2 * outputs * columns
 
     def _embedding(self, node: Node, seq_len: int | None) -> tuple[int | None, int | None]:
         assert node.output is not None
@@ -102,10 +102,26 @@ class WorkCounter:
         most = max(number for _, number in known)
         return sum(size(tensor, number) for tensor, number in known), per_output * most
 
-    def _weight_bytes(self, name: str) -> int:
-        """Of a weight as it lies in the file: packed values and a 16-bit scale for each group."""
+    def of_linear(self, node: Node, seq_len: int | None) -> tuple[int, int] | None:
+        """(bytes of the weight, operations) of a linear; None of another operator, and where they
+        are unknown."""
+        moved, operations = self.of(node, seq_len)
+        if operator_word(node.operator) != "linear" or moved is None or operations is None:
+            return None
+        return self._weight_bytes(node), operations
+
+    def _weight_bytes(self, linear: Node) -> int:
+        """Of a linear's weight as it lies in the file: packed values and a 16-bit scale for each
+        group; for our own operator, with two levels of scales, 4 bits for each group and 64 for
+        each row."""
+        name = linear.inputs[1]
         tensor, maker = self._tensors[name], self._makers.get(name)
         numbers = count(tensor, None) or 0
+        bits, group = linear.constants.get("bits"), linear.constants.get("group_size")
+        if isinstance(bits, int) and isinstance(group, int):
+            groups, rows = numbers // group if group else 0, int(tensor.sizes[0])
+            of_group = 4 if linear.constants.get("levels") == 2 else 32
+            return (numbers * bits + groups * of_group + 64 * rows) // 8
         if maker is None or not operator_word(maker.operator) == "dequantize":
             return size(tensor, numbers)
         low, high = maker.constants.get("quant_min"), maker.constants.get("quant_max")

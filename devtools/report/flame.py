@@ -26,7 +26,7 @@ def flame(profile: Profile, merge_layers: bool) -> Frame:
     for call in profile.calls:
         phase = 0 if call.phase is Phase.PREFILL else 1
         root["t"][phase] += call.wall_ns
-        for event in call.events:
+        for event in call.portions:
             _add(root, _path(event, merged), phase, event)
         for name, time in (
             (_OVERHEADS[0], call.delegate_overhead_ns),

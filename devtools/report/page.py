@@ -12,8 +12,10 @@ from markupsafe import Markup
 from devtools.files import replacing
 from devtools.profile.limits import Limits
 from devtools.profile.model import Call, Profile
+from devtools.profile.rows import without_layer
 from devtools.report import numbers
 from devtools.report.delegation import delegation_map
+from devtools.report.facts import run_facts
 from devtools.report.flame import flame
 from devtools.report.memory import plan_timeline, workspaces
 from devtools.report.program import Program
@@ -75,7 +77,9 @@ def make_page(
         slowest={scope.name: _slowest(sources, scope) for scope in shown},
         modules={scope.name: _modules(scope) for scope in shown},
         kinds=_kinds(shown),
-        bars=_bars(profile),
+        bars=_bars(profile, shown),
+        facts=run_facts(profile),
+        fuses=any(event.shares for call in profile.calls for event in call.events),
         roofline=roofline(shown, limits),
         delegation=delegation_map(profile, program),
         timeline=plan_timeline(program, profile) if program else None,
@@ -125,12 +129,8 @@ def _rank(total: Total, scope: Scope) -> tuple[int, int]:
 
 def _modules(scope: Scope) -> list[tuple[str, Total]]:
     """Time by module, decoder layers taken together."""
-    totals = total_by(scope.calls, lambda event: _without_layer(event.module_path, event.layer))
+    totals = total_by(scope.calls, lambda event: without_layer(event.module_path, event.layer))
     return sorted(totals.items(), key=lambda item: _rank(item[1], scope))
-
-
-def _without_layer(path: str, layer: int | None) -> str:
-    return path if layer is None else path.replace(f".{layer}.", ".*.", 1)
 
 
 def _kinds(shown: Sequence[Scope]) -> list[tuple[str, dict[str, int]]]:
@@ -148,9 +148,14 @@ def _events_ns(scope: Scope) -> int:
     return sum(event.duration_ns for call in scope.calls for event in call.events)
 
 
-def _bars(profile: Profile) -> list[tuple[Call, float]]:
-    """The first calls, and how long each took beside the longest of its phase."""
+def _bars(profile: Profile, shown: Sequence[Scope]) -> list[tuple[Call, float, bool]]:
+    """The first calls, how long each took beside the longest of its phase, and whether it is an
+    outlier in it."""
     longest: dict[str, int] = {}
     for call in profile.calls:
         longest[call.phase] = max(longest.get(call.phase, 1), call.wall_ns)
-    return [(call, call.wall_ns / longest[call.phase]) for call in profile.calls[:_MOST_CALLS]]
+    phases = {scope.name: scope for scope in shown}
+    return [
+        (call, call.wall_ns / longest[call.phase], phases[call.phase].is_outlier(call))
+        for call in profile.calls[:_MOST_CALLS]
+    ]

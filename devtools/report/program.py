@@ -18,6 +18,8 @@ from devtools.report.flatbuffer import Damaged, Table
 from devtools.report.op_list import OpList, read_op_list
 
 _HEADER = struct.Struct("<4x4s4sIQQQ")  # "ET12", "eh00", length, program size, base, data size
+_FOOTER = struct.Struct("<II8s")  # of the exporter's integrity record: its size, CRC-32, "THIMBLE1"
+_FOOTER_MAGIC = b"THIMBLE1"
 _ITEM_BYTES = {0: 1, 1: 1, 2: 2, 3: 4, 4: 8, 5: 2, 6: 4, 7: 8, 11: 1, 15: 2}  # by ScalarType
 _CPU_DELEGATE = "ThimbleCpuBackend"
 _REPORT = "thimble.report"
@@ -81,6 +83,8 @@ class Program:
         arenas: sizes of the planned buffers in bytes, by their number.
         inputs, outputs: values that the caller hands over, and gets.
         report: what the exporter wrote into the file about the model; empty where it did not.
+        fingerprint: what the runner records of the file that it runs; None of a file without the
+            exporter's record of checksums.
     """
 
     path: Path
@@ -92,6 +96,7 @@ class Program:
     instructions: tuple[Instruction, ...]
     delegates: tuple[Delegate, ...]
     report: Mapping[str, Any] = field(default_factory=dict)
+    fingerprint: str | None = None
 
     @property
     def backends(self) -> dict[int, str]:
@@ -161,7 +166,16 @@ def _read(path: Path, file: BinaryIO) -> Program:
         instructions=tuple(_instruction(item, operators) for item in chain.tables(_INSTRUCTIONS)),
         delegates=tuple(delegates),
         report=json.loads(_bytes(file, *named[_REPORT])) if _REPORT in named else {},
+        fingerprint=_fingerprint(file, file_bytes),
     )
+
+
+def _fingerprint(file: BinaryIO, file_bytes: int) -> str | None:
+    """The checksum of the record of all checksums, and the size of what they are of, in one number
+    (PteFile::fingerprint)."""
+    end = file_bytes - _FOOTER.size
+    record_size, crc, magic = _FOOTER.unpack(_bytes(file, end, _FOOTER.size))
+    return str(crc << 32 ^ end - record_size) if magic == _FOOTER_MAGIC else None
 
 
 def _bytes(file: BinaryIO, offset: int, size: int) -> bytes:

@@ -10,11 +10,12 @@ _RUNTIME = "the runtime"
 
 
 def check_same_program(profile: Profile, program: Program) -> None:
-    """Compares who runs each instruction, and the ids of the CPU delegate's operators. Other
-    weights of the same graph show in neither.
+    """Compares who runs each instruction, the ids of the CPU delegate's operators, and what tells
+    weights apart: the fingerprint of the file that ran, where the run recorded it, else the
+    checksum of the ETRecord's weights, where the file was exported with one.
 
     Raises:
-        BadRequest: the program is another one.
+        BadRequest: the program is another one, or has other weights.
     """
     difference = _difference(_steps_that_ran(profile), _steps_of(program))
     if difference is None:
@@ -23,6 +24,20 @@ def check_same_program(profile: Profile, program: Program) -> None:
         raise BadRequest(
             f"{profile.etdump} was recorded from another program than {program.path}: "
             f"{difference}; give the .pte that ran."
+        )
+    ran = profile.facts.get("fingerprint")
+    if ran is not None and program.fingerprint is not None:
+        if ran != program.fingerprint:
+            raise BadRequest(
+                f"{profile.etdump} was recorded from another export than {program.path}, of the "
+                "same model with other weights or another quantization; give the .pte that ran."
+            )
+        return
+    exported = program.report.get("etrecord", {}).get("weights_crc32")
+    if None not in (exported, profile.weights_crc32) and exported != profile.weights_crc32:
+        raise BadRequest(
+            f"{profile.etrecord} holds other weights than {program.path}, or weights of another "
+            "quantization; give the .pte that was exported with it."
         )
 
 

@@ -58,7 +58,7 @@ def annotate(profile: Profile, scopes: Sequence[Scope]) -> list[SourceFile]:
     called = {scope.name: times_with_callees(scope.calls) for scope in scopes}
     known: dict[str, dict[int, Line]] = {}
     for call in profile.calls:
-        for event in call.events:
+        for event in call.portions:
             for line in (*event.stack, *event.lines[:1]):
                 known.setdefault(line.file, {}).setdefault(line.number, line)
     totals: dict[Place, dict[str, Total]] = {}

@@ -10,6 +10,8 @@ from typing import TypeVar
 from devtools.profile.known_work import KnownWork
 from devtools.profile.model import Call, Event, Phase, Profile
 
+_OUTLIER = 2  # times the median call of its phase
+
 Place = tuple[str, int]  # a line's file and number
 
 _Key = TypeVar("_Key", bound=Hashable)
@@ -55,6 +57,25 @@ class Scope:
         """Wall time of a call."""
         return self._typical([call.wall_ns for call in self.calls])
 
+    @property
+    def mean_ns(self) -> float:
+        """Wall time of a call on average."""
+        return self.wall_ns / len(self.calls)
+
+    @cached_property
+    def p90_ns(self) -> int:
+        """The wall time that nine of ten calls do not exceed (the nearest rank)."""
+        times = sorted(call.wall_ns for call in self.calls)
+        return times[-(-9 * len(times) // 10) - 1]
+
+    def is_outlier(self, call: Call) -> bool:
+        """Whether a call took more than twice the median, as where the system interrupted it."""
+        return call.wall_ns > _OUTLIER * self.call_ns
+
+    @property
+    def outliers(self) -> int:
+        return sum(map(self.is_outlier, self.calls))
+
     def in_call(self, times: Mapping[int, int]) -> float:
         """Of something that took so much time in each call, by index: its time in a call."""
         return self._typical([times.get(call.index, 0) for call in self.calls])
@@ -83,6 +104,7 @@ class Total:
     """
     Attributes:
         time_ns: of the events themselves; per_call: of those in each call, by its index.
+        events: of which it has time; shared: whether others have a share of some.
         work: as far as the events tell of it.
         kinds, places, modules: what the events are, where they ran, what they belong to.
     """
@@ -94,12 +116,12 @@ class Total:
     kinds: dict[str, int] = field(default_factory=dict)
     places: dict[str, int] = field(default_factory=dict)
     modules: dict[str, int] = field(default_factory=dict)
+    shared: bool = False
 
     def add(self, call: Call, event: Event) -> None:
         time = event.duration_ns
         self.per_call[call.index] += time
         self.time_ns += time
-        self.events += 1
         self.work.add(event)
         for sums, key in (
             (self.kinds, event.kind),
@@ -110,13 +132,20 @@ class Total:
 
 
 def total_by(calls: Sequence[Call], key: Callable[[Event], _Key | None]) -> dict[_Key, Total]:
-    """Events summed by what `key` says of them, those of None left out; the most time first."""
+    """Events summed by what `key` says of their portions, those of None left out; the most time
+    first."""
     totals: dict[_Key, Total] = {}
     for call in calls:
         for event in call.events:
-            found = key(event)
-            if found is not None:
-                totals.setdefault(found, Total()).add(call, event)
+            keys: dict[_Key, None] = {}
+            for portion in event.portions:
+                found = key(portion)
+                if found is not None:
+                    totals.setdefault(found, Total()).add(call, portion)
+                    keys[found] = None
+            for found in keys:
+                totals[found].events += 1
+                totals[found].shared |= len(keys) > 1
     return dict(sorted(totals.items(), key=lambda item: -item[1].time_ns))
 
 
@@ -135,7 +164,7 @@ def times_with_callees(calls: Sequence[Call]) -> dict[Place, Counter[int]]:
     itself counts once."""
     times: dict[Place, Counter[int]] = {}
     for call in calls:
-        for event in call.events:
+        for event in call.portions:
             for place in {(line.file, line.number) for line in event.stack or event.lines[:1]}:
                 times.setdefault(place, Counter())[call.index] += event.duration_ns
     return times

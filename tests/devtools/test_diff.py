@@ -3,6 +3,7 @@
 import itertools
 import json
 import random
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -86,7 +87,7 @@ def test_finds_the_line_that_became_slower(runs: dict[str, Path]) -> None:
     assert set(verdicts.values()) == {Verdict.SLOWER, Verdict.FASTER, Verdict.SAME}
     first = decode.changes[0]
     assert first.line is not None and "self.down_proj" in first.line.text
-    assert first.a_ns is not None and first.shift_ns == pytest.approx(0.3 * first.a_ns, rel=0.1)
+    assert first.a_ns is not None and first.change_ns == pytest.approx(0.3 * first.a_ns, rel=0.1)
 
 
 def test_noise_is_not_a_change(runs: dict[str, Path]) -> None:
@@ -122,6 +123,14 @@ def test_moved_lines_are_the_same_lines(runs: dict[str, Path]) -> None:
                     event,
                     lines=tuple(map(moved, event.lines)),
                     stack=tuple(map(moved, event.stack)),
+                    shares=tuple(
+                        replace(
+                            share,
+                            lines=tuple(map(moved, share.lines)),
+                            stack=tuple(map(moved, share.stack)),
+                        )
+                        for share in event.shares
+                    ),
                 )
                 for event in call.events
             ),
@@ -155,9 +164,31 @@ def test_real_runs(runs: dict[str, Path], tmp_path: Path) -> None:
     verdicts = {change["key"]: change["verdict"] for change in decode["changes"]}
     lines = {change["line"]["text"]: change for change in decode["changes"] if change["line"]}
     (head,) = [change for text, change in lines.items() if "self.head" in text]
-    assert head["verdict"] == "slower" and head["shift_ns"] > 0
+    assert head["verdict"] == "slower" and head["change_ns"] > 0
     assert Verdict.SLOWER in verdicts.values()
     assert "decode: " in outcome.stdout and "slower" in outcome.stdout
+    assert_figures_agree(outcome.stdout, sum(len(p["changes"]) for p in report["phases"].values()))
+    for phase in report["phases"].values():
+        for change in [phase["whole"], *phase["changes"]]:
+            assert change["change_ns"] == change["b_ns"] - change["a_ns"]
+
+
+def assert_figures_agree(text: str, rows: int) -> None:
+    """Every percentage is what the two times beside it make."""
+    whole = re.findall(r"^\w+: ([\d.]+) -> ([\d.]+) ms a call \([\w ]+, ([+-][\d.]+)%", text, re.M)
+    lines = re.findall(r"^[a-z ]+?  +([\d.]+) +([\d.]+) +([+-][\d.]+)% ", text, re.M)
+    assert len(whole) == 2 and len(lines) == rows
+    for a, b, share in [*whole, *lines]:
+        assert f"{float(b) / float(a) - 1:+.1%}" == f"{share}%"
+
+
+def test_modules_of_every_layer_are_compared_apart(runs: dict[str, Path]) -> None:
+    pair = (runs["a"], runs["again"], "--etrecord", runs["etrecord"], "--by", "module")
+    together, apart = diff(*pair), diff(*pair, "--every-layer", "--top", "0")
+    assert "model.layers.*.mlp.up_proj" in together.stdout
+    assert "model.layers.4.mlp.up_proj" in apart.stdout and "*" not in apart.stdout
+    for outcome in (together, apart):
+        assert re.search(r"noise, ms +module *\n", outcome.stdout)
 
 
 def test_prompts_of_different_lengths_are_not_compared(runs: dict[str, Path]) -> None:

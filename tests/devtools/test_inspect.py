@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 from click.testing import CliRunner, Result
-from support.recorded_runs import Recorded, record_module, seeded
+from support.recorded_runs import PROMPT, Recorded, record_module, seeded
 from torch import Tensor, nn
 
 from devtools.commands.cli import main
@@ -86,6 +86,8 @@ def test_coverage_heads_every_report(pair: tuple[str, str], tmp_path: Path) -> N
     assert coverage["delegate_time"] == coverage["event_count"] == 1
     assert 0 < coverage["call_time"] <= 1
     assert coverage["unresolved"] == []
+    run = json.loads((tmp_path / "out.json").read_text())["run"]
+    assert run["prompt"] == PROMPT and run["threads"] == "1" and run["date"].endswith("Z")
 
 
 def test_json_adds_up(pair: tuple[str, str], tmp_path: Path) -> None:
@@ -134,6 +136,11 @@ def test_csv_is_the_view(pair: tuple[str, str], tmp_path: Path) -> None:
     assert {row["phase"] for row in rows} == {"prefill", "decode"}
     assert {"linear", "attention", "embedding"} <= {row["key"] for row in rows}
     assert all(int(row["self_ns"]) <= int(row["total_ns"]) for row in rows)
+    inspect(pair[0], "--etrecord", pair[1], "--by", "module", "--csv", path)
+    with open(path, newline="") as file:
+        shared = {row["key"]: row["shared_with"] for row in csv.DictReader(file)}
+    assert shared["model.layers.*.mlp.up_proj"] == "model.layers.*.mlp.gate_proj"
+    assert shared["lm_head"] == ""
 
 
 @pytest.mark.parametrize("phase", ["prefill", "decode"])

@@ -76,6 +76,21 @@ def test_a_long_recording_fits_a_phone(
     assert all(right - left > 0.5 for left, right in bars)
 
 
+@pytest.mark.parametrize("width", [320, 1280])
+def test_bars_leave_the_percentages_free(browser: Page, report: Path, width: int) -> None:
+    """A bar lies to the right of its number, within its cell."""
+    browser.show(report, width)
+    places = browser.run(
+        "[...document.querySelectorAll('#lines .bar')].filter(e => e.checkVisibility()).map(e => {"
+        "const text = document.createRange(); text.selectNodeContents(e);"
+        "const length = parseFloat(getComputedStyle(e).backgroundSize);"
+        "return [text.getBoundingClientRect().right, length, e.getBoundingClientRect().right]; })"
+    )
+    assert len(places) > 5
+    for number, length, cell in places:
+        assert length > 30 and number <= cell - length
+
+
 def luminance(browser: Page, element: str, name: str) -> float:
     """Relative luminance of a colour, as WCAG 2.2 defines it."""
     color = f"getComputedStyle({element}).{name}"

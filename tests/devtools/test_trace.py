@@ -144,6 +144,19 @@ def test_operators_tell_their_line_and_work(trace: list[dict[str, Any]], profile
     assert layers == {None, 0, 1, 2, 3}
 
 
+def test_a_fused_operator_tells_its_shares(
+    trace: list[dict[str, Any]], profile: Profile, name: str
+) -> None:
+    found = [item["args"] for item in trace if "shares_ns" in item.get("args", {})]
+    assert all(sum(item["shares_ns"].values()) == item["duration_ns"] for item in found)
+    fused = [event for call in profile.calls for event in call.events if event.shares]
+    assert len(found) == len(fused)
+    products = {
+        place.partition(",")[0].rpartition(".")[2] for i in found for place in i["shares_ns"]
+    }
+    assert name == "embedded_pte" or {"q_proj", "k_proj", "v_proj", "up_proj"} <= products
+
+
 def test_tokens_are_steps_of_one_flow(trace: list[dict[str, Any]]) -> None:
     steps = [event for event in trace if event["ph"] in FLOWS]
     assert [step["args"]["step"] for step in steps] == list(range(TOKENS))

@@ -125,6 +125,7 @@ Result<int> run(const Options& options) {
   generate.interrupted = &interrupted();
   catch_interrupt();
 
+  if (options.prompt) runner.model().program().recorder().note("prompt", *options.prompt);
   const Result<int> code = options.chat ? converse(runner, options, generate)
                                         : continue_prompt(runner, options, generate);
   if (!code.ok()) return code;

@@ -57,7 +57,15 @@ Result<std::unique_ptr<Program>> Program::load(const PteFile& file, const std::s
   Status status = program->read_constants();
   if (status.ok()) status = program->load_method(options);
   if (!status.ok()) return status;
+  program->note_facts();
   return program;
+}
+
+void Program::note_facts() {
+  recorder_.note("model", file_.path());
+  recorder_.note("fingerprint", std::to_string(file_.fingerprint()));
+  recorder_.note("threads", std::to_string(threads_));
+  if (session_ != nullptr) recorder_.note("runs_with", session_->describe());
 }
 
 Status Program::read_constant(const char* name, int64_t* value) {

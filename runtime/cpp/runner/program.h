@@ -52,6 +52,7 @@ class Program {
 
  private:
   Program(const PteFile& file, const std::string& method) : file_(file), method_(method) {}
+  void note_facts();
   Status read_constants();
   Status read_constant(const char* name, int64_t* value);
   Status no_method() const;

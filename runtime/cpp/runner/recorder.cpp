@@ -1,12 +1,16 @@
 #include "runner/recorder.h"
 
 #include <executorch/devtools/etdump/etdump_flatcc.h>
+#include <sys/utsname.h>
 
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
+#include <fstream>
 #include <utility>
 
 #include "runner/output_file.h"
+#include "tokenizer/utf8.h"
 
 namespace thimble {
 
@@ -29,6 +33,31 @@ namespace {
 /// An event in an ETDump without its name and metadata: two tables, their place in the vector of
 /// events, and the lengths and the padding of two strings.
 constexpr size_t kEventBytes = 64;
+constexpr size_t kFactBytes = 1024;
+
+/// As Linux names it on x86; elsewhere the architecture alone.
+std::string processor_name() {
+  std::ifstream information("/proc/cpuinfo");
+  for (std::string line; std::getline(information, line);) {
+    const size_t colon = line.find(": ");
+    if (line.rfind("model name", 0) == 0 && colon != std::string::npos) {
+      return line.substr(colon + 2);
+    }
+  }
+  struct utsname system{};
+  return uname(&system) == 0 ? system.machine : "";
+}
+
+/// Now, as 2024-12-31T23:59:59Z.
+std::string utc_date() {
+  const std::time_t now = std::time(nullptr);
+  struct tm date{};
+  char text[32] = "";
+  if (gmtime_r(&now, &date) != nullptr) {
+    std::strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%SZ", &date);
+  }
+  return text;
+}
 
 }  // namespace
 
@@ -171,6 +200,8 @@ Status Recorder::start(const RecordingBounds& bounds) {
   recording_ = true;
   bounds_ = bounds;
   recorded_ = {};
+  facts_["processor"] = processor_name();
+  facts_["date"] = utc_date();
   tracer_->open();
   tracer_->listen(true);
   return {};
@@ -181,16 +212,21 @@ Result<Recording> Recorder::stop(const std::string& path) {
   if (!status.ok()) return status;
   std::unique_ptr<ETDumpGen> dump;
   Recording recorded;
+  std::map<std::string, std::string> facts;
   {
     const Pause pause(*this);
     if (!recording_) return Status::error("no recording has been started: start one first");
     recording_ = false;
     recorded = recorded_;
+    facts = facts_;
     dump = tracer_->close();
   }
   if (recorded.calls == 0) {
     return Status::error("cannot write " + path +
                          ": no call of the model was made since the start");
+  }
+  for (const auto& [key, value] : facts) {
+    dump->create_event_block(("fact " + key + " " + value).c_str());
   }
   if (recorded.dropped_calls > 0) {
     dump->create_event_block(("dropped " + std::to_string(recorded.dropped_calls)).c_str());
@@ -201,6 +237,11 @@ Result<Recording> Recorder::stop(const std::string& path) {
   std::free(result.buf);
   if (!status.ok()) return status;
   return recorded;
+}
+
+void Recorder::note(const std::string& key, const std::string& value) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  facts_[key] = with_valid_utf8(value.substr(0, kFactBytes));
 }
 
 bool Recorder::is_recording() const {

@@ -5,6 +5,7 @@
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -47,8 +48,13 @@ class Recorder {
   Status start(const RecordingBounds& bounds);
 
   /// Ends a recording and writes it to a file, whole or not at all. Where it is refused for the
-  /// path, the recording goes on. An empty last block "dropped N" counts what was left out.
+  /// path, the recording goes on. An empty block "fact KEY VALUE" for each fact follows the calls,
+  /// and an empty last one, "dropped N", counts what was left out.
   Result<Recording> stop(const std::string& path);
+
+  /// A fact about the run that every recording from now on says: the last value of a key counts, up
+  /// to its first 1024 bytes. start() adds the date and the processor.
+  void note(const std::string& key, const std::string& value);
 
   bool is_recording() const;
 
@@ -87,6 +93,7 @@ class Recorder {
   bool recording_ = false;
   RecordingBounds bounds_;
   Recording recorded_;
+  std::map<std::string, std::string> facts_;
   Fate last_call_ = Fate::kUnrecorded;
   std::unique_ptr<Tracer> tracer_;
 };

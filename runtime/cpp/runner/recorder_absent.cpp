@@ -24,6 +24,8 @@ Result<Recording> Recorder::stop(const std::string&) {
   return Status::error("no recording has been started: this runner was built without ETDump");
 }
 
+void Recorder::note(const std::string&, const std::string&) {}
+
 bool Recorder::is_recording() const { return false; }
 
 void Recorder::begin_call(const char*, int64_t) {}

@@ -95,6 +95,7 @@ int thimble_generate(thimble_runner* runner, const char* prompt, size_t prompt_s
   runner->runner->clear_stats();
   const auto tokens = runner->runner->encode_prompt(std::string_view(prompt, prompt_size));
   if (!tokens.ok()) return report(tokens.status(), error, error_size);
+  runner->runner->model().program().recorder().note("prompt", {prompt, prompt_size});
   return report(
       runner->runner->generate(*tokens, to_generate(*options), to_callback(on_text, context)),
       error, error_size);

@@ -126,8 +126,9 @@ typedef struct {
 THIMBLE_API int thimble_start_recording(thimble_runner* runner, int64_t max_calls,
                                         int64_t max_bytes, char* error, size_t error_size);
 
-/// Ends the recording and writes it to a file, whole or not at all. 0 on success; where nothing was
-/// recorded or the path is none to write to, the sentence says so.
+/// Ends the recording and writes it to a file, whole or not at all, with the model's path, the
+/// processor's name, the date, and the first 1024 bytes of the last prompt. 0 on success; where
+/// nothing was recorded or the path is none to write to, the sentence says so.
 THIMBLE_API int thimble_stop_recording(thimble_runner* runner, const char* path,
                                        thimble_recording* recording, char* error,
                                        size_t error_size);

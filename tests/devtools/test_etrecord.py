@@ -8,7 +8,7 @@ from zipfile import ZIP_DEFLATED, ZipFile
 import pytest
 import torch
 from executorch.devtools.etrecord import parse_etrecord
-from recorded_runs import Recorded
+from support.recorded_runs import Recorded
 
 from devtools.commands.compare_models import read_weights
 from exporter.etrecord import save_etrecord

@@ -1,0 +1,36 @@
+"""What the run was: the machine, the kernels, the prompt, and when."""
+
+from devtools.profile.model import Phase, Profile
+
+_UNKNOWN = "not recorded"
+_LONGEST_PROMPT = 160  # characters
+_KERNELS = "kernels "
+
+
+def run_facts(profile: Profile) -> list[tuple[str, str]]:
+    """Names and values, in the order of the page; what the recording does not tell says so."""
+    facts = profile.facts
+    parts = [part for part in facts.get("runs_with", "").split(", ") if part]
+    kernels = [part.removeprefix(_KERNELS) for part in parts if part.startswith(_KERNELS)]
+    rest = [part for part in parts if not part.startswith(_KERNELS) and " thread" not in part]
+    found = [
+        ("recorded", facts.get("date", "").replace("T", " ").replace("Z", " UTC")),
+        ("processor", facts.get("processor", "")),
+        ("kernels", ", ".join(kernels or profile.delegates)),
+        ("threads", str(profile.threads or "")),
+        ("prompt", _prompt(profile)),
+    ]
+    if rest:
+        found.append(("memory", ", ".join(rest)))
+    return [(name, value or _UNKNOWN) for name, value in found]
+
+
+def _prompt(profile: Profile) -> str:
+    text = " ".join(profile.facts.get("prompt", "").split())
+    if len(text) > _LONGEST_PROMPT:
+        text = text[: _LONGEST_PROMPT - 1].rstrip() + "…"
+    calls = profile.calls_of(Phase.PREFILL)
+    lengths = [call.seq_len for call in calls if call.seq_len is not None]
+    tokens = f"{sum(lengths):,} tokens in {len(calls)} prefill call" + "s" * (len(calls) > 1)
+    known = [f"“{text}”"] if text else []
+    return ", ".join([*known, *([tokens] if lengths and len(lengths) == len(calls) else [])])
