@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 class Request:
     """The command line as it was typed."""
 
-    model: str
+    model: str | None
     out: Path
     checkpoint: str | None
     tokenizer: Path | None
