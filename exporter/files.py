@@ -2,8 +2,9 @@
 
 import errno
 import os
+import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import overload
 
@@ -23,7 +24,8 @@ def replacing(path: Path | None) -> Iterator[Path | None]:
     """Gives a temporary path beside `path`, which takes its place if the block succeeds.
 
     Checks before the block that the place can be written. On failure or interruption the
-    temporary file is removed and `path` is as it was. None gives None.
+    temporary file is removed and `path` is as it was; what processes that were killed left of
+    theirs is removed too. None gives None.
 
     Raises:
         ExportError: the place cannot be written, or the disk is full.
@@ -43,6 +45,7 @@ def replacing(path: Path | None) -> Iterator[Path | None]:
             f"{path} cannot be written ({error.strerror}); name a file in a directory that exists "
             "and can be written."
         ) from None
+    _remove_abandoned(path)
     try:
         yield temporary
         os.replace(temporary, path)
@@ -55,3 +58,26 @@ def replacing(path: Path | None) -> Iterator[Path | None]:
         ) from None
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def _remove_abandoned(path: Path) -> None:
+    """Removes temporary files of `path` whose process no longer runs."""
+    pattern = re.compile(rf"\.{re.escape(path.name)}\.([1-9]\d*)\.tmp")
+    others: list[str] = []
+    with suppress(OSError):  # of a directory that cannot be listed
+        others = os.listdir(path.parent)
+    for other in others:
+        match = pattern.fullmatch(other)
+        if match is not None and not _runs(int(match[1])):
+            with suppress(OSError):
+                (path.parent / other).unlink()
+
+
+def _runs(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except (OSError, OverflowError):  # of another user; no number of a process
+        return True
+    return True

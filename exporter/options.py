@@ -18,7 +18,8 @@ class ExportOptions:
     """One export.
 
     Attributes:
-        model: a preset such as "llama3", a checkpoint directory or a hub id.
+        model: a preset such as "llama3", a checkpoint directory or a hub id; None where
+            `checkpoint` says it all.
         out: the `.pte` to write.
         checkpoint: where the weights are, if not where `model` says.
         family: what the checkpoint's config means; None: the family of its model_type.
@@ -39,7 +40,7 @@ class ExportOptions:
         device: what quantizes.
     """
 
-    model: str
+    model: str | None
     out: Path
     checkpoint: str | None = None
     family: Family | None = None

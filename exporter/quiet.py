@@ -7,8 +7,10 @@ import sys
 import tempfile
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TextIO
+
+from exporter.streams import messages_to
 
 _LOG_NOISE = {
     # Optional CUDA kernels of torchao, absent from a CPU build of torch.
@@ -64,7 +66,7 @@ def silence_native_noise() -> Iterator[TextIO]:
     """
     sys.stderr.flush()
     kept = os.dup(2)
-    with tempfile.TemporaryFile() as caught, open(kept, "w", encoding="utf-8") as unfiltered:
+    with tempfile.TemporaryFile() as caught, messages_to(kept) as unfiltered:
         os.dup2(caught.fileno(), 2)
         try:
             yield unfiltered if sys.stderr is sys.__stderr__ else sys.stderr
@@ -75,7 +77,8 @@ def silence_native_noise() -> Iterator[TextIO]:
             caught.seek(0)
             for line in caught:
                 if not _NATIVE_NOISE.match(line):
-                    os.write(2, line)
+                    with suppress(OSError):
+                        os.write(2, line)
 
 
 def _without(pattern: re.Pattern[str]) -> logging.Filter:

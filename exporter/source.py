@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from exporter.checkpoint import Checkpoint, open_checkpoint
+from exporter.errors import ExportError
 from exporter.listener import Listener
 from exporter.models.family import Family
 from exporter.options import ExportOptions
@@ -34,9 +35,11 @@ def find_checkpoint(options: ExportOptions, listener: Listener) -> Checkpoint:
         ExportError: no such model or checkpoint, or a damaged one.
     """
     if options.checkpoint is not None:
-        if preset_name(options.model) is None:
+        if options.model is not None and preset_name(options.model) is None:
             resolve_model(options.model, options.family)
         return open_checkpoint(options.checkpoint, options.family)
+    if options.model is None:
+        raise ExportError("nothing says which model; name one such as llama3, or a checkpoint.")
     checkpoint = open_model(options.model, options.family)
     if preset_name(options.model) == EMBEDDED_PRESET:
         checkpoint.name = EMBEDDED_NAME

@@ -1,8 +1,10 @@
 """Compiles a model's chat template into literal text that the runner puts around messages."""
 
 import json
+import reprlib
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import jinja2
 
@@ -42,7 +44,7 @@ def compile_chat_template(template: str, bos_token: str, eos_token: str) -> Comp
         if with_system is None and without_system is None:
             raise IrreducibleError("it refuses even a single message")
         notes += _verify(render, with_system, without_system)
-    except (IrreducibleError, jinja2.TemplateError, TypeError, ValueError, KeyError) as error:
+    except (IrreducibleError, jinja2.TemplateError) as error:
         reason = str(error) or type(error).__name__
         return CompiledChatTemplate(write_source(template, reason), False, reason)
     return CompiledChatTemplate(write_forms(with_system, without_system), True, "; ".join(notes))
@@ -61,15 +63,27 @@ def find_chat_template(directory: Path) -> str | None:
             return separate.read_text(encoding="utf-8")
         if not config.is_file():
             return None
-        stored = json.loads(config.read_text(encoding="utf-8")).get("chat_template")
-    except (OSError, ValueError, AttributeError, RecursionError) as error:
+        return _default_of(json.loads(config.read_text(encoding="utf-8")).get("chat_template"))
+    except (OSError, ValueError, TypeError, AttributeError, RecursionError) as error:
         raise ExportError(
             f"the chat template in {directory} is not readable ({error}): fetch the model's files "
             "again."
         ) from None
-    if isinstance(stored, list):  # several, by name
-        stored = {entry["name"]: entry["template"] for entry in stored}.get("default")
-    return stored if isinstance(stored, str) else None
+
+
+def _default_of(stored: Any) -> str | None:
+    """The template of a config's field, which holds it, or several by name, or null.
+
+    Raises:
+        TypeError, AttributeError, UnicodeEncodeError: it holds something else.
+    """
+    if isinstance(stored, list):
+        stored = {str(item.get("name")): item.get("template") for item in stored}.get("default")
+    if stored is not None and not isinstance(stored, str):
+        raise TypeError(f"chat_template is no text but {reprlib.repr(stored)}")
+    if stored is not None:
+        stored.encode("utf-8")  # or the half of a character would fail later
+    return stored
 
 
 def _load(template: str, bos_token: str, eos_token: str) -> tuple[Render, list[str]]:

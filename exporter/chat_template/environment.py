@@ -1,7 +1,8 @@
 """Renders chat templates with jinja2, set up as `transformers` sets it up."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import datetime
 
 import jinja2
@@ -11,7 +12,7 @@ from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 Messages = list[dict[str, str]]
-# Renders (messages, add_generation_prompt). Raises jinja2.TemplateError or what the template does.
+# Renders (messages, add_generation_prompt). Raises jinja2.TemplateError and nothing else.
 Render = Callable[[Messages, bool], str]
 
 
@@ -36,7 +37,7 @@ def load_template(source: str, bos_token: str, eos_token: str, has_clock: bool) 
         has_clock: the template finds `strftime_now`, and may stamp today's date.
 
     Raises:
-        jinja2.TemplateSyntaxError: `source` is no template.
+        jinja2.TemplateError: `source` is no template.
     """
     environment = ImmutableSandboxedEnvironment(
         trim_blocks=True,
@@ -47,19 +48,34 @@ def load_template(source: str, bos_token: str, eos_token: str, has_clock: bool) 
     environment.globals["raise_exception"] = _raise_exception
     if has_clock:
         environment.globals["strftime_now"] = datetime.now().strftime
-    template = environment.from_string(source)
+    with _only_template_errors():
+        template = environment.from_string(source)
 
     def render(messages: Messages, add_generation_prompt: bool) -> str:
-        return template.render(
-            messages=messages,
-            tools=None,
-            documents=None,
-            add_generation_prompt=add_generation_prompt,
-            bos_token=bos_token,
-            eos_token=eos_token,
-        )
+        with _only_template_errors():
+            text = template.render(
+                messages=messages,
+                tools=None,
+                documents=None,
+                add_generation_prompt=add_generation_prompt,
+                bos_token=bos_token,
+                eos_token=eos_token,
+            )
+            text.encode("utf-8")  # or the half of a character would fail later
+        return text
 
     return render
+
+
+@contextmanager
+def _only_template_errors() -> Iterator[None]:
+    """One type of error for all that a template runs into, such as a division by zero."""
+    try:
+        yield
+    except jinja2.TemplateError:
+        raise
+    except Exception as error:
+        raise jinja2.TemplateRuntimeError(f"{type(error).__name__}: {error}") from None
 
 
 def _raise_exception(message: str) -> None:

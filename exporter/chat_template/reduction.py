@@ -35,7 +35,7 @@ def reduce_form(render: Render, with_system: bool) -> Form | None:
     probe = conversation(1, with_system)
     try:
         render(probe, True)
-    except (jinja2.TemplateError, TypeError, ValueError, AttributeError):
+    except jinja2.TemplateError:
         return None
     form = Form(system_before_last_user=with_system and _system_stands_last(render))
     for turns in _PROBES:

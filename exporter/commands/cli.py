@@ -14,7 +14,7 @@ _SETTINGS = {
 EPILOG = """\b
 Examples:
   python -m exporter llama3 --out model.pte
-  python -m exporter llama3 --checkpoint meta-llama/Llama-3.2-1B --out model.pte
+  python -m exporter --checkpoint meta-llama/Llama-3.2-1B --out model.pte
   python -m exporter ./my-model --quant rtn4 --group-size 64 --out model.pte
   python -m exporter llama3 --checkpoint DIR --max-size 700MB --out model.pte
   python -m exporter llama3 --explain
@@ -179,7 +179,8 @@ def main(
     """Exports a language model to one .pte file: weights, tokenizer, template, report.
 
     MODEL is a name such as llama3, llama3.2-3b or qwen3-0.6b, a checkpoint directory, or a hub id.
-    llama3 without --checkpoint is a small model that ships with the package.
+    llama3 without --checkpoint is a small model that ships with the package; --checkpoint alone
+    needs no name.
     """
     if inspect is not None:
         from exporter.commands.inspect import run_inspect
@@ -191,8 +192,10 @@ def main(
 
         run_list_delegates()
         return
-    if model is None:
-        raise click.UsageError("Name a MODEL such as llama3, or a file with --inspect.")
+    if model is None and checkpoint is None:
+        raise click.UsageError(
+            "Name a MODEL such as llama3, a checkpoint with --checkpoint, or a file with --inspect."
+        )
     if explain or explain_json is not None:
         if out is not None or etrecord is not None:
             raise click.UsageError("--explain exports nothing; leave out --out and --etrecord.")

@@ -1,4 +1,5 @@
-"""Progress on standard error: a live bar on a terminal, a line per stage elsewhere."""
+"""Progress on standard error: a live bar on a terminal; elsewhere a line per stage, and now and
+then one of a long stage."""
 
 import time
 from types import TracebackType
@@ -8,6 +9,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from exporter.commands.interruption import raise_if_interrupted
+from exporter.commands.running import Clock, RunningLines, duration
 from quant.progress import Progress as Step
 
 STAGES = {
@@ -24,7 +26,7 @@ STAGES = {
 class Display:
     """Shows an export's notes, stages and progress."""
 
-    def __init__(self, stream: TextIO) -> None:
+    def __init__(self, stream: TextIO, clock: Clock = time.monotonic) -> None:
         self._console = Console(file=stream, highlight=False, soft_wrap=True)
         self._bar = Progress(
             TextColumn(f"{{task.description:{max(map(len, STAGES.values()))}}}"),
@@ -36,6 +38,8 @@ class Display:
             redirect_stdout=False,
             redirect_stderr=False,
         )
+        self._lines = RunningLines(self.note, clock)
+        self._clock = clock
         self._task: TaskID | None = None
         self._stage = ""
         self._since = 0.0
@@ -47,6 +51,8 @@ class Display:
 
     def __enter__(self) -> "Display":
         self._bar.start()
+        if not self._console.is_terminal:
+            self._lines.__enter__()
         return self
 
     def __exit__(
@@ -55,6 +61,8 @@ class Display:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        if not self._console.is_terminal:
+            self._lines.__exit__(kind, error, trace)
         if kind is None:
             self._finish_stage()
         self._bar.stop()
@@ -65,14 +73,17 @@ class Display:
     def stage(self, name: str) -> None:
         raise_if_interrupted()
         self._finish_stage()
-        self._stage, self._since = STAGES[name], time.monotonic()
+        self._stage, self._since = STAGES[name], self._clock()
+        if not self._console.is_terminal:
+            self._lines.begin(self._stage)
         self._task = self._bar.add_task(self._stage, total=None, left="")
 
     def progress(self, progress: Step) -> None:
         raise_if_interrupted()
         if self._task is None:
             return
-        left = f"{_duration(progress.seconds_left)} left" if progress.seconds_left else ""
+        self._lines.progress(progress.done, progress.total, progress.seconds_left)
+        left = f"{duration(progress.seconds_left)} left" if progress.seconds_left else ""
         self._bar.update(self._task, completed=progress.done, total=progress.total, left=left)
 
     def _finish_stage(self) -> None:
@@ -81,9 +92,5 @@ class Display:
         self._bar.remove_task(self._task)
         self._bar.refresh()  # else the line that follows draws the old bar once more
         self._task = None
-        self._console.print(f"{self._stage}: {_duration(time.monotonic() - self._since)}")
-
-
-def _duration(seconds: float) -> str:
-    minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes} min {rest:02} s" if minutes else f"{seconds:.1f} s"
+        self._lines.end()
+        self._console.print(f"{self._stage}: {duration(self._clock() - self._since)}")

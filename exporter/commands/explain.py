@@ -24,7 +24,7 @@ _UNWRITTEN = Path("model.pte")  # what the options must name and nothing writes
 class Request:
     """The command line as it was typed, as far as it decides the graph."""
 
-    model: str
+    model: str | None
     checkpoint: str | None
     scheme: str
     group_size: int

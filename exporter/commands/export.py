@@ -12,6 +12,7 @@ import click
 from exporter.commands.display import Display
 from exporter.commands.interruption import nothing_to_clean_up, say_from_now
 from exporter.quiet import silence_known_noise, silence_native_noise
+from exporter.streams import drop_standard_output
 
 if TYPE_CHECKING:
     from delegates import DelegationReport
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 class Request:
     """The command line as it was typed."""
 
-    model: str
+    model: str | None
     out: Path
     checkpoint: str | None
     tokenizer: Path | None
@@ -97,7 +98,15 @@ def run_export(request: Request, layer_errors: bool) -> None:
             click.echo(f"Error: {error}", file=stderr)
             sys.exit(1 if display.began_work else 2)
     say_from_now(f"Interrupted; {request.out} was written.")
-    _show(result, layer_errors, time.monotonic() - started)
+    try:
+        _show(result, layer_errors, time.monotonic() - started)
+    except OSError as error:
+        drop_standard_output()
+        click.echo(
+            f"{request.out} was written; standard output does not take the summary "
+            f"({error.strerror}).",
+            err=True,
+        )
 
 
 def _show(result: "ExportResult", layer_errors: bool, seconds: float) -> None:

@@ -5,7 +5,6 @@ tries an import, or a callback that cannot raise, may swallow it. So the signal 
 next stage raises it again, and a failure after it is not taken for one of the command's own.
 """
 
-import errno
 import os
 import signal
 import sys
@@ -13,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
 
-_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+from exporter.streams import STANDARD_OUTPUT, drop_standard_output, hold_standard_streams
 
 _noted: int | None = None  # the signal that came
 _at_once = False  # whether nothing needs to be cleaned up
@@ -25,11 +24,11 @@ def interruptible(said: str) -> Iterator[None]:
     """Ends the process with 128 + the signal's number where one comes in the block.
 
     On Ctrl-C it says `said`, one line, and on SIGTERM nothing, as other programs do. A signal that
-    the parent had ignored is ignored. Standard output that takes no more ends it too, with 1: what
-    can happen to files has its own sentences.
+    the parent had ignored is ignored. Standard output that takes no more ends it too, with 1.
     """
     global _said
     _said = said
+    hold_standard_streams()
     for number in (signal.SIGINT, signal.SIGTERM):
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, _come)
@@ -38,7 +37,11 @@ def interruptible(said: str) -> Iterator[None]:
     except BaseException as error:
         if _noted is not None:
             _leave(_noted)
-        if not isinstance(error, OSError) or error.errno not in _NO_ROOM or error.filename:
+        if not isinstance(error, OSError) or error.filename != STANDARD_OUTPUT:
+            try:
+                sys.stdout.flush()
+            except OSError:  # of a failure that the command has already told
+                drop_standard_output()
             raise
         print(f"Error: standard output takes no more ({error.strerror}).", file=sys.stderr)
         os._exit(1)

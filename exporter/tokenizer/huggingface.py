@@ -11,6 +11,7 @@ from exporter.json_object import read_object
 from exporter.tokenizer import split_steps
 from exporter.tokenizer.byte_alphabet import byte_characters, token_to_bytes
 from exporter.tokenizer.errors import TokenizerError
+from exporter.tokenizer.layout import LayoutError, check_document, check_vocab_and_merges
 from exporter.tokenizer.sentencepiece_model import SPACE, character_symbols, spaces_only_lead
 from exporter.tokenizer.source import TokenizerSource
 from exporter.tokenizer.specification import AddedToken, Alphabet, SpacePrefix, TokenizerSpec
@@ -18,8 +19,6 @@ from exporter.tokenizer.specification import AddedToken, Alphabet, SpacePrefix, 
 GPT2_END = "<|endoftext|>"
 
 Json = dict[str, Any]
-
-_MAX_VOCAB_SIZE = 1 << 24
 
 
 def read_tokenizer_json(path: Path) -> TokenizerSpec:
@@ -30,12 +29,12 @@ def read_tokenizer_json(path: Path) -> TokenizerSpec:
     """
     document = read_object(path, TokenizerError)
     try:
+        check_document(document)
         return _read_document(document)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise TokenizerError(
-            f"{path} is not laid out as a tokenizer.json ({type(error).__name__}: {error}): fetch "
-            "the file again."
-        ) from None
+    except LayoutError as error:
+        raise _damaged(path, str(error)) from None
+    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
+        raise _damaged(path, f"{type(error).__name__}: {error}") from None
 
 
 def read_vocab_and_merges(source: TokenizerSource) -> TokenizerSpec:
@@ -53,6 +52,10 @@ def read_vocab_and_merges(source: TokenizerSource) -> TokenizerSpec:
             "files are needed."
         ) from None
     model = {"vocab": vocab, "merges": [line for line in lines if not line.startswith("#version")]}
+    try:
+        check_vocab_and_merges(model)
+    except LayoutError as error:
+        raise _damaged(source.path, str(error)) from None
     if GPT2_END not in vocab:
         raise TokenizerError(
             f"{source.path} has no token {GPT2_END}; only GPT-2's vocabulary, which ends a text "
@@ -83,6 +86,8 @@ def _read_document(document: Json) -> TokenizerSpec:
         spec.nfc = nfc
     bos_id = _first_of_template(document.get("post_processor"))
     if bos_id is not None:
+        if bos_id >= len(spec.tokens):
+            raise LayoutError(f"the post_processor begins a text with {bos_id}, which is no token")
         spec.bos_id, spec.adds_bos = bos_id, True
     return spec
 
@@ -156,8 +161,6 @@ def _decoded(
 ) -> list[bytes]:
     """Each id's bytes in decoded text: nothing for a special token or an id without one."""
     ids = [*vocab.values(), *(token.id for token in added)]
-    if min(ids) < 0 or max(ids) >= _MAX_VOCAB_SIZE:
-        raise ValueError(f"token ids from {min(ids)} to {max(ids)}")
     tokens = [b""] * (max(ids) + 1)
     for content, token_id in vocab.items():
         tokens[token_id] = text(content, token_id)
@@ -177,7 +180,7 @@ def _added_token(token: Json) -> AddedToken:
         raise _unsupported(f"the added token {token['content']!r} that must be a word of its own")
     return AddedToken(
         content=token["content"],
-        id=int(token["id"]),
+        id=token["id"],
         special=bool(token.get("special")),
         normalized=bool(token.get("normalized")),
         lstrip=bool(token.get("lstrip")),
@@ -207,7 +210,7 @@ def _first_of_template(processor: Json | None) -> int | None:
             ids = step["special_tokens"][name]["ids"]
             if len(ids) > 1 or any("SpecialToken" in part for part in step["single"][1:2]):
                 raise _unsupported("several tokens before every text")
-            return int(ids[0])
+            return ids[0]
     return None
 
 
@@ -217,6 +220,10 @@ def _flatten(step: Json | None, parts: str) -> list[Json]:
     if step["type"] != "Sequence":
         return [step]
     return [inner for part in step[parts] for inner in _flatten(part, parts)]
+
+
+def _damaged(path: Path, why: str) -> TokenizerError:
+    return TokenizerError(f"{path} is not laid out as a {path.name} ({why}): fetch the file again.")
 
 
 def _unsupported(feature: str) -> TokenizerError:

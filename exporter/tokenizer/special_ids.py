@@ -1,10 +1,13 @@
 """What the configs beside a tokenizer say of the tokens that begin and end a text."""
 
+import reprlib
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from exporter.json_object import read_object
 from exporter.tokenizer.errors import TokenizerError
+from exporter.tokenizer.layout import MAX_VOCAB_SIZE
 from exporter.tokenizer.specification import TokenizerSpec
 
 
@@ -20,44 +23,73 @@ def apply_configs(spec: TokenizerSpec, beside: Path, model_directory: Path) -> N
         model_directory: that of the other two; those beside the tokenizer stand in for them.
 
     Raises:
-        TokenizerError: a config is not readable JSON.
+        TokenizerError: a config is not readable JSON, or names no token where one belongs.
     """
-    model = _read(model_directory / "config.json") or _read(beside / "config.json")
-    generation = _read(model_directory / "generation_config.json")
-    generation = generation or _read(beside / "generation_config.json")
-    tokenizer = _read(beside / "tokenizer_config.json")
-    if "bos_token" in tokenizer:
-        named = _id_of(spec, tokenizer["bos_token"])
+    model = _read(model_directory, "config.json") or _read(beside, "config.json")
+    generation = _read(model_directory, "generation_config.json")
+    generation = generation or _read(beside, "generation_config.json")
+    tokenizer = _read(beside, "tokenizer_config.json")
+    begins = model.ids("bos_token_id")
+    if "bos_token" in tokenizer.fields:
+        named = _id_of(spec, tokenizer.token("bos_token"))
         if named is not None or not spec.adds_bos:
             spec.bos_id = named
-    elif isinstance(model.get("bos_token_id"), int):
-        spec.bos_id = model["bos_token_id"]
-    if isinstance(tokenizer.get("add_bos_token"), bool):
-        spec.adds_bos = tokenizer["add_bos_token"]
+    elif begins:
+        spec.bos_id = begins[0]
+    if isinstance(tokenizer.fields.get("add_bos_token"), bool):
+        spec.adds_bos = tokenizer.fields["add_bos_token"]
     spec.adds_bos = spec.adds_bos and spec.bos_id is not None
-    ends = [
-        *_ids(generation.get("eos_token_id")),
-        *_ids(model.get("eos_token_id")),
-        *_ids(_id_of(spec, tokenizer.get("eos_token"))),
-    ]
+    ends = [*generation.ids("eos_token_id"), *model.ids("eos_token_id")]
+    named = _id_of(spec, tokenizer.token("eos_token"))
+    ends += [] if named is None else [named]
     if ends:
         spec.eos_ids = list(dict.fromkeys(ends))
 
 
-def _read(path: Path) -> dict[str, Any]:
-    return read_object(path, TokenizerError) if path.is_file() else {}
+@dataclass(frozen=True)
+class _Config:
+    """The fields of one file; none where there is no such file."""
+
+    path: Path
+    fields: dict[str, Any]
+
+    def __bool__(self) -> bool:
+        return bool(self.fields)
+
+    def ids(self, name: str) -> list[int]:
+        """The ids of a field that holds one, a list of them, or null."""
+        value = self.fields.get(name)
+        ids = value if isinstance(value, list) else [] if value is None else [value]
+        if not all(type(number) is int and 0 <= number < MAX_VOCAB_SIZE for number in ids):
+            raise self._wrong(name, value, "a token id, a list of them, or null")
+        return ids
+
+    def token(self, name: str) -> str | None:
+        """The text of a field that names a token, by itself or in an object; or null."""
+        value = self.fields.get(name)
+        content = value.get("content") if isinstance(value, dict) else value
+        if content is not None and not isinstance(content, str):
+            raise self._wrong(name, value, "a token's text, an object that holds it, or null")
+        return content
+
+    def _wrong(self, name: str, value: object, wanted: str) -> TokenizerError:
+        return TokenizerError(
+            f"{self.path}: {name} is {reprlib.repr(value)}; it must be {wanted}: fetch the file "
+            "again."
+        )
 
 
-def _ids(value: object) -> list[int]:
-    values = value if isinstance(value, list) else [value]
-    return [number for number in values if isinstance(number, int)]
+def _read(directory: Path, name: str) -> _Config:
+    path = directory / name
+    return _Config(path, read_object(path, TokenizerError) if path.is_file() else {})
 
 
-def _id_of(spec: TokenizerSpec, token: object) -> int | None:
-    """The id of a token named by its text, or by an object that holds its text."""
-    content = token.get("content") if isinstance(token, dict) else token
+def _id_of(spec: TokenizerSpec, token: str | None) -> int | None:
+    """The id of a token named by its text."""
+    if not token:
+        return None
     for added in spec.added_tokens:
-        if added.content == content:
+        if added.content == token:
             return added.id
-    text = content.encode("utf-8") if isinstance(content, str) and content else None
+    text = token.encode("utf-8", "surrogatepass")
     return spec.tokens.index(text) if text in spec.tokens else None

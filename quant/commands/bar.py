@@ -1,4 +1,4 @@
-"""A bar on a terminal's standard error while models read text; nothing elsewhere."""
+"""A bar on a terminal's standard error while models read text; a line now and then elsewhere."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -6,20 +6,27 @@ from contextlib import contextmanager
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
+from exporter.commands.running import RunningLines
+
 
 class Bar:
     """Counts the tokens that have gone through models."""
 
-    def __init__(self, progress: Progress, task: TaskID) -> None:
-        self._progress, self._task = progress, task
+    def __init__(self, progress: Progress, task: TaskID, lines: RunningLines | None) -> None:
+        self._progress, self._task, self._lines = progress, task, lines
+        self._done = self._total = 0
 
     def expect(self, tokens: int) -> None:
         """How many tokens there will be in all."""
+        self._total = tokens
         self._progress.update(self._task, total=tokens)
 
     def advance(self, tokens: int) -> None:
         """So many more are done."""
+        self._done += tokens
         self._progress.advance(self._task, tokens)
+        if self._lines is not None:
+            self._lines.progress(self._done, self._total)
 
 
 @contextmanager
@@ -32,7 +39,11 @@ def progress_bar(what: str) -> Iterator[Bar]:
         TextColumn("{task.completed:,.0f} tokens"),
         TimeRemainingColumn(),
     )
-    with Progress(
-        *columns, console=console, transient=True, disable=not console.is_terminal
-    ) as progress:
-        yield Bar(progress, progress.add_task(what, total=None))
+    if console.is_terminal:
+        with Progress(*columns, console=console, transient=True) as progress:
+            yield Bar(progress, progress.add_task(what, total=None), None)
+        return
+    progress = Progress(*columns, console=console, disable=True)
+    with RunningLines(lambda line: console.print(line, soft_wrap=True)) as lines:
+        lines.begin(what)
+        yield Bar(progress, progress.add_task(what, total=None), lines)

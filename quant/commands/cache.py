@@ -32,6 +32,7 @@ def cache_command(as_list: bool, clear: bool, prune: str | None, directory: Path
     """
     if as_list + clear + (prune is not None) > 1:
         raise click.UsageError("--list, --clear and --prune exclude each other; give one of them.")
+    from exporter.streams import STANDARD_OUTPUT
     from quant.cache.store import Cache, default_directory, default_size
     from quant.errors import QuantError
     from quant.machine.memory_size import parse_size, show_size
@@ -48,6 +49,8 @@ def cache_command(as_list: bool, clear: bool, prune: str | None, directory: Path
         else:
             _show(cache)
     except (QuantError, OSError) as error:
+        if isinstance(error, OSError) and error.filename == STANDARD_OUTPUT:
+            raise  # has its own sentence
         click.echo(f"Error: {error}", err=True)
         sys.exit(2 if isinstance(error, QuantError) else 1)
 

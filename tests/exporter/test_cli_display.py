@@ -1,13 +1,25 @@
-"""Progress as text: a line per stage where nobody watches, a bar where somebody does."""
+"""Progress as text: lines now and then where nobody watches, a bar where somebody does."""
 
 import io
+import threading
 
 import pytest
 
 from exporter.commands.display import STAGES, Display
+from exporter.commands.running import RunningLines
 from quant.progress import Progress
 
 STEP = Progress("model.layers.0.mlp.up_proj", 1, 2, 754.2)
+
+
+class Clock:
+    """Stands still until it is set."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
 
 
 class Terminal(io.StringIO):
@@ -36,6 +48,62 @@ def test_a_stage_that_failed_is_not_called_finished() -> None:
         display.stage("lower")
         raise ValueError
     assert log.getvalue() == ""
+
+
+def test_a_long_stage_is_heard_of_every_ten_seconds() -> None:
+    clock, log = Clock(), io.StringIO()
+    display = Display(log, clock)
+    display.stage("quantize")
+    for done in range(32):
+        display.progress(Progress("model.layers.0", done, 32, 3.0 * (32 - done)))
+        clock.now += 3.0
+    display.stage("capture")
+    assert log.getvalue().splitlines() == [
+        "Quantizing: 12%, 12.0 s, 1 min 24 s left",
+        "Quantizing: 25%, 24.0 s, 1 min 12 s left",
+        "Quantizing: 37%, 36.0 s, 1 min 00 s left",
+        "Quantizing: 50%, 48.0 s, 48.0 s left",
+        "Quantizing: 62%, 1 min 00 s, 36.0 s left",
+        "Quantizing: 75%, 1 min 12 s, 24.0 s left",
+        "Quantizing: 87%, 1 min 24 s, 12.0 s left",
+        "Quantizing: 1 min 36 s",
+    ]
+
+
+def test_a_stage_without_progress_of_its_own_is_still_running() -> None:
+    clock, said = Clock(), list[str]()
+    lines = RunningLines(said.append, clock)
+    lines.tick()
+    lines.begin("Capturing the program")
+    for seconds in (0.0, 9.9, 0.1, 5.0, 180.0):
+        clock.now += seconds
+        lines.tick()
+    lines.end()
+    clock.now += 100.0
+    lines.tick()
+    assert said == [
+        "Capturing the program: still running, 10.0 s",
+        "Capturing the program: still running, 3 min 15 s",
+    ]
+
+
+def test_time_is_kept_while_the_work_says_nothing() -> None:
+    clock, heard, before = Clock(), threading.Event(), threading.active_count()
+    with RunningLines(lambda line: heard.set(), clock) as lines:
+        lines.begin("Lowering")
+        clock.now += 10.0
+        assert heard.wait(60)
+    assert threading.active_count() == before
+
+
+def test_a_terminal_gets_no_such_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    clock, terminal = Clock(), Terminal()
+    with Display(terminal, clock) as display:
+        display.stage("quantize")
+        clock.now += 100.0
+        display.progress(STEP)
+        assert "50%" not in terminal.getvalue()
 
 
 @pytest.mark.parametrize("columns", [80, 132])

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from exporter.pte import verify
+
 OLD = b"the file that was there before"
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -20,13 +22,17 @@ Start = Callable[..., subprocess.Popen[str]]
 
 @pytest.fixture
 def start(one_layer_checkpoint: Path, calibration_text: Path, out: Path) -> Start:
-    """Starts an export to `out`, which may write files of at most `limit` bytes; `flags` are
-    Python's."""
+    """Starts an export to `out`, which may write files of at most `limit` bytes, some of its
+    standard streams closed; `flags` are Python's."""
 
-    def run(limit: int | None = None, flags: Sequence[str] = ()) -> subprocess.Popen[str]:
-        def limit_file_size() -> None:
+    def run(
+        limit: int | None = None, flags: Sequence[str] = (), closed: Sequence[int] = ()
+    ) -> subprocess.Popen[str]:
+        def prepare() -> None:
             if limit is not None:
                 resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+            for number in closed:
+                os.close(number)
 
         command = [
             sys.executable,
@@ -45,7 +51,7 @@ def start(one_layer_checkpoint: Path, calibration_text: Path, out: Path) -> Star
             stderr=subprocess.PIPE,
             text=True,
             env={**os.environ, "OMP_NUM_THREADS": "1"},
-            preexec_fn=limit_file_size,
+            preexec_fn=prepare,
         )
 
     return run
@@ -70,6 +76,26 @@ def out(tmp_path: Path) -> Path:
     return path
 
 
+def test_a_file_is_kept_though_standard_output_is_closed(start: Start, out: Path) -> None:
+    process = start(closed=[1])
+    stdout, stderr = process.communicate(timeout=300)
+    assert process.returncode == 0 and stdout == ""
+    assert stderr.splitlines()[-1] == (
+        f"{out} was written; standard output does not take the summary (Bad file descriptor)."
+    )
+    verify(out, everything=True)
+    assert list(out.parent.iterdir()) == [out]
+
+
+def test_a_file_is_kept_though_its_readers_have_gone(start: Start, out: Path) -> None:
+    process = start()
+    assert process.stdout is not None and process.stderr is not None
+    process.stdout.close()
+    process.stderr.close()
+    assert process.wait(timeout=300) == 0
+    verify(out, everything=True)
+
+
 def test_no_room_for_the_file(start: Start, out: Path) -> None:
     process = start(limit=200_000)  # the file takes twice that
     stdout, stderr = process.communicate(timeout=300)
@@ -91,8 +117,8 @@ def test_a_signal_in_the_middle(start: Start, out: Path, number: signal.Signals)
     stdout, stderr = process.communicate(timeout=120)
     assert process.returncode == 128 + number
     assert stdout == ""
-    said = "Interrupted; nothing was written.\n" if number == signal.SIGINT else ""
-    assert stderr == said
+    said = ["Interrupted; nothing was written."] if number == signal.SIGINT else []
+    assert [line for line in stderr.splitlines() if ": still running, " not in line] == said
     assert _is_untouched(out)
 
 

@@ -20,6 +20,7 @@ from exporter.commands.cli import main
 ROOT = Path(__file__).resolve().parents[2]
 NUMBER = r"[\d,]+(\.\d+)?(e[+-]\d+)?"
 SIZE = r"[\d.]+ [kM]B"
+RUNNING = re.compile(r"[\w' ]+: (still running|\d+%), .*").fullmatch  # on a machine that is slow
 
 STAGES = [
     r"Quantizing: [\d.]+ s",
@@ -54,7 +55,9 @@ def test_an_export_prints_only_our_lines(
         *("--out", out, "--etrecord", etrecord, "--layer-errors"),
     )
     assert result.returncode == 0, result.stderr
-    assert_lines(result.stderr, STAGES)
+    assert_lines(
+        "\n".join(line for line in result.stderr.splitlines() if not RUNNING(line)), STAGES
+    )
     assert_lines(
         result.stdout,
         [

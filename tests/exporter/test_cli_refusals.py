@@ -77,8 +77,9 @@ def test_an_unknown_preset_names_the_nearest(out: Path) -> None:
     assert "There is no model 'llama3.2-2b' (did you mean llama3.2-" in sentence
 
 
-def test_no_such_checkpoint(out: Path, tmp_path: Path) -> None:
-    assert refusal(out, "llama3", "--checkpoint", tmp_path / "none") == (
+@pytest.mark.parametrize("model", [["llama3"], []], ids=["named", "unnamed"])
+def test_no_such_checkpoint(out: Path, tmp_path: Path, model: list[str]) -> None:
+    assert refusal(out, *model, "--checkpoint", tmp_path / "none") == (
         f"There is no directory {tmp_path / 'none'}; a checkpoint is a directory or a hub id such "
         "as meta-llama/Llama-3.2-1B."
     )
@@ -239,7 +240,12 @@ def test_an_etrecord_that_cannot_be_written(out: Path, stories: Path, tmp_path: 
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        ([], "Error: Name a MODEL such as llama3, or a file with --inspect."),
+        (
+            [],
+            "Error: Name a MODEL such as llama3, a checkpoint with --checkpoint, or a file with "
+            "--inspect.",
+        ),
+        (["--checkpoint", "DIR"], "Error: Say where to write with --out model.pte."),
         (["llama3"], "Error: Say where to write with --out model.pte."),
         (["llama3", "--quantize"], "Error: No such option '--quantize'."),
         (["llama3", "--group-size", "x"], "Error: Invalid value for '--group-size': 'x' is not"),

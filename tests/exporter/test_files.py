@@ -1,5 +1,8 @@
 """A file is replaced whole or not at all."""
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -45,6 +48,30 @@ def test_a_full_disk(tmp_path: Path) -> None:
         "or name another place."
     )
     assert list(tmp_path.iterdir()) == []
+
+
+def test_what_killed_processes_left_is_removed(tmp_path: Path) -> None:
+    """And nothing of one that runs, or that only looks alike."""
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    running = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    left = [f".model.pte.{ended.pid}.tmp", f".model.etrecord.{ended.pid}.tmp"]
+    kept = [
+        *(f".model.pte.{number}.tmp" for number in (running.pid, 1, os.getpid(), "0", "9" * 30)),
+        *(f".other.pte.{ended.pid}.tmp", f"model.pte.{ended.pid}.tmp"),
+        *(f".modelxpte.{ended.pid}.tmp", ".model.pte.x.tmp", f".model.pte.{ended.pid}.tmp2"),
+    ]
+    for name in (*left, *kept):
+        (tmp_path / name).write_text("half")
+    (tmp_path / f".model.pte.0{ended.pid}.tmp").mkdir()
+    with replacing(tmp_path / "model.pte"):
+        names = {path.name for path in tmp_path.iterdir()}
+        assert names >= set(kept) and names & set(left) == {left[1]}
+    with replacing(tmp_path / "model.etrecord") as temporary:
+        temporary.write_text("whole")
+        assert not (tmp_path / left[1]).exists()
+    assert (tmp_path / kept[0]).read_text() == "half"
+    running.communicate()
 
 
 def test_nothing_asked_for_is_nothing_written() -> None:

@@ -104,6 +104,62 @@ def test_standard_output_that_takes_no_more() -> None:
     assert result.stderr == ("Error: standard output takes no more (No space left on device).\n")
 
 
+@pytest.mark.parametrize("closed", [(1,), (2,), (1, 2), (0, 1, 2)], ids=str)
+@pytest.mark.parametrize(
+    ("command", "code"), [("exporter --help", 0), ("exporter --no-such", 2), ("quant cache", 0)]
+)
+def test_streams_that_were_closed_before(command: str, code: int, closed: tuple[int, ...]) -> None:
+    """What was to be printed is missed; what nobody was to read is not."""
+
+    def close() -> None:
+        for number in closed:
+            os.close(number)
+
+    result = subprocess.run(
+        [sys.executable, "-m", *command.split()],
+        cwd=ROOT,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        preexec_fn=close,
+    )
+    loses = 1 in closed and code == 0
+    assert result.returncode == (1 if loses else code)
+    said = "Error: standard output takes no more (Bad file descriptor).\n"
+    if 2 in closed:
+        assert result.stderr == ""
+    elif code == 0:
+        assert result.stderr == (said if loses else "")
+    assert "Traceback" not in result.stderr and (1 not in closed or result.stdout == "")
+
+
+@pytest.mark.parametrize("command", ["exporter --help", "exporter --no-such", "quant cache"])
+def test_readers_that_have_gone(command: str) -> None:
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    result = subprocess.run(
+        [sys.executable, "-m", *command.split()],
+        cwd=ROOT,
+        stdout=write_end,
+        stderr=subprocess.PIPE,
+        text=True,
+        timeout=60,
+    )
+    wrong = command.endswith("--no-such")
+    assert result.returncode == (2 if wrong else 1)
+    assert wrong or result.stderr == ""
+    result = subprocess.run(
+        [sys.executable, "-m", *command.split()],
+        cwd=ROOT,
+        stdout=subprocess.DEVNULL,
+        stderr=write_end,
+        timeout=60,
+    )
+    assert result.returncode == (2 if wrong else 0)
+    os.close(write_end)
+
+
 def test_what_comes_without_a_signal_is_untouched() -> None:
     result = run("with interruptible('Interrupted.'): raise SystemExit(2)", signal.SIGINT)
     assert (result.returncode, result.stderr) == (2, "")

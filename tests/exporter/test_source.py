@@ -12,7 +12,7 @@ from exporter.options import ExportOptions
 from exporter.source import EMBEDDED_NAME, find_checkpoint
 
 
-def options(model: str, checkpoint: Path | None = None) -> ExportOptions:
+def options(model: str | None, checkpoint: Path | None = None) -> ExportOptions:
     return ExportOptions(
         model=model, out=Path("unused.pte"), checkpoint=str(checkpoint) if checkpoint else None
     )
@@ -38,6 +38,16 @@ def test_a_checkpoint_decides_whatever_the_name(one_layer_checkpoint: Path) -> N
     assert checkpoint.config.num_hidden_layers == 1
     assert checkpoint.directory == one_layer_checkpoint
     assert listener.notes == []
+
+
+def test_a_checkpoint_needs_no_name(one_layer_checkpoint: Path) -> None:
+    listener = Quiet()
+    checkpoint = find_checkpoint(options(None, one_layer_checkpoint), listener)
+    assert checkpoint.directory == one_layer_checkpoint
+    assert checkpoint.name == one_layer_checkpoint.name
+    assert listener.notes == []
+    with pytest.raises(ExportError, match="nothing says which model"):
+        find_checkpoint(options(None), listener)
 
 
 def test_a_directory_is_a_model(one_layer_checkpoint: Path, tmp_path: Path) -> None:

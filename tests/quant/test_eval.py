@@ -150,7 +150,8 @@ def test_a_request_that_cannot_be_met_exits_2_with_a_sentence(
     model = options.pop("MODEL", str(shared_data / "stories260K"))
     result = run("eval", model, *(part for option in options.items() for part in option))
     assert result.exit_code == 2
-    assert result.stderr.startswith(sentence.replace("{MODEL}", model)) and result.stdout == ""
+    said = result.stderr.splitlines()[-1]  # on a slow machine lines before it say what runs
+    assert said.startswith(sentence.replace("{MODEL}", model)) and result.stdout == ""
 
 
 def test_a_cache_that_a_pte_cannot_have_is_an_error(

@@ -102,7 +102,8 @@ def figures_of(model: Path, task_path: Path, names: str, *options: object) -> di
         check=False,
     )
     assert result.returncode == 0, result.stderr
-    assert result.stderr == ""
+    said = [line for line in result.stderr.splitlines() if not line.startswith("Answering: ")]
+    assert said == []  # but what a slow machine is at
     return json.loads(result.stdout)["tasks"]
 
 
@@ -153,7 +154,7 @@ def test_tasks_that_cannot_be_run_exit_2_with_a_sentence(
     (task_path / "story_lost.yaml").write_text(lost)
     result = run("eval", shared_data / "stories260K", "--task-path", task_path, *options)
     assert result.exit_code == 2 and result.stdout == ""
-    assert result.stderr.startswith(f"Error: {sentence}"), result.stderr
+    assert f"Error: {sentence}" in result.stderr, result.stderr
 
 
 def test_without_the_package_a_sentence_says_what_to_install(

@@ -1,0 +1,78 @@
+"""Lines that say how far a long stage has come, for a log that no one watches."""
+
+import threading
+import time
+from collections.abc import Callable
+from types import TracebackType
+
+BETWEEN_LINES = 10.0  # seconds, at least
+_LOOK = 1.0
+
+Clock = Callable[[], float]  # seconds, from any beginning
+
+
+class RunningLines:
+    """Says every ten seconds what runs, how far it has come, and for how long it has run.
+
+    Within its block a thread keeps the time, so that a stage that reports nothing is heard of too.
+    """
+
+    def __init__(self, say: Callable[[str], None], clock: Clock = time.monotonic) -> None:
+        self._say, self._clock = say, clock
+        self._lock = threading.Lock()
+        self._stage: str | None = None
+        self._since = self._last = 0.0
+        self._far = "still running"
+        self._left = ""
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._keep_time, daemon=True)
+
+    def __enter__(self) -> "RunningLines":
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._stopped.set()
+        self._thread.join()
+
+    def begin(self, stage: str) -> None:
+        """A stage begins; the one before it has ended."""
+        with self._lock:
+            self._stage, self._far, self._left = stage, "still running", ""
+            self._since = self._last = self._clock()
+
+    def end(self) -> None:
+        """Nothing runs until the next stage begins."""
+        with self._lock:
+            self._stage = None
+
+    def progress(self, done: float, total: float, seconds_left: float | None = None) -> None:
+        """So much of the stage is done."""
+        with self._lock:
+            self._far = f"{int(100 * done / total)}%" if total else "still running"
+            self._left = f", {duration(seconds_left)} left" if seconds_left else ""
+        self.tick()
+
+    def tick(self) -> None:
+        """Says a line if it is time for one."""
+        with self._lock:
+            now = self._clock()
+            if self._stage is None or now - self._last < BETWEEN_LINES:
+                return
+            self._last = now
+            self._say(f"{self._stage}: {self._far}, {duration(now - self._since)}{self._left}")
+
+    def _keep_time(self) -> None:
+        while not self._stopped.wait(_LOOK):
+            self.tick()
+
+
+def duration(seconds: float) -> str:
+    """Such as "3 min 10 s", "4.2 s"."""
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest:02} s" if minutes else f"{seconds:.1f} s"
