@@ -94,11 +94,12 @@ THIMBLE_API int64_t thimble_length(const thimble_runner* runner);
 THIMBLE_API int thimble_truncate(thimble_runner* runner, int64_t length, char* error,
                                  size_t error_size);
 
-/// Writes the key/value cache to a file. Models exported with --delegate cpu. 0 on success.
+/// Writes the key/value cache and the chat's messages to a file. Models exported with --delegate
+/// cpu. 0 on success.
 THIMBLE_API int thimble_save(thimble_runner* runner, const char* path, char* error,
                              size_t error_size);
 
-/// Goes on from a file that thimble_save() wrote of the same model. 0 on success; on failure all
+/// Continues from a file that thimble_save() wrote of the same model. 0 on success; on failure all
 /// stays as it was.
 THIMBLE_API int thimble_restore(thimble_runner* runner, const char* path, char* error,
                                 size_t error_size);
