@@ -227,7 +227,7 @@ class Runner:
         self._call(library().thimble_truncate, length)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes the cache to a file, whole or not at all.
+        """Writes the cache, and the messages of a Chat, to a file, whole or not at all.
 
         Raises:
             RunnerError: the file cannot be written, the model was not exported with
@@ -236,7 +236,7 @@ class Runner:
         self._call(library().thimble_save, encoded(path))
 
     def restore(self, path: str | os.PathLike[str]) -> None:
-        """Goes on from a cache that save() wrote, on whatever machine.
+        """Continues from what save() wrote, on whatever machine.
 
         Raises:
             RunnerError: as save(); the file is damaged, or of another model or type of cache. All

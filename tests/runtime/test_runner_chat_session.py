@@ -86,6 +86,23 @@ def test_a_prompt_of_its_own_keeps_the_chat(run: Run, session: Path) -> None:
     assert run("--chat", "--session", session, "-p", "Lily").stdout == expected
 
 
+def test_a_chat_that_cannot_be_printed_is_kept(
+    cpp_build: Path, chat_pte: Path, run: Run, session: Path
+) -> None:
+    run("--chat", "--session", session, lines="Hello\n")
+    messages = messages_of(session)
+    command: list[str | Path] = [cpp_build / "runner", chat_pte, "--chat", "--session", session]
+    with open("/dev/full", "w") as full:
+        result = subprocess.run(
+            command, input="Lily\nNot said\n", stdout=full, stderr=subprocess.PIPE, text=True
+        )
+    assert result.returncode == 1
+    full_disk = "runner: cannot write to standard output: No space left on device\n"
+    assert result.stderr.count(full_disk) == 1
+    *before, user, _ = messages_of(session)
+    assert (before, user) == (messages, ("user", "Lily"))
+
+
 def as_version_1(session: Path) -> None:
     """Makes a session without messages what the format was before there were any."""
     data = bytearray(session.read_bytes())

@@ -181,15 +181,19 @@ def test_standard_output_is_written_to_even_where_it_is_a_file(
     assert output.read_text().endswith('"stop_reason": "length"}\n')
 
 
-def test_a_full_disk(runner: Path, stories_pte: Path) -> None:
+FULL = "cannot write to standard output: No space left on device"
+
+
+def test_a_full_disk(runner: Path, stories_pte: Path, tmp_path: Path) -> None:
     result = run(runner, stories_pte, "-p", "x", "-n", "2", "--json", "/dev/full")
     assert result.returncode == 1
     assert result.stderr.endswith("runner: cannot write /dev/full: No space left on device\n")
     with open("/dev/full", "w") as full:
-        command: list[str | Path] = [runner, stories_pte, "-p", "x", "-n", "2"]
+        stats = tmp_path / "stats.json"
+        command: list[str | Path] = [runner, stories_pte, "-p", "x", "-n", "2", "--json", stats]
         result = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True)
-    assert result.returncode == 1
-    assert result.stderr == "runner: cannot write to standard output: No space left on device\n"
+    assert result.returncode == 1 and stats.stat().st_size > 0
+    assert result.stderr.startswith(f"runner: {FULL}\n") and result.stderr.count(FULL) == 1
 
 
 def test_output_files_are_replaced_whole(runner: Path, stories_pte: Path, tmp_path: Path) -> None:

@@ -42,6 +42,28 @@ def test_the_test_programs(sanitized: Path, program: str) -> None:
     assert run(sanitized / program).returncode == 0
 
 
+def test_a_chat(sanitized: Path, chat_pte: Path, tmp_path: Path) -> None:
+    """Twice over a session, through a full context and a reset; then over damaged ones."""
+    session = tmp_path / "chat.session"
+    command = [sanitized / "runner", chat_pte, "--chat", "--session", session, "-n", "20"]
+
+    def chat(lines: str) -> int:
+        result = subprocess.run(command, input=lines, capture_output=True, text=True, timeout=120)
+        assert "Sanitizer" not in result.stderr and "runtime error" not in result.stderr
+        return result.returncode
+
+    for _ in range(2):
+        assert chat("Hello there\n" * 12 + "/reset\n//x\n" + "Who was it?\n" * 9) == 0
+    data = session.read_bytes()
+    generator = random.Random(1)
+    for _ in range(50):
+        damaged = bytearray(data[: generator.randrange(len(data))])
+        for at in range(0, len(damaged), 97):
+            damaged[at] = generator.randrange(256)
+        session.write_bytes(damaged)
+        assert chat("Hello\n") == 1
+
+
 @pytest.mark.parametrize("program", DELEGATE)
 def test_threads(thread_sanitized: Path, program: str) -> None:
     assert run(thread_sanitized / program).returncode == 0

@@ -14,7 +14,7 @@
 namespace thimble {
 namespace {
 
-constexpr int kRefused = 1;
+constexpr int kFailed = 1;
 constexpr std::string_view kSpace = " \t\r";
 constexpr const char* kCommands =
     "  /reset  start the conversation anew; the system prompt stays\n"
@@ -44,7 +44,7 @@ class LineChat {
     if (!question.ok()) return question.status();
     const Status status = answer(*question);
     if (!status.ok()) return status;
-    return code_of(runner_.stats());
+    return lost_output_ ? kFailed : code_of(runner_.stats());
   }
 
   /// Turns and commands until the lines end.
@@ -53,7 +53,7 @@ class LineChat {
     if (terminal) say("a line is a message; /help lists the commands");
     int code = 0;
     std::string line;
-    while (!left_) {
+    while (!left_ && !lost_output_) {
       if (terminal) std::fprintf(stderr, "> ");
       if (!std::getline(std::cin, line)) {
         if (terminal) std::fprintf(stderr, "\n");
@@ -62,10 +62,10 @@ class LineChat {
       if (line.empty()) continue;
       const Result<bool> taken = take(line);
       if (!taken.ok()) return taken.status();
-      if (!*taken && !terminal) code = kRefused;
+      if (!*taken && !terminal) code = kFailed;
       if (interrupted().exchange(false)) catch_interrupt();
     }
-    return code;
+    return lost_output_ ? kFailed : code;
   }
 
  private:
@@ -123,11 +123,16 @@ class LineChat {
           " now; export with a larger --max-context-len to keep more");
     }
     StandardOutput output;
-    Status status = chat_.answer(question, generate_, output.callback());
-    if (status.ok()) output.write("\n");
-    if (status.ok()) status = output.status();
-    if (status.ok()) explain_end(runner_);
-    return status;
+    const Status status = chat_.answer(question, generate_, output.callback());
+    if (!status.ok()) return status;
+    output.write("\n");
+    if (output.status().ok()) {
+      explain_end(runner_);
+    } else {
+      say(output.status().message());
+      lost_output_ = true;
+    }
+    return {};
   }
 
   Runner& runner_;
@@ -135,6 +140,7 @@ class LineChat {
   const GenerateOptions& generate_;
   bool told_of_drop_ = false;
   bool left_ = false;
+  bool lost_output_ = false;
 };
 
 }  // namespace

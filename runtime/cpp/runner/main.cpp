@@ -36,11 +36,11 @@ Result<int> continue_prompt(Runner& runner, const Options& options,
   const Result<std::vector<int32_t>> tokens = runner.encode_prompt(*options.prompt);
   if (!tokens.ok()) return tokens.status();
   StandardOutput output;
-  Status status = runner.generate(*tokens, generate, output.callback());
-  // Into a file or a pipe goes the text alone.
-  if (status.ok() && isatty(STDOUT_FILENO) != 0) output.write("\n");
-  if (status.ok()) status = output.status();
+  const Status status = runner.generate(*tokens, generate, output.callback());
   if (!status.ok()) return status;
+  // Into a file or a pipe goes the text alone.
+  if (isatty(STDOUT_FILENO) != 0) output.write("\n");
+  if (!output.status().ok()) return fail(output.status(), kFailed);
   explain_end(runner);
   return code_of(runner.stats());
 }

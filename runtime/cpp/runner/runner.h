@@ -61,8 +61,8 @@ class Runner {
   /// Turns of it: a user's message and its answer.
   size_t turns() const;
 
-  /// The cache as a value; errors where it is not the CPU delegate's. To a file and back; on
-  /// failure all stays as it was.
+  /// The cache and the conversation as a value; errors where the cache is not the CPU delegate's.
+  /// To a file and back; on failure all stays as it was.
   Status save(const std::string& path) const;
   Status restore(const std::string& path);
   /// Another runner of the same model that goes on from here by itself.

@@ -117,7 +117,7 @@ int thimble_chat_say(thimble_runner* runner, const char* message, size_t message
   const thimble::Result<thimble::Chat::Question> question =
       chat->ask(std::string(message, message_size), options->max_new_tokens);
   if (!question.ok()) return report(question.status(), error, error_size);
-  *dropped_turns = static_cast<int64_t>(question->dropped_turns);
+  if (dropped_turns != nullptr) *dropped_turns = static_cast<int64_t>(question->dropped_turns);
   return report(chat->answer(*question, to_generate(*options), to_callback(on_text, context)),
                 error, error_size);
 }

@@ -57,8 +57,8 @@ THIMBLE_API int thimble_chat_start(thimble_runner* runner, const char* system, s
 
 /// Answers the next message of the chat, `message_size` bytes; a callback takes the text. Where
 /// the context has no room for the conversation and an answer, its oldest turns, a message and an
-/// answer each, are dropped for good: how many goes to `dropped_turns`. On failure the conversation
-/// stays as it was. 0 on success.
+/// answer each, are dropped for good: how many goes to `dropped_turns`, which may be null. On
+/// failure the conversation stays as it was. 0 on success.
 THIMBLE_API int thimble_chat_say(thimble_runner* runner, const char* message, size_t message_size,
                                  const thimble_options* options, thimble_text_callback on_text,
                                  void* context, int64_t* dropped_turns, char* error,
@@ -94,11 +94,12 @@ THIMBLE_API int64_t thimble_length(const thimble_runner* runner);
 THIMBLE_API int thimble_truncate(thimble_runner* runner, int64_t length, char* error,
                                  size_t error_size);
 
-/// Writes the key/value cache to a file. Models exported with --delegate cpu. 0 on success.
+/// Writes the key/value cache and the chat's messages to a file. Models exported with --delegate
+/// cpu. 0 on success.
 THIMBLE_API int thimble_save(thimble_runner* runner, const char* path, char* error,
                              size_t error_size);
 
-/// Goes on from a file that thimble_save() wrote of the same model. 0 on success; on failure all
+/// Continues from a file that thimble_save() wrote of the same model. 0 on success; on failure all
 /// stays as it was.
 THIMBLE_API int thimble_restore(thimble_runner* runner, const char* path, char* error,
                                 size_t error_size);
