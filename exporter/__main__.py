@@ -2,8 +2,13 @@
 
 from exporter.commands.interruption import interruptible, nothing_to_clean_up
 
-if __name__ == "__main__":
+
+def run() -> None:
     with interruptible("Interrupted; nothing was written."):
         with nothing_to_clean_up():
             from exporter.commands.cli import main
-        main(prog_name="python -m exporter")
+        main()
+
+
+if __name__ == "__main__":
+    run()

@@ -2,8 +2,13 @@
 
 from exporter.commands.interruption import interruptible, nothing_to_clean_up
 
-if __name__ == "__main__":
+
+def run() -> None:
     with interruptible("Interrupted; what the cache holds is kept."):
         with nothing_to_clean_up():
             from quant.commands.cli import main
-        main(prog_name="python -m quant")
+        main()
+
+
+if __name__ == "__main__":
+    run()

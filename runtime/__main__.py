@@ -1,5 +1,6 @@
-"""`python -m runtime build` and `python -m runtime generate`."""
+"""`python -m runtime build`, `package` and `generate`."""
 
+import os
 import sys
 from pathlib import Path
 from typing import NoReturn
@@ -10,6 +11,7 @@ from exporter.commands.interruption import interruptible
 from exporter.commands.version import version_option
 from runtime.build import BUILD_DIR, PRODUCTS, build, wheel_directory
 from runtime.errors import BuildError, RunnerError
+from runtime.package import package
 from runtime.wheel import fetch_wheel
 
 
@@ -45,6 +47,22 @@ def build_command(everything: bool, sanitize: bool, target: str) -> None:
     except BuildError as error:
         _fail(error)
     click.echo(_build(target, ()))
+
+
+@main.command("package")
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=Path("."),
+    show_default=True,
+    help="The directory for it.",
+)
+def package_command(out: Path) -> None:
+    """Write a wheel for this platform, its programs built."""
+    try:
+        click.echo(f"wrote {package(out)}")
+    except BuildError as error:
+        _fail(error)
 
 
 @main.command()
@@ -109,6 +127,18 @@ def _fail(error: Exception) -> NoReturn:
     sys.exit(1)
 
 
-if __name__ == "__main__":
+def run() -> None:
     with interruptible("Interrupted."):
-        main(prog_name="python -m runtime")
+        main()
+
+
+def run_runner() -> None:
+    """Becomes the C++ runner, which is built first where it is missing."""
+    program = BUILD_DIR / "runner"
+    if not program.is_file():
+        click.echo(_build("default", PRODUCTS), err=True)
+    os.execv(program, [str(program), *sys.argv[1:]])
+
+
+if __name__ == "__main__":
+    run()

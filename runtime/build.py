@@ -3,6 +3,7 @@
 import fcntl
 import importlib.metadata
 import importlib.util
+import os
 import shutil
 import subprocess
 import sys
@@ -15,9 +16,25 @@ from pathlib import Path
 from runtime.errors import BuildError
 
 SOURCE_DIR = Path(__file__).resolve().parent / "cpp"
-BUILD_DIR = SOURCE_DIR.parent.parent / "build"
+CHECKOUT = SOURCE_DIR.parent.parent
+PACKAGED = SOURCE_DIR.parent / "bin"  # in a wheel, built before it was packed
 CROSS_COMPILER = "aarch64-linux-gnu-g++"
 PRODUCTS = ("runner", "thimble", "thimble_cpu", "bench")  # all but what the tests run
+
+
+def _build_directory() -> Path:
+    """Of a checkout, build/; of an installed package, where the wheel has its binaries, or, for a
+    wheel without any, the user's cache directory: what is installed is never written to."""
+    if (CHECKOUT / "pyproject.toml").is_file():
+        return CHECKOUT / "build"
+    if PACKAGED.is_dir():
+        return PACKAGED
+    cache = os.environ.get("XDG_CACHE_HOME")
+    home = Path(cache) if cache else Path.home() / ".cache"
+    return home / "thimble" / f"build-{importlib.metadata.version('thimble')}"
+
+
+BUILD_DIR = _build_directory()
 
 
 @dataclass(frozen=True)
@@ -41,8 +58,15 @@ def build(preset: str = "default", targets: tuple[str, ...] = ()) -> Build:
         BuildError: a tool or the wheel is missing, or the compiler failed; the message ends with
             what it said.
     """
+    if BUILD_DIR == PACKAGED:
+        if preset == "default":
+            return Build(PACKAGED, 0.0)
+        raise BuildError(
+            "this package was installed with its programs and builds no others; clone the "
+            "repository to build for other systems."
+        )
     directory = BUILD_DIR if preset == "default" else BUILD_DIR / preset
-    cmake, ninja = _find_tool("cmake"), _find_tool("ninja")
+    cmake, ninja = find_tool("cmake"), find_tool("ninja")
     executorch = _find_cross() if preset == "aarch64" else _find_executorch()
     settings: dict[str, Path | str] = {
         "executorch_DIR": executorch,
@@ -55,7 +79,7 @@ def build(preset: str = "default", targets: tuple[str, ...] = ()) -> Build:
         configured = _is_configured(directory, settings)
         if not configured:
             options = [f"-D{name}={value}" for name, value in settings.items()]
-            _run([cmake, "--preset", preset, "--fresh", *options])
+            _run([cmake, "--preset", preset, "-B", directory, "--fresh", *options])
         output = _run([ninja, "-C", directory, *targets])
     idle = configured and "no work to do" in output
     return Build(directory, 0.0 if idle else time.monotonic() - start)
@@ -78,7 +102,7 @@ def _find_cross() -> Path:
     return directory / "share" / "cmake"
 
 
-def _find_tool(name: str) -> Path:
+def find_tool(name: str) -> Path:
     """The tool of this environment, else of the PATH."""
     beside_python = Path(sys.executable).parent / name
     if beside_python.is_file():

@@ -15,11 +15,12 @@ from delegates.finish import Lowered, finish
 from delegates.op_list.lower import file_layout, partition, to_edge_program
 from delegates.report import DelegationReport, delegation_report
 from delegates.stock import open_program
+from runtime.build import BUILD_DIR
 
 if TYPE_CHECKING:
     from executorch.exir import EdgeProgramManager
 
-LIBRARY = Path(__file__).resolve().parents[2] / "build" / "libthimble_cpu.so"
+LIBRARY = BUILD_DIR / "libthimble_cpu.so"
 
 
 def lower(

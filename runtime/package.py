@@ -1,0 +1,51 @@
+"""A wheel for this platform, its programs built: what is installed needs no compiler."""
+
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from runtime.build import BUILD_DIR, CHECKOUT, PRODUCTS, build, find_tool
+from runtime.errors import BuildError
+
+PACKAGES = ("exporter", "quant", "delegates", "runtime", "devtools")
+
+
+def package(directory: Path) -> Path:
+    """Builds the programs and writes the wheel that holds them to a directory.
+
+    They find ExecuTorch in the package of that name which is installed beside them.
+
+    Raises:
+        BuildError: this is no checkout, or the compiler or pip failed.
+    """
+    if not (CHECKOUT / "pyproject.toml").is_file():
+        raise BuildError("a wheel is made from a checkout; clone the repository.")
+    build(targets=PRODUCTS)
+    platform = sysconfig.get_platform().replace("-", "_").replace(".", "_")
+    with tempfile.TemporaryDirectory() as temporary:
+        source, written = Path(temporary) / "thimble", Path(temporary) / "wheel"
+        source.mkdir()
+        for name in ("pyproject.toml", "README.md", "LICENSE"):
+            shutil.copy(CHECKOUT / name, source)
+        for name in PACKAGES:
+            ignored = shutil.ignore_patterns("__pycache__", "bin")
+            shutil.copytree(CHECKOUT / name, source / name, ignore=ignored)
+        install: list[str | Path] = ["--install", BUILD_DIR, "--component", "wheel", "--strip"]
+        _run([find_tool("cmake"), *install, "--prefix", source / "runtime" / "bin"])
+        pip = [sys.executable, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation"]
+        option = f"--config-settings=--build-option=--plat-name={platform}"
+        _run([*pip, option, "--wheel-dir", str(written), str(source)])
+        (wheel,) = written.glob("*.whl")
+        directory.mkdir(parents=True, exist_ok=True)
+        return Path(shutil.move(wheel, directory / wheel.name))
+
+
+def _run(command: Sequence[str | Path]) -> None:
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    if result.returncode != 0:
+        said = "\n".join((result.stdout + result.stderr).strip().splitlines()[-20:])
+        raise BuildError(f"{Path(command[0]).name} failed with code {result.returncode}:\n{said}")
