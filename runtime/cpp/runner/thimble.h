@@ -7,6 +7,9 @@
 /// a time for each runner. Text is UTF-8. A function that fails writes its sentence to `error`, cut
 /// to `error_size` bytes with the closing zero. It does so for a number outside the range that is
 /// given here.
+///
+/// No struct of this header grows: a caller that was compiled with an earlier version stays right.
+/// What a later version needs beyond them comes in a struct and a function of another name.
 
 #ifdef __cplusplus
 extern "C" {
