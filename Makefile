@@ -1,22 +1,26 @@
 # make demo    set up, build, export the embedded model with GPTQ, run it in C++
-# make test    every test but the long ones
-# make check   the long ones too: style, types, sanitizers, a model of a billion weights
+# make test    the tests: minutes
+# make check   what else a change must pass: style, types, sanitizers
+# make soak    hours: models of a billion weights, twenty kills, every delegate's every model
 
 PYTHON ?= python3
 BIN := .venv/bin
 SOURCES := $(shell find exporter quant delegates -name '*.py') $(wildcard exporter/embedded/*.*)
 PROMPT ?= The :mod:`json` module
 
-.PHONY: demo test check lint build clean
+.PHONY: demo test check soak lint build clean
 
 demo: build build/demo.pte
 	build/runner build/demo.pte -p '$(PROMPT)' -n 160 --temperature 0.6 --top-p 0.9 --seed 6
 
 test: build .venv/tasks
-	$(BIN)/python -m pytest -q
+	$(BIN)/python -m pytest -q -n auto --dist loadfile
 
-check: build lint
-	$(BIN)/python -m pytest -q -m long
+check: build .venv/tasks lint
+	$(BIN)/python -m pytest -q -m check
+
+soak: build .venv/tasks
+	$(BIN)/python -m pytest -q -m soak
 
 lint: .venv/installed
 	$(BIN)/ruff check .

@@ -29,7 +29,7 @@ from exporter.pipeline import ExportResult, export_model
 from exporter.program import capture
 from quant.scheme import Scheme
 
-pytestmark = pytest.mark.long
+pytestmark = pytest.mark.soak
 
 CONTEXT = 64
 LENGTHS = [11, 1, 1, 2, 1]

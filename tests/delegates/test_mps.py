@@ -130,7 +130,7 @@ def test_the_program_is_the_cpu_delegates(
 
 
 @pytest.fixture(
-    scope="module", params=["stories260K", pytest.param("embedded", marks=pytest.mark.long)]
+    scope="module", params=["stories260K", pytest.param("embedded", marks=pytest.mark.soak)]
 )
 def exported(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory

@@ -54,7 +54,7 @@ def test_a_small_whole_model(tmp_path: Path) -> None:
 
 
 @with_tools
-@pytest.mark.long
+@pytest.mark.soak
 def test_stories_through_the_whole_pipeline(shared_data: Path, tmp_path: Path) -> None:
     options = ExportOptions(
         model=str(shared_data / "stories260K"),

@@ -105,14 +105,14 @@ def test_one_layer(one_layer_checkpoint: Path, cpp_build: Path, tmp_path: Path) 
     check_model(model, export_rtn4(model, tmp_path / "fused.pte"), cpp_build, tmp_path)
 
 
-@pytest.mark.long
+@pytest.mark.soak
 def test_stories(
     stories_gptq_pte: Path, shared_data: Path, cpp_build: Path, tmp_path: Path
 ) -> None:
     check_model(str(shared_data / "stories260K"), stories_gptq_pte, cpp_build, tmp_path)
 
 
-@pytest.mark.long
+@pytest.mark.soak
 def test_embedded(embedded_pte: Path, cpp_build: Path, tmp_path: Path) -> None:
     check_model("llama3", embedded_pte, cpp_build, tmp_path)
 

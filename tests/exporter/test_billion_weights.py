@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.long
+pytestmark = pytest.mark.soak
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 # ExecuTorch's own export of this shape peaks at 8.9 GB; half of that is the bound.

@@ -160,7 +160,7 @@ def remove_last(cache: Cache, names: set[str]) -> None:
 
 def test_processes_share_work_on_devices_of_their_own(tmp_path: Path) -> None:
     """And gradients are computed there, for which a process of its own is needed."""
-    program = Path(__file__).with_name("second_device_processes.py")
+    program = ROOT / "tests" / "support" / "second_device_processes.py"
     arguments = ["torch.distributed.run", "--nproc-per-node", "2", str(program), str(tmp_path)]
     process = subprocess.run(
         [sys.executable, "-m", *arguments],

@@ -35,7 +35,7 @@ def test_two_are_the_same_bits_as_one(
     assert entries(tmp_path) == alone and len(alone) == 6  # five layers and what was measured
 
 
-@pytest.mark.long
+@pytest.mark.soak
 def test_four_are_the_same_bits_as_one(
     starter: Starter, alone: dict[str, bytes], tmp_path: Path
 ) -> None:

@@ -105,7 +105,7 @@ from pathlib import Path
 import torch
 from exporter.checkpoint import open_checkpoint
 from exporter.models.decoder import CausalLM
-from quant.machine.resources import Means
+from quant.machine.resources import Resources
 from quant.machine.memory import foretell, resident
 from quant.quantize import quantize
 from quant.scheme import Scheme
@@ -118,7 +118,7 @@ with torch.device("meta"):
 text = torch.randint(0, 512, (int(sys.argv[3]) // 256, 256))
 before = resident()
 peak = foretell(model, Scheme("gptq4"), text, sys.argv[2] != "")
-quantize(model, Scheme("gptq4"), checkpoint, text, means=Means(spill=spill))
+quantize(model, Scheme("gptq4"), checkpoint, text, resources=Resources(spill=spill))
 (line,) = [line for line in open("/proc/self/status") if line.startswith("VmHWM")]
 print(json.dumps([before, before + peak.quantizing, int(line.split()[1]) * 1024]))
 """
@@ -166,7 +166,7 @@ def test_spilled_it_stays_below_what_was_foretold(mid_checkpoint: Path, tmp_path
     assert states > 300e6 and peak - before < states
 
 
-@pytest.mark.long
+@pytest.mark.soak
 def test_in_memory_it_stays_below_what_was_foretold(mid_checkpoint: Path) -> None:
     before, foretold, peak = measured(mid_checkpoint, None)
     assert peak <= foretold

@@ -72,7 +72,7 @@ def test_killed_again_and_again(shared_data: Path, tmp_path: Path, calibration_t
     assert got == wanted and cached == 5
 
 
-@pytest.mark.long
+@pytest.mark.soak
 def test_twenty_kills_of_the_command(
     shared_data: Path, tmp_path: Path, calibration_text: Path
 ) -> None:

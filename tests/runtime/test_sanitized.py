@@ -9,7 +9,7 @@ import pytest
 
 from runtime.build import build
 
-pytestmark = pytest.mark.long
+pytestmark = pytest.mark.check
 
 
 @pytest.fixture(scope="module")
