@@ -281,15 +281,12 @@ class Runner:
         self._control_call(library().thimble_start_recording, max_calls, max_bytes)
 
     def stop_recording(self, path: str | os.PathLike[str]) -> Recording:
-        """Ends the recording and writes it to a file, whole or not at all.
-
-        The file also holds the model's path, the processor's name, the date, and the first 1024
-        bytes of the last prompt.
+        """Ends the recording and writes it to a file, whole or not at all, with the model's path,
+        the processor's name, the date, and the first 1024 bytes of the last prompt.
 
         Raises:
-            RunnerError: none was started, the model was not called since, the file cannot be
-                written (the recording goes on where its directory says so), or the runner is
-                closed.
+            RunnerError: none was started, no call was made since, the file cannot be written (the
+                recording goes on where its directory says so), or the runner is closed.
         """
         counts = RecordingCounts()
         stop = library().thimble_stop_recording

@@ -1,5 +1,7 @@
 """What the run was: the machine, the kernels, the prompt, and when."""
 
+from pathlib import Path
+
 from devtools.profile.model import Phase, Profile
 
 _UNKNOWN = "not recorded"
@@ -14,6 +16,7 @@ def run_facts(profile: Profile) -> list[tuple[str, str]]:
     kernels = [part.removeprefix(_KERNELS) for part in parts if part.startswith(_KERNELS)]
     rest = [part for part in parts if not part.startswith(_KERNELS) and " thread" not in part]
     found = [
+        ("model", Path(facts.get("model", "")).name),
         ("recorded", facts.get("date", "").replace("T", " ").replace("Z", " UTC")),
         ("processor", facts.get("processor", "")),
         ("kernels", ", ".join(kernels or profile.delegates)),

@@ -41,7 +41,7 @@ def test_the_run_is_described(profile: Profile, page: str, stories_cpu_pte: Path
     assert re.fullmatch(r"scalar|avx2|avx512vnni|amx\w*|neon_\w+", facts["kernels"])
     tokens = profile.calls[0].seq_len
     assert facts["prompt"] == f"“{PROMPT}”, {tokens} tokens in 1 prefill call"
-    assert "cache of" in facts["memory"]
+    assert "cache of" in facts["memory"] and facts["model"] == stories_cpu_pte.name
     assert profile.facts["model"] == str(stories_cpu_pte)
     for name, value in facts.items():
         assert f"<dt>{name}</dt><dd>{html.escape(value)}</dd>" in page
