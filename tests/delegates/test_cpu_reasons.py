@@ -20,6 +20,7 @@ from delegates.op_list.tidy import tidy
 from delegates.op_list.unfused import why_unfused
 
 WIDTH, HEADS, HEAD_DIM = 32, 2, 16
+HERE = "/".join(Path(__file__).parts[-2:])  # as it is imported
 Forward = Callable[["Parts", Tensor, Any], Any]
 
 
@@ -232,9 +233,9 @@ def test_what_stands_alone_says_why(forward: Forward, operator: str, reason: str
     before, _, behind = reason.partition("{}")
     reasons = [item.reason for item in found]
     assert any(said.startswith(before) and said.endswith(behind) for said in reasons), reasons
-    assert all(item.line.startswith(Path(__file__).name) for item in found)
+    assert all(item.line.startswith(HERE) for item in found)
     if behind:
-        assert any(f"{Path(__file__).name}:" in said for said in reasons)
+        assert any(f"{HERE}:" in said for said in reasons)
 
 
 # The operator that is left outside, and why.

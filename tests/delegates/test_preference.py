@@ -25,7 +25,7 @@ from exporter.pte import read_report
 from quant.scheme import Scheme
 
 CONFIG = ARCHITECTURES["qwen3"]
-HERE = Path(__file__).name
+HERE = "/".join(Path(__file__).parts[-2:])  # as it is imported
 
 
 class Bent(nn.Module):

@@ -61,7 +61,7 @@ def test_the_slow_line_is_first(tmp_path: Path) -> None:
     for phase in ("prefill", "decode"):
         first = report["phases"][phase]["by"]["line"][0]
         assert first["text"].endswith("# the slow line")
-        assert first["file"] == Path(__file__).name
+        assert first["file"].endswith(Path(__file__).name)
         rows = [row for row in report["phases"][phase]["by"]["line"] if row["text"]]
         assert first["median_ns"] > 3 * max(row["median_ns"] for row in rows[1:])
     assert report["coverage"]["event_count"] == 1

@@ -39,7 +39,7 @@ def line_with(mark: str) -> str:
     """The place of the one line of this file that ends in the mark."""
     lines = HERE.read_text(encoding="utf-8").splitlines()
     (number,) = [n for n, text in enumerate(lines, 1) if text.endswith(f"# {mark}")]
-    return f"{HERE.name}:{number}"
+    return f"{HERE.parent.name}/{HERE.name}:{number}"
 
 
 # What the sizes of a program are and who asks for them.
