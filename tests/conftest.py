@@ -5,6 +5,7 @@ import os
 from functools import cache
 from pathlib import Path
 
+import support.silent  # noqa: F401
 import pytest
 import torch
 from executorch.exir._serialize._program import deserialize_pte_binary
