@@ -198,6 +198,12 @@ def describe(
             "embedding_bytes": quantization.size.embedding,
             "calibration_tokens": quantization.calibration_tokens,
         },
+        "text": {
+            "name": text.source,
+            "sha256": text.sha256,
+            "calibration_tokens": 0 if text.calibration is None else text.calibration.numel(),
+            "held_out_tokens": text.evaluation.numel(),
+        },
         "quality": quality.to_dict() if quality else None,
     }
 

@@ -58,8 +58,9 @@ def test_an_export_prints_only_our_lines(
             rf"layer 0: relative error {NUMBER}",
             rf"weights: {NUMBER} at {NUMBER} bits each \({NUMBER} in the layers; embedding {SIZE}, "
             rf"head {SIZE}\)",
-            rf"quality: perplexity {NUMBER} in float, {NUMBER} as exported; KL {NUMBER} ± {NUMBER} "
-            rf"nats, top-1 {NUMBER}% \({NUMBER} held-out tokens\)",
+            rf"quality: perplexity {NUMBER} ± {NUMBER} in float, {NUMBER} ± {NUMBER} as exported; "
+            rf"KL {NUMBER} ± {NUMBER} nats, top-1 {NUMBER}% ± {NUMBER}% "
+            rf"\({NUMBER} held-out tokens\)",
             r"delegate: cpu runs 8 of 8 linears \(100%\) in 1 call",
             rf"checked: the file's logits are within {NUMBER} of the quantized model's over 8 "
             r"calls",
@@ -76,6 +77,7 @@ def test_an_inspection_prints_only_our_lines(stories_gptq_pte: Path) -> None:
     assert [title for title in titles if not title.startswith("delegation: ")] == [
         "model",
         "quantization",
+        "text",
         "quality",
         "etrecord",
         "delegation",
@@ -84,6 +86,7 @@ def test_an_inspection_prints_only_our_lines(stories_gptq_pte: Path) -> None:
     ]
     for fact in ("stories260K", "gptq4", "thimble.tokenizer", "perplexity_float", "linear 36"):
         assert fact in result.stdout
+    assert "tinystories_calibration.txt" in result.stdout
 
 
 def test_help_names_every_option_and_is_quick() -> None:
