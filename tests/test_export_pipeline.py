@@ -12,8 +12,10 @@ from exported import Exported, Quiet, export_for_tests
 from torch import Tensor
 
 import exporter.pipeline
+from delegates import get_delegate
 from exporter.agreement import Reference
 from exporter.errors import ExportError
+from exporter.file_size import foretell_size
 from exporter.models.decoder import CausalLM
 from exporter.options import ExportOptions
 from exporter.pipeline import export_model, load_quantized
@@ -91,6 +93,21 @@ def test_the_tokenizer_in_the_file_is_the_checkpoint_s(
 ) -> None:
     compiled = compile_tokenizer(shared_data / "stories260K")
     assert read_blob(stories_pte, TOKENIZER) == compiled.data
+
+
+def test_the_size_of_the_file_is_foretold(
+    stories_gptq_export: Exported, shared_data: Path, calibration_text: Path
+) -> None:
+    options = ExportOptions(
+        model=str(shared_data / "stories260K"),
+        out=Path("unused.pte"),
+        calibration=calibration_text,
+    )
+    checkpoint, size = find_checkpoint(options, Quiet()), stories_gptq_export.result.size
+    limits = get_delegate("xnnpack").LIMITS
+    text = prepare_text(options, checkpoint)
+    program = 6 * limits.sizes.layer_bytes  # at most: five layers, and what is around them
+    assert size <= foretell_size(options, limits, checkpoint, text, 512) <= size + program
 
 
 def test_float_is_stored_as_float(stories_export: Exported) -> None:
