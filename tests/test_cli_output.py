@@ -10,6 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from exporter.commands.cli import main
+from exporter.pte import read_report
 
 ROOT = Path(__file__).resolve().parents[1]
 NUMBER = r"[\d,]+(\.\d+)?(e[+-]\d+)?"
@@ -106,3 +107,13 @@ def test_an_inspection_fits_any_width(stories_gptq_pte: Path, columns: str) -> N
     )
     assert result.exit_code == 0
     assert max(map(len, result.stdout.splitlines())) <= int(columns)
+    digest = read_report(stories_gptq_pte)["text"]["sha256"]
+    shown = "".join(line.split("│")[2].strip() for line in rows_of(result.stdout, "text"))
+    assert digest in shown  # on several lines where one is too narrow
+
+
+def rows_of(text: str, title: str) -> list[str]:
+    lines = text.splitlines()
+    start = next(index for index, line in enumerate(lines) if line.strip() == title)
+    end = next(index for index in range(start, len(lines)) if lines[index].startswith("└"))
+    return lines[start + 2 : end]
