@@ -58,7 +58,7 @@ def within_budget(
     with torch.device("meta"):
         model = CausalLM(checkpoint.config)
     storage = storage_of(limits)
-    other = _other_bytes(limits, checkpoint, text, max_context_len)
+    other = other_bytes(limits, checkpoint, text, max_context_len)
     other += _padding(parts_of(model, options.scheme, storage), limits)
     budget = Budget(options.bits, options.max_size, other, storage)
     scheme = spread(
@@ -83,7 +83,7 @@ def require_size(options: ExportOptions, path: Path) -> None:
         )
 
 
-def _other_bytes(limits: Limits, checkpoint: Checkpoint, text: Text, max_context_len: int) -> int:
+def other_bytes(limits: Limits, checkpoint: Checkpoint, text: Text, max_context_len: int) -> int:
     """What a file takes beside its weights, at most."""
     config, stored = checkpoint.config, limits.sizes
     blobs = sum(len(blob) for blob in text.blobs.values()) + REPORT_BYTES

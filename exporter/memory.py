@@ -9,21 +9,16 @@ import torch
 from delegates import DEFAULT_DELEGATE, get_delegate
 from exporter.checkpoint import Checkpoint
 from exporter.errors import ExportError
+from exporter.file_size import weight_bytes
 from exporter.listener import Listener
 from exporter.models.decoder import CausalLM
 from exporter.options import ExportOptions
 from exporter.text import Text
-from quant.layers.blocks import parts_of_layer
-from quant.layers.ends import is_tied
-from quant.layers.walk import walk
 from quant.machine.memory import Peak, foretell, resident
 from quant.machine.memory_size import show_size
 from quant.machine.spill import Spill
-from quant.scheme import EMBEDDING_PART, HEAD_PART, Scheme
-from quant.weight_type import FLOAT_BITS
 
 _PROGRAMS = 800_000_000  # PyTorch, ExecuTorch and graphs: what a tiny model's export takes
-_SCALE_BITS = 16  # of a group, at most
 _SLACK = 200_000_000
 
 
@@ -83,7 +78,7 @@ def _peaks(
     """Bytes at the worst moment of each stage."""
     peak = _peak(options, model, text, spilled)
     largest = model.lm_head.in_features * model.lm_head.out_features
-    file = _file_bytes(options.scheme, model)
+    file = weight_bytes(model, options.scheme, get_delegate(options.delegate).LIMITS)
     if spilled and _streams(options.delegate):
         lower = max(file, 3 * largest)
     else:
@@ -92,25 +87,6 @@ def _peaks(
         "quantize": resident() + peak.quantizing,
         "lower": _PROGRAMS + lower + _SLACK,
     }
-
-
-def _file_bytes(scheme: Scheme, model: CausalLM) -> int:
-    """What the weights take in a file, about."""
-
-    def size(numbers: int, part: str) -> float:
-        type = scheme.type_of(part)
-        if type is None:
-            return numbers * FLOAT_BITS / 8
-        scales = _SCALE_BITS / type.group_size if type.in_groups else 0
-        return numbers * (type.bits + scales) / 8
-
-    ends = model.lm_head.weight.numel()
-    total = size(ends, HEAD_PART) + (0 if is_tied(model) else size(ends, EMBEDDING_PART))
-    for stop in walk(model):
-        for part in parts_of_layer(stop.layer):
-            weights = (stop.layer.get_parameter(f"{linear}.weight") for linear in part.linears)
-            total += size(sum(weight.numel() for weight in weights), f"{stop.name}.{part.name}")
-    return round(total)
 
 
 def _peak(options: ExportOptions, model: CausalLM, text: Text, spilled: bool) -> Peak:

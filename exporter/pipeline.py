@@ -14,6 +14,7 @@ from exporter.budget import require_size, storage_of, within_budget
 from exporter.checkpoint import Checkpoint
 from exporter.errors import ExportError
 from exporter.etrecord import save_etrecord, weights_crc32
+from exporter.file_size import foretell_size, require_room, room_to_leave
 from exporter.files import replacing
 from exporter.listener import Listener
 from exporter.memory import plan_memory
@@ -57,9 +58,14 @@ def export_model(options: ExportOptions, listener: Listener) -> ExportResult:
         text = prepare_text(options, checkpoint)
         context, seq_len = context_lengths(options, checkpoint)
         delegate.LIMITS.check(options.scheme.bits, seq_len)
-        options = within_budget(options, delegate.LIMITS, checkpoint, text, context, listener)
+        facts = delegate.LIMITS, checkpoint, text, context
+        require_room(options.out, foretell_size(options, *facts))
+        options = within_budget(options, *facts, listener)
+        size = foretell_size(options, *facts)
+        require_room(options.out, size)
         spill = plan_memory(options, checkpoint, text, listener)
-        resources = Resources(spill=spill, device=options.device)
+        cache = _cache(options, listener, size)
+        resources = Resources(cache, spill=spill, device=options.device)
         model, quantization = load_quantized(options, checkpoint, text, listener, resources)
 
         listener.stage("capture")
@@ -116,9 +122,7 @@ def load_quantized(
         model = CausalLM(checkpoint.config)
     checkpoint.check(model)
     listener.stage("load" if options.scheme.name == "none" else "quantize")
-    cache = resources.cache
-    if cache is None and options.cache is not None:
-        cache = Cache(options.cache, default_size(), listener.note)
+    cache = resources.cache or _cache(options, listener)
     report = quantize(
         model,
         options.scheme,
@@ -130,6 +134,14 @@ def load_quantized(
         storage_of(get_delegate(options.delegate).LIMITS),
     )
     return model, report
+
+
+def _cache(options: ExportOptions, listener: Listener, file_size: int = 0) -> Cache | None:
+    """The options' cache, which never takes the room that the file will need."""
+    if options.cache is None:
+        return None
+    room = room_to_leave(options.cache, options.out, file_size)
+    return Cache(options.cache, default_size(), listener.note, room)
 
 
 def context_lengths(options: ExportOptions, checkpoint: Checkpoint) -> tuple[int, int]:
@@ -197,6 +209,12 @@ def describe(
             "linear_bits_per_weight": quantization.size.linear_bits_per_weight,
             "embedding_bytes": quantization.size.embedding,
             "calibration_tokens": quantization.calibration_tokens,
+        },
+        "text": {
+            "name": text.source,
+            "sha256": text.sha256,
+            "calibration_tokens": 0 if text.calibration is None else text.calibration.numel(),
+            "held_out_tokens": text.evaluation.numel(),
         },
         "quality": quality.to_dict() if quality else None,
     }

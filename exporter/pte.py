@@ -46,7 +46,8 @@ class Range:
 
 def encode_report(report: Mapping[str, Any]) -> bytes:
     """A report as JSON, padded with spaces to its reserved size."""
-    text = json.dumps(report, ensure_ascii=False, separators=(",", ":")).encode()
+    shown = json.dumps(report, ensure_ascii=False, separators=(",", ":"))
+    text = shown.encode(errors="replace")  # names of files may hold half a character
     if len(text) > REPORT_BYTES:
         raise ExportError(
             f"The report takes {len(text)} bytes; at most {REPORT_BYTES} are reserved for it."

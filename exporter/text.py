@@ -1,5 +1,7 @@
 """Everything of a model that is text: tokenizer, chat template, calibration and held-out tokens."""
 
+import hashlib
+import io
 import math
 import os
 from dataclasses import dataclass
@@ -23,6 +25,8 @@ from quant.measure.windows import (
     evaluation_windows,
 )
 
+BUILT_IN = "built-in text"  # the name of the one that ships with the embedded model
+
 
 @dataclass(frozen=True)
 class Text:
@@ -36,6 +40,8 @@ class Text:
         calibration: int64 (windows, seq_len); None where neither the scheme nor a budget
             needs any.
         evaluation: int64 (windows, seq_len), held out.
+        source: which text these two are of, by name.
+        sha256: of its file.
     """
 
     blobs: dict[str, bytes]
@@ -44,6 +50,8 @@ class Text:
     chat_template: str | None
     calibration: Tensor | None
     evaluation: Tensor
+    source: str
+    sha256: str
 
 
 def prepare_text(options: ExportOptions, checkpoint: Checkpoint) -> Text:
@@ -62,7 +70,7 @@ def prepare_text(options: ExportOptions, checkpoint: Checkpoint) -> Text:
         )
     encode = load_tokenizer(path).encode
     source = options.calibration or EMBEDDED / "calibration.txt"
-    text = _read_text(source)
+    text, sha256 = _read_text(source)
     weights = sum(math.prod(shape) for shape in checkpoint.weights.shapes().values())
     window = min(WINDOW, config.context_limit)
     bos_id = compiled.bos_id if compiled.bos_id is not None else config.bos_token_id
@@ -91,12 +99,17 @@ def prepare_text(options: ExportOptions, checkpoint: Checkpoint) -> Text:
         chat_template=chat_template,
         calibration=calibration,
         evaluation=evaluation,
+        source=BUILT_IN if options.calibration is None else source.name,
+        sha256=sha256,
     )
 
 
-def _read_text(path: Path) -> str:
+def _read_text(path: Path) -> tuple[str, str]:
+    """A text, and its file's SHA-256."""
     try:
-        return path.read_text(encoding="utf-8-sig")
+        data = path.read_bytes()
+        lines = io.StringIO(data.decode("utf-8-sig"), newline=None)  # any line ends, as in a file
+        return lines.read(), hashlib.sha256(data).hexdigest()
     except OSError as error:
         raise ExportError(
             f"The calibration text {path} cannot be read ({error.strerror}); name a UTF-8 text "

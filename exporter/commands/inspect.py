@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 
 
 def run_inspect(path: Path) -> None:
@@ -39,7 +39,7 @@ def run_inspect(path: Path) -> None:
 
 
 def _facts(title: str, facts: dict[str, Any]) -> Table:
-    table = Table(title=title, title_justify="left", show_header=False)
+    table = Table("", Column(overflow="fold"), title=title, title_justify="left", show_header=False)
     for name, value in facts.items():
         table.add_row(name, _shown(value))
     return table

@@ -8,6 +8,7 @@ whole entries or none. Those least recently used go when the directory outgrows 
 import hashlib
 import json
 import os
+import shutil
 import struct
 import time
 from collections.abc import Callable, Mapping
@@ -19,7 +20,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
 
-from quant.machine.memory_size import parse_size
+from quant.machine.memory_size import parse_size, show_size
 
 DEFAULT_SIZE = 20_000_000_000
 _LENGTH_BYTES = 8
@@ -75,12 +76,18 @@ class Cache:
     """
 
     def __init__(
-        self, directory: Path, limit: int = DEFAULT_SIZE, note: Note | None = None
+        self,
+        directory: Path,
+        limit: int = DEFAULT_SIZE,
+        note: Note | None = None,
+        leaves_free: int = 0,
     ) -> None:
-        """limit: bytes; note: is told, once, when the disk takes no more."""
+        """limit: bytes; note: is told, once, when the disk takes no more; leaves_free: bytes of the
+        disk that someone else will need."""
         self.directory = directory
         self.limit = limit
         self._note = note
+        self._leaves_free = leaves_free
         self.refused = False
 
     def load(self, key: str) -> dict[str, Tensor] | None:
@@ -113,6 +120,13 @@ class Cache:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             self._make_room(len(data))
+            free = shutil.disk_usage(self.directory).free
+            if self._leaves_free and free < self._leaves_free + len(data):
+                self._refuse(
+                    f"{self.directory} has {show_size(free)} free, and the file that is being made "
+                    f"needs {show_size(self._leaves_free)} of that disk"
+                )
+                return
             try:
                 with open(temporary, "wb") as file:
                     file.write(data)

@@ -3,11 +3,14 @@
 from pathlib import Path
 
 import pytest
+import torch
 from support.decoder_specs import SMALL, varied
 from support.small_models import quantized_model, random_model
 
 from delegates import get_delegate
 from exporter.budget import storage_of
+from exporter.file_size import room_to_leave, weight_bytes
+from exporter.models.decoder import CausalLM
 from exporter.program import capture
 from quant.measure.size import StoredSize, stored_size
 from quant.scheme import Scheme
@@ -59,6 +62,25 @@ def sizes(
     CASES,
     ids=[f"{name}-{scheme.name}-{ends}" for name, scheme, ends in CASES],
 )
+def test_weights_take_what_shapes_foretell(delegate: str, scheme: Scheme, ends: str) -> None:
+    limits = get_delegate(delegate).LIMITS
+    config = varied(SMALL, num_hidden_layers=2, tie_word_embeddings=ends == "tied")
+    with torch.device("meta"):
+        model = CausalLM(config)
+    foretold = weight_bytes(model, scheme, limits)
+    whole = random_model(config)
+    if scheme.name != "none":
+        whole = quantized_model(whole, scheme)
+    stored = stored_size(whole, list(whole.model.layers), ends == "tied", storage_of(limits))
+    sizes = stored.linears + stored.embedding + stored.head + stored.rest
+    assert sizes <= foretold <= sizes + (2 * 7 + 2) * limits.sizes.alignment
+
+
+@pytest.mark.parametrize(
+    ("delegate", "scheme", "ends"),
+    CASES,
+    ids=[f"{name}-{scheme.name}-{ends}" for name, scheme, ends in CASES],
+)
 def test_a_file_grows_as_its_delegate_says(
     delegate: str, scheme: Scheme, ends: str, tmp_path: Path
 ) -> None:
@@ -75,3 +97,9 @@ def test_a_file_grows_as_its_delegate_says(
     # Four matrices of a layer and both ends are brought to the alignment, in either file.
     padding = 6 * limits.sizes.alignment
     assert -padding <= large - small - grown <= limits.sizes.layer_bytes + padding
+
+
+def test_a_cache_leaves_room_on_the_disk_of_the_file(tmp_path: Path) -> None:
+    out, cache = tmp_path / "model.pte", tmp_path / "not" / "yet"
+    assert room_to_leave(cache, out, 100) == 100
+    assert room_to_leave(Path("/proc"), out, 100) == 0

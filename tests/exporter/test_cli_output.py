@@ -16,6 +16,7 @@ import exporter.embedded.train
 import quant.commands.cli
 import runtime.__main__
 from exporter.commands.cli import main
+from exporter.pte import read_report
 
 ROOT = Path(__file__).resolve().parents[2]
 NUMBER = r"[\d,]+(\.\d+)?(e[+-]\d+)?"
@@ -64,8 +65,9 @@ def test_an_export_prints_only_our_lines(
             rf"layer 0: relative error {NUMBER}",
             rf"weights: {NUMBER} at {NUMBER} bits each \({NUMBER} in the layers; embedding {SIZE}, "
             rf"head {SIZE}\)",
-            rf"quality: perplexity {NUMBER} in float, {NUMBER} as exported; KL {NUMBER} ± {NUMBER} "
-            rf"nats, top-1 {NUMBER}% \({NUMBER} held-out tokens\)",
+            rf"quality: perplexity {NUMBER} ± {NUMBER} in float, {NUMBER} ± {NUMBER} as exported; "
+            rf"KL {NUMBER} ± {NUMBER} nats, top-1 {NUMBER}% ± {NUMBER}% "
+            rf"\({NUMBER} held-out tokens\)",
             r"delegate: cpu runs 8 of 8 linears \(100%\) in 1 call",
             rf"checked: the file's logits are within {NUMBER} of the quantized model's over 8 "
             r"calls",
@@ -82,6 +84,7 @@ def test_an_inspection_prints_only_our_lines(stories_gptq_pte: Path) -> None:
     assert [title for title in titles if not title.startswith("delegation: ")] == [
         "model",
         "quantization",
+        "text",
         "quality",
         "etrecord",
         "delegation",
@@ -90,6 +93,7 @@ def test_an_inspection_prints_only_our_lines(stories_gptq_pte: Path) -> None:
     ]
     for fact in ("stories260K", "gptq4", "thimble.tokenizer", "perplexity_float", "linear 36"):
         assert fact in result.stdout
+    assert "tinystories_calibration.txt" in result.stdout
 
 
 def test_help_names_every_option_and_is_quick() -> None:
@@ -138,3 +142,13 @@ def test_an_inspection_fits_any_width(stories_gptq_pte: Path, columns: str) -> N
     )
     assert result.exit_code == 0
     assert max(map(len, result.stdout.splitlines())) <= int(columns)
+    digest = read_report(stories_gptq_pte)["text"]["sha256"]
+    shown = "".join(line.split("│")[2].strip() for line in rows_of(result.stdout, "text"))
+    assert digest in shown  # on several lines where one is too narrow
+
+
+def rows_of(text: str, title: str) -> list[str]:
+    lines = text.splitlines()
+    start = next(index for index, line in enumerate(lines) if line.strip() == title)
+    end = next(index for index in range(start, len(lines)) if lines[index].startswith("└"))
+    return lines[start + 2 : end]

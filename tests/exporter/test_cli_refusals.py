@@ -168,6 +168,19 @@ def test_impossible_lengths(
     assert refusal(out, stories, "--calibration", calibration, *options.split()) == sentence
 
 
+def test_a_disk_that_is_too_small(out: Path, stories: Path, calibration: Path) -> None:
+    """For tables of a trillion positions no disk has room."""
+    replace_config(stories, max_position_embeddings=2**40)
+    sentence = refusal(
+        out, stories, "--calibration", calibration, "--max-context-len", str(2**40), "--no-cache"
+    )
+    assert re.fullmatch(
+        rf"{out} takes about 35184.4 GB, and {out.parent} has [\d.]+ [kMG]B free; free some space, "
+        r"or name another place with --out\.",
+        sentence,
+    )
+
+
 def test_a_tokenizer_with_more_tokens_than_the_model(
     out: Path, stories: Path, shared_data: Path
 ) -> None:

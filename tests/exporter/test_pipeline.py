@@ -1,6 +1,9 @@
 """The export as a whole: what it writes beside the weights, and that it checks what it wrote."""
 
+import hashlib
+import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,13 +12,15 @@ from support.exported import Exported, Quiet, export_for_tests
 from torch import Tensor
 
 import exporter.pipeline
+from delegates import get_delegate
 from exporter.agreement import Reference
 from exporter.errors import ExportError
+from exporter.file_size import foretell_size
 from exporter.models.decoder import CausalLM
 from exporter.options import ExportOptions
 from exporter.pipeline import export_model, load_quantized
-from exporter.pte import TOKENIZER, read_blob, read_report, verify
-from exporter.source import find_checkpoint
+from exporter.pte import TOKENIZER, encode_report, read_blob, read_report, verify
+from exporter.source import EMBEDDED, find_checkpoint
 from exporter.text import prepare_text
 from exporter.tokenizer import compile_tokenizer
 from quant.scheme import Scheme
@@ -56,11 +61,53 @@ def test_the_report_in_the_file_is_the_result(stories_gptq_export: Exported) -> 
     assert report["agreement"]["error"] <= report["agreement"]["tolerance"]
 
 
+def test_the_report_names_the_text(stories_gptq_export: Exported, calibration_text: Path) -> None:
+    report = stories_gptq_export.result.report
+    assert report["text"] == {
+        "name": "tinystories_calibration.txt",
+        "sha256": hashlib.sha256(calibration_text.read_bytes()).hexdigest(),
+        "calibration_tokens": 4096,
+        "held_out_tokens": 2048,
+    }
+
+
+def test_a_text_of_another_system_is_the_same_text(
+    one_layer_checkpoint: Path, tmp_path: Path
+) -> None:
+    """Its lines end otherwise, and the text that ships with the package has no file's name."""
+    options = ExportOptions(model=str(one_layer_checkpoint), out=Path("unused.pte"))
+    checkpoint = find_checkpoint(options, Quiet())
+    text = prepare_text(options, checkpoint)
+    assert text.source == "built-in text"
+    other = tmp_path / "caf\udce9.txt"
+    original = (EMBEDDED / "calibration.txt").read_bytes()
+    other.write_bytes(b"\xef\xbb\xbf" + original.replace(b"\n", b"\r\n"))
+    same = prepare_text(replace(options, calibration=other), checkpoint)
+    assert torch.equal(text.evaluation, same.evaluation)
+    assert same.sha256 != text.sha256 == hashlib.sha256(original).hexdigest()
+    assert json.loads(encode_report({"name": same.source})) == {"name": "caf?.txt"}
+
+
 def test_the_tokenizer_in_the_file_is_the_checkpoint_s(
     stories_pte: Path, shared_data: Path
 ) -> None:
     compiled = compile_tokenizer(shared_data / "stories260K")
     assert read_blob(stories_pte, TOKENIZER) == compiled.data
+
+
+def test_the_size_of_the_file_is_foretold(
+    stories_gptq_export: Exported, shared_data: Path, calibration_text: Path
+) -> None:
+    options = ExportOptions(
+        model=str(shared_data / "stories260K"),
+        out=Path("unused.pte"),
+        calibration=calibration_text,
+    )
+    checkpoint, size = find_checkpoint(options, Quiet()), stories_gptq_export.result.size
+    limits = get_delegate("xnnpack").LIMITS
+    text = prepare_text(options, checkpoint)
+    program = 6 * limits.sizes.layer_bytes  # at most: five layers, and what is around them
+    assert size <= foretell_size(options, limits, checkpoint, text, 512) <= size + program
 
 
 def test_float_is_stored_as_float(stories_export: Exported) -> None:

@@ -274,6 +274,15 @@ def test_a_disk_that_takes_no_more_costs_nothing_but_the_cache(
     assert list((cache.directory / "layers").iterdir()) == []
 
 
+def test_the_room_that_a_file_will_need_is_left(tmp_path: Path) -> None:
+    notes: list[str] = []
+    cache = Cache(tmp_path, note=notes.append, leaves_free=10**18)
+    assert_same(Run(cache, Scheme("gptq4")), Run(None, Scheme("gptq4")))
+    assert cache.refused and cache.entries() == [] and len(notes) == 1
+    assert f"{tmp_path} has " in notes[0]
+    assert "and the file that is being made needs 1000000000.0 GB of that disk" in notes[0]
+
+
 def test_a_place_that_cannot_be_written_costs_nothing_but_the_cache(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     notes: list[str] = []

@@ -1,0 +1,87 @@
+"""How large the file will be, foretold from shapes, and whether the disk has room for it."""
+
+import os
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from delegates import Limits
+from exporter.budget import other_bytes, storage_of
+from exporter.checkpoint import Checkpoint
+from exporter.errors import ExportError
+from exporter.models.decoder import CausalLM
+from exporter.options import ExportOptions
+from exporter.text import Text
+from quant.layers.blocks import parts_of_layer
+from quant.layers.ends import is_tied
+from quant.layers.walk import walk
+from quant.machine.memory_size import show_size
+from quant.scheme import EMBEDDING_PART, HEAD_BITS, HEAD_PART, METHODS, Scheme
+from quant.weight_type import FLOAT_BITS
+
+
+def weight_bytes(model: CausalLM, scheme: Scheme, limits: Limits) -> int:
+    """What a delegate's file holds of a model's weights; `model` may be on the meta device."""
+    storage, alignment = storage_of(limits), limits.sizes.alignment
+
+    def stored(linear: nn.Module, part: str, table: bool = False) -> int:
+        rows, columns = linear.get_parameter("weight").shape
+        type = scheme.type_of(part)
+        if type is None:
+            size = rows * columns * storage.float_bytes
+        else:
+            bytes_of = storage.table_bytes if table else storage.weight_bytes
+            size = bytes_of(rows, type.padded(columns), type)
+        return size + -size % alignment
+
+    head = stored(model.lm_head, HEAD_PART)
+    table = stored(model.lm_head, EMBEDDING_PART, table=True)
+    type = scheme.type_of(HEAD_PART)
+    bits = FLOAT_BITS if type is None else type.bits
+    total = max(head, table) if is_tied(model) and bits in storage.shares_tied else head + table
+    for stop in walk(model):
+        for part in parts_of_layer(stop.layer):
+            name = f"{stop.name}.{part.name}"
+            total += sum(stored(stop.layer.get_submodule(path), name) for path in part.linears)
+    small = sum(parameter.numel() for parameter in model.parameters() if parameter.dim() == 1)
+    return total + small * storage.float_bytes
+
+
+def foretell_size(
+    options: ExportOptions,
+    limits: Limits,
+    checkpoint: Checkpoint,
+    text: Text,
+    max_context_len: int,
+) -> int:
+    """The bytes of the file, about; the least, where a budget has not been spread yet."""
+    with torch.device("meta"):
+        model = CausalLM(checkpoint.config)
+    scheme = options.scheme
+    budget = options.bits is not None or options.max_size is not None
+    if budget and scheme.name in METHODS and not scheme.types:
+        scheme = replace(scheme, head_bits=min(HEAD_BITS))
+    weights = weight_bytes(model, scheme, limits)
+    return weights + other_bytes(limits, checkpoint, text, max_context_len)
+
+
+def require_room(out: Path, size: int) -> None:
+    """Raises ExportError where the disk that a file is meant for has less than `size` free."""
+    directory = out.absolute().parent
+    usage = shutil.disk_usage(directory)
+    if usage.total and usage.free < size:  # some file systems keep no count, and say 0
+        raise ExportError(
+            f"{out} takes about {show_size(size)}, and {directory} has {show_size(usage.free)} "
+            "free; free some space, or name another place with --out."
+        )
+
+
+def room_to_leave(cache: Path, out: Path, size: int) -> int:
+    """Bytes that a cache leaves free for a file of `size`: all of them where both are on one disk,
+    else none."""
+    while not os.path.exists(cache):  # it is made when it is needed
+        cache = cache.parent
+    return size if cache.stat().st_dev == out.absolute().parent.stat().st_dev else 0
