@@ -84,6 +84,7 @@ class Record:
     """An ETRecord, by what a profile needs of it.
 
     Attributes:
+        arguments: names of what a call is given.
         nodes: in the graph's order.
         tensors: what every value is, inputs and weights included.
         instructions: the debug handles of each instruction, some of them repeatedly.
@@ -91,6 +92,7 @@ class Record:
         files: the exporting machine's names of files, by their short ones.
     """
 
+    arguments: tuple[str, ...]
     nodes: tuple[Node, ...]
     tensors: Mapping[str, Tensor]
     instructions: Mapping[int, tuple[int, ...]]
@@ -129,7 +131,7 @@ def read_etrecord(path: Path) -> Record:
                 f"{min(_SCHEMA_MAJOR)} to {max(_SCHEMA_MAJOR)}: export again with the torch that "
                 "this package asks for."
             )
-        return _record(program["graph_module"]["graph"], handles, delegates)
+        return _record(program["graph_module"], handles, delegates)
     except BadRequest:
         raise
     except OSError as error:
@@ -154,7 +156,8 @@ def _begins_as_one(path: Path) -> bool:
         return _IDENTIFIER.encode() in file.read(64)
 
 
-def _record(graph: dict[str, Any], handles: dict[str, Any], delegates: dict[str, Any]) -> Record:
+def _record(module: dict[str, Any], handles: dict[str, Any], delegates: dict[str, Any]) -> Record:
+    graph = module["graph"]
     tensors = {
         name: Tensor(tuple(map(_size, value["sizes"])), _DTYPES.get(value["dtype"], "unknown"))
         for name, value in graph["tensor_values"].items()
@@ -202,6 +205,7 @@ def _record(graph: dict[str, Any], handles: dict[str, Any], delegates: dict[str,
             )
         )
     return Record(
+        tuple(_arguments(module["signature"])),
         tuple(nodes),
         tensors,
         {int(number): _numbers(value) for number, value in handles.items()},
@@ -214,6 +218,11 @@ def _record(graph: dict[str, Any], handles: dict[str, Any], delegates: dict[str,
         },
         {short.shorten(file): file for file in files},
     )
+
+
+def _arguments(signature: dict[str, Any]) -> list[str]:
+    given = [spec["user_input"]["arg"] for spec in signature["input_specs"] if "user_input" in spec]
+    return [name for value in given for name in _value_names(value)]
 
 
 def _shortened(frames: tuple[Line, ...], short: ShortNames) -> tuple[Line, ...]:
