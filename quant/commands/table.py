@@ -12,7 +12,7 @@ from exporter.models.decoder import CausalLM
 from exporter.source import EMBEDDED, open_model
 from exporter.tokenizer import compile_tokenizer, load_tokenizer
 from quant.calibration import WINDOW, calibration_windows, held_out_part
-from quant.commands.compare import Request
+from quant.commands.compare_request import Request
 from quant.commands.windows import read_text, score_windows
 from quant.errors import QuantError
 from quant.method import Method
