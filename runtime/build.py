@@ -17,13 +17,8 @@ from runtime.errors import BuildError
 SOURCE_DIR = Path(__file__).resolve().parent / "cpp"
 BUILD_DIR = SOURCE_DIR.parent.parent / "build"
 CROSS_COMPILER = "aarch64-linux-gnu-g++"
-PRODUCTS = (
-    "runner",
-    "thimble",
-    "thimble_cpu",
-    "thimble_watch",
-    "bench",
-)  # all but what the tests run
+# All but what the tests run.
+PRODUCTS = ("runner", "thimble", "thimble_cpu", "thimble_watch", "bench")
 
 
 @dataclass(frozen=True)
