@@ -151,10 +151,10 @@ def _check_shape(facts: dict[str, Any], model: Path, checkpoint: "Checkpoint") -
 def _check_weights(report: dict[str, Any], model: Path, etrecord: Path) -> None:
     """A file that was exported with a record knows the record's weights; of others nothing is
     known."""
-    from exporter.etrecord import weights_crc32
+    from exporter.etrecord import holds_weights
 
     known = report.get("etrecord")
-    if known is not None and weights_crc32(etrecord) != known["weights_crc32"]:
+    if known is not None and not holds_weights(etrecord, known["weights_crc32"]):
         raise BadRequest(
             f"{etrecord} holds other weights than those that {model} was made of; name the record "
             "that was written with this very file."
