@@ -2,6 +2,7 @@
 
 import errno
 import os
+import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -36,6 +37,24 @@ def replacing(path: Path) -> Iterator[Path]:
         ) from None
     finally:
         temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def using_temporary_files() -> Iterator[None]:
+    """A block that needs room in the directory for temporary files.
+
+    Raises:
+        DevtoolsError: it is full.
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in _NO_ROOM:
+            raise
+        raise DevtoolsError(
+            f"The disk of {tempfile.gettempdir()} takes no more ({error.strerror}); free some "
+            "space, or name another directory for temporary files with TMPDIR."
+        ) from None
 
 
 def check_writable(path: Path) -> None:

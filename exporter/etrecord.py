@@ -40,3 +40,11 @@ def weights_crc32(path: Path) -> str | None:
         if WEIGHTS not in archive.namelist():
             return None
         return f"{archive.getinfo(WEIGHTS).CRC:08x}"
+
+
+def holds_weights(path: Path, crc32: str) -> bool:
+    """Whether one of the programs in a record has the weights of that CRC-32: a record with two
+    programs, as ExecuTorch writes it, may have been known by the other's."""
+    with ZipFile(path) as archive:
+        entries = [e for e in archive.infolist() if e.filename.endswith("_state_dict")]
+    return any(f"{entry.CRC:08x}" == crc32 for entry in entries)

@@ -19,7 +19,8 @@ SOURCE_DIR = Path(__file__).resolve().parent / "cpp"
 CHECKOUT = SOURCE_DIR.parent.parent
 PACKAGED = SOURCE_DIR.parent / "bin"  # in a wheel, built before it was packed
 CROSS_COMPILER = "aarch64-linux-gnu-g++"
-PRODUCTS = ("runner", "thimble", "thimble_cpu", "bench")  # all but what the tests run
+# All but what the tests run.
+PRODUCTS = ("runner", "thimble", "thimble_cpu", "thimble_watch", "bench")
 
 
 def _build_directory() -> Path:

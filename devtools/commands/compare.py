@@ -2,7 +2,6 @@
 
 import json
 import sys
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,17 +10,14 @@ import click
 
 from devtools.bench.shape import SHAPE_FIELDS
 from devtools.errors import BadRequest, DevtoolsError
+from devtools.files import check_outputs, replacing, using_temporary_files
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from devtools.compare.figures import LogitDistance
-    from devtools.compare.rows import Calls, Comparison, Row, Weights
-    from devtools.compare.sinks import LoggedRows
+    from devtools.compare.outcome import Outcome
     from devtools.profile.etrecord import Record
     from exporter.checkpoint import Checkpoint
-
-_MOST_DECODED = 32  # tokens that go in one by one: enough for every decoding kernel
 
 
 @dataclass(frozen=True)
@@ -36,37 +32,6 @@ class Request:
     json: Path | None
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """
-    Attributes:
-        wrong: the first line that the program computes wrongly; None where there is none.
-        odd: lines whose weights are no rounding of the checkpoint's, the worst first.
-        logits: how far, by what beside what.
-    """
-
-    facts: dict[str, Any]
-    comparison: "Comparison"
-    tolerance: float
-    wrong: "Row | None"
-    odd: "list[Row]"
-    logits: "dict[str, LogitDistance]"
-
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            **self.facts,
-            "tolerance": self.tolerance,
-            "first_divergence": _row(self.wrong) if self.wrong else None,
-            "odd_weights": [_weights(row.weights) for row in self.odd if row.weights],
-            "logits": {name: item.to_dict() for name, item in self.logits.items()},
-            "lines": [_row(row) for row in self.comparison.rows],
-            "not_compared": [
-                {"module": sink.place.module_path, "line": sink.lines[0].location}
-                for sink in self.comparison.unmatched
-            ],
-        }
-
-
 def run_compare(request: Request) -> None:
     """Prints the comparison; exits 2 on a request that cannot be met, 1 on work that failed."""
     from exporter.quiet import silence_known_noise, silence_native_noise
@@ -75,10 +40,10 @@ def run_compare(request: Request) -> None:
     with silence_native_noise() as stderr:
         from delegates import DelegateError
         from devtools.commands.compare_table import show
-        from devtools.files import check_outputs, replacing
         from exporter.errors import ExportError
         from exporter.tokenizer import TokenizerError
         from quant.errors import QuantError
+        from runtime import RunnerError
 
         try:
             check_outputs((request.json,), (request.model, _etrecord(request), request.text))
@@ -90,24 +55,29 @@ def run_compare(request: Request) -> None:
         except (BadRequest, ExportError, TokenizerError, DelegateError, QuantError) as error:
             click.echo(f"Error: {error}", file=stderr)
             sys.exit(2)
-        except DevtoolsError as error:
+        except (DevtoolsError, RunnerError) as error:
             click.echo(f"Error: {error}", file=stderr)
             sys.exit(1)
     show(outcome)
 
 
-def compare(request: Request) -> Outcome:
+@using_temporary_files()
+def compare(request: Request) -> "Outcome":
     """Runs the float model, the quantized model and the program on one text.
 
     Raises:
         BadRequest: a file that is missing, of another model, or that nothing here can run.
+        DevtoolsError, RunnerError: the program cannot be watched, or a disk is full.
         ExportError, TokenizerError, DelegateError, QuantError: from reading the model, the
             checkpoint, a text.
     """
     import torch
 
     from devtools.commands.compare_models import compare_models, quantized_model, read_weights
+    from devtools.commands.compare_program import run_program
     from devtools.compare.figures import logit_distance
+    from devtools.compare.logged import Log
+    from devtools.compare.outcome import Outcome
     from devtools.compare.rows import FLOAT_TOLERANCE, QUANTIZED_TOLERANCE
     from devtools.profile.etrecord import read_etrecord
     from exporter.pte import read_report
@@ -129,8 +99,9 @@ def compare(request: Request) -> Outcome:
     _check_runs(report["delegation"]["delegate"], request.model)
     quantized = quantized_model(checkpoint, read_weights(etrecord), etrecord)
     tokens = _tokens(request, checkpoint, report["model"])
-    logged, logits, calls = run_program(request.model, report, record, tokens)
-    comparison, models = compare_models(checkpoint, quantized, tokens, logged, calls)
+    with Log() as log:
+        logged, logits, calls = run_program(request.model, report, record, tokens, log)
+        comparison, models = compare_models(checkpoint, quantized, tokens, logged, calls)
     if not comparison.rows:
         raise BadRequest(
             f"Nothing that {request.model} logged is in the graph of {etrecord}; name the record "
@@ -166,61 +137,6 @@ def _etrecord(request: Request) -> Path:
     return request.etrecord or request.model.with_suffix(".etrecord")
 
 
-def run_program(
-    path: Path, report: dict[str, Any], record: "Record", tokens: "Tensor"
-) -> "tuple[list[LoggedRows], Tensor, Calls]":
-    """Runs a `.pte` with every output logged: a prefill, then tokens one by one.
-
-    Args:
-        tokens: int64 (tokens,).
-
-    Returns:
-        What it logged, the logits (calls, vocab_size) and how it was called.
-    """
-    import torch
-    from executorch.extension.pybindings.portable_lib import _load_for_executorch
-
-    from devtools.compare.logged import read_outputs
-    from devtools.compare.rows import Calls
-    from devtools.compare.sinks import logged_rows
-
-    count = len(tokens)
-    longest = report["model"]["max_seq_len"]
-    decoded = count - 1 if longest == 1 else min(count // 2, _MOST_DECODED)
-    first = count - decoded
-    lengths = [longest] * (first // longest) + [first % longest] * bool(first % longest)
-    prefill = len(lengths)
-    lengths += [1] * decoded
-    starts = [sum(lengths[:call]) for call in range(len(lengths))]
-    size = _buffer_size(record, count, len(lengths))
-    module = _load_for_executorch(str(path), enable_etdump=True, debug_buffer_size=size)
-    logits = []
-    for start, length in zip(starts, lengths, strict=True):
-        inputs = (tokens[None, start : start + length], torch.tensor([start]))
-        logits.append(module.run_method("forward", inputs)[0].clone())
-    with tempfile.TemporaryDirectory() as directory:
-        etdump, buffer = Path(directory) / "run.etdp", Path(directory) / "outputs.bin"
-        module.write_etdump_result_to_file(str(etdump), str(buffer))
-        outputs = read_outputs(etdump, buffer)
-    calls = Calls(starts, lengths, prefill)
-    return logged_rows(outputs, record), torch.cat(logits), calls
-
-
-def _buffer_size(record: "Record", tokens: int, calls: int) -> int:
-    """Bytes for every tensor of the graph, twice (outputs of one are inputs of the next) and once
-    more for alignment; a size that varies counts as all tokens together."""
-    total = 0
-    for node in record.nodes:
-        if node.output is None:
-            continue
-        numbers, varies = 1, False
-        for size in node.output.sizes:
-            varies = varies or not isinstance(size, int)
-            numbers *= size if isinstance(size, int) else 1
-        total += 8 * numbers * (tokens if varies else calls) + 256 * calls
-    return 3 * total + (1 << 20)
-
-
 def _check_shape(facts: dict[str, Any], model: Path, checkpoint: "Checkpoint") -> None:
     dimensions = checkpoint.config.dimensions()
     for name in SHAPE_FIELDS:
@@ -235,10 +151,10 @@ def _check_shape(facts: dict[str, Any], model: Path, checkpoint: "Checkpoint") -
 def _check_weights(report: dict[str, Any], model: Path, etrecord: Path) -> None:
     """A file that was exported with a record knows the record's weights; of others nothing is
     known."""
-    from exporter.etrecord import weights_crc32
+    from exporter.etrecord import holds_weights
 
     known = report.get("etrecord")
-    if known is not None and weights_crc32(etrecord) != known["weights_crc32"]:
+    if known is not None and not holds_weights(etrecord, known["weights_crc32"]):
         raise BadRequest(
             f"{etrecord} holds other weights than those that {model} was made of; name the record "
             "that was written with this very file."
@@ -303,28 +219,3 @@ def _tokens(request: Request, checkpoint: "Checkpoint", facts: dict[str, Any]) -
     if len(tokens) < 2:
         raise BadRequest("The text has fewer than 2 tokens; give a longer one with --text.")
     return tokens
-
-
-def _row(row: "Row") -> dict[str, Any]:
-    return {
-        "layer": row.layer,
-        "module": row.sink.place.module_path,
-        "operator": row.sink.place.operator,
-        "line": row.sink.lines[0].location,
-        "text": row.sink.lines[0].text,
-        "lines": [line.location for line in row.sink.lines],
-        "delegate": row.sink.backend,
-        "only_at_the_calls_boundary": row.sink.at_boundary,
-        "weights": _weights(row.weights) if row.weights else None,
-        "quantized_so_far": row.quantized_so_far.to_dict(),
-        "program": {phase: item.to_dict() for phase, item in row.program.items()},
-        "program_so_far": row.program_so_far.to_dict(),
-    }
-
-
-def _weights(weights: "Weights") -> dict[str, Any]:
-    return {
-        "module": weights.module_path,
-        "line": weights.line.location,
-        **weights.distance.to_dict(),
-    }

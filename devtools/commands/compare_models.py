@@ -5,11 +5,12 @@ its ETRecord, where they stand as they were before any delegate packed them: so 
 or of a kernel shows in the program, one of quantization in the weights.
 """
 
-import io
+import tempfile
+import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from zipfile import ZipFile
+from zipfile import BadZipFile, ZipFile
 
 import torch
 from torch import Tensor, nn
@@ -53,19 +54,24 @@ class Logits:
 
 
 def read_weights(etrecord: Path) -> dict[str, Tensor]:
-    """The weights of the program by name, quantized ones as integers and scales.
+    """The weights of the program by name, quantized ones as integers and scales, mapped from a
+    temporary file.
 
     Raises:
-        BadRequest: the record has none.
+        BadRequest: the record has none, or is damaged.
     """
-    with ZipFile(etrecord) as archive:
-        if WEIGHTS not in archive.namelist():
-            raise BadRequest(
-                f"{etrecord} holds no weights of the program; export again with --etrecord."
+    try:
+        with ZipFile(etrecord) as archive, tempfile.TemporaryDirectory() as directory:
+            if WEIGHTS not in archive.namelist():
+                raise BadRequest(
+                    f"{etrecord} holds no weights of the program; export again with --etrecord."
+                )
+            path = archive.extract(WEIGHTS, directory)
+            state: dict[str, Tensor] = torch.load(
+                path, map_location="cpu", weights_only=True, mmap=True
             )
-        state: dict[str, Tensor] = torch.load(
-            io.BytesIO(archive.read(WEIGHTS)), map_location="cpu", weights_only=True
-        )
+    except (BadZipFile, EOFError, zlib.error) as error:
+        raise BadRequest(f"{etrecord} is damaged; copy it again, or export again.") from error
     return state
 
 
@@ -104,9 +110,7 @@ def quantized_model(
                     _set_embedding(model, weight)
         else:
             module.register_parameter(key, nn.Parameter(tensor, requires_grad=False))
-    is_tied = checkpoint.config.tie_word_embeddings
-    if is_tied and isinstance(model.lm_head, nn.Linear) and model.lm_head.weight.is_meta:
-        model.lm_head.weight = model.model.get_parameter("embed_tokens.weight")
+    _tie(model)
     lacking = next((name for name, item in model.named_parameters() if item.is_meta), None)
     if lacking is not None:
         raise BadRequest(
@@ -114,6 +118,19 @@ def quantized_model(
             "exported."
         )
     return model.eval()
+
+
+def _tie(model: CausalLM) -> None:
+    """A table of floats that is also the head stands in a record under one of its two names."""
+    table, head = model.model.get_submodule("embed_tokens"), model.lm_head
+    if not (model.config.tie_word_embeddings and isinstance(table, nn.Embedding)):
+        return
+    if not isinstance(head, nn.Linear):
+        return
+    if head.weight.is_meta:
+        head.weight = table.weight
+    elif table.weight.is_meta:
+        table.weight = head.weight
 
 
 def _quantized(values: Tensor, scales: Tensor) -> QuantizedWeight:
@@ -205,10 +222,12 @@ class _Pass:
     def _layer(self, path: str) -> Run:
         def run(model: CausalLM, x: Tensor) -> Tensor:
             layer = model.get_submodule(path)
-            for module in layer.modules():
-                if isinstance(module, Attention):
-                    module.setup_cache(x.shape[1])
+            attentions = [module for module in layer.modules() if isinstance(module, Attention)]
+            for attention in attentions:
+                attention.setup_cache(x.shape[1])
             out: Tensor = layer(x, self._context)
+            for attention in attentions:
+                attention.setup_cache(0)  # gives its memory back
             return out
 
         return run

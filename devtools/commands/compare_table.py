@@ -1,17 +1,14 @@
 """What `python -m devtools compare` prints."""
 
 import math
-from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.table import Table
 
 from devtools.compare.figures import Distance
+from devtools.compare.outcome import Outcome
 from devtools.compare.rows import DECODE, OUTLIER, PREFILL, Row
 from devtools.profile.model import Line
-
-if TYPE_CHECKING:
-    from devtools.commands.compare import Outcome
 
 _WIDTH = 120  # of a table that goes to a file
 _LOGITS = {
@@ -21,7 +18,7 @@ _LOGITS = {
 }
 
 
-def show(outcome: "Outcome") -> None:
+def show(outcome: Outcome) -> None:
     """Prints the lines, the verdict and the logits."""
     console = Console(highlight=False)
     if not console.is_terminal:
@@ -63,7 +60,7 @@ def show(outcome: "Outcome") -> None:
         )
 
 
-def _verdict(console: Console, outcome: "Outcome") -> None:
+def _verdict(console: Console, outcome: Outcome) -> None:
     wrong = outcome.wrong
     if wrong is None:
         console.print(

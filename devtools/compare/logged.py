@@ -1,85 +1,87 @@
-"""Reads the outputs that a program logged while it ran: an ETDump and its debug buffer."""
+"""Keeps what a program computed in a file, until the part of the model that it belongs to is
+compared: memory holds no more of it than is read at once."""
 
-import math
-from collections.abc import Iterable
+import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from types import TracebackType
 
 import torch
 from torch import Tensor
 
-from devtools.errors import DevtoolsError
-
-_NO_ID = -1
-_FLOAT = "FLOAT"
+_FLOAT_BYTES = 4
 
 
 @dataclass(frozen=True)
-class Output:
-    """A float32 tensor that an instruction logged.
+class Stored:
+    """A value in a log: where its float32 numbers begin, in bytes, and how many there are."""
+
+    offset: int
+    count: int
+
+
+class Log:
+    """float32 values one after another, in a file without a name that goes with the block."""
+
+    def __init__(self) -> None:
+        self._file = tempfile.TemporaryFile()
+        self._size = 0
+
+    def __enter__(self) -> "Log":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        raised: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._file.close()
+
+    def append(self, values: memoryview | bytes) -> Stored:
+        """
+        Args:
+            values: the bytes of float32 numbers.
+        """
+        self._file.seek(self._size)
+        self._file.write(values)
+        stored = Stored(self._size, len(values) // _FLOAT_BYTES)
+        self._size += len(values)
+        return stored
+
+    def read(self, stored: Stored) -> Tensor:
+        """float32 (count,)."""
+        values = torch.empty(stored.count)
+        self._file.seek(stored.offset)
+        self._file.readinto(values.numpy().data)
+        return values
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows (len, width) that a call of a program computed, in a log.
 
     Attributes:
-        call: which execution of the program, from 0.
-        instruction_id: of the program.
-        delegate_debug_id: of the operator inside the delegate; None where the runtime logged it.
+        parts: of the log, one below the other.
+        whole: numbers of a row in the log, of which these are some.
+        first, width: which.
     """
 
-    call: int
-    instruction_id: int
-    delegate_debug_id: str | None
-    value: Tensor
+    log: Log
+    parts: Sequence[Stored]
+    whole: int
+    first: int
+    width: int
+
+    def __len__(self) -> int:
+        return sum(part.count for part in self.parts) // self.whole
+
+    def read(self) -> Tensor:
+        """float32 (len, width)."""
+        parts = [self.log.read(part).reshape(-1, self.whole) for part in self.parts]
+        return torch.cat([part[:, self.first : self.first + self.width] for part in parts])
 
 
-def read_outputs(etdump: Path, buffer: Path) -> list[Output]:
-    """Every float32 tensor that was logged, in order.
-
-    Args:
-        etdump: as ExecuTorch's Python runtime writes it after a run with a debug buffer.
-        buffer: the debug buffer, written with it.
-
-    Raises:
-        DevtoolsError: nothing was logged.
-    """
-    from executorch.devtools.etdump.serialize import deserialize_from_etdump_flatcc
-
-    data = bytearray(buffer.read_bytes())
-    outputs = []
-    calls = -1
-    for run in deserialize_from_etdump_flatcc(etdump.read_bytes()).run_data:
-        events = [event.debug_event for event in run.events or () if event.debug_event]
-        calls += bool(events)
-        for event in events:
-            tensor = event.debug_entry.tensor
-            if tensor is None or event.debug_entry.output:
-                continue
-            if tensor.scalar_type.name != _FLOAT or tensor.offset is None:
-                continue
-            count = math.prod(tensor.sizes)
-            if count == 0:
-                continue
-            value = torch.frombuffer(data, dtype=torch.float32, count=count, offset=tensor.offset)
-            debug_id = event.delegate_debug_id_int
-            outputs.append(
-                Output(
-                    calls,
-                    event.instruction_id,
-                    None if debug_id in (_NO_ID, None) else str(debug_id),
-                    value.reshape(tensor.sizes),
-                )
-            )
-    if not outputs:
-        raise DevtoolsError(
-            "the program logged no output; run it in an ExecuTorch that records events, as its "
-            "Python package does."
-        )
-    return outputs
-
-
-def joined(values: Iterable[Tensor], width: int) -> Tensor | None:
-    """Tensors one below the other as rows (rows, width); None where one has no such rows."""
-    parts = []
-    for value in values:
-        if width == 0 or value.numel() == 0 or value.numel() % width:
-            return None
-        parts.append(value.reshape(-1, width))
-    return torch.cat(parts) if parts else None
+def has_rows(parts: Sequence[Stored], width: int) -> bool:
+    """Whether values are rows of so many numbers."""
+    return bool(parts) and width > 0 and all(part.count % width == 0 for part in parts)

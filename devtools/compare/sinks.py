@@ -5,18 +5,20 @@ leaves behind what others read: those among its nodes that somebody outside read
 operator that leaves several in one tensor has them side by side, in the order of the graph.
 """
 
-from collections import Counter, defaultdict
+from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 import torch
 from torch import Tensor
 
-from devtools.compare.logged import Output, joined
+from devtools.compare.logged import Log, Rows, Stored, has_rows
 from devtools.compare.recording import Place, operator_name
 from devtools.profile.etrecord import Node, Record
 from devtools.profile.model import Line
 
+_Operator = tuple[int, str | None]  # an instruction, and what it is inside of its delegate
 _FLOAT = "float32"
 _VIEWS = {"view", "slice", "split_with_sizes", "cat", "unsqueeze", "permute", "expand", "getitem"}
 
@@ -46,61 +48,111 @@ class Sink:
 
 @dataclass
 class LoggedRows:
-    """What a program computed for a sink, by call.
+    """What a program computed for a sink.
 
     Attributes:
-        calls: float32 (rows, width) for each call that computed it, by the call's number.
+        calls: rows of its width for each call that computed it, by the call's number.
     """
 
     sink: Sink
-    calls: dict[int, Tensor]
+    calls: dict[int, Rows]
 
 
-def logged_rows(outputs: Sequence[Output], record: Record) -> list[LoggedRows]:
-    """Finds the sink of every output, in the order of the graph.
+class Collector:
+    """Finds the sinks of a program's values as it computes them, and keeps those in a log.
 
     Args:
-        outputs: as a program logged them.
         record: of the same export.
+        log: where values go.
     """
-    graph = _Graph(record)
-    by_operator: dict[tuple[int, str | None], dict[int, list[Tensor]]] = defaultdict(dict)
-    for output in outputs:
-        key = (output.instruction_id, output.delegate_debug_id)
-        by_operator[key].setdefault(output.call, []).append(output.value)
-    inside = {instruction for instruction, debug_id in by_operator if debug_id is not None}
-    found: list[LoggedRows] = []
-    for (instruction, debug_id), values in by_operator.items():
-        delegate = record.delegates.get(instruction)
-        if debug_id is None and instruction in inside:
-            continue  # the call's own arguments: its operators said more
+
+    def __init__(self, record: Record, log: Log) -> None:
+        self._record = record
+        self._log = log
+        self._graph = _Graph(record)
+        self._sinks: dict[_Operator, list[Sink]] = {}
+        self._stored: dict[_Operator, dict[int, list[Stored]]] = defaultdict(dict)
+        self._inside: set[int] = set()  # instructions whose delegate shows its operators
+        self._call = 0
+        self._arguments: tuple[_Operator, deque[bytes]] | None = None  # of the last instruction
+
+    def begin_call(self, call: int) -> None:
+        """What is taken from now on is of this call."""
+        self._keep_outputs()
+        self._call = call
+
+    def take(self, instruction: int, debug_id: str | None, values: memoryview) -> None:
+        """Takes one value, in the order in which the program computes them.
+
+        Args:
+            debug_id: of the operator inside the delegate; None for an argument of the instruction.
+            values: the bytes of float32 numbers.
+        """
+        operator = (instruction, debug_id)
+        if self._arguments is not None and self._arguments[0] != operator:
+            self._keep_outputs()
+        if debug_id is not None:
+            self._inside.add(instruction)
+        elif instruction in self._inside:
+            return  # the call's own arguments: its operators said more
+        if operator not in self._sinks:
+            self._sinks[operator] = self._find_sinks(instruction, debug_id)
+        sinks = self._sinks[operator]
+        if debug_id is not None:
+            if sinks:
+                calls = self._stored[operator]
+                calls.setdefault(self._call, []).append(self._log.append(values))
+            return
+        if self._arguments is None:  # after the inputs come the outputs
+            self._arguments = operator, deque(maxlen=len(sinks))
+        self._arguments[1].append(bytes(values) if sinks else b"")
+
+    def rows(self) -> list[LoggedRows]:
+        """What each sink got, in the order of the graph."""
+        self._keep_outputs()
+        found: list[LoggedRows] = []
+        for operator, calls in self._stored.items():
+            found += self._rows(operator, calls)
+        return sorted(found, key=lambda rows: rows.sink.order)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no value was taken at all."""
+        return not self._sinks
+
+    def _find_sinks(self, instruction: int, debug_id: str | None) -> list[Sink]:
+        delegate = self._record.delegates.get(instruction)
         if debug_id is not None:
             handles = delegate.handles.get(debug_id, ()) if delegate else ()
         else:
-            handles = record.instructions.get(instruction, ())
+            handles = self._record.instructions.get(instruction, ())
         backend = delegate.backend if delegate else None
-        sinks = graph.sinks(handles, backend, at_boundary=bool(delegate) and debug_id is None)
-        found += _rows(sinks, values, side_by_side=debug_id is not None)
-    return sorted(found, key=lambda rows: rows.sink.order)
+        return self._graph.sinks(handles, backend, bool(delegate) and debug_id is None)
 
+    def _keep_outputs(self) -> None:
+        if self._arguments is None:
+            return
+        operator, values = self._arguments
+        self._arguments = None
+        if values:
+            self._stored[operator][self._call] = [self._log.append(value) for value in values]
 
-def _rows(
-    sinks: list[Sink], values: Mapping[int, list[Tensor]], side_by_side: bool
-) -> list[LoggedRows]:
-    found = [LoggedRows(sink, {}) for sink in sinks]
-    for call, tensors in values.items():
-        if side_by_side:
-            whole = joined(tensors, sum(sink.width for sink in sinks))
-            parts: list[Tensor | None] = [None] * len(sinks)
-            if whole is not None:
-                parts = list(whole.split([sink.width for sink in sinks], dim=1))
-        else:
-            last = tensors[len(tensors) - len(sinks) :]  # after the inputs come the outputs
-            parts = [joined([one], sink.width) for one, sink in zip(last, sinks, strict=False)]
-        for rows, part in zip(found, parts, strict=False):
-            if part is not None:
-                rows.calls[call] = part
-    return [rows for rows in found if rows.calls]
+    def _rows(
+        self, operator: "_Operator", calls: Mapping[int, Sequence[Stored]]
+    ) -> list[LoggedRows]:
+        sinks = self._sinks[operator]
+        found = [LoggedRows(sink, {}) for sink in sinks]
+        whole = sum(sink.width for sink in sinks)
+        firsts = accumulate((sink.width for sink in sinks), initial=0)
+        for index, (rows, first) in enumerate(zip(found, firsts, strict=False)):
+            width = rows.sink.width
+            for call, parts in calls.items():
+                if operator[1] is not None:  # side by side
+                    if has_rows(parts, whole):
+                        rows.calls[call] = Rows(self._log, parts, whole, first, width)
+                elif has_rows(parts[index : index + 1], width):
+                    rows.calls[call] = Rows(self._log, parts[index : index + 1], width, 0, width)
+        return [rows for rows in found if rows.calls]
 
 
 class _Graph:
@@ -110,12 +162,15 @@ class _Graph:
         self._readers: dict[str, list[int]] = defaultdict(list)
         self._places: list[Place | None] = []
         counts: Counter[Place] = Counter()
+        self._computed = set(record.arguments)  # names of what depends on a call's inputs
         live = {handle for handles in record.instructions.values() for handle in handles}
         for delegate in record.delegates.values():
             live.update(handle for handles in delegate.handles.values() for handle in handles)
         for index, node in enumerate(record.nodes):
             if node.debug_handle is not None:
                 self._by_handle[node.debug_handle].append(index)
+            if not self._computed.isdisjoint(node.inputs):
+                self._computed.update(node.outputs)
             if node.debug_handle is None or node.debug_handle in live:
                 for name in node.inputs:
                     self._readers[name].append(index)
@@ -136,6 +191,8 @@ class _Graph:
             readers = [reader for name in node.outputs for reader in self._readers[name]]
             if readers and inside.issuperset(readers):
                 continue
+            if self._computed.isdisjoint(node.outputs):
+                continue  # weights made float: no line of the model computes these
             width = _width(node)
             if width is None or place is None:
                 continue
@@ -170,9 +227,9 @@ def _width(node: Node) -> int | None:
 
 
 def positions(
-    rows: Mapping[int, Tensor], starts: Sequence[int], lengths: Sequence[int]
+    rows: Mapping[int, Rows], starts: Sequence[int], lengths: Sequence[int]
 ) -> tuple[Tensor, Tensor]:
-    """All rows of a value with the positions in the text that they stand for.
+    """Reads all rows of a value with the positions in the text that they stand for.
 
     A call that computed fewer rows than it has tokens did so for its last ones.
 
@@ -184,7 +241,8 @@ def positions(
         int64 (rows,), float32 (rows, width).
     """
     where, what = [], []
-    for call, values in sorted(rows.items()):
+    for call, logged in sorted(rows.items(), key=lambda item: item[0]):
+        values = logged.read()
         end = starts[call] + lengths[call]
         where.append(torch.arange(end - min(len(values), lengths[call]), end))
         what.append(values[-lengths[call] :])

@@ -19,7 +19,7 @@ from devtools.profile.stack import ShortNames, own_stack, parse_stack
 
 _IDENTIFIER = "ETRECORD_V0"
 _GRAPH = "edge_dialect_exported_program"
-_WEIGHTS = "exported_program_state_dict"
+_WEIGHTS = "_state_dict"
 _SCHEMA_MAJOR = {5, 6, 7, 8}  # of torch.export; what is read here is the same in all of these
 _MUTATING = "auto_functionalized"
 # What JSON of another shape ends in, nested without end, or packed in an unknown way.
@@ -84,21 +84,23 @@ class Record:
     """An ETRecord, by what a profile needs of it.
 
     Attributes:
+        arguments: names of what a call is given.
         nodes: in the graph's order.
         tensors: what every value is, inputs and weights included.
         instructions: the debug handles of each instruction, some of them repeatedly.
         delegates: by instruction.
         files: the exporting machine's names of files, by their short ones.
-        weights_crc32: of the weights, in hexadecimal digits, as the exporter's report has it; None
-            where there are none.
+        weights_crc32: of the weights of each program that it holds, in hexadecimal digits; the
+            exporter's report has one of them.
     """
 
+    arguments: tuple[str, ...]
     nodes: tuple[Node, ...]
     tensors: Mapping[str, Tensor]
     instructions: Mapping[int, tuple[int, ...]]
     delegates: Mapping[int, Delegate]
     files: Mapping[str, str]
-    weights_crc32: str | None = None
+    weights_crc32: frozenset[str] = frozenset()
 
 
 def read_etrecord(path: Path, method: str = "forward") -> Record:
@@ -127,7 +129,7 @@ def read_etrecord(path: Path, method: str = "forward") -> Record:
                 else {}
             )
             program = json.loads(archive.read(graph_name))
-            crc = f"{archive.getinfo(_WEIGHTS).CRC:08x}" if _WEIGHTS in names else None
+            weights = [e for e in archive.infolist() if e.filename.endswith(_WEIGHTS)]
         version = program.get("schema_version", {}).get("major")
         if version not in _SCHEMA_MAJOR:
             raise BadRequest(
@@ -135,8 +137,8 @@ def read_etrecord(path: Path, method: str = "forward") -> Record:
                 f"{min(_SCHEMA_MAJOR)} to {max(_SCHEMA_MAJOR)}: export again with the torch that "
                 "this package asks for."
             )
-        record = _record(program["graph_module"]["graph"], handles, delegates)
-        return replace(record, weights_crc32=crc)
+        record = _record(program["graph_module"], handles, delegates)
+        return replace(record, weights_crc32=frozenset(f"{e.CRC:08x}" for e in weights))
     except BadRequest:
         raise
     except OSError as error:
@@ -161,7 +163,8 @@ def _begins_as_one(path: Path) -> bool:
         return _IDENTIFIER.encode() in file.read(64)
 
 
-def _record(graph: dict[str, Any], handles: dict[str, Any], delegates: dict[str, Any]) -> Record:
+def _record(module: dict[str, Any], handles: dict[str, Any], delegates: dict[str, Any]) -> Record:
+    graph = module["graph"]
     tensors = {
         name: Tensor(tuple(map(_size, value["sizes"])), _DTYPES.get(value["dtype"], "unknown"))
         for name, value in graph["tensor_values"].items()
@@ -209,6 +212,7 @@ def _record(graph: dict[str, Any], handles: dict[str, Any], delegates: dict[str,
             )
         )
     return Record(
+        tuple(_arguments(module["signature"])),
         tuple(nodes),
         tensors,
         {int(number): _numbers(value) for number, value in handles.items()},
@@ -221,6 +225,11 @@ def _record(graph: dict[str, Any], handles: dict[str, Any], delegates: dict[str,
         },
         {short.shorten(file): file for file in files},
     )
+
+
+def _arguments(signature: dict[str, Any]) -> list[str]:
+    given = [spec["user_input"]["arg"] for spec in signature["input_specs"] if "user_input" in spec]
+    return [name for value in given for name in _value_names(value)]
 
 
 def _shortened(frames: tuple[Line, ...], short: ShortNames) -> tuple[Line, ...]:

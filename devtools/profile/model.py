@@ -311,8 +311,8 @@ class Profile:
         facts: of the run, as our runner records them: model (its path), fingerprint (of its file),
             processor, threads, runs_with, prompt (its first kilobyte), date (UTC). Other programs
             record none.
-        weights_crc32: of the weights in the ETRecord, as the exporter's report has it; None where
-            it holds none.
+        weights_crc32: of the weights of each program in the ETRecord; the exporter's report has one
+            of them.
     """
 
     calls: tuple[Call, ...]
@@ -323,7 +323,7 @@ class Profile:
     sources: Mapping[str, str] = field(default_factory=dict)
     dropped_calls: int = 0
     facts: Mapping[str, str] = field(default_factory=dict)
-    weights_crc32: str | None = None
+    weights_crc32: frozenset[str] = frozenset()
 
     @property
     def threads(self) -> int | None:

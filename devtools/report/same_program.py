@@ -34,7 +34,7 @@ def check_same_program(profile: Profile, program: Program) -> None:
             )
         return
     exported = program.report.get("etrecord", {}).get("weights_crc32")
-    if None not in (exported, profile.weights_crc32) and exported != profile.weights_crc32:
+    if exported and profile.weights_crc32 and exported not in profile.weights_crc32:
         raise BadRequest(
             f"{profile.etrecord} holds other weights than {program.path}, or weights of another "
             "quantization; give the .pte that was exported with it."

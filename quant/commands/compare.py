@@ -1,24 +1,10 @@
 """`python -m quant compare`: methods on one model by one protocol, as a table."""
 
 import sys
-from dataclasses import dataclass
-from pathlib import Path
 
 import click
 
-
-@dataclass(frozen=True)
-class Request:
-    """The command line as it was typed."""
-
-    model: str
-    calibration: Path | None
-    held_out: Path | None
-    separator: str | None
-    group_sizes: tuple[int, ...]
-    tokens: int
-    calibration_tokens: int
-    only: tuple[str, ...]
+from quant.commands.compare_request import Request
 
 
 def run_compare(request: Request) -> None:

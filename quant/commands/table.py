@@ -11,7 +11,7 @@ from exporter.checkpoint import Checkpoint
 from exporter.models.decoder import CausalLM
 from exporter.source import EMBEDDED, open_model
 from exporter.tokenizer import compile_tokenizer, load_tokenizer
-from quant.commands.compare import Request
+from quant.commands.compare_request import Request
 from quant.commands.windows import read_text, score_windows
 from quant.errors import QuantError
 from quant.measure.quality import compare_positions, summarize

@@ -9,21 +9,19 @@ from typing import Any
 import pytest
 import torch
 from executorch.exir._serialize._program import deserialize_pte_binary
-from safetensors.torch import load_file, save_file
-from support.exported import Quiet
+from support.first_layers import export_recorded, first_layers
 from support.model_lines import code_at, model_line
 from torch import nn
 
 from devtools.commands.cli import main
-from devtools.commands.compare import Outcome, Request, compare
+from devtools.commands.compare import Request, compare
 from devtools.commands.compare_models import quantized_model, read_weights
 from devtools.compare.figures import distance, logit_distance
+from devtools.compare.outcome import Outcome
 from devtools.compare.recording import Place, Recorder, operator_name
 from devtools.compare.rows import QUANTIZED_TOLERANCE
 from devtools.errors import BadRequest
 from exporter.checkpoint import open_checkpoint
-from exporter.options import ExportOptions
-from exporter.pipeline import export_model
 from quant.scheme import METHODS, Scheme
 
 LAYERS = 2
@@ -34,50 +32,19 @@ GATE_AND_UP = model_line("return self.down_proj(self.activation(self.gate_proj")
 @pytest.fixture(scope="module")
 def two_layers(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The first layers of stories260K."""
-    return _checkpoint(shared_data, tmp_path_factory.mktemp("two_layers", numbered=False), None)
+    return first_layers(shared_data, tmp_path_factory.mktemp("two_layers", numbered=False), LAYERS)
 
 
 @pytest.fixture(scope="module")
 def with_noise(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The same with one weight as wrong as it is large."""
     name = "model.layers.1.mlp.up_proj.weight"
-    return _checkpoint(shared_data, tmp_path_factory.mktemp("with_noise"), name)
-
-
-def _checkpoint(shared_data: Path, directory: Path, broken: str | None) -> Path:
-    source = shared_data / "stories260K"
-    config = json.loads((source / "config.json").read_text())
-    (directory / "config.json").write_text(json.dumps({**config, "num_hidden_layers": LAYERS}))
-    kept = {
-        name: tensor
-        for name, tensor in load_file(source / "model.safetensors").items()
-        if ".layers." not in name or int(name.split(".layers.")[1].split(".")[0]) < LAYERS
-    }
-    if broken is not None:
-        noise = torch.randn(kept[broken].shape, generator=torch.Generator().manual_seed(2))
-        kept[broken] = kept[broken] + noise * kept[broken].std()
-    save_file(kept, directory / "model.safetensors")
-    (directory / "tokenizer.model").symlink_to(source / "tokenizer.model")
-    return directory
-
-
-def _export(checkpoint: Path, directory: Path, scheme: Scheme, delegate: str) -> Path:
-    out = directory / "model.pte"
-    options = ExportOptions(
-        model=str(checkpoint),
-        out=out,
-        scheme=scheme,
-        max_context_len=96,
-        max_seq_len=40,
-        delegate=delegate,
-        etrecord=out.with_suffix(".etrecord"),
-    )
-    return export_model(options, Quiet()).out
+    return first_layers(shared_data, tmp_path_factory.mktemp("with_noise"), LAYERS, name)
 
 
 @pytest.fixture(scope="module")
 def cpu_pte(cpp_build: Path, two_layers: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return _export(two_layers, tmp_path_factory.mktemp("cpu"), Scheme("rtn4"), "cpu")
+    return export_recorded(two_layers, tmp_path_factory.mktemp("cpu"), Scheme("rtn4"), "cpu")
 
 
 def ask(model: Path, checkpoint: Path, **changes: Any) -> Request:
@@ -153,7 +120,7 @@ def test_a_damaged_weight_in_the_file_names_line_and_layer(
 def broken_export(
     cpp_build: Path, with_noise: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Path:
-    return _export(with_noise, tmp_path_factory.mktemp("broken"), Scheme("rtn4"), "cpu")
+    return export_recorded(with_noise, tmp_path_factory.mktemp("broken"), Scheme("rtn4"), "cpu")
 
 
 def test_a_weight_that_is_not_the_checkpoints_names_line_and_layer(
@@ -189,7 +156,7 @@ def test_the_command_says_it_in_words_and_as_json(
 
 
 def test_xnnpack_shows_what_leaves_its_calls(two_layers: Path, tmp_path: Path) -> None:
-    pte = _export(two_layers, tmp_path, Scheme("rtn4"), "xnnpack")
+    pte = export_recorded(two_layers, tmp_path, Scheme("rtn4"), "xnnpack")
     outcome = compare(ask(pte, two_layers))
     assert outcome.wrong is None and outcome.odd == []
     places = {row.sink.place: row for row in outcome.comparison.rows}
@@ -205,7 +172,7 @@ def test_xnnpack_shows_what_leaves_its_calls(two_layers: Path, tmp_path: Path) -
 def test_a_float_program_is_held_to_float(
     cpp_build: Path, two_layers: Path, tmp_path: Path
 ) -> None:
-    outcome = compare(ask(_export(two_layers, tmp_path, Scheme("none"), "cpu"), two_layers))
+    outcome = compare(ask(export_recorded(two_layers, tmp_path, Scheme("none"), "cpu"), two_layers))
     assert outcome.wrong is None and outcome.odd == []
     assert outcome.tolerance == 1e-3
     assert all(row.quantized_so_far.relative == 0 for row in outcome.comparison.rows)
@@ -215,7 +182,7 @@ def test_a_rotated_export_has_other_lines(
     cpp_build: Path, two_layers: Path, tmp_path: Path
 ) -> None:
     method = dataclasses.replace(METHODS["rtn4"], rotation="hadamard")
-    pte = _export(two_layers, tmp_path, Scheme("rtn4", method=method), "cpu")
+    pte = export_recorded(two_layers, tmp_path, Scheme("rtn4", method=method), "cpu")
     with pytest.raises(BadRequest, match="was exported with rotation=hadamard, after which its li"):
         compare(ask(pte, two_layers))
 
@@ -260,7 +227,9 @@ def test_a_record_of_other_weights(cpu_pte: Path, two_layers: Path, broken_expor
 def test_a_record_of_another_delegates_program(
     cpu_pte: Path, two_layers: Path, tmp_path: Path
 ) -> None:
-    other = _export(two_layers, tmp_path, Scheme("rtn4"), "xnnpack").with_suffix(".etrecord")
+    other = export_recorded(two_layers, tmp_path, Scheme("rtn4"), "xnnpack").with_suffix(
+        ".etrecord"
+    )
     with pytest.raises(BadRequest) as caught:
         compare(ask(cpu_pte, two_layers, etrecord=other))
     assert str(caught.value) == (
@@ -278,7 +247,7 @@ def test_a_delegate_that_runs_elsewhere(
 
 
 def test_a_file_for_apple_is_not_blamed_on_the_checkpoint(two_layers: Path, tmp_path: Path) -> None:
-    pte = _export(two_layers, tmp_path, Scheme("rtn4"), "mlx")
+    pte = export_recorded(two_layers, tmp_path, Scheme("rtn4"), "mlx")
     with pytest.raises(BadRequest, match="runs on mlx, which this machine cannot run; compare it"):
         compare(ask(pte, two_layers))
 

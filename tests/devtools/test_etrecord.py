@@ -1,6 +1,8 @@
 """An ETRecord holds each weight once, compressed, and ExecuTorch still reads it."""
 
+import shutil
 import tempfile
+import zlib
 from pathlib import Path
 from typing import Any
 from zipfile import ZIP_DEFLATED, ZipFile
@@ -11,7 +13,7 @@ from executorch.devtools.etrecord import parse_etrecord
 from support.recorded_runs import Recorded
 
 from devtools.commands.compare_models import read_weights
-from exporter.etrecord import save_etrecord
+from exporter.etrecord import holds_weights, save_etrecord, weights_crc32
 
 MODELS = ["stories_gptq_pte", "stories_cpu_pte"]
 
@@ -36,6 +38,18 @@ def test_executorch_reads_the_weights_that_compare_reads(recorded: Recorded, nam
     ours = read_weights(path)
     assert program.state_dict.keys() == ours.keys()
     assert all(torch.equal(tensor, ours[key]) for key, tensor in program.state_dict.items())
+
+
+def test_a_record_of_two_programs_is_known_by_either(recorded: Recorded, tmp_path: Path) -> None:
+    _, path = recorded("stories_cpu_pte")
+    own = weights_crc32(path)
+    assert own is not None and holds_weights(path, own) and not holds_weights(path, "00000001")
+    two = tmp_path / "two.etrecord"
+    shutil.copy(path, two)
+    other = b"the captured program's"
+    with ZipFile(two, "a") as archive:
+        archive.writestr("exported_program_state_dict", other)
+    assert holds_weights(two, own) and holds_weights(two, f"{zlib.crc32(other):08x}")
 
 
 def test_a_record_that_cannot_be_saved_leaves_nothing_beside_it(tmp_path: Path) -> None:

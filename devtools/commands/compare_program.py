@@ -1,0 +1,59 @@
+"""Runs a finished program on a text, and keeps what it computes line by line."""
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from devtools.compare.logged import Log
+from devtools.compare.rows import Calls
+from devtools.compare.sinks import Collector, LoggedRows
+from devtools.errors import DevtoolsError
+from devtools.profile.etrecord import Record
+from runtime.watch import WatchedProgram
+
+_MOST_DECODED = 32  # tokens that go in one by one: enough for every decoding kernel
+
+
+def run_program(
+    path: Path, report: dict[str, Any], record: Record, tokens: Tensor, log: Log
+) -> tuple[list[LoggedRows], Tensor, Calls]:
+    """Runs a `.pte` with every output logged: a prefill, then tokens one by one.
+
+    Args:
+        tokens: int64 (tokens,).
+        log: where the outputs go.
+
+    Returns:
+        What it logged, the logits (calls, vocab_size) and how it was called.
+
+    Raises:
+        RunnerError: the program cannot be watched.
+        DevtoolsError: it shows nothing.
+    """
+    calls = _calls(len(tokens), report["model"]["max_seq_len"])
+    collector = Collector(record, log)
+    logits = []
+    with WatchedProgram(path, report["model"]["vocab_size"]) as program:
+        for call, (start, length) in enumerate(zip(calls.starts, calls.lengths, strict=True)):
+            collector.begin_call(call)
+            given = tokens[start : start + length].tolist()
+            last = program.call(given, start, collector.take)
+            logits.append(torch.frombuffer(last, dtype=torch.float32))
+    if collector.is_empty:
+        raise DevtoolsError(
+            "the program logged no output; run it in an ExecuTorch that records events, as its "
+            "Python package does."
+        )
+    return collector.rows(), torch.stack(logits), calls
+
+
+def _calls(count: int, longest: int) -> Calls:
+    decoded = count - 1 if longest == 1 else min(count // 2, _MOST_DECODED)
+    first = count - decoded
+    lengths = [longest] * (first // longest) + [first % longest] * bool(first % longest)
+    prefill = len(lengths)
+    lengths += [1] * decoded
+    starts = [sum(lengths[:call]) for call in range(len(lengths))]
+    return Calls(starts, lengths, prefill)

@@ -1,0 +1,63 @@
+"""What a comparison came to, as a table shows it and as JSON says it."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from devtools.compare.figures import LogitDistance
+from devtools.compare.rows import Comparison, Row, Weights
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """
+    Attributes:
+        wrong: the first line that the program computes wrongly; None where there is none.
+        odd: lines whose weights are no rounding of the checkpoint's, the worst first.
+        logits: how far, by what beside what.
+    """
+
+    facts: dict[str, Any]
+    comparison: Comparison
+    tolerance: float
+    wrong: Row | None
+    odd: list[Row]
+    logits: dict[str, LogitDistance]
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            **self.facts,
+            "tolerance": self.tolerance,
+            "first_divergence": _row(self.wrong) if self.wrong else None,
+            "odd_weights": [_weights(row.weights) for row in self.odd if row.weights],
+            "logits": {name: item.to_dict() for name, item in self.logits.items()},
+            "lines": [_row(row) for row in self.comparison.rows],
+            "not_compared": [
+                {"module": sink.place.module_path, "line": sink.lines[0].location}
+                for sink in self.comparison.unmatched
+            ],
+        }
+
+
+def _row(row: Row) -> dict[str, Any]:
+    return {
+        "layer": row.layer,
+        "module": row.sink.place.module_path,
+        "operator": row.sink.place.operator,
+        "line": row.sink.lines[0].location,
+        "text": row.sink.lines[0].text,
+        "lines": [line.location for line in row.sink.lines],
+        "delegate": row.sink.backend,
+        "only_at_the_calls_boundary": row.sink.at_boundary,
+        "weights": _weights(row.weights) if row.weights else None,
+        "quantized_so_far": row.quantized_so_far.to_dict(),
+        "program": {phase: item.to_dict() for phase, item in row.program.items()},
+        "program_so_far": row.program_so_far.to_dict(),
+    }
+
+
+def _weights(weights: Weights) -> dict[str, Any]:
+    return {
+        "module": weights.module_path,
+        "line": weights.line.location,
+        **weights.distance.to_dict(),
+    }

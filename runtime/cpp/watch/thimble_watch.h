@@ -1,0 +1,40 @@
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+/// Watches a program compute: libthimble_watch, for debuggers. The program runs on the kernels and
+/// the delegates that the process has registered with ExecuTorch. One call at a time. A function
+/// that fails writes its sentence to `error`, cut to `error_size` bytes with the closing zero.
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define THIMBLE_WATCH_API __attribute__((visibility("default")))
+
+typedef struct thimble_watched thimble_watched;
+
+/// Takes a float32 value as soon as it is computed; `values` is valid until it returns. Values that
+/// a delegate shows come with its own id of the operator, before the arguments of the delegate's
+/// call; arguments of an instruction, its outputs last, come with null. Other types are not shown.
+typedef void (*thimble_value_callback)(int64_t instruction, const char* debug_id,
+                                       const float* values, int64_t count, void* context);
+
+/// Loads the method `forward`(tokens, input_pos) of a `.pte`. Null on failure.
+THIMBLE_WATCH_API thimble_watched* thimble_watch_load(const char* path, char* error,
+                                                      size_t error_size);
+
+/// Runs it on `count` tokens from the position `start_pos` on. `logits` takes `vocab_size` numbers.
+/// 0 on success.
+THIMBLE_WATCH_API int thimble_watch_call(thimble_watched* watched, const int64_t* tokens,
+                                         int64_t count, int64_t start_pos,
+                                         thimble_value_callback on_value, void* context,
+                                         float* logits, int64_t vocab_size, char* error,
+                                         size_t error_size);
+
+THIMBLE_WATCH_API void thimble_watch_free(thimble_watched* watched);
+
+#ifdef __cplusplus
+}
+#endif

@@ -1,0 +1,147 @@
+"""A `.pte` in this process's own ExecuTorch, each value shown as it is computed."""
+
+import ctypes
+from collections.abc import Callable, Sequence
+from functools import cache
+from pathlib import Path
+from types import TracebackType
+
+from runtime.build import BUILD_DIR
+from runtime.errors import RunnerError
+from runtime.library import ERROR_SIZE
+
+# instruction, the delegate's own id of an operator inside its call (None: an argument of the
+# instruction), the bytes of float32 numbers, valid until it returns.
+OnValue = Callable[[int, str | None, memoryview], None]
+
+_FLOAT_BYTES = 4
+_Callback = ctypes.CFUNCTYPE(
+    None,
+    ctypes.c_int64,
+    ctypes.c_char_p,
+    ctypes.c_void_p,
+    ctypes.c_int64,
+    ctypes.c_void_p,
+)
+
+
+class WatchedProgram:
+    """The method `forward`(tokens, input_pos) of a file, with the kernels and delegates that this
+    process has registered with ExecuTorch. Use it as a context manager.
+
+    Args:
+        path: the file.
+        vocab_size: logits of a call.
+
+    Raises:
+        RunnerError: the C++ is not built, or the file cannot be loaded.
+    """
+
+    def __init__(self, path: Path, vocab_size: int) -> None:
+        self._library = _library()
+        self._vocab_size = vocab_size
+        error = ctypes.create_string_buffer(ERROR_SIZE)
+        self._handle: int | None = self._library.thimble_watch_load(
+            str(path).encode(), error, ERROR_SIZE
+        )
+        if self._handle is None:
+            raise _error(error)
+
+    def __enter__(self) -> "WatchedProgram":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        raised: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._library.thimble_watch_free(self._handle)
+        self._handle = None
+
+    def call(
+        self, tokens: Sequence[int], start_pos: int, on_value: OnValue
+    ) -> "ctypes.Array[ctypes.c_float]":
+        """Runs it once; the logits after the last token, float32 (vocab_size,).
+
+        Args:
+            tokens: at positions from start_pos on.
+            on_value: takes every float32 value in the order of computation; what it raises ends
+                the showing, and is raised here once the call has ended.
+
+        Raises:
+            RunnerError: the call failed.
+        """
+        raised: list[BaseException] = []
+
+        @_Callback
+        def show(instruction: int, debug_id: bytes | None, at: int, count: int, _: None) -> None:
+            if raised:
+                return
+            numbers = (ctypes.c_char * (_FLOAT_BYTES * count)).from_address(at)
+            try:
+                name = None if debug_id is None else debug_id.decode()
+                on_value(instruction, name, memoryview(numbers).cast("B"))
+            except BaseException as error:  # also Ctrl-C: C++ would drop it
+                raised.append(error)
+
+        logits = (ctypes.c_float * self._vocab_size)()
+        given = (ctypes.c_int64 * len(tokens))(*tokens)
+        error = ctypes.create_string_buffer(ERROR_SIZE)
+        failed = self._library.thimble_watch_call(
+            self._handle,
+            given,
+            len(tokens),
+            start_pos,
+            show,
+            None,
+            logits,
+            self._vocab_size,
+            error,
+            ERROR_SIZE,
+        )
+        if raised:
+            raise raised[0]
+        if failed:
+            raise _error(error)
+        return logits
+
+
+def _error(text: "ctypes.Array[ctypes.c_char]") -> RunnerError:
+    return RunnerError(text.value.decode(errors="replace"))
+
+
+@cache
+def _library() -> ctypes.CDLL:
+    """The library in the build directory, its functions declared.
+
+    Raises:
+        RunnerError: it is not built, or cannot be loaded.
+    """
+    path = BUILD_DIR / "libthimble_watch.so"
+    if not path.is_file():
+        raise RunnerError(f"{path} is not built: run python -m runtime build")
+    try:
+        library = ctypes.CDLL(str(path))
+    except OSError as error:
+        raise RunnerError(f"cannot load {path}: {error}: run python -m runtime build") from error
+    text, size, pointer, wide = ctypes.c_char_p, ctypes.c_size_t, ctypes.c_void_p, ctypes.c_int64
+    tokens, logits = ctypes.POINTER(ctypes.c_int64), ctypes.POINTER(ctypes.c_float)
+    library.thimble_watch_load.restype = pointer
+    library.thimble_watch_load.argtypes = [text, text, size]
+    library.thimble_watch_call.restype = ctypes.c_int
+    library.thimble_watch_call.argtypes = [
+        pointer,
+        tokens,
+        wide,
+        wide,
+        _Callback,
+        pointer,
+        logits,
+        wide,
+        text,
+        size,
+    ]
+    library.thimble_watch_free.restype = None
+    library.thimble_watch_free.argtypes = [pointer]
+    return library

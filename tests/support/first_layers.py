@@ -1,0 +1,51 @@
+"""Models of the first layers of stories260K, with the record that `devtools compare` needs."""
+
+import json
+from pathlib import Path
+
+import torch
+from safetensors.torch import load_file, save_file
+from support.exported import Quiet
+
+from exporter.options import ExportOptions
+from exporter.pipeline import export_model
+from quant.scheme import Scheme
+
+
+def first_layers(
+    shared_data: Path, directory: Path, layers: int, broken: str | None = None
+) -> Path:
+    """Writes a checkpoint; returns its directory.
+
+    Args:
+        broken: a weight that becomes as wrong as it is large.
+    """
+    source = shared_data / "stories260K"
+    config = json.loads((source / "config.json").read_text())
+    (directory / "config.json").write_text(json.dumps({**config, "num_hidden_layers": layers}))
+    kept = {
+        name: tensor
+        for name, tensor in load_file(source / "model.safetensors").items()
+        if ".layers." not in name or int(name.split(".layers.")[1].split(".")[0]) < layers
+    }
+    if broken is not None:
+        noise = torch.randn(kept[broken].shape, generator=torch.Generator().manual_seed(2))
+        kept[broken] = kept[broken] + noise * kept[broken].std()
+    save_file(kept, directory / "model.safetensors")
+    (directory / "tokenizer.model").symlink_to(source / "tokenizer.model")
+    return directory
+
+
+def export_recorded(checkpoint: Path, directory: Path, scheme: Scheme, delegate: str) -> Path:
+    """Exports a checkpoint and its ETRecord; returns the `.pte`."""
+    out = directory / "model.pte"
+    options = ExportOptions(
+        model=str(checkpoint),
+        out=out,
+        scheme=scheme,
+        max_context_len=96,
+        max_seq_len=40,
+        delegate=delegate,
+        etrecord=out.with_suffix(".etrecord"),
+    )
+    return export_model(options, Quiet()).out
