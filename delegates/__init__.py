@@ -76,7 +76,7 @@ def get_delegate(name: str) -> Delegate:
         return _get_one(name)
     twice = next((part for part, count in Counter(names).items() if count > 1), None)
     if twice is not None:
-        raise DelegateError(f"delegate {twice!r} stands twice in {name!r}; name each once.")
+        raise DelegateError(f"delegate {twice!r} is repeated in {name!r}; name each once.")
     return Preference({part: _get_one(part) for part in names})
 
 

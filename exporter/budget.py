@@ -78,7 +78,7 @@ def require_size(options: ExportOptions, path: Path) -> None:
     size = path.stat().st_size
     if options.max_size is not None and size > options.max_size:
         raise ExportError(
-            f"the file takes {show_size(size)}, more than was foretold and than --max-size "
+            f"the file takes {show_size(size)}, more than was estimated and than --max-size "
             f"{show_size(options.max_size)}; ask for a little less, and report this."
         )
 

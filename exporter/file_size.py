@@ -1,4 +1,4 @@
-"""How large the file will be, foretold from shapes, and whether the disk has room for it."""
+"""How large the file will be, estimated from shapes, and whether the disk has room for it."""
 
 import os
 import shutil
@@ -50,7 +50,7 @@ def weight_bytes(model: CausalLM, scheme: Scheme, limits: Limits) -> int:
     return total + small * storage.float_bytes
 
 
-def foretell_size(
+def estimate_size(
     options: ExportOptions,
     limits: Limits,
     checkpoint: Checkpoint,

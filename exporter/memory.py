@@ -14,7 +14,7 @@ from exporter.listener import Listener
 from exporter.models.decoder import CausalLM
 from exporter.options import ExportOptions
 from exporter.text import Text
-from quant.machine.memory import Peak, foretell, resident
+from quant.machine.memory import Peak, estimate_peak, resident
 from quant.machine.memory_size import show_size
 from quant.machine.spill import Spill
 
@@ -25,7 +25,7 @@ _SLACK = 200_000_000
 def plan_memory(
     options: ExportOptions, checkpoint: Checkpoint, text: Text, listener: Listener
 ) -> Spill:
-    """Chooses memory or disk; everything is foretold, nothing has been started.
+    """Chooses memory or disk; everything is estimated, nothing has been started.
 
     Raises:
         ExportError: --max-memory is too little, or the disk holds too little of what would go
@@ -90,7 +90,7 @@ def _peaks(
 
 
 def _peak(options: ExportOptions, model: CausalLM, text: Text, spilled: bool) -> Peak:
-    return foretell(model, options.scheme, text.calibration, spilled)
+    return estimate_peak(model, options.scheme, text.calibration, spilled)
 
 
 def _streams(delegate: str) -> bool:

@@ -129,7 +129,7 @@ def changed(method: Method, settings: Mapping[str, str]) -> Method:
     for name in values:
         if name not in made.settings:
             raise QuantError(
-                f"method {name} means nothing with rounding={made.rounding}; leave it out, or take "
+                f"method {name} has no effect with rounding={made.rounding}; leave it out, or take "
                 "gptq4."
             )
     return made

@@ -50,8 +50,8 @@ class Scheme:
         _require("head bits", self.head_bits, HEAD_BITS)
         if self.name == "none" and self.head_bits != 8:
             raise QuantError(
-                f"head bits {self.head_bits} mean nothing with scheme 'none', which keeps floats; "
-                f"leave them out, or take one of {', '.join(SCHEMES[1:])}."
+                f"head bits {self.head_bits} have no effect with scheme 'none', which keeps "
+                f"floats; leave them out, or take one of {', '.join(SCHEMES[1:])}."
             )
         if self.method is not None and self.name not in METHODS:
             raise QuantError(

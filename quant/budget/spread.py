@@ -52,10 +52,10 @@ class Budget:
             raise QuantError("a budget is in bits or in bytes; give one of --bits and --max-size.")
         if self.bits is not None and not 0 < self.bits < math.inf:
             raise QuantError(
-                f"--bits {self.bits:g} is no budget; give a number above 0, such as 6."
+                f"--bits {self.bits:g} is not a valid budget; give a number above 0, such as 6."
             )
         if self.size is not None and self.size < 1:
-            raise QuantError(f"--max-size {self.size} is no budget; give a size above 0.")
+            raise QuantError(f"--max-size {self.size} is not a valid budget; give a size above 0.")
 
 
 @dataclass(frozen=True)

@@ -205,8 +205,8 @@ class Cache:
     def _refuse(self, why: str) -> None:
         self.refused = True
         self.say(
-            f"The cache is not written any further: {why}. The run goes on; were it interrupted, "
-            "what it has not stored would be made again."
+            f"The cache is not written any further: {why}. The run continues; if it were "
+            "interrupted, what it has not stored would be made again."
         )
 
     def say(self, text: str) -> None:

@@ -1,4 +1,4 @@
-"""How much memory a quantization will take at its peak, foretold from shapes alone.
+"""How much memory a quantization will take at its peak, estimated from shapes alone.
 
 What is counted: the model's integers, one decoder layer in float32 and its pages of the checkpoint,
 hidden states, the inputs of its linears, and the matrices of the widest linear (a Hessian, its
@@ -47,7 +47,7 @@ class Peak:
     disk: int
 
 
-def foretell(
+def estimate_peak(
     model: CausalLM,
     scheme: Scheme,
     calibration: Tensor | None,

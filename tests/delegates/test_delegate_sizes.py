@@ -67,13 +67,13 @@ def test_weights_take_what_shapes_foretell(delegate: str, scheme: Scheme, ends: 
     config = varied(SMALL, num_hidden_layers=2, tie_word_embeddings=ends == "tied")
     with torch.device("meta"):
         model = CausalLM(config)
-    foretold = weight_bytes(model, scheme, limits)
+    estimated = weight_bytes(model, scheme, limits)
     whole = random_model(config)
     if scheme.name != "none":
         whole = quantized_model(whole, scheme)
     stored = stored_size(whole, list(whole.model.layers), ends == "tied", storage_of(limits))
     sizes = stored.linears + stored.embedding + stored.head + stored.rest
-    assert sizes <= foretold <= sizes + (2 * 7 + 2) * limits.sizes.alignment
+    assert sizes <= estimated <= sizes + (2 * 7 + 2) * limits.sizes.alignment
 
 
 @pytest.mark.parametrize(

@@ -54,7 +54,7 @@ LACKING = {
     "cpu,mlx": "This installation of ExecuTorch has no backends/mlx with its schema and generator, "
     "and the mlx delegate needs them: pip install executorch==1.5.1, or choose another --delegate.",
     "npu": f"delegate 'npu' is not known; it must be one of {', '.join(DELEGATES)}.",
-    "cpu,cpu": "delegate 'cpu' stands twice in 'cpu,cpu'; name each once.",
+    "cpu,cpu": "delegate 'cpu' is repeated in 'cpu,cpu'; name each once.",
 }
 
 

@@ -193,7 +193,7 @@ def test_an_operator_that_nobody_takes_leaves_no_file(
     [
         ("coreml,npu", "delegate 'npu' is not known; it must be one of cpu, "),
         ("cpu,", "delegate '' is not known; it must be one of cpu, "),
-        ("cpu,xnnpack,cpu", "delegate 'cpu' stands twice in 'cpu,xnnpack,cpu'; name each once."),
+        ("cpu,xnnpack,cpu", "delegate 'cpu' is repeated in 'cpu,xnnpack,cpu'; name each once."),
     ],
 )
 def test_names(names: str, sentence: str) -> None:

@@ -15,7 +15,7 @@ import exporter.pipeline
 from delegates import get_delegate
 from exporter.agreement import Reference
 from exporter.errors import ExportError
-from exporter.file_size import foretell_size
+from exporter.file_size import estimate_size
 from exporter.models.decoder import CausalLM
 from exporter.options import ExportOptions
 from exporter.pipeline import export_model, load_quantized
@@ -107,7 +107,7 @@ def test_the_size_of_the_file_is_foretold(
     limits = get_delegate("xnnpack").LIMITS
     text = prepare_text(options, checkpoint)
     program = 6 * limits.sizes.layer_bytes  # at most: five layers, and what is around them
-    assert size <= foretell_size(options, limits, checkpoint, text, 512) <= size + program
+    assert size <= estimate_size(options, limits, checkpoint, text, 512) <= size + program
 
 
 def test_float_is_stored_as_float(stories_export: Exported) -> None:

@@ -20,7 +20,7 @@ from quant.layers.ends import head_logits
 from quant.layers.gptq import Streams, gptq_layer
 from quant.layers.stream import Stream
 from quant.machine.device import context_on
-from quant.machine.memory import foretell
+from quant.machine.memory import estimate_peak
 from quant.measure.quality import Quality, compare_logits
 from quant.method import DRIFTS, Method
 from quant.quantize import quantize
@@ -153,8 +153,8 @@ def test_a_linear_before_a_norm_aims_at_its_own_outputs(shape: Shape) -> None:
 
 def test_memory_for_what_is_kept_behind_norms_is_counted() -> None:
     text = tokens(512, 64)
-    plain = foretell(empty(IN_FRONT), Scheme("gptq4"), text, spilled=True)
-    normed = foretell(empty(AROUND), Scheme("gptq4"), text, spilled=True)
+    plain = estimate_peak(empty(IN_FRONT), Scheme("gptq4"), text, spilled=True)
+    normed = estimate_peak(empty(AROUND), Scheme("gptq4"), text, spilled=True)
     assert normed.disk - plain.disk >= 4 * text.numel() * Shape().inner_size
 
 

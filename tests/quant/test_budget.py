@@ -221,10 +221,22 @@ def test_it_beats_a_spread_that_looks_at_nothing(stories: Stories) -> None:
         ),
         ("gptq4", {"bits": 5.0, "size": 1}, "a budget is in bits or in bytes; give one of --bits "),
         ("gptq4", {}, "a budget is in bits or in bytes; give one of --bits and --max-size."),
-        ("gptq4", {"bits": -1.0}, "--bits -1 is no budget; give a number above 0, such as 6."),
-        ("gptq4", {"bits": math.nan}, "--bits nan is no budget; give a number above 0, such as 6."),
-        ("gptq4", {"bits": math.inf}, "--bits inf is no budget; give a number above 0, such as 6."),
-        ("gptq4", {"size": 0}, "--max-size 0 is no budget; give a size above 0."),
+        (
+            "gptq4",
+            {"bits": -1.0},
+            "--bits -1 is not a valid budget; give a number above 0, such as 6.",
+        ),
+        (
+            "gptq4",
+            {"bits": math.nan},
+            "--bits nan is not a valid budget; give a number above 0, such as 6.",
+        ),
+        (
+            "gptq4",
+            {"bits": math.inf},
+            "--bits inf is not a valid budget; give a number above 0, such as 6.",
+        ),
+        ("gptq4", {"size": 0}, "--max-size 0 is not a valid budget; give a size above 0."),
     ],
 )
 def test_a_budget_that_cannot_be_kept_is_an_error(

@@ -269,7 +269,7 @@ def test_a_disk_that_takes_no_more_costs_nothing_but_the_cache(
     assert_same(run, Run(None, Scheme("gptq4")))
     assert notes == [
         f"The cache is not written any further: {cache.directory} takes no more (File too large). "
-        "The run goes on; were it interrupted, what it has not stored would be made again."
+        "The run continues; if it were interrupted, what it has not stored would be made again."
     ]
     assert list((cache.directory / "layers").iterdir()) == []
 
@@ -348,8 +348,8 @@ def test_where_and_how_large(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
     [
         (
             "6 apples",
-            "--max-memory '6 apples' is no size; write a number and a unit of kB, MB, GB, TB, KiB, "
-            "MiB, GiB or TiB, such as 6GB or 700MB.",
+            "--max-memory '6 apples' is not a valid size; write a number and a unit of kB, MB, GB, "
+            "TB, KiB, MiB, GiB or TiB, such as 6GB or 700MB.",
         ),
         ("0GB", "--max-memory '0GB' is nothing; give a size above 0, such as 6GB."),
     ],
@@ -378,6 +378,6 @@ def test_the_command_looks_into_it(cache: Cache) -> None:
     assert listed.stdout.count("damaged") == 1 and "4 entries" in listed.stdout
     assert "left" in command("--prune", "60kB").stdout and cache.size() <= 60_000
     refused = command("--prune", "many")
-    assert refused.returncode == 2 and "--prune 'many' is no size" in refused.stderr
+    assert refused.returncode == 2 and "--prune 'many' is not a valid size" in refused.stderr
     assert command("--clear").stdout.startswith("removed ") and cache.size() == 0
     assert command("--clear", "--list").returncode == 2

@@ -106,7 +106,7 @@ import torch
 from exporter.checkpoint import open_checkpoint
 from exporter.models.decoder import CausalLM
 from quant.machine.resources import Resources
-from quant.machine.memory import foretell, resident
+from quant.machine.memory import estimate_peak, resident
 from quant.quantize import quantize
 from quant.scheme import Scheme
 from quant.machine.spill import Spill
@@ -117,7 +117,7 @@ with torch.device("meta"):
     model = CausalLM(checkpoint.config)
 text = torch.randint(0, 512, (int(sys.argv[3]) // 256, 256))
 before = resident()
-peak = foretell(model, Scheme("gptq4"), text, sys.argv[2] != "")
+peak = estimate_peak(model, Scheme("gptq4"), text, sys.argv[2] != "")
 quantize(model, Scheme("gptq4"), checkpoint, text, resources=Resources(spill=spill))
 (line,) = [line for line in open("/proc/self/status") if line.startswith("VmHWM")]
 print(json.dumps([before, before + peak.quantizing, int(line.split()[1]) * 1024]))
@@ -143,7 +143,7 @@ def mid_checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def measured(checkpoint: Path, spill: Path | None) -> tuple[int, int, int]:
-    """Bytes before, foretold at the peak, and measured there, of a process of its own."""
+    """Bytes before, estimated at the peak, and measured there, of a process of its own."""
     command = [sys.executable, "-c", CHILD, checkpoint, spill or "", TOKENS]
     result = subprocess.run(
         [str(part) for part in command],
@@ -153,13 +153,13 @@ def measured(checkpoint: Path, spill: Path | None) -> tuple[int, int, int]:
         text=True,
         check=True,
     )
-    before, foretold, peak = json.loads(result.stdout)
-    return before, foretold, peak
+    before, estimated, peak = json.loads(result.stdout)
+    return before, estimated, peak
 
 
 def test_spilled_it_stays_below_what_was_foretold(mid_checkpoint: Path, tmp_path: Path) -> None:
-    before, foretold, peak = measured(mid_checkpoint, tmp_path)
-    assert peak <= foretold
+    before, estimated, peak = measured(mid_checkpoint, tmp_path)
+    assert peak <= estimated
     states = (
         4 * TOKENS * (3 * MID.hidden_size + MID.layers[0].feed_forward.intermediate_size)
     )  # what lay on disk
@@ -168,9 +168,9 @@ def test_spilled_it_stays_below_what_was_foretold(mid_checkpoint: Path, tmp_path
 
 @pytest.mark.soak
 def test_in_memory_it_stays_below_what_was_foretold(mid_checkpoint: Path) -> None:
-    before, foretold, peak = measured(mid_checkpoint, None)
-    assert peak <= foretold
-    assert peak - before > 0.6 * (foretold - before)  # and what was foretold is no fantasy
+    before, estimated, peak = measured(mid_checkpoint, None)
+    assert peak <= estimated
+    assert peak - before > 0.6 * (estimated - before)  # and what was estimated is no fantasy
 
 
 def test_an_export_through_the_disk_is_the_same_file(

@@ -55,7 +55,7 @@ def test_a_scheme_takes_settings_as_the_command_line_writes_them() -> None:
         scheme_from_text("gptq4", "drift:none", 32, 8)
     with pytest.raises(QuantError, match="has no method to set"):
         scheme_from_text("none", "drift=none", 32, 8)
-    with pytest.raises(QuantError, match="method drift means nothing with rounding=nearest"):
+    with pytest.raises(QuantError, match="method drift has no effect with rounding=nearest"):
         scheme_from_text("rtn4", "drift=none", 32, 8)
     assert scheme_from_text("rtn4", "rounding=gptq,drift=none", 32, 8).choice.drift == "none"
     assert scheme_from_text("rtn4", "scales=searched", 32, 8).choice.settings == {

@@ -289,7 +289,7 @@ def _not_finite(name: str) -> str:
         (("rtn4", 32, 5), "head bits 5 is not supported; it must be one of 8, 4."),
         (
             ("none", 32, 4),
-            "head bits 4 mean nothing with scheme 'none', which keeps floats; leave them out, or "
+            "head bits 4 have no effect with scheme 'none', which keeps floats; leave them out, or "
             "take one of rtn4, hqq4, awq4, gptq4, rtn8.",
         ),
     ],
