@@ -18,7 +18,7 @@
 #include "bench/limit_bench.h"
 #include "bench/model_bench.h"
 #include "runner/options.h"
-#include "runner/session.h"
+#include "runner/session_handle.h"
 
 namespace {
 

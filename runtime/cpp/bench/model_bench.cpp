@@ -17,7 +17,7 @@ Result<std::unique_ptr<ModelBench>> ModelBench::load(const std::string& path,
   std::unique_ptr<ModelBench> bench(new ModelBench(std::move(*file), etdump));
   LoadOptions quiet = options;
   quiet.record = false;  // the load is not measured
-  Result<std::unique_ptr<Program>> program = Program::load(bench->file_, kForward, quiet);
+  Result<std::unique_ptr<LoadedMethod>> program = LoadedMethod::load(bench->file_, kForward, quiet);
   if (!program.ok()) return program.status();
   bench->program_ = std::move(*program);
   const std::string_view blob = bench->program_->named_data("thimble.tokenizer");
@@ -30,7 +30,7 @@ Result<std::unique_ptr<ModelBench>> ModelBench::load(const std::string& path,
 }
 
 std::string ModelBench::describe() {
-  const Session* session = program_->session();
+  const SessionHandle* session = program_->session();
   std::string_view report = program_->named_data("thimble.report");
   report = report.substr(0, report.find_last_not_of(' ') + 1);
   return "{\"threads\": " + std::to_string(program_->threads()) + ", \"runs_with\": \"" +
@@ -87,7 +87,7 @@ Status ModelBench::check_room(int64_t start_pos, int64_t count) const {
 }
 
 Result<double> ModelBench::fill(int64_t depth) {
-  Session* session = program_->session();
+  SessionHandle* session = program_->session();
   if (session != nullptr && filled_ != 0) session->free(filled_);
   filled_ = 0;
   const Result<double> seconds = run_tokens(0, depth, program_->max_seq_len());
@@ -100,7 +100,7 @@ Result<double> ModelBench::fill(int64_t depth) {
 
 template <typename Measure>
 Result<double> ModelBench::at_depth(int64_t depth, Measure measure) {
-  Session* session = program_->session();
+  SessionHandle* session = program_->session();
   if (session == nullptr || depth == 0 || filled_ == 0) return measure();
   Status status = session->use(filled_);
   if (!status.ok()) return status;

@@ -8,9 +8,9 @@
 
 #include "bench/command.h"
 #include "core/status.h"
-#include "runner/program.h"
+#include "runner/loaded_method.h"
 #include "runner/pte_file.h"
-#include "runner/session.h"
+#include "runner/session_handle.h"
 
 namespace thimble::bench {
 
@@ -55,7 +55,7 @@ class ModelBench {
 
   PteFile file_;
   const std::string etdump_;
-  std::unique_ptr<Program> program_;
+  std::unique_ptr<LoadedMethod> program_;
   int32_t filled_ = 0;  ///< the session's cache that fill made; 0: none
   uint32_t random_ = 1;
 };

@@ -15,7 +15,8 @@ Result<std::shared_ptr<Model>> Model::load(const std::string& path, const LoadOp
   Result<PteFile> file = PteFile::open(path);
   if (!file.ok()) return file.status();
   std::shared_ptr<Model> model(new Model(std::move(*file)));
-  Result<std::unique_ptr<Program>> program = Program::load(model->file_, kForward, options);
+  Result<std::unique_ptr<LoadedMethod>> program =
+      LoadedMethod::load(model->file_, kForward, options);
   if (!program.ok()) return program.status();
   model->program_ = std::move(*program);
   const Status status = model->load_tokenizer();
@@ -102,7 +103,7 @@ bool Model::ends_answer(int32_t token) const {
   return std::find(end_ids_.begin(), end_ids_.end(), token) != end_ids_.end();
 }
 
-Result<Session*> Model::session_for(const char* verb) const {
+Result<SessionHandle*> Model::session_for(const char* verb) const {
   if (program_->session() != nullptr) return program_->session();
   return Status::error(file_.path() + " has a key/value cache that cannot be " + verb +
                        ": export it with --delegate cpu");

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "core/status.h"
-#include "runner/program.h"
+#include "runner/loaded_method.h"
 #include "runner/pte_file.h"
 #include "tokenizer/chat_template.h"
 #include "tokenizer/tokenizer.h"
@@ -23,7 +23,7 @@ class Model {
   static Result<std::shared_ptr<Model>> load(const std::string& path, const LoadOptions& options);
 
   const PteFile& file() const { return file_; }
-  Program& program() const { return *program_; }
+  LoadedMethod& program() const { return *program_; }
   const Tokenizer& tokenizer() const { return *tokenizer_; }
   /// Null when the model has none that can be rendered; why not is in chat_template_error().
   const ChatTemplate* chat_template() const { return chat_template_.get(); }
@@ -38,7 +38,7 @@ class Model {
 
   /// The CPU delegate's session; an error where the program has none and what `verb` says cannot be
   /// done with its cache.
-  Result<Session*> session_for(const char* verb) const;
+  Result<SessionHandle*> session_for(const char* verb) const;
 
   /// Gives up a cache of a runner that is gone: from any thread, whatever runs. It is freed when
   /// the next of the model's runners goes to work, by free_given_up().
@@ -54,7 +54,7 @@ class Model {
   void load_chat_template();
 
   PteFile file_;
-  std::unique_ptr<Program> program_;
+  std::unique_ptr<LoadedMethod> program_;
   std::unique_ptr<Tokenizer> tokenizer_;
   std::unique_ptr<ChatTemplate> chat_template_;
   std::string chat_template_error_;

@@ -6,7 +6,7 @@
 
 #include "core/status.h"
 #include "runner/sampler.h"
-#include "runner/session.h"
+#include "runner/session_handle.h"
 
 namespace thimble {
 

@@ -65,8 +65,8 @@ Status Runner::truncate(size_t length) {
   return status;
 }
 
-Result<Session*> Runner::own_session(const char* verb) const {
-  Result<Session*> session = model_->session_for(verb);
+Result<SessionHandle*> Runner::own_session(const char* verb) const {
+  Result<SessionHandle*> session = model_->session_for(verb);
   if (!session.ok()) return session;
   const Status status = choose_cache();
   if (!status.ok()) return status;
@@ -74,7 +74,7 @@ Result<Session*> Runner::own_session(const char* verb) const {
 }
 
 Status Runner::save(const std::string& path) const {
-  const Result<Session*> session = own_session("saved");
+  const Result<SessionHandle*> session = own_session("saved");
   if (!session.ok()) return session.status();
   SavedSession saved;
   saved.fingerprint = model_->file().fingerprint();
@@ -85,7 +85,7 @@ Status Runner::save(const std::string& path) const {
 }
 
 Status Runner::restore(const std::string& path) {
-  const Result<Session*> session = own_session("restored");
+  const Result<SessionHandle*> session = own_session("restored");
   if (!session.ok()) return session.status();
   Result<SavedSession> saved = read_session(path, model_->file().fingerprint());
   if (!saved.ok()) return saved.status();
@@ -104,7 +104,7 @@ Status Runner::restore(const std::string& path) {
 }
 
 Result<std::unique_ptr<Runner>> Runner::fork() const {
-  const Result<Session*> session = own_session("forked");
+  const Result<SessionHandle*> session = own_session("forked");
   if (!session.ok()) return session.status();
   const Result<int32_t> cache = (*session)->fork();
   if (!cache.ok()) return cache.status();

@@ -76,12 +76,12 @@ class Runner {
 
  private:
   Runner(std::shared_ptr<Model> model, int32_t cache);
-  Program& program() const { return model_->program(); }
-  Session* session() const { return program().session(); }
+  LoadedMethod& program() const { return model_->program(); }
+  SessionHandle* session() const { return program().session(); }
   const Tokenizer& tokenizer() const { return model_->tokenizer(); }
   Status choose_cache() const;
   /// The session, this runner's cache in use; an error where what `verb` says cannot be done.
-  Result<Session*> own_session(const char* verb) const;
+  Result<SessionHandle*> own_session(const char* verb) const;
   /// Forgets what the cache does not have in common with `tokens`, and all from `most` on.
   Status keep_common(const std::vector<int32_t>& tokens, size_t most);
   /// Brings the cache, which holds some of `tokens`, up to `end` of them; the logits of the last,

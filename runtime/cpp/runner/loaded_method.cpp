@@ -1,4 +1,4 @@
-#include "runner/program.h"
+#include "runner/loaded_method.h"
 
 #include <executorch/extension/tensor/tensor.h>
 #include <executorch/runtime/backend/interface.h>
@@ -39,9 +39,10 @@ const char* own_backend(const MethodMeta& meta) {
 
 }  // namespace
 
-Result<std::unique_ptr<Program>> Program::load(const PteFile& file, const std::string& method,
-                                               const LoadOptions& options) {
-  std::unique_ptr<Program> program(new Program(file, method));
+Result<std::unique_ptr<LoadedMethod>> LoadedMethod::load(const PteFile& file,
+                                                         const std::string& method,
+                                                         const LoadOptions& options) {
+  std::unique_ptr<LoadedMethod> program(new LoadedMethod(file, method));
   if (options.record) {
     Status started = program->recorder_.start({});
     if (!started.ok()) return started;
@@ -61,14 +62,14 @@ Result<std::unique_ptr<Program>> Program::load(const PteFile& file, const std::s
   return program;
 }
 
-void Program::note_facts() {
+void LoadedMethod::note_facts() {
   recorder_.note("model", file_.path());
   recorder_.note("fingerprint", std::to_string(file_.fingerprint()));
   recorder_.note("threads", std::to_string(threads_));
   if (session_ != nullptr) recorder_.note("runs_with", session_->describe());
 }
 
-Status Program::read_constant(const char* name, int64_t* value) {
+Status LoadedMethod::read_constant(const char* name, int64_t* value) {
   LogCapture log;
   const auto outputs = module_->execute(name);
   if (outputs.ok() && outputs->size() == 1 && outputs->front().isInt()) {
@@ -79,7 +80,7 @@ Status Program::read_constant(const char* name, int64_t* value) {
                        ": export it with python -m exporter");
 }
 
-Status Program::read_constants() {
+Status LoadedMethod::read_constants() {
   const std::pair<const char*, int64_t*> numbers[] = {{"get_max_seq_len", &max_seq_len_},
                                                       {"get_max_context_len", &max_context_len_},
                                                       {"get_vocab_size", &vocab_size_}};
@@ -96,12 +97,12 @@ Status Program::read_constants() {
   return {};
 }
 
-Status Program::no_method() const {
+Status LoadedMethod::no_method() const {
   return Status::error(file_.path() + " has no method " + method_ +
                        "(tokens, input_pos) -> logits: export it with python -m exporter");
 }
 
-Status Program::check_signature(const MethodMeta& meta) const {
+Status LoadedMethod::check_signature(const MethodMeta& meta) const {
   bool expected = meta.num_inputs() == 2 && meta.num_outputs() == 1;
   for (size_t i = 0; expected && i < 2; ++i) {
     const auto input = meta.input_tensor_meta(i);
@@ -115,7 +116,7 @@ Status Program::check_signature(const MethodMeta& meta) const {
   return expected ? Status() : no_method();
 }
 
-Status Program::find_delegates(const MethodMeta& meta) {
+Status LoadedMethod::find_delegates(const MethodMeta& meta) {
   std::string last;
   for (size_t i = 0; i < meta.num_backends(); ++i) {
     const auto name = meta.get_backend_name(i);
@@ -132,7 +133,7 @@ Status Program::find_delegates(const MethodMeta& meta) {
 }
 
 /// Starts the threads that the program will run on, and no others.
-Status Program::start(const LoadOptions& options, const MethodMeta& meta) {
+Status LoadedMethod::start(const LoadOptions& options, const MethodMeta& meta) {
   const bool ours = own_backend(meta) != nullptr;
   if (!ours && (options.cache_type != THIMBLE_CACHE_DEFAULT || options.huge_pages)) {
     return Status::error(file_.path() +
@@ -142,7 +143,7 @@ Status Program::start(const LoadOptions& options, const MethodMeta& meta) {
   if (ours) {
     LoadOptions own = options;
     if (!meta.uses_backend(THIMBLE_CPU_BACKEND)) own.threads = 1;  // which waits for the GPU
-    Result<std::unique_ptr<Session>> session = Session::open(own);
+    Result<std::unique_ptr<SessionHandle>> session = SessionHandle::open(own);
     if (!session.ok()) return session.status();
     session_ = std::move(*session);
     threads_ = session_->threads();
@@ -155,7 +156,7 @@ Status Program::start(const LoadOptions& options, const MethodMeta& meta) {
   return {};
 }
 
-Status Program::load_method(const LoadOptions& options) {
+Status LoadedMethod::load_method(const LoadOptions& options) {
   LogCapture log;
   const auto meta = module_->method_meta(method_);
   Status status = meta.ok() ? check_signature(*meta) : no_method();
@@ -176,7 +177,7 @@ Status Program::load_method(const LoadOptions& options) {
                        advice(error, log, session_ != nullptr));
 }
 
-std::string_view Program::named_data(const char* name) {
+std::string_view LoadedMethod::named_data(const char* name) {
   LogCapture log;
   const auto map = module_->program()->get_named_data_map();
   if (!map.ok()) return {};
@@ -187,7 +188,7 @@ std::string_view Program::named_data(const char* name) {
   return bytes;
 }
 
-Result<const float*> Program::run(const std::vector<int64_t>& tokens, int64_t start_pos) {
+Result<const float*> LoadedMethod::run(const std::vector<int64_t>& tokens, int64_t start_pos) {
   LogCapture log;
   const auto tokens_tensor =
       executorch::extension::from_blob(const_cast<int64_t*>(tokens.data()),

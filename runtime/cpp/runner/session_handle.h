@@ -22,13 +22,13 @@ inline constexpr int32_t kMaxThreads = 256;
 
 /// The CPU delegate's session behind one program (delegate/session/session.h). It holds numbered
 /// key/value caches, 0 the first; one of them is in use.
-class Session {
+class SessionHandle {
  public:
-  static Result<std::unique_ptr<Session>> open(const LoadOptions& options);
+  static Result<std::unique_ptr<SessionHandle>> open(const LoadOptions& options);
   /// After the program is gone.
-  ~Session();
-  Session(const Session&) = delete;
-  Session& operator=(const Session&) = delete;
+  ~SessionHandle();
+  SessionHandle(const SessionHandle&) = delete;
+  SessionHandle& operator=(const SessionHandle&) = delete;
 
   int32_t id() const { return id_; }
   int32_t threads() const;
@@ -48,7 +48,7 @@ class Session {
   void free(int32_t cache);
 
  private:
-  explicit Session(int32_t id) : id_(id) {}
+  explicit SessionHandle(int32_t id) : id_(id) {}
 
   int32_t id_;
   int32_t current_ = 0;

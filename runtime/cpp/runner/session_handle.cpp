@@ -1,4 +1,4 @@
-#include "runner/session.h"
+#include "runner/session_handle.h"
 
 #include <array>
 
@@ -15,7 +15,7 @@ Status call(Function function, Arguments... arguments) {
 
 }  // namespace
 
-Result<std::unique_ptr<Session>> Session::open(const LoadOptions& options) {
+Result<std::unique_ptr<SessionHandle>> SessionHandle::open(const LoadOptions& options) {
   thimble_session_options wanted{};
   wanted.threads = options.threads;
   wanted.cache_type = options.cache_type;
@@ -23,44 +23,44 @@ Result<std::unique_ptr<Session>> Session::open(const LoadOptions& options) {
   int32_t id = 0;
   const Status status = call(thimble_session_open, &wanted, &id);
   if (!status.ok()) return status;
-  return std::unique_ptr<Session>(new Session(id));
+  return std::unique_ptr<SessionHandle>(new SessionHandle(id));
 }
 
-Session::~Session() { thimble_session_close(id_); }
+SessionHandle::~SessionHandle() { thimble_session_close(id_); }
 
-int32_t Session::threads() const { return thimble_session_threads(id_); }
+int32_t SessionHandle::threads() const { return thimble_session_threads(id_); }
 
-std::string Session::describe() const { return thimble_session_describe(id_); }
+std::string SessionHandle::describe() const { return thimble_session_describe(id_); }
 
-Status Session::use(int32_t cache) {
+Status SessionHandle::use(int32_t cache) {
   if (cache == current_) return {};
   Status status = call(thimble_cache_use, id_, cache);
   if (status.ok()) current_ = cache;
   return status;
 }
 
-int64_t Session::length() const { return thimble_cache_length(id_); }
+int64_t SessionHandle::length() const { return thimble_cache_length(id_); }
 
-Status Session::truncate(int64_t length) { return call(thimble_cache_truncate, id_, length); }
+Status SessionHandle::truncate(int64_t length) { return call(thimble_cache_truncate, id_, length); }
 
-Status Session::save(std::vector<uint8_t>* data) const {
+Status SessionHandle::save(std::vector<uint8_t>* data) const {
   const size_t before = data->size(), size = thimble_cache_size(id_);
   data->resize(before + size);
   return call(thimble_cache_save, id_, data->data() + before, size);
 }
 
-Status Session::restore(const uint8_t* data, size_t size) {
+Status SessionHandle::restore(const uint8_t* data, size_t size) {
   return call(thimble_cache_restore, id_, data, size);
 }
 
-Result<int32_t> Session::fork() {
+Result<int32_t> SessionHandle::fork() {
   int32_t cache = 0;
   const Status status = call(thimble_cache_fork, id_, &cache);
   if (!status.ok()) return status;
   return cache;
 }
 
-void Session::free(int32_t cache) {
+void SessionHandle::free(int32_t cache) {
   // The errors are those of numbers that no cache has.
   if (cache == current_) (void)use(0).ok();
   (void)call(thimble_cache_free, id_, cache).ok();

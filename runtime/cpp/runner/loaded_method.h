@@ -11,7 +11,7 @@
 #include "core/status.h"
 #include "runner/pte_file.h"
 #include "runner/recorder.h"
-#include "runner/session.h"
+#include "runner/session_handle.h"
 #include "runner/xnnpack.h"
 
 namespace thimble {
@@ -21,11 +21,11 @@ inline constexpr const char* kForward = "forward";
 
 /// A method of the program inside a PteFile, as ExecuTorch runs it: `(tokens int64 (1, seq_len),
 /// input_pos int64 (1,)) -> logits float32 (1, vocab_size)` over a key/value cache of its own.
-class Program {
+class LoadedMethod {
  public:
   /// Loads a method of `file`, which must outlive it.
-  static Result<std::unique_ptr<Program>> load(const PteFile& file, const std::string& method,
-                                               const LoadOptions& options);
+  static Result<std::unique_ptr<LoadedMethod>> load(const PteFile& file, const std::string& method,
+                                                    const LoadOptions& options);
 
   const std::string& method() const { return method_; }
 
@@ -38,7 +38,7 @@ class Program {
   const std::string& delegates() const { return delegates_; }
   int32_t threads() const { return threads_; }
   /// Null where the cache is not the CPU delegate's, and is nothing but what it holds.
-  Session* session() const { return session_.get(); }
+  SessionHandle* session() const { return session_.get(); }
 
   /// Records what run() does; from any thread.
   Recorder& recorder() { return recorder_; }
@@ -51,7 +51,7 @@ class Program {
   Result<const float*> run(const std::vector<int64_t>& tokens, int64_t start_pos);
 
  private:
-  Program(const PteFile& file, const std::string& method) : file_(file), method_(method) {}
+  LoadedMethod(const PteFile& file, const std::string& method) : file_(file), method_(method) {}
   void note_facts();
   Status read_constants();
   Status read_constant(const char* name, int64_t* value);
@@ -64,8 +64,8 @@ class Program {
   const PteFile& file_;
   const std::string method_;
   Recorder recorder_;
-  std::unique_ptr<Session> session_;     ///< closed after the module is gone
-  std::unique_ptr<ThreadPoolUse> pool_;  ///< ends after the module is gone; null where unused
+  std::unique_ptr<SessionHandle> session_;  ///< closed after the module is gone
+  std::unique_ptr<ThreadPoolUse> pool_;     ///< ends after the module is gone; null where unused
   std::unique_ptr<executorch::extension::Module> module_;
   std::vector<executorch::runtime::FreeableBuffer> blobs_;
   int64_t max_seq_len_ = 0;
