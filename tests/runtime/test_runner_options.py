@@ -26,7 +26,7 @@ def test_help_goes_to_stdout(runner: Path) -> None:
         assert all(len(line) <= 100 for line in result.stdout.splitlines())
 
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_the_version_is_the_packages(runner: Path) -> None:
