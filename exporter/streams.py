@@ -29,6 +29,12 @@ def hold_standard_streams() -> None:
     sys.__stderr__ = sys.stderr  # type: ignore[misc]
 
 
+def outlive_reader() -> None:
+    """From now on standard output drops what nobody takes, because its reader has gone or because
+    it was closed: the work goes on and ends with its own code. A full disk is still an error."""
+    sys.stdout = _text(_Unread(1, "w", closefd=False), sys.stdout, "strict")
+
+
 def messages_to(number: int) -> TextIO:
     """A stream that owns an open file and drops what the file does not take."""
     return _text(_Messages(number, "w"), None, _MESSAGE)
@@ -51,6 +57,18 @@ class _Output(io.FileIO):
             return super().write(data)  # type: ignore[arg-type]
         except OSError as error:
             raise OSError(error.errno, error.strerror, STANDARD_OUTPUT) from None
+
+
+class _Unread(_Output):
+    """Drops what has no reader."""
+
+    def write(self, data: object) -> int:
+        try:
+            return super().write(data)
+        except OSError as error:
+            if error.errno not in (errno.EPIPE, errno.EBADF):
+                raise
+            return memoryview(data).nbytes  # type: ignore[arg-type]
 
 
 class _Messages(io.FileIO):
