@@ -19,23 +19,7 @@ from exporter.options import ExportOptions
 from exporter.pipeline import export_model
 from quant.scheme import Scheme
 
-# What healthy dependencies warn of here; exporter/quiet.py has the same for the command line.
-KNOWN_WARNINGS = (
-    r".*(read_text|read_binary|open_text) is deprecated:DeprecationWarning",
-    r".*torch.jit.script_method:DeprecationWarning",
-    r".*isinstance\(treespec, LeafSpec\):FutureWarning",
-    r".*_check_is_size will be removed:FutureWarning",
-    r".*var_to_val is deprecated:FutureWarning",
-    r".*Mutation on a buffer in the model is detected:UserWarning",
-    r".*This API is experimental",
-)
-
 SHARED_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
-
-
-def pytest_configure(config: pytest.Config) -> None:
-    for warning in KNOWN_WARNINGS:
-        config.addinivalue_line("filterwarnings", f"ignore:{warning}")
 
 
 @pytest.fixture(scope="session")
