@@ -27,14 +27,15 @@ class Explanation:
         shapes: sizes, and what the program asks of them.
         decompositions: operators that became others.
         delegation: what runs where, with the reasons for what no delegate took.
-        unfused: operators that the CPU delegate keeps by themselves.
+        unfused: operators that the delegate runs by themselves though it fuses their like; None
+            where it does not tell.
     """
 
     scheme: str
     shapes: Shapes
     decompositions: Sequence[Decomposition]
     delegation: DelegationReport
-    unfused: Sequence[Unfused]
+    unfused: Sequence[Unfused] | None
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON has it: objects and lists by the names of the attributes, here and in each part;
@@ -56,7 +57,7 @@ class Explanation:
                 for change in self.decompositions
             ],
             "delegation": self.delegation.to_dict(),
-            "unfused": [asdict(item) for item in self.unfused],
+            "unfused": [asdict(item) for item in self.unfused or ()],
         }
 
 
@@ -90,7 +91,7 @@ def explain_export(options: ExportOptions, listener: Listener) -> Explanation:
     lowered = delegate.lower(program, {}, {}, True)
     edge: Any = lowered.etrecord.edge_dialect_program if lowered.etrecord is not None else None
     changes: list[Decomposition] = []
-    unfused: list[Unfused] = []
+    unfused: list[Unfused] | None = None
     if edge is not None:
         changes = decompositions(captured, operators_by_line(edge.graph))
         if hasattr(delegate, "why_unfused"):

@@ -89,8 +89,11 @@ def describe(explanation: "Explanation") -> str:
     lines += [
         f"  {part.delegate} took nothing: {part.refused}" for part in report.parts if part.refused
     ]
-    if report.delegate == "cpu":
-        lines += ["", "operators that cpu runs by themselves, though it fuses their like:"]
+    if explanation.unfused is not None:
+        heading = (
+            f"operators that {report.delegate} runs by themselves, though it fuses their like:"
+        )
+        lines += ["", heading]
         lines += [
             f"  {item.line}: {item.operator} of {item.module_path}: {item.reason}"
             for item in explanation.unfused
