@@ -90,9 +90,8 @@ def describe(explanation: "Explanation") -> str:
         f"  {part.delegate} took nothing: {part.refused}" for part in report.parts if part.refused
     ]
     if explanation.unfused is not None:
-        heading = (
-            f"operators that {report.delegate} runs by themselves, though it fuses their like:"
-        )
+        name = report.delegate
+        heading = f"operators that {name} runs by themselves, though it fuses their like:"
         lines += ["", heading]
         lines += [
             f"  {item.line}: {item.operator} of {item.module_path}: {item.reason}"
