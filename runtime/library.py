@@ -51,15 +51,23 @@ def library(directory: Path = BUILD_DIR) -> ctypes.CDLL:
     Raises:
         RunnerError: it is not built, or cannot be loaded.
     """
-    path = directory / "libthimble.so"
+    lib = open_library(directory / "libthimble.so")
+    _declare(lib)
+    return lib
+
+
+def open_library(path: Path) -> ctypes.CDLL:
+    """A built library, its functions not yet declared.
+
+    Raises:
+        RunnerError: it is not built, or cannot be loaded.
+    """
     if not path.is_file():
         raise RunnerError(f"{path} is not built: run python -m runtime build")
     try:
-        lib = ctypes.CDLL(str(path))
+        return ctypes.CDLL(str(path))
     except OSError as error:
         raise RunnerError(f"cannot load {path}: {error}: run python -m runtime build") from error
-    _declare(lib)
-    return lib
 
 
 def _declare(lib: ctypes.CDLL) -> None:

@@ -6,9 +6,10 @@ from functools import cache
 from pathlib import Path
 from types import TracebackType
 
+from runtime.arguments import text_of
 from runtime.build import BUILD_DIR
 from runtime.errors import RunnerError
-from runtime.library import ERROR_SIZE
+from runtime.library import ERROR_SIZE, open_library
 
 # instruction, the delegate's own id of an operator inside its call (None: an argument of the
 # instruction), the bytes of float32 numbers, valid until it returns.
@@ -45,7 +46,7 @@ class WatchedProgram:
             str(path).encode(), error, ERROR_SIZE
         )
         if self._handle is None:
-            raise _error(error)
+            raise RunnerError(text_of(error))
 
     def __enter__(self) -> "WatchedProgram":
         return self
@@ -103,12 +104,8 @@ class WatchedProgram:
         if raised:
             raise raised[0]
         if failed:
-            raise _error(error)
+            raise RunnerError(text_of(error))
         return logits
-
-
-def _error(text: "ctypes.Array[ctypes.c_char]") -> RunnerError:
-    return RunnerError(text.value.decode(errors="replace"))
 
 
 @cache
@@ -118,13 +115,7 @@ def _library() -> ctypes.CDLL:
     Raises:
         RunnerError: it is not built, or cannot be loaded.
     """
-    path = BUILD_DIR / "libthimble_watch.so"
-    if not path.is_file():
-        raise RunnerError(f"{path} is not built: run python -m runtime build")
-    try:
-        library = ctypes.CDLL(str(path))
-    except OSError as error:
-        raise RunnerError(f"cannot load {path}: {error}: run python -m runtime build") from error
+    library = open_library(BUILD_DIR / "libthimble_watch.so")
     text, size, pointer, wide = ctypes.c_char_p, ctypes.c_size_t, ctypes.c_void_p, ctypes.c_int64
     tokens, logits = ctypes.POINTER(ctypes.c_int64), ctypes.POINTER(ctypes.c_float)
     library.thimble_watch_load.restype = pointer

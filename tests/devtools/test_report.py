@@ -77,22 +77,6 @@ def name(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture(scope="module")
-def pte(name: str, request: pytest.FixtureRequest) -> Path:
-    path: Path = request.getfixturevalue(name)
-    return path
-
-
-@pytest.fixture(scope="module")
-def etdump(name: str, recorded: Recorded) -> Path:
-    return recorded(name)[0]
-
-
-@pytest.fixture(scope="module")
-def profile(name: str, recorded: Recorded) -> Profile:
-    return load_profile(*recorded(name))
-
-
-@pytest.fixture(scope="module")
 def page(profile: Profile, pte: Path) -> str:
     return make_page(profile, read_program(pte), LIMITS)
 

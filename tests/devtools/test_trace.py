@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from support.recorded_runs import PROMPT, TOKENS, Recorded, etrecord_of
+from support.recorded_runs import PROMPT, TOKENS, etrecord_of
 
 from devtools.commands.cli import main
 from devtools.profile import Profile, load_profile
@@ -22,22 +22,6 @@ FLOWS = {"s", "t", "f"}
 @pytest.fixture(scope="module", params=["embedded_cpu_pte", "embedded_pte"])
 def name(request: pytest.FixtureRequest) -> str:
     return str(request.param)
-
-
-@pytest.fixture(scope="module")
-def pte(name: str, request: pytest.FixtureRequest) -> Path:
-    path: Path = request.getfixturevalue(name)
-    return path
-
-
-@pytest.fixture(scope="module")
-def etdump(name: str, recorded: Recorded) -> Path:
-    return recorded(name)[0]
-
-
-@pytest.fixture(scope="module")
-def profile(name: str, recorded: Recorded) -> Profile:
-    return load_profile(*recorded(name))
 
 
 @pytest.fixture(scope="module")

@@ -20,20 +20,27 @@ WITHOUT_SYSTEM = (
     "{% if messages[0]['role'] == 'system' %}{{ raise_exception('no system') }}{% endif %}"
     + TEMPLATE
 )
+FLOAT = Scheme("none")
 ROLES = ("system", "user", "assistant")
 
 
-def export_chat_model(stories: Path, directory: Path, template: str = TEMPLATE) -> Path:
+def export_chat_model(
+    original: Path,
+    directory: Path,
+    template: str = TEMPLATE,
+    scheme: Scheme = FLOAT,
+    max_context_len: int = 256,
+) -> Path:
     """A checkpoint with a template that it never saw: what it says is nonsense, but greedy. For the
     CPU delegate, whose sessions can be kept."""
-    checkpoint = shutil.copytree(stories, directory / "checkpoint")
+    checkpoint = shutil.copytree(original, directory / "checkpoint")
     config = {"chat_template": template, "bos_token": "<s>", "eos_token": "</s>"}
     (checkpoint / "tokenizer_config.json").write_text(json.dumps(config))
     options = ExportOptions(
         model=str(checkpoint),
         out=directory / "chat.pte",
-        scheme=Scheme("none"),
-        max_context_len=256,
+        scheme=scheme,
+        max_context_len=max_context_len,
         delegate="cpu",
     )
     return export_model(options, Quiet()).out
