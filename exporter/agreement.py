@@ -9,7 +9,7 @@ from torch import Tensor
 from delegates import Step
 from exporter.errors import ExportError
 from exporter.models.decoder import CausalLM
-from quant.layers.ends import head_logits
+from quant.layers.embedding_and_head import head_logits
 from quant.layers.walk import through_layers
 
 TOKENS = 40

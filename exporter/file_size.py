@@ -16,7 +16,7 @@ from exporter.models.decoder import CausalLM
 from exporter.options import ExportOptions
 from exporter.text import Text
 from quant.layers.blocks import parts_of_layer
-from quant.layers.ends import is_tied
+from quant.layers.embedding_and_head import is_tied
 from quant.layers.walk import walk
 from quant.machine.memory_size import show_size
 from quant.scheme import EMBEDDING_PART, HEAD_BITS, HEAD_PART, METHODS, Scheme

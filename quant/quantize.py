@@ -17,13 +17,13 @@ from quant.baselines.awq import awq_layer
 from quant.cache.layers import CachedLayers, find_cached_layers
 from quant.errors import QuantError
 from quant.layers.blocks import part_names, parts_of_layer, weight_of
-from quant.layers.ends import (
+from quant.layers.embedding_and_head import (
     compare_heads,
     embed_float,
     is_tied,
-    load_ends,
-    quantize_ends,
-    set_ends,
+    load_embedding_and_head,
+    quantize_embedding_and_head,
+    set_embedding_and_head,
 )
 from quant.layers.gptq import Streams, gptq_layer
 from quant.layers.head_inputs import head_statistics
@@ -90,7 +90,7 @@ def quantize(
     tied = is_tied(model)
 
     if scheme.name == "none":
-        load_ends(model, weights)
+        load_embedding_and_head(model, weights)
     else:
         _fill_ends(model, scheme, weights, calibration, kept, device)
     resources.spill.park(cast(nn.Module, model))
@@ -108,14 +108,14 @@ def quantize(
         make = kept is None or not kept.has(index)
         if calibrated is not None and index > missing[-1]:
             calibrated = None
-        followed = None if make else calibrated
-        runs = make or followed is not None or streams is not None
+        replayed = None if make else calibrated
+        runs = make or replayed is not None or streams is not None
         if runs:
             stop.load(weights, device, matrices=scheme.name == "none")
         if streams is not None:
             streams.advance_float(stop)
-        if followed is not None and followed.reference is not None:
-            followed.reference.advance(layer)
+        if replayed is not None and replayed.reference is not None:
+            replayed.reference.advance(layer)
         if kept is not None and not make:
             kept.load(index, layer)
             if runs:
@@ -130,8 +130,8 @@ def quantize(
             round_layer(layer, scheme, name, meter.advance)
         if kept is not None and make:
             kept.store(index, layer)
-        if followed is not None:
-            followed.hidden.advance(layer)
+        if replayed is not None:
+            replayed.hidden.advance(layer)
         if streams is not None:
             streams.advance_quantized(layer)
     del calibrated
@@ -192,15 +192,15 @@ def _fill_ends(
     device: torch.device,
 ) -> None:
     """Gives a model its quantized embedding and head."""
-    ends = None if kept is None else kept.load_ends()
-    if ends is None:
-        given = None
+    outer = None if kept is None else kept.load_embedding_and_head()
+    if outer is None:
+        statistics = None
         if scheme.calibrates_head and calibration is not None:
-            given = head_statistics(model, scheme, weights, calibration, device)
-        ends = quantize_ends(model, scheme, weights, given)
+            statistics = head_statistics(model, scheme, weights, calibration, device)
+        outer = quantize_embedding_and_head(model, scheme, weights, statistics)
         if kept is not None:
-            kept.store_ends(*ends)
-    set_ends(model, *ends)
+            kept.store_embedding_and_head(*outer)
+    set_embedding_and_head(model, *outer)
 
 
 def _calibrated(

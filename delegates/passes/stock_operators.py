@@ -116,7 +116,7 @@ def restore_mutations(program: ExportedProgram) -> int:
     mutations = [(node.args[0], node.meta["debug_handle"]) for node in functional]
     unsafe_remove_auto_functionalized_pass(program)
     targets = {target for target, _ in mutations}
-    plain = [node for node in program.graph.nodes if node.target in targets]
-    for node, (_, debug_handle) in zip(plain, mutations, strict=True):
+    matches = [node for node in program.graph.nodes if node.target in targets]
+    for node, (_, debug_handle) in zip(matches, mutations, strict=True):
         node.meta["debug_handle"] = debug_handle
-    return len(plain)
+    return len(matches)

@@ -140,9 +140,9 @@ def operator_word(operator: str) -> str:
     """linear of aten.linear.default, mean of aten.mean.dim, quantize of its affine variants."""
     parts = operator.split(".")
     word = parts[1] if len(parts) > 2 else parts[0]
-    for plain in ("quantize", "dequantize", "choose_qparams"):
-        if word.startswith(plain):
-            return plain
+    for family in ("quantize", "dequantize", "choose_qparams"):
+        if word.startswith(family):
+            return family
     return word
 
 

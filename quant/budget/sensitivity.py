@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from quant.layers.blocks import parts_of_layer
-from quant.layers.ends import EMBEDDING, HEAD, embed_float, is_tied
+from quant.layers.embedding_and_head import EMBEDDING, HEAD, embed_float, is_tied
 from quant.layers.head_inputs import head_damp_percent
 from quant.layers.stream import States
 from quant.layers.walk import float_walk, load_finite

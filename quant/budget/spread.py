@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from quant.budget.sensitivity import measure_costs
 from quant.errors import QuantError
 from quant.layers.blocks import parts_of_layer
-from quant.layers.ends import is_tied
+from quant.layers.embedding_and_head import is_tied
 from quant.layers.walk import walk
 from quant.machine.device import HOST
 from quant.measure.size import STOCK, Storage

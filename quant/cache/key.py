@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 
 from quant.cache.store import bytes_of
-from quant.layers.ends import EMBEDDING, HEAD, is_tied
+from quant.layers.embedding_and_head import EMBEDDING, HEAD, is_tied
 from quant.layers.walk import walk
 from quant.protocols import CausalLM, WeightSource
 from quant.scheme import Scheme
@@ -60,16 +60,16 @@ def layer_keys(
     return [list(accumulate(digests, _digest, initial=_digest(shared, kind)))[1:] for kind in kinds]
 
 
-def ends_key(model: CausalLM, weights: WeightSource, last_layer: str) -> str:
+def embedding_and_head_key(model: CausalLM, weights: WeightSource, last_layer: str) -> str:
     """The key of the quantized embedding and head of a model with that last layer's key."""
     names = [_NORM] if is_tied(model) else [_NORM, HEAD]
     return _digest("ends", last_layer, _tensors_digest(weights, names))
 
 
-def quality_key(ends: str, evaluation: Tensor) -> str:
-    """The key of what is measured on the evaluation text with those ends."""
+def quality_key(embedding_and_head: str, evaluation: Tensor) -> str:
+    """The key of what is measured on the evaluation text with that embedding and head."""
     tokens = hashlib.sha256(bytes_of(evaluation)).hexdigest()
-    return _digest("quality", ends, f"{tuple(evaluation.shape)}", tokens)
+    return _digest("quality", embedding_and_head, f"{tuple(evaluation.shape)}", tokens)
 
 
 def _layer_digest(layer: torch.nn.Module, prefix: str, weights: WeightSource) -> str:

@@ -10,7 +10,7 @@ from quant.cache.entry import (
     encode_layer,
     encode_quality,
 )
-from quant.cache.key import ends_key, layer_keys, quality_key
+from quant.cache.key import embedding_and_head_key, layer_keys, quality_key
 from quant.cache.store import Cache
 from quant.errors import QuantError
 from quant.machine.device import HOST
@@ -34,7 +34,7 @@ class CachedLayers:
         label: str,
         keys: list[str],
         present: list[bool],
-        ends: str | None,
+        embedding_and_head: str | None,
         quality: str | None,
         ranks: Ranks,
     ) -> None:
@@ -42,15 +42,17 @@ class CachedLayers:
         Args:
             label: of the quantization, for people.
             keys, present: of the layers, and which of them are there.
-            ends: the key of the ends, where they take long to make.
+            embedding_and_head: the key of the embedding and the head, where they take long to make.
             quality: the key of what was measured, where anything is to be.
         """
         self._cache = cache
         self._label = label
         self._keys = keys
         self._present = present
-        self._ends = ends
-        self._has_ends = ends is not None and all(_found(cache, [ends], ranks))
+        self._embedding_and_head = embedding_and_head
+        self._has_embedding_and_head = embedding_and_head is not None and all(
+            _found(cache, [embedding_and_head], ranks)
+        )
         self._quality = quality
         self._writes = ranks.first
         if any(self._present):
@@ -82,21 +84,21 @@ class CachedLayers:
         what = f"layer {index} of {self._label}"
         self._cache.store(self._keys[index], encode_layer(layer), what)
 
-    def load_ends(self) -> tuple[QuantizedWeight, QuantizedWeight] | None:
+    def load_embedding_and_head(self) -> tuple[QuantizedWeight, QuantizedWeight] | None:
         """Embedding and head, where they were found at the start.
 
         Raises:
             QuantError: they are there no more.
         """
-        if self._ends is None or not self._has_ends:
+        if self._embedding_and_head is None or not self._has_embedding_and_head:
             return None
-        return decode_ends(self._load(self._ends, "a model's embedding and head"))
+        return decode_ends(self._load(self._embedding_and_head, "a model's embedding and head"))
 
-    def store_ends(self, embedding: QuantizedWeight, head: QuantizedWeight) -> None:
-        """Keeps the ends where they take long to make; of several ranks the first does."""
-        if self._ends is not None and self._writes:
+    def store_embedding_and_head(self, embedding: QuantizedWeight, head: QuantizedWeight) -> None:
+        """Keeps both where they take long to make; of several ranks the first does."""
+        if self._embedding_and_head is not None and self._writes:
             what = f"embedding and head of {self._label}"
-            self._cache.store(self._ends, encode_ends(embedding, head), what)
+            self._cache.store(self._embedding_and_head, encode_ends(embedding, head), what)
 
     def _load(self, key: str, what: str) -> dict[str, Tensor]:
         """An entry that was there at the start."""
@@ -144,11 +146,11 @@ def find_cached_layers(
             found := _found(resources.cache, keys_of_other, resources.ranks)
         ):
             keys, present = keys_of_other, found
-    ends = ends_key(model, weights, keys[-1])
-    quality = None if evaluation is None else quality_key(ends, evaluation)
+    embedding_and_head = embedding_and_head_key(model, weights, keys[-1])
+    quality = None if evaluation is None else quality_key(embedding_and_head, evaluation)
     where = "" if resources.device == HOST else f", on {resources.device.type}"
     label = f"{resources.name} by {scheme.name}, groups of {scheme.group_size}{where}"
-    long = ends if scheme.calibrates_head else None
+    long = embedding_and_head if scheme.calibrates_head else None
     return CachedLayers(resources.cache, label, keys, present, long, quality, resources.ranks)
 
 

@@ -55,17 +55,17 @@ def gptq_layer(layer: nn.Module, scheme: Scheme, name: str, streams: Streams, do
         normed = None
         if streams.reference is not None:
             normed = [map(block.normed, shard) for shard in streams.reference.shards]
-        given = place.statistics(told.readers[0].linears[0], inputs, normed)
+        statistics = place.statistics(told.readers[0].linears[0], inputs, normed)
         reached = place.follow()  # goes through the block while that is float
         for part in told.readers:
-            place.quantize(part, given, None)
-        del given
+            place.quantize(part, statistics, None)
+        del statistics
 
         inputs = streams.keep(block.reach, inputs)
-        given = place.statistics(told.end, inputs, reached)
+        statistics = place.statistics(told.end, inputs, reached)
         del reached
-        place.quantize(told.last, given, place.residual(inputs, given))
-        del given
+        place.quantize(told.last, statistics, place.residual(inputs, statistics))
+        del statistics
         for shard, reaching in zip(streams.hidden.shards, inputs, strict=True):
             for index, x in enumerate(reaching):
                 shard[index] = block.add(shard[index], x)
@@ -96,10 +96,10 @@ class _Place:
         for shard in self.streams.reference.shards:
             reached = self.streams.spill.keep(())
             for index, x in enumerate(shard):
-                given = self.block.reach(self.block.normed(x))
-                shard[index] = self.block.add(x, given)
+                outputs = self.block.reach(self.block.normed(x))
+                shard[index] = self.block.add(x, outputs)
                 if not self.aims_at_residual:
-                    reached.append(given)
+                    reached.append(outputs)
             kept.append(reached)
         return None if self.aims_at_residual else kept
 
@@ -116,49 +116,49 @@ class _Place:
         with self.streams.speed.timed("hessian", operations, device):
             return statistics(inputs, reference, tokens, columns, method, total, device)
 
-    def residual(self, inputs: Shards, given: Statistics) -> Tensor | None:
+    def residual(self, inputs: Shards, statistics: Statistics) -> Tensor | None:
         """The correlation C of the residual stream's drift, where the method goes by it."""
         reference, method = self.streams.reference, self.scheme.choice
         if reference is None or not self.aims_at_residual:
             return None
         linear = self.block.block.end
-        weight = padded_as(weight_of(self.block.layer, linear), given)
+        weight = padded_as(weight_of(self.block.layer, linear), statistics)
         bias = getattr(self.block.layer.get_submodule(linear), "bias", None)
         seen = seen_by_linear(method)
 
         def pairs(shard: int) -> Iterator[tuple[Tensor, Tensor]]:
             """What the linear should add, bias aside, for the streams to meet; and its inputs."""
             hidden = self.streams.hidden.shards[shard]
-            for wanted, x, given in zip(
+            for wanted, x, shard_inputs in zip(
                 reference.shards[shard], hidden, inputs[shard], strict=True
             ):
-                yield wanted - x if bias is None else wanted - x - bias, seen(given)
+                yield wanted - x if bias is None else wanted - x - bias, seen(shard_inputs)
 
         products = self.streams.total(
             residual_products(pairs(shard), weight) for shard in range(len(inputs))
         )
-        return residual_drift(products, self.streams.hidden.tokens, weight, given.hessian)
+        return residual_drift(products, self.streams.hidden.tokens, weight, statistics.hessian)
 
-    def quantize(self, part: Part, given: Statistics, correlation: Tensor | None) -> None:
+    def quantize(self, part: Part, statistics: Statistics, correlation: Tensor | None) -> None:
         """The linears of a part, which are given the same."""
         type = self.scheme.type_of(f"{self.name}.{part.name}")
         assert type is not None
         for linear in part.linears:
-            self._quantize(linear, type, given, correlation)
+            self._quantize(linear, type, statistics, correlation)
 
     def _quantize(
-        self, linear: str, type: WeightType, given: Statistics, correlation: Tensor | None
+        self, linear: str, type: WeightType, statistics: Statistics, correlation: Tensor | None
     ) -> None:
         name, weight = f"{self.name}.{linear}", weight_of(self.block.layer, linear)
         require_finite(weight, name)
         (rows, columns), method = weight.shape, self.scheme.choice
         if type.in_groups:
-            moved = correlation is not None or given.drift is not None
-            operations = update_operations(rows, len(given.hessian), method, moved)
+            moved = correlation is not None or statistics.drift is not None
+            operations = update_operations(rows, len(statistics.hessian), method, moved)
             with self.streams.speed.timed("update", operations, weight.device):
-                quantized = solve(weight, type, method, given, correlation, self.streams.ranks)
+                quantized = solve(weight, type, method, statistics, correlation, self.streams.ranks)
         else:
-            target = aim(padded_as(weight, given), method, given, correlation)
+            target = aim(padded_as(weight, statistics), method, statistics, correlation)
             quantized = round_int8(target[:, :columns], name)
         quantize_linear(self.block.layer, linear, quantized)
         self.done(name, rows * columns)

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from quant.layers.ends import embed_float, is_tied
+from quant.layers.embedding_and_head import embed_float, is_tied
 from quant.layers.stream import States
 from quant.layers.walk import float_walk, load_finite
 from quant.machine.device import HOST, context_on, move

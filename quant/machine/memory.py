@@ -15,7 +15,7 @@ from pathlib import Path
 from torch import Tensor, nn
 
 from quant.layers.blocks import blocks_of
-from quant.layers.ends import HEAD_ROWS, is_tied
+from quant.layers.embedding_and_head import HEAD_ROWS, is_tied
 from quant.layers.head_inputs import MOST_TOKENS, WINDOWS_TOGETHER
 from quant.layers.stream import STREAM_TOKENS
 from quant.layers.walk import layers_of
@@ -68,9 +68,9 @@ def estimate_peak(
     layer_weights = max(sizes)
     hidden = model.lm_head.in_features
     widest = max(linear.in_features for linear in linears)
-    ends = model.lm_head.in_features * model.lm_head.out_features
+    table = model.lm_head.in_features * model.lm_head.out_features
     each = _FLOAT if scheme.name == "none" else 1 + (_FLOAT + 1) / scheme.group_size
-    tables = (1 if is_tied(model) else 2) * ends * (_FLOAT if scheme.name == "none" else 1)
+    tables = (1 if is_tied(model) else 2) * table * (_FLOAT if scheme.name == "none" else 1)
     integers = round(each * sum(sizes)) + tables
 
     layer = layer_weights * (_FLOAT + _STORED)
@@ -89,7 +89,7 @@ def estimate_peak(
         solving = _MATRICES * square + 2 * outputs
         solving += _SOLVE_COPIES * _SOLVED_ROWS * widest * _FLOAT
         sums += _BATCH_COPIES * min(tokens, STREAM_TOKENS) * widest * _FLOAT
-    rounding = ends * (_STORED + 1) + tables
+    rounding = table * (_STORED + 1) + tables
     if calibration is not None and scheme.calibrates_head:
         square, tokens = hidden * hidden * _FLOAT, min(calibration.numel(), MOST_TOKENS)
         batch = min(tokens, WINDOWS_TOGETHER * calibration.shape[1])

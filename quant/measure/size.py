@@ -92,10 +92,10 @@ def stored_size(
     small.append(model.model.get_submodule("norm"))
     rest = sum(p.numel() for module in small for p in module.parameters(recurse=False))
     rest += sum(module.bias.numel() for module in linears if module.bias is not None)
-    ends = model.lm_head.in_features * model.lm_head.out_features
+    table = model.lm_head.in_features * model.lm_head.out_features
     shared = tied and _bits(model.lm_head) in storage.shares_tied
     return StoredSize(
-        weights=linear_weights + rest + (ends if tied else 2 * ends),
+        weights=linear_weights + rest + (table if tied else 2 * table),
         linear_weights=linear_weights,
         linears=sum(_linear_bytes(module, storage) for module in linears),
         embedding=_embedding_bytes(model.model.get_submodule("embed_tokens"), storage),

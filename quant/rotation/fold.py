@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from quant.errors import QuantError
 from quant.layers.blocks import blocks_of
-from quant.layers.ends import EMBEDDING, HEAD, is_tied
+from quant.layers.embedding_and_head import EMBEDDING, HEAD, is_tied
 from quant.layers.walk import walk
 from quant.protocols import Block, CausalLM, WeightSource
 from quant.rotation.hadamard import orthogonal_matrix

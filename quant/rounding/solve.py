@@ -87,7 +87,7 @@ def solve(
     weight: Tensor,
     type: WeightType,
     method: Method,
-    given: Statistics,
+    statistics: Statistics,
     correlation: Tensor | None,
     ranks: Ranks = ALONE,
 ) -> QuantizedWeight:
@@ -96,12 +96,12 @@ def solve(
     Args:
         weight: float32 (rows, in_features).
         type: of 4 bits, in groups.
-        given: of its inputs, padded to at least as many columns as the type stores.
+        statistics: of its inputs, padded to at least as many columns as the type stores.
         correlation: C (rows, columns) of `quant.rounding.drift`; None where nothing has drifted, or
-            where `given` says how the inputs have.
+            where `statistics` says how the inputs have.
     """
     stored, group_size = type.padded(weight.shape[1]), type.group_size
-    weight = padded_as(weight, given)
+    weight = padded_as(weight, statistics)
     rows, columns = weight.shape
     values = weight.new_empty(weight.shape, dtype=torch.int8)
     multiple = weight.new_empty(rows, columns // group_size, dtype=torch.uint8)
@@ -114,9 +114,9 @@ def solve(
         if owner != ranks.rank:
             continue
         part = None if correlation is None else correlation[here]
-        if given.drift is not None:
-            part = weight[here] @ given.drift
-        values[here], scales = _solve_rows(weight[here], group_size, method, given, part)
+        if statistics.drift is not None:
+            part = weight[here] @ statistics.drift
+        values[here], scales = _solve_rows(weight[here], group_size, method, statistics, part)
         multiple[here], row_scale[here] = scales.multiple, scales.row_scale
     for here, owner in owners:
         for tensor in (values, multiple, row_scale):
@@ -126,42 +126,46 @@ def solve(
     return QuantizedWeight(values, floats[:, : stored // group_size].contiguous(), type)
 
 
-def padded_as(weight: Tensor, given: Statistics) -> Tensor:
+def padded_as(weight: Tensor, statistics: Statistics) -> Tensor:
     """A weight (rows, in_features) with as many columns as the statistics of its inputs."""
-    padding = len(given.hessian) - weight.shape[1]
+    padding = len(statistics.hessian) - weight.shape[1]
     return F.pad(weight, (0, padding)) if padding else weight
 
 
-def aim(weight: Tensor, method: Method, given: Statistics, correlation: Tensor | None) -> Tensor:
+def aim(
+    weight: Tensor, method: Method, statistics: Statistics, correlation: Tensor | None
+) -> Tensor:
     """The float weight (rows, columns) whose outputs are wanted, now that inputs have drifted."""
-    if given.drift is not None:
-        correlation = weight @ given.drift
+    if statistics.drift is not None:
+        correlation = weight @ statistics.drift
     if correlation is None:
         return weight
-    return corrected(weight, correlation, given.factor, method.drift_share)
+    return corrected(weight, correlation, statistics.factor, method.drift_share)
 
 
 def _solve_rows(
     weight: Tensor,
     group_size: int,
     method: Method,
-    given: Statistics,
+    statistics: Statistics,
     correlation: Tensor | None,
 ) -> tuple[Tensor, TwoLevelScales]:
     """Rows do not depend on each other: the same for some rows (rows, columns) of a weight."""
     target, first = weight, None
     if correlation is not None:
-        target = corrected(weight, correlation, given.factor, method.drift_share)
+        target = corrected(weight, correlation, statistics.factor, method.drift_share)
         if method.drift == "qronos":
             first = qronos_first(
-                weight, correlation, given.hessian, given.factor, method.drift_share
+                weight, correlation, statistics.hessian, statistics.factor, method.drift_share
             )
-    start = weight if given.carry is not None else target
+    start = weight if statistics.carry is not None else target
     if method.scales == "searched":
-        scales = search_scales(start, group_size, given.importance)
+        scales = search_scales(start, group_size, statistics.importance)
     else:
         scales = closed_scales(start, group_size)
-    values = gptq(start, scales, given.factor, carry=given.carry, first=first)
+    values = gptq(start, scales, statistics.factor, carry=statistics.carry, first=first)
     if method.descent:
-        return descend(target, values, scales, given.factor, given.hessian, method.descent)
+        return descend(
+            target, values, scales, statistics.factor, statistics.hessian, method.descent
+        )
     return values, scales

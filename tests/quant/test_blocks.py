@@ -16,7 +16,7 @@ from quant.budget.sensitivity import measure_costs
 from quant.cache.entry import encode_layer
 from quant.errors import QuantError
 from quant.layers.blocks import parts_of_layer
-from quant.layers.ends import head_logits
+from quant.layers.embedding_and_head import head_logits
 from quant.layers.gptq import Streams, gptq_layer
 from quant.layers.stream import Stream
 from quant.machine.device import context_on

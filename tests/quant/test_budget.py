@@ -23,7 +23,7 @@ from quant.budget.sensitivity import measure_costs
 from quant.budget.spread import Budget, PartSizes, choose, numbers_of, parts_of, spread, types_of
 from quant.errors import QuantError
 from quant.layers.blocks import part_names, parts_of_layer
-from quant.layers.ends import quantize_ends, set_ends
+from quant.layers.embedding_and_head import quantize_embedding_and_head, set_embedding_and_head
 from quant.layers.walk import walk
 from quant.measure.quality import compare_logits
 from quant.measure.size import STOCK, Storage
@@ -148,7 +148,7 @@ def test_what_ends_of_4_bits_cost_is_foretold(stories: Stories) -> None:
 
     reference, _ = stories.quantized(Scheme("none"), STOCK)
     model, _ = stories.quantized(Scheme("none"), STOCK)
-    set_ends(model, *quantize_ends(model, scheme, stories.checkpoint))
+    set_embedding_and_head(model, *quantize_embedding_and_head(model, scheme, stories.checkpoint))
     drop_activation_rounding(model)
     window = stories.calibration
     with torch.no_grad():

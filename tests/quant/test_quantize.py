@@ -14,7 +14,7 @@ from exporter.models.decoder import CausalLM
 from exporter.models.spec import DecoderSpec
 from quant.budget.sensitivity import measure_costs
 from quant.errors import QuantError
-from quant.layers.ends import head_logits
+from quant.layers.embedding_and_head import head_logits
 from quant.measure.quality import compare_logits
 from quant.method import DRIFTS
 from quant.modules import QuantizedLinear
@@ -222,7 +222,7 @@ def test_head_in_slices_is_the_head(
 ) -> None:
     model, _ = run(Scheme("rtn4", 32, head_bits), replace(CONFIG, hidden_size=hidden_size))
     hidden = torch.randn(2, 3, hidden_size)
-    monkeypatch.setattr("quant.layers.ends.HEAD_ROWS", 48)
+    monkeypatch.setattr("quant.layers.embedding_and_head.HEAD_ROWS", 48)
     assert torch.allclose(head_logits(model, hidden), model.head(hidden), atol=1e-6)
 
 

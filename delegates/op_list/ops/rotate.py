@@ -44,11 +44,11 @@ class Rotate(Op):
 
 def match_rotate(node: Node, values: Values) -> Rotate | None:
     """x * cosines + (second half of x, first half) * sines."""
-    plain, crossed = args_of(node)[:2]
-    if node.kwargs or not is_heads(node) or not _are(plain, crossed, name="aten::mul"):
+    cosine_part, sine_part = args_of(node)[:2]
+    if node.kwargs or not is_heads(node) or not _are(cosine_part, sine_part, name="aten::mul"):
         return None
-    x, cosines = args_of(plain)
-    swapped, sines = args_of(crossed)
+    x, cosines = args_of(cosine_part)
+    swapped, sines = args_of(sine_part)
     if not _are(swapped, name="aten::cat") or not _are(cosines, sines, name="aten::slice"):
         return None
     halves = _swapped_halves(swapped, x)
@@ -64,7 +64,7 @@ def match_rotate(node: Node, values: Values) -> Rotate | None:
     slices = [*tables[0][1], *tables[1][1]]
     return Rotate(
         output=values.rows(node),
-        nodes=[*slices, *halves, plain, swapped, crossed, node],
+        nodes=[*slices, *halves, cosine_part, swapped, sine_part, node],
         input=values.rows(x),
         start_pos=start_pos,
         num_heads=shape_of(node)[2],

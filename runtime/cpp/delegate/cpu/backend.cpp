@@ -31,7 +31,7 @@ using executorch::runtime::Span;
 /// A program that ExecuTorch loaded.
 struct Delegate {
   Weights weights;
-  std::unique_ptr<Executor> executor;
+  std::unique_ptr<CpuExecutor> executor;
   Call call;  ///< of the last call: its vectors are used again
 };
 
@@ -63,9 +63,9 @@ Result<std::unique_ptr<Delegate>> load(BackendInitContext& context, const Freeab
   if (!weights.ok()) return weights.status();
   auto delegate = std::make_unique<Delegate>();
   delegate->weights = std::move(*weights);
-  Result<std::unique_ptr<Executor>> executor =
-      Executor::create(std::move(*program), *selection.variant, delegate->weights.packed(),
-                       delegate->weights.floats(), *session);
+  Result<std::unique_ptr<CpuExecutor>> executor =
+      CpuExecutor::create(std::move(*program), *selection.variant, delegate->weights.packed(),
+                          delegate->weights.floats(), *session);
   if (!executor.ok()) return executor.status();
   delegate->executor = std::move(*executor);
   const Program& loaded = delegate->executor->program();
@@ -97,7 +97,7 @@ class CpuBackend final : public BackendInterface {
   Error execute(BackendExecutionContext& context, DelegateHandle* handle,
                 Span<EValue*> args) const override {
     auto* delegate = static_cast<Delegate*>(handle);
-    Executor& executor = *delegate->executor;
+    CpuExecutor& executor = *delegate->executor;
     Call& call = delegate->call;
     const Program& program = executor.program();
     const std::optional<thimble_segment> asked = executor.session().take_asked();

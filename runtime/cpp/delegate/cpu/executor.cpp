@@ -61,10 +61,11 @@ void show_output(const Call& call, const Op& op, OpRows rows, OpContext& context
 
 }  // namespace
 
-Result<std::unique_ptr<Executor>> Executor::create(Program program, const kernels::Variant& kernels,
-                                                   std::vector<kernels::PackedWeight> weights,
-                                                   const float* floats,
-                                                   std::shared_ptr<Session> session) {
+Result<std::unique_ptr<CpuExecutor>> CpuExecutor::create(Program program,
+                                                         const kernels::Variant& kernels,
+                                                         std::vector<kernels::PackedWeight> weights,
+                                                         const float* floats,
+                                                         std::shared_ptr<Session> session) {
   const kernels::CacheType type = session->cache_type(program.cache_type);
   Result<Workspace> workspace = Workspace::plan(program, kernels, session->team().size());
   if (!workspace.ok()) return workspace.status();
@@ -75,18 +76,18 @@ Result<std::unique_ptr<Executor>> Executor::create(Program program, const kernel
   }
   const Result<uint32_t> number = session->add_program(program.checksum, wanted);
   if (!number.ok()) return number.status();
-  return std::unique_ptr<Executor>(new Executor(std::move(program), kernels, std::move(weights),
-                                                floats, std::move(session), std::move(*workspace),
-                                                type, *number));
+  return std::unique_ptr<CpuExecutor>(
+      new CpuExecutor(std::move(program), kernels, std::move(weights), floats, std::move(session),
+                      std::move(*workspace), type, *number));
 }
 
-Executor::~Executor() { session_->remove_program(number_); }
+CpuExecutor::~CpuExecutor() { session_->remove_program(number_); }
 
-Status Executor::check(const Segment& segment) const {
+Status CpuExecutor::check(const Segment& segment) const {
   return check_call_rows(program_, session_->length(segment.cache), segment);
 }
 
-void Executor::bind(const Call& call) {
+void CpuExecutor::bind(const Call& call) {
   for (size_t slot = 0; slot < slots_.size(); ++slot) slots_[slot] = workspace_.slot(slot);
   for (size_t i = 0; i < call.outputs.size(); ++i) {
     const uint32_t slot = program_.outputs[i].slot;
@@ -94,7 +95,7 @@ void Executor::bind(const Call& call) {
   }
 }
 
-Status Executor::run(const Call& call) {
+Status CpuExecutor::run(const Call& call) {
   const Segment& segment = call.segment;
   Status status = check_call_tokens(program_, call.tokens, segment.rows);
   if (!status.ok()) return status;
@@ -106,7 +107,7 @@ Status Executor::run(const Call& call) {
   return {};
 }
 
-void Executor::run_on(size_t thread, const Call& call) {
+void CpuExecutor::run_on(size_t thread, const Call& call) {
   ThreadTeam& team = session_->team();
   const Segment& segment = call.segment;
   OpContext context{program_,

@@ -22,16 +22,17 @@ class OutputListener {
 };
 
 /// Runs a program: the op list over chunks of a call's rows.
-class Executor {
+class CpuExecutor {
  public:
   /// \param weights in the order of the program, which they and `floats` must outlive.
-  static Result<std::unique_ptr<Executor>> create(Program program, const kernels::Variant& kernels,
-                                                  std::vector<kernels::PackedWeight> weights,
-                                                  const float* floats,
-                                                  std::shared_ptr<Session> session);
-  ~Executor();
-  Executor(const Executor&) = delete;
-  Executor& operator=(const Executor&) = delete;
+  static Result<std::unique_ptr<CpuExecutor>> create(Program program,
+                                                     const kernels::Variant& kernels,
+                                                     std::vector<kernels::PackedWeight> weights,
+                                                     const float* floats,
+                                                     std::shared_ptr<Session> session);
+  ~CpuExecutor();
+  CpuExecutor(const CpuExecutor&) = delete;
+  CpuExecutor& operator=(const CpuExecutor&) = delete;
 
   const Program& program() const { return program_; }
 
@@ -45,10 +46,10 @@ class Executor {
   Status run(const Call& call);
 
  private:
-  Executor(Program program, const kernels::Variant& kernels,
-           std::vector<kernels::PackedWeight> weights, const float* floats,
-           std::shared_ptr<Session> session, Workspace workspace, kernels::CacheType cache_type,
-           uint32_t number)
+  CpuExecutor(Program program, const kernels::Variant& kernels,
+              std::vector<kernels::PackedWeight> weights, const float* floats,
+              std::shared_ptr<Session> session, Workspace workspace, kernels::CacheType cache_type,
+              uint32_t number)
       : program_(std::move(program)),
         kernels_(kernels),
         weights_(std::move(weights)),

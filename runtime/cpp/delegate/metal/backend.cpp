@@ -28,7 +28,7 @@ using executorch::runtime::Span;
 /// A program that ExecuTorch loaded.
 struct Delegate {
   cpu::Weights weights;
-  std::unique_ptr<Executor> executor;
+  std::unique_ptr<MetalExecutor> executor;
   cpu::Call call;  ///< of the last call: its vectors are used again
 };
 
@@ -48,9 +48,9 @@ Result<std::unique_ptr<Delegate>> load(BackendInitContext& context, const Freeab
   if (!weights.ok()) return weights.status();
   auto delegate = std::make_unique<Delegate>();
   delegate->weights = std::move(*weights);
-  Result<std::unique_ptr<Executor>> executor =
-      Executor::create(std::move(*program), delegate->weights.packed(), delegate->weights.floats(),
-                       *session, std::move(*device));
+  Result<std::unique_ptr<MetalExecutor>> executor =
+      MetalExecutor::create(std::move(*program), delegate->weights.packed(),
+                            delegate->weights.floats(), *session, std::move(*device));
   if (!executor.ok()) return executor.status();
   delegate->executor = std::move(*executor);
   const cpu::Program& loaded = delegate->executor->program();
@@ -83,7 +83,7 @@ class MetalBackend final : public BackendInterface {
   Error execute(BackendExecutionContext& context, DelegateHandle* handle,
                 Span<EValue*> args) const override {
     auto* delegate = static_cast<Delegate*>(handle);
-    Executor& executor = *delegate->executor;
+    MetalExecutor& executor = *delegate->executor;
     cpu::Call& call = delegate->call;
     const std::optional<thimble_segment> asked = executor.session().take_asked();
     Status status = cpu::read_inputs(executor.program(), args, &call);

@@ -9,7 +9,7 @@
 
 namespace thimble::metal {
 
-Result<std::unique_ptr<Executor>> Executor::create(
+Result<std::unique_ptr<MetalExecutor>> MetalExecutor::create(
     cpu::Program program, const std::vector<kernels::PackedWeight>& weights, const float* floats,
     std::shared_ptr<cpu::Session> session, std::unique_ptr<Device> device) {
   auto kept = std::make_unique<cpu::Program>(std::move(program));
@@ -17,8 +17,8 @@ Result<std::unique_ptr<Executor>> Executor::create(
   if (!plan.ok()) return plan.status();
   const Result<uint32_t> number = session->add_program(kept->checksum, plan->named_caches());
   if (!number.ok()) return number.status();
-  std::unique_ptr<Executor> executor(new Executor(std::move(kept), std::move(*plan),
-                                                  std::move(session), std::move(device), *number));
+  std::unique_ptr<MetalExecutor> executor(new MetalExecutor(
+      std::move(kept), std::move(*plan), std::move(session), std::move(device), *number));
   uint8_t* tokens = nullptr;
   const size_t token_bytes = executor->plan_.most_tokens() * sizeof(int32_t);
   Status status =
@@ -30,16 +30,16 @@ Result<std::unique_ptr<Executor>> Executor::create(
   return executor;
 }
 
-Executor::~Executor() { session_->remove_program(number_); }
+MetalExecutor::~MetalExecutor() { session_->remove_program(number_); }
 
-std::string Executor::describe() const {
+std::string MetalExecutor::describe() const {
   const cpu::CacheGeometry& cache = plan_.caches().front();
   return device_->name() + ", " + cpu::cache_type_name(cache.type) + " cache of " +
          std::to_string(cache.capacity) + " positions, " + std::to_string(copied_bytes_ >> 20) +
          " MB of weights copied";
 }
 
-Status Executor::bind_own(uint32_t buffer, size_t bytes, uint8_t** data) {
+Status MetalExecutor::bind_own(uint32_t buffer, size_t bytes, uint8_t** data) {
   pages_.push_back(cpu::Pages::allocate(bytes, cpu::Pages::Kind::kSmall));
   if (!pages_.back().valid()) {
     return Status::error("the Metal delegate's " + std::to_string(bytes) +
@@ -49,7 +49,7 @@ Status Executor::bind_own(uint32_t buffer, size_t bytes, uint8_t** data) {
   return device_->bind(buffer, *data, bytes);
 }
 
-Status Executor::bind_constant(uint32_t buffer, const void* data, size_t bytes) {
+Status MetalExecutor::bind_constant(uint32_t buffer, const void* data, size_t bytes) {
   if (reinterpret_cast<uintptr_t>(data) % static_cast<size_t>(sysconf(_SC_PAGESIZE)) == 0) {
     return device_->bind(buffer, const_cast<void*>(data), bytes);
   }
@@ -60,8 +60,8 @@ Status Executor::bind_constant(uint32_t buffer, const void* data, size_t bytes) 
   return status;
 }
 
-Status Executor::bind_weights(const std::vector<kernels::PackedWeight>& weights,
-                              const float* floats) {
+Status MetalExecutor::bind_weights(const std::vector<kernels::PackedWeight>& weights,
+                                   const float* floats) {
   Status status;
   for (size_t i = 0; status.ok() && i < weights.size(); ++i) {
     status = bind_constant(plan_.weight(i), weights[i].data, weights[i].bytes());
@@ -72,7 +72,7 @@ Status Executor::bind_weights(const std::vector<kernels::PackedWeight>& weights,
   return status;
 }
 
-Status Executor::bind_caches(int32_t number) {
+Status MetalExecutor::bind_caches(int32_t number) {
   if (bound_cache_ == number) return {};
   const cpu::ProgramCaches& caches = session_->caches(number_, number);
   for (size_t i = 0; i < caches.size(); ++i) {
@@ -84,11 +84,11 @@ Status Executor::bind_caches(int32_t number) {
   return {};
 }
 
-Status Executor::check(const cpu::Segment& segment) const {
+Status MetalExecutor::check(const cpu::Segment& segment) const {
   return cpu::check_call_rows(*program_, session_->length(segment.cache), segment);
 }
 
-Status Executor::run(const cpu::Call& call) {
+Status MetalExecutor::run(const cpu::Call& call) {
   const cpu::Segment& segment = call.segment;
   Status status = cpu::check_call_tokens(*program_, call.tokens, segment.rows);
   if (status.ok()) status = bind_caches(segment.cache);
@@ -106,7 +106,7 @@ Status Executor::run(const cpu::Call& call) {
   return {};
 }
 
-Status Executor::run_traced(executorch::runtime::EventTracer* tracer) {
+Status MetalExecutor::run_traced(executorch::runtime::EventTracer* tracer) {
   for (size_t first = 0, last = 0; first < dispatches_.size(); first = last) {
     const uint32_t id = dispatches_[first].debug_id;
     while (last < dispatches_.size() && dispatches_[last].debug_id == id) ++last;

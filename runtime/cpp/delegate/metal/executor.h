@@ -15,17 +15,15 @@ namespace thimble::metal {
 /// Runs a program on a device. Weights stay where the file is mapped and caches where the session
 /// keeps them: the device reads and writes the same memory, so that the functions of session.h work
 /// on them as on the CPU delegate's.
-class Executor {
+class MetalExecutor {
  public:
   /// \param weights in the order of the program, which they and `floats` must outlive.
-  static Result<std::unique_ptr<Executor>> create(cpu::Program program,
-                                                  const std::vector<kernels::PackedWeight>& weights,
-                                                  const float* floats,
-                                                  std::shared_ptr<cpu::Session> session,
-                                                  std::unique_ptr<Device> device);
-  ~Executor();
-  Executor(const Executor&) = delete;
-  Executor& operator=(const Executor&) = delete;
+  static Result<std::unique_ptr<MetalExecutor>> create(
+      cpu::Program program, const std::vector<kernels::PackedWeight>& weights, const float* floats,
+      std::shared_ptr<cpu::Session> session, std::unique_ptr<Device> device);
+  ~MetalExecutor();
+  MetalExecutor(const MetalExecutor&) = delete;
+  MetalExecutor& operator=(const MetalExecutor&) = delete;
 
   const cpu::Program& program() const { return *program_; }
 
@@ -42,8 +40,9 @@ class Executor {
   Status run(const cpu::Call& call);
 
  private:
-  Executor(std::unique_ptr<cpu::Program> program, Plan plan, std::shared_ptr<cpu::Session> session,
-           std::unique_ptr<Device> device, uint32_t number)
+  MetalExecutor(std::unique_ptr<cpu::Program> program, Plan plan,
+                std::shared_ptr<cpu::Session> session, std::unique_ptr<Device> device,
+                uint32_t number)
       : program_(std::move(program)),
         plan_(std::move(plan)),
         session_(std::move(session)),

@@ -43,7 +43,7 @@ bool run_once(cpu::Program program) {
   const std::vector<float> floats(program.num_floats);
   const kernels::Variant& kernels =
       *kernels::select_variant(nullptr, kernels::cpu_features()).variant;
-  auto executor = cpu::Executor::create(
+  auto executor = cpu::CpuExecutor::create(
       std::move(program), kernels, std::move(weights), floats.data(),
       std::make_shared<cpu::Session>(thimble_session_options{1, THIMBLE_CACHE_DEFAULT, 0}));
   if (!executor.ok()) return false;

@@ -128,7 +128,7 @@ class LoadedModel {
   LoadedModel& operator=(const LoadedModel&) = delete;
 
   int32_t session() const { return session_; }
-  cpu::Executor& executor() { return *executor_; }
+  cpu::CpuExecutor& executor() { return *executor_; }
 
   /// The logits of the last of some tokens; empty after an error.
   std::vector<float> run(const std::vector<int64_t>& tokens, int64_t start_pos) {
@@ -158,15 +158,15 @@ class LoadedModel {
   void load(const ProgramBuilder& model, const kernels::Variant& kernels) {
     cpu::Program program = model.program;
     if (!cpu::check_program(&program).ok()) std::abort();
-    auto executor = cpu::Executor::create(std::move(program), kernels, model.packed(),
-                                          model.floats.data(), cpu::find_session(session_));
+    auto executor = cpu::CpuExecutor::create(std::move(program), kernels, model.packed(),
+                                             model.floats.data(), cpu::find_session(session_));
     error_ = executor.message();
     if (executor.ok()) executor_ = std::move(*executor);
   }
 
   int32_t own_session_ = 0;
   int32_t session_ = 0;
-  std::unique_ptr<cpu::Executor> executor_;
+  std::unique_ptr<cpu::CpuExecutor> executor_;
   std::string error_;
 };
 

@@ -26,8 +26,9 @@ class MetalModel {
     cpu::Program program = model.program;
     if (!cpu::check_program(&program).ok()) std::abort();
     auto device = metal::open_device();
-    auto executor = metal::Executor::create(std::move(program), model.packed(), model.floats.data(),
-                                            cpu::find_session(session_), std::move(*device));
+    auto executor =
+        metal::MetalExecutor::create(std::move(program), model.packed(), model.floats.data(),
+                                     cpu::find_session(session_), std::move(*device));
     error_ = executor.message();
     if (executor.ok()) executor_ = std::move(*executor);
   }
@@ -57,7 +58,7 @@ class MetalModel {
 
  private:
   int32_t session_ = 0;
-  std::unique_ptr<metal::Executor> executor_;
+  std::unique_ptr<metal::MetalExecutor> executor_;
   std::string error_;
 };
 

@@ -30,7 +30,7 @@ def is_tied(model: CausalLM) -> bool:
     return model.lm_head.weight is model.model.get_parameter("embed_tokens.weight")
 
 
-def load_ends(model: CausalLM, weights: WeightSource) -> None:
+def load_embedding_and_head(model: CausalLM, weights: WeightSource) -> None:
     """Loads embedding and head as float32; tied ones stay one parameter.
 
     Raises:
@@ -45,14 +45,14 @@ def load_ends(model: CausalLM, weights: WeightSource) -> None:
         load_finite(weights, model.lm_head, "lm_head.")
 
 
-def quantize_ends(
-    model: CausalLM, scheme: Scheme, weights: WeightSource, given: Statistics | None = None
+def quantize_embedding_and_head(
+    model: CausalLM, scheme: Scheme, weights: WeightSource, statistics: Statistics | None = None
 ) -> tuple[QuantizedWeight, QuantizedWeight]:
-    """Embedding and head for `set_ends`; of tied ends, one weight twice.
+    """Embedding and head for `set_embedding_and_head`; of tied ends, one weight twice.
 
     Args:
-        given: of the head's inputs, for a head of 4 bits by GPTQ, on the device that is to solve
-            it; None rounds to nearest, as it always is with an embedding that is not tied.
+        statistics: of the head's inputs, for a head of 4 bits by GPTQ, on the device that is to
+            solve it; None rounds to nearest, as it always is with an embedding that is not tied.
 
     Raises:
         QuantError: a stored value is not finite.
@@ -60,17 +60,19 @@ def quantize_ends(
     tied = is_tied(model)
     type, head_type = scheme.type_of(EMBEDDING_PART), scheme.type_of(HEAD_PART)
     assert type is not None and head_type is not None
-    of_tied = given if tied else None
+    of_tied = statistics if tied else None
     embedding = _round(weights.tensor(EMBEDDING), scheme, type, EMBEDDING, of_tied)
     weights.release()
     if tied:
         return embedding, embedding
-    head = _round(weights.tensor(HEAD), scheme, head_type, HEAD, given)
+    head = _round(weights.tensor(HEAD), scheme, head_type, HEAD, statistics)
     weights.release()
     return embedding, head
 
 
-def set_ends(model: CausalLM, embedding: QuantizedWeight, head: QuantizedWeight) -> None:
+def set_embedding_and_head(
+    model: CausalLM, embedding: QuantizedWeight, head: QuantizedWeight
+) -> None:
     """Gives a model its quantized ends; where they are one weight, it stays one."""
     hidden_size = model.lm_head.in_features
     model.model.add_module("embed_tokens", QuantizedEmbedding(embedding, hidden_size))
@@ -78,15 +80,15 @@ def set_ends(model: CausalLM, embedding: QuantizedWeight, head: QuantizedWeight)
 
 
 def _round(
-    weight: Tensor, scheme: Scheme, type: WeightType, name: str, given: Statistics | None
+    weight: Tensor, scheme: Scheme, type: WeightType, name: str, statistics: Statistics | None
 ) -> QuantizedWeight:
-    if given is None or not type.in_groups:
+    if statistics is None or not type.in_groups:
         return round_weight(weight, type, name, scheme.choice)
     values, scales = [], []
     for part in weight.split(HEAD_ROWS):
-        rows = part.to(given.hessian.device).float()
+        rows = part.to(statistics.hessian.device).float()
         require_finite(rows, name)
-        chosen = solve(rows, type, scheme.choice, given, None)
+        chosen = solve(rows, type, scheme.choice, statistics, None)
         values.append(chosen.values.cpu())
         scales.append(chosen.scales.cpu())
     return QuantizedWeight(torch.cat(values), torch.cat(scales), type)
