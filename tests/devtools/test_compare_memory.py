@@ -85,6 +85,7 @@ def most_held(request: Request, monkeypatch: pytest.MonkeyPatch) -> tuple[Outcom
     return outcome, max(held), max(read)
 
 
+@pytest.mark.check
 def test_more_layers_need_no_more_memory(
     five_layers: Path,
     five_layers_pte: Path,

@@ -43,6 +43,7 @@ def test_four_are_the_same_bits_as_one(
     assert entries(tmp_path) == alone
 
 
+@pytest.mark.check
 def test_one_that_dies_stops_the_others_and_the_run_resumes(
     starter: Starter, alone: dict[str, bytes], tmp_path: Path
 ) -> None:

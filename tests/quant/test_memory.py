@@ -157,6 +157,7 @@ def measured(checkpoint: Path, spill: Path | None) -> tuple[int, int, int]:
     return before, estimated, peak
 
 
+@pytest.mark.check
 def test_spilled_it_stays_below_what_was_foretold(mid_checkpoint: Path, tmp_path: Path) -> None:
     before, estimated, peak = measured(mid_checkpoint, tmp_path)
     assert peak <= estimated

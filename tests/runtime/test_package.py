@@ -12,6 +12,8 @@ import pytest
 
 from runtime.package import package
 
+pytestmark = pytest.mark.check
+
 
 @pytest.fixture(scope="module")
 def installed(cpp_build: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
