@@ -39,15 +39,13 @@ def within_budget(
     max_context_len: int,
     listener: Listener,
 ) -> ExportOptions:
-    """The same options with a scheme that keeps the budget; those without one as they are.
+    """The same options with a scheme that keeps their budget.
 
     Raises:
         DelegateError: the delegate does not take 4 and 8 bits in one program.
         ExportError: a rotation would untie weights that the budget counts once.
         QuantError: the budget cannot be kept.
     """
-    if options.bits is None and options.max_size is None:
-        return options
     method = options.scheme.method
     if method is not None and method.rotation != "none" and checkpoint.config.tie_word_embeddings:
         raise ExportError(

@@ -61,22 +61,52 @@ def estimate_size(
     with torch.device("meta"):
         model = CausalLM(checkpoint.config)
     scheme = options.scheme
-    budget = options.bits is not None or options.max_size is not None
-    if budget and scheme.name in METHODS and not scheme.types:
+    if options.has_budget and scheme.name in METHODS and not scheme.types:
         scheme = replace(scheme, head_bits=min(HEAD_BITS))
     weights = weight_bytes(model, scheme, limits)
     return weights + other_bytes(limits, checkpoint, text, max_context_len)
 
 
-def require_room(out: Path, size: int) -> None:
-    """Raises ExportError where the disk that a file is meant for has less than `size` free."""
-    directory = out.absolute().parent
-    usage = shutil.disk_usage(directory)
-    if usage.total and usage.free < size:  # some file systems keep no count, and say 0
-        raise ExportError(
-            f"{out} takes about {show_size(size)}, and {directory} has {show_size(usage.free)} "
-            "free; free some space, or name another place with --out."
-        )
+def require_room(
+    options: ExportOptions,
+    limits: Limits,
+    checkpoint: Checkpoint,
+    text: Text,
+    max_context_len: int,
+) -> int:
+    """The estimated bytes of the file; its disk has that much free, and room for the ETRecord.
+
+    Raises:
+        ExportError: a disk has less free than what is meant for it.
+    """
+    size = estimate_size(options, limits, checkpoint, text, max_context_len)
+    sizes = [(options.out, "--out", size)]
+    if options.etrecord is not None:
+        sizes.append((options.etrecord, "--etrecord", _etrecord_bytes(options, checkpoint)))
+    taken: dict[int, int] = {}  # of each disk
+    for path, option, more in sizes:
+        directory = path.absolute().parent
+        disk = directory.stat().st_dev
+        before = taken.get(disk, 0)
+        taken[disk] = before + more
+        usage = shutil.disk_usage(directory)
+        if usage.total and usage.free < taken[disk]:  # some file systems keep no count, and say 0
+            beside = f" beside {options.out}" if before else ""
+            raise ExportError(
+                f"{path} takes about {show_size(more)}{beside}, and {directory} has "
+                f"{show_size(max(usage.free - before, 0))} free; free some space, or name "
+                f"another place with {option}."
+            )
+    return size
+
+
+def _etrecord_bytes(options: ExportOptions, checkpoint: Checkpoint) -> int:
+    """What an ETRecord takes while it is written: its weights, a byte or a float32 each, as
+    ExecuTorch stores them, and about as much again once they are compressed."""
+    with torch.device("meta"):
+        model = CausalLM(checkpoint.config)
+    numbers = sum(parameter.numel() for parameter in model.parameters())
+    return 2 * numbers * (4 if options.scheme.name == "none" else 1)
 
 
 def room_to_leave(cache: Path, out: Path, size: int) -> int:

@@ -9,7 +9,7 @@ import torch
 from delegates import DEFAULT_DELEGATE, get_delegate
 from exporter.checkpoint import Checkpoint
 from exporter.errors import ExportError
-from exporter.file_size import weight_bytes
+from exporter.file_size import room_to_leave, weight_bytes
 from exporter.listener import Listener
 from exporter.models.decoder import CausalLM
 from exporter.options import ExportOptions
@@ -23,9 +23,16 @@ _SLACK = 200_000_000
 
 
 def plan_memory(
-    options: ExportOptions, checkpoint: Checkpoint, text: Text, listener: Listener
+    options: ExportOptions,
+    checkpoint: Checkpoint,
+    text: Text,
+    file_size: int,
+    listener: Listener,
 ) -> Spill:
     """Chooses memory or disk; everything is estimated, nothing has been started.
+
+    Args:
+        file_size: bytes that the finished file takes, about.
 
     Raises:
         ExportError: --max-memory is too little, or the disk holds too little of what would go
@@ -60,10 +67,12 @@ def plan_memory(
     directory = (options.cache or options.out.parent) / "spill"
     disk = _peak(options, model, text, spilled=True).disk
     free = shutil.disk_usage(_existing(directory)).free
-    if free < disk:
+    needed = disk + room_to_leave(directory, options.out, file_size)
+    if free < needed:
         raise ExportError(
             f"{directory} has {show_size(free)} free, and what does not fit into --max-memory "
-            f"takes {show_size(disk)} there; free some space, or name another place with --cache."
+            f"takes {show_size(disk)} there{_beside(disk, needed)}; free some space, or name "
+            "another place with --cache."
         )
     listener.note(
         f"Keeping up to {show_size(disk)} on disk, in {directory}, to stay below "
@@ -91,6 +100,10 @@ def _peaks(
 
 def _peak(options: ExportOptions, model: CausalLM, text: Text, spilled: bool) -> Peak:
     return estimate_peak(model, options.scheme, text.calibration, spilled)
+
+
+def _beside(disk: int, needed: int) -> str:
+    return f", beside the file's {show_size(needed - disk)}" if needed > disk else ""
 
 
 def _streams(delegate: str) -> bool:

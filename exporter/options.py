@@ -57,3 +57,8 @@ class ExportOptions:
     cache: Path | None = None
     max_memory: int | None = None
     device: torch.device = HOST
+
+    @property
+    def has_budget(self) -> bool:
+        """Whether 4 and 8 bits are spread over the weights."""
+        return self.bits is not None or self.max_size is not None

@@ -14,7 +14,7 @@ from exporter.budget import require_size, storage_of, within_budget
 from exporter.checkpoint import Checkpoint
 from exporter.errors import ExportError
 from exporter.etrecord import save_etrecord, weights_crc32
-from exporter.file_size import estimate_size, require_room, room_to_leave
+from exporter.file_size import require_room, room_to_leave
 from exporter.files import replacing
 from exporter.listener import Listener
 from exporter.memory import plan_memory
@@ -59,11 +59,11 @@ def export_model(options: ExportOptions, listener: Listener) -> ExportResult:
         context, seq_len = context_lengths(options, checkpoint)
         delegate.LIMITS.check(options.scheme.bits, seq_len)
         facts = delegate.LIMITS, checkpoint, text, context
-        require_room(options.out, estimate_size(options, *facts))
-        options = within_budget(options, *facts, listener)
-        size = estimate_size(options, *facts)
-        require_room(options.out, size)
-        spill = plan_memory(options, checkpoint, text, listener)
+        size = require_room(options, *facts)
+        if options.has_budget:
+            options = within_budget(options, *facts, listener)
+            size = require_room(options, *facts)
+        spill = plan_memory(options, checkpoint, text, size, listener)
         cache = _cache(options, listener, size)
         resources = Resources(cache, spill=spill, device=options.device)
         model, quantization = load_quantized(options, checkpoint, text, listener, resources)

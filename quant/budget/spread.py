@@ -155,7 +155,7 @@ def parts_of(model: CausalLM, scheme: Scheme, storage: Storage) -> list[PartSize
     types = types_of(scheme)
 
     def sizes(rows: int, columns: int) -> tuple[int, ...]:
-        return tuple(storage.weight_bytes(rows, columns, type) for type in types)
+        return tuple(storage.weight_bytes(rows, type.padded(columns), type) for type in types)
 
     parts = []
     for stop in walk(model):
@@ -165,7 +165,7 @@ def parts_of(model: CausalLM, scheme: Scheme, storage: Storage) -> list[PartSize
             parts.append(PartSizes(f"{stop.name}.{part.name}", sizes(rows, shapes[0][1])))
     rows, columns = model.lm_head.out_features, model.lm_head.in_features
     head = sizes(rows, columns)
-    ends = tuple(storage.table_bytes(rows, columns, type) for type in types)
+    ends = tuple(storage.table_bytes(rows, type.padded(columns), type) for type in types)
     if not is_tied(model):
         parts.append(PartSizes(HEAD_PART, head))
     else:

@@ -63,7 +63,7 @@ def run_fill(request: Request, as_json: bool) -> None:
             with listener:
                 began = True
                 speed = Speed()
-                spill = plan_memory(options, checkpoint, text, listener)
+                spill = plan_memory(options, checkpoint, text, 0, listener)
                 cache = Cache(options.cache, default_size(), listener.note)
                 resources = Resources(cache, spill=spill, ranks=ranks, speed=speed, device=device)
                 report = load_quantized(options, checkpoint, text, listener, resources)[1]

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +16,7 @@ import exporter.pipeline
 from delegates import get_delegate
 from exporter.agreement import Reference
 from exporter.errors import ExportError
-from exporter.file_size import estimate_size
+from exporter.file_size import estimate_size, require_room
 from exporter.models.decoder import CausalLM
 from exporter.options import ExportOptions
 from exporter.pipeline import export_model, load_quantized
@@ -108,6 +109,24 @@ def test_the_size_of_the_file_is_foretold(
     text = prepare_text(options, checkpoint)
     program = 6 * limits.sizes.layer_bytes  # at most: five layers, and what is around them
     assert size <= estimate_size(options, limits, checkpoint, text, 512) <= size + program
+
+
+def test_a_file_and_its_etrecord_need_room_together(
+    one_layer_checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = ExportOptions(str(one_layer_checkpoint), tmp_path / "model.pte")
+    checkpoint = find_checkpoint(options, Quiet())
+    facts = get_delegate("cpu").LIMITS, checkpoint, prepare_text(options, checkpoint), 512
+    size = estimate_size(options, *facts)
+    disk = shutil.disk_usage(tmp_path)._replace(free=size)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: disk)
+    assert require_room(options, *facts) == size
+    options = replace(options, etrecord=tmp_path / "model.etrecord")
+    sentence = (
+        r"model.etrecord takes about .* beside .*model.pte, and .* has 0 B free; .*--etrecord\."
+    )
+    with pytest.raises(ExportError, match=sentence):
+        require_room(options, *facts)
 
 
 def test_float_is_stored_as_float(stories_export: Exported) -> None:
