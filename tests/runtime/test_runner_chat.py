@@ -4,6 +4,7 @@ import json
 import os
 import pty
 import re
+import signal
 import struct
 import subprocess
 from collections.abc import Callable
@@ -207,6 +208,19 @@ def test_interrupting_an_answer_goes_on_with_the_next_line(
     assert result.returncode == 0, result.stderr
     assert result.stderr.count(b"runner: interrupted\n") == 1
     assert json.loads(stats.read_text())["stop_reason"] == "length"
+
+
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGTERM])
+def test_a_signal_to_end_keeps_the_conversation(
+    cpp_build: Path, chat_pte: Path, tmp_path: Path, number: signal.Signals
+) -> None:
+    session, stats = tmp_path / "chat.session", tmp_path / "stats.json"
+    command: list[str | Path] = [cpp_build / "runner", chat_pte, "--chat", "--session", session]
+    lines = "Once upon a time\nWho was it?\n"
+    result = interrupt([*command, "--json", stats], lines, number)
+    assert result.returncode == 128 + number, result.stderr
+    assert [role for role, _ in messages_of(session)] == ["user", "assistant"]
+    assert json.loads(stats.read_text())["stop_reason"] == "interrupted"
 
 
 def test_interrupting_the_only_turn_is_said_by_the_exit_code(

@@ -8,8 +8,10 @@ from contextlib import suppress
 from pathlib import Path
 
 
-def interrupt(command: list[str | Path], lines: str = "") -> subprocess.CompletedProcess[bytes]:
-    """Runs a command that catches Ctrl-C, and sends it one.
+def interrupt(
+    command: list[str | Path], lines: str = "", number: signal.Signals = signal.SIGINT
+) -> subprocess.CompletedProcess[bytes]:
+    """Runs a command that catches a signal, and sends it one.
 
     Nobody reads what it says until then: a full pipe keeps the answer from ending.
     """
@@ -22,10 +24,10 @@ def interrupt(command: list[str | Path], lines: str = "") -> subprocess.Complete
     assert process.stdin is not None and process.stderr is not None
     process.stdin.write(lines.encode())
     process.stdin.close()
-    while not _catches(process.pid, signal.SIGINT):
+    while not _catches(process.pid, number):
         assert process.poll() is None, process.stderr.read()
         time.sleep(0.005)
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
     with open(read_end, "rb") as pipe:
         text = pipe.read()[filled:]
     errors = process.stderr.read()

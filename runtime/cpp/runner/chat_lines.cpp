@@ -53,7 +53,7 @@ class LineChat {
     if (terminal) say("a line is a message; /help lists the commands");
     int code = 0;
     std::string line;
-    while (!left_ && !lost_output_) {
+    while (!left_ && !lost_output_ && ended() == 0) {
       if (terminal) std::fprintf(stderr, "> ");
       if (!std::getline(std::cin, line)) {
         if (terminal) std::fprintf(stderr, "\n");
@@ -63,7 +63,7 @@ class LineChat {
       const Result<bool> taken = take(line);
       if (!taken.ok()) return taken.status();
       if (!*taken && !terminal) code = kFailed;
-      if (interrupted().exchange(false)) catch_interrupt();
+      serve_interrupt();
     }
     return lost_output_ ? kFailed : code;
   }

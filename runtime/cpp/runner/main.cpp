@@ -24,7 +24,7 @@
 namespace thimble {
 namespace {
 
-constexpr int kFailed = 1, kBadUse = 2;
+constexpr int kFailed = 1, kBadUse = 2, kSignalled = 128;
 
 int fail(const Status& status, int code) {
   std::fprintf(stderr, "runner: %s\n", status.message().c_str());
@@ -130,7 +130,8 @@ Result<int> run(const Options& options) {
                                         : continue_prompt(runner, options, generate);
   if (!code.ok()) return code;
   std::fprintf(stderr, "runner: %s\n", to_line(runner.stats()).c_str());
-  return write_files(runner, options, signal) ? *code : kFailed;
+  if (!write_files(runner, options, signal)) return kFailed;
+  return ended() == 0 ? *code : kSignalled + ended();
 }
 
 }  // namespace
