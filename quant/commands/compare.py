@@ -12,14 +12,16 @@ def run_compare(request: Request) -> None:
     from exporter.quiet import silence_known_noise
 
     silence_known_noise()
+    from exporter.commands.running import RunningLines
     from exporter.errors import ExportError
     from exporter.tokenizer import TokenizerError
     from quant.commands.table import table
     from quant.errors import QuantError
 
     try:
-        for line in table(request):
-            click.echo(line)
+        with RunningLines(lambda text: click.echo(text, err=True)) as running:
+            for line in table(request, running):
+                click.echo(line)
     except (QuantError, ExportError, TokenizerError) as error:
         click.echo(f"Error: {error}", err=True)
         sys.exit(2)

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from exporter.checkpoint import Checkpoint
+from exporter.commands.running import RunningLines
 from exporter.models.decoder import CausalLM
 from exporter.source import EMBEDDED, open_model
 from exporter.tokenizer import compile_tokenizer, load_tokenizer
@@ -58,8 +59,11 @@ class _HeldOut:
 
 
 @torch.no_grad()
-def table(request: Request) -> Iterator[str]:
+def table(request: Request, running: RunningLines) -> Iterator[str]:
     """The lines of the table in Markdown, as they are measured.
+
+    Args:
+        running: says how far the row has come that is not there yet.
 
     Raises:
         ExportError, TokenizerError, QuantError: no such model, row or text.
@@ -78,7 +82,8 @@ def table(request: Request) -> Iterator[str]:
     windows = score_windows(
         measured, encode, context, request.tokens, bos_id, request.separator
     ).windows
-    reference = _quantized(checkpoint, Scheme("none"), calibration)
+    running.begin("The float model")
+    reference = _quantized(checkpoint, Scheme("none"), calibration, running)
     held_out = _HeldOut(windows, [_logits(reference.model, tokens) for tokens in windows])
 
     tokens = sum(len(window) - 1 for window in windows)
@@ -91,11 +96,14 @@ def table(request: Request) -> Iterator[str]:
     for group_size in request.group_sizes:
         for name in request.only or ROWS:
             scheme, method = ROWS[name]
-            result = _quantized(checkpoint, Scheme(scheme, group_size, method=method), calibration)
+            running.begin(f"{name}, groups of {group_size}")
+            chosen = Scheme(scheme, group_size, method=method)
+            result = _quantized(checkpoint, chosen, calibration, running)
             with_activations = _figures(result.model, held_out)
             drop_activation_rounding(result.model)
             cells = [f"{group_size}", name, f"{result.bits:.3f}", *with_activations]
             cells += [*_figures(result.model, held_out), f"{result.seconds:.1f} s"]
+            running.end()
             yield f"| {' | '.join(cells)} |"
 
 
@@ -108,11 +116,19 @@ class _Quantized:
     seconds: float
 
 
-def _quantized(checkpoint: Checkpoint, scheme: Scheme, calibration: Tensor) -> _Quantized:
+def _quantized(
+    checkpoint: Checkpoint, scheme: Scheme, calibration: Tensor, running: RunningLines
+) -> _Quantized:
     with torch.device("meta"):
         model = CausalLM(checkpoint.config).eval()
     started = time.process_time()
-    report = quantize(model, scheme, checkpoint, calibration)
+    report = quantize(
+        model,
+        scheme,
+        checkpoint,
+        calibration,
+        progress=lambda step: running.progress(step.done, step.total, step.seconds_left),
+    )
     seconds = time.process_time() - started
     return _Quantized(model, report.size.linear_bits_per_weight, seconds)
 
