@@ -11,6 +11,7 @@ from delegates import DelegationReport, get_delegate, load_program
 from delegates.spill import spilling_to
 from exporter.agreement import Agreement, Reference, compare, reference_logits, require_agreement
 from exporter.budget import require_size, storage_of, within_budget
+from exporter.calibration import with_own_text
 from exporter.checkpoint import Checkpoint
 from exporter.errors import ExportError
 from exporter.etrecord import save_etrecord, weights_crc32
@@ -60,6 +61,8 @@ def export_model(options: ExportOptions, listener: Listener) -> ExportResult:
         delegate.LIMITS.check(options.scheme.bits, seq_len)
         facts = delegate.LIMITS, checkpoint, text, context
         size = require_room(options, *facts)
+        text = with_own_text(options, checkpoint, text, _cache(options, listener, size), listener)
+        facts = delegate.LIMITS, checkpoint, text, context
         if options.has_budget:
             options = within_budget(options, *facts, listener)
             size = require_room(options, *facts)

@@ -4,12 +4,14 @@ import hashlib
 import io
 import math
 import os
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import torch
 from torch import Tensor
 
-from exporter.chat_template import compile_chat_template, find_chat_template
+from exporter.chat_template import compile_chat_template, find_chat_template, first_turn
 from exporter.checkpoint import Checkpoint
 from exporter.errors import ExportError
 from exporter.options import ExportOptions
@@ -18,14 +20,17 @@ from exporter.source import EMBEDDED
 from exporter.tokenizer import compile_tokenizer, load_tokenizer
 from quant.errors import QuantError
 from quant.measure.windows import (
+    EVALUATION_TOKENS,
     WINDOW,
+    Encode,
     calibration_windows,
     default_calibration_tokens,
-    default_evaluation_tokens,
     evaluation_windows,
 )
 
-BUILT_IN = "built-in text"  # the name of the one that ships with the embedded model
+_DOCUMENTATION = EMBEDDED / "calibration.txt"  # what the embedded model was trained on
+_ENCYCLOPEDIA = EMBEDDED / "encyclopedia.txt"
+Cut = Callable[[str, Encode, int, int, int | None], Tensor]  # calibration_windows and its like
 
 
 @dataclass(frozen=True)
@@ -40,8 +45,10 @@ class Text:
         calibration: int64 (windows, seq_len); None where neither the scheme nor a budget
             needs any.
         evaluation: int64 (windows, seq_len), held out.
+        prompts: token ids that the model's own texts begin with, where it is to write a part of
+            the calibration.
         source: which text these two are of, by name.
-        sha256: of its file.
+        sha256: of its files, one after the other.
     """
 
     blobs: dict[str, bytes]
@@ -50,6 +57,7 @@ class Text:
     chat_template: str | None
     calibration: Tensor | None
     evaluation: Tensor
+    prompts: tuple[tuple[int, ...], ...]
     source: str
     sha256: str
 
@@ -69,22 +77,21 @@ def prepare_text(options: ExportOptions, checkpoint: Checkpoint) -> Text:
             f"vocabulary of {config.vocab_size}; name the model's own with --tokenizer."
         )
     encode = load_tokenizer(path).encode
-    source = options.calibration or EMBEDDED / "calibration.txt"
-    text, sha256 = _read_text(source)
+    sources, source = _sources(options, checkpoint)
+    texts, sha256 = _read_texts(sources)
     weights = sum(math.prod(shape) for shape in checkpoint.weights.shapes().values())
     window = min(WINDOW, config.context_limit)
     bos_id = compiled.bos_id if compiled.bos_id is not None else config.bos_token_id
     calibration = None
     try:
-        evaluation = evaluation_windows(
-            text, encode, default_evaluation_tokens(weights), window, bos_id
-        )
-        budget = options.bits is not None or options.max_size is not None
-        if options.scheme.needs_calibration or budget:
+        evaluation = _joined(evaluation_windows, texts, encode, EVALUATION_TOKENS, window, bos_id)
+        if options.scheme.needs_calibration or options.has_budget:
             tokens = options.calibration_tokens or default_calibration_tokens(weights)
-            calibration = calibration_windows(text, encode, tokens, window, bos_id)
+            calibration = _joined(calibration_windows, texts, encode, tokens, window, bos_id)
     except QuantError as error:
-        raise ExportError(f"The calibration text {source}: {error}") from None
+        raise ExportError(f"The calibration text {sources[0]}: {error}") from None
+    eos_ids = tuple(compiled.eos_ids) or config.eos_token_ids
+    starts = [[token] for token in (bos_id, *eos_ids) if token is not None][:1]
     blobs, chat_template = {TOKENIZER: compiled.data}, None
     template = find_chat_template(path if os.path.isdir(path) else path.parent)
     if template is not None:
@@ -92,24 +99,54 @@ def prepare_text(options: ExportOptions, checkpoint: Checkpoint) -> Text:
         blobs[CHAT_TEMPLATE] = chat.data
         chat_template = "compiled" if chat.reduced else "stored as text"
         chat_template += f": {chat.reason}" if chat.reason else ""
+        turn = first_turn(template, compiled.bos_token, compiled.eos_token)
+        if turn:
+            ids = encode(turn)
+            starts.append(ids if bos_id is None or ids[:1] == [bos_id] else [bos_id, *ids])
     return Text(
         blobs=blobs,
         bos_id=bos_id,
-        eos_ids=tuple(compiled.eos_ids) or config.eos_token_ids,
+        eos_ids=eos_ids,
         chat_template=chat_template,
         calibration=calibration,
         evaluation=evaluation,
-        source=BUILT_IN if options.calibration is None else source.name,
+        prompts=tuple(tuple(ids) for ids in starts if len(sources) > 1 and 2 * len(ids) < window),
+        source=source,
         sha256=sha256,
     )
 
 
-def _read_text(path: Path) -> tuple[str, str]:
-    """A text, and its file's SHA-256."""
+def _sources(options: ExportOptions, checkpoint: Checkpoint) -> tuple[tuple[Path, ...], str]:
+    """The text that was named, or the shipped ones; and what reports call them."""
+    if options.calibration is not None:
+        return (options.calibration,), options.calibration.name
+    if checkpoint.directory == EMBEDDED:
+        return (_DOCUMENTATION,), "built-in documentation"
+    return (_DOCUMENTATION, _ENCYCLOPEDIA), "built-in documentation and encyclopedia"
+
+
+def _joined(
+    cut: Cut, texts: Sequence[str], encode: Encode, tokens: int, window: int, bos_id: int | None
+) -> Tensor:
+    """Windows of several texts, the same number of each where they are long enough."""
+    each = -(-tokens // len(texts))
+    return torch.cat([cut(text, encode, each, window, bos_id) for text in texts])
+
+
+def _read_texts(paths: Sequence[Path]) -> tuple[list[str], str]:
+    """Texts, and the SHA-256 of their files, one after the other."""
+    files = [_read_text(path) for path in paths]
+    return [text for text, _ in files], hashlib.sha256(
+        b"".join(data for _, data in files)
+    ).hexdigest()
+
+
+def _read_text(path: Path) -> tuple[str, bytes]:
+    """A text, and its file's bytes."""
     try:
         data = path.read_bytes()
         lines = io.StringIO(data.decode("utf-8-sig"), newline=None)  # any line ends, as in a file
-        return lines.read(), hashlib.sha256(data).hexdigest()
+        return lines.read(), data
     except OSError as error:
         raise ExportError(
             f"The calibration text {path} cannot be read ({error.strerror}); name a UTF-8 text "

@@ -4,6 +4,7 @@ from exporter.chat_template.compile import (
     CompiledChatTemplate,
     compile_chat_template,
     find_chat_template,
+    first_turn,
 )
 
-__all__ = ["CompiledChatTemplate", "compile_chat_template", "find_chat_template"]
+__all__ = ["CompiledChatTemplate", "compile_chat_template", "find_chat_template", "first_turn"]

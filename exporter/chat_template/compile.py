@@ -15,6 +15,8 @@ from exporter.chat_template.reduction import IrreducibleError, conversation, red
 from exporter.chat_template.verification import conversations
 from exporter.errors import ExportError
 
+_MESSAGE = "What is a thimble?"  # a message that no template has in itself
+
 
 @dataclass(frozen=True)
 class CompiledChatTemplate:
@@ -69,6 +71,18 @@ def find_chat_template(directory: Path) -> str | None:
             f"the chat template in {directory} is not readable ({error}): fetch the model's files "
             "again."
         ) from None
+
+
+def first_turn(template: str, bos_token: str, eos_token: str) -> str | None:
+    """What a template writes in front of a conversation's first message; None where it renders
+    none as it is."""
+    try:
+        render = _load(template, bos_token, eos_token)[0]
+        text = render([{"role": "user", "content": _MESSAGE}], True)
+    except jinja2.TemplateError:
+        return None
+    before, found, _ = text.partition(_MESSAGE)
+    return before if found else None
 
 
 def _default_of(stored: Any) -> str | None:

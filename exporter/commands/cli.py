@@ -76,8 +76,8 @@ Examples:
 @click.option(
     "--calibration",
     type=click.Path(path_type=Path),
-    help="Text to calibrate and measure on (its last tenth is held out); by default a text that "
-    "ships with the package.",
+    help="Text to calibrate and measure on (its last tenth is held out). By default: texts that "
+    "ship with the package, and for half of the calibration text that the model writes.",
 )
 @click.option(
     "--calibration-tokens",

@@ -14,6 +14,7 @@ from quant.progress import Progress as Step
 
 STAGES = {
     "load": "Loading the weights",
+    "write text": "Writing text to calibrate on",
     "measure": "Measuring what bits buy",
     "quantize": "Quantizing",
     "capture": "Capturing the program",

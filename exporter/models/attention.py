@@ -46,8 +46,8 @@ class Attention(nn.Module):
             self.k_norm = RMSNorm(spec.head_dim, eps)
         self.qk_norm = spec.qk_norm
 
-    def setup_cache(self, max_context_len: int) -> None:
-        shape = (1, max_context_len, self.num_key_value_heads, self.head_dim)
+    def setup_cache(self, max_context_len: int, batch: int = 1) -> None:
+        shape = (batch, max_context_len, self.num_key_value_heads, self.head_dim)
         self.register_buffer("k_cache", torch.zeros(shape), persistent=False)
         self.register_buffer("v_cache", torch.zeros(shape), persistent=False)
 

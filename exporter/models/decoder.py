@@ -95,23 +95,24 @@ class CausalLM(nn.Module):
             self.lm_head.weight = self.model.embed_tokens.weight
         self.max_context_len = 0
 
-    def setup_cache(self, max_context_len: int) -> None:
-        """Gives every layer a KV cache of that many positions; `forward` needs it."""
+    def setup_cache(self, max_context_len: int, batch: int = 1) -> None:
+        """Gives every layer a KV cache of that many positions of each sequence; `forward` needs
+        it."""
         self.max_context_len = max_context_len
         self.model.setup_ropes(self.context(max_context_len).ropes)
         for module in self.modules():
             if isinstance(module, Attention):
-                module.setup_cache(max_context_len)
+                module.setup_cache(max_context_len, batch)
 
     def forward(self, tokens: Tensor, input_pos: Tensor) -> Tensor:
         """Runs tokens at positions input_pos, input_pos + 1, ... over the cache.
 
         Args:
-            tokens: int64 (1, seq_len).
+            tokens: int64 (batch, seq_len); a program is captured of one sequence.
             input_pos: int64 (1,), the position of the first token.
 
         Returns:
-            float32 (1, vocab_size): the logits after the last token.
+            float32 (batch, vocab_size): the logits after the last token.
         """
         seq_len = tokens.shape[1]
         start_pos = cast(int, input_pos.item())

@@ -66,6 +66,16 @@ def embedding_and_head_key(model: CausalLM, weights: WeightSource, last_layer: s
     return _digest("ends", last_layer, _tensors_digest(weights, names))
 
 
+def weights_key(model: CausalLM, weights: WeightSource, purpose: str) -> str:
+    """The key of what depends on all of a model's weights and on what `purpose` says."""
+    layers = [_layer_digest(stop.layer, f"{stop.name}.", weights) for stop in walk(model)]
+    names = [EMBEDDING, _NORM] if is_tied(model) else [EMBEDDING, _NORM, HEAD]
+    code = _code(type(model))
+    config = repr(model.config)
+    rest = _tensors_digest(weights, names)
+    return _digest("weights", purpose, code, torch.__version__, config, rest, *layers)
+
+
 def quality_key(embedding_and_head: str, evaluation: Tensor) -> str:
     """The key of what is measured on the evaluation text with that embedding and head."""
     tokens = hashlib.sha256(bytes_of(evaluation)).hexdigest()

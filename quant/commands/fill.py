@@ -11,6 +11,7 @@ from pathlib import Path
 import click
 import torch
 
+from exporter.calibration import with_own_text
 from exporter.checkpoint import Checkpoint
 from exporter.commands.display import Display
 from exporter.errors import ExportError
@@ -63,8 +64,9 @@ def run_fill(request: Request, as_json: bool) -> None:
             with listener:
                 began = True
                 speed = Speed()
-                spill = plan_memory(options, checkpoint, text, 0, listener)
                 cache = Cache(options.cache, default_size(), listener.note)
+                text = with_own_text(options, checkpoint, text, cache, listener, ranks)
+                spill = plan_memory(options, checkpoint, text, 0, listener)
                 resources = Resources(cache, spill=spill, ranks=ranks, speed=speed, device=device)
                 report = load_quantized(options, checkpoint, text, listener, resources)[1]
         if cache.refused:

@@ -13,7 +13,6 @@ WINDOW = 256
 CALIBRATION_TOKENS = 128 * WINDOW
 CALIBRATION_TOKENS_LARGE = 64 * WINDOW
 EVALUATION_TOKENS = 8 * WINDOW
-EVALUATION_TOKENS_LARGE = WINDOW
 _LARGE = 100_000_000  # weights: from here on minutes matter
 _CALIBRATION_SHARE = 0.9  # of the text; the rest is held out
 _CHARACTERS_PER_TOKEN = 32  # more than any text has: a long one need not be encoded whole
@@ -22,11 +21,6 @@ _CHARACTERS_PER_TOKEN = 32  # more than any text has: a long one need not be enc
 def default_calibration_tokens(weights: int) -> int:
     """How many tokens GPTQ takes for a model of so many weights, unless told."""
     return CALIBRATION_TOKENS if weights < _LARGE else CALIBRATION_TOKENS_LARGE
-
-
-def default_evaluation_tokens(weights: int) -> int:
-    """How many held-out tokens quality is measured on, unless told."""
-    return EVALUATION_TOKENS if weights < _LARGE else EVALUATION_TOKENS_LARGE
 
 
 def calibration_windows(

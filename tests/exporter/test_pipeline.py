@@ -75,17 +75,17 @@ def test_the_report_names_the_text(stories_gptq_export: Exported, calibration_te
 def test_a_text_of_another_system_is_the_same_text(
     one_layer_checkpoint: Path, tmp_path: Path
 ) -> None:
-    """Its lines end otherwise, and the text that ships with the package has no file's name."""
+    """Its lines end otherwise; and a name that is no text is written as far as it is."""
     options = ExportOptions(model=str(one_layer_checkpoint), out=Path("unused.pte"))
     checkpoint = find_checkpoint(options, Quiet())
-    text = prepare_text(options, checkpoint)
-    assert text.source == "built-in text"
+    original = EMBEDDED / "calibration.txt"
+    text = prepare_text(replace(options, calibration=original), checkpoint)
+    assert text.source == "calibration.txt"
     other = tmp_path / "caf\udce9.txt"
-    original = (EMBEDDED / "calibration.txt").read_bytes()
-    other.write_bytes(b"\xef\xbb\xbf" + original.replace(b"\n", b"\r\n"))
+    other.write_bytes(b"\xef\xbb\xbf" + original.read_bytes().replace(b"\n", b"\r\n"))
     same = prepare_text(replace(options, calibration=other), checkpoint)
     assert torch.equal(text.evaluation, same.evaluation)
-    assert same.sha256 != text.sha256 == hashlib.sha256(original).hexdigest()
+    assert same.sha256 != text.sha256 == hashlib.sha256(original.read_bytes()).hexdigest()
     assert json.loads(encode_report({"name": same.source})) == {"name": "caf?.txt"}
 
 

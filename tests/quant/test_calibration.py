@@ -6,7 +6,6 @@ from quant.errors import QuantError
 from quant.measure.windows import (
     calibration_windows,
     default_calibration_tokens,
-    default_evaluation_tokens,
     evaluation_windows,
 )
 
@@ -68,5 +67,3 @@ def test_a_window_too_short_to_predict_anything_is_refused() -> None:
 def test_large_models_take_fewer_tokens_by_default() -> None:
     assert default_calibration_tokens(4_500_000) == 32768
     assert default_calibration_tokens(1_235_000_000) == 16384
-    assert default_evaluation_tokens(4_500_000) == 2048
-    assert default_evaluation_tokens(1_235_000_000) == 256

@@ -1,0 +1,124 @@
+"""Where no text is named, shipped text is half of the calibration and the model writes the rest."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from support.exported import Quiet
+
+from exporter.calibration import with_own_text
+from exporter.chat_template import first_turn
+from exporter.checkpoint import Checkpoint
+from exporter.models.decoder import CausalLM
+from exporter.options import ExportOptions
+from exporter.self_written import SEED, write_texts
+from exporter.source import EMBEDDED, find_checkpoint
+from exporter.text import Text, prepare_text
+from quant.cache.store import Cache
+from quant.quantize import quantize
+from quant.scheme import Scheme
+
+TEMPLATE = (
+    "{% for m in messages %}<|{{ m['role'] }}|>{{ m['content'] }}{{ eos_token }}{% endfor %}"
+    "{% if add_generation_prompt %}<|assistant|>{% endif %}"
+)
+
+
+@pytest.fixture(scope="module")
+def options(tmp_path_factory: pytest.TempPathFactory) -> ExportOptions:
+    """Of the embedded model in another directory: a checkpoint like any other."""
+    directory = tmp_path_factory.mktemp("checkpoint")
+    for name in ("config.json", "model.safetensors", "tokenizer.json"):
+        (directory / name).symlink_to(EMBEDDED / name)
+    (directory / "chat_template.jinja").write_text(TEMPLATE)
+    return ExportOptions(str(directory), directory / "model.pte", calibration_tokens=8 * 256)
+
+
+@pytest.fixture(scope="module")
+def checkpoint(options: ExportOptions) -> Checkpoint:
+    return find_checkpoint(options, Quiet())
+
+
+@pytest.fixture(scope="module")
+def shipped(options: ExportOptions, checkpoint: Checkpoint) -> Text:
+    return prepare_text(options, checkpoint)
+
+
+def test_half_of_it_is_the_models_own(
+    options: ExportOptions, checkpoint: Checkpoint, shipped: Text, tmp_path: Path
+) -> None:
+    assert shipped.calibration is not None and shipped.bos_id is not None
+    start, turn = shipped.prompts
+    assert start == (shipped.bos_id,) and turn[0] == shipped.bos_id and len(turn) > 1
+    cache, listener = Cache(tmp_path), Quiet()
+    text = with_own_text(options, checkpoint, shipped, cache, listener)
+    assert text.calibration is not None and text.calibration.shape == (8, 256)
+    assert listener.stages == ["write text"]
+    whole = set(map(tuple, shipped.calibration.tolist()))
+    ours, own = text.calibration[:4], text.calibration[4:]
+    assert all(tuple(row) in whole for row in ours.tolist())
+    for row, prompt in zip(own.tolist(), (start, start, turn, turn), strict=True):
+        assert tuple(row) not in whole and tuple(row[: len(prompt)]) == prompt
+    assert len(set(map(tuple, own.tolist()))) == 4
+    assert text.sha256 != shipped.sha256
+    assert text.source == (
+        "built-in documentation and encyclopedia; half of the calibration by the model itself"
+    )
+    assert torch.equal(text.evaluation, shipped.evaluation) and len(text.evaluation) == 8
+    again = with_own_text(options, checkpoint, shipped, cache, listener)
+    assert again.calibration is not None and torch.equal(again.calibration, text.calibration)
+    assert again.sha256 == text.sha256 and listener.stages == ["write text"]
+
+
+def test_it_is_sampled_from_the_models_own_distribution(checkpoint: Checkpoint) -> None:
+    """Each token from the logits after all before it, which are computed anew here."""
+    rows, length, prompt = 3, 12, (1, 5)
+    written = write_texts(checkpoint, [prompt], rows, length, None, Quiet())
+    with torch.device("meta"):
+        model = CausalLM(checkpoint.config)
+    quantize(model, Scheme("rtn8"), checkpoint)
+    generator = torch.Generator().manual_seed(SEED)
+    tokens = torch.tensor([prompt] * rows)
+    with torch.no_grad():
+        while tokens.shape[1] < length:
+            odds = model.logits(tokens)[:, -1].softmax(-1)
+            chosen = torch.multinomial(odds, 1, generator=generator)
+            tokens = torch.cat([tokens, chosen], 1)
+    assert torch.equal(written, tokens)
+
+
+def test_what_needs_no_own_text_gets_none(
+    options: ExportOptions, checkpoint: Checkpoint, shipped: Text, tmp_path: Path
+) -> None:
+    listener = Quiet()
+
+    def unchanged(other: ExportOptions, where: Checkpoint) -> bool:
+        text = prepare_text(other, where)
+        return with_own_text(other, where, text, None, listener) is text
+
+    named = tmp_path / "named.txt"
+    named.write_text("A text of the user's own.\n" * 4000)
+    assert unchanged(replace(options, calibration=named), checkpoint)
+    assert unchanged(replace(options, scheme=Scheme("rtn4")), checkpoint)
+    embedded = ExportOptions("llama3", options.out)
+    assert unchanged(embedded, find_checkpoint(embedded, Quiet()))
+    assert listener.stages == listener.notes == []
+    assert unchanged(replace(options, max_memory=10_000_000), checkpoint)
+    assert listener.stages == []
+    (note,) = listener.notes
+    assert note.startswith("Calibrating on shipped text alone: for the model to write its own")
+
+
+@pytest.mark.parametrize(
+    ("template", "wanted"),
+    [
+        (TEMPLATE, "<|user|>"),
+        ("{{ bos_token }}[{{ messages[0]['content'] }}]", "<s>["),
+        ("{{ messages[0]['content'] | upper }}", None),
+        ("{{ raise_exception('no') }}", None),
+        ("{% if %}", None),
+    ],
+)
+def test_what_a_template_writes_before_the_first_message(template: str, wanted: str | None) -> None:
+    assert first_turn(template, "<s>", "</s>") == wanted
