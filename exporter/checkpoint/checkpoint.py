@@ -1,4 +1,4 @@
-"""A checkpoint: a config, and the weights it asks for, streamed from their files."""
+"""A checkpoint: a config and its weights, streamed from their files."""
 
 import weakref
 from collections.abc import Iterable
@@ -29,7 +29,7 @@ class Checkpoint:
         directory: where the tokenizer's files lie.
         name: what to call the model: the hub id, or the directory's name.
         weights: the stored tensors.
-        family: says how they make ours.
+        family: maps the stored tensors to the model's parameters.
     """
 
     config: DecoderSpec
@@ -40,23 +40,24 @@ class Checkpoint:
     _shared: "weakref.ref[nn.Parameter] | None" = field(default=None, init=False, repr=False)
 
     def tensor(self, name: str) -> Tensor:
-        """The tensor that we call so, of the type in which it is stored, unless the family computes
-        with it (bfloat16, float16 or float32).
+        """Returns the model's tensor of that name: bfloat16, float16 or float32.
 
-        Where nothing has to be computed it is a view of the mapped safetensors file; read it, do
-        not write it. With tied embeddings the head's name and the embedding's give the same tensor.
+        It has the type in which it is stored, unless the family computes with it.
+
+        Where nothing has to be computed, it is a read-only view of the mapped safetensors file.
+        With tied embeddings, the head's name and the embedding's name return the same tensor.
         """
         return self._made(self._stored(name))
 
     def load_into(self, module: nn.Module, prefix: str) -> None:
         """Replaces each parameter of `module` by a float32 copy of the tensor `prefix` + its name.
 
-        With tied embeddings the embedding and the head get one parameter between them, as long
-        as the first one loaded is alive when the second is. The pages read are given back.
+        With tied embeddings, the embedding and the head share one parameter, if the first one
+        loaded still exists when the second is loaded. The memory of the pages read is released.
 
         Args:
             module: typically on the meta device; its buffers are left alone.
-            prefix: of Hugging Face's names, such as "model.layers.0.", with its final dot.
+            prefix: start of Hugging Face's names, with the final dot, such as "model.layers.0.".
         """
         for path, submodule in module.named_modules(remove_duplicate=False):
             for key, parameter in list(submodule.named_parameters(recurse=False)):
@@ -64,22 +65,22 @@ class Checkpoint:
                 loaded = self._parameter(name)
                 if loaded.shape != parameter.shape:
                     raise ExportError(
-                        f"{name} is {_shape(loaded.shape)} in {self.name} and the model takes "
+                        f"{name} is {_shape(loaded.shape)} in {self.name} but the model needs "
                         f"{_shape(parameter.shape)}; the weights belong to another config.json."
                     )
                 submodule.register_parameter(key, loaded)
         self.release()
 
     def release(self) -> None:
-        """Gives back the memory that reading has made resident; every tensor stays readable."""
+        """Releases the memory that reading has made resident; every tensor stays readable."""
         self.weights.release()
 
     def check(self, model: nn.Module) -> None:
         """Compares the stored tensors with the parameters of `model` (on any device).
 
         Raises:
-            ExportError: one sentence that names the tensors missing, mis-shaped, unexpected or of
-                a type that is not a plain float.
+            ExportError: tensors are missing, have another shape, are unexpected or are not of a
+                float type; the sentence names them.
         """
         expected = {
             name: tuple(parameter.shape)
@@ -105,7 +106,7 @@ class Checkpoint:
         extra = [f"{name} {_shape(shapes[name])}" for name in shapes if name not in read]
         complaints = [
             _complaint("missing", missing),
-            _complaint("of another shape", mis_shaped),
+            _complaint("with another shape", mis_shaped),
             _complaint("not in the model", extra),
             _complaint("neither float32, float16 nor bfloat16", list(dict.fromkeys(mis_typed))),
         ]
@@ -127,15 +128,15 @@ class Checkpoint:
         if not same:
             raise ExportError(
                 f"{self.name} says tie_word_embeddings and stores {HEAD} with values other than "
-                f"{EMBEDDING}'s; set tie_word_embeddings to false in its config.json to use both."
+                f"{EMBEDDING}'s; to use both, set tie_word_embeddings to false in config.json."
             )
 
     def _own(self, name: str) -> Stored:
-        """Where the family's checkpoints keep our tensor of that name."""
+        """Returns where the family's checkpoints keep the model's tensor of that name."""
         return self.family.stored(self.config, name)
 
     def _stored(self, name: str) -> Stored:
-        """Where this one does: of two tied tensors only one need be there."""
+        """Returns where this checkpoint keeps it: of two tied tensors only one need be present."""
         if self.config.tie_word_embeddings and name in (EMBEDDING, HEAD):
             for stored in map(self._own, (EMBEDDING, HEAD)):
                 if self._has(stored):
@@ -149,7 +150,7 @@ class Checkpoint:
         return stored.make(*map(self.weights.tensor, stored.names)).contiguous()
 
     def _made_shape(self, stored: Stored) -> tuple[int, ...] | None:
-        """Found without reading; None where the tensors cannot be put together so."""
+        """Returns the shape without reading the data; None if the tensors do not combine."""
         shapes = [self.weights.shapes()[source] for source in stored.names]
         try:
             made = stored.make(*(torch.empty(shape, device="meta") for shape in shapes))
@@ -171,7 +172,7 @@ class Checkpoint:
 
 
 def _complaint(what: str, tensors: list[str]) -> str:
-    """Such as "7 missing: a (2, 4), b (2, 4), ...", or nothing when there are none."""
+    """Such as "7 missing: a (2, 4), b (2, 4), ...", or empty when there are none."""
     if not tensors:
         return ""
     rest = ", ..." if len(tensors) > _NAMES_SHOWN else ""

@@ -40,9 +40,10 @@ def is_hub_id(name: str) -> bool:
 
 
 def download(hub_id: str) -> Path:
-    """Brings a model's files into the hub's cache, showing the hub's own progress bars.
+    """Downloads a model's files into the hub's cache, with the hub's own progress bars.
 
-    What the cache holds already is not fetched again, and without a network it is used as it is.
+    Files already in the cache are not downloaded again. Without a network, the cache is used as it
+    is.
 
     Returns:
         The directory that holds the files.
@@ -59,16 +60,16 @@ def download(hub_id: str) -> Path:
         ) from None
     except (RepositoryNotFoundError, HFValidationError):
         raise ExportError(
-            f"There is neither a directory nor a public hub model {hub_id!r}; check the spelling "
+            f"There is no directory and no public hub model {hub_id!r}; check the spelling "
             "or, for a private model, run `hf auth login`."
         ) from None
     except HfHubHTTPError as error:
         raise ExportError(_failed(hub_id, error)) from None
     except (LocalEntryNotFoundError, OfflineModeIsEnabled, HTTPError):
         raise ExportError(
-            f"There is no directory {hub_id!r}, and the hub model of that name cannot be fetched: "
-            "huggingface.co cannot be reached and the cache does not hold all of it; connect, or "
-            "name a local directory."
+            f"There is no directory {hub_id!r}, and the hub model of that name cannot be "
+            "downloaded: huggingface.co cannot be reached and the cache does not hold all its "
+            "files; connect, or name a local directory."
         ) from None
     except OSError as error:
         raise ExportError(_failed(hub_id, error)) from None
@@ -77,6 +78,6 @@ def download(hub_id: str) -> Path:
 def _failed(hub_id: str, error: Exception) -> str:
     reason = str(error).splitlines()[0] if str(error) else type(error).__name__
     return (
-        f"The hub model {hub_id} cannot be fetched ({reason}); try again later, or name a local "
+        f"The hub model {hub_id} cannot be downloaded ({reason}); try again later, or name a local "
         "directory."
     )

@@ -14,12 +14,12 @@ from exporter.models.spec import DecoderSpec
 
 SINGLE = "model.safetensors"
 INDEX = "model.safetensors.index.json"
-_BASE = "model."  # what a causal LM puts before the names of the decoder saved alone
-_HARMLESS = (".rotary_emb.inv_freq",)  # computed, not learnt: old checkpoints stored it
+_BASE = "model."  # a causal LM's prefix; a decoder saved alone lacks it
+_HARMLESS = (".rotary_emb.inv_freq",)  # computed, not learned; old checkpoints store it
 
 
 class SafetensorsWeights:
-    """The tensors of one or several safetensors files, by the names a causal LM gives them."""
+    """The tensors of one or several safetensors files, by their names in a causal LM."""
 
     def __init__(self, files: list[SafetensorsFile]) -> None:
         self._files = files
@@ -57,7 +57,7 @@ def open_weights(directory: Path) -> SafetensorsWeights:
     """Maps the safetensors of a model directory.
 
     Raises:
-        ExportError: there are none, a shard is absent, or a file is damaged.
+        ExportError: there are no weights, a shard is missing, or a file is damaged.
     """
     if not has_weights(directory):
         raise ExportError(_no_weights(directory))
@@ -70,18 +70,18 @@ def read_config(path: Path, family: Family | None = None) -> tuple[Family, Decod
     """Reads a Hugging Face `config.json`.
 
     Args:
-        family: what the config means; None: the family of its model_type.
+        family: the architecture; None: the family of the config's model_type.
 
     Raises:
-        ExportError: the file is missing, is not JSON, names an architecture we do not build, lacks
-            a field, or asks for something the decoder does not compute.
+        ExportError: the file is missing, is not JSON, names an unsupported architecture, lacks a
+            field, or asks for something that the decoder does not compute.
     """
     try:
         fields = read_object(path)
     except FileNotFoundError:
         raise ExportError(
-            f"{path.parent} has no {path.name}; a Hugging Face model directory holds one beside "
-            "its weights: check the path given to --checkpoint."
+            f"{path.parent} has no {path.name}; a Hugging Face model directory has one next to its "
+            "weights: check the path of --checkpoint."
         ) from None
     try:
         family = get_family(fields.get("model_type")) if family is None else family
@@ -91,7 +91,7 @@ def read_config(path: Path, family: Family | None = None) -> tuple[Family, Decod
 
 
 def read_model_config(directory: Path, family: Family | None) -> tuple[Family, DecoderSpec]:
-    """Reads `config.json`, and the end-of-text ids that `generation_config.json` adds to it.
+    """Reads `config.json`, and adds the end-of-text ids of `generation_config.json`.
 
     Raises:
         ExportError: as `read_config` does.
@@ -105,7 +105,7 @@ def read_model_config(directory: Path, family: Family | None) -> tuple[Family, D
     vocabulary = range(config.vocab_size)
     if not all(type(stop) is int and stop in vocabulary for stop in stops):
         raise ExportError(
-            f"{path} has an eos_token_id that is no token id of this model: {ids!r}; vocab_size "
+            f"{path} has an eos_token_id that is not a token id of this model: {ids!r}; vocab_size "
             f"is {config.vocab_size}."
         )
     ends = tuple(dict.fromkeys((*config.eos_token_ids, *stops)))
@@ -115,7 +115,7 @@ def read_model_config(directory: Path, family: Family | None) -> tuple[Family, D
 def _open_shards(index: Path) -> list[SafetensorsFile]:
     places = read_object(index).get("weight_map")
     if not isinstance(places, dict) or not all(isinstance(v, str) for v in places.values()):
-        raise ExportError(f"{index} has no weight_map of tensor to file; download it again.")
+        raise ExportError(f"{index} has no weight_map from tensors to files; download it again.")
     names = sorted(set(places.values()))
     absent = [name for name in names if not (index.parent / name).is_file()]
     if absent:
@@ -138,7 +138,7 @@ def _no_weights(directory: Path) -> str:
     if pickled:
         return (
             f"{directory} holds its weights as {pickled[0]}, a pickle; this exporter reads "
-            "safetensors: load it with transformers and save_pretrained it to convert."
+            "safetensors: to convert it, load it with transformers and call save_pretrained."
         )
     return (
         f"{directory} has no weights: this exporter reads {SINGLE}, or {INDEX} with its shards, "

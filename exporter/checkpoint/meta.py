@@ -1,9 +1,9 @@
 """Meta's own checkpoints: `params.json` beside `consolidated.00.pth`, `consolidated.01.pth`, ...
 
-Three things differ from Hugging Face's layout. The names. The rows of wq and wk: Meta rotates
-neighbouring pairs (x0, x1), Hugging Face the halves (x0, x_half), so the rows of a head are
-reordered here. And large models are split for model parallelism, each file holding a slice of
-every matrix, which are put together here.
+Three things differ from Hugging Face's layout: the names; the order of the rows of wq and wk (Meta
+rotates neighbouring pairs (x0, x1), Hugging Face the halves (x0, x_half), so the rows of each head
+are reordered here); and the files of large models (each holds a slice of every matrix, for model
+parallelism, and the slices are joined here).
 """
 
 import ctypes
@@ -42,10 +42,10 @@ _LAYER = {
     "attention_norm.weight": "input_layernorm.weight",
     "ffn_norm.weight": "post_attention_layernorm.weight",
 }
-_HARMLESS = "rope.freqs"  # computed, not learnt
-_SPLIT_BY_COLUMN = ("wo.weight", "w2.weight")  # the rest of the matrices are split by row
+_HARMLESS = "rope.freqs"  # computed, not learned
+_SPLIT_BY_COLUMN = ("wo.weight", "w2.weight")  # all other matrices are split by row
 _LIBC = ctypes.CDLL(None)
-_OLD_FORMAT = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19."  # a pickle of its magic number
+_OLD_FORMAT = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19."  # the pickled magic number
 _LLAMA3_VOCAB = 128256
 _LLAMA3_STOPS = (128001, 128008, 128009)  # <|end_of_text|>, <|eom_id|>, <|eot_id|>
 
@@ -53,11 +53,11 @@ _LLAMA3_STOPS = (128001, 128008, 128009)  # <|end_of_text|>, <|eom_id|>, <|eot_i
 class MetaWeights:
     """The tensors of Meta's files by their Hugging Face names.
 
-    A matrix whose rows are reordered or that lies in several files is put together when it is
-    asked for; any other tensor is a view of the mapped file.
+    A matrix that must be reordered, or that is split over several files, is assembled on demand.
+    Any other tensor is a view of the mapped file.
 
     Raises:
-        ExportError: on opening, when a file is not such a checkpoint.
+        ExportError: on opening, if a file is not such a checkpoint.
     """
 
     def __init__(self, files: list[Path], head_dim: int | None = None) -> None:
@@ -92,7 +92,7 @@ class MetaWeights:
         return parts[0] if len(parts) == 1 or dim is None else torch.cat(parts, dim)
 
     def _shape(self, key: str) -> tuple[int, ...]:
-        """The shape of the whole: every file holds an equal part."""
+        """Returns the shape of the complete tensor; every file holds an equal part."""
         parts, dim = self._parts(key), self._split_dim(key)
         shape = list(parts[0].shape)
         if dim is not None:
@@ -103,24 +103,25 @@ class MetaWeights:
         for path, shard in zip(self._files, self._shards, strict=True):
             if key not in shard or shard[key].shape != self._shards[0][key].shape:
                 raise ExportError(
-                    f"{path} lacks the part of {key} that belongs to the one in "
-                    f"{self._files[0].name}; they are of different models: download again."
+                    f"{path} lacks its part of {key}, which {self._files[0].name} has; the files "
+                    "belong to different models: download them again."
                 )
         return [shard[key] for shard in self._shards]
 
     def _split_dim(self, key: str) -> int | None:
-        """The dimension that the files split: None for vectors, which every file repeats."""
+        """Returns the dimension that the files split; None for vectors, which every file
+        repeats."""
         first = self._shards[0][key]
         if first.dim() < 2:
             return None
-        if key == "tok_embeddings.weight":  # by column until Llama 2, by vocabulary since Llama 3
+        if key == "tok_embeddings.weight":  # up to Llama 2 by column, since Llama 3 by vocabulary
             norm = self._shards[0].get("norm.weight")
             return 0 if norm is None or first.shape[1] == norm.shape[0] else 1
         return 1 if key.endswith(_SPLIT_BY_COLUMN) else 0
 
 
 def find_files(directory: Path) -> list[Path]:
-    """Meta's weight files of a directory in their order; none when it is no such directory."""
+    """Returns Meta's weight files in a directory, in order; empty if it has none."""
     return sorted(directory.glob("consolidated.*.pth"))
 
 
@@ -130,10 +131,10 @@ def open_meta(
     """Maps the files and derives the config from `params.json` and the tensors' shapes.
 
     Args:
-        family: what the config means; None: Llama.
+        family: the architecture; None: Llama.
 
     Raises:
-        ExportError: `params.json` is absent or lacks a field, or a file is damaged or missing.
+        ExportError: `params.json` is missing or lacks a field, or a file is damaged or missing.
     """
     params = _read_params(directory / PARAMS)
     numbers = [path.name.split(".")[1] for path in files]
@@ -154,13 +155,13 @@ def open_meta(
 
 
 def _config_fields(params: dict[str, Any], weights: MetaWeights) -> dict[str, Any]:
-    """`params.json` in `config.json`'s words, with what only the tensors or Meta's code say."""
+    """Returns the fields of `config.json`: from `params.json`, the tensors, and Meta's code."""
     shapes = weights.shapes()
     absent = [name for name in (_EMBEDDING, _GATE) if len(shapes.get(name, ())) != 2]
     if absent:
-        raise ExportError(f"the weights beside it hold no matrix {' and no '.join(absent)}.")
+        raise ExportError(f"the weights next to it have no matrix {' and no '.join(absent)}.")
     vocab_size = params.get("vocab_size", -1)
-    if vocab_size == -1:  # Llama 2 leaves it to the tokenizer
+    if vocab_size == -1:  # Llama 2: only the tokenizer has it
         vocab_size = shapes[_EMBEDDING][0]
     llama3 = vocab_size == _LLAMA3_VOCAB
     scaled = bool(params.get("use_scaled_rope", False))
@@ -184,7 +185,7 @@ def _config_fields(params: dict[str, Any], weights: MetaWeights) -> dict[str, An
 
 
 def _context(params: dict[str, Any], llama3: bool, scaled: bool) -> int:
-    """What the models were trained for, which `params.json` does not say."""
+    """Returns the context length that the models were trained for; `params.json` lacks it."""
     if scaled:
         return 131072
     if llama3:
@@ -238,8 +239,8 @@ def _load(path: Path) -> dict[str, Tensor]:
         tensors = torch.load(path, map_location="cpu", mmap=True, weights_only=True)
     except pickle.UnpicklingError:
         raise ExportError(
-            f"{path} holds more than tensors, such as code that would run when it is loaded, and "
-            "is not read: take the checkpoint that Meta published."
+            f"{path} holds more than tensors, such as code that would run on loading, so it is not "
+            "read: use the checkpoint that Meta published."
         ) from None
     except (OSError, RuntimeError, EOFError, ValueError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
@@ -248,7 +249,9 @@ def _load(path: Path) -> dict[str, Tensor]:
         ) from None
     values = list(tensors.values()) if isinstance(tensors, dict) else [None]
     if not all(isinstance(value, Tensor) and value.layout == torch.strided for value in values):
-        raise ExportError(f"{path} is not one of Meta's checkpoints: it is no table of tensors.")
+        raise ExportError(
+            f"{path} is not one of Meta's checkpoints: it does not hold a table of tensors."
+        )
     return tensors
 
 
@@ -260,13 +263,13 @@ def _why_no_archive(path: Path) -> str:
     if head.startswith(_OLD_FORMAT):
         return (
             f"{path} is in the format of PyTorch before 1.6, which cannot be mapped; load it with "
-            "torch and torch.save it again."
+            "torch and save it again with torch.save."
         )
-    return f"{path} is no PyTorch checkpoint, or the end of one is missing; download it again."
+    return f"{path} is not a PyTorch checkpoint, or its end is missing; download it again."
 
 
 def _drop_pages(tensor: Tensor) -> None:
-    """Gives back the whole pages of a tensor that lies in a mapped file, which torch cannot do."""
+    """Releases the complete pages of a tensor in a mapped file, which torch cannot do."""
     storage = tensor.untyped_storage()
     begin = -(-storage.data_ptr() // mmap.PAGESIZE) * mmap.PAGESIZE
     end = (storage.data_ptr() + storage.nbytes()) // mmap.PAGESIZE * mmap.PAGESIZE

@@ -1,4 +1,4 @@
-"""Finding out what kind of checkpoint a name means, and opening it."""
+"""Detects what kind of checkpoint a name refers to, and opens it."""
 
 import os
 from pathlib import Path
@@ -10,23 +10,22 @@ from exporter.models.families import Family
 
 
 def open_checkpoint(source: str | Path, family: Family | None = None) -> Checkpoint:
-    """Opens a checkpoint; its files are mapped and their headers read, no weight is yet.
+    """Opens a checkpoint: maps its files and reads their headers, but no weights.
 
     Args:
-        source: a directory in the layout of Hugging Face or of Meta, or a hub id "org/name",
-            which is fetched. A directory that exists goes before a hub id.
-        family: the architecture; None: the one of the config's model_type.
+        source: a directory in the layout of Hugging Face or of Meta, or a hub id "org/name", which
+            is downloaded. An existing directory takes precedence.
+        family: the architecture; None: the family of the config's model_type.
 
     Raises:
-        ExportError: nothing there, or a damaged or unsupported checkpoint.
+        ExportError: there is no checkpoint, or it is damaged or unsupported.
     """
     directory = Path(os.path.expanduser(source))
-    if os.path.isdir(directory):  # os.path answers no where pathlib raises, for impossible names
+    if os.path.isdir(directory):  # for impossible names os.path returns False, pathlib raises
         return _open_directory(directory, directory.resolve().name, family)
     if os.path.exists(directory):
         raise ExportError(
-            f"{source} is a file; a checkpoint is the directory that holds config.json and the "
-            "weights: name that."
+            f"{source} is a file; give the directory that holds config.json and the weights."
         )
     if isinstance(source, str) and hub.is_hub_id(source):
         return _open_directory(hub.download(source), source, family)
@@ -44,9 +43,10 @@ def _open_directory(directory: Path, name: str, family: Family | None) -> Checkp
     family, config = hugging_face.read_model_config(directory, family)
     stored = hugging_face.open_weights(directory)
     tensors = len(stored.shapes())
-    if config.num_hidden_layers > tensors:  # a million would take long to compare with
+    if config.num_hidden_layers > tensors:  # a million layers would take long to compare
         raise ExportError(
-            f"{directory / 'config.json'} speaks of {config.num_hidden_layers} layers, and {name} "
-            f"has {tensors} tensors in all; take config and weights from the same model."
+            f"{directory / 'config.json'} has num_hidden_layers {config.num_hidden_layers}, but "
+            f"{name} has only {tensors} tensors in all; take config and weights from the same "
+            "model."
         )
     return Checkpoint(config, directory, name, stored, family)

@@ -46,7 +46,7 @@ class SafetensorsFile:
     """The tensors of one file by name.
 
     Raises:
-        ExportError: on opening, when the file is absent, cut short or is no safetensors file.
+        ExportError: on opening, if the file is missing, truncated or not a safetensors file.
     """
 
     def __init__(self, path: Path) -> None:
@@ -69,11 +69,11 @@ class SafetensorsFile:
         return {name: entry.shape for name, entry in self._entries.items()}
 
     def dtype(self, name: str) -> torch.dtype:
-        """The type one tensor is stored in."""
+        """Returns the type in which a tensor is stored."""
         return self._entries[name].dtype
 
     def tensor(self, name: str) -> Tensor:
-        """A view of the mapped file: no bytes are copied, pages come in as they are touched."""
+        """Returns a view of the mapped file; nothing is copied."""
         entry = self._entries[name]
         count = math.prod(entry.shape)
         if count == 0:
@@ -82,7 +82,7 @@ class SafetensorsFile:
         return flat.view(entry.shape)
 
     def release(self) -> None:
-        """Gives the pages back to the system; a view that is read again reads the file again."""
+        """Releases the pages; reading a view afterwards reads the file again."""
         self._map.madvise(mmap.MADV_DONTNEED)
 
     def _read_header(self, size: int) -> dict[str, _Entry]:
@@ -91,7 +91,7 @@ class SafetensorsFile:
         length = int.from_bytes(self._map[:_LENGTH_BYTES], "little")
         data_start = _LENGTH_BYTES + length
         if size < _LENGTH_BYTES or not 2 <= length <= _MAX_HEADER_BYTES:
-            raise self._not_safetensors(f"its header length reads {length}")
+            raise self._not_safetensors(f"its header length is {length}")
         if data_start > size:
             raise self._truncated(data_start, size)
         try:
@@ -118,13 +118,13 @@ class SafetensorsFile:
         except (KeyError, TypeError, ValueError):
             sound = False
         if not sound:
-            raise self._not_safetensors(f"its header's entry for {name} makes no sense")
+            raise self._not_safetensors(f"its header's entry for {name} is not valid")
         return entry
 
     def _truncated(self, needed: int, size: int) -> ExportError:
         return ExportError(
-            f"{self.path} is cut short: it holds {size:,} bytes and its header asks for "
-            f"{needed:,}; download it again."
+            f"{self.path} is truncated: it has {size:,} bytes and its header needs {needed:,}; "
+            "download it again."
         )
 
     def _not_safetensors(self, why: str) -> ExportError:

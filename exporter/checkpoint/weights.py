@@ -1,4 +1,4 @@
-"""What a checkpoint format has to offer: tensors by their Hugging Face names."""
+"""The interface of a checkpoint format: tensors by their Hugging Face names."""
 
 from typing import Protocol
 
@@ -13,10 +13,10 @@ class Weights(Protocol):
         """The shape of every stored tensor by its Hugging Face name."""
 
     def dtype(self, name: str) -> torch.dtype:
-        """The type one tensor is stored in."""
+        """Returns the type in which a tensor is stored."""
 
     def tensor(self, name: str) -> Tensor:
-        """One tensor as it is stored."""
+        """Returns a tensor as it is stored."""
 
     def release(self) -> None:
-        """Gives back the memory that reading has made resident."""
+        """Releases the memory that reading has made resident."""

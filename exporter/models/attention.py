@@ -1,4 +1,4 @@
-"""The attention block: grouped queries, with or without a cache, a window or rotary embedding."""
+"""The attention block: grouped queries; cache, window and rotary embedding are optional."""
 
 import torch
 from torch import Tensor, nn
@@ -13,7 +13,7 @@ from quant.protocols import Block, Part
 
 
 class Attention(nn.Module):
-    """Grouped-query attention; with `setup_cache`, over positions of earlier calls too."""
+    """Grouped-query attention; after `setup_cache`, also over the positions of earlier calls."""
 
     k_cache: Tensor
     v_cache: Tensor
@@ -23,15 +23,15 @@ class Attention(nn.Module):
     ) -> None:
         """
         Args:
-            eps: of the norms of queries and keys.
-            rope: which of a context's rotary tables turns them.
+            eps: epsilon of the norms of queries and keys.
+            rope: the index of the context's rotary table for queries and keys; None: none.
         """
         super().__init__()
         self.head_dim = spec.head_dim
         self.num_key_value_heads = spec.num_key_value_heads
         self.own_values = (
             spec.num_key_value_heads == spec.num_attention_heads
-        )  # for each query head
+        )  # a key/value head for each query head
         self.scale = spec.head_dim**-0.5
         self.window = spec.window
         self.rope = rope
@@ -70,7 +70,7 @@ class Attention(nn.Module):
         return self.o_proj(out.flatten(2))
 
     def _attend(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        """Of whole sequences: each query to its own position and those before it."""
+        """Attends within complete sequences: each query to its own and earlier positions."""
         mask = None
         if self.window is not None:
             pos = torch.arange(q.shape[1], device=q.device)
@@ -87,7 +87,8 @@ class Attention(nn.Module):
         ).transpose(1, 2)
 
     def block(self, path: str, norms: Norms) -> Block:
-        """What quantization is told of it, at that path of a layer."""
+        """Returns the description that quantization uses; `path` is the block's place in its
+        layer."""
         q, k, v, o = (f"{path}.{name}" for name in ("q_proj", "k_proj", "v_proj", "o_proj"))
         return Block(
             module=path,

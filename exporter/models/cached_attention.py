@@ -1,7 +1,7 @@
-"""The one operator of ours in a captured program: write this call's keys and values, then attend.
+"""Our one operator in a captured program: writes this call's keys and values, then attends.
 
-Every delegate's first pass replaces it with what that delegate runs best, or with its
-decomposition into ATen, which is also how it runs in eager mode.
+Every delegate's first pass replaces it with an operator of that delegate, or with its decomposition
+into ATen. Eager mode runs the decomposition.
 """
 
 import torch
@@ -25,7 +25,7 @@ def cached_attention(
     scale: float,
     window: int | None = None,
 ) -> Tensor:
-    """Causal grouped-query attention over a cache, which takes this call's keys and values first.
+    """Writes keys and values to the cache, then computes causal grouped-query attention over it.
 
     Args:
         query: (1, seq_len, num_attention_heads, head_dim).
@@ -34,7 +34,7 @@ def cached_attention(
             positions start_pos .. start_pos + seq_len - 1.
         start_pos: position of the first query.
         scale: factor on the dot products.
-        window: how many positions a query sees, its own the last of them; None: all up to it.
+        window: how many positions a query sees, its own included; None: all up to its own.
 
     Returns:
         (1, seq_len, num_attention_heads, head_dim).

@@ -1,4 +1,4 @@
-"""What decoder layers take beside hidden states. Only blocks look inside."""
+"""What decoder layers take as input besides hidden states. Only blocks read its fields."""
 
 from typing import NamedTuple
 
@@ -6,7 +6,7 @@ from exporter.models.rope import Rope
 
 
 class Context(NamedTuple):
-    """Of whole sequences that begin at position 0.
+    """The context of complete sequences that begin at position 0.
 
     Attributes:
         ropes: each rotary table of the decoder, its rows of these positions.
@@ -16,7 +16,7 @@ class Context(NamedTuple):
 
 
 class CachedContext(NamedTuple):
-    """Of tokens that follow what the caches hold.
+    """The context of tokens that follow the positions in the caches.
 
     Attributes:
         ropes: each rotary table of the decoder, its rows of these positions.

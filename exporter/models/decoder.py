@@ -2,7 +2,7 @@
 
 Modules and parameters carry their Hugging Face names. `forward` is the program that gets captured;
 `logits` computes every position of a batch without a cache, for training, calibration and
-measuring.
+measurement.
 """
 
 from collections.abc import Sequence
@@ -41,7 +41,7 @@ class DecoderLayer(nn.Module):
         return module.block(name, norms)
 
     def blocks(self) -> Sequence[Block]:
-        """What it consists of, in the order of computation."""
+        """Returns the layer's blocks in the order of computation."""
         return self._mixer, self._mlp
 
     def forward(self, x: Tensor, context: Context | CachedContext) -> Tensor:
@@ -49,7 +49,7 @@ class DecoderLayer(nn.Module):
         return x + self._run(self._mlp, x, context)
 
     def _run(self, block: Block, x: Tensor, context: Context | CachedContext) -> Tensor:
-        """What a block adds to the hidden states."""
+        """Returns what a block adds to the hidden states."""
         if block.norm is not None:
             x = self.get_submodule(block.norm)(x)
         x = self.get_submodule(block.module)(x, context)
@@ -57,7 +57,7 @@ class DecoderLayer(nn.Module):
 
 
 class Decoder(nn.Module):
-    """Embedding, layers, final norm: what Hugging Face checkpoints keep under `model.`."""
+    """Embedding, layers and final norm: what Hugging Face checkpoints store under `model.`."""
 
     def __init__(self, spec: DecoderSpec) -> None:
         super().__init__()
@@ -67,13 +67,13 @@ class Decoder(nn.Module):
         self._tables = len(spec.rotary_tables)
 
     def setup_ropes(self, tables: Sequence[Rope]) -> None:
-        """Keeps the rotary tables of every position, as rope_cos, rope_sin, rope_cos_1, ..."""
+        """Registers the rotary tables of all positions as rope_cos, rope_sin, rope_cos_1, ..."""
         for index, (cos, sin) in enumerate(tables):
             self.register_buffer(_numbered("rope_cos", index), cos, persistent=False)
             self.register_buffer(_numbered("rope_sin", index), sin, persistent=False)
 
     def ropes(self, start_pos: int, seq_len: int) -> tuple[Rope, ...]:
-        """Each table's rows of positions start_pos .. start_pos + seq_len - 1."""
+        """Returns each table's rows for positions start_pos .. start_pos + seq_len - 1."""
         return tuple(
             (
                 self.get_buffer(_numbered("rope_cos", index)).narrow(0, start_pos, seq_len),
@@ -84,7 +84,7 @@ class Decoder(nn.Module):
 
 
 class CausalLM(nn.Module):
-    """A decoder with its head: tokens to logits."""
+    """A decoder with its head: from tokens to logits."""
 
     def __init__(self, config: DecoderSpec) -> None:
         super().__init__()
@@ -96,8 +96,8 @@ class CausalLM(nn.Module):
         self.max_context_len = 0
 
     def setup_cache(self, max_context_len: int, batch: int = 1) -> None:
-        """Gives every layer a KV cache of that many positions of each sequence; `forward` needs
-        it."""
+        """Gives every layer a KV cache of `max_context_len` positions of each of `batch` sequences;
+        `forward` needs it."""
         self.max_context_len = max_context_len
         self.model.setup_ropes(self.context(max_context_len).ropes)
         for module in self.modules():
@@ -125,25 +125,26 @@ class CausalLM(nn.Module):
         return self.head(x[:, -1])
 
     def embed(self, tokens: Tensor) -> Tensor:
-        """Token ids (batch, seq_len) to hidden states (batch, seq_len, hidden_size)."""
+        """Maps token ids (batch, seq_len) to hidden states (batch, seq_len, hidden_size)."""
         return self.scale_embedding(self.model.embed_tokens(tokens))
 
     def scale_embedding(self, rows: Tensor) -> Tensor:
-        """Rows of the embedding (..., hidden_size) to hidden states."""
+        """Maps rows of the embedding (..., hidden_size) to hidden states."""
         scale = self.config.embedding_scale
         return rows if scale is None else rows * scale
 
     def context(self, seq_len: int) -> Context:
-        """What the layers take beside the hidden states of positions 0 .. seq_len - 1."""
+        """Returns the layers' context for positions 0 .. seq_len - 1."""
         tables = self.config.rotary_tables
         return Context(tuple(rope_table(table, seq_len) for table in tables))
 
     def head(self, hidden: Tensor) -> Tensor:
-        """Hidden states (..., hidden_size) after the last layer to logits (..., vocab_size)."""
+        """Maps hidden states (..., hidden_size) after the last layer to logits (...,
+        vocab_size)."""
         return self.finish_logits(self.lm_head(self.model.norm(hidden)))
 
     def finish_logits(self, logits: Tensor) -> Tensor:
-        """What comes after `lm_head`, on each logit by itself: the soft cap, where there is one."""
+        """Applies what follows `lm_head` to each logit: the soft cap, if the model has one."""
         cap = self.config.logit_soft_cap
         return logits if cap is None else cap * torch.tanh(logits / cap)
 

@@ -1,4 +1,4 @@
-"""An architecture as a value: what its config means, and how its checkpoints are laid out."""
+"""An architecture as a value: how to read its config, and how its checkpoints store tensors."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from exporter.models.stored import Stored
 
 
 def by_name(spec: DecoderSpec, name: str) -> Stored:
-    """Tensors that are stored as ours are, under the same names."""
+    """Describes tensors that are stored as the model has them, under the same names."""
     return Stored((name,))
 
 
@@ -19,9 +19,9 @@ class Family:
 
     Attributes:
         model_type: its name in config.json.
-        spec: from the fields of a config.json to the decoder; raises ExportError for what the
+        spec: maps the fields of a config.json to the decoder; raises ExportError for what the
             decoder does not compute and for fields that are missing, wrong or out of range.
-        stored: how a checkpoint of this decoder keeps our tensor of that name.
+        stored: tells how a checkpoint of this decoder stores the model's tensor of that name.
     """
 
     model_type: str

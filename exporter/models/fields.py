@@ -1,4 +1,4 @@
-"""Reading the fields of a config.json, with an error that names what is wrong with one."""
+"""Reads the fields of a config.json; an error names the field and what is wrong with it."""
 
 import math
 from collections.abc import Mapping
@@ -6,18 +6,18 @@ from typing import Any
 
 from exporter.errors import ExportError
 
-_LARGEST = 2.0**128 - 2.0**104  # of float32's numbers
+_LARGEST = 2.0**128 - 2.0**104  # the largest float32
 
 Fields = Mapping[str, Any]
 
 
 def count(fields: Fields, name: str, default: int | None = None, least: int = 1) -> int:
-    """A whole number of at least `least`; `default` stands for a field that is absent or null."""
+    """Returns a whole number of at least `least`; `default` if the field is missing or null."""
     value = fields.get(name)
     value = default if value is None else value
     if value is None:
         raise ExportError(
-            f"{name} is missing and the decoder's shape needs it; take the config.json that was "
+            f"{name} is missing, but the decoder needs it; use the config.json that was "
             "published with the weights."
         )
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
@@ -26,20 +26,20 @@ def count(fields: Fields, name: str, default: int | None = None, least: int = 1)
 
 
 def positive(fields: Fields, name: str) -> float:
-    """A number above 0 that float32 holds."""
+    """Returns a number above 0 that fits float32."""
     value = fields.get(name)
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
         raise ExportError(f"{name} is {value!r}; it must be a number above 0.")
     if value > _LARGEST:
         raise ExportError(
-            f"{name} is {value!r}, more than float32 holds, in which the decoder computes; take "
-            "the config.json that was published with the weights."
+            f"{name} is {value!r}, too large for float32, in which the decoder computes; use the "
+            "config.json that was published with the weights."
         )
     return float(value)
 
 
 def flag(fields: Fields, name: str) -> bool:
-    """True or false; absent or null is false."""
+    """Returns true or false; false if the field is missing or null."""
     value = fields.get(name)
     if value is not None and not isinstance(value, bool):
         raise ExportError(f"{name} is {value!r}; it must be true or false.")
@@ -47,7 +47,7 @@ def flag(fields: Fields, name: str) -> bool:
 
 
 def token_ids(fields: Fields, name: str) -> tuple[int, ...]:
-    """The ids of a field that holds one, a list of them, or null."""
+    """Returns the ids of a field that holds one id, a list of ids, or null."""
     value = fields.get(name)
     ids = value if isinstance(value, list) else [] if value is None else [value]
     if any(isinstance(token, bool) or not isinstance(token, int) for token in ids):
@@ -56,8 +56,8 @@ def token_ids(fields: Fields, name: str) -> tuple[int, ...]:
 
 
 def layer_types(fields: Fields) -> list[str]:
-    """Each layer's kind of attention, full_attention or sliding_attention; none where the config
-    does not list them."""
+    """Returns each layer's kind of attention, full_attention or sliding_attention; empty if the
+    config does not list them."""
     kinds = fields.get("layer_types") or []
     known = ("full_attention", "sliding_attention")
     if not isinstance(kinds, list) or any(kind not in known for kind in kinds):

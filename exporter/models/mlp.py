@@ -1,4 +1,4 @@
-"""The feed-forward block, gated or plain."""
+"""The feed-forward block, gated or not."""
 
 from collections.abc import Callable
 from functools import partial
@@ -19,7 +19,8 @@ _ACTIVATIONS: dict[Activation, Callable[[Tensor], Tensor]] = {
 
 
 class MLP(nn.Module):
-    """Gated: down(activation(gate(x)) * up(x)) (Shazeer, 2020); plain: down(activation(up(x)))."""
+    """Gated: down(activation(gate(x)) * up(x)) (Shazeer, 2020); not gated:
+    down(activation(up(x)))."""
 
     def __init__(self, spec: MlpSpec, hidden_size: int) -> None:
         super().__init__()
@@ -37,7 +38,8 @@ class MLP(nn.Module):
         return self.down_proj(self.activation(self.up_proj(x)))
 
     def block(self, path: str, norms: Norms) -> Block:
-        """What quantization is told of it, at that path of a layer."""
+        """Returns the description that quantization uses; `path` is the block's place in its
+        layer."""
         up = f"{path}.up_proj"
         readers = Part(f"{path}.gate_up_proj", (f"{path}.gate_proj", up))
         down = Part(f"{path}.down_proj", (f"{path}.down_proj",))

@@ -1,4 +1,4 @@
-"""RMSNorm, the one norm of these decoders."""
+"""RMSNorm, the only norm of these decoders."""
 
 import torch
 from torch import Tensor, nn

@@ -1,4 +1,4 @@
-"""Rotary position embedding (Su et al., 2021): its tables, and their use."""
+"""Rotary position embedding (Su et al., 2021): its tables and its application."""
 
 import math
 
@@ -11,9 +11,11 @@ Rope = tuple[Tensor, Tensor]  # cosines, signed sines: (seq_len, 1, head_dim)
 
 
 def rope_table(spec: RotarySpec, length: int) -> Rope:
-    """Cosines and sines of positions 0 .. length - 1, half-split as in Hugging Face checkpoints:
-    two tensors (length, 1, head_dim), float32. The sines carry the rotation's sign, minus in the
-    first half, so that applying them negates nothing."""
+    """Returns cosines and sines of positions 0 .. length - 1, each float32 (length, 1, head_dim).
+
+    The halves are split as in Hugging Face checkpoints. The sines of the first half are already
+    negated, so that `apply_rope` needs no negation.
+    """
     pairs = torch.arange(0, spec.head_dim, 2, dtype=torch.float32)
     freqs = 1.0 / spec.theta ** (pairs / spec.head_dim)  # (head_dim / 2)
     if spec.scaling is not None:
@@ -24,7 +26,7 @@ def rope_table(spec: RotarySpec, length: int) -> Rope:
 
 
 def _scale_frequencies(freqs: Tensor, scaling: RopeScaling) -> Tensor:
-    """Llama 3.1's stretch: long wavelengths by `factor`, short ones not, smooth in between."""
+    """Applies Llama 3.1's scaling: long wavelengths by `factor`, short ones not, smooth between."""
     if scaling.rope_type == "linear":
         return freqs / scaling.factor
     turns = scaling.original_max_position_embeddings * freqs / (2 * math.pi)

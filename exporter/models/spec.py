@@ -1,4 +1,4 @@
-"""A decoder as data: what its layers are made of, by the Hugging Face names."""
+"""A decoder as data: the parts of its layers, by their Hugging Face names."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -9,9 +9,9 @@ Activation = Literal["silu", "gelu", "gelu_tanh", "relu"]
 
 @dataclass(frozen=True)
 class RopeScaling:
-    """The Llama 3 stretch of rotary frequencies (`rope_type: llama3`), or a linear one.
+    """Scaling of rotary frequencies: `rope_type` llama3, or linear.
 
-    With `rope_type` "linear" only `factor` is read.
+    With `rope_type` "linear" only `factor` is used.
     """
 
     rope_type: str
@@ -23,7 +23,7 @@ class RopeScaling:
 
 @dataclass(frozen=True)
 class RotarySpec:
-    """A table of rotary position embedding; layers whose tables are equal share one."""
+    """A table of rotary position embedding; layers with equal tables share one."""
 
     head_dim: int
     theta: float = 10000.0
@@ -35,10 +35,10 @@ class AttentionSpec:
     """Grouped-query attention.
 
     Attributes:
-        rotary: what turns queries and keys; None: nothing tells positions apart.
+        rotary: rotates queries and keys; None: no position embedding.
         window: a query at position p sees positions p - window + 1 .. p; None: all up to its own.
         bias, out_bias: of q_proj, k_proj and v_proj; of o_proj.
-        qk_norm: an RMSNorm over each head's queries and keys, in front of the rotation.
+        qk_norm: an RMSNorm over each head's queries and keys, before the rotation.
     """
 
     num_attention_heads: int
@@ -63,7 +63,7 @@ class MlpSpec:
 
 @dataclass(frozen=True)
 class Norms:
-    """The names, in the layer, of the RMSNorms around a block; None where there is none.
+    """The names, in the layer, of the RMSNorms around a block; None: no norm.
 
     Attributes:
         before: the norm that feeds the block.
@@ -76,7 +76,7 @@ class Norms:
 
 @dataclass(frozen=True)
 class LayerSpec:
-    """x + mixer, then x + feed_forward, each between its norms."""
+    """A layer: x + mixer(x), then x + feed_forward(x), each with its norms."""
 
     mixer: AttentionSpec
     feed_forward: MlpSpec
@@ -89,7 +89,7 @@ class DecoderSpec:
     """One decoder.
 
     Attributes:
-        context_limit: the longest context that it computes exactly.
+        context_limit: the longest context that the decoder computes exactly.
         embedding_scale: a factor on the embedding's rows.
         logit_soft_cap: logits become cap * tanh(logits / cap).
     """
@@ -112,13 +112,13 @@ class DecoderSpec:
 
     @cached_property
     def rotary_tables(self) -> tuple[RotarySpec, ...]:
-        """Every table that some layer uses, once, in the order of first use."""
+        """The tables that layers use, each once, in the order of first use."""
         tables = (layer.mixer.rotary for layer in self.layers)
         return tuple(dict.fromkeys(table for table in tables if table is not None))
 
     def dimensions(self) -> dict[str, int | list[int]]:
-        """The sizes of the parts by their Hugging Face names: a number where all layers have the
-        same, otherwise a list with each layer's."""
+        """The sizes of the parts by their Hugging Face names: a number if all layers have the same,
+        otherwise a list with one entry for each layer."""
         mixers = [layer.mixer for layer in self.layers]
         feed_forwards = [layer.feed_forward for layer in self.layers]
         return {

@@ -1,4 +1,5 @@
-"""Tokenizers: compiled at export into the form the runner reads, and the references for tests."""
+"""Tokenizers: compiled at export into the form that the runner reads, and the reference ones for
+tests."""
 
 from exporter.tokenizer.compile import CompiledTokenizer, compile_tokenizer
 from exporter.tokenizer.errors import TokenizerError

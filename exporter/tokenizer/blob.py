@@ -15,7 +15,7 @@ _TOKENIZER_FIELDS = 22
 
 
 def write_blob(spec: TokenizerSpec) -> bytes:
-    """Lays a tokenizer out for use in place."""
+    """Returns the flatbuffer of a tokenizer, which the runner uses in place."""
     builder = flatbuffers.Builder(1 << 20)
     ends = np.cumsum([len(token) for token in spec.tokens], dtype=np.uint32)
     merges, merge_homes = merge_table(spec.merges)

@@ -1,9 +1,9 @@
-"""Sets of Unicode code points, as the reference tokenizers' own regex engine sees them.
+"""Sets of Unicode code points, as defined by the reference tokenizers' own regex engine.
 
-The engines inside `tiktoken` and `tokenizers` agree with each other and follow one version of the
-Unicode tables; Python's `unicodedata` and the `regex` package follow others, which would split
-newly assigned letters differently. So the engine itself is asked: which characters of a text that
-holds every code point does this class match?
+The engines inside `tiktoken` and `tokenizers` use the same version of the Unicode tables. Python's
+`unicodedata` and the `regex` package use others, which would split newly assigned letters
+differently. So the engine itself decides which characters a class matches, in a text of every code
+point.
 """
 
 from functools import lru_cache
@@ -29,7 +29,8 @@ def _every_character() -> str:
 
 @lru_cache(maxsize=256)
 def matching(atom: str) -> CodePointSet:
-    r"""The code points that a one-character regex such as `\p{L}`, `\s` or `(?i:s)` matches.
+    r"""Returns the code points that a one-character regex such as `\p{L}`, `\s` or `(?i:s)`
+    matches.
 
     Raises:
         TokenizerError: the reference engine does not know this class.
@@ -42,28 +43,28 @@ def matching(atom: str) -> CodePointSet:
         matched = engine.encode_ordinary(_every_character())
     except ValueError as error:
         raise TokenizerError(
-            f"the split pattern's class {atom!r} is not one that the reference tokenizers know "
-            f"({error}): check the tokenizer's file."
+            f"the split pattern's class {atom!r} is unknown to the reference tokenizers ({error}): "
+            "check the tokenizer's file."
         ) from None
     return of_text(bytes(matched).decode("utf-8"))
 
 
 def of_text(text: str) -> CodePointSet:
-    """The set of the characters of `text`."""
+    """Returns the set of the characters of `text`."""
     members = np.zeros(CODE_POINTS, dtype=np.bool_)
     members[np.frombuffer(text.encode("utf-32-le"), dtype=np.uint32)] = True
     return members
 
 
 def between(first: str, last: str) -> CodePointSet:
-    """The set of the characters `first` to `last`, both included."""
+    """Returns the set of the characters `first` to `last`, both included."""
     members = np.zeros(CODE_POINTS, dtype=np.bool_)
     members[ord(first) : ord(last) + 1] = True
     return members
 
 
 def partition(sets: list[CodePointSet]) -> tuple[npt.NDArray[np.uint8], int]:
-    """Groups the code points that no set of `sets` tells apart.
+    """Groups the code points that belong to the same sets of `sets`.
 
     Returns:
         The class of each code point, uint8 (CODE_POINTS,), and the number of classes.
@@ -81,8 +82,8 @@ def partition(sets: list[CodePointSet]) -> tuple[npt.NDArray[np.uint8], int]:
     count = split.shape[1]
     if count > 255:
         raise TokenizerError(
-            "the split pattern tells more than 255 classes of characters apart: no tokenizer "
-            "that is supported needs that many."
+            "the split pattern distinguishes more than 255 classes of characters: no supported "
+            "tokenizer needs that many."
         )
     lengths = np.diff(np.append(starts, CODE_POINTS))
     classes = np.repeat(class_of_run.astype(np.uint8), lengths)

@@ -1,4 +1,4 @@
-"""Compiles a model's tokenizer into the one form that the runner reads."""
+"""Compiles a model's tokenizer into the form that the runner reads."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,15 +14,15 @@ from exporter.tokenizer.tiktoken_ranks import read_tiktoken
 
 @dataclass(frozen=True)
 class CompiledTokenizer:
-    """A tokenizer laid out for the runner, and the facts that the program itself states.
+    """A tokenizer in the runner's form, and the facts that the program's methods return.
 
     Attributes:
         data: the flatbuffer of schemas/tokenizer.fbs.
-        bos_id: the token that begins a text; None where the model has none.
+        bos_id: the token that begins a text; None if the model has none.
         eos_ids: the tokens that end one.
         vocab_size: one more than the largest token id.
-        bos_token, eos_token: the text of the first of each, as chat templates write it; empty
-            where there is none.
+        bos_token, eos_token: the text of the first of each, as chat templates write it; empty if
+            there is none.
     """
 
     data: bytes
@@ -36,14 +36,14 @@ class CompiledTokenizer:
 def compile_tokenizer(path: Path, model_directory: Path | None = None) -> CompiledTokenizer:
     """Compiles the tokenizer in a directory, or in a file of any supported kind.
 
-    Configs beside it (`config.json`, `generation_config.json`, `tokenizer_config.json`) say which
-    tokens begin and end a text.
+    The configs next to it (`config.json`, `generation_config.json`, `tokenizer_config.json`) define
+    which tokens begin and end a text.
 
     Args:
-        model_directory: where the first two of these are the model's own, if it lies elsewhere.
+        model_directory: the directory of the model's own first two configs, if it is another one.
 
     Raises:
-        TokenizerError: there is no tokenizer, or it is damaged or of a kind not supported.
+        TokenizerError: there is no tokenizer, or it is damaged or not supported.
     """
     spec = read_specification(path, model_directory)
     written = {token.id: token.content for token in spec.added_tokens}
@@ -58,7 +58,7 @@ def compile_tokenizer(path: Path, model_directory: Path | None = None) -> Compil
 
 
 def read_specification(path: Path, model_directory: Path | None = None) -> TokenizerSpec:
-    """Reads a tokenizer of any supported kind; see `compile_tokenizer`."""
+    """Returns a tokenizer of any supported kind; see `compile_tokenizer`."""
     source = find_tokenizer(path)
     if source.kind is TokenizerKind.TOKENIZER_JSON:
         spec = read_tokenizer_json(source.path)

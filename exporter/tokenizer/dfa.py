@@ -1,10 +1,9 @@
-"""Compiles a split pattern into a table that a loop of a few lines runs.
+"""Compiles a split pattern into a table that a short loop runs.
 
 Backtracking engines prefer the leftmost alternative, not the longest match. A state of the
-automaton is therefore an *ordered* list of places in the pattern, cut behind the first that has
-matched (Cox, "Regular Expression Matching: the Virtual Machine Approach", 2009). Lookahead at one
-character costs nothing, because a match is reported one character late: by the transition that
-sees what follows it.
+automaton is therefore an *ordered* list of places in the pattern, cut after the first that has
+matched (Cox, "Regular Expression Matching: the Virtual Machine Approach", 2009). A lookahead of one
+character costs nothing, because the transition on the next character reports the match.
 """
 
 from dataclasses import dataclass
@@ -34,7 +33,7 @@ class Splitter:
         num_classes: how many classes; the end of the text counts as class `num_classes`.
         transitions: uint16 (states * (num_classes + 1),): the next state, and in the top bit
             whether a match ends before the character of this class. State 0 is dead, 1 the start.
-        keeps_gaps: text between matches is a piece of its own, not dropped.
+        keeps_gaps: text between matches is a separate piece; otherwise it is dropped.
     """
 
     blocks: npt.NDArray[np.uint16]
@@ -80,7 +79,7 @@ class _Look:
 
 @dataclass
 class _Fork:
-    """Goes on at `first`, or if that fails at `second`."""
+    """Continues at `first`, or at `second` if that fails."""
 
     first: int
     second: int
@@ -92,7 +91,7 @@ class _Match:
 
 
 class _Program:
-    """The pattern as instructions (Thompson's construction); each runs into the next."""
+    """The pattern as instructions (Thompson's construction); each continues with the next."""
 
     def __init__(self) -> None:
         self.instructions: list[_Consume | _Look | _Fork | _Match] = []
@@ -157,7 +156,7 @@ class _Program:
             self._leave(fork, node.greedy)
 
     def _leave(self, fork: _Fork, greedy: bool) -> None:
-        """Lets `fork` choose between its part, which follows it, and going on here."""
+        """Lets `fork` choose between its part, which follows it, and the next instruction here."""
         here = len(self.instructions)
         if greedy:
             fork.second = here
@@ -166,7 +165,7 @@ class _Program:
 
 
 def _determinize(program: _Program, in_set: list[list[bool]], num_classes: int) -> list[list[int]]:
-    """Builds transitions[state][class], class `num_classes` being the end of the text."""
+    """Builds transitions[state][class]; class `num_classes` is the end of the text."""
     states: dict[tuple[int, ...], int] = {(): DEAD, (0,): START}
     queue = list(states)
     transitions: list[list[int]] = []
@@ -182,8 +181,8 @@ def _determinize(program: _Program, in_set: list[list[bool]], num_classes: int) 
         transitions.append(row)
         if len(states) > _MAX_STATES:
             raise TokenizerError(
-                f"the tokenizer's split pattern needs more than {_MAX_STATES} states: no tokenizer "
-                "that is supported needs that many."
+                f"the tokenizer's split pattern needs more than {_MAX_STATES} states: no supported "
+                "tokenizer needs that many."
             )
     return transitions
 
@@ -194,7 +193,8 @@ def _step(
     state: tuple[int, ...],
     character_class: int | None,
 ) -> tuple[tuple[int, ...], bool]:
-    """The places after one character (None: the end), and whether a match ended before it."""
+    """Returns the places after one character (None: the end), and whether a match ended before
+    it."""
     targets: list[int] = []
     seen: set[int] = set()
     stack = list(reversed(state))

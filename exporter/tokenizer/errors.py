@@ -1,7 +1,7 @@
-"""What this package raises."""
+"""The error that this package raises."""
 
 from exporter.errors import ExportError
 
 
 class TokenizerError(ExportError):
-    """One sentence: which part of a tokenizer or chat template is damaged or not supported."""
+    """A part of a tokenizer or chat template is damaged or not supported; the sentence names it."""

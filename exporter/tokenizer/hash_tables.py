@@ -12,7 +12,7 @@ def merge_table(merges: list[tuple[int, int, int, int]]) -> tuple[_Words, int]:
     """Lays out (left, right, rank, merged) rows for lookups by (left, right).
 
     Returns:
-        The slots, uint32 (slots * 4,), and the number of homes.
+        The slots, uint32 (slots * 4,), and the number of home slots.
     """
     rows = np.array(merges, dtype=np.uint32).reshape(-1, 4)
     homes = _homes_for(len(rows))
@@ -26,7 +26,7 @@ def word_table(tokens: list[bytes], ids: list[int]) -> tuple[_Words, int]:
     """Lays out the tokens `ids` for lookups by their bytes.
 
     Returns:
-        The slots, each a token id, uint32 (slots,), and the number of homes.
+        The slots, each a token id, uint32 (slots,), and the number of home slots.
     """
     homes = _homes_for(len(ids))
     hashes = _hash_bytes([tokens[token_id] for token_id in ids])
@@ -41,7 +41,7 @@ def _homes_for(entries: int) -> int:
 
 
 def _table_size(slots: npt.NDArray[np.int64]) -> int:
-    """One more than the last slot used, so that every probe ends at an empty one."""
+    """Returns one more than the last used slot, so that every probe ends at an empty slot."""
     return int(slots[-1]) + 2 if len(slots) else 1
 
 
@@ -57,7 +57,7 @@ def _hash_pairs(left: _Words, right: _Words) -> _Words:
 
 
 def _hash_bytes(words: list[bytes]) -> _Words:
-    """FNV-1a of each word, computed for all words one byte position at a time."""
+    """Returns the FNV-1a hash of each word, computed one byte position at a time for all words."""
     lengths = np.array([len(word) for word in words], dtype=np.int64)
     starts = np.cumsum(lengths) - lengths
     data = np.frombuffer(b"".join(words), dtype=np.uint8)
@@ -73,10 +73,10 @@ def _scale(hashes: _Words, homes: int) -> npt.NDArray[np.int64]:
 
 
 def _place(homes: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Linear probing for all entries at once: sorted by home, each goes to the first free slot.
+    """Probes linearly for all entries at once: sorted by home, each takes the first free slot.
 
     Returns:
-        The slots, ascending, and which entry each one holds.
+        The slots, ascending, and the entry of each.
     """
     order = np.argsort(homes, kind="stable")
     rank = np.arange(len(homes))

@@ -1,4 +1,4 @@
-"""Reads BPE out of Hugging Face files: `tokenizer.json`, or GPT-2's `vocab.json` + `merges.txt`."""
+"""Reads BPE from Hugging Face files: `tokenizer.json`, or GPT-2's `vocab.json` + `merges.txt`."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -25,7 +25,7 @@ def read_tokenizer_json(path: Path) -> TokenizerSpec:
     """Reads a `tokenizer.json` into a spec.
 
     Raises:
-        TokenizerError: the file is damaged, or uses what is not supported (named).
+        TokenizerError: the file is damaged, or uses an unsupported feature, which is named.
     """
     document = read_object(path, TokenizerError)
     try:
@@ -48,7 +48,7 @@ def read_vocab_and_merges(source: TokenizerSource) -> TokenizerSpec:
         lines = source.merges_path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise TokenizerError(
-            f"the merges {source.merges_path} beside {source.path} cannot be read ({error}): both "
+            f"the merges {source.merges_path} next to {source.path} cannot be read ({error}): both "
             "files are needed."
         ) from None
     model = {"vocab": vocab, "merges": [line for line in lines if not line.startswith("#version")]}
@@ -58,8 +58,8 @@ def read_vocab_and_merges(source: TokenizerSource) -> TokenizerSpec:
         raise _damaged(source.path, str(error)) from None
     if GPT2_END not in vocab:
         raise TokenizerError(
-            f"{source.path} has no token {GPT2_END}; only GPT-2's vocabulary, which ends a text "
-            "with it, is read from vocab.json: use the model's tokenizer.json."
+            f"{source.path} has no token {GPT2_END}; from vocab.json only GPT-2's vocabulary, "
+            "which ends a text with it, is supported: use the model's tokenizer.json."
         )
     end = AddedToken(GPT2_END, vocab[GPT2_END], special=True)
     spec = _byte_level(model, [end], [{"type": "ByteLevel", "use_regex": True}])
@@ -87,7 +87,9 @@ def _read_document(document: Json) -> TokenizerSpec:
     bos_id = _first_of_template(document.get("post_processor"))
     if bos_id is not None:
         if bos_id >= len(spec.tokens):
-            raise LayoutError(f"the post_processor begins a text with {bos_id}, which is no token")
+            raise LayoutError(
+                f"the post_processor begins a text with {bos_id}, which is not a token"
+            )
         spec.bos_id, spec.adds_bos = bos_id, True
     return spec
 
@@ -118,7 +120,7 @@ def _character_level(
         raise _unsupported("byte fallback without all 256 byte tokens and a token for the space")
     prefix, unless_space = split_steps.space_prefix(normalizers, steps)
     if any(token.normalized and not token.special for token in added):
-        raise _unsupported("an added token that is looked for in the normalized text")
+        raise _unsupported("an added token that is searched in the normalized text")
     byte_tokens = {token: value for value, token in enumerate(byte_symbols)}
 
     def text(token: str, token_id: int) -> bytes:
@@ -159,7 +161,7 @@ def _listed_merges(model: Json, vocab: dict[str, int]) -> list[tuple[int, int, i
 def _decoded(
     vocab: dict[str, int], added: list[AddedToken], text: Callable[[str, int], bytes]
 ) -> list[bytes]:
-    """Each id's bytes in decoded text: nothing for a special token or an id without one."""
+    """Returns each id's bytes in decoded text: empty for a special token and an unused id."""
     ids = [*vocab.values(), *(token.id for token in added)]
     tokens = [b""] * (max(ids) + 1)
     for content, token_id in vocab.items():
@@ -170,14 +172,14 @@ def _decoded(
 
 
 def _byte_level_text(token: str, _: int) -> bytes:
-    # The reference decodes a token outside the alphabet (an added one) to its own text.
+    # The reference decodes a token outside the alphabet (an added token) to its own text.
     decoded = token_to_bytes(token)
     return token.encode("utf-8") if decoded is None else decoded
 
 
 def _added_token(token: Json) -> AddedToken:
     if token.get("single_word"):
-        raise _unsupported(f"the added token {token['content']!r} that must be a word of its own")
+        raise _unsupported(f"the added token {token['content']!r} with single_word")
     return AddedToken(
         content=token["content"],
         id=token["id"],
@@ -189,7 +191,7 @@ def _added_token(token: Json) -> AddedToken:
 
 
 def _normalized(token: AddedToken) -> AddedToken:
-    """A token that is looked for in normalized text: the reference normalizes it as well."""
+    """Returns a token that is searched in normalized text: the reference normalizes it as well."""
     if not token.normalized:
         return token
     return replace(token, content=NFC().normalize_str(token.content))
@@ -203,7 +205,7 @@ def _wants_nfc(normalizers: list[Json]) -> bool:
 
 
 def _first_of_template(processor: Json | None) -> int | None:
-    """The token that the reference puts before a text, if it puts one."""
+    """Returns the token that the reference puts before a text; None if it puts none."""
     for step in _flatten(processor, "processors"):
         if step["type"] == "TemplateProcessing" and "SpecialToken" in step["single"][0]:
             name = step["single"][0]["SpecialToken"]["id"]
@@ -223,11 +225,11 @@ def _flatten(step: Json | None, parts: str) -> list[Json]:
 
 
 def _damaged(path: Path, why: str) -> TokenizerError:
-    return TokenizerError(f"{path} is not laid out as a {path.name} ({why}): fetch the file again.")
+    return TokenizerError(f"{path} is not a valid {path.name} ({why}): download the file again.")
 
 
 def _unsupported(feature: str) -> TokenizerError:
     return TokenizerError(
-        f"the tokenizer.json uses {feature}, which is not supported: byte-level BPE, and BPE over "
-        "characters with byte fallback, are."
+        f"the tokenizer.json uses {feature}, which is not supported: byte-level BPE and BPE over "
+        "characters with byte fallback are."
     )

@@ -1,4 +1,4 @@
-"""What a `tokenizer.json` must look like before anything in it is used."""
+"""Checks the layout of a `tokenizer.json` before anything in it is used."""
 
 import reprlib
 from typing import Any
@@ -16,16 +16,16 @@ _MAX_DEPTH = 16
 
 
 class LayoutError(ValueError):
-    """What is wrong with one place of a document; the end of a sentence."""
+    """What is wrong at one place of a document, as the end of a sentence."""
 
 
 def check_document(document: dict[str, Any]) -> None:
-    """Raises LayoutError at the first place that is not what every reader relies on."""
+    """Raises LayoutError at the first place that is not as every reader expects."""
     model = _object(document.get("model"), "model")
     kind = model.get("type", "BPE")
     _text(kind, "model.type")
     if kind != "BPE":
-        return  # is refused by its name
+        return  # refused elsewhere, by its name
     check_vocab_and_merges(model)
     added = document.get("added_tokens")
     for index, token in enumerate(_list([] if added is None else added, "added_tokens")):
@@ -35,7 +35,7 @@ def check_document(document: dict[str, Any]) -> None:
 
 
 def check_vocab_and_merges(model: dict[str, Any]) -> None:
-    """The same of a BPE model's two tables."""
+    """Checks a BPE model's two tables in the same way."""
     vocab = _object(model.get("vocab"), "vocab")
     for token, number in vocab.items():
         _text(token, "a token of the vocab")
@@ -49,7 +49,7 @@ def check_vocab_and_merges(model: dict[str, Any]) -> None:
             or len(parts) != 2
             or not all(isinstance(part, str) for part in parts)
         ):
-            raise LayoutError(f"merges[{index}] is no pair of tokens but {reprlib.repr(merge)}")
+            raise LayoutError(f"merges[{index}] is {reprlib.repr(merge)}, not a pair of tokens")
         for token in (*parts, "".join(parts)):
             if token not in vocab:
                 raise LayoutError(
@@ -65,7 +65,7 @@ def _check_added(token: Any, where: str) -> None:
     for name in _FLAGS:
         flag = fields.get(name)
         if flag is not None and not isinstance(flag, bool):
-            raise LayoutError(f"{where}.{name} is not true or false but {reprlib.repr(flag)}")
+            raise LayoutError(f"{where}.{name} is {reprlib.repr(flag)}, not true or false")
 
 
 def _check_step(step: Any, where: str, parts: str, depth: int) -> None:
@@ -75,7 +75,7 @@ def _check_step(step: Any, where: str, parts: str, depth: int) -> None:
     kind = _text(fields.get("type"), f"{where}.type")
     if kind == "Sequence":
         if depth == _MAX_DEPTH:
-            raise LayoutError(f"{where} lies {_MAX_DEPTH} sequences deep")
+            raise LayoutError(f"{where} is nested in {_MAX_DEPTH} sequences")
         for index, part in enumerate(_list(fields.get(parts), f"{where}.{parts}")):
             _object(part, f"{where}.{parts}[{index}]")
             _check_step(part, f"{where}.{parts}[{index}]", parts, depth + 1)
@@ -87,7 +87,7 @@ def _check_step(step: Any, where: str, parts: str, depth: int) -> None:
 
 
 def _check_template(fields: dict[str, Any], where: str) -> None:
-    """The pieces that are put around one text: special tokens, by names that are listed."""
+    """Checks the pieces around a text: special tokens, whose names must be listed."""
     tokens = _object(fields.get("special_tokens"), f"{where}.special_tokens")
     pieces = _list(fields.get("single"), f"{where}.single")
     if not pieces:
@@ -108,24 +108,24 @@ def _check_template(fields: dict[str, Any], where: str) -> None:
 
 def _check_id(value: Any, where: str) -> None:
     if type(value) is not int or not 0 <= value < MAX_VOCAB_SIZE:
-        raise LayoutError(f"{where} is no token id but {reprlib.repr(value)}")
+        raise LayoutError(f"{where} is {reprlib.repr(value)}, not a token id")
 
 
 def _object(value: Any, where: str) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise LayoutError(f"{where} is not an object but {reprlib.repr(value)}")
+        raise LayoutError(f"{where} is {reprlib.repr(value)}, not an object")
     return value
 
 
 def _list(value: Any, where: str) -> list[Any]:
     if not isinstance(value, list):
-        raise LayoutError(f"{where} is not a list but {reprlib.repr(value)}")
+        raise LayoutError(f"{where} is {reprlib.repr(value)}, not a list")
     return value
 
 
 def _text(value: Any, where: str) -> str:
     if not isinstance(value, str):
-        raise LayoutError(f"{where} is not a text but {reprlib.repr(value)}")
+        raise LayoutError(f"{where} is {reprlib.repr(value)}, not a string")
     if any(0xD800 <= ord(character) < 0xE000 for character in value):
-        raise LayoutError(f"{where} is half a character: {reprlib.repr(value)}")
+        raise LayoutError(f"{where} has an unpaired surrogate: {reprlib.repr(value)}")
     return value

@@ -1,7 +1,7 @@
-"""Tables for Unicode normalization form C, as the reference tokenizers' own library has it.
+"""Tables for Unicode normalization form C, equal to the reference tokenizers' own library.
 
-Python's `unicodedata` says which code points might matter; the reference's normalizer, which
-follows an older Unicode version, says what it does with each.
+Python's `unicodedata` lists the code points that may change. The reference's normalizer, which
+follows an older Unicode version, decides how each one changes.
 """
 
 import unicodedata
@@ -71,7 +71,7 @@ def nfc_tables() -> NfcTables:
 
 
 def _is_reordered(nfd: Callable[[str], str], character: str, combining: int) -> bool:
-    """Whether the reference knows that this mark has a combining class."""
+    """Whether the reference knows this mark's combining class."""
     if combining > 1:
         return nfd(character + _LOW_MARK) == _LOW_MARK + nfd(character)
     return nfd(_HIGH_MARK + character) == nfd(character) + _HIGH_MARK

@@ -1,8 +1,8 @@
-r"""Parses the regexes that split text before BPE into a small syntax tree.
+r"""Parses the regexes that split text before BPE, into a small syntax tree.
 
 The subset is what tokenizers use: alternatives, groups (also `(?i:...)`), classes with `\p{..}`,
 `\s`, `\d` and ranges, all quantifiers (lazy ones, and possessive ones after a single class), `$`,
-and a lookahead at a single class such as `(?!\S)`. Anything else is refused by name.
+and a lookahead at a single class such as `(?!\S)`. Anything else is refused with its name.
 """
 
 from dataclasses import dataclass
@@ -36,14 +36,14 @@ class Sequence:
 
 @dataclass(frozen=True)
 class Alternatives:
-    """Tried in order: the first that lets the whole pattern match wins."""
+    """Alternatives in order: the first with which the complete pattern matches wins."""
 
     choices: tuple["Node", ...]
 
 
 @dataclass(frozen=True)
 class Repeat:
-    """`part` from `least` to `most` times (None: without end), as often as possible if `greedy`."""
+    """`part` from `least` to `most` times (None: no limit), as often as possible if `greedy`."""
 
     part: "Node"
     least: int
@@ -62,12 +62,12 @@ def parse_pattern(pattern: str, ruby_syntax: bool) -> Node:
 
     Args:
         pattern: the regex, in the syntax that Oniguruma and Rust's engines share.
-        ruby_syntax: as Oniguruma reads the patterns of a `tokenizer.json`, and not as Rust's
-            engines read tiktoken's: `$` also holds before every newline, and a sign behind
-            `{m,n}` (but for a lazy `?`) is a quantifier of its own, so that `{1,3}+` has no limit.
+        ruby_syntax: as Oniguruma reads the patterns of a `tokenizer.json`, not as Rust's engines
+            read tiktoken's: `$` also matches before every newline, and a sign after `{m,n}` (except
+            a lazy `?`) is a separate quantifier, so that `{1,3}+` has no limit.
 
     Raises:
-        TokenizerError: a feature outside the subset above, named.
+        TokenizerError: the pattern uses a feature outside the subset above, which is named.
     """
     parser = _Parser(pattern, ruby_syntax)
     node = parser.alternatives(ignore_case=False)
@@ -99,7 +99,7 @@ class _Parser:
 
     def _next(self) -> str:
         if self._at == len(self._pattern):
-            raise self.unsupported("an expression that ends too early")
+            raise self.unsupported("an incomplete expression")
         self._at += 1
         return self._pattern[self._at - 1]
 
@@ -148,7 +148,8 @@ class _Parser:
         return int(first), int(second) if second else None
 
     def _possessive(self, part: Node, least: int, most: int | None) -> Node:
-        """For one character class: greedy, and stopping early only where the class ends."""
+        """Returns a possessive repeat of a character class: greedy, ending only where the class
+        ends."""
         if not isinstance(part, Characters):
             raise self.unsupported("a possessive quantifier after more than one character class")
         no_more = Ahead(~part.members, at_end=True)
@@ -174,7 +175,7 @@ class _Parser:
             return Characters(self._escape(ignore_case))
         character = self._next()
         if character in "^*+?{":
-            raise self.unsupported(f"{character!r} where an expression should begin")
+            raise self.unsupported(f"{character!r} instead of an expression")
         return Characters(_literal(character, ignore_case))
 
     def _group(self, ignore_case: bool) -> Node:

@@ -1,4 +1,4 @@
-"""The reference tokenizers behind one interface: for calibration, and to test ours against."""
+"""The reference tokenizers behind one interface: for calibration, and to test our own."""
 
 from pathlib import Path
 from typing import Protocol
@@ -14,7 +14,7 @@ from exporter.tokenizer.tiktoken_ranks import LLAMA3_PATTERN, llama3_specials, r
 
 
 class ReferenceTokenizer(Protocol):
-    """Text to ids and back. No BOS is added, and special tokens in the text are ordinary text."""
+    """Converts text to ids and back. No BOS is added; special tokens in the text are plain text."""
 
     def encode(self, text: str) -> list[int]: ...
 
@@ -22,10 +22,10 @@ class ReferenceTokenizer(Protocol):
 
 
 def load_tokenizer(path: Path) -> ReferenceTokenizer:
-    """Loads a tokenizer through the library it was made for.
+    """Loads a tokenizer with the library that it was made for.
 
     Raises:
-        TokenizerError: there is none at `path`, or the library cannot read it.
+        TokenizerError: `path` has no tokenizer, or the library cannot read it.
     """
     source = find_tokenizer(path)
     try:
@@ -34,7 +34,7 @@ def load_tokenizer(path: Path) -> ReferenceTokenizer:
         raise
     except Exception as error:  # the libraries raise bare Exception and RuntimeError
         raise TokenizerError(
-            f"the tokenizer {source.path} cannot be loaded ({error}): fetch its files again."
+            f"the tokenizer {source.path} cannot be loaded ({error}): download its files again."
         ) from error
 
 

@@ -1,4 +1,4 @@
-"""Reads a SentencePiece BPE `tokenizer.model` with byte fallback (Llama 2 and its kin)."""
+"""Reads a SentencePiece BPE `tokenizer.model` with byte fallback (Llama 2 and similar models)."""
 
 from pathlib import Path
 from typing import Any
@@ -9,7 +9,7 @@ from sentencepiece import sentencepiece_model_pb2
 from exporter.tokenizer.errors import TokenizerError
 from exporter.tokenizer.specification import AddedToken, Alphabet, SpacePrefix, TokenizerSpec
 
-_PROTOS: Any = sentencepiece_model_pb2  # protobuf builds its classes at run time
+_PROTOS: Any = sentencepiece_model_pb2  # protobuf creates its classes at run time
 SPACE = "\u2581"  # how SentencePiece writes a space
 
 
@@ -17,14 +17,14 @@ def read_sentencepiece(path: Path) -> TokenizerSpec:
     """Reads a model into a spec.
 
     Raises:
-        TokenizerError: the file is damaged, or uses what is not supported (named).
+        TokenizerError: the file is damaged, or uses an unsupported feature, which is named.
     """
     model = _PROTOS.ModelProto()
     try:
         model.ParseFromString(path.read_bytes())
     except DecodeError:
         raise TokenizerError(
-            f"{path} is no readable SentencePiece model: fetch the file again."
+            f"{path} is not a readable SentencePiece model: download the file again."
         ) from None
     _refuse_unsupported(path, model)
     kinds = _PROTOS.ModelProto.SentencePiece
@@ -34,7 +34,7 @@ def read_sentencepiece(path: Path) -> TokenizerSpec:
     }
     byte_symbols = [token for token, piece in enumerate(pieces) if piece.type == kinds.BYTE]
     if [pieces[token].piece for token in byte_symbols] != [f"<0x{v:02X}>" for v in range(256)]:
-        raise TokenizerError(f"{path} lacks some of its 256 byte pieces: fetch the file again.")
+        raise TokenizerError(f"{path} lacks some of its 256 byte pieces: download the file again.")
     tokens = []
     for piece in pieces:
         if piece.type == kinds.BYTE:
@@ -72,11 +72,11 @@ def read_sentencepiece(path: Path) -> TokenizerSpec:
 
 
 def character_symbols(tokens: dict[str, int], vocab_size: int) -> dict[int, int]:
-    """The symbols that merging starts from: each character of `tokens`, by code point.
+    """Returns the symbols that merging starts from: one for each character of `tokens`.
 
-    A character that is no token of its own, but part of one, gets a symbol behind the vocabulary:
-    `vocab_size` plus its place among all code points here, in ascending order. A space has the
-    symbol of the character that SentencePiece writes for it.
+    A character that is only part of a token gets a symbol after the vocabulary: `vocab_size` plus
+        its index among these code points, in ascending order. A space has the symbol of the
+        character that SentencePiece writes for it.
     """
     alphabet = sorted({ord(character) for token in tokens for character in token} | {0x20})
     symbols = {
@@ -88,14 +88,15 @@ def character_symbols(tokens: dict[str, int], vocab_size: int) -> dict[int, int]
 
 
 def spaces_only_lead(tokens: dict[str, int]) -> bool:
-    """Whether no token has a space behind another character, so that words merge on their own."""
+    """Whether no token has a space after another character, so that words merge separately."""
     return not any(SPACE in token.lstrip(SPACE) for token in tokens)
 
 
 def _merges(
     normal: dict[str, int], scores: list[float], characters: dict[int, int]
 ) -> list[tuple[int, int, int, int]]:
-    """Every pair that makes a piece; SentencePiece merges the best score first, ties leftmost."""
+    """Returns every pair that forms a piece; SentencePiece merges the best score first, then the
+    leftmost."""
     levels = sorted({scores[token] for token in normal.values()}, reverse=True)
     rank_of_score = {score: rank for rank, score in enumerate(levels)}
 
@@ -130,7 +131,7 @@ def _refuse_unsupported(path: Path, model: Any) -> None:
     for feature, present in refusals.items():
         if present:
             raise TokenizerError(
-                f"{path} uses {feature}, which is not supported: SentencePiece BPE with byte "
+                f"{path} uses {feature}, which is not supported: only SentencePiece BPE with byte "
                 "fallback and identity normalization is; use the model's tokenizer.json if it has "
                 "one."
             )

@@ -1,4 +1,4 @@
-"""Finds a model's tokenizer files and tells their kinds apart."""
+"""Finds a model's tokenizer files and detects their kind."""
 
 import os
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from exporter.tokenizer.errors import TokenizerError
 
 
 class TokenizerKind(Enum):
-    """The file formats that are read."""
+    """The supported file formats."""
 
     TOKENIZER_JSON = "tokenizer.json"
     SENTENCEPIECE = "tokenizer.model (SentencePiece)"
@@ -20,7 +20,7 @@ class TokenizerKind(Enum):
 
 @dataclass(frozen=True)
 class TokenizerSource:
-    """One tokenizer's main file, its kind, and the directory that may hold configs beside it."""
+    """A tokenizer's main file, its kind, and the directory that may hold its configs."""
 
     path: Path
     kind: TokenizerKind
@@ -31,24 +31,24 @@ class TokenizerSource:
 
     @property
     def merges_path(self) -> Path:
-        """Where the merges lie that belong to a `vocab.json`."""
+        """The merges file that belongs to a `vocab.json`."""
         return self.path.with_name(self.path.name.replace("vocab.json", "merges.txt"))
 
 
 def find_tokenizer(path: Path) -> TokenizerSource:
-    """Finds the tokenizer in a directory, or tells the kind of a file.
+    """Finds the tokenizer in a directory, or detects the kind of a file.
 
     Raises:
-        TokenizerError: there is none, or it is of no known kind.
+        TokenizerError: there is none, or its kind is unknown.
     """
-    if not os.path.isdir(path):  # answers no where pathlib raises, for impossible names
+    if not os.path.isdir(path):  # for impossible names os.path returns False, pathlib raises
         return _source_of_file(path)
     for name in ("tokenizer.json", "tokenizer.model", "vocab.json"):
         if os.path.isfile(path / name):
             return _source_of_file(path / name)
     raise TokenizerError(
-        f"{path} holds no tokenizer: a tokenizer.json, a tokenizer.model, or a vocab.json with its "
-        "merges.txt is needed beside the weights."
+        f"{path} has no tokenizer: a tokenizer.json, a tokenizer.model, or a vocab.json with its "
+        "merges.txt is needed next to the weights."
     )
 
 
@@ -58,8 +58,8 @@ def _source_of_file(path: Path) -> TokenizerSource:
             head = file.read(64)
     except OSError as error:
         raise TokenizerError(
-            f"the tokenizer {path} cannot be read ({error.strerror}): name a directory or file "
-            "that holds one."
+            f"the tokenizer {path} cannot be read ({error.strerror}): give a directory or file "
+            "that has one."
         ) from None
     if path.name.endswith("vocab.json"):
         return TokenizerSource(path, TokenizerKind.VOCAB_AND_MERGES)
@@ -72,8 +72,8 @@ def _source_of_file(path: Path) -> TokenizerSource:
     if head.startswith(b"\n"):  # ModelProto's field 1, length-delimited: the first piece
         return TokenizerSource(path, TokenizerKind.SENTENCEPIECE)
     raise TokenizerError(
-        f"{path} is no tokenizer that is known: a tokenizer.json, a SentencePiece model or a file "
-        "of tiktoken ranks is."
+        f"{path} is not a known kind of tokenizer: give a tokenizer.json, a SentencePiece model or "
+        "a file of tiktoken ranks."
     )
 
 

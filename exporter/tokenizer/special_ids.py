@@ -1,4 +1,4 @@
-"""What the configs beside a tokenizer say of the tokens that begin and end a text."""
+"""The tokens that begin and end a text, from the configs next to a tokenizer."""
 
 import reprlib
 from dataclasses import dataclass
@@ -12,18 +12,19 @@ from exporter.tokenizer.specification import TokenizerSpec
 
 
 def apply_configs(spec: TokenizerSpec, beside: Path, model_directory: Path) -> None:
-    """Lets the configs, where there are any, overrule what the tokenizer says.
+    """Lets the configs, if there are any, override the tokenizer's own BOS and end tokens.
 
-    BOS is `tokenizer_config.json`'s, else `config.json`'s; one that the tokenizer itself puts
-    before a text stays where `tokenizer_config.json` names none. A text ends at any of the tokens
-    that `generation_config.json`, `config.json` and `tokenizer_config.json` name.
+    BOS comes from `tokenizer_config.json`, else `config.json`. If `tokenizer_config.json` has none
+    and the tokenizer itself puts one before a text, that one stays. A text ends at any of the
+    tokens that `generation_config.json`, `config.json` and `tokenizer_config.json` name.
 
     Args:
-        beside: the directory of the tokenizer, and of its `tokenizer_config.json`.
-        model_directory: that of the other two; those beside the tokenizer stand in for them.
+        beside: the directory of the tokenizer and its `tokenizer_config.json`.
+        model_directory: the directory of the other two; if they are missing there, those in
+            `beside` are used.
 
     Raises:
-        TokenizerError: a config is not readable JSON, or names no token where one belongs.
+        TokenizerError: a config is not readable JSON, or a field does not name a token.
     """
     model = _read(model_directory, "config.json") or _read(beside, "config.json")
     generation = _read(model_directory, "generation_config.json")
@@ -48,7 +49,7 @@ def apply_configs(spec: TokenizerSpec, beside: Path, model_directory: Path) -> N
 
 @dataclass(frozen=True)
 class _Config:
-    """The fields of one file; none where there is no such file."""
+    """The fields of one file; empty if there is no such file."""
 
     path: Path
     fields: dict[str, Any]
@@ -57,7 +58,7 @@ class _Config:
         return bool(self.fields)
 
     def ids(self, name: str) -> list[int]:
-        """The ids of a field that holds one, a list of them, or null."""
+        """Returns the ids of a field that holds one id, a list of ids, or null."""
         value = self.fields.get(name)
         ids = value if isinstance(value, list) else [] if value is None else [value]
         if not all(type(number) is int and 0 <= number < MAX_VOCAB_SIZE for number in ids):
@@ -65,7 +66,8 @@ class _Config:
         return ids
 
     def token(self, name: str) -> str | None:
-        """The text of a field that names a token, by itself or in an object; or null."""
+        """Returns the text of a field that names a token, directly or in an object; None for
+        null."""
         value = self.fields.get(name)
         content = value.get("content") if isinstance(value, dict) else value
         if content is not None and not isinstance(content, str):
@@ -74,7 +76,7 @@ class _Config:
 
     def _wrong(self, name: str, value: object, wanted: str) -> TokenizerError:
         return TokenizerError(
-            f"{self.path}: {name} is {reprlib.repr(value)}; it must be {wanted}: fetch the file "
+            f"{self.path}: {name} is {reprlib.repr(value)}; it must be {wanted}: download the file "
             "again."
         )
 
@@ -85,7 +87,7 @@ def _read(directory: Path, name: str) -> _Config:
 
 
 def _id_of(spec: TokenizerSpec, token: str | None) -> int | None:
-    """The id of a token named by its text."""
+    """Returns the id of a token by its text; None if there is none."""
     if not token:
         return None
     for added in spec.added_tokens:

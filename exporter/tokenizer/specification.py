@@ -1,4 +1,4 @@
-"""What every kind of tokenizer file is read into, before it is laid out for the runner."""
+"""The common form of all kinds of tokenizer files, before it is compiled for the runner."""
 
 from dataclasses import dataclass, field
 from enum import IntEnum
@@ -7,14 +7,14 @@ from exporter.tokenizer.dfa import Splitter
 
 
 class Alphabet(IntEnum):
-    """What merging starts from; the values are the schema's."""
+    """The symbols that merging starts from; the values are the schema's."""
 
     BYTES = 0
     CHARACTERS = 1
 
 
 class SpacePrefix(IntEnum):
-    """Where a space is put before the text; the values are the schema's."""
+    """When a space is put before the text; the values are the schema's."""
 
     NONE = 0
     TEXT_START = 1
@@ -23,7 +23,7 @@ class SpacePrefix(IntEnum):
 
 @dataclass(frozen=True)
 class AddedToken:
-    """A token that is found in the text before it is split."""
+    """A token that is searched in the text before the text is split."""
 
     content: str
     id: int
@@ -40,13 +40,14 @@ class TokenizerSpec:
     Attributes:
         tokens: each id's bytes in decoded text; empty for special tokens.
         byte_symbols: the token of each of the 256 bytes, -1 where there is none.
-        merges: (left, right, rank, merged): two adjoining symbols that become one, the lowest rank
+        merges: (left, right, rank, merged): two adjacent symbols that become one, the lowest rank
             first, then the leftmost.
-        characters: code point -> symbol, for the alphabet of characters; symbols from
-            `len(tokens)` on have no token and fall back to bytes.
-        whole_words: tokens that a piece equal to them becomes without merging; None: all merge.
-        splitters: applied in turn.
-        nfc: normalizes to Unicode's form C.
+        characters: code point -> symbol, for the alphabet of characters; symbols from `len(tokens)`
+            on have no token and use byte fallback.
+        whole_words: tokens that replace a piece equal to them without merging; None: all pieces
+            merge.
+        splitters: applied one after another.
+        nfc: normalizes to Unicode form C.
         words_begin_at_spaces: no merge joins a non-space to a space on its right.
     """
 

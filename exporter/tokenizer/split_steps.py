@@ -1,4 +1,4 @@
-"""Reads the steps that come before BPE in a `tokenizer.json`: splitting, and the leading space."""
+"""Reads the steps before BPE in a `tokenizer.json`: splitting and the leading space."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ def compile_byte_level_steps(steps: list[Json]) -> list[Splitter]:
     """Compiles the pre-tokenizers of byte-level BPE, in their order.
 
     Raises:
-        TokenizerError: a step that is not supported, or no final ByteLevel.
+        TokenizerError: a step is not supported, or the last one is not ByteLevel.
     """
     if not steps or steps[-1]["type"] != "ByteLevel":
         raise _unsupported("pre-tokenizers that do not end in ByteLevel")
@@ -41,10 +41,10 @@ def compile_byte_level_steps(steps: list[Json]) -> list[Splitter]:
 
 
 def space_prefix(normalizers: list[Json], steps: list[Json]) -> tuple[SpacePrefix, bool]:
-    """Where BPE over characters puts a space before the text, and whether only before a non-space.
+    """Returns where BPE over characters puts a space, and whether only before a non-space.
 
     Raises:
-        TokenizerError: a step that does more than SentencePiece's treatment of spaces.
+        TokenizerError: a step does more than SentencePiece's treatment of spaces.
     """
     prefix, unless_space, escapes = SpacePrefix.NONE, False, False
     for step in normalizers:
@@ -65,7 +65,7 @@ def space_prefix(normalizers: list[Json], steps: list[Json]) -> tuple[SpacePrefi
             }[step.get("prepend_scheme", "always")]
             escapes = unless_space = True
         elif step["type"] != "Split" or step["pattern"] != {"String": " "} or not escapes:
-            # A split at spaces finds none once they are escaped.
+            # A split at spaces has no effect once they are escaped.
             raise _unsupported(f"the pre-tokenizer {step['type']!r} in BPE over characters")
     if not escapes:
         raise _unsupported("BPE over characters that does not escape spaces")

@@ -1,4 +1,4 @@
-"""Reads Meta's Llama 3 `tokenizer.model`: tiktoken ranks, one base64 token and its rank a line."""
+"""Reads Meta's Llama 3 `tokenizer.model`: tiktoken ranks, a base64 token and its rank per line."""
 
 import binascii
 from pathlib import Path
@@ -14,7 +14,7 @@ LLAMA3_PATTERN = (
     r"|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
 _SPECIAL_COUNT = 256
-# The file names no special tokens: Meta's code does, in this order, then numbers the reserved ones.
+# The file has no special tokens: Meta's code has, in this order, then the reserved ones.
 _NAMED_SPECIALS = (
     "<|begin_of_text|>",
     "<|end_of_text|>",
@@ -33,10 +33,10 @@ _END_NAMES = ("<|end_of_text|>", "<|eom_id|>", "<|eot_id|>")
 
 
 def read_ranks(path: Path) -> dict[bytes, int]:
-    """Reads token -> rank.
+    """Returns token -> rank.
 
     Raises:
-        TokenizerError: a damaged line, a gap in the ranks, or a byte without a token.
+        TokenizerError: a line is damaged, the ranks have a gap, or a byte has no token.
     """
     ranks: dict[bytes, int] = {}
     for number, line in enumerate(path.read_bytes().splitlines(), start=1):
@@ -45,20 +45,21 @@ def read_ranks(path: Path) -> dict[bytes, int]:
             ranks[binascii.a2b_base64(token, strict_mode=True)] = int(rank)
         except (binascii.Error, ValueError):
             raise TokenizerError(
-                f"line {number} of {path} is no base64 token with its rank: fetch the file again."
+                f"line {number} of {path} is not a base64 token with its rank: download the file "
+                "again."
             ) from None
     if sorted(ranks.values()) != list(range(len(ranks))):
         raise TokenizerError(
-            f"the ranks in {path} do not run from 0 to {len(ranks) - 1} without a gap: fetch the "
-            "file again."
+            f"the ranks in {path} do not run from 0 to {len(ranks) - 1} without a gap: download "
+            "the file again."
         )
     if any(bytes([value]) not in ranks for value in range(256)):
-        raise TokenizerError(f"{path} has no token for some single byte: fetch the file again.")
+        raise TokenizerError(f"{path} has no token for some single byte: download the file again.")
     return ranks
 
 
 def llama3_specials() -> dict[str, int]:
-    """The names and ids of Llama 3's 256 special tokens."""
+    """Returns the names and ids of Llama 3's 256 special tokens."""
     reserved = _SPECIAL_COUNT - len(_NAMED_SPECIALS)
     names = [
         *_NAMED_SPECIALS,
@@ -71,14 +72,15 @@ def read_tiktoken(path: Path) -> TokenizerSpec:
     """Reads Llama 3's ranks into a spec.
 
     Raises:
-        TokenizerError: the file is damaged, or is not Llama 3's (such a file carries neither its
-            split pattern nor its special tokens, so only Llama 3's are known).
+        TokenizerError: the file is damaged or is not Llama 3's. Such a file has neither a split
+            pattern nor special tokens, so only Llama 3's are known.
     """
     ranks = read_ranks(path)
     if len(ranks) != LLAMA3_RANKS:
         raise TokenizerError(
-            f"{path} holds {len(ranks)} tiktoken ranks; only Llama 3's {LLAMA3_RANKS}, whose split "
-            "pattern and special tokens are known, are supported: use the model's tokenizer.json."
+            f"{path} has {len(ranks)} tiktoken ranks; only Llama 3's {LLAMA3_RANKS} are supported, "
+            "because the file does not hold the split pattern and special tokens: use the model's "
+            "tokenizer.json."
         )
     specials = llama3_specials()
     tokens = [b""] * len(ranks)
@@ -100,7 +102,8 @@ def read_tiktoken(path: Path) -> TokenizerSpec:
 
 
 def _merges(ranks: dict[bytes, int]) -> list[tuple[int, int, int, int]]:
-    """Every pair of tokens that makes a token: tiktoken merges any of them, lowest rank first."""
+    """Returns every pair of tokens that forms a token: tiktoken merges any of them, lowest rank
+    first."""
     merges = []
     for token, rank in ranks.items():
         for cut in range(1, len(token)):

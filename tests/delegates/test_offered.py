@@ -62,7 +62,7 @@ def test_a_package_that_is_broken(offered: None) -> None:
         get_delegate("absent")
     assert str(error.value) == (
         "delegate 'absent' (thimble_portable_absent) cannot be imported: No module named "
-        "'thimble_portable_absent'; repair the package that offers it, or choose another "
+        "'thimble_portable_absent'; repair the package that provides it, or choose another "
         "--delegate."
     )
     with pytest.raises(DelegateError) as error:

@@ -100,8 +100,8 @@ def test_a_tied_head_with_other_values_is_refused(tmp_path: Path) -> None:
     write(tmp_path, random_tensors(tie_word_embeddings=True), tie_word_embeddings=True)
     assert refusal(tmp_path) == (
         f"{tmp_path.name} says tie_word_embeddings and stores lm_head.weight with values other "
-        "than model.embed_tokens.weight's; set tie_word_embeddings to false in its config.json to "
-        "use both."
+        "than model.embed_tokens.weight's; to use both, set tie_word_embeddings to false in "
+        "config.json."
     )
 
 
@@ -132,7 +132,7 @@ def test_stop_ids_that_are_none_are_refused(tmp_path: Path, ids: str) -> None:
     path = tmp_path / "generation_config.json"
     path.write_text(f'{{"eos_token_id": {ids}}}')
     assert refusal(tmp_path) == (
-        f"{path} has an eos_token_id that is no token id of this model: {json.loads(ids)!r}; "
+        f"{path} has an eos_token_id that is not a token id of this model: {json.loads(ids)!r}; "
         "vocab_size is 64."
     )
 
@@ -181,7 +181,9 @@ def test_an_index_without_a_map_is_said(tmp_path: Path, content: str) -> None:
     write_shards(tmp_path)
     path = tmp_path / "model.safetensors.index.json"
     path.write_text(content)
-    assert refusal(tmp_path) == f"{path} has no weight_map of tensor to file; download it again."
+    assert (
+        refusal(tmp_path) == f"{path} has no weight_map from tensors to files; download it again."
+    )
 
 
 def test_missing_extra_and_mis_shaped_tensors_are_named_at_once(tmp_path: Path) -> None:
@@ -191,12 +193,11 @@ def test_missing_extra_and_mis_shaped_tensors_are_named_at_once(tmp_path: Path) 
     tensors["model.layers.0.self_attn.q_proj.bias"] = torch.ones(32)
     tensors["model.layers.0.mlp.up_proj.weight"] = torch.ones(48, 32, dtype=torch.int8)
     assert refusal(write(tmp_path, tensors)) == (
-        f"The weights of {tmp_path.name} do not fit its config (llama, 2 layers): "
-        "1 missing: model.norm.weight (32); "
-        f"1 of another shape: {DOWN} is (48, 32), not (32, 48); "
-        "1 not in the model: model.layers.0.self_attn.q_proj.bias (32); "
-        "1 neither float32, float16 nor bfloat16: model.layers.0.mlp.up_proj.weight is int8. "
-        "Take config and weights from the same model."
+        f"The weights of {tmp_path.name} do not fit its config (llama, 2 layers): 1 missing: "
+        f"model.norm.weight (32); 1 with another shape: {DOWN} is (48, 32), not (32, 48); 1 not in "
+        "the model: model.layers.0.self_attn.q_proj.bias (32); 1 neither float32, float16 nor "
+        "bfloat16: model.layers.0.mlp.up_proj.weight is int8. Take config and weights from the "
+        "same model."
     )
 
 
@@ -212,7 +213,7 @@ def test_loading_a_tensor_of_another_shape_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ExportError) as raised:
         checkpoint.load_into(torch.nn.Linear(3, 3, bias=False), "model.layers.1.mlp.down_proj.")
     assert str(raised.value) == (
-        f"{DOWN} is (32, 48) in {tmp_path.name} and the model takes (3, 3); the weights belong to "
+        f"{DOWN} is (32, 48) in {tmp_path.name} but the model needs (3, 3); the weights belong to "
         "another config.json."
     )
 
@@ -227,22 +228,22 @@ def entry(**changes: Any) -> dict[str, Any]:
 
 
 NOT_ONE = "is not a safetensors file ("
-NO_SENSE = NOT_ONE + "its header's entry for a makes no sense)"
+NO_SENSE = NOT_ONE + "its header's entry for a is not valid)"
 
 
 @pytest.mark.parametrize(
     ("content", "said"),
     [
         (b"", "is empty (0 bytes); download it again."),
-        (b"abc", NOT_ONE + "its header length reads 6513249)"),
-        (b"\xff" * 64, NOT_ONE + "its header length reads 18446744073709551615)"),
-        (b"\0" * 64, NOT_ONE + "its header length reads 0)"),
+        (b"abc", NOT_ONE + "its header length is 6513249)"),
+        (b"\xff" * 64, NOT_ONE + "its header length is 18446744073709551615)"),
+        (b"\0" * 64, NOT_ONE + "its header length is 0)"),
         (b"version https://git-lfs.github.com/spec/v1\n", "is a Git LFS pointer and not the file"),
-        (struct.pack("<Q", 900) + b"{}", "is cut short: it holds 10 bytes and its header asks for"),
+        (struct.pack("<Q", 900) + b"{}", "is truncated: it has 10 bytes and its header needs"),
         (header(b"{'a': 1}"), NOT_ONE + "its header is not JSON)"),
         (header(b"\xff\xfe"), NOT_ONE + "its header is not JSON)"),
         (header([1]), NOT_ONE + "its header is not a JSON object)"),
-        (header(entry()) + b"1234", "is cut short: it holds 73 bytes and its header asks for 77;"),
+        (header(entry()) + b"1234", "is truncated: it has 73 bytes and its header needs 77;"),
         (header(entry(data_offsets=[0, 9])) + b"123456789", NO_SENSE),
         (header(entry(data_offsets=[8, 0])) + b"12345678", NO_SENSE),
         (header(entry(data_offsets=[-8, 0])) + b"12345678", NO_SENSE),
@@ -267,7 +268,7 @@ def test_a_damaged_file_is_said_to_be(tmp_path: Path, content: bytes, said: str)
 def test_more_layers_than_tensors_are_refused_at_once(tmp_path: Path) -> None:
     write(tmp_path, random_tensors())
     (tmp_path / "config.json").write_text(json.dumps({**CONFIG, "num_hidden_layers": 10**6}))
-    assert "speaks of 1000000 layers, and " in refusal(tmp_path)
+    assert "has num_hidden_layers 1000000, but " in refusal(tmp_path)
 
 
 def test_a_file_cut_anywhere_is_refused(tmp_path: Path) -> None:
@@ -351,8 +352,7 @@ def test_nothing_there(source: str, said: str) -> None:
 def test_a_file_is_no_checkpoint(tmp_path: Path) -> None:
     path = write(tmp_path, random_tensors()) / "model.safetensors"
     assert refusal(path) == (
-        f"{path} is a file; a checkpoint is the directory that holds config.json and the weights: "
-        "name that."
+        f"{path} is a file; give the directory that holds config.json and the weights."
     )
 
 
@@ -370,7 +370,7 @@ def test_pickled_weights(tmp_path: Path) -> None:
     (tmp_path / "pytorch_model.bin").touch()
     assert refusal(tmp_path) == (
         f"{tmp_path} holds its weights as pytorch_model.bin, a pickle; this exporter reads "
-        "safetensors: load it with transformers and save_pretrained it to convert."
+        "safetensors: to convert it, load it with transformers and call save_pretrained."
     )
 
 

@@ -28,13 +28,13 @@ CONFIG: dict[str, Any] = {
     "vocab_size": 8,
 }
 NOT_FETCHED = (
-    f"There is no directory '{NAME}', and the hub model of that name cannot be fetched: "
-    "huggingface.co cannot be reached and the cache does not hold all of it; connect, or name a "
-    "local directory."
+    f"There is no directory '{NAME}', and the hub model of that name cannot be downloaded: "
+    "huggingface.co cannot be reached and the cache does not hold all its files; connect, or name "
+    "a local directory."
 )
 UNKNOWN = (
-    f"There is neither a directory nor a public hub model '{NAME}'; check the spelling or, for a "
-    "private model, run `hf auth login`."
+    f"There is no directory and no public hub model '{NAME}'; check the spelling or, for a private "
+    "model, run `hf auth login`."
 )
 GATED = (
     f"The model {NAME} is gated; accept its licence on https://huggingface.co/{NAME} and run "
@@ -90,12 +90,12 @@ def test_offline_with_the_model_in_the_cache(cache: Path) -> None:
         (httpx2.ProxyError("no"), NOT_FETCHED),
         (
             errors.HfHubHTTPError("500 Server Error\nRequest ID: 7", response=RESPONSE),
-            f"The hub model {NAME} cannot be fetched (500 Server Error); try again later, or name "
-            "a local directory.",
+            f"The hub model {NAME} cannot be downloaded (500 Server Error); try again later, or "
+            "name a local directory.",
         ),
         (
             OSError(28, "No space left on device"),
-            f"The hub model {NAME} cannot be fetched ([Errno 28] No space left on device); try "
+            f"The hub model {NAME} cannot be downloaded ([Errno 28] No space left on device); try "
             "again later, or name a local directory.",
         ),
     ],

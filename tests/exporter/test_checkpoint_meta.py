@@ -277,7 +277,7 @@ def test_quantized_weights_are_refused(tmp_path: Path) -> None:
 def test_a_file_without_the_decoders_tensors_is_said(tmp_path: Path) -> None:
     write(tmp_path, PARAMS, {"tok_embeddings.weight": torch.ones(96, 64)})
     assert refusal(tmp_path) == (
-        f"{tmp_path / 'params.json'}: the weights beside it hold no matrix "
+        f"{tmp_path / 'params.json'}: the weights next to it have no matrix "
         "model.layers.0.mlp.gate_proj.weight."
     )
 
@@ -292,7 +292,7 @@ def test_a_truncated_file_is_said(tmp_path: Path) -> None:
     path = write(tmp_path, PARAMS, random_tensors()) / "consolidated.00.pth"
     path.write_bytes(path.read_bytes()[:5000])
     assert refusal(tmp_path) == (
-        f"{path} is no PyTorch checkpoint, or the end of one is missing; download it again."
+        f"{path} is not a PyTorch checkpoint, or its end is missing; download it again."
     )
 
 
@@ -315,8 +315,8 @@ def test_code_in_a_pickle_is_refused(tmp_path: Path) -> None:
     path = write(tmp_path, PARAMS) / "consolidated.00.pth"
     torch.save({"a": Path("x")}, path)
     assert refusal(tmp_path) == (
-        f"{path} holds more than tensors, such as code that would run when it is loaded, and is "
-        "not read: take the checkpoint that Meta published."
+        f"{path} holds more than tensors, such as code that would run on loading, so it is not "
+        "read: use the checkpoint that Meta published."
     )
 
 
@@ -324,7 +324,7 @@ def test_another_object_is_refused(tmp_path: Path) -> None:
     path = write(tmp_path, PARAMS) / "consolidated.00.pth"
     torch.save([1, 2], path)
     assert refusal(tmp_path) == (
-        f"{path} is not one of Meta's checkpoints: it is no table of tensors."
+        f"{path} is not one of Meta's checkpoints: it does not hold a table of tensors."
     )
 
 
@@ -333,8 +333,8 @@ def test_parts_of_different_models_are_refused(tmp_path: Path) -> None:
     del other["layers.1.attention.wv.weight"]
     write(tmp_path, PARAMS, random_tensors(), other)
     assert refusal(tmp_path) == (
-        f"{tmp_path / 'consolidated.01.pth'} lacks the part of layers.1.attention.wv.weight that "
-        "belongs to the one in consolidated.00.pth; they are of different models: download again."
+        f"{tmp_path / 'consolidated.01.pth'} lacks its part of layers.1.attention.wv.weight, which "
+        "consolidated.00.pth has; the files belong to different models: download them again."
     )
 
 

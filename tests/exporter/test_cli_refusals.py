@@ -102,8 +102,8 @@ def test_truncated_weights(out: Path, stories: Path) -> None:
 def test_an_unknown_architecture(out: Path, stories: Path) -> None:
     replace_config(stories, model_type="gemma3")
     assert refusal(out, stories) == (
-        f"{stories}/config.json: model_type 'gemma3' is not an architecture this exporter builds; "
-        "it builds llama, mistral, qwen2, qwen3, smollm3."
+        f"{stories}/config.json: model_type 'gemma3' is not supported; supported are llama, "
+        "mistral, qwen2, qwen3, smollm3."
     )
 
 
@@ -194,14 +194,14 @@ def test_a_tokenizer_with_more_tokens_than_the_model(
 def test_a_tokenizer_of_an_impossible_name(out: Path, stories: Path) -> None:
     name = "x" * 300
     assert refusal(out, stories, "--tokenizer", name) == (
-        f"the tokenizer {name} cannot be read (File name too long): name a directory or file that "
-        "holds one."
+        f"the tokenizer {name} cannot be read (File name too long): give a directory or file that "
+        "has one."
     )
 
 
 def test_no_tokenizer(out: Path, stories: Path) -> None:
     (stories / "tokenizer.model").unlink()
-    assert refusal(out, stories).startswith(f"{stories} holds no tokenizer: ")
+    assert refusal(out, stories).startswith(f"{stories} has no tokenizer: ")
 
 
 def test_calibration_text_that_is_missing(out: Path, stories: Path, tmp_path: Path) -> None:

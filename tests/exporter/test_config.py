@@ -198,8 +198,8 @@ def test_end_of_text_ids(stored: Any, ids: tuple[int, ...]) -> None:
 )
 def test_another_architecture_is_refused(model_type: Any) -> None:
     assert refusal(model_type=model_type) == (
-        f"model_type {model_type!r} is not an architecture this exporter builds; "
-        "it builds llama, mistral, qwen2, qwen3, smollm3."
+        f"model_type {model_type!r} is not supported; supported are llama, mistral, qwen2, qwen3, "
+        "smollm3."
     )
 
 
@@ -213,8 +213,8 @@ def test_a_missing_field_is_named(name: str) -> None:
     with pytest.raises(ExportError) as raised:
         decoder_spec(fields)
     assert str(raised.value) == (
-        f"{name} is missing and the decoder's shape needs it; take the config.json that was "
-        "published with the weights."
+        f"{name} is missing, but the decoder needs it; use the config.json that was published with "
+        "the weights."
     )
 
 
@@ -234,7 +234,7 @@ def test_a_number_of_the_wrong_kind_is_named(name: str, value: Any) -> None:
 @pytest.mark.parametrize("name", ["rms_norm_eps", "rope_theta"])
 def test_a_number_that_float32_does_not_hold_is_named(name: str) -> None:
     assert refusal(**{name: 1e300}) == (
-        f"{name} is 1e+300, more than float32 holds, in which the decoder computes; take the "
+        f"{name} is 1e+300, too large for float32, in which the decoder computes; use the "
         "config.json that was published with the weights."
     )
 
@@ -245,10 +245,8 @@ def test_a_flag_of_the_wrong_kind_is_named(name: str, value: Any) -> None:
     assert refusal(**{name: value}) == f"{name} is {value!r}; it must be true or false."
 
 
-ACTIVATIONS = (
-    "the decoder computes 'silu', 'swish', 'gelu', 'gelu_new', 'gelu_pytorch_tanh', 'relu'."
-)
-SUPPORTED_ROPE = "the decoder computes 'default', 'linear' and 'llama3', the same for every layer."
+ACTIVATIONS = "supported are 'silu', 'swish', 'gelu', 'gelu_new', 'gelu_pytorch_tanh', 'relu'."
+SUPPORTED_ROPE = "supported are 'default', 'linear' and 'llama3', the same for every layer."
 
 
 @pytest.mark.parametrize(
@@ -265,15 +263,16 @@ SUPPORTED_ROPE = "the decoder computes 'default', 'linear' and 'llama3', the sam
         (
             {"quantization_config": {"quant_method": "gptq", "bits": 4}},
             "the weights are already quantized (quantization_config, method 'gptq'); the exporter "
-            "quantizes by itself: use the float checkpoint that they were made from.",
+            "quantizes itself: use the original float checkpoint.",
         ),
         (
             {"partial_rotary_factor": 0.5},
-            "partial_rotary_factor 0.5 is not supported; the decoder rotates whole heads (1.0).",
+            "partial_rotary_factor 0.5 is not supported; the decoder rotates complete heads (1.0).",
         ),
         (
             {"rope_parameters": {"rope_type": "default", "partial_rotary_factor": 0.25}},
-            "partial_rotary_factor 0.25 is not supported; the decoder rotates whole heads (1.0).",
+            "partial_rotary_factor 0.25 is not supported; the decoder rotates complete heads "
+            "(1.0).",
         ),
         (
             {"rope_scaling": {"rope_type": "yarn", "factor": 4.0}},
@@ -297,28 +296,31 @@ SUPPORTED_ROPE = "the decoder computes 'default', 'linear' and 'llama3', the sam
         ),
         (
             {"rope_scaling": {**LLAMA3_ROPE, "high_freq_factor": 1.0}},
-            "high_freq_factor 1.0 is not above low_freq_factor 1.0; the frequencies between them "
-            "are interpolated.",
+            "high_freq_factor 1.0 is not above low_freq_factor 1.0; it must be, because the "
+            "frequencies between them are interpolated.",
         ),
         (
             {"num_key_value_heads": 3},
-            "num_attention_heads 8 is not a multiple of num_key_value_heads 3; each key head "
-            "serves equally many query heads.",
+            "num_attention_heads 8 is not a multiple of num_key_value_heads 3; each key/value "
+            "head must serve the same number of query heads.",
         ),
-        ({"head_dim": 7}, "head_dim 7 is odd; rotary embedding turns pairs."),
+        (
+            {"head_dim": 7},
+            "head_dim 7 is odd; rotary embedding rotates pairs of numbers, so it must be even.",
+        ),
         (
             {"num_attention_heads": 128},
-            "num_attention_heads 128 is more than hidden_size 64; give head_dim, or fewer heads.",
+            "num_attention_heads 128 is more than hidden_size 64; set head_dim, or fewer heads.",
         ),
         (
             {"eos_token_id": [2, 512]},
-            "token id 512 (bos_token_id or eos_token_id) is outside the vocabulary; "
-            "vocab_size is 512.",
+            "token id 512 (bos_token_id or eos_token_id) is outside the vocabulary; it must be "
+            "below vocab_size 512.",
         ),
         (
             {"bos_token_id": -1},
-            "token id -1 (bos_token_id or eos_token_id) is outside the vocabulary; "
-            "vocab_size is 512.",
+            "token id -1 (bos_token_id or eos_token_id) is outside the vocabulary; it must be "
+            "below vocab_size 512.",
         ),
         (
             {"eos_token_id": "</s>"},
@@ -364,7 +366,11 @@ def test_a_file_is_read_and_named_in_errors(tmp_path: Path) -> None:
     path.write_text(json.dumps({**LLAMA, "head_dim": 7}))
     with pytest.raises(ExportError) as raised:
         read_config(path)
-    assert str(raised.value) == f"{path}: head_dim 7 is odd; rotary embedding turns pairs."
+    assert (
+        str(raised.value)
+        == f"{path}: head_dim 7 is odd; rotary embedding rotates pairs of numbers, so it must be "
+        "even."
+    )
 
 
 @pytest.mark.parametrize(
@@ -390,6 +396,6 @@ def test_no_file(tmp_path: Path) -> None:
     with pytest.raises(ExportError) as raised:
         read_config(tmp_path / "config.json")
     assert str(raised.value) == (
-        f"{tmp_path} has no config.json; a Hugging Face model directory holds one beside its "
-        "weights: check the path given to --checkpoint."
+        f"{tmp_path} has no config.json; a Hugging Face model directory has one next to its "
+        "weights: check the path of --checkpoint."
     )

@@ -193,5 +193,5 @@ def test_the_blocks_make_up_gemma_3() -> None:
 
 def test_an_architecture_next_door_is_refused() -> None:
     fields = transformers.Qwen2MoeConfig().to_dict()
-    with pytest.raises(ExportError, match="^model_type 'qwen2_moe' is not an architecture"):
+    with pytest.raises(ExportError, match="^model_type 'qwen2_moe' is not supported"):
         decoder_spec(fields)

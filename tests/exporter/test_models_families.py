@@ -47,8 +47,8 @@ def test_an_unknown_model_type_gets_the_names(offered: None) -> None:
     with pytest.raises(ExportError) as error:
         decoder_spec({"model_type": "gpt2"})
     assert str(error.value) == (
-        "model_type 'gpt2' is not an architecture this exporter builds; it builds "
-        f"{', '.join(OURS)}, absent, hollow, proof."
+        f"model_type 'gpt2' is not supported; supported are {', '.join(OURS)}, absent, hollow, "
+        "proof."
     )
 
 
@@ -60,18 +60,18 @@ def test_an_unknown_model_type_gets_the_names(offered: None) -> None:
             "(thimble_families_absent:FAMILY) cannot be imported: No module named "
             "'thimble_families_absent'",
         ),
-        ("hollow", "(json:dumps) is no Family"),
+        ("hollow", "(json:dumps) is not a Family"),
     ],
 )
 def test_a_package_that_is_broken(offered: None, name: str, said: str) -> None:
     with pytest.raises(ExportError) as error:
         get_family(name)
-    assert str(error.value) == (f"model_type {name!r} {said}; repair the package that offers it.")
+    assert str(error.value) == (f"model_type {name!r} {said}; repair the package that provides it.")
 
 
 def test_a_family_that_is_passed_needs_no_package(tmp_path: Path) -> None:
     directory = write_checkpoint(tmp_path)
-    with pytest.raises(ExportError, match="model_type 'proof' is not an architecture"):
+    with pytest.raises(ExportError, match="model_type 'proof' is not supported"):
         open_checkpoint(directory)
     options = ExportOptions(model=str(directory), out=tmp_path / "model.pte", family=PROOF)
     for asked in (options, replace(options, model="llama3", checkpoint=str(directory))):
@@ -182,13 +182,11 @@ def test_what_does_not_fit_is_named_by_its_stored_name(
     with pytest.raises(ExportError) as error:
         loaded(opened(tmp_path, tensors))
     assert str(error.value) == (
-        f"The weights of {tmp_path.name} do not fit its config (llama, 2 layers): "
-        "1 missing: wte.second (for model.embed_tokens.weight); "
-        "3 of another shape: h.attn (2, 96, 64), which cannot make "
-        "model.layers.0.self_attn.v_proj.weight (32, 64), model.layers.0.mlp.down_proj.weight is "
-        "(80, 64), not (64, 80), h.attn (2, 96, 64), which cannot make "
-        "model.layers.1.self_attn.v_proj.weight (32, 64); "
-        "1 not in the model: h.2.down (3); "
-        "1 neither float32, float16 nor bfloat16: h.1.down is int8. "
-        "Take config and weights from the same model."
+        f"The weights of {tmp_path.name} do not fit its config (llama, 2 layers): 1 missing: "
+        "wte.second (for model.embed_tokens.weight); 3 with another shape: h.attn (2, 96, 64), "
+        "which cannot make model.layers.0.self_attn.v_proj.weight (32, 64), "
+        "model.layers.0.mlp.down_proj.weight is (80, 64), not (64, 80), h.attn (2, 96, 64), which "
+        "cannot make model.layers.1.self_attn.v_proj.weight (32, 64); 1 not in the model: "
+        "h.2.down (3); 1 neither float32, float16 nor bfloat16: h.1.down is int8. Take config and "
+        "weights from the same model."
     )

@@ -99,11 +99,11 @@ def test_ruby_syntax_reads_braces_and_dollar_in_its_own_way() -> None:
         (r"(?:ab)++", "a possessive quantifier after more than one character class"),
         (r"[a-z&&[^b]]", "a class within a class"),
         (r"a{x}", "the quantifier {x"),
-        (r"^a", "'^' where an expression should begin"),
+        (r"^a", "'^' instead of an expression"),
         (r"(a", "an unbalanced ("),
         (r"a)", "an unbalanced )"),
-        (r"[ab", "an expression that ends too early"),
-        (r"\p{Nonsense}", "not one that the reference tokenizers know"),
+        (r"[ab", "an incomplete expression"),
+        (r"\p{Nonsense}", "is unknown to the reference tokenizers"),
         (r"a*", "matches the empty text"),
     ],
 )
@@ -169,12 +169,12 @@ _METASPACE = {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "firs
             ),
             "the pre-tokenizer 'Punctuation'",
         ),
-        (train_llama3, _add_single_word, "must be a word of its own"),
+        (train_llama3, _add_single_word, "with single_word"),
         (train_llama3, _begin_twice, "several tokens before every text"),
         (train_metaspace, _set("pre_tokenizer", value=_METASPACE), "Metaspace that splits"),
         (train_metaspace, _set("normalizer", value={"type": "NFC"}), "the normalizer 'NFC'"),
-        (train_llama3, _set("model", "vocab", value={}), "not laid out as a tokenizer.json"),
-        (train_llama3, _set("model", "merges", value=["q"]), "not laid out as a tokenizer.json"),
+        (train_llama3, _set("model", "vocab", value={}), "not a valid tokenizer.json"),
+        (train_llama3, _set("model", "merges", value=["q"]), "not a valid tokenizer.json"),
     ],
 )
 def test_a_tokenizer_json_out_of_reach_is_refused(
@@ -194,7 +194,7 @@ def test_missing_and_damaged_files_are_named(tmp_path: Path) -> None:
             compile_tokenizer(tmp_path)
         return str(caught.value)
 
-    assert "holds no tokenizer" in refusal()
+    assert "has no tokenizer" in refusal()
     vocab = tmp_path / "vocab.json"
     vocab.write_text('{"a": 0}')
     assert "merges.txt" in refusal()
@@ -206,9 +206,9 @@ def test_missing_and_damaged_files_are_named(tmp_path: Path) -> None:
     model.write_bytes(b"IQ== 0\n")
     assert "no token for some single byte" in refusal()
     model.write_bytes(b"\n\xff\xff")
-    assert "no readable SentencePiece model" in refusal()
+    assert "not a readable SentencePiece model" in refusal()
     model.write_bytes(b"\x00\x01")
-    assert "no tokenizer that is known" in refusal()
+    assert "not a known kind of tokenizer" in refusal()
     (tmp_path / "tokenizer.json").write_text('{"model": ')
     assert "cannot be read as JSON" in refusal()
     with pytest.raises(TokenizerError, match="cannot be read"):

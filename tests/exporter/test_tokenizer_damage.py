@@ -81,15 +81,15 @@ def test_any_damage_to_a_tokenizer_json(
 @pytest.mark.parametrize(
     ("place", "value", "said"),
     [
-        (("added_tokens", 0, "content"), 5, "added_tokens[0].content is not a text but 5"),
+        (("added_tokens", 0, "content"), 5, "added_tokens[0].content is 5, not a string"),
         (("added_tokens", 0, "content"), "", "added_tokens[0].content is empty"),
-        (("added_tokens", 0, "content"), "\ud800", "is half a character"),
-        (("added_tokens", 0, "id"), float("inf"), "added_tokens[0].id is no token id but inf"),
-        (("added_tokens", 0, "special"), "x", "added_tokens[0].special is not true or false"),
+        (("added_tokens", 0, "content"), "\ud800", "has an unpaired surrogate"),
+        (("added_tokens", 0, "id"), float("inf"), "added_tokens[0].id is inf, not a token id"),
+        (("added_tokens", 0, "special"), "x", "added_tokens[0].special is 'x', not true or false"),
         (("model", "vocab"), {}, "the vocab is empty"),
-        (("model", "merges"), ["a"], "merges[0] is no pair of tokens but 'a'"),
+        (("model", "merges"), ["a"], "merges[0] is 'a', not a pair of tokens"),
         (("post_processor", "single"), [], "post_processor.single is empty"),
-        (("post_processor", "single"), "", "post_processor.single is not a list but ''"),
+        (("post_processor", "single"), "", "post_processor.single is '', not a list"),
         (
             ("post_processor", "special_tokens", "<|begin_of_text|>", "ids"),
             [],
@@ -98,7 +98,7 @@ def test_any_damage_to_a_tokenizer_json(
         (
             ("post_processor", "special_tokens", "<|begin_of_text|>", "ids"),
             [100_000],
-            "the post_processor begins a text with 100000, which is no token",
+            "the post_processor begins a text with 100000, which is not a token",
         ),
     ],
 )
@@ -110,9 +110,9 @@ def test_what_is_wrong_is_said(
     path.write_text(json.dumps(mutated(document, place, value)))
     with pytest.raises(TokenizerError) as caught:
         compile_tokenizer(tmp_path)
-    assert str(caught.value).startswith(f"{path} is not laid out as a tokenizer.json (")
+    assert str(caught.value).startswith(f"{path} is not a valid tokenizer.json (")
     assert said in str(caught.value)
-    assert str(caught.value).endswith("): fetch the file again.")
+    assert str(caught.value).endswith("): download the file again.")
 
 
 def test_any_damage_to_a_vocabulary_and_its_merges(shared_data: Path, tmp_path: Path) -> None:

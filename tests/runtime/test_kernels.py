@@ -187,7 +187,7 @@ def test_unknown_variant_is_refused(cpp_build: Path) -> None:
     names = ", ".join(supported(cpp_build / "kernel_select_test"))
     assert result.returncode == 2
     assert result.stderr == (
-        "THIMBLE_KERNELS is 'sse9', which is no kernel variant: "
+        "THIMBLE_KERNELS is 'sse9', which is not a kernel variant: "
         f"set it to one of {names}, or unset it\n"
     )
 

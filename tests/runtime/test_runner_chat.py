@@ -178,7 +178,9 @@ def test_a_system_prompt_that_the_template_does_not_take(
             timeout=60,
         )
         assert result.returncode == code
-        refused = "runner: the model's chat template takes no system message: leave it out\n"
+        refused = (
+            "runner: the model's chat template does not support a system message: leave it out\n"
+        )
         assert (result.stderr == refused) == (code == 1) == (result.stdout == "")
 
 

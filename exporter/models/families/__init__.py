@@ -1,7 +1,7 @@
 """Families: each file says what the config.json of one model_type means.
 
-A package of somebody else's offers one by an entry point of the group `thimble.families`, whose
-name is the model_type and whose value is a Family.
+Another package can add a family with an entry point of the group `thimble.families`: its name is
+the model_type, its value a Family.
 """
 
 import importlib
@@ -20,15 +20,15 @@ _GROUP = "thimble.families"
 
 
 def family_names() -> tuple[str, ...]:
-    """Every model_type that is known: those of this folder, then those of other packages."""
+    """Returns every known model_type: those of this folder, then those of other packages."""
     return tuple(dict.fromkeys((*_own(), *sorted(_offered()))))
 
 
 def get_family(model_type: object) -> Family:
-    """The family of a model_type.
+    """Returns the family of a model_type.
 
     Raises:
-        ExportError: there is none, or another package's cannot be imported.
+        ExportError: there is none, or the one of another package cannot be imported.
     """
     if model_type in _own():
         family: Family = importlib.import_module(f"{__name__}.{model_type}").FAMILY
@@ -36,26 +36,26 @@ def get_family(model_type: object) -> Family:
     entry_point = _offered().get(model_type) if isinstance(model_type, str) else None
     if entry_point is None:
         raise ExportError(
-            f"model_type {model_type!r} is not an architecture this exporter builds; "
-            f"it builds {', '.join(family_names())}."
+            f"model_type {model_type!r} is not supported; supported are "
+            f"{', '.join(family_names())}."
         )
     try:
         found = entry_point.load()
     except (ImportError, AttributeError) as error:
         raise ExportError(
             f"model_type {model_type!r} ({entry_point.value}) cannot be imported: {error}; repair "
-            "the package that offers it."
+            "the package that provides it."
         ) from error
     if not isinstance(found, Family):
         raise ExportError(
-            f"model_type {model_type!r} ({entry_point.value}) is no Family; repair the package "
-            "that offers it."
+            f"model_type {model_type!r} ({entry_point.value}) is not a Family; repair the package "
+            "that provides it."
         )
     return found
 
 
 def decoder_spec(fields: Mapping[str, Any]) -> DecoderSpec:
-    """The decoder of a config.json, by its model_type's family.
+    """Returns the decoder of a config.json, by the family of its model_type.
 
     Raises:
         ExportError: as `get_family` and the family do.

@@ -1,4 +1,4 @@
-"""Llama, and the many models that say they are one, such as SmolLM2."""
+"""Llama, and the many models with its model_type, such as SmolLM2."""
 
 from collections.abc import Mapping
 from typing import Any

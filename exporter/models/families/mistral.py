@@ -1,4 +1,4 @@
-"""Mistral: Llama without biases; every layer slides where the config has a window."""
+"""Mistral: Llama without biases; if the config has a window, every layer uses it."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""Qwen2 and Qwen2.5: biases on queries, keys and values; the later layers may slide."""
+"""Qwen2 and Qwen2.5: biases on queries, keys and values; later layers may have a window."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -24,7 +24,7 @@ def spec(config: Mapping[str, Any]) -> DecoderSpec:
 
 
 def window(fields: Mapping[str, Any]) -> int | None:
-    """The window of Qwen's layers, when any of them has one."""
+    """Returns the window of Qwen's layers; None if no layer has one."""
     if fields.get("sliding_window") is None or not flag(fields, "use_sliding_window"):
         return None
     kinds = layer_types(fields)

@@ -1,4 +1,4 @@
-"""Qwen3: norms of each head's queries and keys instead of Qwen2's biases."""
+"""Qwen3: norms on each head's queries and keys instead of Qwen2's biases."""
 
 from collections.abc import Mapping
 from typing import Any

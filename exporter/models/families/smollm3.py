@@ -1,4 +1,4 @@
-"""SmolLM3: Llama with some layers, by default every fourth, that have no rotary embedding."""
+"""SmolLM3: Llama without rotary embedding in some layers, by default every fourth."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -31,7 +31,8 @@ def spec(config: Mapping[str, Any]) -> DecoderSpec:
 
 
 def _has_rope(fields: Mapping[str, Any]) -> list[Any]:
-    """A 1 for each layer with rotary embedding: listed, or all but every fourth."""
+    """Returns a 1 for each layer with rotary embedding, else 0; by default every fourth has
+    none."""
     layers = count(fields, "num_hidden_layers")
     listed = fields.get("no_rope_layers")
     if listed is None:
@@ -46,7 +47,8 @@ def _has_rope(fields: Mapping[str, Any]) -> list[Any]:
 
 
 def _window(fields: Mapping[str, Any], has_rope: list[Any]) -> int | None:
-    """The window, when any layer has one: those without rotary embedding, if none are listed."""
+    """Returns the window, if any layer has one. If the config lists no layers, those without rotary
+    embedding have none."""
     if fields.get("sliding_window") is None or not flag(fields, "use_sliding_window"):
         return None
     kinds = layer_types(fields)

@@ -2,7 +2,7 @@
 
 /// \file
 /// The kernels of one instruction set: pure functions behind one table. They allocate nothing,
-/// start no threads and work on a part of the output, so that the caller can share it out.
+/// start no threads and compute a part of the output, so that the caller can divide the work.
 ///
 /// Every variant returns what `scalar` returns, bit for bit: integer dot products are exact, and
 /// float operations are IEEE, in one order, fused only where a kernel says so.
@@ -15,12 +15,12 @@ namespace thimble::kernels {
 /// Quantizes rows of float32 to int8 per row, asymmetric:
 /// scale = (max(x, 0) - min(x, 0)) / 255, at least the smallest normal;
 /// zero_point = clamp(-128 - round(min / scale)); q = clamp(round(x * (1 / scale)) + zero_point).
-/// A NaN counts for nothing in min and max and becomes -128.
+/// A NaN is ignored in min and max and becomes -128.
 struct QuantizeArgs {
   const float* x;
   size_t x_stride;  ///< in floats
   size_t x_columns;
-  QuantizedRows out;  ///< rows, columns and tile say what is wanted
+  QuantizedRows out;  ///< rows, columns and tile are inputs
 };
 
 /// Columns from `first` to before `last`.
@@ -41,12 +41,12 @@ constexpr size_t column_step(const PackedWeight& weight) {
 ///     kInt8 y = (sum over groups, in order, of float(a of the group) * its scale
 ///          - float(zero_point) * row_sum) * scale                              kInt4
 ///
-/// then y + bias where there is one, then + what was in `y` where `accumulate` says so.
+/// then y + bias, if there is one, then + the old value of `y`, if `accumulate`.
 ///
-/// A weight with too few rows for all threads can be cut along its columns too: where `sums` is
-/// set, matvec of kInt4TwoLevel and kInt8 takes `columns` alone and leaves a, the integers, in
-/// sums; finish_sums() adds those of all parts, exactly, and does the rest. The sums of kInt4 are
-/// floats, in order: it is not cut.
+/// A weight with too few rows for all threads can be cut along its columns too: if `sums` is set,
+/// matvec of kInt4TwoLevel and kInt8 uses only `columns` and writes the integers a to sums;
+/// finish_sums() adds those of all parts, exactly, and does the rest. kInt4 is not cut, because its
+/// sums are floats in order.
 struct LinearArgs {
   QuantizedRows x;
   PackedWeight weight;
@@ -56,20 +56,21 @@ struct LinearArgs {
   size_t y_stride;
   const float* bias;  ///< [weight.rows] or null
   bool accumulate;
-  uint8_t* scratch;              ///< linear_scratch_bytes(), aligned to 64, this call's own
+  uint8_t* scratch;              ///< linear_scratch_bytes(), aligned to 64, used by this call only
   int32_t* sums = nullptr;       ///< [x.rows][weight.blocks() * 16], or null
   ColumnRange columns = {0, 0};  ///< ends are multiples of column_step(), or the last
 };
 using LinearFunction = void (*)(const LinearArgs&);
 
 constexpr size_t kMatvecRows = 8;
-/// The tile of `matvec`: all of its rows, and no more padding than to 1, 2, 4 or 8.
+/// The tile of `matvec`: all of its rows, padded to 1, 2, 4 or 8.
 constexpr Tile matvec_tile(size_t rows) {
   return {rows <= 2 ? rows : rows <= 4 ? size_t{4} : kMatvecRows, 4};
 }
 /// Weight rows that a matrix product unpacks at a time.
 constexpr size_t kPanelRows = 32;
-/// Whatever the columns: room for a part of a panel and the sums that wait for its other parts.
+/// The size does not depend on the columns: a part of a panel, and the sums that wait for its other
+/// parts.
 constexpr size_t kLeastScratchBytes = size_t{96} << 10;
 constexpr size_t linear_scratch_bytes(size_t columns) {
   const size_t panel = kPanelRows * (columns + kColumnStep);
@@ -91,9 +92,9 @@ struct FloatLinearArgs {
   bool accumulate;
 };
 
-/// What elementwise() makes of its numbers: the schema's Function. tanh, and what is made of it,
-/// through exp(2 x) - 1; gelu_tanh as x / (1 + exp(-2 u)), which is the same; gelu as max(x, 0) -
-/// |x| * (1 - erf(|x| / sqrt(2))) / 2. A NaN stays one.
+/// The functions of elementwise(): the schema's Function. tanh, and functions that use it, are
+/// computed with exp(2 x) - 1; gelu_tanh as x / (1 + exp(-2 u)), which is the same; gelu as max(x,
+/// 0) - |x| * (1 - erf(|x| / sqrt(2))) / 2. NaN gives NaN.
 enum class Function : uint8_t {
   kAdd,       ///< x + other
   kMultiply,  ///< x * other
@@ -107,7 +108,7 @@ enum class Function : uint8_t {
   kRelu,  ///< max(x, 0)
 };
 constexpr bool is_function(Function function) { return function <= Function::kRelu; }
-/// Of two numbers; the others are of one.
+/// Whether the function has two arguments; the others have one.
 constexpr bool is_binary(Function function) { return function <= Function::kMultiply; }
 constexpr bool is_activation(Function function) {
   return function >= Function::kSilu && function <= Function::kRelu;
@@ -123,7 +124,7 @@ struct ElementwiseArgs {
   float* y;
 };
 
-/// y = activation(gate) * up, then + what was in `y` where `accumulate` says so; y may be gate or
+/// y = activation(gate) * up, then + the old value of `y`, if `accumulate`; y may be gate or
 /// up.
 struct GluArgs {
   Function activation;
@@ -144,17 +145,18 @@ struct Variant {
   Tile tile;          ///< of the activations of `matmul`
 
   void (*quantize)(const QuantizeArgs&);
-  /// Up to kMatvecRows rows in one tile, matvec_tile(), by WeightFormat: at the speed of memory.
+  /// Up to kMatvecRows rows in one tile, matvec_tile(), by WeightFormat; limited by memory
+  /// bandwidth.
   LinearFunction matvec[3];
-  /// Outputs from the integers that `parts` calls of matvec have left in args.sums, one part after
-  /// the other, [parts][x.rows][blocks * 16]: the same bits as one matvec without parts.
+  /// Outputs from the integers that `parts` calls of matvec wrote to args.sums, one part after the
+  /// other, [parts][x.rows][blocks * 16]: bit-identical to one matvec without parts.
   void (*finish_sums)(const LinearArgs& args, size_t parts);
-  /// Any number of rows in tiles of `tile`, by WeightFormat: at the speed of the dot products.
+  /// Any number of rows in tiles of `tile`, by WeightFormat; limited by the dot products.
   LinearFunction matmul[3];
   void (*float_linear)(const FloatLinearArgs&);
 
-  /// y = x * (1 / sqrt(mean of x^2 + eps)) * weight, for n numbers; y may be x, and weight null:
-  /// all 1. The squares' sum: 16 fused chains, of equal index % 16, added in halves.
+  /// y = x * (1 / sqrt(mean of x^2 + eps)) * weight, for n numbers; y may be x; weight may be null:
+  /// all 1. The sum of squares: 16 fused chains, of equal index % 16, added in halves.
   void (*rms_norm)(const float* x, const float* weight, float eps, size_t n, float* y);
   /// Rotates `count` heads in place, each by the angles of one position: the first half of a head
   /// becomes a * cos - b * sin, the second b * cos + a * sin. Tables [head_dim / 2].
@@ -167,8 +169,8 @@ struct Variant {
   /// attention() in parts, for more threads than there are key/value heads: the positions of one
   /// split of attention_splits(), its result, attention_partial_size() floats, to `partial`;
   void (*attention_split)(const AttentionArgs&, size_t split, float* partial);
-  /// and the results of all splits from attention_first_split() on, one after the other, put
-  /// together: the same bits as attention()'s.
+  /// combines the results of all splits from attention_first_split() on, one after the other:
+  /// bit-identical to attention().
   void (*attention_merge)(const AttentionArgs&, float* partials);
 };
 

@@ -79,7 +79,7 @@ void attend(const Attention& attention, const AttentionKernel& kernel, int64_t w
     for (int64_t worker = first_worker; worker < last_worker; ++worker) {
       float* mine = scratch + worker * floats_per_worker(attention);
       for (int64_t item = next++; item < items; item = next++) {
-        // Late blocks see the most keys: they go first, so that no thread ends alone with one.
+        // Late blocks see the most keys: they run first, so that no thread finishes one alone.
         const int64_t index = num_blocks(attention) - 1 - item / heads;
         const int64_t head = item % heads;
         kernel.attend(block_at(attention, head / attention.num_key_value_heads,

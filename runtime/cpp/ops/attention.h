@@ -14,7 +14,7 @@ struct Attention {
   int64_t num_heads;  ///< a multiple of num_key_value_heads
   int64_t num_key_value_heads;
   int64_t head_dim;
-  int64_t cache_len;  ///< positions a cache has room for, at least start_pos + seq_len
+  int64_t cache_len;  ///< capacity of a cache in positions, at least start_pos + seq_len
   int64_t start_pos;  ///< positions before this call
   bool causal;        ///< position i sees keys 0 .. start_pos + i, else all of them
   float scale;
@@ -28,7 +28,7 @@ struct Attention {
   int64_t mask_len = 0;         ///< at least start_pos + seq_len
 };
 
-/// How many threads are worth starting for `attention`, at most `available`.
+/// Returns how many threads, at most `available`, make `attention` faster.
 int64_t attention_workers(const Attention& attention, int64_t available);
 
 /// Floats of scratch memory that `workers` threads need together.

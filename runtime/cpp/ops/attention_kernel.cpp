@@ -1,5 +1,5 @@
 /// Attention in one pass over the keys: the online softmax of Milakov and Gimelshein (2018) over
-/// tiles, as in FlashAttention (Dao et al., 2022). Query rows lie along the vector lanes, so that a
+/// tiles, as in FlashAttention (Dao et al., 2022). Query rows are along the vector lanes, so that a
 /// key is read in place, element by element, and the softmax needs no sum across lanes.
 ///
 /// Compiled once per instruction set, with THIMBLE_VARIANT as its namespace and name and
@@ -120,7 +120,7 @@ void multiply(const Matrix& a, int64_t rows, const float* b, int64_t b_stride, i
   }
 }
 
-/// What one block keeps in scratch memory. Padded rows and columns are zero or never read.
+/// A block's scratch memory. Padded rows and columns are zero or never read.
 struct State {
   int64_t rows;       // padded
   int64_t dim;        // padded
@@ -130,7 +130,7 @@ struct State {
   float* values;      // (kAttentionKeys, dim)
   float* largest;     // (rows): the largest score so far
   float* sum;         // (rows): of the weights so far, relative to `largest`
-  float* correction;  // (rows): what the last tile multiplies earlier sums by
+  float* correction;  // (rows): the factor of the last tile for earlier sums
   float* num_keys;    // (rows): keys a row attends to, a whole number
 };
 
@@ -164,8 +164,8 @@ State prepare(const AttentionBlock& block, float* scratch) {
   return state;
 }
 
-/// Turns the scores of keys `first` .. `first + count - 1` into weights, and notes what earlier
-/// sums must be multiplied by.
+/// Turns the scores of keys `first` .. `first + count - 1` into weights, and stores the factor for
+/// earlier sums.
 void softmax_tile(const State& state, int64_t rows, int64_t first, int64_t count) {
   for (int64_t row = 0; row < rows; row += kLanes) {
     float* scores = state.scores + row;
@@ -191,7 +191,7 @@ void softmax_tile(const State& state, int64_t rows, int64_t first, int64_t count
   }
 }
 
-/// Whether any query may look at one of the keys `first` .. `first + count - 1`.
+/// Whether any query may attend to one of the keys `first` .. `first + count - 1`.
 bool is_visible(const AttentionBlock& block, int64_t first, int64_t count) {
   for (int64_t query = 0; query < block.num_queries; ++query) {
     const float* mask = block.mask + query * block.mask_stride + first;
@@ -224,7 +224,7 @@ void attend(const AttentionBlock& block, float* scratch) {
   const int64_t score_columns = (rows + kLanes - 1) / kLanes * kLanes;
   const int64_t value_columns = (block.head_dim + kLanes - 1) / kLanes * kLanes;
   const int64_t num_keys = block.first_num_keys + (block.num_queries - 1) * block.key_step;
-  // Values that several bands of rows read are worth a compact copy; ragged ones need it.
+  // A compact copy of values pays off if several bands of rows read them; ragged ones need it.
   const bool copy_values = rows > 8 || value_columns != block.head_dim;
   if (copy_values) __builtin_memset(state.values, 0, sizeof(float) * kAttentionKeys * state.dim);
 

@@ -7,10 +7,10 @@
 /// threads. One source, attention_kernel.cpp, compiled once per instruction set.
 namespace thimble {
 
-/// Query rows (positions times the heads of one group) that one block holds at most, unless a
-/// single position's group is larger.
+/// The most query rows (positions times the heads of one group) in a block, unless a single
+/// position's group is larger.
 inline constexpr int64_t kAttentionRows = 64;
-/// Keys that are read at a time.
+/// Keys that are read at once.
 inline constexpr int64_t kAttentionKeys = 64;
 /// Rows and head_dim are padded to this in scratch memory: the widest vector, in floats.
 inline constexpr int64_t kAttentionPadding = 16;
@@ -27,10 +27,10 @@ struct AttentionBlock {
   int64_t group;
   int64_t head_dim;
   int64_t first_num_keys;  ///< keys that the first query attends to: 0 .. first_num_keys - 1
-  int64_t key_step;        ///< how many more each next query attends to: 1 causal, 0 not
-  float scale;             ///< multiplies query x key
-  const float* mask;       ///< (num_queries, keys), added to the scores; null: none
-  int64_t mask_stride;     ///< from one query's row of it to the next
+  int64_t key_step;     ///< how many more keys each following query attends to: 1 if causal, else 0
+  float scale;          ///< multiplies query x key
+  const float* mask;    ///< (num_queries, keys), added to the scores; null: none
+  int64_t mask_stride;  ///< distance between the rows of two queries
 };
 
 /// One instruction set's attention.

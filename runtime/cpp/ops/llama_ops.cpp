@@ -55,7 +55,7 @@ Tensor& custom_sdpa_out(KernelRuntimeContext& context, const Tensor& query, cons
   THIMBLE_CHECK(context, seq_len > 0 && query.size(0) > 0 && query.size(3) > 0, out,
                 "custom_sdpa: query is empty");
   THIMBLE_CHECK(context, num_key_value_heads > 0 && num_heads % num_key_value_heads == 0, out,
-                "custom_sdpa: %" PRId64 " query heads is no multiple of %" PRId64
+                "custom_sdpa: %" PRId64 " query heads is not a multiple of %" PRId64
                 " key/value heads",
                 num_heads, num_key_value_heads);
   THIMBLE_CHECK(context, start_pos >= 0 && start_pos <= cache_len - seq_len, out,
@@ -98,8 +98,8 @@ Tensor& custom_sdpa_out(KernelRuntimeContext& context, const Tensor& query, cons
   const int64_t workers = attention_workers(attention, executorch::extension::get_thread_count());
   const auto scratch =
       context.allocate_temp(attention_scratch_floats(attention, workers) * sizeof(float), 64);
-  THIMBLE_CHECK(context, scratch.ok(), out, "custom_sdpa: no memory for %" PRId64 " workers",
-                workers);
+  THIMBLE_CHECK(context, scratch.ok(), out,
+                "custom_sdpa: not enough memory for %" PRId64 " workers", workers);
   attend(attention, kernel, workers, static_cast<float*>(*scratch));
   return out;
 }
@@ -131,7 +131,7 @@ Tensor& update_cache_out(KernelRuntimeContext& context, const Tensor& value, Ten
       first += count;
     }
   };
-  // A thread is worth starting for a quarter of a megabyte.
+  // Starting a thread pays off for a quarter of a megabyte.
   const int64_t grain = std::max<int64_t>(1, 65536 / std::max<int64_t>(1, row));
   const int64_t positions = value.size(0) * seq_len;
   if (positions <= grain || !executorch::extension::parallel_for(0, positions, grain, copy)) {

@@ -6,9 +6,9 @@
 
 namespace thimble {
 
-/// The kernels of `llama::custom_sdpa.out` and `llama::update_cache.out`, to be handed to
-/// Module::load_method. They stay out of the process-wide registry, so that a process may hold
-/// ExecuTorch's own under the same names.
+/// The kernels of `llama::custom_sdpa.out` and `llama::update_cache.out`, to be passed to
+/// Module::load_method. They are not in the process-wide registry, so that a process can also
+/// contain ExecuTorch's own kernels of the same names.
 ///
 /// Schemas (ExecuTorch's extension/llm/custom_ops):
 ///   custom_sdpa.out(Tensor query, Tensor key, Tensor value, SymInt start_pos, Tensor? attn_mask,
@@ -17,7 +17,7 @@ namespace thimble {
 /// with query and out (batch, seq_len, num_heads, head_dim), key, value and cache
 /// (batch, cache_len, num_key_value_heads, head_dim), all float32 and contiguous.
 /// Position i of the call attends to keys 0 .. start_pos + i when is_causal, else to all
-/// start_pos + seq_len. attn_mask and drpout_p are refused. update_cache leaves its `out` alone.
+/// start_pos + seq_len. attn_mask and drpout_p are refused. update_cache does not write its `out`.
 /// A bad argument fails the call with InvalidArgument and a logged sentence.
 std::vector<executorch::runtime::Kernel> llama_kernels();
 

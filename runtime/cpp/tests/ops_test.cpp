@@ -98,7 +98,7 @@ bool sdpa_refuses_what_does_not_fit() {
   passed = refuses(bad, "do not fit a cache of 16") && passed;
   bad = Sdpa();
   bad.query = ramp({1, 3, 5, 8});
-  passed = refuses(bad, "5 query heads is no multiple of 2 key/value heads") && passed;
+  passed = refuses(bad, "5 query heads is not a multiple of 2 key/value heads") && passed;
   bad = Sdpa();
   bad.value = ramp({1, 16, 2, 4});
   passed = refuses(bad, "key and value differ in shape") && passed;

@@ -10,24 +10,25 @@
 
 namespace thimble {
 
-/// A token that is found in the text before it is split (schemas/tokenizer.fbs, AddedToken).
+/// A token that is searched in the text before the text is split (schemas/tokenizer.fbs,
+/// AddedToken).
 struct AddedToken {
   std::string_view content;
   int32_t id;
-  bool special;     ///< only where the caller allows it
-  bool normalized;  ///< looked for in the normalized text
-  bool lstrip;      ///< takes the white space before it along
-  bool rstrip;      ///< takes the white space behind it along
+  bool special;     ///< found only where the caller allows it
+  bool normalized;  ///< searched in the normalized text
+  bool lstrip;      ///< includes the white space before it
+  bool rstrip;      ///< includes the white space after it
 };
 
-/// A stretch [begin, end) of a text: a token, or (`token` is null) what lies between tokens.
+/// A range [begin, end) of a text: a token, or, if `token` is null, text between tokens.
 struct Stretch {
   size_t begin;
   size_t end;
   const AddedToken* token;
 };
 
-/// Where in a text special tokens may be named: ascending, disjoint stretches [begin, end).
+/// Where special tokens may appear in a text: ascending, disjoint ranges [begin, end).
 struct LiteralRange {
   size_t begin;
   size_t end;
@@ -42,16 +43,16 @@ class AddedTokens {
 
   bool has_normalized() const { return normalized_begin_ < tokens_.size(); }
 
-  /// Cuts `text` at the tokens of one group: the leftmost first, the longest of those that begin
-  /// at one place. A special token outside `literal` is text. Empty stretches are left out.
+  /// Cuts `text` at the tokens of one group: the leftmost first, then the longest at that place. A
+  /// special token outside `literal` is text. Empty ranges are left out.
   std::vector<Stretch> cut(std::string_view text, bool normalized,
                            const std::vector<LiteralRange>& literal) const;
 
-  /// The token named `content`, -1 when there is none.
+  /// The id of the token `content`; -1 if there is none.
   int32_t find(std::string_view content) const;
 
  private:
-  /// The longest token among [begin, end) that `text` begins with; null when there is none.
+  /// The longest token in [begin, end) with which `text` begins; null if there is none.
   const AddedToken* longest_prefix(std::string_view text, size_t begin, size_t end) const;
 
   std::vector<AddedToken> tokens_;  ///< sorted by normalized, then content

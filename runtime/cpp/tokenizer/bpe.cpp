@@ -5,7 +5,7 @@
 namespace thimble {
 namespace {
 
-// Up to this length, looking at every pair for each merge is faster than a heap.
+// Up to this length, checking every pair for each merge is faster than a heap.
 constexpr size_t kShort = 48;
 constexpr uint32_t kGone = MergeTable::kNone;
 

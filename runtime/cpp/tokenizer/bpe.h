@@ -7,12 +7,12 @@
 
 namespace thimble {
 
-/// Byte pair encoding of one word at a time; keeps its working memory between words.
+/// Byte pair encoding of one word at a time; reuses its working memory.
 class BpeMerger {
  public:
   explicit BpeMerger(const MergeTable& merges) : merges_(merges) {}
 
-  /// Merges adjoining symbols, the lowest rank first and the leftmost of equals, until none merges.
+  /// Merges adjacent symbols, the lowest rank first, then the leftmost, until no pair merges.
   /// O(n log n). `symbols` must be shorter than 2^31.
   void merge(std::vector<uint32_t>* symbols);
 

@@ -27,13 +27,13 @@ enum Place : uint8_t {
 };
 enum Strip : uint8_t { kNothing, kStripWhiteSpace, kStripNewlines };
 
-/// A message and where it stands; `content` is null at the ends of the conversation.
+/// A message and its place; `content` is null at the start and end of the conversation.
 struct Stop {
   Place place;
   const std::string* content;
 };
 
-/// What Python's str.strip() takes for white space.
+/// White space as in Python's str.strip().
 bool is_python_space(uint32_t point) {
   return is_white_space(point) || (point >= 0x1C && point <= 0x1F);
 }
@@ -92,7 +92,7 @@ std::string_view text_between(const FlatbufferTable& form, Place origin, Place t
   return {};
 }
 
-/// The places of the turns behind the system message, from `start` to `end` or `prompt`.
+/// The places of the turns after the system message, from `start` to `end` or `prompt`.
 Result<std::vector<Stop>> place_turns(const Message* turns, size_t count, bool prompt) {
   if (count % 2 == 0) {
     return Status::error("the conversation does not end with a user's message: add one");
@@ -101,10 +101,10 @@ Result<std::vector<Stop>> place_turns(const Message* turns, size_t count, bool p
   for (size_t i = 0; i < count; ++i) {
     const bool is_user = i % 2 == 0;
     if (turns[i].role != (is_user ? "user" : "assistant")) {
-      return Status::error("message " + std::to_string(i + 1) +
-                           " of the conversation has the role " + turns[i].role + "; it must be " +
-                           (is_user ? "user" : "assistant") +
-                           ": users and assistants take turns behind at most one system message");
+      return Status::error(
+          "message " + std::to_string(i + 1) + " of the conversation has the role " +
+          turns[i].role + "; it must be " + (is_user ? "user" : "assistant") +
+          ": after at most one system message, user and assistant messages must alternate");
     }
     const bool last = i + 1 == count;
     const Place place = !is_user ? kAssistant
@@ -144,9 +144,9 @@ Result<std::vector<Piece>> ChatTemplate::render(const std::vector<Message>& mess
   const bool has_system = !messages.empty() && messages[0].role == "system";
   const FlatbufferTable form = table_.table(has_system ? kWithSystem : kWithoutSystem);
   if (!form.valid()) {
-    return Status::error(has_system
-                             ? "the model's chat template takes no system message: leave it out"
-                             : "the model's chat template needs a system message: give one");
+    return Status::error(
+        has_system ? "the model's chat template does not support a system message: leave it out"
+                   : "the model's chat template needs a system message: give one");
   }
   const size_t skipped = has_system ? 1 : 0;
   Result<std::vector<Stop>> stops =

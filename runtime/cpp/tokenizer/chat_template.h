@@ -17,17 +17,17 @@ struct Message {
   std::string content;
 };
 
-/// A chat template reduced at export to literal pieces per role (schemas/chat_template.fbs).
+/// A chat template, reduced at export to literal pieces per role (schemas/chat_template.fbs).
 class ChatTemplate {
  public:
-  /// Reads the compiled form, which must outlive the template. Fails with a sentence when the bytes
+  /// Reads the compiled form, which must outlive the template. Fails with a sentence if the bytes
   /// are damaged, or of another kind or version.
   static Result<ChatTemplate> load(const uint8_t* data, size_t size);
 
-  /// The conversation as the model was trained to read it: the template's own text, which may name
+  /// Returns the conversation in the model's own format: the template's text, which may contain
   /// special tokens, and the messages' contents, which may not. Encode the pieces together
-  /// (Tokenizer::encode). Fails when the template was stored as text, or takes no system message,
-  /// or when users and assistants do not take turns up to a user's message.
+  /// (Tokenizer::encode). Fails if the template was stored as text, if it does not support a given
+  /// system message, or if user and assistant messages do not alternate up to a final user message.
   Result<std::vector<Piece>> render(const std::vector<Message>& messages,
                                     bool add_generation_prompt) const;
 

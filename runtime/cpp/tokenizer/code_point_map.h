@@ -7,19 +7,19 @@
 
 namespace thimble {
 
-/// A byte for each code point, stored as blocks of 128 and read in place.
+/// A byte for each code point, stored in blocks of 128 and read in place.
 class CodePointMap {
  public:
   CodePointMap() = default;
 
-  /// Fails when some block lies outside `values`.
+  /// Fails if a block is outside `values`.
   static Result<CodePointMap> load(FlatbufferVector<uint16_t> blocks,
                                    FlatbufferVector<uint8_t> values) {
     constexpr size_t kBlocks = 0x110000 / kBlockSize;
     if (blocks.size() != kBlocks) return Status::error("a map of code points lacks blocks");
     for (size_t i = 0; i < kBlocks; ++i) {
       if ((blocks[i] + size_t{1}) * kBlockSize > values.size()) {
-        return Status::error("a map of code points names a block it does not hold");
+        return Status::error("a map of code points refers to a missing block");
       }
     }
     CodePointMap map;

@@ -6,8 +6,8 @@
 
 #include "core/flatbuffer.h"
 
-/// Lookups in the hash tables that exporter/tokenizer/hash_tables.py lays out: open addressing,
-/// linear probing from a key's home, an empty slot behind the last used one.
+/// Lookups in the hash tables that exporter/tokenizer/hash_tables.py writes: open addressing,
+/// linear probing from a key's home slot, an empty slot after the last used one.
 namespace thimble {
 
 inline uint32_t mix_hash(uint32_t hash) {
@@ -17,7 +17,7 @@ inline uint32_t mix_hash(uint32_t hash) {
   return hash;
 }
 
-/// Which two adjoining symbols become which one.
+/// The merges: two adjacent symbols become one.
 class MergeTable {
  public:
   static constexpr uint32_t kNone = 0xFFFFFFFF;
@@ -51,7 +51,7 @@ class MergeTable {
   uint32_t homes_ = 0;
 };
 
-/// Which token has exactly some bytes.
+/// The tokens by their exact bytes.
 class WordTable {
  public:
   static constexpr uint32_t kNone = 0xFFFFFFFF;
@@ -59,7 +59,7 @@ class WordTable {
   WordTable() = default;
   WordTable(FlatbufferVector<uint32_t> slots, uint32_t homes) : slots_(slots), homes_(homes) {}
 
-  /// The token whose bytes, by `bytes_of(id)`, equal `word`; kNone when there is none.
+  /// Returns the token whose bytes, `bytes_of(id)`, equal `word`; kNone if there is none.
   template <typename BytesOf>
   uint32_t find(std::string_view word, const BytesOf& bytes_of) const {
     uint32_t hash = 0x811C9DC5u;  // FNV-1a

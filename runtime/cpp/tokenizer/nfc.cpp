@@ -29,7 +29,7 @@ constexpr uint32_t kVowelCount = 21;
 constexpr uint32_t kTrailCount = 28;
 constexpr uint32_t kSyllableCount = kLeadCount * kVowelCount * kTrailCount;
 
-/// The place of the first of `count` ascending values that is not below `value`.
+/// Returns the index of the first of `count` ascending values that is not below `value`.
 template <typename At>
 size_t lower_bound(size_t count, uint64_t value, const At& at) {
   size_t begin = 0;
@@ -84,7 +84,7 @@ Result<Nfc> Nfc::load(const FlatbufferTable& table) {
   for (size_t i = 0; i < nfc.compositions_.size(); ++i) {
     sound = sound && nfc.compositions_[i] < kCodePoints;
   }
-  if (!sound) return Status::error("the normalization tables do not fit one another");
+  if (!sound) return Status::error("the normalization tables do not match");
   return nfc;
 }
 
@@ -105,7 +105,7 @@ std::string Nfc::normalize(std::string_view text) const {
   for (size_t position = 0; position < text.size();) {
     append_decomposed(next_code_point(text, &position), &marks);
   }
-  // Canonical order: runs of marks, by their class, else as they came.
+  // Canonical order: sorts runs of marks by their class; the sort is stable.
   for (auto begin = marks.begin(); begin != marks.end();) {
     const auto is_starter = [](const Mark& mark) { return mark.combining_class == 0; };
     const auto end = std::find_if(begin, marks.end(), is_starter);
@@ -114,7 +114,8 @@ std::string Nfc::normalize(std::string_view text) const {
     });
     begin = end == marks.end() ? end : end + 1;
   }
-  // Composition: a mark joins the last starter unless one of its class or a later one blocks it.
+  // Composition: a mark joins the last starter unless a mark of its class or a higher one blocks
+  // it.
   size_t size = 0;
   size_t starter = marks.size();
   int last_class = -1;

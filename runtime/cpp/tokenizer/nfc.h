@@ -16,10 +16,10 @@ class Nfc {
  public:
   Nfc() = default;
 
-  /// Fails when the tables do not fit one another.
+  /// Fails if the tables do not match.
   static Result<Nfc> load(const FlatbufferTable& table);
 
-  /// Whether `text` holds nothing that could change; most texts do.
+  /// Whether nothing in `text` can change, as in most texts.
   bool is_inert(std::string_view text) const;
 
   std::string normalize(std::string_view text) const;
@@ -32,7 +32,7 @@ class Nfc {
 
   uint8_t combining_class(uint32_t point) const;
   void append_decomposed(uint32_t point, std::vector<Mark>* marks) const;
-  /// The composition of two code points; 0 when there is none.
+  /// The composition of two code points; 0 if there is none.
   uint32_t compose(uint32_t first, uint32_t second) const;
 
   CodePointMap properties_;

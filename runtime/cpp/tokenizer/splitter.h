@@ -40,7 +40,7 @@ class Splitter {
   static constexpr uint16_t kDead = 0;
   static constexpr uint16_t kStart = 1;
 
-  /// Where the preferred match that begins at `start` ends; `start` when there is none.
+  /// The end of the preferred match that begins at `start`; `start` if there is none.
   size_t match(std::string_view text, size_t start) const {
     size_t end = start;
     size_t position = start;

@@ -7,27 +7,27 @@
 
 namespace thimble {
 
-/// Turns tokens, one after another, into text in whole characters.
+/// Converts tokens, one after another, to text in complete characters.
 ///
-/// A character's bytes are held back until the last one is there. Bytes that cannot become a
-/// character are replaced by U+FFFD as soon as that is certain, as the tokenizer's reference does.
+/// The bytes of an incomplete character are held back. Bytes that cannot become a character are
+/// replaced by U+FFFD as soon as that is certain, as in the reference tokenizer.
 class TokenStream {
  public:
-  /// `tokenizer` must outlive the stream. `at_start`: the tokens begin a text, and do not go on
-  /// behind a prompt.
+  /// `tokenizer` must outlive the stream. `at_start`: the tokens begin a text, rather than continue
+  /// a prompt.
   explicit TokenStream(const Tokenizer& tokenizer, bool at_start = true)
       : tokenizer_(tokenizer), at_start_(at_start) {}
 
-  /// The text that `id` completes.
+  /// Returns the text that `id` completes.
   std::string push(int32_t id) {
-    // SentencePiece joins bytes to characters only where nothing stands between them.
+    // SentencePiece joins bytes to characters only if they are adjacent.
     if (tokenizer_.replaces_each_byte() && tokenizer_.token_bytes(id).empty()) return finish();
     held_ += at_start_ ? tokenizer_.decode_token(-1, id) : tokenizer_.token_bytes(id);
     at_start_ = at_start_ && tokenizer_.token_bytes(id).empty();
     return take(/*at_end=*/false);
   }
 
-  /// The text for what is still held back.
+  /// Returns the text for the bytes that are still held back.
   std::string finish() { return take(/*at_end=*/true); }
 
  private:

@@ -45,7 +45,7 @@ Status damaged(const std::string& what) {
 
 }  // namespace
 
-/// Where the ids of one text go, and the working memory of its words.
+/// The ids of a text, and the working memory for its words.
 struct Tokenizer::Encoding {
   BpeMerger merger;
   std::vector<uint32_t> symbols;
@@ -54,7 +54,7 @@ struct Tokenizer::Encoding {
 
 Result<Tokenizer> Tokenizer::load(const uint8_t* data, size_t size) {
   const FlatbufferTable table = flatbuffer_root(data, size, "THTK");
-  if (!table.valid()) return damaged("it is no tokenizer");
+  if (!table.valid()) return damaged("it is not a tokenizer");
   const auto version = table.scalar<uint32_t>(kVersionField);
   if (version != kVersion) {
     return Status::error("the compiled tokenizer has version " + std::to_string(version) +
@@ -73,23 +73,24 @@ Status Tokenizer::load_vocabulary(const FlatbufferTable& table) {
   token_bytes_ = table.vector<uint8_t>(kTokenBytes);
   const size_t vocab_size = token_ends_.size();
   if (vocab_size == 0 || vocab_size != table.scalar<uint32_t>(kVocabSize)) {
-    return Status::error("its tokens are not as many as its vocabulary");
+    return Status::error("the number of its tokens is not the size of its vocabulary");
   }
   const auto is_token = [vocab_size](int32_t id) {
     return id >= 0 && static_cast<size_t>(id) < vocab_size;
   };
   bos_id_ = table.scalar<int32_t>(kBosId, -1);
-  if (bos_id_ != -1 && !is_token(bos_id_)) return Status::error("its BOS is no token");
+  if (bos_id_ != -1 && !is_token(bos_id_)) return Status::error("its BOS is not a token");
   adds_bos_ = table.scalar<uint8_t>(kAddsBos) != 0 && bos_id_ >= 0;
   const auto eos_ids = table.vector<int32_t>(kEosIds);
   for (size_t i = 0; i < eos_ids.size(); ++i) {
-    if (!is_token(eos_ids[i])) return Status::error("one of its ends is no token");
+    if (!is_token(eos_ids[i])) return Status::error("one of its end tokens is not a token");
     eos_ids_.push_back(eos_ids[i]);
   }
   uint32_t last = 0;
   for (size_t i = 0; i < vocab_size; ++i) {
     const uint32_t end = token_ends_[i];
-    if (end < last || end > token_bytes_.size()) return Status::error("its tokens lie outside it");
+    if (end < last || end > token_bytes_.size())
+      return Status::error("its tokens are outside the data");
     last = end;
   }
   alphabet_ = table.scalar<uint8_t>(kAlphabet);
@@ -99,16 +100,17 @@ Status Tokenizer::load_vocabulary(const FlatbufferTable& table) {
   }
   for (size_t i = 0; i < byte_symbols_.size(); ++i) {
     if (byte_symbols_[i] != -1 && !is_token(byte_symbols_[i])) {
-      return Status::error("one of its bytes is no token");
+      return Status::error("one of its bytes is not a token");
     }
   }
   characters_ = table.vector<uint32_t>(kCharactersField);
   character_symbols_ = table.vector<uint32_t>(kCharacterSymbols);
   if (characters_.size() != character_symbols_.size()) {
-    return Status::error("its characters are not as many as their symbols");
+    return Status::error("the numbers of its characters and of their symbols differ");
   }
   for (size_t i = 0; i < characters_.size(); ++i) {
-    if (characters_[i] >= 0x110000) return Status::error("one of its characters is none");
+    if (characters_[i] >= 0x110000)
+      return Status::error("one of its characters is not a code point");
   }
   return {};
 }
@@ -288,7 +290,7 @@ void Tokenizer::flush(Encoding* encoding) const {
       encoding->ids->push_back(static_cast<int32_t>(symbol));
       continue;
     }
-    // A character that is only ever part of a token: its bytes stand for it.
+    // A character that is only part of tokens: use its bytes.
     const size_t place = symbol - token_ends_.size();
     if (place >= characters_.size()) continue;
     std::string bytes;

@@ -17,7 +17,7 @@ namespace thimble {
 /// A part of a text to encode.
 struct Piece {
   std::string text;
-  bool literal;  ///< may name special tokens such as <|eot_id|>; text from a user may not
+  bool literal;  ///< may contain special tokens such as <|eot_id|>; text from a user may not
 };
 
 /// A BPE tokenizer compiled at export (schemas/tokenizer.fbs): byte-level, or SentencePiece's with
@@ -25,22 +25,22 @@ struct Piece {
 class Tokenizer {
  public:
   /// Reads the compiled form, in about a millisecond. `data` must outlive the tokenizer. Fails with
-  /// a sentence when the bytes are damaged, or of another kind or version.
+  /// a sentence if the bytes are damaged, or of another kind or version.
   static Result<Tokenizer> load(const uint8_t* data, size_t size);
 
-  /// The tokens of `text` (bytes that are no UTF-8 count as U+FFFD), without BOS. Special tokens in
-  /// it become their ids if `parse_special`, else they are text like any other. `text` must be
-  /// shorter than 1 GiB.
+  /// The tokens of `text` without BOS; bytes that are not UTF-8 count as U+FFFD. Special tokens in
+  /// it become their ids if `parse_special`, else they are plain text. `text` must be shorter than
+  /// 1 GiB.
   std::vector<int32_t> encode(std::string_view text, bool parse_special) const;
 
-  /// The tokens of the pieces read as one text, in which only the literal ones may name special
+  /// The tokens of the pieces read as one text, in which only the literal ones may contain special
   /// tokens.
   std::vector<int32_t> encode(const std::vector<Piece>& pieces) const;
 
-  /// The bytes that `id` adds to a text: none for a special token or an id out of range.
+  /// The bytes that `id` adds to a text: empty for a special token or an id out of range.
   std::string_view token_bytes(int32_t id) const;
 
-  /// The bytes that `id` adds behind `previous` (-1: at the start of the text). SentencePiece's
+  /// The bytes that `id` adds after `previous` (-1: at the start of the text). SentencePiece's
   /// space at the start of a text, which may follow BOS, is left out.
   std::string_view decode_token(int32_t previous, int32_t id) const;
 
@@ -49,10 +49,10 @@ class Tokenizer {
   const std::vector<int32_t>& eos_ids() const { return eos_ids_; }
   int32_t vocab_size() const { return static_cast<int32_t>(token_ends_.size()); }
 
-  /// Whether damaged characters decode to one U+FFFD for each byte, as SentencePiece has it.
+  /// Whether damaged characters decode to one U+FFFD for each byte, as in SentencePiece.
   bool replaces_each_byte() const { return alphabet_ == kCharacters; }
 
-  /// The added token called `name`, -1 when there is none.
+  /// The id of the added token `name`; -1 if there is none.
   int32_t find_special(std::string_view name) const { return added_tokens_.find(name); }
 
  private:

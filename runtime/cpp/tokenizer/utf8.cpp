@@ -3,8 +3,8 @@
 namespace thimble {
 namespace {
 
-// What may follow a lead byte (Unicode standard, table 3-7): how many bytes, and the second's
-// range.
+// The bytes that may follow a lead byte (Unicode standard, table 3-7): how many bytes, and the
+// second's range.
 struct Continuation {
   size_t count;
   uint8_t low;

@@ -7,10 +7,10 @@
 
 namespace thimble {
 
-/// U+FFFD, which stands for bytes that are no UTF-8.
+/// U+FFFD, which replaces bytes that are not UTF-8.
 inline constexpr std::string_view kReplacementCharacter = "\xEF\xBF\xBD";
 
-/// What the first bytes of some text are.
+/// The kind of the first bytes of a text.
 enum class Utf8Kind {
   kWhole,    ///< one character
   kCut,      ///< the beginning of one, which further bytes may complete
@@ -19,15 +19,15 @@ enum class Utf8Kind {
 
 struct Utf8Scan {
   Utf8Kind kind;
-  /// The character's bytes; or how many bytes one replacement character stands for (the "maximal
-  /// subpart" of the Unicode standard, section 3.9), at least 1.
+  /// The number of bytes of the character, or of those that one replacement character replaces (the
+  /// "maximal subpart" of the Unicode standard, section 3.9), at least 1.
   size_t length;
 };
 
 /// Classifies the beginning of `bytes`, which must not be empty.
 Utf8Scan scan_utf8(std::string_view bytes);
 
-/// The code point at `*position` of valid UTF-8, which must not be at its end; moves behind it.
+/// The code point at `*position` of valid UTF-8, which must not be at its end; moves past it.
 inline uint32_t next_code_point(std::string_view text, size_t* position) {
   const auto byte = [&](size_t offset) {
     return static_cast<uint32_t>(static_cast<uint8_t>(text[*position + offset]));
@@ -59,7 +59,7 @@ bool is_white_space(uint32_t point);
 /// Appends a code point, which must be below 0x110000.
 void append_utf8(uint32_t point, std::string* text);
 
-/// `bytes` with all that is no UTF-8 replaced by U+FFFD.
+/// `bytes` with everything that is not UTF-8 replaced by U+FFFD.
 std::string with_valid_utf8(std::string_view bytes);
 
 }  // namespace thimble

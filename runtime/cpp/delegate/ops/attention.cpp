@@ -13,7 +13,7 @@ namespace {
 
 using kernels::kMatvecRows;
 
-/// Tokens whose queries stay together when prefill is shared out.
+/// Tokens whose queries stay together when threads share a prefill.
 constexpr size_t kTokenStep = 8;
 
 /// One attention op on one thread.
@@ -64,13 +64,13 @@ class Attention {
   }
 
  private:
-  /// With few rows each thread keeps to key/value heads of its own, from the norm to the end, and
-  /// waits for nobody in between. Where they come out uneven, splits of many positions do better.
+  /// With few rows each thread does all the work of its own key/value heads, from the norm to the
+  /// end, and never waits. If the heads do not divide evenly, splits of many positions are faster.
   bool keeps_heads() const {
     const bool even = heads_ % context_.threads() == 0 || rows_.count > 1 || splits() == 1;
     return context_.chunk.rows <= kMatvecRows && heads_ >= context_.threads() && even;
   }
-  /// Splits that the first row looks at.
+  /// Splits that the first row attends to.
   size_t splits() const {
     return kernels::attention_splits(start_pos_ + rows_.first, 1) - first_split();
   }
@@ -80,7 +80,7 @@ class Attention {
 
   Range own_heads() const { return share(heads_, context_.thread, context_.threads()); }
 
-  /// Of one key/value head and one row: its queries, its key, and its place in the cache.
+  /// The queries, the key and the place in the cache of one key/value head and one row.
   void prepare_head(size_t head, size_t row) {
     const size_t position = start_pos_ + row;
     if (row >= rows_.first && row < rows_.first + rows_.count) {
@@ -107,7 +107,7 @@ class Attention {
                           context_.numbers(op_.sines) + at);
   }
 
-  /// Some of the queries of a key/value head, for some of the op's rows.
+  /// Some queries of a key/value head, for some of the op's rows.
   kernels::AttentionArgs arguments(size_t head, Range queries, Range rows) const {
     const size_t first = rows_.first + rows.first;
     const size_t column = (head * group_ + queries.first) * dim_;
@@ -131,8 +131,7 @@ class Attention {
     context_.kernels.attention(arguments(head, queries, rows));
   }
 
-  /// The one row: positions in splits, for each key/value head; where there is only one split,
-  /// query heads.
+  /// A single row: splits of positions for each key/value head; with one split only, query heads.
   void attend_in_splits() const {
     if (splits() == 1) {
       attend_query_heads(share(op_.num_attention_heads, context_.thread, context_.threads()));
@@ -153,7 +152,7 @@ class Attention {
     }
   }
 
-  /// A range of query heads of the one row.
+  /// A range of query heads of the single row.
   void attend_query_heads(Range queries) const {
     while (queries.size() > 0) {
       const size_t head = queries.first / group_;
@@ -163,15 +162,15 @@ class Attention {
     }
   }
 
-  /// What the first `rows` rows of a head cost: the positions that they look at.
+  /// The cost of the first `rows` rows of a head: the positions that they attend to.
   size_t cost(size_t rows) const {
     const size_t start = start_pos_ + rows_.first, window = op_.window;
-    // Rows that see all positions up to their own; the others see a window each.
+    // Rows that attend to all positions up to their own; the others attend to a window.
     const size_t full = window == 0 ? rows : std::min(rows, window - std::min(window, start));
     return full * start + full * (full + 1) / 2 + (rows - full) * window;
   }
 
-  /// Head after head, row after row, cut where the cost says: later rows look at more positions.
+  /// Head after head, row after row, cut by cost: later rows attend to more positions.
   void attend_by_cost() const {
     const size_t total = heads_ * cost(rows_.count);
     const Cut from = find_cut(total / context_.threads() * context_.thread);
@@ -188,7 +187,7 @@ class Attention {
     size_t head;
     size_t row;
   };
-  /// Where the work before has about the given cost.
+  /// The place where the work before it has about the given cost.
   Cut find_cut(size_t before) const {
     const size_t each = cost(rows_.count);
     const size_t head = before / each;

@@ -4,7 +4,7 @@
 
 namespace thimble::cpu {
 
-/// Norms and rotation of heads, the cache's update, and attention itself.
+/// Attention: norms and rotation of heads, the update of the cache, and attention itself.
 struct AttentionOp {
   uint32_t query;
   uint32_t query_offset;

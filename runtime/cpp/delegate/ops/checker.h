@@ -11,8 +11,8 @@ namespace thimble::cpu {
 /// Far above any model, far below what would overflow a size.
 constexpr size_t kMostHeads = size_t{1} << 12;
 
-/// Checks what the numbers of a program refer to, collects the first thing wrong, and sets what
-/// Program derives from them. Each function returns whether all was right so far.
+/// Checks what the numbers of a program refer to, keeps the first error, and sets what Program
+/// derives from them. Each function returns whether there was no error so far.
 class Checker {
  public:
   explicit Checker(Program* program);
@@ -24,7 +24,7 @@ class Checker {
   /// The op before the one that is checked, or null.
   const Op* before() const { return before_; }
 
-  /// Notes what is wrong unless it is right.
+  /// Records what is wrong if the condition is false.
   bool check(bool right, const std::string& what);
 
   bool has_slot(uint32_t slot);
@@ -32,23 +32,23 @@ class Checker {
   bool has_slot(uint32_t slot, size_t width);
   /// Whether the slot exists and has `count` columns from `offset` on.
   bool has_columns(uint32_t slot, size_t offset, size_t count);
-  /// Whether the rows of a slot that exists are so many equal heads.
+  /// Whether the rows of an existing slot consist of that many equal heads.
   bool has_heads(uint32_t slot, size_t count);
   bool has_weight(uint32_t weight);
   bool has_floats(const Floats& floats, size_t length);
   bool has_optional_floats(const Floats& floats, size_t length);
   bool has_eps(float eps);
   bool has_activation(kernels::Function function);
-  /// Whether the cache exists and no op before has it.
+  /// Whether the cache exists and no earlier op uses it.
   bool takes_cache(uint32_t cache);
 
-  /// The op embeds tokens below `count`.
+  /// Records that the op embeds tokens below `count`.
   void takes_tokens(size_t count);
-  /// The op has what it needs for the positions below `count`.
+  /// Records that the op supports the positions below `count`.
   void takes_positions(size_t count);
-  /// The slot holds one row.
+  /// Records that the slot has one row.
   void leaves_one_row(uint32_t slot);
-  /// The output holds as many rows as the inputs: one, or all of a call.
+  /// Records that the output has as many rows as the inputs: one, or all of a call.
   void has_rows_of(std::initializer_list<uint32_t> inputs, uint32_t output);
 
  private:
@@ -59,7 +59,7 @@ class Checker {
 
   Program& program_;
   const Op* before_ = nullptr;
-  std::vector<bool> owners_;  ///< of the caches: whether an op has it
+  std::vector<bool> owners_;  ///< for each cache: whether an op uses it
   std::string where_;
   std::string wrong_;
 };

@@ -16,7 +16,7 @@
 
 namespace thimble::cpu {
 
-/// What a recorded event did: the metadata of its entry, `Work` of delegates/op_list/program.fbs.
+/// What an event did: the metadata of its record, `Work` of delegates/op_list/program.fbs.
 struct Work {
   uint64_t bytes;
   uint64_t operations;
@@ -25,7 +25,7 @@ struct Work {
 };
 static_assert(sizeof(Work) == 24, "the schema's struct has no padding");
 
-/// Records the parts of ops, on one thread, where somebody listens.
+/// Records the parts of ops, on one thread, if a tracer is there.
 class OpTimer {
  public:
   /// \param tracer null: nothing is recorded.
@@ -49,14 +49,14 @@ struct Part {
   Range columns;
 };
 
-/// Everything an op works with on one thread: all threads call it with their own.
+/// Everything that an op uses on one thread. Each thread has its own.
 struct OpContext {
   const Program& program;
   const kernels::Variant& kernels;
   const std::vector<kernels::PackedWeight>& weights;
   const float* floats;
   const Workspace& workspace;
-  const std::vector<float*>& slots;  ///< those of the workspace, and those of the caller
+  const std::vector<float*>& slots;  ///< the workspace's and the caller's
   ThreadTeam& team;
   const ProgramCaches& caches;  ///< of the call's segment
   const int64_t* tokens;        ///< of the whole call
@@ -73,7 +73,7 @@ struct OpContext {
     const size_t index = workspace.is_bound(slot) ? chunk.first + row : row;
     return slots[slot] + index * workspace.stride(slot);
   }
-  /// From one row of a slot to the next, in floats.
+  /// The distance from one row of a slot to the next, in floats.
   size_t stride(uint32_t slot) const { return workspace.stride(slot); }
   /// Columns of a slot.
   size_t width(uint32_t slot) const { return program.slots[slot].width; }
@@ -83,7 +83,7 @@ struct OpContext {
   }
   /// The position of row `row` of the chunk.
   size_t position(size_t row) const { return start_pos + chunk.first + row; }
-  /// The thread's part of some rows: rows where there are several, else columns.
+  /// The thread's part of some rows: rows if there are several, else columns.
   Part part(OpRows rows, size_t columns) const {
     if (rows.count == 1) {
       return {{rows.first, rows.first + 1}, share(columns, kernels::kBlockRows, thread, threads())};

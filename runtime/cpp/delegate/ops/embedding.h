@@ -4,7 +4,7 @@
 
 namespace thimble::cpu {
 
-/// Rows of the embedding matrix, by token.
+/// Embedding: the rows of the embedding matrix, by token.
 struct EmbeddingOp {
   uint32_t weight;
   uint32_t output;

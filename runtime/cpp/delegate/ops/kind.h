@@ -7,19 +7,19 @@
 #include "kernels/kernels.h"
 
 /// \file
-/// What every kind of operator has. A kind is a plain struct of its table's fields in
-/// delegates/op_list/program.fbs, in a pair of files of its own, with
+/// What every kind of operator has. A kind is a plain struct with the fields of its table in
+/// delegates/op_list/program.fbs, in its own pair of files, with
 ///
 /// - kName: its name in the schema;
 /// - output: the slot that it writes;
-/// - read(): its fields from the table, where every number may be anything;
-/// - check(): that they refer to what is there;
-/// - walk(): which rows of its inputs it reads, for those that are read of its output;
-/// - needs(): what it takes of the workspace;
-/// - run(): its work on one thread: begins the event of its last part, returns what that does. The
-///   caller waits for all threads before the next op.
+/// - read(): reads its fields from the table, which may hold any number;
+/// - check(): checks that they refer to things that exist;
+/// - walk(): tells which rows of its inputs it reads, from the rows of its output that are read;
+/// - needs(): tells what it uses of the workspace;
+/// - run(): does its work on one thread: begins the event of its last part and returns what that
+///   does. The caller waits for all threads before the next op.
 ///
-/// kinds.h lists them. No other file of the CPU delegate names one.
+/// kinds.h lists the kinds. No other file of the CPU delegate names one.
 
 namespace thimble::cpu {
 
@@ -34,7 +34,7 @@ struct Work;
 /// Which rows of a call an op computes.
 enum class Rows : uint8_t { kNone, kLast, kAll };
 
-/// A piece of the blob of floats; of length 0 where it is absent.
+/// A part of the floats' blob; its length is 0 if it is absent.
 struct Floats {
   uint64_t offset = 0;
   uint32_t length = 0;
@@ -50,14 +50,14 @@ inline kernels::Function read_function(const FlatbufferTable& table, size_t fiel
   return static_cast<kernels::Function>(table.scalar<uint8_t>(field));
 }
 
-/// What an op takes of the workspace, each in the largest that any op asks for.
+/// What an op uses of the workspace; each number is the largest that any op needs.
 struct WorkspaceNeeds {
-  size_t columns = 0;          ///< stored, of rows quantized for a weight
-  size_t normed_columns = 0;   ///< of rows normed and not quantized
-  size_t sums = 0;             ///< integers, of a product cut along its columns
-  size_t partials = 0;         ///< floats, of attention computed in splits
-  size_t scratch = 0;          ///< bytes of each thread
-  size_t scratch_per_row = 0;  ///< and more for each row of a chunk
+  size_t columns = 0;          ///< stored columns of rows quantized for a weight
+  size_t normed_columns = 0;   ///< columns of rows normed but not quantized
+  size_t sums = 0;             ///< integers of a product cut along its columns
+  size_t partials = 0;         ///< floats of attention computed in splits
+  size_t scratch = 0;          ///< bytes for each thread
+  size_t scratch_per_row = 0;  ///< additional bytes for each row of a chunk
 
   void include(const WorkspaceNeeds& other);
 };

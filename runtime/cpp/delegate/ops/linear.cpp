@@ -23,7 +23,7 @@ constexpr size_t kMatvecPairs = 4;
 /// Outputs of a gated linear that a thread works on at a time, in pairs of blocks.
 constexpr size_t gated_pairs(size_t rows) { return rows <= kMatvecRows ? kMatvecPairs : 1; }
 
-/// Bytes that a pair of blocks takes of each row.
+/// Bytes of each row that a pair of blocks uses.
 constexpr size_t kPairBytes = 2 * kBlockRows * sizeof(float);
 
 /// One linear op on one thread.
@@ -51,8 +51,8 @@ class Linear {
   /// Whether there is anything to do before the product.
   bool prepares() const { return !finds_prepared_ && (shape_.quantized() || norm_ != nullptr); }
 
-  /// Norms and quantizes: rows are shared out and waited for; a single one is cheaper done by every
-  /// thread for itself.
+  /// Norms and quantizes. Threads share the rows and wait for each other; for a single row it is
+  /// cheaper that every thread does it itself.
   Work prepare() {
     const size_t step = rows_.count == 1 ? 1 : shape_.quantized() ? quantized_.tile.mr : 1;
     const Range part = rows_.count == 1
@@ -127,8 +127,8 @@ class Linear {
         {quantized_, weight, blocks.first, blocks.last, y, y_stride, bias, accumulate, scratch});
   }
 
-  /// Too few blocks for all threads: each computes its share of the parts of blocks, integers, and
-  /// once they are all there, makes its share of the outputs of them.
+  /// For too few blocks for all threads: each computes its share of the parts of blocks, as
+  /// integers, and when all are ready, its share of the outputs.
   void multiply_parts(size_t parts) const {
     const size_t blocks = weight_.blocks();
     kernels::LinearArgs args{quantized_,
@@ -159,7 +159,7 @@ class Linear {
     context_.kernels.finish_sums(args, parts);
   }
 
-  /// Gated: a few pairs of gate and up blocks at a time, into scratch, and from there together to
+  /// For a gated linear: a few pairs of gate and up blocks at a time, to scratch, then together to
   /// the output.
   void multiply_pairs() const {
     const size_t block_bytes = weight_.layout().bytes;

@@ -27,9 +27,10 @@ struct LinearOp {
   Work run(const Op& op, OpRows rows, OpContext& context) const;
 };
 
-/// Parts that the columns of a weight are cut into for a matrix x vector product, so that threads
-/// which its few blocks leave idle have work: as many as make the longest share the shortest. 1: it
-/// is not cut, for it has blocks enough, or a format of floating-point sums, or too few columns.
+/// The number of parts into which the columns of a weight are cut for a matrix x vector product, so
+/// that threads which would be idle for lack of blocks have work: the number with the shortest
+/// longest share. 1: the weight is not cut, because it has enough blocks, a format with
+/// floating-point sums, or too few columns.
 size_t column_parts(const kernels::PackedWeight& weight, size_t threads);
 
 }  // namespace thimble::cpu

@@ -4,7 +4,7 @@
 
 namespace thimble::cpu {
 
-/// The heads of each row by the angles of its position.
+/// Rotation: the heads of each row by the angles of its position.
 struct RotateOp {
   uint32_t input;
   uint32_t output;

@@ -15,7 +15,7 @@ bool RowNeeds::run() {
     op_ = &*op;
     std::visit([this](const auto& kind) { kind.walk(this); }, op->kind);
   }
-  // An op finds its input prepared only if the one before prepared the same rows.
+  // An op can use a prepared input only if the op before prepared the same rows.
   for (size_t i = 1; i < program_.ops.size(); ++i) {
     Op& op = program_.ops[i];
     op.prepared = op.prepared && op.rows == program_.ops[i - 1].rows;

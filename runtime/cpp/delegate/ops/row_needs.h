@@ -6,24 +6,26 @@
 
 namespace thimble::cpu {
 
-/// Walks the ops from the last to the first, and keeps what rows of each slot are read later: what
-/// a kind's walk() asks and says.
+/// Walks the ops from the last to the first, and tracks which rows of each slot are read later. The
+/// kinds' walk() calls these functions.
 class RowNeeds {
  public:
   explicit RowNeeds(Program* program);
 
-  /// Sets what Op derives from it; returns whether no slot of one row is read for all.
+  /// Sets what Op derives from the walk; returns whether no slot of one row is read for all rows.
   bool run();
 
-  /// The op writes the slot: returns the rows that are read later, and no more wanted of before.
+  /// The op writes the slot: returns the rows that are read later. No earlier op needs to write
+  /// them.
   Rows written(uint32_t slot);
-  /// The op adds to the slot: returns the rows that are read later, and still wanted of before.
+  /// The op adds to the slot: returns the rows that are read later. Earlier ops must still write
+  /// them.
   Rows updated(uint32_t slot);
   /// The op reads these rows of a slot.
   void reads(uint32_t slot, Rows rows);
-  /// The op runs on all rows, for what it leaves elsewhere.
+  /// The op runs on all rows, because it also writes elsewhere.
   void runs_for_all();
-  /// The op wants to find its input as the op before has prepared it.
+  /// The op uses the input that the op before has prepared.
   void finds_prepared();
 
  private:

@@ -7,7 +7,7 @@
 
 namespace thimble::cpu {
 
-/// Rows of a call that are run together.
+/// Rows of a call that run together.
 struct Chunk {
   size_t first;  ///< row of the call
   size_t rows;

@@ -4,7 +4,7 @@
 
 namespace thimble::cpu {
 
-/// The call's last row alone.
+/// Selection of the call's last row.
 struct SelectLastOp {
   uint32_t input;
   uint32_t output;

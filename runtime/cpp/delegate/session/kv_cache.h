@@ -9,7 +9,7 @@
 
 namespace thimble::cpu {
 
-/// What a cache is a cache of.
+/// The geometry of a cache.
 struct CacheGeometry {
   size_t heads;  ///< of keys and values
   size_t head_dim;
@@ -21,7 +21,7 @@ struct CacheGeometry {
            type == other.type;
   }
 
-  /// Of one head's first `length` positions, in whole blocks.
+  /// Sizes of one head's first `length` positions, in complete blocks.
   size_t key_bytes(size_t length) const;
   size_t value_bytes(size_t length) const;
   size_t values_at() const;  ///< in the memory of a head
@@ -32,8 +32,8 @@ struct CacheGeometry {
 /// "float16", "float32" or "int8".
 const char* cache_type_name(kernels::CacheType type);
 
-/// The keys and values of one attention operator, in the layout of kernels/shared/cache.h, resident
-/// only as far as it was written.
+/// The keys and values of one attention operator, in the layout of kernels/shared/cache.h. Only
+/// what was written is resident in memory.
 class KvCache {
  public:
   static Result<KvCache> allocate(const CacheGeometry& geometry);
@@ -44,24 +44,24 @@ class KvCache {
     return pages_.data() + head * geometry_.head_bytes() + geometry_.values_at();
   }
 
-  /// A cache of its own with the first `length` positions of this one.
+  /// Returns a new cache with the first `length` positions of this one.
   Result<KvCache> copy(size_t length) const;
 
-  /// The bytes that save() writes and restore() reads.
+  /// The number of bytes that save() writes and restore() reads.
   size_t saved_bytes(size_t length) const;
-  /// Head after head: the blocks of 16 positions of keys, then of values, as they lie in memory;
-  /// zeros where the last ones reach beyond `length`.
+  /// Writes head after head: the blocks of 16 positions of keys, then of values, as they are in
+  /// memory; zeros in the last ones beyond `length`.
   void save(size_t length, uint8_t* to) const;
   void restore(size_t length, const uint8_t* from);
 
-  /// Bytes that a query reads of every position and head, keys and values.
+  /// Bytes of keys and values that a query reads for every position and head.
   size_t position_bytes() const;
 
  private:
   size_t key_bytes(size_t length) const { return geometry_.key_bytes(length); }
   size_t value_bytes(size_t length) const { return geometry_.value_bytes(length); }
   size_t scale_bytes() const;  ///< of a block
-  /// Zeros a block but for its first `used` positions.
+  /// Sets a block to zero except for its first `used` positions.
   void clear_keys(size_t used, uint8_t* block) const;
   void clear_values(size_t used, uint8_t* block) const;
 

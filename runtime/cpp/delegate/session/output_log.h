@@ -8,14 +8,14 @@
 
 namespace thimble::cpu {
 
-/// Logs the output of every op under its debug_id, as a tensor of shape (1, rows, width), where
-/// ExecuTorch's tracer was asked for intermediate outputs. A call of several chunks logs each op
-/// once for each of them, in the order of the rows.
+/// Logs the output of every op under its debug_id, as a tensor of shape (1, rows, width), if
+/// ExecuTorch's tracer records intermediate outputs. A call of several chunks logs each op once for
+/// each chunk, in the order of the rows.
 class OutputLog final : public OutputListener {
  public:
   explicit OutputLog(executorch::runtime::EventTracer* tracer) : tracer_(tracer) {}
 
-  /// Whether somebody wants to see the outputs; else logging them only costs time.
+  /// Whether the outputs are recorded; else logging would only cost time.
   bool is_wanted() const;
 
   void on_output(const Op& op, const float* values, size_t rows, size_t width,
@@ -23,7 +23,7 @@ class OutputLog final : public OutputListener {
 
  private:
   executorch::runtime::EventTracer* tracer_;
-  std::vector<float> dense_;  ///< the rows without what lies between them
+  std::vector<float> dense_;  ///< the rows without the gaps between them
 };
 
 }  // namespace thimble::cpu

@@ -18,8 +18,8 @@ namespace {
 
 std::mutex sessions_mutex;
 
-/// The open sessions, guarded by the mutex; never destroyed, since a session may be closed by
-/// whatever else ends with the process.
+/// The open sessions, guarded by the mutex. Never destroyed, because a session may be closed while
+/// the process ends.
 std::map<int32_t, std::shared_ptr<Session>>& sessions() {
   static auto* open = new std::map<int32_t, std::shared_ptr<Session>>();
   return *open;

@@ -9,9 +9,10 @@
 namespace thimble::cpu {
 namespace {
 
-/// A saved cache: 8 characters, then the version, the checksum of all that follows it, the length,
-/// the number of programs; for each, its checksum and number of caches; for each of those, its
-/// geometry; then the keys and values, of caches that programs share once. Numbers are uint32.
+/// A saved cache: 8 characters, then the version, the checksum of everything after it, the length,
+/// the number of programs; for each program, its checksum and number of caches; for each cache, its
+/// geometry; then the keys and values. Caches that programs share are stored once. Numbers are
+/// uint32.
 constexpr char kMagic[] = "thimblKV";
 constexpr size_t kMagicBytes = sizeof(kMagic) - 1;
 constexpr uint32_t kVersion = 1;
@@ -122,14 +123,15 @@ Status Session::ask_for(const thimble_segment* segments, size_t count) {
   asked_.reset();
   if (count == 0) return {};
   if (count > 1 || segments == nullptr) {
-    return Status::error(std::to_string(count) +
-                         " segments are asked for, and this runtime runs one segment a call: make "
-                         "a call for each");
+    return Status::error(
+        std::to_string(count) +
+        " segments were requested, but this runtime runs one segment per call: make "
+        "one call for each");
   }
   thimble_segment segment = *segments;
   if (!has_cache(segment.cache)) {
     return Status::error("there is no cache " + std::to_string(segment.cache) +
-                         ": give 0, or what a fork returned and nobody freed");
+                         ": give 0, or a number that a fork returned and that was not freed");
   }
   if (segment.rows < 1 || segment.start_pos < 0 || segment.logit_rows < 0 ||
       segment.logit_rows > segment.rows) {
@@ -141,11 +143,12 @@ Status Session::ask_for(const thimble_segment* segments, size_t count) {
   }
   for (int64_t i = 0; segment.positions != nullptr && i < segment.rows; ++i) {
     if (segment.positions[i] == segment.start_pos + i) continue;
-    return Status::error("row " + std::to_string(i) + " of the segment asks for position " +
-                         std::to_string(segment.positions[i]) + " and lies at " +
-                         std::to_string(segment.start_pos + i) +
-                         " of its cache: this runtime runs one segment a call, whose positions are "
-                         "those of its cache");
+    return Status::error(
+        "row " + std::to_string(i) + " of the segment requests position " +
+        std::to_string(segment.positions[i]) + " but is at " +
+        std::to_string(segment.start_pos + i) +
+        " of its cache: this runtime runs one segment per call, whose positions must be "
+        "those of its cache");
   }
   segment.positions = nullptr;
   asked_ = segment;
@@ -228,7 +231,8 @@ Status Session::restore(const void* data, size_t size) {
   const auto* bytes = static_cast<const uint8_t*>(data);
   const std::vector<uint8_t> expected = header();
   if (size < expected.size() || std::memcmp(bytes, kMagic, kMagicBytes) != 0) {
-    return Status::error("this is not a saved KV cache of this program: save one with it first");
+    return Status::error(
+        "this is not a saved KV cache of this program: save one with this program first");
   }
   if (number_at(bytes + kVersionAt) != kVersion) {
     return Status::error(
@@ -241,7 +245,7 @@ Status Session::restore(const void* data, size_t size) {
   if (std::memcmp(bytes + kProgramsAt, expected.data() + kProgramsAt,
                   expected.size() - kProgramsAt) != 0) {
     return Status::error(
-        "the saved KV cache is one of another program or another type of cache: restore it with "
+        "the saved KV cache belongs to another program or another type of cache: restore it with "
         "the model and the options that saved it");
   }
   const size_t length = number_at(bytes + kLengthAt);
@@ -281,7 +285,7 @@ Status Session::use(int32_t cache) {
   const auto found = caches_.find(cache);
   if (found == caches_.end()) {
     return Status::error("there is no cache " + std::to_string(cache) +
-                         ": use 0, or what a fork returned and nobody freed");
+                         ": give 0, or a number that a fork returned and that was not freed");
   }
   current_ = found;
   return {};
@@ -290,8 +294,9 @@ Status Session::use(int32_t cache) {
 Status Session::free(int32_t cache) {
   const auto found = caches_.find(cache);
   if (found == caches_.end() || found == current_ || cache == 0) {
-    return Status::error("cannot free cache " + std::to_string(cache) +
-                         ": give what a fork returned, after another was made current");
+    return Status::error(
+        "cannot free cache " + std::to_string(cache) +
+        ": give a number that a fork returned, and make another cache current first");
   }
   caches_.erase(found);
   return {};

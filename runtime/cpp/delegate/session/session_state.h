@@ -14,47 +14,47 @@
 
 namespace thimble::cpu {
 
-/// The caches of one program, in its order; the session owns them.
+/// The caches of one program, in the program's order; the session owns them.
 using ProgramCaches = std::vector<KvCache*>;
 
-/// A cache that a program wants: programs share those of one name.
+/// A cache that a program needs: programs share caches of the same name.
 struct NamedGeometry {
   std::string name;
   CacheGeometry geometry;
 };
 
-/// What the programs of a session share: threads, options, and their caches. session.h is its face
-/// for callers, whose rules on threads hold here too.
+/// What the programs of a session share: threads, options, and their caches. session.h is the
+/// interface for callers; its rules on threads apply here too.
 class Session {
  public:
-  /// The threads start with it.
+  /// Starts the threads.
   explicit Session(const thimble_session_options& options);
 
   const thimble_session_options& options() const { return options_; }
   ThreadTeam& team() { return team_; }
 
-  /// Gives a program caches, in every cache there is; returns its number in this session. Those of
-  /// a name that another program has are the same memory, if their geometry is.
-  /// \param checksum of the program, which what is saved must match.
+  /// Gives a program its caches, in every cache of the session; returns the program's number in
+  /// this session. Caches with the name and the geometry of another program's are the same memory.
+  /// \param checksum of the program; a saved cache must have the same.
   Result<uint32_t> add_program(uint32_t checksum, const std::vector<NamedGeometry>& wanted);
   void remove_program(uint32_t program);
-  /// The caches of a program in one of the session's caches, until that is freed.
+  /// The caches of a program in one of the session's caches; valid until that is freed.
   const ProgramCaches& caches(uint32_t program, int32_t cache) const;
 
-  /// The type of caches: the one that was asked for, else the program's own.
+  /// The type of caches: the requested one, else the program's own.
   kernels::CacheType cache_type(kernels::CacheType of_program) const;
 
-  /// The number of the current cache, which no other of this session has had.
+  /// The number of the current cache; the session never reuses a number.
   int32_t current() const { return current_->first; }
   bool has_cache(int32_t cache) const { return caches_.count(cache) > 0; }
-  /// Positions that a cache holds.
+  /// The number of positions in a cache.
   size_t length(int32_t cache) const { return caches_.at(cache).length; }
   size_t length() const { return current_->second.length; }
   void set_length(int32_t cache, size_t length) { caches_.at(cache).length = length; }
 
-  /// Keeps what is asked of the next call, where this runtime can do it.
+  /// Stores the segments of the next call, if this runtime supports them.
   Status ask_for(const thimble_segment* segments, size_t count);
-  /// What was asked of this call; no more of the next.
+  /// Returns the segments of this call and clears them.
   std::optional<thimble_segment> take_asked();
 
   Status truncate(int64_t length);
@@ -69,7 +69,7 @@ class Session {
   void set_description(std::string description) { description_ = std::move(description); }
 
  private:
-  /// What a number of the session stands for.
+  /// What a cache number of the session refers to.
   struct Cache {
     size_t length = 0;
     std::map<std::string, KvCache> named;
@@ -77,15 +77,15 @@ class Session {
   };
   struct LoadedProgram {
     uint32_t checksum;
-    std::vector<std::string> caches;  ///< names, in its order
+    std::vector<std::string> caches;  ///< names, in the program's order
   };
 
   Status check_shared(const std::vector<NamedGeometry>& wanted) const;
-  /// Points a program's caches to those of their names.
+  /// Connects a program's caches with those of the same names.
   static void tie(uint32_t number, const LoadedProgram& program, Cache* cache);
-  /// The current caches, each once, in the order of the programs.
+  /// Returns the current caches, each once, in the order of the programs.
   std::vector<KvCache*> each_current() const;
-  /// What comes before the keys and values in a saved cache.
+  /// Returns what comes before the keys and values in a saved cache.
   std::vector<uint8_t> header() const;
   size_t payload_bytes(size_t length) const;
 

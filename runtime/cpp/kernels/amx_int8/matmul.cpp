@@ -12,7 +12,8 @@
 namespace thimble::kernels::amx_int8 {
 namespace {
 
-/// Products of two tiles of activations and two of weights, the most that sums have registers for.
+/// Products of two tiles of activations and two of weights: the most that fit the registers for
+/// sums.
 constexpr size_t kRows = kRowTiles * kTileRows;
 constexpr size_t kPanelBlocks = kWeightTiles;
 constexpr size_t kPanelStep = kPanelBlocks * kTileBytes;
@@ -20,15 +21,15 @@ constexpr size_t kPanelStep = kPanelBlocks * kTileBytes;
 /// Columns are taken in chunks of about kChunkTiles tiles: then a panel stays in the first-level
 /// cache, and sums wait in memory from chunk to chunk. Counted, at most kMostChunkTiles.
 constexpr size_t kChunkTiles = 8, kMostChunkTiles = 12;
-/// Rows whose sums wait, and activations, in bytes, that stay in the second-level cache.
+/// Rows whose sums wait, and bytes of activations that stay in the second-level cache.
 constexpr size_t kMostRows = 512, kResidentBytes = size_t{1} << 20;
 
 constexpr size_t kPanelBytes = kMostChunkTiles * kPanelStep;
 static_assert(kPanelBytes + kMostRows * kPanelBlocks * kBlockRows * sizeof(int32_t) <=
               linear_scratch_bytes(0));
 
-/// A row tile's `steps` tiles of columns times a panel, added to `sums`, [row tile][block][16][16],
-/// which start from zero when they are `new_sums`.
+/// Adds a row tile's `steps` tiles of columns times a panel to `sums`, [row tile][block][16][16].
+/// They start from zero if `new_sums`.
 template <size_t kTiles, size_t kBlocks>
 inline void multiply(const int8_t* first, const int8_t* second, const uint8_t* panel, size_t steps,
                      bool new_sums, int32_t* sums) {
@@ -84,14 +85,14 @@ struct Range {
   size_t last;  ///< one past
 };
 
-/// The packed weights that are unpacked next, two equal ranges of memory, fetched bit by bit.
+/// The packed weights that are unpacked next: two equal ranges of memory, prefetched step by step.
 struct Ahead {
   const uint8_t* first;
   const uint8_t* second;
   size_t bytes;  ///< of each
   size_t done = 0;
 
-  /// Fetches the next of `parts` equal parts into the second-level cache.
+  /// Prefetches the next of `parts` equal parts into the second-level cache.
   void fetch(size_t parts) {
     const size_t end = std::min(done + round_up(divide_up(bytes, parts), kLineBytes), bytes);
     for (; done < end; done += kLineBytes) {
@@ -101,7 +102,8 @@ struct Ahead {
   }
 };
 
-/// One panel, of kBlocks blocks and the columns of a chunk, times the activations of some rows.
+/// Multiplies one panel, kBlocks blocks by the columns of a chunk, with the activations of some
+/// rows.
 template <size_t kBlocks>
 class PanelProduct {
  public:
@@ -114,8 +116,8 @@ class PanelProduct {
         panel_(args.scratch),
         sums_(reinterpret_cast<int32_t*>(args.scratch + kPanelBytes)) {}
 
-  /// The panel holds `columns`. The weights that are next are asked for meanwhile, and where the
-  /// outputs of a row tile go, while it is multiplied the last time.
+  /// The panel holds `columns`. At the same time, the next weights are prefetched and, during the
+  /// last product of a row tile, the memory of its outputs.
   void run(Range columns, Ahead ahead) {
     int32_t* sums = sums_;
     const bool is_last = columns.last == args_.x.columns;

@@ -2,7 +2,8 @@
 
 /// \file
 /// Panels: blocks of weight rows unpacked to signed bytes in tiles of 64 columns, [16][16][4], the
-/// tiles of a block `kStride` bytes apart; where 32 columns are left, the last tile ends in zeros.
+/// tiles of a block `kStride` bytes apart; where 32 columns are left, the last tile ends with
+/// zeros.
 
 #include <immintrin.h>
 
@@ -16,25 +17,27 @@ namespace thimble::kernels::amx_int8 {
 
 constexpr size_t kTileColumns = 64;
 
-/// Where a panel of columns from `first` on has those from k on, a multiple of kColumnStep.
+/// The place of columns k on, a multiple of kColumnStep, in a panel of columns from `first` on.
 template <size_t kStride>
 inline uint8_t* panel_at(uint8_t* panel, size_t first, size_t k) {
   return panel + (k - first) / kTileColumns * kStride + (k - first) % kTileColumns * kBlockRows;
 }
 
-/// Ends a panel in zeros where half of its last tile is left.
+/// Fills the second half of a panel's last tile with zeros if it is unused.
 template <size_t kStride>
 inline void end_panel(size_t first, size_t last, uint8_t* panel) {
   if ((last - first) % kTileColumns != 0)
     std::memset(panel_at<kStride>(panel, first, last), 0, kTileBytes / 2);
 }
 
-/// What unpacks the nibbles of a group: value * multiple = 7 * multiple - nibble * multiple, the
-/// last at most 225, so that two bytes multiply as one 16-bit number, high nibbles where they are.
+/// Constants to unpack the nibbles of a group: value * multiple = 7 * multiple - nibble * multiple.
+/// The last product is at most 225, so that two bytes multiply as one 16-bit number, with high
+/// nibbles left in place.
 struct GroupFactors {
   __m512i offset;  ///< 7 * multiple in each byte
   __m512i low;     ///< multiple in each word
-  __m512i high;    ///< multiple * 4096: a high nibble is 16 times too large, and 65536 cut off
+  __m512i high;  ///< multiple * 4096: a high nibble is 16 times too large, and the product is taken
+                 ///< modulo 65536
 
   GroupFactors(const uint8_t* scales, size_t group) {
     const __m512i eight = _mm512_load_si512(scales + group / 8 * kLineBytes);
@@ -83,7 +86,7 @@ inline void unpack_int4(const uint8_t* lines, size_t columns, uint8_t* panel) {
   }
 }
 
-/// The values of an int8 block, as they are.
+/// The values of an int8 block, unchanged.
 template <size_t kStride>
 inline void unpack_int8(const uint8_t* lines, size_t first, size_t last, uint8_t* panel) {
   for (size_t k = first; k < last; k += kColumnStep)

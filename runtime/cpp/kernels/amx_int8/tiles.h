@@ -43,8 +43,8 @@ class TileScope {
   };
 };
 
-// One instruction each. The compiler's own intrinsics take tile numbers from the preprocessor
-// alone, and do not say that they read memory.
+// One instruction each. The compiler's own intrinsics accept tile numbers only from the
+// preprocessor, and do not declare that they read memory.
 
 /// Loads a tile of rows `stride` bytes apart.
 template <int kTile>

@@ -6,7 +6,7 @@
 namespace thimble::kernels::amx_int8 {
 namespace {
 
-/// What avx512vnni is, but for products with many rows.
+/// The same as avx512vnni except for products with many rows.
 Variant with_tile_products() {
   Variant variant = avx512vnni::kVariant;
   variant.name = THIMBLE_VARIANT_NAME;

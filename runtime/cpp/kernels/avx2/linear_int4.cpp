@@ -12,16 +12,16 @@ namespace {
 constexpr size_t kHalfLine = kLineBytes / 2;  // 8 weight rows
 
 /// Both halves of a block at once for one or two rows, so that memory is read in order; else one
-/// after the other, for want of registers.
+/// after the other, because there are too few registers.
 template <size_t kMr>
 constexpr size_t kHalvesAtOnce = kMr <= 2 ? 2 : 1;
 
-/// How often a tile's rows go over a block.
+/// How often a tile's rows pass over a block.
 template <size_t kMr>
 constexpr size_t kPasses = 2 / kHalvesAtOnce<kMr> * (kMr / Rows<kMr>::kCount);
 
-/// The sum of 16-bit numbers, taken here and now: the compiler would gather all of a group's
-/// products first, and keep them on the stack.
+/// The sum of 16-bit numbers, computed immediately: the compiler would first collect all products
+/// of a group on the stack.
 [[gnu::always_inline]] inline __m256i add_words(__m256i acc, __m256i x) {
   asm("vpaddw %1, %0, %0" : "+x"(acc) : "x"(x));
   return acc;
@@ -29,8 +29,8 @@ constexpr size_t kPasses = 2 / kHalvesAtOnce<kMr> * (kMr / Rows<kMr>::kCount);
 
 /// 16-bit dot products, negative, of kHalves * 8 weight rows with kRows rows over kColumnStep
 /// columns: two sums a weight row, one over the first two of each four columns, one over the
-/// others. The first starts from the bias, -7 times the q of both. It may wrap on the way, but
-/// ends within int16: |sum of value * q| + |7 * sum of the other's q| <= 16384 + 14336. The second
+/// others. The first starts from the bias, -7 times the q of both. It may wrap in between, but the
+/// result fits int16: |sum of value * q| + |7 * sum of the other's q| <= 16384 + 14336. The second
 /// is at most 16 * 15 * 128.
 template <size_t kMr, size_t kHalves>
 [[gnu::always_inline]] inline void dot_step(const uint8_t* lines, const uint8_t* ahead,
@@ -155,7 +155,8 @@ struct Plain {
   }
 };
 
-/// One row and tiles alike: unpacking nibbles costs little beside what four rows multiply.
+/// The same for one row and for tiles: unpacking nibbles costs little compared with the products of
+/// four rows.
 template <typename Format>
 void linear(const LinearArgs& args) {
   const BlockLayout layout = args.weight.layout();

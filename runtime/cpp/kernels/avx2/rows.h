@@ -31,8 +31,8 @@ struct Rows {
 
 constexpr size_t kFarBytes = 4096, kNearBytes = 512;  // of prefetches into each cache level
 
-/// Where to prefetch from while a block is read in kPasses passes: what the first pass waits for
-/// would be there at once in the others, so that each pass fetches its share of the next block.
+/// Where to prefetch from while a block is read in kPasses passes. Only the first pass would wait
+/// for memory, so each pass prefetches its share of the next block.
 /// \param lines the part of the block that is read, `bytes` of it.
 template <size_t kPasses>
 inline const uint8_t* prefetch_from(const uint8_t* lines, size_t block_bytes, size_t bytes,

@@ -17,7 +17,7 @@ namespace thimble::kernels::avx512vnni {
   return acc;
 }
 
-/// The same with the 4 signed bytes in every lane of a register.
+/// The same, with the 4 signed bytes in every lane of a register.
 [[gnu::always_inline]] inline __m512i dot(__m512i acc, __m512i weights, __m512i x) {
   asm("vpdpbusd %2, %1, %0" : "+v"(acc) : "v"(weights), "v"(x));
   return acc;

@@ -17,8 +17,8 @@ constexpr size_t kRows = kTile.mr;
 constexpr size_t kStep = kTile.mr * kTile.kr;  // bytes of a tile for 4 columns
 
 /// A tile's rows times a panel's kBlocks * 16, all in registers, for steps of 4 columns. Four
-/// activations are broadcast to a register of their own: as memory operands they would take twice
-/// the loads, more than the CPU has ports for.
+/// activations are broadcast to a register: as memory operands they would need twice the loads,
+/// more than the CPU's ports can do.
 template <size_t kBlocks>
 [[gnu::always_inline]] inline void multiply(const int8_t* x, const uint8_t* panel, size_t columns,
                                             __m512i (&acc)[kBlocks][kRows]) {
@@ -40,7 +40,7 @@ template <size_t kBlocks>
   }
 }
 
-/// The accumulators of kCount rows in memory, so that one loop can finish them.
+/// Stores the accumulators of kCount rows in memory, so that one loop can finish them.
 template <size_t kBlocks, size_t kCount, typename Vector>
 struct Totals {
   Vector of[kCount][kBlocks];
@@ -50,13 +50,13 @@ struct Totals {
   }
 };
 
-/// Rows of activations from `first` to `last`, of whole tiles but for the end of all.
+/// Rows of activations from `first` to `last`: complete tiles, except at the very end.
 struct RowRange {
   size_t first;
   size_t last;
 };
 
-/// A range's tiles of activations times a panel of value + 128.
+/// Multiplies a range's tiles of activations with a panel of value + 128.
 template <size_t kBlocks>
 void multiply_tiles(const LinearArgs& args, size_t first_block, RowRange range) {
   for (size_t m = range.first; m < range.last; m += kRows) {
@@ -75,7 +75,7 @@ void multiply_tiles(const LinearArgs& args, size_t first_block, RowRange range) 
   }
 }
 
-/// Activations that stay in the second-level cache beside a panel, in bytes.
+/// Bytes of activations that stay in the second-level cache together with a panel.
 constexpr size_t kResidentBytes = size_t{1} << 20;
 
 /// Unpacks panel after panel and multiplies it, for as many rows at a time as stay in the cache.
@@ -101,7 +101,7 @@ void matmul(const LinearArgs& args, Unpack unpack) {
 }
 
 /// kInt4: half a tile at a time leaves registers for a float accumulator beside each integer one.
-/// The integers are negative, for the nibbles are 7 - value.
+/// The integers are negative, because the nibbles are 7 - value.
 constexpr size_t kHalf = kRows / 2;
 
 template <size_t kBlocks>

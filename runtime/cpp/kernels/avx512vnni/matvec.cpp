@@ -9,8 +9,9 @@
 namespace thimble::kernels::avx512vnni {
 namespace {
 
-/// How far ahead of the line in use weights are asked for: into the second-level cache, whose many
-/// requests in flight make the bandwidth, and shortly before use into the first.
+/// How far ahead of the current line weights are prefetched: far ahead into the second-level cache,
+/// which has many requests in flight and so reaches the full bandwidth; shortly before use into the
+/// first.
 constexpr size_t kFarBytes = 4096, kNearBytes = 512;
 
 inline void prefetch(const uint8_t* line) {
@@ -19,12 +20,12 @@ inline void prefetch(const uint8_t* line) {
 }
 
 /// -(sum of value * q) of a block's kColumnStep columns from `lines` on with each of kRows rows.
-/// `x` and `bias` are where the tile has these columns.
+/// `x` and `bias` point to these columns in the tile.
 template <size_t kRows>
 [[gnu::always_inline]] inline void dot_step(const uint8_t* lines, const int8_t* x,
                                             const int32_t* bias, __m512i (&sums)[kRows]) {
   const __m512i low_mask = _mm512_set1_epi8(0x0F), high_mask = _mm512_set1_epi8(-16);
-  __m512i high[kRows];  // 16 times too large: the nibbles stay where they are
+  __m512i high[kRows];  // 16 times too large: the nibbles stay in place
   unrolled<kRows>([&](auto r) [[gnu::always_inline]] {
     sums[r] = _mm512_set1_epi32(bias[r]);
     high[r] = _mm512_setzero_si512();

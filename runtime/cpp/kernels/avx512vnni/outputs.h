@@ -7,8 +7,8 @@
 namespace thimble::kernels::THIMBLE_VARIANT {
 
 /// Finishes a block's integer sums with `count` rows from `m` on, [count][16], `stride` apart, as
-/// scaled() and store_outputs() do one row at a time. `surplus` times the sum of a row's
-/// activations is taken off first: what the weights were raised by.
+/// scaled() and store_outputs() do one row at a time. It first subtracts `surplus`, the offset
+/// added to the weights, times the sum of a row's activations.
 inline void store_sums(const LinearArgs& args, size_t m, size_t count, size_t block,
                        const int32_t* sums, size_t stride, int32_t surplus) {
   const RowParams* params = args.x.params + m;

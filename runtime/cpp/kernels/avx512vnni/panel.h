@@ -13,7 +13,7 @@ namespace thimble::kernels::avx512vnni {
 constexpr size_t kPanelBlocks = 2;
 constexpr size_t kPanelStep = kPanelBlocks * kLineBytes;  ///< bytes for 4 columns
 
-/// The nibbles of a block as they are, 7 - value.
+/// The nibbles of a block, unchanged: 7 - value.
 inline void unpack_nibbles(const uint8_t* lines, size_t columns, uint8_t* panel) {
   const __m512i mask = _mm512_set1_epi8(0x0F);
   for (size_t k = 0; k < columns; k += 8, lines += kLineBytes, panel += 2 * kPanelStep) {
@@ -41,7 +41,8 @@ inline void unpack_two_level(const uint8_t* packed, const BlockLayout& layout, s
     const __m512i bytes = _mm512_or_si512(words, _mm512_slli_epi16(words, 8));
     const __m512i seven = _mm512_sub_epi8(_mm512_slli_epi32(bytes, 3), bytes);
     const __m512i offset = _mm512_add_epi8(_mm512_set1_epi8(-128), seven);
-    // A high nibble where it is is 16 times too large; 4096 times that is cut off with 65536.
+    // A high nibble left in place is 16 times too large; times 4096, the surplus vanishes modulo
+    // 65536.
     const __m512i high_words = _mm512_slli_epi16(words, 12);
     multiples = _mm512_srli_epi32(multiples, 4);
     for (size_t i = 0; i < group_size; i += 8, lines += kLineBytes, panel += 2 * kPanelStep) {

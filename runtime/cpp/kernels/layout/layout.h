@@ -1,12 +1,12 @@
 #pragma once
 
 /// \file
-/// How weights and quantized activations lie in memory: one layout for every instruction set, read
-/// in place from a mapped file. Everything is little endian.
+/// The layout of weights and quantized activations in memory: the same for every instruction set,
+/// read in place from a mapped file. All numbers are little endian.
 ///
-/// **Weights** (rows n = outputs, columns k = inputs) are cut into blocks of 16 rows, each whole
-/// and contiguous, all of the same size, each a multiple of 64 bytes ("a line"). Rows are padded
-/// to 16 and columns to `stored_columns()` with values that multiply to zero.
+/// **Weights** (rows n = outputs, columns k = inputs) are cut into blocks of 16 rows. Each block is
+/// contiguous; all have the same size, a multiple of 64 bytes ("a line"). Rows are padded to 16 and
+/// columns to `stored_columns()` with values that multiply to zero.
 ///
 /// `kInt4TwoLevel`: value[n][k] (-8..7) * multiple[n][k / group] (1..15) * row_scale[n]
 ///
@@ -20,8 +20,8 @@
 ///            high    k = 8s + 4       8s + 5           8s + 6           8s + 7
 ///
 ///       A nibble holds 7 - value (0..15): of 32 columns, the sum of nibble * q - 7 * (sum of q)
-///       is -(sum of value * q), which int16 always holds, 32768 being its lowest. The low nibbles
-///       of a line are 16 rows by 4 columns, what one vpdpbusd / 4 sdot take; low and high
+///       is -(sum of value * q), which always fits int16, because the lowest is -32768. The low
+///       nibbles of a line are 16 rows by 4 columns, what one vpdpbusd / 4 sdot take; low and high
 ///       interleaved are the 8 columns of smmla.
 ///
 /// `kInt4`: value[n][k] (-8..7) * scale[n][k / group], scales in bfloat16
@@ -60,24 +60,24 @@ constexpr size_t kBlockRows = 16;
 constexpr size_t kLineBytes = 64;
 /// Columns are padded to a multiple of this, whatever the group.
 constexpr size_t kColumnStep = 32;
-/// Beyond it the largest sum (255 * 128 * columns) leaves int32.
+/// With more columns, the largest sum (255 * 128 * columns) does not fit int32.
 constexpr size_t kMostColumns = 65536;
 
 constexpr size_t divide_up(size_t a, size_t b) { return (a + b - 1) / b; }
 constexpr size_t round_up(size_t a, size_t b) { return divide_up(a, b) * b; }
 
-/// Columns as stored; those of a float32 weight are not padded.
+/// The number of columns as stored; those of a float32 weight are not padded.
 /// \param group_size 32, 64 or 128 for the int4 formats, 0 for the others.
 constexpr size_t stored_columns(WeightFormat format, size_t columns, size_t group_size) {
   if (format == WeightFormat::kFloat32) return columns;
   return round_up(columns, group_size > kColumnStep ? group_size : kColumnStep);
 }
 
-/// Where the parts of a block start, in bytes from its own start.
+/// Where the parts of a block start, in bytes from the start of the block.
 struct BlockLayout {
   size_t scales;  ///< multiples, or bfloat16 scales
   size_t values;
-  size_t bytes;  ///< of the whole block
+  size_t bytes;  ///< of the complete block
 };
 
 /// \param columns as stored.
@@ -136,7 +136,7 @@ struct QuantizedRows {
   Tile tile;
 };
 
-/// Where the value of row m and column k lies.
+/// The offset of the value of row m and column k.
 /// \param columns padded.
 constexpr size_t quantized_offset(size_t m, size_t k, size_t columns, Tile tile) {
   const size_t step = k / tile.kr * tile.kr;

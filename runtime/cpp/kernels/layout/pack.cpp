@@ -21,7 +21,7 @@ PackedWeight start(WeightFormat format, size_t rows, size_t columns, size_t grou
   return weight;
 }
 
-/// The nibbles of all rows; those of the padding hold zero, that is 7.
+/// Writes the nibbles of all rows; the padding's nibbles are 7, the value zero.
 void pack_nibbles(const PackedWeight& weight, const int8_t* values, size_t columns, uint8_t* out) {
   const BlockLayout layout = weight.layout();
   for (size_t row = 0; row < weight.blocks() * kBlockRows; ++row) {

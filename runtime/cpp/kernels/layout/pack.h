@@ -1,7 +1,7 @@
 #pragma once
 
 /// \file
-/// The reference packers: plain loops that define what the bytes of layout.h are.
+/// The reference packers: plain loops that define the bytes of layout.h.
 
 #include "kernels/layout/layout.h"
 

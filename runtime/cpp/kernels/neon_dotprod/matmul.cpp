@@ -12,7 +12,7 @@ namespace {
 constexpr size_t kRows = kTile.mr;
 constexpr size_t kStep = kTile.mr * kTile.kr;
 
-/// Writes 4-column halves where lines of int8 have them: [columns / 4][16][4].
+/// Writes 4-column halves in the order of int8 lines: [columns / 4][16][4].
 class PanelWriter {
  public:
   explicit PanelWriter(int8_t* panel) : to_(panel) {}
@@ -28,7 +28,7 @@ class PanelWriter {
   size_t quad_ = 0;
 };
 
-/// Every tile of activations times a panel of int8, a panel being one block.
+/// Multiplies every tile of activations with a panel of int8, which is one block.
 void multiply_tiles(const LinearArgs& args, const BlockLayout& layout, size_t block,
                     const int8_t* panel) {
   const uint8_t* packed = args.weight.data + block * layout.bytes;

@@ -38,11 +38,11 @@ struct Rows {
   }
 };
 
-/// As many weight rows at once as there are registers for.
+/// As many weight rows at once as fit the registers.
 template <size_t kMr>
 constexpr size_t kQuadsAtOnce = kMr == 1 ? 4 : 2;
 
-/// The integer dot products of a group, negative: the nibbles are 7 - value.
+/// The integer dot products of a group, negative because the nibbles are 7 - value.
 template <size_t kMr, size_t kCount>
 [[gnu::always_inline]] inline void dot_group(const uint8_t* lines, const Rows<kMr>& rows, size_t k,
                                              size_t group_size,

@@ -41,7 +41,7 @@ inline void unpack_two_level(const uint8_t* packed, const BlockLayout& layout, s
   }
 }
 
-/// Calls `write(low, high)` with the nibbles as they are.
+/// Calls `write(low, high)` with the nibbles unchanged.
 template <typename Write>
 inline void unpack_nibbles(const uint8_t* lines, size_t columns, Write write) {
   for (size_t quad = 0; quad < columns / 8 * 4; ++quad) {

@@ -46,7 +46,7 @@ inline void write_pair(const Vector (&products)[kHalfPairs], Lane* first, Lane* 
   }
 }
 
-/// Every tile of activations times a panel of int8.
+/// Multiplies every tile of activations with a panel of int8.
 void multiply_tiles(const LinearArgs& args, const BlockLayout& layout, size_t block) {
   const uint8_t* packed = args.weight.data + block * layout.bytes;
   for (size_t m = 0; m < args.x.rows; m += kRows) {

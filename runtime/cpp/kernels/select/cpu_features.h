@@ -4,7 +4,7 @@
 
 namespace thimble::kernels {
 
-/// What a variant may require of a CPU.
+/// The CPU features that a variant may require.
 enum CpuFeature : uint32_t {
   kAvx2 = 1 << 0,    ///< AVX2, FMA and F16C
   kAvx512 = 1 << 1,  ///< AVX512 F, BW, VL and DQ
@@ -14,8 +14,8 @@ enum CpuFeature : uint32_t {
   kAmxInt8 = 1 << 5,  ///< AMX tiles and their int8 products
 };
 
-/// The features of this CPU that its operating system lets programs use; asks it for those that
-/// are granted on request.
+/// Returns the features of this CPU that its operating system lets programs use; requests those
+/// that need a permission.
 uint32_t cpu_features();
 
 }  // namespace thimble::kernels

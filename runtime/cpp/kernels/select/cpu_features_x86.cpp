@@ -24,7 +24,7 @@ bool has_amx_int8() {
   return (eax & kTileState) == kTileState;
 }
 
-/// Asks for the tiles of AMX, which a process may use once it is allowed to (Linux 5.16,
+/// Requests permission to use the tiles of AMX (Linux 5.16,
 /// Documentation/arch/x86/xstate.rst). The permission holds for all threads.
 bool may_use_tiles() {
   constexpr int kRequestPermission = 0x1023, kTileData = 18;

@@ -12,7 +12,7 @@ bool runs_on(const Variant& variant, uint32_t features) {
   return (variant.required & ~features) == 0;
 }
 
-/// The names that can be forced on a CPU, as in "avx2, scalar".
+/// The names of the variants that a CPU can run, such as "avx2, scalar".
 std::string supported_names(uint32_t features) {
   std::string names;
   for (const Variant* variant : all_variants())
@@ -34,7 +34,7 @@ Selection select_variant(const char* forced, uint32_t features) {
                            supported_names(features) + ", or unset it"};
   }
   return {nullptr, std::string(kVariantVariable) + " is '" + forced +
-                       "', which is no kernel variant: set it to one of " +
+                       "', which is not a kernel variant: set it to one of " +
                        supported_names(features) + ", or unset it"};
 }
 

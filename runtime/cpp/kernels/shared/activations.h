@@ -19,12 +19,12 @@ inline F32x16 logistic(F32x16 x, F32x16 exponent) {
 inline F32x16 silu(F32x16 x) { return logistic(x, x); }
 
 inline F32x16 sigmoid(F32x16 x) {
-  // exponential() forgets a NaN; what is added is 0 unless x is one.
+  // exponential() loses a NaN; the summand restores it, and is 0 for any other x.
   const F32x16 bounded = min(broadcast(88.0f), max(broadcast(-88.0f), x));
   return add(logistic(broadcast(1.0f), x), sub(bounded, bounded));
 }
 
-/// From 9.1 on, 1 is the nearest.
+/// From 9.1 on, the nearest float is 1.
 inline F32x16 tanh(F32x16 x) {
   const F32x16 bounded = min(broadcast(10.0f), max(broadcast(-10.0f), x));
   const F32x16 grown = exponential_minus_one(add(bounded, bounded));
@@ -52,7 +52,7 @@ inline F32x16 upper_tail(F32x16 x) {
 
 inline F32x16 gelu(F32x16 x) {
   const F32x16 zero = broadcast(0.0f);
-  const F32x16 size = min(broadcast(64.0f), max(negative(x), x));  // beyond, the tail is nothing
+  const F32x16 size = min(broadcast(64.0f), max(negative(x), x));  // beyond, the tail rounds to 0
   return sub(max(zero, x), mul(size, upper_tail(size)));
 }
 

@@ -11,7 +11,7 @@ namespace {
 static_assert(kAttentionRows <= kLanes && kMostAttentionRows % kAttentionRows == 0);
 constexpr size_t kMostGroups = kMostAttentionRows / kAttentionRows;
 
-/// Where a call keeps what.
+/// The parts of a call's scratch memory.
 struct Scratch {
   float *queries, *states, *merged, *weights, *keys, *values;
 
@@ -52,11 +52,11 @@ Blocks<float, false> widened(const Blocks<Element, true>& from, size_t count, si
   return {to, columns * kLanes, from.scales, from.scale_stride};
 }
 
-/// More rows than this have a tile widened first, once for all of their groups.
+/// With more rows than this, a tile is first converted to float32, once for all groups of rows.
 constexpr size_t kFewRows = 4;
 
-/// Up to kMostAttentionRows rows, in groups of kRows, through the positions of
-/// one split, of which they look at those from `first` to before `end`.
+/// Runs up to kMostAttentionRows rows, in groups of kRows, through the positions of one split. They
+/// attend to those from `first` to before `end`.
 template <size_t kRows, typename Element>
 void run_split(const AttentionArgs& args, RowGroup<kRows>* groups, size_t count, size_t split,
                size_t first, size_t end) {
@@ -115,7 +115,7 @@ void run_rows(const AttentionArgs& args, size_t first, size_t count, size_t firs
   }
 }
 
-/// run_rows() with the groups that fit `count` rows best.
+/// Calls run_rows() with the size of groups that fits `count` rows best.
 template <typename EndSplit>
 void run_some_rows(const AttentionArgs& args, size_t first, size_t count, size_t first_split,
                    size_t last_split, EndSplit end_split) {

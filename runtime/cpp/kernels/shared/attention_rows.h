@@ -18,14 +18,14 @@ inline F32x16 load_cached(const uint16_t* from) { return load_half(from); }
 inline F32x16 load_cached(const float* from) { return load(from); }
 inline F32x16 load_cached(const int8_t* from) { return load_int8(from); }
 
-/// Asks for the cache lines of kCount elements.
+/// Prefetches the cache lines of kCount elements.
 template <size_t kCount, typename Element>
 [[gnu::always_inline]] inline void prefetch(const Element* from) {
   for (size_t i = 0; i < kCount; i += kLineBytes / sizeof(Element)) __builtin_prefetch(from + i);
 }
 
-/// Keys or values of a tile, in blocks of 16 positions. Those that come from
-/// memory are read once, and the next tile's are asked for on the way.
+/// Keys or values of a tile, in blocks of 16 positions. Those that come from memory are read once,
+/// and the next tile's are prefetched in between.
 template <typename Element, bool kFromMemory>
 struct Blocks {
   const Element* first;
@@ -34,15 +34,15 @@ struct Blocks {
   size_t scale_stride;  ///< in floats
 
   const Element* block(size_t i) const { return first + i * stride; }
-  /// Without the first `count`.
+  /// Returns the tile without the first `count`.
   Blocks behind(size_t count) const {
     return {first + count * stride, stride,
             scales == nullptr ? nullptr : scales + count * scale_stride, scale_stride};
   }
 };
 
-/// What a row has gathered, attention_state_size() floats: outputs not yet
-/// divided, lanes of the sum of weights, and the maximum in every lane.
+/// The state of a row, attention_state_size() floats: outputs not yet divided, lanes of the sum of
+/// weights, and the maximum in every lane.
 class RowState {
  public:
   RowState(float* floats, size_t head_dim)
@@ -72,7 +72,7 @@ class RowState {
   size_t padded_dim_;
 };
 
-/// kRows query rows, of which `count` are wanted. A row is a head of a token;
+/// kRows query rows, of which `count` are used. A row is a head of a token;
 /// rows follow each other, heads first.
 template <size_t kRows>
 class RowGroup {
@@ -102,8 +102,7 @@ class RowGroup {
     for (float& largest : largest_) largest = -FLT_MAX;
   }
 
-  /// Adds the tile of positions from `start` on, but for the blocks that no row
-  /// looks at.
+  /// Adds the tile of positions from `start` on, except the blocks that no row attends to.
   template <typename Tile>
   void add_tile(size_t start, const Tile& keys, const Tile& values) {
     const size_t first = first_[0], end = visible_[kRows - 1], tile_end = start + kAttentionTile;
@@ -125,7 +124,7 @@ class RowGroup {
   }
 
  private:
-  /// Vectors that kRows rows have registers for.
+  /// Vectors for which kRows rows have registers.
   static constexpr size_t kRoom = kAttentionRows * kAttentionVectors / kRows;
   static constexpr size_t kVectors = kRoom >= 4 ? 4 : kRoom >= 2 ? 2 : 1;
 
@@ -171,7 +170,7 @@ class RowGroup {
     });
   }
 
-  /// Turns scores into 2^(score - maximum), 0 where a row may not look, times
+  /// Turns scores into 2^(score - maximum), 0 where a row must not attend, times
   /// the values' scales.
   template <typename Tile>
   void soften(size_t start, size_t blocks, const Tile& values) {
@@ -207,8 +206,7 @@ class RowGroup {
     }
   }
 
-  /// Sets weights to 0 that row r does not see; returns the lanes of the sum
-  /// with what is left.
+  /// Sets the weights that row r does not see to 0; returns the lanes of the sum of the others.
   F32x16 hide(size_t r, size_t start, size_t blocks) {
     float* weights = weights_ + r * kAttentionTile;
     for (size_t i = 0; i < unseen(r, start, blocks); ++i) weights[i] = 0;
@@ -218,14 +216,14 @@ class RowGroup {
     return sum;
   }
 
-  /// Positions from `start` on, of some blocks, that lie before row r's window.
+  /// Positions from `start` on, in some blocks, before row r's window.
   size_t unseen(size_t r, size_t start, size_t blocks) const {
     if (first_[r] <= start) return 0;
     const size_t count = first_[r] - start;
     return count < blocks * kLanes ? count : blocks * kLanes;
   }
 
-  /// Positions from `start` on that row r may look at, if it sees the first.
+  /// Positions from `start` on that row r may attend to, if it sees the first.
   size_t seen(size_t r, size_t start) const {
     return visible_[r] > start ? visible_[r] - start : 0;
   }

@@ -3,19 +3,18 @@
 /// \file
 /// The KV cache of one key/value head, and attention over it.
 ///
-///     keys    [ceil(capacity / 16)][head_dim][16]     16 positions side by
-///     side values  [capacity padded to 16][head_dim padded to 16]
+///     keys    [ceil(capacity / 16)][head_dim][16]     16 positions side by side
+///     values  [capacity padded to 16][head_dim padded to 16]
 ///
 /// of float16 or float32. Scores of 16 positions come from one vector of each
 /// dimension, outputs of 16 dimensions from one vector of each position: no sum
-/// runs across lanes. Of int8 both come in blocks of 16 positions, each after
-/// its scales, so that scores and weights are multiplied by scales, not what is
-/// read:
+/// runs across lanes. Of int8, both are in blocks of 16 positions, each after its
+/// scales, so that the scores and weights are multiplied by scales, not the data:
 ///
 ///     float scales[16];  int8 keys[head_dim][16]
 ///     float scales[16];  int8 values[16][head_dim padded to 16]
 ///
-/// In every type the first positions are the first bytes.
+/// In every type the first positions are in the first bytes.
 
 #include "kernels/layout/layout.h"
 
@@ -51,7 +50,7 @@ constexpr size_t value_cache_bytes(CacheType type, size_t positions, size_t head
 /// Writes one head's key and value at a position: floats rounded to nearest,
 /// ties to even; int8 symmetric, scale = (largest magnitude) / 127, q =
 /// round(clamp(x * (1 / scale), -127, 127)), all zero where the scale is below
-/// the smallest normal. A NaN counts for nothing in the scale and becomes -127.
+/// the smallest normal. A NaN is ignored in the scale and becomes -127.
 struct CacheWriteArgs {
   const float* key;  ///< [head_dim]
   const float* value;
@@ -66,12 +65,11 @@ struct CacheWriteArgs {
 /// softmax(scale * q . keys) . values over positions 0 .. start_pos + token, or
 /// the last `window` of them, the call's own positions already written. Online softmax (Milakov and
 /// Gimelshein, 2018) in powers of two over tiles of kAttentionTile positions: a
-/// tile rescales what came before by 2^(old maximum - new maximum). Splits of
-/// kAttentionSplit positions start anew and are put together in order, the same
-/// way. Dot products are fused chains in the order of dimensions, outputs in
-/// the order of positions; sums of weights run by position % 16. Positions that
-/// a row may not look at leave its state as it is. So a row's result depends
-/// neither on the other rows of the call nor on who computes which split.
+/// tile rescales what came before by 2^(old maximum - new maximum). Splits of kAttentionSplit
+/// positions start with a new state and are combined in order, in the same way. Dot products are
+/// fused chains in the order of dimensions, outputs in the order of positions; sums of weights run
+/// by position % 16. Positions that a row must not attend to do not change its state. So a row's
+/// result depends neither on the other rows of the call nor on which thread computes which split.
 struct AttentionArgs {
   const float* q;   ///< [tokens][heads][head_dim], tokens q_stride apart
   size_t q_stride;  ///< in floats
@@ -87,13 +85,13 @@ struct AttentionArgs {
   size_t out_stride;
   float* scratch;     ///< attention_scratch_size() floats, aligned to 64, this
                       ///< call's own
-  size_t window = 0;  ///< positions that a query sees, its own the last; 0: all
+  size_t window = 0;  ///< positions that a query sees, its own included; 0: all
 };
 
 constexpr size_t kAttentionTile = 64;
 constexpr size_t kAttentionSplit = 512;
-/// Query rows that pass over a tile of positions while it is in the caches,
-/// widened to float32 once.
+/// Query rows that pass over a tile of positions, converted to float32 once, while it is in the
+/// caches.
 constexpr size_t kMostAttentionRows = 192;
 
 /// Floats of a row's state between tiles: outputs not yet divided, lanes of the
@@ -110,14 +108,14 @@ constexpr size_t attention_scratch_size(size_t head_dim) {
 constexpr size_t attention_first(size_t position, size_t window) {
   return window == 0 || position < window ? 0 : position + 1 - window;
 }
-/// Splits of a call: the first that any row looks at, and the one past the last.
+/// Splits of a call: the first that any row attends to, and the one past the last.
 constexpr size_t attention_first_split(size_t start_pos, size_t window) {
   return attention_first(start_pos, window) / kAttentionSplit;
 }
 constexpr size_t attention_splits(size_t start_pos, size_t tokens) {
   return divide_up(start_pos + tokens, kAttentionSplit);
 }
-/// Floats that each leaves for all of the call's rows.
+/// Floats that each split writes for all of the call's rows.
 constexpr size_t attention_partial_size(size_t tokens, size_t heads, size_t head_dim) {
   return tokens * heads * attention_state_size(head_dim);
 }

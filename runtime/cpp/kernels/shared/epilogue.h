@@ -1,7 +1,7 @@
 #pragma once
 
 /// \file
-/// The float end of every linear kernel, in the one order that kernels.h gives.
+/// The final float operations of every linear kernel, in the order that kernels.h defines.
 
 #include THIMBLE_VARIANT_HEADER
 #include "kernels/kernels.h"
@@ -21,7 +21,7 @@ template <typename Args>
   }
 }
 
-/// Adds bias and what was there, as asked, and stores the outputs of a block for row `m`.
+/// Adds bias and the old values if requested, and stores the outputs of a block for row `m`.
 template <typename Args>
 inline void store_outputs(const Args& args, size_t m, size_t block, F32x16 y) {
   const size_t n = block * kBlockRows;
@@ -40,7 +40,7 @@ inline F32x16 scaled(I32x16 a, const RowParams& params, const uint8_t* block) {
   return mul(to_float(centred), mul(broadcast(params.scale), row_scale));
 }
 
-/// The columns that a call is for.
+/// The columns that a call computes.
 inline ColumnRange columns_of(const LinearArgs& args) {
   return args.sums != nullptr ? args.columns : ColumnRange{0, args.weight.columns};
 }
@@ -52,7 +52,7 @@ inline F32x16 scaled(F32x16 sum, const RowParams& params, const uint8_t* block) 
   return mul(sub(sum, correction), broadcast(params.scale));
 }
 
-/// Leaves the integers of row m where the call is for some of the columns, else makes outputs of
+/// Stores the integers of row m if the call computes some of the columns, else makes outputs of
 /// them.
 inline void store_totals(const LinearArgs& args, size_t m, size_t block, I32x16 a,
                          const uint8_t* packed) {

@@ -4,10 +4,9 @@
 
 namespace thimble::kernels::THIMBLE_VARIANT {
 
-/// exp(x) within 2 units in the last place for x in [-87, 88]; x is brought
-/// into that range, and a NaN to its lower end. exp(0) is 1. Range reduction by
-/// log(2) in two parts (Cody and Waite), then the Taylor polynomial of degree
-/// 7, whose remainder on |r| <= log(2) / 2 is below 2^-27.
+/// exp(x) within 2 units in the last place for x in [-87, 88]; x is clamped to that range, and a
+/// NaN becomes its lower end. exp(0) is 1. Range reduction by log(2) in two parts (Cody and Waite),
+/// then the Taylor polynomial of degree 7, whose remainder on |r| <= log(2) / 2 is below 2^-27.
 inline F32x16 exponential(F32x16 x) {
   x = min(max(x, broadcast(-87.0f)), broadcast(88.0f));
   const I32x16 n = round_to_int(mul(x, broadcast(0x1.715476p+0f)));
@@ -20,12 +19,12 @@ inline F32x16 exponential(F32x16 x) {
   return mul(p, power_of_two(n));
 }
 
-/// exp(x) - 1 for x in [-87, 88], to which x is brought, with a relative error below 5 * 2^-24:
-/// (exp(r) - 1) / r is the Taylor polynomial of degree 6, whose remainder is below 2^-26. Exact
-/// where x is 0; a NaN stays one.
+/// exp(x) - 1 for x in [-87, 88], to which x is clamped, with a relative error below 5 * 2^-24:
+/// (exp(r) - 1) / r is the Taylor polynomial of degree 6, whose remainder is below 2^-26. Exact if
+/// x is 0; NaN gives NaN.
 inline F32x16 exponential_minus_one(F32x16 x) {
   const F32x16 lowest = broadcast(-87.0f), highest = broadcast(88.0f);
-  const F32x16 number = min(max(x, lowest), highest);  // of a NaN too, which has no integer
+  const F32x16 number = min(max(x, lowest), highest);  // also for a NaN, which has no integer
   const I32x16 n = round_to_int(mul(number, broadcast(0x1.715476p+0f)));
   const F32x16 n_float = to_float(n);
   F32x16 r = fused(n_float, broadcast(-0x1.62e400p-1f), min(highest, max(lowest, x)));

@@ -8,7 +8,7 @@ namespace {
 
 constexpr size_t kChains = 4;
 
-/// kRows rows of x times a block, for as many rows as have registers for their chains.
+/// Multiplies kRows rows of x with a block; kRows is limited by the registers for their chains.
 template <size_t kRows>
 void multiply(const FloatLinearArgs& args, size_t m, size_t block, const float* values) {
   const size_t columns = args.weight.columns;

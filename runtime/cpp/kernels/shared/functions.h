@@ -1,7 +1,7 @@
 #pragma once
 
 /// \file
-/// The functions that make up a variant, each defined once per variant in its own namespace.
+/// The functions that make up a variant, each defined once per variant in the variant's namespace.
 
 #include "kernels/kernels.h"
 

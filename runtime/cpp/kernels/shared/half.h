@@ -1,7 +1,7 @@
 #pragma once
 
 /// \file
-/// IEEE half precision without the help of a CPU.
+/// IEEE half precision without CPU instructions for it.
 
 #include <cstdint>
 #include <cstring>
@@ -21,7 +21,7 @@ inline float half_to_float(uint16_t half) {
     const float magnitude = static_cast<float>(mantissa) * 0x1p-24f;
     return sign != 0 ? -magnitude : magnitude;
   }
-  if (exponent == 31) {  // infinity, or a NaN made quiet
+  if (exponent == 31) {  // infinity, or a quiet NaN
     const uint32_t quiet = mantissa != 0 ? 0x400000 : 0;
     return float_of_bits(sign | 0x7F800000 | quiet | mantissa << 13);
   }

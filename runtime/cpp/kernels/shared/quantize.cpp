@@ -9,7 +9,7 @@
 namespace thimble::kernels::THIMBLE_VARIANT {
 namespace {
 
-/// How a row becomes integers: q = round(clamp(x * inverse, low, high)) + zero_point.
+/// How a row is converted to integers: q = round(clamp(x * inverse, low, high)) + zero_point.
 struct Mapping {
   float scale;
   float inverse;
@@ -86,13 +86,13 @@ int32_t quantize_step(const float* x, size_t columns, const Mapping& mapping, in
   return total;
 }
 
-/// Where kColumnStep bytes of a row, from column k on, go.
+/// Where kColumnStep bytes of a row, from column k on, are stored.
 template <size_t kKr>
 int8_t* place(size_t row, size_t k, const QuantizedRows& out) {
   return out.values + quantized_offset(row, k, out.columns, {out.tile.mr, kKr});
 }
 
-/// Puts kColumnStep bytes there, kPiece at a time.
+/// Stores kColumnStep bytes there, kPiece at a time.
 template <size_t kPiece>
 void scatter(const int8_t* from, size_t mr, int8_t* to) {
   for (size_t i = 0; i < kColumnStep; i += kPiece, to += mr * kPiece)

@@ -10,7 +10,7 @@ template <size_t... kIndex, typename Operation>
   (operation(std::integral_constant<size_t, kIndex>{}), ...);
 }
 
-/// Calls `operation` with the integral constants 0 .. kCount - 1: a loop that is no loop, so that
+/// Calls `operation` with the integral constants 0 .. kCount - 1: an unrolled loop, so that the
 /// arrays it indexes become registers.
 template <size_t kCount, typename Operation>
 [[gnu::always_inline]] inline void unrolled(Operation operation) {

@@ -1,7 +1,7 @@
 #pragma once
 
 /// \file
-/// 16 floats or int32 as plain loops: what the other vectors_*.h mean.
+/// 16 floats or int32 as plain loops: the definition of the other vectors_*.h.
 /// Operations are IEEE and never contracted; min and max return the second
 /// operand when they cannot compare.
 
@@ -63,7 +63,7 @@ inline float lane_sum(F32x16 a) {
     for (int i = 0; i < apart; ++i) a.lane[i] += a.lane[i + apart];
   return a.lane[0];
 }
-/// The largest lane, of lanes that are no NaN.
+/// The largest lane; no lane may be NaN.
 inline float lane_max(F32x16 a) {
   for (int apart = 8; apart > 0; apart /= 2)
     for (int i = 0; i < apart; ++i)
@@ -97,7 +97,7 @@ inline I32x16 mul(I32x16 a, I32x16 b) {
 inline F32x16 to_float(I32x16 a) {
   return each([&](int i) { return static_cast<float>(a.lane[i]); });
 }
-/// To nearest, ties to even; of numbers that int32 holds.
+/// Rounds to nearest, ties to even; the numbers must fit int32.
 inline I32x16 round_to_int(F32x16 a) {
   I32x16 result;
   for (int i = 0; i < 16; ++i) result.lane[i] = static_cast<int32_t>(std::nearbyint(a.lane[i]));

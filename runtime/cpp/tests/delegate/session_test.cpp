@@ -235,10 +235,10 @@ bool refuses_other_segments() {
   };
   const thimble_segment two[] = {{0, 0, 1, 0, nullptr}, {0, 1, 1, 0, nullptr}};
   if (!says(thimble_session_segments(session, two, 2, error, sizeof(error)),
-            "2 segments are asked for, and this runtime runs one segment a call") ||
+            "2 segments were requested, but this runtime runs one segment per call") ||
       !said({0, 20, 2, 0, positions},
-            "row 1 of the segment asks for position 22 and lies at 21 of its cache: this runtime "
-            "runs one segment a call") ||
+            "row 1 of the segment requests position 22 but is at 21 of its cache: this runtime "
+            "runs one segment per call") ||
       !said({7, 0, 2, 0, nullptr}, "there is no cache 7") ||
       !said({0, 0, 0, 0, nullptr}, "a segment of 0 rows") ||
       !said({0, -1, 2, 0, nullptr}, "from position -1 on") ||

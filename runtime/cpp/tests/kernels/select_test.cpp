@@ -39,7 +39,7 @@ bool refused() {
   const std::string name = all_variants().variants[0]->name;
   return expect(unknown.variant == nullptr &&
                     unknown.error ==
-                        "THIMBLE_KERNELS is 'avx9', which is no kernel variant: set it "
+                        "THIMBLE_KERNELS is 'avx9', which is not a kernel variant: set it "
                         "to one of scalar, or unset it",
                 "a sentence for an unknown name") &&
          expect(name == "scalar" ||
