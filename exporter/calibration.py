@@ -13,12 +13,13 @@ from exporter.checkpoint import Checkpoint
 from exporter.listener import Listener
 from exporter.models.decoder import CausalLM
 from exporter.options import ExportOptions
-from exporter.self_written import write_texts, writing_bytes
+from exporter.self_written import write_texts, writing_bytes, writing_form
 from exporter.text import Text
 from quant.cache.store import Cache
 from quant.machine.memory import resident
 from quant.machine.memory_size import show_size
 from quant.machine.ranks import Ranks
+from quant.scheme import Scheme
 
 ALONE = Ranks()
 
@@ -31,26 +32,32 @@ def with_own_text(
     listener: Listener,
     ranks: Ranks = ALONE,
 ) -> Text:
-    """The same text with half of its calibration written by the model; as it is where the user
-    named one, nothing is calibrated, or the memory is too little, which is said."""
+    """Replaces half of the shipped calibration text by text that the model writes.
+
+    The text stays as it is if the user named one, if nothing is calibrated, or if the memory is too
+    little, which is said.
+    """
     if text.calibration is None or not text.prompts:
         return text
     windows, length = text.calibration.shape
     rows = windows // (2 * len(text.prompts))
     if rows == 0:
         return text
+    prompts = [prompt for prompt in text.prompts for _ in range(rows)]
     with torch.device("meta"):
-        needed = resident() + writing_bytes(CausalLM(checkpoint.config), rows, length)
-    if options.max_memory is not None and needed > options.max_memory:
+        model = CausalLM(checkpoint.config)
+    left = None if options.max_memory is None else options.max_memory - resident()
+    form = writing_form(model, len(prompts), length, left)
+    if form is None:
+        least = resident() + writing_bytes(model, Scheme("rtn8"), len(prompts), length)
         listener.note(
-            f"Calibrating on shipped text alone: for the model to write its own takes about "
-            f"{show_size(needed)} of memory, more than --max-memory."
+            f"Calibrating on shipped text alone: to write its own the model takes about "
+            f"{show_size(least)} of memory, more than --max-memory."
         )
         return text
-    shape = len(text.prompts) * rows, length
-    own = torch.empty(shape, dtype=torch.int64, device=options.device)
+    own = torch.empty((len(prompts), length), dtype=torch.int64, device=options.device)
     if ranks.first:
-        own.copy_(write_texts(checkpoint, text.prompts, rows, length, cache, listener))
+        own.copy_(write_texts(checkpoint, prompts, length, form, cache, listener))
     ranks.share(own, 0)
     own = own.cpu()
     kept = torch.linspace(0, windows - 1, windows - len(own)).round().long()

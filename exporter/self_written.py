@@ -1,7 +1,8 @@
 """Text that a model writes itself: a calibration text that looks like what the model says.
 
 Sampled from the model's own distribution as in LLM-QAT (Liu et al., 2023, section 3.1), at
-temperature 1 throughout. An 8-bit form of the model writes: it takes a quarter of the memory.
+temperature 1 throughout. The float model writes; of a large one an 8-bit form, which takes a
+quarter of the memory.
 """
 
 import hashlib
@@ -19,80 +20,96 @@ from quant.progress import ProgressMeter
 from quant.quantize import quantize
 from quant.scheme import Scheme
 
-ROWS = 16  # texts that are written at once
+ROWS = 32  # texts that are written at once
 SEED = 20240
+_FLOAT_WEIGHTS = 2_000_000_000  # most weights of a model that writes in float32
 _TOKENS = "tokens"
 
 
 def write_texts(
     checkpoint: Checkpoint,
     prompts: Sequence[Sequence[int]],
-    rows: int,
     length: int,
+    form: Scheme,
     cache: Cache | None,
     listener: Listener,
 ) -> Tensor:
-    """Texts of a checkpoint's model, the same whenever they are asked for from one cache.
+    """Writes texts with a checkpoint's model; the same ones whenever the cache has them.
 
     Args:
-        prompts: token ids that texts begin with, shorter than `length`.
-        rows: how many texts begin with each prompt.
+        prompts: the token ids that each text begins with, fewer than `length`.
         length: tokens of a text, with its prompt.
+        form: how the weights of the model that writes are stored.
 
     Returns:
-        int64 (len(prompts) * rows, length).
+        int64 (len(prompts), length).
     """
     with torch.device("meta"):
         model = CausalLM(checkpoint.config)
     key = None
     if cache is not None:
-        asked = repr((list(map(list, prompts)), rows, length, ROWS, SEED))
+        asked = repr((list(map(list, prompts)), length, form.name, ROWS, SEED))
         key = weights_key(model, checkpoint, hashlib.sha256(asked.encode()).hexdigest())
         kept = cache.load(key)
         if kept is not None:
             return kept[_TOKENS]
     listener.stage("write text")
-    quantize(model, Scheme("rtn8"), checkpoint)
-    meter = ProgressMeter(len(prompts) * rows * length, listener.progress)
+    quantize(model, form, checkpoint)
+    meter = ProgressMeter(len(prompts) * length, listener.progress)
     generator = torch.Generator().manual_seed(SEED)
-    texts = [
-        _sample(model, prompt, min(ROWS, rows - first), length, generator, meter)
-        for prompt in prompts
-        for first in range(0, rows, ROWS)
-    ]
-    tokens = torch.cat(texts)
+    tokens = torch.cat(
+        [
+            _sample(model, prompts[first : first + ROWS], length, generator, meter)
+            for first in range(0, len(prompts), ROWS)
+        ]
+    )
     if cache is not None and key is not None:
         cache.store(key, {_TOKENS: tokens}, f"text that {checkpoint.name} wrote")
     return tokens
 
 
-def writing_bytes(model: CausalLM, rows: int, length: int) -> int:
-    """The memory that writing takes, about: integers, the largest matrix in float, and caches."""
+def writing_form(model: CausalLM, texts: int, length: int, memory: int | None) -> Scheme | None:
+    """The form of the model that writes within so many bytes of memory; None where none does.
+
+    Args:
+        model: on the meta device.
+    """
+    numbers = sum(parameter.numel() for parameter in model.parameters())
+    forms = [Scheme("rtn8")] if numbers > _FLOAT_WEIGHTS else [Scheme("none"), Scheme("rtn8")]
+    for form in forms:
+        if memory is None or writing_bytes(model, form, texts, length) <= memory:
+            return form
+    return None
+
+
+def writing_bytes(model: CausalLM, form: Scheme, texts: int, length: int) -> int:
+    """Estimates the memory that writing takes: the weights, the largest of them twice in float32,
+    and the caches."""
     numbers = sum(parameter.numel() for parameter in model.parameters())
     largest = max(parameter.numel() for parameter in model.parameters())
     mixers = [layer.mixer for layer in model.config.layers]
     row = sum(2 * mixer.num_key_value_heads * mixer.head_dim for mixer in mixers)
-    return numbers + 2 * 4 * largest + 2 * 4 * min(rows, ROWS) * length * row
+    stored = numbers * (4 if form.name == "none" else 1)
+    return stored + 2 * 4 * largest + 2 * 4 * min(texts, ROWS) * length * row
 
 
 @torch.no_grad()
 def _sample(
     model: CausalLM,
-    prompt: Sequence[int],
-    rows: int,
+    prompts: Sequence[Sequence[int]],
     length: int,
     generator: torch.Generator,
     meter: ProgressMeter,
 ) -> Tensor:
-    """Several texts that begin with one prompt: int64 (rows, length)."""
-    model.setup_cache(length, rows)
-    tokens = torch.empty(rows, length, dtype=torch.int64)
-    tokens[:, : len(prompt)] = torch.tensor(prompt)
-    done = 0
-    for end in range(len(prompt), length):
-        logits = model(tokens[:, done:end], torch.tensor([done]))
-        chosen = torch.multinomial(logits.softmax(-1), 1, generator=generator)
-        tokens[:, end] = chosen[:, 0]
-        meter.advance("text", rows * (end - done))
-        done = end
+    """Continues prompts together, a token of each at a time: int64 (len(prompts), length)."""
+    model.setup_cache(length, len(prompts))
+    tokens = torch.empty(len(prompts), length, dtype=torch.int64)
+    tokens[:, 0] = torch.tensor([prompt[0] for prompt in prompts])
+    for end in range(1, length):
+        logits = model(tokens[:, end - 1 : end], torch.tensor([end - 1]))
+        tokens[:, end] = torch.multinomial(logits.softmax(-1), 1, generator=generator)[:, 0]
+        for row, prompt in enumerate(prompts):
+            if end < len(prompt):
+                tokens[row, end] = prompt[end]
+        meter.advance("text", len(prompts))
     return tokens

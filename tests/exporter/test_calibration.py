@@ -12,7 +12,7 @@ from exporter.chat_template import first_turn
 from exporter.checkpoint import Checkpoint
 from exporter.models.decoder import CausalLM
 from exporter.options import ExportOptions
-from exporter.self_written import SEED, write_texts
+from exporter.self_written import SEED, write_texts, writing_bytes, writing_form
 from exporter.source import EMBEDDED, find_checkpoint
 from exporter.text import Text, prepare_text
 from quant.cache.store import Cache
@@ -73,17 +73,19 @@ def test_half_of_it_is_the_models_own(
 
 def test_it_is_sampled_from_the_models_own_distribution(checkpoint: Checkpoint) -> None:
     """Each token from the logits after all before it, which are computed anew here."""
-    rows, length, prompt = 3, 12, (1, 5)
-    written = write_texts(checkpoint, [prompt], rows, length, None, Quiet())
+    length, prompts = 12, [(1,), (1, 5, 7), (1, 5)]
+    written = write_texts(checkpoint, prompts, length, Scheme("rtn8"), None, Quiet())
     with torch.device("meta"):
         model = CausalLM(checkpoint.config)
     quantize(model, Scheme("rtn8"), checkpoint)
     generator = torch.Generator().manual_seed(SEED)
-    tokens = torch.tensor([prompt] * rows)
+    tokens = torch.ones(3, 1, dtype=torch.int64)
     with torch.no_grad():
-        while tokens.shape[1] < length:
+        while (end := tokens.shape[1]) < length:
             odds = model.logits(tokens)[:, -1].softmax(-1)
             chosen = torch.multinomial(odds, 1, generator=generator)
+            for row, prompt in enumerate(prompts):
+                chosen[row] = prompt[end] if end < len(prompt) else chosen[row]
             tokens = torch.cat([tokens, chosen], 1)
     assert torch.equal(written, tokens)
 
@@ -104,10 +106,15 @@ def test_what_needs_no_own_text_gets_none(
     embedded = ExportOptions("llama3", options.out)
     assert unchanged(embedded, find_checkpoint(embedded, Quiet()))
     assert listener.stages == listener.notes == []
+    with torch.device("meta"):
+        model = CausalLM(checkpoint.config)
+    integers = writing_bytes(model, Scheme("rtn8"), 4, 256)
+    forms = (writing_form(model, 4, 256, memory) for memory in (None, integers, integers - 1))
+    assert [form and form.name for form in forms] == ["none", "rtn8", None]
     assert unchanged(replace(options, max_memory=10_000_000), checkpoint)
     assert listener.stages == []
     (note,) = listener.notes
-    assert note.startswith("Calibrating on shipped text alone: for the model to write its own")
+    assert note.startswith("Calibrating on shipped text alone: to write its own the model takes")
 
 
 @pytest.mark.parametrize(
