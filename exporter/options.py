@@ -22,6 +22,7 @@ class ExportOptions:
             `checkpoint` says it all.
         out: the `.pte` to write.
         checkpoint: where the weights are, if not where `model` says.
+        adapter: a directory or hub id of a LoRA adapter that is added to the weights.
         family: what the checkpoint's config means; None: the family of its model_type.
         tokenizer: a tokenizer file or directory, if not the checkpoint's own.
         scheme: how weights are stored.
@@ -43,6 +44,7 @@ class ExportOptions:
     model: str | None
     out: Path
     checkpoint: str | None = None
+    adapter: str | None = None
     family: Family | None = None
     tokenizer: Path | None = None
     scheme: Scheme = field(default_factory=Scheme)

@@ -193,6 +193,7 @@ def describe(
     return {
         "model": {
             "name": checkpoint.name,
+            "adapter": options.adapter,
             "model_type": config.model_type,
             "parameters": quantization.size.weights,
             **config.dimensions(),

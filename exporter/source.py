@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from exporter.checkpoint import Checkpoint, open_checkpoint
+from exporter.checkpoint import Checkpoint, open_checkpoint, with_adapter
 from exporter.errors import ExportError
 from exporter.listener import Listener
 from exporter.models.family import Family
@@ -29,11 +29,16 @@ def open_model(name: str, family: Family | None = None) -> Checkpoint:
 
 
 def find_checkpoint(options: ExportOptions, listener: Listener) -> Checkpoint:
-    """Opens the weights of the model that was asked for.
+    """Opens the weights of the model that was asked for, with its adapter.
 
     Raises:
-        ExportError: no such model or checkpoint, or a damaged one.
+        ExportError: no such model, checkpoint or adapter, or a damaged one.
     """
+    checkpoint = _find_base(options, listener)
+    return checkpoint if options.adapter is None else with_adapter(checkpoint, options.adapter)
+
+
+def _find_base(options: ExportOptions, listener: Listener) -> Checkpoint:
     if options.checkpoint is not None:
         if options.model is not None and preset_name(options.model) is None:
             resolve_model(options.model, options.family)

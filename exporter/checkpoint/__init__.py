@@ -1,6 +1,7 @@
 """Checkpoints: a Hugging Face directory, a hub id, or Meta's own files, as one Checkpoint."""
 
+from exporter.checkpoint.adapter import with_adapter
 from exporter.checkpoint.checkpoint import Checkpoint
 from exporter.checkpoint.open import open_checkpoint
 
-__all__ = ["Checkpoint", "open_checkpoint"]
+__all__ = ["Checkpoint", "open_checkpoint", "with_adapter"]

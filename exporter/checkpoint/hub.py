@@ -18,6 +18,8 @@ from huggingface_hub.errors import (
 from exporter.errors import ExportError
 
 _NEEDED = [
+    "adapter_config.json",
+    "adapter_model.safetensors",
     "config.json",
     "generation_config.json",
     "model.safetensors",

@@ -34,6 +34,11 @@ Examples:
     "decides the shape.",
 )
 @click.option(
+    "--adapter",
+    metavar="DIR|HUB_ID",
+    help="A LoRA adapter, as PEFT saves it, to merge into the weights.",
+)
+@click.option(
     "--tokenizer",
     type=click.Path(path_type=Path),
     help="A tokenizer file or directory, where the checkpoint has none.",
@@ -153,6 +158,7 @@ def main(
     model: str | None,
     out: Path | None,
     checkpoint: str | None,
+    adapter: str | None,
     tokenizer: Path | None,
     quant: str,
     method: str,
@@ -227,6 +233,7 @@ def main(
             model=model,
             out=out,
             checkpoint=checkpoint,
+            adapter=adapter,
             tokenizer=tokenizer,
             scheme=quant,
             method=method,

@@ -26,6 +26,7 @@ class Request:
     model: str | None
     out: Path
     checkpoint: str | None
+    adapter: str | None
     tokenizer: Path | None
     scheme: str
     method: str
@@ -72,6 +73,7 @@ def run_export(request: Request, layer_errors: bool) -> None:
                 model=request.model,
                 out=request.out,
                 checkpoint=request.checkpoint,
+                adapter=request.adapter,
                 tokenizer=request.tokenizer,
                 scheme=scheme_from_text(
                     request.scheme, request.method, request.group_size, request.head_bits

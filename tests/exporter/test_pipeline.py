@@ -40,6 +40,7 @@ def test_the_report_in_the_file_is_the_result(stories_gptq_export: Exported) -> 
     assert result.size == result.out.stat().st_size
     assert report["model"] == {
         "name": "stories260K",
+        "adapter": None,
         "model_type": "llama",
         "parameters": 260_032,
         "hidden_size": 64,

@@ -1,0 +1,211 @@
+"""A LoRA adapter as PEFT writes it, added to a checkpoint's weights as they are read.
+
+W' = W + s B A, where s is lora_alpha / r (Hu et al., 2021, section 4.1), or lora_alpha / sqrt(r)
+with use_rslora (Kalajdzievski, 2023). With use_dora every row of W' is then brought to the length
+that the adapter stores (Liu et al., 2024, equation 5).
+"""
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from exporter.checkpoint import hub
+from exporter.checkpoint.adapter_config import AdapterConfig, read_adapter_config
+from exporter.checkpoint.checkpoint import EMBEDDING, HEAD, Checkpoint
+from exporter.checkpoint.safetensors_file import SafetensorsFile
+from exporter.checkpoint.weights import Weights
+from exporter.errors import ExportError
+
+WEIGHTS = "adapter_model.safetensors"
+_PAIRS = (("lora_A", "lora_B"), ("lora_embedding_A", "lora_embedding_B"))
+_KEY = re.compile(
+    r"base_model\.model\.(?P<module>.+?)\."
+    r"(?:(?P<kind>lora_A|lora_B|lora_embedding_A|lora_embedding_B|lora_magnitude_vector)"
+    r"(?:\.default)?(?:\.weight)?|(?:(?:modules_to_save\.default|base_layer)\.)?"
+    r"(?P<parameter>weight|bias))"
+)
+_INSIDE = re.compile(r"(?:.*\.)?(layers\.\d+\..+|embed_tokens|norm)")
+
+
+@dataclass(frozen=True)
+class _Change:
+    """What an adapter makes of one stored tensor.
+
+    Attributes:
+        replacement: what takes its place, before anything is added.
+        delta: A and B, transposed where needed: the product of (rows, r) and (r, columns) is added.
+        scale: the factor of the product.
+        lengths: (rows,) of the sum's rows; None leaves them.
+    """
+
+    replacement: Tensor | None = None
+    delta: tuple[Tensor, Tensor] | None = None
+    scale: float = 1.0
+    lengths: Tensor | None = None
+
+    def shape(self) -> tuple[int, ...]:
+        """The shape of the tensor that it fits."""
+        if self.delta is None:
+            return () if self.replacement is None else tuple(self.replacement.shape)
+        left, right = self.delta
+        return left.shape[0], right.shape[1]
+
+    def apply(self, stored: Tensor) -> Tensor:
+        """The changed tensor in float32."""
+        values = (stored if self.replacement is None else self.replacement).float()
+        if self.delta is not None:
+            left, right = self.delta
+            values = torch.addmm(values, left.float(), right.float(), alpha=self.scale)
+        if self.lengths is not None:
+            values = values * (self.lengths.float() / values.norm(dim=1))[:, None]
+        return values
+
+
+class AdaptedWeights:
+    """Stored weights with an adapter's changes; a changed tensor is float32.
+
+    Attributes:
+        unties: whether it changes the embedding or the head: tied ones are then two tensors.
+    """
+
+    def __init__(self, weights: Weights, changes: Mapping[str, _Change]) -> None:
+        self._weights, self._changes = weights, changes
+        self.unties = not changes.keys().isdisjoint((EMBEDDING, HEAD))
+        self._shapes = dict(weights.shapes())
+        if self.unties:
+            for name in (EMBEDDING, HEAD):
+                self._shapes.setdefault(name, self._shapes[_source(name, weights)])
+
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        return self._shapes
+
+    def dtype(self, name: str) -> torch.dtype:
+        if name in self._changes:
+            return torch.float32
+        return self._weights.dtype(_source(name, self._weights))
+
+    def tensor(self, name: str) -> Tensor:
+        stored = self._weights.tensor(_source(name, self._weights))
+        return self._changes[name].apply(stored) if name in self._changes else stored
+
+    def release(self) -> None:
+        self._weights.release()
+
+
+def with_adapter(checkpoint: Checkpoint, source: str | Path) -> Checkpoint:
+    """The checkpoint with an adapter merged.
+
+    Args:
+        source: the adapter's directory, or its hub id "org/name".
+
+    Raises:
+        ExportError: as `add_adapter` does, or the adapter cannot be downloaded.
+    """
+    directory = Path(os.path.expanduser(source))
+    if not os.path.isdir(directory):
+        if not isinstance(source, str) or not hub.is_hub_id(source):
+            raise ExportError(
+                f"There is no directory {source}; an adapter is a directory or a hub id."
+            )
+        directory = hub.download(source)
+    adapted = add_adapter(directory, checkpoint.weights, checkpoint.name)
+    tied = checkpoint.config.tie_word_embeddings and not adapted.unties
+    config = replace(checkpoint.config, tie_word_embeddings=tied)
+    return replace(checkpoint, config=config, weights=adapted)
+
+
+def add_adapter(directory: Path, weights: Weights, model: str) -> AdaptedWeights:
+    """Adds the adapter in a directory to a model's stored weights.
+
+    Args:
+        model: the model's name, for messages.
+
+    Raises:
+        ExportError: there is no adapter, it is damaged, belongs to another model, or asks for
+            something that is not computed.
+    """
+    config, path = read_adapter_config(directory), directory / WEIGHTS
+    if not path.is_file():
+        raise ExportError(
+            f"{directory} has no {WEIGHTS}; save the adapter with safe_serialization=True."
+        )
+    file = SafetensorsFile(path)
+    modules: dict[str, dict[str, Tensor]] = {}
+    for key in file.shapes():
+        match = _KEY.fullmatch(key)
+        if match is None:
+            raise ExportError(f"{path} holds {key}, which is not a part of a LoRA adapter.")
+        kind = match["kind"] or match["parameter"]
+        modules.setdefault(match["module"], {})[kind] = file.tensor(key)
+    changes: dict[str, _Change] = {}
+    for module, tensors in modules.items():
+        for parameter, change in _changes_of(module, tensors, config, path).items():
+            name = _stored_name(module, parameter, weights)
+            shape = None if name is None else weights.shapes()[_source(name, weights)]
+            if name is None or change.shape() != shape:
+                has = "no such tensor" if shape is None else f"{tuple(shape)} there"
+                raise ExportError(
+                    f"The adapter {directory} does not fit {model}: it changes "
+                    f"{module}.{parameter} {change.shape()}, and {model} has {has}; take the "
+                    "adapter's own base model."
+                )
+            changes[name] = change
+    if not changes:
+        raise ExportError(f"{path} holds no tensors; save the adapter again.")
+    return AdaptedWeights(weights, changes)
+
+
+def _changes_of(
+    module: str, tensors: Mapping[str, Tensor], config: AdapterConfig, path: Path
+) -> dict[str, _Change]:
+    """The changes of a module's weight and bias.
+
+    Raises:
+        ExportError: a part is missing, or two parts do not fit each other.
+    """
+    changes = {}
+    if "bias" in tensors:
+        changes["bias"] = _Change(tensors["bias"])
+    replacement, lengths = tensors.get("weight"), tensors.get("lora_magnitude_vector")
+    delta, scale = None, 1.0
+    for a_name, b_name in _PAIRS:
+        if a_name not in tensors and b_name not in tensors:
+            continue
+        a, b = tensors.get(a_name), tensors.get(b_name)
+        if a is None or b is None or a.dim() != 2 or b.dim() != 2 or a.shape[0] != b.shape[1]:
+            raise ExportError(
+                f"{path}: {a_name} and {b_name} of {module} do not fit each other; save the "
+                "adapter again."
+            )
+        transposed = config.fan_in_fan_out or a_name == "lora_embedding_A"
+        delta = (a.T, b.T) if transposed else (b, a)
+        scale = config.scale(module, rank=a.shape[0])
+    if lengths is not None and (delta is None or lengths.shape != delta[0].shape[:1]):
+        raise ExportError(
+            f"{path}: lora_magnitude_vector of {module} does not fit its matrices; save the "
+            "adapter again."
+        )
+    if replacement is not None or delta is not None:
+        changes["weight"] = _Change(replacement, delta, scale, lengths)
+    return changes
+
+
+def _stored_name(module: str, parameter: str, weights: Weights) -> str | None:
+    """The stored tensor that a module of the adapter means: a decoder may lie deeper in the model
+    that was trained."""
+    inside = _INSIDE.fullmatch(module)
+    ours = f"model.{inside[1]}" if inside else module.rpartition(".")[2]
+    names = (f"{path}.{parameter}" for path in (module, ours))
+    return next((name for name in names if _source(name, weights) in weights.shapes()), None)
+
+
+def _source(name: str, weights: Weights) -> str:
+    """The stored tensor of a name; of tied embedding and head either may be stored for both."""
+    if name in weights.shapes() or name not in (EMBEDDING, HEAD):
+        return name
+    return HEAD if name == EMBEDDING else EMBEDDING

@@ -1,0 +1,110 @@
+"""PEFT's `adapter_config.json`: what it says of a LoRA adapter's scale."""
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from exporter.errors import ExportError
+from exporter.json_object import read_object
+
+CONFIG = "adapter_config.json"
+_NOT_COMPUTED = (
+    "alora_invocation_tokens",
+    "arrow_config",
+    "kasa_config",
+    "layer_replication",
+    "lora_bias",
+    "monteclora_config",
+    "target_parameters",
+    "trainable_token_indices",
+    "use_bdlora",
+    "use_qalora",
+)
+_CHANGES_THE_BASE = ("pissa", "olora", "loftq", "corda", "lora_ga")
+
+
+@dataclass(frozen=True)
+class AdapterConfig:
+    """The settings that merging needs.
+
+    Attributes:
+        alpha: lora_alpha.
+        alphas: other alphas, by regular expressions of modules' names.
+        use_rslora: whether the scale is alpha / sqrt(r) instead of alpha / r.
+        fan_in_fan_out: whether the base model stores (in_features, out_features).
+    """
+
+    alpha: float
+    alphas: Mapping[str, float]
+    use_rslora: bool
+    fan_in_fan_out: bool
+
+    def scale(self, module: str, rank: int) -> float:
+        """The factor of B A in a module."""
+        matching = (p for p in self.alphas if re.match(rf"(.*\.)?({p})$", module))
+        alpha = self.alphas.get(next(matching, ""), self.alpha)
+        return alpha / (math.sqrt(rank) if self.use_rslora else rank)
+
+
+def read_adapter_config(directory: Path) -> AdapterConfig:
+    """Reads the configuration of the adapter in a directory.
+
+    Raises:
+        ExportError: there is none, or it asks for something that is not computed.
+    """
+    path = directory / CONFIG
+    try:
+        fields = read_object(path)
+    except FileNotFoundError:
+        raise ExportError(
+            f"{directory} has no {CONFIG}; a PEFT adapter has one next to its weights: check the "
+            "path of --adapter."
+        ) from None
+    kind = fields.get("peft_type")
+    if kind != "LORA":
+        raise ExportError(f"{path}: peft_type is {kind!r}; only LORA adapters can be merged.")
+    for name in _NOT_COMPUTED:
+        if fields.get(name):
+            raise ExportError(f"{path}: {name} is {fields[name]!r}, which is not supported.")
+    start = fields.get("init_lora_weights")
+    if isinstance(start, str) and start.lower().startswith(_CHANGES_THE_BASE):
+        raise ExportError(
+            f"{path}: init_lora_weights is {start!r}, which changed the base model as well; save "
+            "the adapter with path_initial_model_for_weight_conversion."
+        )
+    alphas = fields.get("alpha_pattern") or {}
+    if not isinstance(alphas, dict):
+        raise ExportError(f"{path}: alpha_pattern is {alphas!r}, not an object of numbers.")
+    return AdapterConfig(
+        alpha=_number(path, "lora_alpha", fields.get("lora_alpha", 8)),
+        alphas={_pattern(path, p): _number(path, "alpha_pattern", a) for p, a in alphas.items()},
+        use_rslora=_flag(path, "use_rslora", fields),
+        fan_in_fan_out=_flag(path, "fan_in_fan_out", fields),
+    )
+
+
+def _number(path: Path, name: str, value: Any) -> float:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not is_number or not math.isfinite(value):
+        raise ExportError(f"{path}: {name} is {value!r}, not a number.")
+    return float(value)
+
+
+def _flag(path: Path, name: str, fields: Mapping[str, Any]) -> bool:
+    value = fields.get(name) or False
+    if not isinstance(value, bool):
+        raise ExportError(f"{path}: {name} is {value!r}, neither true nor false.")
+    return value
+
+
+def _pattern(path: Path, pattern: str) -> str:
+    try:
+        re.compile(rf"(.*\.)?({pattern})$")
+    except re.error as error:
+        raise ExportError(
+            f"{path}: alpha_pattern {pattern!r} is not a regular expression ({error})."
+        ) from None
+    return pattern

@@ -1,0 +1,192 @@
+"""LoRA adapters that PEFT writes: merged, the model computes what PEFT's own model does."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from peft import LoraConfig, get_peft_model
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+from transformers import LlamaConfig, LlamaForCausalLM
+
+from exporter.checkpoint import Checkpoint, open_checkpoint, with_adapter
+from exporter.errors import ExportError
+from exporter.models.decoder import CausalLM
+
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:`is_gradient_checkpointing` is deprecated:FutureWarning",
+    "ignore:Setting `save_embedding_layers`:UserWarning",
+    "ignore:Model has `tie_word_embeddings=True`:UserWarning",
+)
+TOKENS = torch.randint(0, 96, (2, 9), generator=torch.Generator().manual_seed(0))
+CASES: list[dict[str, Any]] = [
+    {"target_modules": ["q_proj", "v_proj"]},
+    {"target_modules": "all-linear", "use_rslora": True},
+    {"target_modules": ["q_proj", "down_proj"], "use_dora": True},
+    {
+        "target_modules": ["q_proj", "k_proj"],
+        "rank_pattern": {"k_proj": 3},
+        "alpha_pattern": {"layers.1.self_attn.q_proj": 32},
+    },
+    {"target_modules": ["embed_tokens", "o_proj"]},
+    {"target_modules": ["q_proj", "lm_head"]},
+    {"target_modules": ["q_proj"], "modules_to_save": ["lm_head", "embed_tokens"]},
+    {"target_modules": ["q_proj"], "modules_to_save": ["norm"]},
+    {"target_modules": ["q_proj"], "modules_to_save": ["lm_head"]},
+    {"target_modules": ["q_proj"], "modules_to_save": ["embed_tokens"]},
+    {"target_modules": ["q_proj"], "bias": "all"},
+]
+
+
+def base_model(tied: bool) -> LlamaForCausalLM:
+    torch.manual_seed(0)
+    config = LlamaConfig(
+        vocab_size=96,
+        hidden_size=32,
+        intermediate_size=48,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        max_position_embeddings=64,
+        attention_bias=True,
+        tie_word_embeddings=tied,
+    )
+    return LlamaForCausalLM(config).eval()
+
+
+def save(directory: Path, tied: bool, **settings: Any) -> tuple[Path, Path, Tensor]:
+    """A random model and an adapter of it, each as its library saves it, and PEFT's logits."""
+    base, adapter = directory / "base", directory / "adapter"
+    model = base_model(tied)
+    model.save_pretrained(base)
+    adapted = get_peft_model(model, LoraConfig(r=4, lora_alpha=7, **settings)).eval()
+    for parameter in adapted.parameters():
+        if parameter.requires_grad:
+            parameter.data += 0.1 * torch.randn(parameter.shape)
+    adapted.save_pretrained(adapter)
+    with torch.no_grad():
+        return base, adapter, adapted(TOKENS).logits
+
+
+def logits(checkpoint: Checkpoint) -> Tensor:
+    with torch.device("meta"):
+        model = CausalLM(checkpoint.config)
+    checkpoint.check(model)
+    checkpoint.load_into(model, "")
+    with torch.no_grad():
+        return model.logits(TOKENS)
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    base, adapter, _ = save(tmp_path_factory.mktemp("pair"), False, target_modules=["q_proj"])
+    return base, adapter
+
+
+def changed(adapter: Path, directory: Path, **fields: Any) -> Path:
+    """A copy of an adapter with other fields in its configuration."""
+    copy = directory / "changed"
+    copy.mkdir()
+    config = json.loads((adapter / "adapter_config.json").read_text())
+    (copy / "adapter_config.json").write_text(json.dumps(config | fields))
+    (copy / "adapter_model.safetensors").symlink_to(adapter / "adapter_model.safetensors")
+    return copy
+
+
+def refusal(base: Path, adapter: Path | str) -> str:
+    with pytest.raises(ExportError) as raised:
+        with_adapter(open_checkpoint(base), adapter)
+    return str(raised.value)
+
+
+@pytest.mark.parametrize("tied", [False, True])
+@pytest.mark.parametrize("settings", CASES, ids=str)
+def test_it_computes_what_peft_computes(
+    settings: dict[str, Any], tied: bool, tmp_path: Path
+) -> None:
+    base, adapter, want = save(tmp_path, tied, **settings)
+    have = logits(with_adapter(open_checkpoint(base), adapter))
+    assert (have - logits(open_checkpoint(base))).abs().max() > 1e-2
+    # Logits of about 1 from float32 sums of at most 48 products, in another order.
+    assert torch.allclose(have, want, rtol=0, atol=1e-5)
+
+
+def test_names_of_a_model_that_held_the_decoder_deeper(
+    pair: tuple[Path, Path], tmp_path: Path
+) -> None:
+    base, adapter = pair
+    deeper = changed(adapter, tmp_path)
+    path = deeper / "adapter_model.safetensors"
+    path.unlink()
+    tensors = load_file(adapter / path.name)
+    save_file(
+        {n.replace("model.layers", "language_model.layers"): t for n, t in tensors.items()}, path
+    )
+    checkpoint = open_checkpoint(base)
+    same = logits(with_adapter(checkpoint, adapter))
+    assert torch.equal(logits(with_adapter(checkpoint, deeper)), same)
+
+
+def test_an_adapter_of_another_model(pair: tuple[Path, Path], tmp_path: Path) -> None:
+    base, adapter = pair
+    other = tmp_path / "other"
+    model = base_model(False).config
+    model.hidden_size = 64
+    LlamaForCausalLM(model).save_pretrained(other)
+    assert refusal(other, adapter) == (
+        f"The adapter {adapter} does not fit other: it changes "
+        "model.layers.0.self_attn.q_proj.weight (32, 32), and other has (32, 64) there; take the "
+        "adapter's own base model."
+    )
+    model.num_hidden_layers, model.hidden_size = 1, 32
+    LlamaForCausalLM(model).save_pretrained(other)
+    assert (
+        "layers.1.self_attn.q_proj.weight (32, 32), and other has no such tensor; take"
+        in refusal(other, adapter)
+    )
+
+
+@pytest.mark.parametrize(
+    ("fields", "sentence"),
+    [
+        ({"peft_type": "IA3"}, "peft_type is 'IA3'; only LORA adapters can be merged."),
+        ({"layer_replication": [[0, 2]]}, "layer_replication is [[0, 2]], which is not supported."),
+        ({"init_lora_weights": "pissa_niter_4"}, "init_lora_weights is 'pissa_niter_4', which"),
+        ({"lora_alpha": "7"}, "lora_alpha is '7', not a number."),
+        ({"lora_alpha": float("nan")}, "lora_alpha is nan, not a number."),
+        ({"use_rslora": 1}, "use_rslora is 1, neither true nor false."),
+        ({"alpha_pattern": ["q_proj"]}, "alpha_pattern is ['q_proj'], not an object of numbers."),
+        ({"alpha_pattern": {"(": 1}}, "alpha_pattern '(' is not a regular expression"),
+    ],
+)
+def test_what_is_not_computed_is_refused(
+    pair: tuple[Path, Path], tmp_path: Path, fields: dict[str, Any], sentence: str
+) -> None:
+    base, adapter = pair
+    assert sentence in refusal(base, changed(adapter, tmp_path, **fields))
+
+
+def test_what_is_no_adapter(pair: tuple[Path, Path], tmp_path: Path) -> None:
+    base, adapter = pair
+    assert refusal(base, base).startswith(f"{base} has no adapter_config.json; a PEFT adapter has")
+    assert refusal(base, "no where/at all") == (
+        "There is no directory no where/at all; an adapter is a directory or a hub id."
+    )
+    alone = changed(adapter, tmp_path)
+    weights = alone / "adapter_model.safetensors"
+    weights.unlink()
+    assert "has no adapter_model.safetensors; save" in refusal(base, alone)
+    tensors = load_file(adapter / weights.name)
+    first = next(name for name in tensors if "lora_A" in name)
+    save_file({name: t for name, t in tensors.items() if name != first}, weights)
+    assert "lora_A and lora_B of model.layers.0.self_attn.q_proj do not fit each other" in refusal(
+        base, alone
+    )
+    save_file({**tensors, "base_model.model.x.other": torch.zeros(1)}, weights)
+    assert "holds base_model.model.x.other, which is not a part of a LoRA adapter." in refusal(
+        base, alone
+    )
+    save_file({}, weights)
+    assert "holds no tensors" in refusal(base, alone)
