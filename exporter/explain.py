@@ -76,7 +76,7 @@ def explain_export(options: ExportOptions, listener: Listener) -> Explanation:
     delegate.LIMITS.check(options.scheme.bits, seq_len)
     scheme = quick_scheme(options.scheme)
     with torch.device("meta"):
-        model = CausalLM(checkpoint.config)
+        model = CausalLM(checkpoint.config.for_context(context))
     checkpoint.check(model)
     listener.stage("load" if scheme.name == "none" else "quantize")
     quantize(model, scheme, checkpoint, progress=listener.progress)

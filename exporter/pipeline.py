@@ -121,8 +121,9 @@ def load_quantized(
 ) -> tuple[CausalLM, QuantReport]:
     """The model with its quantized weights, streamed from the checkpoint, by `resources`; with the
     options' cache, where these have none."""
+    context, _ = context_lengths(options, checkpoint)
     with torch.device("meta"):
-        model = CausalLM(checkpoint.config)
+        model = CausalLM(checkpoint.config.for_context(context))
     checkpoint.check(model)
     listener.stage("load" if options.scheme.name == "none" else "quantize")
     cache = resources.cache or _cache(options, listener)
@@ -202,6 +203,7 @@ def describe(
             "bos_id": text.bos_id,
             "eos_ids": list(text.eos_ids),
             "chat_template": text.chat_template,
+            **({"left_out": dict(checkpoint.left_out)} if checkpoint.left_out else {}),
         },
         "quantization": {
             "scheme": quantization.scheme,

@@ -34,11 +34,17 @@ def find_checkpoint(options: ExportOptions, listener: Listener) -> Checkpoint:
     Raises:
         ExportError: no such model, checkpoint or adapter, or a damaged one.
     """
-    checkpoint = _find_base(options, listener)
+    checkpoint = _find_checkpoint(options, listener)
+    if checkpoint.left_out:
+        parts = ", ".join(
+            f"{name} ({count} tensor{'s' if count > 1 else ''})"
+            for name, count in checkpoint.left_out.items()
+        )
+        listener.note(f"Exporting the language model of {checkpoint.name} alone, without {parts}.")
     return checkpoint if options.adapter is None else with_adapter(checkpoint, options.adapter)
 
 
-def _find_base(options: ExportOptions, listener: Listener) -> Checkpoint:
+def _find_checkpoint(options: ExportOptions, listener: Listener) -> Checkpoint:
     if options.checkpoint is not None:
         if options.model is not None and preset_name(options.model) is None:
             resolve_model(options.model, options.family)

@@ -1,7 +1,7 @@
 """A checkpoint: a config and its weights, streamed from their files."""
 
 import weakref
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -30,6 +30,8 @@ class Checkpoint:
         name: what to call the model: the hub id, or the directory's name.
         weights: the stored tensors.
         family: maps the stored tensors to the model's parameters.
+        left_out: the parts of the checkpoint that are not read, such as a vision tower, and the
+            number of tensors of each.
     """
 
     config: DecoderSpec
@@ -37,6 +39,7 @@ class Checkpoint:
     name: str
     weights: Weights
     family: Family
+    left_out: Mapping[str, int] = field(default_factory=dict)
     _shared: "weakref.ref[nn.Parameter] | None" = field(default=None, init=False, repr=False)
 
     def tensor(self, name: str) -> Tensor:

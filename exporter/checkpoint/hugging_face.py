@@ -6,30 +6,29 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from exporter.checkpoint.language_part import find_language_part
 from exporter.checkpoint.safetensors_file import SafetensorsFile
 from exporter.errors import ExportError
 from exporter.json_object import read_object
-from exporter.models.families import Family, get_family
+from exporter.models.families import Family, get_family, language_fields
 from exporter.models.spec import DecoderSpec
 
 SINGLE = "model.safetensors"
 INDEX = "model.safetensors.index.json"
-_BASE = "model."  # a causal LM's prefix; a decoder saved alone lacks it
-_HARMLESS = (".rotary_emb.inv_freq",)  # computed, not learned; old checkpoints store it
 
 
 class SafetensorsWeights:
-    """The tensors of one or several safetensors files, by their names in a causal LM."""
+    """The tensors of one or several safetensors files, by their names in a causal LM.
+
+    Attributes:
+        part: the stored tensors that are read.
+    """
 
     def __init__(self, files: list[SafetensorsFile]) -> None:
         self._files = files
-        self._places: dict[str, tuple[SafetensorsFile, str]] = {}
-        for file in files:
-            for name in file.shapes():
-                if not name.endswith(_HARMLESS):
-                    self._places[name] = (file, name)
-        if "embed_tokens.weight" in self._places or "norm.weight" in self._places:
-            self._places = {_BASE + name: place for name, place in self._places.items()}
+        stored = {name: file for file in files for name in file.shapes()}
+        self.part = find_language_part(stored)
+        self._places = {ours: (stored[name], name) for ours, name in self.part.names.items()}
         self._shapes = {name: file.shapes()[key] for name, (file, key) in self._places.items()}
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
@@ -84,8 +83,9 @@ def read_config(path: Path, family: Family | None = None) -> tuple[Family, Decod
             "weights: check the path of --checkpoint."
         ) from None
     try:
-        family = get_family(fields.get("model_type")) if family is None else family
-        return family, family.spec(fields)
+        language = language_fields(fields)
+        family = get_family(language.get("model_type")) if family is None else family
+        return family, family.spec(language)
     except ExportError as error:
         raise ExportError(f"{path}: {error}") from None
 

@@ -1,10 +1,11 @@
 """Detects what kind of checkpoint a name refers to, and opens it."""
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 from exporter.checkpoint import hub, hugging_face, meta
-from exporter.checkpoint.checkpoint import Checkpoint
+from exporter.checkpoint.checkpoint import HEAD, Checkpoint
 from exporter.errors import ExportError
 from exporter.models.families import Family
 
@@ -49,4 +50,6 @@ def _open_directory(directory: Path, name: str, family: Family | None) -> Checkp
             f"{name} has only {tensors} tensors in all; take config and weights from the same "
             "model."
         )
-    return Checkpoint(config, directory, name, stored, family)
+    if stored.part.is_nested and HEAD not in stored.shapes():
+        config = replace(config, tie_word_embeddings=True)
+    return Checkpoint(config, directory, name, stored, family, stored.part.left_out)

@@ -19,12 +19,17 @@ class Attention(nn.Module):
     v_cache: Tensor
 
     def __init__(
-        self, spec: AttentionSpec, hidden_size: int, eps: float, rope: int | None = None
+        self,
+        spec: AttentionSpec,
+        hidden_size: int,
+        eps: float,
+        query_rope: int | None = None,
+        key_rope: int | None = None,
     ) -> None:
         """
         Args:
             eps: epsilon of the norms of queries and keys.
-            rope: the index of the context's rotary table for queries and keys; None: none.
+            query_rope, key_rope: the indices of the context's rotary tables; None: no rotation.
         """
         super().__init__()
         self.head_dim = spec.head_dim
@@ -32,18 +37,19 @@ class Attention(nn.Module):
         self.own_values = (
             spec.num_key_value_heads == spec.num_attention_heads
         )  # a key/value head for each query head
-        self.scale = spec.head_dim**-0.5
+        self.scale = spec.head_dim**-0.5 if spec.scale is None else spec.scale
         self.window = spec.window
-        self.rope = rope
+        self.query_rope, self.key_rope = query_rope, key_rope
         query_size = spec.num_attention_heads * spec.head_dim
         key_size = spec.num_key_value_heads * spec.head_dim
         self.q_proj = nn.Linear(hidden_size, query_size, spec.bias)
         self.k_proj = nn.Linear(hidden_size, key_size, spec.bias)
         self.v_proj = nn.Linear(hidden_size, key_size, spec.bias)
         self.o_proj = nn.Linear(query_size, hidden_size, spec.out_bias)
-        if spec.qk_norm:
-            self.q_norm = RMSNorm(spec.head_dim, eps)
-            self.k_norm = RMSNorm(spec.head_dim, eps)
+        if spec.qk_norm is not None:
+            over_heads = spec.qk_norm == "heads"
+            self.q_norm = RMSNorm(spec.head_dim if over_heads else query_size, eps)
+            self.k_norm = RMSNorm(spec.head_dim if over_heads else key_size, eps)
         self.qk_norm = spec.qk_norm
 
     def setup_cache(self, max_context_len: int, batch: int = 1) -> None:
@@ -53,14 +59,17 @@ class Attention(nn.Module):
 
     def forward(self, x: Tensor, context: Context | CachedContext) -> Tensor:
         heads = (*x.shape[:2], -1, self.head_dim)
-        q = self.q_proj(x).view(heads)  # (batch, seq_len, num_attention_heads, head_dim)
-        k = self.k_proj(x).view(heads)  # (batch, seq_len, num_key_value_heads, head_dim)
-        v = self.v_proj(x).view(heads)
-        if self.qk_norm:
+        q, k, v = self.q_proj(x), self.k_proj(x), self.v_proj(x)
+        if self.qk_norm == "rows":
             q, k = self.q_norm(q), self.k_norm(k)
-        if self.rope is not None:
-            rope = context.ropes[self.rope]
-            q, k = apply_rope(q, rope), apply_rope(k, rope)
+        q = q.view(heads)  # (batch, seq_len, num_attention_heads, head_dim)
+        k = k.view(heads)  # (batch, seq_len, num_key_value_heads, head_dim)
+        v = v.view(heads)
+        if self.qk_norm == "heads":
+            q, k = self.q_norm(q), self.k_norm(k)
+        if self.query_rope is not None and self.key_rope is not None:
+            q = apply_rope(q, context.ropes[self.query_rope])
+            k = apply_rope(k, context.ropes[self.key_rope])
         if isinstance(context, CachedContext):
             out = torch.ops.thimble.cached_attention(
                 q, k, v, self.k_cache, self.v_cache, context.start_pos, self.scale, self.window

@@ -26,9 +26,12 @@ class DecoderLayer(nn.Module):
     def __init__(self, decoder: DecoderSpec, layer: LayerSpec) -> None:
         super().__init__()
         mixer, size, eps = layer.mixer, decoder.hidden_size, decoder.rms_norm_eps
-        rope = None if mixer.rotary is None else decoder.rotary_tables.index(mixer.rotary)
+        tables = decoder.rotary_tables
+        key_rope = None if mixer.rotary is None else tables.index(mixer.rotary)
+        query_rope = key_rope if mixer.query_rotary is None else tables.index(mixer.query_rotary)
         self._norm_size, self._eps = size, eps
-        self._mixer = self._add("self_attn", Attention(mixer, size, eps, rope), layer.mixer_norms)
+        attention = Attention(mixer, size, eps, query_rope, key_rope)
+        self._mixer = self._add("self_attn", attention, layer.mixer_norms)
         self._mlp = self._add("mlp", MLP(layer.feed_forward, size), layer.feed_forward_norms)
 
     def _add(self, name: str, module: Attention | MLP, norms: Norms) -> Block:

@@ -1,7 +1,7 @@
 """Reads the fields of a config.json; an error names the field and what is wrong with it."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from exporter.errors import ExportError
@@ -9,6 +9,8 @@ from exporter.errors import ExportError
 _LARGEST = 2.0**128 - 2.0**104  # the largest float32
 
 Fields = Mapping[str, Any]
+
+FULL, SLIDING = LAYER_KINDS = ("full_attention", "sliding_attention")
 
 
 def count(fields: Fields, name: str, default: int | None = None, least: int = 1) -> int:
@@ -59,9 +61,26 @@ def layer_types(fields: Fields) -> list[str]:
     """Returns each layer's kind of attention, full_attention or sliding_attention; empty if the
     config does not list them."""
     kinds = fields.get("layer_types") or []
-    known = ("full_attention", "sliding_attention")
-    if not isinstance(kinds, list) or any(kind not in known for kind in kinds):
+    if not isinstance(kinds, list) or any(kind not in LAYER_KINDS for kind in kinds):
         raise ExportError(
-            f"layer_types is {kinds!r}; each layer must be one of {', '.join(known)}."
+            f"layer_types is {kinds!r}; each layer must be one of {', '.join(LAYER_KINDS)}."
         )
     return kinds
+
+
+def layer_kinds(fields: Fields, slides: Callable[[int], bool]) -> list[str]:
+    """Returns each layer's kind of attention: as listed, or by whether a layer slides."""
+    layers, kinds = count(fields, "num_hidden_layers"), layer_types(fields)
+    if not kinds:
+        return [SLIDING if slides(index) else FULL for index in range(layers)]
+    if len(kinds) != layers:
+        raise ExportError(f"layer_types lists {len(kinds)} layers; num_hidden_layers is {layers}.")
+    return kinds
+
+
+def refuse(fields: Fields, name: str, *computed: object) -> None:
+    """Raises ExportError if a field has a value that is not in `computed`; null has no effect."""
+    value = fields.get(name)
+    if value is not None and value not in computed:
+        said = " or ".join(repr(one) for one in computed)
+        raise ExportError(f"{name} {value!r} is not supported; supported is {said or 'null'}.")

@@ -1,33 +1,13 @@
 """A decoder as data: the parts of its layers, by their Hugging Face names."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
 
+from exporter.models.rotary import RotarySpec
+
 Activation = Literal["silu", "gelu", "gelu_tanh", "relu"]
-
-
-@dataclass(frozen=True)
-class RopeScaling:
-    """Scaling of rotary frequencies: `rope_type` llama3, or linear.
-
-    With `rope_type` "linear" only `factor` is used.
-    """
-
-    rope_type: str
-    factor: float
-    low_freq_factor: float = 1.0
-    high_freq_factor: float = 4.0
-    original_max_position_embeddings: int = 8192
-
-
-@dataclass(frozen=True)
-class RotarySpec:
-    """A table of rotary position embedding; layers with equal tables share one."""
-
-    head_dim: int
-    theta: float = 10000.0
-    scaling: RopeScaling | None = None
+QkNorm = Literal["heads", "rows"] | None
 
 
 @dataclass(frozen=True)
@@ -38,7 +18,10 @@ class AttentionSpec:
         rotary: rotates queries and keys; None: no position embedding.
         window: a query at position p sees positions p - window + 1 .. p; None: all up to its own.
         bias, out_bias: of q_proj, k_proj and v_proj; of o_proj.
-        qk_norm: an RMSNorm over each head's queries and keys, before the rotation.
+        qk_norm: an RMSNorm of queries and keys before the rotation: of each head ("heads"), or of
+            all heads of a position at once ("rows").
+        scale: a factor on the dot products; None: head_dim ** -0.5.
+        query_rotary: rotates queries instead of `rotary`; None: the same table for both.
     """
 
     num_attention_heads: int
@@ -48,7 +31,20 @@ class AttentionSpec:
     window: int | None = None
     bias: bool = False
     out_bias: bool = False
-    qk_norm: bool = False
+    qk_norm: QkNorm = None
+    scale: float | None = None
+    query_rotary: RotarySpec | None = None
+
+    def for_context(self, length: int) -> "AttentionSpec":
+        """Returns the attention for contexts of up to `length`."""
+        rotary = self.rotary and self.rotary.for_context(length)
+        queries = self.query_rotary and self.query_rotary.for_context(length)
+        return replace(
+            self,
+            rotary=rotary,
+            query_rotary=None if queries == rotary else queries,
+            window=None if self.window is None or self.window >= length else self.window,
+        )
 
 
 @dataclass(frozen=True)
@@ -92,6 +88,8 @@ class DecoderSpec:
         context_limit: the longest context that the decoder computes exactly.
         embedding_scale: a factor on the embedding's rows.
         logit_soft_cap: logits become cap * tanh(logits / cap).
+        folded: factors that loading multiplies weights and biases by, by the end of their module's
+            path, where the original decoder multiplies activations.
     """
 
     model_type: str
@@ -103,6 +101,7 @@ class DecoderSpec:
     tie_word_embeddings: bool = False
     embedding_scale: float | None = None
     logit_soft_cap: float | None = None
+    folded: tuple[tuple[str, float], ...] = ()
     bos_token_id: int | None = None
     eos_token_ids: tuple[int, ...] = ()
 
@@ -113,8 +112,15 @@ class DecoderSpec:
     @cached_property
     def rotary_tables(self) -> tuple[RotarySpec, ...]:
         """The tables that layers use, each once, in the order of first use."""
-        tables = (layer.mixer.rotary for layer in self.layers)
+        mixers = (layer.mixer for layer in self.layers)
+        tables = (table for mixer in mixers for table in (mixer.rotary, mixer.query_rotary))
         return tuple(dict.fromkeys(table for table in tables if table is not None))
+
+    def for_context(self, length: int) -> "DecoderSpec":
+        """Returns the decoder for contexts of up to `length`: tables that depend on the length are
+        fixed, and windows that are not shorter are removed."""
+        layers = (replace(layer, mixer=layer.mixer.for_context(length)) for layer in self.layers)
+        return replace(self, layers=tuple(layers))
 
     def dimensions(self) -> dict[str, int | list[int]]:
         """The sizes of the parts by their Hugging Face names: a number if all layers have the same,

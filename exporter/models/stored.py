@@ -39,6 +39,23 @@ class Stored:
         """Returns it with rows and columns exchanged: stored as (in_features, out_features)."""
         return self.then(lambda tensor: tensor.mT)
 
+    def half_split(self, head_dim: int, rotated: int) -> "Stored":
+        """Returns rows of heads whose first `rotated` numbers rotate, in the order of heads that
+        rotate completely: those that do not rotate are the last ones of each half."""
+
+        def reorder(tensor: Tensor) -> Tensor:
+            heads = tensor.unflatten(0, (-1, head_dim))
+            half = rotated // 2
+            first, second, rest = heads.split((half, half, head_dim - rotated), dim=1)
+            still = rest.chunk(2, dim=1)
+            return torch.cat((first, still[0], second, still[1]), dim=1).flatten(0, 1)
+
+        return self if rotated == head_dim else self.then(reorder)
+
+    def times(self, factor: float) -> "Stored":
+        """Returns it times a factor that the decoder would otherwise apply."""
+        return self.then(lambda tensor: tensor.float() * factor)
+
     def plus_one(self) -> "Stored":
         """Returns a norm's weight that is stored minus 1."""
         return self.then(lambda tensor: tensor.float() + 1)

@@ -203,7 +203,7 @@ def test_four_bits_stay_four_bits(int4: Case) -> None:
         (Scheme("rtn8"), {}, [MIL_pb2.DataType.INT8] * 8),
         (
             Scheme("rtn4", 64, 4),
-            {"tie_word_embeddings": False, "qk_norm": True, "num_key_value_heads": 4},
+            {"tie_word_embeddings": False, "qk_norm": "heads", "num_key_value_heads": 4},
             [MIL_pb2.DataType.INT4] * 8,
         ),
         (Scheme("rtn4", 32, 4), {"hidden_size": 72, "head_dim": 18}, [MIL_pb2.DataType.INT4] * 8),

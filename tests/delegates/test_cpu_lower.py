@@ -206,7 +206,7 @@ def delegated_handles(program: ExportedProgram, patch: pytest.MonkeyPatch) -> tu
 
 
 def test_no_debug_handle_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
-    config = varied(ARCHITECTURES["biases"], qk_norm=True)
+    config = varied(ARCHITECTURES["biases"], qk_norm="heads")
     program = capture(prepare(random_model(config), RTN4), CONTEXT, CONTEXT)
     given, kept, ids = delegated_handles(program, monkeypatch)
     assert len(given) > 60

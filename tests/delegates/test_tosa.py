@@ -43,7 +43,7 @@ def agrees(model: CausalLM, path: Path) -> bool:
 
 @with_tools
 def test_a_decoder_block(tmp_path: Path) -> None:
-    config = varied(SMALL, attention_bias=True, qk_norm=True)
+    config = varied(SMALL, attention_bias=True, qk_norm="heads")
     assert agrees(random_model(config), tmp_path / "block.pte")
 
 

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from exporter.checkpoint import open_checkpoint
 from exporter.errors import ExportError
-from exporter.models.spec import RopeScaling
+from exporter.models.rotary import Llama3Scaling
 
 PARAMS: dict[str, Any] = {
     "dim": 64,
@@ -224,7 +224,7 @@ def test_what_params_json_leaves_unsaid(
 ) -> None:
     config = open_checkpoint(write(tmp_path, {**PARAMS, **params}, random_tensors())).config
     (table,) = config.rotary_tables
-    assert table.scaling == (factor and RopeScaling("llama3", factor, 1.0, 4.0, 8192))
+    assert table.scaling == (factor and Llama3Scaling(factor, 1.0, 4.0, 8192))
     assert (config.context_limit, config.eos_token_ids) == (context, (2,))
 
 

@@ -10,7 +10,8 @@ import pytest
 from exporter.checkpoint.hugging_face import read_config
 from exporter.errors import ExportError
 from exporter.models.families import decoder_spec, family_names, get_family
-from exporter.models.spec import AttentionSpec, DecoderSpec, RopeScaling, RotarySpec
+from exporter.models.rotary import LinearScaling, Llama3Scaling, RotarySpec
+from exporter.models.spec import AttentionSpec, DecoderSpec
 
 LLAMA: dict[str, Any] = {
     "model_type": "llama",
@@ -27,7 +28,7 @@ LLAMA3_ROPE = {
     "high_freq_factor": 4.0,
     "original_max_position_embeddings": 8192,
 }
-LLAMA3_SCALING = RopeScaling("llama3", 32.0, 1.0, 4.0, 8192)
+LLAMA3_SCALING = Llama3Scaling(32.0, 1.0, 4.0, 8192)
 
 
 def parsed(**fields: Any) -> DecoderSpec:
@@ -75,7 +76,7 @@ def test_plain_rotary_settings(fields: dict[str, Any]) -> None:
 
 def test_an_old_linear_scaling() -> None:
     config = parsed(rope_scaling={"type": "linear", "factor": 2})
-    assert config.rotary_tables == (RotarySpec(8, 10000.0, RopeScaling("linear", 2.0)),)
+    assert config.rotary_tables == (RotarySpec(8, 10000.0, LinearScaling(2.0)),)
 
 
 def test_absent_fields_take_the_architectures_defaults() -> None:
@@ -85,9 +86,10 @@ def test_absent_fields_take_the_architectures_defaults() -> None:
     )
     assert (mixer(llama).num_key_value_heads, mixer(llama).head_dim) == (32, 2)
     assert not llama.tie_word_embeddings and llama.context_limit == 2048
-    assert (mixer(mistral).num_key_value_heads, mistral.context_limit) == (8, 4096)
+    assert (mixer(mistral).num_key_value_heads, mixer(mistral).window) == (8, 4096)
+    assert mistral.context_limit == 131072
     assert (mixer(qwen3).num_key_value_heads, mixer(qwen3).head_dim) == (32, 128)
-    assert mixer(qwen3).qk_norm and not mixer(llama).qk_norm
+    assert mixer(qwen3).qk_norm == "heads" and not mixer(llama).qk_norm
     assert mixer(smollm3).num_key_value_heads == 4 and smollm3.tie_word_embeddings
     table = RotarySpec(2, 2e6)
     assert [layer.mixer.rotary for layer in smollm3.layers] == [table, table, table, None]
@@ -96,7 +98,7 @@ def test_absent_fields_take_the_architectures_defaults() -> None:
 def test_null_is_not_absent() -> None:
     config = parsed(model_type="mistral", num_key_value_heads=None, sliding_window=None)
     assert (mixer(config).num_key_value_heads, mixer(config).head_dim) == (8, 8)
-    assert config.context_limit == 131072
+    assert mixer(config).window is None
 
 
 @pytest.mark.parametrize(
@@ -118,60 +120,41 @@ def test_biases_where_the_architecture_has_them(
         assert (layer.mixer.bias, layer.mixer.out_bias, layer.feed_forward.bias) == wanted
 
 
+SLIDES: dict[str, Any] = {"sliding_window": 32, "use_sliding_window": True}
+
+
 @pytest.mark.parametrize(
-    ("fields", "window"),
+    ("fields", "slide"),
     [
-        ({"model_type": "llama", "sliding_window": 32}, None),
-        ({"model_type": "mistral", "sliding_window": 32}, 32),
-        ({"model_type": "qwen2", "sliding_window": 32, "use_sliding_window": False}, None),
-        ({"model_type": "qwen2", "sliding_window": 32}, None),
-        ({"model_type": "qwen2", "sliding_window": 32, "use_sliding_window": True}, None),
-        (
-            {
-                "model_type": "qwen2",
-                "sliding_window": 32,
-                "use_sliding_window": True,
-                "max_window_layers": 3,
-            },
-            32,
-        ),
-        (
-            {
-                "model_type": "qwen2",
-                "sliding_window": 32,
-                "use_sliding_window": True,
-                "max_window_layers": 0,
-            },
-            32,
-        ),
-        (
-            {
-                "model_type": "qwen3",
-                "sliding_window": 32,
-                "use_sliding_window": True,
-                "max_window_layers": 3,
-                "layer_types": ["full_attention"] * 4,
-            },
-            None,
-        ),
-        (
-            {
-                "model_type": "smollm3",
-                "sliding_window": 32,
-                "use_sliding_window": True,
-                "layer_types": ["full_attention"] * 3 + ["sliding_attention"],
-            },
-            32,
-        ),
-        ({"model_type": "smollm3", "sliding_window": 32, "use_sliding_window": True}, 32),
+        ({"model_type": "llama", "sliding_window": 32}, "----"),
+        ({"model_type": "mistral", "sliding_window": 32}, "ssss"),
+        ({"model_type": "phi3", "sliding_window": 32}, "ssss"),
+        ({"model_type": "qwen2", **SLIDES, "use_sliding_window": False}, "----"),
+        ({"model_type": "qwen2", "sliding_window": 32}, "----"),
+        ({"model_type": "qwen2", **SLIDES}, "----"),
+        ({"model_type": "qwen2", **SLIDES, "max_window_layers": 3}, "---s"),
+        ({"model_type": "qwen2", **SLIDES, "max_window_layers": 0}, "ssss"),
+        ({"model_type": "qwen3", **SLIDES, "max_window_layers": 3, "layer_types": "----"}, "----"),
+        ({"model_type": "smollm3", **SLIDES, "layer_types": "---s"}, "---s"),
+        ({"model_type": "smollm3", **SLIDES}, "---s"),
+        ({"model_type": "olmo3", "sliding_window": 32}, "sss-"),
+        ({"model_type": "gemma3_text", "sliding_window": 32}, "ssss"),
+        ({"model_type": "gemma3_text", "sliding_window": 32, "sliding_window_pattern": 2}, "s-s-"),
+        ({"model_type": "exaone4", "sliding_window": 32}, "sss-"),
+        ({"model_type": "exaone4", "sliding_window": 32, "sliding_window_pattern": "LG"}, "s-s-"),
+        ({"model_type": "exaone4", "sliding_window": 32, "sliding_window_pattern": "GL"}, "-s--"),
+        ({"model_type": "exaone4", "sliding_window": 32, "sliding_window_pattern": None}, "----"),
+        ({"model_type": "exaone4", "sliding_window": None}, "----"),
     ],
 )
-def test_the_window_as_each_architecture_says_it(
-    fields: dict[str, Any], window: int | None
-) -> None:
+def test_the_window_as_each_architecture_says_it(fields: dict[str, Any], slide: str) -> None:
+    names = {"s": "sliding_attention", "-": "full_attention"}
+    if "layer_types" in fields:
+        fields = {**fields, "layer_types": [names[letter] for letter in fields["layer_types"]]}
     config = parsed(num_key_value_heads=8, max_position_embeddings=64, **fields)
-    assert config.context_limit == (window or 64)
-    assert all(layer.mixer.window is None for layer in config.layers)
+    assert config.context_limit == 64
+    windows = [32 if letter == "s" else None for letter in slide]
+    assert [layer.mixer.window for layer in config.layers] == windows
 
 
 @pytest.mark.parametrize(
@@ -198,8 +181,7 @@ def test_end_of_text_ids(stored: Any, ids: tuple[int, ...]) -> None:
 )
 def test_another_architecture_is_refused(model_type: Any) -> None:
     assert refusal(model_type=model_type) == (
-        f"model_type {model_type!r} is not supported; supported are llama, mistral, qwen2, qwen3, "
-        "smollm3."
+        f"model_type {model_type!r} is not supported; supported are {', '.join(family_names())}."
     )
 
 
@@ -246,7 +228,7 @@ def test_a_flag_of_the_wrong_kind_is_named(name: str, value: Any) -> None:
 
 
 ACTIVATIONS = "supported are 'silu', 'swish', 'gelu', 'gelu_new', 'gelu_pytorch_tanh', 'relu'."
-SUPPORTED_ROPE = "supported are 'default', 'linear' and 'llama3', the same for every layer."
+SUPPORTED_ROPE = "supported are 'default', 'linear', 'dynamic', 'yarn', 'longrope', 'su', 'llama3'."
 
 
 @pytest.mark.parametrize(
@@ -267,24 +249,39 @@ SUPPORTED_ROPE = "supported are 'default', 'linear' and 'llama3', the same for e
         ),
         (
             {"partial_rotary_factor": 0.5},
-            "partial_rotary_factor 0.5 is not supported; the decoder rotates complete heads (1.0).",
-        ),
-        (
-            {"rope_parameters": {"rope_type": "default", "partial_rotary_factor": 0.25}},
-            "partial_rotary_factor 0.25 is not supported; the decoder rotates complete heads "
+            "partial_rotary_factor 0.5 is not supported; this architecture rotates complete heads "
             "(1.0).",
         ),
         (
-            {"rope_scaling": {"rope_type": "yarn", "factor": 4.0}},
-            f"rope_type 'yarn' is not supported; {SUPPORTED_ROPE}",
+            {"rope_parameters": {"rope_type": "default", "partial_rotary_factor": 0.25}},
+            "partial_rotary_factor 0.25 is not supported; this architecture rotates complete heads "
+            "(1.0).",
         ),
         (
-            {"rope_scaling": {"type": "dynamic", "factor": 4.0}},
-            f"rope_type 'dynamic' is not supported; {SUPPORTED_ROPE}",
+            {"rope_scaling": {"rope_type": "proportional", "factor": 4.0}},
+            f"rope_type 'proportional' is not supported; {SUPPORTED_ROPE}",
+        ),
+        (
+            {"rope_scaling": {"type": "dynamic", "factor": 0.5}},
+            "factor is 0.5; of rope_type 'dynamic' it must be at least 1.",
         ),
         (
             {"rope_parameters": {"full_attention": {"rope_type": "default", "rope_theta": 1e4}}},
-            f"rope_type 'default' is not supported; {SUPPORTED_ROPE}",
+            "rope_parameters has a table for each kind of layer (full_attention); this "
+            "architecture has one table for all layers.",
+        ),
+        (
+            {"rope_scaling": {"rope_type": "default", "mrope_section": [2, 1, 1]}},
+            "mrope_section [2, 1, 1] of the rotary embedding is not supported; remove it if the "
+            "model does not need it.",
+        ),
+        (
+            {"rope_scaling": {"type": "longrope", "short_factor": [1.0, 2.0]}},
+            "short_factor is 2 numbers; it must list a factor for each of the 4 pairs that rotate.",
+        ),
+        (
+            {"rope_scaling": {"type": "yarn", "factor": 4.0, "beta_fast": 1, "beta_slow": 2}},
+            "beta_fast 1.0 is below beta_slow 2.0; exchange them.",
         ),
         (
             {"rope_scaling": "llama3"},

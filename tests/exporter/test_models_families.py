@@ -23,7 +23,22 @@ from exporter.models.stored import Stored, joined, stacked
 from exporter.options import ExportOptions
 from exporter.source import find_checkpoint
 
-OURS = ("llama", "mistral", "qwen2", "qwen3", "smollm3")
+OURS = (
+    "exaone4",
+    "gemma2",
+    "gemma3_text",
+    "granite",
+    "granitemoehybrid",
+    "llama",
+    "ministral3",
+    "mistral",
+    "olmo2",
+    "olmo3",
+    "phi3",
+    "qwen2",
+    "qwen3",
+    "smollm3",
+)
 PACKAGES = Path(__file__).parents[1] / "packages"
 
 

@@ -1,5 +1,6 @@
 """Everything that a spec can say, against a plain implementation that shares no line with ours."""
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -11,12 +12,20 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from exporter.models.decoder import CausalLM
+from exporter.models.rotary import (
+    DynamicScaling,
+    Growth,
+    LinearScaling,
+    ListedScaling,
+    Llama3Scaling,
+    LongRopeScaling,
+    YarnScaling,
+)
 from exporter.models.spec import (
     AttentionSpec,
     DecoderSpec,
     MlpSpec,
     Norms,
-    RopeScaling,
     RotarySpec,
 )
 from exporter.program import capture
@@ -44,8 +53,12 @@ def layers_of(**changes: Any) -> DecoderSpec:
 
 
 WIDE = RotarySpec(16, 1e6)
-STRETCHED = RotarySpec(16, 1e4, RopeScaling("llama3", 8.0, 1.0, 4.0, 32))
-LINEAR = RotarySpec(16, 1e4, RopeScaling("linear", 4.0))
+STRETCHED = RotarySpec(16, 1e4, Llama3Scaling(8.0, 1.0, 4.0, 32))
+LINEAR = RotarySpec(16, 1e4, LinearScaling(4.0))
+PARTIAL = RotarySpec(16, 1e4, rotary_dim=12)
+LISTED = RotarySpec(16, 1e4, ListedScaling((1.0, 3.0, 2.0, 0.5), 1.3), rotary_dim=8)
+YARN = RotarySpec(16, 1e3, YarnScaling(4.0, 16, magnitude=1.2))
+GROWN = replace(YARN, growth=Growth(0.3, 8))
 SPECS: dict[str, DecoderSpec] = {
     "norms behind alone": layers_of(
         mixer_norms=Norms(None, "post_attention_layernorm"),
@@ -67,7 +80,9 @@ SPECS: dict[str, DecoderSpec] = {
     "rotary tables": mixers({}, {"rotary": WIDE}, {"rotary": None}, {"rotary": WIDE}),
     "stretched tables": mixers({"rotary": STRETCHED}, {"rotary": LINEAR}),
     "no rotary table": mixers({"rotary": None}),
-    "norms of heads": mixers({"qk_norm": True}, {"qk_norm": True, "bias": True, "out_bias": True}),
+    "norms of heads": mixers(
+        {"qk_norm": "heads"}, {"qk_norm": "heads", "bias": True, "out_bias": True}
+    ),
     "sizes by layer": mixers(
         {"num_attention_heads": 6, "num_key_value_heads": 1},
         {"head_dim": 12, "rotary": RotarySpec(12), "window": 9},
@@ -136,10 +151,14 @@ class Plain:
             name: self.linear(x, f"{at}{name}_proj").view(len(x), -1, spec.head_dim)
             for name in "qkv"
         }
-        for name in "qk":
-            if spec.qk_norm:
+        for name, rotary in (("q", spec.query_rotary or spec.rotary), ("k", spec.rotary)):
+            if spec.qk_norm == "rows":
+                normed = self.norm(heads[name].flatten(1), at, f"{name}_norm")
+                heads[name] = normed.view(heads[name].shape)
+            if spec.qk_norm == "heads":
                 heads[name] = self.norm(heads[name], at, f"{name}_norm")
-            heads[name] = turned(heads[name], spec.rotary)
+            heads[name] = turned(heads[name], rotary)
+        scale = spec.head_dim**-0.5 if spec.scale is None else spec.scale
         shared = spec.num_attention_heads // spec.num_key_value_heads
         out = torch.zeros(len(x), spec.num_attention_heads, spec.head_dim, dtype=x.dtype)
         for pos in range(len(x)):
@@ -147,7 +166,7 @@ class Plain:
             for head in range(spec.num_attention_heads):
                 keys = heads["k"][oldest : pos + 1, head // shared]
                 values = heads["v"][oldest : pos + 1, head // shared]
-                scores = keys @ heads["q"][pos, head] / spec.head_dim**0.5
+                scores = keys @ heads["q"][pos, head] * scale
                 out[pos, head] = scores.softmax(0) @ values
         return self.linear(out.flatten(1), at + "o_proj")
 
@@ -156,26 +175,41 @@ def turned(heads: Tensor, spec: RotarySpec | None) -> Tensor:
     """Pairs (x_i, x_(i + head_dim / 2)) as complex numbers, each turned by its angle."""
     if spec is None:
         return heads
-    half = spec.head_dim // 2
-    freqs = spec.theta ** -(torch.arange(half, dtype=torch.float64) / half)
-    if spec.scaling is not None:
-        freqs = torch.tensor([stretched(freq.item(), spec.scaling) for freq in freqs])
-    angles = torch.arange(len(heads), dtype=torch.float64)[:, None] * freqs.double()
+    half, turning = spec.head_dim // 2, (spec.rotary_dim or spec.head_dim) // 2
+    freqs = [stretched(spec.theta ** -(pair / turning), pair, spec) for pair in range(turning)]
     pairs = torch.complex(heads[..., :half], heads[..., half:])
-    pairs = pairs * torch.polar(torch.ones_like(angles), angles)[:, None]
+    positions = torch.arange(len(heads), dtype=torch.float64)[:, None]
+    angles = positions * torch.tensor(freqs, dtype=torch.float64)
+    size = torch.full_like(angles, getattr(spec.scaling, "magnitude", 1.0))
+    pairs[..., :turning] *= torch.polar(size, angles)[:, None]
+    if spec.growth is not None:
+        steps = [1 + pos // spec.growth.length for pos in range(len(heads))]
+        pairs *= 1 + spec.growth.beta * torch.tensor(steps).double().log()[:, None, None]
     return torch.cat((pairs.real, pairs.imag), -1)
 
 
-def stretched(freq: float, scaling: RopeScaling) -> float:
-    wavelength = 2 * torch.pi / freq
-    length = scaling.original_max_position_embeddings
-    if scaling.rope_type == "linear" or wavelength > length / scaling.low_freq_factor:
-        return freq / scaling.factor
-    if wavelength < length / scaling.high_freq_factor:
-        return freq
-    low, high = scaling.low_freq_factor, scaling.high_freq_factor
-    smooth = (length / wavelength - low) / (high - low)
-    return (1 - smooth) * freq / scaling.factor + smooth * freq
+def stretched(freq: float, pair: int, spec: RotarySpec) -> float:
+    match spec.scaling:
+        case LinearScaling(factor):
+            return freq / factor
+        case ListedScaling(factors):
+            return freq / factors[pair]
+        case YarnScaling(factor, original):
+            half = (spec.rotary_dim or spec.head_dim) // 2
+            first, last = (
+                half * math.log(original / (turns * 2 * math.pi)) / math.log(spec.theta)
+                for turns in (32, 1)
+            )
+            first, last = max(math.floor(first), 0), math.ceil(last)
+            part = min(max((pair - first) / (last - first), 0), 1)
+            return freq * (1 - part) + freq / factor * part
+        case Llama3Scaling(factor, low, high, original):
+            wavelength = 2 * math.pi / freq
+            if wavelength > original / low:
+                return freq / factor
+            smooth = (original / wavelength - low) / (high - low)
+            return freq if smooth > 1 else (1 - smooth) * freq / factor + smooth * freq
+    return freq
 
 
 @each_spec
@@ -249,7 +283,7 @@ def test_tables_that_are_equal_are_one() -> None:
     spec = SPECS["rotary tables"]
     assert spec.rotary_tables == (RotarySpec(16), WIDE)
     model = CausalLM(spec)
-    assert [layer.self_attn.rope for layer in model.model.layers] == [0, 1, None, 1]
+    assert [layer.self_attn.key_rope for layer in model.model.layers] == [0, 1, None, 1]
     assert len(model.context(3).ropes) == 2
 
 
@@ -257,3 +291,20 @@ def test_dimensions_are_listed_where_layers_differ() -> None:
     dimensions = SPECS["sizes by layer"].dimensions()
     assert dimensions["num_attention_heads"] == [6, 4] and dimensions["head_dim"] == [16, 12]
     assert dimensions["intermediate_size"] == 80 and dimensions["num_hidden_layers"] == 2
+
+
+def test_what_the_context_decides_is_settled_for_it() -> None:
+    """A window that hides nothing and a growth that never begins cost nothing."""
+    spec = mixers({"window": 12, "rotary": YARN, "query_rotary": GROWN})
+    near, far = spec.for_context(8), spec.for_context(LENGTH)
+    assert (near.layers[0].mixer.window, near.rotary_tables) == (None, (YARN,))
+    assert (far.layers[0].mixer.window, far.rotary_tables) == (12, (YARN, GROWN))
+    lists = LongRopeScaling((1.0, 2.0), (3.0, 4.0), 24, 1.1)
+    table = RotarySpec(4, 1e4, lists)
+    assert table.for_context(24) == RotarySpec(4, 1e4, ListedScaling((1.0, 2.0), 1.1))
+    assert table.for_context(25) == RotarySpec(4, 1e4, ListedScaling((3.0, 4.0), 1.1))
+    table = RotarySpec(4, 1e4, DynamicScaling(3.0, 24))
+    assert table.for_context(24) == RotarySpec(4, 1e4)
+    assert table.for_context(48) == RotarySpec(4, 1e4 * 4**2)
+    for each in (spec, near, far):
+        assert each.for_context(8) == near

@@ -29,6 +29,17 @@ PARAMETERS = {
     "smollm2-360m": 361_821_120,
     "smollm2-1.7b": 1_711_376_384,
     "smollm3-3b": 3_075_098_624,
+    "phi3-mini": 3_821_079_552,
+    "phi4-mini": 3_836_021_760,
+    "granite3.3-2b": 2_533_539_840,
+    "granite4-micro": 3_402_836_480,
+    "olmo2-1b": 1_484_916_736,
+    "olmo3-7b": 7_298_011_136,
+    "gemma3-270m": 268_098_176,
+    "gemma3-1b": 999_885_952,
+    "gemma3-4b": 3_880_263_168,  # without the vision tower
+    "exaone4-1.2b": 1_279_391_488,
+    "ministral3-3b": 3_429_006_336,  # without the vision tower
 }
 
 

@@ -153,7 +153,7 @@ def test_types_that_a_scheme_does_not_make_are_refused() -> None:
 
 
 def test_biases_and_head_norms_stay_float() -> None:
-    config = varied(CONFIG, attention_bias=True, mlp_bias=True, qk_norm=True)
+    config = varied(CONFIG, attention_bias=True, mlp_bias=True, qk_norm="heads")
     weights = random_weights(config)
     model = empty_model(config)
     quantize(model, Scheme("gptq4"), weights, calibration=tokens(16))

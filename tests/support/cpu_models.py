@@ -32,7 +32,7 @@ ARCHITECTURES = {
     "llama": TINY,
     "tied": varied(TINY, tie_word_embeddings=True),
     "qwen2": varied(TINY, attention_bias=True),
-    "qwen3": varied(TINY, qk_norm=True, head_dim=20, num_key_value_heads=1),
+    "qwen3": varied(TINY, qk_norm="heads", head_dim=20, num_key_value_heads=1),
     "smollm3": varied(TINY, num_hidden_layers=2, no_rope_layers=(1,)),
     "biases": varied(TINY, attention_bias=True, attention_out_bias=True, mlp_bias=True),
 }

@@ -52,7 +52,7 @@ def spec(fields: Mapping[str, Any]) -> DecoderSpec:
         LayerSpec(near if index % 3 < 2 else far, mlp(fields), _AROUND_ATTENTION, _AROUND_MLP)
         for index in range(count(fields, "num_hidden_layers"))
     ]
-    plain = decoder(fields, layers, count(fields, "max_position_embeddings"))
+    plain = decoder(fields, layers)
     cap = positive(fields, "final_logit_softcapping")
     return replace(plain, embedding_scale=plain.hidden_size**0.5, logit_soft_cap=cap)
 

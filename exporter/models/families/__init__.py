@@ -14,9 +14,10 @@ from exporter.errors import ExportError
 from exporter.models.family import Family
 from exporter.models.spec import DecoderSpec
 
-__all__ = ["Family", "decoder_spec", "family_names", "get_family"]
+__all__ = ["Family", "decoder_spec", "family_names", "get_family", "language_fields"]
 
 _GROUP = "thimble.families"
+_OF_THE_WHOLE = ("bos_token_id", "eos_token_id", "tie_word_embeddings", "quantization_config")
 
 
 def family_names() -> tuple[str, ...]:
@@ -60,7 +61,22 @@ def decoder_spec(fields: Mapping[str, Any]) -> DecoderSpec:
     Raises:
         ExportError: as `get_family` and the family do.
     """
+    fields = language_fields(fields)
     return get_family(fields.get("model_type")).spec(fields)
+
+
+def language_fields(fields: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The fields of the language model: those in `text_config`, where a config has one, and what
+    the whole says of tokens and weights where they do not say it."""
+    text = fields.get("text_config")
+    if text is None:
+        return fields
+    if not isinstance(text, dict):
+        raise ExportError(f"text_config is {text!r}; it must be an object.")
+    said = {
+        name: fields[name] for name in _OF_THE_WHOLE if name in fields and text.get(name) is None
+    }
+    return {**text, **said}
 
 
 def _own() -> list[str]:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from exporter.models.config import attention, context_limit, decoder, mlp
+from exporter.models.config import attention, decoder, mlp
 from exporter.models.family import Family
 from exporter.models.fields import count, flag
 from exporter.models.spec import DecoderSpec, LayerSpec
@@ -18,7 +18,7 @@ def spec(config: Mapping[str, Any]) -> DecoderSpec:
         attention(fields, bias=bias, out_bias=bias), mlp(fields, flag(fields, "mlp_bias"))
     )
     layers = [layer] * count(fields, "num_hidden_layers")
-    return decoder(fields, layers, context_limit(fields, None))
+    return decoder(fields, layers)
 
 
 FAMILY = Family("llama", spec)

@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from typing import Any
 
-from exporter.models.config import attention, context_limit, decoder, mlp
+from exporter.models.config import attention, decoder, mlp, windowed
 from exporter.models.family import Family
-from exporter.models.fields import count
+from exporter.models.fields import FULL, SLIDING, count
 from exporter.models.spec import DecoderSpec, LayerSpec
 
 _DEFAULTS = {
@@ -19,12 +19,15 @@ _DEFAULTS = {
 
 def spec(config: Mapping[str, Any]) -> DecoderSpec:
     fields = {**_DEFAULTS, **config}
-    layers = [LayerSpec(attention(fields), mlp(fields))] * count(fields, "num_hidden_layers")
-    return decoder(fields, layers, context_limit(fields, _window(fields)))
+    return decoder(
+        fields, windowed(fields, LayerSpec(attention(fields), mlp(fields)), kinds(fields))
+    )
 
 
-def _window(fields: Mapping[str, Any]) -> int | None:
-    return None if fields.get("sliding_window") is None else count(fields, "sliding_window")
+def kinds(fields: Mapping[str, Any]) -> list[str]:
+    """Returns each layer's kind: all are sliding if there is a window."""
+    kind = FULL if fields.get("sliding_window") is None else SLIDING
+    return [kind] * count(fields, "num_hidden_layers")
 
 
 FAMILY = Family("mistral", spec)

@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from typing import Any
 
-from exporter.models.config import attention, context_limit, decoder, mlp
+from exporter.models.config import attention, decoder, mlp, windowed
 from exporter.models.family import Family
-from exporter.models.fields import count, flag, layer_types
+from exporter.models.fields import FULL, count, flag, layer_kinds
 from exporter.models.spec import DecoderSpec, LayerSpec
 
 _DEFAULTS = {
@@ -19,21 +19,16 @@ _DEFAULTS = {
 def spec(config: Mapping[str, Any]) -> DecoderSpec:
     fields = {**_DEFAULTS, **config}
     layer = LayerSpec(attention(fields, bias=True), mlp(fields))
-    layers = [layer] * count(fields, "num_hidden_layers")
-    return decoder(fields, layers, context_limit(fields, window(fields)))
+    return decoder(fields, windowed(fields, layer, kinds(fields)))
 
 
-def window(fields: Mapping[str, Any]) -> int | None:
-    """Returns the window of Qwen's layers; None if no layer has one."""
+def kinds(fields: Mapping[str, Any]) -> list[str]:
+    """Returns each layer's kind: as listed, or sliding from max_window_layers on."""
+    full = count(fields, "max_window_layers", 28, least=0)
+    listed = layer_kinds(fields, lambda index: index >= full)
     if fields.get("sliding_window") is None or not flag(fields, "use_sliding_window"):
-        return None
-    kinds = layer_types(fields)
-    if kinds:
-        slides = "sliding_attention" in kinds
-    else:
-        full = count(fields, "max_window_layers", 28, least=0)
-        slides = full < count(fields, "num_hidden_layers")
-    return count(fields, "sliding_window") if slides else None
+        return [FULL] * len(listed)
+    return listed
 
 
 FAMILY = Family("qwen2", spec)

@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from typing import Any
 
-from exporter.models.config import attention, context_limit, decoder, mlp
-from exporter.models.families.qwen2 import window
+from exporter.models.config import attention, decoder, mlp, windowed
+from exporter.models.families.qwen2 import kinds
 from exporter.models.family import Family
-from exporter.models.fields import count, flag
+from exporter.models.fields import flag
 from exporter.models.spec import DecoderSpec, LayerSpec
 
 _DEFAULTS = {
@@ -21,9 +21,8 @@ _DEFAULTS = {
 def spec(config: Mapping[str, Any]) -> DecoderSpec:
     fields = {**_DEFAULTS, **config}
     bias = flag(fields, "attention_bias")
-    layer = LayerSpec(attention(fields, bias=bias, out_bias=bias, qk_norm=True), mlp(fields))
-    layers = [layer] * count(fields, "num_hidden_layers")
-    return decoder(fields, layers, context_limit(fields, window(fields)))
+    layer = LayerSpec(attention(fields, bias=bias, out_bias=bias, qk_norm="heads"), mlp(fields))
+    return decoder(fields, windowed(fields, layer, kinds(fields)))
 
 
 FAMILY = Family("qwen3", spec)

@@ -5,9 +5,9 @@ from dataclasses import replace
 from typing import Any
 
 from exporter.errors import ExportError
-from exporter.models.config import attention, context_limit, decoder, mlp
+from exporter.models.config import attention, decoder, mlp, windowed
 from exporter.models.family import Family
-from exporter.models.fields import count, flag, layer_types
+from exporter.models.fields import FULL, count, flag, layer_kinds
 from exporter.models.spec import DecoderSpec, LayerSpec
 
 _DEFAULTS = {
@@ -26,8 +26,13 @@ def spec(config: Mapping[str, Any]) -> DecoderSpec:
     with_rope = LayerSpec(turned, mlp(fields, flag(fields, "mlp_bias")))
     without = replace(with_rope, mixer=replace(turned, rotary=None))
     has_rope = _has_rope(fields)
-    layers = [with_rope if has else without for has in has_rope]
-    return decoder(fields, layers, context_limit(fields, _window(fields, has_rope)))
+    windows = flag(fields, "use_sliding_window")
+    kinds = layer_kinds(fields, lambda index: windows and not has_rope[index])
+    if fields.get("sliding_window") is None:
+        kinds = [FULL] * len(kinds)
+    turned_layers, others = (windowed(fields, layer, kinds) for layer in (with_rope, without))
+    pairs = zip(has_rope, turned_layers, others, strict=True)
+    return decoder(fields, [layer if has else other for has, layer, other in pairs])
 
 
 def _has_rope(fields: Mapping[str, Any]) -> list[Any]:
@@ -44,16 +49,6 @@ def _has_rope(fields: Mapping[str, Any]) -> list[Any]:
             "layers."
         )
     return listed
-
-
-def _window(fields: Mapping[str, Any], has_rope: list[Any]) -> int | None:
-    """Returns the window, if any layer has one. If the config lists no layers, those without rotary
-    embedding have none."""
-    if fields.get("sliding_window") is None or not flag(fields, "use_sliding_window"):
-        return None
-    kinds = layer_types(fields)
-    slides = "sliding_attention" in kinds if kinds else not all(has_rope)
-    return count(fields, "sliding_window") if slides else None
 
 
 FAMILY = Family("smollm3", spec)

@@ -1,0 +1,65 @@
+"""The language model's tensors among those of a checkpoint that also sees, hears or predicts more.
+
+Such a checkpoint keeps them below `language_model.`, in one of two places, and its config nests
+their fields in `text_config`.
+"""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+_PLACES = {
+    "language_model.model.": "model.",
+    "language_model.lm_head.": "lm_head.",
+    "model.language_model.": "model.",
+}
+_BASE = "model."  # what a causal LM puts before the names of the decoder saved alone
+_BARE = ("embed_tokens.weight", "norm.weight")
+_MORE_TOKENS = ("mtp.", "model.mtp.")  # heads that predict several tokens
+_HARMLESS = (".rotary_emb.inv_freq",)  # computed, not learnt: old checkpoints stored it
+
+
+@dataclass(frozen=True)
+class LanguagePart:
+    """
+    Attributes:
+        names: the stored name of each tensor by the name that a causal LM gives it.
+        left_out: how many tensors of each other part are not read, by its name.
+        is_nested: whether the checkpoint holds more than a causal LM.
+    """
+
+    names: dict[str, str]
+    left_out: dict[str, int]
+    is_nested: bool
+
+
+def find_language_part(stored: Iterable[str]) -> LanguagePart:
+    """Finds the language model among stored names."""
+    kept = [name for name in stored if not name.endswith(_HARMLESS)]
+    is_nested = any(name.startswith(tuple(_PLACES)) for name in kept)
+    is_bare = any(name in _BARE for name in kept)
+    names, others = {}, []
+    for name in kept:
+        ours = _own_name(name, is_nested)
+        if ours is None:
+            others.append(name)
+        else:
+            names[_BASE + ours if is_bare else ours] = name
+    return LanguagePart(names, dict(Counter(map(_part, others))), is_nested)
+
+
+def _own_name(name: str, is_nested: bool) -> str | None:
+    """What a causal LM calls a tensor; None where it has none like it."""
+    if name.startswith(_MORE_TOKENS):
+        return None
+    if not is_nested or name.startswith("lm_head."):
+        return name
+    for place, ours in _PLACES.items():
+        if name.startswith(place):
+            return ours + name.removeprefix(place)
+    return None
+
+
+def _part(name: str) -> str:
+    """Such as vision_tower of model.vision_tower.encoder.weight."""
+    return name.removeprefix(_BASE).partition(".")[0]

@@ -1,0 +1,49 @@
+"""Every family is one call of the CPU delegate, whose logits are those of transformers."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from support.cpu_models import write
+from support.exported import feed
+from support.family_models import CASES, LENGTH, Case, our_model, reference_model, tokens_of
+
+from delegates.cpu import load
+from exporter.agreement import reference_logits
+from exporter.models.decoder import CausalLM
+from exporter.program import capture
+
+LENGTHS = [20, 3, 1, 1, 15]
+# Between them: rows of one tensor, heads of which a part turns, factors for long contexts; norms of
+# rows, windows and tables by layer; four norms, scales and caps; queries with a table of their own.
+ALWAYS = ("Phi3-phi-4-mini", "Olmo3-yarn", "Gemma3Text-listed", "Ministral3-grown")
+
+
+def name_of(case: Case) -> str:
+    return f"{case.architecture}-{case.label}"
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        pytest.param(
+            case, id=name_of(case), marks=() if name_of(case) in ALWAYS else pytest.mark.check
+        )
+        for case in CASES
+    ],
+)
+@torch.no_grad()
+def test_a_family_is_one_call(case: Case, tmp_path: Path, cpp_build: Path) -> None:
+    reference = reference_model(case)
+    tokens = tokens_of(reference)[0]
+    want = reference(tokens[None]).logits[0, torch.tensor(LENGTHS).cumsum(0) - 1]
+    ours = our_model(reference)
+    model = CausalLM(ours.config.for_context(LENGTH)).requires_grad_(False).eval()
+    model.load_state_dict(ours.state_dict())
+    eager = reference_logits(model, tokens, LENGTH, False)
+    found = write(capture(model, LENGTH, LENGTH), tmp_path, eager)
+    report = found.lowered.report
+    assert (report.calls, report.left) == (1, {}), report.lines
+    step = load(found.path)
+    assert step is not None
+    torch.testing.assert_close(feed(step, tokens, LENGTHS), want, rtol=0, atol=1e-4)

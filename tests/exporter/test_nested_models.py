@@ -1,0 +1,119 @@
+"""Models that see as well: of these the language model is read, and what is left out is named."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from support.exported import Quiet
+from support.family_models import GEMMA, SHAPE, assert_same, transformers
+from support.loading import loaded
+
+from exporter.checkpoint import open_checkpoint
+from exporter.errors import ExportError
+from exporter.models.families import decoder_spec
+from exporter.options import ExportOptions
+from exporter.source import find_checkpoint
+
+VISION: dict[str, Any] = dict(
+    hidden_size=16,
+    intermediate_size=24,
+    num_hidden_layers=1,
+    num_attention_heads=2,
+    image_size=28,
+    patch_size=14,
+)
+TEXT = {**SHAPE, "num_hidden_layers": 2, "tie_word_embeddings": True}
+
+
+def gemma3() -> Any:
+    config = transformers.Gemma3Config(
+        text_config={**TEXT, **GEMMA, "sliding_window_pattern": 2},
+        vision_config={**VISION, "model_type": "siglip_vision_model"},
+        mm_tokens_per_image=4,
+        eos_token_id=[1, 106],
+    )
+    return transformers.Gemma3ForConditionalGeneration(config)
+
+
+def mistral3() -> Any:
+    config = transformers.Mistral3Config(
+        text_config={**TEXT, "model_type": "ministral3", "head_dim": 8},
+        vision_config={**VISION, "model_type": "pixtral", "head_dim": 8},
+        image_token_index=10,
+    )
+    return transformers.Mistral3ForConditionalGeneration(config)
+
+
+@pytest.mark.parametrize("build", [gemma3, mistral3])
+@pytest.mark.parametrize("older", [False, True], ids=["saved now", "older names"])
+@torch.no_grad()
+def test_the_language_model_is_read(build: Any, older: bool, tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    reference = build().eval()
+    reference.config._attn_implementation = "eager"
+    for name, parameter in reference.named_parameters():
+        spread = (0.3 if parameter.dim() == 1 else 0.15) * torch.randn_like(parameter)
+        parameter.data = spread + ("norm" in name and build is mistral3)
+    reference.save_pretrained(tmp_path)
+    tensors = load_file(tmp_path / "model.safetensors")
+    is_older = any(name.startswith("language_model.model.") for name in tensors)
+    if is_older != older:
+        old, new = "language_model.model.", "model.language_model."
+        old, new = (new, old) if older else (old, new)
+        tensors = {renamed(name, old, new): tensor for name, tensor in tensors.items()}
+        save_file(tensors, tmp_path / "model.safetensors")
+    checkpoint = open_checkpoint(tmp_path)
+    assert set(checkpoint.left_out) == {"vision_tower", "multi_modal_projector"}
+    tokens = torch.arange(20, 60)[None]
+    model = loaded(checkpoint).eval()
+    assert_same(model.logits(tokens), reference(tokens).logits)
+
+    said: list[str] = []
+    listener = Quiet()
+    listener.note = said.append  # type: ignore[method-assign]
+    find_checkpoint(ExportOptions(str(tmp_path), tmp_path / "model.pte"), listener)
+    parts = checkpoint.left_out
+    assert said == [
+        f"Exporting the language model of {checkpoint.name} alone, without "
+        + ", ".join(f"{name} ({count} tensors)" for name, count in parts.items())
+        + "."
+    ]
+
+
+def renamed(name: str, old: str, new: str) -> str:
+    if name.startswith(old):
+        return new + name.removeprefix(old)
+    if new.startswith("model."):
+        return name if name.startswith("lm_head") else f"model.{name}"
+    return name.removeprefix("model.")
+
+
+def test_what_the_whole_says_holds_where_the_language_model_says_nothing() -> None:
+    text = {**SHAPE, "model_type": "llama", "eos_token_id": None}
+    whole = {"model_type": "llava", "text_config": text, "eos_token_id": [7, 9]}
+    assert decoder_spec(whole).eos_token_ids == (7, 9)
+    assert decoder_spec({**whole, "tie_word_embeddings": True}).tie_word_embeddings
+    said = {**text, "tie_word_embeddings": False}
+    assert not decoder_spec({"text_config": said, "tie_word_embeddings": True}).tie_word_embeddings
+
+
+def test_a_nested_config_that_is_none() -> None:
+    with pytest.raises(ExportError, match="^text_config is 7; it must be an object.$"):
+        decoder_spec({"model_type": "llava", "text_config": 7})
+    with pytest.raises(ExportError, match="^model_type 'gemma3' is not supported"):
+        decoder_spec({**SHAPE, "model_type": "gemma3"})
+
+
+def test_heads_that_predict_more_tokens_are_left_out(tmp_path: Path) -> None:
+    config = {**SHAPE, "model_type": "qwen2"}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    tensors = {"model.norm.weight": torch.ones(48), "mtp.norm.weight": torch.ones(48)}
+    save_file({**tensors, "mtp.fc.weight": torch.ones(2, 2)}, tmp_path / "model.safetensors")
+    config["num_hidden_layers"] = 1
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    checkpoint = open_checkpoint(tmp_path)
+    assert checkpoint.left_out == {"mtp": 2}
+    assert list(checkpoint.weights.shapes()) == ["model.norm.weight"]

@@ -1,0 +1,261 @@
+"""Random models of every family, as transformers builds them and as we do."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from exporter.models.decoder import CausalLM
+from exporter.models.families import decoder_spec, get_family
+
+transformers = pytest.importorskip("transformers")
+
+LENGTH = 40  # past every window, every original context and any piece boundary
+SHAPE: dict[str, Any] = dict(
+    vocab_size=199,
+    hidden_size=48,
+    intermediate_size=88,
+    num_hidden_layers=3,
+    num_attention_heads=6,
+    num_key_value_heads=2,
+    max_position_embeddings=64,
+    bos_token_id=1,
+    eos_token_id=2,
+    pad_token_id=None,
+)
+_CAUSAL = {"Gemma3Text": "Gemma3"}  # where the class of models is not called as that of configs
+
+
+@dataclass(frozen=True)
+class Case:
+    """One random model: the class prefix in transformers and what its config adds to SHAPE."""
+
+    architecture: str
+    label: str
+    fields: dict[str, Any] = field(default_factory=dict)
+
+
+def rope(rope_type: str, theta: float = 1e4, **parameters: Any) -> dict[str, Any]:
+    """A config's rotary parameters."""
+    return {"rope_parameters": {"rope_type": rope_type, "rope_theta": theta, **parameters}}
+
+
+LLAMA3 = rope(
+    "llama3",
+    factor=8.0,
+    low_freq_factor=1.0,
+    high_freq_factor=4.0,
+    original_max_position_embeddings=32,
+)
+YARN = rope("yarn", 1e3, factor=4.0, original_max_position_embeddings=16)
+
+
+def longrope(pairs: int, **parameters: Any) -> dict[str, Any]:
+    """Another stretch of each pair, and another one past the original context."""
+    short = [1.0 + 0.1 * pair for pair in range(pairs)]
+    long = [1.5 + 0.7 * pair for pair in range(pairs)]
+    return rope("longrope", short_factor=short, long_factor=long, **parameters)
+
+
+def by_kind(full: dict[str, Any], sliding: dict[str, Any]) -> dict[str, Any]:
+    """Rotary parameters for each kind of layer."""
+    kinds = {"full_attention": full, "sliding_attention": sliding}
+    return {"rope_parameters": {kind: one["rope_parameters"] for kind, one in kinds.items()}}
+
+
+GRANITE: dict[str, Any] = dict(
+    embedding_multiplier=12.0,
+    attention_multiplier=0.2,
+    residual_multiplier=0.6,
+    logits_scaling=0.5,
+)
+DENSE_GRANITE4: dict[str, Any] = dict(
+    **GRANITE,
+    layer_types=["full_attention"] * 3,
+    num_local_experts=0,
+    shared_intermediate_size=72,
+    position_embedding_type="rope",
+    mamba_n_heads=6,
+)
+GEMMA: dict[str, Any] = dict(head_dim=16, query_pre_attn_scalar=10, sliding_window=9)
+MIXED = ["sliding_attention", "full_attention", "sliding_attention"]
+
+CASES = [
+    Case("Llama", "plain"),
+    Case("Llama", "tied", dict(tie_word_embeddings=True)),
+    Case("Llama", "llama3-rope", LLAMA3),
+    Case("Llama", "linear-rope", rope("linear", 5e3, factor=4.0)),
+    Case("Llama", "dynamic-rope", {**rope("dynamic", factor=3.0), "max_position_embeddings": 24}),
+    Case("Llama", "dynamic-rope-short", rope("dynamic", factor=3.0)),
+    Case("Llama", "yarn", YARN),
+    Case("Llama", "longrope", longrope(4, factor=2.0, original_max_position_embeddings=24)),
+    Case("Llama", "theta", rope("default", 5e5)),
+    Case("Llama", "biases", dict(attention_bias=True, mlp_bias=True)),
+    Case("Llama", "gelu", dict(hidden_act="gelu")),
+    Case("Llama", "gelu-tanh", dict(hidden_act="gelu_pytorch_tanh")),
+    Case("Llama", "relu", dict(hidden_act="relu")),
+    Case("Llama", "own-head-dim", dict(head_dim=20)),
+    Case("Llama", "one-key-head", dict(num_key_value_heads=1)),
+    Case("Llama", "no-gqa", dict(num_key_value_heads=6, rms_norm_eps=1e-3)),
+    Case("Mistral", "window", dict(sliding_window=11)),
+    Case("Mistral", "no-window", dict(sliding_window=None, head_dim=12)),
+    Case("Qwen2", "plain"),
+    Case("Qwen2", "tied", dict(tie_word_embeddings=True, sliding_window=4)),
+    Case("Qwen2", "window", dict(use_sliding_window=True, sliding_window=7, max_window_layers=1)),
+    Case("Qwen2", "yarn", rope("yarn", factor=4.0, original_max_position_embeddings=16)),
+    Case("Qwen3", "plain", dict(head_dim=16)),
+    Case("Qwen3", "tied-biases", dict(tie_word_embeddings=True, attention_bias=True, head_dim=8)),
+    Case(
+        "Qwen3",
+        "listed-windows",
+        dict(use_sliding_window=True, sliding_window=5, layer_types=MIXED, head_dim=8),
+    ),
+    Case("SmolLM3", "interval", dict(no_rope_layer_interval=2)),
+    Case("SmolLM3", "listed", dict(no_rope_layers=[0, 1, 1], attention_bias=True, mlp_bias=True)),
+    Case("SmolLM3", "untied", dict(tie_word_embeddings=False)),
+    Case(
+        "SmolLM3",
+        "windows",
+        dict(no_rope_layer_interval=2, use_sliding_window=True, sliding_window=6),
+    ),
+    Case("Phi3", "plain"),
+    Case("Phi3", "window", dict(sliding_window=9, tie_word_embeddings=True)),
+    Case("Phi3", "partial", dict(head_dim=8, **rope("default", partial_rotary_factor=0.75))),
+    Case(
+        "Phi3",
+        "long-factors",
+        dict(original_max_position_embeddings=24, **longrope(4)),
+    ),
+    Case(
+        "Phi3",
+        "short-factors",
+        dict(original_max_position_embeddings=48, **longrope(4)),
+    ),
+    Case(
+        "Phi3",
+        "phi-4-mini",
+        dict(
+            original_max_position_embeddings=16,
+            num_attention_heads=3,
+            num_key_value_heads=1,
+            tie_word_embeddings=True,
+            **longrope(6, partial_rotary_factor=0.75),
+        ),
+    ),
+    Case("Granite", "plain"),
+    Case("Granite", "multipliers", GRANITE),
+    Case(
+        "Granite",
+        "tied-biases",
+        dict(**GRANITE, tie_word_embeddings=True, attention_bias=True, mlp_bias=True),
+    ),
+    Case("GraniteMoeHybrid", "dense", DENSE_GRANITE4),
+    Case(
+        "GraniteMoeHybrid",
+        "no-rope",
+        {**DENSE_GRANITE4, "position_embedding_type": None, "attention_bias": True},
+    ),
+    Case("Olmo2", "plain"),
+    Case("Olmo2", "biases", dict(attention_bias=True, num_key_value_heads=6, **LLAMA3)),
+    Case("Olmo3", "pattern", dict(sliding_window=7, num_hidden_layers=4)),
+    Case(
+        "Olmo3",
+        "yarn",
+        dict(sliding_window=7, layer_types=MIXED, **by_kind(YARN, rope("default", 1e3))),
+    ),
+    Case("Gemma2", "no-attention-cap", dict(**GEMMA, attn_logit_softcapping=None)),
+    Case(
+        "Gemma2",
+        "no-caps",
+        dict(
+            **GEMMA,
+            attn_logit_softcapping=None,
+            final_logit_softcapping=None,
+            attention_bias=True,
+            tie_word_embeddings=False,
+        ),
+    ),
+    Case("Gemma3Text", "pattern", dict(**GEMMA, num_hidden_layers=7)),
+    Case(
+        "Gemma3Text",
+        "listed",
+        dict(
+            **GEMMA,
+            layer_types=MIXED,
+            final_logit_softcapping=5.0,
+            attention_bias=True,
+            **by_kind(rope("linear", 1e6, factor=8.0), rope("default", 1e4)),
+        ),
+    ),
+    Case("Exaone4", "hybrid", dict(sliding_window=9, sliding_window_pattern=2)),
+    Case("Exaone4", "listed", dict(sliding_window=9, layer_types=MIXED, **LLAMA3)),
+    Case(
+        "Exaone4",
+        "full",
+        dict(
+            sliding_window=None,
+            layer_types=["full_attention"] * 3,
+            tie_word_embeddings=True,
+            **LLAMA3,
+        ),
+    ),
+    Case(
+        "Ministral3",
+        "grown",
+        dict(
+            head_dim=16,
+            tie_word_embeddings=True,
+            rope_parameters=dict(
+                rope_type="yarn",
+                rope_theta=1e4,
+                factor=4.0,
+                original_max_position_embeddings=8,
+                beta_fast=32.0,
+                beta_slow=1.0,
+                mscale=1.0,
+                mscale_all_dim=1.0,
+                llama_4_scaling_beta=0.3,
+            ),
+        ),
+    ),
+    Case("Ministral3", "window", dict(head_dim=8, sliding_window=10)),
+]
+
+
+def reference_model(case: Case) -> Any:
+    """A model of transformers whose every parameter is random, norms and biases too."""
+    config = getattr(transformers, f"{case.architecture}Config")(**{**SHAPE, **case.fields})
+    config._attn_implementation = "eager"
+    torch.manual_seed(0)
+    causal = _CAUSAL.get(case.architecture, case.architecture)
+    model = getattr(transformers, f"{causal}ForCausalLM")(config).eval()
+    centre = 0.0 if case.architecture.startswith("Gemma") else 1.0  # of norms
+    for name, parameter in model.named_parameters():
+        spread = (0.3 if parameter.dim() == 1 else 0.15) * torch.randn_like(parameter)
+        parameter.data = spread + (centre if "norm" in name else 0.0)
+    return model
+
+
+def tokens_of(model: Any, batch: int = 1) -> Tensor:
+    generator = torch.Generator().manual_seed(1)
+    return torch.randint(model.config.vocab_size, (batch, LENGTH), generator=generator)
+
+
+def our_model(reference: Any) -> CausalLM:
+    """The same model as we build it, with the same weights."""
+    fields = reference.config.to_dict()
+    spec, family = decoder_spec(fields), get_family(fields["model_type"])
+    model, tensors = CausalLM(spec).eval(), reference.state_dict()
+    ours = {}
+    for name in model.state_dict():
+        stored = family.stored(spec, name)
+        ours[name] = stored.make(*(tensors[source] for source in stored.names))
+    model.load_state_dict(ours)
+    return model.requires_grad_(False)
+
+
+def assert_same(ours: Tensor, reference: Tensor) -> None:
+    assert reference.abs().max() > 0.5, "logits too small to tell anything"
+    torch.testing.assert_close(ours, reference, rtol=0, atol=1e-4)

@@ -1,0 +1,131 @@
+"""Configs of every family with features on and off at random."""
+
+import random
+from typing import Any
+
+from support.family_models import DENSE_GRANITE4, Case, by_kind, longrope, rope
+
+LAYERS, HEAD_DIM = 4, 8
+_ACTIVATIONS = ["silu", "gelu", "gelu_pytorch_tanh", "relu"]
+_BIAS, _TIE, _WINDOW = [False, True], [False, True], [1, 5, 9, 33, 100]
+_KINDS = ["sliding_attention", "full_attention"]
+# What a config of each architecture may say beside what all may, and what it may be.
+_OPTIONS: dict[str, dict[str, list[Any]]] = {
+    "Llama": {"attention_bias": _BIAS, "mlp_bias": _BIAS, "head_dim": [8, 8, 12]},
+    "Mistral": {"sliding_window": [None, *_WINDOW]},
+    "Qwen2": {
+        "use_sliding_window": _BIAS,
+        "sliding_window": _WINDOW,
+        "max_window_layers": [0, 1, 3, 4],
+    },
+    "Qwen3": {
+        "attention_bias": _BIAS,
+        "use_sliding_window": _BIAS,
+        "sliding_window": _WINDOW,
+        "max_window_layers": [0, 1, 3, 4],
+        "head_dim": [8],
+    },
+    "SmolLM3": {
+        "attention_bias": _BIAS,
+        "mlp_bias": _BIAS,
+        "use_sliding_window": _BIAS,
+        "sliding_window": _WINDOW,
+        "no_rope_layer_interval": [1, 2, 3],
+    },
+    "Phi3": {"sliding_window": [None, *_WINDOW], "head_dim": [8]},
+    "Granite": {
+        "attention_bias": _BIAS,
+        "mlp_bias": _BIAS,
+        "embedding_multiplier": [1.0, 3.0],
+        "attention_multiplier": [0.1, 1.0],
+        "residual_multiplier": [1.0, 0.3],
+        "logits_scaling": [1.0, 0.25],
+    },
+    "GraniteMoeHybrid": {
+        "attention_bias": _BIAS,
+        "position_embedding_type": [None, "rope"],
+        "shared_intermediate_size": [40, 72],
+        "residual_multiplier": [1.0, 0.3],
+    },
+    "Olmo2": {"attention_bias": _BIAS},
+    "Olmo3": {"attention_bias": _BIAS, "sliding_window": _WINDOW},
+    "Gemma2": {
+        "attention_bias": _BIAS,
+        "sliding_window": _WINDOW,
+        "query_pre_attn_scalar": [5, 64],
+        "final_logit_softcapping": [None, 4.0],
+        "attn_logit_softcapping": [None],
+        "head_dim": [8],
+    },
+    "Gemma3Text": {
+        "attention_bias": _BIAS,
+        "sliding_window": _WINDOW,
+        "query_pre_attn_scalar": [5, 64],
+        "final_logit_softcapping": [None, 4.0],
+        "sliding_window_pattern": [2, 3, 6],
+        "head_dim": [8],
+    },
+    "Exaone4": {"sliding_window": _WINDOW, "sliding_window_pattern": [1, 2, 3]},
+    "Ministral3": {"sliding_window": [None, *_WINDOW], "head_dim": [8]},
+}
+_WITH_KINDS = ("Qwen2", "Qwen3", "SmolLM3", "Olmo3", "Gemma2", "Gemma3Text", "Exaone4")
+_TABLE_BY_KIND = ("Olmo3", "Gemma3Text")
+ARCHITECTURES = tuple(_OPTIONS)
+
+
+def random_case(architecture: str, seed: int) -> Case:
+    """A config of that architecture, drawn."""
+    draw = random.Random(f"{architecture} {seed}")
+    fields: dict[str, Any] = {
+        "num_hidden_layers": LAYERS,
+        "num_key_value_heads": draw.choice([1, 2, 3, 6]),
+        "rms_norm_eps": draw.choice([1e-6, 1e-3]),
+        "tie_word_embeddings": draw.choice(_TIE),
+        "max_position_embeddings": draw.choice([24, 64]),
+    }
+    act = "hidden_activation" if architecture.startswith("Gemma") else "hidden_act"
+    fields[act] = draw.choice(_ACTIVATIONS)
+    if architecture == "GraniteMoeHybrid":
+        fields |= {**DENSE_GRANITE4, "layer_types": ["full_attention"] * LAYERS}
+    fields |= {name: draw.choice(values) for name, values in _OPTIONS[architecture].items()}
+    if architecture in _WITH_KINDS and draw.random() < 0.5:
+        fields["layer_types"] = [draw.choice(_KINDS) for _ in range(LAYERS)]
+        if architecture.startswith("Qwen") and not fields["use_sliding_window"]:
+            fields["layer_types"] = ["full_attention"] * LAYERS
+    fields |= _rotary(draw, architecture, fields.get("head_dim", HEAD_DIM))
+    return Case(architecture, f"random-{seed}", fields)
+
+
+def _rotary(draw: random.Random, architecture: str, head_dim: int) -> dict[str, Any]:
+    if architecture in _TABLE_BY_KIND:
+        return by_kind(_table(draw, head_dim), _table(draw, head_dim))
+    if architecture == "Phi3":
+        partial = {"partial_rotary_factor": draw.choice([0.5, 1.0])}
+        pairs = int(head_dim * partial["partial_rotary_factor"]) // 2
+        original = {"original_max_position_embeddings": draw.choice([16, 39, 40, 48])}
+        plain = rope("default", draw.choice([1e3, 1e4]), **partial)
+        return {**original, **draw.choice([plain, longrope(pairs, **partial)])}
+    table = _table(draw, head_dim)
+    if architecture == "Ministral3":
+        table["rope_parameters"]["llama_4_scaling_beta"] = draw.choice([0.0, 0.4])
+        table["rope_parameters"].setdefault("original_max_position_embeddings", 16)
+    return table
+
+
+def _table(draw: random.Random, head_dim: int) -> dict[str, Any]:
+    theta = draw.choice([1e2, 1e4, 1e6])
+    original = {"original_max_position_embeddings": draw.choice([8, 16, 48])}
+    factor = {"factor": draw.choice([1.0, 2.0, 6.5])}
+    return draw.choice(
+        [
+            rope("default", theta),
+            rope("linear", theta, **factor),
+            rope("dynamic", theta, **factor),
+            rope("llama3", theta, low_freq_factor=1.0, high_freq_factor=3.0, **factor, **original),
+            rope("yarn", theta, **factor, **original),
+            rope("yarn", theta, **factor, **original, beta_fast=8.0, beta_slow=2.0),
+            rope("yarn", theta, **factor, **original, mscale=0.7, mscale_all_dim=1.2),
+            rope("yarn", theta, **factor, **original, attention_factor=1.4),
+            longrope(head_dim // 2, **factor, **original),
+        ]
+    )
