@@ -45,7 +45,7 @@ def with_own_text(
         return text
     prompts = [prompt for prompt in text.prompts for _ in range(rows)]
     with torch.device("meta"):
-        model = CausalLM(checkpoint.config)
+        model = CausalLM(checkpoint.config.for_context(length))
     left = None if options.max_memory is None else options.max_memory - resident()
     form = writing_form(model, len(prompts), length, left)
     if form is None:

@@ -45,7 +45,7 @@ def write_texts(
         int64 (len(prompts), length).
     """
     with torch.device("meta"):
-        model = CausalLM(checkpoint.config)
+        model = CausalLM(checkpoint.config.for_context(length))
     key = None
     if cache is not None:
         asked = repr((list(map(list, prompts)), length, form.name, ROWS, SEED))

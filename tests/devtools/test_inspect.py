@@ -158,7 +158,7 @@ def test_says_that_a_phase_is_absent(tmp_path: Path) -> None:
     outcome = inspect(etdump, "--etrecord", etrecord, "--phase", "decode", "--csv", path)
     assert outcome.exit_code == 0, outcome.output
     last = outcome.stdout.splitlines()[-1]
-    assert last == "The recording holds no decode calls, only prefill (1)."
+    assert last == "The recording has no decode calls, only prefill (1)."
     assert path.read_text().startswith("phase,key,") and path.read_text().count("\n") == 1
 
 
@@ -212,10 +212,10 @@ def test_refuses_limits_that_do_not_fit(tmp_path: Path) -> None:
     assert load_limits(path, 2) == Limits(2, 30e9, None)
     with pytest.raises(BadRequest, match="limits for 1, 2 threads, but the run used 4; measure"):
         load_limits(path, 4)
-    with pytest.raises(BadRequest, match="does not tell how many threads ran.*--threads"):
+    with pytest.raises(BadRequest, match="does not contain the number of threads.*--threads"):
         load_limits(path, None)
     path.write_text("{}")
-    with pytest.raises(BadRequest, match="holds no limits of a machine; give what"):
+    with pytest.raises(BadRequest, match="has no limits of a machine; give what"):
         load_limits(path, 1)
     with pytest.raises(BadRequest, match="cannot be read"):
         load_limits(tmp_path / "absent", 1)
@@ -251,7 +251,7 @@ def test_refuses_limits_that_are_none(tmp_path: Path, text: str) -> None:
     with pytest.raises(BadRequest) as error:
         load_limits(path, 1)
     assert str(error.value) == (
-        f"{path} holds no limits of a machine; give what python -m devtools bench --json wrote."
+        f"{path} has no limits of a machine; give what python -m devtools bench --json wrote."
     )
 
 
@@ -264,7 +264,7 @@ def test_refusals_are_one_sentence(pair: tuple[str, str], tmp_path: Path) -> Non
         ([pair[1], "--etrecord", pair[1]], "is not an ETDump; name the file"),
         ([tmp_path / "none", "--etrecord", pair[1]], "cannot be read (No such file"),
         ([*pair[:1], "--etrecord", pair[1], "--json", tmp_path], "is a directory; name a file"),
-        ([*pair[:1], "--etrecord", pair[1], "--probe", "--limits", cut], "give one of them"),
+        ([*pair[:1], "--etrecord", pair[1], "--probe", "--limits", cut], "use only one of them"),
     ]
     for arguments, sentence in cases:
         outcome = inspect(*arguments)
