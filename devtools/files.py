@@ -32,7 +32,7 @@ def replacing(path: Path) -> Iterator[Path]:
         if error.errno not in _NO_ROOM:
             raise
         raise DevtoolsError(
-            f"The disk takes no more ({error.strerror}) and {path} was not written; free some "
+            f"The disk cannot store more ({error.strerror}) and {path} was not written; free some "
             "space or name another place."
         ) from None
     finally:
@@ -52,7 +52,7 @@ def using_temporary_files() -> Iterator[None]:
         if error.errno not in _NO_ROOM:
             raise
         raise DevtoolsError(
-            f"The disk of {tempfile.gettempdir()} takes no more ({error.strerror}); free some "
+            f"The disk of {tempfile.gettempdir()} cannot store more ({error.strerror}); free some "
             "space, or name another directory for temporary files with TMPDIR."
         ) from None
 

@@ -1,4 +1,4 @@
-"""Does the finished file compute what the quantized model computes? Asked before it is kept."""
+"""Checks, before a finished file is kept, that it computes what the quantized model computes."""
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -14,14 +14,14 @@ from quant.layers.walk import through_layers
 
 TOKENS = 40
 _SINGLE_STEPS = 5
-_JITTER = 1e-6  # of the embedding: what the order of a few float32 additions changes
+_JITTER = 1e-6  # of the embedding: the effect of another order of a few float32 additions
 
-# Both sides round activations to int8. Where a sum falls on the edge between two integers its last
-# bit decides, and one flipped step of 1/255 of a token's range moves the logits by up to a few
-# thousandths of their deviation, more through further layers, most in random models. How much
-# is measured: the model is also run on embeddings jittered in their last bits, and the file may
-# differ from it by a few times what it differs from itself. A wrong zero point, scale or mask
-# in a single layer moves them by 0.15 and more, in all of them by 1.
+# Both sides round activations to int8. When a sum lies between two integers, its last bit decides
+# the rounding. One changed step of 1/255 of a token's range moves the logits by up to a few
+# thousandths of their deviation, more through further layers, most in random models. This effect is
+# measured: the model also runs on embeddings with jitter in their last bits, and the file may
+# differ from the model by a few times that difference. A wrong zero point, scale or mask in a
+# single layer moves the logits by 0.15 and more, in all layers by 1.
 _QUANTIZED_FLOOR = 0.03
 _FLOAT_FLOOR = 1e-3
 _TIMES_JITTER = 4.0
@@ -30,13 +30,13 @@ _CEILING = 0.5
 
 @dataclass(frozen=True)
 class Reference:
-    """What the eager model computes.
+    """The results of the eager model.
 
     Attributes:
         tokens: int64 (seq_len,).
-        lengths: how many tokens each call takes.
+        lengths: the number of tokens of each call.
         logits: float32 (calls, vocab_size), after each call.
-        tolerance: how far the file's logits may be from them, as Agreement.error counts.
+        tolerance: the largest allowed Agreement.error of the file's logits.
     """
 
     tokens: Tensor
@@ -47,11 +47,11 @@ class Reference:
 
 @dataclass(frozen=True)
 class Agreement:
-    """The lowered program beside the eager model on the same tokens.
+    """The lowered program compared with the eager model on the same tokens.
 
     Attributes:
         positions: logit vectors compared.
-        error: root-mean-square difference over the logits' deviation, all positions together.
+        error: root-mean-square difference divided by the logits' deviation, over all positions.
         tolerance: the largest error that rounding explains.
         kl: mean KL divergence (eager || lowered), nats.
         top1: share of positions with the same most likely token.
@@ -75,13 +75,13 @@ def reference_logits(
     quantized: bool,
     release: Callable[[], None] = lambda: None,
 ) -> Reference:
-    """Runs the eager model once, without its cache, for calls of many, one, two and one token.
+    """Runs the eager model once, without its cache, for calls of many, one, two and one tokens.
 
     Args:
         tokens: int64 (seq_len,), at least one; at most TOKENS of them are used.
-        max_seq_len: most tokens in one call.
+        max_seq_len: the most tokens in one call.
         quantized: whether activations are rounded to int8.
-        release: is called after every layer, whose memory may then be given back.
+        release: called after every layer, when the layer's memory may be released.
     """
     tokens = tokens[:TOKENS]
     lengths, left = [], len(tokens)
@@ -105,7 +105,7 @@ def reference_logits(
 
 @torch.no_grad()
 def compare(reference: Reference, step: Step) -> Agreement:
-    """Feeds the reference's tokens to the finished program, call by call."""
+    """Runs the finished program on the reference's tokens, call by call, and compares."""
     got, at = [], 0
     for length in reference.lengths:
         piece = reference.tokens[None, at : at + length]
@@ -123,17 +123,17 @@ def compare(reference: Reference, step: Step) -> Agreement:
 
 
 def require_agreement(agreement: Agreement) -> None:
-    """Raises ExportError where the lowered program computes something else."""
+    """Raises ExportError if the lowered program's results differ too much."""
     if not agreement.error <= agreement.tolerance:
         raise ExportError(
             f"The lowered program's logits differ from the model's by {agreement.error:.2g} of "
-            f"their deviation, and rounding explains {agreement.tolerance:.2g}; nothing was "
+            f"their deviation, but rounding explains only {agreement.tolerance:.2g}; nothing was "
             "written: export with another --quant or --delegate, and report this."
         )
 
 
 def _relative_error(want: Tensor, have: Tensor) -> float:
     if torch.equal(want, have):
-        return 0.0  # also where all logits are one number, which has no deviation
+        return 0.0  # also if all logits are equal and have no deviation
     spread = (want - want.mean(-1, keepdim=True)).norm()
     return ((want - have).norm() / spread).item()

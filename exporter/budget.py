@@ -1,4 +1,4 @@
-"""An export within a budget: --bits or --max-size made into a scheme before anything is stored."""
+"""An export within a budget: turns --bits or --max-size into a scheme before anything is stored."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -17,11 +17,11 @@ from quant.budget.spread import Budget, PartSizes, parts_of, spread
 from quant.machine.memory_size import show_size
 from quant.measure.size import STOCK, Storage
 
-_GRAPH = 1 << 15  # bytes of a program without layers; more than any delegate takes
+_GRAPH = 1 << 15  # bytes of a program without layers; more than any delegate needs
 
 
 def storage_of(limits: Limits) -> Storage:
-    """How a delegate's files store weights."""
+    """Returns how a delegate's files store weights."""
     stored = limits.sizes
     return Storage(
         stored.weight_bytes or STOCK.weight_bytes,
@@ -39,18 +39,18 @@ def within_budget(
     max_context_len: int,
     listener: Listener,
 ) -> ExportOptions:
-    """The same options with a scheme that keeps their budget.
+    """Returns the options with a scheme that meets their budget.
 
     Raises:
-        DelegateError: the delegate does not take 4 and 8 bits in one program.
+        DelegateError: the delegate does not support 4 and 8 bits in one program.
         ExportError: a rotation would untie weights that the budget counts once.
-        QuantError: the budget cannot be kept.
+        QuantError: the budget cannot be met.
     """
     method = options.scheme.method
     if method is not None and method.rotation != "none" and checkpoint.config.tie_word_embeddings:
         raise ExportError(
-            f"rotation={method.rotation} unties this model's embedding and lm_head, which a budget "
-            "counts as one; leave out the rotation, or --bits and --max-size."
+            f"rotation={method.rotation} unties this model's embedding and lm_head, but a budget "
+            "counts them as one; leave out the rotation, or --bits and --max-size."
         )
     limits.check_mix(checkpoint.config.num_hidden_layers)
     with torch.device("meta"):
@@ -72,17 +72,17 @@ def within_budget(
 
 
 def require_size(options: ExportOptions, path: Path) -> None:
-    """Raises ExportError where a finished file is larger than it may be."""
+    """Raises ExportError if a finished file is larger than --max-size."""
     size = path.stat().st_size
     if options.max_size is not None and size > options.max_size:
         raise ExportError(
-            f"the file takes {show_size(size)}, more than was estimated and than --max-size "
-            f"{show_size(options.max_size)}; ask for a little less, and report this."
+            f"the file has {show_size(size)}, more than was estimated and more than --max-size "
+            f"{show_size(options.max_size)}; set --max-size a little smaller, and report this."
         )
 
 
 def other_bytes(limits: Limits, checkpoint: Checkpoint, text: Text, max_context_len: int) -> int:
-    """What a file takes beside its weights, at most."""
+    """Returns the most bytes that a file needs besides its weights."""
     config, stored = checkpoint.config, limits.sizes
     blobs = sum(len(blob) for blob in text.blobs.values()) + REPORT_BYTES
     row = sum(table.head_dim for table in config.rotary_tables)
@@ -92,6 +92,6 @@ def other_bytes(limits: Limits, checkpoint: Checkpoint, text: Text, max_context_
 
 
 def _padding(parts: list[PartSizes], limits: Limits) -> int:
-    """What parts that start at a multiple of the alignment leave between them, at most."""
+    """Returns the most bytes of padding between parts that start at a multiple of the alignment."""
     alignment = limits.sizes.alignment
     return sum(max(-size % alignment for size in part.sizes) for part in parts)

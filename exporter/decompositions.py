@@ -1,4 +1,4 @@
-"""Which operators of a captured program became others on their way to a delegate, line by line."""
+"""Finds the operators that were replaced between capture and delegate, line by line."""
 
 import operator
 from collections import Counter, defaultdict
@@ -20,8 +20,8 @@ class Decomposition:
 
     Attributes:
         line: of the model, as in exporter/models/mlp.py:38.
-        captured: operators that are gone, by how often the line had them.
-        became: operators that stand there instead, likewise.
+        captured: operators that disappeared, with the number of times.
+        became: operators that replace them, with the number of times.
         reason: why.
     """
 
@@ -32,7 +32,7 @@ class Decomposition:
 
 
 def operators_by_line(graph: Graph) -> dict[str, Counter[str]]:
-    """How often each line of the model has each operator."""
+    """Returns how often each line of the model has each operator."""
     found: dict[str, Counter[str]] = defaultdict(Counter)
     for node in graph.nodes:
         if node.op == "call_function" and _computes(node):
@@ -41,7 +41,7 @@ def operators_by_line(graph: Graph) -> dict[str, Counter[str]]:
 
 
 def _computes(node: Node) -> bool:
-    """Whether a node makes tensors: sizes, checks and items of tuples do not."""
+    """Whether a node computes tensors; sizes, checks and items of tuples do not."""
     value = node.meta.get("val")
     return node.target is not operator.getitem and isinstance(value, Tensor | tuple | list)
 
@@ -49,11 +49,11 @@ def _computes(node: Node) -> bool:
 def decompositions(
     captured: Mapping[str, Mapping[str, int]], edge: Mapping[str, Mapping[str, int]]
 ) -> list[Decomposition]:
-    """What differs between two graphs of one model, in the order of the first.
+    """Returns the differences between two graphs of one model, in the order of the first.
 
     Args:
-        captured: of the program as torch.export left it.
-        edge: of the program that the delegate chose from.
+        captured: operators of the program that torch.export returned.
+        edge: operators of the program that was offered to the delegate.
     """
     found = []
     for line, before in captured.items():
@@ -69,7 +69,7 @@ def _reason(gone: Mapping[str, int], new: Mapping[str, int]) -> str:
     if not new:
         if all(name in _VIEWS | _SAME for name in gone):
             return "nothing is left to compute: a check, or an identity"
-        return "part of another line's operator, or of what the delegate does without"
+        return "part of another line's operator, or not needed by the delegate"
     if any(name.startswith(_OURS) for name in gone):
         return "rewritten into operators that the delegate knows"
     if all(name.removesuffix("_copy") in _VIEWS for name in (*gone, *new)):

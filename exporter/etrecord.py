@@ -1,4 +1,4 @@
-"""Writes an ETRecord as small as ExecuTorch's Inspector can still read it."""
+"""Writes an ETRecord: the smallest that ExecuTorch's Inspector can read."""
 
 import shutil
 import tempfile
@@ -6,22 +6,22 @@ from pathlib import Path
 from typing import Any
 from zipfile import ZIP_DEFLATED, ZipFile
 
-# The weights of the program before any delegate packed them, as torch.save writes them.
+# The weights of the program before a delegate packs them, as torch.save writes them.
 WEIGHTS = "edge_dialect_exported_program/forward_state_dict"
 
 
 def save_etrecord(etrecord: Any, path: Path) -> None:
-    """Writes the lowered program's graph, its weights and its maps, all compressed.
+    """Writes the lowered program's graph, weights and maps, compressed.
 
-    ExecuTorch adds the captured program with a second copy of every weight, and compresses
-    nothing, not even empty key/value caches. Its Inspector reads a captured program only where it
-    runs a model again on inputs that a record holds; ours hold none.
+    ExecuTorch adds the captured program with a second copy of every weight, and compresses nothing,
+    not even empty key/value caches. Its Inspector reads a captured program only to run the model
+    again on inputs in the record; our records have none.
 
     Args:
         etrecord: ExecuTorch's, of a finished program; it loses its captured program.
     """
     etrecord.exported_program = None
-    # A file without a name: nothing is left behind, however this ends.
+    # A file without a name: nothing remains of it in any case.
     with tempfile.TemporaryFile(dir=path.parent) as whole:
         etrecord.save(whole)
         with ZipFile(whole) as source, ZipFile(path, "w", ZIP_DEFLATED) as target:
@@ -34,8 +34,8 @@ def save_etrecord(etrecord: Any, path: Path) -> None:
 
 
 def weights_crc32(path: Path) -> str | None:
-    """CRC-32 of the weights that a record holds, in hexadecimal digits, as the zip file lists it;
-    None where it holds none."""
+    """Returns the CRC-32 of a record's weights, in hexadecimal digits, as the zip file lists it;
+    None if the record has no weights."""
     with ZipFile(path) as archive:
         if WEIGHTS not in archive.namelist():
             return None
@@ -43,8 +43,8 @@ def weights_crc32(path: Path) -> str | None:
 
 
 def holds_weights(path: Path, crc32: str) -> bool:
-    """Whether one of the programs in a record has the weights of that CRC-32: a record with two
-    programs, as ExecuTorch writes it, may have been known by the other's."""
+    """Whether a program in a record has weights with that CRC-32. A record of ExecuTorch's own
+    holds two programs, and the CRC-32 may be that of either."""
     with ZipFile(path) as archive:
         entries = [e for e in archive.infolist() if e.filename.endswith("_state_dict")]
     return any(f"{entry.CRC:08x}" == crc32 for entry in entries)

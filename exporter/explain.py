@@ -1,4 +1,4 @@
-"""What an export does to a model's lines, and why, without writing a file."""
+"""Explains what an export does with each line of a model, and why, without writing a file."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
@@ -23,12 +23,12 @@ from quant.scheme import Scheme
 class Explanation:
     """
     Attributes:
-        scheme: the one that the weights were given.
-        shapes: sizes, and what the program asks of them.
-        decompositions: operators that became others.
-        delegation: what runs where, with the reasons for what no delegate took.
-        unfused: operators that the delegate runs by themselves though it fuses their like; None
-            where it does not tell.
+        scheme: the scheme of the weights.
+        shapes: sizes, and the program's conditions on them.
+        decompositions: operators that were replaced.
+        delegation: what runs where, and why delegates did not take the rest.
+        unfused: operators that the delegate runs separately though it can fuse their kind; None if
+            the delegate does not report them.
     """
 
     scheme: str
@@ -38,8 +38,8 @@ class Explanation:
     unfused: Sequence[Unfused] | None
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON has it: objects and lists by the names of the attributes, here and in each part;
-        what no delegate took is in delegation.lines."""
+        """Returns it for JSON: objects and lists by the names of the attributes, here and in each
+        part; what no delegate took is in delegation.lines."""
         return {
             "scheme": self.scheme,
             "shapes": {
@@ -62,10 +62,10 @@ class Explanation:
 
 
 def explain_export(options: ExportOptions, listener: Listener) -> Explanation:
-    """Captures and lowers a model as an export would.
+    """Captures and lowers a model as an export does.
 
-    The graph is the same whatever integers the weights are, so 4 bits are rounded to nearest, which
-    needs no calibration, and nothing is measured or checked.
+    The graph does not depend on the integers of the weights. So 4-bit weights are rounded to
+    nearest, which needs no calibration, and nothing is measured or checked.
 
     Raises:
         ExportError, QuantError, DelegateError: with the sentence to show.
@@ -100,7 +100,7 @@ def explain_export(options: ExportOptions, listener: Listener) -> Explanation:
 
 
 def quick_scheme(scheme: Scheme) -> Scheme:
-    """The scheme of the same graph whose weights need no calibration."""
+    """Returns a scheme with the same graph that needs no calibration."""
     if scheme.bits != 4:
         return scheme
     return replace(scheme, name="rtn4", method=None)

@@ -1,4 +1,4 @@
-"""How large the file will be, estimated from shapes, and whether the disk has room for it."""
+"""Estimates the size of the file from shapes, and checks that the disk has room for it."""
 
 import os
 import shutil
@@ -24,7 +24,8 @@ from quant.weight_type import FLOAT_BITS
 
 
 def weight_bytes(model: CausalLM, scheme: Scheme, limits: Limits) -> int:
-    """What a delegate's file holds of a model's weights; `model` may be on the meta device."""
+    """Returns the bytes of a model's weights in a delegate's file; `model` may be on the meta
+    device."""
     storage, alignment = storage_of(limits), limits.sizes.alignment
 
     def stored(linear: nn.Module, part: str, table: bool = False) -> int:
@@ -57,7 +58,7 @@ def estimate_size(
     text: Text,
     max_context_len: int,
 ) -> int:
-    """The bytes of the file, about; the least, where a budget has not been spread yet."""
+    """Estimates the bytes of the file; with a budget that is not spread yet, the least."""
     with torch.device("meta"):
         model = CausalLM(checkpoint.config)
     scheme = options.scheme
@@ -74,10 +75,10 @@ def require_room(
     text: Text,
     max_context_len: int,
 ) -> int:
-    """The estimated bytes of the file; its disk has that much free, and room for the ETRecord.
+    """Returns the estimated bytes of the file, after checking its disk and the ETRecord's.
 
     Raises:
-        ExportError: a disk has less free than what is meant for it.
+        ExportError: a disk has too little free space.
     """
     size = estimate_size(options, limits, checkpoint, text, max_context_len)
     sizes = [(options.out, "--out", size)]
@@ -90,19 +91,19 @@ def require_room(
         before = taken.get(disk, 0)
         taken[disk] = before + more
         usage = shutil.disk_usage(directory)
-        if usage.total and usage.free < taken[disk]:  # some file systems keep no count, and say 0
-            beside = f" beside {options.out}" if before else ""
+        if usage.total and usage.free < taken[disk]:  # some file systems do not count and report 0
+            beside = f" next to {options.out}" if before else ""
             raise ExportError(
-                f"{path} takes about {show_size(more)}{beside}, and {directory} has "
-                f"{show_size(max(usage.free - before, 0))} free; free some space, or name "
+                f"{path} needs about {show_size(more)}{beside}, but {directory} has only "
+                f"{show_size(max(usage.free - before, 0))} free; free some space, or choose "
                 f"another place with {option}."
             )
     return size
 
 
 def _etrecord_bytes(options: ExportOptions, checkpoint: Checkpoint) -> int:
-    """What an ETRecord takes while it is written: its weights, a byte or a float32 each, as
-    ExecuTorch stores them, and about as much again once they are compressed."""
+    """Returns the bytes that writing an ETRecord needs: its weights, a byte or a float32 each, as
+    ExecuTorch stores them, and about as much again for the compressed ones."""
     with torch.device("meta"):
         model = CausalLM(checkpoint.config)
     numbers = sum(parameter.numel() for parameter in model.parameters())
@@ -110,8 +111,8 @@ def _etrecord_bytes(options: ExportOptions, checkpoint: Checkpoint) -> int:
 
 
 def room_to_leave(cache: Path, out: Path, size: int) -> int:
-    """Bytes that a cache leaves free for a file of `size`: all of them where both are on one disk,
-    else none."""
-    while not os.path.exists(cache):  # it is made when it is needed
+    """Returns the bytes that a cache must leave free for a file of `size`: all of them if both are
+    on the same disk, else none."""
+    while not os.path.exists(cache):  # it is created when needed
         cache = cache.parent
     return size if cache.stat().st_dev == out.absolute().parent.stat().st_dev else 0

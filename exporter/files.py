@@ -1,4 +1,4 @@
-"""Writing files so that a failure leaves what was there before."""
+"""Writes files such that a failure keeps the previous file."""
 
 import errno
 import os
@@ -21,11 +21,11 @@ def replacing(path: Path) -> Iterator[Path]: ...
 def replacing(path: None) -> Iterator[None]: ...
 @contextmanager
 def replacing(path: Path | None) -> Iterator[Path | None]:
-    """Gives a temporary path beside `path`, which takes its place if the block succeeds.
+    """Provides a temporary path next to `path`, which replaces `path` if the block succeeds.
 
-    Checks before the block that the place can be written. On failure or interruption the
-    temporary file is removed and `path` is as it was; what processes that were killed left of
-    theirs is removed too. None gives None.
+    Checks before the block that the place can be written. On failure or interruption it removes the
+    temporary file and does not change `path`. It also removes temporary files of killed processes.
+    For None it provides None.
 
     Raises:
         ExportError: the place cannot be written, or the disk is full.
@@ -33,7 +33,7 @@ def replacing(path: Path | None) -> Iterator[Path | None]:
     if path is None:
         yield None
         return
-    if os.path.isdir(path):  # answers no where pathlib raises, for impossible names
+    if os.path.isdir(path):  # for impossible names os.path returns False, pathlib raises
         raise ExportError(f"{path} is a directory; name a file to write.")
     if os.path.exists(path) and not os.path.isfile(path) or path.is_relative_to("/dev"):
         raise ExportError(f"{path} is a device or a pipe; name a file to write.")
@@ -42,8 +42,8 @@ def replacing(path: Path | None) -> Iterator[Path | None]:
         temporary.touch()
     except OSError as error:
         raise ExportError(
-            f"{path} cannot be written ({error.strerror}); name a file in a directory that exists "
-            "and can be written."
+            f"{path} cannot be written ({error.strerror}); name a file in an existing, writable "
+            "directory."
         ) from None
     _remove_abandoned(path)
     try:
@@ -53,8 +53,8 @@ def replacing(path: Path | None) -> Iterator[Path | None]:
         if error.errno not in _NO_ROOM:
             raise
         raise ExportError(
-            f"The disk takes no more ({error.strerror}) and nothing was written; free some space "
-            "or name another place."
+            f"The disk cannot store more ({error.strerror}) and nothing was written; free some "
+            "space or choose another place."
         ) from None
     finally:
         temporary.unlink(missing_ok=True)
@@ -64,7 +64,7 @@ def _remove_abandoned(path: Path) -> None:
     """Removes temporary files of `path` whose process no longer runs."""
     pattern = re.compile(rf"\.{re.escape(path.name)}\.([1-9]\d*)\.tmp")
     others: list[str] = []
-    with suppress(OSError):  # of a directory that cannot be listed
+    with suppress(OSError):  # the directory cannot be listed
         others = os.listdir(path.parent)
     for other in others:
         match = pattern.fullmatch(other)
@@ -78,6 +78,6 @@ def _runs(process: int) -> bool:
         os.kill(process, 0)
     except ProcessLookupError:
         return False
-    except (OSError, OverflowError):  # of another user; no number of a process
+    except (OSError, OverflowError):  # another user's process; not a process id
         return True
     return True

@@ -1,4 +1,4 @@
-"""The JSON files that come with a model."""
+"""Reads the JSON files of a model."""
 
 import json
 from pathlib import Path
@@ -10,10 +10,10 @@ LFS_POINTER = b"version https://git-lfs"
 
 
 def read_object(path: Path, failure: type[ExportError] = ExportError) -> dict[str, Any]:
-    """A file that holds one JSON object.
+    """Returns the JSON object of a file.
 
     Args:
-        failure: what is raised.
+        failure: the type of error to raise.
 
     Raises:
         FileNotFoundError: there is no such file.
@@ -35,5 +35,5 @@ def read_object(path: Path, failure: type[ExportError] = ExportError) -> dict[st
 
 
 def lfs_pointer(path: Path) -> str:
-    """What to say of a file that Git LFS did not fetch."""
-    return f"{path} is a Git LFS pointer and not the file; run `git lfs pull` in {path.parent}."
+    """Returns the message for a file that Git LFS did not download."""
+    return f"{path} is only a Git LFS pointer; run `git lfs pull` in {path.parent}."

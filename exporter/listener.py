@@ -1,4 +1,4 @@
-"""What an export says while it works; the command line shows it, a program may ignore it."""
+"""The interface for the progress of an export; the command line shows it."""
 
 from typing import Protocol
 
@@ -6,13 +6,13 @@ from quant.progress import Progress
 
 
 class Listener(Protocol):
-    """Hears of the stages of an export, on the thread that exports."""
+    """Receives the stages of an export, on the exporting thread."""
 
     def note(self, text: str) -> None:
-        """A fact worth a line."""
+        """Receives a message of one line."""
 
     def stage(self, name: str) -> None:
-        """A stage begins, and with it the one before has ended."""
+        """Receives the begin of a stage, which ends the one before."""
 
     def progress(self, progress: Progress) -> None:
-        """How far the stage has come."""
+        """Receives the progress of the stage."""

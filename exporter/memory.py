@@ -1,4 +1,4 @@
-"""Where an export keeps what is large, so that it stays below the memory it was given."""
+"""Chooses where an export keeps large data, so that it stays below --max-memory."""
 
 import os
 import shutil
@@ -18,7 +18,7 @@ from quant.machine.memory import Peak, estimate_peak, resident
 from quant.machine.memory_size import show_size
 from quant.machine.spill import Spill
 
-_PROGRAMS = 800_000_000  # PyTorch, ExecuTorch and graphs: what a tiny model's export takes
+_PROGRAMS = 800_000_000  # PyTorch, ExecuTorch and graphs: the memory of a tiny model's export
 _SLACK = 200_000_000
 
 
@@ -29,14 +29,13 @@ def plan_memory(
     file_size: int,
     listener: Listener,
 ) -> Spill:
-    """Chooses memory or disk; everything is estimated, nothing has been started.
+    """Chooses memory or disk by estimates, before any work begins.
 
     Args:
-        file_size: bytes that the finished file takes, about.
+        file_size: estimated bytes of the finished file.
 
     Raises:
-        ExportError: --max-memory is too little, or the disk holds too little of what would go
-            there.
+        ExportError: --max-memory is too small, or the disk is.
     """
     limit = options.max_memory
     if limit is None:
@@ -54,15 +53,16 @@ def plan_memory(
             else ""
         )
         raise ExportError(
-            f"{what} takes about {show_size(fits['lower'])} of memory, for it holds a byte and "
-            f"more of every weight, and --max-memory is {show_size(limit)}; allow that much{other}."
+            f"{what} needs about {show_size(fits['lower'])} of memory, because it holds more than "
+            f"a byte of every weight, but --max-memory is {show_size(limit)}; allow that "
+            f"much{other}."
         )
     least = _peaks(options, checkpoint, model, text, spilled=True)
     if max(least.values()) > limit:
         raise ExportError(
-            f"{what} takes about {show_size(max(least.values()))} of memory with all on disk that "
-            f"can be, and --max-memory is {show_size(limit)}; allow that much"
-            f"{', or take fewer --calibration-tokens' if least['quantize'] > limit else ''}."
+            f"{what} needs about {show_size(max(least.values()))} of memory even with the disk, "
+            f"but --max-memory is {show_size(limit)}; allow that "
+            f"much{', or take fewer --calibration-tokens' if least['quantize'] > limit else ''}."
         )
     directory = (options.cache or options.out.parent) / "spill"
     disk = _peak(options, model, text, spilled=True).disk
@@ -70,8 +70,8 @@ def plan_memory(
     needed = disk + room_to_leave(directory, options.out, file_size)
     if free < needed:
         raise ExportError(
-            f"{directory} has {show_size(free)} free, and what does not fit into --max-memory "
-            f"takes {show_size(disk)} there{_beside(disk, needed)}; free some space, or name "
+            f"{directory} has {show_size(free)} free, but what does not fit into --max-memory "
+            f"needs {show_size(disk)} there{_beside(disk, needed)}; free some space, or choose "
             "another place with --cache."
         )
     listener.note(
@@ -84,7 +84,7 @@ def plan_memory(
 def _peaks(
     options: ExportOptions, checkpoint: Checkpoint, model: CausalLM, text: Text, spilled: bool
 ) -> dict[str, int]:
-    """Bytes at the worst moment of each stage."""
+    """Returns the peak memory of each stage in bytes."""
     peak = _peak(options, model, text, spilled)
     largest = model.lm_head.in_features * model.lm_head.out_features
     file = weight_bytes(model, options.scheme, get_delegate(options.delegate).LIMITS)
@@ -103,7 +103,7 @@ def _peak(options: ExportOptions, model: CausalLM, text: Text, spilled: bool) ->
 
 
 def _beside(disk: int, needed: int) -> str:
-    return f", beside the file's {show_size(needed - disk)}" if needed > disk else ""
+    return f", in addition to the file's {show_size(needed - disk)}" if needed > disk else ""
 
 
 def _streams(delegate: str) -> bool:
@@ -111,7 +111,7 @@ def _streams(delegate: str) -> bool:
 
 
 def _existing(path: Path) -> Path:
-    """The nearest directory above a path that is there."""
+    """Returns the nearest existing directory of a path."""
     while not os.path.exists(path):  # answers no where pathlib raises, for impossible names
         path = path.parent
     return path

@@ -1,4 +1,4 @@
-"""What one export is asked to do: the command line's flags as one value."""
+"""The options of an export: the command line's flags as one value."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,27 +18,26 @@ class ExportOptions:
     """One export.
 
     Attributes:
-        model: a preset such as "llama3", a checkpoint directory or a hub id; None where
-            `checkpoint` says it all.
+        model: a preset such as "llama3", a checkpoint directory or a hub id; None if `checkpoint`
+            is enough.
         out: the `.pte` to write.
-        checkpoint: where the weights are, if not where `model` says.
+        checkpoint: the weights, if they are not at `model`.
         adapter: a directory or hub id of a LoRA adapter that is added to the weights.
-        family: what the checkpoint's config means; None: the family of its model_type.
+        family: the architecture; None: the family of the config's model_type.
         tokenizer: a tokenizer file or directory, if not the checkpoint's own.
         scheme: how weights are stored.
-        bits: most bits that a weight may take on average, all of them counted: 4 and 8 are spread.
-        max_size: most bytes of the file; the same.
-        calibration: text to calibrate and measure on; None takes the text shipped with the
-            embedded model.
-        calibration_tokens: for GPTQ; None takes a number that suits the model's size.
-        max_context_len: positions of the KV cache; None takes 2048 or the model's limit.
-        max_seq_len: most tokens in one call; None takes max_context_len.
+        bits: the most bits of a weight on average, scales included; 4 and 8 bits are mixed.
+        max_size: the most bytes of the file; 4 and 8 bits are mixed.
+        calibration: text to calibrate and measure on; None: the embedded model's text.
+        calibration_tokens: for GPTQ; None: a number that depends on the model's size.
+        max_context_len: positions of the KV cache; None: the model's limit, at most 2048.
+        max_seq_len: the most tokens in one call; None: max_context_len.
         delegate: a name in delegates.DELEGATES, or several in order of preference, as in
             "coreml,cpu".
-        etrecord: where to keep the graphs for the profiler.
-        cache: the directory in which quantized layers are kept and found; None keeps nothing.
-        max_memory: bytes that the export may take; None takes what it likes.
-        device: what quantizes.
+        etrecord: file for the graphs that the profiler reads.
+        cache: the directory for quantized layers, which are reused; None: no cache.
+        max_memory: the most bytes of memory; None: no limit.
+        device: where quantization runs.
     """
 
     model: str | None

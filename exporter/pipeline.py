@@ -1,4 +1,4 @@
-"""From a checkpoint to a `.pte`: the whole export, in the order in which it happens."""
+"""From a checkpoint to a `.pte`: the complete export, in order."""
 
 import os
 from dataclasses import dataclass, replace
@@ -30,12 +30,12 @@ from quant.machine.resources import DEFAULTS, Resources
 from quant.quantize import quantize
 from quant.report import QuantReport
 
-NOT_RUN = "not run here"  # the file: nothing on this machine runs what its delegate makes
+NOT_RUN = "not run here"  # the file: nothing on this machine runs its delegate
 
 
 @dataclass(frozen=True)
 class ExportResult:
-    """What was written, and what is known of it."""
+    """The written file and the facts about it."""
 
     out: Path
     size: int
@@ -46,14 +46,14 @@ class ExportResult:
 
 
 def export_model(options: ExportOptions, listener: Listener) -> ExportResult:
-    """Writes options.out, and options.etrecord where asked for; on failure neither is touched.
+    """Writes options.out, and options.etrecord if set; on failure neither is changed.
 
     Raises:
         ExportError, QuantError, TokenizerError, DelegateError: with the sentence to show.
     """
     delegate = get_delegate(options.delegate)
     if options.etrecord is not None and _is_same(options.etrecord, options.out):
-        raise ExportError(f"{options.out} cannot be --out and --etrecord both; name two files.")
+        raise ExportError(f"{options.out} is both --out and --etrecord; name two different files.")
     with replacing(options.out) as temporary, replacing(options.etrecord) as etrecord:
         checkpoint = find_checkpoint(options, listener)
         text = prepare_text(options, checkpoint)
@@ -77,7 +77,7 @@ def export_model(options: ExportOptions, listener: Listener) -> ExportResult:
             model, text.evaluation[0][:context], seq_len, quantized, spill.release
         )
         program = capture(model, context, seq_len)
-        del model  # the program holds the weights now, and lowering gives them back
+        del model  # the program now holds the weights, and lowering releases them
         listener.stage("lower")
         methods = constant_methods(checkpoint, text, context, seq_len)
         report = describe(options, checkpoint, text, quantization, context, seq_len)
@@ -93,7 +93,7 @@ def export_model(options: ExportOptions, listener: Listener) -> ExportResult:
             save_etrecord(lowered.etrecord, etrecord)
             report["etrecord"] = {"weights_crc32": weights_crc32(etrecord)}
         delegation = lowered.report
-        del lowered, program  # the file has it all; checking needs the memory
+        del lowered, program  # the file is complete; the check needs the memory
         spill.release()
 
         listener.stage("check")
@@ -108,7 +108,7 @@ def export_model(options: ExportOptions, listener: Listener) -> ExportResult:
 
 
 def _is_same(path: Path, other: Path) -> bool:
-    """Whether two paths lead to one place, where a file need not be yet."""
+    """Whether two paths are the same place; the file need not exist."""
     return os.path.realpath(path) == os.path.realpath(other)
 
 
@@ -119,8 +119,10 @@ def load_quantized(
     listener: Listener,
     resources: Resources = DEFAULTS,
 ) -> tuple[CausalLM, QuantReport]:
-    """The model with its quantized weights, streamed from the checkpoint, by `resources`; with the
-    options' cache, where these have none."""
+    """Returns the model with quantized weights, streamed from the checkpoint.
+
+    If `resources` has no cache, the options' cache is used.
+    """
     context, _ = context_lengths(options, checkpoint)
     with torch.device("meta"):
         model = CausalLM(checkpoint.config.for_context(context))
@@ -141,7 +143,7 @@ def load_quantized(
 
 
 def _cache(options: ExportOptions, listener: Listener, file_size: int = 0) -> Cache | None:
-    """The options' cache, which never takes the room that the file will need."""
+    """Returns the options' cache, which leaves room for the file."""
     if options.cache is None:
         return None
     room = room_to_leave(options.cache, options.out, file_size)
@@ -149,10 +151,10 @@ def _cache(options: ExportOptions, listener: Listener, file_size: int = 0) -> Ca
 
 
 def context_lengths(options: ExportOptions, checkpoint: Checkpoint) -> tuple[int, int]:
-    """max_context_len and max_seq_len, defaults filled in.
+    """Returns max_context_len and max_seq_len, with defaults filled in.
 
     Raises:
-        ExportError: they fit neither each other nor the model.
+        ExportError: they do not fit each other or the model.
     """
     default = min(DEFAULT_CONTEXT, checkpoint.config.context_limit)
     context = default if options.max_context_len is None else options.max_context_len
@@ -164,7 +166,7 @@ def context_lengths(options: ExportOptions, checkpoint: Checkpoint) -> tuple[int
 def constant_methods(
     checkpoint: Checkpoint, text: Text, max_context_len: int, max_seq_len: int
 ) -> dict[str, object]:
-    """The facts that a runtime asks the program for, by the names stock ExecuTorch uses."""
+    """Returns the facts that a runtime reads from the program, by stock ExecuTorch's names."""
     methods: dict[str, object] = {
         "get_max_seq_len": max_seq_len,
         "get_max_context_len": max_context_len,
@@ -188,7 +190,7 @@ def describe(
     max_context_len: int,
     max_seq_len: int,
 ) -> dict[str, Any]:
-    """The report that the file carries: what the model is and what quantization did to it."""
+    """Returns the report in the file: the model, and the results of quantization."""
     config = checkpoint.config
     quality = quantization.quality
     return {
@@ -227,10 +229,10 @@ def describe(
 
 
 def check(delegation: DelegationReport, path: Path, reference: Reference) -> Agreement | None:
-    """Compares the finished file with the eager model; None where nothing here can run it.
+    """Compares the finished file with the eager model; None if this machine cannot run it.
 
     Raises:
-        ExportError: they disagree.
+        ExportError: they do not agree.
     """
     step = load_program(delegation, path)
     if step is None:

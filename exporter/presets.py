@@ -14,12 +14,12 @@ from exporter.published import SHAPES
 
 @dataclass(frozen=True)
 class Model:
-    """A model that was named on the command line.
+    """A model that the command line names.
 
     Attributes:
         name: the preset's name, the hub id or the directory's name.
         config: its shape.
-        source: what `open_checkpoint` takes to find its weights: a directory or a hub id.
+        source: the argument of `open_checkpoint` for its weights: a directory or a hub id.
     """
 
     name: str
@@ -32,20 +32,20 @@ PRESETS = {name: Model(name, decoder_spec(fields), source) for name, fields, sou
 
 
 def preset_name(name: str) -> str | None:
-    """The preset that a name on the command line stands for, or None where it is no preset."""
+    """Returns the preset for a name on the command line; None if it is not a preset."""
     known = ALIASES.get(name.lower(), name.lower())
     return known if known in PRESETS else None
 
 
 def resolve_model(name: str, family: Family | None = None) -> Model:
-    """Finds out which model a name on the command line means.
+    """Finds the model for a name on the command line.
 
     Args:
-        name: a preset such as "llama3", a model directory, or a hub id, whose files are fetched.
-        family: what the config of a directory means; None: the family of its model_type.
+        name: a preset such as "llama3", a model directory, or a hub id, whose files are downloaded.
+        family: the architecture; None: the family of the config's model_type.
 
     Raises:
-        ExportError: no such preset, directory or hub model, or one that cannot be exported.
+        ExportError: there is no such preset, directory or hub model, or it cannot be exported.
     """
     preset = preset_name(name)
     if preset is not None:

@@ -1,4 +1,4 @@
-"""Captures the one program that every delegate starts from."""
+"""Captures the program from which every delegate starts."""
 
 import operator
 import re
@@ -23,13 +23,13 @@ def check_lengths(config: DecoderSpec, max_context_len: int, max_seq_len: int) -
     limit = config.context_limit
     if not 1 <= max_context_len <= limit:
         raise ExportError(
-            f"--max-context-len {max_context_len} is not possible; "
-            f"this model computes contexts of 1 to {limit} tokens."
+            f"--max-context-len {max_context_len} is not possible; it must be from 1 to {limit}, "
+            "the model's limit."
         )
     if not 1 <= max_seq_len <= max_context_len:
         raise ExportError(
-            f"--max-seq-len {max_seq_len} is not possible; it must be from 1 to the context length "
-            f"of {max_context_len}."
+            f"--max-seq-len {max_seq_len} is not possible; it must be from 1 to {max_context_len}, "
+            "the context length."
         )
 
 
@@ -37,13 +37,13 @@ def capture(model: CausalLM, max_context_len: int, max_seq_len: int) -> Exported
     """Captures `forward(tokens (1, seq_len), input_pos (1,))` with seq_len in 1 .. max_seq_len.
 
     Args:
-        model: quantized or not; it is given a KV cache of max_context_len positions.
-        max_context_len: positions the cache holds.
-        max_seq_len: most tokens in one call.
+        model: quantized or not; it gets a KV cache of max_context_len positions.
+        max_context_len: positions of the cache.
+        max_seq_len: the most tokens in one call.
 
     Raises:
-        ExportError: lengths that do not fit each other or the model, or a line of the model that
-            no program can be made of.
+        ExportError: the lengths do not fit each other or the model, or a line of the model cannot
+            be captured.
     """
     check_lengths(model.config, max_context_len, max_seq_len)
     model.setup_cache(max_context_len)
@@ -63,8 +63,8 @@ def capture(model: CausalLM, max_context_len: int, max_seq_len: int) -> Exported
 
 
 def _end_traces_at_the_model(program: ExportedProgram) -> None:
-    """Cuts off what lies inside the modules of a quantized model: the line that calls one made the
-    node."""
+    """Removes the inner part of stack traces in quantized modules: the line that calls a module is
+    the node's line."""
     for node in program.graph.nodes:
         trace = node.meta.get("stack_trace")
         if trace:
@@ -72,9 +72,9 @@ def _end_traces_at_the_model(program: ExportedProgram) -> None:
 
 
 def _admit_last_position(program: ExportedProgram, max_context_len: int) -> None:
-    """Corrects the one bound that torch.export gets wrong.
+    """Corrects the only bound that torch.export gets wrong.
 
-    It reasons about every dynamic size as if it were at least 2, and so concludes from
+    It assumes that every dynamic size is at least 2, and so concludes from
     start_pos + seq_len <= max_context_len that start_pos never reaches the last position.
     """
     wrong, right = max_context_len - 2, max_context_len - 1
@@ -82,7 +82,7 @@ def _admit_last_position(program: ExportedProgram, max_context_len: int) -> None
     for bound in list(start_pos.users):
         if bound.target is operator.le and bound.args == (start_pos, wrong):
             for assertion in list(bound.users):
-                program.graph.erase_node(assertion)  # the one on the sum says all
+                program.graph.erase_node(assertion)  # the bound on the sum is enough
             program.graph.erase_node(bound)
     program.graph_module.recompile()
     symbol = start_pos.meta["val"].node.expr

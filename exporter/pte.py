@@ -1,7 +1,7 @@
-"""The parts of a `.pte` that are ours: named blobs inside it, and the record that ends it.
+"""Our parts of a `.pte`: named blobs inside it, and the integrity record at its end.
 
-ExecuTorch writes the program; our blobs are its named data. After its last byte comes the
-integrity record (schemas/integrity.fbs), which a stock runtime never looks at.
+ExecuTorch writes the program; our blobs are its named data. The integrity record
+(schemas/integrity.fbs) follows its last byte; a stock runtime does not read it.
 """
 
 import json
@@ -35,7 +35,7 @@ _SEGMENT = 1  # executorch_flatbuffer.DataLocation
 
 @dataclass(frozen=True)
 class Range:
-    """Some bytes of the file, as the integrity record lists them."""
+    """A range of bytes of the file, as listed in the integrity record."""
 
     name: str
     offset: int
@@ -45,22 +45,22 @@ class Range:
 
 
 def encode_report(report: Mapping[str, Any]) -> bytes:
-    """A report as JSON, padded with spaces to its reserved size."""
+    """Returns a report as JSON, padded with spaces to its reserved size."""
     shown = json.dumps(report, ensure_ascii=False, separators=(",", ":"))
-    text = shown.encode(errors="replace")  # names of files may hold half a character
+    text = shown.encode(errors="replace")  # file names may contain unpaired surrogates
     if len(text) > REPORT_BYTES:
         raise ExportError(
-            f"The report takes {len(text)} bytes; at most {REPORT_BYTES} are reserved for it."
+            f"The report has {len(text)} bytes; only {REPORT_BYTES} are reserved for it."
         )
     return text.ljust(REPORT_BYTES)
 
 
 def seal(path: Path, report: Mapping[str, Any]) -> None:
-    """Writes the report into its reserved place and the integrity record behind the program.
+    """Writes the report to its reserved place and the integrity record after the program.
 
     Args:
-        path: a `.pte` just written, with or without an integrity record, which is replaced.
-        report: takes the place of the one stored.
+        path: a new `.pte`; an integrity record in it is replaced.
+        report: replaces the stored one.
     """
     with open(path, "r+b") as file:
         program_end, blobs, file_size = _layout(file)
@@ -74,33 +74,33 @@ def seal(path: Path, report: Mapping[str, Any]) -> None:
 
 
 def read_report(path: Path) -> dict[str, Any]:
-    """The report stored in a `.pte`, after checking the integrity of all that is read at load.
+    """Checks all parts that are read at load, and returns the report in a `.pte`.
 
     Raises:
-        ExportError: not a `.pte` of ours, or a damaged one.
+        ExportError: it is not one of our `.pte` files, or it is damaged.
     """
     return json.loads(read_blob(path, REPORT))
 
 
 def read_blob(path: Path, name: str) -> bytes:
-    """One of our blobs.
+    """Returns one of our blobs.
 
     Raises:
-        ExportError: not a `.pte` of ours, a damaged one, or one without that blob.
+        ExportError: it is not one of our `.pte` files, is damaged, or lacks that blob.
     """
     for item in verify(path, everything=False):
         if item.name == name:
             with open(path, "rb") as file:
                 file.seek(item.offset)
                 return file.read(item.size)
-    raise ExportError(f"{path} holds no {name}; export it again.")
+    raise ExportError(f"{path} has no {name}; export it again.")
 
 
 def verify(path: Path, everything: bool) -> list[Range]:
     """Checks the ranges that are read at load, or all of them; returns them.
 
     Raises:
-        ExportError: the sentence says which part is damaged.
+        ExportError: a part is damaged; the sentence names it.
     """
     try:
         with open(path, "rb") as file:
@@ -116,9 +116,10 @@ def verify(path: Path, everything: bool) -> list[Range]:
 
 
 def _layout(file: BinaryIO) -> tuple[int, dict[str, tuple[int, int]], int]:
-    """Where the program's flatbuffer ends, our blobs as (offset, size), where the file ends.
+    """Returns the end of the program's flatbuffer, our blobs as (offset, size), the end of the
+    file.
 
-    Beside the blobs stands what a delegate parses at load, under DELEGATE and a number.
+    The blobs include what a delegate parses at load, named DELEGATE and a number.
     """
     head = file.read(_HEADER.size)
     if len(head) < _HEADER.size or head[4:6] != b"ET" or head[8:12] != b"eh00":
@@ -165,7 +166,8 @@ def _tables(table: Table, field: int) -> list[Table]:
 def _checked_ranges(
     file: BinaryIO, program_end: int, blobs: Mapping[str, tuple[int, int]], file_size: int
 ) -> list[Range]:
-    """The whole file as ranges in order: the program, our blobs, and the weights between them."""
+    """Returns the complete file as ranges in order: the program, our blobs, the weights between
+    them."""
     known = [("program", 0, program_end)]
     known += sorted(((name, *place) for name, place in blobs.items()), key=lambda item: item[1])
     ranges, at = [], 0
@@ -222,7 +224,7 @@ def _read_record(file: BinaryIO, path: Path) -> list[Range]:
     footer = file.read()
     if len(footer) < _FOOTER.size or footer[-8:] != _MAGIC:
         raise ExportError(
-            f"{path} has no integrity record at its end: it is cut short, or was not written by "
+            f"{path} has no integrity record at its end: it is truncated, or was not written by "
             "this exporter; copy or export it again."
         )
     length, crc, _ = _FOOTER.unpack(footer)
@@ -235,10 +237,10 @@ def _read_record(file: BinaryIO, path: Path) -> list[Range]:
     if version != _VERSION:
         raise ExportError(
             f"{path} has an integrity record of version {version}; this exporter reads version "
-            f"{_VERSION}: use the exporter that wrote it, or export again."
+            f"{_VERSION}: use the exporter that wrote it, or export it again."
         )
     if _scalar(root, 1, _U64) != size - length - _FOOTER.size:
-        raise ExportError(f"{path} has lost or gained bytes; copy or export it again.")
+        raise ExportError(f"{path} does not have its original size; copy or export it again.")
     return [
         Range(
             item.String(item.Pos + item.Offset(4)).decode(),

@@ -1,4 +1,4 @@
-"""Silences, one by one, the known noise of healthy dependencies; everything else is heard."""
+"""Silences known harmless messages of dependencies one by one; all others are shown."""
 
 import logging
 import os
@@ -13,32 +13,32 @@ from typing import TextIO
 from exporter.streams import messages_to
 
 _LOG_NOISE = {
-    # Optional CUDA kernels of torchao, absent from a CPU build of torch.
+    # Optional CUDA kernels of torchao, missing in a CPU build of torch.
     "torchao": r"Failed to load .*_C\w*\.",
     # torchao registers enums in a way that torch 2.13 calls deprecated.
     "torch.utils._pytree": r"is an Enum subclass and is now natively supported",
     # We use ExecuTorch's shorter path on purpose: it decomposes the program once.
     "executorch.backends.xnnpack.partition.xnnpack_partitioner": r"DEPRECATION WARNING",
-    # Versions newer than it was tested with; Apple's own parts, absent elsewhere; float16 states
-    # and int32 tokens, as meant; sizes that are equal under two names.
+    # Versions newer than tested; Apple's own parts, missing elsewhere; float16 states and int32
+    # tokens, as intended; equal sizes with two names.
     "coremltools": r"^(scikit-learn|Torch) version|^Failed to load _ML|only supports fp16 states"
     r"|^Saving value type of int64|^Recklessly broadcast",
     "executorch.backends.apple.coreml.partition.coreml_partitioner": r"^CoreMLPartitioner::"
     r"|will take over torch mutable buffer",
     "executorch.backends.apple.coreml.compiler.coreml_preprocess": r"^Edge program"
     r"|was exported with CoreML specification version",
-    # What it took and what not, which our own report says.
+    # What it took and what not; our own report shows this.
     "executorch.backends.mlx": r"^MLX( Partitioner)?: |^=+$|^ +",
     "executorch.backends.arm._passes.cast_int64_pass": r"^Casting buffer",
 }
 _WARNING_NOISE = (
     # Raised inside torch by its own replaying of the captured graph's size checks.
     r"_check_is_size will be removed",
-    # ExecuTorch says of every KV cache that it starts empty, as it should.
+    # ExecuTorch reports for every KV cache that it starts empty, as it should.
     r"Mutation on a buffer in the model is detected",
     r".*`isinstance\(treespec, LeafSpec\)` is deprecated",
     r".*is not a known type; assuming it is a constant",
-    # Of torch's and coremltools' own making.
+    # Caused inside torch and coremltools.
     r"Raw SymInt value",
     r"Input, '.*', of the source model, has been renamed",
 )
@@ -50,7 +50,7 @@ _NATIVE_NOISE = re.compile(
 
 
 def silence_known_noise() -> None:
-    """Filters the known lines out of Python's logging and warnings, for the whole process."""
+    """Filters the known lines out of Python's logging and warnings, in the complete process."""
     for name, pattern in _LOG_NOISE.items():
         logging.getLogger(name).addFilter(_without(re.compile(pattern)))
     for message in _WARNING_NOISE:
@@ -59,10 +59,10 @@ def silence_known_noise() -> None:
 
 @contextmanager
 def silence_native_noise() -> Iterator[TextIO]:
-    """Filters the known lines out of what C++ code writes to standard error meanwhile.
+    """Filters the known lines out of what C++ code writes to standard error within the block.
 
-    What remains of it is written at the end. Gives the standard error that nothing filters, for
-    what is to be seen at once.
+    The remaining lines are written at the end. Provides the unfiltered standard error, for
+    immediate output.
     """
     sys.stderr.flush()
     kept = os.dup(2)

@@ -1,8 +1,8 @@
-"""Why a captured program takes the sizes that it takes: each bound, with the line that asks for it.
+"""Explains the sizes of a captured program: each bound, with the line that requires it.
 
-While it traces, torch.export settles facts about sizes: that one is a constant, that one is at most
-so large. It keeps such a fact with a line of torch's, and a check that is left to the program with
-the line that read the number; so the model's lines are noted here as the conditions are made.
+During tracing, torch.export decides facts about sizes: that one is a constant, or has a bound. It
+stores such a fact with a line of torch, and a check in the program with the line that read the
+number. So the model's lines are recorded here when the conditions are created.
 """
 
 import re
@@ -25,7 +25,7 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 from delegates.lines import UNKNOWN, as_imported, source_line
 
-_LOG = "_log_guard"  # where a ShapeEnv says of every condition that it has become one
+_LOG = "_log_guard"  # where a ShapeEnv reports every new condition
 _TORCH = Path(torch.__file__).parent
 _SIGNS = {sympy.Eq: "==", sympy.Ne: "!="}
 _UNBOUNDED = 10**15  # torch's "no bound" is a little below 2^63
@@ -33,12 +33,12 @@ _UNBOUNDED = 10**15  # torch's "no bound" is a little below 2^63
 
 @dataclass(frozen=True)
 class Condition:
-    """A fact about sizes that the program takes for granted, or checks.
+    """A fact about sizes that the program assumes or checks.
 
     Attributes:
         text: such as `tokens.size(1) <= 512`.
-        line: of the model that needs it, as in exporter/models/mlp.py:38.
-        checked: when the program runs; else it was settled for good while tracing.
+        line: the line of the model that requires it, such as exporter/models/mlp.py:38.
+        checked: whether it is checked when the program runs; otherwise tracing has decided it.
     """
 
     text: str
@@ -48,12 +48,12 @@ class Condition:
 
 @dataclass(frozen=True)
 class Size:
-    """A number that the program does not know beforehand.
+    """A number that is known only when the program runs.
 
     Attributes:
         name: such as `tokens.size(1)` or `input_pos.item()`.
-        line: that reads it; None for a size of an input.
-        least, most: what it may be; None without a bound.
+        line: the line that reads it; None for the size of an input.
+        least, most: its bounds; None: no bound.
     """
 
     name: str
@@ -66,9 +66,9 @@ class Size:
 class Shapes:
     """
     Attributes:
-        varying: what is known only when the program runs.
-        fixed: sizes of inputs that are constants, by name.
-        conditions: what holds between them.
+        varying: sizes that are known only when the program runs.
+        fixed: constant sizes of inputs, by name.
+        conditions: the conditions on them.
     """
 
     varying: tuple[Size, ...]
@@ -78,8 +78,8 @@ class Shapes:
 
 @contextmanager
 def noting_conditions() -> Iterator[dict[str, str]]:
-    """The lines of the model that need something of sizes, by what they need, of the programs that
-    are captured meanwhile."""
+    """Provides, for programs captured in the block, the model's lines that set conditions on sizes,
+    by condition."""
     lines: dict[str, str] = {}
     log = getattr(ShapeEnv, _LOG)
 
@@ -95,7 +95,7 @@ def noting_conditions() -> Iterator[dict[str, str]]:
 
 
 def _note(expression: Any, lines: dict[str, str]) -> None:
-    """Notes the innermost line of a module's forward, not of torch, that is being run."""
+    """Records the innermost running line of a module's forward outside torch."""
     frame: FrameType | None = sys._getframe(2)
     while frame is not None:
         code = frame.f_code
@@ -107,10 +107,10 @@ def _note(expression: Any, lines: dict[str, str]) -> None:
 
 
 def explain_shapes(program: ExportedProgram, lines: Mapping[str, str]) -> Shapes:
-    """What a captured program knows of its sizes.
+    """Returns what is known about the sizes of a captured program.
 
     Args:
-        lines: as noting_conditions() gave them when it was captured.
+        lines: from noting_conditions() during the capture.
     """
     environment = shape_environment(program)
     names = {} if environment is None else _input_names(environment)
@@ -135,7 +135,7 @@ def explain_shapes(program: ExportedProgram, lines: Mapping[str, str]) -> Shapes
 
 
 def shape_environment(program: ExportedProgram) -> ShapeEnv | None:
-    """What traced the program's sizes; None where it has no tensor."""
+    """Returns the environment that traced the program's sizes; None if there is no tensor."""
     for node in program.graph.nodes:
         value = node.meta.get("val")
         if isinstance(value, FakeTensor):
@@ -145,7 +145,7 @@ def shape_environment(program: ExportedProgram) -> ShapeEnv | None:
 
 
 def guards(environment: ShapeEnv, lines: Mapping[str, str]) -> list[Condition]:
-    """What tracing settled for good, in its order."""
+    """Returns the facts that tracing decided, in order."""
     names = _input_names(environment)
     found = []
     for guard in environment.guards:
@@ -155,7 +155,7 @@ def guards(environment: ShapeEnv, lines: Mapping[str, str]) -> list[Condition]:
 
 
 def _input_names(environment: ShapeEnv) -> dict[Any, str]:
-    """Symbols of inputs' sizes, as `tokens.size(1)`."""
+    """Returns the names of the symbols of inputs' sizes, such as `tokens.size(1)`."""
     names = {}
     for symbol, (source, *_) in environment.var_to_sources.items():
         tensor = getattr(getattr(source, "base", None), "local_name", None)

@@ -1,4 +1,4 @@
-"""Which checkpoint an export takes: the one named, the preset's own, or the embedded model."""
+"""Finds the checkpoint of an export: the given one, the preset's own, or the embedded model."""
 
 from pathlib import Path
 
@@ -11,17 +11,17 @@ from exporter.presets import PRESETS, preset_name, resolve_model
 
 EMBEDDED = Path(__file__).parent / "embedded"
 EMBEDDED_NAME = "thimble-python-4m"
-EMBEDDED_PRESET = "llama3.2-1b"  # what `llama3` stands for
+EMBEDDED_PRESET = "llama3.2-1b"  # the preset `llama3`
 
 
 def open_model(name: str, family: Family | None = None) -> Checkpoint:
-    """The checkpoint of a preset, a directory or a hub id.
+    """Returns the checkpoint of a preset, a directory or a hub id.
 
     Args:
-        family: what its config means; None: the family of its model_type.
+        family: the architecture; None: the family of the config's model_type.
 
     Raises:
-        ExportError: there is none of that name, or a damaged one.
+        ExportError: there is none of that name, or it is damaged.
     """
     if preset_name(name) == EMBEDDED_PRESET:
         return open_checkpoint(EMBEDDED, family)
@@ -50,7 +50,7 @@ def _find_checkpoint(options: ExportOptions, listener: Listener) -> Checkpoint:
             resolve_model(options.model, options.family)
         return open_checkpoint(options.checkpoint, options.family)
     if options.model is None:
-        raise ExportError("nothing says which model; name one such as llama3, or a checkpoint.")
+        raise ExportError("no model was given; name one such as llama3, or a checkpoint.")
     checkpoint = open_model(options.model, options.family)
     if preset_name(options.model) == EMBEDDED_PRESET:
         checkpoint.name = EMBEDDED_NAME

@@ -1,4 +1,4 @@
-"""Standard streams that may be closed, or whose reader may have gone, at any moment."""
+"""Standard streams that may be closed, or lose their reader, at any moment."""
 
 import errno
 import io
@@ -8,40 +8,42 @@ from contextlib import suppress
 from typing import TextIO
 
 STANDARD_OUTPUT = "standard output"
-_MESSAGE = "backslashreplace"  # what standard error does with a character that it cannot write
+_MESSAGE = "backslashreplace"  # how standard error writes characters that it cannot encode
 
 
 def hold_standard_streams() -> None:
-    """Makes the three streams safe to use, however the process was started.
+    """Makes the three streams safe to use, no matter how the process was started.
 
-    A file that is opened never becomes a standard stream: what was closed is held by a file that
-    takes nothing. What standard error does not take is dropped, so that a message never ends the
-    work; what standard output does not take is an OSError whose `filename` is STANDARD_OUTPUT.
+    A closed stream is replaced by an empty file, so that no file opened later becomes a standard
+    stream. If standard error cannot be written, messages are dropped and the work continues. If
+    standard output cannot be written, the OSError has STANDARD_OUTPUT as its `filename`.
     """
     for number in (0, 1, 2):
         try:
             os.fstat(number)
         except OSError as error:
             if error.errno == errno.EBADF:
-                os.open(os.devnull, os.O_RDONLY)  # takes the lowest free number, which is this one
+                os.open(os.devnull, os.O_RDONLY)  # gets the lowest free number, which is this one
     sys.stdout = _text(_Output(1, "w", closefd=False), sys.stdout, "strict")
     sys.stderr = _text(_Messages(2, "w", closefd=False), sys.stderr, _MESSAGE)
     sys.__stderr__ = sys.stderr  # type: ignore[misc]
 
 
 def outlive_reader() -> None:
-    """From now on standard output drops what nobody takes, because its reader has gone or because
-    it was closed: the work goes on and ends with its own code. A full disk is still an error."""
+    """Makes standard output drop its data from now on if its reader has gone or it was closed.
+
+    The work continues and ends with its own exit code. A full disk is still an error.
+    """
     sys.stdout = _text(_Unread(1, "w", closefd=False), sys.stdout, "strict")
 
 
 def messages_to(number: int) -> TextIO:
-    """A stream that owns an open file and drops what the file does not take."""
+    """Returns a stream that owns an open file and ignores errors of writing."""
     return _text(_Messages(number, "w"), None, _MESSAGE)
 
 
 def drop_standard_output() -> None:
-    """Lets go of what standard output did not take, which else fails again when Python ends."""
+    """Drops unwritten data of standard output, which would fail again when Python ends."""
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, 1)
     os.close(null)
@@ -50,7 +52,7 @@ def drop_standard_output() -> None:
 
 
 class _Output(io.FileIO):
-    """Says of an error that it is standard output's."""
+    """Marks its errors as standard output's."""
 
     def write(self, data: object) -> int:
         try:
@@ -60,7 +62,7 @@ class _Output(io.FileIO):
 
 
 class _Unread(_Output):
-    """Drops what has no reader."""
+    """Drops data that has no reader."""
 
     def write(self, data: object) -> int:
         try:
@@ -82,7 +84,7 @@ class _Messages(io.FileIO):
 
 
 def _text(raw: io.FileIO, like: TextIO | None, errors: str) -> io.TextIOWrapper:
-    """Text over a file, by the encoding of the stream whose place it takes."""
+    """Returns a text stream over a file, with the encoding of the stream that it replaces."""
     return io.TextIOWrapper(
         io.BufferedWriter(raw),
         encoding="utf-8" if like is None else like.encoding,

@@ -1,4 +1,4 @@
-"""Everything of a model that is text: tokenizer, chat template, calibration and held-out tokens."""
+"""The text parts of a model: tokenizer, chat template, calibration and held-out tokens."""
 
 import hashlib
 import io
@@ -35,20 +35,19 @@ Cut = Callable[[str, Encode, int, int, int | None], Tensor]  # calibration_windo
 
 @dataclass(frozen=True)
 class Text:
-    """What the text side gives to an export.
+    """The text parts of an export.
 
     Attributes:
-        blobs: what rides along in the file, by name.
+        blobs: the blobs for the file, by name.
         bos_id, eos_ids: the tokens that begin and end a text.
-        chat_template: "compiled" or "stored as text", and why or what to know; None where the
-            model has none.
-        calibration: int64 (windows, seq_len); None where neither the scheme nor a budget
-            needs any.
+        chat_template: "compiled" or "stored as text", with a reason or remark; None if the model
+            has none.
+        calibration: int64 (windows, seq_len); None if neither the scheme nor a budget needs it.
         evaluation: int64 (windows, seq_len), held out.
-        prompts: token ids that the model's own texts begin with, where it is to write a part of
-            the calibration.
-        source: which text these two are of, by name.
-        sha256: of its files, one after the other.
+        prompts: token ids with which the model's own texts begin, if it writes a part of the
+            calibration.
+        source: the name of the text of these two.
+        sha256: SHA-256 of its files, one after the other.
     """
 
     blobs: dict[str, bytes]
@@ -66,15 +65,15 @@ def prepare_text(options: ExportOptions, checkpoint: Checkpoint) -> Text:
     """Compiles the tokenizer and tokenizes the calibration text.
 
     Raises:
-        ExportError, TokenizerError, QuantError: nothing to read, or nothing usable.
+        ExportError, TokenizerError, QuantError: a file is missing or not usable.
     """
     path = options.tokenizer or checkpoint.directory
     compiled = compile_tokenizer(path, checkpoint.directory)
     config = checkpoint.config
     if compiled.vocab_size > config.vocab_size:
         raise ExportError(
-            f"The tokenizer has {compiled.vocab_size} tokens and {checkpoint.name} has a "
-            f"vocabulary of {config.vocab_size}; name the model's own with --tokenizer."
+            f"The tokenizer has {compiled.vocab_size} tokens but {checkpoint.name} has a "
+            f"vocabulary of {config.vocab_size}; give the model's own with --tokenizer."
         )
     encode = load_tokenizer(path).encode
     sources, source = _sources(options, checkpoint)
@@ -117,7 +116,7 @@ def prepare_text(options: ExportOptions, checkpoint: Checkpoint) -> Text:
 
 
 def _sources(options: ExportOptions, checkpoint: Checkpoint) -> tuple[tuple[Path, ...], str]:
-    """The text that was named, or the shipped ones; and what reports call them."""
+    """Returns the given text or the package's texts, and their name in reports."""
     if options.calibration is not None:
         return (options.calibration,), options.calibration.name
     if checkpoint.directory == EMBEDDED:

@@ -1,4 +1,4 @@
-"""Why torch.export refused a model, in one sentence that names the line."""
+"""Explains, in one sentence with the model's line, why torch.export refused a model."""
 
 import re
 from pathlib import Path
@@ -13,7 +13,7 @@ from delegates.lines import as_imported
 from exporter.errors import ExportError
 from exporter.shapes import Condition, guards, noting_conditions, shape_environment
 
-DynamicShapes = tuple[dict[int, Any] | None, ...]  # for each input: its sizes that vary
+DynamicShapes = tuple[dict[int, Any] | None, ...]  # for each input: its dynamic sizes
 
 REFUSALS = (torch._dynamo.exc.UserError, GuardOnDataDependentSymNode)
 _FRAME = re.compile(r'File "([^"\n]+)", line (\d+), in [^\n]+\n[ \t]*([^\n]+)')
@@ -22,31 +22,31 @@ _FRAME = re.compile(r'File "([^"\n]+)", line (\d+), in [^\n]+\n[ \t]*([^\n]+)')
 def refused(
     model: nn.Module, inputs: tuple[Any, ...], dims: DynamicShapes, error: Exception
 ) -> ExportError:
-    """The error to raise for one of REFUSALS.
+    """Returns the error to raise for one of REFUSALS.
 
     Args:
-        inputs, dims: as torch.export was given them.
-        error: what it raised.
+        inputs, dims: the arguments of torch.export.
+        error: the error that it raised.
     """
     frames = _FRAME.findall(str(error).rpartition("raised this error:")[2])
     if isinstance(error, GuardOnDataDependentSymNode) and frames:
         file, number, code = frames[-1]
         return ExportError(
-            f"{as_imported(Path(file))}:{number} ({code.strip()}) decides by numbers that are "
-            "known only when the program runs; decide by sizes, or compute both ways and choose "
+            f"{as_imported(Path(file))}:{number} ({code.strip()}) branches on numbers that are "
+            "known only when the program runs; branch on sizes, or compute both ways and choose "
             "with torch.where."
         )
     asked = ", ".join(str(size.__name__) for item in dims for size in (item or {}).values())
     for condition in _settled(model, inputs, dims):
         return ExportError(
-            f"{condition.line} holds only where {condition.text}, and {asked} was asked to vary "
-            "further; write that line for every size, or ask for less."
+            f"{condition.line} requires {condition.text}, but {asked} should vary more; write that "
+            "line for every size, or restrict the sizes."
         )
     return ExportError(f"The model cannot be captured: {str(error).strip().splitlines()[0]}")
 
 
 def _settled(model: nn.Module, inputs: tuple[Any, ...], dims: DynamicShapes) -> list[Condition]:
-    """What tracing settles where it is free to: the conditions that were refused."""
+    """Returns the conditions that were refused: what tracing decides if the sizes are free."""
     free = tuple(
         None
         if item is None

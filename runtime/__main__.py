@@ -23,7 +23,10 @@ def main() -> None:
 
 @main.command("build")
 @click.option(
-    "--all", "everything", is_flag=True, help="What the tests run as well, as build/metal_runner."
+    "--all",
+    "everything",
+    is_flag=True,
+    help="Also build the programs of the tests, such as build/metal_runner.",
 )
 @click.option("--sanitize", is_flag=True, help="With ASan and UBSan, into build/asan.")
 @click.option(
@@ -55,10 +58,10 @@ def build_command(everything: bool, sanitize: bool, target: str) -> None:
     type=click.Path(path_type=Path, file_okay=False),
     default=Path("."),
     show_default=True,
-    help="The directory for it.",
+    help="The directory for the wheel.",
 )
 def package_command(out: Path) -> None:
-    """Write a wheel for this platform, its programs built."""
+    """Write a wheel for this platform, including the compiled programs."""
     try:
         click.echo(f"wrote {package(out)}")
     except BuildError as error:
@@ -68,13 +71,13 @@ def package_command(out: Path) -> None:
 @main.command()
 @click.argument("model", type=click.Path(path_type=Path))
 @click.option("-p", "--prompt", required=True, help="The text to continue; may be empty.")
-@click.option("-n", "--tokens", type=click.IntRange(1), help="End after so many tokens.")
+@click.option("-n", "--tokens", type=click.IntRange(1), help="The most tokens to generate.")
 @click.option("--temperature", type=click.FloatRange(0, 100), default=0.0, show_default=True)
 @click.option("--top-k", type=click.IntRange(0), default=0, show_default=True, help="0: all.")
 @click.option("--top-p", type=click.FloatRange(0, 1), default=1.0, show_default=True)
 @click.option("--min-p", type=click.FloatRange(0, 1), default=0.0, show_default=True)
-@click.option("--seed", type=click.IntRange(0, 2**64 - 1), help="Makes the choices repeatable.")
-@click.option("--threads", type=click.IntRange(1, 256), help="Default: the cores worth using.")
+@click.option("--seed", type=click.IntRange(0, 2**64 - 1), help="Makes sampling repeatable.")
+@click.option("--threads", type=click.IntRange(1, 256), help="Default: automatic.")
 def generate(
     model: Path,
     prompt: str,
@@ -103,7 +106,7 @@ def generate(
 
 
 def _build(preset: str, targets: tuple[str, ...]) -> str:
-    """Builds; the line that says what was done."""
+    """Builds, and returns a line that tells what was done."""
     try:
         result = build(preset, targets)
     except BuildError as error:
@@ -133,7 +136,7 @@ def run() -> None:
 
 
 def run_runner() -> None:
-    """Becomes the C++ runner, which is built first where it is missing."""
+    """Runs the C++ runner in this process; builds it first if it is missing."""
     program = BUILD_DIR / "runner"
     if not program.is_file():
         click.echo(_build("default", PRODUCTS), err=True)

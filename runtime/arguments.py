@@ -1,4 +1,4 @@
-"""What Python passes to the C interface, checked and as C has it."""
+"""Checks what Python passes to the C interface, and converts it."""
 
 import ctypes
 import os
@@ -24,10 +24,10 @@ def sampling_options(
     min_p: float,
     seed: int | None,
 ) -> Options:
-    """How an answer is chosen; without a seed another one every time.
+    """Returns the sampling options; without a seed, a new one every time.
 
     Raises:
-        RunnerError: a value out of its range.
+        RunnerError: a value is out of range.
     """
     if max_new_tokens is not None:
         check("max_new_tokens", max_new_tokens, 1, MAX_COUNT)
@@ -55,7 +55,7 @@ def token_ids(tokens: Sequence[int]) -> "NDArray[np.int32]":
 def encoded(path: str | os.PathLike[str]) -> bytes:
     encoded = os.fsencode(path)
     if b"\0" in encoded:
-        raise RunnerError(f"{encoded!r} holds a zero byte, which no file's name may")
+        raise RunnerError(f"{encoded!r} contains a zero byte, which a file name must not")
     return encoded
 
 

@@ -1,4 +1,4 @@
-"""Building the C++: CMake and ninja against the executorch wheel of this environment."""
+"""Builds the C++ with CMake and ninja against the executorch wheel of this environment."""
 
 import fcntl
 import importlib.metadata
@@ -17,15 +17,16 @@ from runtime.errors import BuildError
 
 SOURCE_DIR = Path(__file__).resolve().parent / "cpp"
 CHECKOUT = SOURCE_DIR.parent.parent
-PACKAGED = SOURCE_DIR.parent / "bin"  # in a wheel, built before it was packed
+PACKAGED = SOURCE_DIR.parent / "bin"  # in a wheel: already built
 CROSS_COMPILER = "aarch64-linux-gnu-g++"
-# All but what the tests run.
+# All except the programs of the tests.
 PRODUCTS = ("runner", "thimble", "thimble_cpu", "thimble_watch", "bench")
 
 
 def _build_directory() -> Path:
-    """Of a checkout, build/; of an installed package, where the wheel has its binaries, or, for a
-    wheel without any, the user's cache directory: what is installed is never written to."""
+    """Returns build/ in a checkout. For an installed package it is the wheel's directory of
+    binaries, or, if the wheel has none, the user's cache directory: installed files are never
+    written."""
     if (CHECKOUT / "pyproject.toml").is_file():
         return CHECKOUT / "build"
     if PACKAGED.is_dir():
@@ -40,30 +41,30 @@ BUILD_DIR = _build_directory()
 
 @dataclass(frozen=True)
 class Build:
-    """A finished build: where it is, and how long it took; 0 when nothing was to be done."""
+    """A finished build: its directory and its time in seconds; 0 if everything was up to date."""
 
     directory: Path
     seconds: float
 
 
 def build(preset: str = "default", targets: tuple[str, ...] = ()) -> Build:
-    """Builds what is out of date; configures only when that was never done or has gone stale.
+    """Builds what is out of date; configures only if necessary.
 
     Args:
         preset: of CMakePresets.json: "default", into build/; "asan", into build/asan; "tsan",
-            into build/tsan; "aarch64", into build/aarch64, for Arm on Linux: needs what
-            fetch_wheel(wheel_directory()) leaves.
+            into build/tsan; "aarch64", into build/aarch64, for Arm on Linux: needs the result of
+            fetch_wheel(wheel_directory()).
         targets: of CMake, such as PRODUCTS; none: all.
 
     Raises:
         BuildError: a tool or the wheel is missing, or the compiler failed; the message ends with
-            what it said.
+            its output.
     """
     if BUILD_DIR == PACKAGED:
         if preset == "default":
             return Build(PACKAGED, 0.0)
         raise BuildError(
-            "this package was installed with its programs and builds no others; clone the "
+            "this package was installed with compiled programs and cannot build others; clone the "
             "repository to build for other systems."
         )
     directory = BUILD_DIR if preset == "default" else BUILD_DIR / preset
@@ -87,12 +88,12 @@ def build(preset: str = "default", targets: tuple[str, ...] = ()) -> Build:
 
 
 def wheel_directory() -> Path:
-    """Where the aarch64 build looks for ExecuTorch's wheel, unpacked."""
+    """Returns where the aarch64 build looks for ExecuTorch's unpacked wheel."""
     return BUILD_DIR / "aarch64" / f"executorch-{importlib.metadata.version('executorch')}"
 
 
 def _find_cross() -> Path:
-    """ExecuTorch for aarch64, and a look at whether there is a compiler for it."""
+    """Returns ExecuTorch for aarch64, after checking that there is a cross compiler."""
     if shutil.which(CROSS_COMPILER) is None:
         raise BuildError(f"{CROSS_COMPILER} is not installed (Debian: g++-aarch64-linux-gnu)")
     directory = wheel_directory()
@@ -104,7 +105,7 @@ def _find_cross() -> Path:
 
 
 def find_tool(name: str) -> Path:
-    """The tool of this environment, else of the PATH."""
+    """Returns the tool of this environment, else of the PATH."""
     beside_python = Path(sys.executable).parent / name
     if beside_python.is_file():
         return beside_python
@@ -125,7 +126,7 @@ def _find_executorch() -> Path:
 
 
 def _is_configured(directory: Path, settings: dict[str, Path | str]) -> bool:
-    """Whether the directory was configured to the end, with these settings, from this source."""
+    """Whether the directory was configured completely, with these settings, from this source."""
     cache = directory / "CMakeCache.txt"
     if not (cache.is_file() and (directory / "build.ninja").is_file()):
         return False
@@ -140,7 +141,7 @@ def _is_configured(directory: Path, settings: dict[str, Path | str]) -> bool:
 
 @contextmanager
 def _lock(path: Path) -> Iterator[None]:
-    """One build of a directory at a time, over all processes."""
+    """Allows one build of a directory at a time, over all processes."""
     with path.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield

@@ -1,4 +1,4 @@
-"""A conversation with a model, over the messages that a Runner keeps beside its cache."""
+"""A conversation with a model; a Runner stores its messages together with the cache."""
 
 import ctypes
 from collections.abc import Generator
@@ -11,21 +11,21 @@ from runtime.runner import Runner
 class Chat:
     """A conversation with a model that has a chat template.
 
-    A turn is a message and its answer. Where the context has no room for more, the oldest turns are
-    dropped, never the system prompt. The messages belong to the Runner: save(), restore() and
-    fork() take them along with the cache, generate() leaves them alone, and a second Chat of the
-    same Runner continues the same conversation.
+    A turn is a message and its answer. When the context is full, the oldest turns are dropped,
+    never the system prompt. The messages belong to the Runner: save(), restore() and fork() include
+    them, generate() does not change them, and a second Chat of the same Runner continues the same
+    conversation.
 
     Args:
-        runner: answers; it may be used in between, at the price of what its cache then forgets.
-        system: what the model is told first; empty: what it was told already, if anything.
+        runner: the model; other use in between may remove the conversation from its cache.
+        system: the system prompt; empty: the previous one, if any.
 
     Attributes:
-        dropped_turns: those that the last message pushed out of the conversation.
+        dropped_turns: the number of turns that the last message dropped.
 
     Raises:
-        RunnerError: the model has no chat template, or one that takes no system prompt; the system
-            prompt leaves no room for a message; the runner is closed or busy.
+        RunnerError: the model has no chat template, or its template does not support a system
+            prompt; the system prompt leaves no room for a message; the runner is closed or busy.
     """
 
     def __init__(self, runner: Runner, system: str = "") -> None:
@@ -44,11 +44,12 @@ class Chat:
         min_p: float = 0.0,
         seed: int | None = None,
     ) -> Generator[str, None, None]:
-        """Asks, and yields the answer as it comes; options and errors as those of generate().
+        """Sends a message and yields the answer as it is generated; see generate() for options and
+        errors.
 
-        Closing the iterator ends the answer, which stays in the conversation as far as it came. A
-        message that the context has no room for beside the system prompt is an error, and does not
-        become part of the conversation.
+        Closing the iterator ends the answer; the part generated so far stays in the conversation. A
+        message that does not fit the context together with the system prompt is an error, and is
+        not added to the conversation.
         """
         options = sampling_options(max_new_tokens, temperature, top_k, top_p, min_p, seed)
         self._dropped_turns.value = 0
@@ -56,7 +57,7 @@ class Chat:
         return self._runner._stream(library().thimble_chat_say, message, options, dropped_turns)
 
     def reset(self) -> None:
-        """Forgets every turn; the system prompt stays.
+        """Removes every turn; the system prompt stays.
 
         Raises:
             RunnerError: the runner is closed or busy.
@@ -65,7 +66,7 @@ class Chat:
 
     @property
     def turns(self) -> int:
-        """The turns of the conversation, without those that were dropped.
+        """The number of turns of the conversation, without dropped ones.
 
         Raises:
             RunnerError: the runner is closed or busy.

@@ -1,9 +1,9 @@
-"""What goes wrong when a model is built for or run, each with its one sentence."""
+"""The errors of building and running, each with one sentence."""
 
 
 class RunnerError(RuntimeError):
-    """A model that cannot be loaded or run."""
+    """A model cannot be loaded or run."""
 
 
 class BuildError(RuntimeError):
-    """C++ that cannot be built."""
+    """The C++ cannot be built."""

@@ -46,7 +46,7 @@ TextCallback = ctypes.CFUNCTYPE(
 
 @cache
 def library(directory: Path = BUILD_DIR) -> ctypes.CDLL:
-    """The library of a build directory, its functions declared.
+    """Returns the library of a build directory, with its functions declared.
 
     Raises:
         RunnerError: it is not built, or cannot be loaded.
@@ -57,7 +57,7 @@ def library(directory: Path = BUILD_DIR) -> ctypes.CDLL:
 
 
 def open_library(path: Path) -> ctypes.CDLL:
-    """A built library, its functions not yet declared.
+    """Returns a built library, with its functions not yet declared.
 
     Raises:
         RunnerError: it is not built, or cannot be loaded.

@@ -1,4 +1,4 @@
-"""A wheel for this platform, its programs built: what is installed needs no compiler."""
+"""Makes a wheel for this platform with compiled programs: installing it needs no compiler."""
 
 import shutil
 import subprocess
@@ -15,15 +15,15 @@ PACKAGES = ("exporter", "quant", "delegates", "runtime", "devtools")
 
 
 def package(directory: Path) -> Path:
-    """Builds the programs and writes the wheel that holds them to a directory.
+    """Builds the programs and writes a wheel with them to a directory.
 
-    They find ExecuTorch in the package of that name which is installed beside them.
+    The programs use the installed executorch package.
 
     Raises:
-        BuildError: this is no checkout, or the compiler or pip failed.
+        BuildError: this is not a checkout, or the compiler or pip failed.
     """
     if not (CHECKOUT / "pyproject.toml").is_file():
-        raise BuildError("a wheel is made from a checkout; clone the repository.")
+        raise BuildError("a wheel can only be made from a checkout; clone the repository.")
     build(targets=PRODUCTS)
     platform = sysconfig.get_platform().replace("-", "_").replace(".", "_")
     with tempfile.TemporaryDirectory() as temporary:

@@ -1,4 +1,4 @@
-"""A model in memory that streams text: the C++ runner behind a small class."""
+"""A loaded model that streams text: a Python class over the C++ runner."""
 
 import ctypes
 import json
@@ -33,12 +33,12 @@ KV_CACHES = ("default", "float16", "float32", "int8")
 
 @dataclass(frozen=True)
 class Recording:
-    """What stop_recording() wrote.
+    """The result of stop_recording().
 
     Attributes:
         path: the ETDump.
-        calls: of the model that it holds, the first ones after the start.
-        dropped_calls: those after them, for which its bounds left no room.
+        calls: the number of recorded calls of the model, the first ones after the start.
+        dropped_calls: the number of later calls, which did not fit the limits.
     """
 
     path: Path
@@ -49,17 +49,16 @@ class Recording:
 class Runner:
     """A `.pte` that `python -m exporter` wrote, loaded and ready.
 
-    Its key/value cache stays from one answer to the next: what a prompt has in common with the
+    Its key/value cache stays from one answer to the next: a prefix that a prompt shares with the
     tokens before is not computed again.
 
     Args:
         path: the file.
-        threads: 1 to 256; None: the cores worth using. Files of other delegates than `cpu` share
-            ExecuTorch's one pool in the process: the first decides, the others run on as many;
-            and no program that was opened by ExecuTorch's own bindings may be alive when it
-            decides for another number than the pool has.
-        kv_cache: one of KV_CACHES; "default": what the file says.
-        huge_pages: copies the weights into huge pages, where the system has them.
+        threads: 1 to 256; None: automatic. Files of delegates other than `cpu` share ExecuTorch's
+            thread pool in the process: the first file sets the number for all. When it changes that
+            number, no program opened by ExecuTorch's own bindings may be open.
+        kv_cache: one of KV_CACHES; "default": the type set in the file.
+        huge_pages: copies the weights into huge pages, if the system has them.
 
     Raises:
         RunnerError: the file cannot be used, or the C++ is not built; kv_cache or huge_pages with a
@@ -105,14 +104,15 @@ class Runner:
         min_p: float = 0.0,
         seed: int | None = None,
     ) -> Generator[str, None, None]:
-        """Continues the prompt; yields text as it comes, whole characters.
+        """Continues the prompt; yields text as it is generated, in complete characters.
 
-        Closing the iterator ends the generation. Options as those of the command line; None:
-        until the model ends or the context is full; another seed every time.
+        Closing the iterator ends the generation. The options are those of the command line.
+        max_new_tokens None: until the model ends or the context is full; seed None: a new seed
+        every time.
 
         Raises:
-            RunnerError: an option out of range; while iterating: a prompt that does not fit the
-                context, a model that fails, or a runner that is closed or busy.
+            RunnerError: an option is out of range; while iterating: the prompt does not fit the
+                context, the model fails, or the runner is closed or busy.
         """
         options = sampling_options(max_new_tokens, temperature, top_k, top_p, min_p, seed)
         return self._stream(library().thimble_generate, prompt, options)
@@ -120,7 +120,7 @@ class Runner:
     def _stream(
         self, function: Callable[..., int], text: str, options: Options, *results: object
     ) -> Generator[str, None, None]:
-        """Answers `text` by a function of the library, which may have results of its own."""
+        """Answers `text` with a function of the library, which may have additional results."""
         prompt = text.encode("utf-8", "replace")
         self._acquire()
         self._using.acquire()
@@ -129,7 +129,7 @@ class Runner:
 
         def take(text: Any, size: int, _context: Any) -> int:
             pieces.put(ctypes.string_at(text, size).decode("utf-8", "replace"))
-            # Python waits for this thread when it exits: an answer nobody reads must not go on.
+            # Python waits for this thread when it exits: an answer that nobody reads must end.
             return int(
                 threading.main_thread().is_alive() and not stop.is_set() and not self._closing
             )
@@ -169,14 +169,17 @@ class Runner:
 
     @property
     def stats(self) -> dict[str, str | int | float]:
-        """The last answer's statistics, as --json has them; stop_reason is "" without one."""
+        """The last answer's statistics, as written by --json; stop_reason is "" if there is no
+        answer."""
         with self._control:
             return json.loads(library().thimble_stats(self._open()))
 
     def encode(self, text: str) -> list[int]:
-        """The tokens of a text, without BOS; special tokens in it are text like any other."""
+        """Returns the tokens of a text, without BOS; special tokens in it are plain text."""
         data = text.encode("utf-8", "replace")
-        tokens = (ctypes.c_int32 * (len(data) + 1))()  # a byte gives one token at most, all a space
+        tokens = (
+            ctypes.c_int32 * (len(data) + 1)
+        )()  # at most one token per byte, and a leading space
         with self._holding() as handle:
             count = library().thimble_encode(handle, data, len(data), tokens, len(tokens))
         if count > len(tokens):
@@ -184,20 +187,20 @@ class Runner:
         return tokens[:count]
 
     def logits(self, tokens: Sequence[int], first: int = 0) -> "NDArray[np.float32]":
-        """The logits after each of some tokens, each by a call of the model as in an answer.
+        """Computes the logits after each token, with one call of the model each, as in an answer.
 
         Args:
-            tokens: from the first position on, BOS and all; what the cache holds of them already
-                is not computed again.
-            first: the first of them whose logits are wanted; those before it are read together, as
-                a prompt is.
+            tokens: from the first position on, including BOS; those already in the cache are not
+                computed again.
+            first: the index of the first token whose logits are returned; those before it are
+                processed together, as a prompt.
 
         Returns:
             float32 (len(tokens) - first, vocab_size).
 
         Raises:
-            RunnerError: a token outside the vocabulary, more than the context holds, `first`
-                outside of them, or a runner that is closed or busy.
+            RunnerError: a token is outside the vocabulary, the tokens do not fit the context,
+                `first` is out of range, or the runner is closed or busy.
         """
         import numpy as np
 
@@ -213,21 +216,21 @@ class Runner:
 
     @property
     def length(self) -> int:
-        """How many tokens the key/value cache holds, prompt and answer."""
+        """The number of tokens in the key/value cache, prompt and answer."""
         with self._control:
             return library().thimble_length(self._open())
 
     def truncate(self, length: int) -> None:
-        """Forgets every token of the cache from `length` on.
+        """Removes every token of the cache from `length` on.
 
         Raises:
-            RunnerError: the cache holds fewer, or the runner is closed or busy.
+            RunnerError: the cache has fewer, or the runner is closed or busy.
         """
         check("length", length, 0, MAX_COUNT)
         self._call(library().thimble_truncate, length)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes the cache, and the messages of a Chat, to a file, whole or not at all.
+        """Writes the cache, and the messages of a Chat, to a file, completely or not at all.
 
         Raises:
             RunnerError: the file cannot be written, the model was not exported with
@@ -236,16 +239,17 @@ class Runner:
         self._call(library().thimble_save, encoded(path))
 
     def restore(self, path: str | os.PathLike[str]) -> None:
-        """Continues from what save() wrote, on whatever machine.
+        """Resumes from a file that save() wrote, on any machine.
 
         Raises:
-            RunnerError: as save(); the file is damaged, or of another model or type of cache. All
-                stays as it was.
+            RunnerError: as save(); or the file is damaged, or belongs to another model or type of
+                cache. Nothing changes then.
         """
         self._call(library().thimble_restore, encoded(path))
 
     def fork(self) -> "Runner":
-        """Another Runner of the same model, its weights shared, which goes on from here by itself.
+        """Returns another Runner of the same model, which shares the weights and continues
+        independently.
 
         Only one of a model's Runners can work at a time.
 
@@ -266,27 +270,28 @@ class Runner:
     def start_recording(self, max_calls: int = 256, max_bytes: int = 32 << 20) -> None:
         """Records ExecuTorch's profile (an ETDump) from the next call of the model on.
 
-        In the middle of an answer as well, from any thread; the calls of forks are recorded too. A
-        model that does not record runs as fast as one that cannot.
+        May be called during an answer, from any thread; the calls of forks are recorded too. A
+        model that is not recording runs at full speed.
 
         Args:
-            max_calls, max_bytes: bounds, asked before each call of the model: the calls after are
-                dropped, and counted.
+            max_calls, max_bytes: limits, checked before each call of the model; later calls are
+                only counted.
 
         Raises:
-            RunnerError: it records already, a bound is out of range, or the runner is closed.
+            RunnerError: it already records, a limit is out of range, or the runner is closed.
         """
         check("max_calls", max_calls, 1, MAX_COUNT)
         check("max_bytes", max_bytes, 1, MAX_RECORDING_BYTES)
         self._control_call(library().thimble_start_recording, max_calls, max_bytes)
 
     def stop_recording(self, path: str | os.PathLike[str]) -> Recording:
-        """Ends the recording and writes it to a file, whole or not at all, with the model's path,
-        the processor's name, the date, and the first 1024 bytes of the last prompt.
+        """Ends the recording and writes it to a file, completely or not at all, with the model's
+        path, the processor's name, the date, and the first 1024 bytes of the last prompt.
 
         Raises:
-            RunnerError: none was started, no call was made since, the file cannot be written (the
-                recording goes on where its directory says so), or the runner is closed.
+            RunnerError: no recording is running, the model was not called since, the file cannot be
+                written (if its directory is the reason, the recording continues), or the runner is
+                closed.
         """
         counts = RecordingCounts()
         stop = library().thimble_stop_recording
@@ -294,10 +299,10 @@ class Runner:
         return Recording(Path(path), counts.calls, counts.dropped_calls)
 
     def verify(self) -> None:
-        """Checks every byte of the file, weights included.
+        """Checks every byte of the file, including the weights.
 
         Raises:
-            RunnerError: it is damaged; the message says where.
+            RunnerError: it is damaged; the message names the part.
         """
         self._call(library().thimble_verify)
 
@@ -305,7 +310,7 @@ class Runner:
         """Ends an answer in progress, waits for other calls, and frees the model."""
         self._closing = True
         if os.getpid() != self._process:
-            self._handle = None  # its threads are the other process's
+            self._handle = None  # its threads belong to the other process
             return
         with self._using, self._control:
             if self._handle is not None:
@@ -325,7 +330,7 @@ class Runner:
         self.close()
 
     def _control_call(self, function: Callable[..., int], *arguments: object) -> None:
-        """Calls what may be called while the model runs."""
+        """Calls a function that may be called while the model runs."""
         error = ctypes.create_string_buffer(ERROR_SIZE)
         with self._control:
             failed = function(self._open(), *arguments, error, ERROR_SIZE)
@@ -341,7 +346,7 @@ class Runner:
 
     @contextmanager
     def _holding(self) -> Iterator[int]:
-        """The handle, for as long as nobody else may use the model."""
+        """Provides the handle, and excludes other use of the model."""
         self._acquire()
         try:
             with self._using:
@@ -350,7 +355,7 @@ class Runner:
             self._busy.release()
 
     def _acquire(self) -> None:
-        self._open()  # a Runner that is closed says so even while a fork is busy
+        self._open()  # a closed Runner reports that even while a fork is busy
         if not self._busy.acquire(blocking=False):
             raise RunnerError(
                 "this Runner or a fork of it is generating already: finish or close its iterator"

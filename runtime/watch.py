@@ -1,4 +1,4 @@
-"""A `.pte` in this process's own ExecuTorch, each value shown as it is computed."""
+"""Runs a `.pte` in this process's ExecuTorch and shows each value as it is computed."""
 
 import ctypes
 from collections.abc import Callable, Sequence
@@ -63,12 +63,12 @@ class WatchedProgram:
     def call(
         self, tokens: Sequence[int], start_pos: int, on_value: OnValue
     ) -> "ctypes.Array[ctypes.c_float]":
-        """Runs it once; the logits after the last token, float32 (vocab_size,).
+        """Runs it once; returns the logits after the last token, float32 (vocab_size,).
 
         Args:
             tokens: at positions from start_pos on.
-            on_value: takes every float32 value in the order of computation; what it raises ends
-                the showing, and is raised here once the call has ended.
+            on_value: receives every float32 value in the order of computation; if it raises, it is
+                not called again, and the error is raised here after the call has ended.
 
         Raises:
             RunnerError: the call failed.
@@ -110,7 +110,7 @@ class WatchedProgram:
 
 @cache
 def _library() -> ctypes.CDLL:
-    """The library in the build directory, its functions declared.
+    """Returns the library in the build directory, with its functions declared.
 
     Raises:
         RunnerError: it is not built, or cannot be loaded.

@@ -1,4 +1,4 @@
-"""ExecuTorch for another machine: the headers and libraries of its wheel, without the Python."""
+"""ExecuTorch for another machine: the headers and libraries of its wheel, without Python files."""
 
 import importlib.metadata
 import subprocess
@@ -14,14 +14,14 @@ KEPT = ("include/", "lib/", "share/")
 
 
 def fetch_wheel(directory: Path) -> bool:
-    """Downloads the aarch64 wheel of this environment's ExecuTorch with pip, and unpacks of it what
-    C++ needs into `directory`, whole or not at all; nothing where that is there already.
+    """Downloads the aarch64 wheel of this environment's ExecuTorch with pip, and unpacks the C++
+    parts into `directory`, completely or not at all. Does nothing if `directory` exists.
 
     Returns:
         whether anything was downloaded.
 
     Raises:
-        BuildError: pip failed; the message ends with what it said.
+        BuildError: pip failed; the message ends with its output.
     """
     if directory.is_dir():
         return False

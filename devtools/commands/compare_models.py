@@ -64,7 +64,7 @@ def read_weights(etrecord: Path) -> dict[str, Tensor]:
         with ZipFile(etrecord) as archive, tempfile.TemporaryDirectory() as directory:
             if WEIGHTS not in archive.namelist():
                 raise BadRequest(
-                    f"{etrecord} holds no weights of the program; export again with --etrecord."
+                    f"{etrecord} has no weights of the program; export again with --etrecord."
                 )
             path = archive.extract(WEIGHTS, directory)
             state: dict[str, Tensor] = torch.load(

@@ -82,7 +82,7 @@ def coverage_lines(report: dict[str, Any]) -> list[str]:
 
 def _absent_line(report: dict[str, Any], phases: Sequence[Phase]) -> str:
     held = " and ".join(f"{name} ({found['calls']})" for name, found in report["phases"].items())
-    return f"The recording holds no {' or '.join(phases)} calls, only {held}."
+    return f"The recording has no {' or '.join(phases)} calls, only {held}."
 
 
 def _limits_line(limits: dict[str, Any]) -> str:

@@ -119,7 +119,7 @@ def read_etrecord(path: Path, method: str = "forward") -> Record:
             graph_name = next((name for name in graphs if name in names), None)
             if graph_name is None or "debug_handle_map" not in names:
                 raise BadRequest(
-                    f"{path} holds no graph of the method {method}; write it with python -m "
+                    f"{path} has no graph of the method {method}; write it with python -m "
                     "exporter --etrecord."
                 )
             handles = json.loads(archive.read("debug_handle_map"))[method]

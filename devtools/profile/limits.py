@@ -78,7 +78,7 @@ def load_limits(path: Path, threads: int | None) -> Limits:
             then hold one entry alone.
 
     Raises:
-        BadRequest: there is no such file, it holds no limits, or none for so many threads.
+        BadRequest: there is no such file, it has no limits, or none for so many threads.
     """
     try:
         found = json.loads(path.read_text(encoding="utf-8"))["limits"]
@@ -89,7 +89,7 @@ def load_limits(path: Path, threads: int | None) -> Limits:
         raise BadRequest(f"{path} cannot be read ({error.strerror}); name another file.") from error
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise BadRequest(
-            f"{path} holds no limits of a machine; give what python -m devtools bench --json wrote."
+            f"{path} has no limits of a machine; give what python -m devtools bench --json wrote."
         ) from error
     return choose_limits(entries, threads, str(path))
 

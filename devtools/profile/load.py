@@ -59,7 +59,7 @@ def load_profile(etdump: Path, etrecord: Path) -> Profile:
     executions = [run for run in runs if any(item.name == _EXECUTE for item in run.records)]
     if not executions:
         raise BadRequest(
-            f"{etdump} holds no call of a model; record a run that generates at least one token."
+            f"{etdump} has no call of a model; record a run that generates at least one token."
         )
     _check_same_model(executions, record, etdump, etrecord)
     reader = _Reader(record)

@@ -1,4 +1,4 @@
-"""Chat templates: jinja2 at export, literal text around messages in the runner."""
+"""Chat templates: jinja2 during export, literal text around messages in the runner."""
 
 from exporter.chat_template.compile import (
     CompiledChatTemplate,

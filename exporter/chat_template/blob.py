@@ -9,7 +9,7 @@ _IDENTIFIER = b"THCT"
 
 
 def write_forms(with_system: Form | None, without_system: Form | None) -> bytes:
-    """Lays out a template that was reduced."""
+    """Returns the flatbuffer of a reduced template."""
     builder = flatbuffers.Builder(4096)
     offsets = {
         slot: _form(builder, form)
@@ -20,7 +20,7 @@ def write_forms(with_system: Form | None, without_system: Form | None) -> bytes:
 
 
 def write_source(source: str, reason: str) -> bytes:
-    """Lays out a template that could not be reduced, and why."""
+    """Returns the flatbuffer of a template that could not be reduced, and the reason."""
     builder = flatbuffers.Builder(4096)
     return _finish(builder, {3: builder.CreateString(source), 4: builder.CreateString(reason)})
 

@@ -20,12 +20,12 @@ _MESSAGE = "What is a thimble?"  # a message that no template has in itself
 
 @dataclass(frozen=True)
 class CompiledChatTemplate:
-    """A chat template laid out for the runner.
+    """A chat template in the runner's form.
 
     Attributes:
         data: the flatbuffer of schemas/chat_template.fbs.
         reduced: whether the runner can render it; otherwise it is stored as text only.
-        reason: why it could not be reduced; or, where it could, what to know of it (often nothing).
+        reason: why it could not be reduced; or, if it was reduced, a remark (often empty).
     """
 
     data: bytes
@@ -34,10 +34,10 @@ class CompiledChatTemplate:
 
 
 def compile_chat_template(template: str, bos_token: str, eos_token: str) -> CompiledChatTemplate:
-    """Reduces a jinja2 chat template to literal text, and proves it on generated conversations.
+    """Reduces a jinja2 chat template to literal text, and verifies it on generated conversations.
 
-    A template that stamps a date keeps the one it falls back to where there is no clock, else
-    today's; `reason` says so.
+    If the template inserts a date, it is the template's own default date, which it uses without a
+    clock, or else today's; `reason` tells which.
     """
     try:
         render, notes = _load(template, bos_token, eos_token)
@@ -53,10 +53,10 @@ def compile_chat_template(template: str, bos_token: str, eos_token: str) -> Comp
 
 
 def find_chat_template(directory: Path) -> str | None:
-    """The chat template beside a model's weights; None when there is none.
+    """Returns the chat template next to a model's weights; None if there is none.
 
     Raises:
-        ExportError: the file that should hold it is not readable.
+        ExportError: the file of the template is not readable.
     """
     separate = directory / "chat_template.jinja"
     config = directory / "tokenizer_config.json"
@@ -68,8 +68,8 @@ def find_chat_template(directory: Path) -> str | None:
         return _default_of(json.loads(config.read_text(encoding="utf-8")).get("chat_template"))
     except (OSError, ValueError, TypeError, AttributeError, RecursionError) as error:
         raise ExportError(
-            f"the chat template in {directory} is not readable ({error}): fetch the model's files "
-            "again."
+            f"the chat template in {directory} is not readable ({error}): download the model's "
+            "files again."
         ) from None
 
 
@@ -86,17 +86,17 @@ def first_turn(template: str, bos_token: str, eos_token: str) -> str | None:
 
 
 def _default_of(stored: Any) -> str | None:
-    """The template of a config's field, which holds it, or several by name, or null.
+    """Returns the default template of a config's field, which holds one, several by name, or null.
 
     Raises:
-        TypeError, AttributeError, UnicodeEncodeError: it holds something else.
+        TypeError, AttributeError, UnicodeEncodeError: the field holds something else.
     """
     if isinstance(stored, list):
         stored = {str(item.get("name")): item.get("template") for item in stored}.get("default")
     if stored is not None and not isinstance(stored, str):
-        raise TypeError(f"chat_template is no text but {reprlib.repr(stored)}")
+        raise TypeError(f"chat_template is {reprlib.repr(stored)}, not a string")
     if stored is not None:
-        stored.encode("utf-8")  # or the half of a character would fail later
+        stored.encode("utf-8")  # an unpaired surrogate would fail later
     return stored
 
 
@@ -108,12 +108,16 @@ def _load(template: str, bos_token: str, eos_token: str) -> tuple[Render, list[s
         without_clock(conversation(1, with_system=False), True)
     except jinja2.UndefinedError:
         with_clock = load_template(template, bos_token, eos_token, has_clock=True)
-        return with_clock, ["the date that the chat template stamps is the day of the export"]
-    return without_clock, ["the date that the chat template stamps is its own fixed one"]
+        return with_clock, [
+            "the chat template inserts a date, which is fixed to the day of the export"
+        ]
+    return without_clock, [
+        "the chat template inserts a date, which is fixed to the template's default date"
+    ]
 
 
 def _verify(render: Render, with_system: Form | None, without_system: Form | None) -> list[str]:
-    """Holds the forms against the template.
+    """Compares the forms with the template.
 
     Raises:
         IrreducibleError: a conversation without blank messages renders differently.
@@ -128,5 +132,5 @@ def _verify(render: Render, with_system: Form | None, without_system: Form | Non
     if not any(differs(messages) for messages in conversations(with_blanks=True)):
         return []
     if any(differs(messages) for messages in conversations(with_blanks=False)):
-        raise IrreducibleError("it depends on what the messages say")
-    return ["the chat template renders a message of white space alone differently"]
+        raise IrreducibleError("it depends on the content of the messages")
+    return ["the chat template renders a message of only white space differently"]

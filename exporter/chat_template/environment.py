@@ -1,4 +1,4 @@
-"""Renders chat templates with jinja2, set up as `transformers` sets it up."""
+"""Renders chat templates with jinja2, configured as in `transformers`."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -21,7 +21,7 @@ class TemplateRefusalError(jinja2.TemplateError):
 
 
 class _GenerationBlock(Extension):
-    """Accepts `{% generation %}` around what the assistant says; it only matters in training."""
+    """Accepts `{% generation %}` around assistant messages; it only matters in training."""
 
     tags = {"generation"}
 
@@ -34,10 +34,10 @@ def load_template(source: str, bos_token: str, eos_token: str, has_clock: bool) 
     """Compiles a template.
 
     Args:
-        has_clock: the template finds `strftime_now`, and may stamp today's date.
+        has_clock: the template can call `strftime_now`, and so insert today's date.
 
     Raises:
-        jinja2.TemplateError: `source` is no template.
+        jinja2.TemplateError: `source` is not a template.
     """
     environment = ImmutableSandboxedEnvironment(
         trim_blocks=True,
@@ -69,7 +69,7 @@ def load_template(source: str, bos_token: str, eos_token: str, has_clock: bool) 
 
 @contextmanager
 def _only_template_errors() -> Iterator[None]:
-    """One type of error for all that a template runs into, such as a division by zero."""
+    """Turns every error inside a template, such as a division by zero, into a TemplateError."""
     try:
         yield
     except jinja2.TemplateError:

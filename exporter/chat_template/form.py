@@ -1,4 +1,5 @@
-"""A chat template as literal text between places; the meaning of schemas/chat_template.fbs."""
+"""A chat template as literal text between places; defines the meaning of
+schemas/chat_template.fbs."""
 
 from dataclasses import dataclass, field
 from enum import IntEnum
@@ -7,7 +8,7 @@ from exporter.chat_template.environment import Messages
 
 
 class Place(IntEnum):
-    """Where a message stands in its conversation; the values are the schema's."""
+    """The place of a message in its conversation; the values are the schema's."""
 
     START = 0
     SYSTEM = 1
@@ -21,7 +22,7 @@ class Place(IntEnum):
 
 
 class Strip(IntEnum):
-    """What is stripped off one side of a content; the values are the schema's."""
+    """What is stripped from one side of a message's content; the values are the schema's."""
 
     NOTHING = 0
     WHITE_SPACE = 1
@@ -35,8 +36,8 @@ _STRIPPED = {Strip.NOTHING: "", Strip.WHITE_SPACE: None, Strip.NEWLINES: "\n"}
 class Rule:
     """What happens to the content at one place.
 
-    `behind`, where not empty: only what follows its last occurrence is kept, less newlines at the
-    start (a template drops what a model thought before it answered). Then the sides are stripped.
+    If `behind` is not empty, only the text after its last occurrence is kept, without newlines at
+        the start: a template drops a model's thoughts. Then the sides are stripped.
     """
 
     strip_left: Strip = Strip.NOTHING
@@ -52,7 +53,7 @@ class Rule:
 
 @dataclass
 class Form:
-    """How conversations with, or without, a system message render."""
+    """The rendering of conversations with, or without, a system message."""
 
     system_before_last_user: bool = False
     edges: dict[tuple[Place, Place], str] = field(default_factory=dict)
@@ -70,7 +71,7 @@ class Form:
 def place_messages(
     messages: Messages, add_generation_prompt: bool, system_before_last_user: bool
 ) -> list[tuple[Place, str]]:
-    """The places of a conversation, in the order of its rendering, with the contents there."""
+    """Returns the places of a conversation in the order of its rendering, with their contents."""
     has_system = messages[0]["role"] == "system"
     turns = messages[1:] if has_system else messages
     places = [(Place.START, "")]

@@ -1,7 +1,7 @@
 """Reduces a chat template to literal text, by rendering probe conversations.
 
-Each message of a probe is a word that stands nowhere in the template; what lies between two such
-words is the template's own text. Blank-padded words then show what is stripped.
+Each message of a probe is a word that does not occur in the template. The text between two such
+words is the template's own. Words padded with white space then show what is stripped.
 """
 
 import jinja2
@@ -9,7 +9,7 @@ import jinja2
 from exporter.chat_template.environment import Messages, Render
 from exporter.chat_template.form import Form, Place, Rule, Strip, place_messages
 
-# How many messages the probes have; each ends with a user's.
+# The numbers of messages of the probes; each probe ends with a user's message.
 _PROBES = (1, 3, 5, 7, 9)
 _LEFT_PROBE = "\n \t"
 _RIGHT_PROBE = "\t \n"
@@ -20,14 +20,14 @@ _THOUGHT = "<think>\nqzthoughtqz\n" + _THOUGHT_END + "\n\n"
 
 
 class IrreducibleError(Exception):
-    """Why a template cannot be reduced: the end of a sentence."""
+    """Why a template cannot be reduced, as the end of a sentence."""
 
 
 def reduce_form(render: Render, with_system: bool) -> Form | None:
     """Reduces a template for conversations with, or without, a system message.
 
     Returns:
-        The form; None when the template refuses every such conversation.
+        The form; None if the template refuses every such conversation.
 
     Raises:
         IrreducibleError: it renders them, but not as literal text around the contents.
@@ -47,7 +47,7 @@ def reduce_form(render: Render, with_system: bool) -> Form | None:
 
 
 def conversation(turns: int, with_system: bool) -> Messages:
-    """A conversation of words that no template holds."""
+    """Returns a conversation of words that occur in no template."""
     messages = [{"role": "system", "content": "qzsystemqz"}] if with_system else []
     for turn in range(turns):
         role = "assistant" if turn % 2 else "user"
@@ -70,14 +70,16 @@ def _add_edges(form: Form, render: Render, messages: Messages, add_generation_pr
         if word != content or content and content in text:
             raise IrreducibleError("it repeats, drops or moves a message")
         if found.setdefault((place, following), gap) != gap:
-            raise IrreducibleError("it renders turns differently by their number")
+            raise IrreducibleError("its rendering of a turn depends on the turn's number")
     for edge, gap in found.items():
         if form.edges.setdefault(edge, gap) != gap:
-            raise IrreducibleError("it renders turns differently by the length of the conversation")
+            raise IrreducibleError(
+                "its rendering of a turn depends on the length of the conversation"
+            )
 
 
 def _add_rules(form: Form, render: Render, with_system: bool) -> None:
-    """Finds out at each place what becomes of blanks around the content, and of a thought."""
+    """Finds out for each place how white space around the content and a thought are rendered."""
     for turns in _PROBES[:3]:
         messages = conversation(turns, with_system)
         places = place_messages(messages, False, form.system_before_last_user)
@@ -102,7 +104,7 @@ def _around(render: Render, messages: Messages, word: str) -> tuple[str, str]:
 
 
 def _rule(form: Form, places: list[tuple[Place, str]], index: int, before: str, after: str) -> Rule:
-    # Neighbours hold bare words, which no rule changes.
+    # Neighbours are single words, which no rule changes.
     pairs = _pairs(places)
     expected_before = "".join(
         form.edges[pair] + places[at + 1][1] for at, pair in enumerate(pairs[: index - 1])
@@ -114,12 +116,12 @@ def _rule(form: Form, places: list[tuple[Place, str]], index: int, before: str, 
     left = _LEFT_REMAINDERS.get(before.removeprefix(expected_before))
     right = _RIGHT_REMAINDERS.get(after.removesuffix(expected_after))
     if left is None or right is None:
-        raise IrreducibleError("it changes white space around a message in a way of its own")
+        raise IrreducibleError("it changes white space around a message in an unsupported way")
     return Rule(left, right)
 
 
 def _with_thought(rule: Rule, render: Render, messages: Messages, word: str) -> Rule:
-    """The rule of an assistant's place, with `behind` where the template drops thoughts."""
+    """Returns the rule of an assistant's place; sets `behind` if the template drops thoughts."""
     text = render(_replace(messages, word, _THOUGHT + word), False)
     if text == render(messages, False):
         return Rule(rule.strip_left, rule.strip_right, behind=_THOUGHT_END)

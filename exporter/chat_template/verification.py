@@ -1,4 +1,4 @@
-"""Conversations to hold a reduced chat template against the template itself."""
+"""Conversations to compare a reduced chat template with the template itself."""
 
 import random
 
@@ -33,11 +33,11 @@ _THOUGHTS = (
 
 
 def conversations(with_blanks: bool) -> list[Messages]:
-    """COUNT conversations that end with a user's message: long and short, with and without a
-    system message, with contents that look like templates.
+    """Returns COUNT conversations that end with a user's message: long and short, with and without
+    a system message, with contents that look like templates.
 
     Args:
-        with_blanks: some messages are empty or white space alone.
+        with_blanks: some messages are empty or only white space.
     """
     chance = random.Random(_SEED)
     return [_conversation(chance, with_blanks) for _ in range(COUNT)]

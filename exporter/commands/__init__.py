@@ -1,1 +1,1 @@
-"""What `python -m exporter` does: reading its options, showing its progress, its results."""
+"""The commands of `python -m exporter`: options, progress and results."""

@@ -1,4 +1,5 @@
-"""The options of `python -m exporter`. Heavy imports wait until there is work to do."""
+"""The options of `python -m exporter`. Large libraries are imported only when there is work to
+do."""
 
 from pathlib import Path
 
@@ -30,8 +31,8 @@ Examples:
 @click.option(
     "--checkpoint",
     metavar="DIR|HUB_ID",
-    help="Weights: a Hugging Face directory, Meta's own layout, or a hub id. Its config.json "
-    "decides the shape.",
+    help="Weights: a Hugging Face directory, a directory in Meta's layout, or a hub id. Its "
+    "config.json defines the model's shape.",
 )
 @click.option(
     "--adapter",
@@ -41,28 +42,28 @@ Examples:
 @click.option(
     "--tokenizer",
     type=click.Path(path_type=Path),
-    help="A tokenizer file or directory, where the checkpoint has none.",
+    help="A tokenizer file or directory, if the checkpoint has none.",
 )
 @click.option(
     "--quant",
     metavar="SCHEME",
     default="gptq4",
-    help="none (float32), rtn8 (8 bits), or 4 bits: gptq4 (calibrated: the best), rtn4 (rounded), "
-    "hqq4, awq4.",
+    help="none (float32), rtn8 (8 bits), or 4 bits: gptq4 (calibrated, best quality), rtn4 "
+    "(rounded to nearest), hqq4, awq4.",
 )
 @click.option(
     "--method",
     metavar="NAME=VALUE[,...]",
     default="",
     show_default=False,
-    help="Change how a 4-bit scheme chooses its integers, as in drift=none,descent=0 or "
+    help="How a 4-bit scheme chooses its integers, such as drift=none,descent=0 or "
     "rotation=hadamard; quant/method.py lists the names.",
 )
 @click.option(
     "--group-size",
     metavar="N",
     default=32,
-    help="Inputs that share a 4-bit scale: 32, 64 or 128.",
+    help="Number of inputs that share a 4-bit scale: 32, 64 or 128.",
 )
 @click.option(
     "--head-bits", metavar="N", default=8, help="Bits of the embedding and lm_head: 8 or 4."
@@ -71,88 +72,92 @@ Examples:
     "--bits",
     metavar="B",
     type=float,
-    help="Spread 4 and 8 bits over all weights so that they take B on average, scales and all.",
+    help="Mix 4 and 8 bits so that a weight takes B bits on average, scales included.",
 )
 @click.option(
     "--max-size",
     metavar="SIZE",
-    help="The same, so that the file takes no more than that, as in 700MB.",
+    help="Mix 4 and 8 bits so that the file is at most this large, such as 700MB.",
 )
 @click.option(
     "--calibration",
     type=click.Path(path_type=Path),
-    help="Text to calibrate and measure on (its last tenth is held out). By default: texts that "
-    "ship with the package, and for half of the calibration text that the model writes.",
+    help="Text for calibration and for measuring quality (on its last tenth, which is held "
+    "out). By default: texts in the package, and for half of the calibration a text that "
+    "the model writes.",
 )
 @click.option(
     "--calibration-tokens",
     metavar="N",
     type=click.IntRange(min=1),
-    help="Tokens GPTQ sees; by default 32768, for models of 100 million weights and more 16384.",
+    help="Number of tokens for GPTQ; by default 32768, or 16384 for models of 100 million "
+    "weights or more.",
 )
 @click.option(
     "--max-context-len",
     metavar="N",
     type=int,
-    help="Positions of the KV cache; by default the model's limit, 2048 at most.",
+    help="Number of positions in the KV cache; by default the model's limit, at most 2048.",
 )
 @click.option(
     "--max-seq-len",
     metavar="N",
     type=int,
-    help="Most tokens in one call; by default the whole context.",
+    help="Largest number of tokens in one call; by default the full context.",
 )
 @click.option(
     "--delegate",
     metavar="NAME[,...]",
     default="cpu",
     show_default=True,
-    help="What runs the program: see --list-delegates. Of several, each takes what it can, in this "
-    "order.",
+    help="What runs the program; see --list-delegates. With several, each takes the operators "
+    "that it supports, in this order.",
 )
 @click.option(
     "--etrecord",
     type=click.Path(path_type=Path),
-    help="Also keep the graphs that a profiler needs to name source lines.",
+    help="Also write the graphs, which a profiler needs to show source lines.",
 )
 @click.option(
     "--cache",
     type=click.Path(path_type=Path, file_okay=False),
-    help="Where quantized layers are kept and found; by default $THIMBLE_CACHE or the user's cache "
-    "directory.",
+    help="Directory for quantized layers, which later exports reuse; by default $THIMBLE_CACHE "
+    "or the user's cache directory.",
 )
 @click.option(
     "--max-memory",
     metavar="SIZE",
-    help="Stay below, as in 6GB: what does not fit goes to disk beside the cache, and what never "
-    "will is refused at the start.",
+    help="Memory limit, such as 6GB. Data that does not fit is kept on disk next to the cache; "
+    "an export that cannot meet the limit is refused at the start.",
 )
 @click.option(
     "--device",
     metavar="NAME",
     default="auto",
-    help="What quantizes: auto (a GPU where there is one), cpu, cuda or cuda:N.",
+    help="Device for quantization: auto (a GPU if there is one), cpu, cuda or cuda:N.",
 )
-@click.option("--no-cache", is_flag=True, help="Neither look for quantized layers nor keep them.")
-@click.option("--list-delegates", is_flag=True, help="Print what each delegate takes and needs.")
+@click.option("--no-cache", is_flag=True, help="Do not reuse or store quantized layers.")
+@click.option(
+    "--list-delegates", is_flag=True, help="Print what each delegate supports and requires."
+)
 @click.option("--layer-errors", is_flag=True, help="Print the error after each decoder layer.")
 @click.option(
     "--explain",
     is_flag=True,
-    help="Print why each size, guard, decomposition, undelegated and unfused operator is there, by "
-    "line of the model, and export nothing.",
+    help="Print the reason for each size, guard, decomposition, undelegated and unfused "
+    "operator, with its line of the model; export nothing.",
 )
 @click.option(
     "--explain-json",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Do the same, and also write it to FILE as JSON.",
+    help="Like --explain, and also write it to FILE as JSON.",
 )
 @click.option(
     "--inspect",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Print what a .pte holds, and export nothing.",
+    help="Print the contents of a .pte; export nothing.",
 )
 def main(
     model: str | None,
@@ -185,8 +190,8 @@ def main(
     """Exports a language model to one .pte file: weights, tokenizer, template, report.
 
     MODEL is a name such as llama3, llama3.2-3b or qwen3-0.6b, a checkpoint directory, or a hub id.
-    llama3 without --checkpoint is a small model that ships with the package; --checkpoint alone
-    needs no name.
+    llama3 without --checkpoint is a small model in the package. With --checkpoint, MODEL can be
+    left out.
     """
     if inspect is not None:
         from exporter.commands.inspect import run_inspect
@@ -223,9 +228,9 @@ def main(
         )
         return
     if out is None:
-        raise click.UsageError("Say where to write with --out model.pte.")
+        raise click.UsageError("No output file was given; add --out model.pte.")
     if cache is not None and no_cache:
-        raise click.UsageError("--cache and --no-cache contradict each other; give one of them.")
+        raise click.UsageError("--cache and --no-cache contradict each other; use only one.")
     from exporter.commands.export import Request, run_export
 
     run_export(

@@ -1,4 +1,4 @@
-"""`python -m exporter --list-delegates`: what each takes and needs, as it will be enforced."""
+"""`python -m exporter --list-delegates`: what each delegate supports and requires."""
 
 from rich.console import Console
 from rich.table import Table
@@ -7,7 +7,7 @@ from exporter.quiet import silence_known_noise
 
 
 def run_list_delegates() -> None:
-    """Prints a table of all delegates, other packages' too; an unusable one says why."""
+    """Prints a table of all delegates, including other packages'; shows why one is unusable."""
     silence_known_noise()
     from delegates import DelegateError, delegate_names, get_delegate
 

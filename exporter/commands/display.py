@@ -1,5 +1,5 @@
-"""Progress on standard error: a live bar on a terminal; elsewhere a line per stage, and now and
-then one of a long stage."""
+"""Progress on standard error: a live bar on a terminal; otherwise a line per stage, and more lines
+during a long stage."""
 
 import time
 from types import TracebackType
@@ -14,13 +14,13 @@ from quant.progress import Progress as Step
 
 STAGES = {
     "load": "Loading the weights",
-    "write text": "Writing text to calibrate on",
-    "measure": "Measuring what bits buy",
+    "write text": "Writing calibration text",
+    "measure": "Measuring the effect of more bits",
     "quantize": "Quantizing",
     "capture": "Capturing the program",
-    "lower": "Lowering it to the delegate",
+    "lower": "Lowering to the delegate",
     "write": "Writing the file",
-    "check": "Checking the file's numbers",
+    "check": "Checking the file's results",
 }
 
 
@@ -91,7 +91,7 @@ class Display:
         if self._task is None:
             return
         self._bar.remove_task(self._task)
-        self._bar.refresh()  # else the line that follows draws the old bar once more
+        self._bar.refresh()  # otherwise the next line draws the old bar again
         self._task = None
         self._lines.end()
         self._console.print(f"{self._stage}: {duration(self._clock() - self._since)}")

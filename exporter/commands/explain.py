@@ -1,4 +1,4 @@
-"""`python -m exporter --explain`: why the program is as it is, line by line of the model."""
+"""`python -m exporter --explain`: the reasons for the program's form, by line of the model."""
 
 import json
 import sys
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from exporter.explain import Explanation
     from exporter.shapes import Shapes, Size
 
-_UNWRITTEN = Path("model.pte")  # what the options must name and nothing writes
+_UNWRITTEN = Path("model.pte")  # required by the options, never written
 
 
 @dataclass(frozen=True)
 class Request:
-    """The command line as it was typed, as far as it decides the graph."""
+    """The arguments of the command line that affect the graph."""
 
     model: str | None
     checkpoint: str | None
@@ -35,8 +35,10 @@ class Request:
 
 
 def run_explain(request: Request, json_file: Path | None) -> None:
-    """Prints the explanation, and writes it to a file where one is named; exits 2 on a request that
-    cannot be met, 1 on work that failed."""
+    """Prints the explanation, and writes it to `json_file` if given.
+
+    Exits with 2 if the request is not possible, with 1 if the work failed.
+    """
     silence_known_noise()
     with nothing_to_clean_up():
         from delegates import DelegateError
@@ -71,17 +73,17 @@ def run_explain(request: Request, json_file: Path | None) -> None:
 
 
 def describe(explanation: "Explanation") -> str:
-    """The explanation in lines of text."""
+    """Returns the explanation as lines of text."""
     report = explanation.delegation
     lines = _shape_lines(explanation.shapes)
-    lines += ["", "operators that became others, on the way from torch.export to the delegate:"]
+    lines += ["", "operators that were replaced between torch.export and the delegate:"]
     for change in explanation.decompositions:
         became = _counted(change.became) or "nothing"
         lines.append(f"  {change.line}: {_counted(change.captured)} -> {became} ({change.reason})")
     if not explanation.decompositions:
-        lines.append("  none that this delegate keeps a record of")
+        lines.append("  none that this delegate records")
     calls = "1 call runs" if report.calls == 1 else f"{report.calls} calls run"
-    lines += ["", f"operators that {report.delegate} does not run ({calls} the rest):"]
+    lines += ["", f"operators that {report.delegate} does not run ({calls} the others):"]
     for left in report.lines:
         lines.append(f"  {left.line}: {left.count} x {left.operator}: {left.reason}")
     if not report.lines:
@@ -91,7 +93,7 @@ def describe(explanation: "Explanation") -> str:
     ]
     if explanation.unfused is not None:
         name = report.delegate
-        heading = f"operators that {name} runs by themselves, though it fuses their like:"
+        heading = f"operators that {name} runs separately, though it can fuse their kind:"
         lines += ["", heading]
         lines += [
             f"  {item.line}: {item.operator} of {item.module_path}: {item.reason}"
@@ -103,13 +105,13 @@ def describe(explanation: "Explanation") -> str:
 def _shape_lines(shapes: "Shapes") -> list[str]:
     lines = ["numbers that are known only when the program runs:"]
     lines += [f"  {_size(size)}" for size in shapes.varying] or ["  none: every size is fixed"]
-    lines.append("sizes of inputs that are fixed, as the model's forward was captured:")
+    lines.append("input sizes that are fixed in the captured program:")
     lines += [f"  {name} = {size}" for name, size in shapes.fixed.items()] or ["  none"]
     settled = [item for item in shapes.conditions if not item.checked]
     checked = [item for item in shapes.conditions if item.checked]
-    lines.append("guards: what tracing took for granted, each narrowing what may vary:")
+    lines.append("guards: assumptions of tracing, each of which restricts the sizes:")
     lines += [f"  {item.line}: {item.text}" for item in settled] or ["  none"]
-    lines.append("checks: what the program must hold to when it runs:")
+    lines.append("checks: conditions that the program checks when it runs:")
     lines += [f"  {item.line}: {item.text}" for item in checked] or ["  none"]
     return lines
 

@@ -1,4 +1,4 @@
-"""The export command: its options checked, its progress shown, its outcome in a few lines."""
+"""The export command: checks the options, shows progress, prints a summary."""
 
 import resource
 import sys
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Request:
-    """The command line as it was typed."""
+    """The arguments of the command line."""
 
     model: str | None
     out: Path
@@ -47,10 +47,10 @@ class Request:
 
 
 def run_export(request: Request, layer_errors: bool) -> None:
-    """Runs one export and prints its outcome.
+    """Runs one export and prints a summary.
 
-    Exits 2 on a request that cannot be met, which shows before any stage begins; 1 on work that
-    failed. On each of these, and when it is interrupted, every file is as it was.
+    Exits with 2 if the request is not possible, which is detected before any stage begins; with 1
+    if the work failed. In both cases, and on an interrupt, no file is changed.
     """
     started = time.monotonic()
     silence_known_noise()
@@ -105,8 +105,7 @@ def run_export(request: Request, layer_errors: bool) -> None:
     except OSError as error:
         drop_standard_output()
         click.echo(
-            f"{request.out} was written; standard output does not take the summary "
-            f"({error.strerror}).",
+            f"{request.out} was written; the summary could not be printed ({error.strerror}).",
             err=True,
         )
 
@@ -139,7 +138,7 @@ def _show(result: "ExportResult", layer_errors: bool, seconds: float) -> None:
         )
     else:
         users = " and ".join(report.users)
-        click.echo(f"checked: not run here; this machine has nothing to run {users} with")
+        click.echo(f"checked: no; this machine has nothing that runs {users}")
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     click.echo(
         f"wrote {result.out}: {_megabytes(result.size)} in {seconds:.0f} s, "
@@ -148,7 +147,7 @@ def _show(result: "ExportResult", layer_errors: bool, seconds: float) -> None:
 
 
 def _show_delegation(report: "DelegationReport") -> None:
-    """What went where; of several delegates, why the rest did not, by source line."""
+    """Prints what each delegate runs; with several, also why the others do not, by source line."""
     click.echo(
         f"delegate: {' and '.join(report.users)} run{'' if len(report.users) > 1 else 's'} "
         f"{report.linears_delegated} of {report.linears} linears "

@@ -1,4 +1,4 @@
-"""`python -m exporter --inspect`: what a `.pte` holds, as a table."""
+"""`python -m exporter --inspect`: the contents of a `.pte`, as a table."""
 
 import sys
 from pathlib import Path
@@ -10,7 +10,7 @@ from rich.table import Column, Table
 
 
 def run_inspect(path: Path) -> None:
-    """Prints the facts, the quality and the parts of a `.pte` after checking all its bytes."""
+    """Checks all bytes of a `.pte`, then prints its facts, quality and parts."""
     from exporter.errors import ExportError
     from exporter.pte import read_report, verify
 
@@ -28,7 +28,7 @@ def run_inspect(path: Path) -> None:
         console.print(_facts(title, {name: facts[name] for name in facts if name not in listed}))
         for name, rows in listed.items():
             console.print(_rows(f"{title}: {name}", rows))
-    parts = Table("part", "pieces", "bytes", "checked", title="file: every checksum holds")
+    parts = Table("part", "pieces", "bytes", "checked", title="file: every checksum is correct")
     parts.title_justify = "left"
     for name in dict.fromkeys(item.name.split()[0] for item in ranges):
         pieces = [item for item in ranges if item.name.split()[0] == name]

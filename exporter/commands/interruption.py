@@ -1,8 +1,8 @@
-"""Ctrl-C and SIGTERM end a command at any moment, its temporary files removed.
+"""Ends a command at any moment on Ctrl-C and SIGTERM, and removes its temporary files.
 
-An exception raised by a signal handler lands wherever the interpreter is, and library code that
-tries an import, or a callback that cannot raise, may swallow it. So the signal is also noted: the
-next stage raises it again, and a failure after it is not taken for one of the command's own.
+A signal handler's exception is raised wherever the interpreter is. Library code that tries an
+import, or a callback that cannot raise, may swallow it. So the signal is also recorded: the next
+stage raises it again, and a failure after it is not reported as the command's own.
 """
 
 import os
@@ -21,10 +21,10 @@ _said = ""
 
 @contextmanager
 def interruptible(said: str) -> Iterator[None]:
-    """Ends the process with 128 + the signal's number where one comes in the block.
+    """Ends the process with 128 + the signal's number if a signal arrives in the block.
 
-    On Ctrl-C it says `said`, one line, and on SIGTERM nothing, as other programs do. A signal that
-    the parent had ignored is ignored. Standard output that takes no more ends it too, with 1.
+    On Ctrl-C it prints the line `said`, on SIGTERM nothing, as other programs do. A signal that the
+    parent process ignored stays ignored. If standard output fails, the process ends with 1.
     """
     global _said
     _said = said
@@ -40,22 +40,23 @@ def interruptible(said: str) -> Iterator[None]:
         if not isinstance(error, OSError) or error.filename != STANDARD_OUTPUT:
             try:
                 sys.stdout.flush()
-            except OSError:  # of a failure that the command has already told
+            except OSError:  # of a failure that the command has already reported
                 drop_standard_output()
             raise
-        print(f"Error: standard output takes no more ({error.strerror}).", file=sys.stderr)
+        print(f"Error: standard output cannot be written ({error.strerror}).", file=sys.stderr)
         os._exit(1)
 
 
 def say_from_now(said: str) -> None:
-    """What is true of a Ctrl-C from here on."""
+    """Changes the line that a Ctrl-C prints from now on."""
     global _said
     _said = said
 
 
 @contextmanager
 def nothing_to_clean_up() -> Iterator[None]:
-    """A block, such as the import of large libraries, that a signal ends without an exception."""
+    """Marks a block, such as the import of large libraries, that a signal ends without an
+    exception."""
     global _at_once
     _at_once = True
     try:
@@ -65,7 +66,7 @@ def nothing_to_clean_up() -> Iterator[None]:
 
 
 def raise_if_interrupted() -> None:
-    """Raises again what a library swallowed."""
+    """Raises a signal's exception again if a library swallowed it."""
     if _noted is not None:
         raise SystemExit(128 + _noted)
 
@@ -79,7 +80,7 @@ def _come(number: int, frame: FrameType | None) -> None:
 
 
 def _leave(number: int) -> None:
-    """Ends without Python's finalization, which the next Ctrl-C would fill with tracebacks."""
+    """Ends without Python's finalization, where another Ctrl-C would print tracebacks."""
     if number == signal.SIGINT:
         print(_said, file=sys.stderr)
     for stream in (sys.stdout, sys.stderr):

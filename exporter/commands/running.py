@@ -1,20 +1,20 @@
-"""Lines that say how far a long stage has come, for a log that no one watches."""
+"""Progress lines of a long stage, for a log file."""
 
 import threading
 import time
 from collections.abc import Callable
 from types import TracebackType
 
-BETWEEN_LINES = 10.0  # seconds, at least
+BETWEEN_LINES = 10.0  # least seconds between two lines
 _LOOK = 1.0
 
-Clock = Callable[[], float]  # seconds, from any beginning
+Clock = Callable[[], float]  # seconds from an arbitrary start
 
 
 class RunningLines:
-    """Says every ten seconds what runs, how far it has come, and for how long it has run.
+    """Prints every ten seconds what runs, its progress, and how long it has run.
 
-    Within its block a thread keeps the time, so that a stage that reports nothing is heard of too.
+    Within its block a thread keeps the time, so that a stage without reports is shown too.
     """
 
     def __init__(self, say: Callable[[str], None], clock: Clock = time.monotonic) -> None:
@@ -41,25 +41,25 @@ class RunningLines:
         self._thread.join()
 
     def begin(self, stage: str) -> None:
-        """A stage begins; the one before it has ended."""
+        """Begins a stage and ends the one before it."""
         with self._lock:
             self._stage, self._far, self._left = stage, "still running", ""
             self._since = self._last = self._clock()
 
     def end(self) -> None:
-        """Nothing runs until the next stage begins."""
+        """Ends the stage; nothing runs until the next one begins."""
         with self._lock:
             self._stage = None
 
     def progress(self, done: float, total: float, seconds_left: float | None = None) -> None:
-        """So much of the stage is done."""
+        """Records how much of the stage is done."""
         with self._lock:
             self._far = f"{int(100 * done / total)}%" if total else "still running"
             self._left = f", {duration(seconds_left)} left" if seconds_left else ""
         self.tick()
 
     def tick(self) -> None:
-        """Says a line if it is time for one."""
+        """Prints a line if it is time for one."""
         with self._lock:
             now = self._clock()
             if self._stage is None or now - self._last < BETWEEN_LINES:
@@ -73,6 +73,6 @@ class RunningLines:
 
 
 def duration(seconds: float) -> str:
-    """Such as "3 min 10 s", "4.2 s"."""
+    """Returns a text such as "3 min 10 s" or "4.2 s"."""
     minutes, rest = divmod(round(seconds), 60)
     return f"{minutes} min {rest:02} s" if minutes else f"{seconds:.1f} s"

@@ -1,4 +1,5 @@
-"""--version: of the package, and of the libraries that decide what it does."""
+"""The option --version: the versions of the package and of the libraries that affect its
+results."""
 
 import importlib.metadata
 import sys
@@ -11,7 +12,7 @@ _LIBRARIES = ("torch", "torchao", "executorch")
 
 
 def version_option() -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """An option for a command, or a group of them, that prints versions and ends it with 0."""
+    """Returns an option for a command or a group, which prints the versions and exits with 0."""
     return click.option(
         "--version",
         is_flag=True,

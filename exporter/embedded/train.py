@@ -1,15 +1,15 @@
-"""Trains the embedded model from nothing on text that ships with Python.
+"""Trains the embedded model from scratch on text that ships with Python.
 
     python -m exporter.embedded.train --docs DIR [--steps 4000] [--out exporter/embedded]
 
-The text is the standard library's own sources (tests and code tables left out) and, from DIR, the
+The text is the sources of the standard library (without tests and code tables) and, from DIR, the
 reStructuredText sources of Python's documentation (the `_sources` folder of its HTML build, which
 Debian ships as /usr/share/doc/python3.11/html/_sources in the package python3.11-doc). One file in
-fifty is held out; its loss is what `model_card.json` states. Writes config.json,
+fifty is held out; `model_card.json` states its loss. Writes config.json,
 model.safetensors (bfloat16), tokenizer.json, calibration.txt and model_card.json.
 
-An update takes about half a second on two cores with AMX. glibc gives large blocks back to the
-system after each use; MALLOC_MMAP_THRESHOLD_=4294967296 MALLOC_TRIM_THRESHOLD_=8589934592 in the
+An update takes about half a second on two cores with AMX. glibc returns large blocks to the system
+after each use; MALLOC_MMAP_THRESHOLD_=4294967296 MALLOC_TRIM_THRESHOLD_=8589934592 in the
 environment stops that and halves the time.
 """
 
@@ -63,7 +63,7 @@ LLAMA3_SPLIT = (
 LEFT_OUT = set("site-packages dist-packages test tests idle_test encodings".split())
 LEFT_OUT |= set("lib2to3 pydoc_data __pycache__ turtledemo".split())
 SEQ_LEN, BATCH = 512, 16  # for most updates
-LONG_SEQ_LEN, LONG_BATCH = 2048, 4  # for the last tenth, so that the whole context is used
+LONG_SEQ_LEN, LONG_BATCH = 2048, 4  # for the last tenth, so that the full context is used
 CALIBRATION_BYTES = 400_000
 
 
@@ -74,7 +74,7 @@ class Corpus:
 
 
 def read_corpus(docs: Path) -> Corpus:
-    """Every text, split by a hash of its name: one in fifty is held out."""
+    """Reads all texts and splits them by a hash of the name: one in fifty is held out."""
     library = Path(sysconfig.get_path("stdlib"))
     sources = [p for p in library.rglob("*.py") if not set(p.relative_to(library).parts) & LEFT_OUT]
     pages = [p for p in docs.rglob("*.txt") if p.name != "changelog.rst.txt"]
@@ -90,7 +90,7 @@ def read_corpus(docs: Path) -> Corpus:
 
 
 def train_tokenizer(texts: list[str]) -> Tokenizer:
-    """Byte-level BPE with Llama 3's split pattern."""
+    """Trains byte-level BPE with Llama 3's split pattern."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [
@@ -114,7 +114,7 @@ def train_tokenizer(texts: list[str]) -> Tokenizer:
 
 
 def encode_all(tokenizer: Tokenizer, texts: list[str]) -> Tensor:
-    """All texts as one stream of ids, each begun with BOS and ended with EOS: (tokens,)."""
+    """Returns all texts as one stream of ids (tokens,); each begins with BOS and ends with EOS."""
     stream: list[int] = []
     for encoding in tokenizer.encode_batch(texts):
         stream += [*encoding.ids, CONFIG["eos_token_id"]]
@@ -122,7 +122,7 @@ def encode_all(tokenizer: Tokenizer, texts: list[str]) -> Tensor:
 
 
 def initialise(model: CausalLM, generator: torch.Generator) -> None:
-    """Normal weights of deviation 0.02; matrices that write the residual are scaled by depth."""
+    """Draws normal weights of deviation 0.02; scales matrices that write the residual by depth."""
     depth = (2 * CONFIG["num_hidden_layers"]) ** -0.5
     for name, parameter in model.named_parameters():
         if parameter.dim() == 2:
@@ -132,7 +132,7 @@ def initialise(model: CausalLM, generator: torch.Generator) -> None:
 
 @torch.no_grad()
 def held_out_loss(logits: Callable[[Tensor], Tensor], stream: Tensor) -> float:
-    """Mean nats per token over whole windows of the held-out stream."""
+    """Returns the mean loss in nats per token over full windows of the held-out stream."""
     windows = stream[: len(stream) // (SEQ_LEN + 1) * (SEQ_LEN + 1)].view(-1, SEQ_LEN + 1)
     total = 0.0
     for window in windows.split(BATCH):
@@ -142,14 +142,15 @@ def held_out_loss(logits: Callable[[Tensor], Tensor], stream: Tensor) -> float:
 
 
 def training_loss(model: CausalLM, window: Tensor) -> Tensor:
-    """Mean nats per token of windows (batch, seq_len + 1), computed in bfloat16."""
+    """Returns the mean loss in nats per token of windows (batch, seq_len + 1), in bfloat16."""
     with torch.autocast("cpu", torch.bfloat16):
         logits = model.logits(window[:, :-1])
     return F.cross_entropy(logits.flatten(0, 1).float(), window[:, 1:].flatten())
 
 
 def fit(model: CausalLM, train: Tensor, steps: int, generator: torch.Generator) -> None:
-    """Muon for the layers' matrices, AdamW for the rest, cosine to a tenth with a warm-up."""
+    """Trains with Muon for the layers' matrices and AdamW for the rest, warm-up and cosine to a
+    tenth."""
     matrices = [p for n, p in model.named_parameters() if p.dim() == 2 and ".layers." in n]
     others = [p for n, p in model.named_parameters() if p.dim() == 1 or ".layers." not in n]
     optimizers: list[torch.optim.Optimizer] = [
@@ -185,7 +186,7 @@ def fit(model: CausalLM, train: Tensor, steps: int, generator: torch.Generator) 
 
 
 def calibration_text(texts: list[str]) -> str:
-    """Pieces from all over the held-in texts: what quantization is calibrated on by default."""
+    """Returns pieces of all training texts: the default calibration text of quantization."""
     piece = 4000
     chosen = [text[:piece] for text in texts if len(text) >= piece]
     step = max(1, len(chosen) * piece // CALIBRATION_BYTES)

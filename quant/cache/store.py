@@ -137,7 +137,7 @@ class Cache:
                 temporary.unlink(missing_ok=True)
             _sync_directory(path.parent)
         except OSError as error:
-            self._refuse(f"{self.directory} takes no more ({error.strerror})")
+            self._refuse(f"{self.directory} cannot store more ({error.strerror})")
 
     def entries(self) -> list[Entry]:
         """Everything that is kept, each entry read and checked; least recently used first."""

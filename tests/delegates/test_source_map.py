@@ -43,5 +43,5 @@ def test_reshapes_of_every_method_keep_their_handles(tmp_path: Path) -> None:
         assert set(found.instructions) >= set(range(len(plan.chains[0].instructions)))
     with zipfile.ZipFile(record) as archive:
         assert json.loads(archive.read("debug_handle_map")).keys() == methods.keys()
-    with pytest.raises(BadRequest, match="holds no graph of the method text_decoder"):
+    with pytest.raises(BadRequest, match="has no graph of the method text_decoder"):
         read_etrecord(record, "text_decoder")

@@ -110,8 +110,8 @@ def test_a_full_disk_is_said_in_a_sentence(five_layers: Path, five_layers_pte: P
     with pytest.raises(DevtoolsError) as raised, small_disk(4096):
         compare(request)
     assert str(raised.value) == (
-        f"The disk of {tempfile.gettempdir()} takes no more (File too large); free some space, or "
-        "name another directory for temporary files with TMPDIR."
+        f"The disk of {tempfile.gettempdir()} cannot store more (File too large); free some space, "
+        "or name another directory for temporary files with TMPDIR."
     )
 
 

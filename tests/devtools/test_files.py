@@ -74,8 +74,8 @@ def test_a_full_disk(tmp_path: Path, code: int) -> None:
         temporary.write_text("half")
         raise OSError(code, os.strerror(code))
     assert str(error.value) == (
-        f"The disk takes no more ({os.strerror(code)}) and {path} was not written; free some space "
-        "or name another place."
+        f"The disk cannot store more ({os.strerror(code)}) and {path} was not written; free some "
+        "space or name another place."
     )
     assert not isinstance(error.value, BadRequest)
     assert path.read_text() == "old" and list(tmp_path.iterdir()) == [path]
@@ -92,8 +92,8 @@ def test_a_limit_on_the_size_of_files(words: list[str], pair: Pair, tmp_path: Pa
         result = CliRunner().invoke(main, arguments)
     assert result.exit_code == 1
     assert result.stderr == (
-        f"Error: The disk takes no more (File too large) and {tmp_path / 'out'} was not written; "
-        "free some space or name another place.\n"
+        f"Error: The disk cannot store more (File too large) and {tmp_path / 'out'} was not "
+        "written; free some space or name another place.\n"
     )
     assert list(tmp_path.iterdir()) == []
 

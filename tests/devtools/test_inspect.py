@@ -158,7 +158,7 @@ def test_says_that_a_phase_is_absent(tmp_path: Path) -> None:
     outcome = inspect(etdump, "--etrecord", etrecord, "--phase", "decode", "--csv", path)
     assert outcome.exit_code == 0, outcome.output
     last = outcome.stdout.splitlines()[-1]
-    assert last == "The recording holds no decode calls, only prefill (1)."
+    assert last == "The recording has no decode calls, only prefill (1)."
     assert path.read_text().startswith("phase,key,") and path.read_text().count("\n") == 1
 
 
@@ -215,7 +215,7 @@ def test_refuses_limits_that_do_not_fit(tmp_path: Path) -> None:
     with pytest.raises(BadRequest, match="does not tell how many threads ran.*--threads"):
         load_limits(path, None)
     path.write_text("{}")
-    with pytest.raises(BadRequest, match="holds no limits of a machine; give what"):
+    with pytest.raises(BadRequest, match="has no limits of a machine; give what"):
         load_limits(path, 1)
     with pytest.raises(BadRequest, match="cannot be read"):
         load_limits(tmp_path / "absent", 1)
@@ -251,7 +251,7 @@ def test_refuses_limits_that_are_none(tmp_path: Path, text: str) -> None:
     with pytest.raises(BadRequest) as error:
         load_limits(path, 1)
     assert str(error.value) == (
-        f"{path} holds no limits of a machine; give what python -m devtools bench --json wrote."
+        f"{path} has no limits of a machine; give what python -m devtools bench --json wrote."
     )
 
 

@@ -81,5 +81,5 @@ def test_a_full_disk_is_a_failure(pair: tuple[Path, Path], tmp_path: Path) -> No
     out = tmp_path / "out.json"
     result = shell('"$@" > /dev/full', commands(pair, out)["inspect"])
     assert result.returncode == 1
-    assert result.stderr == "Error: standard output takes no more (No space left on device).\n"
+    assert result.stderr == "Error: standard output cannot be written (No space left on device).\n"
     assert json.loads(out.read_text())["phases"]

@@ -170,16 +170,14 @@ def test_starting_twice_and_stopping_without_a_start(runner: Runner, tmp_path: P
     path = tmp_path / "run.etdp"
     with pytest.raises(RunnerError) as caught:
         runner.stop_recording(path)
-    assert str(caught.value) == "no recording has been started: start one first"
+    assert str(caught.value) == "no recording is running: start one first"
     runner.start_recording()
     with pytest.raises(RunnerError) as caught:
         runner.start_recording()
-    assert str(caught.value) == "a recording has been started already: stop it first"
+    assert str(caught.value) == "a recording is already running: stop it first"
     with pytest.raises(RunnerError) as caught:
         runner.stop_recording(path)
-    assert str(caught.value) == (
-        f"cannot write {path}: no call of the model was made since the start"
-    )
+    assert str(caught.value) == (f"cannot write {path}: the model was not called since the start")
     assert not path.exists()
 
 

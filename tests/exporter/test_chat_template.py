@@ -147,7 +147,10 @@ def test_conversations_that_no_template_takes_are_refused(tmp_path: Path, cpp_bu
         ("{% for m in messages %}{{ m.content | upper }}{% endfor %}", "drops or moves a message"),
         ("{{ messages | length }}{% for m in messages %}{{ m.content }}{% endfor %}", "length of"),
         ("{% for m in messages %}[{{ m.content | length }}]{% endfor %}", "drops or moves"),
-        ("{% for m in messages %}{{ m.content.replace('{{', '{') }}|{% endfor %}", "messages say"),
+        (
+            "{% for m in messages %}{{ m.content.replace('{{', '{') }}|{% endfor %}",
+            "content of the messages",
+        ),
         ("{% for m in messages %}{{ m.content.lstrip(' \\n') }}|{% endfor %}", "white space"),
         ("{% for m in messages %}", "end of template"),
         ("{{ raise_exception('never') }}", "refuses even a single message"),
@@ -168,15 +171,15 @@ def test_a_template_that_cannot_be_reduced_is_stored_as_text(
 
 def test_dates_are_fixed_and_said_so() -> None:
     own = compile_chat_template(source_of("llama3_dated"), BOS, EOS)
-    assert own.reason.endswith("is its own fixed one")
+    assert own.reason.endswith("is fixed to the template's default date")
     assert b"26 Jul 2024" in own.data
     today = compile_chat_template(source_of("smollm"), BOS, EOS)
-    assert today.reason.endswith("is the day of the export")
+    assert today.reason.endswith("is fixed to the day of the export")
     assert datetime.now().strftime("%Y").encode() in today.data
 
 
 def test_blank_messages_that_differ_are_said_so() -> None:
-    assert "white space alone" in compile_chat_template(source_of("llama2"), BOS, EOS).reason
+    assert "only white space" in compile_chat_template(source_of("llama2"), BOS, EOS).reason
     assert compile_chat_template(source_of("chatml"), BOS, EOS).reason == ""
 
 

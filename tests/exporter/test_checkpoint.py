@@ -238,7 +238,7 @@ NO_SENSE = NOT_ONE + "its header's entry for a is not valid)"
         (b"abc", NOT_ONE + "its header length is 6513249)"),
         (b"\xff" * 64, NOT_ONE + "its header length is 18446744073709551615)"),
         (b"\0" * 64, NOT_ONE + "its header length is 0)"),
-        (b"version https://git-lfs.github.com/spec/v1\n", "is a Git LFS pointer and not the file"),
+        (b"version https://git-lfs.github.com/spec/v1\n", "is only a Git LFS pointer"),
         (struct.pack("<Q", 900) + b"{}", "is truncated: it has 10 bytes and its header needs"),
         (header(b"{'a': 1}"), NOT_ONE + "its header is not JSON)"),
         (header(b"\xff\xfe"), NOT_ONE + "its header is not JSON)"),

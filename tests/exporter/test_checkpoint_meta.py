@@ -301,7 +301,7 @@ def test_the_old_format_and_what_is_none_are_told_apart(tmp_path: Path) -> None:
     torch.save(random_tensors(), path, _use_new_zipfile_serialization=False)
     assert refusal(tmp_path).startswith(f"{path} is in the format of PyTorch before 1.6, which")
     path.write_bytes(b"version https://git-lfs.github.com/spec/v1\n")
-    assert refusal(tmp_path).startswith(f"{path} is a Git LFS pointer and not the file; run ")
+    assert refusal(tmp_path).startswith(f"{path} is only a Git LFS pointer; run ")
 
 
 def test_a_file_that_cannot_be_opened_is_said(tmp_path: Path) -> None:

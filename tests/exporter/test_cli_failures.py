@@ -81,7 +81,7 @@ def test_a_file_is_kept_though_standard_output_is_closed(start: Start, out: Path
     stdout, stderr = process.communicate(timeout=300)
     assert process.returncode == 0 and stdout == ""
     assert stderr.splitlines()[-1] == (
-        f"{out} was written; standard output does not take the summary (Bad file descriptor)."
+        f"{out} was written; the summary could not be printed (Bad file descriptor)."
     )
     verify(out, everything=True)
     assert list(out.parent.iterdir()) == [out]
@@ -101,8 +101,8 @@ def test_no_room_for_the_file(start: Start, out: Path) -> None:
     stdout, stderr = process.communicate(timeout=300)
     assert process.returncode == 1 and stdout == ""
     assert stderr.splitlines()[-1] == (
-        "Error: The disk takes no more (File too large) and nothing was written; free some space "
-        "or name another place."
+        "Error: The disk cannot store more (File too large) and nothing was written; free some "
+        "space or choose another place."
     )
     assert _is_untouched(out)
 

@@ -26,9 +26,9 @@ RUNNING = re.compile(r"[\w' ]+: (still running|\d+%), .*").fullmatch  # on a mac
 STAGES = [
     r"Quantizing: [\d.]+ s",
     r"Capturing the program: [\d.]+ s",
-    r"Lowering it to the delegate: [\d.]+ s",
+    r"Lowering to the delegate: [\d.]+ s",
     r"Writing the file: [\d.]+ s",
-    r"Checking the file's numbers: [\d.]+ s",
+    r"Checking the file's results: [\d.]+ s",
 ]
 
 
@@ -89,7 +89,7 @@ def test_an_inspection_prints_only_our_lines(stories_gptq_pte: Path) -> None:
         "etrecord",
         "delegation",
         "agreement",
-        "file: every checksum holds",
+        "file: every checksum is correct",
     ]
     for fact in ("stories260K", "gptq4", "thimble.tokenizer", "perplexity_float", "linear 36"):
         assert fact in result.stdout

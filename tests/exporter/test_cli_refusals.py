@@ -141,24 +141,23 @@ def test_unknown_values(out: Path, stories: Path, option: str, value: str, sente
     [
         (
             "--max-context-len 513",
-            "--max-context-len 513 is not possible; this model computes contexts of 1 to 512 "
-            "tokens.",
+            "--max-context-len 513 is not possible; it must be from 1 to 512, the model's limit.",
         ),
         (
             "--max-context-len 0",
-            "--max-context-len 0 is not possible; this model computes contexts of 1 to 512 tokens.",
+            "--max-context-len 0 is not possible; it must be from 1 to 512, the model's limit.",
         ),
         (
             "--max-seq-len 513",
-            "--max-seq-len 513 is not possible; it must be from 1 to the context length of 512.",
+            "--max-seq-len 513 is not possible; it must be from 1 to 512, the context length.",
         ),
         (
             "--max-context-len 64 --max-seq-len 65",
-            "--max-seq-len 65 is not possible; it must be from 1 to the context length of 64.",
+            "--max-seq-len 65 is not possible; it must be from 1 to 64, the context length.",
         ),
         (
             "--max-seq-len 0",
-            "--max-seq-len 0 is not possible; it must be from 1 to the context length of 512.",
+            "--max-seq-len 0 is not possible; it must be from 1 to 512, the context length.",
         ),
     ],
 )
@@ -175,8 +174,8 @@ def test_a_disk_that_is_too_small(out: Path, stories: Path, calibration: Path) -
         out, stories, "--calibration", calibration, "--max-context-len", str(2**40), "--no-cache"
     )
     assert re.fullmatch(
-        rf"{out} takes about 35184.4 GB, and {out.parent} has [\d.]+ [kMG]B free; free some space, "
-        r"or name another place with --out\.",
+        rf"{out} needs about 35184.4 GB, but {out.parent} has only [\d.]+ [kMG]B free; free some "
+        r"space, or choose another place with --out\.",
         sentence,
     )
 
@@ -186,7 +185,7 @@ def test_a_tokenizer_with_more_tokens_than_the_model(
 ) -> None:
     llama2 = shared_data / "tokenizers" / "llama2_tokenizer.model"
     assert refusal(out, stories, "--tokenizer", llama2) == (
-        "The tokenizer has 32000 tokens and stories has a vocabulary of 512; name the model's own "
+        "The tokenizer has 32000 tokens but stories has a vocabulary of 512; give the model's own "
         "with --tokenizer."
     )
 
@@ -231,8 +230,8 @@ def test_calibration_text_that_is_not_utf8(out: Path, stories: Path, tmp_path: P
 
 def test_places_that_cannot_be_written(stories: Path, tmp_path: Path) -> None:
     assert refusal(tmp_path / "no" / "x.pte", stories) == (
-        f"{tmp_path}/no/x.pte cannot be written (No such file or directory); name a file in a "
-        "directory that exists and can be written."
+        f"{tmp_path}/no/x.pte cannot be written (No such file or directory); name a file in an "
+        "existing, writable directory."
     )
     assert refusal(tmp_path, stories) == f"{tmp_path} is a directory; name a file to write."
     below_a_file = stories / "tokenizer.model" / "x.pte"
@@ -247,7 +246,7 @@ def test_an_etrecord_that_cannot_be_written(out: Path, stories: Path, tmp_path: 
         out, stories, "--etrecord", tmp_path / "no" / "x.etrecord"
     )
     for other in (out, out.parent / ".." / "out" / "model.pte"):
-        assert "cannot be --out and --etrecord both" in refusal(out, stories, "--etrecord", other)
+        assert "is both --out and --etrecord" in refusal(out, stories, "--etrecord", other)
 
 
 @pytest.mark.parametrize(
@@ -258,8 +257,8 @@ def test_an_etrecord_that_cannot_be_written(out: Path, stories: Path, tmp_path: 
             "Error: Name a MODEL such as llama3, a checkpoint with --checkpoint, or a file with "
             "--inspect.",
         ),
-        (["--checkpoint", "DIR"], "Error: Say where to write with --out model.pte."),
-        (["llama3"], "Error: Say where to write with --out model.pte."),
+        (["--checkpoint", "DIR"], "Error: No output file was given; add --out model.pte."),
+        (["llama3"], "Error: No output file was given; add --out model.pte."),
         (["llama3", "--quantize"], "Error: No such option '--quantize'."),
         (["llama3", "--group-size", "x"], "Error: Invalid value for '--group-size': 'x' is not"),
     ],

@@ -378,7 +378,7 @@ def test_a_file_is_read_and_named_in_errors(tmp_path: Path) -> None:
         (b"\xff\xfe\x00", "cannot be read as JSON ('utf-8' codec"),
         (b"[]", "is not a JSON object; download it again."),
         (b"[" * 100_000, "cannot be read as JSON (maximum recursion depth exceeded"),
-        (b"version https://git-lfs.github.com/spec/v1\n", "is a Git LFS pointer and not the file"),
+        (b"version https://git-lfs.github.com/spec/v1\n", "is only a Git LFS pointer"),
     ],
 )
 def test_a_damaged_file_is_said_to_be(tmp_path: Path, content: bytes, said: str) -> None:

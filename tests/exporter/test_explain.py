@@ -103,9 +103,9 @@ class DataDependent(nn.Module):
 @pytest.mark.parametrize(
     ("model", "mark", "says"),
     [
-        (Specialized, "one size", "holds only where x.size(1) == 3, and rows was asked to vary"),
-        (Reshaped, "three rows", "holds only where 8*x.size(1) == 24, and rows was asked to vary"),
-        (DataDependent, "by the data", "decides by numbers that are known only when the program"),
+        (Specialized, "one size", "requires x.size(1) == 3, but rows should vary more"),
+        (Reshaped, "three rows", "requires 8*x.size(1) == 24, but rows should vary more"),
+        (DataDependent, "by the data", "branches on numbers that are known only when the program"),
     ],
 )
 def test_a_model_that_cannot_be_captured_names_the_line(
@@ -132,8 +132,8 @@ def test_an_export_of_such_a_model_says_so() -> None:
     with pytest.raises(ExportError) as caught:
         capture(OneLength(TINY), CONTEXT, CONTEXT)
     assert str(caught.value) == (
-        f"{line_with('three tokens')} holds only where tokens.size(1) == 3, and seq_len was asked "
-        "to vary further; write that line for every size, or ask for less."
+        f"{line_with('three tokens')} requires tokens.size(1) == 3, but seq_len should vary more; "
+        "write that line for every size, or restrict the sizes."
     )
 
 
@@ -227,10 +227,10 @@ def test_an_explanation_of_the_decoder(explained: Explained) -> None:
         f"  {rope}: 2 x chunk -> 2 x split_with_sizes_copy (an edge program has no views, only "
         "copies)",
         f"  {select}: 1 x select -> 1 x select_copy (an edge program has no views, only copies)",
-        "operators that cpu does not run (1 call runs the rest):",
+        "operators that cpu does not run (1 call runs the others):",
     ):
         assert line in text.splitlines(), text
-    assert text.endswith("though it fuses their like:\n  none")
+    assert text.endswith("though it can fuse their kind:\n  none")
 
 
 @pytest.mark.parametrize("delegate", ["cpu", "xnnpack"])
@@ -283,7 +283,7 @@ def test_the_command_explains_or_says_why_not(
     assert ended.value.code == 1
     said = capsys.readouterr()
     assert said.out == "" and not list(tmp_path.iterdir())
-    assert said.err.splitlines()[-1].startswith(f"Error: {line_with('three tokens')} holds only")
+    assert said.err.splitlines()[-1].startswith(f"Error: {line_with('three tokens')} requires")
 
 
 @pytest.mark.parametrize(

@@ -44,8 +44,8 @@ def test_a_full_disk(tmp_path: Path) -> None:
         with open("/dev/full", "wb") as file:
             file.write(bytes(1 << 16))
     assert str(error.value) == (
-        "The disk takes no more (No space left on device) and nothing was written; free some space "
-        "or name another place."
+        "The disk cannot store more (No space left on device) and nothing was written; free some "
+        "space or choose another place."
     )
     assert list(tmp_path.iterdir()) == []
 

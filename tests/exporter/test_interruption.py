@@ -101,7 +101,9 @@ def test_standard_output_that_takes_no_more() -> None:
             command, cwd=ROOT, stdout=full, stderr=subprocess.PIPE, text=True, timeout=120
         )
     assert result.returncode == 1
-    assert result.stderr == ("Error: standard output takes no more (No space left on device).\n")
+    assert result.stderr == (
+        "Error: standard output cannot be written (No space left on device).\n"
+    )
 
 
 @pytest.mark.parametrize("closed", [(1,), (2,), (1, 2), (0, 1, 2)], ids=str)
@@ -126,7 +128,7 @@ def test_streams_that_were_closed_before(command: str, code: int, closed: tuple[
     )
     loses = 1 in closed and code == 0
     assert result.returncode == (1 if loses else code)
-    said = "Error: standard output takes no more (Bad file descriptor).\n"
+    said = "Error: standard output cannot be written (Bad file descriptor).\n"
     if 2 in closed:
         assert result.stderr == ""
     elif code == 0:

@@ -124,7 +124,7 @@ def test_a_file_and_its_etrecord_need_room_together(
     assert require_room(options, *facts) == size
     options = replace(options, etrecord=tmp_path / "model.etrecord")
     sentence = (
-        r"model.etrecord takes about .* beside .*model.pte, and .* has 0.0 kB free; .*--etrecord\."
+        r"model.etrecord needs about .* beside .*model.pte, and .* has 0.0 kB free; .*--etrecord\."
     )
     with pytest.raises(ExportError, match=sentence):
         require_room(options, *facts)

@@ -46,7 +46,7 @@ def test_a_checkpoint_needs_no_name(one_layer_checkpoint: Path) -> None:
     assert checkpoint.directory == one_layer_checkpoint
     assert checkpoint.name == one_layer_checkpoint.name
     assert listener.notes == []
-    with pytest.raises(ExportError, match="nothing says which model"):
+    with pytest.raises(ExportError, match="no model was given"):
         find_checkpoint(options(None), listener)
 
 

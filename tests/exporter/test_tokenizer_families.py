@@ -103,7 +103,7 @@ def test_the_embedded_models_tokenizer_equals_the_reference(
 ) -> None:
     source = Path(exporter.embedded.__file__).parent / "tokenizer.json"
     if not source.is_file():
-        pytest.skip("exporter/embedded holds no tokenizer.json: the model is not trained yet")
+        pytest.skip("exporter/embedded has no tokenizer.json: the model is not trained yet")
     blob = tmp_path / "blob"
     blob.write_bytes(compile_tokenizer(source).data)
     cpp, reference = CppTokenizer(cpp_build, blob), load_tokenizer(source)

@@ -268,8 +268,9 @@ def test_a_disk_that_takes_no_more_costs_nothing_but_the_cache(
         run = Run(cache, Scheme("gptq4"))
     assert_same(run, Run(None, Scheme("gptq4")))
     assert notes == [
-        f"The cache is not written any further: {cache.directory} takes no more (File too large). "
-        "The run continues; if it were interrupted, what it has not stored would be made again."
+        f"The cache is not written any further: {cache.directory} cannot store more (File too "
+        "large). The run continues; if it were interrupted, what it has not stored would be made "
+        "again."
     ]
     assert list((cache.directory / "layers").iterdir()) == []
 
@@ -288,7 +289,7 @@ def test_a_place_that_cannot_be_written_costs_nothing_but_the_cache(tmp_path: Pa
     notes: list[str] = []
     cache = Cache(tmp_path / "file" / "cache", note=notes.append)
     assert_same(Run(cache, Scheme("gptq4")), Run(None, Scheme("gptq4")))
-    assert len(notes) == 1 and "takes no more (Not a directory)" in notes[0]
+    assert len(notes) == 1 and "cannot store more (Not a directory)" in notes[0]
 
 
 def test_files_half_written_by_killed_runs_are_swept(cache: Cache) -> None:

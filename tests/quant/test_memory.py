@@ -83,8 +83,9 @@ def test_a_disk_that_takes_no_more_is_one_sentence(tmp_path: Path) -> None:
     with pytest.raises(QuantError) as error:
         Spill(tmp_path / "file" / "directory").keep([torch.zeros(1)])
     assert str(error.value) == (
-        f"{tmp_path}/file/directory takes no more of what does not fit in memory (Not a directory)"
-        "; free some space there, name another place with --cache, or allow more with --max-memory."
+        f"{tmp_path}/file/directory cannot store more of what does not fit in memory (Not a "
+        "directory); free some space there, name another place with --cache, or allow more with "
+        "--max-memory."
     )
 
 
@@ -216,7 +217,7 @@ def test_what_never_fits_is_refused_before_the_start(
     for delegate, wanted in (
         (
             "xnnpack",
-            "takes about 1.0 GB of memory, for it holds a byte and more of every weight, and "
+            "needs about 1.0 GB of memory, because it holds more than a byte of every weight, but "
             "--max-memory is 300.0 MB; allow that much, or take --delegate cpu, which keeps on "
             "disk what does not fit.",
         ),

@@ -50,7 +50,7 @@ def fill(data: Path, *options: object) -> Result:
 def test_too_little_memory_is_refused_before_any_work(shared_data: Path, tmp_path: Path) -> None:
     result = fill(shared_data, "--cache", tmp_path / "cache", "--max-memory", "1MB")
     assert result.exit_code == 2 and result.stdout == ""
-    assert "of memory with all on disk that can be, and --max-memory is 1.0 MB" in result.stderr
+    assert "of memory even with the disk, but --max-memory is 1.0 MB" in result.stderr
 
 
 def test_a_run_that_kept_nothing_has_failed(shared_data: Path, tmp_path: Path) -> None:

@@ -94,4 +94,4 @@ def test_a_damaged_file_is_refused(arm_build: Path, stories_pte: Path, tmp_path:
     path.write_bytes(stories_pte.read_bytes()[:-30000])
     result = run_arm(arm_build, path, "-p", "x")
     assert result.returncode == 1
-    assert result.stderr.startswith(f"runner: {path} is cut short: ")
+    assert result.stderr.startswith(f"runner: {path} is truncated: ")

@@ -102,7 +102,7 @@ def test_the_least_install_runs_the_cpu_delegate(
     refused = run(build / "runner", stories_pte)
     assert refused.returncode == 1
     assert refused.stderr == (
-        f"runner: {stories_pte} runs on XnnpackBackend, which this runner was built without: "
+        f"runner: {stories_pte} runs on XnnpackBackend, which this runner does not include: "
         "export it with --delegate cpu\n"
     )
     refused = run(build / "runner", stories_cpu_pte, "--etdump", str(tmp_path / "run.etdp"))

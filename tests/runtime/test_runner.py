@@ -196,7 +196,9 @@ def test_what_only_the_cpu_delegate_has(runner: Runner, stories_pte: Path, tmp_p
         )
     assert list(tmp_path.iterdir()) == []
     for options in [{"kv_cache": "int8"}, {"huge_pages": True}]:
-        with pytest.raises(RunnerError, match="runs on other kernels than the CPU delegate's"):
+        with pytest.raises(
+            RunnerError, match="does not run on the CPU delegate, the only one with"
+        ):
             Runner(stories_pte, **options)
     with pytest.raises(RunnerError) as caught:
         Runner(stories_pte, kv_cache="int4")
@@ -372,7 +374,7 @@ def test_what_is_no_row_of_tokens(runner: Runner, tokens: list, said: str) -> No
 
 
 def test_a_name_with_a_zero_byte(runner: Runner, stories_pte: Path) -> None:
-    with pytest.raises(RunnerError, match="holds a zero byte, which no file's name may"):
+    with pytest.raises(RunnerError, match="contains a zero byte, which a file name must not"):
         Runner(f"{stories_pte}\0more")
-    with pytest.raises(RunnerError, match="holds a zero byte"):
+    with pytest.raises(RunnerError, match="contains a zero byte"):
         runner.save("a\0b")

@@ -240,7 +240,7 @@ def test_reset_starts_anew_behind_the_system_prompt(chat: Chat, tmp_path: Path) 
     result = chat(*system, "--session", str(session), lines=lines + "\n")
     assert result.returncode == 0
     assert result.stdout.endswith(alone.stdout)
-    assert result.stderr.count("runner: the conversation starts anew\n") == 1
+    assert result.stderr.count("runner: a new conversation starts\n") == 1
     assert messages_of(session) == [
         ("system", "Be nice."),
         ("user", "Who was it?"),
@@ -284,8 +284,8 @@ def test_what_starts_with_a_slash_is_a_command(chat: Chat, tmp_path: Path) -> No
     assert said == ["Hello", "/usr is what?", " /x"]
     for line in UNKNOWN:
         assert f"runner: '{line.split()[0]}' is not a command: /help lists" in result.stderr
-    assert "runner: the command /reset takes nothing after it: write it alone" in result.stderr
-    assert "\n  /reset  start the conversation anew; the system prompt stays\n" in result.stderr
+    assert "runner: the command /reset takes no argument: write it alone" in result.stderr
+    assert "\n  /reset  start a new conversation; the system prompt stays\n" in result.stderr
     assert chat("--chat", lines="/help\n/reset\n/exit\n").returncode == 0
     assert chat("--chat", "-p", "/exit", "-n", "5").stdout != "\n"  # with -p, a message like any
 
@@ -298,4 +298,4 @@ def test_a_chat_at_a_terminal_says_where_its_commands_are(cpp_build: Path, chat_
     os.close(ours)
     os.close(terminal)
     assert result.returncode == 0
-    assert result.stderr.startswith("runner: a line is a message; /help lists the commands\n> ")
+    assert result.stderr.startswith("runner: each line is a message; /help lists the commands\n> ")

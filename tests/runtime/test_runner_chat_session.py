@@ -45,7 +45,7 @@ def test_a_chat_goes_on_in_the_next_run(run: Run, session: Path, tmp_path: Path)
         said += result.stdout
         if turn > 0:
             turns = "1 turn" if turn == 1 else f"{turn} turns"
-            note = f"runner: continues the conversation in {session} ({turns})\n"
+            note = f"runner: resuming the conversation in {session} ({turns})\n"
             assert result.stderr.startswith(note)
             assert cached_tokens(stats) > 10  # the messages, and the cache as well
     assert said == together.stdout
@@ -122,7 +122,7 @@ def test_a_session_from_before_there_were_messages(run: Run, session: Path, tmp_
     as_version_1(session)
     result = run("--chat", "--session", session, lines="Hello\n")
     assert result.returncode == 0
-    assert f"runner: {session} holds no conversation: a new one starts\n" in result.stderr
+    assert f"runner: {session} has no conversation: a new one starts\n" in result.stderr
     assert [role for role, _ in messages_of(session)] == ["user", "assistant"]
 
 
@@ -161,7 +161,8 @@ def test_a_damaged_chat_is_refused_and_left_alone(run: Run, session: Path) -> No
     run("--chat", "--system", "Be nice.", "--session", session, lines="Hello\n")
     data = session.read_bytes()
     damaged = (
-        f"runner: the session {session} is damaged: name another file, or delete it to start anew\n"
+        f"runner: the session {session} is damaged: name another file, or delete it to start a new "
+        "session\n"
     )
     (token_count,) = struct.unpack_from("<I", data, 12)
     (size,) = struct.unpack_from("<I", data, 40)

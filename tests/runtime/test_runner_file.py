@@ -82,7 +82,7 @@ def test_a_file_cut_short(runner: Path, stories_pte: Path, tmp_path: Path, share
     size = int(len(data) * share) if share < 0.9 else len(data) - 30000
     path.write_bytes(data[:size])
     sentence = refused(runner, path)
-    assert sentence.startswith(f"{path} is cut short: it has {size} bytes of at least ")
+    assert sentence.startswith(f"{path} is truncated: it has {size} bytes of at least ")
     assert sentence.endswith(": copy or export it again")
 
 
@@ -123,7 +123,7 @@ def test_flipped_weights_are_found_by_verify(
 def test_verify_passes_a_sound_file(runner: Path, stories_pte: Path) -> None:
     result = run(runner, stories_pte, "--verify")
     assert result.returncode == 0 and result.stdout == ""
-    assert result.stderr == f"runner: {stories_pte} is whole: all checksums match\n"
+    assert result.stderr == f"runner: {stories_pte} is not damaged: all checksums match\n"
 
 
 def test_random_damage_never_crashes(runner: Path, stories_pte: Path, tmp_path: Path) -> None:

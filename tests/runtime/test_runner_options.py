@@ -67,10 +67,11 @@ NUMBERS = [
     ),
 ]
 USES = [
-    ([], "no model is named: pass a .pte file: --help lists the options"),
+    ([], "no model was given: pass a .pte file: --help lists the options"),
     (
         ["model.pte"],
-        "no prompt is given: pass -p TEXT, which may be empty, or --chat: --help lists the options",
+        "no prompt was given: pass -p TEXT, which may be empty, or --chat: --help lists the "
+        "options",
     ),
     (["model.pte", "--prompt"], "--prompt needs a value: --help lists the options"),
     (["model.pte", "--json", ""], "--json needs a value"),
@@ -86,7 +87,7 @@ USES = [
     ),
     (
         ["model.pte", "-p", "x", "--system", "y"],
-        "--system is only for --chat: add --chat, or put its text into -p",
+        "--system has no effect without --chat: add --chat, or put the text into -p",
     ),
 ]
 
@@ -114,6 +115,6 @@ def test_a_file_that_is_named_twice(runner: Path, tmp_path: Path) -> None:
         result = run(runner, str(model), "-p", "Once", *more)
         assert result.returncode == 1
         assert result.stderr == (
-            f"runner: {more[-1]} is named twice: give each file a name of its own\n"
+            f"runner: {more[-1]} is used for two outputs: give each file its own name\n"
         )
     assert model.read_bytes() == b"as it was" and not (tmp_path / "new").exists()

@@ -139,7 +139,9 @@ def test_damaged_sessions_are_refused(
 ) -> None:
     run(cpp_build, stories_cpu_pte, STORY, "--session", session)
     data = session.read_bytes()
-    damaged = f"the session {session} is damaged: name another file, or delete it to start anew"
+    damaged = (
+        f"the session {session} is damaged: name another file, or delete it to start a new session"
+    )
     for position in [12, 20, 30, 36, 44, 48, 100, len(data) // 2, len(data) - 1]:
         flipped = bytearray(data)
         flipped[position] ^= 0x20
@@ -158,7 +160,7 @@ def test_damaged_sessions_are_refused(
     session.write_bytes(data[:8] + b"\x03" + data[9:])
     assert refused(cpp_build, stories_cpu_pte, session) == (
         f"{session} is a session of version 3, and this runner reads versions 1 and 2: name "
-        "another file, or delete it to start anew"
+        "another file, or delete it to start a new session"
     )
 
 
@@ -254,7 +256,7 @@ def test_what_can_be_no_session(
         "directory": path.mkdir,
         "device": lambda: path.symlink_to("/dev/null"),
     }[kind]()
-    sentence = f"{path} is no regular file, and cannot hold a session: name another file"
+    sentence = f"{path} is not a regular file, so it cannot store a session: name another file"
     result = run(cpp_build, tmp_path / "no.pte", STORY, "--session", path)  # before it is loaded
     assert (result.returncode, result.stdout) == (1, "")
     assert result.stderr == f"runner: {sentence}\n"

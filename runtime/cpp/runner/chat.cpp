@@ -83,7 +83,7 @@ Result<Chat::Question> Chat::fit(int64_t max_new_tokens) const {
   if (!tokens.ok()) return tokens.status();
   question.tokens = std::move(*tokens);
   if (static_cast<int64_t>(question.tokens.size()) + room > context) {
-    // A long message may leave less than half, or no more than it takes itself.
+    // A long message may leave less than half of the context.
     Result<bool> fits = false;
     for (const int64_t wanted : {context / 2, room, int64_t{0}}) {
       fits = drop_until(context - wanted, &question);
@@ -104,8 +104,8 @@ Result<Chat::Question> Chat::fit(int64_t max_new_tokens) const {
   return question;
 }
 
-/// Makes `question` the conversation without as few turns as leave no more than `most_tokens`, or
-/// without any turn where that is not enough; whether it is.
+/// Sets `question` to the conversation without the fewest oldest turns such that it has at most
+/// `most_tokens`; returns whether that is possible, else `question` has no turns.
 Result<bool> Chat::drop_until(int64_t most_tokens, Question* question) const {
   size_t low = 0, high = runner_->turns();
   while (true) {

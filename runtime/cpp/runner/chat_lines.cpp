@@ -17,9 +17,9 @@ namespace {
 constexpr int kFailed = 1;
 constexpr std::string_view kSpace = " \t\r";
 constexpr const char* kCommands =
-    "  /reset  start the conversation anew; the system prompt stays\n"
+    "  /reset  start a new conversation; the system prompt stays\n"
     "  /help   print this\n"
-    "  /exit   end the chat, as Ctrl-D does\n"
+    "  /exit   end the chat, like Ctrl-D\n"
     "A line that starts with // is a message that starts with /.\n";
 
 void say(const std::string& text) { std::fprintf(stderr, "runner: %s\n", text.c_str()); }
@@ -33,12 +33,12 @@ class LineChat {
   LineChat(Runner& runner, Chat chat, const Options& options, const GenerateOptions& generate)
       : runner_(runner), chat_(chat), generate_(generate) {
     if (options.session.empty() || runner.cached().empty()) return;
-    say(runner.turns() > 0 ? "continues the conversation in " + options.session + " (" +
+    say(runner.turns() > 0 ? "resuming the conversation in " + options.session + " (" +
                                  count_turns(runner.turns()) + ")"
-                           : options.session + " holds no conversation: a new one starts");
+                           : options.session + " has no conversation: a new one starts");
   }
 
-  /// One turn; an error where the message was refused or the model failed.
+  /// Runs one turn; fails if the message was refused or the model failed.
   Result<int> take_only_turn(const std::string& message) {
     const Result<Chat::Question> question = chat_.ask(message, generate_.max_new_tokens);
     if (!question.ok()) return question.status();
@@ -47,10 +47,10 @@ class LineChat {
     return lost_output_ ? kFailed : code_of(runner_.stats());
   }
 
-  /// Turns and commands until the lines end.
+  /// Runs turns and commands until the input ends.
   Result<int> take_lines() {
     const bool terminal = isatty(STDIN_FILENO) != 0;
-    if (terminal) say("a line is a message; /help lists the commands");
+    if (terminal) say("each line is a message; /help lists the commands");
     int code = 0;
     std::string line;
     while (!left_ && !lost_output_ && ended() == 0) {
@@ -69,7 +69,7 @@ class LineChat {
   }
 
  private:
-  /// Whether the line was not refused; an error where the chat cannot go on.
+  /// Returns whether the line was accepted; an error if the chat cannot continue.
   Result<bool> take(const std::string& line) {
     const bool slash = line[0] == '/', two = slash && line.size() > 1 && line[1] == '/';
     if (slash && !two) return obey(line);
@@ -94,7 +94,7 @@ class LineChat {
       const Status status = chat_.reset();
       if (!status.ok()) return status;
       told_of_drop_ = false;
-      say("the conversation starts anew");
+      say("a new conversation starts");
     } else {
       refuse(command);
       return false;
@@ -105,7 +105,7 @@ class LineChat {
   static void refuse(const std::string& line) {
     const std::string word = line.substr(0, line.find_first_of(kSpace));
     if (word == "/reset" || word == "/help" || word == "/exit") {
-      say("the command " + word + " takes nothing after it: write it alone on its line");
+      say("the command " + word + " takes no argument: write it alone on its line");
     } else {
       say("'" + word +
           "' is not a command: /help lists the commands, and a message that starts with / is sent "

@@ -6,12 +6,12 @@
 
 namespace thimble {
 
-/// A chat by lines of standard input, a line a turn, or one turn where a prompt is given. Answers
-/// go to standard output, everything else to standard error. A line that is refused is as if it had
-/// not been said; a script learns of it by the exit code, which is the result.
+/// Runs a chat over standard input, one turn per line, or a single turn if there is a prompt.
+/// Answers go to standard output, everything else to standard error. A refused line has no effect,
+/// except on the exit code, which is the result.
 ///
-/// A line that starts with / is a command, which only counts when it stands alone; // starts a
-/// message that begins with /.
+/// A line that starts with / is a command, without arguments; // starts a message that begins with
+/// /.
 Result<int> converse(Runner& runner, const Options& options, const GenerateOptions& generate);
 
 }  // namespace thimble

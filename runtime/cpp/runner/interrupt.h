@@ -4,18 +4,18 @@
 
 namespace thimble {
 
-/// Set by Ctrl-C, which asks the answer to end, and by what sets `ended`.
+/// Set by Ctrl-C, which ends the answer, and whenever `ended` is set.
 std::atomic<bool>& interrupted();
 
-/// The signal that asks the program to save what it keeps and end: SIGHUP, SIGTERM, or SIGINT for a
-/// second Ctrl-C before the first was served; 0 before.
+/// The signal on which the program saves its state and ends: SIGHUP, SIGTERM, or SIGINT for a
+/// second Ctrl-C before the first was handled; 0: none.
 int ended();
 
 /// Catches SIGINT, SIGHUP and SIGTERM, except those that the parent ignores. The same signal once
 /// more after `ended` is set ends the program at once.
 void catch_interrupt();
 
-/// Lets the next Ctrl-C count as the first again, now that the answer has ended.
+/// Makes the next Ctrl-C count as the first again, after an answer has ended.
 void serve_interrupt();
 
 }  // namespace thimble

@@ -23,13 +23,13 @@ std::string reason(Error error, const LogCapture& log) {
   return log.error().empty() ? code : log.error() + " (" + code + ")";
 }
 
-/// The same of a model that may be damaged; our own delegate's sentences say what to do.
+/// The same for a model that may be damaged; our own delegates' sentences already tell what to do.
 std::string advice(Error error, const LogCapture& log, bool ours) {
   if (ours && !log.error().empty()) return log.error();
   return reason(error, log) + ": check the file with --verify";
 }
 
-/// The one of our own delegates that a program runs on; null: none.
+/// Our delegate that a program runs on; null: none.
 const char* own_backend(const MethodMeta& meta) {
   for (const char* backend : {THIMBLE_CPU_BACKEND, THIMBLE_METAL_BACKEND}) {
     if (meta.uses_backend(backend)) return backend;
@@ -123,7 +123,7 @@ Status LoadedMethod::find_delegates(const MethodMeta& meta) {
     if (!name.ok()) return no_method();
     if (executorch::runtime::get_backend_class(*name) == nullptr) {
       return Status::error(file_.path() + " runs on " + *name +
-                           ", which this runner was built without: export it with --delegate cpu");
+                           ", which this runner does not include: export it with --delegate cpu");
     }
     if (*name == last) continue;
     last = *name;
@@ -132,13 +132,14 @@ Status LoadedMethod::find_delegates(const MethodMeta& meta) {
   return {};
 }
 
-/// Starts the threads that the program will run on, and no others.
+/// Starts only the threads that the program will run on.
 Status LoadedMethod::start(const LoadOptions& options, const MethodMeta& meta) {
   const bool ours = own_backend(meta) != nullptr;
   if (!ours && (options.cache_type != THIMBLE_CACHE_DEFAULT || options.huge_pages)) {
-    return Status::error(file_.path() +
-                         " runs on other kernels than the CPU delegate's, which alone has types of "
-                         "cache and huge pages: export it with --delegate cpu, or leave them out");
+    return Status::error(
+        file_.path() +
+        " does not run on the CPU delegate, the only one with options for "
+        "cache and huge pages: export it with --delegate cpu, or leave out the options");
   }
   if (ours) {
     LoadOptions own = options;

@@ -16,11 +16,11 @@
 
 namespace thimble {
 
-/// The method that holds a whole model, by the name that ExecuTorch's runners use.
+/// The method that computes the complete model, by the name that ExecuTorch's runners use.
 inline constexpr const char* kForward = "forward";
 
 /// A method of the program inside a PteFile, as ExecuTorch runs it: `(tokens int64 (1, seq_len),
-/// input_pos int64 (1,)) -> logits float32 (1, vocab_size)` over a key/value cache of its own.
+/// input_pos int64 (1,)) -> logits float32 (1, vocab_size)` over its own key/value cache.
 class LoadedMethod {
  public:
   /// Loads a method of `file`, which must outlive it.
@@ -34,16 +34,16 @@ class LoadedMethod {
   int64_t vocab_size() const { return vocab_size_; }
   const std::vector<int32_t>& eos_ids() const { return eos_ids_; }
 
-  /// The delegates it runs on, separated by commas, by ExecuTorch's names for them.
+  /// The delegates it runs on, by ExecuTorch's names, separated by commas.
   const std::string& delegates() const { return delegates_; }
   int32_t threads() const { return threads_; }
-  /// Null where the cache is not the CPU delegate's, and is nothing but what it holds.
+  /// Null if the cache is not the CPU delegate's.
   SessionHandle* session() const { return session_.get(); }
 
-  /// Records what run() does; from any thread.
+  /// Records what run() does; may be used from any thread.
   Recorder& recorder() { return recorder_; }
 
-  /// A named blob, in place, as long as the program lives; not found: empty.
+  /// A named blob, in place, valid as long as the program; empty if not found.
   std::string_view named_data(const char* name);
 
   /// Runs the method over tokens at positions start_pos ... The result has vocab_size() logits of

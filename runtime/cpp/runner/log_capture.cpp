@@ -13,7 +13,7 @@ std::atomic<pal_emit_log_message_method> emit_before{nullptr};
 
 }  // namespace
 
-/// The log function that takes the place of ExecuTorch's, and decides who gets a message.
+/// The log function that replaces ExecuTorch's and decides who gets a message.
 struct LogSink {
   static void emit(et_timestamp_t timestamp, et_pal_log_level_t level, const char* filename,
                    const char* function, size_t line, const char* message, size_t length) {

@@ -4,8 +4,8 @@
 
 namespace thimble {
 
-/// While one lives, what ExecuTorch logs on this thread is not printed. The first error is kept:
-/// it is the one nearest to the cause. Other threads, and this one outside of any capture, log as
+/// While one exists, ExecuTorch's log messages on this thread are not printed. The first error is
+/// kept: it is nearest to the cause. Other threads, and this one outside of any capture, log as
 /// they did before.
 class LogCapture {
  public:

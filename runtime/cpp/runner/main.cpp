@@ -1,4 +1,4 @@
-/// The command line: options in, text to standard output, everything else to standard error.
+/// The command line: writes the text to standard output, everything else to standard error.
 
 #include <unistd.h>
 
@@ -38,14 +38,14 @@ Result<int> continue_prompt(Runner& runner, const Options& options,
   StandardOutput output;
   const Status status = runner.generate(*tokens, generate, output.callback());
   if (!status.ok()) return status;
-  // Into a file or a pipe goes the text alone.
+  // A file or a pipe gets only the text.
   if (isatty(STDOUT_FILENO) != 0) output.write("\n");
   if (!output.status().ok()) return fail(output.status(), kFailed);
   explain_end(runner);
   return code_of(runner.stats());
 }
 
-/// Whether two names are of one file, that there is or that there will be; a device is not one.
+/// Whether two paths are the same file, existing or not; devices do not count.
 bool same_file(const std::string& a, const std::string& b) {
   std::error_code unknown;
   const std::filesystem::path first = std::filesystem::weakly_canonical(target_of(a), unknown);
@@ -62,7 +62,7 @@ Status check_outputs(const Options& options) {
     if (path.empty()) continue;
     for (const std::string& other : files) {
       if (same_file(path, other)) {
-        return Status::error(path + " is named twice: give each file a name of its own");
+        return Status::error(path + " is used for two outputs: give each file its own name");
       }
     }
     status = check_writable(path);
@@ -77,11 +77,11 @@ Status verify(const std::string& model) {
   if (!file.ok()) return file.status();
   Status sound = file->verify();
   if (!sound.ok()) return sound;
-  std::fprintf(stderr, "runner: %s is whole: all checksums match\n", model.c_str());
+  std::fprintf(stderr, "runner: %s is not damaged: all checksums match\n", model.c_str());
   return {};
 }
 
-/// Writes every file that was asked for, whichever of them fail; false where one does.
+/// Writes every requested file, even if one fails; false if one fails.
 bool write_files(Runner& runner, const Options& options, RecordingSignal& signal) {
   bool all = true;
   const auto check = [&all](const Status& status) {
@@ -94,14 +94,14 @@ bool write_files(Runner& runner, const Options& options, RecordingSignal& signal
   return all;
 }
 
-/// Continues from the session in the file, if there is one yet.
+/// Resumes from the session in the file, if it exists.
 Status resume(Runner& runner, const std::string& path) {
   if (path.empty()) return {};
   if (access(path.c_str(), F_OK) == 0) return runner.restore(path);
   return runner.model().session_for("saved").status();
 }
 
-/// The exit code, where nothing failed outright.
+/// The exit code, unless there was an error.
 Result<int> run(const Options& options) {
   Status status = check_outputs(options);
   if (!status.ok()) return status;

@@ -10,7 +10,7 @@ using executorch::runtime::FreeableBuffer;
 executorch::runtime::Result<FreeableBuffer> MappedLoader::load(size_t offset, size_t size,
                                                                const SegmentInfo&) const {
   if (!holds(offset, size)) return Error::InvalidProgram;
-  // A delegate frees what it has repacked: those pages need not stay in memory.
+  // A delegate frees weights that it has repacked: their pages need not stay in memory.
   const auto release = [](void* context, void* data, size_t count) {
     const auto* file = static_cast<const PteFile*>(context);
     file->release(static_cast<size_t>(static_cast<const uint8_t*>(data) - file->data()), count);

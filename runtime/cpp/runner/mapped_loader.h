@@ -6,7 +6,7 @@
 
 namespace thimble {
 
-/// Serves ExecuTorch the bytes of a PteFile in place: those that were checked are those that run.
+/// Gives ExecuTorch the bytes of a PteFile in place, so that the checked bytes are those that run.
 class MappedLoader final : public executorch::runtime::DataLoader {
  public:
   /// `file` must outlive the loader and what it serves.

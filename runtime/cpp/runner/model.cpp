@@ -28,7 +28,7 @@ Result<std::shared_ptr<Model>> Model::load(const std::string& path, const LoadOp
 Status Model::load_tokenizer() {
   const std::string_view blob = program_->named_data("thimble.tokenizer");
   if (blob.empty()) {
-    return Status::error(file_.path() + " holds no tokenizer: export it with python -m exporter");
+    return Status::error(file_.path() + " has no tokenizer: export it with python -m exporter");
   }
   Result<Tokenizer> tokenizer = Tokenizer::load(bytes_of(blob), blob.size());
   if (!tokenizer.ok()) {
@@ -38,7 +38,7 @@ Status Model::load_tokenizer() {
   tokenizer_ = std::make_unique<Tokenizer>(std::move(*tokenizer));
   end_ids_ = tokenizer_->eos_ids();
   end_ids_.insert(end_ids_.end(), program_->eos_ids().begin(), program_->eos_ids().end());
-  // BOS can only begin another text: a model that writes it has ended this one.
+  // BOS begins a new text, so a model that generates it has ended this one.
   if (tokenizer_->bos_id() >= 0) end_ids_.push_back(tokenizer_->bos_id());
   return {};
 }
@@ -56,7 +56,7 @@ void Model::load_chat_template() {
     chat_template_error_ = chat_template.message();
     return;
   }
-  // One that was only stored as text fails here rather than behind the first question.
+  // A template stored only as text fails here rather than at the first question.
   const auto probe = chat_template->render({{"user", "Hello"}}, /*add_generation_prompt=*/true);
   if (!probe.ok()) {
     chat_template_error_ = probe.message();

@@ -16,8 +16,7 @@
 
 namespace thimble {
 
-/// What a file holds, in memory and ready: program, tokenizer, chat template. Runners that are
-/// forks of each other share one.
+/// A loaded file: program, tokenizer, chat template. A runner and its forks share one.
 class Model {
  public:
   static Result<std::shared_ptr<Model>> load(const std::string& path, const LoadOptions& options);
@@ -25,27 +24,26 @@ class Model {
   const PteFile& file() const { return file_; }
   LoadedMethod& program() const { return *program_; }
   const Tokenizer& tokenizer() const { return *tokenizer_; }
-  /// Null when the model has none that can be rendered; why not is in chat_template_error().
+  /// Null if the model has none that can be rendered; chat_template_error() has the reason.
   const ChatTemplate* chat_template() const { return chat_template_.get(); }
   const std::string& chat_template_error() const { return chat_template_error_; }
 
-  /// The tokens of a plain prompt, behind BOS if the model's tokenizer adds one. An empty prompt is
-  /// BOS alone, and an error where the model has none.
+  /// The tokens of a plain prompt, after BOS if the model's tokenizer adds one. An empty prompt is
+  /// only BOS, and an error if the model has none.
   Result<std::vector<int32_t>> encode_prompt(std::string_view prompt) const;
 
-  /// Whether an answer is over with this token.
+  /// Whether this token ends an answer.
   bool ends_answer(int32_t token) const;
 
-  /// The CPU delegate's session; an error where the program has none and what `verb` says cannot be
-  /// done with its cache.
+  /// The CPU delegate's session. If the program has none, an error that its cache cannot be `verb`.
   Result<SessionHandle*> session_for(const char* verb) const;
 
-  /// Gives up a cache of a runner that is gone: from any thread, whatever runs. It is freed when
-  /// the next of the model's runners goes to work, by free_given_up().
+  /// Releases the cache of a destroyed runner; may be called from any thread at any time.
+  /// free_given_up() frees it when a runner of the model works next.
   void give_up(int32_t cache);
   void free_given_up();
 
-  /// Whether every token is of the vocabulary and there is room for all in the context.
+  /// Whether every token is in the vocabulary and all fit the context.
   Status check_context(const std::vector<int32_t>& tokens) const;
 
  private:

@@ -19,7 +19,7 @@ std::string format(double value) {
   return text;
 }
 
-/// The whole of `text` as a number in [low, high], and not `excluded`.
+/// Reads all of `text` as a number in [low, high].
 Status read_float(const std::string& name, const std::string& text, double low, double high,
                   const std::string& allowed, float* value) {
   char* end = nullptr;
@@ -153,12 +153,13 @@ const Option* find(const std::vector<Option>& options, std::string_view name) {
 
 Status check(const Options& options) {
   const std::string hint = ": --help lists the options";
-  if (options.model.empty()) return Status::error("no model is named: pass a .pte file" + hint);
+  if (options.model.empty()) return Status::error("no model was given: pass a .pte file" + hint);
   if (!options.prompt && !options.chat && !options.verify) {
-    return Status::error("no prompt is given: pass -p TEXT, which may be empty, or --chat" + hint);
+    return Status::error("no prompt was given: pass -p TEXT, which may be empty, or --chat" + hint);
   }
   if (!options.system.empty() && !options.chat) {
-    return Status::error("--system is only for --chat: add --chat, or put its text into -p");
+    return Status::error(
+        "--system has no effect without --chat: add --chat, or put the text into -p");
   }
   return {};
 }
@@ -209,46 +210,37 @@ const char* usage() {
          "Runs a language model that python -m exporter wrote. The text goes to standard output,\n"
          "everything else to standard error.\n"
          "\n"
-         "  -p, --prompt TEXT    the text to continue; empty: start from nothing\n"
-         "  -n, --tokens COUNT   end after so many tokens (default: when the model ends its text,\n"
-         "                       or the context is full)\n"
+         "  -p, --prompt TEXT    the text to continue; if empty, the model begins a text\n"
+         "  -n, --tokens COUNT   the most tokens to generate (default: until the model ends its\n"
+         "                       text or the context is full)\n"
          "  --temperature T      0 to 100; 0: always the most likely token (default 0)\n"
-         "  --top-k K            choose among the K most likely tokens; 0: all (default 0)\n"
-         "  --top-p P            0 to 1: choose among the fewest whose probabilities reach P\n"
-         "                       together (default 1)\n"
-         "  --min-p P            0 to 1: choose among those at least P times as likely as the\n"
-         "                       likeliest (default 0)\n"
-         "  --seed S             makes the choices repeatable (default: another every time)\n"
-         "  --chat               converse: each line is a message; with -p: that message alone. "
-         "The\n"
-         "                       lines /reset (start anew), /help and /exit are commands; a line "
-         "that\n"
-         "                       starts with // is a message that starts with /. When the context "
-         "is\n"
-         "                       full, the oldest turns are dropped\n"
-         "  --system TEXT        the system prompt of --chat (default: that of the session)\n"
-         "  --threads N          1 to 256 (default: the cores worth using)\n"
-         "  --kv-cache TYPE      float16, float32 or int8 (default: what the file says)\n"
-         "  --huge-pages         copy the weights into huge pages: faster where the system has "
-         "them\n"
-         "  --session FILE       continue from the key/value cache in FILE, where it exists, and "
-         "leave\n"
-         "                       the new one there: what prompts have in common is computed once. "
-         "With\n"
-         "                       --chat, the conversation continues as well\n"
-         "                       (these three: models exported with --delegate cpu)\n"
+         "  --top-k K            sample from the K most likely tokens; 0: all (default 0)\n"
+         "  --top-p P            0 to 1: nucleus sampling, from the smallest set of tokens whose\n"
+         "                       probabilities add up to P (default 1)\n"
+         "  --min-p P            0 to 1: sample from tokens that have at least P times the\n"
+         "                       probability of the most likely one (default 0)\n"
+         "  --seed S             makes sampling repeatable (default: a new seed for every run)\n"
+         "  --chat               chat: each line is a message; with -p, only that message. The\n"
+         "                       lines /reset (start a new conversation), /help and /exit are\n"
+         "                       commands; a line that starts with // is a message that starts\n"
+         "                       with /. When the context is full, the oldest turns are dropped\n"
+         "  --system TEXT        the system prompt of --chat (default: the session's)\n"
+         "  --threads N          1 to 256 (default: automatic)\n"
+         "  --kv-cache TYPE      float16, float32 or int8 (default: the type set in the file)\n"
+         "  --huge-pages         copy the weights into huge pages, if the system has them: faster\n"
+         "  --session FILE       resume from the key/value cache in FILE, if it exists, and save\n"
+         "                       the new one to it: a prefix that prompts share is computed only\n"
+         "                       once. With --chat, the conversation is resumed too\n"
+         "                       (these three options need a model exported with --delegate cpu)\n"
          "  --json FILE          write the statistics as JSON\n"
-         "  --etdump FILE        record ExecuTorch's profile of the run: its first 256 calls of "
-         "the\n"
-         "                       model, 32 MiB, and the first 1024 bytes of the prompt. Signals "
-         "do it\n"
-         "                       in the middle of a run: SIGUSR1 starts to record, or ends that "
-         "and\n"
-         "                       writes FILE, then FILE.2, ... (default: runner-PID.etdp, ...)\n"
-         "  --verify             check the whole file first, weights included\n"
-         "  --version            print the versions of the runner, of ExecuTorch and of the "
-         "formats\n"
-         "  -h, --help           print this\n";
+         "  --etdump FILE        record ExecuTorch's profile of the run: the first 256 calls of\n"
+         "                       the model, up to 32 MiB, and the first 1024 bytes of the prompt.\n"
+         "                       During a run, the signal SIGUSR1 starts a recording; the next\n"
+         "                       one ends it and writes FILE, then FILE.2, ...\n"
+         "                       (default: runner-PID.etdp, ...)\n"
+         "  --verify             first check the complete file, including the weights\n"
+         "  --version            print the versions of the runner, ExecuTorch and the formats\n"
+         "  -h, --help           print this help\n";
 }
 
 }  // namespace thimble

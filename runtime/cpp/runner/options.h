@@ -10,7 +10,7 @@
 
 namespace thimble {
 
-/// What the command line asks for.
+/// The options of the command line.
 struct Options {
   std::string model;
   std::optional<std::string> prompt;

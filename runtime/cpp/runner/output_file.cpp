@@ -56,7 +56,7 @@ std::filesystem::path target_of(const std::filesystem::path& path) {
 
 Status write_file(const std::string& path, std::initializer_list<std::string_view> pieces) {
   struct stat info{};
-  // A device or a pipe is written to, never replaced; /dev/stdout, even where it leads to a file.
+  // A device or a pipe is written, never replaced; so is /dev/stdout, even if it is a file.
   const bool direct =
       path.rfind("/dev/", 0) == 0 || (stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode));
   const std::string target = direct ? path : target_of(path).string();

@@ -9,15 +9,15 @@
 
 namespace thimble {
 
-/// Whether write_file() is likely to succeed: asked before work whose result it is to hold.
+/// Whether write_file() is likely to succeed: checked before the work.
 Status check_writable(const std::string& path);
 
-/// Where a name leads through symbolic links, whether there is a file or not yet.
+/// The path after following symbolic links; the file need not exist.
 std::filesystem::path target_of(const std::filesystem::path& path);
 
-/// Writes the file under a temporary name beside target_of(path), then renames it: a reader sees
-/// the old file or the whole new one. On failure nothing is left behind. The pieces follow one
-/// another.
+/// Writes the file under a temporary name next to target_of(path), then renames it: a reader sees
+/// the old file or the complete new one. On failure no temporary file remains. The pieces follow
+/// one another.
 Status write_file(const std::string& path, std::initializer_list<std::string_view> pieces);
 
 }  // namespace thimble

@@ -18,7 +18,7 @@ namespace {
 constexpr std::string_view kMagic = "THIMBLE1";
 constexpr uint32_t kVersion = 1;
 
-/// What follows the record at the file's very end.
+/// The footer after the record, at the very end of the file.
 struct Footer {
   uint32_t record_size;
   uint32_t record_crc32;
@@ -30,8 +30,8 @@ static_assert(sizeof(Footer) == 16, "the footer is 16 bytes in the file");
 enum IntegrityField { kIntegrityVersion, kIntegrityFileSize, kIntegrityRanges };
 enum RangeField { kRangeName, kRangeOffset, kRangeSize, kRangeCrc32, kRangeAtLoad };
 
-/// How many bytes ExecuTorch's own header says the program and its segments take; 0 if there is no
-/// such header. Layout: root offset, "ET12", "eh00", uint32 length, uint64 program_size, uint64
+/// The size of the program and its segments, from ExecuTorch's own header; 0 if there is no such
+/// header. Layout: root offset, "ET12", "eh00", uint32 length, uint64 program_size, uint64
 /// segment_base_offset, uint64 segment_data_size.
 uint64_t size_in_header(const uint8_t* data, size_t size) {
   constexpr size_t kHeaderEnd = 40;
@@ -82,7 +82,7 @@ Status PteFile::map() {
   void* data = MAP_FAILED;
   if (regular && info.st_size > 0) {
     data = mmap(nullptr, info.st_size, PROT_READ, MAP_PRIVATE, descriptor, 0);
-    // Where the page cache holds large pages they are mapped as such: fewer misses in decoding.
+    // If the page cache has large pages, they are mapped as such: fewer TLB misses in decoding.
     if (data != MAP_FAILED) (void)madvise(data, info.st_size, MADV_HUGEPAGE);
   }
   const int map_error = errno;
@@ -105,7 +105,7 @@ Status PteFile::map() {
 Status PteFile::missing_record() const {
   const uint64_t expected = size_in_header(data_, size_);
   if (expected > size_) {
-    return Status::error(path_ + " is cut short: it has " + std::to_string(size_) +
+    return Status::error(path_ + " is truncated: it has " + std::to_string(size_) +
                          " bytes of at least " + std::to_string(expected) +
                          ": copy or export it again");
   }
@@ -140,7 +140,7 @@ Status PteFile::read_record() {
   const auto file_size = integrity.scalar<uint64_t>(kIntegrityFileSize);
   if (file_size != program_size_) {
     return Status::error(path_ + " holds " + std::to_string(program_size_) +
-                         " bytes before its integrity record, which counts " +
+                         " bytes before its integrity record, but should have " +
                          std::to_string(file_size) + ": copy or export it again");
   }
   const FlatbufferTables ranges = integrity.tables(kIntegrityRanges);

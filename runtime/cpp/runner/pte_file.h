@@ -16,8 +16,8 @@ namespace thimble {
 /// byte; the weights are checked by verify() only.
 class PteFile {
  public:
-  /// Maps the file at `path` and checks its record and its at_load ranges. The error names the
-  /// file and what is wrong with it.
+  /// Maps the file at `path` and checks its record and its at_load ranges. The error names the file
+  /// and the fault.
   static Result<PteFile> open(const std::string& path);
 
   PteFile(PteFile&& other) noexcept { *this = std::move(other); }
@@ -34,12 +34,12 @@ class PteFile {
   /// The ExecuTorch program: the file's first program_size() bytes.
   const uint8_t* data() const { return data_; }
   size_t program_size() const { return program_size_; }
-  /// The same for no other file, by all likelihood: the checksum of its record, which holds those
-  /// of all else, and its size.
+  /// A value that identifies the file: the checksum of its record, which holds the checksums of
+  /// everything else, and its size.
   uint64_t fingerprint() const { return uint64_t{record_crc32_} << 32 ^ program_size_; }
 
-  /// Lets the system drop the pages that lie wholly within the range, to be read from the file
-  /// again if ever needed: for weights that a delegate has repacked into memory of its own.
+  /// Lets the system drop the pages that are completely in the range; they are read from the file
+  /// again if needed. For weights that a delegate has repacked into its own memory.
   void release(size_t offset, size_t size) const;
 
  private:

@@ -35,7 +35,7 @@ namespace {
 constexpr size_t kEventBytes = 64;
 constexpr size_t kFactBytes = 1024;
 
-/// As Linux names it on x86; elsewhere the architecture alone.
+/// The processor's name from Linux on x86; elsewhere only the architecture.
 std::string processor_name() {
   std::ifstream information("/proc/cpuinfo");
   for (std::string line; std::getline(information, line);) {
@@ -69,8 +69,8 @@ std::string describe(const Recording& recording, const std::string& path) {
          (all == 1 ? " call of the model" : " calls of the model");
 }
 
-/// Hands on to an ETDump what ExecuTorch and its delegates report, or nothing. ExecuTorch keeps the
-/// address of a tracer from the load on, so this one stays and the ETDump comes and goes.
+/// Forwards events of ExecuTorch and its delegates to an ETDump while recording. ExecuTorch keeps
+/// the address of a tracer from the load on, so this object stays and the ETDump changes.
 class Recorder::Tracer final : public executorch::runtime::EventTracer {
  public:
   using ProgressResult = executorch::runtime::Result<bool>;
@@ -85,7 +85,7 @@ class Recorder::Tracer final : public executorch::runtime::EventTracer {
     return std::move(dump_);
   }
 
-  /// Whether what follows is kept. The level tells delegates, which need not report what is not.
+  /// Sets whether events are recorded. The level tells delegates, which then need not report them.
   void listen(bool on) {
     listening_ = on;
     set_event_tracer_profiling_level(on ? EventTracerProfilingLevel::kProfileAllEvents
@@ -94,7 +94,7 @@ class Recorder::Tracer final : public executorch::runtime::EventTracer {
 
   size_t bytes() const { return bytes_; }
 
-  /// The name of the next block, in place of ExecuTorch's.
+  /// Sets the name of the next block, which replaces ExecuTorch's.
   void name_block(const std::string& name) { block_ = name; }
 
   void create_event_block(const char* name) override {
@@ -130,7 +130,7 @@ class Recorder::Tracer final : public executorch::runtime::EventTracer {
     return listening_ ? dump(name, 0).track_allocator(name) : 0;
   }
 
-  // Values are never asked for: the level of logging stays at none.
+  // Values are never logged: the level of logging stays at none.
   ProgressResult log_evalue(const EValue&, LoggedEValueType) override { return false; }
   ProgressResult log_intermediate_output_delegate(const char*, DelegateDebugIntId,
                                                   const Tensor&) override {
@@ -168,7 +168,7 @@ class Recorder::Tracer final : public executorch::runtime::EventTracer {
   size_t bytes_ = 0;
 };
 
-/// Between calls, the mutex held.
+/// Called between calls, with the mutex held.
 class Recorder::Pause {
  public:
   explicit Pause(Recorder& recorder) : recorder_(recorder), lock_(recorder.mutex_) {
@@ -196,7 +196,7 @@ executorch::runtime::EventTracer* Recorder::tracer() const { return tracer_.get(
 
 Status Recorder::start(const RecordingBounds& bounds) {
   const Pause pause(*this);
-  if (recording_) return Status::error("a recording has been started already: stop it first");
+  if (recording_) return Status::error("a recording is already running: stop it first");
   recording_ = true;
   bounds_ = bounds;
   recorded_ = {};
@@ -215,15 +215,14 @@ Result<Recording> Recorder::stop(const std::string& path) {
   std::map<std::string, std::string> facts;
   {
     const Pause pause(*this);
-    if (!recording_) return Status::error("no recording has been started: start one first");
+    if (!recording_) return Status::error("no recording is running: start one first");
     recording_ = false;
     recorded = recorded_;
     facts = facts_;
     dump = tracer_->close();
   }
   if (recorded.calls == 0) {
-    return Status::error("cannot write " + path +
-                         ": no call of the model was made since the start");
+    return Status::error("cannot write " + path + ": the model was not called since the start");
   }
   for (const auto& [key, value] : facts) {
     dump->create_event_block(("fact " + key + " " + value).c_str());
@@ -232,7 +231,7 @@ Result<Recording> Recorder::stop(const std::string& path) {
     dump->create_event_block(("dropped " + std::to_string(recorded.dropped_calls)).c_str());
   }
   const ETDumpResult result = dump->get_etdump_data();
-  if (result.buf == nullptr) return Status::error("cannot write " + path + ": no memory is left");
+  if (result.buf == nullptr) return Status::error("cannot write " + path + ": not enough memory");
   status = write_file(path, {{static_cast<const char*>(result.buf), result.size}});
   std::free(result.buf);
   if (!status.ok()) return status;

@@ -14,26 +14,26 @@
 
 namespace thimble {
 
-/// How much a recording may hold; the defaults suffice for a look at any model. Both are asked
-/// before each call of the model, which is kept whole or not at all, so that the last one kept may
-/// exceed the bytes. The first calls are kept.
+/// The limits of a recording; the defaults are enough for any model. Both are checked before each
+/// call of the model. A call is recorded completely or not at all, so the last one may exceed the
+/// bytes. The first calls are kept.
 struct RecordingBounds {
   int64_t max_calls = 256;
-  int64_t max_bytes = int64_t{32} << 20;  ///< of the profile, closely estimated from its events
+  int64_t max_bytes = int64_t{32} << 20;  ///< of the profile, estimated from its events
 };
 
-/// What a recording came to.
+/// The result of a recording.
 struct Recording {
   int64_t calls = 0;          ///< of the model, from the first one after the start
-  int64_t dropped_calls = 0;  ///< after those, for which the bounds left no room
+  int64_t dropped_calls = 0;  ///< later calls, which did not fit the limits
 };
 
-/// "run.etdp holds 12 calls of the model", and of how many.
+/// Such as "run.etdp holds 12 calls of the model", with the number of dropped ones.
 std::string describe(const Recording& recording, const std::string& path);
 
-/// Records ExecuTorch's profile (an ETDump) of a program's calls, where and while it is told to:
-/// start() and stop() may come from any thread, and wait for a call that is running to end. While
-/// it does not record, ExecuTorch and its delegates are told so, and it holds no memory.
+/// Records ExecuTorch's profile (an ETDump) of a program's calls. start() and stop() may be called
+/// from any thread, and wait for the end of a running call. While it does not record, ExecuTorch
+/// and its delegates report no events, and it uses no memory.
 class Recorder {
  public:
   Recorder();
@@ -41,27 +41,27 @@ class Recorder {
   Recorder(const Recorder&) = delete;
   Recorder& operator=(const Recorder&) = delete;
 
-  /// What the program is loaded with; null where this was built without ETDump.
+  /// The tracer to load the program with; null if this was built without ETDump.
   executorch::runtime::EventTracer* tracer() const;
 
-  /// An error where it records already, or was built without ETDump.
+  /// Fails if it already records, or was built without ETDump.
   Status start(const RecordingBounds& bounds);
 
-  /// Ends a recording and writes it to a file, whole or not at all. Where it is refused for the
-  /// path, the recording goes on. An empty block "fact KEY VALUE" for each fact follows the calls,
-  /// and an empty last one, "dropped N", counts what was left out.
+  /// Ends a recording and writes it to a file, completely or not at all. If the path is refused,
+  /// the recording continues. An empty block "fact KEY VALUE" for each fact follows the calls, and
+  /// an empty last one, "dropped N", counts what was left out.
   Result<Recording> stop(const std::string& path);
 
-  /// A fact about the run that every recording from now on says: the last value of a key counts, up
+  /// Sets a fact about the run for every recording from now on: the last value of a key counts, up
   /// to its first 1024 bytes. start() adds the date and the processor.
   void note(const std::string& key, const std::string& value);
 
   bool is_recording() const;
 
-  /// What becomes of a call.
+  /// What happens to a call.
   enum class Fate { kUnrecorded, kRecorded, kDropped };
 
-  /// A call of the program over so many tokens, for as long as this lives; one at a time. It
+  /// A call of the program over some tokens, during this object's lifetime; one at a time. It
   /// becomes a block of events, named by its phase and its tokens: "prefill 12", "decode 1".
   class Call {
    public:

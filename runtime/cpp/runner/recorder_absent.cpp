@@ -1,4 +1,4 @@
-/// In place of recorder.cpp where ExecuTorch was built without ETDump.
+/// Replaces recorder.cpp if ExecuTorch was built without ETDump.
 
 #include "runner/recorder.h"
 
@@ -16,12 +16,13 @@ executorch::runtime::EventTracer* Recorder::tracer() const { return nullptr; }
 
 Status Recorder::start(const RecordingBounds&) {
   return Status::error(
-      "this runner was built without ETDump and records no profile: leave out --etdump, or build "
+      "this runner was built without ETDump and cannot record a profile: leave out --etdump, or "
+      "build "
       "it on an ExecuTorch that has etdump");
 }
 
 Result<Recording> Recorder::stop(const std::string&) {
-  return Status::error("no recording has been started: this runner was built without ETDump");
+  return Status::error("no recording is running: this runner was built without ETDump");
 }
 
 void Recorder::note(const std::string&, const std::string&) {}

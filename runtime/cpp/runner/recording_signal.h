@@ -9,22 +9,22 @@
 
 namespace thimble {
 
-/// Keeps SIGUSR1 from the calling thread and those it starts afterwards, so that it waits for a
-/// RecordingSignal. Before any thread is started.
+/// Blocks SIGUSR1 in the calling thread and those it starts later, so that a RecordingSignal
+/// receives it. Call it before any thread is started.
 void block_recording_signal();
 
-/// Starts and ends recordings of a running program: each SIGUSR1 does the one or the other, on a
-/// thread of its own, and says so on standard error.
+/// Starts and ends recordings of a running program: each SIGUSR1 does one or the other, on a
+/// separate thread, and reports it on standard error.
 class RecordingSignal {
  public:
-  /// The first recording goes to `path`, those after it to path.2, path.3, ...; empty:
+  /// The first recording is written to `path`, later ones to path.2, path.3, ...; empty:
   /// runner-PID.etdp in the current directory.
   RecordingSignal(Recorder& recorder, std::string path);
   ~RecordingSignal();
   RecordingSignal(const RecordingSignal&) = delete;
   RecordingSignal& operator=(const RecordingSignal&) = delete;
 
-  /// Listens no longer, and writes a recording that still goes on.
+  /// Stops listening, and writes a recording that is still running.
   Status finish();
 
  private:

@@ -100,7 +100,8 @@ Status Runner::restore(const std::string& path) {
   }
   cached_.clear();
   (void)(*session)->truncate(0).ok();
-  return Status::error("the session " + path + " holds other positions than tokens: delete it");
+  return Status::error("the session " + path +
+                       " has different numbers of positions and tokens: delete it");
 }
 
 Result<std::unique_ptr<Runner>> Runner::fork() const {
@@ -137,7 +138,7 @@ Result<const float*> Runner::extend(const std::vector<int32_t>& tokens, size_t e
 
 Result<const float*> Runner::prefill(const std::vector<int32_t>& tokens,
                                      const std::atomic<bool>* interrupted) {
-  // The last token is always computed: its logits are wanted.
+  // The last token is always computed: its logits are needed.
   const Status status = keep_common(tokens, tokens.size() - 1);
   if (!status.ok()) return status;
   const size_t kept = cached_.size();
@@ -151,8 +152,9 @@ Status Runner::logits(const std::vector<int32_t>& tokens, size_t first, float* l
   Status status = model_->check_context(tokens);
   if (!status.ok()) return status;
   if (first >= tokens.size()) {
-    return Status::error("logits from token " + std::to_string(first) + " on were asked for, but " +
-                         std::to_string(tokens.size()) + " tokens given: ask for an earlier one");
+    return Status::error("logits from token " + std::to_string(first) + " on were requested, but " +
+                         std::to_string(tokens.size()) +
+                         " tokens were given: request an earlier one");
   }
   status = keep_common(tokens, first);
   if (!status.ok()) return status;

@@ -18,14 +18,14 @@ namespace thimble {
 struct GenerateOptions {
   int64_t max_new_tokens = 0;  ///< 0: until the model ends or the context is full
   SamplerOptions sampler;
-  const std::atomic<bool>* interrupted = nullptr;  ///< polled between calls of the model
+  const std::atomic<bool>* interrupted = nullptr;  ///< checked between calls of the model
 };
 
-/// A language model that continues text over a key/value cache of its own. A runner and its forks
-/// share the model: one thread at a time for all of them.
+/// A language model that continues text, with its own key/value cache. A runner and its forks share
+/// the model: only one thread at a time may use any of them.
 class Runner {
  public:
-  /// Takes whole UTF-8 characters as they come; false ends the answer.
+  /// Receives complete UTF-8 characters as they are generated; false ends the answer.
   using TextCallback = std::function<bool(std::string_view text)>;
 
   /// Loads a model. Threads of ExecuTorch's pool are shared by all runners of a process; those of
@@ -39,36 +39,36 @@ class Runner {
     return model_->encode_prompt(prompt);
   }
 
-  /// Answers the context `tokens`. What the key/value cache already holds of it is not computed
-  /// again. The statistics are in stats() whether it succeeds or fails.
+  /// Continues `tokens`. The part that is already in the key/value cache is not computed again.
+  /// stats() has the statistics, on success and on failure.
   Status generate(const std::vector<int32_t>& tokens, const GenerateOptions& options,
                   const TextCallback& on_text);
 
-  /// The logits after each of `tokens` from the one at `first` on, a call of the model for each, as
-  /// in an answer; those before are read as a prompt is. `logits` takes a row of vocab_size()
-  /// numbers for each.
+  /// The logits after each of `tokens` from index `first` on, with a call of the model for each, as
+  /// in an answer; those before are processed as a prompt. `logits` has room for a row of
+  /// vocab_size() numbers for each.
   Status logits(const std::vector<int32_t>& tokens, size_t first, float* logits);
 
-  /// The tokens whose keys and values the cache holds.
+  /// The tokens whose keys and values are in the cache.
   const std::vector<int32_t>& cached() const { return cached_; }
 
-  /// Forgets every token from `length` on; an error where the cache holds fewer.
+  /// Removes every token from `length` on; fails if the cache has fewer.
   Status truncate(size_t length);
 
-  /// The messages of a chat that is held over this cache, kept by Chat: the system's, if any, and
-  /// whole turns. They are saved, restored and forked with the cache.
+  /// The messages of the chat of this cache, maintained by Chat: the system message, if any, and
+  /// complete turns. They are saved, restored and forked with the cache.
   std::vector<Message>& conversation() { return conversation_; }
-  /// Turns of it: a user's message and its answer.
+  /// The number of its turns: a user's message and its answer.
   size_t turns() const;
 
-  /// The cache and the conversation as a value; errors where the cache is not the CPU delegate's.
-  /// To a file and back; on failure all stays as it was.
+  /// Save and restore the cache and the conversation with a file. They fail if the cache is not the
+  /// CPU delegate's; on failure nothing changes.
   Status save(const std::string& path) const;
   Status restore(const std::string& path);
-  /// Another runner of the same model that goes on from here by itself.
+  /// Returns another runner of the same model that continues from here independently.
   Result<std::unique_ptr<Runner>> fork() const;
 
-  /// Forgets the statistics of earlier answers.
+  /// Clears the statistics of earlier answers.
   void clear_stats();
 
   const Model& model() const { return *model_; }
@@ -80,24 +80,26 @@ class Runner {
   SessionHandle* session() const { return program().session(); }
   const Tokenizer& tokenizer() const { return model_->tokenizer(); }
   Status choose_cache() const;
-  /// The session, this runner's cache in use; an error where what `verb` says cannot be done.
+  /// The session with this runner's cache as the current one; an error if the cache cannot be
+  /// `verb`.
   Result<SessionHandle*> own_session(const char* verb) const;
-  /// Forgets what the cache does not have in common with `tokens`, and all from `most` on.
+  /// Removes from the cache everything after the common prefix with `tokens`, and everything from
+  /// `most` on.
   Status keep_common(const std::vector<int32_t>& tokens, size_t most);
-  /// Brings the cache, which holds some of `tokens`, up to `end` of them; the logits of the last,
-  /// null where there is nothing to do.
+  /// Extends the cache, which has a prefix of `tokens`, to `end` of them; returns the logits of the
+  /// last, null if there is nothing to do.
   Result<const float*> extend(const std::vector<int32_t>& tokens, size_t end,
                               const std::atomic<bool>* interrupted);
-  /// Brings the cache up to `tokens`; the logits of the last.
+  /// Extends the cache to all `tokens`; returns the logits of the last.
   Result<const float*> prefill(const std::vector<int32_t>& tokens,
                                const std::atomic<bool>* interrupted);
   Result<const float*> step(int32_t token);
-  /// Calls the model with tokens behind those of the cache.
+  /// Calls the model with tokens that follow those of the cache.
   Result<const float*> forward(const std::vector<int64_t>& tokens);
 
   std::shared_ptr<Model> model_;
   int32_t cache_;                ///< its number in the session
-  std::vector<int32_t> cached_;  ///< the tokens whose keys and values the cache holds
+  std::vector<int32_t> cached_;  ///< the tokens whose keys and values are in the cache
   std::vector<Message> conversation_;
   Stats stats_;
 };

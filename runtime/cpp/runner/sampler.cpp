@@ -7,7 +7,7 @@
 namespace thimble {
 namespace {
 
-/// The likeliest token, the first of equals; -1 when no logit is a number.
+/// The most likely token, the first if several are equal; -1 if no logit is a number.
 int32_t likeliest(const float* logits, int32_t count) {
   int32_t best = -1;
   for (int32_t token = 0; token < count; ++token) {
@@ -56,7 +56,7 @@ void Sampler::keep_top_k() {
   candidates_.resize(top_k);
 }
 
-/// Takes the likeliest from a heap until enough are taken: a few of many, so no full sort.
+/// Takes the most likely ones from a heap until there are enough: a few of many, so no full sort.
 void Sampler::keep_top_p() {
   if (options_.top_p >= 1.0f) return;
   double total = 0.0;
@@ -90,7 +90,7 @@ int32_t Sampler::draw() {
     left -= candidate.weight;
     if (left < 0.0) return candidate.token;
   }
-  return candidates_.back().token;  // rounding took the last share
+  return candidates_.back().token;  // only after rounding errors
 }
 
 }  // namespace thimble

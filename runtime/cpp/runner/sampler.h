@@ -7,27 +7,27 @@ namespace thimble {
 
 inline constexpr float kMaxTemperature = 100.0f;
 
-/// How the next token is chosen. The steps apply in this order, each to what the one before left:
-/// temperature, top_k, top_p, min_p.
+/// How the next token is chosen. The steps apply in this order, each to the result of the one
+/// before: temperature, top_k, top_p, min_p.
 struct SamplerOptions {
   float temperature = 0.0f;  ///< 0: always the most likely token; else logits are divided by it
   int32_t top_k = 0;         ///< keep the k most likely; 0: all
-  float top_p = 1.0f;        ///< keep the fewest whose probabilities reach top_p together
-  float min_p = 0.0f;        ///< keep those at least min_p times as likely as the likeliest
-  uint64_t seed = 0;         ///< the same seed and logits give the same tokens on every machine
+  float top_p = 1.0f;  ///< nucleus sampling: keep the fewest whose probabilities add up to top_p
+  float min_p = 0.0f;  ///< keep those at least min_p times as likely as the most likely
+  uint64_t seed = 0;   ///< the same seed and logits give the same tokens on every machine
 };
 
-/// Chooses tokens by their logits.
+/// Samples tokens by their logits.
 class Sampler {
  public:
   explicit Sampler(const SamplerOptions& options) : options_(options), state_(options.seed) {}
 
-  /// The next token; -1 when not one of the `count` logits is a number.
+  /// The next token; -1 if none of the `count` logits is a number.
   int32_t sample(const float* logits, int32_t count);
 
  private:
   struct Candidate {
-    double weight;  ///< probability, up to a common factor: 1 for the likeliest
+    double weight;  ///< probability up to a common factor: 1 for the most likely
     int32_t token;
   };
 

@@ -51,10 +51,10 @@ std::optional<uint32_t> take_number(std::string_view* bytes) {
   return number;
 }
 
-/// Nothing where the bytes are not the messages of whole turns behind at most one system message.
+/// Nothing unless the bytes are the messages of complete turns after at most one system message.
 std::optional<std::vector<Message>> to_messages(std::string_view bytes) {
   std::vector<Message> messages;
-  uint32_t before = 2;  // a conversation may start as if behind an answer
+  uint32_t before = 2;  // a conversation starts as if after an answer
   while (!bytes.empty()) {
     const std::optional<uint32_t> role = take_number(&bytes);
     const std::optional<uint32_t> size = take_number(&bytes);
@@ -81,7 +81,7 @@ struct Close {
   void operator()(std::FILE* file) const { std::fclose(file); }
 };
 
-/// Bytes of the file from where it stands to its end.
+/// The number of bytes from the current position of the file to its end.
 uint64_t bytes_left(std::FILE* file) {
   const long at = std::ftell(file);
   std::fseek(file, 0, SEEK_END);
@@ -103,7 +103,8 @@ Status check_session(const std::string& path) {
   std::error_code unknown;
   const std::filesystem::file_status status = std::filesystem::status(path, unknown);
   if (!std::filesystem::exists(status) || std::filesystem::is_regular_file(status)) return {};
-  return Status::error(path + " is no regular file, and cannot hold a session: name another file");
+  return Status::error(path +
+                       " is not a regular file, so it cannot store a session: name another file");
 }
 
 Status write_session(const std::string& path, const SavedSession& session) {
@@ -114,7 +115,7 @@ Status write_session(const std::string& path, const SavedSession& session) {
   text += messages;
   if (messages.size() > std::numeric_limits<uint32_t>::max()) {
     return Status::error("the conversation is too long to be saved to " + path +
-                         ", which takes 4 GB of text: start a new one");
+                         ", the limit is 4 GB of text: start a new one");
   }
   SessionHeader header{};
   kMagic.copy(header.magic, sizeof(header.magic));
@@ -147,10 +148,11 @@ Result<SavedSession> read_session(const std::string& path, uint64_t fingerprint)
     return Status::error(path + " is a session of version " + std::to_string(header.version) +
                          ", and this runner reads versions " + std::to_string(kOldSessionVersion) +
                          " and " + std::to_string(kSessionVersion) +
-                         ": name another file, or delete it to start anew");
+                         ": name another file, or delete it to start a new session");
   }
-  const Status damaged = Status::error(
-      "the session " + path + " is damaged: name another file, or delete it to start anew");
+  const Status damaged =
+      Status::error("the session " + path +
+                    " is damaged: name another file, or delete it to start a new session");
   const uint64_t text_size = uint64_t{header.token_count} * sizeof(int32_t) + header.messages_size;
   const uint64_t left = bytes_left(file.get());
   if (header_crc32(header) != header.header_crc32 || left < text_size ||

@@ -9,13 +9,13 @@
 
 namespace thimble {
 
-inline constexpr uint32_t kSessionVersion = 2;     ///< the one that is written
-inline constexpr uint32_t kOldSessionVersion = 1;  ///< is read as well: without messages
+inline constexpr uint32_t kSessionVersion = 2;     ///< the version that is written
+inline constexpr uint32_t kOldSessionVersion = 1;  ///< can also be read: without messages
 
-/// A key/value cache to continue from later, the tokens it is of, and the conversation that they
-/// belong to, if there is one. As a file, little endian:
-/// SessionHeader | int32 tokens[token_count] | messages | the delegate's cache_size bytes
-/// A message is: uint32 role (0 system, 1 user, 2 assistant) | uint32 size | size bytes of UTF-8
+/// A key/value cache to resume from, its tokens, and the conversation that they belong to, if any.
+/// As a file, little endian: SessionHeader | int32 tokens[token_count] | messages | the delegate's
+/// cache_size bytes A message is: uint32 role (0 system, 1 user, 2 assistant) | uint32 size | size
+/// bytes of UTF-8
 struct SavedSession {
   uint64_t fingerprint = 0;       ///< PteFile::fingerprint() of the model
   std::vector<int32_t> tokens;    ///< from position 0 on
