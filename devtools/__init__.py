@@ -1,2 +1,1 @@
-"""Tools for whoever makes models fast: profiles by source line, benchmarks, and how this machine
-compares."""
+"""Tools for developers: profiles by source line, a numeric debugger, benchmarks."""

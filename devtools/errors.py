@@ -1,9 +1,9 @@
-"""What goes wrong in the tools, each with the one sentence to show."""
+"""The errors of the tools, each with one sentence to show."""
 
 
 class DevtoolsError(RuntimeError):
-    """Work that failed: a model that cannot be measured, a rival that cannot be built."""
+    """The work failed: a model cannot be measured, or a rival cannot be built."""
 
 
 class BadRequest(DevtoolsError):
-    """A request that cannot be met as it stands: a path, a name or a number to correct."""
+    """The request is not possible: a path, a name or a number must be corrected."""

@@ -1,4 +1,4 @@
-"""Writing files so that a failure leaves what was there before."""
+"""Writes files such that a failure keeps the previous file."""
 
 import errno
 import os
@@ -16,7 +16,7 @@ _KEPT = 40  # characters of a name: the temporary one is then never too long
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Gives a temporary path beside `path`, with its suffix, which takes its place if the block
+    """Provides a temporary path next to `path`, with its suffix, which replaces `path` if the block
     succeeds; on failure it is removed.
 
     Raises:
@@ -33,7 +33,7 @@ def replacing(path: Path) -> Iterator[Path]:
             raise
         raise DevtoolsError(
             f"The disk cannot store more ({error.strerror}) and {path} was not written; free some "
-            "space or name another place."
+            "space or choose another place."
         ) from None
     finally:
         temporary.unlink(missing_ok=True)
@@ -41,7 +41,7 @@ def replacing(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def using_temporary_files() -> Iterator[None]:
-    """A block that needs room in the directory for temporary files.
+    """Marks a block that needs room in the directory for temporary files.
 
     Raises:
         DevtoolsError: it is full.
@@ -58,18 +58,18 @@ def using_temporary_files() -> Iterator[None]:
 
 
 def check_writable(path: Path) -> None:
-    """Finds out before the work whether its result can be written.
+    """Checks before the work that its result can be written.
 
     Raises:
         BadRequest: it cannot.
     """
-    if os.path.isdir(path):  # answers no where pathlib raises, for impossible names
+    if os.path.isdir(path):  # for impossible names os.path returns False, pathlib raises
         raise BadRequest(f"{path} is a directory; name a file to write.")
     if os.path.exists(path) and not os.path.isfile(path) or path.absolute().parent in _DEVICES:
         raise BadRequest(f"{path} is a device or a pipe; name a file to write.")
     if not os.access(path.parent, os.W_OK | os.X_OK):
         raise BadRequest(
-            f"{path} cannot be written; name a file in a directory that exists and can be written."
+            f"{path} cannot be written; name a file in an existing, writable directory."
         )
     try:
         os.lstat(path)
@@ -82,10 +82,10 @@ def check_writable(path: Path) -> None:
 
 
 def check_outputs(outputs: Iterable[Path | None], inputs: Iterable[Path | None]) -> None:
-    """Finds out before the work whether its results can be written, each to a file of its own.
+    """Checks before the work that its results can be written, each to its own file.
 
     Args:
-        outputs, inputs: the files that are written and read; None for those not asked for.
+        outputs, inputs: the files that are written and read; None for those not requested.
 
     Raises:
         BadRequest: one cannot be written, is read as well, or is named twice.
@@ -97,9 +97,9 @@ def check_outputs(outputs: Iterable[Path | None], inputs: Iterable[Path | None])
             continue
         check_writable(path)
         if any(_are_one(path, other) for other in read):
-            raise BadRequest(f"{path} is also a file to read; name another one to write.")
+            raise BadRequest(f"{path} is also an input; name another file to write.")
         if any(_are_one(path, other) for other in written):
-            raise BadRequest(f"{path} is named for two results; name a file for each.")
+            raise BadRequest(f"{path} is used for two results; name a file for each.")
         written.append(path)
 
 

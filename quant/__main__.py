@@ -4,7 +4,7 @@ from exporter.commands.interruption import interruptible, nothing_to_clean_up
 
 
 def run() -> None:
-    with interruptible("Interrupted; what the cache holds is kept."):
+    with interruptible("Interrupted; finished layers stay in the cache."):
         with nothing_to_clean_up():
             from quant.commands.cli import main
         main()

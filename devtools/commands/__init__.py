@@ -1,1 +1,1 @@
-"""What `python -m devtools` does: its options, its progress, its tables."""
+"""The commands of `python -m devtools`: options, progress and tables."""

@@ -1,4 +1,4 @@
-"""The bench command: engines put together, measured in turn, shown and written."""
+"""The bench command: sets up engines, measures them in turns, shows and writes the results."""
 
 import json
 import sys
@@ -22,7 +22,7 @@ _WIDE = 200  # columns
 
 @dataclass(frozen=True)
 class Request:
-    """The command line as it was typed."""
+    """The arguments of the command line."""
 
     model: Path
     threads: tuple[int, ...]
@@ -39,10 +39,10 @@ class Request:
 
 
 def run_bench(request: Request) -> None:
-    """Measures, prints the tables, writes the files asked for.
+    """Measures, prints the tables, writes the requested files.
 
-    Exits 2 on a request that cannot be met, 1 on work that failed; the files are written whole or
-    not at all.
+    Exits with 2 if the request is not possible, with 1 if the work failed; files are written
+    completely or not at all.
     """
     try:
         _run_bench(request)
@@ -88,7 +88,7 @@ def _run_bench(request: Request) -> None:
             display.note(note)
         run = measure(model, engines, plan, bench, display)
     report = make_report(request.model, models, engines, plan, run)
-    # Into a file or a pipe tables go unbroken.
+    # In a file or a pipe, tables are not wrapped.
     show(report, Console(highlight=False, width=None if sys.stdout.isatty() else _WIDE))
     if request.json is not None:
         with replacing(request.json) as temporary:
@@ -99,7 +99,7 @@ def _run_bench(request: Request) -> None:
 
 
 def find_bench() -> Path:
-    """build/bench, built where it is missing."""
+    """Returns build/bench; builds it if it is missing."""
     from runtime.build import BUILD_DIR, build
     from runtime.errors import BuildError
 

@@ -17,7 +17,7 @@ from rich.table import Table
 
 
 class Display:
-    """Progress on standard error: a bar on a terminal, lines for notes alone elsewhere."""
+    """Progress on standard error: a bar on a terminal, otherwise only lines of notes."""
 
     def __init__(self, stream: TextIO) -> None:
         self._console = Console(file=stream, highlight=False, soft_wrap=True)
@@ -61,7 +61,7 @@ class Display:
 
 
 def show(report: dict[str, Any], console: Console) -> None:
-    """Prints what was measured: the limits, then a table per number of threads, then the ratios."""
+    """Prints the results: the limits, then a table per number of threads, then the ratios."""
     model = report["model"]
     console.print(
         f"{model['file']}: {model['name']}, {model['scheme']}, "

@@ -1,4 +1,5 @@
-"""The options of `python -m devtools`. Heavy imports wait until there is work to do."""
+"""The options of `python -m devtools`. Large libraries are imported only when there is work to
+do."""
 
 import os
 import sys
@@ -20,7 +21,7 @@ _SETTINGS = {
 
 
 class _Counts(click.ParamType):
-    """Numbers of threads, as 1,2,4."""
+    """Numbers of threads, such as 1,2,4."""
 
     name = "N,N"
 
@@ -32,8 +33,8 @@ class _Counts(click.ParamType):
         words = str(value).split(",")
         if not all(word.isdecimal() and 1 <= int(word) <= _MOST_THREADS for word in words):
             self.fail(
-                f"{value!r} is no list of thread counts; write numbers from 1 to {_MOST_THREADS}, "
-                "as 1,2.",
+                f"{value!r} is not a list of thread counts; write numbers from 1 to "
+                f"{_MOST_THREADS}, such as 1,2.",
                 param,
                 context,
             )
@@ -41,7 +42,7 @@ class _Counts(click.ParamType):
 
 
 def _default_counts() -> tuple[int, ...]:
-    """1, 2, 4 ... and all the cores that this process may use."""
+    """Returns 1, 2, 4 ... and the number of cores that this process may use."""
     affinity = getattr(os, "sched_getaffinity", None)
     cores = len(affinity(0)) if affinity else os.cpu_count() or 1
     return (*(1 << power for power in range(cores.bit_length()) if 1 << power < cores), cores)
@@ -50,7 +51,7 @@ def _default_counts() -> tuple[int, ...]:
 @click.group(context_settings=_SETTINGS)
 @version_option()
 def main() -> None:
-    """Tools for whoever makes models fast."""
+    """Tools for developers of models: profile, compare, benchmark."""
 
 
 main.add_command(inspect)
@@ -64,39 +65,44 @@ main.add_command(report)
 @click.option(
     "--threads",
     type=_Counts(),
-    help="Thread counts to measure at; by default 1, 2, 4 .. all cores.",
+    help="Numbers of threads to measure with; by default 1, 2, 4 .. all cores.",
 )
 @click.option(
     "--repeats",
     metavar="N",
     type=click.IntRange(1, 1000),
-    help="Samples of each; by default 5, with --quick 2.",
+    help="Samples of each measurement; by default 5, with --quick 2.",
 )
 @click.option(
-    "--quick", is_flag=True, help="One short prefill, decoding at depth 0, a small batch."
+    "--quick", is_flag=True, help="Only a short prefill, decoding at depth 0, and a small batch."
 )
 @click.option(
     "--kv-cache",
     type=click.Choice(["default", "float16", "float32", "int8"]),
     default="default",
-    help="What the CPU delegate keeps keys and values in.",
+    help="The type of the CPU delegate's key/value cache.",
 )
-@click.option("--huge-pages", is_flag=True, help="Have the CPU delegate copy weights into those.")
+@click.option(
+    "--huge-pages", is_flag=True, help="Let the CPU delegate copy the weights into huge pages."
+)
 @click.option(
     "--against",
     metavar="RIVAL",
     multiple=True,
-    help="Measure that too, in turns: xnnpack, cpu or openvino, a .pte file, or the path of "
-    "llama-bench: models of the same shape are made of random weights. Or the same model: "
-    "recording (its profile all the time), or the path of another build's bench. May be given "
-    "repeatedly.",
+    help="Also measure this engine, in turns with the model: xnnpack, cpu or openvino, a .pte "
+    "file, or the path of llama-bench (with a model of the same shape and random "
+    "weights). Or the same model: recording (while its profile is recorded), or the path "
+    "of another build's bench. Can be repeated.",
 )
 @click.option("--json", type=click.Path(path_type=Path), help="Also write everything as JSON.")
-@click.option("--plot", type=click.Path(path_type=Path), help="Also draw it: a .png, .svg or .pdf.")
+@click.option(
+    "--plot", type=click.Path(path_type=Path), help="Also draw a chart: a .png, .svg or .pdf file."
+)
 @click.option(
     "--cache",
     type=click.Path(path_type=Path),
-    help="Where rivals' models stay; by default thimble/bench in the user's cache directory.",
+    help="Directory for the models of other engines; by default thimble/bench in the user's "
+    "cache directory.",
 )
 @click.option(
     "--gguf-type",
@@ -108,7 +114,7 @@ main.add_command(report)
     "--openvino-python",
     metavar="PYTHON",
     type=click.Path(path_type=Path),
-    help="An interpreter with the packages openvino and nncf; by default this one.",
+    help="A Python interpreter with the packages openvino and nncf; by default this one.",
 )
 def bench(
     model: Path,
@@ -124,13 +130,13 @@ def bench(
     gguf_type: tuple[str, ...],
     openvino_python: Path | None,
 ) -> None:
-    """Measures a .pte: prefill, decoding at depth, a small batch, start and memory, beside what
-    this machine can do at most.
+    """Measures a .pte: prefill, decoding at several depths, a small batch, start and memory;
+    compares with the limits of this machine.
 
-    Prefill is counted against the rate of int8 products, decoding against the reading of memory:
-    both are probed next to every sample. Engines take turns, so that a machine that changes its
-    mind changes it for all. The first token is that of a prompt of 128 tokens, and the peak of
-    memory that of a context of 2048, both in a process of their own.
+    The limit of prefill is the rate of int8 products, the limit of decoding is the memory
+    bandwidth; both are measured next to every sample. Engines take turns, so that changes of the
+    machine affect all of them. The first token follows a prompt of 128 tokens; the peak of memory
+    is for a context of 2048. Each is measured in a separate process.
     """
     from devtools.commands.bench import Request, run_bench
     from devtools.commands.rivals import GGUF_TYPES, default_cache
@@ -159,21 +165,24 @@ def bench(
     "--checkpoint",
     metavar="DIR|HUB_ID",
     required=True,
-    help="What it was exported from; llama3 is the model that ships with the package.",
+    help="The checkpoint that was exported; llama3 is the small model in the package.",
 )
 @click.option(
     "--etrecord",
     type=click.Path(path_type=Path),
-    help="What the export's --etrecord wrote; by default MODEL with the ending .etrecord.",
+    help="The file that the export's --etrecord wrote; by default MODEL with the suffix .etrecord.",
 )
 @click.option(
     "--text",
     type=click.Path(path_type=Path),
-    help="UTF-8 text to run; by default one that ships with the package and that calibration "
-    "never sees.",
+    help="UTF-8 text to run; by default a text in the package that calibration does not use.",
 )
 @click.option(
-    "--tokens", metavar="N", type=click.IntRange(2), default=64, help="How much of the text."
+    "--tokens",
+    metavar="N",
+    type=click.IntRange(2),
+    default=64,
+    help="Number of tokens of the text to run.",
 )
 @click.option("--json", type=click.Path(path_type=Path), help="Also write everything as JSON.")
 def compare(
@@ -184,12 +193,12 @@ def compare(
     tokens: int,
     json: Path | None,
 ) -> None:
-    """Finds the line that computes something wrong in a .pte.
+    """Finds the line of the model that a .pte computes wrongly.
 
     Runs the checkpoint in float, the quantized model and the .pte on the same tokens, half of them
-    at once and the rest one by one, and compares what every line computed, decoder layer by decoder
-    layer: once with each model on its own values, once with all that is before the layer equal, so
-    that each fault shows where it arises. Ends with what became of the logits.
+    at once and the rest one by one. Compares the results of every line, layer by layer: once with
+    each model on its own values, and once with the same inputs of the layer, so that each fault
+    appears where it arises. At the end it compares the logits.
     """
     from devtools.commands.compare import Request, run_compare
 

@@ -1,4 +1,4 @@
-"""`python -m devtools compare`: runs the three forms of a model and shows where they part."""
+"""`python -m devtools compare`: runs the three forms of a model and shows where they differ."""
 
 import json
 import sys
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Request:
-    """The command line as it was typed."""
+    """The arguments of the command line."""
 
     model: Path
     checkpoint: str
@@ -33,7 +33,8 @@ class Request:
 
 
 def run_compare(request: Request) -> None:
-    """Prints the comparison; exits 2 on a request that cannot be met, 1 on work that failed."""
+    """Prints the comparison; exits with 2 if the request is not possible, with 1 if the work
+    failed."""
     from exporter.quiet import silence_known_noise, silence_native_noise
 
     silence_known_noise()
@@ -66,7 +67,7 @@ def compare(request: Request) -> "Outcome":
     """Runs the float model, the quantized model and the program on one text.
 
     Raises:
-        BadRequest: a file that is missing, of another model, or that nothing here can run.
+        BadRequest: a file is missing, belongs to another model, or cannot run on this machine.
         DevtoolsError, RunnerError: the program cannot be watched, or a disk is full.
         ExportError, TokenizerError, DelegateError, QuantError: from reading the model, the
             checkpoint, a text.
@@ -104,8 +105,8 @@ def compare(request: Request) -> "Outcome":
         comparison, models = compare_models(checkpoint, quantized, tokens, logged, calls)
     if not comparison.rows:
         raise BadRequest(
-            f"Nothing that {request.model} logged is in the graph of {etrecord}; name the record "
-            "that was written with this very file."
+            f"Nothing that {request.model} logged is in the graph of {etrecord}; give the record "
+            "that was written together with this file."
         )
     is_quantized = report["quantization"]["scheme"] != "none"
     tolerance = QUANTIZED_TOLERANCE if is_quantized else FLOAT_TOLERANCE
@@ -143,38 +144,38 @@ def _check_shape(facts: dict[str, Any], model: Path, checkpoint: "Checkpoint") -
         wanted = dimensions[name]
         if facts[name] != wanted:
             raise BadRequest(
-                f"{model} has {name} {facts[name]} and {checkpoint.name} has {wanted}; name the "
-                "checkpoint that it was exported from."
+                f"{model} has {name} {facts[name]} but {checkpoint.name} has {wanted}; give the "
+                "checkpoint that was exported."
             )
 
 
 def _check_weights(report: dict[str, Any], model: Path, etrecord: Path) -> None:
-    """A file that was exported with a record knows the record's weights; of others nothing is
-    known."""
+    """Checks the record's weights, if the file was exported with a record; otherwise they are
+    unknown."""
     from exporter.etrecord import holds_weights
 
     known = report.get("etrecord")
     if known is not None and not holds_weights(etrecord, known["weights_crc32"]):
         raise BadRequest(
-            f"{etrecord} holds other weights than those that {model} was made of; name the record "
-            "that was written with this very file."
+            f"{etrecord} has other weights than {model}; give the record that was written together "
+            "with this file."
         )
 
 
 def _check_program(record: "Record", model: Path, etrecord: Path) -> None:
-    """The same weights may have been lowered to other delegates."""
+    """Checks the program: the same weights may have been lowered to other delegates."""
     from devtools.report.program import read_program
 
     recorded = {number: item.backend for number, item in record.delegates.items()}
     if read_program(model).backends != recorded:
         raise BadRequest(
-            f"{etrecord} is of another program than {model}; name the record that was written with "
-            "this very file."
+            f"{etrecord} belongs to another program than {model}; give the record that was written "
+            "together with this file."
         )
 
 
 def _check_runs(delegate: str, model: Path) -> None:
-    """Whether this machine runs it; also registers what its delegate needs."""
+    """Checks that this machine can run it; also registers what its delegate needs."""
     from delegates import get_delegate
 
     if get_delegate(delegate).load(model) is None:
@@ -185,18 +186,20 @@ def _check_runs(delegate: str, model: Path) -> None:
 
 
 def _check_basis(quantization: dict[str, Any], model: Path) -> None:
-    """A rotation turns the residual stream: what lines compute is then no longer alike."""
+    """Checks that there is no rotation, which changes the residual stream and so what lines
+    compute."""
     method = quantization.get("method") or {}
     rotation = method.get("rotation", "none")
     if rotation != "none":
         raise BadRequest(
-            f"{model} was exported with rotation={rotation}, after which its lines compute other "
-            "numbers than the checkpoint's; compare an export with rotation=none."
+            f"{model} was exported with rotation={rotation}, so its lines compute other numbers "
+            "than the checkpoint's; compare an export with rotation=none."
         )
 
 
 def _tokens(request: Request, checkpoint: "Checkpoint", facts: dict[str, Any]) -> "Tensor":
-    """int64 (tokens,): the beginning of the text, or of a text that calibration never sees."""
+    """Returns int64 (tokens,): the beginning of the text, or of a text that calibration does not
+    use."""
     import torch
 
     from exporter.source import EMBEDDED

@@ -1,4 +1,4 @@
-"""Runs a finished program on a text, and keeps what it computes line by line."""
+"""Runs a finished program on a text, and logs what each line computes."""
 
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from devtools.errors import DevtoolsError
 from devtools.profile.etrecord import Record
 from runtime.watch import WatchedProgram
 
-_MOST_DECODED = 32  # tokens that go in one by one: enough for every decoding kernel
+_MOST_DECODED = 32  # tokens that are run one by one: enough for every decoding kernel
 
 
 def run_program(
@@ -43,8 +43,8 @@ def run_program(
             logits.append(torch.frombuffer(last, dtype=torch.float32))
     if collector.is_empty:
         raise DevtoolsError(
-            "the program logged no output; run it in an ExecuTorch that records events, as its "
-            "Python package does."
+            "the program logged no output; use an ExecuTorch that records events, such as its "
+            "Python package."
         )
     return collector.rows(), torch.stack(logits), calls
 

@@ -1,4 +1,4 @@
-"""What `python -m devtools compare` prints."""
+"""The output of `python -m devtools compare`."""
 
 import math
 
@@ -39,19 +39,21 @@ def show(outcome: Outcome) -> None:
         table.add_row(*_cells(row), style="bold red" if row.sink.order in marked else None)
     console.print(table)
     console.print(
-        "dB of signal over noise, more is better. weights: the line's weights alone, beside the "
-        "float ones on the same input; quantized: quantized model / float model, all errors before "
-        "the line included; prefill, decode, max error: program / quantized model, both on the "
-        "program's input of the layer.",
+        "Signal-to-noise ratio in dB, more is better. weights: only the line's weights, compared "
+        "with the float ones on the same input; quantized: quantized model / float model, "
+        "including all earlier errors; prefill, decode, max error: program / quantized model, "
+        "both on the program's input of the layer.",
         soft_wrap=True,
     )
     if any(row.sink.at_boundary for row in outcome.comparison.rows):
         console.print(
-            f"{facts['delegate']} shows what leaves a delegate call, not what is inside: a line "
-            "stands for all of its call."
+            f"{facts['delegate']} shows only the outputs of a delegate call: a line represents its "
+            "complete call."
         )
     if outcome.comparison.unmatched:
-        console.print(f"not compared: {len(outcome.comparison.unmatched)} outputs of no layer")
+        console.print(
+            f"not compared: {len(outcome.comparison.unmatched)} outputs that belong to no layer"
+        )
     _verdict(console, outcome)
     for name, item in outcome.logits.items():
         console.print(
@@ -64,27 +66,27 @@ def _verdict(console: Console, outcome: Outcome) -> None:
     wrong = outcome.wrong
     if wrong is None:
         console.print(
-            "program: no line departs from the quantized model by more than rounding explains "
+            "program: no line differs from the quantized model by more than rounding explains "
             f"({decibels(-20 * math.log10(outcome.tolerance))} dB)"
         )
     else:
         console.print(
             f"program: first divergence at "
             f"{_named(wrong, wrong.sink.place.module_path, wrong.sink.lines[0])}: relative error "
-            f"{wrong.program_error:.2g}, and rounding explains {outcome.tolerance:.2g}",
+            f"{wrong.program_error:.2g}, but rounding explains only {outcome.tolerance:.2g}",
             markup=False,
             soft_wrap=True,
         )
     if not outcome.odd:
         console.print(
-            f"weights: no line's lose more than {OUTLIER:g} times what is usual in this model"
+            f"weights: no line's error is more than {OUTLIER:g} times the usual one in this model"
         )
     for row in outcome.odd:
         if row.weights is not None:
             console.print(
                 f"weights: those of {_named(row, row.weights.module_path, row.weights.line)} are "
-                "no rounding of the checkpoint's: relative error "
-                f"{row.weights.distance.relative:.2g}, more than {OUTLIER:g} times what is usual "
+                "not a rounding of the checkpoint's: relative error "
+                f"{row.weights.distance.relative:.2g}, more than {OUTLIER:g} times the usual one "
                 "in this model",
                 markup=False,
                 soft_wrap=True,
@@ -119,7 +121,7 @@ def _shown(item: Distance | None) -> str:
 
 
 def decibels(number: float) -> str:
-    """Such as 31.4; `same` where nothing differs."""
+    """Returns a text such as 31.4; `same` if nothing differs."""
     if number == math.inf:
         return "same"
     return "none" if number == -math.inf else f"{number:.1f}"

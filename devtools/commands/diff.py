@@ -33,7 +33,7 @@ _STYLES = {Verdict.SLOWER: "red", Verdict.FASTER: "green"}
 
 @dataclass(frozen=True)
 class Request:
-    """The command line as it was typed: each side's runs and its ETRecord."""
+    """The arguments of the command line: each side's runs and its ETRecord."""
 
     a: tuple[Path, ...]
     b: tuple[Path, ...]
@@ -46,9 +46,10 @@ class Request:
 
 
 def run_diff(request: Request) -> None:
-    """Compares, writes the file asked for, prints the tables.
+    """Compares, writes the requested file, prints the tables.
 
-    Exits 0 whatever changed, 2 on files or options that cannot be used, 1 on work that failed.
+    Exits with 0 no matter what changed, with 2 for unusable files or options, with 1 if the work
+    failed.
     """
     try:
         _run_diff(request)
@@ -113,8 +114,8 @@ def _percent(change: Change) -> str:
 
 
 def _shown(time_ns: float | None) -> float | None:
-    """The milliseconds that are printed of a time: what is said of two of them is computed from
-    these, so that whoever computes it again finds the same."""
+    """Returns a time in milliseconds, rounded as printed. Differences are computed from these, so
+    that readers get the same results."""
     return None if time_ns is None else float(_milliseconds(time_ns))
 
 

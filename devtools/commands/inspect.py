@@ -28,7 +28,7 @@ _SMALLEST_READ = 1 << 20  # bytes, of a probe of memory
 
 @dataclass(frozen=True)
 class Request:
-    """The command line as it was typed."""
+    """The arguments of the command line."""
 
     etdump: Path
     etrecord: Path
@@ -43,9 +43,9 @@ class Request:
 
 
 def run_inspect(request: Request) -> None:
-    """Reads the profile, writes the files asked for, prints the table.
+    """Reads the profile, writes the requested files, prints the table.
 
-    Exits 2 on files or options that cannot be used, 1 on work that failed.
+    Exits with 2 for unusable files or options, with 1 if the work failed.
     """
     try:
         _run_inspect(request)
@@ -67,21 +67,23 @@ def _run_inspect(request: Request) -> None:
     if request.csv is not None:
         with replacing(request.csv) as temporary:
             _write_csv(report, request.by, request.phases, temporary)
-    # Into a file or a pipe tables go unbroken.
+    # In a file or a pipe, tables are not wrapped.
     console = Console(highlight=False, width=None if sys.stdout.isatty() else _WIDE)
     show(report, request.by, request.phases, request.top, console)
 
 
 def _find_limits(request: Request, profile: Profile) -> Limits | None:
     if request.probe and request.limits is not None:
-        raise BadRequest("--probe measures what --limits reads; give one of them.")
+        raise BadRequest("--probe measures what --limits reads; use only one of them.")
     threads = request.threads or profile.threads
     if request.limits is not None:
         return load_limits(request.limits, threads)
     if not request.probe:
         return None
     if threads is None:
-        raise BadRequest("The profile does not tell how many threads ran; say it with --threads.")
+        raise BadRequest(
+            "The profile does not contain the number of threads; set it with --threads."
+        )
     calls = profile.calls_of(Phase.DECODE) or profile.calls
     moved = sum(event.bytes_moved or 0 for event in calls[-1].events)
     with Server([find_bench(), "--limits", str(threads)], "the limits' probe") as machine:

@@ -57,7 +57,7 @@ def show(
 
 
 def coverage_lines(report: dict[str, Any]) -> list[str]:
-    """The three figures that head every report, and what did not resolve."""
+    """Returns the three figures at the top of every report, and what did not resolve."""
     coverage = report["coverage"]
     inside = " and ".join(report["delegates"])
     lines = [
@@ -76,7 +76,7 @@ def coverage_lines(report: dict[str, Any]) -> list[str]:
     if hidden > 0:
         lines.append(f"  and {hidden} more; --json lists them")
     if report["dropped_calls"]:
-        lines.append(f"  {report['dropped_calls']} calls more had no room in the recording")
+        lines.append(f"  {report['dropped_calls']} further calls did not fit the recording")
     return lines
 
 
@@ -151,7 +151,7 @@ def _shown(rows: list[dict[str, Any]], top: int) -> list[dict[str, Any]]:
 
 
 def _others(hidden: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """What the table leaves out, as one row, so that the column still adds up."""
+    """Returns what the table leaves out as one row, so that the column still adds up."""
     if not hidden:
         return []
     return [
@@ -174,7 +174,7 @@ def _others(hidden: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _key(row: dict[str, Any]) -> str:
-    """The row's name, and in brackets what else it stands for, beside it in short."""
+    """Returns the row's name, and in brackets what it shares."""
     key, remarks = str(row["key"]), []
     if row["layers"]:
         remarks.append(f"{row['layers']} layer" + "s" * (row["layers"] > 1))
@@ -186,7 +186,8 @@ def _key(row: dict[str, Any]) -> str:
 
 
 def _in_short(places: list[str], beside: str) -> str:
-    """Lines of the same file by their numbers, modules of the same parent by their last names."""
+    """Shortens lines of the same file to numbers, modules of the same parent to their last
+    names."""
     mark = ":" if ":" in beside else "."
     home = beside.rpartition(mark)[0]
     return ", ".join(

@@ -1,5 +1,4 @@
-"""The options of the commands that show recorded runs: those of inspect and diff, and what others
-have of them."""
+"""The options of the commands that show recorded runs: inspect, diff and others."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,39 +20,45 @@ etrecord_option = click.option(
     metavar="FILE",
     type=click.Path(path_type=Path),
     required=True,
-    help="What python -m exporter --etrecord wrote beside the model that ran.",
+    help="The file that python -m exporter --etrecord wrote with the model.",
 )
 limits_option = click.option(
     "--limits",
     metavar="FILE",
     type=click.Path(path_type=Path),
-    help="What the recording machine can do, as python -m devtools bench --json wrote it: each "
-    "line then says what bounds it, and how near it came.",
+    help="The limits of the recording machine, as written by python -m devtools bench --json: "
+    "each line then shows its limit, and how close it came.",
 )
 threads_option = click.option(
     "--threads",
     metavar="N",
     type=click.IntRange(1, _MOST_THREADS),
-    help="Threads that ran, where the profile does not tell; chooses among the limits.",
+    help="Number of threads of the run, if the profile does not contain it; selects the limits.",
 )
 _by = click.option(
     "--by",
     type=click.Choice(["line", "module", "op", "layer"]),
     default="line",
-    help="What time is summed up by. Modules of all decoder layers are taken together, as "
+    help="How to group the time. The modules of all decoder layers are combined, as "
     "model.layers.*.mlp.",
 )
 _every_layer = click.option(
-    "--every-layer", is_flag=True, help="With --by module: each decoder layer's modules apart."
+    "--every-layer",
+    is_flag=True,
+    help="With --by module: show the modules of each decoder layer separately.",
 )
 _phase = click.option(
     "--phase",
     type=click.Choice(["all", "prefill", "decode"]),
     default="all",
-    help="The calls that are looked at.",
+    help="The calls to show.",
 )
 _top = click.option(
-    "--top", metavar="N", type=click.IntRange(0), default=25, help="Rows of a table; 0: all."
+    "--top",
+    metavar="N",
+    type=click.IntRange(0),
+    default=25,
+    help="Number of rows of a table; 0: all.",
 )
 
 
@@ -66,7 +71,9 @@ _top = click.option(
 @_top
 @limits_option
 @click.option(
-    "--probe", is_flag=True, help="Measure that here, on the machine that recorded, instead."
+    "--probe",
+    is_flag=True,
+    help="Measure the limits now instead; only valid on the machine of the recording.",
 )
 @threads_option
 @click.option("--json", type=click.Path(path_type=Path), help="Also write all views as JSON.")
@@ -84,16 +91,16 @@ def inspect(
     json: Path | None,
     csv: Path | None,
 ) -> None:
-    """Shows where a recorded run spent its time, down to the line of Python that was exported.
+    """Shows where a recorded run spent its time, by line of the exported Python.
 
-    PROFILE is what the runner's --etdump wrote. Time is an event's own (self) or also what a line
-    or module calls (total); what belongs to no line has rows of its own, so that the self times of
-    a table add up to the time of the calls.
+    PROFILE is a file that the runner's --etdump wrote. The self time is an event's own; the total
+    time includes what a line or module calls. Time that belongs to no line has separate rows, so
+    that the self times of a table add up to the time of the calls.
 
-    One operator may compute several lines or modules, as q_proj, k_proj and v_proj. Such rows say
-    "shares with", and the operator's time is divided among them: by the bytes of their weights in
-    calls of one token, by their operations in longer ones, and where none is a matrix product, as
-    in a norm, always by operations.
+    One operator may compute several lines or modules, such as q_proj, k_proj and v_proj. Such rows
+    are marked "shares with", and the operator's time is divided among them: by the bytes of their
+    weights in calls of one token, by their operations in longer calls, and always by operations if
+    none is a matrix product, as in a norm.
     """
     from devtools.commands.inspect import Request, run_inspect
     from devtools.profile.model import Phase
@@ -111,21 +118,21 @@ def inspect(
     "--etrecord-b",
     metavar="FILE",
     type=click.Path(path_type=Path),
-    help="That of B, where it ran another program.",
+    help="The ETRecord of B, if it ran another program.",
 )
 @click.option(
     "--again-a",
     metavar="FILE",
     multiple=True,
     type=click.Path(path_type=Path),
-    help="Another run of A: noise between runs then counts as noise. May be given repeatedly.",
+    help="Another run of A: differences between its runs then count as noise. Can be repeated.",
 )
 @click.option(
     "--again-b",
     metavar="FILE",
     multiple=True,
     type=click.Path(path_type=Path),
-    help="Another run of B.",
+    help="Another run of B. Can be repeated.",
 )
 @_by
 @_every_layer
@@ -145,13 +152,13 @@ def diff(
     top: int,
     json: Path | None,
 ) -> None:
-    """Shows what became slower from run A to run B, by line, and what is only noise.
+    """Shows, by line, what became slower from run A to run B, and what is only noise.
 
     Times are those of the median call of each side, and every change is from A's median to B's. A
-    line is called slower or faster if its calls differ beyond chance (Mann-Whitney, Holm, 5% for
-    all lines together) and the medians by more than either side's moved by itself: from the first
-    half of a run to the second, and between runs of one side. What one operator computes for
-    several lines is divided among them, as inspect says.
+    line is slower or faster if the difference of its calls is significant (Mann-Whitney, Holm, 5%
+    for all lines together) and its medians differ by more than the noise of either side: between
+    the halves of a run, and between runs of one side. The time of an operator that computes several
+    lines is divided among them, as in inspect.
     """
     from devtools.commands.diff import Request, run_diff
     from devtools.profile.model import Phase

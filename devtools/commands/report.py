@@ -18,13 +18,14 @@ from devtools.files import check_outputs
     metavar="FILE",
     type=click.Path(path_type=Path),
     required=True,
-    help="The page to write, an .html.",
+    help="The .html page to write.",
 )
 @click.option(
     "--pte",
     metavar="FILE",
     type=click.Path(path_type=Path),
-    help="The model that ran: the page then shows its memory, and why no delegate has an operator.",
+    help="The model of the run: the page then also shows its memory, and why operators are not "
+    "delegated.",
 )
 @limits_option
 @threads_option
@@ -36,10 +37,10 @@ def report(
     limits: Path | None,
     threads: int | None,
 ) -> None:
-    """Writes a recorded run as one HTML file that works offline: the model's source with its time,
-    a flame graph, the roofline, prefill against decode, memory, and who runs what.
+    """Writes a recorded run as one HTML file that works offline: the model's source with times, a
+    flame graph, the roofline, prefill compared with decode, memory, and delegation.
 
-    PROFILE is what the runner's --etdump wrote.
+    PROFILE is a file that the runner's --etdump wrote.
     """
     from devtools.profile import load_profile
     from devtools.profile.limits import load_limits

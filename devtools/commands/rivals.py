@@ -1,4 +1,5 @@
-"""Rivals of the same shape: made of random weights where missing, kept for the next run."""
+"""Other engines with a model of the same shape and random weights, which is kept for the next
+run."""
 
 import hashlib
 import json
@@ -67,15 +68,15 @@ def check_rival(name: str) -> None:
         return
     if not (path.is_file() and os.access(path, os.X_OK)):
         raise BadRequest(
-            f"--against {name} is nothing to measure; name {', '.join(DELEGATES)}, {OPENVINO}, "
+            f"--against {name} is not known; give {', '.join(DELEGATES)}, {OPENVINO}, "
             f"{RECORDING}, a .pte file, or the path of llama-bench or of another build's {BENCH}."
         )
     if path.name == BENCH:
         return
     if not quantizer_beside(path).is_file():
         raise BadRequest(
-            f"{quantizer_beside(path)} is missing and makes the model for {path.name}; build both "
-            "into one directory."
+            f"{quantizer_beside(path)} is missing but needed to make the model for {path.name}; "
+            "build both into the same directory."
         )
 
 
@@ -171,7 +172,7 @@ def _made(
         (path.parent / "facts.json").write_text(json.dumps(facts, indent=1), encoding="utf-8")
     except OSError as error:
         raise BadRequest(
-            f"{cache} cannot be written ({error.strerror}); name another place with --cache."
+            f"{cache} cannot be written ({error.strerror}); choose another place with --cache."
         ) from None
     with replacing(path) as temporary:
         make(temporary)
@@ -204,8 +205,8 @@ def _export(out: Path, delegate: str, model: Model) -> None:
 
     if model.shape.vocab_size < LETTERS:
         raise DevtoolsError(
-            f"The vocabulary of {model.shape.vocab_size} is too small for a random model; it takes "
-            f"{LETTERS} tokens or more."
+            f"The vocabulary of {model.shape.vocab_size} is too small for a random model; at least "
+            f"{LETTERS} tokens are needed."
         )
     scheme = "rtn4" if model.scheme == "gptq4" else model.scheme
     with tempfile.TemporaryDirectory(dir=out.parent) as directory, silence_native_noise():
@@ -261,13 +262,13 @@ def _openvino(model: Model, options: RivalOptions, note: Callable[[str], None]) 
         )
     except OSError as error:
         raise BadRequest(
-            f"{python} cannot be started ({error.strerror}); name a Python that has the packages "
+            f"{python} cannot be started ({error.strerror}); give a Python that has the packages "
             "openvino and nncf with --openvino-python."
         ) from None
     if found.returncode != 0:
         raise BadRequest(
-            f"{python} has not both of the packages openvino and nncf; install them there, or name "
-            "a Python that has them with --openvino-python."
+            f"{python} lacks the package openvino or nncf; install both there, or give a Python "
+            "that has them with --openvino-python."
         )
     facts = {**model.shape.to_dict(), "head_bits": model.head_bits}
     path = _made(

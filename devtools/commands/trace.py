@@ -18,14 +18,14 @@ from devtools.files import check_outputs
     metavar="FILE",
     type=click.Path(path_type=Path),
     required=True,
-    help="The trace to write, a .json.",
+    help="The .json trace to write.",
 )
 def trace(profile: Path, etrecord: Path, out: Path) -> None:
     """Writes a recorded run as a trace to open in https://ui.perfetto.dev or chrome://tracing.
 
-    PROFILE is what the runner's --etdump wrote. Each thread has a track, the operators of a
-    delegate lie in its calls, arrows lead from token to token, and an operator that is clicked
-    tells its line, shape, bytes and operations.
+    PROFILE is a file that the runner's --etdump wrote. Each thread has a track, the operators of a
+    delegate are nested in its calls, arrows connect tokens, and a click on an operator shows its
+    line, shape, bytes and operations.
     """
     from devtools.profile import load_profile
     from devtools.trace import write_trace

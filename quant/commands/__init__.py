@@ -1,1 +1,1 @@
-"""What `python -m quant` does: measuring models, comparing methods."""
+"""The commands of `python -m quant`: measure models, compare methods."""

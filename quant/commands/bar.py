@@ -1,4 +1,5 @@
-"""A bar on a terminal's standard error while models read text; a line now and then elsewhere."""
+"""A progress bar on a terminal's standard error while models read text; otherwise a line at
+times."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,19 +11,19 @@ from exporter.commands.running import RunningLines
 
 
 class Bar:
-    """Counts the tokens that have gone through models."""
+    """Counts the tokens that models have processed."""
 
     def __init__(self, progress: Progress, task: TaskID, lines: RunningLines | None) -> None:
         self._progress, self._task, self._lines = progress, task, lines
         self._done = self._total = 0
 
     def expect(self, tokens: int) -> None:
-        """How many tokens there will be in all."""
+        """Adds to the number of tokens to process."""
         self._total = tokens
         self._progress.update(self._task, total=tokens)
 
     def advance(self, tokens: int) -> None:
-        """So many more are done."""
+        """Adds to the number of processed tokens."""
         self._done += tokens
         self._progress.advance(self._task, tokens)
         if self._lines is not None:
@@ -31,7 +32,7 @@ class Bar:
 
 @contextmanager
 def progress_bar(what: str) -> Iterator[Bar]:
-    """A bar that is gone in the end."""
+    """Provides a bar that disappears at the end."""
     console = Console(stderr=True)
     columns = (
         TextColumn("{task.description}"),

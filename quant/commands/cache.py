@@ -1,4 +1,4 @@
-"""`python -m quant cache`: what is kept of earlier quantizations, and making room."""
+"""`python -m quant cache`: shows and removes stored results of earlier quantizations."""
 
 import sys
 import time
@@ -17,7 +17,9 @@ _PIPE_WIDTH = 160  # where nothing says how wide a line may be
 @click.option("--list", "as_list", is_flag=True, help="Show every entry; the default.")
 @click.option("--clear", is_flag=True, help="Remove everything.")
 @click.option(
-    "--prune", metavar="SIZE", help="Remove what was least recently used, down to this size."
+    "--prune",
+    metavar="SIZE",
+    help="Remove the least recently used entries until this size is reached.",
 )
 @click.option(
     "--cache",
@@ -26,12 +28,12 @@ _PIPE_WIDTH = 160  # where nothing says how wide a line may be
     help="The directory; by default $THIMBLE_CACHE or the user's cache directory.",
 )
 def cache_command(as_list: bool, clear: bool, prune: str | None, directory: Path | None) -> None:
-    """Quantized layers kept from earlier runs: shows them, or makes room.
+    """Shows or removes quantized layers that earlier runs stored.
 
-    $THIMBLE_CACHE_SIZE limits what runs keep, such as 50GB; by default 20GB.
+    $THIMBLE_CACHE_SIZE limits the size of the cache, such as 50GB; by default 20GB.
     """
     if as_list + clear + (prune is not None) > 1:
-        raise click.UsageError("--list, --clear and --prune exclude each other; give one of them.")
+        raise click.UsageError("--list, --clear and --prune exclude each other; use only one.")
     from exporter.streams import STANDARD_OUTPUT
     from quant.cache.store import Cache, default_directory, default_size
     from quant.errors import QuantError
@@ -65,7 +67,7 @@ def _show(cache: "Cache") -> None:
     entries = cache.entries()
     for entry in entries:
         used = time.strftime("%Y-%m-%d %H:%M", time.localtime(entry.used))
-        state = "sound" if entry.sound else "damaged: is made anew"
+        state = "sound" if entry.sound else "damaged: will be made again"
         table.add_row(used, show_size(entry.size), state, entry.what, entry.key[:12])
     console = Console(highlight=False)
     if not console.is_terminal:

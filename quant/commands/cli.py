@@ -1,4 +1,4 @@
-"""The options of `python -m quant`. Heavy imports wait until there is work to do."""
+"""The options of `python -m quant`. Large libraries are imported only when there is work to do."""
 
 from pathlib import Path
 
@@ -26,13 +26,13 @@ Examples:
 )
 @version_option()
 def main() -> None:
-    """Measures models, and what quantization methods do to them."""
+    """Measures models and quantization methods."""
 
 
 @main.command("eval", context_settings={"show_default": True})
 @click.argument("model")
 @click.option("--text", type=click.Path(path_type=Path), help="UTF-8 text.")
-@click.option("--against", metavar="MODEL", help="The model that KL and top-1 compare with.")
+@click.option("--against", metavar="MODEL", help="The model to compare with, for KL and top-1.")
 @click.option(
     "--tokenizer",
     type=click.Path(path_type=Path),
@@ -43,41 +43,48 @@ def main() -> None:
     metavar="N",
     type=click.IntRange(min=2),
     default=2048,
-    help="Tokens of one window; no more than the models take.",
+    help="Tokens of a window; at most the models' limit.",
 )
 @click.option(
-    "--tokens", metavar="N", type=click.IntRange(min=2), help="Read no more than so many tokens."
+    "--tokens", metavar="N", type=click.IntRange(min=2), help="Most tokens to read from the text."
 )
 @click.option(
     "--separator",
     metavar="TEXT",
-    help="What parts documents: each then begins with BOS and a window of its own.",
+    help="The string between documents: each document then begins with BOS and a new window.",
 )
 @click.option(
     "--kv-cache",
     type=click.Choice(KV_CACHES),
     default="default",
-    help="The type of a .pte's key/value cache (--delegate cpu); by default what the file says.",
+    help="The type of a .pte's key/value cache (--delegate cpu); by default the one set in the "
+    "file.",
 )
 @click.option(
     "--against-kv-cache",
     type=click.Choice(KV_CACHES),
     default="default",
-    help="The same of the model after --against.",
+    help="The same for the model of --against.",
 )
 @click.option(
     "--tasks",
     metavar="NAME[,...]",
-    help="In place of a text: tasks of the lm-evaluation-harness (pip install thimble[lm-eval]).",
+    help="Instead of a text: tasks of the lm-evaluation-harness (pip install thimble[lm-eval]).",
 )
 @click.option(
     "--task-path", type=click.Path(path_type=Path), help="A directory of further tasks in YAML."
 )
 @click.option(
-    "--limit", metavar="N", type=click.IntRange(min=1), help="The first documents of each task."
+    "--limit",
+    metavar="N",
+    type=click.IntRange(min=1),
+    help="Number of documents of each task, from the first.",
 )
 @click.option(
-    "--shots", metavar="N", type=click.IntRange(min=0), help="Examples before each question."
+    "--shots",
+    metavar="N",
+    type=click.IntRange(min=0),
+    help="Number of examples before each question.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def eval_command(
@@ -98,9 +105,9 @@ def eval_command(
 ) -> None:
     """Perplexity, bits per byte, and with --against KL and top-1, of a checkpoint or a .pte.
 
-    As in the GPTQ paper: the text is tokenized whole, with BOS before it, and cut into windows of
-    --context tokens that follow each other; in each, every token but the first is predicted from
-    those before it.
+    As in the GPTQ paper: the complete text is tokenized, with BOS before it, and cut into
+        consecutive windows of --context tokens; in each, every token but the first is predicted
+        from those before it.
     """
     from quant.commands.evaluate import Request, run_eval
     from quant.commands.harness import Tasks
@@ -128,8 +135,7 @@ def eval_command(
 @click.option(
     "--calibration",
     type=click.Path(path_type=Path),
-    help="Text to calibrate on; by default the first nine tenths of the text that ships with the "
-    "package.",
+    help="Text for calibration; by default the first nine tenths of the text in the package.",
 )
 @click.option(
     "--held-out",
@@ -137,16 +143,20 @@ def eval_command(
     help="Text to measure on; by default the last tenth of the calibration text.",
 )
 @click.option(
-    "--separator", metavar="TEXT", help="What parts documents in the held-out text, if anything."
+    "--separator", metavar="TEXT", help="The string between documents in the held-out text."
 )
 @click.option(
     "--group-size", "group_sizes", multiple=True, type=int, default=(32, 128), metavar="N"
 )
 @click.option(
-    "--tokens", metavar="N", type=click.IntRange(min=2), default=4096, help="Held-out tokens."
+    "--tokens",
+    metavar="N",
+    type=click.IntRange(min=2),
+    default=4096,
+    help="Number of held-out tokens.",
 )
 @click.option("--calibration-tokens", metavar="N", type=click.IntRange(min=1), default=32768)
-@click.option("--only", multiple=True, metavar="NAME", help="Rows to make; by default all.")
+@click.option("--only", multiple=True, metavar="NAME", help="Rows to compute; by default all.")
 def compare_command(
     model: str,
     calibration: Path | None,
@@ -157,7 +167,7 @@ def compare_command(
     calibration_tokens: int,
     only: tuple[str, ...],
 ) -> None:
-    """Prints a table, in Markdown, of methods on one model by one protocol."""
+    """Prints a Markdown table that compares methods on one model with the same protocol."""
     from quant.commands.compare import Request, run_compare
 
     run_compare(

@@ -1,4 +1,4 @@
-"""`python -m quant compare`: methods on one model by one protocol, as a table."""
+"""`python -m quant compare`: compares methods on one model with the same protocol, as a table."""
 
 import sys
 
@@ -8,7 +8,7 @@ from quant.commands.compare_request import Request
 
 
 def run_compare(request: Request) -> None:
-    """Prints the table row by row; exits 2 on a request that cannot be met."""
+    """Prints the table row by row; exits with 2 if the request is not possible."""
     from exporter.quiet import silence_known_noise
 
     silence_known_noise()

@@ -1,4 +1,4 @@
-"""What `python -m quant compare` was asked for."""
+"""The arguments of `python -m quant compare`."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Request:
-    """The command line as it was typed."""
+    """The arguments of the command line."""
 
     model: str
     calibration: Path | None

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Request:
-    """The command line as it was typed."""
+    """The arguments of the command line."""
 
     model: str
     text: Path | None
@@ -36,7 +36,7 @@ class Request:
 
 
 def run_eval(request: Request, as_json: bool) -> None:
-    """Measures a model and prints the figures; exits 2 on a request that cannot be met."""
+    """Measures a model and prints the figures; exits with 2 if the request is not possible."""
     if request.tasks is not None:
         os.environ.setdefault("TQDM_DISABLE", "1")  # the harness' bars; tqdm looks when imported
     from delegates import DelegateError
@@ -54,7 +54,7 @@ def run_eval(request: Request, as_json: bool) -> None:
         elif request.text is not None:
             figures = evaluate(request, request.text)
         else:
-            raise QuantError("nothing says what to measure; give --text FILE or --tasks NAMES.")
+            raise QuantError("no text or tasks were given; add --text FILE or --tasks NAMES.")
     except sentences as error:
         click.echo(f"Error: {error}", err=True)
         sys.exit(2)
@@ -62,7 +62,7 @@ def run_eval(request: Request, as_json: bool) -> None:
 
 
 def evaluate_tasks(request: Request, tasks: "Tasks") -> dict[str, object]:
-    """The tasks' figures by name.
+    """Returns the tasks' figures by name.
 
     Raises:
         ExportError, TokenizerError, DelegateError, QuantError, RunnerError, BuildError: as
@@ -74,7 +74,7 @@ def evaluate_tasks(request: Request, tasks: "Tasks") -> dict[str, object]:
     from quant.errors import QuantError
 
     if request.text is not None or request.against is not None:
-        raise QuantError("--tasks go without --text and --against; run them one after the other.")
+        raise QuantError("--tasks cannot be used with --text or --against; run them separately.")
     with progress_bar("Answering") as bar:
         model = open_scored(request.model, request.kv_cache, bar.advance)
         figures = run_tasks(model, tasks)
@@ -82,11 +82,11 @@ def evaluate_tasks(request: Request, tasks: "Tasks") -> dict[str, object]:
 
 
 def evaluate(request: Request, path: Path) -> dict[str, object]:
-    """The figures by name: losses in nats, bits per byte, each with its standard error.
+    """Returns the figures by name: losses in nats, bits per byte, each with its standard error.
 
     Raises:
-        ExportError, TokenizerError, DelegateError, QuantError, RunnerError, BuildError: nothing to
-            measure, or to read.
+        ExportError, TokenizerError, DelegateError, QuantError, RunnerError, BuildError: the model
+            or the text cannot be used.
     """
     from quant.commands.bar import progress_bar
     from quant.commands.scored import open_scored
@@ -118,21 +118,21 @@ def evaluate(request: Request, path: Path) -> dict[str, object]:
 
 
 def check_vocabularies(model: "Scored", against: "Scored") -> None:
-    """Raises QuantError where logits of two models cannot be compared."""
+    """Raises QuantError if the logits of two models cannot be compared."""
     from quant.errors import QuantError
 
     if model.vocab_size != against.vocab_size:
         raise QuantError(
-            f"{model.name} has a vocabulary of {model.vocab_size} tokens and {against.name} one of "
-            f"{against.vocab_size}; --against takes a model with the same one."
+            f"{model.name} has a vocabulary of {model.vocab_size} tokens but {against.name} has "
+            f"one of {against.vocab_size}; --against needs a model with the same vocabulary."
         )
 
 
 def find_encode(tokenizer: Path | None, models: "Sequence[Scored]") -> "Encode":
-    """The tokenizer named, else the first that a model brings.
+    """Returns the given tokenizer, else the first that a model has.
 
     Raises:
-        TokenizerError, QuantError: the one named cannot be read, or there is none.
+        TokenizerError, QuantError: the given one cannot be read, or there is none.
     """
     from exporter.tokenizer import load_tokenizer
     from quant.errors import QuantError
@@ -142,7 +142,7 @@ def find_encode(tokenizer: Path | None, models: "Sequence[Scored]") -> "Encode":
     encode = next((scored.encode for scored in models if scored.encode is not None), None)
     if encode is None:
         raise QuantError(
-            f"{models[0].name} holds its tokenizer in a form that only the runner reads; name the "
+            f"{models[0].name} has its tokenizer in a form that only the runner reads; give the "
             "model's tokenizer files with --tokenizer, or its checkpoint with --against."
         )
     return encode
@@ -189,7 +189,7 @@ def measure(model: "Scored", against: "Scored | None", text: "ScoredText") -> di
 
 
 def describe(figures: dict[str, Any]) -> str:
-    """The figures as lines for people."""
+    """Returns the figures as readable lines."""
     if "tasks" in figures:
         from quant.commands.harness import describe_tasks
 

@@ -1,4 +1,4 @@
-"""Quantizes a checkpoint into the cache, alone or as one of several ranks."""
+"""Quantizes a checkpoint and stores the layers in the cache, in one process or several."""
 
 import io
 import json
@@ -34,7 +34,7 @@ from quant.scheme import scheme_from_text
 
 @dataclass(frozen=True)
 class Request:
-    """The command line as it was typed."""
+    """The arguments of the command line."""
 
     model: str
     scheme: str
@@ -50,8 +50,8 @@ class Request:
 
 
 def run_fill(request: Request, as_json: bool) -> None:
-    """Quantizes and prints the outcome, on the first rank; exits 2 on a request that cannot be met,
-    1 on work that failed."""
+    """Quantizes and, on the first rank, prints the result; exits with 2 if the request is not
+    possible, with 1 if the work failed."""
     began = False  # what each rank does for itself
     try:
         device = own_device(request.device)
@@ -71,8 +71,8 @@ def run_fill(request: Request, as_json: bool) -> None:
                 report = load_quantized(options, checkpoint, text, listener, resources)[1]
         if cache.refused:
             raise QuantError(
-                f"{cache.directory} did not take all that was made; free some space, or name "
-                "another place with --cache."
+                f"{cache.directory} could not store all layers; free some space, or choose another "
+                "place with --cache."
             )
     except (QuantError, ExportError, TokenizerError) as error:
         rank = os.environ.get("RANK", "0")
@@ -87,10 +87,10 @@ def run_fill(request: Request, as_json: bool) -> None:
 
 
 def _options(request: Request, device: torch.device) -> ExportOptions:
-    """What the exporter would be asked, so that both look for the same layers."""
+    """Returns the exporter's options, so that both use the same cached layers."""
     scheme = scheme_from_text(request.scheme, request.method, request.group_size, request.head_bits)
     if scheme.name == "none":
-        raise QuantError("--quant none leaves nothing to keep; name a scheme such as gptq4.")
+        raise QuantError("--quant none does not quantize anything; use a scheme such as gptq4.")
     cache = request.cache or default_directory()
     limit = request.max_memory
     return ExportOptions(
@@ -141,7 +141,7 @@ def _peak_gpu_memory(device: torch.device) -> int | None:
 
 
 def _describe(figures: dict[str, object]) -> str:
-    """The figures as lines for people."""
+    """Returns the figures as readable lines."""
     lines = [
         f"{figures['model']} by {figures['scheme']}: {figures['layers']} layers in "
         f"{figures['cache']}, {figures['layers_from_cache']} of them from earlier runs"

@@ -14,18 +14,18 @@ if TYPE_CHECKING:
 
     from quant.commands.scored import Scored
 
-_MOST_NEW_TOKENS = 256  # of an answer, where a task says nothing
+_MOST_NEW_TOKENS = 256  # the most tokens of an answer, if the task sets none
 
 
 @dataclass(frozen=True)
 class Tasks:
-    """What is asked of a model.
+    """The tasks to run on a model.
 
     Attributes:
         names: of tasks, groups or tags.
         path: a directory of further tasks in YAML, or None.
-        limit: documents of each task, the first ones; None takes all.
-        shots: examples before each question; None leaves it to the task.
+        limit: the number of documents of each task, from the first; None: all.
+        shots: the number of examples before each question; None: the task's own.
     """
 
     names: tuple[str, ...]
@@ -35,7 +35,7 @@ class Tasks:
 
 
 def run_tasks(model: "Scored", tasks: Tasks) -> dict[str, dict[str, object]]:
-    """The figures of each task by the harness's own names, with their standard errors.
+    """Returns the figures of each task by the harness's names, with their standard errors.
 
     Raises:
         QuantError: the package is not installed, a task is unknown or its data cannot be had, or it
@@ -45,7 +45,7 @@ def run_tasks(model: "Scored", tasks: Tasks) -> dict[str, dict[str, object]]:
         import lm_eval
     except ImportError:
         raise QuantError(
-            "tasks run through the package lm_eval, which is not installed; "
+            "tasks need the package lm_eval, which is not installed; "
             "pip install 'thimble[lm-eval]'."
         ) from None
     from lm_eval.tasks import TaskManager
@@ -57,14 +57,14 @@ def run_tasks(model: "Scored", tasks: Tasks) -> dict[str, dict[str, object]]:
     if unknown:
         raise QuantError(
             f"task {unknown[0]!r} is not known to lm_eval {_version()}; `lm_eval ls tasks` prints "
-            "those that are, and --task-path names a directory of others."
+            "the known ones, and --task-path adds a directory of others."
         )
     try:
         found = manager.load(list(tasks.names))["tasks"]
     except Exception as error:  # whatever a task's data comes through: the network, a hub, a parser
         raise QuantError(
-            f"the data of {', '.join(tasks.names)} cannot be had ({_first_line(error)}); run it "
-            "once where there is a network, or name tasks whose data is here."
+            f"the data of {', '.join(tasks.names)} cannot be loaded ({_first_line(error)}); run it "
+            "once with a network, or choose tasks whose data is on this machine."
         ) from None
     results = lm_eval.simple_evaluate(
         model=_language_model(model),
@@ -113,7 +113,7 @@ def _language_model(model: "Scored") -> "TemplateLM":
 
     if model.encode is None or model.generate is None:
         raise QuantError(
-            f"{model.name} runs through {model.runs_with}, which reads no text; tasks take a "
+            f"{model.name} runs through {model.runs_with}, which cannot read text; tasks need a "
             "checkpoint, or a .pte exported with --delegate cpu or xnnpack."
         )
     encode: Callable[[str], list[int]] = model.encode
@@ -126,8 +126,8 @@ def _language_model(model: "Scored") -> "TemplateLM":
             """What stands before a text that has nothing before it."""
             if model.bos_id is None:
                 raise QuantError(
-                    f"{model.name} has no BOS token, and a task asks for the likelihood of a text "
-                    "with nothing before it; choose another task."
+                    f"{model.name} has no BOS token, but a task needs the likelihood of a text "
+                    "without a context; choose another task."
                 )
             return model.bos_id
 
@@ -187,7 +187,7 @@ def _language_model(model: "Scored") -> "TemplateLM":
         """What the model says until one of the task's stops."""
         if settings.get("do_sample") and settings.get("temperature", 1) > 0:
             raise QuantError(
-                "a task asks for sampled answers; only the likeliest are given: choose another "
+                "a task needs sampled answers, but only greedy ones are supported: choose another "
                 "task, or set do_sample: false in it."
             )
         until = settings.get("until") or []
@@ -207,7 +207,7 @@ def _language_model(model: "Scored") -> "TemplateLM":
 
 
 def _fitting(prompt: str, encode: Callable[[str], list[int]], room: int) -> str:
-    """The end of a prompt that takes no more than so many tokens."""
+    """Returns the end of a prompt that has at most `room` tokens."""
     while (count := len(encode(prompt))) > room:
         prompt = prompt[max(1, len(prompt) * (count - room) // count) :]
     return prompt

@@ -7,27 +7,36 @@ import click
 
 @click.command("run", context_settings={"show_default": True})
 @click.argument("model")
-@click.option("--quant", metavar="SCHEME", default="gptq4", help="As the exporter has it.")
+@click.option("--quant", metavar="SCHEME", default="gptq4", help="As in python -m exporter.")
 @click.option(
-    "--method", metavar="NAME=VALUE[,...]", default="", show_default=False, help="The same."
+    "--method",
+    metavar="NAME=VALUE[,...]",
+    default="",
+    show_default=False,
+    help="As in python -m exporter.",
 )
-@click.option("--group-size", metavar="N", default=32, help="The same.")
-@click.option("--head-bits", metavar="N", default=8, help="The same.")
-@click.option("--calibration", type=click.Path(path_type=Path), help="The same.")
-@click.option("--calibration-tokens", metavar="N", type=click.IntRange(min=1), help="The same.")
-@click.option("--tokenizer", type=click.Path(path_type=Path), help="The same.")
+@click.option("--group-size", metavar="N", default=32, help="As in python -m exporter.")
+@click.option("--head-bits", metavar="N", default=8, help="As in python -m exporter.")
+@click.option("--calibration", type=click.Path(path_type=Path), help="As in python -m exporter.")
+@click.option(
+    "--calibration-tokens",
+    metavar="N",
+    type=click.IntRange(min=1),
+    help="As in python -m exporter.",
+)
+@click.option("--tokenizer", type=click.Path(path_type=Path), help="As in python -m exporter.")
 @click.option(
     "--cache",
     type=click.Path(path_type=Path, file_okay=False),
-    help="Where the layers go; all ranks must see it. By default $THIMBLE_CACHE or the user's "
-    "cache directory.",
+    help="Directory for the layers, which all ranks must share; by default $THIMBLE_CACHE or "
+    "the user's cache directory.",
 )
-@click.option("--max-memory", metavar="SIZE", help="Of each process, as in 6GB.")
+@click.option("--max-memory", metavar="SIZE", help="Memory limit of each process, such as 6GB.")
 @click.option(
     "--device",
     metavar="NAME",
     default="auto",
-    help="The same; of several processes each takes a GPU of its own.",
+    help="As in python -m exporter; with several processes, each uses its own GPU.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def run_command(
@@ -44,10 +53,11 @@ def run_command(
     device: str,
     as_json: bool,
 ) -> None:
-    """Quantizes a checkpoint into the cache, where the exporter finds it.
+    """Quantizes a checkpoint and stores the layers in the cache, from which the exporter takes
+    them.
 
-    Alone, or by 2, 4 or 8 processes that share the calibration text and the rows of each weight,
-    for the same bits: torchrun --nproc-per-node 4 -m quant run MODEL
+    Runs in one process, or in 2, 4 or 8 that share the calibration text and the rows of each
+    weight, with bit-identical results: torchrun --nproc-per-node 4 -m quant run MODEL
     """
     from exporter.commands.interruption import nothing_to_clean_up
     from exporter.quiet import silence_known_noise

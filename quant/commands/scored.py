@@ -67,10 +67,10 @@ def open_scored(model: str, kv_cache: str, advance: Advance) -> Scored:
     if os.path.isfile(path):  # answers no where pathlib raises, for impossible names
         return _open_pte(path, kv_cache, advance)
     if path.suffix == ".pte" and not os.path.exists(path):
-        raise QuantError(f"There is no file {model}; check its path, or name a checkpoint.")
+        raise QuantError(f"There is no file {model}; check its path, or give a checkpoint.")
     if kv_cache != "default":
         raise QuantError(
-            f"{model} is a checkpoint and has no key/value cache of type {kv_cache}; name a .pte "
+            f"{model} is a checkpoint, for which --kv-cache {kv_cache} has no effect; give a .pte "
             "that was exported with --delegate cpu."
         )
     return _open_checkpoint(model, advance)
@@ -166,7 +166,7 @@ def _open_pte(path: Path, kv_cache: str, advance: Advance) -> Scored:
 def _logits_of_other(
     path: Path, name: str, advance: Advance
 ) -> Callable[[Tensor, int], Iterator[Tensor]]:
-    """Through what the delegate itself offers on this machine."""
+    """Runs the program with what the delegate itself offers on this machine."""
     step = get_delegate(name).load(path)
     if step is None:
         raise QuantError(

@@ -1,4 +1,4 @@
-"""The table of methods: every row quantized, measured and timed in the same way."""
+"""The table of methods: quantizes, measures and times every row in the same way."""
 
 import time
 from collections.abc import Iterator
@@ -70,7 +70,7 @@ def table(request: Request, running: RunningLines) -> Iterator[str]:
     """
     unknown = [name for name in request.only if name not in ROWS]
     if unknown:
-        raise QuantError(f"--only {unknown[0]!r} is no row; the rows are: {'; '.join(ROWS)}.")
+        raise QuantError(f"--only {unknown[0]!r} is not a row; the rows are: {'; '.join(ROWS)}.")
     checkpoint = open_model(request.model)
     encode = load_tokenizer(checkpoint.directory).encode
     bos_id = compile_tokenizer(checkpoint.directory).bos_id

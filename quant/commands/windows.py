@@ -1,4 +1,4 @@
-"""Text to the windows of tokens that are scored, by the GPTQ paper's protocol."""
+"""Cuts text into the windows of tokens that are scored, by the GPTQ paper's protocol."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -59,7 +59,7 @@ def score_windows(
         QuantError: the separator is empty, or no token of the text would be predicted.
     """
     if separator == "":
-        raise QuantError("--separator is empty, which parts nothing; give a text, or leave it out.")
+        raise QuantError("--separator is empty; give a string, or leave it out.")
     documents = [text]
     if separator is not None:
         documents = [part.strip() for part in text.split(separator) if part.strip()]
@@ -77,5 +77,5 @@ def score_windows(
         row = torch.tensor(start + ids, dtype=torch.int64)
         windows += [window for window in row.split(context) if len(window) > 1]
     if not windows:
-        raise QuantError("the text predicts no token; at least two tokens are needed: give more.")
+        raise QuantError("the text is too short; at least two tokens are needed.")
     return ScoredText(windows, size / count)

@@ -207,27 +207,26 @@ def test_llama_bench_is_measured_in_turns(embedded_pte: Path, run: Run, tmp_path
         (["nothing.pte"], "nothing.pte is not a file; name a .pte that python -m exporter wrote."),
         (
             ["MODEL", "--against", "nobody"],
-            "--against nobody is nothing to measure; name cpu, xnnpack, openvino, recording, a "
-            ".pte file, or the path of llama-bench or of another build's bench.",
+            "--against nobody is not known; give cpu, xnnpack, openvino, recording, a .pte file, "
+            "or the path of llama-bench or of another build's bench.",
         ),
         (
             ["MODEL", "--against", "/bin/sh"],
-            "/bin/llama-quantize is missing and makes the model for sh; build both into one "
-            "directory.",
+            "/bin/llama-quantize is missing but needed to make the model for sh; build both into "
+            "the same directory.",
         ),
         (
             ["MODEL", "--json", "/nowhere/run.json"],
-            "/nowhere/run.json cannot be written; name a file in a directory that exists and can "
-            "be written.",
+            "/nowhere/run.json cannot be written; name a file in an existing, writable directory.",
         ),
         (
             ["MODEL", "--against", "openvino", "--openvino-python", "/bin/false"],
-            "/bin/false has not both of the packages openvino and nncf; install them there, or "
-            "name a Python that has them with --openvino-python.",
+            "/bin/false lacks the package openvino or nncf; install both there, or give a Python "
+            "that has them with --openvino-python.",
         ),
         (
             ["MODEL", "--against", "openvino", "--openvino-python", "/nonexist"],
-            "/nonexist cannot be started (No such file or directory); name a Python that has the "
+            "/nonexist cannot be started (No such file or directory); give a Python that has the "
             "packages openvino and nncf with --openvino-python.",
         ),
         (["MODEL", "--plot", "."], ". is a directory; name a file to write."),
@@ -235,7 +234,7 @@ def test_llama_bench_is_measured_in_turns(embedded_pte: Path, run: Run, tmp_path
             ["MODEL", "--plot", "b.txt"],
             "b.txt is no picture; name a file that ends in .png, .svg, .pdf.",
         ),
-        (["MODEL", "--json", "MODEL"], "MODEL is also a file to read; name another one to write."),
+        (["MODEL", "--json", "MODEL"], "MODEL is also an input; name another file to write."),
     ],
 )
 def test_bad_requests_end_with_a_sentence(
@@ -251,7 +250,7 @@ def test_bad_requests_end_with_a_sentence(
 def test_bad_thread_counts_are_refused(stories_gptq_pte: Path, run: Run) -> None:
     result = run(stories_gptq_pte, threads="1,zero")
     assert result.returncode == 2
-    assert "'1,zero' is no list of thread counts; write numbers from 1 to 256" in result.stderr
+    assert "'1,zero' is not a list of thread counts; write numbers from 1 to 256" in result.stderr
 
 
 @pytest.mark.parametrize(

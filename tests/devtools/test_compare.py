@@ -145,10 +145,10 @@ def test_the_command_says_it_in_words_and_as_json(
     assert said.err == ""
     code = code_at(GATE_AND_UP)
     assert (
-        f"weights: those of {GATE_AND_UP}, layer 1, model.layers.1.mlp.up_proj ({code}) "
-        "are no rounding of the checkpoint's: relative error "
+        f"weights: those of {GATE_AND_UP}, layer 1, model.layers.1.mlp.up_proj ({code}) are not a "
+        "rounding of the checkpoint's: relative error "
     ) in said.out
-    assert "program: no line departs from the quantized model" in said.out
+    assert "program: no line differs from the quantized model" in said.out
     written = json.loads(report.read_text())
     assert written["first_divergence"] is None
     assert written["odd_weights"][0]["module"] == "model.layers.1.mlp.up_proj"
@@ -183,7 +183,7 @@ def test_a_rotated_export_has_other_lines(
 ) -> None:
     method = dataclasses.replace(METHODS["rtn4"], rotation="hadamard")
     pte = export_recorded(two_layers, tmp_path, Scheme("rtn4", method=method), "cpu")
-    with pytest.raises(BadRequest, match="was exported with rotation=hadamard, after which its li"):
+    with pytest.raises(BadRequest, match="was exported with rotation=hadamard, so its li"):
         compare(ask(pte, two_layers))
 
 
@@ -208,8 +208,8 @@ def test_a_checkpoint_of_another_shape(cpu_pte: Path, capsys: pytest.CaptureFixt
     said = capsys.readouterr()
     assert said.out == ""
     assert said.err == (
-        f"Error: {cpu_pte} has hidden_size 64 and embedded has 256; name the checkpoint that it "
-        "was exported from.\n"
+        f"Error: {cpu_pte} has hidden_size 64 but embedded has 256; give the checkpoint that was "
+        "exported.\n"
     )
 
 
@@ -219,8 +219,8 @@ def test_a_record_of_other_weights(cpu_pte: Path, two_layers: Path, broken_expor
     with pytest.raises(BadRequest) as caught:
         compare(ask(cpu_pte, two_layers, etrecord=other))
     assert str(caught.value) == (
-        f"{other} holds other weights than those that {cpu_pte} was made of; name the record that "
-        "was written with this very file."
+        f"{other} has other weights than {cpu_pte} ; give the record that was written together "
+        "with this file."
     )
 
 
@@ -233,8 +233,8 @@ def test_a_record_of_another_delegates_program(
     with pytest.raises(BadRequest) as caught:
         compare(ask(cpu_pte, two_layers, etrecord=other))
     assert str(caught.value) == (
-        f"{other} is of another program than {cpu_pte}; name the record that was written with this "
-        "very file."
+        f"{other} belongs to another program than {cpu_pte}; give the record that was written "
+        "together with this file."
     )
 
 

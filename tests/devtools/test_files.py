@@ -75,7 +75,7 @@ def test_a_full_disk(tmp_path: Path, code: int) -> None:
         raise OSError(code, os.strerror(code))
     assert str(error.value) == (
         f"The disk cannot store more ({os.strerror(code)}) and {path} was not written; free some "
-        "space or name another place."
+        "space or choose another place."
     )
     assert not isinstance(error.value, BadRequest)
     assert path.read_text() == "old" and list(tmp_path.iterdir()) == [path]
@@ -93,7 +93,7 @@ def test_a_limit_on_the_size_of_files(words: list[str], pair: Pair, tmp_path: Pa
     assert result.exit_code == 1
     assert result.stderr == (
         f"Error: The disk cannot store more (File too large) and {tmp_path / 'out'} was not "
-        "written; free some space or name another place.\n"
+        "written; free some space or choose another place.\n"
     )
     assert list(tmp_path.iterdir()) == []
 
@@ -122,12 +122,12 @@ def test_a_result_has_a_file_of_its_own(tmp_path: Path) -> None:
     for path in (read, link, tmp_path / "." / "run.etdp"):
         with pytest.raises(BadRequest) as error:
             check_outputs((out, path), (None, read))
-        assert str(error.value) == f"{path} is also a file to read; name another one to write."
+        assert str(error.value) == f"{path} is also an input; name another file to write."
     for _ in range(2):  # absent, and there already
         again = tmp_path / ".." / tmp_path.name / "out"
         with pytest.raises(BadRequest) as error:
             check_outputs((out, again), ())
-        assert str(error.value) == f"{again} is named for two results; name a file for each."
+        assert str(error.value) == f"{again} is used for two results; name a file for each."
         out.write_bytes(b"")
 
 
@@ -150,6 +150,6 @@ def test_what_is_read_is_never_written(words: list[str], pair: Pair, tmp_path: P
     before = [path.read_bytes() for path in files.values()]
     arguments = [str(files.get(word, word)) for word in words]
     result = CliRunner().invoke(main, [*arguments, "--etrecord", str(etrecord)])
-    sentence = f"Error: {arguments[-1]} is also a file to read; name another one to write.\n"
+    sentence = f"Error: {arguments[-1]} is also an input; name another file to write.\n"
     assert (result.exit_code, result.stdout, result.stderr) == (2, "", sentence)
     assert [path.read_bytes() for path in files.values()] == before

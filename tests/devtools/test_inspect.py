@@ -212,7 +212,7 @@ def test_refuses_limits_that_do_not_fit(tmp_path: Path) -> None:
     assert load_limits(path, 2) == Limits(2, 30e9, None)
     with pytest.raises(BadRequest, match="limits for 1, 2 threads, but the run used 4; measure"):
         load_limits(path, 4)
-    with pytest.raises(BadRequest, match="does not tell how many threads ran.*--threads"):
+    with pytest.raises(BadRequest, match="does not contain the number of threads.*--threads"):
         load_limits(path, None)
     path.write_text("{}")
     with pytest.raises(BadRequest, match="has no limits of a machine; give what"):
@@ -264,7 +264,7 @@ def test_refusals_are_one_sentence(pair: tuple[str, str], tmp_path: Path) -> Non
         ([pair[1], "--etrecord", pair[1]], "is not an ETDump; name the file"),
         ([tmp_path / "none", "--etrecord", pair[1]], "cannot be read (No such file"),
         ([*pair[:1], "--etrecord", pair[1], "--json", tmp_path], "is a directory; name a file"),
-        ([*pair[:1], "--etrecord", pair[1], "--probe", "--limits", cut], "give one of them"),
+        ([*pair[:1], "--etrecord", pair[1], "--probe", "--limits", cut], "use only one of them"),
     ]
     for arguments, sentence in cases:
         outcome = inspect(*arguments)

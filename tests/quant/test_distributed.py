@@ -76,7 +76,9 @@ def test_a_bad_request_is_told_once(starter: Starter, tmp_path: Path) -> None:
     process = starter.start(1, tmp_path, "--quant", "none")
     _, error = process.communicate()
     assert process.returncode == 2
-    assert error == ("Error: --quant none leaves nothing to keep; name a scheme such as gptq4.\n")
+    assert error == (
+        "Error: --quant none does not quantize anything; use a scheme such as gptq4.\n"
+    )
 
 
 def test_three_cannot_share() -> None:

@@ -144,9 +144,12 @@ def test_a_limit_and_shots_are_the_harness_own(
     ("options", "sentence"),
     [
         (("--tasks", "no_such_task"), "task 'no_such_task' is not known to lm_eval "),
-        (("--tasks", "story_lost"), "the data of story_lost cannot be had ("),
-        (("--tasks", "story_bytes", "--against", "llama3"), "--tasks go without --text and --aga"),
-        ((), "nothing says what to measure; give --text FILE or --tasks NAMES."),
+        (("--tasks", "story_lost"), "the data of story_lost cannot be loaded ("),
+        (
+            ("--tasks", "story_bytes", "--against", "llama3"),
+            "--tasks cannot be used with --text or --aga",
+        ),
+        ((), "no text or tasks were given; add --text FILE or --tasks NAMES."),
     ],
 )
 def test_tasks_that_cannot_be_run_exit_2_with_a_sentence(

@@ -59,8 +59,8 @@ def test_a_run_that_kept_nothing_has_failed(shared_data: Path, tmp_path: Path) -
     result = fill(shared_data, "--cache", place)
     assert result.exit_code == 1 and result.stdout == ""
     assert result.stderr.splitlines()[-1] == (
-        f"Error: {place} did not take all that was made; free some space, or name another place "
-        "with --cache."
+        f"Error: {place} could not store all layers; free some space, or choose another place with "
+        "--cache."
     )
 
 
