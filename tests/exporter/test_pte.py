@@ -210,7 +210,7 @@ def test_sealing_another_report_changes_only_it(copied: Path) -> None:
 def test_a_report_fills_its_place_and_not_more() -> None:
     frame = len(encode_report({"x": ""}).rstrip())
     assert len(encode_report({"x": "a" * (REPORT_BYTES - frame)})) == REPORT_BYTES
-    with pytest.raises(ExportError, match=f"takes {REPORT_BYTES + 1} bytes; only"):
+    with pytest.raises(ExportError, match=f"has {REPORT_BYTES + 1} bytes; only"):
         encode_report({"x": "a" * (REPORT_BYTES - frame + 1)})
 
 
