@@ -6,15 +6,15 @@ A delegate is a module with two functions and a table of facts:
     load(path) -> Callable[[Tensor, Tensor], Tensor] | None
     LIMITS: Limits
 
-`lower` takes the captured program over (its graph is rewritten in place). `load` opens a finished
-`.pte` in a stock runtime on this machine, for checking its numbers; None where there is none.
-`LIMITS` says what it takes and needs.
+`lower` takes over the captured program and rewrites its graph in place. `load` opens a finished
+`.pte` in a stock runtime on this machine, to check its results; None if there is none. `LIMITS`
+lists what the delegate supports and requires.
 
-Several in order of preference, as in `coreml,cpu`, are one too: delegates/preference.py. What a
-delegate offers to share a program with others is in delegates/contract.py.
+Several in order of preference, such as `coreml,cpu`, are also a delegate: delegates/preference.py.
+    delegates/contract.py defines what a delegate needs to share a program with others.
 
-A package of somebody else's offers one by an entry point of the group `thimble.delegates`, whose
-name is the delegate's and whose value is such a module.
+Another package can add a delegate with an entry point of the group `thimble.delegates`: its name is
+the delegate's, its value such a module.
 """
 
 import importlib
@@ -59,24 +59,24 @@ DEFAULT_DELEGATE = "cpu"
 
 
 def delegate_names() -> list[str]:
-    """Our own delegates, then those of other packages."""
+    """Returns our own delegates, then those of other packages."""
     return [*DELEGATES, *sorted(_offered().keys() - DELEGATES.keys())]
 
 
 def get_delegate(name: str) -> Delegate:
-    """The delegate of that name, or of several in order of preference, as in `coreml,cpu`; imported
-    on first use.
+    """Returns the delegate of a name, or of several in order of preference, such as `coreml,cpu`;
+    it is imported on first use.
 
     Raises:
-        DelegateError: no delegate has that name, one is named twice, or another package's cannot
-            be imported.
+        DelegateError: no delegate has that name, one is repeated, or another package's cannot be
+            imported.
     """
     names = [part.strip() for part in name.split(",")]
     if len(names) == 1:
         return _get_one(name)
     twice = next((part for part, count in Counter(names).items() if count > 1), None)
     if twice is not None:
-        raise DelegateError(f"delegate {twice!r} is repeated in {name!r}; name each once.")
+        raise DelegateError(f"delegate {twice!r} is repeated in {name!r}; use each only once.")
     return Preference({part: _get_one(part) for part in names})
 
 
@@ -84,10 +84,10 @@ def load_program(report: DelegationReport, path: Path) -> Step | None:
     """Opens a finished `.pte` in a stock runtime with the delegates that it needs.
 
     Args:
-        report: of its lowering.
+        report: the report of its lowering.
 
     Returns:
-        None where nothing on this machine runs one of them.
+        None if this machine cannot run one of them.
     """
     return get_delegate(",".join(report.users)).load(path)
 
@@ -105,13 +105,13 @@ def _get_one(name: str) -> Delegate:
     except (ImportError, AttributeError) as error:
         raise DelegateError(
             f"delegate {name!r} ({entry_point.value}) cannot be imported: {error}; repair the "
-            "package that offers it, or choose another --delegate."
+            "package that provides it, or choose another --delegate."
         ) from error
     lacking = [part for part in ("LIMITS", "load", "lower") if not hasattr(delegate, part)]
     if lacking:
         raise DelegateError(
             f"delegate {name!r} ({entry_point.value}) has no {' and no '.join(lacking)}; repair "
-            "the package that offers it, or choose another --delegate."
+            "the package that provides it, or choose another --delegate."
         )
     return cast(Delegate, delegate)
 

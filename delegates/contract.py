@@ -1,19 +1,18 @@
-"""What a delegate's module offers.
+"""What a delegate's module provides.
 
-Every delegate has `lower`, `load` and `LIMITS`. Beside them it may have, to share a program with
-others:
+Every delegate has `lower`, `load` and `LIMITS`. To share a program with others, it may also have:
 
     take(program, constant_methods, with_etrecord) -> Taken     as the first of several
-    take_rest(edge) -> Taken                                    of what those before it have left
-    file_layout() -> ExecutorchBackendConfig                    where it wants the file its own way
-    add_source_map(graph_module)                                where lowering leaves it out
+    take_rest(edge) -> Taken                                    what those before it have left
+    file_layout() -> ExecutorchBackendConfig                    if it needs its own file layout
+    add_source_map(graph_module)                                if lowering does not add it
 
 and, for `--explain`:
 
     why_unfused(program) -> list[Unfused]                       of a program in the edge dialect
 
-A delegate without `take` takes a whole program or nothing; one without `take_rest` is a first one
-alone.
+A delegate without `take` takes a complete program or nothing; one without `take_rest` can only be
+the first.
 """
 
 from collections.abc import Callable, Mapping
@@ -52,11 +51,11 @@ class Delegate(Protocol):
 
 @dataclass(frozen=True)
 class Taken:
-    """A program of which a delegate has taken what it can.
+    """A program of which a delegate has taken what it supports.
 
     Attributes:
-        edge: the program; what the delegate left is as its own first pass made it.
-        reasons: why nodes were left, by their names, where the delegate says so.
+        edge: the program; the delegate's first pass has rewritten the rest.
+        reasons: why nodes were left, by their names, if the delegate reports it.
     """
 
     edge: "EdgeProgramManager"
@@ -65,13 +64,13 @@ class Taken:
 
 @dataclass(frozen=True)
 class Unfused:
-    """An op of the list that others like it are part of.
+    """An op that was not fused although others of its kind are.
 
     Attributes:
         module_path: such as model.layers.0.mlp.
-        operator: what it is called there.
-        line: of the model, as in exporter/models/norm.py:19.
-        reason: why it stands alone.
+        operator: its name there.
+        line: of the model, such as exporter/models/norm.py:19.
+        reason: why it was not fused.
     """
 
     module_path: str

@@ -1,4 +1,4 @@
-"""The one exception type that crosses this package's edge."""
+"""The exception type of this package."""
 
 
 class DelegateError(Exception):

@@ -22,12 +22,12 @@ NAMED_DATA_ALIGNMENT = 16
 
 @dataclass(frozen=True)
 class Lowered:
-    """A finished program and what became of it.
+    """A finished program and its reports.
 
     Attributes:
         program: writes the `.pte`.
         report: where the nodes went.
-        etrecord: ExecuTorch's record for its Inspector, where it was asked for.
+        etrecord: ExecuTorch's record for its Inspector, if requested.
     """
 
     program: "ExecutorchProgramManager"
@@ -42,14 +42,14 @@ def finish(
     with_etrecord: bool,
     config: "ExecutorchBackendConfig | None" = None,
 ) -> Lowered:
-    """Turns a program whose parts are with their delegates into the one to write.
+    """Converts a partitioned edge program to the program to write.
 
     Args:
-        edge: the program; what it holds is taken over.
+        edge: the program; its contents are taken over.
         report: where its nodes went.
-        named_data: blobs that ride along in the file.
+        named_data: additional blobs for the file.
         with_etrecord: keep the record that ExecuTorch's Inspector needs.
-        config: how ExecuTorch lays the file out; by default as it likes.
+        config: ExecuTorch's file layout; None: its default.
 
     Raises:
         DelegateError: an operator is left that no kernel computes.
@@ -68,7 +68,7 @@ def _check_kernels(program: "ExecutorchProgramManager", report: DelegationReport
     """Checks a finished program against the kernels of a stock ExecuTorch LLM runtime.
 
     Raises:
-        DelegateError: an operator that neither a delegate nor a kernel computes.
+        DelegateError: neither a delegate nor a kernel computes an operator.
     """
     operators = {
         f"{operator.name}.{operator.overload}" if operator.overload else operator.name

@@ -1,4 +1,4 @@
-"""What a delegate takes and needs: the facts that are listed are the ones that are enforced."""
+"""What a delegate supports and requires; the same facts are listed and enforced."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,17 +14,17 @@ FLOAT_BITS = 32  # of a weight that is not quantized, whatever the delegate stor
 
 
 def nothing_missing() -> None:
-    """For a delegate that lowers wherever this package is installed."""
+    """For a delegate that can lower on every machine with this package."""
     return None
 
 
 def always() -> bool:
-    """For a delegate that runs wherever this package is installed."""
+    """For a delegate that runs on every machine with this package."""
     return True
 
 
 def never() -> bool:
-    """For a delegate whose runtime is on other systems than those that export."""
+    """For a delegate whose runtime is not available on exporting machines."""
     return False
 
 
@@ -36,7 +36,7 @@ class StoredAs(Protocol):
 
     @property
     def group_size(self) -> int:
-        """0 where all of a row share a scale."""
+        """The group size; 0 if a row has one scale."""
 
     @property
     def levels(self) -> int: ...
@@ -44,16 +44,16 @@ class StoredAs(Protocol):
 
 @dataclass(frozen=True)
 class FileSizes:
-    """What a delegate's files take.
+    """The sizes of what a delegate's files store.
 
     Attributes:
         weight_bytes: (rows, columns, type) to bytes of a matrix; None for XNNPACK's.
-        table_bytes: the same of an embedding; None for that of ExecuTorch's own operators.
-        float_bytes: of a number that is not quantized.
+        table_bytes: the same for an embedding; None for that of ExecuTorch's own operators.
+        float_bytes: bytes of a number that is not quantized.
         shares_tied: the widths in which tied ends are stored once.
-        alignment: bytes, to which each thing that is stored is brought.
+        alignment: bytes, to which each stored part is aligned.
         rotary_numbers: stored for each position and dimension of a head.
-        layer_bytes: of a program beside its weights, at most, for each layer.
+        layer_bytes: the most bytes of a program besides its weights, for each layer.
     """
 
     weight_bytes: Callable[[int, int, StoredAs], int] | None = None
@@ -67,17 +67,18 @@ class FileSizes:
 
 @dataclass(frozen=True)
 class Limits:
-    """One delegate's.
+    """The limits of a delegate.
 
     Attributes:
         name: the delegate's.
         runs_on: the hardware and systems that run its programs.
-        weight_bits: widths of a weight that it takes; FLOAT_BITS where it takes floats.
-        dynamic: whether one program takes calls of several lengths.
-        sizes: what its files take.
-        streams_weights: whether lowering takes weights one by one and gives each back.
-        missing: a sentence on what must be installed before it lowers here; None if nothing.
-        checks: whether this machine can run what it lowers, to check the numbers.
+        weight_bits: supported widths of weights; FLOAT_BITS for floats.
+        dynamic: whether one program supports calls of several lengths.
+        sizes: the sizes of what its files store.
+        streams_weights: whether lowering reads weights one by one and releases each.
+        missing: a sentence on what must be installed before it can lower here; None if nothing is
+            missing.
+        checks: whether this machine can run its programs, to check the results.
     """
 
     name: str
@@ -90,7 +91,7 @@ class Limits:
     streams_weights: bool = False
 
     def check_mix(self, layers: int) -> None:
-        """Whether layers of a program may have 4 bits in some parts and 8 in others.
+        """Checks that layers of a program may have 4 bits in some parts and 8 in others.
 
         Raises:
             DelegateError: they may not.
@@ -98,16 +99,16 @@ class Limits:
         lacking = [bits for bits in (4, 8) if bits not in self.weight_bits]
         if lacking:
             raise DelegateError(
-                f"{self.name} takes no weights of {' or '.join(map(str, lacking))} bits, and a "
-                f"budget spreads 4 and 8 over all parts of model.layers.0 to {layers - 1}: leave "
-                "out --bits and --max-size, or take another --delegate, such as cpu or xnnpack."
+                f"{self.name} does not support weights of {' or '.join(map(str, lacking))} bits, "
+                f"but a budget uses 4 and 8 in all parts of model.layers.0 to {layers - 1}: leave "
+                "out --bits and --max-size, or use another --delegate, such as cpu or xnnpack."
             )
 
     def check(self, bits: int, max_seq_len: int) -> None:
-        """Asked before any work begins.
+        """Checks the request before any work begins.
 
         Raises:
-            DelegateError: it cannot lower here, or does not take such weights or lengths.
+            DelegateError: it cannot lower here, or does not support such weights or lengths.
         """
         missing = self.missing()
         if missing is not None:
@@ -115,17 +116,17 @@ class Limits:
         if bits not in self.weight_bits:
             schemes = {4: "rtn4", 8: "rtn8", FLOAT_BITS: "none"}
             raise DelegateError(
-                f"{self.name} takes weights of {' or '.join(map(str, self.weight_bits))} bits, and "
-                f"these have {bits}: export with --quant {schemes[self.weight_bits[0]]}."
+                f"{self.name} supports weights of {' or '.join(map(str, self.weight_bits))} bits, "
+                f"but these have {bits}: export with --quant {schemes[self.weight_bits[0]]}."
             )
         if max_seq_len > 1 and not self.dynamic:
             raise DelegateError(
-                f"A {self.name} program has fixed shapes, and this one takes calls of 1 to "
+                f"A {self.name} program has fixed shapes, but this one has calls of 1 to "
                 f"{max_seq_len} tokens: export with --max-seq-len 1."
             )
 
     def check_program(self, program: ExportedProgram) -> None:
-        """The same of a captured program.
+        """Checks a captured program in the same way.
 
         Raises:
             DelegateError: as `check`.
@@ -139,7 +140,7 @@ class Limits:
 
 
 def _weight_bits(program: ExportedProgram) -> set[int]:
-    """The widths of the layers' weights; the head, which comes last, may have another."""
+    """Returns the widths of the layers' weights; the head, which comes last, may have another."""
     linears = [
         linear_arguments(node).bits if str(node.target) == LINEAR else FLOAT_BITS
         for node in program.graph.nodes

@@ -1,4 +1,4 @@
-"""How messages name a node, by its line of the exported Python, and a weight."""
+"""Names of nodes, by their line of the exported Python, and of weights, for messages."""
 
 import re
 import sys
@@ -13,7 +13,8 @@ UNKNOWN = "an unknown line"
 
 
 def source_line(node: Node) -> str:
-    """`exporter/models/norm.py:19`, the innermost line of the model that made the node.
+    """Returns the innermost line of the model that made the node, such as
+    `exporter/models/norm.py:19`.
 
     The file is named as it is imported, without the machine's own directories.
     """
@@ -26,7 +27,8 @@ def source_line(node: Node) -> str:
 
 
 def as_imported(file: Path) -> str:
-    """The path behind the longest entry of the search path, else the file's name alone."""
+    """Returns the path relative to the longest entry of the search path, else only the file's
+    name."""
     roots = [Path(entry).resolve() for entry in sys.path]
     inside = [root for root in roots if file.is_relative_to(root)]
     longest = max(inside, key=lambda root: len(root.parts), default=file.parent)
@@ -34,6 +36,6 @@ def as_imported(file: Path) -> str:
 
 
 def shown_name(name: str) -> str:
-    """A weight's name without what a tensor of several parts adds: its integers are `.values`."""
+    """Returns a weight's name without the suffix of its parts, such as `.values`."""
     name = re.sub(r"parametrizations\.(\w+)\.original\d+$", r"\1", name)
     return re.sub(r"\.values$", ".weight", name)

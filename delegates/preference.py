@@ -1,9 +1,9 @@
-"""Several delegates in order of preference: each takes what it can, the rest goes to the next.
+"""Several delegates in order of preference: each takes what it supports, the next gets the rest.
 
-The first that takes anything decides the form of the program, since its own first pass writes it;
-the others take of the rest what they recognise. A delegate that keeps its caches itself takes a
-whole decoder or nothing. What is missing on this machine is an error here as it is for one
-delegate alone: the file must not depend on the machine that writes it.
+The first that takes anything determines the form of the program, because its own first pass
+rewrites it; the others take what they recognise of the rest. A delegate that stores its caches
+itself takes a complete decoder or nothing. A missing SDK is an error, as for a single delegate: the
+file must not depend on the machine that writes it.
 """
 
 from collections import Counter
@@ -35,10 +35,10 @@ _NOTHING_LEFT = "Nothing was left for it."
 
 
 class Preference:
-    """A delegate made of others.
+    """A delegate that combines others.
 
     Args:
-        delegates: two or more by name, the preferred first.
+        delegates: two or more by name, in order of preference.
     """
 
     def __init__(self, delegates: Mapping[str, Delegate]) -> None:
@@ -47,8 +47,8 @@ class Preference:
 
     @property
     def LIMITS(self) -> Limits:
-        """What one or another of them takes; all that any of them needs; sizes as the preferred
-        stores them."""
+        """What any of them supports, and all that they require; sizes as the preferred one stores
+        them."""
         limits = [delegate.LIMITS for delegate in self._delegates.values()]
         return Limits(
             name=self._name,
@@ -70,8 +70,8 @@ class Preference:
         """Lowers the captured program as its delegates would, in their order.
 
         Raises:
-            DelegateError: something is missing, none of them takes anything, or an operator is
-                left that no kernel computes.
+            DelegateError: something is not installed, none of them takes anything, or an operator
+                is left that no kernel computes.
         """
         missing = self.LIMITS.missing()
         if missing is not None:
@@ -101,8 +101,7 @@ class Preference:
         raise DelegateError(f"None of {self._name} takes the program. {said}")
 
     def load(self, path: Path) -> Callable[[Tensor, Tensor], Tensor] | None:
-        """Opens a program whose parts are with several of these delegates; None where one of them
-        cannot be run here."""
+        """Opens a program of several of these delegates; None if one of them cannot run here."""
         steps = [delegate.load(path) for delegate in self._delegates.values()]
         return None if None in steps else steps[-1]
 
@@ -111,9 +110,9 @@ class _Shared:
     """A program that several delegates share.
 
     Args:
-        name: the delegates as they were asked for.
-        parts: of those before the first that took anything.
-        taken: what that first one made of it.
+        name: the delegates as requested.
+        parts: the shares of those before the first that took anything.
+        taken: the result of that first one.
         first: its name.
     """
 
@@ -124,14 +123,14 @@ class _Shared:
         self._parts = [*parts, _part(first, taken.edge, frozenset())]
 
     def offer(self, delegates: Sequence[tuple[str, Delegate]]) -> None:
-        """Lets each take of the rest what it can."""
+        """Lets each delegate take what it supports of the rest."""
         for name, delegate in delegates:
             left = delegation_report(name, self._edge.exported_program().graph_module).left
             if not left:
                 self._parts.append(DelegateShare(name, refused=_NOTHING_LEFT))
             elif not hasattr(delegate, "take_rest"):
                 self._parts.append(
-                    DelegateShare(name, refused="It takes a whole program or nothing.")
+                    DelegateShare(name, refused="It takes a complete program or nothing.")
                 )
             else:
                 self._take(name, delegate)
@@ -154,7 +153,7 @@ class _Shared:
         named_data: Mapping[str, bytes],
         with_etrecord: bool,
     ) -> Lowered:
-        """The program to write.
+        """Returns the program to write.
 
         Raises:
             DelegateError: an operator is left that no kernel computes.
@@ -165,8 +164,8 @@ class _Shared:
         for leftover in report.lines:
             if leftover.operator.startswith(("torchao::", "thimble::")):
                 raise DelegateError(
-                    f"{leftover.operator} ({leftover.line}) is left in a form that nothing runs: "
-                    f"{leftover.reason}; export with another --quant or --delegate."
+                    f"{leftover.operator} ({leftover.line}) is left in a form that nothing can "
+                    f"run: {leftover.reason}; export with another --quant or --delegate."
                 )
         restore_mutations(program)
         users: list[Any] = [delegates[part.delegate] for part in self._parts if part.calls]
@@ -179,13 +178,13 @@ class _Shared:
 
 
 def _calls(edge: "EdgeProgramManager") -> dict[str, Counter[str]]:
-    """The operators inside each delegate call, by the name of its module."""
+    """Returns the operators inside each delegate call, by the name of its module."""
     module = edge.exported_program().graph_module
     calls = [node for node in module.graph.nodes if is_delegate_call(node)]
     return {str(node.args[0].target): operators_inside(node, module) for node in calls}
 
 
 def _part(name: str, edge: "EdgeProgramManager", before: Collection[str]) -> DelegateShare:
-    """What one delegate took: the calls that were not there before."""
+    """Returns what one delegate took: the calls that did not exist before."""
     new = [inside for module, inside in _calls(edge).items() if module not in before]
     return DelegateShare(name, len(new), dict(sorted(sum(new, Counter[str]()).items())))

@@ -1,4 +1,4 @@
-"""Where the nodes of a lowered program went: into which delegate's calls, or why into none."""
+"""Reports which delegate runs each node of a lowered program, or why none does."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ from torch.fx import GraphModule, Node
 from delegates.errors import DelegateError
 from delegates.lines import UNKNOWN, source_line
 
-MOST_LINES = 40  # of what is left outside: the layers of a decoder share theirs
+MOST_LINES = 40  # of what is not delegated: the layers of a decoder share lines
 
 
 @dataclass(frozen=True)
@@ -20,9 +20,9 @@ class DelegateShare:
 
     Attributes:
         delegate: its name.
-        calls: its calls in one run of the program.
+        calls: the number of its calls in one run of the program.
         delegated: nodes inside them, by operator.
-        refused: why it took nothing, where it was not for single operators.
+        refused: why it took nothing, if the reason is not a single operator.
     """
 
     delegate: str
@@ -37,7 +37,7 @@ class Leftover:
 
     Attributes:
         operator: its name.
-        line: where they come from, as in `exporter/models/norm.py:19`.
+        line: their line, such as `exporter/models/norm.py:19`.
         count: how many.
         reason: why no delegate took them.
     """
@@ -50,15 +50,15 @@ class Leftover:
 
 @dataclass(frozen=True)
 class DelegationReport:
-    """Where the nodes of a lowered program went.
+    """Which delegate runs each node of a lowered program.
 
     Attributes:
-        delegate: the delegate's name; of several, as they were asked for.
+        delegate: the delegate's name; several as requested.
         calls: delegate calls in one run of the program.
         delegated: nodes inside those calls, by operator.
-        left: operators outside them, by name; bookkeeping of sizes and tuples not counted.
+        left: operators outside them, by name, without bookkeeping of sizes and tuples.
         parts: of several delegates, what each took.
-        lines: those of `left` with the lines they come from, MOST_LINES at most.
+        lines: those of `left` with their lines, at most MOST_LINES.
     """
 
     delegate: str
@@ -70,7 +70,7 @@ class DelegationReport:
 
     @property
     def linears(self) -> int:
-        """Linear layers in the whole program."""
+        """The number of linear layers in the complete program."""
         return self.linears_delegated + _linears(self.left)
 
     @property
@@ -83,13 +83,13 @@ class DelegationReport:
         return tuple(part.delegate for part in self.parts if part.calls) or (self.delegate,)
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON has it: lists for tuples."""
+        """Returns it for JSON, with lists instead of tuples."""
         facts = asdict(self).items()
         return {name: list(value) if isinstance(value, tuple) else value for name, value in facts}
 
 
 def _linears(operators: Mapping[str, int]) -> int:
-    """Linears of floats and of integers."""
+    """Counts linears of floats and of integers."""
     return operators.get("linear", 0) + operators.get("thimble::linear", 0)
 
 
@@ -99,7 +99,7 @@ def delegation_report(
     """Counts the operators inside and outside the delegate calls of an edge program's graph.
 
     Args:
-        reasons: why nodes were left outside, by their names, where the delegate says so.
+        reasons: why nodes were left outside, by their names, if the delegate reports it.
     """
     nobody = f"none of {delegate} takes" if "," in delegate else f"{delegate} does not take"
     calls, inside, outside = 0, Counter[str](), Counter[str]()
@@ -132,7 +132,7 @@ def is_delegate_call(node: Node) -> bool:
 
 
 def operators_inside(call: Node, graph_module: GraphModule) -> Counter[str]:
-    """The operators of one delegate call, counted by name."""
+    """Counts the operators of one delegate call by name."""
     lowered: Any = getattr(graph_module, cast(Node, call.args[0]).target)  # type: ignore[arg-type]
     nodes = lowered.original_module.graph.nodes
     return Counter(
@@ -174,6 +174,6 @@ def check_whole(title: str, program: ExportedProgram) -> None:
         (source_line(node) for node in program.graph.nodes if outside in str(node.target)), UNKNOWN
     )
     raise DelegateError(
-        f"{title} leaves {outside} of the program out ({line}); its state needs all of it in one "
-        "call: export with another --delegate."
+        f"{title} does not take {outside} ({line}), but its state needs the complete program in "
+        "one call: export with another --delegate."
     )

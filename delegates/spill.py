@@ -1,4 +1,4 @@
-"""Packed weights that wait for the file on disk instead of in memory."""
+"""Keeps packed weights on disk instead of in memory until the file is written."""
 
 import hashlib
 import io
@@ -19,7 +19,8 @@ _CHUNK_BYTES = 1 << 23
 
 @contextmanager
 def spilling_to(directory: Path | None) -> Iterator[None]:
-    """Meanwhile `spilled` writes to files in a directory; None leaves everything in memory."""
+    """Within the block, `spilled` writes to files in a directory; with None everything stays in
+    memory."""
     token = _DIRECTORY.set(directory)
     try:
         yield
@@ -28,13 +29,13 @@ def spilling_to(directory: Path | None) -> Iterator[None]:
 
 
 def spilled(data: bytes) -> bytes | FileBackedData:
-    """The same bytes, on disk where that was asked for."""
+    """Returns the same bytes, on disk if requested."""
     directory = _DIRECTORY.get()
     return data if directory is None else _NamelessData(data, directory)
 
 
 class _NamelessData(FileBackedData):
-    """Bytes in a file without a name, which goes with the object or the process."""
+    """Bytes in a file without a name, which disappears with the object or the process."""
 
     def __init__(self, data: bytes, directory: Path) -> None:
         directory.mkdir(parents=True, exist_ok=True)

@@ -7,7 +7,7 @@ from torch import Tensor
 
 
 def open_program(path: Path) -> Callable[[Tensor, Tensor], Tensor]:
-    """The program's `forward`, with the kernels and backends that this process has registered.
+    """Opens a program's `forward`, with the kernels and backends that this process has registered.
 
     Returns:
         tokens int64 (1, seq_len), input_pos int64 (1,) -> logits float32 (1, vocab_size).

@@ -1,4 +1,5 @@
-"""Core ML, through ExecuTorch's own backend: the whole decoder in one call, its cache as state."""
+"""Core ML, through ExecuTorch's own backend: the complete decoder in one call, with its cache as
+state."""
 
 from delegates.coreml.lower import LIMITS, load, lower, take
 

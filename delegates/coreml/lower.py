@@ -1,4 +1,4 @@
-"""From the captured program to a Core ML `.pte`: the whole decoder is one delegate call."""
+"""From the captured program to a Core ML `.pte`: the complete decoder is one delegate call."""
 
 import importlib
 import importlib.util
@@ -44,13 +44,13 @@ def _missing() -> str | None:
 
 
 def table_bytes(rows: int, columns: int, type: StoredAs) -> int:
-    """Of an embedding: its integers and their float16 scales."""
+    """Returns the bytes of an embedding: its integers and their float16 scales."""
     groups = -(-columns // type.group_size) if type.group_size else 1
     return rows * (columns * type.bits // 8 + 2 * groups)
 
 
 def weight_bytes(rows: int, columns: int, type: StoredAs) -> int:
-    """Of a linear: the same and a bias of zeros."""
+    """Returns the bytes of a linear: as for an embedding, and a bias of zeros."""
     return table_bytes(rows, columns, type) + 2 * rows
 
 
@@ -70,7 +70,7 @@ LIMITS = Limits(
         layer_bytes=1 << 17,
     ),
 )
-# What coremltools raises where it meets something that it cannot convert.
+# What coremltools raises for something that it cannot convert.
 _REFUSALS = (NotImplementedError, ValueError, RuntimeError, AssertionError, KeyError, TypeError)
 
 
@@ -83,7 +83,7 @@ def lower(
     """Lowers the captured program to one Core ML model for iOS 18 and macOS 15.
 
     It computes in float16; 4- and 8-bit weights stay integers with Core ML's own scales per block;
-    the cache is the model's state; the length of a call is anything in the program's range.
+    the cache is the model's state; a call may have any length in the program's range.
 
     Args:
         program: the captured program, which is rewritten in place.
@@ -92,7 +92,7 @@ def lower(
         with_etrecord: keep the graphs that ExecuTorch's Inspector needs.
 
     Raises:
-        DelegateError: a weight beyond float16, or a program that Core ML does not take whole.
+        DelegateError: a weight is beyond float16, or Core ML does not take the complete program.
     """
     LIMITS.check_program(program)
     edge = take(program, constant_methods, with_etrecord).edge
@@ -104,12 +104,12 @@ def lower(
 def take(
     program: ExportedProgram, constant_methods: Mapping[str, object], with_etrecord: bool
 ) -> Taken:
-    """Takes what it can of the captured program, which is rewritten in place: what comes before or
-    after the decoder may be left, and the decoder's caches are in one call.
+    """Takes what Core ML supports of the captured program, which is rewritten in place. Parts
+    before or after the decoder may be left; the decoder's caches are in one call.
 
     Raises:
-        DelegateError: a weight beyond float16, or a program whose pieces Core ML's converter does
-            not take.
+        DelegateError: a weight is beyond float16, or Core ML's converter does not support a piece
+            of the program.
     """
     check_float16(program)
     drop_checks(program)
@@ -127,7 +127,7 @@ def take(
 
 
 def _embedding(program: ExportedProgram, node: Node, given: EmbeddingArguments) -> Node:
-    """Core ML gathers bytes too, and a tied head shares them."""
+    """Rewrites an embedding: Core ML can gather bytes, and a tied head shares them."""
     return (from_table if given.bits == 4 else gathered)(program, node, given)
 
 
@@ -162,8 +162,8 @@ def _to_core_ml(
         except _REFUSALS as error:
             said = (str(error).strip() or type(error).__name__).splitlines()[0]
             if "SymInt" in said:
-                said = "pieces of a Core ML program cannot hand each other the position"
-            what = f"what lies around {', '.join(left)}" if left else "the program"
+                said = "pieces of a Core ML program cannot pass each other the position"
+            what = f"the parts around {', '.join(left)}" if left else "the program"
             raise DelegateError(
                 f"Core ML's converter refused {what}: {said}; export with another --quant, "
                 "--max-seq-len or --delegate."
@@ -171,7 +171,7 @@ def _to_core_ml(
 
 
 def _noting_left(partitioner: Any) -> list[str]:
-    """A list of what the partitioner leaves, with lines, which it fills when it works."""
+    """Returns a list that the partitioner fills with what it leaves, with lines."""
     left: list[str] = []
     partition = partitioner.partition
 
@@ -188,7 +188,7 @@ def _noting_left(partitioner: Any) -> list[str]:
 
 @contextmanager
 def _temporary_files_deleted() -> Iterator[None]:
-    """Deletes what the conversion leaves in the temporary directory, also when it fails."""
+    """Deletes the conversion's temporary files, also when it fails."""
     kept = tempfile.tempdir
     with tempfile.TemporaryDirectory() as directory:
         tempfile.tempdir = directory
@@ -218,5 +218,5 @@ def _progress_bars_off() -> Iterator[None]:
 
 
 def load(path: Path) -> Callable[[Tensor, Tensor], Tensor] | None:
-    """None: Core ML runs on Apple's systems, and nothing here can stand in for it."""
+    """Returns None: Core ML runs only on Apple's systems."""
     return None

@@ -1,9 +1,9 @@
-"""The first pass: the captured program becomes one that Core ML takes whole and float16 survives.
+"""The first pass: rewrites the captured program so that Core ML takes all of it in float16.
 
-Core ML computes in float16 and with weights alone quantized, so the pass strips the rounding of
-activations, writes attention and normalization in operators whose every value fits float16, and
-drops the checks of positions, which Core ML cannot express. Every new node takes the metadata
-(source lines, module path) of the node that it replaces.
+Core ML computes in float16 with only the weights quantized. So the pass removes the rounding of
+activations, writes attention and normalization in operators whose values all fit float16, and drops
+the checks of positions, which Core ML cannot express. Every new node gets the metadata (source
+lines, module path) of the node that it replaces.
 """
 
 from typing import cast
@@ -56,7 +56,8 @@ def rewrite_norms(program: ExportedProgram) -> int:
 
 
 def _match_norm(rsqrt: Node) -> tuple[Node, Node, float] | None:
-    """(the product x * rsqrt(mean(x^2) + eps), x, eps) where `rsqrt` is part of such a product."""
+    """Returns (the product x * rsqrt(mean(x^2) + eps), x, eps) if `rsqrt` is part of such a
+    product."""
     add = cast(Node, rsqrt.args[0])
     if add.target is not _aten.add.Tensor or not isinstance(add.args[1], float):
         return None

@@ -1,4 +1,4 @@
-"""Our own CPU delegate: one call runs the whole decoder, weights used in place."""
+"""Our own CPU delegate: one call runs the complete decoder, with the weights used in place."""
 
 from delegates.cpu.lower import LIBRARY, load, lower, take, take_rest
 from delegates.limits import Limits, nothing_missing

@@ -14,9 +14,9 @@ class ThimbleCpuBackend(BackendDetails):
     def preprocess(
         edge_program: ExportedProgram, compile_specs: list[CompileSpec]
     ) -> PreprocessResult:
-        """The op list, its named data, and which nodes each of its debug ids stands for.
+        """Returns the op list, its named data, and the nodes of each debug id.
 
         Raises:
-            DelegateError: a weight whose numbers no format holds.
+            DelegateError: no format can store the numbers of a weight.
         """
         return delegate_call(edge_program, compile_specs).result()

@@ -29,16 +29,16 @@ def lower(
     named_data: Mapping[str, bytes],
     with_etrecord: bool,
 ) -> Lowered:
-    """Lowers the captured program; a whole decoder becomes one delegate call.
+    """Lowers the captured program; a complete decoder becomes one delegate call.
 
     Args:
-        program: the captured program, whose weights are given back.
-        constant_methods: values a runtime reads by method name.
-        named_data: blobs that ride along in the file.
+        program: the captured program, whose weights are released.
+        constant_methods: values that a runtime reads by method name.
+        named_data: additional blobs for the file.
         with_etrecord: keep the graphs that ExecuTorch's Inspector needs.
 
     Raises:
-        DelegateError: a weight that cannot be packed, or a quantized operator that is left over.
+        DelegateError: a weight cannot be packed, or a quantized operator is left over.
     """
     edge = to_edge_program(program, constant_methods, with_etrecord)
     if not with_etrecord:
@@ -53,27 +53,27 @@ def lower(
 def take(
     program: ExportedProgram, constant_methods: Mapping[str, object], with_etrecord: bool
 ) -> Taken:
-    """Takes what it can of the captured program, whose weights stay.
+    """Takes what it supports of the captured program, whose weights stay.
 
     Raises:
-        DelegateError: a weight that cannot be packed, or an attention that it does not take.
+        DelegateError: a weight cannot be packed, or an attention is not supported.
     """
     taken = _partition(to_edge_program(program, constant_methods, with_etrecord), releasing=False)
     left = delegation_report("cpu", taken.edge.exported_program().graph_module).lines
     for leftover in left:
         if leftover.operator.startswith("thimble::"):
             raise DelegateError(
-                f"The CPU delegate does not take {leftover.operator} ({leftover.line}), which no "
-                "other takes in this form."
+                f"The CPU delegate does not support {leftover.operator} ({leftover.line}), and no "
+                "other delegate supports it in this form."
             )
     return taken
 
 
 def take_rest(edge: "EdgeProgramManager") -> Taken:
-    """Takes what it can of what others have left of an edge program.
+    """Takes what it supports of the rest of an edge program.
 
     Raises:
-        DelegateError: a weight that cannot be packed.
+        DelegateError: a weight cannot be packed.
     """
     return _partition(edge, releasing=False)
 
@@ -86,18 +86,18 @@ def _partition(edge: "EdgeProgramManager", releasing: bool) -> Taken:
 
 
 def _check_left(report: DelegationReport) -> None:
-    """Raises DelegateError where an operator is left that no kernel computes."""
+    """Raises DelegateError if an operator is left that no kernel computes."""
     unknown = [name for name in report.left if name.startswith(("torchao::", "thimble::"))]
     if unknown:
         raise DelegateError(
-            f"The graph has {', '.join(unknown)} in a form that the CPU delegate does not take and "
-            "nothing else runs: export with --quant none, rtn4, gptq4 or rtn8, or with another "
+            f"The graph has {', '.join(unknown)} in a form that neither the CPU delegate nor a "
+            "kernel supports: export with --quant none, rtn4, gptq4 or rtn8, or with another "
             "--delegate."
         )
 
 
 def load(path: Path) -> Callable[[Tensor, Tensor], Tensor] | None:
-    """Opens a `.pte` in ExecuTorch's Python runtime with our delegate; None where that is not
+    """Opens a `.pte` in ExecuTorch's Python runtime with our delegate; None if that is not
     built."""
     if not _register():
         return None

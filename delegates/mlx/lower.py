@@ -15,11 +15,15 @@ from delegates.passes.quantized import expand_embeddings, expand_linears, from_t
 from delegates.passes.weights import weights_not_copied
 from delegates.report import check_whole, delegation_report
 
-_GROUP_SIZES = (128, 64, 32)  # MLX's; of a row with one scale it makes the largest that divide it
+_GROUP_SIZES = (
+    128,
+    64,
+    32,
+)  # MLX's group sizes; for a row with one scale, the largest that divides it
 
 
 def weight_bytes(rows: int, columns: int, type: StoredAs) -> int:
-    """Of a matrix: its integers, and a float32 scale for each group."""
+    """Returns the bytes of a matrix: its integers, and a float32 scale for each group."""
     group_size = type.group_size
     if not type.group_size:
         group_size = next((size for size in _GROUP_SIZES if columns % size == 0), columns)
@@ -47,17 +51,17 @@ def lower(
 ) -> Lowered:
     """Lowers the captured program to one MLX program, with its caches.
 
-    It computes in float32 with weights alone quantized, in MLX's own packing: unsigned integers in
-    words of 32 bits, a scale for each group and no bias, which is -2^(bits-1) scales.
+    It computes in float32 with only the weights quantized, in MLX's own packing: unsigned integers
+    in words of 32 bits and a scale for each group; the bias, -2^(bits-1) scales, is not stored.
 
     Args:
         program: the captured program, which is rewritten in place.
-        constant_methods: values a runtime reads by method name.
-        named_data: blobs that ride along in the file.
+        constant_methods: values that a runtime reads by method name.
+        named_data: additional blobs for the file.
         with_etrecord: keep the graphs that ExecuTorch's Inspector needs.
 
     Raises:
-        DelegateError: its schema cannot be generated, or a program that MLX does not take whole.
+        DelegateError: its schema cannot be generated, or MLX does not take the complete program.
     """
     LIMITS.check_program(program)
     import_mlx()
@@ -90,5 +94,5 @@ def lower(
 
 
 def load(path: Path) -> Callable[[Tensor, Tensor], Tensor] | None:
-    """None: MLX runs on Apple's systems."""
+    """Returns None: MLX runs only on Apple's systems."""
     return None

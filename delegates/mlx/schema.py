@@ -24,7 +24,8 @@ _FLATC = "executorch.data.bin"
 
 
 def missing() -> str | None:
-    """A sentence where this installation of ExecuTorch has no MLX or no generator for it."""
+    """Returns a sentence if this installation of ExecuTorch lacks MLX or its generator, else
+    None."""
     if PACKAGE in sys.modules:
         return None
     found = importlib.util.find_spec(PACKAGE)
@@ -39,10 +40,10 @@ def missing() -> str | None:
 
 
 def import_mlx() -> ModuleType:
-    """The package, with what the wheel lacks generated on first use; imported once.
+    """Returns the package; generates the parts that the wheel lacks on first use.
 
     Raises:
-        DelegateError: the generator failed, or there is no place to write to.
+        DelegateError: the generator failed, or its output cannot be written.
     """
     if PACKAGE in sys.modules:
         return sys.modules[PACKAGE]
@@ -63,10 +64,9 @@ def import_mlx() -> ModuleType:
 
 
 def generated(source: Path, cache: Path) -> Path:
-    """The directory under `cache` that holds the complete `serialization` package.
+    """Returns the directory under `cache` with the complete `serialization` package.
 
-    Its name tells schema, generator and the rest of `source` apart; what an earlier run generated
-    from the same is used again.
+    Its name is a digest of `source`, so that the result of an earlier run is reused.
 
     Raises:
         DelegateError: as import_mlx().
@@ -84,13 +84,13 @@ def generated(source: Path, cache: Path) -> Path:
             for path in files:
                 shutil.copy(path, work / "serialization")
             _generate(work)
-            # Where another process was faster, its directory stands, with the same files.
+            # If another process was faster, its directory, with the same files, is used.
             with contextlib.suppress(OSError):
                 work.rename(finished)
     except OSError as error:
         raise DelegateError(
             f"The mlx delegate cannot generate its schema's code in {cache} ({error.strerror}); "
-            "set THIMBLE_CACHE to a directory that can be written."
+            "set THIMBLE_CACHE to a writable directory."
         ) from error
     return finished
 

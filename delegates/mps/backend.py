@@ -15,10 +15,11 @@ class ThimbleMetalBackend(BackendDetails):
     def preprocess(
         edge_program: ExportedProgram, compile_specs: list[CompileSpec]
     ) -> PreprocessResult:
-        """What the CPU delegate makes of the program, byte for byte.
+        """Returns the CPU delegate's result, byte for byte.
 
         Raises:
-            DelegateError: a weight whose numbers no format holds, or an op that Metal does not run.
+            DelegateError: no format can store the numbers of a weight, or Metal does not support an
+                op.
         """
         call = delegate_call(edge_program, compile_specs)
         check_kernels(call)

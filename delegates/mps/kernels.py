@@ -1,4 +1,5 @@
-"""What Metal's executor has kernels for, as runtime/cpp/delegate/metal/plan.cpp says."""
+"""The ops for which Metal's executor has kernels; the same as in
+runtime/cpp/delegate/metal/plan.cpp."""
 
 from collections.abc import Callable
 from typing import Any
@@ -18,7 +19,7 @@ from delegates.op_list.ops import (
 
 _Lacking = Callable[[Any], bool]
 
-# The kinds of ops that it runs, each with what it lacks of them.
+# The kinds of ops that it runs, each with what it does not support.
 _RUNS: tuple[tuple[type[Op], tuple[tuple[_Lacking, str], ...]], ...] = (
     (Embedding, ()),
     (
@@ -42,7 +43,8 @@ def check_kernels(call: DelegateCall) -> None:
     """Checks that Metal runs all ops of a call.
 
     Raises:
-        DelegateError: names the first op that it does not run, and what of it.
+        DelegateError: Metal does not support an op; the sentence names the first one and the
+            reason.
     """
     for op in call.ops:
         lacking = _lacking(op, call)

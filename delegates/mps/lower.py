@@ -1,4 +1,4 @@
-"""From the captured program to a `.pte` for Metal: one call runs the whole decoder."""
+"""From the captured program to a `.pte` for Metal: one call runs the complete decoder."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -31,17 +31,17 @@ def lower(
 ) -> Lowered:
     """Lowers the captured program to the CPU delegate's op list, for the Metal delegate to run.
 
-    The file is the CPU delegate's but for the name of the backend: weights lie at pages, where
-    Metal reads them in place, and activations are quantized as the op list says.
+    The file is the CPU delegate's except for the name of the backend: weights are aligned to pages,
+    so that Metal reads them in place, and activations are quantized as in the op list.
 
     Args:
-        program: the captured program, whose weights are given back.
-        constant_methods: values a runtime reads by method name.
-        named_data: blobs that ride along in the file.
+        program: the captured program, whose weights are released.
+        constant_methods: values that a runtime reads by method name.
+        named_data: additional blobs for the file.
         with_etrecord: keep the graphs that ExecuTorch's Inspector needs.
 
     Raises:
-        DelegateError: a weight that cannot be packed, or a program that is not taken whole.
+        DelegateError: a weight cannot be packed, or the program is not taken completely.
     """
     LIMITS.check_program(program)
     edge = to_edge_program(program, constant_methods, with_etrecord)
@@ -57,5 +57,5 @@ def lower(
 
 
 def load(path: Path) -> Callable[[Tensor, Tensor], Tensor] | None:
-    """None: Metal runs on Apple's systems."""
+    """Returns None: Metal runs only on Apple's systems."""
     return None

@@ -1,7 +1,7 @@
 """From the captured program to a `.pte` for the NPU (HTP) of one Qualcomm chip.
 
-Qualcomm's compiler is in its SDK, which may not be shipped and is not on every machine; without
-it, what follows the check of `LIMITS` cannot run.
+Qualcomm's compiler is in its SDK, which may not be redistributed; without it, only the check of
+`LIMITS` runs.
 """
 
 import os
@@ -30,10 +30,10 @@ def _missing() -> str | None:
     if os.path.isdir(os.environ.get(SDK, "")):
         return None
     return (
-        f"Qualcomm's AI Engine Direct SDK is not here ({SDK} names no directory), and the qnn "
+        f"Qualcomm's AI Engine Direct SDK is not installed ({SDK} is not a directory), but the qnn "
         "delegate needs its compiler: get it from "
-        "https://www.qualcomm.com/developer/software/qualcomm-ai-engine-direct-sdk, set "
-        f"{SDK} to where it lies and add its lib/x86_64-linux-clang to LD_LIBRARY_PATH."
+        f"https://www.qualcomm.com/developer/software/qualcomm-ai-engine-direct-sdk, set {SDK} to "
+        "its directory and add its lib/x86_64-linux-clang to LD_LIBRARY_PATH."
     )
 
 
@@ -53,16 +53,17 @@ def lower(
     named_data: Mapping[str, bytes],
     with_etrecord: bool,
 ) -> Lowered:
-    """Lowers the captured program to one graph in float16, of one token a call.
+    """Lowers the captured program to one graph in float16, with one token per call.
 
     Args:
         program: the captured program, which is rewritten in place.
-        constant_methods: values a runtime reads by method name.
-        named_data: blobs that ride along in the file.
+        constant_methods: values that a runtime reads by method name.
+        named_data: additional blobs for the file.
         with_etrecord: keep the graphs that ExecuTorch's Inspector needs.
 
     Raises:
-        DelegateError: no SDK, an unknown chip, or a linear that Qualcomm's compiler did not take.
+        DelegateError: there is no SDK, the chip is unknown, or Qualcomm's compiler did not take a
+            linear.
     """
     LIMITS.check_program(program)
     specs = compile_specs(os.environ.get(SOC, DEFAULT_SOC))
@@ -92,17 +93,17 @@ def lower(
 
 
 def socs() -> list[str]:
-    """The chips that ExecuTorch names."""
+    """Returns the chips that ExecuTorch knows."""
     from executorch.backends.qualcomm.serialization.qc_schema import QcomChipset
 
     return [chip.name for chip in QcomChipset if chip.name != "UNKNOWN_SM"]
 
 
 def compile_specs(soc: str) -> list[Any]:
-    """What ExecuTorch's backend is told: the chip, its NPU, float16.
+    """Returns the options of ExecuTorch's backend: the chip, its NPU, float16.
 
     Raises:
-        DelegateError: a chip that ExecuTorch does not name.
+        DelegateError: ExecuTorch does not know the chip.
     """
     if soc not in socs():
         raise DelegateError(
@@ -121,5 +122,5 @@ def compile_specs(soc: str) -> list[Any]:
 
 
 def load(path: Path) -> Callable[[Tensor, Tensor], Tensor] | None:
-    """None: Qualcomm's NPUs are not on the machines that export."""
+    """Returns None: exporting machines have no Qualcomm NPU."""
     return None

@@ -14,7 +14,7 @@ from delegates.passes.narrow_integers import mask_by_distance, narrow_integers, 
 from delegates.passes.weights import weights_not_copied
 from delegates.report import delegation_report
 
-# The wheel of tosa-tools asks for older versions of numpy and flatbuffers than it works with.
+# The wheel of tosa-tools requires older versions of numpy and flatbuffers than necessary.
 INSTALL = "pip install ml_dtypes && pip install --no-deps tosa-tools==2026.5.0"
 
 
@@ -42,20 +42,20 @@ def lower(
     named_data: Mapping[str, bytes],
     with_etrecord: bool,
 ) -> Lowered:
-    """Lowers the captured program to one TOSA graph in float32, of one token a call.
+    """Lowers the captured program to one TOSA graph in float32, with one token per call.
 
-    The caches go in and out of it with every call; outside remain the two casts of tokens and
-    position to int32.
+    The caches are inputs and outputs of every call; only the two casts of tokens and position to
+    int32 stay outside.
 
     Args:
         program: the captured program, which is rewritten in place.
-        constant_methods: values a runtime reads by method name.
-        named_data: blobs that ride along in the file.
+        constant_methods: values that a runtime reads by method name.
+        named_data: additional blobs for the file.
         with_etrecord: keep the graphs that ExecuTorch's Inspector needs.
 
     Raises:
-        DelegateError: Arm's serializer is not installed, weights that are not float, or a program
-            whose shapes are not fixed or that TOSA does not take whole.
+        DelegateError: Arm's serializer is not installed, weights are not float, shapes are not
+            fixed, or TOSA does not take the complete program.
     """
     LIMITS.check_program(program)
     drop_checks(program)

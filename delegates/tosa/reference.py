@@ -1,7 +1,7 @@
 """Runs a `.pte` that holds one TOSA graph, with Arm's reference model of that language.
 
-Beside the graph the file's plan has copies alone: casts of the inputs, and the caches that the
-graph gives back, copied to where it reads them.
+Besides the graph, the file's plan has only copies: casts of the inputs, and copies of the caches
+that the graph returns to its inputs.
 """
 
 import importlib.util
@@ -21,7 +21,7 @@ _NUMPY = {3: np.int32, 4: np.int64, 6: np.float32}  # by ExecuTorch's scalar typ
 
 
 def load(path: Path) -> Callable[[Tensor, Tensor], Tensor] | None:
-    """Opens a `.pte` whose delegate is TOSA; None where the reference model is not installed."""
+    """Opens a `.pte` whose delegate is TOSA; None if the reference model is not installed."""
     if importlib.util.find_spec("tosa_reference_model") is None:
         return None
     from executorch.exir._serialize._program import deserialize_pte_binary
@@ -82,7 +82,7 @@ class _Machine:
         self._values.update(zip(args[first:], outputs, strict=True))
 
     def _value(self, index: int) -> np.ndarray:
-        """A value, zeros before anything has written it, as a cache is."""
+        """Returns a value; zeros if nothing has written it yet, as for a cache."""
         if index not in self._values:
             tensor = self._plan.values[index].val
             self._values[index] = np.zeros(tensor.sizes, _NUMPY[int(tensor.scalar_type)])

@@ -24,8 +24,8 @@ from delegates.report import DelegationReport, delegation_report
 
 
 def weight_bytes(rows: int, columns: int, type: StoredAs) -> int:
-    """Of a matrix: int4 with a float32 scale and an int32 sum for each group, int8 with a scale for
-    each row."""
+    """Returns the bytes of a matrix: int4 with a float32 scale and an int32 sum for each group,
+    int8 with a scale for each row."""
     if not type.group_size:
         return rows * (columns + 4)
     return rows * -(-columns // type.group_size) * (type.group_size // 2 + 8)
@@ -34,7 +34,7 @@ def weight_bytes(rows: int, columns: int, type: StoredAs) -> int:
 LIMITS = Limits(
     name="vulkan",
     runs_on="Android phones whose GPU has Vulkan 1.1",
-    weight_bits=(4, FLOAT_BITS),  # its 8-bit linears want activations of a fixed range
+    weight_bits=(4, FLOAT_BITS),  # its 8-bit linears need activations of a fixed range
     dynamic=True,
     missing=nothing_missing,
     checks=never,
@@ -48,19 +48,19 @@ def lower(
     named_data: Mapping[str, bytes],
     with_etrecord: bool,
 ) -> Lowered:
-    """Lowers the captured program: one Vulkan graph with its caches, 4-bit linears among them.
+    """Lowers the captured program to one Vulkan graph, including its caches and 4-bit linears.
 
-    Outside remain the reading of the position and the gathering from a quantized embedding, which
-    stock kernels do on the processor.
+    Reading the position and gathering from a quantized embedding stay outside; stock kernels do
+    them on the processor.
 
     Args:
         program: the captured program, which is rewritten in place.
-        constant_methods: values a runtime reads by method name.
-        named_data: blobs that ride along in the file.
+        constant_methods: values that a runtime reads by method name.
+        named_data: additional blobs for the file.
         with_etrecord: keep the graphs that ExecuTorch's Inspector needs.
 
     Raises:
-        DelegateError: weights that it has no kernels for, or a program not taken in one piece.
+        DelegateError: it has no kernels for the weights, or does not take the program in one piece.
     """
     LIMITS.check_program(program)
     refuse_windows("Vulkan", program)
@@ -115,7 +115,7 @@ def _with_linears(report: DelegationReport) -> DelegationReport:
 
 @contextmanager
 def _root_logger_quiet() -> Iterator[None]:
-    """Keeps ExecuTorch's backend from narrating every layout it chooses."""
+    """Keeps ExecuTorch's backend from logging every layout it chooses."""
     root = logging.getLogger()
     level = root.level
 
@@ -131,5 +131,5 @@ def _root_logger_quiet() -> Iterator[None]:
 
 
 def load(path: Path) -> Callable[[Tensor, Tensor], Tensor] | None:
-    """None: ExecuTorch's Python runtime has no Vulkan."""
+    """Returns None: ExecuTorch's Python runtime has no Vulkan."""
     return None

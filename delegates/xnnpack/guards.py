@@ -1,4 +1,4 @@
-"""XNNPACK takes some quantized weights without a word and computes something else: refuse them.
+"""Refuses quantized weights that XNNPACK accepts silently but computes wrongly.
 
 Checked on the edge program, where a quantized linear reads
 `linear(dequantize(quantize(x)), dequantize(values, scales, zero_points))`.
@@ -21,9 +21,9 @@ def check_quantized_linears(program: ExportedProgram) -> int:
     """Checks every quantized linear of an edge program; returns how many there are.
 
     Raises:
-        DelegateError: an asymmetric weight, a weight without int8 activations, an int4 group that
-            is not a multiple of 32, an int8 group that is not a row, a scale that is not a
-            positive normal number, or an int4 scale that bfloat16 does not hold exactly.
+        DelegateError: a weight is asymmetric or has no int8 activations, an int4 group is not a
+            multiple of 32, an int8 group is not a row, a scale is not a positive normal number, or
+            an int4 scale is not exact in bfloat16.
     """
     count = 0
     for node in program.graph.nodes:
@@ -58,12 +58,12 @@ def _check_zero_points(name: str, zero_points: Tensor | None, is_int4: bool) -> 
 def _check_groups(name: str, group: int, row: int, is_int4: bool) -> None:
     if is_int4 and group % 32:
         raise DelegateError(
-            f"{name} has groups of {group}; XNNPACK's int4 takes multiples of 32: "
+            f"{name} has groups of {group}; XNNPACK's int4 supports multiples of 32: "
             "use --group-size 32, 64 or 128."
         )
     if not is_int4 and group != row:
         raise DelegateError(
-            f"{name} is int8 in groups of {group}; XNNPACK's int8 takes one scale a row: "
+            f"{name} is int8 in groups of {group}; XNNPACK's int8 supports one scale per row: "
             "quantize per channel."
         )
 
@@ -76,7 +76,7 @@ def _check_scales(name: str, scales: Tensor, is_int4: bool) -> None:
         )
     if is_int4 and not torch.equal(scales.float(), scales.bfloat16().float()):
         raise DelegateError(
-            f"{name} has scales that bfloat16 does not hold exactly; XNNPACK would truncate them: "
+            f"{name} has scales that are not exact in bfloat16; XNNPACK would truncate them: "
             "round the scales before quantizing."
         )
 

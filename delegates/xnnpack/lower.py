@@ -49,12 +49,12 @@ def lower(
 
     Args:
         program: the captured program, which is rewritten in place.
-        constant_methods: values a runtime reads by method name.
-        named_data: blobs that ride along in the file.
+        constant_methods: values that a runtime reads by method name.
+        named_data: additional blobs for the file.
         with_etrecord: keep the graphs that ExecuTorch's Inspector needs.
 
     Raises:
-        DelegateError: a weight that XNNPACK would compute wrongly, or a linear it did not take.
+        DelegateError: XNNPACK would compute a weight wrongly, or did not take a linear.
     """
     taken = take(program, constant_methods, with_etrecord)
     edge = taken.edge
@@ -75,10 +75,10 @@ def lower(
 def take(
     program: ExportedProgram, constant_methods: Mapping[str, object], with_etrecord: bool
 ) -> Taken:
-    """Takes what it can of the captured program, which is rewritten in place.
+    """Takes what XNNPACK supports of the captured program, which is rewritten in place.
 
     Raises:
-        DelegateError: a weight that XNNPACK would compute wrongly.
+        DelegateError: XNNPACK would compute a weight wrongly.
     """
     from executorch.exir import EdgeCompileConfig, to_edge
 
@@ -101,7 +101,7 @@ def take(
 
 
 def take_rest(edge: "EdgeProgramManager") -> Taken:
-    """Takes what it can of what others have left of an edge program.
+    """Takes what XNNPACK supports of the rest of an edge program.
 
     Raises:
         DelegateError: as take().
@@ -124,9 +124,10 @@ def take_rest(edge: "EdgeProgramManager") -> Taken:
 
 
 def _release_weights(captured: ExportedProgram, edge: ExportedProgram) -> None:
-    """Frees the weights that now lie packed in the delegate's blobs, before writing copies those.
+    """Frees the weights that are now packed in the delegate's blobs, before writing copies the
+    blobs.
 
-    Later passes trace the partitions once more, by shape; a single zero stands for each weight.
+    Later passes trace the partitions again, by shape; a single zero replaces each weight.
     """
     captured.state_dict.clear()
     for _, module in edge.graph_module.named_children():

@@ -1,4 +1,4 @@
-"""Why XNNPACK's partitioner leaves a node alone: it tells a logger that nobody listens to."""
+"""Collects the reasons why XNNPACK's partitioner leaves nodes, from its logger."""
 
 import logging
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ _LOGGER = "executorch.backends.xnnpack.partition.config"
 
 @contextmanager
 def noted_reasons() -> Iterator[dict[str, str]]:
-    """Fills the dictionary it gives with the reasons, by the nodes' names, while it is open."""
+    """Provides a dictionary that is filled with the reasons, by the nodes' names, in the block."""
     reasons: dict[str, str] = {}
 
     class Listener(logging.Handler):

@@ -289,8 +289,8 @@ def test_a_weight_beyond_float16() -> None:
     model = random_model(SMALL)
     model.model.layers[0].mlp.up_proj.weight[3, 5] = -1e5
     assert refusal(capture(model, CONTEXT, 16)) == (
-        "model.layers.0.mlp.up_proj.weight holds -100000; Core ML computes in float16, which ends "
-        "at 65504: export with --delegate cpu or xnnpack."
+        "model.layers.0.mlp.up_proj.weight contains -100000; Core ML computes in float16, whose "
+        "largest number is 65504: export with --delegate cpu or xnnpack."
     )
 
 
@@ -304,9 +304,7 @@ class Acosh(CausalLM):
 def test_an_operator_that_core_ml_does_not_have() -> None:
     model = Acosh(SMALL).requires_grad_(False)
     sentence = refusal(capture(model, CONTEXT, 16))
-    assert sentence.startswith(
-        "Core ML leaves acosh of the program out (exporter/models/decoder.py:"
-    )
+    assert sentence.startswith("Core ML does not take acosh (exporter/models/decoder.py:")
 
 
 def test_a_refusal_of_the_converter_is_one_sentence(

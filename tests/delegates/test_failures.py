@@ -47,14 +47,14 @@ LACKING = {
     "coremltools==9.0",
     "mlx": "This installation of ExecuTorch has no backends/mlx with its schema and generator, and "
     "the mlx delegate needs them: pip install executorch==1.5.1, or choose another --delegate.",
-    "qnn": "Qualcomm's AI Engine Direct SDK is not here (QNN_SDK_ROOT names no directory), and the "
-    "qnn delegate needs its compiler: get it from "
+    "qnn": "Qualcomm's AI Engine Direct SDK is not installed (QNN_SDK_ROOT is not a "
+    "directory), but the qnn delegate needs its compiler: get it from "
     "https://www.qualcomm.com/developer/software/qualcomm-ai-engine-direct-sdk, set QNN_SDK_ROOT "
-    "to where it lies and add its lib/x86_64-linux-clang to LD_LIBRARY_PATH.",
+    "to its directory and add its lib/x86_64-linux-clang to LD_LIBRARY_PATH.",
     "cpu,mlx": "This installation of ExecuTorch has no backends/mlx with its schema and generator, "
     "and the mlx delegate needs them: pip install executorch==1.5.1, or choose another --delegate.",
     "npu": f"delegate 'npu' is not known; it must be one of {', '.join(DELEGATES)}.",
-    "cpu,cpu": "delegate 'cpu' is repeated in 'cpu,cpu'; name each once.",
+    "cpu,cpu": "delegate 'cpu' is repeated in 'cpu,cpu'; use each only once.",
 }
 
 
@@ -101,8 +101,8 @@ def test_a_width_that_is_not_listed_is_refused_before_any_work(
     for bits in {2, 3, 4, 5, 6, 8, 16, 32} - set(limits.weight_bits):
         with pytest.raises(DelegateError) as refused:
             limits.check(bits, 1)
-        assert str(refused.value).startswith(f"{name} takes weights of ")
-        assert f"bits, and these have {bits}: export with --quant " in str(refused.value)
+        assert str(refused.value).startswith(f"{name} supports weights of ")
+        assert f"bits, but these have {bits}: export with --quant " in str(refused.value)
 
 
 @pytest.mark.parametrize("name", [name for name in DELEGATES if name not in ("cpu", "xnnpack")])
@@ -115,8 +115,8 @@ def test_lowering_refuses_what_is_not_listed(name: str, nothing_missing: None) -
     for bits, scheme in ((4, "rtn4"), (8, "rtn8")):
         if bits not in limits.weight_bits:
             program = capture(quantized_model(random_model(SMALL), Scheme(scheme)), 24, 1)
-            with pytest.raises(DelegateError, match=f"^{name} takes .* and these have {bits}: "):
+            with pytest.raises(DelegateError, match=f"^{name} supports .* but these have {bits}: "):
                 delegate.lower(program, {}, {}, False)
     if not limits.dynamic:
-        with pytest.raises(DelegateError, match="has fixed shapes, and this one takes calls of 1"):
+        with pytest.raises(DelegateError, match="has fixed shapes, but this one has calls of 1"):
             delegate.lower(capture(random_model(SMALL), 24, 16), {}, {}, False)

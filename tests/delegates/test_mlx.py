@@ -160,8 +160,8 @@ def test_an_operator_that_mlx_does_not_have() -> None:
     with pytest.raises(DelegateError) as refused:
         lower(capture(Bessel(SMALL).requires_grad_(False), CONTEXT, 16), {}, {}, False)
     assert re.fullmatch(
-        r"MLX leaves i0 of the program out \(exporter/models/decoder\.py:\d+\);"
-        r" its state needs all of it in one call: export with another --delegate\.",
+        r"MLX does not take i0 \(exporter/models/decoder\.py:\d+), but its state "
+        "needs the complete program in one call: export with another --delegate\.",
         str(refused.value),
     )
 
@@ -189,6 +189,6 @@ def test_a_cache_that_cannot_be_written(tmp_path: Path) -> None:
         generated(source, tmp_path / "file")
     assert str(refused.value) == (
         f"The mlx delegate cannot generate its schema's code in {tmp_path / 'file'} (File exists); "
-        "set THIMBLE_CACHE to a directory that can be written."
+        "set THIMBLE_CACHE to a writable directory."
     )
     assert missing() is None

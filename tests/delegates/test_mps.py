@@ -252,7 +252,7 @@ def test_a_program_that_is_not_taken_whole() -> None:
     model.__class__ = Counted
     with pytest.raises(DelegateError) as refused:
         mps.lower(capture(model, 16, 16), {}, {}, with_etrecord=False)
-    assert str(refused.value).startswith("Metal leaves cumsum of the program out (")
+    assert str(refused.value).startswith("Metal does not take cumsum (")
     assert "test_mps.py:" in str(refused.value)
 
 

@@ -38,7 +38,9 @@ def test_another_packages_delegate_gets_the_same_treatment(
     assert result.delegation.delegate == "portable"
     assert result.agreement is not None
     assert result.agreement.error <= result.agreement.tolerance
-    with pytest.raises(DelegateError, match="portable takes weights of 32 bits, and these have 4"):
+    with pytest.raises(
+        DelegateError, match="portable supports weights of 32 bits, but these have 4"
+    ):
         export_model(ExportOptions(options.model, options.out, delegate="portable"), Quiet())
 
 

@@ -118,8 +118,8 @@ def test_a_program_that_core_ml_cannot_keep_together(tmp_path: Path, cpp_build: 
     report = require_agreement("coreml,cpu", bent_model(shifted_acosh), tmp_path)
     took = parts(report)
     refused = took["coreml"].refused or ""
-    assert refused.startswith(f"Core ML's converter refused what lies around acosh ({HERE}:")
-    assert "cannot hand each other the position" in refused
+    assert refused.startswith(f"Core ML's converter refused the parts around acosh ({HERE}:")
+    assert "cannot pass each other the position" in refused
     assert took["cpu"].calls == 2 and took["cpu"].delegated["linear"] == 8
     assert report.users == ("cpu",)
     lines = {left.operator: left.line for left in report.lines}
@@ -152,7 +152,7 @@ def test_core_ml_takes_the_decoder_and_leaves_what_comes_after_it(tmp_path: Path
 
 def test_a_delegate_that_takes_all_or_nothing_comes_first(tmp_path: Path, cpp_build: Path) -> None:
     report = require_agreement("cpu,vulkan", bent_model(shifted_acosh), tmp_path)
-    assert parts(report)["vulkan"].refused == "It takes a whole program or nothing."
+    assert parts(report)["vulkan"].refused == "It takes a complete program or nothing."
 
 
 class Bessel(CausalLM):
@@ -193,7 +193,7 @@ def test_an_operator_that_nobody_takes_leaves_no_file(
     [
         ("coreml,npu", "delegate 'npu' is not known; it must be one of cpu, "),
         ("cpu,", "delegate '' is not known; it must be one of cpu, "),
-        ("cpu,xnnpack,cpu", "delegate 'cpu' is repeated in 'cpu,xnnpack,cpu'; name each once."),
+        ("cpu,xnnpack,cpu", "delegate 'cpu' is repeated in 'cpu,xnnpack,cpu'; use each only once."),
     ],
 )
 def test_names(names: str, sentence: str) -> None:
@@ -207,9 +207,9 @@ def test_what_is_missing_here_is_an_error_also_before_another(
 ) -> None:
     monkeypatch.delenv("QNN_SDK_ROOT", raising=False)
     both = get_delegate("qnn,cpu")
-    with pytest.raises(DelegateError, match="^Qualcomm's AI Engine Direct SDK is not here"):
+    with pytest.raises(DelegateError, match="^Qualcomm's AI Engine Direct SDK is not installed"):
         both.LIMITS.check(32, 1)
-    with pytest.raises(DelegateError, match="^Qualcomm's AI Engine Direct SDK is not here"):
+    with pytest.raises(DelegateError, match="^Qualcomm's AI Engine Direct SDK is not installed"):
         both.lower(capture(random_model(CONFIG), CONTEXT, 1), {}, {}, False)
 
 
@@ -217,7 +217,7 @@ def test_limits_of_several() -> None:
     limits = get_delegate("tosa,vulkan").LIMITS
     assert limits.weight_bits == (32, 4) and limits.dynamic and not limits.checks()
     limits.check(4, 16)
-    with pytest.raises(DelegateError, match="^tosa,vulkan takes weights of 32 or 4 bits, and"):
+    with pytest.raises(DelegateError, match="^tosa,vulkan supports weights of 32 or 4 bits, but"):
         limits.check(8, 16)
 
 
@@ -249,7 +249,7 @@ def test_the_runner_tells_the_golden_story_with_two_delegates_and_a_kernel(
     shown = result.stdout.splitlines()
     start = shown.index("delegate: cpu and xnnpack run 36 of 36 linears (100%) in 3 calls")
     assert shown[start + 1] == (
-        "  tosa: nothing. A tosa program has fixed shapes, and this one takes calls of 1 to 512 "
+        "  tosa: nothing. A tosa program has fixed shapes, but this one has calls of 1 to 512 "
         "tokens: export with --max-seq-len 1."
     )
     assert shown[start + 2].startswith("  cpu: ") and shown[start + 2].endswith(" in 2 calls")

@@ -87,7 +87,7 @@ def test_without_arms_tools(monkeypatch: pytest.MonkeyPatch) -> None:
 @with_tools
 def test_calls_of_several_lengths() -> None:
     assert refusal(random_model(SMALL), 8) == (
-        "A tosa program has fixed shapes, and this one takes calls of 1 to 8 tokens: export with "
+        "A tosa program has fixed shapes, but this one has calls of 1 to 8 tokens: export with "
         "--max-seq-len 1."
     )
 
@@ -95,5 +95,5 @@ def test_calls_of_several_lengths() -> None:
 @with_tools
 def test_quantized_weights() -> None:
     assert refusal(quantized_model(random_model(SMALL), Scheme("rtn4")), 1) == (
-        "tosa takes weights of 32 bits, and these have 4: export with --quant none."
+        "tosa supports weights of 32 bits, but these have 4: export with --quant none."
     )

@@ -64,5 +64,5 @@ def test_8_bit_layers() -> None:
     with pytest.raises(DelegateError) as refused:
         LIMITS.check(8, 16)
     assert str(refused.value) == (
-        "vulkan takes weights of 4 or 32 bits, and these have 8: export with --quant rtn4."
+        "vulkan supports weights of 4 or 32 bits, but these have 8: export with --quant rtn4."
     )

@@ -72,8 +72,8 @@ def test_weight_only(bits: int, group: int) -> None:
 
 def test_a_scale_that_bfloat16_does_not_hold() -> None:
     assert refusal(linear_with(int_weight(scales=scales_with(1 + 2**-8)))) == (
-        "weight has scales that bfloat16 does not hold exactly; XNNPACK would truncate them: round "
-        "the scales before quantizing."
+        "weight has scales that are not exact in bfloat16; XNNPACK would truncate them: round the "
+        "scales before quantizing."
     )
 
 
@@ -90,14 +90,14 @@ def test_a_scale_that_fails_at_load(value: float, bits: int, group: int) -> None
 
 def test_groups_of_16() -> None:
     assert refusal(linear_with(int_weight(group=16))) == (
-        "weight has groups of 16; XNNPACK's int4 takes multiples of 32: use --group-size 32, 64 or "
-        "128."
+        "weight has groups of 16; XNNPACK's int4 supports multiples of 32: use --group-size 32, "
+        "64 or 128."
     )
 
 
 def test_grouped_int8() -> None:
     assert refusal(linear_with(int_weight(8, 32))) == (
-        "weight is int8 in groups of 32; XNNPACK's int8 takes one scale a row: quantize per "
+        "weight is int8 in groups of 32; XNNPACK's int8 supports one scale per row: quantize per "
         "channel."
     )
 
