@@ -15,7 +15,7 @@ EMBEDDED_PRESET = "llama3.2-1b"  # what `llama3` stands for
 
 
 def open_model(name: str, family: Family | None = None) -> Checkpoint:
-    """The checkpoint of a preset, a directory or a hub id.
+    """The checkpoint of a preset, a directory, a GGUF file or a hub id.
 
     Args:
         family: what its config means; None: the family of its model_type.

@@ -15,6 +15,7 @@ EPILOG = """\b
 Examples:
   python -m exporter llama3 --out model.pte
   python -m exporter --checkpoint meta-llama/Llama-3.2-1B --out model.pte
+  python -m exporter model.Q8_0.gguf --out model.pte
   python -m exporter ./my-model --quant rtn4 --group-size 64 --out model.pte
   python -m exporter llama3 --checkpoint DIR --max-size 700MB --out model.pte
   python -m exporter llama3 --explain
@@ -29,9 +30,9 @@ Examples:
 @click.option("--out", type=click.Path(path_type=Path), help="The .pte to write.")
 @click.option(
     "--checkpoint",
-    metavar="DIR|HUB_ID",
-    help="Weights: a Hugging Face directory, Meta's own layout, or a hub id. Its config.json "
-    "decides the shape.",
+    metavar="DIR|GGUF|HUB_ID",
+    help="Weights: a Hugging Face directory, Meta's own layout, a GGUF file, or a hub id, with a "
+    "GGUF file's name behind it or not. They decide the shape.",
 )
 @click.option(
     "--adapter",
@@ -184,7 +185,8 @@ def main(
 ) -> None:
     """Exports a language model to one .pte file: weights, tokenizer, template, report.
 
-    MODEL is a name such as llama3, llama3.2-3b or qwen3-0.6b, a checkpoint directory, or a hub id.
+    MODEL is a name such as llama3, llama3.2-3b or qwen3-0.6b, a checkpoint directory, a GGUF file,
+    or a hub id.
     llama3 without --checkpoint is a small model that ships with the package; --checkpoint alone
     needs no name.
     """
