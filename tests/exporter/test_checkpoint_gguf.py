@@ -243,7 +243,7 @@ def test_parts_that_do_not_belong_together_are_refused(tmp_path: Path) -> None:
         ({"general.architecture": None}, "general.architecture None is not read from GGUF"),
         ({"llama.expert_count": 8}, "llama.expert_count is 8; mixtures of experts are not built."),
         ({"llama.block_count": 900}, "llama.block_count is 900, and there are 21 tensors in all;"),
-        ({"llama.embedding_length": None}, "hidden_size is missing and the decoder's shape"),
+        ({"llama.embedding_length": None}, "hidden_size is missing, but the decoder needs it"),
         ({"llama.attention.head_count": "x"}, "num_attention_heads is 'x'; it must be a whole"),
         ({"llama.rope.dimension_count": 8}, "partial_rotary_factor 0.5 is not supported"),
         ({"llama.rope.scaling.type": "warp"}, "rope_type 'warp' is not supported"),
