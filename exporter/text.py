@@ -3,7 +3,6 @@
 import hashlib
 import io
 import math
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -92,7 +91,7 @@ def prepare_text(options: ExportOptions, checkpoint: Checkpoint) -> Text:
     eos_ids = tuple(compiled.eos_ids) or config.eos_token_ids
     starts = [[token] for token in (bos_id, *eos_ids) if token is not None][:1]
     blobs, chat_template = {TOKENIZER: compiled.data}, None
-    template = find_chat_template(path if os.path.isdir(path) else path.parent)
+    template = find_chat_template(path)
     if template is not None:
         chat = compile_chat_template(template, compiled.bos_token, compiled.eos_token)
         blobs[CHAT_TEMPLATE] = chat.data

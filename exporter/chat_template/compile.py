@@ -1,6 +1,7 @@
 """Compiles a model's chat template into literal text that the runner puts around messages."""
 
 import json
+import os
 import reprlib
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +15,8 @@ from exporter.chat_template.form import Form
 from exporter.chat_template.reduction import IrreducibleError, conversation, reduce_form
 from exporter.chat_template.verification import conversations
 from exporter.errors import ExportError
+from exporter.tokenizer.gguf import chat_template as stored_chat_template
+from exporter.tokenizer.source import TokenizerKind, find_tokenizer
 
 _MESSAGE = "What is a thimble?"  # a message that no template has in itself
 
@@ -52,12 +55,19 @@ def compile_chat_template(template: str, bos_token: str, eos_token: str) -> Comp
     return CompiledChatTemplate(write_forms(with_system, without_system), True, "; ".join(notes))
 
 
-def find_chat_template(directory: Path) -> str | None:
-    """Returns the chat template next to a model's weights; None if there is none.
+def find_chat_template(path: Path) -> str | None:
+    """Returns the chat template next to a model's weights, or in its GGUF file; None if there is
+    none.
+
+    Args:
+        path: the model's directory, or a file of its tokenizer.
 
     Raises:
         ExportError: the file of the template is not readable.
     """
+    if os.path.isfile(path) and find_tokenizer(path).kind is TokenizerKind.GGUF:
+        return stored_chat_template(path)
+    directory = path if os.path.isdir(path) else path.parent
     separate = directory / "chat_template.jinja"
     config = directory / "tokenizer_config.json"
     try:

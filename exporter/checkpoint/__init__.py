@@ -1,4 +1,4 @@
-"""Checkpoints: a Hugging Face directory, a hub id, or Meta's own files, as one Checkpoint."""
+"""Checkpoints: a Hugging Face directory, a hub id, GGUF or Meta's own files, as one Checkpoint."""
 
 from exporter.checkpoint.adapter import with_adapter
 from exporter.checkpoint.checkpoint import Checkpoint

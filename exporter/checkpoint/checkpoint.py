@@ -26,8 +26,8 @@ class Checkpoint:
 
     Attributes:
         config: the decoder's shape.
-        directory: where the tokenizer's files lie.
-        name: what to call the model: the hub id, or the directory's name.
+        directory: where the tokenizer's files lie; of a GGUF file, which holds it, the file.
+        name: what to call the model: the hub id, or the directory's or file's name.
         weights: the stored tensors.
         family: maps the stored tensors to the model's parameters.
         left_out: the parts of the checkpoint that are not read, such as a vision tower, and the

@@ -41,11 +41,50 @@ def is_hub_id(name: str) -> bool:
     return re.fullmatch(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", name) is not None
 
 
-def download(hub_id: str) -> Path:
+def is_hub_file(name: str) -> bool:
+    """Whether a name has the form "organisation/model/file.gguf", the file in folders or not."""
+    organisation, _, rest = name.partition("/")
+    model, _, file = rest.partition("/")
+    parts = file.split("/")
+    return (
+        is_hub_id(f"{organisation}/{model}")
+        and file.endswith(".gguf")
+        and all(re.fullmatch(r"[\w.+-]+", part) and part not in (".", "..") for part in parts)
+    )
+
+
+def download_file(name: str) -> Path:
+    """Downloads a GGUF file of a model, with all parts of a split one, into the hub's cache.
+
+    Args:
+        name: as `is_hub_file` takes it.
+
+    Returns:
+        The file.
+
+    Raises:
+        ExportError: as `download` does, or the model has no such file.
+    """
+    organisation, model, file = name.split("/", 2)
+    hub_id = f"{organisation}/{model}"
+    parts = re.sub(r"-\d{5}-of-(\d{5})\.gguf$", r"-*-of-\1.gguf", file)
+    path = download(hub_id, [parts]) / file
+    if not path.is_file():
+        raise ExportError(
+            f"The hub model {hub_id} has no file {file}; look at "
+            f"https://huggingface.co/{hub_id}/tree/main for its files."
+        )
+    return path
+
+
+def download(hub_id: str, patterns: list[str] = _NEEDED) -> Path:
     """Downloads a model's files into the hub's cache, with the hub's own progress bars.
 
     Files already in the cache are not downloaded again. Without a network, the cache is used as it
     is.
+
+    Args:
+        patterns: which files.
 
     Returns:
         The directory that holds the files.
@@ -54,7 +93,7 @@ def download(hub_id: str) -> Path:
         ExportError: no such model, no access to it, or no network and nothing in the cache.
     """
     try:
-        return Path(snapshot_download(hub_id, allow_patterns=_NEEDED))
+        return Path(snapshot_download(hub_id, allow_patterns=patterns))
     except (GatedRepoError, LocalTokenNotFoundError):
         raise ExportError(
             f"The model {hub_id} is gated; accept its licence on https://huggingface.co/{hub_id} "

@@ -78,7 +78,7 @@ class MetaWeights:
         key = self._names[name]
         whole = self._whole(key)
         if self.head_dim is not None and key.endswith(("wq.weight", "wk.weight")):
-            return _halves_from_pairs(whole, self.head_dim)
+            return halves_from_pairs(whole, self.head_dim)
         return whole
 
     def release(self) -> None:
@@ -219,7 +219,7 @@ def _tied(weights: MetaWeights) -> bool:
     return same
 
 
-def _halves_from_pairs(weight: Tensor, head_dim: int) -> Tensor:
+def halves_from_pairs(weight: Tensor, head_dim: int) -> Tensor:
     """Reorders each head's rows from (x0, y0, x1, y1, ...) to (x0, x1, ..., y0, y1, ...)."""
     pairs = weight.unflatten(0, (-1, head_dim // 2, 2))  # (heads, head_dim / 2, 2, hidden_size)
     return pairs.transpose(1, 2).reshape(weight.shape)

@@ -4,7 +4,7 @@ import os
 from dataclasses import replace
 from pathlib import Path
 
-from exporter.checkpoint import hub, hugging_face, meta
+from exporter.checkpoint import gguf, hub, hugging_face, meta
 from exporter.checkpoint.checkpoint import HEAD, Checkpoint
 from exporter.errors import ExportError
 from exporter.models.families import Family
@@ -14,26 +14,37 @@ def open_checkpoint(source: str | Path, family: Family | None = None) -> Checkpo
     """Opens a checkpoint: maps its files and reads their headers, but no weights.
 
     Args:
-        source: a directory in the layout of Hugging Face or of Meta, or a hub id "org/name", which
-            is downloaded. An existing directory takes precedence.
+        source: a directory in the layout of Hugging Face or of Meta, a GGUF file, or a hub id
+            "org/name" or "org/name/file.gguf", which is downloaded. An existing path takes
+            precedence.
         family: the architecture; None: the family of the config's model_type.
 
     Raises:
         ExportError: there is no checkpoint, or it is damaged or unsupported.
     """
-    directory = Path(os.path.expanduser(source))
-    if os.path.isdir(directory):  # for impossible names os.path returns False, pathlib raises
-        return _open_directory(directory, directory.resolve().name, family)
-    if os.path.exists(directory):
-        raise ExportError(
-            f"{source} is a file; give the directory that holds config.json and the weights."
-        )
+    path = Path(os.path.expanduser(source))
+    if os.path.isdir(path):  # for impossible names os.path returns False, pathlib raises
+        return _open_directory(path, path.resolve().name, family)
+    if os.path.exists(path):
+        return _open_file(path, path.stem, family)
+    if isinstance(source, str) and hub.is_hub_file(source):
+        return _open_file(hub.download_file(source), source, family)
     if isinstance(source, str) and hub.is_hub_id(source):
         return _open_directory(hub.download(source), source, family)
     raise ExportError(
-        f"There is no directory {source}; a checkpoint is a directory or a hub id such as "
-        "meta-llama/Llama-3.2-1B."
+        f"There is no directory {source}; a checkpoint is a directory, a GGUF file or a hub id "
+        "such as meta-llama/Llama-3.2-1B."
     )
+
+
+def _open_file(path: Path, name: str, family: Family | None) -> Checkpoint:
+    if path.suffix != ".gguf":
+        raise ExportError(
+            f"{path} is a file; give a .gguf file, or the directory that holds config.json and the "
+            "weights."
+        )
+    family, config, weights = gguf.open_gguf(path, family)
+    return Checkpoint(config, path, name, weights, family)
 
 
 def _open_directory(directory: Path, name: str, family: Family | None) -> Checkpoint:

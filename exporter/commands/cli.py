@@ -16,6 +16,7 @@ EPILOG = """\b
 Examples:
   python -m exporter llama3 --out model.pte
   python -m exporter --checkpoint meta-llama/Llama-3.2-1B --out model.pte
+  python -m exporter model.Q8_0.gguf --out model.pte
   python -m exporter ./my-model --quant rtn4 --group-size 64 --out model.pte
   python -m exporter llama3 --checkpoint DIR --max-size 700MB --out model.pte
   python -m exporter llama3 --explain
@@ -30,9 +31,9 @@ Examples:
 @click.option("--out", type=click.Path(path_type=Path), help="The .pte to write.")
 @click.option(
     "--checkpoint",
-    metavar="DIR|HUB_ID",
-    help="Weights: a Hugging Face directory, a directory in Meta's layout, or a hub id. Its "
-    "config.json defines the model's shape.",
+    metavar="DIR|GGUF|HUB_ID",
+    help="Weights: a Hugging Face directory, a directory in Meta's layout, a GGUF file, or a hub "
+    "id, optionally followed by the name of a GGUF file. They define the model's shape.",
 )
 @click.option(
     "--adapter",
@@ -189,9 +190,9 @@ def main(
 ) -> None:
     """Exports a language model to one .pte file: weights, tokenizer, template, report.
 
-    MODEL is a name such as llama3, llama3.2-3b or qwen3-0.6b, a checkpoint directory, or a hub id.
-    llama3 without --checkpoint is a small model in the package. With --checkpoint, MODEL can be
-    left out.
+    MODEL is a name such as llama3, llama3.2-3b or qwen3-0.6b, a checkpoint directory, a GGUF file,
+    or a hub id. llama3 without --checkpoint is a small model in the package. With --checkpoint,
+    MODEL can be left out.
     """
     if inspect is not None:
         from exporter.commands.inspect import run_inspect

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from exporter.tokenizer.blob import write_blob
+from exporter.tokenizer.gguf import read_gguf
 from exporter.tokenizer.huggingface import read_tokenizer_json, read_vocab_and_merges
 from exporter.tokenizer.sentencepiece_model import read_sentencepiece
 from exporter.tokenizer.source import TokenizerKind, find_tokenizer
@@ -60,6 +61,8 @@ def compile_tokenizer(path: Path, model_directory: Path | None = None) -> Compil
 def read_specification(path: Path, model_directory: Path | None = None) -> TokenizerSpec:
     """Returns a tokenizer of any supported kind; see `compile_tokenizer`."""
     source = find_tokenizer(path)
+    if source.kind is TokenizerKind.GGUF:
+        return read_gguf(source.path)
     if source.kind is TokenizerKind.TOKENIZER_JSON:
         spec = read_tokenizer_json(source.path)
     elif source.kind is TokenizerKind.SENTENCEPIECE:

@@ -27,7 +27,15 @@ def read_tokenizer_json(path: Path) -> TokenizerSpec:
     Raises:
         TokenizerError: the file is damaged, or uses an unsupported feature, which is named.
     """
-    document = read_object(path, TokenizerError)
+    return read_document(read_object(path, TokenizerError), path)
+
+
+def read_document(document: Json, path: Path) -> TokenizerSpec:
+    """Reads what a `tokenizer.json` says into a spec.
+
+    Raises:
+        TokenizerError: it is damaged, or uses what is not supported; `path` is named.
+    """
     try:
         check_document(document)
         return _read_document(document)

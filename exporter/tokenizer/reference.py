@@ -8,6 +8,7 @@ import tiktoken
 import tokenizers
 
 from exporter.tokenizer.errors import TokenizerError
+from exporter.tokenizer.gguf import reference_document, reference_model
 from exporter.tokenizer.huggingface import GPT2_END
 from exporter.tokenizer.source import TokenizerKind, TokenizerSource, find_tokenizer
 from exporter.tokenizer.tiktoken_ranks import LLAMA3_PATTERN, llama3_specials, read_ranks
@@ -42,7 +43,12 @@ def _load(source: TokenizerSource) -> ReferenceTokenizer:
     if source.kind is TokenizerKind.TIKTOKEN:
         return _Tiktoken(source.path)
     if source.kind is TokenizerKind.SENTENCEPIECE:
-        return _SentencePiece(source.path)
+        return _SentencePiece(source.path.read_bytes())
+    if source.kind is TokenizerKind.GGUF:
+        document = reference_document(source.path)
+        if document is None:
+            return _SentencePiece(reference_model(source.path))
+        return _HuggingFace(tokenizers.Tokenizer.from_str(document))
     if source.kind is TokenizerKind.TOKENIZER_JSON:
         return _HuggingFace(tokenizers.Tokenizer.from_file(str(source.path)))
     model = tokenizers.models.BPE.from_file(str(source.path), str(source.merges_path))
@@ -85,8 +91,8 @@ class _Tiktoken:
 
 
 class _SentencePiece:
-    def __init__(self, path: Path) -> None:
-        self._processor = sentencepiece.SentencePieceProcessor(model_file=str(path))
+    def __init__(self, model: bytes) -> None:
+        self._processor = sentencepiece.SentencePieceProcessor(model_proto=model)
 
     def encode(self, text: str) -> list[int]:
         return list(self._processor.encode(text))

@@ -26,6 +26,15 @@ def read_sentencepiece(path: Path) -> TokenizerSpec:
         raise TokenizerError(
             f"{path} is not a readable SentencePiece model: download the file again."
         ) from None
+    return read_model(model, path)
+
+
+def read_model(model: Any, path: Path) -> TokenizerSpec:
+    """Reads a parsed model into a spec.
+
+    Raises:
+        TokenizerError: it uses what is not supported; `path` is named.
+    """
     _refuse_unsupported(path, model)
     kinds = _PROTOS.ModelProto.SentencePiece
     pieces = list(model.pieces)

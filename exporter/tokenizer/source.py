@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
+from exporter.checkpoint.gguf_file import MAGIC
 from exporter.json_object import LFS_POINTER, lfs_pointer
 from exporter.tokenizer.errors import TokenizerError
 
@@ -16,6 +17,7 @@ class TokenizerKind(Enum):
     SENTENCEPIECE = "tokenizer.model (SentencePiece)"
     TIKTOKEN = "tokenizer.model (tiktoken ranks)"
     VOCAB_AND_MERGES = "vocab.json and merges.txt"
+    GGUF = "the metadata of a GGUF file"
 
 
 @dataclass(frozen=True)
@@ -61,6 +63,8 @@ def _source_of_file(path: Path) -> TokenizerSource:
             f"the tokenizer {path} cannot be read ({error.strerror}): give a directory or file "
             "that has one."
         ) from None
+    if head.startswith(MAGIC):
+        return TokenizerSource(path, TokenizerKind.GGUF)
     if path.name.endswith("vocab.json"):
         return TokenizerSource(path, TokenizerKind.VOCAB_AND_MERGES)
     if head.lstrip().startswith(b"{"):
@@ -72,8 +76,8 @@ def _source_of_file(path: Path) -> TokenizerSource:
     if head.startswith(b"\n"):  # ModelProto's field 1, length-delimited: the first piece
         return TokenizerSource(path, TokenizerKind.SENTENCEPIECE)
     raise TokenizerError(
-        f"{path} is not a known kind of tokenizer: give a tokenizer.json, a SentencePiece model or "
-        "a file of tiktoken ranks."
+        f"{path} is not a known kind of tokenizer: give a tokenizer.json, a SentencePiece model, a "
+        "GGUF file or a file of tiktoken ranks."
     )
 
 

@@ -53,7 +53,7 @@ class Scored:
 
 
 def open_scored(model: str, kv_cache: str, advance: Advance) -> Scored:
-    """Opens a `.pte`, a preset, a checkpoint directory or a hub id.
+    """Opens a `.pte`, a preset, a checkpoint directory, a GGUF file or a hub id.
 
     Args:
         kv_cache: one of runtime's KV_CACHES; other than "default" for `--delegate cpu` alone.
@@ -64,7 +64,8 @@ def open_scored(model: str, kv_cache: str, advance: Advance) -> Scored:
             runs here with such a cache.
     """
     path = Path(model)
-    if os.path.isfile(path):  # answers no where pathlib raises, for impossible names
+    is_file = os.path.isfile(path)  # answers no where pathlib raises, for impossible names
+    if is_file and path.suffix != ".gguf":
         return _open_pte(path, kv_cache, advance)
     if path.suffix == ".pte" and not os.path.exists(path):
         raise QuantError(f"There is no file {model}; check its path, or give a checkpoint.")

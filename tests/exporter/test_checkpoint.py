@@ -336,11 +336,11 @@ def test_streaming_leaves_nothing_resident(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("source", "said"),
     [
-        ("nowhere", "There is no directory nowhere; a checkpoint is a directory or a hub id such "),
-        ("a/b/c", "There is no directory a/b/c; a checkpoint is a directory or a hub id such as "),
+        ("nowhere", "There is no directory nowhere; a checkpoint is a directory, a GGUF file "),
+        ("a/b/c", "There is no directory a/b/c; a checkpoint is a directory, a GGUF file "),
         ("~nobody-at-all/x", "There is no directory ~nobody-at-all/x; a checkpoint is a "),
-        ("x" * 5000, f"There is no directory {'x' * 5000}; a checkpoint is a directory or a hub "),
-        ("a\0b", "There is no directory a\0b; a checkpoint is a directory or a hub id such as "),
+        ("x" * 5000, f"There is no directory {'x' * 5000}; a checkpoint is a directory, a GGUF "),
+        ("a\0b", "There is no directory a\0b; a checkpoint is a directory, a GGUF file "),
     ],
 )
 def test_nothing_there(source: str, said: str) -> None:
@@ -352,7 +352,8 @@ def test_nothing_there(source: str, said: str) -> None:
 def test_a_file_is_no_checkpoint(tmp_path: Path) -> None:
     path = write(tmp_path, random_tensors()) / "model.safetensors"
     assert refusal(path) == (
-        f"{path} is a file; give the directory that holds config.json and the weights."
+        f"{path} is a file; give a .gguf file, or the directory that holds config.json and the "
+        "weights."
     )
 
 

@@ -136,3 +136,40 @@ def test_only_the_needed_files_are_asked_for(
 )
 def test_what_looks_like_a_hub_id(name: str, is_one: bool) -> None:
     assert hub.is_hub_id(name) is is_one
+
+
+@pytest.mark.parametrize(
+    ("name", "is_one"),
+    [("a/b/c.gguf", True), ("a/b/Q8_0/c-00001-of-00002.gguf", True), ("a/b.gguf", False)]
+    + [
+        ("a/b/c.bin", False),
+        ("a/b/../c.gguf", False),
+        ("/a/b/c.gguf", False),
+        ("./a.gguf", False),
+    ],
+)
+def test_what_looks_like_a_file_of_a_hub_model(name: str, is_one: bool) -> None:
+    assert hub.is_hub_file(name) is is_one
+
+
+def test_of_a_split_file_all_parts_are_asked_for(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    parts = [f"Q8_0/m-0000{number}-of-00002.gguf" for number in (1, 2)]
+    others = ["config.json", "Q8_0/m-00001-of-00003.gguf", "Q4_0/m-00001-of-00002.gguf"]
+
+    def record(name: str, allow_patterns: list[str]) -> str:
+        assert name == NAME
+        assert list(filter_repo_objects([*parts, *others], allow_patterns=allow_patterns)) == parts
+        return str(tmp_path)
+
+    monkeypatch.setattr(hub, "snapshot_download", record)
+    with pytest.raises(ExportError) as raised:
+        open_checkpoint(f"{NAME}/{parts[1]}")
+    assert str(raised.value) == (
+        f"The hub model {NAME} has no file {parts[1]}; look at https://huggingface.co/{NAME}/tree/"
+        "main for its files."
+    )
+    (tmp_path / "Q8_0").mkdir()
+    (tmp_path / parts[1]).touch()
+    assert hub.download_file(f"{NAME}/{parts[1]}") == tmp_path / parts[1]

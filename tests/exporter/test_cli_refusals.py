@@ -80,8 +80,8 @@ def test_an_unknown_preset_names_the_nearest(out: Path) -> None:
 @pytest.mark.parametrize("model", [["llama3"], []], ids=["named", "unnamed"])
 def test_no_such_checkpoint(out: Path, tmp_path: Path, model: list[str]) -> None:
     assert refusal(out, *model, "--checkpoint", tmp_path / "none") == (
-        f"There is no directory {tmp_path / 'none'}; a checkpoint is a directory or a hub id such "
-        "as meta-llama/Llama-3.2-1B."
+        f"There is no directory {tmp_path / 'none'}; a checkpoint is a directory, a GGUF file "
+        "or a hub id such as meta-llama/Llama-3.2-1B."
     )
 
 

@@ -1,0 +1,209 @@
+"""GGUF, llama.cpp's format: one file, or the parts of a split one, with a model and its tokenizer.
+
+What differs from Hugging Face's layout: the names; the rows of queries and keys where the
+architecture rotates pairs; Gemma's norms, of which Hugging Face stores the distance from 1; and
+the types, of which the `gguf` package makes floats.
+"""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import gguf
+import numpy as np
+import torch
+from gguf import GGMLQuantizationType
+from torch import Tensor
+
+from exporter.checkpoint.gguf_config import (
+    LONG_FACTORS,
+    ROPE_FACTORS,
+    SHORT_FACTORS,
+    Architecture,
+    architecture,
+    config_fields,
+)
+from exporter.checkpoint.gguf_file import GgufFile
+from exporter.checkpoint.meta import halves_from_pairs
+from exporter.errors import ExportError
+from exporter.models.families import Family, get_family
+from exporter.models.spec import DecoderSpec
+
+_PART = re.compile(r"(.*)-(\d{5})-of-(\d{5})\.gguf")
+_ROPE = (ROPE_FACTORS, LONG_FACTORS, SHORT_FACTORS)  # of which the config tells
+_TOP = {
+    "token_embd": "model.embed_tokens",
+    "output_norm": "model.norm",
+    "output": "lm_head",
+}
+_LAYER = {
+    "attn_norm": "input_layernorm",
+    "attn_q": "self_attn.q_proj",
+    "attn_k": "self_attn.k_proj",
+    "attn_v": "self_attn.v_proj",
+    "attn_qkv": "self_attn.qkv_proj",
+    "attn_q_norm": "self_attn.q_norm",
+    "attn_k_norm": "self_attn.k_norm",
+    "attn_output": "self_attn.o_proj",
+    "post_attention_norm": "post_attention_layernorm",
+    "ffn_norm": "post_attention_layernorm",
+    "ffn_gate": "mlp.gate_proj",
+    "ffn_up": "mlp.up_proj",
+    "ffn_down": "mlp.down_proj",
+    "post_ffw_norm": "post_feedforward_layernorm",
+}
+_PLAIN = {  # types that PyTorch has too
+    GGMLQuantizationType.F64: torch.float64,
+    GGMLQuantizationType.F32: torch.float32,
+    GGMLQuantizationType.F16: torch.float16,
+    GGMLQuantizationType.BF16: torch.bfloat16,
+    GGMLQuantizationType.I64: torch.int64,
+    GGMLQuantizationType.I32: torch.int32,
+    GGMLQuantizationType.I16: torch.int16,
+    GGMLQuantizationType.I8: torch.int8,
+}
+_AT_ONCE = 1 << 20  # numbers that are made floats at a time
+
+
+class GgufWeights:
+    """The tensors of GGUF files by their Hugging Face names.
+
+    A quantized one is made float32 when it is asked for; a plain one is a view of the mapped file.
+    """
+
+    def __init__(self, files: list[GgufFile], kind: Architecture, head_dim: int) -> None:
+        self._files = files
+        self._kind = kind
+        self._head_dim = head_dim
+        self._places = {
+            _hugging_face_name(name, kind): (file, name)
+            for file in files
+            for name in file.tensors
+            if name not in _ROPE
+        }
+        self._shapes = {key: file.tensors[name].shape for key, (file, name) in self._places.items()}
+
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        return self._shapes
+
+    def dtype(self, name: str) -> torch.dtype:
+        file, key = self._places[name]
+        return _PLAIN.get(file.tensors[key].type, torch.float32)
+
+    def tensor(self, name: str) -> Tensor:
+        file, key = self._places[name]
+        made = read_tensor(file, key)
+        if self._kind.pairs_rotate and name.split(".")[-2] in ("q_proj", "k_proj"):
+            return halves_from_pairs(made, self._head_dim)
+        if self._kind.norms_from_one and name.endswith("norm.weight"):
+            return made.float() - 1
+        return made
+
+    def release(self) -> None:
+        for file in self._files:
+            file.release()
+
+
+def open_gguf(path: Path, family: Family | None) -> tuple[Family, DecoderSpec, GgufWeights]:
+    """Maps a file, or all parts of a split one, and derives the config from its metadata.
+
+    Args:
+        path: of a split file any part.
+        family: what the config means; None: the family of its architecture.
+
+    Raises:
+        ExportError: a file is damaged or absent, or holds a model or a type that is not read.
+    """
+    files = _open_parts(path)
+    metadata = files[0].metadata
+    tensors = {name: tensor for file in files for name, tensor in file.tensors.items()}
+    _check_types(path, {tensor.type for tensor in tensors.values()})
+    rope = {name: read_tensor(f, name) for f in files for name in _ROPE if name in f.tensors}
+    shapes = {name: tensor.shape for name, tensor in tensors.items()}
+    try:
+        kind = architecture(metadata)
+        fields = config_fields(metadata, shapes, rope)
+        _check_layers(metadata, fields, len(tensors))
+        family = get_family(fields["model_type"]) if family is None else family
+        config = family.spec(fields)
+    except ExportError as error:
+        raise ExportError(f"{path}: {error}") from None
+    return family, config, GgufWeights(files, kind, config.layers[0].mixer.head_dim)
+
+
+def read_tensor(file: GgufFile, name: str) -> Tensor:
+    """One tensor: a view of the file where PyTorch has its type, otherwise float32."""
+    tensor, rows = file.tensors[name], file.rows(name)
+    plain = _PLAIN.get(tensor.type)
+    if plain is not None:
+        return rows.view(plain).view(tensor.shape)
+    columns = tensor.shape[-1]
+    made = torch.empty(rows.shape[0], columns)
+    step = max(1, _AT_ONCE // max(1, columns))
+    with np.errstate(all="ignore"):  # a stored scale may be any float16, an infinite one too
+        for begin in range(0, rows.shape[0], step):
+            part = gguf.dequantize(rows[begin : begin + step].numpy(), tensor.type)
+            made[begin : begin + step] = torch.from_numpy(part)
+    return made.view(tensor.shape)
+
+
+def _open_parts(path: Path) -> list[GgufFile]:
+    match = _PART.fullmatch(path.name)
+    if match is None:
+        file = GgufFile(path)
+        if file.metadata.get("split.count", 1) not in (0, 1):
+            raise ExportError(
+                f"{path} is one of {file.metadata['split.count']!r} parts and is not called so; "
+                "give the parts the names they had, which end in -00001-of-0000N.gguf."
+            )
+        return [file]
+    count = int(match[3])
+    names = [f"{match[1]}-{index + 1:05d}-of-{match[3]}.gguf" for index in range(count)]
+    absent = [name for name in names if not (path.parent / name).is_file()]
+    if absent or not 1 <= int(match[2]) <= count:
+        raise ExportError(
+            f"{path.parent} lacks {len(absent)} of the {count} parts of {path.name}: "
+            f"{', '.join(absent[:5])}{', ...' if len(absent) > 5 else ''}; download them as well."
+        )
+    files = [GgufFile(path.with_name(name)) for name in names]
+    seen: set[str] = set()
+    for index, file in enumerate(files):
+        told = file.metadata.get("split.no"), file.metadata.get("split.count")
+        if told != (index, count) or not seen.isdisjoint(file.tensors):
+            raise ExportError(
+                f"{file.path} does not belong to the other parts; download all of them again."
+            )
+        seen |= file.tensors.keys()
+    return files
+
+
+def _check_types(path: Path, types: set[GGMLQuantizationType]) -> None:
+    for type in sorted(types - _PLAIN.keys()):
+        block_bytes = gguf.GGML_QUANT_SIZES[type][1]
+        try:
+            gguf.dequantize(np.zeros((1, block_bytes), np.uint8), type)
+        except NotImplementedError:
+            raise ExportError(
+                f"{path} stores tensors as {type.name}, of which no floats can be made; convert "
+                "the model to another type, such as Q8_0."
+            ) from None
+
+
+def _check_layers(metadata: Mapping[str, Any], fields: Mapping[str, Any], tensors: int) -> None:
+    """Before a spec is made for each of them: a damaged number may ask for millions."""
+    layers = fields.get("num_hidden_layers")
+    if isinstance(layers, int) and layers > tensors:
+        raise ExportError(
+            f"{metadata['general.architecture']}.block_count is {layers}, and there are {tensors} "
+            "tensors in all; download the file again."
+        )
+
+
+def _hugging_face_name(name: str, kind: Architecture) -> str:
+    module, _, what = name.rpartition(".")
+    if module in _TOP:
+        return f"{_TOP[module]}.{what}"
+    match = re.fullmatch(r"blk\.(\d+)\.(\w+)", module)
+    inner = {**_LAYER, **kind.names}.get(match[2]) if match else None
+    return name if match is None or inner is None else f"model.layers.{match[1]}.{inner}.{what}"

@@ -1,0 +1,247 @@
+"""The metadata of a GGUF file in the words of a Hugging Face `config.json`."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from exporter.errors import ExportError
+
+EMBEDDING = "token_embd.weight"
+HEAD = "output.weight"
+ROPE_FACTORS = "rope_freqs.weight"
+LONG_FACTORS, SHORT_FACTORS = "rope_factors_long.weight", "rope_factors_short.weight"
+_COMMON = {
+    "hidden_size": "embedding_length",
+    "intermediate_size": "feed_forward_length",
+    "num_hidden_layers": "block_count",
+    "num_attention_heads": "attention.head_count",
+    "num_key_value_heads": "attention.head_count_kv",
+    "head_dim": "attention.key_length",
+    "max_position_embeddings": "context_length",
+    "rms_norm_eps": "attention.layer_norm_rms_epsilon",
+    "rope_theta": "rope.freq_base",
+    "sliding_window": "attention.sliding_window",
+}
+_LLAMA3_LOW, _LLAMA3_HIGH = 1.0, 4.0  # llama3's rotary factors in every published model
+_ORIGINAL_CONTEXTS = (8192, *(2**power for power in range(8, 21)))
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """What one `general.architecture` means.
+
+    Attributes:
+        model_type: its name in config.json.
+        fields: what it has beside the common fields: config.json's name to the metadata's, behind
+            the architecture's name and a dot.
+        pairs_rotate: whether rows of queries and keys are in the order of rotated pairs, and not of
+            halves as in Hugging Face's files.
+        norms_from_one: whether the family's checkpoints store norms as distances from 1, and GGUF
+            does not.
+        names: of a layer's tensors, where they differ from other architectures'.
+        larger_heads: the number of layers of the one model that scales queries by hidden_size /
+            heads instead of the head's size.
+    """
+
+    model_type: str
+    fields: Mapping[str, str] = field(default_factory=dict)
+    pairs_rotate: bool = False
+    norms_from_one: bool = False
+    names: Mapping[str, str] = field(default_factory=dict)
+    larger_heads: int | None = None
+
+
+_GEMMA_NAMES = {"ffn_norm": "pre_feedforward_layernorm"}
+_GRANITE = {
+    "attention_multiplier": "attention.scale",
+    "embedding_multiplier": "embedding_scale",
+    "residual_multiplier": "residual_scale",
+    "logits_scaling": "logit_scale",
+}
+_GEMMA2_CAPS = {
+    "attn_logit_softcapping": "attn_logit_softcapping",
+    "final_logit_softcapping": "final_logit_softcapping",
+}
+_GEMMA3 = {
+    "rope_local_base_freq": "rope.freq_base_swa",
+    "final_logit_softcapping": "final_logit_softcapping",
+}
+ARCHITECTURES = {
+    "exaone4": Architecture("exaone4"),
+    "gemma2": Architecture("gemma2", _GEMMA2_CAPS, False, True, _GEMMA_NAMES, 46),
+    "gemma3": Architecture("gemma3_text", _GEMMA3, False, True, _GEMMA_NAMES, 62),
+    "granite": Architecture("granite", _GRANITE, True),
+    "llama": Architecture("llama", pairs_rotate=True),
+    "olmo2": Architecture("olmo2"),
+    "phi3": Architecture("phi3", names={"ffn_up": "mlp.gate_up_proj"}),
+    "qwen2": Architecture("qwen2"),
+    "qwen3": Architecture("qwen3"),
+    "smollm3": Architecture("smollm3", pairs_rotate=True),
+}
+
+
+def architecture(metadata: Mapping[str, Any]) -> Architecture:
+    """What the file says it holds.
+
+    Raises:
+        ExportError: nothing that is read, or parts of a model that are not.
+    """
+    name = metadata.get("general.architecture")
+    if not isinstance(name, str) or name not in ARCHITECTURES:
+        raise ExportError(
+            f"general.architecture {name!r} is not read from GGUF files; "
+            f"{', '.join(ARCHITECTURES)} are: take the model's safetensors instead."
+        )
+    if metadata.get(f"{name}.expert_count"):
+        raise ExportError(
+            f"{name}.expert_count is {metadata[f'{name}.expert_count']!r}; mixtures of experts are "
+            "not built."
+        )
+    return ARCHITECTURES[name]
+
+
+def config_fields(
+    metadata: Mapping[str, Any],
+    shapes: Mapping[str, tuple[int, ...]],
+    rope_factors: Mapping[str, Tensor],
+) -> dict[str, Any]:
+    """The fields of the config.json that the model was converted from, as far as decoders need.
+
+    Args:
+        shapes: of the stored tensors, by their names in the file.
+        rope_factors: those of ROPE_FACTORS, LONG_FACTORS and SHORT_FACTORS that are stored.
+
+    Raises:
+        ExportError: the metadata cannot be said so.
+    """
+    kind, prefix = architecture(metadata), metadata["general.architecture"]
+
+    def stored(name: str) -> Any:
+        return metadata.get(f"{prefix}.{name}")
+
+    fields = {name: stored(key) for name, key in {**_COMMON, **kind.fields}.items()}
+    fields = {name: value for name, value in fields.items() if value is not None}
+    if len(shapes.get(EMBEDDING, ())) != 2:
+        raise ExportError(f"there is no matrix {EMBEDDING}; it gives the vocabulary's size.")
+    fields |= {
+        "model_type": kind.model_type,
+        "vocab_size": shapes[EMBEDDING][0],
+        "tie_word_embeddings": HEAD not in shapes,
+        "attention_bias": "blk.0.attn_q.bias" in shapes,
+        "mlp_bias": "blk.0.ffn_gate.bias" in shapes,
+        "bos_token_id": metadata.get("tokenizer.ggml.bos_token_id"),
+        "eos_token_id": metadata.get("tokenizer.ggml.eos_token_id"),
+    }
+    if stored("attention.value_length") not in (None, stored("attention.key_length")):
+        raise ExportError(
+            f"{prefix}.attention.value_length {stored('attention.value_length')!r} is not "
+            f"{prefix}.attention.key_length {stored('attention.key_length')!r}; heads of two sizes "
+            "are not built."
+        )
+    head_dim = _head_dim(fields)
+    turned = stored("rope.dimension_count")
+    if head_dim and isinstance(turned, int) and turned != head_dim:
+        fields["partial_rotary_factor"] = turned / head_dim
+    if kind.larger_heads is not None and head_dim:
+        larger = fields.get("num_hidden_layers") == kind.larger_heads
+        heads = fields["num_attention_heads"]
+        fields["query_pre_attn_scalar"] = fields["hidden_size"] // heads if larger else head_dim
+    fields |= _windows(fields, stored("attention.sliding_window_pattern"))
+    scaling = _rope_scaling(fields, stored, rope_factors, head_dim)
+    if scaling is not None:
+        fields["rope_scaling"] = scaling
+    return fields
+
+
+def _head_dim(fields: Mapping[str, Any]) -> int | None:
+    """None where the metadata is too wrong to say; the family then says what is."""
+    hidden_size, heads = fields.get("hidden_size"), fields.get("num_attention_heads")
+    head_dim = fields.get("head_dim")
+    if head_dim is None and type(hidden_size) is int and type(heads) is int and heads > 0:
+        head_dim = hidden_size // heads
+    return head_dim if type(head_dim) is int and type(heads) is int and heads > 0 else None
+
+
+def _windows(fields: Mapping[str, Any], pattern: Any) -> dict[str, Any]:
+    """Which layers slide; a window of 0 says that none does."""
+    if not fields.get("sliding_window"):
+        return {"sliding_window": None}
+    given: dict[str, Any] = {}
+    if fields["model_type"] == "olmo2":
+        given["model_type"] = "olmo3"  # Ai2's models of both generations call themselves olmo2
+    if fields["model_type"] in ("qwen2", "qwen3", "smollm3"):
+        given["use_sliding_window"] = True
+    if isinstance(pattern, list):
+        kinds = ("full_attention", "sliding_attention")
+        given["layer_types"] = [kinds[bool(slides)] for slides in pattern]
+    elif pattern is not None:
+        given["sliding_window_pattern"] = pattern
+    return given
+
+
+def _rope_scaling(
+    fields: Mapping[str, Any],
+    stored: Any,
+    rope_factors: Mapping[str, Tensor],
+    head_dim: int | None,
+) -> dict[str, Any] | None:
+    if ROPE_FACTORS in rope_factors:
+        return _llama3(rope_factors[ROPE_FACTORS], fields.get("rope_theta", 10000.0), head_dim)
+    original = stored("rope.scaling.original_context_length")
+    if LONG_FACTORS in rope_factors and SHORT_FACTORS in rope_factors:
+        scaling = {
+            "rope_type": "longrope",
+            "long_factor": rope_factors[LONG_FACTORS].tolist(),
+            "short_factor": rope_factors[SHORT_FACTORS].tolist(),
+            "original_max_position_embeddings": original,
+            "attention_factor": stored("rope.scaling.attn_factor"),
+        }
+        return {name: value for name, value in scaling.items() if value is not None}
+    kind, factor = stored("rope.scaling.type"), stored("rope.scaling.factor")
+    if factor is None and stored("rope.scale_linear") is not None:
+        kind, factor = "linear", stored("rope.scale_linear")
+    if kind in (None, "none") or (kind == "linear" and factor == 1):
+        return None
+    scaling = {
+        "rope_type": kind,
+        "factor": factor,
+        "original_max_position_embeddings": original,
+        "attention_factor": stored("rope.scaling.attn_factor"),
+        "beta_fast": stored("rope.scaling.yarn_beta_fast"),
+        "beta_slow": stored("rope.scaling.yarn_beta_slow"),
+    }
+    return {name: value for name, value in scaling.items() if value is not None}
+
+
+def _llama3(factors: Tensor, theta: Any, head_dim: int | None) -> dict[str, Any]:
+    """The rotary parameters of Llama 3.1, of which GGUF stores only what they make of frequencies:
+    the factor is the largest, and the original context the one that makes the others.
+
+    Raises:
+        ExportError: there is none.
+    """
+    factor = factors.max().item() if factors.numel() else math.nan
+    sound = head_dim is not None and factors.shape == (head_dim // 2,)
+    if sound and isinstance(theta, float) and 0 < theta < math.inf and 0 < factor < math.inf:
+        assert head_dim is not None
+        exponents = torch.arange(0, head_dim, 2, dtype=torch.float32) / head_dim
+        wavelengths = 2 * math.pi * theta**exponents
+        for original in _ORIGINAL_CONTEXTS:
+            high = _LLAMA3_HIGH - _LLAMA3_LOW
+            share = ((original / wavelengths - _LLAMA3_LOW) / high).clamp(0, 1)
+            if torch.allclose(1 / ((1 - share) / factor + share), factors, rtol=1e-4):
+                return {
+                    "rope_type": "llama3",
+                    "factor": factor,
+                    "low_freq_factor": _LLAMA3_LOW,
+                    "high_freq_factor": _LLAMA3_HIGH,
+                    "original_max_position_embeddings": original,
+                }
+    raise ExportError(
+        f"{ROPE_FACTORS} are not the rotary factors that rope_type 'llama3' makes; other ones are "
+        "not computed."
+    )

@@ -1,0 +1,319 @@
+"""The tokenizer and the chat template in a GGUF file's metadata, as the files they came from.
+
+`tokenizer.ggml.model` is `gpt2` for byte-level BPE, which becomes a tokenizer.json, or `llama` for
+SentencePiece's BPE, which becomes a SentencePiece model; both are then read as such.
+"""
+
+import json
+from dataclasses import dataclass
+from enum import IntEnum
+from pathlib import Path
+from typing import Any
+
+from sentencepiece import sentencepiece_model_pb2
+
+from exporter.checkpoint.gguf_file import GgufFile
+from exporter.tokenizer.errors import TokenizerError
+from exporter.tokenizer.huggingface import read_document
+from exporter.tokenizer.sentencepiece_model import SPACE, read_model
+from exporter.tokenizer.specification import AddedToken, TokenizerSpec
+from exporter.tokenizer.tiktoken_ranks import LLAMA3_PATTERN
+
+_PROTOS: Any = sentencepiece_model_pb2  # protobuf builds its classes at run time
+_ENDS = ("eos", "eot", "eom")
+# Tokens that end a turn, by their text: many files name only the one that ends a document.
+_END_TEXTS = (
+    "<|eot_id|>",
+    "<|eom_id|>",
+    "<|im_end|>",
+    "<|end|>",
+    "<|end_of_text|>",
+    "<|endoftext|>",
+    "<end_of_turn>",
+)
+_QWEN2 = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*"
+    r"|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+_QWEN35 = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}"
+    r"| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+_UPPER, _LOWER = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
+_TEKKEN = (
+    rf"[^\r\n\p{{L}}\p{{N}}]?{_UPPER}*{_LOWER}+|[^\r\n\p{{L}}\p{{N}}]?{_UPPER}+{_LOWER}*|\p{{N}}"
+    r"| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+_GPT4O = (
+    rf"[^\r\n\p{{L}}\p{{N}}]?{_UPPER}*{_LOWER}+(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
+    rf"|[^\r\n\p{{L}}\p{{N}}]?{_UPPER}+{_LOWER}*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{{N}}{{1,3}}"
+    r"| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+
+
+class _Type(IntEnum):
+    """`tokenizer.ggml.token_type`, which are SentencePiece's types of pieces."""
+
+    NORMAL = 1
+    UNKNOWN = 2
+    CONTROL = 3
+    USER_DEFINED = 4
+    UNUSED = 5
+    BYTE = 6
+
+
+@dataclass(frozen=True)
+class _Split:
+    """What one `tokenizer.ggml.pre` stands for.
+
+    Attributes:
+        pattern: pieces of text; None: GPT-2's.
+        digits: whether each digit is first split off.
+        nfc: whether text is first normalized to Unicode's form C.
+        whole_words: whether a piece that is a token is not merged.
+        adds_bos: whether a text begins with BOS where the file does not say.
+    """
+
+    pattern: str | None = None
+    digits: bool = False
+    nfc: bool = False
+    whole_words: bool = False
+    adds_bos: bool = False
+
+
+_GPT2_SPLIT = _Split()
+_DIGITS_SPLIT = _Split(digits=True)
+_LLAMA3_SPLIT = _Split(LLAMA3_PATTERN, whole_words=True, adds_bos=True)
+_CL100K_SPLIT = _Split(LLAMA3_PATTERN)
+_QWEN2_SPLIT = _Split(_QWEN2, nfc=True)
+_SPLITS = {
+    "gpt-2": _GPT2_SPLIT,
+    "phi-2": _GPT2_SPLIT,
+    "mpt": _GPT2_SPLIT,
+    "olmo": _GPT2_SPLIT,
+    "exaone4": _GPT2_SPLIT,
+    "smollm": _DIGITS_SPLIT,
+    "starcoder": _DIGITS_SPLIT,
+    "refact": _DIGITS_SPLIT,
+    "command-r": _DIGITS_SPLIT,
+    "codeshell": _DIGITS_SPLIT,
+    "exaone": _DIGITS_SPLIT,
+    "llama3": _LLAMA3_SPLIT,
+    "llama-v3": _LLAMA3_SPLIT,
+    "llama-bpe": _LLAMA3_SPLIT,
+    "falcon3": _LLAMA3_SPLIT,
+    "dbrx": _CL100K_SPLIT,
+    "smaug-bpe": _CL100K_SPLIT,
+    "qwen2": _QWEN2_SPLIT,
+    "deepseek-r1-qwen": _QWEN2_SPLIT,
+    "qwen35": _Split(_QWEN35),
+    "tekken": _Split(_TEKKEN, whole_words=True, adds_bos=True),
+    "gpt-4o": _Split(_GPT4O),
+}
+
+
+def read_gguf(path: Path) -> TokenizerSpec:
+    """Reads the tokenizer of a GGUF file into a spec; the file says which tokens begin and end.
+
+    Raises:
+        TokenizerError: there is none, or it is damaged or of a kind that is not read (named).
+    """
+    stored = _Stored.read(path)
+    if stored.model == "gpt2":
+        spec = read_document(stored.document(), path)
+        adds_bos = stored.split().adds_bos
+    else:
+        spec, adds_bos = stored.sentencepiece_spec(), True
+    spec.bos_id = stored.id_of("bos")
+    spec.adds_bos = stored.flag("add_bos_token", adds_bos) and spec.bos_id is not None
+    spec.eos_ids = stored.ends()
+    return spec
+
+
+def reference_document(path: Path) -> str | None:
+    """The tokenizer.json of a file with byte-level BPE; None of one with SentencePiece's."""
+    stored = _Stored.read(path)
+    return json.dumps(stored.document()) if stored.model == "gpt2" else None
+
+
+def reference_model(path: Path) -> bytes:
+    """The SentencePiece model of a file that has one."""
+    return bytes(_Stored.read(path).sentencepiece_model().SerializeToString())
+
+
+def chat_template(path: Path) -> str | None:
+    """The chat template of a GGUF file; None where it has none.
+
+    Raises:
+        TokenizerError: what is stored as one is no text.
+    """
+    template = GgufFile(path).metadata.get("tokenizer.chat_template")
+    if template is not None and not isinstance(template, str):
+        raise TokenizerError(f"{path}: tokenizer.chat_template is not text; download it again.")
+    return template
+
+
+@dataclass(frozen=True)
+class _Stored:
+    """The tokenizer's part of the metadata, without the `tokenizer.ggml.` before its names."""
+
+    path: Path
+    fields: dict[str, Any]
+    model: str
+    tokens: list[str]
+    types: list[int]
+
+    @classmethod
+    def read(cls, path: Path) -> "_Stored":
+        prefix = "tokenizer.ggml."
+        metadata = GgufFile(path).metadata
+        fields = {k.removeprefix(prefix): v for k, v in metadata.items() if k.startswith(prefix)}
+        model = fields.get("model")
+        if model not in ("gpt2", "llama"):
+            raise TokenizerError(
+                f"{path}: tokenizer.ggml.model {model!r} is not read; gpt2 (byte-level BPE) and "
+                "llama (SentencePiece) are: give the model's own tokenizer with --tokenizer."
+            )
+        tokens, types = fields.get("tokens"), fields.get("token_type")
+        if not _is_list(tokens, str) or not tokens:
+            raise _damaged(path, "tokens is not a list of strings")
+        types = [_Type.NORMAL] * len(tokens) if types is None else types
+        if not _is_list(types, int) or len(types) != len(tokens):
+            raise _damaged(path, "token_type does not give a type for each token")
+        return cls(path, fields, model, tokens, types)
+
+    def id_of(self, name: str) -> int | None:
+        """The id that a field names."""
+        token = self.fields.get(f"{name}_token_id")
+        if token is None or token == 2**32 - 1:  # how some files write that there is none
+            return None
+        if type(token) is not int or not 0 <= token < len(self.tokens):
+            raise _damaged(self.path, f"{name}_token_id {token!r} is not a token")
+        return token
+
+    def flag(self, name: str, default: bool) -> bool:
+        value = self.fields.get(name, default)
+        if not isinstance(value, bool):
+            raise _damaged(self.path, f"{name} is {value!r}, neither true nor false")
+        return value
+
+    def ends(self) -> list[int]:
+        """The tokens that end a text, those that the file names first."""
+        named = [token for token in map(self.id_of, _ENDS) if token is not None]
+        known = self._of_type(_Type.CONTROL)
+        return list(dict.fromkeys(named + [id for id in known if self.tokens[id] in _END_TEXTS]))
+
+    def split(self) -> _Split:
+        pre = self.fields.get("pre")
+        if not isinstance(pre, str) or pre not in _SPLITS:
+            raise TokenizerError(
+                f"{self.path}: tokenizer.ggml.pre {pre!r} is not a known way of splitting "
+                f"text; {', '.join(_SPLITS)} are: give the model's own tokenizer with --tokenizer."
+            )
+        return _SPLITS[pre]
+
+    def document(self) -> dict[str, Any]:
+        """What a tokenizer.json would say of byte-level BPE."""
+        split, merges = self.split(), self.fields.get("merges")
+        if not _is_list(merges, str):
+            raise _damaged(self.path, "merges is not a list of strings")
+        added = [*self._of_type(_Type.CONTROL), *self._of_type(_Type.USER_DEFINED)]
+        absent = set(self._of_type(_Type.UNUSED))
+        absent |= set(added) if split.whole_words else set()
+        steps: list[dict[str, Any]] = []
+        if split.digits:
+            steps.append({"type": "Digits", "individual_digits": True})
+        if split.pattern is not None:
+            regex = {"Regex": split.pattern}
+            steps.append(
+                {"type": "Split", "pattern": regex, "behavior": "Isolated", "invert": False}
+            )
+        byte_level = {"add_prefix_space": False, "trim_offsets": True}
+        use_regex = split.pattern is None
+        steps.append({"type": "ByteLevel", **byte_level, "use_regex": use_regex})
+        return {
+            "version": "1.0",
+            "added_tokens": [self._added_token(id) for id in sorted(added)],
+            "normalizer": {"type": "NFC"} if split.nfc else None,
+            "pre_tokenizer": {"type": "Sequence", "pretokenizers": steps},
+            "post_processor": None,
+            "decoder": {"type": "ByteLevel", **byte_level, "use_regex": True},
+            "model": {
+                "type": "BPE",
+                "dropout": None,
+                "unk_token": None,
+                "continuing_subword_prefix": None,
+                "end_of_word_suffix": None,
+                "fuse_unk": False,
+                "byte_fallback": False,
+                "ignore_merges": split.whole_words,
+                "vocab": {t: id for id, t in enumerate(self.tokens) if id not in absent},
+                "merges": merges,
+            },
+        }
+
+    def sentencepiece_model(self) -> Any:
+        """The SentencePiece model that the file was converted from."""
+        scores: Any = self.fields.get("scores")
+        if not _is_list(scores, float) or len(scores) != len(self.tokens):
+            raise _damaged(self.path, "scores does not give a score for each token")
+        unknown = self.id_of("unknown")
+        model = _PROTOS.ModelProto()
+        pieces = zip(self.tokens, scores, self.types, strict=True)
+        for id, (token, score, type) in enumerate(pieces):
+            text = token.replace(" ", SPACE) if type == _Type.USER_DEFINED else token
+            # A second unknown token is what some converters made of ids without a token.
+            unused = type == _Type.UNKNOWN and id != (0 if unknown is None else unknown)
+            model.pieces.add(piece=text, score=score, type=_Type.UNUSED if unused else _type(type))
+        trainer, normalizer = model.trainer_spec, model.normalizer_spec
+        trainer.model_type = _PROTOS.TrainerSpec.BPE
+        trainer.byte_fallback = True
+        trainer.vocab_size = len(self.tokens)
+        trainer.unk_id = 0 if unknown is None else unknown
+        trainer.bos_id = -1
+        trainer.eos_id = -1
+        trainer.pad_id = -1
+        normalizer.name = "identity"
+        normalizer.add_dummy_prefix = self.flag("add_space_prefix", True)
+        normalizer.remove_extra_whitespaces = self.flag("remove_extra_whitespaces", False)
+        normalizer.escape_whitespaces = True
+        return model
+
+    def sentencepiece_spec(self) -> TokenizerSpec:
+        """With tokens that are found in the text before it is split, as llama.cpp does."""
+        model = self.sentencepiece_model()
+        defined = [id for id, piece in enumerate(model.pieces) if piece.type == _Type.USER_DEFINED]
+        unused = {id for id, piece in enumerate(model.pieces) if piece.type == _Type.UNUSED}
+        for id in (*defined, *unused):
+            model.pieces[id].type = _Type.CONTROL
+        spec = read_model(model, self.path)
+        spec.added_tokens = [
+            token
+            for token in spec.added_tokens
+            if token.id not in unused and token.id not in set(defined)
+        ]
+        for id in defined:
+            content = self.tokens[id].replace(SPACE, " ")
+            spec.added_tokens.append(AddedToken(content, id, special=False))
+            spec.tokens[id] = content.encode("utf-8")
+        return spec
+
+    def _of_type(self, type: _Type) -> list[int]:
+        return [id for id, of in enumerate(self.types) if of == type and self.tokens[id]]
+
+    def _added_token(self, id: int) -> dict[str, Any]:
+        special = self.types[id] == _Type.CONTROL
+        flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
+        return {"id": id, "content": self.tokens[id], **flags, "special": special}
+
+
+def _is_list(value: Any, of: type) -> bool:
+    return isinstance(value, list) and all(type(item) is of for item in value)
+
+
+def _type(number: int) -> int:
+    return number if number in _Type.__members__.values() else _Type.NORMAL
+
+
+def _damaged(path: Path, why: str) -> TokenizerError:
+    return TokenizerError(f"{path}: tokenizer.ggml.{why}; download the file again.")

@@ -1,0 +1,66 @@
+"""Published GGUF files, exported whole: the text is that of transformers on the same weights."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+import torch
+from support.exported import Quiet
+from support.real_models import smollm2
+
+from exporter.options import ExportOptions
+from exporter.pipeline import export_model
+from exporter.tokenizer import load_tokenizer
+from quant.scheme import Scheme
+
+PROMPT = "Once upon a time, there was a little girl who"
+TOKENS = 64
+
+pytestmark = pytest.mark.check
+
+
+@pytest.fixture(scope="module")
+def smollm2_gguf(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return smollm2(tmp_path_factory.mktemp("smollm2"))
+
+
+def export(path: Path, out: Path, scheme: str) -> Path:
+    options = ExportOptions(
+        model=str(path), out=out, scheme=Scheme(scheme), delegate="cpu", max_context_len=512
+    )
+    return export_model(options, Quiet()).out
+
+
+def greedy_of_transformers(path: Path, prompt: list[int]) -> list[int]:
+    pytest.importorskip("accelerate", reason="transformers reads GGUF only beside accelerate")
+    from transformers import AutoModelForCausalLM
+
+    model = AutoModelForCausalLM.from_pretrained(
+        path.parent, gguf_file=path.name, dtype=torch.float32
+    )
+    made = model.generate(torch.tensor([prompt]), max_new_tokens=TOKENS, do_sample=False)
+    return made[0, len(prompt) :].tolist()
+
+
+def test_smollm2_says_what_transformers_says(
+    smollm2_gguf: Path, cpp_build: Path, tmp_path: Path
+) -> None:
+    tokenizer = load_tokenizer(smollm2_gguf)
+    ids = greedy_of_transformers(smollm2_gguf, tokenizer.encode(PROMPT))
+    assert len(ids) == TOKENS  # it did not end before
+    pte = export(smollm2_gguf, tmp_path / "smollm2.pte", "none")
+    command = [cpp_build / "runner", pte, "-p", PROMPT, "-n", str(TOKENS), "--temperature", "0"]
+    outcome = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert outcome.stdout.rstrip("\n") == tokenizer.decode(ids).rstrip("\n")
+
+
+def test_smollm2_in_4_bits_answers_in_a_chat(
+    smollm2_gguf: Path, cpp_build: Path, tmp_path: Path
+) -> None:
+    pte = export(smollm2_gguf, tmp_path / "smollm2.pte", "gptq4")
+    question = "What is the capital of France?"
+    command = [cpp_build / "runner", pte, "--chat", "-p", question, "-n", "48"]
+    outcome = subprocess.run(
+        [*command, "--temperature", "0"], capture_output=True, text=True, check=True
+    )
+    assert "Paris" in outcome.stdout

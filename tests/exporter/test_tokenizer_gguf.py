@@ -1,0 +1,196 @@
+"""Tokenizers in GGUF files: the C++ ids equal the reference's, and llama.cpp's where it lists its
+own; what is damaged or unknown is refused in one sentence."""
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sentencepiece
+from sentencepiece import sentencepiece_model_pb2
+from support.cpp_programs import CppTokenizer
+from support.gguf_files import write_gguf
+from support.hostile_text import hostile_strings
+from support.json_mutations import VALUES
+from support.trained_tokenizers import train_digits, training_text
+
+from exporter.chat_template import find_chat_template
+from exporter.errors import ExportError
+from exporter.tokenizer import TokenizerError, compile_tokenizer, load_tokenizer
+from exporter.tokenizer.compile import read_specification
+from exporter.tokenizer.gguf import _SPLITS
+
+NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = range(1, 7)
+TEMPLATE = "{% for m in messages %}{{ m['content'] }}{% endfor %}"
+
+
+def byte_level_metadata(pre: str) -> dict[str, Any]:
+    """A trained vocabulary, an end, a token that is found in text, and an id without a token."""
+    model = json.loads(train_digits())["model"]
+    tokens = [*sorted(model["vocab"], key=model["vocab"].__getitem__), "<|im_end|>", "<tool>"]
+    tokens.append("[PAD9]")
+    types = [NORMAL] * len(tokens)
+    types[0] = types[-3] = CONTROL
+    types[-2:] = [USER_DEFINED, UNUSED]
+    merges = [m if isinstance(m, str) else " ".join(m) for m in model["merges"]]
+    return {
+        "tokenizer.ggml.model": "gpt2",
+        "tokenizer.ggml.pre": pre,
+        "tokenizer.ggml.tokens": tokens,
+        "tokenizer.ggml.token_type": types,
+        "tokenizer.ggml.merges": merges,
+        "tokenizer.ggml.bos_token_id": 0,
+        "tokenizer.ggml.eos_token_id": 0,
+        "tokenizer.chat_template": TEMPLATE,
+    }
+
+
+@pytest.fixture(scope="module")
+def sentencepiece_metadata(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """A trained SentencePiece model as a converter stores it."""
+    prefix = tmp_path_factory.mktemp("sentencepiece") / "m"
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(line for text in training_text() for line in text.splitlines()),
+        model_prefix=str(prefix),
+        model_type="bpe",
+        vocab_size=900,
+        byte_fallback=True,
+        normalization_rule_name="identity",
+        remove_extra_whitespaces=False,
+        num_threads=1,
+        minloglevel=2,
+    )
+    model = sentencepiece_model_pb2.ModelProto()  # type: ignore[attr-defined]
+    model.ParseFromString(prefix.with_suffix(".model").read_bytes())
+    pieces = [*((p.piece, p.score, p.type) for p in model.pieces)]
+    pieces += [("<|end|>", -1000.0, CONTROL), ("[PAD1]", -1000.0, UNKNOWN)]
+    return {
+        "tokenizer.ggml.model": "llama",
+        "tokenizer.ggml.pre": "default",
+        "tokenizer.ggml.tokens": [piece for piece, _, _ in pieces],
+        "tokenizer.ggml.scores": [score for _, score, _ in pieces],
+        "tokenizer.ggml.token_type": [type for _, _, type in pieces],
+        "tokenizer.ggml.unknown_token_id": 0,
+        "tokenizer.ggml.bos_token_id": 1,
+        "tokenizer.ggml.eos_token_id": 2,
+    }
+
+
+def write(path: Path, metadata: dict[str, Any]) -> Path:
+    return write_gguf(path, {"general.architecture": "llama", **metadata}, {})
+
+
+def assert_equal_to_the_reference(path: Path, build: Path) -> None:
+    blob = path.with_suffix(".tokenizer")
+    blob.write_bytes(compile_tokenizer(path).data)
+    texts = hostile_strings(400, seed=3)
+    reference, ours = load_tokenizer(path), CppTokenizer(build, blob)
+    ids = [reference.encode(text) for text in texts]
+    assert ours.encode(texts) == ids
+    assert ours.decode(ids) == [reference.decode(one) for one in ids]
+
+
+@pytest.mark.parametrize("pre", {split: pre for pre, split in _SPLITS.items()}.values())
+def test_each_way_of_splitting_text(tmp_path: Path, cpp_build: Path, pre: str) -> None:
+    assert_equal_to_the_reference(write(tmp_path / "m.gguf", byte_level_metadata(pre)), cpp_build)
+
+
+@pytest.mark.parametrize("prefix", [True, False], ids=["space-first", "bare"])
+def test_sentencepiece(
+    tmp_path: Path, cpp_build: Path, sentencepiece_metadata: dict[str, Any], prefix: bool
+) -> None:
+    metadata = {**sentencepiece_metadata, "tokenizer.ggml.add_space_prefix": prefix}
+    assert_equal_to_the_reference(write(tmp_path / "m.gguf", metadata), cpp_build)
+
+
+def test_the_file_says_what_begins_and_ends_a_text(tmp_path: Path) -> None:
+    metadata = byte_level_metadata("llama-bpe")
+    path = write(tmp_path / "m.gguf", metadata)
+    compiled = compile_tokenizer(path)
+    end = metadata["tokenizer.ggml.tokens"].index("<|im_end|>")
+    assert (compiled.bos_id, compiled.eos_ids) == (0, [0, end])
+    assert compiled.bos_token == metadata["tokenizer.ggml.tokens"][0]
+    assert compiled.vocab_size == end + 2  # the last id has no token
+    assert find_chat_template(path) == TEMPLATE
+
+
+@pytest.mark.parametrize(("stored", "begins"), [(None, True), (True, True), (False, False)])
+def test_whether_a_text_begins_with_bos(tmp_path: Path, stored: bool | None, begins: bool) -> None:
+    metadata = byte_level_metadata("llama-bpe")
+    if stored is not None:
+        metadata["tokenizer.ggml.add_bos_token"] = stored
+    path = write(tmp_path / "m.gguf", metadata)
+    spec = read_specification(path)
+    assert (spec.bos_id, spec.adds_bos) == (0, begins)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"model": "bert"}, "tokenizer.ggml.model 'bert' is not read; gpt2 (byte-level BPE) and"),
+        ({"model": None}, "tokenizer.ggml.model None is not read"),
+        ({"pre": "warp"}, "tokenizer.ggml.pre 'warp' is not a known way of splitting text"),
+        ({"pre": None}, "tokenizer.ggml.pre None is not a known way of splitting text"),
+        (
+            {"tokens": None},
+            "tokenizer.ggml.tokens is not a list of strings; download",
+        ),
+        ({"tokens": [b"\xff"]}, "tokenizer.ggml.tokens is not a list of strings"),
+        ({"token_type": [1]}, "tokenizer.ggml.token_type does not give a type for each token"),
+        ({"merges": None}, "tokenizer.ggml.merges is not a list of strings"),
+        ({"merges": ["a b c"]}, "is not a valid m.gguf"),
+        ({"bos_token_id": 10**6}, "tokenizer.ggml.bos_token_id 1000000 is not a token"),
+        ({"add_bos_token": "x"}, "tokenizer.ggml.add_bos_token is 'x', neither true nor false"),
+    ],
+    ids=str,
+)
+def test_what_is_unknown_or_damaged_is_said(
+    tmp_path: Path, changes: dict[str, Any], said: str
+) -> None:
+    metadata = byte_level_metadata("qwen2")
+    metadata |= {f"tokenizer.ggml.{name}": value for name, value in changes.items()}
+    kept = {name: value for name, value in metadata.items() if value is not None}
+    path = write(tmp_path / "m.gguf", kept)
+    with pytest.raises(TokenizerError) as raised:
+        compile_tokenizer(path)
+    assert str(raised.value).startswith(str(path)) and said in str(raised.value)
+
+
+def test_a_template_that_is_no_text_is_refused(tmp_path: Path) -> None:
+    path = write(tmp_path / "m.gguf", {"tokenizer.chat_template": 3})
+    with pytest.raises(ExportError) as raised:
+        find_chat_template(path)
+    assert str(raised.value) == (f"{path}: tokenizer.chat_template is not text; download it again.")
+
+
+@pytest.mark.parametrize("model", ["gpt2", "llama"])
+def test_changed_metadata_is_read_or_refused(
+    tmp_path: Path, sentencepiece_metadata: dict[str, Any], model: str
+) -> None:
+    """One value replaced by another, one entry of a list replaced, or one cut off."""
+    whole = byte_level_metadata("smollm") if model == "gpt2" else sentencepiece_metadata
+    whole = {k: v[:320] if isinstance(v, list) else v for k, v in whole.items()}
+    values = [v for v in VALUES if isinstance(v, bool | int | float | str) and v != "\ud800"]
+    values = [v for v in values if not isinstance(v, int) or 0 <= v < 2**31]
+    chance, refused = random.Random(1), 0
+    for _ in range(40):
+        metadata = dict(whole)
+        name = chance.choice(list(metadata))
+        value = metadata[name]
+        if isinstance(value, list) and chance.random() < 0.7:
+            value = list(value)
+            at = chance.randrange(len(value))
+            same = [v for v in values if type(v) is type(value[0])]
+            value[at : at + 1] = [chance.choice(same)] if chance.random() < 0.7 else []
+            metadata[name] = value
+        else:
+            metadata[name] = chance.choice(values)
+        path = write(tmp_path / "m.gguf", metadata)
+        for read in (compile_tokenizer, load_tokenizer, find_chat_template):
+            try:
+                read(path)
+            except ExportError as error:
+                refused += 1
+                assert str(path) in str(error) and "\n" not in str(error)
+    assert refused > 5
