@@ -45,8 +45,8 @@ def matching(atom: str, ruby_syntax: bool = False) -> CodePointSet:
     except Exception as error:  # the libraries raise bare Exception and ValueError
         why = " ".join(str(error).split())
         raise TokenizerError(
-            f"the class {atom!r} of the tokenizer's pattern is not one that the reference "
-            f"tokenizers know ({why}): check the tokenizer's file."
+            f"the pattern's class {atom!r} is unknown to the reference tokenizers ({why}): check "
+            "the tokenizer's file."
         ) from None
 
 
@@ -98,8 +98,8 @@ def partition(sets: list[CodePointSet]) -> tuple[npt.NDArray[np.uint8], int]:
     count = split.shape[1]
     if count > 255:
         raise TokenizerError(
-            "the tokenizer's pattern tells more than 255 classes of characters apart: no tokenizer "
-            "that is supported needs that many."
+            "the tokenizer's pattern distinguishes more than 255 classes of characters: no "
+            "supported tokenizer needs that many."
         )
     lengths = np.diff(np.append(starts, CODE_POINTS))
     classes = np.repeat(class_of_run.astype(np.uint8), lengths)

@@ -179,8 +179,8 @@ def _determinize(program: _Program, in_set: list[list[bool]], num_classes: int) 
         transitions.append(row)
         if len(states) > _MAX_STATES:
             raise TokenizerError(
-                f"the tokenizer's pattern needs more than {_MAX_STATES} states: no tokenizer "
-                "that is supported needs that many."
+                f"the tokenizer's pattern needs more than {_MAX_STATES} states: no supported "
+                "tokenizer needs that many."
             )
     return transitions
 

@@ -123,7 +123,9 @@ def _read_document(document: Json) -> TokenizerSpec:
     bos_id = _first_of_template(_steps(library.post_processor, "processors"))
     if bos_id is not None:
         if bos_id >= len(contents):
-            raise LayoutError(f"the post_processor begins a text with {bos_id}, which is no token")
+            raise LayoutError(
+                f"the post_processor begins a text with {bos_id}, which is not a token"
+            )
         spec.bos_id, spec.adds_bos = bos_id, True
     return spec
 
@@ -214,4 +216,4 @@ def _flatten(step: Json, parts: str) -> list[Json]:
 
 
 def _damaged(path: Path, why: str) -> TokenizerError:
-    return TokenizerError(f"{path} is not laid out as a {path.name} ({why}): fetch the file again.")
+    return TokenizerError(f"{path} is not a valid {path.name} ({why}): download the file again.")

@@ -60,10 +60,10 @@ def _check_scores(vocab: list[Any]) -> None:
     for index, entry in enumerate(vocab):
         where = f"vocab[{index}]"
         if not isinstance(entry, list) or len(entry) != 2:
-            raise LayoutError(f"{where} is no token with its score but {reprlib.repr(entry)}")
+            raise LayoutError(f"{where} is {reprlib.repr(entry)}, not a token with its score")
         _text(entry[0], where)
         if type(entry[1]) not in (int, float) or not math.isfinite(entry[1]):
-            raise LayoutError(f"the score of {where} is no number but {reprlib.repr(entry[1])}")
+            raise LayoutError(f"the score of {where} is {reprlib.repr(entry[1])}, not a number")
     if not vocab:
         raise LayoutError("the vocab is empty")
     if len(vocab) > MAX_VOCAB_SIZE:
@@ -81,7 +81,7 @@ def _check_merges(model: dict[str, Any]) -> None:
             or len(parts) != 2
             or not all(isinstance(part, str) for part in parts)
         ):
-            raise LayoutError(f"merges[{index}] is no pair of tokens but {reprlib.repr(merge)}")
+            raise LayoutError(f"merges[{index}] is {reprlib.repr(merge)}, not a pair of tokens")
         for token in (parts[0], parts[1], joined(parts[0], parts[1], prefix)):
             if token not in vocab:
                 raise LayoutError(

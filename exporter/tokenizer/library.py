@@ -30,7 +30,7 @@ def as_tokenizer_error(error: BaseException, what: str) -> BaseException:
     if isinstance(error, KeyboardInterrupt | SystemExit | GeneratorExit):
         return error
     why = " ".join(str(error).split())
-    return TokenizerError(f"the tokenizer {what} ({why}): fetch its files again.")
+    return TokenizerError(f"the tokenizer {what} ({why}): download its files again.")
 
 
 def settings_of(component: Any) -> Json | None:

@@ -49,7 +49,7 @@ def read_charsmap(data: bytes) -> Charsmap:
     """Takes SentencePiece's `precompiled_charsmap` apart: a size, a double array, and texts.
 
     Raises:
-        TokenizerError: its parts do not fit one another.
+        TokenizerError: its parts do not match.
     """
     size = struct.unpack_from("<I", data)[0] if len(data) >= 4 else 0
     if size % 4 or size == 0 or 4 + size > len(data):

@@ -178,7 +178,7 @@ class _Parser:
             return Characters(self._escape(ignore_case))
         character = self._next()
         if character in "^*+?{":
-            raise self.unsupported(f"{character!r} where an expression should begin")
+            raise self.unsupported(f"{character!r} instead of an expression")
         return Characters(self._literal(character, ignore_case))
 
     def _group(self, ignore_case: bool) -> Node:

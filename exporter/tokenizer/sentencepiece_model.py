@@ -103,7 +103,9 @@ def _model(model: Any, path: Path) -> tuple[Model, list[Step]]:
     if trainer.byte_fallback:
         byte_symbols = [token for token, piece in enumerate(pieces) if piece.type == _KINDS.BYTE]
         if [pieces[token].piece for token in byte_symbols] != [f"<0x{v:02X}>" for v in range(256)]:
-            raise TokenizerError(f"{path} lacks some of its 256 byte pieces: fetch the file again.")
+            raise TokenizerError(
+                f"{path} lacks some of its 256 byte pieces: download the file again."
+            )
     if trainer.model_type == _PROTOS.TrainerSpec.UNIGRAM:
         return _unigram(pieces, unknown, byte_symbols), []
     if trainer.model_type == _PROTOS.TrainerSpec.WORD:

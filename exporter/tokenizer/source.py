@@ -56,12 +56,12 @@ def find_tokenizer(path: Path) -> TokenizerSource:
         return _source_of_file(others[0])
     if others:
         raise TokenizerError(
-            f"{path} holds several tokenizers ({', '.join(found.name for found in others)}): name "
+            f"{path} has several tokenizers ({', '.join(found.name for found in others)}): give "
             "the file of one."
         )
     raise TokenizerError(
-        f"{path} holds no tokenizer: a tokenizer.json, a SentencePiece .model, a .tiktoken file, "
-        "or a vocab.json with its merges.txt is needed beside the weights."
+        f"{path} has no tokenizer: a tokenizer.json, a SentencePiece .model, a .tiktoken file, "
+        "or a vocab.json with its merges.txt is needed next to the weights."
     )
 
 

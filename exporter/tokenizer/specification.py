@@ -121,7 +121,7 @@ class Bpe:
 
     Attributes:
         byte_symbols: the token of each of the 256 bytes, -1 where there is none.
-        merges: (left, right, rank, merged): two adjoining symbols that become one, the lowest rank
+        merges: (left, right, rank, merged): two adjacent symbols that become one, the lowest rank
             first, then the leftmost.
         characters: code point -> symbol: one map, or four (a word's first character and its others,
             then the same of its last character); none: merging starts from bytes.
@@ -232,7 +232,7 @@ class Decoder:
 
 @dataclass(frozen=True)
 class AddedToken:
-    """A token that is found in the text before it is split.
+    """A token that is searched in the text before the text is split.
 
     Attributes:
         found_as: what is looked for, if that is not `content`: it is normalized as the text is.

@@ -121,7 +121,7 @@ def family_of(ranks: dict[bytes, int], path: Path) -> RanksFamily:
     if len(ranks) not in FAMILIES:
         known = " and ".join(f"{family.name}'s {count}" for count, family in FAMILIES.items())
         raise TokenizerError(
-            f"{path} holds {len(ranks)} tiktoken ranks; only {known}, whose split patterns and "
+            f"{path} has {len(ranks)} tiktoken ranks; only {known}, whose split patterns and "
             "special tokens are known, are supported: use the model's tokenizer.json."
         )
     return FAMILIES[len(ranks)]

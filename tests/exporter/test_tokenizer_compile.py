@@ -183,8 +183,8 @@ def _decoders(*steps: dict) -> dict:
             "the decoder 'WordPiece' behind one that joins",
         ),
         (train_llama3, _begin_twice, "several tokens before every text"),
-        (train_llama3, _set("model", "vocab", value={}), "not laid out as a tokenizer.json"),
-        (train_llama3, _set("model", "merges", value=["q"]), "not laid out as a tokenizer.json"),
+        (train_llama3, _set("model", "vocab", value={}), "is not a valid tokenizer.json"),
+        (train_llama3, _set("model", "merges", value=["q"]), "is not a valid tokenizer.json"),
     ],
 )
 def test_a_tokenizer_json_out_of_reach_is_refused(

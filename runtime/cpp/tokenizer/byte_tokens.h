@@ -9,7 +9,7 @@
 
 namespace thimble {
 
-/// The token of each of the 256 bytes; -1 where there is none. Read in place.
+/// The token of each of the 256 bytes; -1 if there is none. Read in place.
 class ByteTokens {
  public:
   ByteTokens() = default;

@@ -52,7 +52,7 @@ class MergeTable {
   uint32_t homes_ = 0;
 };
 
-/// Which token has exactly some bytes (schemas/tokenizer.fbs, Words).
+/// The tokens by their exact bytes (schemas/tokenizer.fbs, Words).
 class WordTable {
  public:
   static constexpr uint32_t kNone = 0xFFFFFFFF;
@@ -66,7 +66,7 @@ class WordTable {
                  : decoded;
   }
 
-  /// The token whose bytes equal `word`; kNone when there is none.
+  /// Returns the token whose bytes equal `word`; kNone if there is none.
   uint32_t find(std::string_view word) const {
     uint32_t hash = 0x811C9DC5u;  // FNV-1a
     for (const char c : word) hash = (hash ^ static_cast<uint8_t>(c)) * 0x01000193u;

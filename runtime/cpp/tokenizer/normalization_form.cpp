@@ -71,7 +71,7 @@ Result<NormalizationForm> NormalizationForm::load(const FlatbufferTable& table) 
   for (size_t i = 0; i < form.compositions_.size(); ++i) {
     sound = sound && form.compositions_[i] < kCodePoints;
   }
-  if (!sound) return Status::error("the normalization tables do not fit one another");
+  if (!sound) return Status::error("the normalization tables do not match");
   return form;
 }
 

@@ -17,7 +17,7 @@ class NormalizationForm {
  public:
   NormalizationForm() = default;
 
-  /// Fails when the tables do not fit one another.
+  /// Fails when the tables do not match.
   static Result<NormalizationForm> load(const FlatbufferTable& table);
 
   /// Whether nothing in `text` can change, as in most texts.

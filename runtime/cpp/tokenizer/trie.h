@@ -22,7 +22,7 @@ class Trie {
 
   bool empty() const { return values_.empty(); }
 
-  /// The node that `byte` leads to from `node`; kNone when there is none.
+  /// The node that `byte` leads to from `node`; kNone if there is none.
   uint32_t child(uint32_t node, uint8_t byte) const {
     if (size_t{node} + 1 >= first_children_.size()) return kNone;
     const uint32_t begin = first_children_[node];
@@ -34,7 +34,7 @@ class Trie {
     return static_cast<uint32_t>(static_cast<const uint8_t*>(found) - labels);
   }
 
-  /// The node that all of `bytes` lead to from `node`; kNone when there is none.
+  /// The node that all of `bytes` lead to from `node`; kNone if there is none.
   uint32_t descend(uint32_t node, std::string_view bytes) const {
     for (const char c : bytes) {
       node = child(node, static_cast<uint8_t>(c));
