@@ -1,121 +1,198 @@
-"""Writes the flatbuffer of schemas/tokenizer.fbs; the slots below are its fields, in order."""
+"""Writes the flatbuffer of schemas/tokenizer.fbs: each function below one table, field by field."""
 
 import flatbuffers
 import numpy as np
-import numpy.typing as npt
 
-from exporter.tokenizer.dfa import Splitter
+from exporter.tokenizer import blob_steps
+from exporter.tokenizer.blob_steps import Field, Flag, Number, numbers, table, tables, words_u32
+from exporter.tokenizer.code_points import CODE_POINTS, blocks, matching
 from exporter.tokenizer.hash_tables import merge_table, word_table
-from exporter.tokenizer.nfc import nfc_tables
-from exporter.tokenizer.specification import AddedToken, TokenizerSpec
+from exporter.tokenizer.specification import (
+    AddedToken,
+    Bpe,
+    Decoder,
+    TokenizerSpec,
+    Unigram,
+    WordLevel,
+    WordPiece,
+)
+from exporter.tokenizer.trie import NONE
 
-VERSION = 1
+VERSION = 2
 _IDENTIFIER = b"THTK"
-_TOKENIZER_FIELDS = 22
 
 
 def write_blob(spec: TokenizerSpec) -> bytes:
     """Returns the flatbuffer of a tokenizer, which the runner uses in place."""
     builder = flatbuffers.Builder(1 << 20)
-    ends = np.cumsum([len(token) for token in spec.tokens], dtype=np.uint32)
-    merges, merge_homes = merge_table(spec.merges)
-    characters = sorted(spec.characters)
-    vectors = {
-        4: _numbers(builder, np.array(spec.eos_ids, dtype=np.int32)),
-        5: _numbers(builder, ends),
-        6: _numbers(builder, np.frombuffer(b"".join(spec.tokens), dtype=np.uint8)),
-        8: _numbers(builder, np.array(spec.byte_symbols, dtype=np.int32)),
-        9: _numbers(builder, np.array(characters, dtype=np.uint32)),
-        10: _numbers(
-            builder, np.array([spec.characters[point] for point in characters], dtype=np.uint32)
-        ),
-        11: _numbers(builder, merges),
-        15: _tables(builder, [_splitter(builder, splitter) for splitter in spec.splitters]),
-        17: _tables(
-            builder,
-            [_added_token(builder, token) for token in sorted(spec.added_tokens, key=_order)],
-        ),
-    }
-    word_homes = 0
-    if spec.whole_words is not None:
-        words, word_homes = word_table(spec.tokens, spec.whole_words)
-        vectors[13] = _numbers(builder, words)
-    if spec.nfc:
-        vectors[16] = _nfc(builder)
-    builder.StartObject(_TOKENIZER_FIELDS)
-    for slot, vector in vectors.items():
-        builder.PrependUOffsetTRelativeSlot(slot, vector, 0)
-    builder.PrependUint32Slot(0, VERSION, 0)
-    builder.PrependUint32Slot(1, len(spec.tokens), 0)
-    builder.PrependInt32Slot(2, -1 if spec.bos_id is None else spec.bos_id, -1)
-    builder.PrependBoolSlot(3, spec.adds_bos, False)
-    builder.PrependUint8Slot(7, spec.alphabet, 0)
-    builder.PrependUint32Slot(12, merge_homes, 0)
-    builder.PrependUint32Slot(14, word_homes, 0)
-    builder.PrependUint8Slot(18, spec.space_prefix, 0)
-    builder.PrependBoolSlot(19, spec.space_prefix_unless_space, False)
-    builder.PrependBoolSlot(20, spec.strips_first_space, False)
-    builder.PrependBoolSlot(21, spec.words_begin_at_spaces, False)
-    builder.Finish(builder.EndObject(), file_identifier=_IDENTIFIER)
+    model: dict[type, Field] = {type(spec.model): _model(builder, spec)}
+    word_blocks, word_characters = _word_characters(builder, spec.added_tokens)
+    root = table(
+        builder,
+        Number("Uint32", VERSION),
+        Number("Uint32", len(spec.decoder.texts)),
+        Number("Int32", _or_none(spec.bos_id), -1),
+        Flag(spec.adds_bos),
+        numbers(builder, np.array(spec.eos_ids, dtype=np.int32)),
+        _decoder(builder, spec.decoder),
+        tables(builder, [_added_token(builder, token) for token in _ordered(spec.added_tokens)]),
+        word_blocks,
+        word_characters,
+        tables(builder, [blob_steps.step(builder, step) for step in spec.normalizers]),
+        tables(builder, [blob_steps.step(builder, step) for step in spec.pre_tokenizers]),
+        *(model.get(kind) for kind in (Bpe, Unigram, WordPiece, WordLevel)),
+    )
+    builder.Finish(root, file_identifier=_IDENTIFIER)
     return bytes(builder.Output())
 
 
-def _order(token: AddedToken) -> tuple[bool, bytes]:
-    return token.normalized, token.content.encode("utf-8")
+def _or_none(token_id: int | None) -> int:
+    return -1 if token_id is None else token_id
 
 
-def _numbers(builder: flatbuffers.Builder, values: npt.NDArray[np.generic]) -> int:
-    return int(builder.CreateNumpyVector(values))
+def _model(builder: flatbuffers.Builder, spec: TokenizerSpec) -> int:
+    model = spec.model
+    if isinstance(model, Bpe):
+        return _bpe(builder, model, spec.decoder.texts)
+    if isinstance(model, Unigram):
+        return _unigram(builder, model)
+    if isinstance(model, WordPiece):
+        return table(
+            builder,
+            blob_steps.trie(builder, model.tokens),
+            builder.CreateString(model.prefix),
+            Number("Int32", _or_none(model.unknown_id), -1),
+            Number("Uint32", model.max_characters),
+        )
+    return table(
+        builder,
+        _words(builder, model.tokens, spec.decoder.texts),
+        Number("Int32", _or_none(model.unknown_id), -1),
+        _byte_symbols(builder, model.byte_symbols),
+        Flag(model.fuses_unknown),
+    )
 
 
-def _tables(builder: flatbuffers.Builder, tables: list[int]) -> int:
-    builder.StartVector(4, len(tables), 4)
-    for table in reversed(tables):
-        builder.PrependUOffsetTRelative(table)
-    return int(builder.EndVector())
+def _bpe(builder: flatbuffers.Builder, model: Bpe, decoded: list[bytes]) -> int:
+    merges, merge_homes = merge_table(model.merges)
+    words = None
+    if model.whole_words is not None:
+        words = _words(builder, model.whole_words, decoded)
+    return table(
+        builder,
+        _byte_symbols(builder, model.byte_symbols),
+        tables(builder, [_symbol_map(builder, symbols) for symbols in model.characters]),
+        Flag(model.byte_fallback),
+        builder.CreateString(model.prefix) if model.prefix else None,
+        builder.CreateString(model.suffix) if model.suffix else None,
+        Number("Int32", _or_none(model.unknown_id), -1),
+        Flag(model.fuses_unknown),
+        words_u32(builder, model.virtual_characters),
+        numbers(builder, merges),
+        Number("Uint32", merge_homes),
+        words,
+    )
 
 
-def _splitter(builder: flatbuffers.Builder, splitter: Splitter) -> int:
-    blocks = _numbers(builder, splitter.blocks)
-    classes = _numbers(builder, splitter.classes)
-    transitions = _numbers(builder, splitter.transitions)
-    builder.StartObject(5)
-    builder.PrependUOffsetTRelativeSlot(0, blocks, 0)
-    builder.PrependUOffsetTRelativeSlot(1, classes, 0)
-    builder.PrependUint16Slot(2, splitter.num_classes, 0)
-    builder.PrependUOffsetTRelativeSlot(3, transitions, 0)
-    builder.PrependBoolSlot(4, splitter.keeps_gaps, False)
-    return int(builder.EndObject())
+def _unigram(builder: flatbuffers.Builder, model: Unigram) -> int:
+    return table(
+        builder,
+        blob_steps.trie(builder, model.tokens),
+        numbers(builder, np.array(model.scores, dtype=np.float64)),
+        Number("Int32", _or_none(model.unknown_id), -1),
+        Number("Float64", model.unknown_score),
+        _byte_symbols(builder, model.byte_symbols),
+        Flag(model.single_precision),
+    )
+
+
+def _byte_symbols(builder: flatbuffers.Builder, symbols: list[int] | None) -> int | None:
+    return None if symbols is None else numbers(builder, np.array(symbols, dtype=np.int32))
+
+
+def _symbol_map(builder: flatbuffers.Builder, symbols: dict[int, int]) -> int:
+    values = np.full(CODE_POINTS, NONE, dtype=np.uint32)
+    values[list(symbols)] = list(symbols.values())
+    return table(builder, *(numbers(builder, part) for part in blocks(values)))
+
+
+def _words(builder: flatbuffers.Builder, words: dict[bytes, int], decoded: list[bytes]) -> int:
+    """The words; with texts of their own where they are not the decoded ones."""
+    slots, homes = word_table(words)
+    ends, texts = None, None
+    if any(decoded[token_id] != word for word, token_id in words.items()):
+        own = [b""] * (max(words.values()) + 1)
+        for word, token_id in words.items():
+            own[token_id] = word
+        ends, texts = blob_steps.texts(builder, own)
+    return table(builder, numbers(builder, slots), Number("Uint32", homes), ends, texts)
+
+
+def _decoder(builder: flatbuffers.Builder, decoder: Decoder) -> int:
+    return table(
+        builder,
+        *blob_steps.texts(builder, decoder.texts),
+        words_u32(builder, sorted(decoder.skipped)),
+        _exceptions(builder, decoder.first),
+        Flag(decoder.drops_first_space),
+        Flag(decoder.start_lasts),
+        _exceptions(builder, decoder.last),
+        Flag(decoder.drops_last_space),
+        Flag(decoder.replaces_each_byte),
+        Flag(decoder.skipped_cut),
+        tables(
+            builder,
+            [
+                table(
+                    builder,
+                    Number("Uint8", step.kind),
+                    Number("Uint32", ord(step.character)),
+                    Number("Uint32", step.count),
+                    builder.CreateString(step.text) if step.text else None,
+                )
+                for step in decoder.finish
+            ],
+        ),
+    )
+
+
+def _exceptions(builder: flatbuffers.Builder, texts: dict[int, bytes]) -> int | None:
+    if not texts:
+        return None
+    ids = sorted(texts)
+    return table(
+        builder,
+        words_u32(builder, ids),
+        *blob_steps.texts(builder, [texts[token_id] for token_id in ids]),
+    )
+
+
+def _ordered(tokens: list[AddedToken]) -> list[AddedToken]:
+    return sorted(tokens, key=lambda token: (token.normalized, token.pattern.encode("utf-8")))
 
 
 def _added_token(builder: flatbuffers.Builder, token: AddedToken) -> int:
-    content = builder.CreateString(token.content)
-    builder.StartObject(6)
-    builder.PrependUOffsetTRelativeSlot(0, content, 0)
-    builder.PrependUint32Slot(1, token.id, 0)
-    builder.PrependBoolSlot(2, token.special, False)
-    builder.PrependBoolSlot(3, token.normalized, False)
-    builder.PrependBoolSlot(4, token.lstrip, False)
-    builder.PrependBoolSlot(5, token.rstrip, False)
-    return int(builder.EndObject())
-
-
-def _nfc(builder: flatbuffers.Builder) -> int:
-    tables = nfc_tables()
-    vectors = [
-        _numbers(builder, tables.blocks),
-        _numbers(builder, tables.properties),
+    return table(
+        builder,
+        builder.CreateString(token.pattern),
+        Number("Uint32", token.id),
         *(
-            _numbers(builder, np.array(values, dtype=np.uint32))
-            for values in (
-                tables.decomposed,
-                tables.decomposition_ends,
-                tables.decompositions,
-                tables.compositions,
+            Flag(flag)
+            for flag in (
+                token.special,
+                token.normalized,
+                token.lstrip,
+                token.rstrip,
+                token.single_word,
             )
         ),
-    ]
-    builder.StartObject(len(vectors))
-    for slot, vector in enumerate(vectors):
-        builder.PrependUOffsetTRelativeSlot(slot, vector, 0)
-    return int(builder.EndObject())
+    )
+
+
+def _word_characters(
+    builder: flatbuffers.Builder, tokens: list[AddedToken]
+) -> tuple[int | None, int | None]:
+    if not any(token.single_word for token in tokens):
+        return None, None
+    index, values = blocks(matching(r"\w").astype(np.uint8))
+    return numbers(builder, index), numbers(builder, values)

@@ -1,16 +1,17 @@
-"""Sets of Unicode code points, as defined by the reference tokenizers' own regex engine.
+"""Sets of Unicode code points, as the reference tokenizers' own regex engines see them.
 
-The engines inside `tiktoken` and `tokenizers` use the same version of the Unicode tables. Python's
-`unicodedata` and the `regex` package use others, which would split newly assigned letters
-differently. So the engine itself decides which characters a class matches, in a text of every code
-point.
+The engines follow versions of the Unicode tables of their own; Python's `unicodedata` and the
+`regex` package follow others, which would split newly assigned letters differently. So the engine
+itself is asked: which characters of a text that holds every code point does this class match?
 """
 
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import tiktoken
+from tokenizers import Regex, normalizers
 
 from exporter.tokenizer.errors import TokenizerError
 
@@ -21,32 +22,47 @@ CodePointSet = npt.NDArray[np.bool_]
 
 
 @lru_cache(maxsize=1)
-def _every_character() -> str:
+def every_character() -> str:
+    """A text that holds each of them once, in order."""
     points = np.arange(CODE_POINTS, dtype="<u4")
     is_surrogate = (points >= 0xD800) & (points < 0xE000)
     return points[~is_surrogate].tobytes().decode("utf-32-le")
 
 
 @lru_cache(maxsize=256)
-def matching(atom: str) -> CodePointSet:
-    r"""Returns the code points that a one-character regex such as `\p{L}`, `\s` or `(?i:s)`
-    matches.
+def matching(atom: str, ruby_syntax: bool = False) -> CodePointSet:
+    r"""The code points that a one-character regex such as `\p{L}`, `[^\s]` or `(?i:s)` matches.
+
+    Args:
+        ruby_syntax: asks Oniguruma, which reads the patterns of a `tokenizer.json`, and not Rust's
+            engine, which reads tiktoken's.
 
     Raises:
         TokenizerError: the reference engine does not know this class.
     """
-    single_bytes = {bytes([value]): value for value in range(256)}
     try:
-        engine = tiktoken.Encoding(
-            "class", pat_str=f"(?:{atom})+", mergeable_ranks=single_bytes, special_tokens={}
-        )
-        matched = engine.encode_ordinary(_every_character())
-    except ValueError as error:
+        return _matching_ruby(atom) if ruby_syntax else _matching_rust(atom)
+    except Exception as error:  # the libraries raise bare Exception and ValueError
+        why = " ".join(str(error).split())
         raise TokenizerError(
-            f"the split pattern's class {atom!r} is unknown to the reference tokenizers ({error}): "
-            "check the tokenizer's file."
+            f"the pattern's class {atom!r} is unknown to the reference tokenizers ({why}): check "
+            "the tokenizer's file."
         ) from None
-    return of_text(bytes(matched).decode("utf-8"))
+
+
+def _matching_rust(atom: str) -> CodePointSet:
+    single_bytes = {bytes([value]): value for value in range(256)}
+    engine = tiktoken.Encoding(
+        "class", pat_str=f"(?:{atom})+", mergeable_ranks=single_bytes, special_tokens={}
+    )
+    return of_text(bytes(engine.encode_ordinary(every_character())).decode("utf-8"))
+
+
+def _matching_ruby(atom: str) -> CodePointSet:
+    others = normalizers.Replace(Regex(f"(?:{atom})+"), "").normalize_str(every_character())
+    members = ~of_text(others)
+    members[0xD800:0xE000] = False
+    return members
 
 
 def of_text(text: str) -> CodePointSet:
@@ -82,23 +98,23 @@ def partition(sets: list[CodePointSet]) -> tuple[npt.NDArray[np.uint8], int]:
     count = split.shape[1]
     if count > 255:
         raise TokenizerError(
-            "the split pattern distinguishes more than 255 classes of characters: no supported "
-            "tokenizer needs that many."
+            "the tokenizer's pattern distinguishes more than 255 classes of characters: no "
+            "supported tokenizer needs that many."
         )
     lengths = np.diff(np.append(starts, CODE_POINTS))
     classes = np.repeat(class_of_run.astype(np.uint8), lengths)
     return classes, count
 
 
-def blocks(classes: npt.NDArray[np.uint8]) -> tuple[npt.NDArray[np.uint16], npt.NDArray[np.uint8]]:
+def blocks(values: npt.NDArray[Any]) -> tuple[npt.NDArray[np.uint16], npt.NDArray[Any]]:
     """Folds a table over all code points into blocks of 128 that are stored once.
 
     Returns:
-        The block of each `code point >> 7`, uint16 (CODE_POINTS / 128,), and the blocks' values,
-        uint8 (number of blocks * 128,). Block 0 is ASCII.
+        The block of each `code point >> 7`, uint16 (CODE_POINTS / 128,), and the blocks' values
+        (number of blocks * 128,). Block 0 is ASCII.
     """
     places: dict[bytes, int] = {}
     index = np.empty(CODE_POINTS // 128, dtype=np.uint16)
-    for number, row in enumerate(classes.reshape(-1, 128)):
+    for number, row in enumerate(values.reshape(-1, 128)):
         index[number] = places.setdefault(row.tobytes(), len(places))
-    return index, np.frombuffer(b"".join(places), dtype=np.uint8)
+    return index, np.frombuffer(b"".join(places), dtype=values.dtype)

@@ -52,7 +52,7 @@ def compile_tokenizer(path: Path, model_directory: Path | None = None) -> Compil
         data=write_blob(spec),
         bos_id=spec.bos_id,
         eos_ids=spec.eos_ids,
-        vocab_size=len(spec.tokens),
+        vocab_size=len(spec.decoder.texts),
         bos_token=written.get(spec.bos_id, "") if spec.bos_id is not None else "",
         eos_token=written.get(spec.eos_ids[0], "") if spec.eos_ids else "",
     )

@@ -1,4 +1,4 @@
-"""Compiles a split pattern into a table that a short loop runs.
+"""Compiles a pattern into a table that a loop of a few lines runs.
 
 Backtracking engines prefer the leftmost alternative, not the longest match. A state of the
 automaton is therefore an *ordered* list of places in the pattern, cut after the first that has
@@ -23,9 +23,9 @@ START = 1
 _MAX_STATES = 4096
 
 
-@dataclass(frozen=True)
-class Splitter:
-    """One splitting step.
+@dataclass(frozen=True, eq=False)
+class Automaton:
+    """Finds the matches of one pattern.
 
     Attributes:
         blocks: uint16 (8704,), the block of each `code point >> 7`.
@@ -33,17 +33,15 @@ class Splitter:
         num_classes: how many classes; the end of the text counts as class `num_classes`.
         transitions: uint16 (states * (num_classes + 1),): the next state, and in the top bit
             whether a match ends before the character of this class. State 0 is dead, 1 the start.
-        keeps_gaps: text between matches is a separate piece; otherwise it is dropped.
     """
 
     blocks: npt.NDArray[np.uint16]
     classes: npt.NDArray[np.uint8]
     num_classes: int
     transitions: npt.NDArray[np.uint16]
-    keeps_gaps: bool
 
 
-def compile_splitter(pattern: Node, keeps_gaps: bool) -> Splitter:
+def compile_automaton(pattern: Node) -> Automaton:
     """Compiles a parsed pattern.
 
     Raises:
@@ -59,11 +57,11 @@ def compile_splitter(pattern: Node, keeps_gaps: bool) -> Splitter:
     transitions = _determinize(program, in_set, num_classes)
     if any(entry & MATCH for entry in transitions[START]):
         raise TokenizerError(
-            "the tokenizer's split pattern matches the empty text, which is not supported."
+            "the tokenizer's pattern matches the empty text, which is not supported."
         )
     blocks, values = code_points.blocks(classes)
     table = np.array(transitions, dtype=np.uint16).reshape(-1)
-    return Splitter(blocks, values, num_classes, table, keeps_gaps)
+    return Automaton(blocks, values, num_classes, table)
 
 
 @dataclass(frozen=True)
@@ -181,7 +179,7 @@ def _determinize(program: _Program, in_set: list[list[bool]], num_classes: int) 
         transitions.append(row)
         if len(states) > _MAX_STATES:
             raise TokenizerError(
-                f"the tokenizer's split pattern needs more than {_MAX_STATES} states: no supported "
+                f"the tokenizer's pattern needs more than {_MAX_STATES} states: no supported "
                 "tokenizer needs that many."
             )
     return transitions

@@ -4,7 +4,6 @@
 SentencePiece's BPE, which becomes a SentencePiece model; both are then read as such.
 """
 
-import json
 from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
@@ -17,7 +16,7 @@ from exporter.tokenizer.errors import TokenizerError
 from exporter.tokenizer.huggingface import read_document
 from exporter.tokenizer.sentencepiece_model import SPACE, read_model
 from exporter.tokenizer.specification import AddedToken, TokenizerSpec
-from exporter.tokenizer.tiktoken_ranks import LLAMA3_PATTERN
+from exporter.tokenizer.tiktoken_ranks import BEHIND_CONTRACTIONS
 
 _PROTOS: Any = sentencepiece_model_pb2  # protobuf builds its classes at run time
 _ENDS = ("eos", "eot", "eom")
@@ -31,10 +30,8 @@ _END_TEXTS = (
     "<|endoftext|>",
     "<end_of_turn>",
 )
-_QWEN2 = (
-    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*"
-    r"|\s*[\r\n]+|\s+(?!\S)|\s+"
-)
+_LLAMA3 = BEHIND_CONTRACTIONS.replace("{digits}", r"\p{N}{1,3}")
+_QWEN2 = BEHIND_CONTRACTIONS.replace("{digits}", r"\p{N}")
 _QWEN35 = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}"
     r"| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
@@ -83,8 +80,8 @@ class _Split:
 
 _GPT2_SPLIT = _Split()
 _DIGITS_SPLIT = _Split(digits=True)
-_LLAMA3_SPLIT = _Split(LLAMA3_PATTERN, whole_words=True, adds_bos=True)
-_CL100K_SPLIT = _Split(LLAMA3_PATTERN)
+_LLAMA3_SPLIT = _Split(_LLAMA3, whole_words=True, adds_bos=True)
+_CL100K_SPLIT = _Split(_LLAMA3)
 _QWEN2_SPLIT = _Split(_QWEN2, nfc=True)
 _SPLITS = {
     "gpt-2": _GPT2_SPLIT,
@@ -130,10 +127,10 @@ def read_gguf(path: Path) -> TokenizerSpec:
     return spec
 
 
-def reference_document(path: Path) -> str | None:
+def reference_document(path: Path) -> dict[str, Any] | None:
     """The tokenizer.json of a file with byte-level BPE; None of one with SentencePiece's."""
     stored = _Stored.read(path)
-    return json.dumps(stored.document()) if stored.model == "gpt2" else None
+    return stored.document() if stored.model == "gpt2" else None
 
 
 def reference_model(path: Path) -> bytes:

@@ -22,17 +22,16 @@ def merge_table(merges: list[tuple[int, int, int, int]]) -> tuple[_Words, int]:
     return table.reshape(-1), homes
 
 
-def word_table(tokens: list[bytes], ids: list[int]) -> tuple[_Words, int]:
-    """Lays out the tokens `ids` for lookups by their bytes.
+def word_table(words: dict[bytes, int]) -> tuple[_Words, int]:
+    """Lays out tokens for lookups by their bytes.
 
     Returns:
         The slots, each a token id, uint32 (slots,), and the number of home slots.
     """
-    homes = _homes_for(len(ids))
-    hashes = _hash_bytes([tokens[token_id] for token_id in ids])
-    slots, order = _place(_scale(hashes, homes))
+    homes = _homes_for(len(words))
+    slots, order = _place(_scale(_hash_bytes(list(words)), homes))
     table = np.full(_table_size(slots), EMPTY, dtype=np.uint32)
-    table[slots] = np.array(ids, dtype=np.uint32)[order]
+    table[slots] = np.array(list(words.values()), dtype=np.uint32)[order]
     return table, homes
 
 

@@ -1,20 +1,20 @@
-"""Reads BPE from Hugging Face files: `tokenizer.json`, or GPT-2's `vocab.json` + `merges.txt`."""
+"""Reads Hugging Face files: `tokenizer.json`, or GPT-2's `vocab.json` + `merges.txt`."""
 
-from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from tokenizers.normalizers import NFC
+import tokenizers
 
 from exporter.json_object import read_object
-from exporter.tokenizer import split_steps
-from exporter.tokenizer.byte_alphabet import byte_characters, token_to_bytes
+from exporter.tokenizer.decoder_steps import compile_decoder
 from exporter.tokenizer.errors import TokenizerError
-from exporter.tokenizer.layout import LayoutError, check_document, check_vocab_and_merges
-from exporter.tokenizer.sentencepiece_model import SPACE, character_symbols, spaces_only_lead
+from exporter.tokenizer.huggingface_models import read_model, vocabulary_of
+from exporter.tokenizer.layout import LayoutError, check_vocab_and_merges
+from exporter.tokenizer.library import as_tokenizer_error, load_library_tokenizer, settings_of
+from exporter.tokenizer.normalizer_steps import normalizer_steps
 from exporter.tokenizer.source import TokenizerSource
-from exporter.tokenizer.specification import AddedToken, Alphabet, SpacePrefix, TokenizerSpec
+from exporter.tokenizer.specification import AddedToken, TokenizerSpec
+from exporter.tokenizer.split_steps import pre_tokenizer_steps
 
 GPT2_END = "<|endoftext|>"
 
@@ -31,13 +31,12 @@ def read_tokenizer_json(path: Path) -> TokenizerSpec:
 
 
 def read_document(document: Json, path: Path) -> TokenizerSpec:
-    """Reads what a `tokenizer.json` says into a spec.
+    """Reads what a `tokenizer.json` holds into a spec; `path` is where it comes from.
 
     Raises:
-        TokenizerError: it is damaged, or uses what is not supported; `path` is named.
+        TokenizerError: it is damaged, or uses what is not supported.
     """
     try:
-        check_document(document)
         return _read_document(document)
     except LayoutError as error:
         raise _damaged(path, str(error)) from None
@@ -45,8 +44,8 @@ def read_document(document: Json, path: Path) -> TokenizerSpec:
         raise _damaged(path, f"{type(error).__name__}: {error}") from None
 
 
-def read_vocab_and_merges(source: TokenizerSource) -> TokenizerSpec:
-    """Reads GPT-2's pair of files into a spec.
+def gpt2_document(source: TokenizerSource) -> Json:
+    """GPT-2's pair of files as a `tokenizer.json` has them.
 
     Raises:
         TokenizerError: a file is missing or damaged.
@@ -69,32 +68,61 @@ def read_vocab_and_merges(source: TokenizerSource) -> TokenizerSpec:
             f"{source.path} has no token {GPT2_END}; from vocab.json only GPT-2's vocabulary, "
             "which ends a text with it, is supported: use the model's tokenizer.json."
         )
-    end = AddedToken(GPT2_END, vocab[GPT2_END], special=True)
-    spec = _byte_level(model, [end], [{"type": "ByteLevel", "use_regex": True}])
-    spec.bos_id = end.id
-    spec.eos_ids = [end.id]
+    byte_level = {
+        "type": "ByteLevel",
+        "add_prefix_space": False,
+        "trim_offsets": True,
+        "use_regex": True,
+    }
+    return {
+        "version": "1.0",
+        "model": {"type": "BPE", **model},
+        "added_tokens": [added_token(GPT2_END, vocab[GPT2_END], special=True)],
+        "pre_tokenizer": byte_level,
+        "decoder": byte_level,
+    }
+
+
+def read_vocab_and_merges(source: TokenizerSource) -> TokenizerSpec:
+    """Reads GPT-2's pair of files into a spec.
+
+    Raises:
+        TokenizerError: a file is missing or damaged.
+    """
+    spec = read_document(gpt2_document(source), source.path)
+    spec.bos_id = spec.added_tokens[0].id
+    spec.eos_ids = [spec.bos_id]
     return spec
 
 
+def added_token(content: str, token_id: int, special: bool) -> Json:
+    """A token as the list `added_tokens` of a `tokenizer.json` has it."""
+    flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
+    return {"id": token_id, "content": content, **flags, "special": special}
+
+
 def _read_document(document: Json) -> TokenizerSpec:
-    model = document["model"]
-    if model.get("type", "BPE") != "BPE":
-        raise _unsupported(f"the model {model['type']!r}")
-    for feature in ("dropout", "continuing_subword_prefix", "end_of_word_suffix"):
-        if model.get(feature):
-            raise _unsupported(f"the BPE setting {feature} = {model[feature]!r}")
-    added = [_added_token(token) for token in document.get("added_tokens") or []]
-    steps = _flatten(document.get("pre_tokenizer"), "pretokenizers")
-    normalizers = _flatten(document.get("normalizer"), "normalizers")
-    if model.get("byte_fallback"):
-        spec = _character_level(model, added, normalizers, steps)
-    else:
-        nfc = _wants_nfc(normalizers)
-        spec = _byte_level(model, [_normalized(t) for t in added] if nfc else added, steps)
-        spec.nfc = nfc
-    bos_id = _first_of_template(document.get("post_processor"))
+    library = load_library_tokenizer(document)
+    model = dict(document["model"])
+    model.setdefault("type", _guess_kind(model))
+    added = _added_tokens(library)
+    normalizers = normalizer_steps(_steps(library.normalizer, "normalizers"))
+    pre_tokenizers = pre_tokenizer_steps(_steps(library.pre_tokenizer, "pretokenizers"))
+    read = read_model(model, normalizers, pre_tokenizers)
+    contents = _contents(library, vocabulary_of(model), added)
+    decoders = None if library.decoder is None else _steps(library.decoder, "decoders")
+    special = {token.content for token in added if token.special}
+    skipped = {number for number, token in enumerate(contents) if token in special}
+    spec = TokenizerSpec(
+        decoder=compile_decoder(contents, skipped, decoders),
+        model=read,
+        normalizers=normalizers,
+        pre_tokenizers=pre_tokenizers,
+        added_tokens=added,
+    )
+    bos_id = _first_of_template(_steps(library.post_processor, "processors"))
     if bos_id is not None:
-        if bos_id >= len(spec.tokens):
+        if bos_id >= len(contents):
             raise LayoutError(
                 f"the post_processor begins a text with {bos_id}, which is not a token"
             )
@@ -102,131 +130,86 @@ def _read_document(document: Json) -> TokenizerSpec:
     return spec
 
 
-def _byte_level(model: Json, added: list[AddedToken], steps: list[Json]) -> TokenizerSpec:
-    vocab: dict[str, int] = model["vocab"]
-    byte_symbols = [vocab.get(character, -1) for character in byte_characters()]
-    if model.get("unk_token") and -1 in byte_symbols:
-        raise _unsupported(f"the unknown token {model['unk_token']!r} in byte-level BPE")
-    words = [token_id for token, token_id in vocab.items() if token_to_bytes(token) is not None]
-    return TokenizerSpec(
-        tokens=_decoded(vocab, added, _byte_level_text),
-        alphabet=Alphabet.BYTES,
-        byte_symbols=byte_symbols,
-        merges=_listed_merges(model, vocab),
-        whole_words=words if model.get("ignore_merges") else None,
-        splitters=split_steps.compile_byte_level_steps(steps),
-        added_tokens=added,
-    )
-
-
-def _character_level(
-    model: Json, added: list[AddedToken], normalizers: list[Json], steps: list[Json]
-) -> TokenizerSpec:
-    vocab: dict[str, int] = model["vocab"]
-    byte_symbols = [vocab.get(f"<0x{value:02X}>", -1) for value in range(256)]
-    if -1 in byte_symbols or SPACE not in vocab:
-        raise _unsupported("byte fallback without all 256 byte tokens and a token for the space")
-    prefix, unless_space = split_steps.space_prefix(normalizers, steps)
-    if any(token.normalized and not token.special for token in added):
-        raise _unsupported("an added token that is searched in the normalized text")
-    byte_tokens = {token: value for value, token in enumerate(byte_symbols)}
-
-    def text(token: str, token_id: int) -> bytes:
-        if token_id in byte_tokens:
-            return bytes([byte_tokens[token_id]])
-        return token.replace(SPACE, " ").encode("utf-8")
-
-    tokens = _decoded(vocab, added, text)
-    names = {token.content for token in added} | {f"<0x{value:02X}>" for value in range(256)}
-    ordinary = {token: token_id for token, token_id in vocab.items() if token not in names}
-    single = {token: token_id for token, token_id in ordinary.items() if len(token) == 1}
-    return TokenizerSpec(
-        tokens=tokens,
-        alphabet=Alphabet.CHARACTERS,
-        byte_symbols=byte_symbols,
-        merges=_listed_merges(model, vocab),
-        characters=character_symbols(single, len(tokens)),
-        whole_words=None,
-        added_tokens=[
-            AddedToken(token.content, token.id, token.special, False, token.lstrip, token.rstrip)
-            for token in added
-        ],
-        space_prefix=prefix,
-        space_prefix_unless_space=unless_space,
-        strips_first_space=prefix is not SpacePrefix.NONE,
-        words_begin_at_spaces=spaces_only_lead(ordinary) and not model.get("ignore_merges"),
-    )
-
-
-def _listed_merges(model: Json, vocab: dict[str, int]) -> list[tuple[int, int, int, int]]:
-    merges: dict[tuple[int, int], tuple[int, int]] = {}
-    for rank, merge in enumerate(model["merges"]):
-        left, right = merge.split(" ") if isinstance(merge, str) else merge
-        merges[vocab[left], vocab[right]] = rank, vocab[left + right]
-    return [(*pair, *outcome) for pair, outcome in merges.items()]
-
-
-def _decoded(
-    vocab: dict[str, int], added: list[AddedToken], text: Callable[[str, int], bytes]
-) -> list[bytes]:
-    """Returns each id's bytes in decoded text: empty for a special token and an unused id."""
+def _contents(
+    library: tokenizers.Tokenizer, vocab: dict[str, int], added: list[AddedToken]
+) -> list[str | None]:
+    """Each id's token, as the library decodes it; None where it has none."""
     ids = [*vocab.values(), *(token.id for token in added)]
-    tokens = [b""] * (max(ids) + 1)
-    for content, token_id in vocab.items():
-        tokens[token_id] = text(content, token_id)
-    for token in added:
-        tokens[token.id] = b"" if token.special else text(token.content, token.id)
-    return tokens
+    contents: list[str | None] = [None] * (max(ids) + 1)
+    for token, number in vocab.items():
+        contents[number] = token
+    for one in added:
+        contents[one.id] = library.id_to_token(one.id)
+    return contents
 
 
-def _byte_level_text(token: str, _: int) -> bytes:
-    # The reference decodes a token outside the alphabet (an added token) to its own text.
-    decoded = token_to_bytes(token)
-    return token.encode("utf-8") if decoded is None else decoded
+def _guess_kind(model: Json) -> str:
+    """The kind of a model in an old file, which does not name it."""
+    if isinstance(model.get("vocab"), list):
+        return "Unigram"
+    if "merges" in model:
+        return "BPE"
+    return "WordPiece" if "continuing_subword_prefix" in model else "WordLevel"
 
 
-def _added_token(token: Json) -> AddedToken:
-    if token.get("single_word"):
-        raise _unsupported(f"the added token {token['content']!r} with single_word")
-    return AddedToken(
-        content=token["content"],
-        id=token["id"],
-        special=bool(token.get("special")),
-        normalized=bool(token.get("normalized")),
-        lstrip=bool(token.get("lstrip")),
-        rstrip=bool(token.get("rstrip")),
+def _added_tokens(library: tokenizers.Tokenizer) -> list[AddedToken]:
+    """As the library looks for them: it gives ids itself, and normalizes what it finds last."""
+    added: dict[tuple[bool, str], AddedToken] = {}
+    listed = sorted(
+        library.get_added_tokens_decoder().items(), key=lambda item: (not item[1].special, item[0])
     )
+    for number, token in listed:
+        found_as = token.content
+        if token.normalized and library.normalizer is not None:
+            try:
+                found_as = library.normalizer.normalize_str(found_as)
+            except BaseException as error:  # the library panics on some settings
+                raise as_tokenizer_error(error, f"cannot normalize {found_as!r}") from None
+        if not found_as:
+            raise TokenizerError(
+                f"the added token {token.content!r} is empty once it is normalized, which is not "
+                "supported: take it out of the tokenizer.json."
+            )
+        added.setdefault(
+            (token.normalized, found_as),
+            AddedToken(
+                content=token.content,
+                id=number,
+                special=token.special,
+                normalized=token.normalized,
+                lstrip=token.lstrip,
+                rstrip=token.rstrip,
+                single_word=token.single_word,
+                found_as=found_as,
+            ),
+        )
+    return list(added.values())
 
 
-def _normalized(token: AddedToken) -> AddedToken:
-    """Returns a token that is searched in normalized text: the reference normalizes it as well."""
-    if not token.normalized:
-        return token
-    return replace(token, content=NFC().normalize_str(token.content))
-
-
-def _wants_nfc(normalizers: list[Json]) -> bool:
-    for step in normalizers:
-        if step["type"] != "NFC":
-            raise _unsupported(f"the normalizer {step['type']!r} in byte-level BPE")
-    return bool(normalizers)
-
-
-def _first_of_template(processor: Json | None) -> int | None:
-    """Returns the token that the reference puts before a text; None if it puts none."""
-    for step in _flatten(processor, "processors"):
+def _first_of_template(processors: list[Json]) -> int | None:
+    """The token that the reference puts before a text, if it puts one."""
+    for step in processors:
+        if step["type"] in ("BertProcessing", "RobertaProcessing"):
+            return int(step["cls"][1])
         if step["type"] == "TemplateProcessing" and "SpecialToken" in step["single"][0]:
             name = step["single"][0]["SpecialToken"]["id"]
             ids = step["special_tokens"][name]["ids"]
             if len(ids) > 1 or any("SpecialToken" in part for part in step["single"][1:2]):
-                raise _unsupported("several tokens before every text")
-            return ids[0]
+                raise TokenizerError(
+                    "the tokenizer.json puts several tokens before every text, which is not "
+                    "supported: one is."
+                )
+            return int(ids[0])
     return None
 
 
-def _flatten(step: Json | None, parts: str) -> list[Json]:
-    if step is None:
-        return []
+def _steps(component: Any, parts: str) -> list[Json]:
+    """The settings of a component's parts, in their order."""
+    settings = settings_of(component)
+    return [] if settings is None else _flatten(settings, parts)
+
+
+def _flatten(step: Json, parts: str) -> list[Json]:
     if step["type"] != "Sequence":
         return [step]
     return [inner for part in step[parts] for inner in _flatten(part, parts)]
@@ -234,10 +217,3 @@ def _flatten(step: Json | None, parts: str) -> list[Json]:
 
 def _damaged(path: Path, why: str) -> TokenizerError:
     return TokenizerError(f"{path} is not a valid {path.name} ({why}): download the file again.")
-
-
-def _unsupported(feature: str) -> TokenizerError:
-    return TokenizerError(
-        f"the tokenizer.json uses {feature}, which is not supported: byte-level BPE and BPE over "
-        "characters with byte fallback are."
-    )

@@ -1,16 +1,18 @@
 """Checks the layout of a `tokenizer.json` before anything in it is used."""
 
+import math
 import reprlib
 from typing import Any
 
 MAX_VOCAB_SIZE = 1 << 24
 
 _FLAGS = ("special", "normalized", "lstrip", "rstrip", "single_word")
-_STEPS = ("normalizer", "pre_tokenizer", "post_processor")
+_STEPS = ("normalizer", "pre_tokenizer", "post_processor", "decoder")
 _PARTS = {
     "normalizer": "normalizers",
     "pre_tokenizer": "pretokenizers",
     "post_processor": "processors",
+    "decoder": "decoders",
 }
 _MAX_DEPTH = 16
 
@@ -22,11 +24,15 @@ class LayoutError(ValueError):
 def check_document(document: dict[str, Any]) -> None:
     """Raises LayoutError at the first place that is not as every reader expects."""
     model = _object(document.get("model"), "model")
-    kind = model.get("type", "BPE")
-    _text(kind, "model.type")
-    if kind != "BPE":
-        return  # refused elsewhere, by its name
-    check_vocab_and_merges(model)
+    kind = model.get("type")
+    if kind is not None:
+        _text(kind, "model.type")
+    if isinstance(model.get("vocab"), list):
+        _check_scores(model["vocab"])
+    else:
+        _check_vocab(model)
+    if kind in ("BPE", None) and "merges" in model or kind == "BPE":
+        _check_merges(model)
     added = document.get("added_tokens")
     for index, token in enumerate(_list([] if added is None else added, "added_tokens")):
         _check_added(token, f"added_tokens[{index}]")
@@ -35,13 +41,39 @@ def check_document(document: dict[str, Any]) -> None:
 
 
 def check_vocab_and_merges(model: dict[str, Any]) -> None:
-    """Checks a BPE model's two tables in the same way."""
+    """The same of a BPE model's two tables."""
+    _check_vocab(model)
+    _check_merges(model)
+
+
+def _check_vocab(model: dict[str, Any]) -> None:
     vocab = _object(model.get("vocab"), "vocab")
     for token, number in vocab.items():
         _text(token, "a token of the vocab")
         _check_id(number, f"the id of the vocab's {reprlib.repr(token)}")
     if not vocab:
         raise LayoutError("the vocab is empty")
+
+
+def _check_scores(vocab: list[Any]) -> None:
+    """Unigram's list of tokens with their scores."""
+    for index, entry in enumerate(vocab):
+        where = f"vocab[{index}]"
+        if not isinstance(entry, list) or len(entry) != 2:
+            raise LayoutError(f"{where} is {reprlib.repr(entry)}, not a token with its score")
+        _text(entry[0], where)
+        if type(entry[1]) not in (int, float) or not math.isfinite(entry[1]):
+            raise LayoutError(f"the score of {where} is {reprlib.repr(entry[1])}, not a number")
+    if not vocab:
+        raise LayoutError("the vocab is empty")
+    if len(vocab) > MAX_VOCAB_SIZE:
+        raise LayoutError(f"the vocab has {len(vocab)} tokens")
+
+
+def _check_merges(model: dict[str, Any]) -> None:
+    vocab = model["vocab"]
+    prefix = model.get("continuing_subword_prefix")
+    prefix = "" if prefix is None else _text(prefix, "model.continuing_subword_prefix")
     for index, merge in enumerate(_list(model.get("merges"), "merges")):
         parts = merge.split(" ") if isinstance(merge, str) else merge
         if (
@@ -50,11 +82,25 @@ def check_vocab_and_merges(model: dict[str, Any]) -> None:
             or not all(isinstance(part, str) for part in parts)
         ):
             raise LayoutError(f"merges[{index}] is {reprlib.repr(merge)}, not a pair of tokens")
-        for token in (*parts, "".join(parts)):
+        for token in (parts[0], parts[1], joined(parts[0], parts[1], prefix)):
             if token not in vocab:
                 raise LayoutError(
                     f"merges[{index}] needs the token {reprlib.repr(token)}, which the vocab lacks"
                 )
+
+
+def joined(left: str, right: str, prefix: str) -> str | None:
+    """The token that two others become: the right one without the prefix of a word's later ones.
+
+    The library counts the prefix's characters, and cuts as many bytes; None where it cannot.
+    """
+    rest = right.encode("utf-8")
+    if len(prefix) > len(rest):
+        return None
+    try:
+        return left + rest[len(prefix) :].decode("utf-8")
+    except UnicodeDecodeError:
+        return None
 
 
 def _check_added(token: Any, where: str) -> None:

@@ -1,16 +1,15 @@
-r"""Parses the regexes that split text before BPE, into a small syntax tree.
+r"""Parses the regexes that split or replace text into a small syntax tree.
 
-The subset is what tokenizers use: alternatives, groups (also `(?i:...)`), classes with `\p{..}`,
-`\s`, `\d` and ranges, all quantifiers (lazy ones, and possessive ones after a single class), `$`,
-and a lookahead at a single class such as `(?!\S)`. Anything else is refused with its name.
+The subset is what tokenizers use: alternatives, groups (also `(?i:...)`), classes of any kind, of
+which the reference engine itself says what they hold, all quantifiers (lazy ones, and possessive
+ones after a single class), `$`, and a lookahead at a single class such as `(?!\S)`. Anything else
+is refused by name.
 """
 
 from dataclasses import dataclass
 
-import numpy as np
-
 from exporter.tokenizer import code_points
-from exporter.tokenizer.code_points import CODE_POINTS, CodePointSet
+from exporter.tokenizer.code_points import CodePointSet
 from exporter.tokenizer.errors import TokenizerError
 
 
@@ -54,7 +53,9 @@ class Repeat:
 Node = Characters | Ahead | Sequence | Alternatives | Repeat
 
 _QUANTIFIERS: dict[str, tuple[int, int | None]] = {"?": (0, 1), "*": (0, None), "+": (1, None)}
-_ESCAPED_CHARACTERS = {"n": "\n", "r": "\r", "t": "\t", "f": "\f", "v": "\v", "0": "\0"}
+_ESCAPES = "sSdDwWhHpPnrtfvae0"
+_WITH_BRACES = "pPx"
+_DIGITS_BEHIND = {"x": 2, "u": 4}
 
 
 def parse_pattern(pattern: str, ruby_syntax: bool) -> Node:
@@ -87,7 +88,7 @@ class _Parser:
 
     def unsupported(self, feature: str) -> TokenizerError:
         return TokenizerError(
-            f"the tokenizer's split pattern {self._pattern!r} uses {feature}, which is not "
+            f"the tokenizer's pattern {self._pattern!r} uses {feature}, which is not "
             "supported; alternatives, groups, classes, quantifiers and one-character lookahead are."
         )
 
@@ -140,6 +141,8 @@ class _Parser:
             return None
         inside, brace, _ = self.rest().partition("}")
         first, comma, second = inside.partition(",")
+        if max(len(first), len(second)) > 3:
+            raise self.unsupported(f"the quantifier {{{inside}}}, which counts beyond 999")
         if not brace or not first.isdecimal() or (second and not second.isdecimal()):
             raise self.unsupported(f"the quantifier {{{inside}")
         self._at += len(inside) + 1
@@ -176,7 +179,7 @@ class _Parser:
         character = self._next()
         if character in "^*+?{":
             raise self.unsupported(f"{character!r} instead of an expression")
-        return Characters(_literal(character, ignore_case))
+        return Characters(self._literal(character, ignore_case))
 
     def _group(self, ignore_case: bool) -> Node:
         if self._take("?!"):
@@ -199,52 +202,37 @@ class _Parser:
         return Ahead(~node.members if negated else node.members, at_end=negated)
 
     def _escape(self, ignore_case: bool) -> CodePointSet:
+        """One that stands for a character or a class of them: the engine says for which."""
+        start = self._at - 1
         character = self._next()
-        if character in "pP":
-            if not self._take("{") or "}" not in self.rest():
-                raise self.unsupported("a Unicode property without braces")
-            name = self.rest().partition("}")[0]
+        if character in _WITH_BRACES and self._take("{"):
+            name, brace, _ = self.rest().partition("}")
+            if not brace:
+                raise self.unsupported("an expression that ends too early")
             self._at += len(name) + 1
-            negated = (character == "P") != name.startswith("^")
-            members = code_points.matching(rf"\p{{{name.removeprefix('^')}}}")
-            return ~members if negated else members
-        if character in "sSdD":
-            members = code_points.matching(rf"\{character.lower()}")
-            return ~members if character.isupper() else members
-        if character in _ESCAPED_CHARACTERS:
-            return code_points.of_text(_ESCAPED_CHARACTERS[character])
-        if character.isalnum():
+        elif character in _DIGITS_BEHIND:
+            self._at += _DIGITS_BEHIND[character]
+        elif character.isalnum() and character not in _ESCAPES:
             raise self.unsupported(f"the escape \\{character}")
-        return _literal(character, ignore_case)
+        return self._asked(self._pattern[start : self._at], ignore_case)
 
     def _class(self, ignore_case: bool) -> CodePointSet:
-        negated = self._take("^")
-        members = np.zeros(CODE_POINTS, dtype=np.bool_)
-        first = True
-        while first or not self._take("]"):
-            first = False
-            if self.rest().startswith(("[", "&&", "--", "~~")):
-                raise self.unsupported("a class within a class")
-            if self._take("\\"):
-                if self.rest()[1:2] == "-" and self.rest()[2:3] != "]":
-                    raise self.unsupported("a range that begins with an escape")
-                members = members | self._escape(ignore_case)
-                continue
-            low = self._next()
-            if self.rest().startswith("-") and not self.rest().startswith("-]"):
-                self._at += 1
-                high = self._next()
-                if high == "\\" or ord(high) < ord(low):
-                    raise self.unsupported(f"the range {low}-{high}")
-                if ignore_case:
-                    raise self.unsupported("a range in a group that ignores case")
-                members = members | code_points.between(low, high)
-            else:
-                members = members | _literal(low, ignore_case)
-        return ~members if negated else members
+        """A class in brackets, which may hold others: the engine says what is in it."""
+        start, depth = self._at - 1, 1
+        self._take("^")
+        self._take("]")  # the first one is a member
+        while depth:
+            character = self._next()
+            if character == "\\":
+                self._next()
+            depth += (character == "[") - (character == "]")
+        return self._asked(self._pattern[start : self._at], ignore_case)
 
+    def _literal(self, character: str, ignore_case: bool) -> CodePointSet:
+        if ignore_case and character.isalpha():
+            return self._asked(character, ignore_case)
+        return code_points.of_text(character)
 
-def _literal(character: str, ignore_case: bool) -> CodePointSet:
-    if ignore_case and character.isalpha():
-        return code_points.matching(f"(?i:{character})")
-    return code_points.of_text(character)
+    def _asked(self, atom: str, ignore_case: bool) -> CodePointSet:
+        asked = f"(?i:{atom})" if ignore_case else atom
+        return code_points.matching(asked, self._ruby_syntax)

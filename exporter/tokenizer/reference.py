@@ -7,11 +7,14 @@ import sentencepiece
 import tiktoken
 import tokenizers
 
+from exporter.json_object import read_object
 from exporter.tokenizer.errors import TokenizerError
 from exporter.tokenizer.gguf import reference_document, reference_model
-from exporter.tokenizer.huggingface import GPT2_END
+from exporter.tokenizer.huggingface import gpt2_document
+from exporter.tokenizer.library import load_library_tokenizer
+from exporter.tokenizer.normalization_forms import normalize
 from exporter.tokenizer.source import TokenizerKind, TokenizerSource, find_tokenizer
-from exporter.tokenizer.tiktoken_ranks import LLAMA3_PATTERN, llama3_specials, read_ranks
+from exporter.tokenizer.tiktoken_ranks import family_of, read_ranks, specials_of
 
 
 class ReferenceTokenizer(Protocol):
@@ -45,18 +48,15 @@ def _load(source: TokenizerSource) -> ReferenceTokenizer:
     if source.kind is TokenizerKind.SENTENCEPIECE:
         return _SentencePiece(source.path.read_bytes())
     if source.kind is TokenizerKind.GGUF:
-        document = reference_document(source.path)
-        if document is None:
+        stored = reference_document(source.path)
+        if stored is None:
             return _SentencePiece(reference_model(source.path))
-        return _HuggingFace(tokenizers.Tokenizer.from_str(document))
-    if source.kind is TokenizerKind.TOKENIZER_JSON:
-        return _HuggingFace(tokenizers.Tokenizer.from_file(str(source.path)))
-    model = tokenizers.models.BPE.from_file(str(source.path), str(source.merges_path))
-    tokenizer = tokenizers.Tokenizer(model)
-    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.decoder = tokenizers.decoders.ByteLevel()
-    tokenizer.add_special_tokens([GPT2_END])
-    return _HuggingFace(tokenizer)
+        document = stored
+    elif source.kind is TokenizerKind.TOKENIZER_JSON:
+        document = read_object(source.path, TokenizerError)
+    else:
+        document = gpt2_document(source)
+    return _HuggingFace(load_library_tokenizer(document))
 
 
 class _HuggingFace:
@@ -75,15 +75,20 @@ class _HuggingFace:
 
 class _Tiktoken:
     def __init__(self, path: Path) -> None:
-        self._special_ids = set(llama3_specials().values())
+        ranks = read_ranks(path)
+        family = family_of(ranks, path)
+        specials = specials_of(family, ranks)
+        self._form = family.form
+        self._special_ids = set(specials.values())
         self._encoding = tiktoken.Encoding(
-            "llama3",
-            pat_str=LLAMA3_PATTERN,
-            mergeable_ranks=read_ranks(path),
-            special_tokens=llama3_specials(),
+            family.name,
+            pat_str=family.pattern,
+            mergeable_ranks=ranks,
+            special_tokens=specials,
         )
 
     def encode(self, text: str) -> list[int]:
+        text = text if self._form is None else normalize(self._form, text)
         return self._encoding.encode_ordinary(text)
 
     def decode(self, ids: list[int]) -> str:

@@ -1,16 +1,33 @@
-"""Reads a SentencePiece BPE `tokenizer.model` with byte fallback (Llama 2 and similar models)."""
+"""Reads a SentencePiece model: BPE, unigram, word or character, with and without byte fallback."""
 
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from google.protobuf.message import DecodeError
 from sentencepiece import sentencepiece_model_pb2
 
 from exporter.tokenizer.errors import TokenizerError
-from exporter.tokenizer.specification import AddedToken, Alphabet, SpacePrefix, TokenizerSpec
+from exporter.tokenizer.normalizer_steps import read_charsmap
+from exporter.tokenizer.specification import (
+    AddedToken,
+    Bpe,
+    Charsmap,
+    Decoder,
+    Model,
+    Spaces,
+    Split,
+    Step,
+    TokenizerSpec,
+    Unigram,
+    WordLevel,
+)
+from exporter.tokenizer.split_steps import SPACE, pattern_automaton, words_at_spaces
 
-_PROTOS: Any = sentencepiece_model_pb2  # protobuf creates its classes at run time
-SPACE = "\u2581"  # how SentencePiece writes a space
+_PROTOS: Any = sentencepiece_model_pb2  # protobuf builds its classes at run time
+_KINDS = _PROTOS.ModelProto.SentencePiece
+_UNKNOWN_PENALTY = np.float32(10.0)  # of unigram models, below the least likely piece
+_LEAST_MAX_SCORE = np.float32(1.1754943508222875e-38)  # where SentencePiece begins to look
 
 
 def read_sentencepiece(path: Path) -> TokenizerSpec:
@@ -30,75 +47,157 @@ def read_sentencepiece(path: Path) -> TokenizerSpec:
 
 
 def read_model(model: Any, path: Path) -> TokenizerSpec:
-    """Reads a parsed model into a spec.
+    """Reads a parsed model into a spec; `path` is where it comes from.
 
     Raises:
-        TokenizerError: it uses what is not supported; `path` is named.
+        TokenizerError: it uses what is not supported.
     """
     _refuse_unsupported(path, model)
-    kinds = _PROTOS.ModelProto.SentencePiece
+    trainer, normalizer = model.trainer_spec, model.normalizer_spec
     pieces = list(model.pieces)
-    normal = {
-        piece.piece: token for token, piece in enumerate(pieces) if piece.type == kinds.NORMAL
-    }
-    byte_symbols = [token for token, piece in enumerate(pieces) if piece.type == kinds.BYTE]
-    if [pieces[token].piece for token in byte_symbols] != [f"<0x{v:02X}>" for v in range(256)]:
-        raise TokenizerError(f"{path} lacks some of its 256 byte pieces: download the file again.")
-    tokens = []
-    for piece in pieces:
-        if piece.type == kinds.BYTE:
-            tokens.append(bytes([int(piece.piece[3:5], 16)]))
-        elif piece.type == kinds.UNKNOWN:
-            tokens.append(model.trainer_spec.unk_surface.encode("utf-8"))
-        elif piece.type == kinds.CONTROL:
-            tokens.append(b"")
-        else:
-            tokens.append(piece.piece.replace(SPACE, " ").encode("utf-8"))
-    characters = character_symbols(normal, len(pieces))
-    bos, eos = model.trainer_spec.bos_id, model.trainer_spec.eos_id
-    return TokenizerSpec(
-        tokens=tokens,
-        alphabet=Alphabet.CHARACTERS,
-        byte_symbols=byte_symbols,
-        merges=_merges(normal, [piece.score for piece in pieces], characters),
-        characters=characters,
-        added_tokens=[
-            AddedToken(piece.piece, token, special=True)
+    user_defined = [piece.piece for piece in pieces if piece.type == _KINDS.USER_DEFINED]
+    normalizers: list[Step] = []
+    if normalizer.precompiled_charsmap:
+        charsmap = read_charsmap(normalizer.precompiled_charsmap)
+        kept = tuple(user_defined)
+        normalizers.append(Charsmap(charsmap.units, charsmap.texts, kept))
+    suffixes = trainer.treat_whitespace_as_suffix
+    normalizers.append(
+        Spaces(
+            removes_extra=normalizer.remove_extra_whitespaces,
+            adds_prefix=normalizer.add_dummy_prefix and not suffixes,
+            adds_suffix=normalizer.add_dummy_prefix and suffixes,
+            escapes=normalizer.escape_whitespaces,
+        )
+    )
+    read, pre_tokenizers = _model(model, path)
+    added = [
+        AddedToken(piece.piece, token, special=True)
+        for token, piece in enumerate(pieces)
+        if piece.type == _KINDS.CONTROL and piece.piece
+    ]
+    if isinstance(read, Bpe):  # the others find them as they find any piece
+        added += [
+            AddedToken(piece.piece, token, special=False, normalized=True)
             for token, piece in enumerate(pieces)
-            if piece.type == kinds.CONTROL
-        ],
-        space_prefix=(
-            SpacePrefix.EVERY_SEGMENT
-            if model.normalizer_spec.add_dummy_prefix
-            else SpacePrefix.NONE
-        ),
-        strips_first_space=model.normalizer_spec.add_dummy_prefix,
-        words_begin_at_spaces=spaces_only_lead(normal),
-        bos_id=bos if bos >= 0 else None,
-        adds_bos=bos >= 0,
-        eos_ids=[eos] if eos >= 0 else [],
+            if piece.type == _KINDS.USER_DEFINED
+        ]
+    bos, eos = trainer.bos_id, trainer.eos_id
+    return TokenizerSpec(
+        decoder=_decoder(model),
+        model=read,
+        normalizers=normalizers,
+        pre_tokenizers=pre_tokenizers,
+        added_tokens=added,
+        bos_id=bos if 0 <= bos < len(pieces) else None,
+        adds_bos=0 <= bos < len(pieces),
+        eos_ids=[eos] if 0 <= eos < len(pieces) else [],
     )
 
 
-def character_symbols(tokens: dict[str, int], vocab_size: int) -> dict[int, int]:
-    """Returns the symbols that merging starts from: one for each character of `tokens`.
-
-    A character that is only part of a token gets a symbol after the vocabulary: `vocab_size` plus
-        its index among these code points, in ascending order. A space has the symbol of the
-        character that SentencePiece writes for it.
-    """
-    alphabet = sorted({ord(character) for token in tokens for character in token} | {0x20})
-    symbols = {
-        point: tokens.get(chr(point), vocab_size + place) for place, point in enumerate(alphabet)
+def _model(model: Any, path: Path) -> tuple[Model, list[Step]]:
+    trainer = model.trainer_spec
+    pieces = list(model.pieces)
+    unknown = next(token for token, piece in enumerate(pieces) if piece.type == _KINDS.UNKNOWN)
+    byte_symbols = None
+    if trainer.byte_fallback:
+        byte_symbols = [token for token, piece in enumerate(pieces) if piece.type == _KINDS.BYTE]
+        if [pieces[token].piece for token in byte_symbols] != [f"<0x{v:02X}>" for v in range(256)]:
+            raise TokenizerError(
+                f"{path} lacks some of its 256 byte pieces: download the file again."
+            )
+    if trainer.model_type == _PROTOS.TrainerSpec.UNIGRAM:
+        return _unigram(pieces, unknown, byte_symbols), []
+    if trainer.model_type == _PROTOS.TrainerSpec.WORD:
+        words = {
+            piece.piece.encode("utf-8"): token
+            for token, piece in enumerate(pieces)
+            if piece.type in (_KINDS.NORMAL, _KINDS.USER_DEFINED)
+        }
+        begins = pattern_automaton({"Regex": f"{SPACE}[^{SPACE}]*|[^{SPACE}]+"})
+        return WordLevel(words, unknown, byte_symbols, fuses_unknown=True), [Split(begins)]
+    normal = {
+        piece.piece: token for token, piece in enumerate(pieces) if piece.type == _KINDS.NORMAL
     }
-    if ord(SPACE) in symbols:
-        symbols[0x20] = symbols[ord(SPACE)]
-    return symbols
+    characters, virtual = _character_symbols(normal, len(pieces))
+    merges: list[tuple[int, int, int, int]] = []
+    if trainer.model_type == _PROTOS.TrainerSpec.BPE:
+        merges = _merges(normal, [piece.score for piece in pieces], characters)
+    bpe = Bpe(
+        byte_symbols=byte_symbols or [-1] * 256,
+        merges=merges,
+        characters=[characters],
+        virtual_characters=virtual,
+        byte_fallback=byte_symbols is not None,
+        unknown_id=unknown,
+        fuses_unknown=True,
+    )
+    alone = SPACE in normal and not any(SPACE in token.lstrip(SPACE) for token in normal)
+    return bpe, [words_at_spaces(SPACE)] if alone else []
 
 
-def spaces_only_lead(tokens: dict[str, int]) -> bool:
-    """Whether no token has a space after another character, so that words merge separately."""
-    return not any(SPACE in token.lstrip(SPACE) for token in tokens)
+def _unigram(pieces: list[Any], unknown: int, byte_symbols: list[int] | None) -> Unigram:
+    normal = [np.float32(piece.score) for piece in pieces if piece.type == _KINDS.NORMAL]
+    best = max([_LEAST_MAX_SCORE, *normal])
+    tokens, scores = {}, [0.0] * len(pieces)
+    for token, piece in enumerate(pieces):
+        if piece.type not in (_KINDS.NORMAL, _KINDS.USER_DEFINED):
+            continue
+        text = piece.piece.encode("utf-8")
+        tokens[text] = token
+        scores[token] = float(np.float32(piece.score))
+        if piece.type == _KINDS.USER_DEFINED:  # is always chosen
+            scores[token] = float(np.float32(len(text)) * best) - 0.1
+    worst = min(normal, default=np.float32(0))
+    return Unigram(
+        tokens=tokens,
+        scores=scores,
+        unknown_id=unknown,
+        unknown_score=float(worst - _UNKNOWN_PENALTY),
+        byte_symbols=byte_symbols,
+        single_precision=True,
+    )
+
+
+def _decoder(model: Any) -> Decoder:
+    normalizer = model.normalizer_spec
+    pieces = list(model.pieces)
+    texts: list[bytes] = []
+    for piece in pieces:
+        if piece.type == _KINDS.BYTE:
+            texts.append(bytes([int(piece.piece[3:5], 16)]))
+        elif piece.type == _KINDS.UNKNOWN:
+            texts.append(model.trainer_spec.unk_surface.encode("utf-8"))
+        elif piece.type == _KINDS.CONTROL:
+            texts.append(b"")
+        else:
+            texts.append(piece.piece.replace(SPACE, " ").encode("utf-8"))
+    first = {
+        token: text
+        for token, (piece, text) in enumerate(zip(pieces, texts, strict=True))
+        if piece.type in (_KINDS.BYTE, _KINDS.UNKNOWN) and text.startswith(b" ")
+    }
+    drops = normalizer.add_dummy_prefix or normalizer.remove_extra_whitespaces
+    return Decoder(
+        texts=texts,
+        skipped=[token for token, text in enumerate(texts) if not text],
+        first=first if drops else {},
+        drops_first_space=drops,
+        start_lasts=normalizer.remove_extra_whitespaces,
+        replaces_each_byte=True,
+        skipped_cut=True,
+    )
+
+
+def _character_symbols(tokens: dict[str, int], vocab_size: int) -> tuple[dict[int, int], list[int]]:
+    """The symbols that merging starts from, and the characters of those that are no tokens.
+
+    A character that is no token of its own, but part of one, gets a symbol behind the vocabulary.
+    """
+    alphabet = sorted({ord(character) for token in tokens for character in token})
+    virtual = [point for point in alphabet if chr(point) not in tokens]
+    symbols = {point: tokens[chr(point)] for point in alphabet if chr(point) in tokens}
+    return symbols | {point: vocab_size + at for at, point in enumerate(virtual)}, virtual
 
 
 def _merges(
@@ -122,25 +221,16 @@ def _merges(
 
 
 def _refuse_unsupported(path: Path, model: Any) -> None:
-    trainer, normalizer = model.trainer_spec, model.normalizer_spec
-    kinds = _PROTOS.ModelProto.SentencePiece
     types = {piece.type for piece in model.pieces}
+    is_bpe = model.trainer_spec.model_type == _PROTOS.TrainerSpec.BPE
     refusals = {
-        "a model that is not BPE (unigram, word or character)": (
-            trainer.model_type != _PROTOS.TrainerSpec.BPE
-        ),
-        "no byte fallback": not trainer.byte_fallback,
-        f"the normalization {normalizer.name!r}": bool(normalizer.precompiled_charsmap),
-        "the removal of extra white space": normalizer.remove_extra_whitespaces,
-        "spaces that are not escaped": not normalizer.escape_whitespaces,
-        "white space as a suffix": trainer.treat_whitespace_as_suffix,
-        "user-defined symbols": kinds.USER_DEFINED in types,
-        "unused pieces": kinds.UNUSED in types,
+        "no unknown piece": _KINDS.UNKNOWN not in types,
+        "unused pieces in a BPE model": is_bpe and _KINDS.UNUSED in types,
+        "a denormalizer": bool(model.denormalizer_spec.precompiled_charsmap),
     }
     for feature, present in refusals.items():
         if present:
             raise TokenizerError(
-                f"{path} uses {feature}, which is not supported: only SentencePiece BPE with byte "
-                "fallback and identity normalization is; use the model's tokenizer.json if it has "
-                "one."
+                f"{path} uses {feature}, which is not supported: use the model's tokenizer.json if "
+                "it has one."
             )

@@ -9,6 +9,9 @@ from exporter.checkpoint.gguf_file import MAGIC
 from exporter.json_object import LFS_POINTER, lfs_pointer
 from exporter.tokenizer.errors import TokenizerError
 
+_NAMES = ("tokenizer.json", "tokenizer.model", "vocab.json")
+_OTHER_NAMES = ("*.model", "*.tiktoken")  # spiece.model, sentencepiece.bpe.model, qwen.tiktoken
+
 
 class TokenizerKind(Enum):
     """The supported file formats."""
@@ -41,23 +44,33 @@ def find_tokenizer(path: Path) -> TokenizerSource:
     """Finds the tokenizer in a directory, or detects the kind of a file.
 
     Raises:
-        TokenizerError: there is none, or its kind is unknown.
+        TokenizerError: there is none, there are several, or it is of no known kind.
     """
     if not os.path.isdir(path):  # for impossible names os.path returns False, pathlib raises
         return _source_of_file(path)
-    for name in ("tokenizer.json", "tokenizer.model", "vocab.json"):
+    for name in _NAMES:
         if os.path.isfile(path / name):
             return _source_of_file(path / name)
+    others = sorted(
+        found for name in _OTHER_NAMES for found in path.glob(name) if os.path.isfile(found)
+    )
+    if len(others) == 1:
+        return _source_of_file(others[0])
+    if others:
+        raise TokenizerError(
+            f"{path} has several tokenizers ({', '.join(found.name for found in others)}): give "
+            "the file of one."
+        )
     raise TokenizerError(
-        f"{path} has no tokenizer: a tokenizer.json, a tokenizer.model, or a vocab.json with its "
-        "merges.txt is needed next to the weights."
+        f"{path} has no tokenizer: a tokenizer.json, a SentencePiece .model, a .tiktoken file, "
+        "or a vocab.json with its merges.txt is needed next to the weights."
     )
 
 
 def _source_of_file(path: Path) -> TokenizerSource:
     try:
         with path.open("rb") as file:
-            head = file.read(64)
+            head = file.read(1024)
     except OSError as error:
         raise TokenizerError(
             f"the tokenizer {path} cannot be read ({error.strerror}): give a directory or file "

@@ -1,104 +1,183 @@
-"""Reads the steps before BPE in a `tokenizer.json`: splitting and the leading space."""
+"""Reads the pre-tokenizers of a `tokenizer.json`: what splits a text before the model."""
 
+from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
+from tokenizers import pre_tokenizers
+
 from exporter.tokenizer import code_points
-from exporter.tokenizer.dfa import Splitter, compile_splitter
+from exporter.tokenizer.code_points import CodePointSet
+from exporter.tokenizer.dfa import Automaton, compile_automaton
 from exporter.tokenizer.errors import TokenizerError
-from exporter.tokenizer.pattern import Characters, Node, Sequence, parse_pattern
-from exporter.tokenizer.sentencepiece_model import SPACE
-from exporter.tokenizer.specification import SpacePrefix
+from exporter.tokenizer.pattern import Characters, Node, Repeat, Sequence, parse_pattern
+from exporter.tokenizer.scripts import script_runs
+from exporter.tokenizer.specification import (
+    Behavior,
+    Bytes,
+    Prepend,
+    Replace,
+    Spaces,
+    Split,
+    Step,
+)
 
 GPT2_PATTERN = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
+_WORDS_PATTERN = r"\w+|[^\w\s]+"
+SPACE = "\u2581"  # how SentencePiece writes a space
 
 Json = dict[str, Any]
 
 
-def compile_byte_level_steps(steps: list[Json]) -> list[Splitter]:
-    """Compiles the pre-tokenizers of byte-level BPE, in their order.
+def pre_tokenizer_steps(steps: list[Json]) -> list[Step]:
+    """Compiles pre-tokenizers, each with all its settings, in their order.
 
     Raises:
-        TokenizerError: a step is not supported, or the last one is not ByteLevel.
+        TokenizerError: one that is not supported, or a pattern that cannot be compiled.
     """
-    if not steps or steps[-1]["type"] != "ByteLevel":
-        raise _unsupported("pre-tokenizers that do not end in ByteLevel")
-    splitters = []
+    compiled: list[Step] = []
     for step in steps:
-        kind = step["type"]
-        if kind == "Split":
-            splitters.append(_split(step))
-        elif kind == "Digits":
-            digits = r"\p{N}" if step["individual_digits"] else r"\p{N}+"
-            splitters.append(_compile(digits, keeps_gaps=True))
-        elif kind == "ByteLevel":
-            if step.get("add_prefix_space"):
-                raise _unsupported("ByteLevel with add_prefix_space")
-            if step.get("use_regex", True):
-                splitters.append(_compile(GPT2_PATTERN, keeps_gaps=True))
-        else:
-            raise _unsupported(f"the pre-tokenizer {kind!r}")
-    return splitters
+        if step["type"] not in _READERS:
+            raise TokenizerError(
+                f"the tokenizer.json uses the pre-tokenizer {step['type']!r}, which is not "
+                f"supported: {', '.join(sorted(_READERS))} are."
+            )
+        compiled += _READERS[step["type"]](step)
+    return compiled
 
 
-def space_prefix(normalizers: list[Json], steps: list[Json]) -> tuple[SpacePrefix, bool]:
-    """Returns where BPE over characters puts a space, and whether only before a non-space.
-
-    Raises:
-        TokenizerError: a step does more than SentencePiece's treatment of spaces.
-    """
-    prefix, unless_space, escapes = SpacePrefix.NONE, False, False
-    for step in normalizers:
-        if step["type"] == "Prepend" and step["prepend"] == SPACE and not escapes:
-            prefix = SpacePrefix.EVERY_SEGMENT
-        elif step["type"] == "Replace" and _replaces_space(step):
-            escapes = True
-        else:
-            raise _unsupported(f"the normalizer {step['type']!r} in BPE over characters")
-    for step in steps:
-        if step["type"] == "Metaspace" and not escapes and step["replacement"] == SPACE:
-            if step.get("split", True):
-                raise _unsupported("Metaspace that splits")
-            prefix = {
-                "first": SpacePrefix.TEXT_START,
-                "always": SpacePrefix.EVERY_SEGMENT,
-                "never": SpacePrefix.NONE,
-            }[step.get("prepend_scheme", "always")]
-            escapes = unless_space = True
-        elif step["type"] != "Split" or step["pattern"] != {"String": " "} or not escapes:
-            # A split at spaces has no effect once they are escaped.
-            raise _unsupported(f"the pre-tokenizer {step['type']!r} in BPE over characters")
-    if not escapes:
-        raise _unsupported("BPE over characters that does not escape spaces")
-    return prefix, unless_space
-
-
-def _replaces_space(step: Json) -> bool:
-    return bool(step["pattern"] == {"String": " "} and step["content"] == SPACE)
-
-
-def _split(step: Json) -> Splitter:
-    behavior, invert = step["behavior"], bool(step.get("invert"))
-    if behavior == "Isolated":
-        keeps_gaps = True
-    elif behavior == "Removed" and invert:
-        keeps_gaps = False
-    else:
-        raise _unsupported(f"a Split with behavior {behavior!r} and invert = {invert}")
-    pattern = step["pattern"]
+def pattern_automaton(pattern: Json) -> Automaton:
+    """Compiles a pattern that is given as a text or a regex."""
     if "Regex" in pattern:
-        return _compile(pattern["Regex"], keeps_gaps)
+        return compile_automaton(parse_pattern(pattern["Regex"], ruby_syntax=True))
+    return literal_automaton(pattern["String"])
+
+
+def literal_automaton(text: str) -> Automaton:
+    """Finds exactly this text."""
+    if len(text) > 1000:
+        raise TokenizerError(
+            f"the tokenizer looks for a text of {len(text)} characters; at most 1000 are supported."
+        )
     characters: tuple[Node, ...] = tuple(
-        Characters(code_points.of_text(character)) for character in pattern["String"]
+        Characters(code_points.of_text(character)) for character in text
     )
-    return compile_splitter(Sequence(characters), keeps_gaps)
+    return compile_automaton(Sequence(characters))
 
 
-def _compile(pattern: str, keeps_gaps: bool) -> Splitter:
-    return compile_splitter(parse_pattern(pattern, ruby_syntax=True), keeps_gaps)
-
-
-def _unsupported(feature: str) -> TokenizerError:
-    return TokenizerError(
-        f"the tokenizer.json uses {feature}, which is not supported: Split (Isolated), Digits and "
-        "ByteLevel are, or SentencePiece's escaped spaces."
+def words_at_spaces(separator: str) -> Split:
+    """A piece for each run of separators with what follows it."""
+    automaton = compile_automaton(
+        parse_pattern(f"{separator}*[^{separator}]+|{separator}+", ruby_syntax=False)
     )
+    return Split(automaton)
+
+
+def escape_spaces(replacement: str) -> Step:
+    """Writes each space as `replacement`."""
+    if replacement == SPACE:
+        return Spaces(escapes=True)
+    return Replace(literal_automaton(" "), replacement)
+
+
+def _byte_level(step: Json) -> list[Step]:
+    steps: list[Step] = []
+    if step["add_prefix_space"]:
+        steps.append(Prepend(" ", unless_there=True))
+    if step["use_regex"]:
+        steps.append(Split(compile_automaton(parse_pattern(GPT2_PATTERN, ruby_syntax=True))))
+    return [*steps, Bytes()]
+
+
+def _split(step: Json) -> list[Step]:
+    behavior = _BEHAVIORS[step["behavior"]]
+    return [Split(pattern_automaton(step["pattern"]), behavior, bool(step["invert"]))]
+
+
+def _metaspace(step: Json) -> list[Step]:
+    replacement, scheme = step["replacement"], step["prepend_scheme"]
+    steps = [escape_spaces(replacement)]
+    if scheme != "never":
+        steps.append(Prepend(replacement, unless_there=True, only_first=scheme == "first"))
+    if step["split"]:
+        steps.append(Split(literal_automaton(replacement), Behavior.MERGED_WITH_NEXT))
+    return steps
+
+
+def _bert(_: Json) -> list[Step]:
+    return [_of_class(_white_space(), Behavior.REMOVED), _of_class(_punctuation())]
+
+
+def _digits(step: Json) -> list[Step]:
+    individual = step["individual_digits"]
+    return [_of_class(_numeric(), Behavior.ISOLATED if individual else Behavior.CONTIGUOUS)]
+
+
+def _whitespace(_: Json) -> list[Step]:
+    words = compile_automaton(parse_pattern(_WORDS_PATTERN, ruby_syntax=False))
+    return [Split(words, Behavior.REMOVED, inverted=True)]
+
+
+def _punctuated(step: Json) -> list[Step]:
+    return [_of_class(_punctuation(), _BEHAVIORS[step["behavior"]])]
+
+
+def _fixed_length(step: Json) -> list[Step]:
+    length = step["length"]
+    if not 1 <= length <= 1000:
+        raise TokenizerError(
+            f"the tokenizer.json cuts texts into pieces of {length} characters, which is not "
+            "supported: 1 to 1000 are."
+        )
+    any_character = Characters(~code_points.of_text(""))
+    return [Split(compile_automaton(Repeat(any_character, 1, length, greedy=True)))]
+
+
+_BEHAVIORS = {
+    "Isolated": Behavior.ISOLATED,
+    "Removed": Behavior.REMOVED,
+    "Contiguous": Behavior.CONTIGUOUS,
+    "MergedWithPrevious": Behavior.MERGED_WITH_PREVIOUS,
+    "MergedWithNext": Behavior.MERGED_WITH_NEXT,
+}
+_READERS: dict[str, Callable[[Json], list[Step]]] = {
+    "BertPreTokenizer": _bert,
+    "ByteLevel": _byte_level,
+    "CharDelimiterSplit": lambda step: [
+        Split(literal_automaton(step["delimiter"]), Behavior.REMOVED)
+    ],
+    "Digits": _digits,
+    "FixedLength": _fixed_length,
+    "Metaspace": _metaspace,
+    "Punctuation": _punctuated,
+    "Split": _split,
+    "UnicodeScripts": lambda _: [Split(script_runs(), Behavior.REMOVED, inverted=True)],
+    "Whitespace": _whitespace,
+    "WhitespaceSplit": lambda _: [_of_class(_white_space(), Behavior.REMOVED)],
+}
+
+
+def _of_class(members: CodePointSet, behavior: Behavior = Behavior.ISOLATED) -> Split:
+    return Split(compile_automaton(Characters(members)), behavior)
+
+
+def _white_space() -> CodePointSet:
+    return code_points.matching(r"\s")
+
+
+@lru_cache(maxsize=1)
+def _punctuation() -> CodePointSet:
+    """What the library itself takes out as punctuation."""
+    punctuation = pre_tokenizers.Punctuation("removed")
+    pieces = punctuation.pre_tokenize_str(code_points.every_character())
+    members = ~code_points.of_text("".join(piece for piece, _ in pieces))
+    members[0xD800:0xE000] = False
+    return members
+
+
+@lru_cache(maxsize=1)
+def _numeric() -> CodePointSet:
+    """What the library itself takes for digits: every other run of all characters."""
+    digits = pre_tokenizers.Digits(individual_digits=False)
+    pieces = digits.pre_tokenize_str(code_points.every_character())
+    return code_points.of_text("".join(piece for piece, _ in pieces[1::2]))

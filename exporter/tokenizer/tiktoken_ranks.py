@@ -1,21 +1,54 @@
-"""Reads Meta's Llama 3 `tokenizer.model`: tiktoken ranks, a base64 token and its rank per line."""
+"""Reads files of tiktoken ranks: one base64 token and its rank a line (Llama 3's, Qwen's).
+
+Such a file holds neither its split pattern nor its special tokens: the publisher's code does. Those
+that are known are told apart by their number of ranks.
+"""
 
 import binascii
+from dataclasses import dataclass
 from pathlib import Path
 
-from exporter.tokenizer.dfa import compile_splitter
+from exporter.tokenizer.dfa import compile_automaton
 from exporter.tokenizer.errors import TokenizerError
+from exporter.tokenizer.normalization_forms import Form
 from exporter.tokenizer.pattern import parse_pattern
-from exporter.tokenizer.specification import AddedToken, Alphabet, TokenizerSpec
+from exporter.tokenizer.specification import (
+    AddedToken,
+    Behavior,
+    Bpe,
+    Decoder,
+    Normalize,
+    Split,
+    TokenizerSpec,
+)
 
-LLAMA3_RANKS = 128000
-LLAMA3_PATTERN = (
-    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*"
+# `{digits}` stands for how many digits are one piece.
+BEHIND_CONTRACTIONS = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|{digits}| ?[^\s\p{L}\p{N}]+[\r\n]*"
     r"|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
-_SPECIAL_COUNT = 256
-# The file has no special tokens: Meta's code has, in this order, then the reserved ones.
-_NAMED_SPECIALS = (
+
+
+@dataclass(frozen=True)
+class RanksFamily:
+    """What the publisher's code adds to a file of ranks.
+
+    Attributes:
+        pattern: splits the text, in the syntax of Rust's engines.
+        specials: the names of the special tokens, numbered behind the ranks.
+        begin: the one that begins a text; ends: those that end it.
+        form: how a text is normalized.
+    """
+
+    name: str
+    pattern: str
+    specials: tuple[str, ...]
+    begin: str | None
+    ends: tuple[str, ...]
+    form: Form | None = None
+
+
+_LLAMA3_NAMED = (
     "<|begin_of_text|>",
     "<|end_of_text|>",
     "<|reserved_special_token_0|>",
@@ -29,7 +62,29 @@ _NAMED_SPECIALS = (
     "<|python_tag|>",
     "<|image|>",
 )
-_END_NAMES = ("<|end_of_text|>", "<|eom_id|>", "<|eot_id|>")
+FAMILIES = {
+    128000: RanksFamily(
+        "Llama 3",
+        BEHIND_CONTRACTIONS.replace("{digits}", r"\p{N}{1,3}"),
+        (
+            *_LLAMA3_NAMED,
+            *(f"<|reserved_special_token_{2 + number}|>" for number in range(244)),
+        ),
+        "<|begin_of_text|>",
+        ("<|end_of_text|>", "<|eom_id|>", "<|eot_id|>"),
+    ),
+    151643: RanksFamily(
+        "Qwen",
+        BEHIND_CONTRACTIONS.replace("{digits}", r"\p{N}"),
+        (
+            *("<|endoftext|>", "<|im_start|>", "<|im_end|>"),
+            *(f"<|extra_{number}|>" for number in range(205)),
+        ),
+        None,
+        ("<|endoftext|>", "<|im_end|>"),
+        Form.NFC,
+    ),
+}
 
 
 def read_ranks(path: Path) -> dict[bytes, int]:
@@ -58,46 +113,52 @@ def read_ranks(path: Path) -> dict[bytes, int]:
     return ranks
 
 
-def llama3_specials() -> dict[str, int]:
-    """Returns the names and ids of Llama 3's 256 special tokens."""
-    reserved = _SPECIAL_COUNT - len(_NAMED_SPECIALS)
-    names = [
-        *_NAMED_SPECIALS,
-        *(f"<|reserved_special_token_{2 + number}|>" for number in range(reserved)),
-    ]
-    return {name: LLAMA3_RANKS + number for number, name in enumerate(names)}
+def family_of(ranks: dict[bytes, int], path: Path) -> RanksFamily:
+    """Whose ranks these are.
+
+    Raises:
+        TokenizerError: as many ranks as no known family has.
+    """
+    if len(ranks) not in FAMILIES:
+        known = " and ".join(f"{family.name}'s {count}" for count, family in FAMILIES.items())
+        raise TokenizerError(
+            f"{path} has {len(ranks)} tiktoken ranks; only {known}, whose split patterns and "
+            "special tokens are known, are supported: use the model's tokenizer.json."
+        )
+    return FAMILIES[len(ranks)]
+
+
+def specials_of(family: RanksFamily, ranks: dict[bytes, int]) -> dict[str, int]:
+    """The names and ids of a family's special tokens."""
+    return {name: len(ranks) + number for number, name in enumerate(family.specials)}
 
 
 def read_tiktoken(path: Path) -> TokenizerSpec:
-    """Reads Llama 3's ranks into a spec.
+    """Reads ranks into a spec.
 
     Raises:
-        TokenizerError: the file is damaged or is not Llama 3's. Such a file has neither a split
-            pattern nor special tokens, so only Llama 3's are known.
+        TokenizerError: the file is damaged, or of an unknown family.
     """
     ranks = read_ranks(path)
-    if len(ranks) != LLAMA3_RANKS:
-        raise TokenizerError(
-            f"{path} has {len(ranks)} tiktoken ranks; only Llama 3's {LLAMA3_RANKS} are supported, "
-            "because the file does not hold the split pattern and special tokens: use the model's "
-            "tokenizer.json."
-        )
-    specials = llama3_specials()
-    tokens = [b""] * len(ranks)
+    family = family_of(ranks, path)
+    specials = specials_of(family, ranks)
+    tokens = [b""] * (len(ranks) + len(specials))
     for token, rank in ranks.items():
         tokens[rank] = token
-    pattern = parse_pattern(LLAMA3_PATTERN, ruby_syntax=False)
+    automaton = compile_automaton(parse_pattern(family.pattern, ruby_syntax=False))
     return TokenizerSpec(
-        tokens=tokens + [b""] * len(specials),
-        alphabet=Alphabet.BYTES,
-        byte_symbols=[ranks[bytes([value])] for value in range(256)],
-        merges=_merges(ranks),
-        whole_words=list(range(len(ranks))),
-        splitters=[compile_splitter(pattern, keeps_gaps=False)],
+        decoder=Decoder(texts=tokens, skipped=list(specials.values())),
+        model=Bpe(
+            byte_symbols=[ranks[bytes([value])] for value in range(256)],
+            merges=_merges(ranks),
+            whole_words=ranks,
+        ),
+        normalizers=[] if family.form is None else [Normalize(family.form)],
+        pre_tokenizers=[Split(automaton, Behavior.REMOVED, inverted=True)],
         added_tokens=[AddedToken(name, number, special=True) for name, number in specials.items()],
-        bos_id=specials["<|begin_of_text|>"],
-        adds_bos=True,
-        eos_ids=[specials[name] for name in _END_NAMES],
+        bos_id=None if family.begin is None else specials[family.begin],
+        adds_bos=family.begin is not None,
+        eos_ids=[specials[name] for name in family.ends],
     )
 
 

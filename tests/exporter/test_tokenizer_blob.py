@@ -13,10 +13,14 @@ from support.trained_tokenizers import train_digits, train_llama3, train_metaspa
 from exporter.chat_template import compile_chat_template
 from exporter.tokenizer import compile_tokenizer
 from exporter.tokenizer.compile import read_specification
+from exporter.tokenizer.specification import Bpe, Normalize, Prepend, Spaces, Split
 
 ROOT = Path(__file__).resolve().parents[2]
 TEMPLATES = ROOT / "tests" / "chat_templates"
 FLATC = Path(next(iter(executorch.data.bin.__path__))) / "flatc"
+
+
+KINDS = {Normalize: "form", Prepend: "prepend", Spaces: "spaces", Split: "split"}
 
 
 def compile_text(document: str, directory: Path) -> bytes:
@@ -48,30 +52,47 @@ def test_the_tokenizer_follows_its_schema(train: Callable[[], str], tmp_path: Pa
     data = compile_text(train(), tmp_path)
     spec = read_specification(tmp_path)
     written = read_with_flatc("tokenizer.fbs", data, tmp_path)
-    assert written["version"] == 1
+    assert written["version"] == 2
     assert written["vocab_size"] == len(spec.tokens)
     assert written["bos_id"] == (-1 if spec.bos_id is None else spec.bos_id)
     assert written["adds_bos"] == spec.adds_bos
-    assert bytes(written["token_bytes"]) == b"".join(spec.tokens)
-    assert written["token_ends"][-1] == len(written["token_bytes"])
-    assert written["byte_symbols"] == spec.byte_symbols
-    assert written["characters"] == sorted(spec.characters)
-    assert written["alphabet"] == spec.alphabet.name.lower()
-    assert written["space_prefix"] == spec.space_prefix.name.lower()
-    assert written["words_begin_at_spaces"] == spec.words_begin_at_spaces
-    rows = {tuple(written["merges"][at : at + 4]) for at in range(0, len(written["merges"]), 4)}
-    assert {row for row in rows if row[0] != 0xFFFFFFFF} == set(spec.merges)
-    assert ("words" in written) == (spec.whole_words is not None)
-    assert ("nfc" in written) == spec.nfc
-    assert [splitter["transitions"] for splitter in written["splitters"]] == [
-        splitter.transitions.tolist() for splitter in spec.splitters
+    decoder = written["decoder"]
+    assert bytes(decoder["token_bytes"]) == b"".join(spec.tokens)
+    assert decoder["token_ends"][-1] == len(decoder["token_bytes"])
+    assert decoder["skipped"] == spec.decoder.skipped
+    assert decoder["replaces_each_byte"] == spec.decoder.replaces_each_byte
+    assert [(step["kind"], step["count"]) for step in decoder["finish"]] == [
+        (step.kind.name.lower(), step.count) for step in spec.decoder.finish
+    ]
+    assert isinstance(spec.model, Bpe)
+    model = written["bpe"]
+    assert model["byte_symbols"] == spec.model.byte_symbols
+    assert model["byte_fallback"] == spec.model.byte_fallback
+    symbols = {
+        block * 128 + place: symbol
+        for characters in model["characters"]
+        for block, at in enumerate(characters["blocks"])
+        for place, symbol in enumerate(characters["symbols"][at * 128 : at * 128 + 128])
+        if symbol != 0xFFFFFFFF
+    }
+    assert symbols == (spec.model.characters[0] if spec.model.characters else {})
+    rows = {tuple(model["merges"][at : at + 4]) for at in range(0, len(model["merges"]), 4)}
+    assert {row for row in rows if row[0] != 0xFFFFFFFF} == set(spec.model.merges)
+    assert ("words" in model) == (spec.model.whole_words is not None)
+    for steps, name in ((spec.normalizers, "normalizers"), (spec.pre_tokenizers, "pre_tokenizers")):
+        assert [step["kind"] for step in written[name]] == [KINDS[type(step)] for step in steps]
+    automata = [step.get("automaton") for step in written["pre_tokenizers"]]
+    assert [automaton["transitions"] for automaton in automata if automaton] == [
+        step.automaton.transitions.tolist()
+        for step in spec.pre_tokenizers
+        if isinstance(step, Split)
     ]
     added = [
         (token["content"], token["id"], token["special"], token["lstrip"], token["rstrip"])
         for token in written["added_tokens"]
     ]
     assert sorted(added) == sorted(
-        (token.content, token.id, token.special, token.lstrip, token.rstrip)
+        (token.pattern, token.id, token.special, token.lstrip, token.rstrip)
         for token in spec.added_tokens
     )
 

@@ -8,32 +8,14 @@
 namespace thimble {
 namespace {
 
-enum Field { kContent, kId, kSpecial, kNormalized, kLstrip, kRstrip };
-
-size_t skip_white_space(std::string_view text, size_t position) {
-  while (position < text.size()) {
-    size_t next = position;
-    if (!is_white_space(next_code_point(text, &next))) break;
-    position = next;
-  }
-  return position;
-}
-
-size_t skip_white_space_back(std::string_view text, size_t begin, size_t position) {
-  while (position > begin) {
-    size_t previous = position - 1;
-    while (previous > begin && (static_cast<uint8_t>(text[previous]) & 0xC0) == 0x80) --previous;
-    size_t next = previous;
-    if (!is_white_space(next_code_point(text, &next))) break;
-    position = previous;
-  }
-  return position;
-}
+enum Field { kContent, kId, kSpecial, kNormalized, kLstrip, kRstrip, kSingleWord };
 
 }  // namespace
 
-Result<AddedTokens> AddedTokens::load(const FlatbufferTables& tables, int32_t vocab_size) {
+Result<AddedTokens> AddedTokens::load(const FlatbufferTables& tables, int32_t vocab_size,
+                                      const CodePointMap* word_characters) {
   AddedTokens added;
+  if (word_characters != nullptr) added.word_characters_ = *word_characters;
   added.tokens_.reserve(tables.size());
   for (size_t i = 0; i < tables.size(); ++i) {
     const FlatbufferTable table = tables[i];
@@ -42,9 +24,13 @@ Result<AddedTokens> AddedTokens::load(const FlatbufferTables& tables, int32_t vo
                               table.scalar<uint8_t>(kSpecial) != 0,
                               table.scalar<uint8_t>(kNormalized) != 0,
                               table.scalar<uint8_t>(kLstrip) != 0,
-                              table.scalar<uint8_t>(kRstrip) != 0};
+                              table.scalar<uint8_t>(kRstrip) != 0,
+                              table.scalar<uint8_t>(kSingleWord) != 0};
     if (token.content.empty() || token.id < 0 || token.id >= vocab_size) {
       return Status::error("an added token has no content or no place in the vocabulary");
+    }
+    if (token.single_word && word_characters == nullptr) {
+      return Status::error("an added token asks for words, of which nothing is said");
     }
     if (!added.tokens_.empty()) {
       const AddedToken& last = added.tokens_.back();
@@ -84,14 +70,24 @@ std::vector<Stretch> AddedTokens::cut(std::string_view text, bool normalized,
       while (range != literal.end() && range->end < end) ++range;
       if (range == literal.end() || begin < range->begin) continue;
     }
-    if (token->lstrip) begin = skip_white_space_back(text, done, begin);
-    if (token->rstrip) position = end = skip_white_space(text, end);
+    if (token->single_word && !stands_alone(text, begin, end)) continue;
+    if (token->lstrip) begin = skip_white_space_back(text, std::min(done, begin), begin);
+    if (token->rstrip) end = skip_white_space(text, end);
     if (done < begin) stretches.push_back({done, begin, nullptr});
     stretches.push_back({begin, end, token});
     done = end;
   }
   if (done < text.size()) stretches.push_back({done, text.size(), nullptr});
   return stretches;
+}
+
+bool AddedTokens::stands_alone(std::string_view text, size_t begin, size_t end) const {
+  if (begin > 0) {
+    size_t previous = begin - 1;
+    while (previous > 0 && (static_cast<uint8_t>(text[previous]) & 0xC0) == 0x80) --previous;
+    if (word_characters_[next_code_point(text, &previous)] != 0) return false;
+  }
+  return end >= text.size() || word_characters_[next_code_point(text, &end)] == 0;
 }
 
 int32_t AddedTokens::find(std::string_view content) const {

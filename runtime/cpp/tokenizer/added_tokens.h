@@ -7,6 +7,7 @@
 
 #include "core/flatbuffer.h"
 #include "core/status.h"
+#include "tokenizer/code_point_map.h"
 
 namespace thimble {
 
@@ -15,10 +16,11 @@ namespace thimble {
 struct AddedToken {
   std::string_view content;
   int32_t id;
-  bool special;     ///< found only where the caller allows it
-  bool normalized;  ///< searched in the normalized text
-  bool lstrip;      ///< includes the white space before it
-  bool rstrip;      ///< includes the white space after it
+  bool special;      ///< only where the caller allows it
+  bool normalized;   ///< looked for in the normalized text
+  bool lstrip;       ///< takes the white space before it along
+  bool rstrip;       ///< takes the white space behind it along
+  bool single_word;  ///< only where no character of a word adjoins it
 };
 
 /// A range [begin, end) of a text: a token, or, if `token` is null, text between tokens.
@@ -39,7 +41,9 @@ struct LiteralRange {
 class AddedTokens {
  public:
   /// Fails when a token has no content, no place in the vocabulary, or is out of order.
-  static Result<AddedTokens> load(const FlatbufferTables& tables, int32_t vocab_size);
+  /// `word_characters`: 1 for those of words; null where no token has to be a word.
+  static Result<AddedTokens> load(const FlatbufferTables& tables, int32_t vocab_size,
+                                  const CodePointMap* word_characters);
 
   bool has_normalized() const { return normalized_begin_ < tokens_.size(); }
 
@@ -55,10 +59,14 @@ class AddedTokens {
   /// The longest token in [begin, end) with which `text` begins; null if there is none.
   const AddedToken* longest_prefix(std::string_view text, size_t begin, size_t end) const;
 
+  /// Whether no character of a word adjoins [begin, end).
+  bool stands_alone(std::string_view text, size_t begin, size_t end) const;
+
   std::vector<AddedToken> tokens_;  ///< sorted by normalized, then content
   size_t normalized_begin_ = 0;
   std::array<bool, 256> begins_raw_{};
   std::array<bool, 256> begins_normalized_{};
+  CodePointMap word_characters_;
 };
 
 }  // namespace thimble

@@ -10,11 +10,9 @@ namespace thimble {
 /// Byte pair encoding of one word at a time; reuses its working memory.
 class BpeMerger {
  public:
-  explicit BpeMerger(const MergeTable& merges) : merges_(merges) {}
-
-  /// Merges adjacent symbols, the lowest rank first, then the leftmost, until no pair merges.
+  /// Merges adjoining symbols, the lowest rank first and the leftmost of equals, until none merges.
   /// O(n log n). `symbols` must be shorter than 2^31.
-  void merge(std::vector<uint32_t>* symbols);
+  void merge(const MergeTable& merges, std::vector<uint32_t>* symbols);
 
  private:
   struct Symbol {
@@ -30,11 +28,10 @@ class BpeMerger {
     uint32_t merged;
   };
 
-  void merge_short(std::vector<uint32_t>* symbols);
-  void merge_long(std::vector<uint32_t>* symbols);
-  void add_candidate(int32_t position, int32_t next);
+  void merge_short(const MergeTable& merges, std::vector<uint32_t>* symbols);
+  void merge_long(const MergeTable& merges, std::vector<uint32_t>* symbols);
+  void add_candidate(const MergeTable& merges, int32_t position, int32_t next);
 
-  const MergeTable& merges_;
   std::vector<MergeTable::Merge> pairs_;
   std::vector<Symbol> list_;
   std::vector<Candidate> heap_;

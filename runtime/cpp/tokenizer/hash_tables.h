@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "core/flatbuffer.h"
+#include "tokenizer/token_texts.h"
 
 /// Lookups in the hash tables that exporter/tokenizer/hash_tables.py writes: open addressing,
 /// linear probing from a key's home slot, an empty slot after the last used one.
@@ -51,30 +52,39 @@ class MergeTable {
   uint32_t homes_ = 0;
 };
 
-/// The tokens by their exact bytes.
+/// The tokens by their exact bytes (schemas/tokenizer.fbs, Words).
 class WordTable {
  public:
   static constexpr uint32_t kNone = 0xFFFFFFFF;
 
   WordTable() = default;
-  WordTable(FlatbufferVector<uint32_t> slots, uint32_t homes) : slots_(slots), homes_(homes) {}
+  /// `decoded`: the tokens' texts, where the table has none of its own.
+  WordTable(const FlatbufferTable& table, const TokenTexts& decoded)
+      : slots_(table.vector<uint32_t>(kSlots)), homes_(table.scalar<uint32_t>(kHomes)) {
+    texts_ = table.has(kEnds)
+                 ? TokenTexts(table.vector<uint32_t>(kEnds), table.vector<uint8_t>(kTexts))
+                 : decoded;
+  }
 
-  /// Returns the token whose bytes, `bytes_of(id)`, equal `word`; kNone if there is none.
-  template <typename BytesOf>
-  uint32_t find(std::string_view word, const BytesOf& bytes_of) const {
+  /// Returns the token whose bytes equal `word`; kNone if there is none.
+  uint32_t find(std::string_view word) const {
     uint32_t hash = 0x811C9DC5u;  // FNV-1a
     for (const char c : word) hash = (hash ^ static_cast<uint8_t>(c)) * 0x01000193u;
     size_t slot = static_cast<size_t>(uint64_t{mix_hash(hash)} * homes_ >> 32);
     for (; slot < slots_.size(); ++slot) {
       const uint32_t id = slots_[slot];
-      if (id == kNone || bytes_of(id) == word) return id;
+      if (id >= texts_.size()) return kNone;
+      if (texts_[id] == word) return id;
     }
     return kNone;
   }
 
  private:
+  enum Field { kSlots, kHomes, kEnds, kTexts };
+
   FlatbufferVector<uint32_t> slots_;
   uint32_t homes_ = 0;
+  TokenTexts texts_;
 };
 
 }  // namespace thimble

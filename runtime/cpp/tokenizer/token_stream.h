@@ -1,9 +1,10 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
+#include <vector>
 
 #include "tokenizer/tokenizer.h"
-#include "tokenizer/utf8.h"
 
 namespace thimble {
 
@@ -13,45 +14,33 @@ namespace thimble {
 /// replaced by U+FFFD as soon as that is certain, as in the reference tokenizer.
 class TokenStream {
  public:
-  /// `tokenizer` must outlive the stream. `at_start`: the tokens begin a text, rather than continue
-  /// a prompt.
-  explicit TokenStream(const Tokenizer& tokenizer, bool at_start = true)
-      : tokenizer_(tokenizer), at_start_(at_start) {}
+  /// `tokenizer` must outlive the stream. `at_start`: the tokens begin a text, and do not go on
+  /// behind a prompt.
+  explicit TokenStream(const Tokenizer& tokenizer, bool at_start = true);
 
-  /// Returns the text that `id` completes.
-  std::string push(int32_t id) {
-    // SentencePiece joins bytes to characters only if they are adjacent.
-    if (tokenizer_.replaces_each_byte() && tokenizer_.token_bytes(id).empty()) return finish();
-    held_ += at_start_ ? tokenizer_.decode_token(-1, id) : tokenizer_.token_bytes(id);
-    at_start_ = at_start_ && tokenizer_.token_bytes(id).empty();
-    return take(/*at_end=*/false);
-  }
+  /// The text that `id` completes.
+  std::string push(int32_t id);
 
-  /// Returns the text for the bytes that are still held back.
-  std::string finish() { return take(/*at_end=*/true); }
+  /// The text for what is still held back.
+  std::string finish();
 
  private:
-  std::string take(bool at_end) {
-    std::string text;
-    std::string_view rest = held_;
-    while (!rest.empty()) {
-      Utf8Scan scan = scan_utf8(rest);
-      if (scan.kind == Utf8Kind::kCut && !at_end) break;
-      if (scan.kind == Utf8Kind::kWhole) {
-        text += rest.substr(0, scan.length);
-      } else {
-        text += kReplacementCharacter;
-        if (tokenizer_.replaces_each_byte()) scan.length = 1;
-      }
-      rest.remove_prefix(scan.length);
-    }
-    held_.erase(0, held_.size() - rest.size());
-    return text;
-  }
+  /// How far a step on the joined text has come.
+  struct Progress {
+    uint32_t stripped = 0;  ///< of the characters at the start
+    bool at_start;
+    uint32_t held = 0;  ///< characters that are left out if the text ends with them
+  };
 
-  const Tokenizer& tokenizer_;
+  void add(int32_t id, bool last);
+  std::string take(bool at_end);
+  std::string finish_text(const std::string& text, bool at_end);
+
+  const Decoder& decoder_;
   bool at_start_;
+  int32_t waiting_ = -1;  ///< a token that would read otherwise if it were the last
   std::string held_;
+  std::vector<Progress> progress_;
 };
 
 }  // namespace thimble

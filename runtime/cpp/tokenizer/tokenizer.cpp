@@ -1,18 +1,14 @@
 #include "tokenizer/tokenizer.h"
 
 #include <algorithm>
-#include <array>
 
-#include "tokenizer/bpe.h"
 #include "tokenizer/utf8.h"
 
 namespace thimble {
 namespace {
 
-constexpr uint32_t kVersion = 1;
-constexpr size_t kMaxSplitters = 16;
-constexpr uint32_t kSpace = 0x20;
-constexpr uint32_t kEscapedSpace = 0x2581;
+constexpr uint32_t kVersion = 2;
+constexpr size_t kMaxSteps = 64;
 
 enum Field {
   kVersionField,
@@ -20,37 +16,35 @@ enum Field {
   kBosId,
   kAddsBos,
   kEosIds,
-  kTokenEnds,
-  kTokenBytes,
-  kAlphabet,
-  kByteSymbols,
-  kCharactersField,
-  kCharacterSymbols,
-  kMerges,
-  kMergeHomes,
-  kWords,
-  kWordHomes,
-  kSplitters,
-  kNfc,
+  kDecoder,
   kAddedTokens,
-  kSpacePrefix,
-  kSpacePrefixUnlessSpace,
-  kStripsFirstSpace,
-  kWordsBeginAtSpaces,
+  kWordBlocks,
+  kWordCharacters,
+  kNormalizers,
+  kPreTokenizers,
+  kBpe,
+  kUnigram,
+  kWordPiece,
+  kWordLevel,
 };
 
 Status damaged(const std::string& what) {
   return Status::error("the compiled tokenizer is damaged (" + what + "): export the model again");
 }
 
-}  // namespace
+Status load_steps(const FlatbufferTables& tables, bool may_split, std::vector<Step>* steps) {
+  if (tables.size() > kMaxSteps) return Status::error("it has too many steps");
+  steps->reserve(tables.size());
+  for (size_t i = 0; i < tables.size(); ++i) {
+    Result<Step> step = Step::load(tables[i]);
+    if (!step.ok()) return step.status();
+    if (step->splits() && !may_split) return Status::error("one of its steps is out of place");
+    steps->push_back(*step);
+  }
+  return {};
+}
 
-/// The ids of a text, and the working memory for its words.
-struct Tokenizer::Encoding {
-  BpeMerger merger;
-  std::vector<uint32_t> symbols;
-  std::vector<int32_t>* ids;
-};
+}  // namespace
 
 Result<Tokenizer> Tokenizer::load(const uint8_t* data, size_t size) {
   const FlatbufferTable table = flatbuffer_root(data, size, "THTK");
@@ -62,22 +56,27 @@ Result<Tokenizer> Tokenizer::load(const uint8_t* data, size_t size) {
                          ": export the model again");
   }
   Tokenizer tokenizer;
-  Status status = tokenizer.load_vocabulary(table);
-  if (status.ok()) status = tokenizer.load_steps(table);
+  Result<Decoder> decoder = Decoder::load(table.table(kDecoder));
+  if (!decoder.ok()) return damaged(decoder.message());
+  tokenizer.decoder_ = *decoder;
+  Status status = tokenizer.load_ids(table);
+  if (status.ok()) {
+    status = load_steps(table.tables(kNormalizers), /*may_split=*/false, &tokenizer.normalizers_);
+  }
+  if (status.ok()) {
+    status =
+        load_steps(table.tables(kPreTokenizers), /*may_split=*/true, &tokenizer.pre_tokenizers_);
+  }
+  if (status.ok()) status = tokenizer.load_model(table);
   if (!status.ok()) return damaged(status.message());
   return tokenizer;
 }
 
-Status Tokenizer::load_vocabulary(const FlatbufferTable& table) {
-  token_ends_ = table.vector<uint32_t>(kTokenEnds);
-  token_bytes_ = table.vector<uint8_t>(kTokenBytes);
-  const size_t vocab_size = token_ends_.size();
-  if (vocab_size == 0 || vocab_size != table.scalar<uint32_t>(kVocabSize)) {
-    return Status::error("the number of its tokens is not the size of its vocabulary");
+Status Tokenizer::load_ids(const FlatbufferTable& table) {
+  if (static_cast<uint32_t>(vocab_size()) != table.scalar<uint32_t>(kVocabSize)) {
+    return Status::error("its tokens are not as many as its vocabulary");
   }
-  const auto is_token = [vocab_size](int32_t id) {
-    return id >= 0 && static_cast<size_t>(id) < vocab_size;
-  };
+  const auto is_token = [this](int32_t id) { return id >= 0 && id < vocab_size(); };
   bos_id_ = table.scalar<int32_t>(kBosId, -1);
   if (bos_id_ != -1 && !is_token(bos_id_)) return Status::error("its BOS is not a token");
   adds_bos_ = table.scalar<uint8_t>(kAddsBos) != 0 && bos_id_ >= 0;
@@ -86,61 +85,33 @@ Status Tokenizer::load_vocabulary(const FlatbufferTable& table) {
     if (!is_token(eos_ids[i])) return Status::error("one of its end tokens is not a token");
     eos_ids_.push_back(eos_ids[i]);
   }
-  uint32_t last = 0;
-  for (size_t i = 0; i < vocab_size; ++i) {
-    const uint32_t end = token_ends_[i];
-    if (end < last || end > token_bytes_.size())
-      return Status::error("its tokens are outside the data");
-    last = end;
+  CodePointMap word_characters;
+  const bool knows_words = table.has(kWordBlocks);
+  if (knows_words) {
+    Result<CodePointMap> map = CodePointMap::load(table.vector<uint16_t>(kWordBlocks),
+                                                  table.vector<uint8_t>(kWordCharacters));
+    if (!map.ok()) return map.status();
+    word_characters = *map;
   }
-  alphabet_ = table.scalar<uint8_t>(kAlphabet);
-  byte_symbols_ = table.vector<int32_t>(kByteSymbols);
-  if (alphabet_ > kCharacters || byte_symbols_.size() != 256) {
-    return Status::error("its alphabet is unknown");
-  }
-  for (size_t i = 0; i < byte_symbols_.size(); ++i) {
-    if (byte_symbols_[i] != -1 && !is_token(byte_symbols_[i])) {
-      return Status::error("one of its bytes is not a token");
-    }
-  }
-  characters_ = table.vector<uint32_t>(kCharactersField);
-  character_symbols_ = table.vector<uint32_t>(kCharacterSymbols);
-  if (characters_.size() != character_symbols_.size()) {
-    return Status::error("the numbers of its characters and of their symbols differ");
-  }
-  for (size_t i = 0; i < characters_.size(); ++i) {
-    if (characters_[i] >= 0x110000)
-      return Status::error("one of its characters is not a code point");
-  }
+  Result<AddedTokens> added = AddedTokens::load(table.tables(kAddedTokens), vocab_size(),
+                                                knows_words ? &word_characters : nullptr);
+  if (!added.ok()) return added.status();
+  added_tokens_ = std::move(*added);
   return {};
 }
 
-Status Tokenizer::load_steps(const FlatbufferTable& table) {
-  merges_ = MergeTable(table.vector<uint32_t>(kMerges), table.scalar<uint32_t>(kMergeHomes));
-  has_words_ = table.has(kWords);
-  words_ = WordTable(table.vector<uint32_t>(kWords), table.scalar<uint32_t>(kWordHomes));
-  const FlatbufferTables splitters = table.tables(kSplitters);
-  if (splitters.size() > kMaxSplitters) return Status::error("it has too many splitters");
-  for (size_t i = 0; i < splitters.size(); ++i) {
-    Result<Splitter> splitter = Splitter::load(splitters[i]);
-    if (!splitter.ok()) return splitter.status();
-    splitters_.push_back(*splitter);
-  }
-  has_nfc_ = table.has(kNfc);
-  if (has_nfc_) {
-    Result<Nfc> nfc = Nfc::load(table.table(kNfc));
-    if (!nfc.ok()) return nfc.status();
-    nfc_ = *nfc;
-  }
-  Result<AddedTokens> added = AddedTokens::load(table.tables(kAddedTokens), vocab_size());
-  if (!added.ok()) return added.status();
-  added_tokens_ = std::move(*added);
-  space_prefix_ = table.scalar<uint8_t>(kSpacePrefix);
-  if (space_prefix_ > kEverySegment) return Status::error("its treatment of spaces is unknown");
-  space_prefix_unless_space_ = table.scalar<uint8_t>(kSpacePrefixUnlessSpace) != 0;
-  strips_first_space_ = table.scalar<uint8_t>(kStripsFirstSpace) != 0;
-  words_begin_at_spaces_ = table.scalar<uint8_t>(kWordsBeginAtSpaces) != 0;
-  return {};
+Status Tokenizer::load_model(const FlatbufferTable& table) {
+  const auto keep = [this](auto model) -> Status {
+    if (!model.ok()) return model.status();
+    model_ = std::move(*model);
+    return {};
+  };
+  if (table.has(kBpe)) return keep(BpeModel::load(table.table(kBpe), decoder_.texts()));
+  if (table.has(kUnigram)) return keep(Unigram::load(table.table(kUnigram), vocab_size()));
+  if (table.has(kWordPiece)) return keep(WordPiece::load(table.table(kWordPiece), vocab_size()));
+  if (table.has(kWordLevel))
+    return keep(WordLevel::load(table.table(kWordLevel), decoder_.texts()));
+  return Status::error("it has no model");
 }
 
 std::vector<int32_t> Tokenizer::encode(std::string_view text, bool parse_special) const {
@@ -172,7 +143,7 @@ std::vector<int32_t> Tokenizer::encode(const std::vector<Piece>& pieces) const {
 
 void Tokenizer::encode_raw(std::string_view text, const std::vector<LiteralRange>& literal,
                            std::vector<int32_t>* ids) const {
-  Encoding encoding{BpeMerger(merges_), {}, ids};
+  Encoding encoding{ids, {}, {}};
   for (const Stretch& stretch : added_tokens_.cut(text, /*normalized=*/false, literal)) {
     if (stretch.token != nullptr) {
       ids->push_back(stretch.token->id);
@@ -190,12 +161,15 @@ void Tokenizer::encode_raw(std::string_view text, const std::vector<LiteralRange
 void Tokenizer::encode_segment(std::string_view text, bool at_start, bool literal,
                                Encoding* encoding) const {
   std::string normalized;
-  if (has_nfc_ && !nfc_.is_inert(text)) {
-    normalized = nfc_.normalize(text);
+  std::string changed;
+  for (const Step& step : normalizers_) {
+    if (!step.transform(text, &at_start, &changed)) continue;
+    normalized.swap(changed);
     text = normalized;
   }
+  encoding->after_unknown = false;
   if (!added_tokens_.has_normalized()) {
-    encode_normalized(text, at_start, encoding);
+    if (!text.empty()) encode_piece(text, at_start, 0, encoding);
     return;
   }
   std::vector<LiteralRange> allowed;
@@ -203,121 +177,29 @@ void Tokenizer::encode_segment(std::string_view text, bool at_start, bool litera
   for (const Stretch& stretch : added_tokens_.cut(text, /*normalized=*/true, allowed)) {
     if (stretch.token != nullptr) {
       encoding->ids->push_back(stretch.token->id);
+      encoding->after_unknown = false;
     } else {
-      encode_normalized(text.substr(stretch.begin, stretch.end - stretch.begin),
-                        at_start && stretch.begin == 0, encoding);
+      encode_piece(text.substr(stretch.begin, stretch.end - stretch.begin),
+                   at_start && stretch.begin == 0, 0, encoding);
     }
   }
 }
 
-void Tokenizer::encode_normalized(std::string_view text, bool at_start, Encoding* encoding) const {
-  if (alphabet_ == kCharacters) {
-    encode_characters(text, at_start, encoding);
-  } else {
-    encode_split(text, 0, encoding);
-  }
-}
-
-void Tokenizer::encode_split(std::string_view text, size_t step, Encoding* encoding) const {
-  if (step == splitters_.size()) {
-    encode_word(text, encoding);
+void Tokenizer::encode_piece(std::string_view text, bool at_start, size_t step,
+                             Encoding* encoding) const {
+  for (; step < pre_tokenizers_.size() && !pre_tokenizers_[step].splits(); ++step) {
+    std::string changed;
+    if (!pre_tokenizers_[step].transform(text, &at_start, &changed)) continue;
+    if (!changed.empty()) encode_piece(changed, at_start, step + 1, encoding);
     return;
   }
-  splitters_[step].split(text,
-                         [&](std::string_view piece) { encode_split(piece, step + 1, encoding); });
-}
-
-void Tokenizer::encode_word(std::string_view word, Encoding* encoding) const {
-  if (has_words_) {
-    const auto bytes_of = [this](uint32_t id) { return token_bytes(static_cast<int32_t>(id)); };
-    const uint32_t id = words_.find(word, bytes_of);
-    if (id != WordTable::kNone) {
-      encoding->ids->push_back(static_cast<int32_t>(id));
-      return;
-    }
-  }
-  for (const char c : word) {
-    const int32_t symbol = byte_symbols_[static_cast<uint8_t>(c)];
-    if (symbol >= 0) encoding->symbols.push_back(static_cast<uint32_t>(symbol));
-  }
-  flush(encoding);
-}
-
-void Tokenizer::encode_characters(std::string_view text, bool at_start, Encoding* encoding) const {
-  const auto is_space = [](uint32_t point) { return point == kSpace || point == kEscapedSpace; };
-  bool after_word = false;
-  for (size_t position = 0; position < text.size();) {
-    const bool first = position == 0;
-    const uint32_t point = next_code_point(text, &position);
-    if (first && (space_prefix_ == kEverySegment || (space_prefix_ == kTextStart && at_start)) &&
-        !(space_prefix_unless_space_ && is_space(point))) {
-      append_character(kSpace, &encoding->symbols);
-    }
-    if (words_begin_at_spaces_ && after_word && is_space(point)) flush(encoding);
-    append_character(point, &encoding->symbols);
-    after_word = !is_space(point);
-  }
-  flush(encoding);
-}
-
-void Tokenizer::append_character(uint32_t point, std::vector<uint32_t>* symbols) const {
-  size_t begin = 0;
-  for (size_t count = characters_.size(); count > 0;) {
-    const size_t half = count / 2;
-    if (characters_[begin + half] < point) {
-      begin += half + 1;
-      count -= half + 1;
-    } else {
-      count = half;
-    }
-  }
-  if (begin < characters_.size() && characters_[begin] == point) {
-    symbols->push_back(character_symbols_[begin]);
+  if (step == pre_tokenizers_.size()) {
+    std::visit([&](const auto& model) { model.encode(text, encoding); }, model_);
     return;
   }
-  std::string bytes;
-  append_utf8(point, &bytes);
-  for (const char c : bytes) {
-    const int32_t symbol = byte_symbols_[static_cast<uint8_t>(c)];
-    if (symbol >= 0) symbols->push_back(static_cast<uint32_t>(symbol));
-  }
-}
-
-void Tokenizer::flush(Encoding* encoding) const {
-  encoding->merger.merge(&encoding->symbols);
-  for (const uint32_t symbol : encoding->symbols) {
-    if (symbol < token_ends_.size()) {
-      encoding->ids->push_back(static_cast<int32_t>(symbol));
-      continue;
-    }
-    // A character that is only part of tokens: use its bytes.
-    const size_t place = symbol - token_ends_.size();
-    if (place >= characters_.size()) continue;
-    std::string bytes;
-    append_utf8(characters_[place], &bytes);
-    for (const char c : bytes) {
-      const int32_t id = byte_symbols_[static_cast<uint8_t>(c)];
-      if (id >= 0) encoding->ids->push_back(id);
-    }
-  }
-  encoding->symbols.clear();
-}
-
-std::string_view Tokenizer::token_bytes(int32_t id) const {
-  if (id < 0 || id >= vocab_size()) return {};
-  const auto index = static_cast<size_t>(id);
-  const uint32_t begin = index == 0 ? 0 : token_ends_[index - 1];
-  return {reinterpret_cast<const char*>(token_bytes_.bytes()) + begin, token_ends_[index] - begin};
-}
-
-std::string_view Tokenizer::decode_token(int32_t previous, int32_t id) const {
-  std::string_view bytes = token_bytes(id);
-  const bool at_start = previous < 0 || previous == bos_id_;
-  const bool is_byte = id == byte_symbols_[kSpace];
-  if (strips_first_space_ && at_start && !is_byte && !bytes.empty() && bytes[0] == ' ') {
-    bytes.remove_prefix(1);
-  }
-  return bytes;
+  pre_tokenizers_[step].split(text, [&](size_t begin, size_t end) {
+    encode_piece(text.substr(begin, end - begin), at_start && begin == 0, step + 1, encoding);
+  });
 }
 
 }  // namespace thimble

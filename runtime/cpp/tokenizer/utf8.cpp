@@ -45,6 +45,26 @@ bool is_white_space(uint32_t point) {
          point == 0x2029 || point == 0x202F || point == 0x205F || point == 0x3000;
 }
 
+size_t skip_white_space(std::string_view text, size_t position) {
+  while (position < text.size()) {
+    size_t next = position;
+    if (!is_white_space(next_code_point(text, &next))) break;
+    position = next;
+  }
+  return position;
+}
+
+size_t skip_white_space_back(std::string_view text, size_t begin, size_t position) {
+  while (position > begin) {
+    size_t previous = position - 1;
+    while (previous > begin && (static_cast<uint8_t>(text[previous]) & 0xC0) == 0x80) --previous;
+    size_t next = previous;
+    if (!is_white_space(next_code_point(text, &next))) break;
+    position = previous;
+  }
+  return position;
+}
+
 void append_utf8(uint32_t point, std::string* text) {
   const auto put = [text](uint32_t byte) { text->push_back(static_cast<char>(byte)); };
   if (point < 0x80) {

@@ -27,7 +27,8 @@ struct Utf8Scan {
 /// Classifies the beginning of `bytes`, which must not be empty.
 Utf8Scan scan_utf8(std::string_view bytes);
 
-/// The code point at `*position` of valid UTF-8, which must not be at its end; moves past it.
+/// The code point at `*position`, which must not be at the end of `text`; moves behind it. Reads
+/// valid UTF-8; of what is not, some code points that are harmless.
 inline uint32_t next_code_point(std::string_view text, size_t* position) {
   const auto byte = [&](size_t offset) {
     return static_cast<uint32_t>(static_cast<uint8_t>(text[*position + offset]));
@@ -37,24 +38,25 @@ inline uint32_t next_code_point(std::string_view text, size_t* position) {
     *position += 1;
     return first;
   }
-  if (first < 0xE0) {
-    const uint32_t point = (first & 0x1F) << 6 | (byte(1) & 0x3F);
-    *position += 2;
-    return point;
+  const size_t length = first < 0xE0 ? 2 : first < 0xF0 ? 3 : 4;
+  if (text.size() - *position < length) {
+    *position = text.size();
+    return 0xFFFD;
   }
-  if (first < 0xF0) {
-    const uint32_t point = (first & 0x0F) << 12 | (byte(1) & 0x3F) << 6 | (byte(2) & 0x3F);
-    *position += 3;
-    return point;
-  }
-  const uint32_t point =
-      (first & 0x07) << 18 | (byte(1) & 0x3F) << 12 | (byte(2) & 0x3F) << 6 | (byte(3) & 0x3F);
-  *position += 4;
-  return point;
+  uint32_t point = (first & (0x7F >> length)) << 6 | (byte(1) & 0x3F);
+  for (size_t i = 2; i < length; ++i) point = point << 6 | (byte(i) & 0x3F);
+  *position += length;
+  return point < 0x110000 ? point : 0xFFFD;
 }
 
 /// Unicode's property White_Space.
 bool is_white_space(uint32_t point);
+
+/// Where the white space that begins at `position` ends.
+size_t skip_white_space(std::string_view text, size_t position);
+
+/// Where the white space that ends at `position` begins, `begin` at the earliest.
+size_t skip_white_space_back(std::string_view text, size_t begin, size_t position);
 
 /// Appends a code point, which must be below 0x110000.
 void append_utf8(uint32_t point, std::string* text);

@@ -11,13 +11,14 @@
 
 namespace thimble {
 
-/// Unicode normalization form C (Unicode Standard Annex 15) over tables compiled at export.
-class Nfc {
+/// A Unicode normalization form (Unicode Standard Annex 15) over tables compiled at export: C, D,
+/// KC or KD.
+class NormalizationForm {
  public:
-  Nfc() = default;
+  NormalizationForm() = default;
 
-  /// Fails if the tables do not match.
-  static Result<Nfc> load(const FlatbufferTable& table);
+  /// Fails when the tables do not match.
+  static Result<NormalizationForm> load(const FlatbufferTable& table);
 
   /// Whether nothing in `text` can change, as in most texts.
   bool is_inert(std::string_view text) const;
@@ -30,6 +31,8 @@ class Nfc {
     uint8_t combining_class;
   };
 
+  void compose_marks(std::vector<Mark>* marks) const;
+
   uint8_t combining_class(uint32_t point) const;
   void append_decomposed(uint32_t point, std::vector<Mark>* marks) const;
   /// The composition of two code points; 0 if there is none.
@@ -39,6 +42,7 @@ class Nfc {
   FlatbufferVector<uint32_t> decomposed_;
   FlatbufferVector<uint32_t> decomposition_ends_;
   FlatbufferVector<uint32_t> decompositions_;
+  bool composes_ = false;
   FlatbufferVector<uint32_t> compositions_;
 };
 

@@ -1,7 +1,8 @@
-#include "tokenizer/nfc.h"
+#include "tokenizer/normalization_form.h"
 
 #include <algorithm>
 
+#include "tokenizer/token_texts.h"
 #include "tokenizer/utf8.h"
 
 namespace thimble {
@@ -13,6 +14,7 @@ enum Field {
   kDecomposed,
   kDecompositionEnds,
   kDecompositions,
+  kComposes,
   kCompositions,
 };
 
@@ -29,22 +31,6 @@ constexpr uint32_t kVowelCount = 21;
 constexpr uint32_t kTrailCount = 28;
 constexpr uint32_t kSyllableCount = kLeadCount * kVowelCount * kTrailCount;
 
-/// Returns the index of the first of `count` ascending values that is not below `value`.
-template <typename At>
-size_t lower_bound(size_t count, uint64_t value, const At& at) {
-  size_t begin = 0;
-  while (count > 0) {
-    const size_t half = count / 2;
-    if (at(begin + half) < value) {
-      begin += half + 1;
-      count -= half + 1;
-    } else {
-      count = half;
-    }
-  }
-  return begin;
-}
-
 uint32_t compose_hangul(uint32_t first, uint32_t second) {
   if (first - kLeads < kLeadCount && second - kVowels < kVowelCount) {
     return kSyllables + ((first - kLeads) * kVowelCount + (second - kVowels)) * kTrailCount;
@@ -59,36 +45,37 @@ uint32_t compose_hangul(uint32_t first, uint32_t second) {
 
 }  // namespace
 
-Result<Nfc> Nfc::load(const FlatbufferTable& table) {
+Result<NormalizationForm> NormalizationForm::load(const FlatbufferTable& table) {
   Result<CodePointMap> properties =
       CodePointMap::load(table.vector<uint16_t>(kBlocks), table.vector<uint8_t>(kProperties));
   if (!properties.ok()) return properties.status();
-  Nfc nfc;
-  nfc.properties_ = *properties;
-  nfc.decomposed_ = table.vector<uint32_t>(kDecomposed);
-  nfc.decomposition_ends_ = table.vector<uint32_t>(kDecompositionEnds);
-  nfc.decompositions_ = table.vector<uint32_t>(kDecompositions);
-  nfc.compositions_ = table.vector<uint32_t>(kCompositions);
+  NormalizationForm form;
+  form.properties_ = *properties;
+  form.decomposed_ = table.vector<uint32_t>(kDecomposed);
+  form.decomposition_ends_ = table.vector<uint32_t>(kDecompositionEnds);
+  form.decompositions_ = table.vector<uint32_t>(kDecompositions);
+  form.composes_ = table.scalar<uint8_t>(kComposes) != 0;
+  form.compositions_ = table.vector<uint32_t>(kCompositions);
   constexpr uint32_t kCodePoints = 0x110000;
-  bool sound = nfc.decomposed_.size() == nfc.decomposition_ends_.size() &&
-               nfc.compositions_.size() % kTriple == 0;
+  bool sound = form.decomposed_.size() == form.decomposition_ends_.size() &&
+               form.compositions_.size() % kTriple == 0;
   uint32_t last = 0;
-  for (size_t i = 0; i < nfc.decomposition_ends_.size(); ++i) {
-    const uint32_t end = nfc.decomposition_ends_[i];
-    sound = sound && end >= last && end <= nfc.decompositions_.size();
+  for (size_t i = 0; i < form.decomposition_ends_.size(); ++i) {
+    const uint32_t end = form.decomposition_ends_[i];
+    sound = sound && end >= last && end <= form.decompositions_.size();
     last = end;
   }
-  for (size_t i = 0; i < nfc.decompositions_.size(); ++i) {
-    sound = sound && nfc.decompositions_[i] < kCodePoints;
+  for (size_t i = 0; i < form.decompositions_.size(); ++i) {
+    sound = sound && form.decompositions_[i] < kCodePoints;
   }
-  for (size_t i = 0; i < nfc.compositions_.size(); ++i) {
-    sound = sound && nfc.compositions_[i] < kCodePoints;
+  for (size_t i = 0; i < form.compositions_.size(); ++i) {
+    sound = sound && form.compositions_[i] < kCodePoints;
   }
   if (!sound) return Status::error("the normalization tables do not match");
-  return nfc;
+  return form;
 }
 
-bool Nfc::is_inert(std::string_view text) const {
+bool NormalizationForm::is_inert(std::string_view text) const {
   for (size_t position = 0; position < text.size();) {
     if (static_cast<uint8_t>(text[position]) < 0x80) {
       ++position;
@@ -99,7 +86,7 @@ bool Nfc::is_inert(std::string_view text) const {
   return true;
 }
 
-std::string Nfc::normalize(std::string_view text) const {
+std::string NormalizationForm::normalize(std::string_view text) const {
   std::vector<Mark> marks;
   marks.reserve(text.size());
   for (size_t position = 0; position < text.size();) {
@@ -114,16 +101,23 @@ std::string Nfc::normalize(std::string_view text) const {
     });
     begin = end == marks.end() ? end : end + 1;
   }
-  // Composition: a mark joins the last starter unless a mark of its class or a higher one blocks
-  // it.
+  if (composes_) compose_marks(&marks);
+  std::string normalized;
+  normalized.reserve(text.size());
+  for (const Mark& mark : marks) append_utf8(mark.point, &normalized);
+  return normalized;
+}
+
+void NormalizationForm::compose_marks(std::vector<Mark>* marks) const {
+  // Composition: a mark joins the last starter unless one of its class or a later one blocks it.
   size_t size = 0;
-  size_t starter = marks.size();
+  size_t starter = marks->size();
   int last_class = -1;
-  for (const Mark mark : std::vector<Mark>(marks)) {
+  for (const Mark mark : std::vector<Mark>(*marks)) {
     if (starter < size && last_class < static_cast<int>(mark.combining_class)) {
-      const uint32_t composed = compose(marks[starter].point, mark.point);
+      const uint32_t composed = compose((*marks)[starter].point, mark.point);
       if (composed != 0) {
-        marks[starter].point = composed;
+        (*marks)[starter].point = composed;
         continue;
       }
     }
@@ -133,20 +127,17 @@ std::string Nfc::normalize(std::string_view text) const {
     } else {
       last_class = mark.combining_class;
     }
-    marks[size++] = mark;
+    (*marks)[size++] = mark;
   }
-  std::string normalized;
-  normalized.reserve(text.size());
-  for (size_t i = 0; i < size; ++i) append_utf8(marks[i].point, &normalized);
-  return normalized;
+  marks->resize(size);
 }
 
-uint8_t Nfc::combining_class(uint32_t point) const {
+uint8_t NormalizationForm::combining_class(uint32_t point) const {
   const uint8_t property = properties_[point];
   return property == kMayChange ? 0 : property;
 }
 
-void Nfc::append_decomposed(uint32_t point, std::vector<Mark>* marks) const {
+void NormalizationForm::append_decomposed(uint32_t point, std::vector<Mark>* marks) const {
   const uint32_t syllable = point - kSyllables;
   if (syllable < kSyllableCount) {
     marks->push_back({kLeads + syllable / (kVowelCount * kTrailCount), 0});
@@ -166,7 +157,7 @@ void Nfc::append_decomposed(uint32_t point, std::vector<Mark>* marks) const {
   }
 }
 
-uint32_t Nfc::compose(uint32_t first, uint32_t second) const {
+uint32_t NormalizationForm::compose(uint32_t first, uint32_t second) const {
   const uint32_t syllable = compose_hangul(first, second);
   if (syllable != 0) return syllable;
   const auto key = [](uint32_t a, uint32_t b) { return uint64_t{a} << 32 | b; };

@@ -11,15 +11,16 @@
 
 namespace thimble {
 
-/// One split pattern, compiled at export into an automaton over classes of code points
-/// (schemas/tokenizer.fbs, table Splitter).
-class Splitter {
+/// One pattern, compiled at export into an automaton over classes of code points
+/// (schemas/tokenizer.fbs, table Automaton).
+class Automaton {
  public:
-  static Result<Splitter> load(const FlatbufferTable& table);
+  static Result<Automaton> load(const FlatbufferTable& table);
 
-  /// Calls `emit(std::string_view)` for each piece of `text` (valid UTF-8), in order.
-  template <typename Emit>
-  void split(std::string_view text, const Emit& emit) const {
+  /// Calls `visit(begin, end, is_match)` for each match and each gap between matches, which
+  /// together cover `text` (valid UTF-8), in order.
+  template <typename Visit>
+  void spans(std::string_view text, const Visit& visit) const {
     size_t gap = 0;
     size_t position = 0;
     while (position < text.size()) {
@@ -28,11 +29,11 @@ class Splitter {
         next_code_point(text, &position);
         continue;
       }
-      if (keeps_gaps_ && gap < position) emit(text.substr(gap, position - gap));
-      emit(text.substr(position, end - position));
+      if (gap < position) visit(gap, position, false);
+      visit(position, end, true);
       gap = position = end;
     }
-    if (keeps_gaps_ && gap < text.size()) emit(text.substr(gap));
+    if (gap < text.size()) visit(gap, text.size(), false);
   }
 
  private:
@@ -61,7 +62,6 @@ class Splitter {
   CodePointMap classes_;
   size_t num_classes_ = 0;
   FlatbufferVector<uint16_t> transitions_;
-  bool keeps_gaps_ = false;
 };
 
 }  // namespace thimble

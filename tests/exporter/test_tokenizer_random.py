@@ -1,0 +1,96 @@
+"""Tokenizers over the whole space of their options: the C++ equals the libraries that made them.
+
+Always the same seeds, most of them for `make check`; `THIMBLE_TOKENIZERS` sets their number.
+"""
+
+import json
+import os
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+from support.cpp_programs import CppTokenizer
+from support.hostile_text import hostile_strings
+from support.random_tokenizers import random_sentencepiece, random_tokenizer
+from tokenizers import Tokenizer
+
+from exporter.tokenizer import ReferenceTokenizer, compile_tokenizer, load_tokenizer
+
+ALWAYS = 8
+SEEDS = [
+    pytest.param(seed, marks=pytest.mark.check if seed >= ALWAYS else ())
+    for seed in range(int(os.environ.get("THIMBLE_TOKENIZERS", "80")))
+]
+TEXTS = (
+    "the <mask> été",
+    "  the  ",
+    "<pad>a<|im_end|> b <s>",
+    "x<mask> <tool_call>\n[UNK]  <unk>ab",
+    "<|im_start|>the été</s>",
+    *hostile_strings(120, seed=5),
+)
+Answer = TypeVar("Answer")
+Question = TypeVar("Question")
+
+
+def answered(
+    ask: Callable[[Question], Answer], questions: list[Question]
+) -> tuple[list[Question], list[Answer]]:
+    """The questions that the library answers: it raises or panics at some, and promises nothing."""
+    kept, answers = [], []
+    for question in questions:
+        try:
+            answers.append(ask(question))
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException:  # a panic is no Exception
+            continue
+        kept.append(question)
+    return kept, answers
+
+
+def compare(directory: Path, build: Path, skipped: Callable[[int], bool]) -> ReferenceTokenizer:
+    """Compares ids and texts; `skipped`: ids that are not decoded in any order."""
+    compiled = compile_tokenizer(directory)
+    blob = directory / "blob"
+    blob.write_bytes(compiled.data)
+    cpp, reference = CppTokenizer(build, blob), load_tokenizer(directory)
+    texts, ids = answered(reference.encode, list(TEXTS))
+    for text, ours, theirs in zip(texts, cpp.encode(texts), ids, strict=True):
+        assert ours == theirs, text
+    chance = random.Random(3)
+    numbers = [number for number in range(compiled.vocab_size) if not skipped(number)]
+    arbitrary = [chance.choices(numbers, k=chance.randrange(12)) for _ in range(60)]
+    sequences, decoded = answered(reference.decode, [*ids, *arbitrary])
+    for sequence, ours, theirs in zip(sequences, cpp.decode(sequences), decoded, strict=True):
+        assert ours == theirs, sequence
+    return reference
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_tokenizer_json(seed: int, tmp_path: Path, cpp_build: Path) -> None:
+    document = json.loads(random_tokenizer(seed))
+    (tmp_path / "tokenizer.json").write_text(json.dumps(document), encoding="utf-8")
+    library = Tokenizer.from_str(json.dumps(document))
+    # The library decodes a run of bytes as a whole; a stream does not wait for its end.
+    falls_back = "ByteFallback" in json.dumps(document["decoder"])
+
+    def is_byte(number: int) -> bool:
+        return falls_back and str(library.id_to_token(number)).startswith("<0x")
+
+    compare(tmp_path, cpp_build, is_byte)
+    cpp = CppTokenizer(cpp_build, tmp_path / "blob")
+    texts, ids = answered(
+        lambda text: library.encode(text, add_special_tokens=False).ids, list(TEXTS)
+    )
+    for text, ours, theirs in zip(texts, cpp.encode(texts, parse_special=True), ids, strict=True):
+        assert ours == theirs, text
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_sentencepiece_model(seed: int, tmp_path: Path, cpp_build: Path) -> None:
+    _, model = random_sentencepiece(seed)
+    (tmp_path / "spiece.model").write_bytes(model)
+    compare(tmp_path, cpp_build, lambda number: False)
