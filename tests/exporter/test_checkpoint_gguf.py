@@ -290,7 +290,7 @@ CUT = "is cut short or damaged: it holds "
             b"GGML" * 9,
             "is not a GGUF file: it begins with b'GGML', not b'GGUF'; download it again.",
         ),
-        (b"version https://git-lfs.github.com/spec/v1\n", "is a Git LFS pointer and not the file"),
+        (b"version https://git-lfs.github.com/spec/v1\n", "is only a Git LFS pointer"),
         (b"GGUF", CUT),
         (header(version=1), "has GGUF version 1; versions 2 and 3 are read: convert the model"),
         (header(version=3 << 24), "is a big-endian GGUF file; only little-endian ones are read"),

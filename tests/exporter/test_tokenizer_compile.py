@@ -226,7 +226,7 @@ def test_missing_and_damaged_files_are_named(tmp_path: Path) -> None:
     with pytest.raises(TokenizerError, match="cannot be read as JSON"):
         load_tokenizer(tmp_path)
     (tmp_path / "tokenizer.json").write_text("version https://git-lfs.github.com/spec/v1\n")
-    assert "is a Git LFS pointer" in refusal()
+    assert "is only a Git LFS pointer" in refusal()
 
 
 def test_tiktoken_ranks_of_an_unknown_model_are_refused(tmp_path: Path) -> None:

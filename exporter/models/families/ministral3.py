@@ -18,6 +18,8 @@ _DEFAULTS = {
     "max_position_embeddings": 262144,
     "num_key_value_heads": 8,
     "head_dim": 128,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
 }
 _ROPE = {
     "rope_type": "yarn",
