@@ -96,7 +96,7 @@ def _bpe(model: Json, normalizers: list[Step], pre_tokenizers: list[Step]) -> Bp
     ]
     if not (prefix or suffix):
         del bpe.characters[1:]
-        if not pre_tokenizers and whole is None and _words_stand_alone(model):
+        if whole is None and _words_stand_alone(model):
             pre_tokenizers.append(words_at_spaces(SPACE))
     return bpe
 

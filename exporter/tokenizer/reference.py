@@ -11,7 +11,7 @@ from exporter.json_object import read_object
 from exporter.tokenizer.errors import TokenizerError
 from exporter.tokenizer.gguf import reference_document, reference_model
 from exporter.tokenizer.huggingface import gpt2_document
-from exporter.tokenizer.library import load_library_tokenizer
+from exporter.tokenizer.library import as_tokenizer_error, load_library_tokenizer
 from exporter.tokenizer.normalization_forms import normalize
 from exporter.tokenizer.source import TokenizerKind, TokenizerSource, find_tokenizer
 from exporter.tokenizer.tiktoken_ranks import family_of, read_ranks, specials_of
@@ -67,7 +67,10 @@ class _HuggingFace:
         self._tokenizer.encode_special_tokens = True
 
     def encode(self, text: str) -> list[int]:
-        return list(self._tokenizer.encode(text, add_special_tokens=False).ids)
+        try:
+            return list(self._tokenizer.encode(text, add_special_tokens=False).ids)
+        except BaseException as error:  # for example, its unknown token is missing
+            raise as_tokenizer_error(error, "cannot encode a text") from None
 
     def decode(self, ids: list[int]) -> str:
         return str(self._tokenizer.decode(ids, skip_special_tokens=True))

@@ -8,6 +8,7 @@ from pathlib import Path
 import executorch.data.bin
 import pytest
 from support.cpp_programs import CppTokenizer
+from support.random_tokenizers import first_random_tokenizer, train_sentencepiece
 from support.trained_tokenizers import train_digits, train_llama3, train_metaspace, train_qwen2
 
 from exporter.chat_template import compile_chat_template
@@ -148,6 +149,22 @@ def test_a_damaged_tokenizer_is_harmless(
     blob = tmp_path / "blob"
     blob.write_bytes(compile_text(train(), tmp_path))
     subprocess.run([cpp_build / "damaged_blob_test", blob, "2000"], check=True, timeout=100)
+
+
+@pytest.mark.parametrize("kind", ["Unigram", "WordPiece", "WordLevel", "Precompiled", "char"])
+def test_any_damaged_kind_is_harmless(kind: str, tmp_path: Path, cpp_build: Path) -> None:
+    """The first random tokenizer with such a model or step, or SentencePiece model."""
+    if kind == "char":
+        model = train_sentencepiece(
+            model_type="char", normalization_rule_name="nmt_nfkc", user_defined_symbols=["the"]
+        )
+        (tmp_path / "spiece.model").write_bytes(model)
+        data = compile_tokenizer(tmp_path).data
+    else:
+        data = compile_text(first_random_tokenizer(kind), tmp_path)
+    blob = tmp_path / "blob"
+    blob.write_bytes(data)
+    subprocess.run([cpp_build / "damaged_blob_test", blob, "1000"], check=True, timeout=100)
 
 
 @pytest.mark.parametrize("name", ["llama2", "thinking"])

@@ -1,13 +1,17 @@
 """What the tokenizer's compiler refuses, and that its patterns split as regex engines do."""
 
 import json
+from base64 import b64encode
 from collections.abc import Callable
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
 import pytest
 import regex
+from support.cpp_programs import CppTokenizer
 from support.hostile_text import hostile_strings
+from support.random_tokenizers import train_sentencepiece
 from support.trained_tokenizers import (
     CASED_SPLIT,
     LLAMA3_SPLIT,
@@ -229,12 +233,42 @@ def test_missing_and_damaged_files_are_named(tmp_path: Path) -> None:
     assert "is only a Git LFS pointer" in refusal()
 
 
-def test_tiktoken_ranks_of_an_unknown_model_are_refused(tmp_path: Path) -> None:
-    from base64 import b64encode
+def write_ranks(path: Path, count: int) -> None:
+    """Ranks of all single bytes, and of pairs of them up to `count`."""
+    single = [bytes([value]) for value in range(256)]
+    pairs = (a + b + c for a in single for b in single for c in (b"", b"a", b"b"))
+    tokens = [*single, *islice(pairs, count - 256)]
+    lines = (f"{b64encode(token).decode()} {rank}" for rank, token in enumerate(tokens))
+    path.write_text("\n".join(lines))
 
-    lines = [f"{b64encode(bytes([value])).decode()} {value}" for value in range(256)]
-    (tmp_path / "tokenizer.model").write_text("\n".join(lines))
-    with pytest.raises(TokenizerError, match="256 tiktoken ranks; only Llama 3's 128000"):
+
+def test_tiktoken_ranks_of_an_unknown_model_are_refused(tmp_path: Path) -> None:
+    write_ranks(tmp_path / "tokenizer.model", 256)
+    with pytest.raises(TokenizerError, match="256 tiktoken ranks; only Llama 3's 128000 and Qwen"):
+        compile_tokenizer(tmp_path)
+
+
+def test_qwens_ranks(tmp_path: Path, cpp_build: Path) -> None:
+    """As many ranks as Qwen's file has are read as its code does: form C, single digits."""
+    write_ranks(tmp_path / "qwen.tiktoken", 151643)
+    compiled = compile_tokenizer(tmp_path)
+    assert (compiled.bos_id, compiled.eos_ids) == (None, [151643, 151645])
+    assert compiled.vocab_size == 151851
+    blob = tmp_path / "blob"
+    blob.write_bytes(compiled.data)
+    cpp, reference = CppTokenizer(cpp_build, blob), load_tokenizer(tmp_path)
+    texts = hostile_strings(500, seed=41)
+    ids = [reference.encode(text) for text in texts]
+    assert cpp.encode(texts) == ids
+    assert cpp.decode(ids) == [reference.decode(one) for one in ids]
+    assert cpp.encode(["<|im_start|>a<|extra_204|>"], parse_special=True) == [[151644, 97, 151850]]
+
+
+def test_a_model_file_may_have_any_name(tmp_path: Path) -> None:
+    (tmp_path / "spiece.model").write_bytes(train_sentencepiece(model_type="unigram"))
+    assert compile_tokenizer(tmp_path).bos_id == 1
+    (tmp_path / "other.model").write_bytes(b"x")
+    with pytest.raises(TokenizerError, match=r"several tokenizers \(other.model, spiece.model\)"):
         compile_tokenizer(tmp_path)
 
 

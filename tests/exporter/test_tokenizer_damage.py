@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from support.json_mutations import mutated, mutations
+from support.random_tokenizers import first_random_tokenizer, train_sentencepiece
 from support.trained_tokenizers import train_metaspace, train_prepending, train_qwen2
 
 from exporter.chat_template import compile_chat_template, find_chat_template
@@ -49,6 +50,8 @@ def document_of(name: str, request: pytest.FixtureRequest) -> dict[str, Any]:
     }
     if name in trainers:
         return json.loads(trainers[name]())
+    if name[0].isupper():
+        return json.loads(first_random_tokenizer(name))
     if name == "embedded":
         path = EMBEDDED / "tokenizer.json"
     else:
@@ -61,7 +64,13 @@ def is_one_sentence(error: ExportError) -> bool:
     return text.endswith(".") and "\n" not in text
 
 
-@pytest.mark.parametrize("name", ["embedded", "smollm", "qwen2", "prepending", "metaspace"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("embedded", "smollm", "qwen2", "prepending", "metaspace"),
+        *("Unigram", "WordPiece", "WordLevel", "Precompiled", "BertNormalizer"),
+    ],
+)
 def test_any_damage_to_a_tokenizer_json(
     name: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
@@ -130,6 +139,26 @@ def test_any_damage_to_a_vocabulary_and_its_merges(shared_data: Path, tmp_path: 
     for line in ("Ġ", "Ġ t h", "Ġ \u2581", "\x00", "#"):
         (tmp_path / "merges.txt").write_text("\n".join([*merges, line]), encoding="utf-8")
         read_or_refused(tmp_path)
+
+
+@pytest.mark.parametrize("kind", ["unigram", "bpe"])
+def test_any_damage_to_a_sentencepiece_model(kind: str, tmp_path: Path) -> None:
+    model = train_sentencepiece(
+        model_type=kind, byte_fallback=kind == "bpe", vocab_size=600, user_defined_symbols=["<sep>"]
+    )
+    rng = random.Random(0)
+    for _ in range(MUTATIONS):
+        damaged = bytearray(model)
+        for _ in range(rng.randrange(1, 4)):
+            # The settings lie behind the pieces.
+            at = rng.choice((rng.randrange(len(model)), len(model) - 1 - rng.randrange(300)))
+            damaged[at] = rng.randrange(256)
+        del damaged[rng.choice((len(model), len(model), rng.randrange(len(model)))) :]
+        (tmp_path / "spiece.model").write_bytes(damaged)
+        try:
+            compile_tokenizer(tmp_path)
+        except TokenizerError as error:
+            assert is_one_sentence(error)
 
 
 def read_or_refused(directory: Path) -> None:

@@ -123,6 +123,16 @@ def random_tokenizer(seed: int) -> str:
     return json.dumps(document)
 
 
+@cache
+def first_random_tokenizer(kind: str) -> str:
+    """The one of the lowest seed with such a model or step."""
+    for seed in range(100):
+        document = random_tokenizer(seed)
+        if f'"type": "{kind}"' in document:
+            return document
+    raise ValueError(f"no tokenizer of the first 100 has a {kind}")
+
+
 def _model(kind: str) -> Any:
     if kind in ("WordPiece", "WordLevel"):
         return getattr(models, kind)(unk_token="[UNK]")

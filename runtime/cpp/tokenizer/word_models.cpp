@@ -14,6 +14,7 @@ bool begins_character(char c) { return (static_cast<uint8_t>(c) & 0xC0) != 0x80;
 
 Result<WordPiece> WordPiece::load(const FlatbufferTable& table, int32_t vocab_size) {
   WordPiece model;
+  model.vocab_size_ = static_cast<uint32_t>(vocab_size);
   model.trie_ = Trie(table.table(kTrie));
   model.inside_ = model.trie_.descend(Trie::kRoot, table.string(kPrefix));
   model.unknown_id_ = table.scalar<int32_t>(kUnknownId, -1);
@@ -34,7 +35,7 @@ void WordPiece::encode(std::string_view word, Encoding* encoding) const {
       for (size_t i = begin; i < word.size() && node != Trie::kNone; ++i) {
         node = trie_.child(node, static_cast<uint8_t>(word[i]));
         const uint32_t id = node == Trie::kNone ? Trie::kNone : trie_.value(node);
-        if (id == Trie::kNone) continue;
+        if (id >= vocab_size_) continue;
         best = id;
         end = i + 1;
       }
@@ -51,6 +52,7 @@ void WordPiece::encode(std::string_view word, Encoding* encoding) const {
 Result<WordLevel> WordLevel::load(const FlatbufferTable& table, const TokenTexts& decoded) {
   WordLevel model;
   const auto vocab_size = static_cast<int32_t>(decoded.size());
+  model.vocab_size_ = static_cast<uint32_t>(vocab_size);
   model.words_ = WordTable(table.table(kWords), decoded);
   model.unknown_id_ = table.scalar<int32_t>(kLevelUnknownId, -1);
   if (model.unknown_id_ >= vocab_size) return Status::error("its unknown token is none");
@@ -63,7 +65,7 @@ Result<WordLevel> WordLevel::load(const FlatbufferTable& table, const TokenTexts
 
 void WordLevel::encode(std::string_view word, Encoding* encoding) const {
   const uint32_t id = words_.find(word);
-  const bool known = id != WordTable::kNone;
+  const bool known = id < vocab_size_;
   if (known) {
     encoding->ids->push_back(static_cast<int32_t>(id));
   } else if (!byte_tokens_.append(word, encoding->ids) && unknown_id_ >= 0 &&

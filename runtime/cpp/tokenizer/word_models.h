@@ -20,6 +20,7 @@ class WordPiece {
   void encode(std::string_view word, Encoding* encoding) const;
 
  private:
+  uint32_t vocab_size_ = 0;
   Trie trie_;
   uint32_t inside_ = Trie::kNone;  ///< the trie's place behind the prefix of a word's other tokens
   int32_t unknown_id_ = -1;
@@ -34,6 +35,7 @@ class WordLevel {
   void encode(std::string_view word, Encoding* encoding) const;
 
  private:
+  uint32_t vocab_size_ = 0;
   WordTable words_;
   int32_t unknown_id_ = -1;
   ByteTokens byte_tokens_;
