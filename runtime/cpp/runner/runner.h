@@ -52,7 +52,8 @@ class Runner {
   /// The tokens whose keys and values the cache holds.
   const std::vector<int32_t>& cached() const { return cached_; }
 
-  /// Forgets every token from `length` on; an error where the cache holds fewer.
+  /// Forgets every token from `length` on; an error where the cache holds fewer. Where its sliding
+  /// windows do not reach so far back, what is kept is computed again.
   Status truncate(size_t length);
 
   /// The messages of a chat that is held over this cache, kept by Chat: the system's, if any, and
@@ -82,7 +83,11 @@ class Runner {
   Status choose_cache() const;
   /// The session, this runner's cache in use; an error where what `verb` says cannot be done.
   Result<SessionHandle*> own_session(const char* verb) const;
-  /// Forgets what the cache does not have in common with `tokens`, and all from `most` on.
+  /// Forgets every token from `length` on, and all where the cache's windows do not reach so far
+  /// back.
+  Status rewind(size_t length);
+  /// Forgets what the cache does not have in common with `tokens`, and all from `most` on, or more
+  /// where it must.
   Status keep_common(const std::vector<int32_t>& tokens, size_t most);
   /// Brings the cache, which holds some of `tokens`, up to `end` of them; the logits of the last,
   /// null where there is nothing to do.
