@@ -23,6 +23,11 @@ def always() -> bool:
     return True
 
 
+def all_positions(window: int, context: int, seq_len: int) -> int:
+    """For a delegate whose caches keep the whole context."""
+    return context
+
+
 def never() -> bool:
     """For a delegate whose runtime is on other systems than those that export."""
     return False
@@ -76,6 +81,8 @@ class Limits:
         dynamic: whether one program takes calls of several lengths.
         sizes: what its files take.
         streams_weights: whether lowering takes weights one by one and gives each back.
+        kept_positions: (window, context, seq_len) to positions that the cache of a sliding window
+            keeps.
         missing: a sentence on what must be installed before it lowers here; None if nothing.
         checks: whether this machine can run what it lowers, to check the numbers.
     """
@@ -88,6 +95,7 @@ class Limits:
     checks: Callable[[], bool]
     sizes: FileSizes = FileSizes()
     streams_weights: bool = False
+    kept_positions: Callable[[int, int, int], int] = all_positions
 
     def check_mix(self, layers: int) -> None:
         """Whether layers of a program may have 4 bits in some parts and 8 in others.

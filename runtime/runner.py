@@ -220,6 +220,9 @@ class Runner:
     def truncate(self, length: int) -> None:
         """Forgets every token of the cache from `length` on.
 
+        Where the cache's sliding windows do not reach so far back, the tokens before `length` are
+        computed again.
+
         Raises:
             RunnerError: the cache holds fewer, or the runner is closed or busy.
         """

@@ -18,6 +18,7 @@ from delegates.op_list.ops.attention import ring_rows
 from delegates.passes.attention import positions_of, rewrite_attention
 from delegates.xnnpack.lower import take
 from devtools.report.op_list import read_op_list
+from exporter.kv_caches import kv_caches
 from exporter.models.decoder import CausalLM
 from exporter.models.spec import DecoderSpec
 from exporter.program import capture
@@ -98,6 +99,12 @@ def test_the_ring_is_small(lowered: Path, tmp_path: Path) -> None:
     assert op_list is not None
     position = 2 * 2 * 12 * 4  # keys and values of 2 heads of 12 numbers, float32
     assert op_list.cache_bytes == (128 + 300 + 64 + 128 + 300) * position
+    kept = kv_caches(MIXED.for_context(CONTEXT), cpu.LIMITS, CONTEXT, CALL)
+    assert sum(each.size for each in kept) == op_list.cache_bytes / 2  # float16
+    positions = [(each.window, each.positions) for each in kept]
+    assert positions == [(20, 128), (None, 300), (1, 64), (70, 128)]
+    whole = kv_caches(MIXED.for_context(CONTEXT), xnnpack.LIMITS, CONTEXT, CALL)
+    assert {each.positions for each in whole} == {CONTEXT}
 
 
 def test_numpy_reads_the_op_list_alike(lowered: Path, wanted: Tensor, tmp_path: Path) -> None:

@@ -117,6 +117,11 @@ def match_attention(node: Node, values: Values) -> Attention | Refused | None:
     )
 
 
+def kept_positions(window: int, context: int, tokens: int) -> int:
+    """Positions that the cache of a sliding window keeps, as for ring_rows."""
+    return ring_rows(window, context, tokens) or context
+
+
 def ring_rows(window: int, context: int, tokens: int) -> int:
     """Positions that the cache of a sliding window keeps; 0 for all, where a ring is no smaller.
 

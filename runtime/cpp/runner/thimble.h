@@ -93,7 +93,8 @@ THIMBLE_API int thimble_logits(thimble_runner* runner, const int32_t* tokens, in
 /// How many tokens the key/value cache holds: prompt and answer, from the first on.
 THIMBLE_API int64_t thimble_length(const thimble_runner* runner);
 
-/// Forgets every token from `length` on; not more than it holds. 0 on success.
+/// Forgets every token from `length` on; not more than it holds. Where the cache's sliding windows
+/// do not reach so far back, the tokens before `length` are computed again. 0 on success.
 THIMBLE_API int thimble_truncate(thimble_runner* runner, int64_t length, char* error,
                                  size_t error_size);
 

@@ -186,7 +186,7 @@ bool saves_and_restores() {
   }
   return expect(saved == save(cut.session()), "the bytes of other chunks") &&
          expect(saved.size() < save(whole.session()).size() * 2 / 3, "fewer bytes") &&
-         says(restore(whole.session(), saved), "one of another program");
+         says(restore(whole.session(), saved), "another type of cache");
 }
 
 bool forks() {
