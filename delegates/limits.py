@@ -23,6 +23,11 @@ def always() -> bool:
     return True
 
 
+def all_positions(window: int, context: int, seq_len: int) -> int:
+    """For a delegate whose caches keep the whole context."""
+    return context
+
+
 def never() -> bool:
     """For a delegate whose runtime is not available on exporting machines."""
     return False
@@ -76,6 +81,8 @@ class Limits:
         dynamic: whether one program supports calls of several lengths.
         sizes: the sizes of what its files store.
         streams_weights: whether lowering reads weights one by one and releases each.
+        kept_positions: (window, context, seq_len) to the positions that the cache of a sliding
+            window keeps.
         missing: a sentence on what must be installed before it can lower here; None if nothing is
             missing.
         checks: whether this machine can run its programs, to check the results.
@@ -89,6 +96,7 @@ class Limits:
     checks: Callable[[], bool]
     sizes: FileSizes = FileSizes()
     streams_weights: bool = False
+    kept_positions: Callable[[int, int, int], int] = all_positions
 
     def check_mix(self, layers: int) -> None:
         """Checks that layers of a program may have 4 bits in some parts and 8 in others.

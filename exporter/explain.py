@@ -8,6 +8,7 @@ import torch
 
 from delegates import DelegationReport, Unfused, get_delegate
 from exporter.decompositions import Decomposition, decompositions, operators_by_line
+from exporter.kv_caches import KvCaches, kv_caches
 from exporter.listener import Listener
 from exporter.models.decoder import CausalLM
 from exporter.options import ExportOptions
@@ -27,6 +28,7 @@ class Explanation:
         shapes: sizes, and the program's conditions on them.
         decompositions: operators that were replaced.
         delegation: what runs where, and why delegates did not take the rest.
+        caches: the sizes of the key/value caches.
         unfused: operators that the delegate runs separately though it can fuse their kind; None if
             the delegate does not report them.
     """
@@ -35,6 +37,7 @@ class Explanation:
     shapes: Shapes
     decompositions: Sequence[Decomposition]
     delegation: DelegationReport
+    caches: Sequence[KvCaches]
     unfused: Sequence[Unfused] | None
 
     def to_dict(self) -> dict[str, Any]:
@@ -57,6 +60,7 @@ class Explanation:
                 for change in self.decompositions
             ],
             "delegation": self.delegation.to_dict(),
+            "caches": [asdict(item) for item in self.caches],
             "unfused": [asdict(item) for item in self.unfused or ()],
         }
 
@@ -84,6 +88,7 @@ def explain_export(options: ExportOptions, listener: Listener) -> Explanation:
     listener.stage("capture")
     with noting_conditions() as lines:
         program = capture(model, context, seq_len)
+    caches = kv_caches(model.config, delegate.LIMITS, context, seq_len)
     del model
     shapes = explain_shapes(program, lines)
     captured = operators_by_line(program.graph)
@@ -96,7 +101,7 @@ def explain_export(options: ExportOptions, listener: Listener) -> Explanation:
         changes = decompositions(captured, operators_by_line(edge.graph))
         if hasattr(delegate, "why_unfused"):
             unfused = delegate.why_unfused(edge)
-    return Explanation(scheme.name, shapes, changes, lowered.report, unfused)
+    return Explanation(scheme.name, shapes, changes, lowered.report, caches, unfused)
 
 
 def quick_scheme(scheme: Scheme) -> Scheme:

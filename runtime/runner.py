@@ -223,6 +223,9 @@ class Runner:
     def truncate(self, length: int) -> None:
         """Removes every token of the cache from `length` on.
 
+        Where the cache's sliding windows do not reach so far back, the tokens before `length` are
+        computed again.
+
         Raises:
             RunnerError: the cache has fewer, or the runner is closed or busy.
         """

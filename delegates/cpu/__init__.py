@@ -4,6 +4,7 @@ from delegates.cpu.lower import LIBRARY, load, lower, take, take_rest
 from delegates.limits import Limits, nothing_missing
 from delegates.op_list.layout import SIZES, WEIGHT_BITS
 from delegates.op_list.lower import file_layout
+from delegates.op_list.ops.attention import kept_positions
 from delegates.op_list.unfused import why_unfused
 
 LIMITS = Limits(
@@ -15,6 +16,7 @@ LIMITS = Limits(
     checks=LIBRARY.exists,
     sizes=SIZES,
     streams_weights=True,
+    kept_positions=kept_positions,
 )
 
 __all__ = ["LIMITS", "file_layout", "load", "lower", "take", "take_rest", "why_unfused"]

@@ -6,6 +6,7 @@ from torch.export import ExportedProgram
 from delegates.passes.attention import (
     CACHED_ATTENTION,
     attention_arguments,
+    refuse_caps_and_sinks,
     refuse_windows,
     swap_cache_layout,
 )
@@ -22,10 +23,11 @@ def rewrite_attention(program: ExportedProgram) -> int:
     package, which defines the operators, is the caller's.
     """
     refuse_windows("MLX", program)
+    refuse_caps_and_sinks("MLX", program)
     graph = program.graph
     nodes = [node for node in graph.nodes if str(node.target) == CACHED_ATTENTION]
     for node in nodes:
-        query, key, value, key_cache, value_cache, start_pos, scale, _ = attention_arguments(node)
+        query, key, value, key_cache, value_cache, start_pos, scale, *_ = attention_arguments(node)
         with graph.inserting_before(node):
             for cache, new in ((key_cache, key), (value_cache, value)):
                 swap_cache_layout(program, cache)

@@ -33,7 +33,14 @@ _RUNS: tuple[tuple[type[Op], tuple[tuple[_Lacking, str], ...]], ...] = (
         Linear,
         ((lambda op: op.activation not in (None, Function.SILU), "gates by other than silu"),),
     ),
-    (Attention, ((lambda op: op.window > 0, "has a window"),)),
+    (
+        Attention,
+        (
+            (lambda op: op.window > 0, "has a window"),
+            (lambda op: op.soft_cap > 0, "has a soft cap of its scores"),
+            (lambda op: op.sinks is not None, "has sinks"),
+        ),
+    ),
     (Elementwise, ((lambda op: op.function is not Function.ADD, "is no addition"),)),
     (Glu, ((lambda op: op.activation is not Function.SILU, "gates by other than silu"),)),
 )

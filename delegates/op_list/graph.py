@@ -5,6 +5,7 @@ functional ATen that torch.export gives: here they go by one name.
 """
 
 import operator
+import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -45,6 +46,15 @@ def shape_of(node: Node) -> tuple[Any, ...]:
     """The shape of what a node computes; () where that is not one tensor."""
     value = node.meta.get("val")
     return tuple(value.shape) if isinstance(value, Tensor) else ()
+
+
+def most_tokens(node: Node) -> int:
+    """The largest seq_len of what has shape (1, seq_len, ...)."""
+    size = shape_of(node)[1]
+    if isinstance(size, int):
+        return size
+    upper = size.node.shape_env.bound_sympy(size.node.expr).upper
+    return int(upper) if upper.is_Integer else sys.maxsize
 
 
 class Constants:

@@ -9,7 +9,7 @@ import flatbuffers
 from delegates.op_list.layout import Format
 from delegates.op_list.ops import KINDS, Cache, Field, Floats, Op
 
-VERSION = 2
+VERSION = 3
 _IDENTIFIER = b"THCP"
 
 
@@ -114,11 +114,12 @@ def _weight(builder: flatbuffers.Builder, weight: Weight) -> int:
 
 def _cache(builder: flatbuffers.Builder, cache: Cache) -> int:
     name = builder.CreateString(cache.name)
-    builder.StartObject(4)
+    builder.StartObject(5)
     builder.PrependUOffsetTRelativeSlot(0, name, 0)
     builder.PrependUint32Slot(1, cache.num_key_value_heads, 0)
     builder.PrependUint32Slot(2, cache.head_dim, 0)
     builder.PrependUint32Slot(3, cache.max_context_len, 0)
+    builder.PrependUint32Slot(4, cache.rows, 0)
     return builder.EndObject()
 
 

@@ -50,6 +50,8 @@ class AttentionArguments(NamedTuple):
     start_pos: Node
     scale: float
     window: int | None = None
+    soft_cap: float | None = None
+    sinks: Node | None = None
 
 
 def attention_arguments(node: Node) -> AttentionArguments:
@@ -62,8 +64,26 @@ def refuse_windows(delegate: str, program: ExportedProgram) -> None:
         if str(node.target) == CACHED_ATTENTION and attention_arguments(node).window is not None:
             raise DelegateError(
                 f"{delegate} has no attention over a sliding window ({source_line(node)}, window "
-                f"{attention_arguments(node).window}): export with --delegate cpu or xnnpack."
+                f"{attention_arguments(node).window}): export with --delegate cpu or xnnpack, or "
+                "with a --max-context-len that the window covers."
             )
+
+
+def refuse_caps_and_sinks(delegate: str, program: ExportedProgram) -> None:
+    """Raises DelegateError where an attention has a soft cap or sinks."""
+    for node in program.graph.nodes:
+        if str(node.target) != CACHED_ATTENTION:
+            continue
+        given = attention_arguments(node)
+        for what, has in (
+            (f"the soft cap {given.soft_cap}", given.soft_cap is not None),
+            ("sinks", given.sinks is not None),
+        ):
+            if has:
+                raise DelegateError(
+                    f"{delegate}'s operator has no attention with {what} ({source_line(node)}): "
+                    "export with --delegate cpu or coreml."
+                )
 
 
 # Given a node to stand in for, the positions, the cache's length and a window or None: float
@@ -156,7 +176,7 @@ def rewrite_attention(
 
 
 def _attention(node: Node, positions: Positions, masks: Node, write: Write) -> Node:
-    query, key, value, key_cache, value_cache, _, scale, _ = attention_arguments(node)
+    query, key, value, key_cache, value_cache, _, scale, _, cap, sinks = attention_arguments(node)
     seq_len = positions.seq_len
     heads, head_dim = query.meta["val"].shape[2:]
     kv_heads = key.meta["val"].shape[2]
@@ -165,7 +185,7 @@ def _attention(node: Node, positions: Positions, masks: Node, write: Write) -> N
     values = _updated(node, positions, value_cache, value, write)
 
     # The queries that share a key head stand below each other: one product for all of them.
-    scaled = call_like(node, _aten.mul.Tensor, query, scale)
+    scaled = call_like(node, _aten.mul.Tensor, query, scale if cap is None else scale / cap)
     split = call_like(node, _aten.view.default, scaled, [seq_len, kv_heads, group, head_dim])
     by_head = call_like(node, _aten.permute.default, split, [1, 2, 0, 3])
     stacked = call_like(node, _aten.reshape.default, by_head, [kv_heads, -1, head_dim])
@@ -173,13 +193,30 @@ def _attention(node: Node, positions: Positions, masks: Node, write: Write) -> N
     products = call_like(node, _aten.matmul.default, stacked, turned)
     context = key_cache.meta["val"].shape[2]
     scores = call_like(node, _aten.view.default, products, [kv_heads, group, seq_len, context])
+    if cap is not None:
+        bounded = call_like(node, _aten.tanh.default, scores)
+        scores = call_like(node, _aten.mul.Tensor, bounded, cap)
     masked = call_like(node, _aten.add.Tensor, scores, masks)
-    weights = call_like(node, _aten.softmax.int, masked, -1)
+    weights = _softmax(node, masked, sinks, kv_heads)
     flat = call_like(node, _aten.view.default, weights, [kv_heads, -1, context])
     mixed = call_like(node, _aten.matmul.default, flat, values)
     unstacked = call_like(node, _aten.view.default, mixed, [kv_heads, group, seq_len, head_dim])
     by_token = call_like(node, _aten.permute.default, unstacked, [2, 0, 1, 3])
     return call_like(node, _aten.reshape.default, by_token, [1, seq_len, heads, head_dim])
+
+
+def _softmax(node: Node, scores: Node, sinks: Node | None, kv_heads: int) -> Node:
+    """Of scores (kv_heads, group, seq_len, context), each head's sink among them."""
+    if sinks is None:
+        return call_like(node, _aten.softmax.int, scores, -1)
+    sink = call_like(node, _aten.view.default, sinks, [kv_heads, -1, 1, 1])
+    largest = call_like(node, _aten.amax.default, scores, [-1], True)
+    largest = call_like(node, _aten.maximum.default, largest, sink)
+    weights = call_like(node, _aten.exp.default, call_like(node, _aten.sub.Tensor, scores, largest))
+    of_sink = call_like(node, _aten.exp.default, call_like(node, _aten.sub.Tensor, sink, largest))
+    total = call_like(node, _aten.sum.dim_IntList, weights, [-1], True)
+    total = call_like(node, _aten.add.Tensor, total, of_sink)
+    return call_like(node, _aten.div.Tensor, weights, total)
 
 
 def _updated(node: Node, positions: Positions, cache: Node, new: Node, write: Write) -> Node:

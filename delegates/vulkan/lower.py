@@ -12,7 +12,7 @@ from torch.export import ExportedProgram
 from delegates.errors import DelegateError
 from delegates.finish import Lowered, finish
 from delegates.limits import FLOAT_BITS, FileSizes, Limits, StoredAs, never, nothing_missing
-from delegates.passes.attention import refuse_windows
+from delegates.passes.attention import refuse_caps_and_sinks, refuse_windows
 from delegates.passes.graph import complete_values, drop_checks
 from delegates.passes.quantized import expand_linears
 from delegates.passes.stock_operators import (
@@ -64,6 +64,7 @@ def lower(
     """
     LIMITS.check_program(program)
     refuse_windows("Vulkan", program)
+    refuse_caps_and_sinks("Vulkan", program)
     rewrite_attention(program)
     rewrite_embeddings(program)
     expand_linears(program)

@@ -12,6 +12,7 @@ from delegates.contract import Taken
 from delegates.errors import DelegateError
 from delegates.finish import Lowered, finish
 from delegates.limits import FLOAT_BITS, Limits, always, nothing_missing
+from delegates.passes.attention import refuse_caps_and_sinks
 from delegates.passes.graph import complete_values
 from delegates.passes.quantized import expand_linears
 from delegates.passes.stock_operators import (
@@ -78,10 +79,11 @@ def take(
     """Takes what XNNPACK supports of the captured program, which is rewritten in place.
 
     Raises:
-        DelegateError: XNNPACK would compute a weight wrongly.
+        DelegateError: XNNPACK would compute a weight wrongly, or attention has a soft cap or sinks.
     """
     from executorch.exir import EdgeCompileConfig, to_edge
 
+    refuse_caps_and_sinks("XNNPACK", program)
     rewrite_attention(program)
     rewrite_embeddings(program)
     expand_linears(program)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from devtools.report.flatbuffer import Damaged, Table
 
-_VERSION = 2
+_VERSION = 3
 _IDENTIFIER = b"THCP"
 _ROWS = 2  # of the enum Role
 _CACHE_ITEM_BYTES = {0: 2, 1: 4, 2: 1}  # float16, float32, int8
@@ -143,7 +143,10 @@ def read_op_list(blob: bytes, sizes: Mapping[str, int]) -> OpList | None:
     ]
     cache_type = root.number(5, "<B")
     caches = [
-        2 * item.number(1) * item.number(2) * item.number(3) * _CACHE_ITEM_BYTES[cache_type]
+        2
+        * (item.number(1) * item.number(2))
+        * (item.number(4) or item.number(3))
+        * _CACHE_ITEM_BYTES[cache_type]
         for item in root.tables(4)
     ]
     one_row: set[int] = set()

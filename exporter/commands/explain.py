@@ -12,9 +12,11 @@ import click
 from exporter.commands.display import Display
 from exporter.commands.interruption import nothing_to_clean_up
 from exporter.quiet import silence_known_noise, silence_native_noise
+from quant.machine.memory_size import show_size
 
 if TYPE_CHECKING:
     from exporter.explain import Explanation
+    from exporter.kv_caches import KvCaches
     from exporter.shapes import Shapes, Size
 
 _UNWRITTEN = Path("model.pte")  # required by the options, never written
@@ -91,6 +93,8 @@ def describe(explanation: "Explanation") -> str:
     lines += [
         f"  {part.delegate} took nothing: {part.refused}" for part in report.parts if part.refused
     ]
+    lines += ["", "keys and values, in float16:"]
+    lines += [f"  {_cache(item)}" for item in explanation.caches]
     if explanation.unfused is not None:
         name = report.delegate
         heading = f"operators that {name} runs separately, though it can fuse their kind:"
@@ -121,6 +125,12 @@ def _size(size: "Size") -> str:
     most = "any" if size.most is None else f"{size.most}"
     where = f" (read at {size.line})" if size.line else ""
     return f"{size.name}: {least} to {most}{where}"
+
+
+def _cache(caches: "KvCaches") -> str:
+    layers = "1 layer" if caches.layers == 1 else f"{caches.layers} layers"
+    window = "" if caches.window is None else f" with a window of {caches.window}"
+    return f"{layers}{window}: {caches.positions} positions, {show_size(caches.size)}"
 
 
 def _counted(operators: Mapping[str, int]) -> str:

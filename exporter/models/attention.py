@@ -2,9 +2,8 @@
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
-import exporter.models.cached_attention  # noqa: F401  (defines torch.ops.thimble.cached_attention)
+from exporter.models.cached_attention import attend
 from exporter.models.context import CachedContext, Context
 from exporter.models.norm import RMSNorm
 from exporter.models.rope import apply_rope
@@ -40,6 +39,8 @@ class Attention(nn.Module):
         self.scale = spec.head_dim**-0.5 if spec.scale is None else spec.scale
         self.window = spec.window
         self.query_rope, self.key_rope = query_rope, key_rope
+        self.soft_cap = spec.soft_cap
+        self.sinks = nn.Parameter(torch.zeros(spec.num_attention_heads)) if spec.sinks else None
         query_size = spec.num_attention_heads * spec.head_dim
         key_size = spec.num_key_value_heads * spec.head_dim
         self.q_proj = nn.Linear(hidden_size, query_size, spec.bias)
@@ -72,7 +73,16 @@ class Attention(nn.Module):
             k = apply_rope(k, context.ropes[self.key_rope])
         if isinstance(context, CachedContext):
             out = torch.ops.thimble.cached_attention(
-                q, k, v, self.k_cache, self.v_cache, context.start_pos, self.scale, self.window
+                q,
+                k,
+                v,
+                self.k_cache,
+                self.v_cache,
+                context.start_pos,
+                self.scale,
+                self.window,
+                self.soft_cap,
+                self.sinks,
             )
         else:
             out = self._attend(q, k, v)
@@ -85,15 +95,7 @@ class Attention(nn.Module):
             pos = torch.arange(q.shape[1], device=q.device)
             behind = pos[:, None] - pos  # (seq_len, seq_len)
             mask = (behind >= 0) & (behind < self.window)
-        return F.scaled_dot_product_attention(
-            q.transpose(1, 2),
-            k.transpose(1, 2),
-            v.transpose(1, 2),
-            attn_mask=mask,
-            is_causal=mask is None,
-            scale=self.scale,
-            enable_gqa=True,
-        ).transpose(1, 2)
+        return attend(q, k, v, mask, self.scale, self.soft_cap, self.sinks)
 
     def block(self, path: str, norms: Norms) -> Block:
         """Returns the description that quantization uses; `path` is the block's place in its

@@ -7,11 +7,13 @@ into ATen. Eager mode runs the decomposition.
 import torch
 from torch import Tensor
 from torch._decomp import register_decomposition
+from torch.nn import functional as F
 
 _library = torch.library.Library("thimble", "FRAGMENT")
 _library.define(
     "cached_attention(Tensor query, Tensor key, Tensor value, Tensor(a!) key_cache, "
-    "Tensor(b!) value_cache, SymInt start_pos, float scale, int? window=None) -> Tensor"
+    "Tensor(b!) value_cache, SymInt start_pos, float scale, int? window=None, "
+    "float? soft_cap=None, Tensor? sinks=None) -> Tensor"
 )
 
 
@@ -24,6 +26,8 @@ def cached_attention(
     start_pos: int,
     scale: float,
     window: int | None = None,
+    soft_cap: float | None = None,
+    sinks: Tensor | None = None,
 ) -> Tensor:
     """Writes keys and values to the cache, then computes causal grouped-query attention over it.
 
@@ -35,6 +39,7 @@ def cached_attention(
         start_pos: position of the first query.
         scale: factor on the dot products.
         window: how many positions a query sees, its own included; None: all up to its own.
+        soft_cap, sinks: as in `attend`.
 
     Returns:
         (1, seq_len, num_attention_heads, head_dim).
@@ -47,15 +52,54 @@ def cached_attention(
     if window is not None:
         oldest = query_pos[:, None] - window + 1
         mask = mask & (torch.arange(context, device=query.device) >= oldest)
-    out = torch.nn.functional.scaled_dot_product_attention(
-        query.transpose(1, 2),
-        key_cache.transpose(1, 2),
-        value_cache.transpose(1, 2),
-        attn_mask=mask,
-        scale=scale,
-        enable_gqa=True,
-    )
-    return out.transpose(1, 2)
+    return attend(query, key_cache, value_cache, mask, scale, soft_cap, sinks)
+
+
+def attend(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Tensor | None,
+    scale: float,
+    soft_cap: float | None,
+    sinks: Tensor | None,
+) -> Tensor:
+    """Grouped-query attention.
+
+    Args:
+        query: (batch, seq_len, num_attention_heads, head_dim).
+        key, value: (batch, positions, num_key_value_heads, head_dim).
+        mask: bool (seq_len, positions), whether a query sees a position; None: those up to its own.
+        scale: factor on the dot products.
+        soft_cap: scores become cap * tanh(score / cap) (Gemma 2, 2024, section 2); None: they stay.
+        sinks: (num_attention_heads,), one more score of each head's softmax, without a value
+            (gpt-oss, 2025); None: there is none.
+
+    Returns:
+        (batch, seq_len, num_attention_heads, head_dim).
+    """
+    query, key, value = (x.transpose(1, 2) for x in (query, key, value))
+    if soft_cap is None and sinks is None:
+        out = F.scaled_dot_product_attention(
+            query, key, value, attn_mask=mask, is_causal=mask is None, scale=scale, enable_gqa=True
+        )
+        return out.transpose(1, 2)
+    group = query.shape[1] // key.shape[1]
+    key, value = (x.repeat_interleave(group, dim=1) for x in (key, value))
+    scores = query @ key.transpose(2, 3) * scale  # (batch, num_attention_heads, seq_len, positions)
+    if soft_cap is not None:
+        scores = soft_cap * torch.tanh(scores / soft_cap)
+    if mask is None:
+        mask = torch.ones(scores.shape[2:], dtype=torch.bool, device=scores.device).tril()
+    scores = scores.masked_fill(~mask, -torch.inf)
+    if sinks is None:
+        weights = scores.softmax(-1)
+    else:
+        sink = sinks.view(1, -1, 1, 1)
+        largest = torch.maximum(scores.amax(-1, keepdim=True), sink)
+        weights = torch.exp(scores - largest)
+        weights = weights / (weights.sum(-1, keepdim=True) + torch.exp(sink - largest))
+    return (weights @ value).transpose(1, 2).contiguous()
 
 
 _library.impl("cached_attention", cached_attention, "CompositeExplicitAutograd")

@@ -22,6 +22,9 @@ class AttentionSpec:
             all heads of a position at once ("rows").
         scale: a factor on the dot products; None: head_dim ** -0.5.
         query_rotary: rotates queries instead of `rotary`; None: the same table for both.
+        soft_cap: scores become cap * tanh(score / cap); None: they stay (Gemma 2).
+        sinks: each head has a learned score that takes part in the softmax, without a value
+            (gpt-oss).
     """
 
     num_attention_heads: int
@@ -34,6 +37,8 @@ class AttentionSpec:
     qk_norm: QkNorm = None
     scale: float | None = None
     query_rotary: RotarySpec | None = None
+    soft_cap: float | None = None
+    sinks: bool = False
 
     def for_context(self, length: int) -> "AttentionSpec":
         """Returns the attention for contexts of up to `length`."""

@@ -44,6 +44,13 @@ CASES = {
         "damaged_programs",
         "rotation_without_a_cache",
     ],
+    "delegate_ring_test": [
+        "bits_of_a_whole_cache",
+        "truncates_as_far_as_it_reaches",
+        "saves_and_restores",
+        "forks",
+        "refuses_impossible_rings",
+    ],
     "delegate_session_test": [
         "truncates",
         "saves_and_restores",

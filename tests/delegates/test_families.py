@@ -16,7 +16,7 @@ from exporter.program import capture
 LENGTHS = [20, 3, 1, 1, 15]
 # Between them: rows of one tensor, heads of which a part turns, factors for long contexts; norms of
 # rows, windows and tables by layer; four norms, scales and caps; queries with a table of their own.
-ALWAYS = ("Phi3-phi-4-mini", "Olmo3-yarn", "Gemma3Text-listed", "Ministral3-grown")
+ALWAYS = ("Phi3-phi-4-mini", "Olmo3-yarn", "Gemma2-caps", "Ministral3-grown")
 
 
 def name_of(case: Case) -> str:

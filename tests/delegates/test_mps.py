@@ -260,6 +260,11 @@ def test_a_program_that_is_not_taken_whole() -> None:
     ("decoder", "sentence"),
     [
         (OddDecoder((OddLayer(window=3),)), "attention of layers.0.self_attn, which has a window"),
+        (
+            OddDecoder((OddLayer(soft_cap=2.0),)),
+            "attention of layers.0.self_attn, which has a soft cap of its scores",
+        ),
+        (OddDecoder((OddLayer(sinks=True),)), "attention of layers.0.self_attn, which has sinks"),
         (OddDecoder((OddLayer(gated=False),)), "silu of layers.0.mlp, which is no addition"),
         (
             OddDecoder((OddLayer(activation="relu"),)),

@@ -245,6 +245,7 @@ def test_its_json_says_what_the_table_says(delegate: str, explained: Explained) 
     told += [
         f"{item['line']}: {item['count']} x {item['operator']}: {item['reason']}" for item in left
     ]
+    told += [f"{item['layers']} layer" for item in found["caches"]]
     assert all(told.count(item) == 1 for item in told)
     lines = [line.strip() for line in text.splitlines() if line.startswith("  ")]
     for item in told:

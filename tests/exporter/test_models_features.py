@@ -77,6 +77,8 @@ SPECS: dict[str, DecoderSpec] = {
     "embedding scale": replace(SMALL, embedding_scale=8.0),
     "soft cap": replace(SMALL, logit_soft_cap=2.0),
     "windows": mixers({"window": 5}, {}, {"window": 1}, {"window": 100}),
+    "soft caps of scores": mixers({"soft_cap": 0.5}, {}, {"soft_cap": 0.2, "window": 5}),
+    "sinks": mixers({"sinks": True}, {"sinks": True, "window": 5, "soft_cap": 0.5}),
     "rotary tables": mixers({}, {"rotary": WIDE}, {"rotary": None}, {"rotary": WIDE}),
     "stretched tables": mixers({"rotary": STRETCHED}, {"rotary": LINEAR}),
     "no rotary table": mixers({"rotary": None}),
@@ -167,6 +169,11 @@ class Plain:
                 keys = heads["k"][oldest : pos + 1, head // shared]
                 values = heads["v"][oldest : pos + 1, head // shared]
                 scores = keys @ heads["q"][pos, head] * scale
+                if spec.soft_cap is not None:
+                    scores = spec.soft_cap * torch.tanh(scores / spec.soft_cap)
+                if spec.sinks:  # a position of value 0
+                    scores = torch.cat([scores, self.weights[at + "sinks"][head : head + 1]])
+                    values = torch.cat([values, torch.zeros_like(values[:1])])
                 out[pos, head] = scores.softmax(0) @ values
         return self.linear(out.flatten(1), at + "o_proj")
 

@@ -34,6 +34,8 @@ CASES = {
         "head_dims",
         "windows",
         "windows_alone",
+        "rings",
+        "caps_and_sinks",
         "sharp",
         "nan_ends",
         "tiny_numbers",

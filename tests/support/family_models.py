@@ -165,6 +165,7 @@ CASES = [
         "yarn",
         dict(sliding_window=7, layer_types=MIXED, **by_kind(YARN, rope("default", 1e3))),
     ),
+    Case("Gemma2", "caps", dict(**GEMMA, attn_logit_softcapping=0.5)),
     Case("Gemma2", "no-attention-cap", dict(**GEMMA, attn_logit_softcapping=None)),
     Case(
         "Gemma2",

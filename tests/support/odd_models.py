@@ -34,6 +34,7 @@ class OddLayer:
         late_norm: heads are normed behind the rotation.
         rope: the number of the rotary tables; None for none.
         window: that attention sees; None for all.
+        soft_cap, sinks: of its scores, as in `AttentionSpec`.
         gated: an MLP with a gate, else a plain one.
         output_gate: attention's output is multiplied by a sigmoid of the input.
         parallel: both blocks read the same rows.
@@ -45,6 +46,8 @@ class OddLayer:
     late_norm: bool = False
     rope: int | None = 0
     window: int | None = None
+    soft_cap: float | None = None
+    sinks: bool = False
     gated: bool = True
     activation: str = "silu"
     output_gate: bool = False
@@ -73,6 +76,8 @@ def random_decoder(seed: int) -> OddDecoder:
             late_norm=draw.random() < 0.3,
             rope=draw.choice([0, 1, None]),
             window=draw.choice([None, 3, 7]),
+            soft_cap=draw.choice([None, 0.5]),
+            sinks=draw.random() < 0.3,
             gated=draw.random() < 0.6,
             activation=draw.choice(list(ACTIVATIONS)),
             output_gate=draw.random() < 0.3,
@@ -113,6 +118,7 @@ class OddAttention(nn.Module):
         self.o_proj = nn.Linear(HEADS * HEAD_DIM, WIDTH, layer.bias)
         size = HEAD_DIM if layer.head_norm == "weight" else None
         self.q_norm, self.k_norm, self.v_norm = Norm(size), Norm(size), Norm(None)
+        self.sinks = nn.Parameter(torch.randn(HEADS)) if layer.sinks else None
         if layer.output_gate:
             self.g_proj = nn.Linear(WIDTH, HEADS * HEAD_DIM)
         for name in ("k_cache", "v_cache"):
@@ -127,10 +133,10 @@ class OddAttention(nn.Module):
             q, k = step(q, k)
         if self.layer.value_norm:
             v = self.v_norm(v)
-        window = () if self.layer.window is None else (self.layer.window,)
-        scale = HEAD_DIM**-0.5
+        scale, layer = HEAD_DIM**-0.5, self.layer
         out = torch.ops.thimble.cached_attention(
-            q, k, v, self.k_cache, self.v_cache, start_pos, scale, *window
+            *(q, k, v, self.k_cache, self.v_cache, start_pos, scale),
+            *(layer.window, layer.soft_cap, self.sinks),
         ).flatten(2)
         if self.layer.output_gate:
             out = out * torch.sigmoid(self.g_proj(x))

@@ -54,7 +54,8 @@ class OpList:
                 if kind.get(name)
             ]
             if op["kind_type"] == "Attention":
-                flags += ["rotate"] * ("cosines" in kind) + ["window"] * bool(kind["window"])
+                flags += ["rotate"] * ("cosines" in kind)
+                flags += [name for name in ("window", "soft_cap", "sinks") if kind.get(name)]
             if op["kind_type"] == "Elementwise":
                 flags.append(kind["function"])
             lines.append(" ".join([op["kind_type"], *flags, op["name"]]))
@@ -176,10 +177,14 @@ class OpList:
         group = heads["query"] // key_heads
         k, v = (cache[:end].repeat(group, axis=1) for cache in (keys, values))
         scores = np.einsum("qhd,khd->hqk", taken["query"], k) * np.float32(kind["scale"])
+        if kind["soft_cap"]:
+            scores = kind["soft_cap"] * np.tanh(scores / kind["soft_cap"])
         ages = start_pos + np.arange(length)[:, None] - np.arange(end)
         scores[:, (ages < 0) | (ages >= (kind["window"] or np.inf))] = -np.inf
-        scores = np.exp(scores - scores.max(axis=2, keepdims=True))
-        scores /= scores.sum(axis=2, keepdims=True)
+        sinks = self._floats(kind["sinks"])[:, None, None] if "sinks" in kind else -np.inf
+        largest = np.maximum(scores.max(axis=2, keepdims=True), sinks)
+        scores = np.exp(scores - largest)
+        scores /= scores.sum(axis=2, keepdims=True) + np.exp(sinks - largest)
         return np.einsum("hqk,khd->qhd", scores, v).reshape(length, -1).astype(np.float32)
 
 

@@ -54,7 +54,7 @@ _OPTIONS: dict[str, dict[str, list[Any]]] = {
         "sliding_window": _WINDOW,
         "query_pre_attn_scalar": [5, 64],
         "final_logit_softcapping": [None, 4.0],
-        "attn_logit_softcapping": [None],
+        "attn_logit_softcapping": [None, 0.7],
         "head_dim": [8],
     },
     "Gemma3Text": {

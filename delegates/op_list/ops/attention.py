@@ -6,12 +6,23 @@ from typing import Any, ClassVar
 
 from torch.fx import Node
 
-from delegates.op_list.graph import ATTENTION, args_of, kwargs_of, operator_name, shape_of
+from delegates.op_list.graph import (
+    ATTENTION,
+    args_of,
+    kwargs_of,
+    most_tokens,
+    operator_name,
+    shape_of,
+)
+from delegates.op_list.layout import round_up
 from delegates.op_list.ops.norm import NormWeight
 from delegates.op_list.ops.op import Cache, Field, Matchers, Op, Places, Values
 from delegates.op_list.ops.rotate import Rotation
 from delegates.op_list.refused import Refused
 from delegates.op_list.rows import Rows, is_heads
+
+_BLOCK, _TILE = 16, 64  # positions, as in runtime/cpp/kernels/shared/cache.h
+_LEAST_CHUNK, _CHUNK = 8, 256  # tokens that the executor runs together
 
 
 @dataclass(eq=False, kw_only=True)
@@ -20,6 +31,8 @@ class Attention(Op):
     Attributes:
         offsets: of the columns of queries, keys and values in what it reads.
         window: positions that a query sees, its own among them; 0: all up to its own.
+        soft_cap: of scores; 0: none.
+        sinks: (num_attention_heads,), one more score of each head; None: there is none.
         query_norm, key_norm: of each head first.
         rotation: of the heads of queries and keys then.
     """
@@ -34,6 +47,8 @@ class Attention(Op):
     num_attention_heads: int
     scale: float
     window: int
+    soft_cap: float
+    sinks: Node | None
     offsets: tuple[int, int, int] = (0, 0, 0)
     query_norm: NormWeight | None = None
     key_norm: NormWeight | None = None
@@ -54,6 +69,8 @@ class Attention(Op):
             next((norm.eps for norm in norms if norm), 0.0),
             *(self.rotation.place(places) if self.rotation else (None, None)),
             self.window,
+            self.soft_cap,
+            None if self.sinks is None else places.vector(self.sinks),
         ]
 
     def adopt(self, nodes: Sequence[Node]) -> None:
@@ -79,6 +96,11 @@ def match_attention(node: Node, values: Values) -> Attention | Refused | None:
         return Refused("its keys and values are in one buffer")
     _, context, key_heads, head_dim = shape_of(caches[0])
     query, key, value = map(values.rows, heads)
+    sinks = given.get("sinks")
+    if sinks is not None and values.constants.name(sinks) is None:
+        return Refused("its sinks are computed and no constant")
+    window, name = given.get("window") or 0, names[0].rpartition(".")[0] or names[0]
+    rows = ring_rows(window, context, most_tokens(heads[0]))
     return Attention(
         output=values.rows(node),
         nodes=[attention, *attention.users],
@@ -86,11 +108,34 @@ def match_attention(node: Node, values: Values) -> Attention | Refused | None:
         key=key,
         value=value,
         start_pos=given["start_pos"],
-        cache=Cache(names[0].rpartition(".")[0] or names[0], key_heads, head_dim, context),
+        cache=Cache(name, key_heads, head_dim, context, rows),
         num_attention_heads=shape_of(heads[0])[2],
         scale=given["scale"],
-        window=given.get("window") or 0,
+        window=window,
+        soft_cap=given.get("soft_cap") or 0.0,
+        sinks=sinks,
     )
+
+
+def kept_positions(window: int, context: int, tokens: int) -> int:
+    """Positions that the cache of a sliding window keeps, as for ring_rows."""
+    return ring_rows(window, context, tokens) or context
+
+
+def ring_rows(window: int, context: int, tokens: int) -> int:
+    """Positions that the cache of a sliding window keeps; 0 for all, where a ring is no smaller.
+
+    They are those that the first token of a chunk sees, from the start of a block of 16 on, and
+    the chunk's own, in whole tiles of 64.
+
+    Args:
+        window: positions that a query sees; 0 for all.
+        context: positions of the model's context.
+        tokens: most that a call has.
+    """
+    rows = window + _BLOCK - 2 + max(_LEAST_CHUNK, min(tokens, _CHUNK))
+    rows = round_up(rows, _TILE)
+    return rows if window > 0 and rows < context else 0
 
 
 MATCHERS: Matchers = {"getitem": (match_attention,)}

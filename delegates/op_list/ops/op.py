@@ -32,12 +32,17 @@ Field = int | bool | IntEnum | float | Floats | None
 
 @dataclass(frozen=True)
 class Cache:
-    """Keys and values of one attention."""
+    """Keys and values of one attention.
+
+    Attributes:
+        rows: positions that it keeps, as a ring; 0 for all.
+    """
 
     name: str
     num_key_value_heads: int
     head_dim: int
     max_context_len: int
+    rows: int
 
 
 class Places(Protocol):

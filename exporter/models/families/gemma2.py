@@ -44,20 +44,27 @@ def spec(config: Mapping[str, Any]) -> DecoderSpec:
 def layer(fields: Mapping[str, Any], mixer: AttentionSpec) -> LayerSpec:
     """A layer of Gemma around that attention."""
     refuse(fields, "use_bidirectional_attention", False)
-    refuse(fields, "attn_logit_softcapping")
-    mixer = replace(mixer, scale=positive(fields, "query_pre_attn_scalar") ** -0.5)
+    mixer = replace(
+        mixer,
+        scale=positive(fields, "query_pre_attn_scalar") ** -0.5,
+        soft_cap=_cap(fields, "attn_logit_softcapping"),
+    )
     part = mlp(fields, act="hidden_activation")
     return LayerSpec(mixer, part, _AROUND_ATTENTION, _AROUND_MLP)
 
 
 def scaled(fields: Mapping[str, Any], layers: Sequence[LayerSpec]) -> DecoderSpec:
     """A decoder of Gemma: the embedding is scaled, logits may be capped."""
-    plain, cap = decoder(fields, layers), "final_logit_softcapping"
+    plain = decoder(fields, layers)
     return replace(
         plain,
         embedding_scale=plain.hidden_size**0.5,
-        logit_soft_cap=None if fields.get(cap) is None else positive(fields, cap),
+        logit_soft_cap=_cap(fields, "final_logit_softcapping"),
     )
+
+
+def _cap(fields: Mapping[str, Any], name: str) -> float | None:
+    return None if fields.get(name) is None else positive(fields, name)
 
 
 def stored(spec: DecoderSpec, name: str) -> Stored:

@@ -57,11 +57,21 @@ Status Runner::truncate(size_t length) {
     return Status::error("cannot truncate to " + std::to_string(length) +
                          " tokens: the cache holds " + std::to_string(cached_.size()));
   }
+  const std::vector<int32_t> wanted(cached_.begin(),
+                                    cached_.begin() + static_cast<std::ptrdiff_t>(length));
+  const Status status = rewind(length);
+  return status.ok() ? extend(wanted, length, /*interrupted=*/nullptr).status() : status;
+}
+
+Status Runner::rewind(size_t length) {
   Status status = choose_cache();
   if (!status.ok()) return status;
-  const auto kept = static_cast<int64_t>(length);
-  if (session() != nullptr && session()->length() > kept) status = session()->truncate(kept);
-  if (status.ok()) cached_.resize(length);
+  auto kept = static_cast<int64_t>(length);
+  if (session() != nullptr && session()->length() > kept) {
+    kept = session()->kept_by_truncate(kept);
+    status = session()->truncate(kept);
+  }
+  if (status.ok()) cached_.resize(static_cast<size_t>(kept));
   return status;
 }
 
@@ -117,7 +127,7 @@ Result<std::unique_ptr<Runner>> Runner::fork() const {
 
 Status Runner::keep_common(const std::vector<int32_t>& tokens, size_t most) {
   const auto common = std::mismatch(cached_.begin(), cached_.end(), tokens.begin(), tokens.end());
-  return truncate(std::min(static_cast<size_t>(common.first - cached_.begin()), most));
+  return rewind(std::min(static_cast<size_t>(common.first - cached_.begin()), most));
 }
 
 Result<const float*> Runner::extend(const std::vector<int32_t>& tokens, size_t end,

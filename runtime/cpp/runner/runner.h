@@ -52,7 +52,8 @@ class Runner {
   /// The tokens whose keys and values are in the cache.
   const std::vector<int32_t>& cached() const { return cached_; }
 
-  /// Removes every token from `length` on; fails if the cache has fewer.
+  /// Removes every token from `length` on; fails if the cache has fewer. If its sliding windows do
+  /// not reach so far back, the rest is computed again.
   Status truncate(size_t length);
 
   /// The messages of the chat of this cache, maintained by Chat: the system message, if any, and
@@ -83,8 +84,10 @@ class Runner {
   /// The session with this runner's cache as the current one; an error if the cache cannot be
   /// `verb`.
   Result<SessionHandle*> own_session(const char* verb) const;
+  /// Removes every token from `length` on, or all if the cache's windows do not reach so far back.
+  Status rewind(size_t length);
   /// Removes from the cache everything after the common prefix with `tokens`, and everything from
-  /// `most` on.
+  /// `most` on, or more if it must.
   Status keep_common(const std::vector<int32_t>& tokens, size_t most);
   /// Extends the cache, which has a prefix of `tokens`, to `end` of them; returns the logits of the
   /// last, null if there is nothing to do.

@@ -41,6 +41,10 @@ Status SessionHandle::use(int32_t cache) {
 
 int64_t SessionHandle::length() const { return thimble_cache_length(id_); }
 
+int64_t SessionHandle::kept_by_truncate(int64_t length) const {
+  return thimble_cache_kept_by_truncate(id_, length);
+}
+
 Status SessionHandle::truncate(int64_t length) { return call(thimble_cache_truncate, id_, length); }
 
 Status SessionHandle::save(std::vector<uint8_t>* data) const {

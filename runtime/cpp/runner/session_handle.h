@@ -38,6 +38,8 @@ class SessionHandle {
   /// Makes a cache the one that everything below, and the program, is about.
   Status use(int32_t cache);
   int64_t length() const;
+  /// The most positions, up to `length`, that truncate() can leave.
+  int64_t kept_by_truncate(int64_t length) const;
   Status truncate(int64_t length);
   /// Appends the cache to `data`.
   Status save(std::vector<uint8_t>* data) const;

@@ -95,8 +95,9 @@ THIMBLE_API int thimble_logits(thimble_runner* runner, const int32_t* tokens, in
 /// Returns the number of tokens in the key/value cache, prompt and answer.
 THIMBLE_API int64_t thimble_length(const thimble_runner* runner);
 
-/// Removes every token from `length` on; `length` must not exceed thimble_length(). Returns 0 on
-/// success.
+/// Removes every token from `length` on; `length` must not exceed thimble_length(). If the cache's
+/// sliding windows do not reach so far back, the tokens before `length` are computed again. Returns
+/// 0 on success.
 THIMBLE_API int thimble_truncate(thimble_runner* runner, int64_t length, char* error,
                                  size_t error_size);
 

@@ -2,6 +2,7 @@
 
 #include <executorch/runtime/backend/interface.h>
 
+#include <algorithm>
 #include <memory>
 #include <new>
 #include <optional>
@@ -43,6 +44,9 @@ std::string describe(const kernels::Variant& kernels, const Session& session,
   if (!program.caches.empty()) {
     text += std::string(", ") + cache_type_name(type) + " cache of " +
             std::to_string(program.caches.front().max_context_len) + " positions";
+    size_t rows = 0;
+    for (const CacheShape& cache : program.caches) rows = std::max(rows, cache.rows);
+    if (rows > 0) text += ", windows in rings of " + std::to_string(rows);
   }
   return text + ", " + weights.describe();
 }

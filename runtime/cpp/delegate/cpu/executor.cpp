@@ -71,8 +71,9 @@ Result<std::unique_ptr<CpuExecutor>> CpuExecutor::create(Program program,
   if (!workspace.ok()) return workspace.status();
   std::vector<NamedGeometry> wanted;
   for (const CacheShape& cache : program.caches) {
+    const size_t capacity = cache.rows > 0 ? cache.rows : cache.max_context_len;
     wanted.push_back(
-        {cache.name, {cache.num_key_value_heads, cache.head_dim, cache.max_context_len, type}});
+        {cache.name, {cache.num_key_value_heads, cache.head_dim, capacity, type, cache.window}});
   }
   const Result<uint32_t> number = session->add_program(program.checksum, wanted);
   if (!number.ok()) return number.status();
@@ -84,7 +85,9 @@ Result<std::unique_ptr<CpuExecutor>> CpuExecutor::create(Program program,
 CpuExecutor::~CpuExecutor() { session_->remove_program(number_); }
 
 Status CpuExecutor::check(const Segment& segment) const {
-  return check_call_rows(program_, session_->length(segment.cache), segment);
+  const Status status = check_call_rows(program_, session_->length(segment.cache), segment);
+  if (!status.ok() || program_.caches.empty()) return status;
+  return session_->check_start(number_, segment.cache, static_cast<size_t>(segment.start_pos));
 }
 
 void CpuExecutor::bind(const Call& call) {
@@ -102,7 +105,8 @@ Status CpuExecutor::run(const Call& call) {
   bind(call);
   session_->team().run([&](size_t thread) { run_on(thread, call); });
   if (!program_.caches.empty()) {
-    session_->set_length(segment.cache, static_cast<size_t>(segment.start_pos) + segment.rows);
+    session_->set_written(number_, segment.cache, static_cast<size_t>(segment.start_pos),
+                          segment.rows);
   }
   return {};
 }

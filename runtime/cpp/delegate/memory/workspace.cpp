@@ -110,7 +110,9 @@ class Planner {
     }
     const size_t most = round_up(kChunkRows, tile_.mr);
     const size_t fitting = bytes > 0 ? kMostBytes / bytes / tile_.mr * tile_.mr : most;
-    return std::clamp(fitting, kMatvecRows, most);
+    size_t rows = std::clamp(fitting, kMatvecRows, most);
+    for (const CacheShape& cache : program_.caches) rows = std::min(rows, cache.most_rows());
+    return rows;
   }
 
   std::vector<size_t> place_slots(Layout* layout) const {

@@ -32,7 +32,9 @@ std::string missing(const cpu::LinearOp& op) {
              : "";
 }
 std::string missing(const cpu::AttentionOp& op) {
-  return op.window > 0 ? "has a window of " + std::to_string(op.window) + " positions" : "";
+  if (op.window > 0) return "has a window of " + std::to_string(op.window) + " positions";
+  if (op.soft_cap > 0) return "has a soft cap of its scores";
+  return op.sinks.present() ? "has sinks" : "";
 }
 std::string missing(const cpu::ElementwiseOp& op) {
   if (op.function != kernels::Function::kAdd) return "is no addition";

@@ -90,8 +90,8 @@ class Attention {
     float* key = context_.row(op_.key, row) + op_.key_offset + head * dim_;
     norm_and_rotate(key, 1, op_.key_norm, position);
     const float* value = context_.row(op_.value, row) + op_.value_offset + head * dim_;
-    context_.kernels.write_cache({key, value, dim_, position, cache_.geometry().type,
-                                  cache_.keys(head), cache_.values(head)});
+    context_.kernels.write_cache({key, value, dim_, cache_.geometry().row(position),
+                                  cache_.geometry().type, cache_.keys(head), cache_.values(head)});
   }
 
   void norm_and_rotate(float* heads, size_t count, const Floats& norm, size_t position) {
@@ -124,7 +124,11 @@ class Attention {
             context_.row(op_.output, first) + column,
             context_.stride(op_.output),
             scratch_,
-            op_.window};
+            op_.window,
+            cache_.geometry().is_ring() ? cache_.geometry().capacity : 0,
+            op_.soft_cap,
+            op_.sinks.present() ? context_.numbers(op_.sinks) + head * group_ + queries.first
+                                : nullptr};
   }
 
   void attend_heads(size_t head, Range queries, Range rows) const {
@@ -207,12 +211,12 @@ class Attention {
 }  // namespace
 
 AttentionOp AttentionOp::read(const FlatbufferTable& table) {
-  return {table.scalar<uint32_t>(0), table.scalar<uint32_t>(1),    table.scalar<uint32_t>(2),
-          table.scalar<uint32_t>(3), table.scalar<uint32_t>(4),    table.scalar<uint32_t>(5),
-          table.scalar<uint32_t>(6), table.scalar<uint32_t>(7),    table.scalar<uint32_t>(8),
-          table.scalar<float>(9),    read_floats(table.table(10)), read_floats(table.table(11)),
-          table.scalar<float>(12),   read_floats(table.table(13)), read_floats(table.table(14)),
-          table.scalar<uint32_t>(15)};
+  return {table.scalar<uint32_t>(0),  table.scalar<uint32_t>(1),    table.scalar<uint32_t>(2),
+          table.scalar<uint32_t>(3),  table.scalar<uint32_t>(4),    table.scalar<uint32_t>(5),
+          table.scalar<uint32_t>(6),  table.scalar<uint32_t>(7),    table.scalar<uint32_t>(8),
+          table.scalar<float>(9),     read_floats(table.table(10)), read_floats(table.table(11)),
+          table.scalar<float>(12),    read_floats(table.table(13)), read_floats(table.table(14)),
+          table.scalar<uint32_t>(15), table.scalar<float>(16),      read_floats(table.table(17))};
 }
 
 void AttentionOp::check(Checker* checker) const {
@@ -232,6 +236,10 @@ void AttentionOp::check(Checker* checker) const {
   checker->has_optional_floats(query_norm, dim);
   checker->has_optional_floats(key_norm, dim);
   checker->has_eps(norm_eps);
+  checker->check(soft_cap >= 0 && std::isfinite(soft_cap),
+                 "has the soft cap " + std::to_string(soft_cap));
+  checker->has_optional_floats(sinks, heads);
+  checker->takes_window(cache, window);
   checker->has_rows_of({query}, output);
   checker->check(cosines.present() == sines.present(), "has cosines without sines, or the reverse");
   if (!cosines.present()) return;

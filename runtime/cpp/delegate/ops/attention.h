@@ -22,6 +22,8 @@ struct AttentionOp {
   Floats cosines;
   Floats sines;
   uint32_t window;
+  float soft_cap;
+  Floats sinks;
 
   static constexpr const char* kName = "Attention";
   static AttentionOp read(const FlatbufferTable& table);

@@ -74,6 +74,9 @@ void Checker::check_cache(const CacheShape& cache) {
         "a cache has " + std::to_string(cache.num_key_value_heads) + " heads of " +
             std::to_string(cache.head_dim) + " numbers and " +
             std::to_string(cache.max_context_len) + " positions");
+  check(cache.rows % kernels::kAttentionTile == 0 && cache.rows <= cache.max_context_len,
+        "a cache keeps " + std::to_string(cache.rows) + " of " +
+            std::to_string(cache.max_context_len) + " positions");
   takes_positions(cache.max_context_len);
 }
 
@@ -142,6 +145,15 @@ bool Checker::takes_cache(uint32_t cache) {
   const bool free = !owners_[cache];
   owners_[cache] = true;
   return check(free, "uses cache " + std::to_string(cache) + " of another");
+}
+
+void Checker::takes_window(uint32_t cache, size_t window) {
+  CacheShape& shape = program_.caches[cache];
+  if (shape.rows == 0) return;
+  shape.window = window;
+  check(window >= 1 && window < shape.rows && shape.most_rows() >= kernels::kMatvecRows,
+        "sees " + std::to_string(window) + " positions (0: all) of a cache that keeps " +
+            std::to_string(shape.rows));
 }
 
 void Checker::takes_tokens(size_t count) {

@@ -42,6 +42,8 @@ class Checker {
   /// Whether the cache exists and no earlier op uses it.
   bool takes_cache(uint32_t cache);
 
+  /// Records that the op sees so many positions of a cache that exists; 0: all.
+  void takes_window(uint32_t cache, size_t window);
   /// Records that the op embeds tokens below `count`.
   void takes_tokens(size_t count);
   /// Records that the op supports the positions below `count`.

@@ -89,7 +89,8 @@ Result<Program> read_program(const uint8_t* data, size_t size) {
   for (size_t i = 0; i < caches.size(); ++i) {
     const FlatbufferTable cache = caches[i];
     program.caches.push_back({std::string(cache.string(0)), cache.scalar<uint32_t>(1),
-                              cache.scalar<uint32_t>(2), cache.scalar<uint32_t>(3)});
+                              cache.scalar<uint32_t>(2), cache.scalar<uint32_t>(3),
+                              cache.scalar<uint32_t>(4)});
   }
   const auto cache_type = root.scalar<uint8_t>(5);
   if (cache_type > static_cast<uint8_t>(kernels::CacheType::kInt8)) {

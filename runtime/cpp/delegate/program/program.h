@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -16,7 +17,7 @@
 
 namespace thimble::cpu {
 
-inline constexpr uint32_t kProgramVersion = 2;  ///< the one that is read
+inline constexpr uint32_t kProgramVersion = 3;  ///< the one that is read
 
 struct Weight {
   std::string key;
@@ -37,6 +38,14 @@ struct CacheShape {
   size_t num_key_value_heads;
   size_t head_dim;
   size_t max_context_len;
+  size_t rows = 0;    ///< of a ring: position p is in row p % rows; 0: all positions are kept
+  size_t window = 0;  ///< that reads a ring; set by check_program()
+
+  /// Tokens that may be written together without a loss of what the first of them sees, whose
+  /// window is read from the start of a block of 16 positions on.
+  size_t most_rows() const {
+    return rows == 0 ? SIZE_MAX : rows + 2 - std::min(rows, window + kernels::kCacheLanes);
+  }
 };
 
 struct Op {

@@ -35,6 +35,16 @@ size_t CacheGeometry::head_bytes() const {
   return values_at() + kernels::round_up(value_bytes(capacity), kernels::kLineBytes);
 }
 
+bool CacheGeometry::can_hold(size_t oldest, size_t length) const {
+  if (oldest > length || length - oldest > capacity) return false;
+  return oldest == 0 || (is_ring() && oldest % kCacheLanes == 0 && oldest + window - 1 <= length);
+}
+
+size_t CacheGeometry::saved_bytes(size_t oldest, size_t length) const {
+  const size_t count = length - std::min(oldest, length);
+  return heads * (key_bytes(count) + value_bytes(count));
+}
+
 Result<KvCache> KvCache::allocate(const CacheGeometry& geometry) {
   KvCache cache;
   cache.geometry_ = geometry;
@@ -49,38 +59,53 @@ size_t KvCache::position_bytes() const {
   return (key_bytes(kCacheLanes) + value_bytes(kCacheLanes)) / kCacheLanes;
 }
 
+void KvCache::set_written(size_t start, size_t count) {
+  if (start == 0) oldest_ = 0;
+  const size_t end = start + count;
+  if (!geometry_.is_ring() || end <= geometry_.capacity) return;
+  oldest_ = std::max(oldest_, kernels::round_up(end - geometry_.capacity, kCacheLanes));
+}
+
 Result<KvCache> KvCache::copy(size_t length) const {
   Result<KvCache> copy = allocate(geometry_);
   if (!copy.ok()) return copy;
+  copy->oldest_ = oldest_;
   for (size_t head = 0; head < geometry_.heads; ++head) {
-    std::memcpy(copy->keys(head), keys(head), key_bytes(length));
-    std::memcpy(copy->values(head), values(head), value_bytes(length));
+    each_run(oldest_, length, [&](size_t row, size_t count) {
+      std::memcpy(copy->key_row(head, row), key_row(head, row), key_bytes(count));
+      std::memcpy(copy->value_row(head, row), value_row(head, row), value_bytes(count));
+    });
   }
   return copy;
-}
-
-size_t KvCache::saved_bytes(size_t length) const {
-  return geometry_.heads * (key_bytes(length) + value_bytes(length));
 }
 
 void KvCache::save(size_t length, uint8_t* to) const {
   const size_t used = length % kCacheLanes;
   for (size_t head = 0; head < geometry_.heads; ++head) {
-    std::memcpy(to, keys(head), key_bytes(length));
-    to += key_bytes(length);
-    if (used > 0) clear_keys(used, to - key_bytes(kCacheLanes));
-    std::memcpy(to, values(head), value_bytes(length));
-    to += value_bytes(length);
-    if (used > 0) clear_values(used, to - value_bytes(kCacheLanes));
+    each_run(oldest_, length, [&](size_t row, size_t count) {
+      std::memcpy(to, key_row(head, row), key_bytes(count));
+      to += key_bytes(count);
+    });
+    if (used > 0 && length > oldest_) clear_keys(used, to - key_bytes(kCacheLanes));
+    each_run(oldest_, length, [&](size_t row, size_t count) {
+      std::memcpy(to, value_row(head, row), value_bytes(count));
+      to += value_bytes(count);
+    });
+    if (used > 0 && length > oldest_) clear_values(used, to - value_bytes(kCacheLanes));
   }
 }
 
-void KvCache::restore(size_t length, const uint8_t* from) {
+void KvCache::restore(size_t oldest, size_t length, const uint8_t* from) {
+  oldest_ = oldest;
   for (size_t head = 0; head < geometry_.heads; ++head) {
-    std::memcpy(keys(head), from, key_bytes(length));
-    from += key_bytes(length);
-    std::memcpy(values(head), from, value_bytes(length));
-    from += value_bytes(length);
+    each_run(oldest, length, [&](size_t row, size_t count) {
+      std::memcpy(key_row(head, row), from, key_bytes(count));
+      from += key_bytes(count);
+    });
+    each_run(oldest, length, [&](size_t row, size_t count) {
+      std::memcpy(value_row(head, row), from, value_bytes(count));
+      from += value_bytes(count);
+    });
   }
 }
 

@@ -138,6 +138,12 @@ int64_t thimble_cache_length(int32_t session) {
   return found == nullptr ? 0 : static_cast<int64_t>(found->length());
 }
 
+int64_t thimble_cache_kept_by_truncate(int32_t session, int64_t length) {
+  const std::shared_ptr<Session> found = find_session(session);
+  if (found == nullptr || length < 0) return 0;
+  return static_cast<int64_t>(found->kept_by_truncate(static_cast<size_t>(length)));
+}
+
 int thimble_cache_truncate(int32_t session, int64_t length, char* error, size_t error_size) {
   return with_session(session, error, error_size,
                       [&](Session& found) { return found.truncate(length); });

@@ -11,11 +11,11 @@ namespace {
 
 /// A saved cache: 8 characters, then the version, the checksum of everything after it, the length,
 /// the number of programs; for each program, its checksum and number of caches; for each cache, its
-/// geometry; then the keys and values. Caches that programs share are stored once. Numbers are
-/// uint32.
+/// geometry; then the first position that each cache keeps; then the keys and values. Caches that
+/// programs share are stored once. Numbers are uint32.
 constexpr char kMagic[] = "thimblKV";
 constexpr size_t kMagicBytes = sizeof(kMagic) - 1;
-constexpr uint32_t kVersion = 1;
+constexpr uint32_t kVersion = 2;
 constexpr size_t kVersionAt = kMagicBytes;
 constexpr size_t kChecksumAt = kVersionAt + sizeof(uint32_t);
 constexpr size_t kLengthAt = kChecksumAt + sizeof(uint32_t);
@@ -37,6 +37,7 @@ uint32_t number_at(const uint8_t* bytes) {
 std::string describe(const CacheGeometry& geometry) {
   return std::to_string(geometry.heads) + " heads of " + std::to_string(geometry.head_dim) +
          " numbers, " + std::to_string(geometry.capacity) + " positions, " +
+         (geometry.is_ring() ? "a window of " + std::to_string(geometry.window) + ", " : "") +
          cache_type_name(geometry.type);
 }
 
@@ -161,13 +162,50 @@ std::optional<thimble_segment> Session::take_asked() {
   return asked;
 }
 
+size_t Session::least_length() const {
+  size_t least = 0;
+  for (const auto& entry : current_->second.named) {
+    least = std::max(least, entry.second.least_length());
+  }
+  return least;
+}
+
+void Session::set_written(uint32_t program, int32_t cache, size_t start, size_t rows) {
+  for (KvCache* one : caches(program, cache)) one->set_written(start, rows);
+  set_length(cache, start + rows);
+}
+
+Status Session::check_start(uint32_t program, int32_t cache, size_t start) const {
+  size_t least = 0;
+  for (const KvCache* one : caches(program, cache)) least = std::max(least, one->least_length());
+  if (start == 0 || start >= least) return {};
+  return Status::error("start_pos is " + std::to_string(start) +
+                       ", but the sliding windows of the KV cache hold only what positions from " +
+                       std::to_string(least) + " on see: start at one of " + std::to_string(least) +
+                       " to " + std::to_string(length(cache)) + ", or at 0");
+}
+
+size_t Session::kept_by_truncate(size_t length) const {
+  return length >= least_length() ? std::min(length, this->length()) : 0;
+}
+
 Status Session::truncate(int64_t length) {
   if (length < 0 || static_cast<uint64_t>(length) > this->length()) {
     return Status::error("cannot truncate the cache to " + std::to_string(length) +
                          " positions: give 0 to the " + std::to_string(this->length()) +
                          " that it holds");
   }
-  current_->second.length = static_cast<size_t>(length);
+  const auto kept = static_cast<size_t>(length);
+  if (kept_by_truncate(kept) != kept) {
+    return Status::error("cannot truncate the cache to " + std::to_string(length) +
+                         " positions: its sliding windows reach back to " +
+                         std::to_string(least_length()) + ": give one of " +
+                         std::to_string(least_length()) + " to " + std::to_string(this->length()) +
+                         ", or 0");
+  }
+  current_->second.length = kept;
+  if (kept > 0) return {};
+  for (auto& entry : current_->second.named) entry.second.set_written(0, 0);
   return {};
 }
 
@@ -197,18 +235,19 @@ std::vector<uint8_t> Session::header() const {
       append(&bytes, cache->geometry().head_dim);
       append(&bytes, cache->geometry().capacity);
       append(&bytes, static_cast<size_t>(cache->geometry().type));
+      append(&bytes, cache->geometry().window);
     }
   }
   return bytes;
 }
 
-size_t Session::payload_bytes(size_t length) const {
-  size_t bytes = 0;
-  for (const KvCache* cache : each_current()) bytes += cache->saved_bytes(length);
+size_t Session::saved_bytes() const {
+  size_t bytes = header().size();
+  for (const KvCache* cache : each_current()) {
+    bytes += sizeof(uint32_t) + cache->saved_bytes(length());
+  }
   return bytes;
 }
-
-size_t Session::saved_bytes() const { return header().size() + payload_bytes(length()); }
 
 Status Session::save(void* data, size_t size) const {
   if (size != saved_bytes()) {
@@ -216,7 +255,8 @@ Status Session::save(void* data, size_t size) const {
                          " bytes: it takes exactly " + std::to_string(saved_bytes()));
   }
   auto* bytes = static_cast<uint8_t*>(data);
-  const std::vector<uint8_t> start = header();
+  std::vector<uint8_t> start = header();
+  for (const KvCache* cache : each_current()) append(&start, cache->oldest());
   uint8_t* to = std::copy(start.begin(), start.end(), bytes);
   for (const KvCache* cache : each_current()) {
     cache->save(length(), to);
@@ -249,19 +289,25 @@ Status Session::restore(const void* data, size_t size) {
         "the model and the options that saved it");
   }
   const size_t length = number_at(bytes + kLengthAt);
-  size_t capacity = SIZE_MAX;
-  for (const KvCache* cache : each_current()) {
-    capacity = std::min(capacity, cache->geometry().capacity);
+  const std::vector<KvCache*> caches = each_current();
+  const size_t payload_at = expected.size() + caches.size() * sizeof(uint32_t);
+  bool fits = size >= payload_at;
+  size_t wanted = payload_at;
+  for (size_t i = 0; fits && i < caches.size(); ++i) {
+    const size_t oldest = number_at(bytes + expected.size() + i * sizeof(uint32_t));
+    fits = caches[i]->geometry().can_hold(oldest, length);
+    wanted += caches[i]->geometry().saved_bytes(oldest, length);
   }
-  if (length > capacity || size - expected.size() != payload_bytes(length)) {
+  if (!fits || size != wanted) {
     return Status::error("the saved KV cache is damaged: " + std::to_string(size) +
                          " bytes do not hold its " + std::to_string(length) +
                          " positions: save it again");
   }
-  const uint8_t* from = bytes + expected.size();
-  for (KvCache* cache : each_current()) {
-    cache->restore(length, from);
-    from += cache->saved_bytes(length);
+  const uint8_t* from = bytes + payload_at;
+  for (size_t i = 0; i < caches.size(); ++i) {
+    const size_t oldest = number_at(bytes + expected.size() + i * sizeof(uint32_t));
+    caches[i]->restore(oldest, length, from);
+    from += caches[i]->geometry().saved_bytes(oldest, length);
   }
   current_->second.length = length;
   return {};

@@ -51,12 +51,19 @@ class Session {
   size_t length(int32_t cache) const { return caches_.at(cache).length; }
   size_t length() const { return current_->second.length; }
   void set_length(int32_t cache, size_t length) { caches_.at(cache).length = length; }
+  /// Records that a call of a program wrote `rows` positions of a cache from `start` on, up to its
+  /// new length.
+  void set_written(uint32_t program, int32_t cache, size_t start, size_t rows);
+  /// Checks that a program's caches still have all that a token at position `start` sees.
+  Status check_start(uint32_t program, int32_t cache, size_t start) const;
 
   /// Stores the segments of the next call, if this runtime supports them.
   Status ask_for(const thimble_segment* segments, size_t count);
   /// Returns the segments of this call and clears them.
   std::optional<thimble_segment> take_asked();
 
+  /// The largest length, up to `length`, to which the current cache can be truncated.
+  size_t kept_by_truncate(size_t length) const;
   Status truncate(int64_t length);
   size_t saved_bytes() const;
   Status save(void* data, size_t size) const;
@@ -85,9 +92,10 @@ class Session {
   static void tie(uint32_t number, const LoadedProgram& program, Cache* cache);
   /// Returns the current caches, each once, in the order of the programs.
   std::vector<KvCache*> each_current() const;
+  /// The smallest length above 0 to which the current cache can be truncated; 0: any.
+  size_t least_length() const;
   /// Returns what comes before the keys and values in a saved cache.
   std::vector<uint8_t> header() const;
-  size_t payload_bytes(size_t length) const;
 
   const thimble_session_options options_;
   ThreadTeam team_;

@@ -67,9 +67,13 @@ void run_split(const AttentionArgs& args, RowGroup<kRows>* groups, size_t count,
   const size_t split_start = split * kAttentionSplit;
   const size_t unseen = first < split_start ? 0 : (first - split_start) / kAttentionTile;
   for (size_t g = 0; g < count; ++g) groups[g].start_split();
-  for (size_t start = split_start + unseen * kAttentionTile; start < end; start += kAttentionTile) {
-    const auto keys = blocks_at<Element>(args.type, args.keys, start, args.head_dim);
-    const auto values = blocks_at<Element>(args.type, args.values, start, padded_dim);
+  size_t start = split_start + unseen * kAttentionTile;
+  size_t row = args.ring == 0 ? start : start % args.ring;
+  for (; start < end; start += kAttentionTile) {
+    const auto keys = blocks_at<Element>(args.type, args.keys, row, args.head_dim);
+    const auto values = blocks_at<Element>(args.type, args.values, row, padded_dim);
+    row += kAttentionTile;
+    if (row == args.ring) row = 0;
     if constexpr (kRows <= kFewRows) {
       for (size_t g = 0; g < count; ++g) groups[g].add_tile(start, keys, values);
     } else {
@@ -145,7 +149,9 @@ void each_rows(const AttentionArgs& args, Run run) {
 
 /// Writes the outputs of a row that has seen all its positions.
 void finish(const AttentionArgs& args, size_t row, const RowState& state) {
-  float* out = args.out + row / args.heads * args.out_stride + row % args.heads * args.head_dim;
+  const size_t head = row % args.heads;
+  float* out = args.out + row / args.heads * args.out_stride + head * args.head_dim;
+  if (args.sinks != nullptr) state.add_sink(args.sinks[head] * kLog2OfE);
   const F32x16 sum = broadcast(lane_sum(load(state.sums())));
   for (size_t d = 0; d < args.head_dim; d += kLanes) {
     const F32x16 mean = div(load(state.outputs() + d), sum);

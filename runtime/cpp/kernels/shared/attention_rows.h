@@ -7,6 +7,7 @@
 #include <cfloat>
 
 #include THIMBLE_VARIANT_HEADER
+#include "kernels/shared/activations.h"
 #include "kernels/shared/cache.h"
 #include "kernels/shared/exponential.h"
 #include "kernels/shared/lanes.h"
@@ -41,6 +42,8 @@ struct Blocks {
   }
 };
 
+constexpr float kLog2OfE = 0x1.715476p+0f;
+
 /// The state of a row, attention_state_size() floats: outputs not yet divided, lanes of the sum of
 /// weights, and the maximum in every lane.
 class RowState {
@@ -67,6 +70,19 @@ class RowState {
     store(largest(), highest);
   }
 
+  /// Adds a score, in units of log(2), without a value.
+  void add_sink(float score) const {
+    const F32x16 mine = load(largest()), other = broadcast(score);
+    const F32x16 highest = max(other, mine);
+    const F32x16 keep = exponential2(sub(mine, highest)), take = exponential2(sub(other, highest));
+    for (size_t i = 0; i < padded_dim_ + kLanes; i += kLanes)
+      store(floats_ + i, mul(load(floats_ + i), keep));
+    alignas(kLineBytes) float weight[kLanes];
+    store(weight, take);
+    sums()[0] += weight[0];
+    store(largest(), highest);
+  }
+
  private:
   float* floats_;
   size_t padded_dim_;
@@ -84,7 +100,8 @@ class RowGroup {
              float* weights) {
     head_dim_ = args.head_dim;
     padded_dim_ = round_up(args.head_dim, kLanes);
-    const float scale = args.scale * 0x1.715476p+0f;  // times log2(e)
+    const float scale = args.scale * kLog2OfE;
+    cap_ = args.soft_cap * kLog2OfE;
     query_ = query;
     states_ = states;
     weights_ = weights;
@@ -111,6 +128,7 @@ class RowGroup {
     start += unseen * kLanes;
     const size_t positions = (end < tile_end ? end : tile_end) - start;
     score(keys.behind(unseen), divide_up(positions, kLanes));
+    if (cap_ != 0) cap(divide_up(positions, kLanes));
     soften(start, divide_up(positions, kLanes), values.behind(unseen));
     mix(values.behind(unseen), positions);
   }
@@ -168,6 +186,16 @@ class RowGroup {
             [&](auto r) { store(weights + r * kAttentionTile, mul(acc[r][b], scale)); });
       }
     });
+  }
+
+  /// Applies cap * tanh(score / cap) to the scores of `blocks` * 16 positions.
+  void cap(size_t blocks) {
+    const F32x16 most = broadcast(cap_);
+    for (size_t r = 0; r < kRows; ++r) {
+      float* scores = weights_ + r * kAttentionTile;
+      for (size_t i = 0; i < blocks * kLanes; i += kLanes)
+        store(scores + i, mul(most, tanh(div(load(scores + i), most))));
+    }
   }
 
   /// Turns scores into 2^(score - maximum), 0 where a row must not attend, times
@@ -279,6 +307,7 @@ class RowGroup {
   float* states_;   // [kRows]
   float* weights_;  // [kRows][kAttentionTile]
   size_t first_[kRows], visible_[kRows];
+  float cap_;  // of scores, in units of log(2); 0: none
   float largest_[kLanes], factor_[kLanes];
 };
 

@@ -14,7 +14,8 @@
 ///     float scales[16];  int8 keys[head_dim][16]
 ///     float scales[16];  int8 values[16][head_dim padded to 16]
 ///
-/// In every type the first positions are in the first bytes.
+/// In every type the first positions are in the first bytes. A ring with fewer rows than positions,
+/// as for a sliding window, has the same layout: position p is in row p % rows.
 
 #include "kernels/layout/layout.h"
 
@@ -55,7 +56,7 @@ struct CacheWriteArgs {
   const float* key;  ///< [head_dim]
   const float* value;
   size_t head_dim;
-  size_t position;
+  size_t position;  ///< row of the cache
   CacheType type;
   void* keys;  ///< aligned to 64
   void* values;
@@ -63,7 +64,9 @@ struct CacheWriteArgs {
 
 /// Causal attention of the query heads that share one key/value head:
 /// softmax(scale * q . keys) . values over positions 0 .. start_pos + token, or
-/// the last `window` of them, the call's own positions already written. Online softmax (Milakov and
+/// the last `window` of them, the call's own positions already written. A soft cap
+/// makes cap * tanh(score / cap) of each score (Gemma 2, 2024, section 2); a sink is one more score
+/// of the softmax, without a value (gpt-oss, 2025). Online softmax (Milakov and
 /// Gimelshein, 2018) in powers of two over tiles of kAttentionTile positions: a
 /// tile rescales what came before by 2^(old maximum - new maximum). Splits of kAttentionSplit
 /// positions start with a new state and are combined in order, in the same way. Dot products are
@@ -83,9 +86,13 @@ struct AttentionArgs {
   const void* values;
   float* out;  ///< as q
   size_t out_stride;
-  float* scratch;     ///< attention_scratch_size() floats, aligned to 64, this
-                      ///< call's own
-  size_t window = 0;  ///< positions that a query sees, its own included; 0: all
+  float* scratch;      ///< attention_scratch_size() floats, aligned to 64, this
+                       ///< call's own
+  size_t window = 0;   ///< positions that a query sees, its own included; 0: all
+  size_t ring = 0;     ///< rows of the cache, a multiple of kAttentionTile: position p is in row
+                       ///< p % ring; 0: a row for each position
+  float soft_cap = 0;  ///< of scores; 0: none
+  const float* sinks = nullptr;  ///< [heads], or null: none
 };
 
 constexpr size_t kAttentionTile = 64;

@@ -8,9 +8,9 @@
 namespace thimble::test {
 
 /// A decoder of what the op list allows beyond a Llama: a scaled embedding, norms before and after,
-/// with a weight and without, a window in one of two layers, two rotary tables, gates by gelu, a
-/// soft cap on the logits. Told in one op for each step, or fused as far as it goes: the same
-/// numbers, and the same bits.
+/// with a weight and without, a window, a soft cap and sinks in one of two layers, two rotary
+/// tables, gates by gelu, a soft cap on the logits. Told in one op for each step, or fused as far
+/// as it goes: the same numbers, and the same bits.
 class GeneralModel : public ProgramBuilder {
  public:
   static constexpr size_t kHidden = 36, kHeads = 6, kKeyValueHeads = 3, kHeadDim = 12;
@@ -65,6 +65,10 @@ class GeneralModel : public ProgramBuilder {
     attention.cache = static_cast<uint32_t>(program.caches.size());
     attention.scale = 0.3f;
     attention.window = static_cast<uint32_t>(window);
+    if (window > 0) {
+      attention.soft_cap = 2;
+      attention.sinks = add_floats(kHeads, 0, 1);
+    }
     program.caches.push_back(
         {"layers." + std::to_string(attention.cache), kKeyValueHeads, kHeadDim, kContext});
     const cpu::Floats query_norm = add_floats(kHeadDim, 1, 0.2f);

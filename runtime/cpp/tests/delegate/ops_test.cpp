@@ -136,6 +136,9 @@ const Damage kDamages[] = {
        p->ops.back().kind = cpu::ElementwiseOp{Function::kAdd, last, 0, last, 0};
      },
      "reads the last row of a slot and all rows of another"},
+    {[](cpu::Program* p) { first<cpu::AttentionOp>(p).soft_cap = -1; }, "has the soft cap -1"},
+    {[](cpu::Program* p) { first<cpu::AttentionOp>(p).soft_cap = NAN; }, "has the soft cap nan"},
+    {[](cpu::Program* p) { first<cpu::AttentionOp>(p).sinks.length = 5; }, "has 5 floats from"},
     {[](cpu::Program* p) { p->caches[1].name = p->caches[0].name; }, "two caches have the name"},
     {[](cpu::Program* p) { p->caches[1].name.clear(); }, "a cache has no name"},
 };

@@ -144,7 +144,7 @@ bool two_programs_share_a_session() {
   first.run(part(0, 10), 0);
   const std::vector<uint8_t> saved = save(first.session());
   session->remove_program(*second);
-  return expect(second.ok() && both == alone + 2 * 4 + 4 * 4, "caches of both") &&
+  return expect(second.ok() && both == alone + 2 * 4 + 5 * 4 + 4, "caches of both") &&
          says(restore(first.session(), saved), "another program") &&
          expect(thimble_cache_size(first.session()) < saved.size(), "caches of one");
 }
@@ -166,7 +166,7 @@ bool programs_share_caches() {
     return false;
   }
   // The same keys and values, once, behind a header of two programs.
-  const size_t header = 2 * 4 + 2 * 4 * 4;
+  const size_t header = 2 * 4 + 2 * 5 * 4;
   alone.run({1}, 24);
   return expect(thimble_cache_size(session) == thimble_cache_size(alone.session()) + header,
                 "shared caches saved once");

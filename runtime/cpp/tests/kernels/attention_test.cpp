@@ -28,6 +28,9 @@ constexpr CacheType kTypes[] = {CacheType::kFloat16, CacheType::kFloat32, CacheT
 struct Shape {
   size_t tokens, heads, head_dim, start_pos;
   size_t window = 0;
+  size_t ring = 0;
+  float cap = 0;
+  bool sinks = false;
 };
 
 /// Whether attention runs as one call, or split by split.
@@ -57,24 +60,28 @@ class Problem {
         positions_(shape.start_pos + shape.tokens),
         q_(shape.tokens * shape.heads * shape.head_dim),
         key_(positions_ * shape.head_dim),
-        value_(positions_ * shape.head_dim) {
+        value_(positions_ * shape.head_dim),
+        sinks_(shape.sinks ? shape.heads : 0) {
     Numbers numbers(static_cast<uint32_t>(positions_ * 7 + shape.head_dim));
     for (float& x : q_) x = size * numbers.real();
     for (float& x : key_) x = size * numbers.real();
     for (float& x : value_) x = numbers.real();
+    for (float& x : sinks_) x = 2 * size * numbers.real();
   }
 
   std::vector<float> run(const Variant& variant, Parts parts = Parts::kOne) const {
     const size_t dim = shape_.head_dim;
-    AlignedBuffer keys(key_cache_bytes(type_, positions_, dim));
-    AlignedBuffer values(value_cache_bytes(type_, positions_, dim));
+    const size_t rows = shape_.ring > 0 ? shape_.ring : positions_;
+    AlignedBuffer keys(key_cache_bytes(type_, rows, dim));
+    AlignedBuffer values(value_cache_bytes(type_, rows, dim));
     AlignedBuffer scratch(attention_scratch_size(dim) * sizeof(float));
     std::memset(keys.data(), 0xFF, keys.size());  // NaN in either type
     std::memset(values.data(), 0xFF, values.size());
     std::memset(scratch.data(), 0xFF, scratch.size());
-    for (size_t p = first_read(); p < positions_; ++p)
+    // A ring is written around; else what may not be read stays NaN.
+    for (size_t p = shape_.ring > 0 ? 0 : first_read(); p < positions_; ++p)
       variant.write_cache(
-          {&key_[p * dim], &value_[p * dim], dim, p, type_, keys.data(), values.data()});
+          {&key_[p * dim], &value_[p * dim], dim, p % rows, type_, keys.data(), values.data()});
     std::vector<float> out(q_.size());
     const size_t stride = shape_.heads * dim;
     const AttentionArgs args{q_.data(),
@@ -90,7 +97,10 @@ class Problem {
                              out.data(),
                              stride,
                              reinterpret_cast<float*>(scratch.data()),
-                             shape_.window};
+                             shape_.window,
+                             shape_.ring,
+                             shape_.cap,
+                             sinks_.empty() ? nullptr : sinks_.data()};
     if (parts == Parts::kOne) {
       variant.attention(args);
       return out;
@@ -128,17 +138,25 @@ class Problem {
           size += std::fabs(term);
         }
         weights[p] = dot * scale();
+        if (shape_.cap > 0) weights[p] = shape_.cap * std::tanh(weights[p] / shape_.cap);
         most = std::fmax(most, size * scale());
         largest = std::fmax(largest, weights[p]);
       }
+      const double sink = sinks_.empty() ? largest : sinks_[row % shape_.heads];
+      largest = std::fmax(largest, sink);
+      if (!sinks_.empty()) sum = std::exp(sink - largest);
       for (double& weight : weights) sum += weight = std::exp(weight - largest);
       // A score is off by (dim + 7) roundings of its terms' size (the chain;
       // log2(e), the scale times it, times the query; the product with an int8
       // key's scale; the maximum taken off; an int8 key here), hence a weight
       // by as much of itself, twice (it is divided by their sum), and by 2^x's
-      // own error, which is below 2^-125 for the smallest; then the sums.
-      const double tolerance =
-          kEpsilon * (2 * (dim + 7) * most + 2 * visible + 2.0 * visible / 64 * 5 + 16);
+      // own error, which is below 2^-125 for the smallest; then the sums. A cap, which lets no
+      // error grow, adds 14 roundings of what it leaves (the cap times log2(e), used twice; the
+      // quotient; 5 of exp(x) - 1, twice in tanh; the product), a sink one of itself.
+      const double capped = shape_.cap > 0 ? std::fmin(most, shape_.cap) : 0;
+      const double sunk = sinks_.empty() ? 0 : std::fabs(sink);
+      const double tolerance = kEpsilon * (2 * ((dim + 7) * most + 14 * capped + sunk) +
+                                           2 * visible + 2.0 * visible / 64 * 5 + 16);
       for (size_t d = 0; d < dim; ++d) {
         double expected = 0, size = 0;
         for (size_t p = 0; p < visible; ++p) {
@@ -179,8 +197,17 @@ class Problem {
   Shape shape_;
   CacheType type_;
   size_t positions_;
-  std::vector<float> q_, key_, value_;
+  std::vector<float> q_, key_, value_, sinks_;
 };
+
+/// What a shape is, for people.
+void show(const Shape& shape, CacheType type) {
+  std::fprintf(stderr,
+               "%zu tokens, %zu heads of %zu from %zu, window %zu, ring %zu, cap %g, sinks %d, "
+               "cache type %d\n",
+               shape.tokens, shape.heads, shape.head_dim, shape.start_pos, shape.window, shape.ring,
+               static_cast<double>(shape.cap), shape.sinks, static_cast<int>(type));
+}
 
 bool check(const Shape& shape, float size) {
   for (CacheType type : kTypes) {
@@ -197,9 +224,7 @@ bool check(const Shape& shape, float size) {
       }
     }
     if (failure == nullptr) continue;
-    std::fprintf(stderr, "%zu tokens, %zu heads of %zu from %zu, window %zu, cache type %d\n",
-                 shape.tokens, shape.heads, shape.head_dim, shape.start_pos, shape.window,
-                 static_cast<int>(type));
+    show(shape, type);
     return expect(false, failure);
   }
   return true;
@@ -265,6 +290,49 @@ bool windows_alone() {
   return true;
 }
 
+/// A ring that just holds what the call reads, and one with room, give the bits of a whole cache:
+/// before it was written around, and after.
+bool rings() {
+  for (size_t window : {1, 17, 64, 500})
+    for (const Shape& shape : {Shape{1, 4, 32, 0}, Shape{1, 1, 32, 1700}, Shape{1, 6, 20, 1103},
+                               Shape{7, 3, 16, 60}, Shape{90, 3, 16, 990}})
+      for (size_t room : {0, 192})
+        for (CacheType type : kTypes) {
+          Shape whole = shape;
+          whole.window = window;
+          Shape ring = whole;
+          ring.ring = round_up(window - 1 + kCacheLanes - 1 + shape.tokens, kAttentionTile) + room;
+          for (const Variant* variant : all_variants()) {
+            if ((variant->required & ~cpu_features()) != 0) continue;
+            const std::vector<float> expected = Problem(whole, type, 1.0f).run(*variant);
+            for (Parts parts : {Parts::kOne, Parts::kSplits}) {
+              const std::vector<float> out = Problem(ring, type, 1.0f).run(*variant, parts);
+              if (std::memcmp(out.data(), expected.data(), out.size() * sizeof(float)) == 0)
+                continue;
+              show(ring, type);
+              return expect(false, "the bits of a whole cache");
+            }
+          }
+        }
+  return true;
+}
+
+/// Caps far above the scores, among them and far below; sinks with and without one. Scores grow
+/// with the square of `size`.
+bool caps_and_sinks() {
+  for (float size : {1.0f, 6.0f})
+    for (float cap : {0.0f, 0.5f, 5.0f, 50.0f})
+      for (bool sinks : {false, true})
+        for (Shape shape : {Shape{1, 3, 32, 0}, Shape{1, 4, 64, 700}, Shape{40, 3, 20, 490}}) {
+          shape.cap = cap;
+          shape.sinks = sinks;
+          if (!check(shape, size)) return false;
+          shape.window = 30;
+          if (!check(shape, size)) return false;
+        }
+  return true;
+}
+
 /// Scores so far apart that one position takes all.
 bool sharp() { return check({5, 4, 64, 100}, 40.0f); }
 
@@ -285,10 +353,17 @@ bool nan_ends() {
 /// A vector of one position's key and value that is zero, or too small for an int8 scale.
 bool tiny_numbers() { return check({3, 2, 20, 17}, 0.0f) && check({3, 2, 20, 17}, 1e-39f); }
 
-constexpr Case kCases[] = {
-    {"decode", decode},       {"splits", splits},     {"prefill", prefill},
-    {"head_dims", head_dims}, {"windows", windows},   {"windows_alone", windows_alone},
-    {"sharp", sharp},         {"nan_ends", nan_ends}, {"tiny_numbers", tiny_numbers}};
+constexpr Case kCases[] = {{"decode", decode},
+                           {"splits", splits},
+                           {"prefill", prefill},
+                           {"head_dims", head_dims},
+                           {"windows", windows},
+                           {"windows_alone", windows_alone},
+                           {"rings", rings},
+                           {"caps_and_sinks", caps_and_sinks},
+                           {"sharp", sharp},
+                           {"nan_ends", nan_ends},
+                           {"tiny_numbers", tiny_numbers}};
 
 }  // namespace
 
