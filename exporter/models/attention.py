@@ -69,8 +69,8 @@ class Attention(nn.Module):
         if self.qk_norm == "heads":
             q, k = self.q_norm(q), self.k_norm(k)
         if self.query_rope is not None and self.key_rope is not None:
-            q = apply_rope(q, context.ropes[self.query_rope])
-            k = apply_rope(k, context.ropes[self.key_rope])
+            queries, keys = context.ropes[self.query_rope], context.ropes[self.key_rope]
+            q, k = apply_rope(q, queries), apply_rope(k, keys)
         if isinstance(context, CachedContext):
             out = torch.ops.thimble.cached_attention(
                 q,
