@@ -25,9 +25,10 @@ _COMMON = {
     "rms_norm_eps": "attention.layer_norm_rms_epsilon",
     "rope_theta": "rope.freq_base",
     "sliding_window": "attention.sliding_window",
+    "original_max_position_embeddings": "rope.scaling.original_context_length",
 }
 _LLAMA3_LOW, _LLAMA3_HIGH = 1.0, 4.0  # llama3's rotary factors in every published model
-_ORIGINAL_CONTEXTS = (8192, *(2**power for power in range(8, 21)))
+_ORIGINAL_CONTEXTS = (8192, *(2**power for power in range(4, 21)))
 
 
 @dataclass(frozen=True)
@@ -191,13 +192,11 @@ def _rope_scaling(
 ) -> dict[str, Any] | None:
     if ROPE_FACTORS in rope_factors:
         return _llama3(rope_factors[ROPE_FACTORS], fields.get("rope_theta", 10000.0), head_dim)
-    original = stored("rope.scaling.original_context_length")
     if LONG_FACTORS in rope_factors and SHORT_FACTORS in rope_factors:
         scaling = {
             "rope_type": "longrope",
             "long_factor": rope_factors[LONG_FACTORS].tolist(),
             "short_factor": rope_factors[SHORT_FACTORS].tolist(),
-            "original_max_position_embeddings": original,
             "attention_factor": stored("rope.scaling.attn_factor"),
         }
         return {name: value for name, value in scaling.items() if value is not None}
@@ -209,7 +208,6 @@ def _rope_scaling(
     scaling = {
         "rope_type": kind,
         "factor": factor,
-        "original_max_position_embeddings": original,
         "attention_factor": stored("rope.scaling.attn_factor"),
         "beta_fast": stored("rope.scaling.yarn_beta_fast"),
         "beta_slow": stored("rope.scaling.yarn_beta_slow"),

@@ -15,7 +15,7 @@ from exporter.checkpoint.gguf_file import GgufFile
 from exporter.tokenizer.errors import TokenizerError
 from exporter.tokenizer.huggingface import read_document
 from exporter.tokenizer.sentencepiece_model import SPACE, read_model
-from exporter.tokenizer.specification import AddedToken, TokenizerSpec
+from exporter.tokenizer.specification import TokenizerSpec
 from exporter.tokenizer.tiktoken_ranks import BEHIND_CONTRACTIONS
 
 _PROTOS: Any = sentencepiece_model_pb2  # protobuf builds its classes at run time
@@ -216,7 +216,6 @@ class _Stored:
             raise _damaged(self.path, "merges is not a list of strings")
         added = [*self._of_type(_Type.CONTROL), *self._of_type(_Type.USER_DEFINED)]
         absent = set(self._of_type(_Type.UNUSED))
-        absent |= set(added) if split.whole_words else set()
         steps: list[dict[str, Any]] = []
         if split.digits:
             steps.append({"type": "Digits", "individual_digits": True})
@@ -254,19 +253,21 @@ class _Stored:
         scores: Any = self.fields.get("scores")
         if not _is_list(scores, float) or len(scores) != len(self.tokens):
             raise _damaged(self.path, "scores does not give a score for each token")
-        unknown = self.id_of("unknown")
+        unknown = self.id_of("unknown") or 0
         model = _PROTOS.ModelProto()
         pieces = zip(self.tokens, scores, self.types, strict=True)
         for id, (token, score, type) in enumerate(pieces):
             text = token.replace(" ", SPACE) if type == _Type.USER_DEFINED else token
-            # A second unknown token is what some converters made of ids without a token.
-            unused = type == _Type.UNKNOWN and id != (0 if unknown is None else unknown)
-            model.pieces.add(piece=text, score=score, type=_Type.UNUSED if unused else _type(type))
+            if id == unknown:  # some converters make it a control token
+                type = _Type.UNKNOWN
+            elif type == _Type.UNKNOWN:  # and give this type to ids without a token
+                type = _Type.UNUSED
+            model.pieces.add(piece=text, score=score, type=_type(type))
         trainer, normalizer = model.trainer_spec, model.normalizer_spec
         trainer.model_type = _PROTOS.TrainerSpec.BPE
         trainer.byte_fallback = True
         trainer.vocab_size = len(self.tokens)
-        trainer.unk_id = 0 if unknown is None else unknown
+        trainer.unk_id = unknown
         trainer.bos_id = -1
         trainer.eos_id = -1
         trainer.pad_id = -1
@@ -277,22 +278,13 @@ class _Stored:
         return model
 
     def sentencepiece_spec(self) -> TokenizerSpec:
-        """With tokens that are found in the text before it is split, as llama.cpp does."""
+        """With unused pieces as control tokens that no text has: the reader knows no others."""
         model = self.sentencepiece_model()
-        defined = [id for id, piece in enumerate(model.pieces) if piece.type == _Type.USER_DEFINED]
         unused = {id for id, piece in enumerate(model.pieces) if piece.type == _Type.UNUSED}
-        for id in (*defined, *unused):
+        for id in unused:
             model.pieces[id].type = _Type.CONTROL
         spec = read_model(model, self.path)
-        spec.added_tokens = [
-            token
-            for token in spec.added_tokens
-            if token.id not in unused and token.id not in set(defined)
-        ]
-        for id in defined:
-            content = self.tokens[id].replace(SPACE, " ")
-            spec.added_tokens.append(AddedToken(content, id, special=False))
-            spec.tokens[id] = content.encode("utf-8")
+        spec.added_tokens = [token for token in spec.added_tokens if token.id not in unused]
         return spec
 
     def _of_type(self, type: _Type) -> list[int]:

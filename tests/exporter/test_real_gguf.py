@@ -26,7 +26,12 @@ def smollm2_gguf(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def export(path: Path, out: Path, scheme: str) -> Path:
     options = ExportOptions(
-        model=str(path), out=out, scheme=Scheme(scheme), delegate="cpu", max_context_len=512
+        model=str(path),
+        out=out,
+        scheme=Scheme(scheme),
+        calibration_tokens=4096,
+        delegate="cpu",
+        max_context_len=512,
     )
     return export_model(options, Quiet()).out
 

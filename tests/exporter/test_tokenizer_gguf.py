@@ -64,7 +64,9 @@ def sentencepiece_metadata(tmp_path_factory: pytest.TempPathFactory) -> dict[str
     model = sentencepiece_model_pb2.ModelProto()  # type: ignore[attr-defined]
     model.ParseFromString(prefix.with_suffix(".model").read_bytes())
     pieces = [*((p.piece, p.score, p.type) for p in model.pieces)]
+    pieces[0] = (pieces[0][0], 0.0, CONTROL)  # as of Phi-3 and Gemma
     pieces += [("<|end|>", -1000.0, CONTROL), ("[PAD1]", -1000.0, UNKNOWN)]
+    pieces += [("<two  blanks>", -1000.0, USER_DEFINED), ("\n\n", -1000.0, USER_DEFINED)]
     return {
         "tokenizer.ggml.model": "llama",
         "tokenizer.ggml.pre": "default",
