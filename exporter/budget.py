@@ -13,7 +13,7 @@ from exporter.models.decoder import CausalLM
 from exporter.options import ExportOptions
 from exporter.pte import REPORT_BYTES
 from exporter.text import Text
-from quant.budget.spread import Budget, PartSizes, parts_of, spread
+from quant.budget.spread import Budget, PartSizes, parts_of, require_spreadable, spread
 from quant.machine.memory_size import show_size
 from quant.measure.size import STOCK, Storage
 
@@ -44,8 +44,9 @@ def within_budget(
     Raises:
         DelegateError: the delegate does not support 4 and 8 bits in one program.
         ExportError: a rotation would untie weights that the budget counts once.
-        QuantError: the budget cannot be met.
+        QuantError: the scheme's bits cannot be spread, or the budget cannot be met.
     """
+    require_spreadable(options.scheme)
     method = options.scheme.method
     if method is not None and method.rotation != "none" and checkpoint.config.tie_word_embeddings:
         raise ExportError(

@@ -61,13 +61,12 @@ def export_model(options: ExportOptions, listener: Listener) -> ExportResult:
         delegate.LIMITS.check(options.scheme.bits, seq_len)
         facts = delegate.LIMITS, checkpoint, text, context
         size = require_room(options, *facts)
-        text = with_own_text(options, checkpoint, text, _cache(options, listener, size), listener)
-        facts = delegate.LIMITS, checkpoint, text, context
         if options.has_budget:
             options = within_budget(options, *facts, listener)
             size = require_room(options, *facts)
         spill = plan_memory(options, checkpoint, text, size, listener)
         cache = _cache(options, listener, size)
+        text = with_own_text(options, checkpoint, text, cache, listener)
         resources = Resources(cache, spill=spill, device=options.device)
         model, quantization = load_quantized(options, checkpoint, text, listener, resources)
 

@@ -12,6 +12,7 @@ from exporter.models.fields import (
     flag,
     layer_types,
     positive,
+    refuse,
     token_ids,
 )
 from exporter.models.rotary_fields import longest_context, rotary, whole_heads
@@ -111,6 +112,7 @@ def decoder(fields: Fields, layers: Iterable[LayerSpec]) -> DecoderSpec:
     """Returns a decoder of these layers; the config gives embedding, head and token ids."""
     layers = tuple(layers)
     layer_types(fields)
+    refuse(fields, "is_causal", True)
     quantization = fields.get("quantization_config")
     if quantization:
         method = quantization.get("quant_method") if isinstance(quantization, dict) else None

@@ -86,11 +86,7 @@ def spread(
     Raises:
         QuantError: a scheme of another width, no text, or a budget below 4 bits for everything.
     """
-    if scheme.name not in METHODS:
-        raise QuantError(
-            f"a budget spreads 4 and 8 bits, and {scheme.name} stores {scheme.bits}; take one of "
-            f"{', '.join(METHODS)}."
-        )
+    require_spreadable(scheme)
     scheme = replace(scheme, head_bits=4, types=())
     types = types_of(scheme)
     parts = parts_of(model, scheme, budget.storage)
@@ -141,6 +137,15 @@ def choose(parts: Sequence[PartSizes], costs: Sequence[Sequence[float]], room: i
         choices[index] = int(chosen[index, at])
         at -= steps[index][choices[index]]
     return choices
+
+
+def require_spreadable(scheme: Scheme) -> None:
+    """Raises QuantError if a budget cannot spread the scheme's bits."""
+    if scheme.name not in METHODS:
+        raise QuantError(
+            f"a budget spreads 4 and 8 bits, and {scheme.name} stores {scheme.bits}; take one of "
+            f"{', '.join(METHODS)}."
+        )
 
 
 def types_of(scheme: Scheme) -> tuple[WeightType, ...]:

@@ -65,8 +65,8 @@ def run_fill(request: Request, as_json: bool) -> None:
                 began = True
                 speed = Speed()
                 cache = Cache(options.cache, default_size(), listener.note)
-                text = with_own_text(options, checkpoint, text, cache, listener, ranks)
                 spill = plan_memory(options, checkpoint, text, 0, listener)
+                text = with_own_text(options, checkpoint, text, cache, listener, ranks)
                 resources = Resources(cache, spill=spill, ranks=ranks, speed=speed, device=device)
                 report = load_quantized(options, checkpoint, text, listener, resources)[1]
         if cache.refused:

@@ -9,6 +9,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from support.decoder_specs import SMALL
 from support.exported import Quiet
+from support.family_models import SHAPE
 from support.loading import loaded
 from support.proof_family import CONFIG, PROOF, write_checkpoint
 from torch import Tensor
@@ -205,3 +206,16 @@ def test_what_does_not_fit_is_named_by_its_stored_name(
         "h.2.down (3); 1 neither float32, float16 nor bfloat16: h.1.down is int8. Take config and "
         "weights from the same model."
     )
+
+
+def test_attention_in_both_directions_is_refused() -> None:
+    with pytest.raises(ExportError, match="^is_causal False is not supported; supported is True.$"):
+        decoder_spec({**SHAPE, "model_type": "llama", "is_causal": False})
+
+
+def test_windows_of_the_layers_that_a_mistral_lists() -> None:
+    kinds = ["full_attention", "sliding_attention"]
+    fields = {**SHAPE, "model_type": "mistral", "num_hidden_layers": 2, "sliding_window": 8}
+    listed = decoder_spec({**fields, "layer_types": kinds})
+    assert [layer.mixer.window for layer in listed.layers] == [None, 8]
+    assert [layer.mixer.window for layer in decoder_spec(fields).layers] == [8, 8]

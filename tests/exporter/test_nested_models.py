@@ -98,6 +98,16 @@ def test_what_the_whole_says_holds_where_the_language_model_says_nothing() -> No
     assert decoder_spec({**whole, "tie_word_embeddings": True}).tie_word_embeddings
     said = {**text, "tie_word_embeddings": False}
     assert not decoder_spec({"text_config": said, "tie_word_embeddings": True}).tie_word_embeddings
+    tied = {**text, "tie_word_embeddings": True}
+    assert not decoder_spec({"text_config": tied, "tie_word_embeddings": False}).tie_word_embeddings
+
+
+def test_more_layers_than_any_model_has() -> None:
+    sentence = "^num_hidden_layers is 1000000000; at most 10000 are supported.$"
+    shape = {**SHAPE, "model_type": "llama", "num_hidden_layers": 10**9}
+    for fields in (shape, {"text_config": shape}):
+        with pytest.raises(ExportError, match=sentence):
+            decoder_spec(fields)
 
 
 def test_a_nested_config_that_is_none() -> None:

@@ -280,6 +280,16 @@ def test_a_delegate_of_one_width_says_so_at_once(one_layer_checkpoint: Path) -> 
     assert listener.stages == []
 
 
+def test_floats_are_refused_at_once(one_layer_checkpoint: Path) -> None:
+    listener = Quiet()
+    options = ExportOptions(
+        str(one_layer_checkpoint), out=Path("no.pte"), scheme=Scheme("none"), max_size=10**6
+    )
+    with pytest.raises(QuantError, match="a budget spreads 4 and 8 bits, and none stores"):
+        export_model(options, listener)
+    assert listener.stages == []
+
+
 def test_a_rotation_that_unties_is_refused_at_once(shared_data: Path) -> None:
     listener = Quiet()
     options = ExportOptions(

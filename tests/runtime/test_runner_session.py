@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -293,6 +294,50 @@ def test_python_saves_and_restores(
         assert other.length == length
         with pytest.raises(RunnerError, match="cannot open the session .*: No such file"):
             other.restore(session.parent / "none")
+
+
+def test_neither_the_model_nor_another_file_is_replaced(
+    cpp_build: Path, stories_cpu_pte: Path, tmp_path: Path
+) -> None:
+    model, link, notes = (tmp_path / name for name in ("model.pte", "link", "notes.txt"))
+    shutil.copy(stories_cpu_pte, model)
+    link.symlink_to(model)
+    notes.write_text("dear")
+    with Runner(model, threads=1) as runner:
+        answer(runner, STORY, 2)
+        runner.start_recording()
+        answer(runner, STORY, 2)
+        for name in (model, link):
+            for call in (runner.save, runner.stop_recording):
+                with pytest.raises(RunnerError, match="is the model's own file: name another"):
+                    call(name)
+        runner.stop_recording(tmp_path / "run.etdp")
+        with pytest.raises(RunnerError, match="is not a session that this runner saved"):
+            runner.save(notes)
+    assert model.read_bytes() == stories_cpu_pte.read_bytes() and notes.read_text() == "dear"
+
+
+@pytest.mark.parametrize("lines", [None, "Once\nTwice\n"], ids=["prompt", "chat"])
+def test_a_reader_that_goes_costs_no_file(
+    cpp_build: Path, chat_pte: Path, tmp_path: Path, lines: str | None
+) -> None:
+    stats, session = tmp_path / "stats.json", tmp_path / "a.session"
+    files = ["--json", str(stats), "--session", str(session)]
+    talk = ["-p", "Once"] if lines is None else ["--chat"]
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    result = subprocess.run(
+        [cpp_build / "runner", chat_pte, *talk, *files],
+        input=lines,
+        stdout=write_end,
+        stderr=subprocess.PIPE,
+        text=True,
+        timeout=60,
+    )
+    os.close(write_end)
+    assert result.returncode == 1
+    assert "runner: cannot write to standard output: Broken pipe" in result.stderr
+    assert stats.exists() and session.exists()
 
 
 def test_forks_go_their_own_ways(runner: Runner) -> None:

@@ -17,7 +17,9 @@ from exporter.models.spec import DecoderSpec
 __all__ = ["Family", "decoder_spec", "family_names", "get_family", "language_fields"]
 
 _GROUP = "thimble.families"
-_OF_THE_WHOLE = ("bos_token_id", "eos_token_id", "tie_word_embeddings", "quantization_config")
+_TIED = "tie_word_embeddings"
+_OF_THE_WHOLE = ("bos_token_id", "eos_token_id", _TIED, "quantization_config")
+_MOST_LAYERS = 10_000
 
 
 def family_names() -> tuple[str, ...]:
@@ -69,13 +71,18 @@ def language_fields(fields: Mapping[str, Any]) -> Mapping[str, Any]:
     """The fields of the language model: those in `text_config`, where a config has one, and what
     the whole says of tokens and weights where they do not say it."""
     text = fields.get("text_config")
+    if text is not None and not isinstance(text, dict):
+        raise ExportError(f"text_config is {text!r}; it must be an object.")
+    layers = (text or fields).get("num_hidden_layers")
+    if isinstance(layers, int) and layers > _MOST_LAYERS:  # a list of them would fill the memory
+        raise ExportError(f"num_hidden_layers is {layers}; at most {_MOST_LAYERS} are supported.")
     if text is None:
         return fields
-    if not isinstance(text, dict):
-        raise ExportError(f"text_config is {text!r}; it must be an object.")
     said = {
         name: fields[name] for name in _OF_THE_WHOLE if name in fields and text.get(name) is None
     }
+    if fields.get(_TIED) is False:  # then the text's true is a default
+        said[_TIED] = False
     return {**text, **said}
 
 

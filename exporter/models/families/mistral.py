@@ -1,11 +1,11 @@
-"""Mistral: Llama without biases; if the config has a window, every layer uses it."""
+"""Mistral: Llama without biases. A window is of every layer, or of those that the config lists."""
 
 from collections.abc import Mapping
 from typing import Any
 
 from exporter.models.config import attention, decoder, mlp, windowed
 from exporter.models.family import Family
-from exporter.models.fields import FULL, SLIDING, count
+from exporter.models.fields import FULL, SLIDING, count, layer_kinds, layer_types
 from exporter.models.spec import DecoderSpec, LayerSpec
 
 _DEFAULTS = {
@@ -19,9 +19,8 @@ _DEFAULTS = {
 
 def spec(config: Mapping[str, Any]) -> DecoderSpec:
     fields = {**_DEFAULTS, **config}
-    return decoder(
-        fields, windowed(fields, LayerSpec(attention(fields), mlp(fields)), kinds(fields))
-    )
+    listed = layer_kinds(fields, lambda _: True) if layer_types(fields) else kinds(fields)
+    return decoder(fields, windowed(fields, LayerSpec(attention(fields), mlp(fields)), listed))
 
 
 def kinds(fields: Mapping[str, Any]) -> list[str]:

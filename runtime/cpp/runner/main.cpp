@@ -1,5 +1,6 @@
 /// The command line: writes the text to standard output, everything else to standard error.
 
+#include <signal.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -45,31 +46,27 @@ Result<int> continue_prompt(Runner& runner, const Options& options,
   return code_of(runner.stats());
 }
 
-/// Whether two paths are the same file, existing or not; devices do not count.
-bool same_file(const std::string& a, const std::string& b) {
-  std::error_code unknown;
-  const std::filesystem::path first = std::filesystem::weakly_canonical(target_of(a), unknown);
-  return first == std::filesystem::weakly_canonical(target_of(b), unknown) &&
-         (!std::filesystem::exists(first, unknown) ||
-          std::filesystem::is_regular_file(first, unknown));
-}
-
-Status check_outputs(const Options& options) {
-  Status status = check_session(options.session);
-  if (!status.ok()) return status;
+/// Fails if one file has two purposes.
+Status check_names(const Options& options) {
   std::vector<std::string> files{options.model};
   for (const std::string& path : {options.etdump, options.json, options.session}) {
     if (path.empty()) continue;
     for (const std::string& other : files) {
       if (same_file(path, other)) {
-        return Status::error(path + " is used for two outputs: give each file its own name");
+        return Status::error(path + " is named twice: give each file a name of its own");
       }
     }
-    status = check_writable(path);
-    if (!status.ok()) return status;
     files.push_back(path);
   }
   return {};
+}
+
+Status check_outputs(const Options& options) {
+  Status status = check_session(options.session);
+  for (const std::string& path : {options.etdump, options.json, options.session}) {
+    if (status.ok() && !path.empty()) status = check_writable(path);
+  }
+  return status;
 }
 
 Status verify(const std::string& model) {
@@ -103,6 +100,8 @@ Status resume(Runner& runner, const std::string& path) {
 
 /// The exit code, unless there was an error.
 Result<int> run(const Options& options) {
+  const Status named_once = check_names(options);
+  if (!named_once.ok()) return fail(named_once, kBadUse);
   Status status = check_outputs(options);
   if (!status.ok()) return status;
   if (options.verify) {
@@ -138,6 +137,7 @@ Result<int> run(const Options& options) {
 }  // namespace thimble
 
 int main(int argc, char** argv) {
+  signal(SIGPIPE, SIG_IGN);  // a reader that goes is an error of writing: files are still written
   const thimble::Result<thimble::Options> options = thimble::parse_options(argc, argv);
   if (!options.ok()) return thimble::fail(options.status(), thimble::kBadUse);
   if (options->help) {

@@ -54,6 +54,19 @@ std::filesystem::path target_of(const std::filesystem::path& path) {
   return target;
 }
 
+bool same_file(const std::string& a, const std::string& b) {
+  std::error_code unknown;
+  const std::filesystem::path first = std::filesystem::weakly_canonical(target_of(a), unknown);
+  return first == std::filesystem::weakly_canonical(target_of(b), unknown) &&
+         (!std::filesystem::exists(first, unknown) ||
+          std::filesystem::is_regular_file(first, unknown));
+}
+
+Status check_not_model(const std::string& path, const std::string& model) {
+  if (!same_file(path, model)) return {};
+  return Status::error(path + " is the model's own file: name another file");
+}
+
 Status write_file(const std::string& path, std::initializer_list<std::string_view> pieces) {
   struct stat info{};
   // A device or a pipe is written, never replaced; so is /dev/stdout, even if it is a file.

@@ -15,6 +15,12 @@ Status check_writable(const std::string& path);
 /// The path after following symbolic links; the file need not exist.
 std::filesystem::path target_of(const std::filesystem::path& path);
 
+/// Whether two paths are the same file, existing or not; devices do not count.
+bool same_file(const std::string& a, const std::string& b);
+
+/// Fails if writing to `path` would replace the model that runs.
+Status check_not_model(const std::string& path, const std::string& model);
+
 /// Writes the file under a temporary name next to target_of(path), then renames it: a reader sees
 /// the old file or the complete new one. On failure no temporary file remains. The pieces follow
 /// one another.

@@ -72,7 +72,7 @@ PteFile::~PteFile() {
 }
 
 Status PteFile::map() {
-  const int descriptor = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC);
+  const int descriptor = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // a pipe too
   if (descriptor < 0) {
     return Status::error("cannot open " + path_ + ": " + std::strerror(errno) +
                          ": name a .pte file that python -m exporter wrote");

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <utility>
 
+#include "runner/output_file.h"
 #include "runner/session_file.h"
 #include "tokenizer/token_stream.h"
 
@@ -86,6 +87,8 @@ Result<SessionHandle*> Runner::own_session(const char* verb) const {
 Status Runner::save(const std::string& path) const {
   const Result<SessionHandle*> session = own_session("saved");
   if (!session.ok()) return session.status();
+  const Status allowed = check_not_model(path, model_->file().path());
+  if (!allowed.ok()) return allowed;
   SavedSession saved;
   saved.fingerprint = model_->file().fingerprint();
   saved.tokens = cached_;

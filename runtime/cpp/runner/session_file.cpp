@@ -97,6 +97,16 @@ bool read_all(std::FILE* file, Bytes* bytes, size_t size) {
   return size == 0 || std::fread(bytes->data(), 1, size, file) == size;
 }
 
+/// Whether a session may be written there: nothing is there, or an empty file, or a session.
+bool may_replace(const std::string& path) {
+  std::error_code unknown;
+  if (!std::filesystem::exists(path, unknown)) return true;
+  const std::unique_ptr<std::FILE, Close> file(std::fopen(path.c_str(), "rb"));
+  char magic[kMagic.size()];
+  const size_t read = file == nullptr ? 0 : std::fread(magic, 1, sizeof(magic), file.get());
+  return read == 0 || std::string_view(magic, read) == kMagic;
+}
+
 }  // namespace
 
 Status check_session(const std::string& path) {
@@ -110,6 +120,9 @@ Status check_session(const std::string& path) {
 Status write_session(const std::string& path, const SavedSession& session) {
   const Status status = check_session(path);
   if (!status.ok()) return status;
+  if (!may_replace(path)) {
+    return Status::error(path + " is not a session that this runner saved: name another file");
+  }
   const std::string messages = to_bytes(session.messages);
   std::string text(bytes_of(session.tokens));
   text += messages;
