@@ -104,8 +104,8 @@ def choose_limits(entries: Sequence[Limits], threads: int | None, source: str) -
         if len(entries) == 1:
             return entries[0]
         raise BadRequest(
-            f"The profile does not tell how many threads ran, and {source} has limits for "
-            f"{counts}; say which with --threads."
+            f"The profile does not contain the number of threads, and {source} has limits for "
+            f"{counts}; choose with --threads."
         )
     for entry in entries:
         if entry.threads == threads:

@@ -170,7 +170,7 @@ def test_the_runner_here_has_no_metal(cpp_build: Path, exported: tuple[ExportRes
     )
     assert (result.returncode, result.stdout) == (1, "")
     assert result.stderr == (
-        f"runner: {path} runs on ThimbleMetalBackend, which this runner was built without: export "
+        f"runner: {path} runs on ThimbleMetalBackend, which this runner does not include: export "
         "it with --delegate cpu\n"
     )
 

@@ -346,7 +346,7 @@ def test_a_signal_while_nothing_happens(cpp_build: Path, chat_pte: Path, tmp_pat
         chat.wait_until_signals_are_kept()
         chat.send("recording")
         said = chat.send("cannot write")
-        assert said.endswith(".etdp: no call of the model was made since the start")
+        assert said.endswith(".etdp: the model was not called since the start")
         chat.turn()
         assert chat.end() == 0
     assert list(tmp_path.iterdir()) == []

@@ -221,7 +221,7 @@ def test_what_never_fits_is_refused_before_the_start(
             "--max-memory is 300.0 MB; allow that much, or take --delegate cpu, which keeps on "
             "disk what does not fit.",
         ),
-        ("cpu", "with all on disk that can be, and --max-memory is 300.0 MB; allow that much"),
+        ("cpu", "even with the disk, but --max-memory is 300.0 MB; allow that much"),
     ):
         with pytest.raises(ExportError, match=re.escape(wanted)):
             plan(one_layer_checkpoint, 300_000_000, delegate, tmp_path / "model.pte")
@@ -237,7 +237,7 @@ def test_disk_is_used_only_where_memory_is_short(
     assert spill.directory == tmp_path / "spill" and len(notes) == 1
     monkeypatch.setattr("exporter.memory.shutil.disk_usage", lambda _: Usage(free=1000))
     with pytest.raises(
-        ExportError, match=r"spill has 1.0 kB free, and what .* beside the file's 0.4 kB"
+        ExportError, match=r"spill has 1.0 kB free, but what .* in addition to the file's 0.4 kB"
     ):
         plan(one_layer_checkpoint, 3, "cpu", out)
 
