@@ -226,7 +226,7 @@ const char* usage() {
          "                       with /. When the context is full, the oldest turns are dropped\n"
          "  --system TEXT        the system prompt of --chat (default: the session's)\n"
          "  --threads N          1 to 256 (default: automatic)\n"
-         "  --kv-cache TYPE      float16, float32 or int8 (default: the type set in the file)\n"
+         "  --kv-cache TYPE      default (set in the file), float16, float32 or int8\n"
          "  --huge-pages         copy the weights into huge pages, if the system has them: faster\n"
          "  --session FILE       resume from the key/value cache in FILE, if it exists, and save\n"
          "                       the new one to it: a prefix that prompts share is computed only\n"
