@@ -161,7 +161,7 @@ def test_an_operator_that_mlx_does_not_have() -> None:
         lower(capture(Bessel(SMALL).requires_grad_(False), CONTEXT, 16), {}, {}, False)
     assert re.fullmatch(
         r"MLX does not take i0 \(exporter/models/decoder\.py:\d+\), but its state "
-        "needs the complete program in one call: export with another --delegate\.",
+        r"needs the complete program in one call: export with another --delegate\.",
         str(refused.value),
     )
 
