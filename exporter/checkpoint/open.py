@@ -6,8 +6,11 @@ from pathlib import Path
 
 from exporter.checkpoint import gguf, hub, hugging_face, meta
 from exporter.checkpoint.checkpoint import HEAD, Checkpoint
+from exporter.checkpoint.packed import UnpackedWeights
+from exporter.checkpoint.packed_config import read_packing
 from exporter.errors import ExportError
-from exporter.models.families import Family
+from exporter.json_object import read_object
+from exporter.models.families import Family, language_fields
 
 
 def open_checkpoint(source: str | Path, family: Family | None = None) -> Checkpoint:
@@ -61,6 +64,9 @@ def _open_directory(directory: Path, name: str, family: Family | None) -> Checkp
             f"{name} has only {tensors} tensors in all; take config and weights from the same "
             "model."
         )
+    path = directory / "config.json"
+    packing = read_packing(path, language_fields(read_object(path)))
     if stored.part.is_nested and HEAD not in stored.shapes():
         config = replace(config, tie_word_embeddings=True)
-    return Checkpoint(config, directory, name, stored, family, stored.part.left_out)
+    floats = stored if packing is None else UnpackedWeights(stored, packing, directory)
+    return Checkpoint(config, directory, name, floats, family, stored.part.left_out)

@@ -195,6 +195,10 @@ def main(
     MODEL can be left out.
     """
     if inspect is not None:
+        if model is not None or out is not None or checkpoint is not None:
+            raise click.UsageError(
+                "--inspect exports nothing; leave out MODEL, --checkpoint and --out."
+            )
         from exporter.commands.inspect import run_inspect
 
         run_inspect(inspect)

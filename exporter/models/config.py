@@ -26,6 +26,7 @@ from exporter.models.spec import (
     RotarySpec,
 )
 
+PACKED_METHODS = ("gptq", "awq", "compressed-tensors")  # whose integers can be read
 _ACTIVATIONS: dict[object, Activation] = {
     "silu": "silu",
     "swish": "silu",
@@ -114,11 +115,12 @@ def decoder(fields: Fields, layers: Iterable[LayerSpec]) -> DecoderSpec:
     layer_types(fields)
     refuse(fields, "is_causal", True)
     quantization = fields.get("quantization_config")
-    if quantization:
-        method = quantization.get("quant_method") if isinstance(quantization, dict) else None
+    method = quantization.get("quant_method") if isinstance(quantization, dict) else None
+    if quantization and method not in PACKED_METHODS:
         raise ExportError(
-            f"the weights are already quantized (quantization_config, method {method!r}); the "
-            "exporter quantizes itself: use the original float checkpoint."
+            f"the weights are already quantized (quantization_config, method {method!r}); those "
+            f"of {', '.join(PACKED_METHODS)} can be read: use one of these, or the original float "
+            "checkpoint."
         )
     vocab_size = count(fields, "vocab_size")
     begins, ends = token_ids(fields, "bos_token_id"), token_ids(fields, "eos_token_id")

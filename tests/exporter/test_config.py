@@ -243,9 +243,10 @@ SUPPORTED_ROPE = "supported are 'default', 'linear', 'dynamic', 'yarn', 'longrop
             f"hidden_act None is not supported; {ACTIVATIONS}",
         ),
         (
-            {"quantization_config": {"quant_method": "gptq", "bits": 4}},
-            "the weights are already quantized (quantization_config, method 'gptq'); the exporter "
-            "quantizes itself: use the original float checkpoint.",
+            {"quantization_config": {"quant_method": "bitsandbytes", "bits": 4}},
+            "the weights are already quantized (quantization_config, method 'bitsandbytes'); those "
+            "of gptq, awq, compressed-tensors can be read: use one of these, or the original float "
+            "checkpoint.",
         ),
         (
             {"partial_rotary_factor": 0.5},

@@ -1,0 +1,235 @@
+"""Weights that a checkpoint stores as packed integers, read as float32: GPTQ's, AWQ's and
+compressed-tensors' layouts.
+
+In each of them a weight is scale * (integer - zero point), with one scale and one zero point for a
+group of inputs of one output.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from exporter.checkpoint.weights import Weights
+from exporter.errors import ExportError
+
+_WORD = 32  # bits of a packed integer
+_AWQ_PLACES = [0, 4, 1, 5, 2, 6, 3, 7]  # where in a word the eight columns lie
+
+
+class Packing(Protocol):
+    """How the integers of one method are stored in a checkpoint."""
+
+    @property
+    def main(self) -> str:
+        """The suffix of the tensor that every packed module has."""
+
+    @property
+    def others(self) -> tuple[str, ...]:
+        """The suffixes of the tensors that may be next to it."""
+
+    def shape(self, parts: Mapping[str, tuple[int, ...]]) -> tuple[int, int]:
+        """Returns (out_features, in_features); ValueError if the parts do not fit each other."""
+
+    def read(self, parts: Mapping[str, Tensor]) -> Tensor:
+        """Returns the float32 weight (out_features, in_features)."""
+
+
+class UnpackedWeights:
+    """Stored weights whose packed ones are read as float32 under the name `<module>.weight`."""
+
+    def __init__(self, weights: Weights, packing: Packing, path: Path) -> None:
+        """
+        Args:
+            path: of the checkpoint, for messages.
+
+        Raises:
+            ExportError: parts of a packed weight are missing or do not fit each other.
+        """
+        self._weights, self._packing = weights, packing
+        stored = weights.shapes()
+        self._parts: dict[str, dict[str, str]] = {}  # of each packed weight, by suffix
+        hidden = set()
+        for name in stored:
+            module, _, suffix = name.rpartition(".")
+            if suffix == packing.main and _is_packed(weights, name):
+                parts = {s: f"{module}.{s}" for s in (suffix, *packing.others)}
+                self._parts[f"{module}.weight"] = {s: n for s, n in parts.items() if n in stored}
+                hidden |= set(parts.values())
+        self._shapes = {name: shape for name, shape in stored.items() if name not in hidden}
+        for name, parts in self._parts.items():
+            try:
+                self._shapes[name] = packing.shape({s: stored[n] for s, n in parts.items()})
+            except (ValueError, KeyError) as error:
+                raise ExportError(
+                    f"{path}: the packed parts of {name} do not fit quantization_config ({error}); "
+                    "download the files again."
+                ) from None
+
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        return self._shapes
+
+    def dtype(self, name: str) -> torch.dtype:
+        return torch.float32 if name in self._parts else self._weights.dtype(name)
+
+    def tensor(self, name: str) -> Tensor:
+        parts = self._parts.get(name)
+        if parts is None:
+            return self._weights.tensor(name)
+        return self._packing.read({s: self._weights.tensor(n) for s, n in parts.items()})
+
+    def release(self) -> None:
+        self._weights.release()
+
+
+@dataclass(frozen=True)
+class GptqPacking:
+    """AutoGPTQ's and GPTQModel's layout: `qweight` int32 (in_features * bits / 32, out_features).
+
+    Attributes:
+        bits: 2, 4 or 8.
+        group_size: inputs of a group; -1: all of them.
+        zero_offset: what is added to a stored zero point: 1 in the first version of the format.
+    """
+
+    bits: int
+    group_size: int
+    zero_offset: int
+    main: str = "qweight"
+    others: tuple[str, ...] = ("qzeros", "scales", "g_idx")
+
+    def shape(self, parts: Mapping[str, tuple[int, ...]]) -> tuple[int, int]:
+        words, rows = _two(parts, "qweight")
+        columns = words * _WORD // self.bits
+        groups = 1 if self.group_size == -1 else -(-columns // self.group_size)
+        _require(parts, "scales", (groups, rows))
+        _require(parts, "qzeros", (groups, rows * self.bits // _WORD))
+        if "g_idx" in parts:
+            _require(parts, "g_idx", (columns,))
+        return rows, columns
+
+    def read(self, parts: Mapping[str, Tensor]) -> Tensor:
+        values = _unpacked(parts["qweight"].T, self.bits)  # (out_features, in_features)
+        zeros = _unpacked(parts["qzeros"], self.bits).T + self.zero_offset
+        zeros &= 2**self.bits - 1
+        groups = parts.get("g_idx")
+        if groups is None:
+            groups = _groups(values.shape[1], self.group_size)
+        return _floats(values, zeros, parts["scales"].T, groups.long())
+
+
+@dataclass(frozen=True)
+class AwqPacking:
+    """AutoAWQ's "gemm" layout of 4 bits: `qweight` int32 (in_features, out_features / 8)."""
+
+    group_size: int
+    main: str = "qweight"
+    others: tuple[str, ...] = ("qzeros", "scales")
+
+    def shape(self, parts: Mapping[str, tuple[int, ...]]) -> tuple[int, int]:
+        columns, words = _two(parts, "qweight")
+        groups = 1 if self.group_size == -1 else -(-columns // self.group_size)
+        _require(parts, "qzeros", (groups, words))
+        _require(parts, "scales", (groups, words * 8))
+        return words * 8, columns
+
+    def read(self, parts: Mapping[str, Tensor]) -> Tensor:
+        values, zeros = _awq_columns(parts["qweight"]).T, _awq_columns(parts["qzeros"]).T
+        groups = _groups(values.shape[1], self.group_size)
+        return _floats(values, zeros, parts["scales"].T, groups)
+
+
+@dataclass(frozen=True)
+class CompressedPacking:
+    """compressed-tensors' layouts of integers: packed words, or one int8 a weight.
+
+    Attributes:
+        bits: 4 or 8.
+        group_size: inputs of a group; -1: all of them.
+        words: whether `weight_packed` int32 (out_features, in_features * bits / 32) is stored; else
+            `weight` int8 (out_features, in_features).
+    """
+
+    bits: int
+    group_size: int
+    words: bool
+
+    @property
+    def main(self) -> str:
+        return "weight_packed" if self.words else "weight"
+
+    @property
+    def others(self) -> tuple[str, ...]:
+        parts = ("weight_scale", "weight_zero_point", "weight_g_idx", "weight_shape")
+        return (*parts, "input_scale", "input_zero_point")
+
+    def shape(self, parts: Mapping[str, tuple[int, ...]]) -> tuple[int, int]:
+        rows, columns = _two(parts, self.main)
+        columns = columns * _WORD // self.bits if self.words else columns
+        scales = parts["weight_scale"]
+        if scales not in ((1,), (1, 1)) and (len(scales) != 2 or scales[0] != rows):
+            raise ValueError(f"weight_scale is {scales}")
+        return rows, columns
+
+    def read(self, parts: Mapping[str, Tensor]) -> Tensor:
+        middle = 2 ** (self.bits - 1)
+        values = parts[self.main]
+        if self.words:
+            values = _unpacked(values, self.bits) - middle
+        values = values.int()
+        scales = parts["weight_scale"].reshape(-1, parts["weight_scale"].shape[-1])
+        scales = scales.expand(values.shape[0], -1)
+        zeros = parts.get("weight_zero_point")
+        if zeros is None:
+            zeros = torch.zeros((), dtype=torch.int32)
+        elif self.words and zeros.dtype == torch.int32:
+            zeros = _unpacked(zeros.T, self.bits).T[: values.shape[0]] - middle
+        zeros = zeros.int().reshape(-1, zeros.shape[-1] if zeros.dim() else 1)
+        groups = parts.get("weight_g_idx")
+        if groups is None:
+            group_size = -1 if scales.shape[1] == 1 else self.group_size
+            groups = _groups(values.shape[1], group_size)
+        return _floats(values, zeros.expand(scales.shape), scales, groups.long())
+
+
+def _is_packed(weights: Weights, name: str) -> bool:
+    return weights.dtype(name) in (torch.int32, torch.int8)
+
+
+def _two(parts: Mapping[str, tuple[int, ...]], name: str) -> tuple[int, int]:
+    shape = parts[name]
+    if len(shape) != 2:
+        raise ValueError(f"{name} is {shape}")
+    return shape[0], shape[1]
+
+
+def _require(parts: Mapping[str, tuple[int, ...]], name: str, shape: tuple[int, ...]) -> None:
+    if name not in parts:
+        raise ValueError(f"{name} is missing")
+    if parts[name] != shape:
+        raise ValueError(f"{name} is {parts[name]}, not {shape}")
+
+
+def _unpacked(words: Tensor, bits: int) -> Tensor:
+    """Unsigned integers of int32 words (rows, n), the lowest bits first: (rows, n * 32 / bits)."""
+    shifts = torch.arange(0, _WORD, bits, dtype=torch.int32)
+    return ((words[..., None] >> shifts) & (2**bits - 1)).flatten(-2)
+
+
+def _awq_columns(words: Tensor) -> Tensor:
+    """The integers of AWQ's words (rows, n), in the order of their columns: (rows, 8 n)."""
+    return _unpacked(words, 4).unflatten(-1, (-1, 8))[..., _AWQ_PLACES].flatten(-2)
+
+
+def _groups(columns: int, group_size: int) -> Tensor:
+    """The group of each input (columns,)."""
+    each = columns if group_size == -1 else group_size
+    return torch.arange(columns) // each
+
+
+def _floats(values: Tensor, zeros: Tensor, scales: Tensor, groups: Tensor) -> Tensor:
+    """scale * (value - zero): values (rows, columns), the others (rows, groups)."""
+    return (values - zeros[:, groups]).float() * scales.float()[:, groups]

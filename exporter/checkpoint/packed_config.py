@@ -1,0 +1,79 @@
+"""`quantization_config` of a config.json: how the integers of the weights are packed."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from exporter.checkpoint.packed import AwqPacking, CompressedPacking, GptqPacking, Packing
+from exporter.errors import ExportError
+
+_LAYOUTS = {"pack-quantized": True, "int-quantized": False, "naive-quantized": False}
+
+
+def read_packing(path: Path, fields: Mapping[str, Any]) -> Packing | None:
+    """Reads how a checkpoint's weights are packed; None if they are floats.
+
+    Args:
+        path: of the config.json, for messages.
+        fields: of the language model, whose family has read them.
+
+    Raises:
+        ExportError: a setting that is not supported.
+    """
+    config = fields.get("quantization_config")
+    if not config:
+        return None
+    method = config["quant_method"]  # the family has refused all others
+    try:
+        return _READERS[method](config)
+    except KeyError as error:
+        raise ExportError(f"{path}: quantization_config lacks {error}.") from None
+    except (AttributeError, TypeError) as error:
+        raise ExportError(f"{path}: quantization_config is not laid out as one: {error}.") from None
+    except ValueError as error:
+        raise ExportError(
+            f"{path}: quantization_config of {method} has {error}; use the original float "
+            "checkpoint."
+        ) from None
+
+
+def _gptq(config: Mapping[str, Any]) -> Packing:
+    layout = config.get("checkpoint_format", "gptq")
+    _allow("checkpoint_format", layout, ("gptq", "gptq_v2"))
+    _allow("bits", config["bits"], (2, 4, 8))
+    return GptqPacking(config["bits"], _group_size(config["group_size"]), int(layout == "gptq"))
+
+
+def _awq(config: Mapping[str, Any]) -> Packing:
+    _allow("bits", config.get("bits", config.get("w_bit")), (4,))
+    _allow("version", str(config.get("version", "gemm")).lower(), ("gemm",))
+    return AwqPacking(_group_size(config.get("group_size", config.get("q_group_size"))))
+
+
+def _compressed(config: Mapping[str, Any]) -> Packing:
+    layout = config["format"]
+    _allow("format", layout, tuple(_LAYOUTS))
+    sparsity = (config.get("sparsity_config") or {}).get("format", "dense")
+    _allow("sparsity_config.format", sparsity, ("dense",))
+    weights = [group["weights"] for group in config["config_groups"].values()]
+    settings = {(w["num_bits"], w["type"], w.get("group_size")) for w in weights}
+    if len(settings) != 1:
+        raise ValueError(f"config_groups of {len(settings)} kinds, where one is read")
+    ((bits, kind, group_size),) = settings
+    _allow("type", kind, ("int",))
+    _allow("num_bits", bits, (4, 8))
+    return CompressedPacking(bits, _group_size(group_size or -1), _LAYOUTS[layout])
+
+
+_READERS = {"gptq": _gptq, "awq": _awq, "compressed-tensors": _compressed}
+
+
+def _allow(name: str, value: object, allowed: tuple[object, ...]) -> None:
+    if value not in allowed or isinstance(value, bool):
+        raise ValueError(f"{name} {value!r}, where {', '.join(map(str, allowed))} is read")
+
+
+def _group_size(value: object) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or (value < 1 and value != -1):
+        raise ValueError(f"group_size {value!r}, not a number of inputs")
+    return value
