@@ -18,7 +18,11 @@ def interrupt(
     read_end, write_end = os.pipe()
     filled = _fill(write_end)
     process = subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=write_end, stderr=subprocess.PIPE
+        command,
+        stdin=subprocess.PIPE,
+        stdout=write_end,
+        stderr=subprocess.PIPE,
+        preexec_fn=lambda: signal.signal(number, signal.SIG_DFL),  # tests may run under nohup
     )
     os.close(write_end)
     assert process.stdin is not None and process.stderr is not None
