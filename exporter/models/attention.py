@@ -60,7 +60,9 @@ class Attention(nn.Module):
 
     def forward(self, x: Tensor, context: Context | CachedContext) -> Tensor:
         heads = (*x.shape[:2], -1, self.head_dim)
-        q, k, v = self.q_proj(x), self.k_proj(x), self.v_proj(x)
+        q = self.q_proj(x)
+        k = self.k_proj(x)
+        v = self.v_proj(x)
         if self.qk_norm == "rows":
             q, k = self.q_norm(q), self.k_norm(k)
         q = q.view(heads)  # (batch, seq_len, num_attention_heads, head_dim)

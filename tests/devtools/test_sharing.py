@@ -108,7 +108,7 @@ def test_rows_say_what_they_share(pair: tuple[Path, Path], tmp_path: Path) -> No
     outcome = inspect(pair, "--json", tmp_path / "out.json")
     assert outcome.exit_code == 0, outcome.output
     assert outcome.stdout.count("shares with: one operator computes these together.") == 1
-    assert "exporter/models/attention.py:56 (shares with 57, 58)" in outcome.stdout
+    assert "exporter/models/attention.py:63 (shares with 64, 65)" in outcome.stdout
     for phase in json.loads((tmp_path / "out.json").read_text())["phases"].values():
         for rows in phase["by"].values():
             assert sum(row["self_ns"] for row in rows) == phase["wall_ns"]

@@ -123,9 +123,7 @@ def test_a_file_and_its_etrecord_need_room_together(
     monkeypatch.setattr(shutil, "disk_usage", lambda _: disk)
     assert require_room(options, *facts) == size
     options = replace(options, etrecord=tmp_path / "model.etrecord")
-    sentence = (
-        r"model.etrecord needs about .* beside .*model.pte, and .* has 0.0 kB free; .*--etrecord\."
-    )
+    sentence = r"model.etrecord needs about .* next to .*model.pte, but .* has only 0.0 kB free; "
     with pytest.raises(ExportError, match=sentence):
         require_room(options, *facts)
 

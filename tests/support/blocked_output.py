@@ -18,11 +18,10 @@ def interrupt(
     read_end, write_end = os.pipe()
     filled = _fill(write_end)
     process = subprocess.Popen(
-        command,
+        ["env", f"--default-signal={number.name[3:]}", *command],  # tests may run under nohup
         stdin=subprocess.PIPE,
         stdout=write_end,
         stderr=subprocess.PIPE,
-        preexec_fn=lambda: signal.signal(number, signal.SIG_DFL),  # tests may run under nohup
     )
     os.close(write_end)
     assert process.stdin is not None and process.stderr is not None
