@@ -27,7 +27,7 @@ def name_of(case: Case) -> str:
     "case",
     [
         pytest.param(
-            case, id=name_of(case), marks=() if name_of(case) in ALWAYS else pytest.mark.check
+            case, id=name_of(case), marks=() if name_of(case) in ALWAYS else pytest.mark.soak
         )
         for case in CASES
     ],

@@ -16,8 +16,6 @@ from quant.scheme import Scheme
 PROMPT = "Once upon a time, there was a little girl who"
 TOKENS = 64
 
-pytestmark = pytest.mark.check
-
 
 @pytest.fixture(scope="module")
 def smollm2_gguf(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -47,6 +45,7 @@ def greedy_of_transformers(path: Path, prompt: list[int]) -> list[int]:
     return made[0, len(prompt) :].tolist()
 
 
+@pytest.mark.check
 def test_smollm2_says_what_transformers_says(
     smollm2_gguf: Path, cpp_build: Path, tmp_path: Path
 ) -> None:
@@ -59,6 +58,7 @@ def test_smollm2_says_what_transformers_says(
     assert outcome.stdout.rstrip("\n") == tokenizer.decode(ids).rstrip("\n")
 
 
+@pytest.mark.soak
 def test_smollm2_in_4_bits_answers_in_a_chat(
     smollm2_gguf: Path, cpp_build: Path, tmp_path: Path
 ) -> None:
