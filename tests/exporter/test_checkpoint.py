@@ -267,8 +267,8 @@ def test_a_damaged_file_is_said_to_be(tmp_path: Path, content: bytes, said: str)
 
 def test_more_layers_than_tensors_are_refused_at_once(tmp_path: Path) -> None:
     write(tmp_path, random_tensors())
-    (tmp_path / "config.json").write_text(json.dumps({**CONFIG, "num_hidden_layers": 10**6}))
-    assert "has num_hidden_layers 1000000, but " in refusal(tmp_path)
+    (tmp_path / "config.json").write_text(json.dumps({**CONFIG, "num_hidden_layers": 10**4}))
+    assert "has num_hidden_layers 10000, but " in refusal(tmp_path)
 
 
 def test_a_file_cut_anywhere_is_refused(tmp_path: Path) -> None:

@@ -113,7 +113,7 @@ def test_a_file_that_is_named_twice(runner: Path, tmp_path: Path) -> None:
         ["--etdump", str(tmp_path / "new"), "--json", str(tmp_path / "new_link")],
     ):
         result = run(runner, str(model), "-p", "Once", *more)
-        assert result.returncode == 1
+        assert result.returncode == 2
         assert result.stderr == (
             f"runner: {more[-1]} is used for two outputs: give each file its own name\n"
         )

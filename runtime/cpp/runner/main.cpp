@@ -53,7 +53,7 @@ Status check_names(const Options& options) {
     if (path.empty()) continue;
     for (const std::string& other : files) {
       if (same_file(path, other)) {
-        return Status::error(path + " is named twice: give each file a name of its own");
+        return Status::error(path + " is used for two outputs: give each file its own name");
       }
     }
     files.push_back(path);
