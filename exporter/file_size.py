@@ -15,6 +15,7 @@ from exporter.errors import ExportError
 from exporter.models.decoder import CausalLM
 from exporter.options import ExportOptions
 from exporter.text import Text
+from quant.budget.spread import numbers_of
 from quant.layers.blocks import parts_of_layer
 from quant.layers.embedding_and_head import is_tied
 from quant.layers.walk import walk
@@ -106,7 +107,7 @@ def _etrecord_bytes(options: ExportOptions, checkpoint: Checkpoint) -> int:
     ExecuTorch stores them, and about as much again for the compressed ones."""
     with torch.device("meta"):
         model = CausalLM(checkpoint.config)
-    numbers = sum(parameter.numel() for parameter in model.parameters())
+    numbers = numbers_of(model)
     return 2 * numbers * (4 if options.scheme.name == "none" else 1)
 
 

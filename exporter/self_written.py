@@ -14,6 +14,7 @@ from torch import Tensor
 from exporter.checkpoint import Checkpoint
 from exporter.listener import Listener
 from exporter.models.decoder import CausalLM
+from quant.budget.spread import numbers_of
 from quant.cache.key import weights_key
 from quant.cache.store import Cache
 from quant.progress import ProgressMeter
@@ -74,7 +75,7 @@ def writing_form(model: CausalLM, texts: int, length: int, memory: int | None) -
     Args:
         model: on the meta device.
     """
-    numbers = sum(parameter.numel() for parameter in model.parameters())
+    numbers = numbers_of(model)
     forms = [Scheme("rtn8")] if numbers > _FLOAT_WEIGHTS else [Scheme("none"), Scheme("rtn8")]
     for form in forms:
         if memory is None or writing_bytes(model, form, texts, length) <= memory:
@@ -85,7 +86,7 @@ def writing_form(model: CausalLM, texts: int, length: int, memory: int | None) -
 def writing_bytes(model: CausalLM, form: Scheme, texts: int, length: int) -> int:
     """Estimates the memory that writing takes: the weights, the largest of them twice in float32,
     and the caches."""
-    numbers = sum(parameter.numel() for parameter in model.parameters())
+    numbers = numbers_of(model)
     largest = max(parameter.numel() for parameter in model.parameters())
     mixers = [layer.mixer for layer in model.config.layers]
     row = sum(2 * mixer.num_key_value_heads * mixer.head_dim for mixer in mixers)
