@@ -34,6 +34,8 @@ _NEEDED = [
     "merges.txt",
     "chat_template.jinja",
 ]
+_SAFETENSORS = "model*.safetensors"
+_PICKLED = ["pytorch_model.bin", "pytorch_model-*.bin", "pytorch_model.bin.index.json"]
 
 
 def is_hub_id(name: str) -> bool:
@@ -75,6 +77,14 @@ def download_file(name: str) -> Path:
             f"https://huggingface.co/{hub_id}/tree/main for its files."
         )
     return path
+
+
+def download_model(hub_id: str) -> Path:
+    """As `download` does; pickled weights too where the model has no others."""
+    directory = download(hub_id)
+    if any(directory.glob(_SAFETENSORS)):
+        return directory
+    return download(hub_id, [*_NEEDED, *_PICKLED])
 
 
 def download(hub_id: str, patterns: list[str] = _NEEDED) -> Path:

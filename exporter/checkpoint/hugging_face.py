@@ -1,5 +1,9 @@
-"""A Hugging Face model directory: `config.json` beside safetensors, in one file or in shards."""
+"""A Hugging Face model directory: `config.json` beside the weights, in one file or in shards.
 
+The weights are safetensors, or, in older models, what `torch.save` writes.
+"""
+
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -7,24 +11,27 @@ import torch
 from torch import Tensor
 
 from exporter.checkpoint.language_part import find_language_part
+from exporter.checkpoint.pickled_file import PickledFile
 from exporter.checkpoint.safetensors_file import SafetensorsFile
+from exporter.checkpoint.weights import Weights
 from exporter.errors import ExportError
 from exporter.json_object import read_object
 from exporter.models.families import Family, get_family, language_fields
 from exporter.models.spec import DecoderSpec
 
-SINGLE = "model.safetensors"
-INDEX = "model.safetensors.index.json"
+SINGLE, PICKLED = "model.safetensors", "pytorch_model.bin"
+INDEX, PICKLED_INDEX = f"{SINGLE}.index.json", f"{PICKLED}.index.json"
+_FILES = (SINGLE, INDEX, PICKLED, PICKLED_INDEX)  # the first that is there is read
 
 
-class SafetensorsWeights:
-    """The tensors of one or several safetensors files, by their names in a causal LM.
+class LanguageWeights:
+    """The tensors of one or several files, by their names in a causal LM.
 
     Attributes:
         part: the stored tensors that are read.
     """
 
-    def __init__(self, files: list[SafetensorsFile]) -> None:
+    def __init__(self, files: Sequence[Weights]) -> None:
         self._files = files
         stored = {name: file for file in files for name in file.shapes()}
         self.part = find_language_part(stored)
@@ -48,21 +55,26 @@ class SafetensorsWeights:
 
 
 def has_weights(directory: Path) -> bool:
-    """Whether a directory holds safetensors under the names that `open_weights` reads."""
-    return (directory / SINGLE).is_file() or (directory / INDEX).is_file()
+    """Whether a directory holds weights under one of the names that `open_weights` reads."""
+    return any((directory / name).is_file() for name in _FILES)
 
 
-def open_weights(directory: Path) -> SafetensorsWeights:
-    """Maps the safetensors of a model directory.
+def open_weights(directory: Path) -> LanguageWeights:
+    """Maps the weights of a model directory.
 
     Raises:
         ExportError: there are no weights, a shard is missing, or a file is damaged.
     """
-    if not has_weights(directory):
-        raise ExportError(_no_weights(directory))
-    if (directory / SINGLE).is_file():
-        return SafetensorsWeights([SafetensorsFile(directory / SINGLE)])
-    return SafetensorsWeights(_open_shards(directory / INDEX))
+    for name in _FILES:
+        if (directory / name).is_file():
+            index = name in (INDEX, PICKLED_INDEX)
+            files = _open_shards(directory / name) if index else [_open(directory / name)]
+            return LanguageWeights(files)
+    raise ExportError(
+        f"{directory} has no weights: this exporter reads {SINGLE} or {PICKLED}, or {INDEX} or "
+        f"{PICKLED_INDEX} with its shards, or torchtune's model-00001-of-00001.bin, or Meta's "
+        "consolidated.*.pth with params.json."
+    )
 
 
 def read_config(path: Path, family: Family | None = None) -> tuple[Family, DecoderSpec]:
@@ -112,7 +124,7 @@ def read_model_config(directory: Path, family: Family | None) -> tuple[Family, D
     return family, replace(config, eos_token_ids=ends)
 
 
-def _open_shards(index: Path) -> list[SafetensorsFile]:
+def _open_shards(index: Path) -> list[Weights]:
     places = read_object(index).get("weight_map")
     if not isinstance(places, dict) or not all(isinstance(v, str) for v in places.values()):
         raise ExportError(f"{index} has no weight_map from tensors to files; download it again.")
@@ -120,27 +132,19 @@ def _open_shards(index: Path) -> list[SafetensorsFile]:
     absent = [name for name in names if not (index.parent / name).is_file()]
     if absent:
         raise ExportError(
-            f"{index.parent} lacks {len(absent)} of the {len(names)} files that {INDEX} names: "
-            f"{', '.join(absent[:5])}{', ...' if len(absent) > 5 else ''}; download them as well."
+            f"{index.parent} lacks {len(absent)} of the {len(names)} files that {index.name} "
+            f"names: {', '.join(absent[:5])}{', ...' if len(absent) > 5 else ''}; download them as "
+            "well."
         )
-    files = {name: SafetensorsFile(index.parent / name) for name in names}
+    files = {name: _open(index.parent / name) for name in names}
     for tensor, name in places.items():
         if tensor not in files[name].shapes():
             raise ExportError(
-                f"{INDEX} places {tensor} in {name}, which does not hold it; download "
+                f"{index.name} places {tensor} in {name}, which does not hold it; download "
                 f"{index.parent} again."
             )
     return list(files.values())
 
 
-def _no_weights(directory: Path) -> str:
-    pickled = sorted(path.name for path in directory.glob("pytorch_model*.bin"))
-    if pickled:
-        return (
-            f"{directory} holds its weights as {pickled[0]}, a pickle; this exporter reads "
-            "safetensors: to convert it, load it with transformers and call save_pretrained."
-        )
-    return (
-        f"{directory} has no weights: this exporter reads {SINGLE}, or {INDEX} with its shards, "
-        "or Meta's consolidated.*.pth with params.json."
-    )
+def _open(path: Path) -> Weights:
+    return SafetensorsFile(path) if path.suffix == ".safetensors" else PickledFile(path)

@@ -1,28 +1,28 @@
 """Meta's own checkpoints: `params.json` beside `consolidated.00.pth`, `consolidated.01.pth`, ...
 
+torchtune writes them as one file, `model-00001-of-00001.bin`.
+
 Three things differ from Hugging Face's layout: the names; the order of the rows of wq and wk (Meta
 rotates neighbouring pairs (x0, x1), Hugging Face the halves (x0, x_half), so the rows of each head
 are reordered here); and the files of large models (each holds a slice of every matrix, for model
 parallelism, and the slices are joined here).
 """
 
-import ctypes
-import mmap
-import pickle
 import re
-import zipfile
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from exporter.checkpoint.pickled_file import PickledFile
 from exporter.errors import ExportError
-from exporter.json_object import LFS_POINTER, lfs_pointer, read_object
+from exporter.json_object import read_object
 from exporter.models.families import Family, get_family
 from exporter.models.spec import DecoderSpec
 
 PARAMS = "params.json"
+TUNED = "model-00001-of-00001.bin"
 _EMBEDDING = "model.embed_tokens.weight"
 _HEAD = "lm_head.weight"
 _GATE = "model.layers.0.mlp.gate_proj.weight"
@@ -44,8 +44,6 @@ _LAYER = {
 }
 _HARMLESS = "rope.freqs"  # computed, not learned
 _SPLIT_BY_COLUMN = ("wo.weight", "w2.weight")  # all other matrices are split by row
-_LIBC = ctypes.CDLL(None)
-_OLD_FORMAT = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19."  # the pickled magic number
 _LLAMA3_VOCAB = 128256
 _LLAMA3_STOPS = (128001, 128008, 128009)  # <|end_of_text|>, <|eom_id|>, <|eot_id|>
 
@@ -61,9 +59,9 @@ class MetaWeights:
     """
 
     def __init__(self, files: list[Path], head_dim: int | None = None) -> None:
-        self._files = files
-        self._shards = [_load(path) for path in files]
-        self._names = {_hugging_face_name(name): name for name in self._shards[0]}
+        self._shards = [PickledFile(path) for path in files]
+        self._first = self._shards[0].shapes()
+        self._names = {_hugging_face_name(name): name for name in self._first}
         self._names.pop(_HARMLESS, None)
         self._shapes = {name: self._shape(key) for name, key in self._names.items()}
         self.head_dim = head_dim
@@ -72,7 +70,7 @@ class MetaWeights:
         return self._shapes
 
     def dtype(self, name: str) -> torch.dtype:
-        return self._shards[0][self._names[name]].dtype
+        return self._shards[0].dtype(self._names[name])
 
     def tensor(self, name: str) -> Tensor:
         key = self._names[name]
@@ -83,8 +81,7 @@ class MetaWeights:
 
     def release(self) -> None:
         for shard in self._shards:
-            for tensor in shard.values():
-                _drop_pages(tensor)
+            shard.release()
 
     def _whole(self, key: str) -> Tensor:
         parts = self._parts(key)
@@ -100,28 +97,31 @@ class MetaWeights:
         return tuple(shape)
 
     def _parts(self, key: str) -> list[Tensor]:
-        for path, shard in zip(self._files, self._shards, strict=True):
-            if key not in shard or shard[key].shape != self._shards[0][key].shape:
+        for shard in self._shards:
+            if shard.shapes().get(key) != self._first[key]:
                 raise ExportError(
-                    f"{path} lacks its part of {key}, which {self._files[0].name} has; the files "
-                    "belong to different models: download them again."
+                    f"{shard.path} lacks its part of {key}, which {self._shards[0].path.name} has; "
+                    "the files belong to different models: download them again."
                 )
-        return [shard[key] for shard in self._shards]
+        return [shard.tensor(key) for shard in self._shards]
 
     def _split_dim(self, key: str) -> int | None:
         """Returns the dimension that the files split; None for vectors, which every file
         repeats."""
-        first = self._shards[0][key]
-        if first.dim() < 2:
+        first = self._first[key]
+        if len(first) < 2:
             return None
         if key == "tok_embeddings.weight":  # up to Llama 2 by column, since Llama 3 by vocabulary
-            norm = self._shards[0].get("norm.weight")
-            return 0 if norm is None or first.shape[1] == norm.shape[0] else 1
+            norm = self._first.get("norm.weight")
+            return 0 if norm is None or first[1] == norm[0] else 1
         return 1 if key.endswith(_SPLIT_BY_COLUMN) else 0
 
 
 def find_files(directory: Path) -> list[Path]:
     """Returns Meta's weight files in a directory, in order; empty if it has none."""
+    tuned = directory / TUNED
+    if tuned.is_file() and (directory / PARAMS).is_file():
+        return [tuned]
     return sorted(directory.glob("consolidated.*.pth"))
 
 
@@ -137,8 +137,8 @@ def open_meta(
         ExportError: `params.json` is missing or lacks a field, or a file is damaged or missing.
     """
     params = _read_params(directory / PARAMS)
-    numbers = [path.name.split(".")[1] for path in files]
-    if numbers != [f"{index:02d}" for index in range(len(files))]:
+    numbers = [path.name.split(".")[1] for path in files if path.name != TUNED]
+    if len(numbers) == len(files) and numbers != [f"{index:02d}" for index in range(len(files))]:
         raise ExportError(
             f"{directory} holds the parts {', '.join(numbers)} of a checkpoint; they must count "
             "from 00 without a gap: download the missing consolidated.*.pth."
@@ -230,53 +230,6 @@ def _hugging_face_name(name: str) -> str:
     if match is None:
         return _TOP.get(name, name)
     return f"model.layers.{match[1]}.{_LAYER.get(match[2], match[2])}"
-
-
-def _load(path: Path) -> dict[str, Tensor]:
-    try:
-        if not zipfile.is_zipfile(path):
-            raise ExportError(_why_no_archive(path))
-        tensors = torch.load(path, map_location="cpu", mmap=True, weights_only=True)
-    except pickle.UnpicklingError:
-        raise ExportError(
-            f"{path} holds more than tensors, such as code that would run on loading, so it is not "
-            "read: use the checkpoint that Meta published."
-        ) from None
-    except (OSError, RuntimeError, EOFError, ValueError) as error:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise ExportError(
-            f"{path} cannot be read as a PyTorch checkpoint ({reason}); download it again."
-        ) from None
-    values = list(tensors.values()) if isinstance(tensors, dict) else [None]
-    if not all(isinstance(value, Tensor) and value.layout == torch.strided for value in values):
-        raise ExportError(
-            f"{path} is not one of Meta's checkpoints: it does not hold a table of tensors."
-        )
-    return tensors
-
-
-def _why_no_archive(path: Path) -> str:
-    with path.open("rb") as file:
-        head = file.read(64)
-    if head.startswith(LFS_POINTER):
-        return lfs_pointer(path)
-    if head.startswith(_OLD_FORMAT):
-        return (
-            f"{path} is in the format of PyTorch before 1.6, which cannot be mapped; load it with "
-            "torch and save it again with torch.save."
-        )
-    return f"{path} is not a PyTorch checkpoint, or its end is missing; download it again."
-
-
-def _drop_pages(tensor: Tensor) -> None:
-    """Releases the complete pages of a tensor in a mapped file, which torch cannot do."""
-    storage = tensor.untyped_storage()
-    begin = -(-storage.data_ptr() // mmap.PAGESIZE) * mmap.PAGESIZE
-    end = (storage.data_ptr() + storage.nbytes()) // mmap.PAGESIZE * mmap.PAGESIZE
-    if end > begin:
-        _LIBC.madvise(
-            ctypes.c_void_p(begin), ctypes.c_size_t(end - begin), ctypes.c_int(mmap.MADV_DONTNEED)
-        )
 
 
 def _read_params(path: Path) -> dict[str, Any]:

@@ -4,7 +4,7 @@ import os
 from dataclasses import replace
 from pathlib import Path
 
-from exporter.checkpoint import gguf, hub, hugging_face, meta
+from exporter.checkpoint import gguf, hub, hugging_face, meta, torchtune
 from exporter.checkpoint.checkpoint import HEAD, Checkpoint
 from exporter.checkpoint.packed import UnpackedWeights
 from exporter.checkpoint.packed_config import read_packing
@@ -17,8 +17,8 @@ def open_checkpoint(source: str | Path, family: Family | None = None) -> Checkpo
     """Opens a checkpoint: maps its files and reads their headers, but no weights.
 
     Args:
-        source: a directory in the layout of Hugging Face or of Meta, a GGUF file, or a hub id
-            "org/name" or "org/name/file.gguf", which is downloaded. An existing path takes
+        source: a directory in the layout of Hugging Face, Meta or torchtune, a GGUF file, or a hub
+            id "org/name" or "org/name/file.gguf", which is downloaded. An existing path takes
             precedence.
         family: the architecture; None: the family of the config's model_type.
 
@@ -33,7 +33,7 @@ def open_checkpoint(source: str | Path, family: Family | None = None) -> Checkpo
     if isinstance(source, str) and hub.is_hub_file(source):
         return _open_file(hub.download_file(source), source, family)
     if isinstance(source, str) and hub.is_hub_id(source):
-        return _open_directory(hub.download(source), source, family)
+        return _open_directory(hub.download_model(source), source, family)
     raise ExportError(
         f"There is no directory {source}; a checkpoint is a directory, a GGUF file or a hub id "
         "such as meta-llama/Llama-3.2-1B."
@@ -56,6 +56,9 @@ def _open_directory(directory: Path, name: str, family: Family | None) -> Checkp
         family, config, weights = meta.open_meta(directory, files, family)
         return Checkpoint(config, directory, name, weights, family)
     family, config = hugging_face.read_model_config(directory, family)
+    if torchtune.has_weights(directory) and not hugging_face.has_weights(directory):
+        tuned = torchtune.open_weights(directory, config)
+        return Checkpoint(config, directory, name, tuned, family)
     stored = hugging_face.open_weights(directory)
     tensors = len(stored.shapes())
     if config.num_hidden_layers > tensors:  # a million layers would take long to compare

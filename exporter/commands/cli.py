@@ -32,8 +32,8 @@ Examples:
 @click.option(
     "--checkpoint",
     metavar="DIR|GGUF|HUB_ID",
-    help="Weights: a Hugging Face directory, a directory in Meta's layout, a GGUF file, or a hub "
-    "id, optionally followed by the name of a GGUF file. They define the model's shape.",
+    help="Weights: a directory in the layout of Hugging Face, Meta or torchtune, a GGUF file, or a "
+    "hub id, optionally followed by the name of a GGUF file. They define the model's shape.",
 )
 @click.option(
     "--adapter",

@@ -360,18 +360,9 @@ def test_a_file_is_no_checkpoint(tmp_path: Path) -> None:
 def test_no_weights(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(json.dumps(CONFIG))
     assert refusal(tmp_path) == (
-        f"{tmp_path} has no weights: this exporter reads model.safetensors, or "
-        "model.safetensors.index.json with its shards, or Meta's consolidated.*.pth with "
-        "params.json."
-    )
-
-
-def test_pickled_weights(tmp_path: Path) -> None:
-    (tmp_path / "config.json").write_text(json.dumps(CONFIG))
-    (tmp_path / "pytorch_model.bin").touch()
-    assert refusal(tmp_path) == (
-        f"{tmp_path} holds its weights as pytorch_model.bin, a pickle; this exporter reads "
-        "safetensors: to convert it, load it with transformers and call save_pretrained."
+        f"{tmp_path} has no weights: this exporter reads model.safetensors or pytorch_model.bin, "
+        "or model.safetensors.index.json or pytorch_model.bin.index.json with its shards, or "
+        "torchtune's model-00001-of-00001.bin, or Meta's consolidated.*.pth with params.json."
     )
 
 

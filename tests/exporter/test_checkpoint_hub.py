@@ -129,6 +129,24 @@ def test_only_the_needed_files_are_asked_for(
     assert asked == needed
 
 
+@pytest.mark.parametrize("safetensors", [True, False])
+def test_pickles_are_asked_for_where_nothing_else_is_there(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, safetensors: bool
+) -> None:
+    if safetensors:
+        (tmp_path / "model.safetensors").touch()
+    files = ["config.json", "pytorch_model.bin", "pytorch_model-00001-of-00002.bin"]
+    asked: list[str] = []
+
+    def record(name: str, allow_patterns: list[str]) -> str:
+        asked[:] = filter_repo_objects(files, allow_patterns=allow_patterns)
+        return str(tmp_path)
+
+    monkeypatch.setattr(hub, "snapshot_download", record)
+    hub.download_model(NAME)
+    assert asked == (["config.json"] if safetensors else files)
+
+
 @pytest.mark.parametrize(
     ("name", "is_one"),
     [("meta-llama/Llama-3.2-1B", True), ("Qwen/Qwen2.5-0.5B", True), ("llama3", False)]

@@ -316,7 +316,7 @@ def test_code_in_a_pickle_is_refused(tmp_path: Path) -> None:
     torch.save({"a": Path("x")}, path)
     assert refusal(tmp_path) == (
         f"{path} holds more than tensors, such as code that would run on loading, so it is not "
-        "read: use the checkpoint that Meta published."
+        "read: use the checkpoint that its author published."
     )
 
 
@@ -324,7 +324,7 @@ def test_another_object_is_refused(tmp_path: Path) -> None:
     path = write(tmp_path, PARAMS) / "consolidated.00.pth"
     torch.save([1, 2], path)
     assert refusal(tmp_path) == (
-        f"{path} is not one of Meta's checkpoints: it does not hold a table of tensors."
+        f"{path} is not a checkpoint of a model: it does not hold a table of tensors."
     )
 
 

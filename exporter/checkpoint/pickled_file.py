@@ -1,0 +1,92 @@
+"""One file of `torch.save`, mapped into memory: only tensors are read, no pickled code runs."""
+
+import ctypes
+import mmap
+import pickle
+import zipfile
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from exporter.errors import ExportError
+from exporter.json_object import LFS_POINTER, lfs_pointer
+
+_LIBC = ctypes.CDLL(None)
+_OLD_FORMAT = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19."  # the pickled magic number
+
+
+class PickledFile:
+    """The tensors of one file by name.
+
+    Raises:
+        ExportError: on opening, if the file is damaged, or holds more than tensors.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._tensors = _load(path)
+
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """The shape of every tensor, by the name it has in the file."""
+        return {name: tuple(tensor.shape) for name, tensor in self._tensors.items()}
+
+    def dtype(self, name: str) -> torch.dtype:
+        """Returns the type in which a tensor is stored."""
+        return self._tensors[name].dtype
+
+    def tensor(self, name: str) -> Tensor:
+        """Returns a view of the mapped file; nothing is copied."""
+        return self._tensors[name]
+
+    def release(self) -> None:
+        """Releases the pages; reading a view afterwards reads the file again."""
+        for tensor in self._tensors.values():
+            _drop_pages(tensor)
+
+
+def _load(path: Path) -> dict[str, Tensor]:
+    try:
+        if not zipfile.is_zipfile(path):
+            raise ExportError(_why_no_archive(path))
+        tensors = torch.load(path, map_location="cpu", mmap=True, weights_only=True)
+    except pickle.UnpicklingError:
+        raise ExportError(
+            f"{path} holds more than tensors, such as code that would run on loading, so it is not "
+            "read: use the checkpoint that its author published."
+        ) from None
+    except (OSError, RuntimeError, EOFError, ValueError) as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise ExportError(
+            f"{path} cannot be read as a PyTorch checkpoint ({reason}); download it again."
+        ) from None
+    values = list(tensors.values()) if isinstance(tensors, dict) else [None]
+    if not all(isinstance(value, Tensor) and value.layout == torch.strided for value in values):
+        raise ExportError(
+            f"{path} is not a checkpoint of a model: it does not hold a table of tensors."
+        )
+    return tensors
+
+
+def _why_no_archive(path: Path) -> str:
+    with path.open("rb") as file:
+        head = file.read(64)
+    if head.startswith(LFS_POINTER):
+        return lfs_pointer(path)
+    if head.startswith(_OLD_FORMAT):
+        return (
+            f"{path} is in the format of PyTorch before 1.6, which cannot be mapped; load it with "
+            "torch and save it again with torch.save."
+        )
+    return f"{path} is not a PyTorch checkpoint, or its end is missing; download it again."
+
+
+def _drop_pages(tensor: Tensor) -> None:
+    """Releases the complete pages of a tensor in a mapped file, which torch cannot do."""
+    storage = tensor.untyped_storage()
+    begin = -(-storage.data_ptr() // mmap.PAGESIZE) * mmap.PAGESIZE
+    end = (storage.data_ptr() + storage.nbytes()) // mmap.PAGESIZE * mmap.PAGESIZE
+    if end > begin:
+        _LIBC.madvise(
+            ctypes.c_void_p(begin), ctypes.c_size_t(end - begin), ctypes.c_int(mmap.MADV_DONTNEED)
+        )
