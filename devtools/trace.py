@@ -21,7 +21,7 @@ _FLOW = "tokens"
 
 
 def write_trace(profile: Profile, out: Path) -> int:
-    """Writes the trace to a JSON file, whole or not at all; returns how many events it has."""
+    """Writes the trace to a JSON file, completely or not at all; returns its number of events."""
     trace = make_trace(profile)
     with replacing(out) as temporary, open(temporary, "w", encoding="utf-8") as file:
         json.dump(trace, file, ensure_ascii=False, separators=(",", ":"))
@@ -153,7 +153,7 @@ def _arguments(event: Event) -> dict[str, Any]:
 
 
 def _shares(event: Event) -> dict[str, int] | None:
-    """What each line and module has of an operator that fuses several; None of another."""
+    """The share of each line and module in an operator that fuses several; None for another."""
     if not event.shares:
         return None
     return {
@@ -207,7 +207,7 @@ def _flows(profile: Profile, origin: int) -> Iterator[TraceEvent]:
 
 
 def sequences(profile: Profile) -> list[list[Call]]:
-    """Calls of one sequence of tokens each: it goes on until a prefill comes after a decode."""
+    """Groups the calls by sequence of tokens: a sequence ends when a prefill follows a decode."""
     found: list[list[Call]] = []
     before: Call | None = None
     for call in profile.calls:

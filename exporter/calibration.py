@@ -1,4 +1,4 @@
-"""Half of the text to calibrate on, where none was named: what the model itself writes.
+"""Half of the calibration text, if the user named none: text that the model itself writes.
 
 It starts from the model's first token and, for a model that chats, from its template's first turn.
 Shipped text of two kinds is the other half (`exporter/text.py`).
@@ -34,8 +34,8 @@ def with_own_text(
 ) -> Text:
     """Replaces half of the shipped calibration text by text that the model writes.
 
-    The text stays as it is if the user named one, if nothing is calibrated, or if the memory is too
-    little, which is said.
+    The text stays as it is if the user named one, if nothing is calibrated, or if there is too
+    little memory, which is reported.
     """
     if text.calibration is None or not text.prompts:
         return text
@@ -51,7 +51,7 @@ def with_own_text(
     if form is None:
         least = resident() + writing_bytes(model, Scheme("rtn8"), len(prompts), length)
         listener.note(
-            f"Calibrating on shipped text alone: to write its own the model takes about "
+            f"Calibrating on the shipped text only: to write its own, the model needs about "
             f"{show_size(least)} of memory, more than --max-memory."
         )
         return text

@@ -1,8 +1,8 @@
 """Text that a model writes itself: a calibration text that looks like what the model says.
 
-Sampled from the model's own distribution as in LLM-QAT (Liu et al., 2023, section 3.1), at
-temperature 1 throughout. The float model writes; of a large one an 8-bit form, which takes a
-quarter of the memory.
+It is sampled from the model's own distribution as in LLM-QAT (Liu et al., 2023, section 3.1),
+always at temperature 1. The float model writes it; for a large model, an 8-bit form does, which
+takes a quarter of the memory.
 """
 
 import hashlib
@@ -35,7 +35,7 @@ def write_texts(
     cache: Cache | None,
     listener: Listener,
 ) -> Tensor:
-    """Writes texts with a checkpoint's model; the same ones whenever the cache has them.
+    """Writes texts with a checkpoint's model, or returns them from the cache.
 
     Args:
         prompts: the token ids that each text begins with, fewer than `length`.
@@ -70,7 +70,7 @@ def write_texts(
 
 
 def writing_form(model: CausalLM, texts: int, length: int, memory: int | None) -> Scheme | None:
-    """The form of the model that writes within so many bytes of memory; None where none does.
+    """Returns the form of the model that can write in so many bytes of memory; None if none can.
 
     Args:
         model: on the meta device.
@@ -84,8 +84,8 @@ def writing_form(model: CausalLM, texts: int, length: int, memory: int | None) -
 
 
 def writing_bytes(model: CausalLM, form: Scheme, texts: int, length: int) -> int:
-    """Estimates the memory that writing takes: the weights, the largest of them twice in float32,
-    and the caches."""
+    """Estimates the memory for writing: the weights, the largest of them twice in float32, and the
+    caches."""
     numbers = numbers_of(model)
     largest = max(parameter.numel() for parameter in model.parameters())
     mixers = [layer.mixer for layer in model.config.layers]
@@ -102,7 +102,7 @@ def _sample(
     generator: torch.Generator,
     meter: ProgressMeter,
 ) -> Tensor:
-    """Continues prompts together, a token of each at a time: int64 (len(prompts), length)."""
+    """Continues all prompts together, one token at a time: int64 (len(prompts), length)."""
     model.setup_cache(length, len(prompts))
     tokens = torch.empty(len(prompts), length, dtype=torch.int64)
     tokens[:, 0] = torch.tensor([prompt[0] for prompt in prompts])

@@ -1,4 +1,4 @@
-"""How the integers of a 4-bit weight are chosen: every choice is a field, every field a switch."""
+"""How the integers of a 4-bit weight are chosen: every choice is a field."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
@@ -18,19 +18,19 @@ class Method:
     """The choices, from weights to integers.
 
     Attributes:
-        rounding: "nearest"; "gptq" (quant.rounding.gptq); or, to compare with, "hqq" and "awq"
+        rounding: "nearest"; "gptq" (quant.rounding.gptq); or, for comparison, "hqq" and "awq"
             (quant.baselines).
         scales: "absmax" (largest magnitude / 7.5 in bfloat16, each group alone), "closed" (the
             same on the two-level grid) or "searched" (least squared error on that grid).
-        importance: of a column in that search: "diagonal" of the Hessian, what an error costs
-            when nothing makes up for it, or "inverse" (1 / diag of the inverse), what it costs
-            when all other columns do.
+        importance: of a column in that search: "diagonal" of the Hessian, the cost of an error
+            for which nothing compensates, or "inverse" (1 / diag of the inverse), its cost if
+            all other columns compensate.
         act_order: GPTQ takes columns in order of falling diag(H).
         drift: what is done about inputs that quantized layers have already moved
             (quant.rounding.drift): "none", "inputs" (least squares) or "residual" (least squares in
-            which the last linear of a block also makes up for the drift of the residual stream,
-            but for one with a norm behind it, which is as with "inputs"); or, to compare with,
-            "gptaq" and "qronos".
+            which the last linear of a block also corrects the drift of the residual stream; one
+            that a norm follows is treated as with "inputs"); or, for comparison, "gptaq" and
+            "qronos".
         drift_share: how much of the correction is applied, 0 .. 1; all of it overfits.
         descent: sweeps of coordinate descent over integers and scales after GPTQ.
         int8_statistics: whether Hessians are of activations rounded as they are at run time.
@@ -67,7 +67,7 @@ class Method:
             raise QuantError(f"method descent={self.descent} is not possible; it must be >= 0.")
         if self.scales == "absmax" and self.rounding != "nearest":
             raise QuantError(
-                f"method scales='absmax' goes with rounding='nearest' only, not with "
+                f"method scales='absmax' needs rounding='nearest', not "
                 f"{self.rounding!r}; take closed or searched."
             )
 
@@ -138,7 +138,7 @@ def changed(method: Method, settings: Mapping[str, str]) -> Method:
 def _parsed(name: str, text: str, kind: type) -> Any:
     if kind is bool:
         if text not in ("true", "false"):
-            raise QuantError(f"method {name}={text!r} is not supported; it is true or false.")
+            raise QuantError(f"method {name}={text!r} is not supported; it must be true or false.")
         return text == "true"
     try:
         return kind(text)

@@ -30,7 +30,7 @@ class QuantizedWeight:
 
 
 class _Quantized(nn.Module):
-    """Integers and scales that are no parameters: they are not trained, nor of a float type."""
+    """Integers and scales that are not parameters: they are not trained, and not all floats."""
 
     values: Tensor
     scales: Tensor
@@ -111,15 +111,15 @@ class QuantizedEmbedding(_Quantized):
 
 
 def set_weight(parent: nn.Module, name: str, weight: QuantizedWeight) -> None:
-    """Puts a quantized linear in the place of the linear `name` of `parent`, with its bias."""
+    """Replaces the linear `name` of `parent` by a quantized one, with the same bias."""
     linear = getattr(parent, name)
     bias = linear.bias
     setattr(parent, name, QuantizedLinear(weight, linear.in_features, bias))
 
 
 def drop_activation_rounding(model: nn.Module) -> None:
-    """Turns quantized linears into the float ones they stand for: what weight-only formats
-    compute."""
+    """Replaces quantized linears by float ones with the dequantized weights: what weight-only
+    formats compute."""
     for parent in list(model.modules()):
         for name, child in list(parent.named_children()):
             if isinstance(child, QuantizedLinear):

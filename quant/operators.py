@@ -1,7 +1,7 @@
 """The operators that a quantized model is captured with: one node for a linear, one for the table
 of an embedding.
 
-A delegate's first pass takes them as they are, or expands them into the form that it knows. The
+A delegate's first pass keeps them, or expands them into the form that it supports. The
 arguments `bits`, `group_size` and `levels` are those of quant.weight_type.
 """
 

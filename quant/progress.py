@@ -1,4 +1,4 @@
-"""How far a long run has come, for whoever shows it."""
+"""The progress of a long run."""
 
 import time
 from collections.abc import Callable

@@ -29,7 +29,7 @@ class Block:
         norm: path of the norm that feeds it; None: it reads the stream itself.
         readers: what reads the block's input.
         last: the one linear that ends the block.
-        after: path of the norm behind it, in front of the sum; None: there is none.
+        after: path of the norm after it, before the sum; None: there is none.
         feeds_last: path of the linear whose outputs are, one by one, scaled inputs of `last`
             (up_proj; v_proj where no heads share values); None: there is none.
         heads: path of the linear that makes the values of the heads, and the size of a head, where
@@ -71,7 +71,7 @@ class CausalLM(Protocol):
 
     @property
     def config(self) -> object:
-        """Its repr says all that decides what the layers compute, their weights aside."""
+        """Its repr contains everything that determines what the layers compute, except weights."""
 
     @property
     def model(self) -> nn.Module: ...
@@ -87,11 +87,11 @@ class CausalLM(Protocol):
         in each row."""
 
     def context(self, seq_len: int) -> Any:
-        """What the layers take beside the hidden states of positions 0 .. seq_len - 1: a pytree
+        """What the layers take besides the hidden states of positions 0 .. seq_len - 1: a pytree
         of tensors."""
 
     def finish_logits(self, logits: Tensor) -> Tensor:
-        """What comes after `lm_head`, on each logit by itself, such as a soft cap."""
+        """What comes after `lm_head`, for each logit separately, such as a soft cap."""
 
 
 class WeightSource(Protocol):
@@ -104,4 +104,4 @@ class WeightSource(Protocol):
         """Replaces each parameter of `module` by a float32 copy of `prefix` + its name."""
 
     def release(self) -> None:
-        """Gives back the memory that reading has made resident."""
+        """Releases the memory that reading has made resident."""

@@ -1,4 +1,4 @@
-"""The pass over a model: load a layer, quantize it, measure it, go on.
+"""The pass over a model: load a layer, quantize it, measure it, go to the next.
 
 One decoder layer is in float at a time. Up to four streams of hidden states go through the
 layers: the calibration text and the evaluation text, each through the float and the quantized
@@ -30,7 +30,7 @@ from quant.layers.head_inputs import head_statistics
 from quant.layers.nearest import round_layer
 from quant.layers.stream import States, Stream
 from quant.layers.walk import Stop, filling_walk, layers_of, load_finite
-from quant.machine.device import context_on, full_memory_told, move
+from quant.machine.device import context_on, full_memory_reported, move
 from quant.machine.resources import DEFAULTS, Resources
 from quant.measure.quality import Quality
 from quant.measure.size import STOCK, Storage, stored_size
@@ -42,7 +42,7 @@ from quant.rotation.learned import learn_rotation
 from quant.scheme import EMBEDDING_PART, HEAD_PART, Scheme
 
 
-@full_memory_told()
+@full_memory_reported()
 @torch.no_grad()
 def quantize(
     model: CausalLM,
@@ -60,23 +60,23 @@ def quantize(
         model: on the meta device; afterwards without a meta tensor, and runs eagerly.
         calibration: int64 (windows, seq_len), for "gptq4" only.
         evaluation: int64 (windows, seq_len) of other text, seq_len >= 2; None measures nothing.
-        progress: is told after every weight.
-        resources: such as a cache; the result is the same with any, but for what `Resources` says.
-        storage: how what is reported of its size is counted.
+        progress: is called after every weight.
+        resources: such as a cache; they do not change the result, except as `Resources` says.
+        storage: how the reported size is counted.
 
     Raises:
         QuantError: no calibration text for a scheme that needs it, or a weight that is not finite.
     """
     calibration, device = _needed_text(scheme, calibration), resources.device
     if scheme.choice.rounding == "awq" and resources.ranks.count > 1:
-        raise QuantError(f"{scheme.name} is not shared by several processes; start one.")
+        raise QuantError(f"{scheme.name} cannot be shared by several processes; start one.")
     if scheme.choice.rotation != "none":
         require_rotatable(model, scheme.choice.rotation)
     layers, parts = layers_of(model), part_names(model)
     _require_parts(scheme, parts, is_tied(model))
     linear_weights = [_linear_weights(layer) for layer in layers]
     head_weights = model.lm_head.in_features * model.lm_head.out_features
-    head_work = 0 if scheme.needs_calibration else head_weights  # beside GPTQ it takes no time
+    head_work = 0 if scheme.needs_calibration else head_weights  # next to GPTQ, it takes no time
     measure_work = head_work if evaluation is not None else 0
     work = head_work + sum(linear_weights) + measure_work
     meter = ProgressMeter(work, progress if resources.ranks.first else None)
@@ -158,8 +158,8 @@ def quantize(
 
 
 def _require_parts(scheme: Scheme, layers: Sequence[Sequence[str]], tied: bool) -> None:
-    """Raises QuantError where a type is given to a part that is not there, or to one of two ends
-    that are one weight."""
+    """Raises QuantError if a type is for a part that does not exist, or if two ends that are one
+    weight have two types."""
     names = {f"model.layers.{i}.{part}" for i, parts in enumerate(layers) for part in parts}
     for part, _ in scheme.types:
         if part not in names | {EMBEDDING_PART, HEAD_PART}:
@@ -210,7 +210,7 @@ def _calibrated(
     calibration: Tensor,
     resources: Resources,
 ) -> Streams:
-    """The calibration text in front of the first layer."""
+    """The calibration text's hidden states before the first layer."""
     spill, ranks, device = resources.spill, resources.ranks, resources.device
     context, reference = context_on(device, model, calibration.shape[1]), None
     if scheme.choice.follows_float:
@@ -258,7 +258,7 @@ class _EvaluationStreams:
 
 
 def _require_sense(name: str, finite: bool) -> None:
-    """Raises QuantError where the float model computes no numbers."""
+    """Raises QuantError if the float model computes values that are not finite."""
     if not finite:
         raise QuantError(
             f"{name} gives values that are not finite, in float32 and before any rounding; no "

@@ -29,13 +29,13 @@ class Scheme:
             "awq4" or "gptq4" (the best we know).
         group_size: input dimensions that share an int4 scale: 32, 64 or 128.
         head_bits: the embedding and `lm_head`: 8 (one scale per row) or 4 (groups).
-        method: how the integers are chosen, where not as the table says.
+        method: how the integers are chosen; None: as the table says.
         types: the parts that are stored in another type than the scheme's, and that type. Parts
             are "model.layers.0." and the name of a part of that layer, EMBEDDING_PART, HEAD_PART
             (tied ends have one type).
 
     Raises:
-        QuantError: a value outside the table, or a type that the scheme does not make.
+        QuantError: a value outside the table, or a type that the scheme does not support.
     """
 
     name: str = "gptq4"
@@ -61,7 +61,7 @@ class Scheme:
         for part, type in self.types:
             if self.name == "none" or type.in_groups and type.levels != self.choice.levels:
                 raise QuantError(
-                    f"{part} cannot be stored as {type}: {self.name} does not make it."
+                    f"{part} cannot be stored as {type}: {self.name} does not support it."
                 )
 
     @property
@@ -78,7 +78,7 @@ class Scheme:
 
     @property
     def largest_group(self) -> int:
-        """Of all types: what has columns for it has columns for each."""
+        """The largest of all types: columns padded for it are enough for every type."""
         return max([self.group_size, *(type.group_size for _, type in self.types)])
 
     def type_of(self, part: str) -> WeightType | None:
@@ -129,7 +129,7 @@ class Scheme:
 
     @property
     def choice(self) -> Method:
-        """How the integers are chosen; round to nearest where there is no choice."""
+        """How the integers are chosen; round to nearest if there is no choice."""
         return self.method or METHODS.get(self.name, METHODS["rtn4"])
 
     @property

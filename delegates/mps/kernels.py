@@ -19,19 +19,21 @@ from delegates.op_list.ops import (
 
 _Lacking = Callable[[Any], bool]
 
+_NOT_SILU = "gates by a function other than silu"
+
 # The kinds of ops that it runs, each with what it does not support.
 _RUNS: tuple[tuple[type[Op], tuple[tuple[_Lacking, str], ...]], ...] = (
     (Embedding, ()),
     (
         Norm,
         (
-            (lambda op: op.num_heads != 1, "norms heads by themselves"),
+            (lambda op: op.num_heads != 1, "normalizes each head"),
             (lambda op: op.weight is None, "norms without a weight"),
         ),
     ),
     (
         Linear,
-        ((lambda op: op.activation not in (None, Function.SILU), "gates by other than silu"),),
+        ((lambda op: op.activation not in (None, Function.SILU), _NOT_SILU),),
     ),
     (
         Attention,
@@ -41,8 +43,8 @@ _RUNS: tuple[tuple[type[Op], tuple[tuple[_Lacking, str], ...]], ...] = (
             (lambda op: op.sinks is not None, "has sinks"),
         ),
     ),
-    (Elementwise, ((lambda op: op.function is not Function.ADD, "is no addition"),)),
-    (Glu, ((lambda op: op.activation is not Function.SILU, "gates by other than silu"),)),
+    (Elementwise, ((lambda op: op.function is not Function.ADD, "is not an addition"),)),
+    (Glu, ((lambda op: op.activation is not Function.SILU, _NOT_SILU),)),
 )
 
 

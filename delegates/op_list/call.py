@@ -43,7 +43,7 @@ _RELEASING = ContextVar("releasing", default=False)
 
 @contextmanager
 def releasing_weights() -> Iterator[None]:
-    """Weights are given back one by one as they are packed."""
+    """Within the block, each weight is released as soon as it is packed."""
     token = _RELEASING.set(True)
     try:
         yield
@@ -52,17 +52,17 @@ def releasing_weights() -> Iterator[None]:
 
 
 def delegate_call(program: ExportedProgram, compile_specs: list[CompileSpec]) -> "DelegateCall":
-    """The call that a part of an edge graph becomes."""
+    """Returns the delegate call for a part of an edge graph."""
     (index,) = (int(spec.value) for spec in compile_specs)
     return DelegateCall(program, index)
 
 
 class DelegateCall:
-    """One call: its ops, and where everything that they name lies in the program.
+    """One call: its ops, and where their operands are in the program.
 
     Args:
         program: the call's part of the edge graph.
-        index: its number among the calls of the whole.
+        index: its number among the calls of the complete graph.
     """
 
     def __init__(self, program: ExportedProgram, index: int) -> None:
@@ -118,7 +118,7 @@ class DelegateCall:
 
     def cache(self, cache: Cache) -> int:
         alike = sum(other.name.partition(" ")[0] == cache.name for other in self._caches)
-        name = f"{cache.name} {alike + 1}" if alike else cache.name  # of one module
+        name = f"{cache.name} {alike + 1}" if alike else cache.name  # of the same module
         self._caches.append(replace(cache, name=name))
         return len(self._caches) - 1
 
@@ -135,8 +135,8 @@ class DelegateCall:
         return self._floats.biases(matrix, biases)
 
     def _pack_weights(self) -> None:
-        """Packs each matrix once, small ones first, so that the more is free when the largest
-        come; they lie in the file in the order in which they are read."""
+        """Packs each matrix once, the smallest first: more memory is then free for the largest. In
+        the file, they have the order in which they are read."""
         packed_of: dict[Matrix, bytes | FileBackedData] = {}
         owners: dict[Matrix, str] = {}
         same: dict[tuple[object, ...], Matrix] = {}
@@ -170,7 +170,8 @@ class DelegateCall:
         return tuple(parts)
 
     def _attribute_the_rest(self) -> None:
-        """Gives the reading of the position, which the call itself does, to its first reader."""
+        """Attributes the nodes that read the position, which the call itself does, to the first op
+        that needs it."""
         covered = {node for op in self.ops for node in (*op.nodes, *op.prepare_nodes)}
         rest = [
             node
@@ -199,7 +200,7 @@ class DelegateCall:
 
 
 def _arguments(program: ExportedProgram) -> tuple[list[Node], list[Node]]:
-    """What the caller hands over and what it gets, in order."""
+    """Returns the call's inputs and outputs, in order."""
     signature = program.graph_signature
     given = {spec.arg.name for spec in signature.input_specs if spec.kind is InputKind.USER_INPUT}
     wanted = [

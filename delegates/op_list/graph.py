@@ -1,7 +1,7 @@
 """Reading a graph: what a node calls, which tensor a placeholder stands for.
 
-The same operators have other names in the edge dialect, which has no views but copies, than in the
-functional ATen that torch.export gives: here they go by one name.
+The edge dialect has copies instead of views, so that some operators have other names there than in
+the functional ATen of torch.export: here, both have the same name.
 """
 
 import operator
@@ -18,8 +18,8 @@ ATTENTION = "thimble::cached_attention"
 
 
 def operator_name(node: Node) -> str:
-    """`aten::linear`, `thimble::linear`, `getitem`; `aten::view` is `aten::view_copy` too. An
-    operator that mutates its arguments goes by its own name."""
+    """Returns a name such as `aten::linear`, `thimble::linear` or `getitem`; for `aten::view_copy`,
+    `aten::view`; for a wrapper around an operator that mutates its arguments, that operator's."""
     if node.op != "call_function":
         return ""
     target: Any = node.args[0] if "auto_functionalized" in str(node.target) else node.target
@@ -33,23 +33,23 @@ def operator_name(node: Node) -> str:
 
 
 def args_of(node: Node) -> tuple[Any, ...]:
-    """What a node is given, by place."""
+    """Returns a node's positional arguments."""
     return tuple(node.args)
 
 
 def kwargs_of(node: Node) -> dict[str, Any]:
-    """What a node is given by name."""
+    """Returns a node's keyword arguments."""
     return dict(node.kwargs)
 
 
 def shape_of(node: Node) -> tuple[Any, ...]:
-    """The shape of what a node computes; () where that is not one tensor."""
+    """Returns the shape of a node's value; () if that is not one tensor."""
     value = node.meta.get("val")
     return tuple(value.shape) if isinstance(value, Tensor) else ()
 
 
 def most_tokens(node: Node) -> int:
-    """The largest seq_len of what has shape (1, seq_len, ...)."""
+    """Returns the largest seq_len of a value of shape (1, seq_len, ...)."""
     size = shape_of(node)[1]
     if isinstance(size, int):
         return size
@@ -62,7 +62,7 @@ class Constants:
 
     Args:
         program: its signature names the placeholders.
-        tensors: by those names; the program's own unless given.
+        tensors: by those names; None: the program's own.
     """
 
     def __init__(
@@ -78,14 +78,14 @@ class Constants:
         self._tensors = {**program.constants, **program.state_dict, **(tensors or {})}
 
     def name(self, node: Any) -> str | None:
-        """The tensor's name in the captured program; None for anything but a constant."""
+        """Returns the tensor's name in the captured program; None if the node is not a constant."""
         if not isinstance(node, Node) or node.op != "placeholder":
             return None
         name = self._names.get(node.name)
         return None if name in self._mutated else name
 
     def buffer_name(self, node: Any) -> str | None:
-        """The name of a buffer that the program writes, else None."""
+        """Returns the name of a buffer that the program writes, else None."""
         name = self._names.get(node.name) if isinstance(node, Node) else None
         return name if name in self._mutated else None
 
@@ -95,10 +95,10 @@ class Constants:
         return self._tensors[name].detach()
 
     def number(self, value: Any) -> tuple[float, list[Node]] | None:
-        """A number that a program holds, and the nodes that convert it; None for what is none.
+        """Returns a number in the program, and the nodes that convert it; None if it is not one.
 
-        A number of the model's source is one in a node's arguments or, in the edge dialect, a
-        constant tensor.
+        A number in the model's source is a node's argument or, in the edge dialect, a constant
+        tensor.
         """
         if isinstance(value, int | float):
             return float(value), []
@@ -110,8 +110,8 @@ class Constants:
         return float(self.tensor(value)), converted
 
     def release(self, node: Node) -> None:
-        """Gives a tensor's memory back, wherever else the tensor is referred to: zeros of the same
-        shape, which take none, stand for it."""
+        """Releases a tensor's memory, even if other objects refer to the tensor: zeros of the same
+        shape, which take no memory, replace its data."""
         name = self.name(node)
         assert name is not None, node
         tensor = self._tensors[name]

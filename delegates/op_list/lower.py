@@ -35,11 +35,11 @@ def to_edge_program(
 
 
 def partition(edge: "EdgeProgramManager", backend: type, releasing: bool) -> Taken:
-    """Gives what op lists can say to a backend that runs them.
+    """Partitions the program: what op lists can express goes to a backend that runs them.
 
     Args:
         backend: its name is the id under which a runtime registers it.
-        releasing: give weights back one by one as they are packed.
+        releasing: release each weight as soon as it is packed.
     """
     from delegates.op_list.call import releasing_weights
     from delegates.op_list.partition import OpListPartitioner
@@ -53,7 +53,7 @@ def partition(edge: "EdgeProgramManager", backend: type, releasing: bool) -> Tak
 
 
 def file_layout() -> "ExecutorchBackendConfig":
-    """Alignments count from the first segment, which this brings to a page of its own."""
+    """Returns a layout whose first segment starts at a page: alignments count from there."""
     from executorch.exir import ExecutorchBackendConfig
 
     return ExecutorchBackendConfig(segment_alignment=PAGE_BYTES)

@@ -1,4 +1,4 @@
-"""Finds the ops of a graph: every pattern is told by the node that it ends in."""
+"""Finds the ops of a graph: each pattern is identified by its last node."""
 
 from dataclasses import dataclass, field
 
@@ -9,16 +9,16 @@ from delegates.op_list.ops import Op, Values, matchers
 from delegates.op_list.refused import Refused
 
 _MATCHERS = matchers()
-_READ_ELSEWHERE = Refused("what it computes on its way is read elsewhere too")
+_READ_ELSEWHERE = Refused("its intermediate results are read elsewhere as well")
 
 
 @dataclass
 class Found:
     """
     Attributes:
-        ops: in the order of the graph; no two cover one node, and what an op computes on its way
-            to its output nobody else reads.
-        refused: why nodes that no op covers are in none, as far as a matcher said so.
+        ops: in the order of the graph; no two cover the same node, and nothing else reads an op's
+            intermediate results.
+        refused: why no op covers a node, if a matcher gave a reason.
     """
 
     ops: list[Op] = field(default_factory=list)
@@ -26,7 +26,7 @@ class Found:
 
 
 def find_ops(graph: Graph, values: Values) -> Found:
-    """The ops of a graph before any of them is merged with others."""
+    """Returns the ops of a graph before any of them is merged with others."""
     found = Found()
     covered: set[Node] = set()
     for node in reversed(graph.nodes):
@@ -43,7 +43,7 @@ def find_ops(graph: Graph, values: Values) -> Found:
 
 
 def _match(node: Node, values: Values, covered: set[Node]) -> Op | Refused | None:
-    """What the widest pattern makes of a node, else why the narrowest makes nothing of it."""
+    """Returns the op of the widest pattern that matches, else why the narrowest does not."""
     refused = None
     for matcher in _MATCHERS.get(operator_name(node), ()):
         result = matcher(node, values)
@@ -66,7 +66,7 @@ def _is_closed(op: Op) -> bool:
 
 
 def _is_mutation(node: Node) -> bool:
-    """A cache as an attention leaves it."""
+    """Whether a node is a cache that an attention has updated."""
     if operator_name(node) != "getitem":
         return False
     return operator_name(node.all_input_nodes[0]) == ATTENTION and args_of(node)[1] != 0

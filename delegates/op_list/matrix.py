@@ -32,10 +32,10 @@ class MatrixSource:
 
 @dataclass(frozen=True)
 class Matrix:
-    """What becomes one packed weight: matrices one below the other, or two in alternation.
+    """One packed weight: matrices one below the other, or two whose blocks alternate.
 
     Attributes:
-        interleaved: blocks of 16 rows of both sources alternate, each padded to whole blocks.
+        interleaved: blocks of 16 rows of both sources alternate; each is padded to full blocks.
     """
 
     sources: tuple[MatrixSource, ...]

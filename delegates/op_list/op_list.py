@@ -44,15 +44,15 @@ class OpList:
         return self._outputs
 
     def maker(self, rows: Rows | None) -> Op | None:
-        """What computes a value; None for an input of the call."""
+        """Returns the op that computes a value; None for an input of the call."""
         return None if rows is None else self._makers.get(rows)
 
     def readers(self, rows: Rows) -> list[Op]:
-        """The ops that read a value, in their order."""
+        """Returns the ops that read a value, in their order."""
         return sorted(set(self._readers.get(rows, ())), key=self._places.__getitem__)
 
     def only_reader(self, rows: Rows) -> Op | None:
-        """The op that reads a value, where no other does and nothing outside."""
+        """Returns the op that reads a value, if no other op and nothing outside reads it."""
         readers = set(self._readers.get(rows, ()))
         return readers.pop() if len(readers) == 1 and rows not in self._outputs else None
 
@@ -60,7 +60,7 @@ class OpList:
         return self._places[one] < self._places[other]
 
     def reread(self, op: Op, field: str, rows: Rows | None) -> None:
-        """Lets an op read another value."""
+        """Makes an op read another value."""
         old = getattr(op, field)
         if old is not None:
             self._readers[old].remove(op)
@@ -69,7 +69,7 @@ class OpList:
             self._readers.setdefault(rows, []).append(op)
 
     def rewrite(self, op: Op, rows: Rows) -> None:
-        """Lets an op compute a value that another op, which was removed, did; or a new one."""
+        """Makes an op compute another value: a new one, or that of an op that was removed."""
         if self._makers.get(op.output) is op:
             del self._makers[op.output]
         op.output = rows
@@ -84,7 +84,7 @@ class OpList:
         self._order = None
 
     def replace(self, old: Op, new: Op) -> None:
-        """Puts an op in the place of another."""
+        """Replaces an op by another."""
         place = self._places[old]
         self.remove(old)
         self._places[new] = place
@@ -96,8 +96,8 @@ class OpList:
             self._readers.setdefault(rows, []).append(op)
 
     def _drop_views(self) -> None:
-        """Gives the readers of a view what it is a view of. For its nodes answers, of heads, who
-        reads them, else who made the rows."""
+        """Removes the views: their readers read the original rows. A view's nodes are attributed
+        to the op that reads the heads or, if it makes rows, to the op that computed them."""
         for op in list(self._places):
             if isinstance(op, View):
                 maker, readers = self.maker(op.input), self.readers(op.output)

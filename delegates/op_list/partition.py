@@ -1,8 +1,8 @@
 """Which nodes the delegate takes, in as few calls as the rest of the graph allows.
 
-A node that the delegate does not know starts a new level for all that depends on it; units of one
-level are one call, so no call can depend on itself. Rows of whole sequences and single last rows
-are kept in different calls, which run one length each.
+A node that the delegate does not know starts a new level for all that depends on it. The ops of a
+level are one call, so no call can depend on itself. All rows of a sequence and single last rows are
+in different calls, because a call runs on one number of rows.
 """
 
 from collections.abc import Mapping
@@ -32,14 +32,15 @@ _IDLE = View, SelectLast  # a call of nothing else computes nothing
 
 
 class OpListPartitioner(Partitioner):
-    """Tags the nodes of an edge graph that was readied by tidy().
+    """Tags the nodes of an edge graph that tidy() has prepared.
 
     Args:
-        tensors: the program's weights and constants by name; what partitioners are given has none.
+        tensors: the program's weights and constants by name; the programs that partitioners get
+            have none.
         backend: the id of the backend that gets the calls.
 
     Attributes:
-        reasons: why nodes are left outside, by their names, once they were.
+        reasons: why nodes are left outside, by their names; filled by partition().
     """
 
     def __init__(self, tensors: Mapping[str, Tensor], backend: str) -> None:
@@ -92,12 +93,12 @@ def _why_left(node: Node, refused: Refused | None) -> str:
     if refused is not None:
         return refused.reason
     if operator_name(node) in ("aten::view", "aten::select"):
-        return "it only hands others what was computed, or will be, outside"
+        return "it only passes on a value between operators outside the delegate"
     return f"the delegate has no {operator_name(node).removeprefix('aten::')}; {_KNOWN}"
 
 
 def call_outputs(ops: list[Op]) -> list[Rows]:
-    """What the ops of a call compute for others."""
+    """Returns the values of a call's ops that are read outside it."""
     inside = {node for op in ops for node in op.nodes}
     return [op.output for op in ops if any(user not in inside for user in op.node.users)]
 
@@ -107,8 +108,8 @@ class _Call:
     """
     Attributes:
         level: of its ops.
-        length: how many rows it runs on, as the graph says, or _ONE_ROW: a last row that another
-            call, or nobody here, selected.
+        length: how many rows it runs on, as in the graph; _ONE_ROW: a last row that was selected
+            outside this call.
     """
 
     level: int
@@ -126,7 +127,7 @@ class _Grouping:
         self._graph = graph
         self._of_node = {node: op for op in ops for node in op.nodes}
         self._calls: dict[tuple[int, str], _Call] = {}
-        self._call_of: dict[Rows, _Call] = {}  # that computes a value
+        self._call_of: dict[Rows, _Call] = {}  # which computes a value
 
     def calls(self) -> list[list[Op]]:
         levels: dict[Node, int] = {}
@@ -141,7 +142,7 @@ class _Grouping:
         return [call.ops for call in sorted(self._calls.values(), key=lambda call: call.level)]
 
     def _enter(self, op: Op, level: int) -> int:
-        """Gives an op to a call; the call's level."""
+        """Adds an op to a call; returns the call's level."""
         level, length = self._place(op, level)
         call = self._calls.setdefault((level, length), _Call(level, length))
         call.ops.append(op)
@@ -155,7 +156,7 @@ class _Grouping:
         assert rows.node is not None
         if len(shape_of(rows.node)) > 2:
             return level, str(shape_of(rows.node)[1])
-        # Single rows: of this level's last rows alone, or handed over alone.
+        # Single rows: either all from this level's last rows, or all from outside.
         makers = {call for item in op.reads() if (call := self._here(item, level)) is not None}
         outside = any(self._here(item, level) is None for item in op.reads())
         if not makers:
@@ -166,14 +167,13 @@ class _Grouping:
         return level, length
 
     def _here(self, rows: Rows, level: int) -> _Call | None:
-        """The call of a level that computes a value."""
+        """Returns the call that computes a value, if it is of this level."""
         call = self._call_of.get(rows)
         return call if call is not None and call.level == level else None
 
 
 def _without_idle_views(ops: list[Op]) -> list[Op]:
-    """Without views that are between no two ops of the call and lead out of none: of what the call
-    is handed over, read outside too."""
+    """Drops the views of the call's inputs that are also read outside: they belong outside."""
     kept = list(ops)
     for view in reversed(ops):
         if not isinstance(view, View) or any(op.output is view.input for op in kept):
@@ -194,7 +194,7 @@ def _computes(node: Node) -> bool:
 
 
 def _tag_positions(graph: Graph) -> None:
-    """Takes the reading of the position in where one call alone needs it."""
+    """Adds the nodes that read the position to a call, if only that call needs them."""
     for node in graph.nodes:
         if operator_name(node) == "aten::_local_scalar_dense":
             tags = {user.meta.get("delegation_tag") for user in node.users}

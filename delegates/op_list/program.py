@@ -42,7 +42,7 @@ class Value:
 
 @dataclass(frozen=True)
 class Operation:
-    """An op as it is written.
+    """An op in the form in which it is written.
 
     Attributes:
         fields: what its kind's table holds, in the schema's order.
@@ -131,14 +131,14 @@ def _value(builder: flatbuffers.Builder, value: Value) -> int:
 
 
 def _operation(builder: flatbuffers.Builder, operation: Operation) -> int:
-    # What stores each field; tables are written already, which cannot be while another is open.
+    # Each field's store function. Nested tables come first: only one table can be open at a time.
     stores = [_field(builder, value) for value in operation.fields]
     builder.StartObject(len(stores))
     for place, store in enumerate(stores):
         store(place)
     table = builder.EndObject()
     name = builder.CreateString(operation.name)
-    builder.StartObject(5)  # a union takes two places: its kind, its table
+    builder.StartObject(5)  # a union takes two fields: its kind and its table
     builder.PrependUOffsetTRelativeSlot(0, name, 0)
     builder.PrependUint8Slot(1, 1 + KINDS.index(operation.kind), 0)
     builder.PrependUOffsetTRelativeSlot(2, table, 0)

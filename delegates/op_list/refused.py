@@ -7,7 +7,7 @@ from dataclasses import dataclass
 class Refused:
     """
     Attributes:
-        reason: half a sentence, to be read behind the operator's line.
+        reason: half a sentence, shown after the operator's line.
     """
 
     reason: str

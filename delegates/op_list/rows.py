@@ -13,11 +13,12 @@ from delegates.op_list.graph import shape_of
 class Rows:
     """A value: rows of float32, one for each token of a call, or for the last token alone.
 
-    Heads lie side by side in a row. One op writes a value, others read it; a slot is found later.
+    Heads are side by side in a row. One op writes a value, others read it; slots are assigned
+    later.
 
     Attributes:
-        node: computes it in the graph; None for what several nodes compute together.
-        one_row: the last token's alone.
+        node: the node of the graph that computes it; None if several nodes compute it together.
+        one_row: whether it is the last token's row only.
     """
 
     width: int
@@ -52,6 +53,6 @@ def width_of(node: Node) -> int:
 
 
 def said_shape(node: Any) -> str:
-    """A node's shape in a sentence."""
+    """Returns a node's shape for a message."""
     sizes = ", ".join(str(size) for size in shape_of(node)) if isinstance(node, Node) else "?"
     return f"({sizes})"

@@ -22,10 +22,10 @@ class TwoLevels:
 
 
 def find_two_levels(scales: NDArray[np.float32]) -> TwoLevels | None:
-    """The two levels of scales (rows, groups), or None where some row has none.
+    """Returns the two levels of scales (rows, groups), or None if a row has no such levels.
 
     A row's smallest scale is one of 1 to 15 times the row's float: each is tried, the smallest that
-    fits wins. float64 holds every product here exactly, so nothing is a matter of tolerance. A row
+    fits wins. float64 holds every product here exactly, so no tolerance is needed. A row
     of zeros has row scale 0 and multiples 1.
     """
     smallest = scales.min(axis=1)

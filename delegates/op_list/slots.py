@@ -9,11 +9,11 @@ from delegates.op_list.rows import Rows
 
 
 def assign_slots(ops: OpList, inputs: Iterable[Rows]) -> tuple[dict[Rows, int], list[int]]:
-    """A slot for every value, and the width of each slot in floats.
+    """Returns a slot for every value, and the width of each slot in floats.
 
-    Inputs are there from the start, outputs to the end. An op writes over one of its operands where
-    its kind may and nobody reads that later, else to a slot that holds nothing it reads. Values of
-    one row keep a slot to themselves.
+    Inputs keep their slots from the start, outputs to the end. An op overwrites one of its operands
+    if its kind allows it and nothing reads the operand later; otherwise it writes to a slot that
+    none of its operands uses. A value of one row does not share its slot.
     """
     order = ops.in_order()
     first: dict[Rows, int] = {rows: -1 for rows in inputs}
@@ -52,7 +52,7 @@ def assign_slots(ops: OpList, inputs: Iterable[Rows]) -> tuple[dict[Rows, int], 
 def _overwritten(
     rows: Rows, maker: Op | None, first: dict[Rows, int], last: dict[Rows, int]
 ) -> Rows | None:
-    """The operand of an op in whose place the op writes its output."""
+    """Returns the operand that the op's output overwrites, if there is one."""
     if isinstance(maker, Linear) and maker.residual is not None:
         assert last[maker.residual] == first[rows], f"{maker.name} adds to what is read later"
         return maker.residual

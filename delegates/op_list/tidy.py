@@ -1,8 +1,8 @@
 """Readies an edge graph for partitioning, in place: nothing in it computes anything else after.
 
-What the delegate checks itself goes (assertions on positions and lengths); views say -1 where the
-length is, and every product with rows of a rotary table has a slice of its own, so that no number
-is handed from one part of the graph to another but the position.
+Assertions on positions and lengths are removed: the delegate checks these itself. Views have -1 as
+their length, and every product with rows of a rotary table has its own slice, so that the position
+is the only number that one part of the graph passes to another.
 """
 
 from typing import Any
@@ -28,14 +28,14 @@ def tidy(program: ExportedProgram) -> None:
 
 
 def _free_view(node: Node) -> None:
-    """Gives a view whose shape has one unknown size -1 there, and numbers elsewhere."""
+    """Replaces the sizes of a view by numbers, and its one unknown size by -1."""
     sizes = [size if isinstance(size, int) else -1 for size in shape_of(node)]
     if sizes.count(-1) <= 1 and any(isinstance(size, Node) for size in args_of(node)[1]):
         node.args = (args_of(node)[0], sizes)
 
 
 def _own_table(graph: Graph, product: Node) -> None:
-    """Copies the slice of a table, from a position on, that heads are multiplied by."""
+    """Gives a product of heads its own copy of the slice of a table, which starts at a position."""
     for index, table in enumerate(args_of(product)):
         if not isinstance(table, Node) or operator_name(table) != "aten::slice":
             continue
@@ -46,7 +46,7 @@ def _own_table(graph: Graph, product: Node) -> None:
 
 
 def _copied_slice(graph: Graph, table: Node, heads: Node) -> Node:
-    """The slice of a table once more, as long as the heads (1, seq_len, ...)."""
+    """Copies the slice of a table, with the length of the heads (1, seq_len, ...)."""
     end = args_of(table)[3]
     if isinstance(end, Node) and operator_name(end) == "add":
         start, length = args_of(end)
@@ -58,7 +58,7 @@ def _copied_slice(graph: Graph, table: Node, heads: Node) -> Node:
 
 
 def _copied(graph: Graph, node: Node, args: tuple[Any, ...]) -> Node:
-    """The same call with other arguments; it stands for the same line of the model."""
+    """Copies a call with other arguments; the copy keeps the line of the model."""
     target: Any = node.target
     copy = graph.call_function(target, args)
     copy.meta = dict(node.meta)

@@ -1,4 +1,4 @@
-"""Ops of a program's lists that stand alone though others like them were merged, and why."""
+"""Lists the ops of a program that were not merged although others of their kind were, and why."""
 
 from torch.export import ExportedProgram
 
@@ -15,7 +15,7 @@ from delegates.op_list.tidy import tidy
 def why_unfused(program: ExportedProgram) -> list[Unfused]:
     """
     Args:
-        program: in the edge dialect as to_edge() made it; it is readied in place.
+        program: in the edge dialect, as to_edge() made it; tidy() changes it in place.
     """
     tidy(program)
     found = []

@@ -19,10 +19,10 @@ from delegates.op_list.scales import find_two_levels
 
 
 def pack(matrix: Matrix, constants: Constants) -> bytes:
-    """A matrix in the layout of runtime/cpp/kernels/layout/layout.h.
+    """Packs a matrix in the layout of runtime/cpp/kernels/layout/layout.h.
 
     Raises:
-        DelegateError: a scale that is not a number, or none that the format holds.
+        DelegateError: a scale is not a number, or the format cannot hold it.
     """
     values = _joined(matrix, [_rows(constants.tensor(s.values)) for s in matrix.sources])
     if matrix.format is Format.FLOAT32:
@@ -42,8 +42,8 @@ def pack(matrix: Matrix, constants: Constants) -> bytes:
     if levels is None:
         name = shown_name(constants.name(matrix.sources[0].values) or "a weight")
         raise DelegateError(
-            f"{name} has scales that are no integer of 1 to 15 times a number of their row, and "
-            "says that they are: quantize it again."
+            f"{name} has scales that are not an integer of 1 to 15 times a number of their row, "
+            "although its type says so: quantize it again."
         )
     return pack_int4_two_level(values, levels, columns, group_size)
 
@@ -53,7 +53,8 @@ def _rows(tensor: Tensor) -> NDArray:
 
 
 def _joined(matrix: Matrix, parts: list[NDArray]) -> NDArray:
-    """The parts one below the other, or blocks of 16 rows in turn, zeros below the last rows."""
+    """Joins the parts one below the other, or in alternating blocks of 16 rows, padded with
+    zeros."""
     if len(parts) == 1:
         return parts[0]
     if not matrix.interleaved:
@@ -77,13 +78,13 @@ def _check(source: MatrixSource, constants: Constants) -> None:
         raise DelegateError(f"{name} has a scale that is not a number: quantize it again.")
     if source.format is not Format.INT8 and not torch.equal(scales, scales.bfloat16().float()):
         raise DelegateError(
-            f"{name} has scales that bfloat16 does not hold exactly, and 4-bit weights keep theirs "
-            "in it: round the scales before quantizing."
+            f"{name} has scales that are not exact in bfloat16, in which 4-bit weights store them: "
+            "round the scales before quantizing."
         )
 
 
 class FloatBlob:
-    """The blob of floats as it grows; numbers that were stored before are stored once."""
+    """The blob of floats as it grows; equal numbers are stored once."""
 
     _LINE = 16  # floats; what is stored starts at a line of 64 bytes
 
@@ -94,14 +95,14 @@ class FloatBlob:
         self._known: dict[tuple[object, ...], Floats] = {}
 
     def vector(self, node: Node) -> Floats:
-        """A one-dimensional tensor."""
+        """Stores a one-dimensional tensor."""
         return self._store((node.name,), self._constants.tensor(node).float().numpy())
 
     def ones(self, length: int) -> Floats:
         return self._store(("ones", length), np.ones(length, np.float32))
 
     def half_table(self, node: Node) -> Floats:
-        """Of a table (length, 1, head_dim) the second half of every row."""
+        """Stores the second half of every row of a table (length, 1, head_dim)."""
         key = ("half", node.name)
         if key in self._known:
             return self._known[key]
@@ -109,7 +110,7 @@ class FloatBlob:
         return self._store(key, half.contiguous().numpy().reshape(-1))
 
     def biases(self, matrix: Matrix, biases: Sequence[Node | None]) -> Floats | None:
-        """One number for each row of a matrix, in the order of its rows; None without any."""
+        """Stores a number for each row of a matrix, in its order; None if there is no bias."""
         if not any(biases):
             return None
         parts = [

@@ -26,7 +26,7 @@ _aten = torch.ops.aten
 
 
 class Positions(NamedTuple):
-    """Where this call's tokens stand.
+    """The positions of this call's tokens.
 
     Attributes:
         start: the graph's first position, a number.
@@ -59,7 +59,7 @@ def attention_arguments(node: Node) -> AttentionArguments:
 
 
 def refuse_windows(delegate: str, program: ExportedProgram) -> None:
-    """Raises DelegateError where an attention sees a window of positions only."""
+    """Raises DelegateError if an attention has a sliding window."""
     for node in program.graph.nodes:
         if str(node.target) == CACHED_ATTENTION and attention_arguments(node).window is not None:
             raise DelegateError(
@@ -70,7 +70,7 @@ def refuse_windows(delegate: str, program: ExportedProgram) -> None:
 
 
 def refuse_caps_and_sinks(delegate: str, program: ExportedProgram) -> None:
-    """Raises DelegateError where an attention has a soft cap or sinks."""
+    """Raises DelegateError if an attention has a soft cap or sinks."""
     for node in program.graph.nodes:
         if str(node.target) != CACHED_ATTENTION:
             continue
@@ -95,7 +95,7 @@ Write = Callable[[Node, Positions, Node, Node], Node]
 
 
 def positions_of(program: ExportedProgram) -> Positions:
-    """Adds the positions of this call's tokens right after the start of them is known."""
+    """Adds the positions of this call's tokens right after the first position is known."""
     graph = program.graph
     (start,) = graph.find_nodes(op="call_function", target=_aten.item.default)
     tokens = next(node for node in graph.find_nodes(op="placeholder") if node.name == "tokens")
@@ -109,7 +109,7 @@ def positions_of(program: ExportedProgram) -> Positions:
 def gather_rope(program: ExportedProgram, positions: Positions) -> int:
     """Reads the rotary tables by position, in place; returns how many reads there were.
 
-    A slice from an unknown start has a size that Core ML cannot tell before it runs.
+    Core ML cannot infer the size of a slice from an unknown start before it runs.
     """
     graph = program.graph
     slices = [
@@ -127,7 +127,7 @@ def gather_rope(program: ExportedProgram, positions: Positions) -> int:
 
 
 def mask_by_number(node: Node, positions: Positions, context: int, window: int | None) -> Node:
-    """The causal mask of positions compared as integers: float16 counts to 2048 only."""
+    """The causal mask, with positions compared as integers: float16 is exact only up to 2048."""
     rows = call_like(node, _aten.unsqueeze.default, positions.each, 1)
     columns = call_like(node, _aten.arange.default, context)
     hidden = call_like(node, _aten.gt.Tensor, columns, rows)
@@ -184,7 +184,7 @@ def _attention(node: Node, positions: Positions, masks: Node, write: Write) -> N
     keys = _updated(node, positions, key_cache, key, write)
     values = _updated(node, positions, value_cache, value, write)
 
-    # The queries that share a key head stand below each other: one product for all of them.
+    # The queries that share a key head are stacked: one product for all of them.
     scaled = call_like(node, _aten.mul.Tensor, query, scale if cap is None else scale / cap)
     split = call_like(node, _aten.view.default, scaled, [seq_len, kv_heads, group, head_dim])
     by_head = call_like(node, _aten.permute.default, split, [1, 2, 0, 3])

@@ -32,7 +32,7 @@ def call_like(replaced: Node, target: Any, *args: Any) -> Node:
 
 def complete_values(program: ExportedProgram) -> None:
     """Gives the nodes that rewriting added their values, as tracing would, in place: an ETRecord
-    says of every node what it makes."""
+    contains the value of every node."""
     graph = program.graph
     missing = [
         node for node in graph.nodes if node.op == "call_function" and "val" not in node.meta

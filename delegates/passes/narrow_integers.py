@@ -1,8 +1,8 @@
 """The first pass: the captured program becomes one of fixed shapes in TOSA's float profile.
 
-That profile counts in float32 and gathers by int32, and knows no slice from a place that is only
-known at run time: positions are compared as floats (exact to 2^24), and a row is written to the
-cache by choosing, for every position, between the row and what is there.
+That profile computes in float32 and gathers by int32, and has no slice from a position that is only
+known at run time. So positions are compared as floats (exact to 2^24), and a row is written to the
+cache by choosing, for every position, between the row and the old content.
 """
 
 import torch
@@ -16,7 +16,7 @@ _aten = torch.ops.aten
 
 
 def narrow_integers(program: ExportedProgram) -> Positions:
-    """Takes tokens and position as int32, in place; the program takes one token a call."""
+    """Takes tokens and position as int32, in place; the program takes one token per call."""
     graph = program.graph
     (start,) = graph.find_nodes(op="call_function", target=_aten.item.default)
     inputs = program.graph_signature.user_inputs
@@ -41,8 +41,8 @@ def _distances(node: Node, positions: Positions, context: int) -> Node:
 
 
 def mask_by_distance(node: Node, positions: Positions, context: int, window: int | None) -> Node:
-    """The causal mask (1, context): a whole step after the token is masked, and what lies before
-    its window."""
+    """The causal mask (1, context): positions after the token are masked, and those before its
+    window."""
     distances = _distances(node, positions, context)
     steps = call_like(node, _aten.clamp.default, distances, 0.0, 1.0)
     if window is not None:

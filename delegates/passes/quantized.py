@@ -2,7 +2,7 @@
 
 A captured program holds one `thimble::linear` for each quantized linear and one
 `thimble::embedding` for a quantized table (quant/operators.py says what they compute). A delegate
-that does not take them as they are expands them in its first pass. Every new node takes the
+that does not support them expands them in its first pass. Every new node takes the
 metadata (source lines, module path) of the node that it replaces.
 """
 
@@ -20,7 +20,7 @@ from delegates.passes.graph import call_like
 
 LINEAR = "thimble.linear.default"
 EMBEDDING = "thimble.embedding.default"
-# What the names of buffers that a pass adds end with.
+# The endings of the names of buffers that a pass adds.
 ZERO_POINTS, PACKED, OWN = "_zero_points", "_packed", "_own"
 LIMITS = {4: (-8, 7), 8: (-128, 127)}  # of an integer, by its bits
 _INT8 = (torch.int8, -128, 127)
@@ -74,10 +74,10 @@ def expand_linears(program: ExportedProgram, round_activations: bool = True) -> 
     """Replaces every quantized linear by torchao's composite, in place; returns how many there
     were.
 
-    Linears that read one input share its rounding.
+    Linears that read the same input share its rounding.
 
     Args:
-        round_activations: to int8 for each token; else the weights alone are quantized.
+        round_activations: to int8 for each token; otherwise only the weights are quantized.
     """
     graph = program.graph
     prepared: dict[tuple[Node, int], Node] = {}
@@ -106,7 +106,7 @@ def expand_embeddings(
     """Replaces every quantized embedding, in place; returns how many there were.
 
     Args:
-        expand: makes the nodes that compute one, before it, and gives the last of them.
+        expand: adds the nodes that compute one, before it, and returns the last of them.
     """
     graph = program.graph
     nodes = embeddings_of(graph)
@@ -149,8 +149,8 @@ def gathered(program: ExportedProgram, node: Node, given: EmbeddingArguments) ->
 def from_table(program: ExportedProgram, node: Node, given: EmbeddingArguments) -> Node:
     """Gathered from a dequantized table: for `expand_embeddings`.
 
-    A delegate knows such a table for what a quantized linear has too, and keeps one of both where
-    the head is tied to it.
+    A delegate recognises such a table as a quantized linear's weight, and stores it once if the
+    head is tied to it.
     """
     table = dequantize(program, node, given.values, given.scales, given.bits)
     return narrowed(node, call_like(node, _aten.embedding.default, table, given.tokens), given)
@@ -180,7 +180,7 @@ def _padded(node: Node, x: Node, columns: int) -> Node:
     if not padding:
         return x
     padded = call_like(node, _aten.pad.default, x, [0, padding])
-    # Told here: running it on the shapes would take the example's length for the only one.
+    # Set here: inferring it from the shapes would fix the length to the example's.
     padded.meta["val"] = known.new_empty((*known.shape[:-1], columns))
     return padded
 
@@ -216,8 +216,8 @@ def buffer_of(program: ExportedProgram, placeholder: Node) -> Tensor:
 
 
 def new_buffer(program: ExportedProgram, beside: Node, ending: str, tensor: Tensor) -> Node:
-    """The placeholder of a new buffer, named for the one that it stands beside; there is one of a
-    name."""
+    """Returns the placeholder of a new buffer, named after the one next to it; each name is used
+    only once."""
     from executorch.backends.transforms.utils import create_constant_placeholder
 
     with program.graph.inserting_before(beside):

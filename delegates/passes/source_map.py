@@ -12,9 +12,9 @@ def keep_view_handles(program: "ExecutorchProgramManager") -> int:
     """Gives the instructions of all methods that reshape without copying their nodes' handles,
     which ExecuTorch 1.5 leaves out of its map; returns how many.
 
-    Such instructions come in the order of the graph's views. A view of constant shape is none: it
-    is resolved ahead of time. Where their numbers differ none is given a handle, and a profile
-    counts them as unattributed.
+    Such instructions come in the order of the graph's views. A view of constant shape has none: it
+    is resolved ahead of time. If the two numbers differ, no instruction gets a handle, and a
+    profile counts them as unattributed.
     """
     return sum(_keep_view_handles(program, method) for method in program.methods)
 

@@ -56,7 +56,7 @@ def rewrite_attention(program: ExportedProgram) -> int:
                 given.start_pos,
                 mask,
                 0.0,  # dropout
-                mask is None,  # is_causal: a mask says it itself
+                mask is None,  # is_causal: a mask already contains it
                 given.scale,
             )
         node.replace_all_uses_with(out)
@@ -69,7 +69,7 @@ def rewrite_embeddings(program: ExportedProgram) -> int:
     """Replaces every quantized embedding in place; returns how many there were.
 
     Int8 tables keep their bytes. Tables of 4 bits are packed two to a byte, the even column in the
-    high half, as the operator wants.
+    high half, as the operator expects.
     """
     import executorch.kernels.quantized  # noqa: F401  (defines the operators)
 
@@ -90,22 +90,24 @@ def _stock_embedding(program: ExportedProgram, node: Node, given: EmbeddingArgum
 
 
 def _own(program: ExportedProgram, shared: Node) -> Node:
-    """A placeholder that the head does not read as well: the partitioner would part the head from
-    the norm before it, for one of its constants is read outside. The tensor is the same."""
+    """Returns a placeholder that only the embedding reads, with the same tensor. If the head read
+    it as well, the partitioner would separate the head from the norm before it, because one of its
+    constants is read outside."""
     if len(shared.users) == 1:
         return shared
     return new_buffer(program, shared, OWN, buffer_of(program, shared))
 
 
 def pack_int4(values: Tensor) -> Tensor:
-    """Two 4-bit values a byte: int8 (rows, columns) in -8..7 to uint8 (rows, columns / 2)."""
+    """Packs two 4-bit values a byte: int8 (rows, columns) in -8..7 to uint8 (rows, columns / 2)."""
     unsigned = (values + 8).to(torch.uint8)
     return unsigned[:, 0::2] << 4 | unsigned[:, 1::2]
 
 
 def restore_mutations(program: ExportedProgram) -> int:
-    """Gives the operators that write a cache their plain form back, in place, and their debug
-    handles with it, which ExecuTorch would drop when it does the same; returns how many.
+    """Restores the plain form of the operators that write a cache, in place; returns how many.
+
+    Their debug handles are kept, which ExecuTorch would drop when it does the same.
 
     Works on the lowered edge program.
     """

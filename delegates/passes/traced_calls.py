@@ -1,4 +1,4 @@
-"""Passes over a program whose parts are with their delegates, without tracing those parts again."""
+"""Passes over a program with delegate calls, without tracing the inside of the calls again."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -10,15 +10,15 @@ from torch.export import ExportedProgram
 from torch.fx import GraphModule
 
 _CALL = torch._higher_order_ops.executorch_call_delegate
-_PROGRAM = "_original_exported_program"  # where a lowered module keeps what it was made of
+_PROGRAM = "_original_exported_program"  # where a lowered module keeps its original program
 
 
 @contextmanager
 def calls_not_traced(graph_module: GraphModule) -> Iterator[None]:
-    """Meanwhile a delegate call gives tensors of its outputs' shapes when it is traced.
+    """Within the block, tracing a delegate call only makes tensors of its outputs' shapes.
 
-    ExecuTorch traces the whole graph inside a call for them, once a pass. A call with an output of
-    a dynamic shape is traced as ever.
+    ExecuTorch would trace the complete graph inside the call for them, in every pass. A call with
+    an output of dynamic shape is traced as usual.
     """
     replaced: list[tuple[Any, ExportedProgram]] = []
     for node in graph_module.graph.find_nodes(op="call_function", target=_CALL):
@@ -26,7 +26,7 @@ def calls_not_traced(graph_module: GraphModule) -> Iterator[None]:
         outputs = _outputs(lowered.original_module)
         if outputs is not None:
             replaced.append((lowered, lowered.original_module))
-            setattr(lowered, _PROGRAM, _Told(lowered.original_module, outputs))
+            setattr(lowered, _PROGRAM, _KnownOutputs(lowered.original_module, outputs))
     try:
         yield
     finally:
@@ -35,7 +35,7 @@ def calls_not_traced(graph_module: GraphModule) -> Iterator[None]:
 
 
 def _outputs(program: ExportedProgram) -> list[Tensor] | None:
-    """What a call gives, where all of it has one shape only; caches are the delegate's own."""
+    """Returns a call's outputs if all have fixed shapes; the delegate keeps the caches itself."""
     nodes = {node.name: node for node in program.graph.nodes}
     outputs = [nodes[name].meta.get("val") for name in program.graph_signature.user_outputs]
     known = all(
@@ -45,8 +45,8 @@ def _outputs(program: ExportedProgram) -> list[Tensor] | None:
     return outputs if known else None
 
 
-class _Told:
-    """A program that is run by what is known of its outputs."""
+class _KnownOutputs:
+    """A program that, when run, only makes tensors of its outputs' shapes."""
 
     def __init__(self, program: ExportedProgram, outputs: list[Tensor]) -> None:
         self._program = program

@@ -1,1 +1,1 @@
-"""Measuring a `.pte` beside the machine's limits and beside rivals, all in one interleaved run."""
+"""Measures a `.pte`, the machine's limits and rivals, all in one interleaved run."""

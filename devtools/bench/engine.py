@@ -1,4 +1,4 @@
-"""What can be measured: a program and a model, by the same few questions."""
+"""The interface of everything that can be measured: a program with a model."""
 
 from pathlib import Path
 from typing import Protocol
@@ -10,12 +10,12 @@ _WARM_UP = 4  # tokens
 
 
 class Engine(Protocol):
-    """One program with one model, to be asked in turn with others.
+    """One program with one model, measured in turn with others.
 
     Attributes:
         name: for tables.
         model: the file it runs.
-        max_context_len: positions its cache can hold; None where it has no limit of its own.
+        max_context_len: positions its cache can hold; None if it has no limit of its own.
     """
 
     name: str
@@ -23,21 +23,21 @@ class Engine(Protocol):
     max_context_len: int | None
 
     def open(self, threads: int, deepest: int) -> None:
-        """Starts what stays running, warmed up, and able to decode at depths up to `deepest`."""
+        """Starts the process that stays, warms it up, and lets it decode at depths to `deepest`."""
 
     def close(self) -> None:
-        """Ends what open() started; nothing else may fail for it."""
+        """Ends what open() started; it must not raise."""
 
     def measure(self, workload: Workload) -> float:
         """Seconds of one sample."""
 
     def start(self, threads: int) -> tuple[float, float]:
-        """Of a fresh process: seconds from its start until it is ready, and until it has read a
-        prompt of FIRST_PROMPT tokens."""
+        """Returns, for a fresh process, the seconds from its start until it is ready, and until it
+        has read a prompt of FIRST_PROMPT tokens."""
 
     def peak_memory(self, threads: int) -> int | None:
-        """Bytes that a fresh process holds at most while it reads a context of FULL_CONTEXT tokens
-        and decodes a few; None where the system does not tell."""
+        """The most bytes that a fresh process holds while it reads a context of FULL_CONTEXT tokens
+        and decodes a few; None if the system does not report it."""
 
 
 class ServedEngine:

@@ -26,7 +26,7 @@ class LlamaBench:
     def __init__(self, name: str, program: Path, model: Path) -> None:
         self.name = name
         self.model = model
-        self.max_context_len: int | None = None  # it is made as large as the work needs
+        self.max_context_len: int | None = None  # its cache is made as large as the work needs
         self._program = program
         self._threads = 0
 
@@ -69,7 +69,7 @@ class _Run:
     Attributes:
         tests: its lines of JSON.
         first_line_s: seconds from its start to the first of them.
-        peak_bytes: the most memory it held; None where the system does not tell.
+        peak_bytes: the most memory it held; None if the system does not report it.
     """
 
     def __init__(self, command: list[str | Path], name: str) -> None:
@@ -100,7 +100,7 @@ class _Run:
 
 
 class _MemoryWatch:
-    """Reads a process's own high-water mark again and again, until the last moment."""
+    """Reads a process's own high-water mark repeatedly, until it ends."""
 
     def __init__(self, pid: int) -> None:
         self.peak_bytes: int | None = None

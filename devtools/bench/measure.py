@@ -1,4 +1,4 @@
-"""The run: every engine in turn, round after round, beside what the machine can do just then."""
+"""The run: every engine in turn, round after round, and the machine's limits at each moment."""
 
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -15,16 +15,16 @@ from devtools.errors import DevtoolsError
 
 
 class Listener(Protocol):
-    """Hears how far the run has come."""
+    """Is informed of the run's progress."""
 
     def begin(self, steps: int) -> None:
-        """So many steps lie ahead."""
+        """The run will have so many steps."""
 
     def step(self, what: str) -> None:
-        """The next one begins."""
+        """The next step begins."""
 
     def note(self, text: str) -> None:
-        """A sentence worth a line."""
+        """Shows a sentence to the user."""
 
 
 @dataclass
@@ -76,7 +76,7 @@ class Limit:
 
 @dataclass
 class Measurements:
-    """Everything a run has measured, in its order."""
+    """Everything that a run has measured, in order."""
 
     limits: list[Limit] = field(default_factory=list)
     works: list[Work] = field(default_factory=list)
@@ -91,8 +91,8 @@ def measure(
     takes its turn; another goes first in each round.
 
     Args:
-        model: whose size the memory probe has.
-        engines: the first is ours. A rival that fails is left out from there on, with a note.
+        model: the memory probe has its size.
+        engines: the first is ours. A rival that fails is left out from then on, with a note.
         bench: build/bench.
 
     Raises:
@@ -122,14 +122,14 @@ class _Scene:
         return _Attempt(self, engine)
 
     def left(self, turn: int) -> list[Engine]:
-        """The engines that still run, another one first each turn."""
+        """The engines that still run; a different one is first in each turn."""
         first = turn % len(self.engines)
         turned = [*self.engines[first:], *self.engines[:first]]
         return [engine for engine in turned if engine.name not in self.failed]
 
 
 class _Attempt:
-    """A step of one engine: a rival's failure ends its part in the run, ours the run."""
+    """A step of one engine: the failure of a rival ends its part in the run; ours ends the run."""
 
     def __init__(self, scene: _Scene, engine: Engine) -> None:
         self._scene = scene
@@ -207,7 +207,7 @@ def fits(engine: Engine, workload: Workload) -> bool:
 
 
 def _probe(machine: Server, limit: Limit, model: Model, workload: Workload) -> float:
-    """What the machine can do just now of what the workload is bound by."""
+    """Measures the limit that bounds the workload, at this moment."""
     if workload.kind == "prefill":
         limit.operations_per_s.append(machine.ask("multiply")["operations_per_s"])
         return limit.operations_per_s[-1]

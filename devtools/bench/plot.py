@@ -1,4 +1,4 @@
-"""A run as one picture: what each engine reached, beside what the machine allows."""
+"""A run as one picture: each engine's speed and the machine's limit."""
 
 from pathlib import Path
 from typing import Any
@@ -11,10 +11,10 @@ _ENDINGS = (".png", ".svg", ".pdf")
 def require_plotting(out: Path) -> None:
     """
     Raises:
-        BadRequest: out names no kind of picture, or matplotlib is missing.
+        BadRequest: out is not a picture file, or matplotlib is missing.
     """
     if out.suffix.lower() not in _ENDINGS:
-        raise BadRequest(f"{out} is no picture; name a file that ends in {', '.join(_ENDINGS)}.")
+        raise BadRequest(f"{out} is not a picture; name a file that ends in {', '.join(_ENDINGS)}.")
     try:
         import matplotlib  # noqa: F401
     except ImportError:

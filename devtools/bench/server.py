@@ -12,7 +12,7 @@ from devtools.errors import DevtoolsError
 
 
 class Ended(DevtoolsError):
-    """The process ended by itself; `said` is its last line, empty where it said nothing."""
+    """The process ended by itself; `said` is its last line, empty if it printed nothing."""
 
     def __init__(self, sentence: str, said: str) -> None:
         super().__init__(sentence)
@@ -20,7 +20,7 @@ class Ended(DevtoolsError):
 
 
 class Server:
-    """Runs a command until close(); its first line is JSON and says who it is.
+    """Runs a command until close(); its first line is JSON and describes it.
 
     Args:
         command: the program and its arguments.
@@ -31,7 +31,7 @@ class Server:
         load_s: seconds from the process's start to it.
 
     Raises:
-        Ended: it did instead; the sentence ends with its last words.
+        Ended: it ended instead; the sentence contains its last line.
         DevtoolsError: it cannot be started.
     """
 
@@ -62,10 +62,10 @@ class Server:
         return time.perf_counter() - self._start
 
     def ask(self, *words: str | int) -> dict[str, Any]:
-        """Sends one command; its answer.
+        """Sends one command; returns its answer.
 
         Raises:
-            DevtoolsError: it refused, failed or ended.
+            DevtoolsError: the process refused, failed or ended.
         """
         assert self._process.stdin is not None
         try:
@@ -118,5 +118,5 @@ class Server:
         self._process.wait()
         self._stderr.seek(0)
         said = self._stderr.read().decode("utf-8", "replace").strip().splitlines()
-        last = said[-1] if said else f"it said nothing, exit code {self._process.returncode}"
+        last = said[-1] if said else f"it printed nothing, exit code {self._process.returncode}"
         return Ended(f"{self._name} ended: {last}", said[-1] if said else "")

@@ -55,8 +55,8 @@ class Model:
         scheme: how its weights are stored: rtn4, gptq4, rtn8 or none.
         group_size: inputs that share a 4-bit scale.
         head_bits: bits of the embedding and the head.
-        runs_with: what our own delegate says that it runs with, but for the threads; "" of every
-            other.
+        runs_with: what our own delegate reports that it runs with, without the threads; "" for
+            every other delegate.
         file_bytes: the whole file.
         weight_bytes_per_token: what one decoded token reads of the weights.
         cache_bytes_per_position: what it reads of the key/value cache for each position before it.

@@ -1,7 +1,7 @@
-"""The numeric debugger: what a program computes, line by line, beside what the model computes.
+"""The numeric debugger: compares what a program computes with what the model computes, by line.
 
-Nothing here knows a model of ours: `recording` watches any module run, `sinks` says which node of
-the graph each value of a running program is, `logged` keeps those values in a file until they are
-compared, `figures` tells how far two tensors lie apart, `rows` puts them side by side, and
-`outcome` is all of it.
+Nothing here depends on our models: `recording` records any module's run, `sinks` finds the graph's
+node for each value of a running program, `logged` keeps those values in a file until they are
+compared, `figures` computes the distance of two tensors, `rows` compares the runs line by line, and
+`outcome` is the result.
 """

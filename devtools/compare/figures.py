@@ -1,4 +1,4 @@
-"""How far a tensor lies from the one that it should be, and logits from logits."""
+"""The distance of a tensor from its reference, and of logits from logits."""
 
 import math
 from dataclasses import asdict, dataclass
@@ -14,7 +14,7 @@ class Distance:
         signal: sum of the squares of the reference.
         noise: sum of the squares of the difference.
         max_error: largest absolute difference.
-        finite: whether every number of the other tensor is one.
+        finite: whether every number of the other tensor is finite.
     """
 
     signal: float
@@ -24,7 +24,7 @@ class Distance:
 
     @property
     def relative(self) -> float:
-        """Root of noise over signal; infinite without a signal, or with what is no number."""
+        """Root of noise over signal; infinite without a signal, or if a number is not finite."""
         if not self.finite:
             return math.inf
         if self.noise == 0:
@@ -33,15 +33,15 @@ class Distance:
 
     @property
     def snr_db(self) -> float:
-        """Signal-to-noise ratio in decibels; infinite where nothing differs."""
+        """Signal-to-noise ratio in decibels; infinite if nothing differs."""
         relative = self.relative
         if relative == 0:
             return math.inf
         return -20 * math.log10(relative) if relative < math.inf else -math.inf
 
     def to_dict(self) -> dict[str, float | None]:
-        """For JSON, which has no infinities: an SNR of null stands for no difference at all, an
-        error of null for one that is no number."""
+        """For JSON, which has no infinities: an SNR of null means no difference at all, an error of
+        null one that is not finite."""
         snr, finite = self.snr_db, math.isfinite(self.max_error)
         return {
             "snr_db": snr if math.isfinite(snr) else None,

@@ -1,5 +1,5 @@
 """Keeps what a program computed in a file, until the part of the model that it belongs to is
-compared: memory holds no more of it than is read at once."""
+compared: memory holds only what is being read."""
 
 import tempfile
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ class Stored:
 
 
 class Log:
-    """float32 values one after another, in a file without a name that goes with the block."""
+    """float32 values one after another, in a file without a name that is removed with the block."""
 
     def __init__(self) -> None:
         self._file = tempfile.TemporaryFile()

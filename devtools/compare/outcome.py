@@ -1,4 +1,4 @@
-"""What a comparison came to, as a table shows it and as JSON says it."""
+"""The result of a comparison, for a table and for JSON."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -11,9 +11,9 @@ from devtools.compare.rows import Comparison, Row, Weights
 class Outcome:
     """
     Attributes:
-        wrong: the first line that the program computes wrongly; None where there is none.
-        odd: lines whose weights are no rounding of the checkpoint's, the worst first.
-        logits: how far, by what beside what.
+        wrong: the first line that the program computes wrongly; None if there is none.
+        odd: lines whose weights are not a rounding of the checkpoint's, the worst first.
+        logits: their distances, by the pair that is compared.
     """
 
     facts: dict[str, Any]

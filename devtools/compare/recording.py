@@ -1,4 +1,4 @@
-"""Watches modules run eagerly: what each operator of each line of theirs computed."""
+"""Records modules that run eagerly: what each operator of each of their lines computed."""
 
 import re
 import sys
@@ -57,7 +57,7 @@ def operator_name(name: str) -> str:
 
 
 class Recorder(TorchFunctionMode):
-    """Keeps every tensor that a watched module's lines compute, and what goes into its submodules.
+    """Keeps every tensor that a watched module's lines compute, and the inputs of its submodules.
 
     Attributes:
         values: by place; not to be changed.
@@ -110,8 +110,8 @@ class Recorder(TorchFunctionMode):
                 hook.remove()
 
     def find(self, place: Place, like: Callable[[Tensor], bool]) -> Tensor | None:
-        """What was computed at a place: by that operator, else by the last of the line that looks
-        like it, else what the innermost module returned, where another one stands in for it."""
+        """Returns what was computed at a place: by that operator; else by the line's last similar
+        operator; else, if another module replaces the innermost one, what that returned."""
         exact = self.values.get(place)
         if exact is not None and like(exact):
             return exact

@@ -21,8 +21,8 @@ PREFILL, DECODE = "prefill", "decode"
 # or mask moves a line by 0.15 and more. Without rounding, 1e-3 is far more than float32 needs.
 QUANTIZED_TOLERANCE = 0.03
 FLOAT_TOLERANCE = 1e-3
-# Weights of one method lose about as much in every line. One that loses so many times the usual is
-# not a rounding of the weights that it should be.
+# Weights of one method lose about the same in every line. One that loses many times as much is not
+# a rounding of the right weights.
 OUTLIER = 4.0
 _LEAST_OUTLIER = 1e-5  # what float32 weights may differ by
 
@@ -48,10 +48,10 @@ class Calls:
 
 @dataclass(frozen=True)
 class Weights:
-    """Quantized weights alone, beside the float ones on the float model's input.
+    """The effect of quantized weights alone: compared with float ones on the float model's input.
 
     Attributes:
-        module_path, line: whose they are, and where the model calls it.
+        module_path, line: the module that has them, and where the model calls it.
     """
 
     module_path: str
@@ -65,11 +65,11 @@ class Row:
 
     Attributes:
         sink: what is compared.
-        program: program beside quantized model where both read the same input of the layer, which
-            is the program's own; by phase.
-        program_so_far: the same where each went its own way from the tokens on.
-        quantized_so_far: quantized model beside float model, likewise.
-        weights: those that lose most of the line's operator; None for one without any.
+        program: program compared with quantized model if both read the same input of the layer,
+            the program's own; by phase.
+        program_so_far: the same if each computes on its own from the tokens on.
+        quantized_so_far: quantized model compared with float model, likewise.
+        weights: of the line's operator, those that lose most; None if it has none.
     """
 
     sink: Sink
@@ -100,7 +100,7 @@ class Comparison:
     unmatched: list[Sink] = field(default_factory=list)
 
     def first_wrong(self, tolerance: float) -> Row | None:
-        """The first line that the program computes otherwise than rounding explains."""
+        """The first line whose difference rounding does not explain."""
         return next((row for row in self.rows if not row.program_error <= tolerance), None)
 
     def odd_weights(self) -> list[Row]:
@@ -120,8 +120,8 @@ class Stage:
         floats: the float model on its own values.
         quantized: the quantized model on its own.
         given: the quantized model on the program's.
-        weights: of each module that has some: its quantized output beside its float one, both of
-            the float model's input.
+        weights: of each module that has some: its quantized output compared with its float one,
+            both on the float model's input.
     """
 
     floats: Recorder
@@ -136,7 +136,7 @@ def compare_stage(
     """The rows of the sinks that this stage computes.
 
     Args:
-        logged: of the whole program; those of other stages are passed over.
+        logged: of the complete program; those of other stages are skipped.
         tokens: of the text, the rows of every recorded value.
     """
     found: list[Row] = []
@@ -178,7 +178,7 @@ def program_rows(
     """What the program computed for a value that a recorder saw the model compute.
 
     Returns:
-        int64 (rows,) positions, float32 (rows, width); None where the program does not show it.
+        int64 (rows,) positions, float32 (rows, width); None if the program does not show it.
     """
     for item in logged:
         if recorder.find(item.sink.place, lambda other: other is value) is value:

@@ -1,8 +1,8 @@
 """Which nodes of the exported graph the logged outputs of a program are.
 
-An instruction of the program, or an operator inside a delegate, runs some nodes of the graph and
-leaves behind what others read: those among its nodes that somebody outside reads, its sinks. An
-operator that leaves several in one tensor has them side by side, in the order of the graph.
+An instruction of the program, or an operator inside a delegate, runs some nodes of the graph. Those
+of them that are read outside are its sinks. An operator with several sinks in one tensor has them
+side by side, in the order of the graph.
 """
 
 from collections import Counter, defaultdict, deque
@@ -25,14 +25,14 @@ _VIEWS = {"view", "slice", "split_with_sizes", "cat", "unsqueeze", "permute", "e
 
 @dataclass(frozen=True)
 class Sink:
-    """One value that a program hands from one of its operators to others.
+    """One value that a program passes from one of its operators to others.
 
     Attributes:
         place: where the model computes it.
         lines: the lines of the nodes that its operator runs, its own first.
         modules: the modules of these nodes, each with the last line that calls it.
         backend: of the delegate; None for an operator of the runtime.
-        at_boundary: whether only the whole delegate call gave its output, not each operator.
+        at_boundary: whether it is the output of the complete delegate call, not of one operator.
         width: numbers for each token.
         order: in the graph.
     """
@@ -77,7 +77,7 @@ class Collector:
         self._arguments: tuple[_Operator, deque[bytes]] | None = None  # of the last instruction
 
     def begin_call(self, call: int) -> None:
-        """What is taken from now on is of this call."""
+        """Starts a call: the values that are taken from now on belong to it."""
         self._keep_outputs()
         self._call = call
 
@@ -94,7 +94,7 @@ class Collector:
         if debug_id is not None:
             self._inside.add(instruction)
         elif instruction in self._inside:
-            return  # the call's own arguments: its operators said more
+            return  # the call's own arguments: its operators showed more
         if operator not in self._sinks:
             self._sinks[operator] = self._find_sinks(instruction, debug_id)
         sinks = self._sinks[operator]
@@ -215,7 +215,7 @@ def _fields(place: Place) -> tuple[str, str, int, str]:
 
 
 def _width(node: Node) -> int | None:
-    """Numbers for each token of what a node makes; None where it is not float rows of tokens."""
+    """How many numbers a node makes for each token; None if it does not make float rows."""
     output = node.output
     if output is None or output.dtype != _FLOAT or not output.sizes:
         return None

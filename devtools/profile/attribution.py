@@ -46,7 +46,7 @@ class Attribution:
     """What an event with certain debug handles is.
 
     Attributes:
-        node: the one that gives the event its name; None where nothing is known.
+        node: the one that gives the event its name; None if nothing is known.
         nodes: all of them, in the graph's order.
         lines: the model's own line of each, without repetition, the first node's first.
         stack: the frames that lead to the first of the lines.
@@ -132,7 +132,7 @@ def is_product(node: Node) -> bool:
 
 
 def only_moves(node: Node) -> bool:
-    """Whether it computes nothing: it names, cuts or turns what is there."""
+    """Whether it computes nothing: it only names, slices or reshapes a tensor."""
     return operator_word(node.operator) in _MOVING or node.output is None
 
 
@@ -147,7 +147,7 @@ def operator_word(operator: str) -> str:
 
 
 def _rank(node: Node) -> int:
-    """The lowest gives an event its name and its line."""
+    """The node of the lowest rank gives an event its name and its line."""
     word = operator_word(node.operator)
     if word in _RANKS:
         return _RANKS[word]

@@ -54,7 +54,7 @@ def read_etdump(path: Path) -> list[Run]:
     """Every block of the file, in order.
 
     Raises:
-        BadRequest: there is no such file, it is no ETDump, or it is cut or damaged.
+        BadRequest: there is no such file, it is not an ETDump, or it is cut or damaged.
     """
     try:
         data = path.read_bytes()

@@ -22,7 +22,7 @@ _GRAPH = "edge_dialect_exported_program"
 _WEIGHTS = "_state_dict"
 _SCHEMA_MAJOR = {5, 6, 7, 8}  # of torch.export; what is read here is the same in all of these
 _MUTATING = "auto_functionalized"
-# What JSON of another shape ends in, nested without end, or packed in an unknown way.
+# Errors from JSON of another shape, with too deep nesting, or with unknown compression.
 _ODD = (ValueError, LookupError, TypeError, AttributeError, RuntimeError)
 
 
@@ -73,7 +73,7 @@ class Node:
 
 @dataclass(frozen=True)
 class Delegate:
-    """What an instruction hands over to: the backend, and the nodes of its debug ids."""
+    """The delegate that an instruction calls: its backend, and the nodes of its debug ids."""
 
     backend: str
     handles: Mapping[str, tuple[int, ...]]
@@ -84,7 +84,7 @@ class Record:
     """An ETRecord, by what a profile needs of it.
 
     Attributes:
-        arguments: names of what a call is given.
+        arguments: names of a call's arguments.
         nodes: in the graph's order.
         tensors: what every value is, inputs and weights included.
         instructions: the debug handles of each instruction, some of them repeatedly.
@@ -104,11 +104,11 @@ class Record:
 
 
 def read_etrecord(path: Path, method: str = "forward") -> Record:
-    """What it says of one method of a program.
+    """Reads what it contains about one method of a program.
 
     Raises:
-        BadRequest: there is no such file, it is no ETRecord, it is cut or damaged, or a version of
-            torch wrote it that this does not know.
+        BadRequest: there is no such file, it is not an ETRecord, it is cut or damaged, or a version
+            of torch wrote it that is not supported.
     """
     try:
         with ZipFile(path) as archive:

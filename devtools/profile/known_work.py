@@ -1,4 +1,4 @@
-"""What events tell of their work, summed up."""
+"""The work that events report, summed up."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,8 +9,8 @@ from devtools.profile.model import Call, Event
 
 @dataclass
 class KnownWork:
-    """The work of those events that tell both the bytes they move and their operations: what tells
-    one of them alone says nothing of what bounds it.
+    """The work of the events that report both the bytes they move and their operations: one of them
+    alone does not show what bounds an event.
 
     Attributes:
         events: how many these are.
@@ -31,8 +31,8 @@ class KnownWork:
             self.operations += event.operations
 
     def typical_ns(self, calls: Sequence[Call], own_ns: int, call_ns: float) -> int:
-        """What the work takes in all of the calls if each is like the typical one, where they do
-        the same; what it took where they do not.
+        """The time of the work in all calls: as if each call were the typical one, if all do the
+        same work; else the measured time.
 
         Args:
             own_ns: what all events took, those of unknown work too; call_ns: in the typical call.
@@ -42,5 +42,5 @@ class KnownWork:
         return round(round(call_ns) * len(calls) * self.time_ns / own_ns)
 
     def bound(self, time_ns: int, limits: Limits | None) -> Bound | None:
-        """What bounds the work if it takes time_ns; None where nothing says so."""
+        """What bounds the work if it takes time_ns; None if this is unknown."""
         return find_bound(time_ns, self.bytes_moved, self.operations, limits)

@@ -1,4 +1,4 @@
-"""What a machine can do at most, and how near to it a piece of work came (the roofline model:
+"""The limits of a machine, and how close to them a piece of work came (the roofline model:
 Williams, Waterman and Patterson, 2009)."""
 
 import json
@@ -14,7 +14,7 @@ from devtools.errors import BadRequest
 
 @dataclass(frozen=True)
 class Limits:
-    """Of one machine with so many threads; None where it was not probed.
+    """The limits of one machine with so many threads; None: not probed.
 
     Attributes:
         bytes_per_s: read from memory.
@@ -52,7 +52,7 @@ class Bound:
 def find_bound(
     time_ns: int, bytes_moved: int | None, operations: int | None, limits: Limits | None
 ) -> Bound | None:
-    """What bounds work that took time_ns; None where nothing is known to say so.
+    """What bounds work that took time_ns; None if this is unknown.
 
     Args:
         bytes_moved, operations: of the work; None where unknown.
@@ -74,8 +74,8 @@ def load_limits(path: Path, threads: int | None) -> Limits:
     """The limits in a file that `devtools bench --json` wrote.
 
     Args:
-        threads: how many the profiled run used; None where the profile does not tell: the file must
-            then hold one entry alone.
+        threads: how many the profiled run used; None if the profile does not contain it: the file
+            must then hold exactly one entry.
 
     Raises:
         BadRequest: there is no such file, it has no limits, or none for so many threads.
@@ -119,14 +119,14 @@ def choose_limits(entries: Sequence[Limits], threads: int | None, source: str) -
 def _entry(item: dict[str, Any]) -> Limits:
     threads = item["threads"]
     if not isinstance(threads, int):
-        raise ValueError("a number of threads is whole")
+        raise ValueError("the number of threads is not an integer")
     return Limits(threads, _rate(item["read_bytes_per_s"]), _rate(item["int8_operations_per_s"]))
 
 
 def _rate(value: float | None) -> float | None:
-    """A rate by the second; 0, as None, says that it was not probed."""
+    """A rate per second; both 0 and None mean that it was not probed."""
     if value is None or value == 0:
         return None
     if not 1 <= value <= sys.float_info.max:  # nor is a NaN
-        raise ValueError(f"{value} is no rate")
+        raise ValueError(f"{value} is not a rate")
     return value

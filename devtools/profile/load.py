@@ -43,7 +43,7 @@ _WORK = struct.Struct(
 def load_profile(etdump: Path, etrecord: Path) -> Profile:
     """Reads what a run recorded and gives every event its lines.
 
-    A record with other weights of the same graph does as well: it tells the same lines, shapes and
+    A record of the same graph with other weights works as well: it has the same lines, shapes and
     bytes.
 
     Args:
@@ -129,7 +129,7 @@ def _check_same_model(
 
 
 def _difference(run: Run, record: Record) -> str | None:
-    """What a call has and the record has not, or the other way round; None where they agree."""
+    """What a call has and the record does not, or the reverse; None if they agree."""
     difference = None
     seen: set[int] = set()
     ran: set[tuple[int, str]] = set()
@@ -255,7 +255,7 @@ class _Reader:
             found = self._attributions.of(handles)
             follows = set(self._follows(item))
             own = tuple(handle for handle in handles if handle not in follows)
-            if own:  # what prepares holds the product's node too, and is named for its own
+            if own:  # the preparation also holds the product's node, but is named after its own
                 found = self._attributions.of(own)
             name = item.name or (key if isinstance(item.delegate_debug_id, str) else "")
             event = self._event(item, name or _title(found, key), found, handles, seq_len)
@@ -309,8 +309,8 @@ class _Reader:
         return replace(event, bytes_moved=moved, operations=operations)
 
     def _part(self, item: Interval, found: Attribution) -> tuple[str, str]:
-        """Which half of an operator of the CPU delegate this is, and the operator's kind: what
-        prepares has the id before that of the product or attention that reads it."""
+        """Which half of an operator of the CPU delegate this is, and the operator's kind: a
+        preparation has the id before that of the product or attention that reads it."""
         following = self._attributions.of(self._follows(item))
         if following.is_heavy:
             made = {node.name for node in found.nodes}
@@ -333,7 +333,7 @@ def _title(found: Attribution, key: str) -> str:
 
 def _uncertain(inner: Sequence[Interval], handles: Iterable[str]) -> set[str]:
     """Numbered events of a name of which there are more or fewer than expected: one was fused or
-    split, and nobody knows which."""
+    split, and it is unknown which."""
     expected, recorded = Counter[str](), Counter[str]()
     for key in handles:
         if found := _NUMBERED.fullmatch(key):
@@ -350,7 +350,7 @@ def _uncertain(inner: Sequence[Interval], handles: Iterable[str]) -> set[str]:
 
 
 def _sources(calls: Sequence[Call], record: Record) -> dict[str, str]:
-    """Files that are here and say on every line in question what they said when exported."""
+    """Files that exist here and in which every line in question is the same as at the export."""
     wanted: dict[str, set[Line]] = defaultdict(set)
     for call in calls:
         for event in call.events:

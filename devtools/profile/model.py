@@ -33,7 +33,7 @@ class Line:
             that is known, such as exporter/models/mlp.py.
         number: 1 for the file's first line.
         function: the function that it is in, such as forward.
-        text: the line's code, stripped; empty where the file was not to be had.
+        text: the line's code, stripped; empty if the file was not available.
     """
 
     file: str
@@ -163,7 +163,7 @@ class Event:
 
 
 def _divide(amount: int | None, weights: Sequence[int]) -> list[int | None]:
-    """Whole numbers in proportion to the weights, whose sum is the amount; None of None."""
+    """Integers in proportion to the weights, whose sum is the amount; None if the amount is."""
     if amount is None:
         return [None] * len(weights)
     whole = sum(weights)
@@ -175,7 +175,7 @@ def _divide(amount: int | None, weights: Sequence[int]) -> list[int | None]:
 
 @dataclass(frozen=True)
 class DelegateCall:
-    """One instruction that hands over to a delegate; its events name its instruction_id."""
+    """One instruction that calls a delegate; its events have its instruction_id."""
 
     backend: str
     instruction_id: int
@@ -194,7 +194,7 @@ class Call:
     Attributes:
         index: from 0, in the order in which they were recorded.
         phase: prefill or decode.
-        seq_len: tokens that went in; None where the profile does not tell.
+        seq_len: tokens that went in; None if the profile does not contain it.
         start_ns, end_ns: of the whole call.
         events: in the order in which they started.
         delegate_calls: in the same order.
@@ -242,7 +242,7 @@ class Call:
 
 @dataclass(frozen=True)
 class Unresolved:
-    """Events that no line was found for, of one name."""
+    """Events of one name for which no line was found."""
 
     name: str
     backend: str | None
@@ -284,7 +284,7 @@ class Coverage:
 
     @property
     def summary(self) -> str:
-        """The first two figures in a sentence's end."""
+        """The first two figures, as the end of a sentence."""
         return (
             f"{self.delegate_time:.1%} of delegate time and {self.event_count:.1%} of events "
             "resolve to a line"
@@ -306,7 +306,7 @@ class Profile:
         etdump, etrecord: the files that it was read from.
         delegates: names of the backends that had calls.
         sources: the text of the files that lines are in, by Line.file, as it was when exported;
-            only those that are to be had on this machine and still say the same.
+            only those that are available on this machine and have not changed.
         dropped_calls: calls that were not recorded, because the recording was full.
         facts: of the run, as our runner records them: model (its path), fingerprint (of its file),
             processor, threads, runs_with, prompt (its first kilobyte), date (UTC). Other programs
@@ -327,7 +327,7 @@ class Profile:
 
     @property
     def threads(self) -> int | None:
-        """The most that worked on any event, or those of the run; None where nothing tells."""
+        """The most that worked on any event, or those of the run; None if this is unknown."""
         counts = (event.threads for call in self.calls for event in call.events)
         most = max((count for count in counts if count is not None), default=None)
         told = self.facts.get("threads", "")

@@ -2,7 +2,7 @@
 
 profile, etrecord    the files
 delegates            backends that had calls
-dropped_calls        calls that the recording had no room for
+dropped_calls        calls that did not fit into the recording
 run                  what our runner recorded of the run: model, fingerprint, processor, threads,
                      runs_with (kernels and more), prompt, date; empty of other programs
 coverage             delegate_time: time resolved to a line over the time of events inside delegate
@@ -35,7 +35,7 @@ from devtools.profile.rows import Row, View, make_rows
 def make_report(profile: Profile, limits: Limits | None) -> dict[str, Any]:
     """
     Args:
-        limits: of the machine that recorded; None: rows tell no bounds.
+        limits: of the machine that recorded; None: rows have no bounds.
     """
     phases = {
         str(phase): _phase(calls, limits) for phase in Phase if (calls := profile.calls_of(phase))

@@ -1,7 +1,7 @@
 """Time of calls summed up: by line, module, kind of operator, or decoder layer.
 
-In every view the self times of all rows add up to the calls' time: what is no event's has rows of
-its own, and an event that fuses several lines or modules is divided among them (see
+In every view, the self times of all rows add up to the calls' time: time outside events has its own
+rows, and an event that fuses several lines or modules is divided among them (see
 devtools/profile/sharing.py).
 """
 
@@ -44,14 +44,14 @@ class Row:
     Attributes:
         key: exporter/models/attention.py:56, model.layers.*.mlp, linear, or layer 3.
         kind: events with a line, events without, or time between events.
-        self_ns: of its own; of an event that other rows have a part in, its share.
+        self_ns: its own time; of an event that it shares with other rows, its share.
         total_ns: with what it calls; of a line also what other lines do on its behalf.
-        count: events that it has time of.
+        count: the number of events that it has time of.
         line: of the view by line.
-        also: other lines whose work the same events do, at no time of their own.
-        work: as far as its events tell of it.
-        median_ns: of its own in the median call, which a call that the system interrupted does not
-            move.
+        also: other lines whose work the same events do, without time of their own.
+        work: as far as its events report it.
+        median_ns: its own time in the median call, which a call that the system interrupted does
+            not change.
         shared_ns: of self_ns, its shares of events that other rows have a part in.
         shared_with: the keys of those rows.
         layers: how many decoder layers the key stands for; 0 where it names one, or none.
@@ -115,8 +115,8 @@ class _Sum:
 
 
 def make_rows(calls: Sequence[Call], view: View) -> list[Row]:
-    """The rows of a view, the most time of their own in the median call first; what is no line's
-    comes last. Of no calls there are none."""
+    """The rows of a view, those with the most time of their own in the median call first; rows that
+    are not lines come last. Without calls, there are none."""
     if not calls:
         return []
     events = [(number, event) for number, call in enumerate(calls) for event in call.events]

@@ -1,4 +1,4 @@
-"""Who has how much of an operator that computes several lines or modules at once.
+"""Divides an operator's time among the several lines or modules that it computes at once.
 
 A delegate may run the products of q_proj, k_proj and v_proj as one, and then records one time for
 the three. It is divided by a simple rule:
@@ -8,8 +8,8 @@ the three. It is divided by a simple rule:
   addition, takes nothing of its time;
 - where there is no product, as in a norm: by the operations of what is fused.
 
-Bytes and operations are divided by those of the weights and the products themselves. Where one of
-them is unknown nothing is divided, and all is the first line's.
+Bytes and operations are divided by those of the weights and the products themselves. If one of them
+is unknown, nothing is divided, and everything belongs to the first line.
 """
 
 from collections.abc import Mapping
@@ -37,8 +37,8 @@ class Sharing:
         self._known: dict[tuple[tuple[str, ...], int | None], tuple[Share, ...]] = {}
 
     def of(self, found: Attribution, seq_len: int | None) -> tuple[Share, ...]:
-        """None at all where the event is of one line and module, or nothing is known to divide it
-        by.
+        """The shares of an event; empty if it is of one line and module, or if it is unknown how to
+        divide it.
 
         Args:
             found: what the event computes; seq_len: of its call.
@@ -83,7 +83,7 @@ class Sharing:
     def _of_products(
         self, products: list[Node], seq_len: int | None
     ) -> Mapping[str, tuple[int, int]] | None:
-        """Bytes of weights and operations by node; None where one is unknown."""
+        """Bytes of weights and operations by node; None if one is unknown."""
         work = {}
         for node in products:
             known = self._counter.of_linear(node, seq_len)

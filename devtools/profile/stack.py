@@ -24,7 +24,7 @@ def parse_stack(trace: str) -> tuple[Line, ...]:
 def own_stack(frames: tuple[Line, ...]) -> tuple[Line, ...]:
     """The frames down to the innermost one that is of the model: not of torch, nor of Python.
 
-    Empty where there is none, as for nodes that the exporter made up.
+    Empty if there is none, as for nodes that the exporter inserted.
     """
     for end in range(len(frames), 0, -1):
         file = frames[end - 1].file.replace("\\", "/")

@@ -1,7 +1,7 @@
 """Bytes and operations of a node, from the shapes that it was exported with.
 
-Delegates that count for themselves are believed; this is for all others. What depends on more than
-the length of the call, as attention does on what is cached before it, is left unknown.
+If a delegate counts its own work, its figures are used; this is for all others. Work that depends
+on more than the length of the call stays unknown: attention's depends on the cached positions.
 """
 
 import re
@@ -103,7 +103,7 @@ class WorkCounter:
         return sum(size(tensor, number) for tensor, number in known), per_output * most
 
     def of_linear(self, node: Node, seq_len: int | None) -> tuple[int, int] | None:
-        """(bytes of the weight, operations) of a linear; None of another operator, and where they
+        """(bytes of the weight, operations) of a linear; None for another operator, and if they
         are unknown."""
         moved, operations = self.of(node, seq_len)
         if operator_word(node.operator) != "linear" or moved is None or operations is None:

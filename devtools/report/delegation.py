@@ -58,7 +58,7 @@ class DelegationMap:
     """
     Attributes:
         cells: of the last call.
-        refused: for each delegate that was asked and took nothing or not all, its sentence.
+        refused: the sentence of each delegate that was tried and took nothing, or not everything.
     """
 
     cells: tuple[Cell, ...]
@@ -120,7 +120,7 @@ def _shares(profile: Profile, cells: tuple[Cell, ...]) -> tuple[Share, ...]:
 
 
 def _left(profile: Profile, report: Mapping[str, Any]) -> tuple[Left, ...]:
-    """What the exporter noted, with the time that it took here; else what was seen to run."""
+    """What the exporter noted, with the time that it took here; else what ran in the recording."""
     kernels = [
         (call, event, event.line.location if event.line else "no line")
         for call in profile.calls
@@ -166,6 +166,6 @@ def _summed(items: Iterable[tuple[str, str, int]]) -> Counter[tuple[str, str]]:
 
 
 def _bare(name: str) -> str:
-    """mean of mean.out, aten.mean.dim and aten::mean: the exporter and the runtime differ there."""
+    """Such as mean for mean.out, aten.mean.dim and aten::mean: exporter and runtime differ here."""
     parts = name.rpartition("::")[2].split(".")
     return parts[1] if len(parts) > 2 else parts[0]

@@ -10,7 +10,7 @@ _KERNELS = "kernels "
 
 
 def run_facts(profile: Profile) -> list[tuple[str, str]]:
-    """Names and values, in the order of the page; what the recording does not tell says so."""
+    """Names and values, in the order of the page; a value that is not recorded says so."""
     facts = profile.facts
     parts = [part for part in facts.get("runs_with", "").split(", ") if part]
     kernels = [part.removeprefix(_KERNELS) for part in parts if part.startswith(_KERNELS)]

@@ -67,10 +67,11 @@ class Timeline:
 
 
 def plan_timeline(program: Program, profile: Profile) -> Timeline | None:
-    """The runtime's own memory; None where nothing of it is planned.
+    """The runtime's own memory; None if nothing of it is planned.
 
-    A buffer of the module, such as a cache, is kept from the first step to the last; it shows in
-    that a kernel has it before anything wrote it. Lines come from the profile's events.
+    A buffer of the module, such as a cache, is kept from the first step to the last; it is
+    recognised because a kernel reads it before anything wrote it. Lines come from the profile's
+    events.
     """
     if not program.planned or not program.instructions:
         return None
@@ -128,7 +129,7 @@ def _events_by_instruction(profile: Profile) -> dict[int, list[Event]]:
 
 
 def _slowest(events: list[Event]) -> Line | None:
-    """The line that most of the events' time went to."""
+    """The line with most of the events' time."""
     times: dict[Line, int] = {}
     for event in events:
         if event.line is not None:
@@ -167,7 +168,7 @@ class WorkspaceStep:
 
 @dataclass(frozen=True)
 class Workspace:
-    """The CPU delegate's own memory, by what its list of operators tells.
+    """The CPU delegate's own memory, according to its list of operators.
 
     Attributes:
         row_bytes: of all slots together, of one token; a call runs several tokens together.

@@ -88,9 +88,9 @@ class OpList:
     """
     Attributes:
         slots: bytes of each slot, of one token.
-        one_row: slots that hold one row however many tokens run together.
+        one_row: slots that hold one row, however many tokens run together.
         given: slots that the caller fills.
-        cache_type: the type of keys and values, as float16, unless a session asks for another.
+        cache_type: the type of keys and values, such as float16, unless a session sets another.
     """
 
     slots: tuple[int, ...]
@@ -102,7 +102,7 @@ class OpList:
 
     @property
     def weight_bytes(self) -> int:
-        """Of all the packed weights, which lie in the file and are used there."""
+        """Bytes of all packed weights, which are used in place in the file."""
         return sum({weight.key: weight.size for weight in self.weights}.values())
 
     @property
@@ -127,10 +127,10 @@ def read_op_list(blob: bytes, sizes: Mapping[str, int]) -> OpList | None:
         sizes: bytes of the file's named data, by key.
 
     Returns:
-        None where the list is of a version that this does not know.
+        None if the list's version is not supported.
 
     Raises:
-        Damaged: it is no whole list.
+        Damaged: the list is incomplete or damaged.
     """
     root = Table.root(blob)
     if blob[4:8] != _IDENTIFIER:

@@ -31,11 +31,11 @@ _MOST_CALLS = 240  # bars of the chart of calls
 def write_report(
     profile: Profile, out: Path, program: Program | None = None, limits: Limits | None = None
 ) -> int:
-    """Writes the page, whole or not at all; returns its size in bytes.
+    """Writes the page, completely or not at all; returns its size in bytes.
 
     Args:
         program: of the `.pte`: with it the page shows memory, and why operators are not delegated.
-        limits: of the machine: with it the page says how near to its limits each line comes.
+        limits: of the machine: with it the page shows how close to its limits each line comes.
 
     Raises:
         BadRequest: the program is not the one that was recorded.
@@ -95,13 +95,13 @@ def _read(name: str) -> str:
 
 
 def _bound(total: Total, scope: Scope, limits: Limits | None) -> str:
-    """Such as memory-bound, 92% of the limit; empty where nothing says so."""
+    """Such as memory-bound, 92% of the limit; empty if this is unknown."""
     found = total.work.bound(work_ns(total, scope), limits)
     return found.text if found else ""
 
 
 def _script_data(value: Any) -> Markup:
-    """JSON that cannot end the script element it stands in."""
+    """JSON that cannot end the script element that contains it."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     return Markup(text.replace("<", "\\u003c"))
 

@@ -1,4 +1,4 @@
-"""What a `.pte` says of memory: the runtime's plan, and the CPU delegate's list of operators.
+"""What a `.pte` contains about memory: the runtime's plan, and the CPU delegate's op list.
 
 Only the program itself is read, not the weights. The formats are ExecuTorch's
 exir/_serialize/program.fbs and delegates/op_list/program.fbs. Read here, and not through
@@ -81,10 +81,10 @@ class Program:
 
     Attributes:
         arenas: sizes of the planned buffers in bytes, by their number.
-        inputs, outputs: values that the caller hands over, and gets.
-        report: what the exporter wrote into the file about the model; empty where it did not.
-        fingerprint: what the runner records of the file that it runs; None of a file without the
-            exporter's record of checksums.
+        inputs, outputs: values that the caller passes, and gets.
+        report: what the exporter wrote into the file about the model; empty if it did not.
+        fingerprint: what the runner records about the file that it runs; None for a file without
+            the exporter's record of checksums.
     """
 
     path: Path
@@ -100,7 +100,7 @@ class Program:
 
     @property
     def backends(self) -> dict[int, str]:
-        """Who runs each instruction that is a delegate's, by its number."""
+        """The backend of each instruction that calls a delegate, by the instruction's number."""
         return {
             number: self.delegates[item.delegate].backend
             for number, item in enumerate(self.instructions)
@@ -111,7 +111,7 @@ class Program:
 def read_program(path: Path) -> Program:
     """
     Raises:
-        BadRequest: no such file, or no whole ExecuTorch program.
+        BadRequest: there is no such file, or it is not a complete ExecuTorch program.
     """
     try:
         with open(path, "rb") as file:
@@ -171,8 +171,8 @@ def _read(path: Path, file: BinaryIO) -> Program:
 
 
 def _fingerprint(file: BinaryIO, file_bytes: int) -> str | None:
-    """The checksum of the record of all checksums, and the size of what they are of, in one number
-    (PteFile::fingerprint)."""
+    """The checksum of the record of all checksums, and the size of the data that they cover, in one
+    number (PteFile::fingerprint)."""
     end = file_bytes - _FOOTER.size
     record_size, crc, magic = _FOOTER.unpack(_bytes(file, end, _FOOTER.size))
     return str(crc << 32 ^ end - record_size) if magic == _FOOTER_MAGIC else None

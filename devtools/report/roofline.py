@@ -1,5 +1,5 @@
-"""The roofline (Williams, Waterman and Patterson, 2009): what each line reached, against what the
-machine allows for as many operations as it does with a byte."""
+"""The roofline (Williams, Waterman and Patterson, 2009): the rate that each line reached, and the
+rate that the machine allows for its number of operations per byte."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -58,7 +58,7 @@ class Roofline:
 
 
 def roofline(scopes: Sequence[Scope], limits: Limits | None) -> Roofline | None:
-    """Points for the lines of each phase that do arithmetic; None where no event tells of any.
+    """Points for the lines of each phase that do arithmetic; None if no event reports any.
 
     Args:
         limits: of the machine; the roof needs both of them.
@@ -110,7 +110,7 @@ class _Measured:
 
 
 def _measured(scopes: Sequence[Scope]) -> tuple[list[_Measured], list[tuple[str, float]]]:
-    """What each phase's lines reached, and the share of each phase's time that is in none."""
+    """What each phase's lines reached, and the share of each phase's time outside of them."""
     found, uncounted = [], []
     for scope in (scope for scope in scopes if scope.name != "all" or len(scopes) == 1):
         totals = total_by(scope.calls, place_of)

@@ -10,9 +10,9 @@ _RUNTIME = "the runtime"
 
 
 def check_same_program(profile: Profile, program: Program) -> None:
-    """Compares who runs each instruction, the ids of the CPU delegate's operators, and what tells
-    weights apart: the fingerprint of the file that ran, where the run recorded it, else the
-    checksum of the ETRecord's weights, where the file was exported with one.
+    """Compares the backend of each instruction, the ids of the CPU delegate's operators, and the
+    identity of the weights: the fingerprint of the file that ran, if the run recorded it, else the
+    checksum of the ETRecord's weights, if the file was exported with one.
 
     Raises:
         BadRequest: the program is another one, or has other weights.
@@ -42,7 +42,7 @@ def check_same_program(profile: Profile, program: Program) -> None:
 
 
 def _steps_that_ran(profile: Profile) -> dict[int, str]:
-    """The backend of each instruction that was recorded, or that the runtime ran it itself."""
+    """The backend of each recorded instruction, or the runtime itself."""
     steps = {}
     for call in profile.calls:
         for item in call.delegate_calls:

@@ -13,7 +13,7 @@ _AROUND = 3  # lines shown before and after one with time
 class SourceLine:
     """
     Attributes:
-        totals: of the line's own events, by scope; empty where it has none.
+        totals: of the line's own events, by scope; empty if it has none.
         with_callees: time of the line and of what it calls in each call, by scope.
     """
 

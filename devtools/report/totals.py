@@ -21,8 +21,8 @@ _Key = TypeVar("_Key", bound=Hashable)
 class Scope:
     """A part of the run that the page can show: all of it, its prefills or its decoding.
 
-    A phase is told by its median call, which one that the system interrupted does not move; the
-    whole run, whose calls are of two kinds, by their mean.
+    A phase is described by its median call, which a call that the system interrupted does not
+    change; the complete run, whose calls are of two kinds, by their mean.
 
     Attributes:
         name: all, prefill or decode.
@@ -37,7 +37,7 @@ class Scope:
 
     @property
     def tokens(self) -> int | None:
-        """That went in; None where a call does not tell."""
+        """The tokens that went in; None if a call does not record them."""
         lengths = [call.seq_len for call in self.calls]
         known = [length for length in lengths if length is not None]
         return sum(known) if len(known) == len(lengths) else None
@@ -69,7 +69,7 @@ class Scope:
         return times[-(-9 * len(times) // 10) - 1]
 
     def is_outlier(self, call: Call) -> bool:
-        """Whether a call took more than twice the median, as where the system interrupted it."""
+        """Whether a call took more than twice the median, as when the system interrupted it."""
         return call.wall_ns > _OUTLIER * self.call_ns
 
     @property
@@ -105,7 +105,7 @@ class Total:
     Attributes:
         time_ns: of the events themselves; per_call: of those in each call, by its index.
         events: of which it has time; shared: whether others have a share of some.
-        work: as far as the events tell of it.
+        work: as far as the events report it.
         kinds, places, modules: what the events are, where they ran, what they belong to.
     """
 

@@ -16,7 +16,7 @@ _PLACES = {
 _BASE = "model."  # what a causal LM puts before the names of the decoder saved alone
 _BARE = ("embed_tokens.weight", "norm.weight")
 _MORE_TOKENS = ("mtp.", "model.mtp.")  # heads that predict several tokens
-_HARMLESS = (".rotary_emb.inv_freq",)  # computed, not learnt: old checkpoints stored it
+_HARMLESS = (".rotary_emb.inv_freq",)  # computed, not learned: old checkpoints stored it
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ def find_language_part(stored: Iterable[str]) -> LanguagePart:
 
 
 def _own_name(name: str, is_nested: bool) -> str | None:
-    """What a causal LM calls a tensor; None where it has none like it."""
+    """Returns a causal LM's name of a tensor; None if a causal LM has no such tensor."""
     if name.startswith(_MORE_TOKENS):
         return None
     if not is_nested or name.startswith("lm_head."):
@@ -61,5 +61,5 @@ def _own_name(name: str, is_nested: bool) -> str | None:
 
 
 def _part(name: str) -> str:
-    """Such as vision_tower of model.vision_tower.encoder.weight."""
+    """Returns the part of a tensor, such as vision_tower for model.vision_tower.encoder.weight."""
     return name.removeprefix(_BASE).partition(".")[0]

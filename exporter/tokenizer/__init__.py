@@ -1,5 +1,5 @@
-"""Tokenizers: compiled at export into the form that the runner reads, and the reference ones for
-tests."""
+"""Tokenizers: compiled at export into the form that the runner reads; the reference tokenizers for
+calibration and tests."""
 
 from exporter.tokenizer.compile import CompiledTokenizer, compile_tokenizer
 from exporter.tokenizer.errors import TokenizerError

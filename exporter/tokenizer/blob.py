@@ -117,7 +117,7 @@ def _symbol_map(builder: flatbuffers.Builder, symbols: dict[int, int]) -> int:
 
 
 def _words(builder: flatbuffers.Builder, words: dict[bytes, int], decoded: list[bytes]) -> int:
-    """The words; with texts of their own where they are not the decoded ones."""
+    """The words; with their own texts if these differ from the decoded ones."""
     slots, homes = word_table(words)
     ends, texts = None, None
     if any(decoded[token_id] != word for word, token_id in words.items()):

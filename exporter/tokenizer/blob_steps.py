@@ -1,4 +1,4 @@
-"""Writes the steps before a model, and what all tables of the blob are made of."""
+"""Writes the steps before a model, and the fields that all tables of the blob share."""
 
 from dataclasses import dataclass
 from typing import Any

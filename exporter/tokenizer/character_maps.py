@@ -1,4 +1,4 @@
-"""What a normalizer does to each character by itself, asked of the reference's own library."""
+"""What a normalizer does to each single character, according to the reference's own library."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ class CharacterMap:
 
 
 def character_map(normalize: Callable[[str], str]) -> CharacterMap:
-    """Asks `normalize`, which must treat each character by itself, what becomes of it."""
+    """Calls `normalize`, which must treat each character separately, and keeps its changes."""
     kinds = np.zeros(code_points.CODE_POINTS, dtype=np.uint8)
     replacements: dict[int, str] = {}
     for start in range(0, code_points.CODE_POINTS, _CHUNK):

@@ -1,7 +1,7 @@
 """Reads the decoders of a `tokenizer.json`: how tokens become text.
 
-What the steps do to each token by itself is done here, once for each place it may have in a text;
-what they do to the joined text is left to the runner.
+The effect of the steps on a single token is computed here, once for each place it may have in a
+text; the runner applies the steps that change the joined text.
 """
 
 import re
@@ -26,7 +26,7 @@ _CLEANED = (
 
 @dataclass(frozen=True)
 class _Place:
-    """Where a token stands in a text."""
+    """The place of a token in a text."""
 
     first: bool = False
     last: bool = False
@@ -101,7 +101,7 @@ def compile_decoder(
 def _exceptions(
     amid: dict[int, bytes], there: dict[int, bytes], drop: Callable[[bytes], bytes]
 ) -> tuple[bool, dict[int, bytes]]:
-    """Whether to drop a space by rule, and the tokens that read otherwise than by the rule."""
+    """Whether to drop a space by rule, and the tokens whose text differs from the rule."""
 
     def others(rule: Callable[[bytes], bytes]) -> dict[int, bytes]:
         return {number: text for number, text in there.items() if text != rule(amid[number])}
@@ -161,7 +161,7 @@ _READERS: dict[str, Callable[[Json, str, _Place], str]] = {
 
 
 def _finish(steps: list[Json]) -> list[Finish]:
-    """The steps behind the one that joins: they see one token, the whole text."""
+    """The steps after the one that joins: they see the complete text as one token."""
     finish: list[Finish] = []
     for step in steps:
         kind = step["type"]
@@ -176,7 +176,7 @@ def _finish(steps: list[Json]) -> list[Finish]:
             text = " " if step["prepend_scheme"] == "never" else ""
             finish.append(Finish(FinishKind.REPLACE, step["replacement"], text=text))
         elif kind != "Fuse":
-            raise _unsupported(f"the decoder {kind!r} behind one that joins the tokens")
+            raise _unsupported(f"the decoder {kind!r} after one that joins the tokens")
     return finish
 
 

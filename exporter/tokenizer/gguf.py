@@ -68,7 +68,7 @@ class _Split:
         digits: whether each digit is first split off.
         nfc: whether text is first normalized to Unicode's form C.
         whole_words: whether a piece that is a token is not merged.
-        adds_bos: whether a text begins with BOS where the file does not say.
+        adds_bos: whether a text begins with BOS if the file does not say.
     """
 
     pattern: str | None = None
@@ -113,7 +113,7 @@ def read_gguf(path: Path) -> TokenizerSpec:
     """Reads the tokenizer of a GGUF file into a spec; the file says which tokens begin and end.
 
     Raises:
-        TokenizerError: there is none, or it is damaged or of a kind that is not read (named).
+        TokenizerError: there is none, it is damaged, or its kind is not supported (named).
     """
     stored = _Stored.read(path)
     if stored.model == "gpt2":
@@ -142,7 +142,7 @@ def chat_template(path: Path) -> str | None:
     """The chat template of a GGUF file; None where it has none.
 
     Raises:
-        TokenizerError: what is stored as one is no text.
+        TokenizerError: it is not text.
     """
     template = GgufFile(path).metadata.get("tokenizer.chat_template")
     if template is not None and not isinstance(template, str):
@@ -168,8 +168,8 @@ class _Stored:
         model = fields.get("model")
         if model not in ("gpt2", "llama"):
             raise TokenizerError(
-                f"{path}: tokenizer.ggml.model {model!r} is not read; gpt2 (byte-level BPE) and "
-                "llama (SentencePiece) are: give the model's own tokenizer with --tokenizer."
+                f"{path}: tokenizer.ggml.model {model!r} is not supported; gpt2 (byte-level BPE) "
+                "and llama (SentencePiece) are: give the model's own tokenizer with --tokenizer."
             )
         tokens, types = fields.get("tokens"), fields.get("token_type")
         if not _is_list(tokens, str) or not tokens:
@@ -182,7 +182,7 @@ class _Stored:
     def id_of(self, name: str) -> int | None:
         """The id that a field names."""
         token = self.fields.get(f"{name}_token_id")
-        if token is None or token == 2**32 - 1:  # how some files write that there is none
+        if token is None or token == 2**32 - 1:  # some files mean by this that there is none
             return None
         if type(token) is not int or not 0 <= token < len(self.tokens):
             raise _damaged(self.path, f"{name}_token_id {token!r} is not a token")
@@ -210,7 +210,7 @@ class _Stored:
         return _SPLITS[pre]
 
     def document(self) -> dict[str, Any]:
-        """What a tokenizer.json would say of byte-level BPE."""
+        """The equivalent tokenizer.json of byte-level BPE."""
         split, merges = self.split(), self.fields.get("merges")
         if not _is_list(merges, str):
             raise _damaged(self.path, "merges is not a list of strings")
@@ -278,7 +278,7 @@ class _Stored:
         return model
 
     def sentencepiece_spec(self) -> TokenizerSpec:
-        """With unused pieces as control tokens that no text has: the reader knows no others."""
+        """Reads unused pieces as control tokens that no text contains; the reader has no others."""
         model = self.sentencepiece_model()
         unused = {id for id, piece in enumerate(model.pieces) if piece.type == _Type.UNUSED}
         for id in unused:

@@ -2,8 +2,8 @@
 
 It replaces a cluster of fewer than six bytes by what its map has for the cluster's beginning, and
 looks at each character of a longer one. So a map with a single key shows the clusters: a mark
-behind the key vanishes where a short cluster begins with the key, and stays where the key lies
-within a longer one.
+after the key vanishes if a short cluster begins with the key, and stays if the key is inside a
+longer one.
 """
 
 import struct
@@ -71,7 +71,7 @@ def grapheme_classes() -> npt.NDArray[np.uint8]:
 
 
 def _attached(points: Iterable[int]) -> set[int]:
-    """The characters that no cluster begins with: they vanish behind the key."""
+    """The characters that no cluster begins with: they vanish after the key."""
     text = "".join(f"a{chr(point)}" for point in points if point != ord("a"))
     return set(map(ord, text)) - set(map(ord, _map_of("a").normalize_str(text))) - {ord("a")}
 

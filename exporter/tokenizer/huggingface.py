@@ -153,7 +153,8 @@ def _guess_kind(model: Json) -> str:
 
 
 def _added_tokens(library: tokenizers.Tokenizer) -> list[AddedToken]:
-    """As the library looks for them: it gives ids itself, and normalizes what it finds last."""
+    """The added tokens as the library searches them: it assigns ids itself, and normalizes the
+    text before the last search."""
     added: dict[tuple[bool, str], AddedToken] = {}
     listed = sorted(
         library.get_added_tokens_decoder().items(), key=lambda item: (not item[1].special, item[0])

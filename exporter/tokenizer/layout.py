@@ -41,7 +41,7 @@ def check_document(document: dict[str, Any]) -> None:
 
 
 def check_vocab_and_merges(model: dict[str, Any]) -> None:
-    """The same of a BPE model's two tables."""
+    """The same for a BPE model's two tables."""
     _check_vocab(model)
     _check_merges(model)
 

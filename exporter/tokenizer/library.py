@@ -26,7 +26,7 @@ def load_library_tokenizer(document: Json) -> tokenizers.Tokenizer:
 
 
 def as_tokenizer_error(error: BaseException, what: str) -> BaseException:
-    """What the library raises as one sentence; an interruption as it is."""
+    """Converts an error of the library to one sentence; keeps an interruption as it is."""
     if isinstance(error, KeyboardInterrupt | SystemExit | GeneratorExit):
         return error
     why = " ".join(str(error).split())

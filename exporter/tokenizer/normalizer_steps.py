@@ -93,7 +93,7 @@ def _bert_map(setting: str) -> CharacterMap:
 
 
 def _removed(mapped: CharacterMap) -> CharacterMap:
-    """Of a map that decomposes as well, what is taken out; the rest is done before."""
+    """What a map that also decomposes removes; the rest is done before."""
     removed = {point: "" for point, text in mapped.replacements.items() if not text}
     kinds = np.zeros_like(mapped.kinds)
     kinds[list(removed)] = 1

@@ -15,7 +15,7 @@ _NEUTRAL = 0
 
 @lru_cache(maxsize=1)
 def script_runs() -> Automaton:
-    """Finds the runs of characters of one script, with the neutral ones amid and behind them."""
+    """Finds the runs of characters of one script, with the neutral ones inside and after them."""
     classes = _script_of_each()
     count = int(classes.max()) + 1
     # State 1 + s is within a run of script s.
@@ -48,7 +48,7 @@ def _script_of_each() -> npt.NDArray[np.uint8]:
 
 
 def _joining(first: str, characters: str) -> set[str]:
-    """Those of `characters` before which the library does not split behind `first`."""
+    """Those of `characters` that the library does not split from a preceding `first`."""
     text = "".join(first + character for character in characters)
     pieces = pre_tokenizers.UnicodeScripts().pre_tokenize_str(text)
     starts = set(accumulate(len(piece) for piece, _ in pieces))

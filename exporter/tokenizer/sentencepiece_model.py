@@ -50,7 +50,7 @@ def read_model(model: Any, path: Path) -> TokenizerSpec:
     """Reads a parsed model into a spec; `path` is where it comes from.
 
     Raises:
-        TokenizerError: it uses what is not supported.
+        TokenizerError: it uses an unsupported feature, which is named.
     """
     _refuse_unsupported(path, model)
     trainer, normalizer = model.trainer_spec, model.normalizer_spec
@@ -190,9 +190,9 @@ def _decoder(model: Any) -> Decoder:
 
 
 def _character_symbols(tokens: dict[str, int], vocab_size: int) -> tuple[dict[int, int], list[int]]:
-    """The symbols that merging starts from, and the characters of those that are no tokens.
+    """The symbols that merging starts from, and the characters of those that are not tokens.
 
-    A character that is no token of its own, but part of one, gets a symbol behind the vocabulary.
+    A character that is not a token, but part of one, gets a symbol after the vocabulary.
     """
     alphabet = sorted({ord(character) for token in tokens for character in token})
     virtual = [point for point in alphabet if chr(point) not in tokens]

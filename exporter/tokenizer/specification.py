@@ -12,7 +12,7 @@ from exporter.tokenizer.normalization_forms import Form
 
 
 class Behavior(IntEnum):
-    """What becomes of a split's matches; the values are the schema's."""
+    """What happens to a split's matches; the values are the schema's."""
 
     ISOLATED = 0
     REMOVED = 1
@@ -45,10 +45,10 @@ class Replace:
 
 @dataclass(frozen=True)
 class Prepend:
-    """`text` goes before a text that is not empty.
+    """Puts `text` before a text that is not empty.
 
     Attributes:
-        unless_there: not where the text already begins with it.
+        unless_there: not if the text already begins with it.
         only_first: only before the first piece of a text.
     """
 
@@ -59,7 +59,7 @@ class Prepend:
 
 @dataclass(frozen=True)
 class Strip:
-    """White space at the ends goes."""
+    """Removes white space at the ends."""
 
     left: bool
     right: bool
@@ -103,7 +103,7 @@ class Spaces:
 
 @dataclass(frozen=True)
 class Split:
-    """Splits a text at the matches; `inverted`: the stretches between count as matches."""
+    """Splits a text at the matches; `inverted`: the text between them counts as matches."""
 
     automaton: Automaton
     behavior: Behavior = Behavior.ISOLATED
@@ -164,7 +164,7 @@ class Unigram:
 
 @dataclass
 class WordPiece:
-    """The longest token first, those after a word's first written behind `prefix`."""
+    """The longest token first; those after a word's first token have `prefix`."""
 
     tokens: dict[bytes, int]
     prefix: str
@@ -195,7 +195,7 @@ class FinishKind(IntEnum):
 
 @dataclass(frozen=True)
 class Finish:
-    """One step on the joined text: `character` is replaced by `text`, or up to `count` go."""
+    """One step on the joined text: replaces `character` by `text`, or removes up to `count`."""
 
     kind: FinishKind
     character: str
@@ -208,13 +208,13 @@ class Decoder:
     """What tokens become as text.
 
     Attributes:
-        texts: each id's bytes amid others.
+        texts: each id's bytes between others.
         skipped: the ids that are left out: special tokens, and ids without a token.
-        first, last: ids that read otherwise as a text's first or last one; of the rest one space at
-            that end is dropped if `drops_first_space`, `drops_last_space`.
-        start_lasts: a text starts with the first token that reads as anything.
+        first, last: the bytes of ids that differ as a text's first or last token; of all others,
+            one space at that end is dropped if `drops_first_space`, `drops_last_space`.
+        start_lasts: a text starts with the first token whose text is not empty.
         replaces_each_byte: each byte that is not UTF-8 becomes U+FFFD, not each sequence of them.
-        skipped_cut: bytes on the two sides of a skipped token make no character.
+        skipped_cut: bytes on both sides of a skipped token never form one character.
         finish: what is done with the joined text.
     """
 
@@ -235,7 +235,7 @@ class AddedToken:
     """A token that is searched in the text before the text is split.
 
     Attributes:
-        found_as: what is looked for, if that is not `content`: it is normalized as the text is.
+        found_as: the text that is searched, if not `content`: it is normalized like the text.
     """
 
     content: str
@@ -249,7 +249,7 @@ class AddedToken:
 
     @property
     def pattern(self) -> str:
-        """The text that is looked for."""
+        """The text that is searched."""
         return self.found_as or self.content
 
 
@@ -273,5 +273,5 @@ class TokenizerSpec:
 
     @property
     def tokens(self) -> list[bytes]:
-        """Each id's bytes amid a text."""
+        """Each id's bytes inside a text."""
         return self.decoder.texts

@@ -47,7 +47,7 @@ def pre_tokenizer_steps(steps: list[Json]) -> list[Step]:
 
 
 def pattern_automaton(pattern: Json) -> Automaton:
-    """Compiles a pattern that is given as a text or a regex."""
+    """Compiles a pattern, which is a text or a regex."""
     if "Regex" in pattern:
         return compile_automaton(parse_pattern(pattern["Regex"], ruby_syntax=True))
     return literal_automaton(pattern["String"])
@@ -167,7 +167,7 @@ def _white_space() -> CodePointSet:
 
 @lru_cache(maxsize=1)
 def _punctuation() -> CodePointSet:
-    """What the library itself takes out as punctuation."""
+    """The characters that the library itself treats as punctuation."""
     punctuation = pre_tokenizers.Punctuation("removed")
     pieces = punctuation.pre_tokenize_str(code_points.every_character())
     members = ~code_points.of_text("".join(piece for piece, _ in pieces))
@@ -177,7 +177,7 @@ def _punctuation() -> CodePointSet:
 
 @lru_cache(maxsize=1)
 def _numeric() -> CodePointSet:
-    """What the library itself takes for digits: every other run of all characters."""
+    """The characters that the library itself treats as digits: every other piece of a split."""
     digits = pre_tokenizers.Digits(individual_digits=False)
     pieces = digits.pre_tokenize_str(code_points.every_character())
     return code_points.of_text("".join(piece for piece, _ in pieces[1::2]))

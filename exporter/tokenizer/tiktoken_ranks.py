@@ -1,7 +1,7 @@
 """Reads files of tiktoken ranks: one base64 token and its rank a line (Llama 3's, Qwen's).
 
-Such a file holds neither its split pattern nor its special tokens: the publisher's code does. Those
-that are known are told apart by their number of ranks.
+Such a file holds neither its split pattern nor its special tokens: the publisher's code does. The
+known families are distinguished by their number of ranks.
 """
 
 import binascii
@@ -35,7 +35,7 @@ class RanksFamily:
 
     Attributes:
         pattern: splits the text, in the syntax of Rust's engines.
-        specials: the names of the special tokens, numbered behind the ranks.
+        specials: the names of the special tokens, numbered after the ranks.
         begin: the one that begins a text; ends: those that end it.
         form: how a text is normalized.
     """
@@ -114,10 +114,10 @@ def read_ranks(path: Path) -> dict[bytes, int]:
 
 
 def family_of(ranks: dict[bytes, int], path: Path) -> RanksFamily:
-    """Whose ranks these are.
+    """Returns the family of these ranks.
 
     Raises:
-        TokenizerError: as many ranks as no known family has.
+        TokenizerError: no known family has so many ranks.
     """
     if len(ranks) not in FAMILIES:
         known = " and ".join(f"{family.name}'s {count}" for count, family in FAMILIES.items())

@@ -1,1 +1,1 @@
-"""Methods that are here to be compared with."""
+"""Methods for comparison only."""

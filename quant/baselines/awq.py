@@ -1,10 +1,11 @@
 """AWQ (Lin, Tang, Tang, Yang, Chen, Wang, Xiao, Dang, Gan, Han, 2023), as a baseline.
 
 A linear's input channels that carry large activations are made finer by scaling them up before
-rounding, W' = Q(W diag(s)), and their inputs down by the same, which the norm or the linear before
-takes over: nothing is left of it at run time. s = m^alpha for the channels' mean magnitude m; alpha
-is the one of 20 from 0 to 1 with the least output error |X W^T - (X / s) W'^T|^2. Scales of groups
-are then searched, weighted by the inputs' mean squares, and everything is rounded to nearest.
+rounding, W' = Q(W diag(s)), and their inputs down by the same factors, which are folded into the
+norm or the linear before: nothing is left of it at run time. s = m^alpha for the channels' mean
+magnitude m; alpha is the one of 20 from 0 to 1 with the least output error
+|X W^T - (X / s) W'^T|^2. Scales of groups are then searched, weighted by the inputs' mean squares,
+and everything is rounded to nearest.
 """
 
 from collections.abc import Sequence
@@ -51,7 +52,7 @@ def awq_scale(weights: Sequence[Tensor], inputs: Tensor, group_size: int) -> Ten
 
 
 def awq_layer(layer: nn.Module, scheme: Scheme, name: str, streams: Streams, done: Done) -> None:
-    """Scales, rounds and passes a layer; the streams go through it in place."""
+    """Scales and rounds a layer, and runs the streams through it in place."""
     hidden = list(streams.hidden)
     squares: dict[str, Tensor] = {}  # of the inputs of a linear
     for told in blocks_of(layer):
@@ -100,7 +101,7 @@ def _rescale(
 
 
 def _rounded(weight: Tensor, group_size: int) -> Tensor:
-    """A weight (rows, columns) rounded at scales in closed form, and back."""
+    """Rounds a weight (rows, columns) at scales in closed form, and dequantizes it."""
     padding = -weight.shape[1] % group_size
     padded = F.pad(weight, (0, padding)) if padding else weight
     scales = closed_scales(padded, group_size).product()

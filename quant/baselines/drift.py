@@ -1,8 +1,8 @@
-"""Two published ways to meet inputs that have drifted: see quant.rounding.drift for X, X' and D.
+"""Two published methods for inputs that have drifted: see quant.rounding.drift for X, X' and D.
 
 GPTAQ (Li, Yin, Lee, Xiao, Panda, 2025) adds the part of the correction that each column can no
-longer undo; Qronos (Zhang, Zhang, Colbert, Saab, 2025) rounds the first column at its own best and
-all others from W*.
+longer undo; Qronos (Zhang, Zhang, Colbert, Saab, 2025) rounds the first column from its own optimum
+and all others from W*.
 """
 
 from torch import Tensor
@@ -23,7 +23,7 @@ def gptaq_carry(drift: Tensor, factor: InverseFactor, share: float) -> Tensor:
 def qronos_first(
     weight: Tensor, correlation: Tensor, hessian: Tensor, factor: InverseFactor, share: float
 ) -> Tensor:
-    """The first column of Qronos: its best while all others are as they were, w_1 + C_1 / H_11.
+    """The first column of Qronos: its optimum if no other column changes, w_1 + C_1 / H_11.
 
     Returns:
         float32 (rows,).

@@ -1,6 +1,6 @@
-"""HQQ (Badri and Shaji, 2023), for symmetric scales: free of data, robust to outliers.
+"""HQQ (Badri and Shaji, 2023), for symmetric scales: needs no data, robust to outliers.
 
-Scales s and integers q are to minimise |W - s q|^p, p < 1, which forgives a few large errors. With
+Scales s and integers q are to minimise |W - s q|^p, p < 1, which tolerates a few large errors. With
 an auxiliary E for the error, half-quadratic splitting alternates
 
     E = shrink(W - s q),  shrink(x) = sign(x) max(|x| - |x|^(p-1) / beta, 0)

@@ -8,11 +8,11 @@ distribution p moves by
 (the Fisher information is the Hessian of KL; Amari, 1998). A part's g comes from one pass forward
 and one backward over calibration text, with labels drawn from the model itself; its e is the text's
 own inputs times what rounding to nearest changes in the weight. Errors of different parts and
-positions are taken as independent, so that what they cost adds up. GPTQ leaves less: when a column
-is rounded, those behind it make up for what they can, and of H_ii, what an error costs, 1 / U_ii^2
-is left (quant.rounding.gptq); so the cost of a weight that it rounds is multiplied by the ratio of
-their sums. The layers are read one at a time, once forward, once backward; of the head, a slice of
-the vocabulary at a time.
+positions are assumed independent, so that their costs add up. GPTQ costs less: when a column is
+rounded, those after it compensate for a part of the error, and of its cost H_ii, 1 / U_ii^2 remains
+(quant.rounding.gptq); so the cost of a weight that it rounds is multiplied by the ratio of their
+sums. The layers are read one at a time, once forward, once backward; of the head, a slice of the
+vocabulary at a time.
 """
 
 from collections.abc import Mapping, Sequence
@@ -53,8 +53,8 @@ def measure_costs(
     tokens: Tensor,
     device: torch.device = HOST,
 ) -> Mapping[str, Costs]:
-    """What each part costs in each type, in their order, by the names of quant.scheme; of tied
-    ends, both under the embedding's.
+    """Returns the cost of each part in each type, in their order, by the names of quant.scheme;
+    the cost of both tied ends is under the embedding's name.
 
     Args:
         model: on the meta device, where it is left.
@@ -97,23 +97,25 @@ class _Candidates:
     types: tuple[WeightType, ...]
 
     def changes(self, weight: Tensor, name: str, importance: Tensor | None) -> list[Tensor]:
-        """What rounding to each type changes in a weight (rows, columns)."""
+        """Returns the change of a weight (rows, columns) by rounding to each type."""
         rounded = (round_weight(weight, t, name, self.method, importance) for t in self.types)
         return [each.dequantize()[:, : weight.shape[1]] - weight for each in rounded]
 
-    def made_up(self) -> "_MadeUp | None":
-        """What gathers how much of an error GPTQ makes up for, where that is what rounds."""
-        return _MadeUp() if self.method.rounding == "gptq" else None
+    def compensation(self) -> "_Compensation | None":
+        """Returns what measures GPTQ's compensation, if the method is GPTQ."""
+        return _Compensation() if self.method.rounding == "gptq" else None
 
-    def costs(self, squares: Tensor, made_up: "_MadeUp | None", damp: float = 1.0) -> Costs:
+    def costs(
+        self, squares: Tensor, compensation: "_Compensation | None", damp: float = 1.0
+    ) -> Costs:
         """KL from E[(g . e)^2] at each type: float (types,)."""
-        share = 1.0 if made_up is None else made_up.share_left(damp)
+        share = 1.0 if compensation is None else compensation.share_left(damp)
         shares = (share if type.in_groups else 1.0 for type in self.types)
         return tuple(s * h for s, h in zip(shares, (squares / 2).tolist(), strict=True))
 
 
 class _Errors:
-    """A layer's parts: what rounding changes in their weights, and what that has cost so far."""
+    """A layer's parts: the changes of their weights by rounding, and the costs so far."""
 
     def __init__(self, layer: nn.Module, name: str, candidates: _Candidates) -> None:
         self._layer = layer
@@ -122,10 +124,11 @@ class _Errors:
         self._changes: dict[str, list[Tensor]] = {}  # a linear's, at each type
         self._squares: dict[str, Tensor] = {}  # a part's (types,), summed over tokens
         self._parts = list(parts_of_layer(layer))
-        self._made_up = {part.name: candidates.made_up() for part in self._parts}
+        self._compensation = {part.name: candidates.compensation() for part in self._parts}
 
     def through(self, x: Tensor, context: Any, gradient: Tensor) -> Tensor:
-        """Takes some windows through the layer and their gradient back; returns the one before."""
+        """Runs some windows through the layer and their gradient back; returns the gradient of the
+        layer's input."""
         seen: dict[str, tuple[Tensor, Tensor]] = {}  # a linear's input and output
 
         def keep(path: str) -> object:
@@ -150,16 +153,18 @@ class _Errors:
             assert isinstance(moved, Tensor)
             squares, name = moved.square().sum(dim=(1, 2)), part.name
             self._squares[name] = self._squares.get(name, torch.zeros_like(squares)) + squares
-            made_up = self._made_up[name]
-            if made_up is not None:
-                made_up.add(seen[part.linears[0]][0].flatten(0, -2))
+            compensation = self._compensation[name]
+            if compensation is not None:
+                compensation.add(seen[part.linears[0]][0].flatten(0, -2))
         assert x.grad is not None
         return x.grad
 
     def costs(self, tokens: int) -> dict[str, Costs]:
         """Each part's, by its full name."""
         return {
-            f"{self._name}.{part}": self._candidates.costs(squares / tokens, self._made_up[part])
+            f"{self._name}.{part}": self._candidates.costs(
+                squares / tokens, self._compensation[part]
+            )
             for part, squares in self._squares.items()
         }
 
@@ -176,17 +181,17 @@ class _Errors:
         )
 
 
-class _MadeUp:
-    """How much of the error of rounding GPTQ leaves, by a weight's inputs.
+class _Compensation:
+    """How much of the cost of rounding remains with GPTQ, by a weight's inputs.
 
-    The Hessian is taken in blocks on its diagonal, of so few columns that the tokens determine it.
+    Only blocks on the Hessian's diagonal are used, small enough for the tokens to determine them.
     """
 
     def __init__(self) -> None:
         self._blocks: list[Tensor] = []
 
     def add(self, inputs: Tensor) -> None:
-        """Takes inputs (tokens, columns)."""
+        """Adds inputs (tokens, columns)."""
         columns = inputs.shape[1]
         width = min(columns, _BLOCK)
         parts = inputs.split(width, dim=1)
@@ -196,7 +201,7 @@ class _MadeUp:
             block.addmm_(part.T, part)
 
     def share_left(self, damp_percent: float = 1.0) -> float:
-        """From 0 to 1; 1 where no inputs were given."""
+        """From 0 to 1; 1 if there were no inputs."""
         left = whole = 0.0
         for block in self._blocks:
             factor = inverse_factor(block, damp_percent)
@@ -209,9 +214,9 @@ class _MadeUp:
 def _through_head(
     model: CausalLM, candidates: _Candidates, weights: WeightSource, hidden: Tensor
 ) -> tuple[Tensor, Costs]:
-    """The gradient of log p(label) in front of the final norm, and what the head costs.
+    """Returns the gradient of log p(label) before the final norm, and the costs of the head.
 
-    The head's errors e move the logits by e times the slope of what finishes them: KL is half the
+    The head's errors e move the logits by e times the slope of `finish_logits`: KL is half the
     variance of that under p.
     """
     norm, device = model.model.get_submodule("norm"), hidden.device
@@ -242,9 +247,9 @@ def _through_head(
         drawn[ahead] = weight[index[ahead]] * steepness
 
     gradient = drawn  # of log p(label) in x: the label's row less the mean row
-    made_up = candidates.made_up()
-    if made_up is not None:
-        made_up.add(x)
+    compensation = candidates.compensation()
+    if compensation is not None:
+        compensation.add(x)
     moments = x.new_zeros(len(candidates.types), 2, len(x))  # of e and e^2 under p, at each type
     for rows in slices:
         weight = stored[rows].to(device).float()
@@ -261,12 +266,12 @@ def _through_head(
     weights.release()
     assert hidden.grad is not None
     damp = head_damp_percent(is_tied(model))
-    return hidden.grad, candidates.costs(variance.mean(dim=1), made_up, damp)
+    return hidden.grad, candidates.costs(variance.mean(dim=1), compensation, damp)
 
 
 def _finished(model: CausalLM, logits: Tensor) -> tuple[Tensor, Tensor]:
-    """The logits (positions, rows) of the head as the model finishes them, and how much each of
-    them moves with what the head gives."""
+    """The head's logits (positions, rows) after the model's `finish_logits`, and the slope of that
+    for each of them."""
     with torch.enable_grad():
         logits = logits.detach().requires_grad_()
         finished = model.finish_logits(logits)
@@ -281,7 +286,8 @@ def _of_embedding(
     tokens: Tensor,
     gradient: Tensor,
 ) -> Costs:
-    """What the embedding of these tokens costs; `gradient` is of log p(label) in hidden states."""
+    """The costs of the embedding for these tokens; `gradient` is of log p(label) in hidden
+    states."""
     ids, places = tokens.flatten().unique(return_inverse=True)
     rows = weights.tensor(EMBEDDING)[ids].float()
     gradient = gradient.flatten(0, 1)

@@ -24,13 +24,13 @@ from quant.protocols import CausalLM, WeightSource
 from quant.scheme import EMBEDDING_PART, GROUP_SIZES, HEAD_PART, METHODS, Scheme
 from quant.weight_type import INT8, WeightType
 
-_STEPS = 1 << 18  # of the bytes there are to give away, at most
+_STEPS = 1 << 18  # at most, into which the bytes to distribute are divided
 _MOST_TOKENS = 4096
 
 
 @dataclass(frozen=True)
 class Budget:
-    """What a model may take, at most; one of `bits` and `size`.
+    """The most that a model may take: one of `bits` and `size`.
 
     Attributes:
         bits: on average over all of its numbers, tied ones counted once, scales and all.
@@ -80,7 +80,7 @@ def spread(
     Args:
         model: on the meta device.
         calibration: int64 (windows, seq_len), some of which the costs are measured on.
-        begin: is called before the measuring, once the budget is known to be possible.
+        begin: is called before the measurement, once the budget is known to be possible.
         device: what measures.
 
     Raises:
@@ -99,7 +99,7 @@ def spread(
         return _with_choices(scheme, model, parts, [widest] * len(parts))
     if calibration is None or calibration.numel() == 0:
         raise QuantError(
-            "a budget was given no text to measure what bits buy; name one with --calibration."
+            "a budget needs text to measure the effect of bits; name one with --calibration."
         )
     begin()
     count = max(1, _MOST_TOKENS // calibration.shape[1])
@@ -110,8 +110,8 @@ def spread(
 
 
 def choose(parts: Sequence[PartSizes], costs: Sequence[Sequence[float]], room: int) -> list[int]:
-    """Which type each part has where the sum of costs is least: exact, unless sizes have so small
-    a common divisor that bytes are rounded up to larger steps.
+    """Chooses a type for each part such that the sum of costs is least. The choice is exact, unless
+    the sizes' common divisor is so small that bytes are rounded up to larger steps.
 
     Args:
         costs: of each part in each type.
@@ -155,8 +155,8 @@ def types_of(scheme: Scheme) -> tuple[WeightType, ...]:
 
 
 def parts_of(model: CausalLM, scheme: Scheme, storage: Storage) -> list[PartSizes]:
-    """What a model's parts take in each of `types_of`; tied ends are one, under the embedding's
-    name."""
+    """Returns the sizes of a model's parts in each of `types_of`; tied ends are one part, under the
+    embedding's name."""
     types = types_of(scheme)
 
     def sizes(rows: int, columns: int) -> tuple[int, ...]:
@@ -224,13 +224,13 @@ def _too_little(budget: Budget, model: CausalLM, scheme: Scheme) -> str:
     other = "" if sizes[smallest] == least else f", or --group-size {smallest}"
     if budget.bits is not None:
         return (
-            f"--bits {budget.bits:g} cannot be kept; in groups of {scheme.group_size} the model "
+            f"--bits {budget.bits:g} is not possible; in groups of {scheme.group_size} the model "
             f"takes at least {8 * least / numbers_of(model):.3f} bits a weight: ask for more"
             f"{other}."
         )
     assert budget.size is not None
     return (
-        f"--max-size {budget.size:,} bytes cannot be kept; in groups of {scheme.group_size} the "
+        f"--max-size {budget.size:,} bytes is not possible; in groups of {scheme.group_size} the "
         f"file may take {least + budget.other:,}: ask for more{other}."
     )
 
@@ -238,7 +238,7 @@ def _too_little(budget: Budget, model: CausalLM, scheme: Scheme) -> str:
 def _with_choices(
     scheme: Scheme, model: CausalLM, parts: Sequence[PartSizes], choices: Sequence[int]
 ) -> Scheme:
-    """The scheme with those types of `types_of`; tied ends have one."""
+    """Returns the scheme with the chosen types of `types_of`; tied ends share one."""
     types = types_of(scheme)
     chosen = {
         part.name: types[choice]

@@ -1,1 +1,1 @@
-"""Quantized layers on disk, found again by what decides their numbers."""
+"""Quantized layers on disk, found by a digest of everything that determines their numbers."""

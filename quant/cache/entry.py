@@ -1,8 +1,7 @@
-"""A quantized layer, or a model's ends, as plain tensors and back: what the cache's entries hold.
+"""Converts a quantized layer, or a model's ends, to the plain tensors of a cache entry, and back.
 
-Integers of 4 bits lie two in a byte, the first in the low half; scales are bfloat16 where that
-holds them exactly. Everything else that a layer has (norms, biases) is stored as it is, for methods
-may change it.
+Integers of 4 bits are stored two per byte, the first in the low half; scales are bfloat16 if that
+is exact. The rest of a layer (norms, biases) is stored as it is, because methods may change it.
 """
 
 from collections.abc import Mapping
@@ -40,7 +39,7 @@ def decode_layer(layer: nn.Module, tensors: Mapping[str, Tensor]) -> None:
 
 
 def encode_ends(embedding: QuantizedWeight, head: QuantizedWeight) -> dict[str, Tensor]:
-    """The two ends of a model; tied ones, which are one weight, once."""
+    """The two ends of a model; tied ends, which are one weight, only once."""
     tensors = _encoded("embedding", embedding)
     return tensors if head is embedding else tensors | _encoded("head", head)
 

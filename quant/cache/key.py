@@ -1,16 +1,15 @@
-"""What decides a result, as a digest: two runs with one key would compute the same bits.
+"""Digests of everything that determines a result: runs with the same key are bit-identical.
 
-A layer's key holds the key of the layer before it, for that one makes its inputs; the chain begins
-with everything that all layers share: the method, the calibration tokens, the embedding, the
-shape of the model, PyTorch's version and the source of this package and of the package that defines
-the model. Weights are read once more for it, as they are stored.
+A layer's key includes the key of the layer before it, which makes its inputs. The chain begins with
+everything that all layers share: the method, the calibration tokens, the embedding, the shape of
+the model, PyTorch's version and the source of this package and of the package that defines the
+model. For the key, the weights are read one additional time, as they are stored.
 
-A GPU's results differ from a CPU's in their last bits, and through them in a few integers. So the
-kind of device is in the key too: a run that was interrupted goes on with its own layers only, never
-with the other kind's, and its file is the one that it would have written undisturbed. (Between one
-GPU and another, or one CPU and another, nothing is told apart.) Where all layers of the other kind
-are there, `quant.cache.layers` takes those, whole: what a GPU has quantized is exported without
-one.
+A GPU's results differ from a CPU's in their last bits, and therefore in a few integers. So the key
+also includes the kind of device: an interrupted run resumes with layers of its own kind only, and
+its file is the same as without the interruption. (Two GPUs, or two CPUs, are not distinguished.) If
+all layers of the other kind are there, `quant.cache.layers` uses those: a model that a GPU has
+quantized can be exported on a machine without one.
 """
 
 import hashlib
@@ -39,12 +38,12 @@ def layer_keys(
     calibration: Tensor | None,
     kinds: Sequence[str] = ("cpu",),
 ) -> list[list[str]]:
-    """A key for each decoder layer's quantized form, by each kind of device.
+    """Returns a key for each decoder layer's quantized form, by kind of device.
 
     Args:
         model: on the meta device.
         weights: as they are stored, before any rotation.
-        kinds: types of devices, of which one computes.
+        kinds: types of devices; one of them computes.
     """
     digests = [_layer_digest(stop.layer, f"{stop.name}.", weights) for stop in walk(model)]
     shared = _digest(
@@ -67,7 +66,7 @@ def embedding_and_head_key(model: CausalLM, weights: WeightSource, last_layer: s
 
 
 def weights_key(model: CausalLM, weights: WeightSource, purpose: str) -> str:
-    """The key of what depends on all of a model's weights and on what `purpose` says."""
+    """The key of a result that depends on all of a model's weights and on `purpose`."""
     layers = [_layer_digest(stop.layer, f"{stop.name}.", weights) for stop in walk(model)]
     names = [EMBEDDING, _NORM] if is_tied(model) else [EMBEDDING, _NORM, HEAD]
     code = _code(type(model))
@@ -103,13 +102,13 @@ def _digest(*parts: str) -> str:
 
 @cache
 def _code(model: type) -> str:
-    """Of the source that quantizes and of the source that defines the model."""
+    """The digest of the source that quantizes and of the source that defines the model."""
     folders = Path(__file__).parent, Path(inspect.getfile(model)).parent
     return _digest(*map(source_digest, folders))
 
 
 def source_digest(folder: Path) -> str:
-    """Of all Python files of a package, those in folders of it too."""
+    """The digest of all Python files of a package, including its subfolders."""
     digest = hashlib.sha256()
     for path in sorted(folder.rglob("*.py")):
         digest.update(f"{path.relative_to(folder).as_posix()} {path.stat().st_size};".encode())

@@ -1,4 +1,4 @@
-"""What the cache already has of one quantization, and what is still to be made."""
+"""The parts of one quantization that the cache already has, and those still to be made."""
 
 from torch import Tensor, nn
 
@@ -21,12 +21,12 @@ from quant.modules import QuantizedWeight
 from quant.protocols import CausalLM, WeightSource
 from quant.scheme import Scheme
 
-_KINDS = ("cpu", "cuda")  # of devices, whose layers are taken where all are there
+_KINDS = ("cpu", "cuda")  # of devices, whose layers are used if all are there
 
 
 class CachedLayers:
-    """The cache as one run sees it. All entries are read and checked once before the start: a
-    layer that has to be made needs the text's hidden states behind all layers before it."""
+    """The cache as one run sees it. All entries are read and checked once before the start: to make
+    a layer, the run needs the text's hidden states after all layers before it."""
 
     def __init__(
         self,
@@ -42,8 +42,9 @@ class CachedLayers:
         Args:
             label: of the quantization, for people.
             keys, present: of the layers, and which of them are there.
-            embedding_and_head: the key of the embedding and the head, where they take long to make.
-            quality: the key of what was measured, where anything is to be.
+            embedding_and_head: the key of the embedding and the head; None if they are fast to
+                make.
+            quality: the key of the measured quality; None if it is not measured.
         """
         self._cache = cache
         self._label = label
@@ -73,29 +74,29 @@ class CachedLayers:
         """Gives a layer its quantized form.
 
         Raises:
-            QuantError: it was there at the start and is no more.
+            QuantError: it was there at the start, but not any more.
         """
         decode_layer(layer, self._load(self._keys[index], f"layer {index}"))
 
     def store(self, index: int, layer: nn.Module) -> None:
-        """Keeps a layer; of several ranks the first does."""
+        """Stores a layer; of several ranks, only the first does."""
         if not self._writes:
             return
         what = f"layer {index} of {self._label}"
         self._cache.store(self._keys[index], encode_layer(layer), what)
 
     def load_embedding_and_head(self) -> tuple[QuantizedWeight, QuantizedWeight] | None:
-        """Embedding and head, where they were found at the start.
+        """Embedding and head, if they were found at the start.
 
         Raises:
-            QuantError: they are there no more.
+            QuantError: they are not there any more.
         """
         if self._embedding_and_head is None or not self._has_embedding_and_head:
             return None
         return decode_ends(self._load(self._embedding_and_head, "a model's embedding and head"))
 
     def store_embedding_and_head(self, embedding: QuantizedWeight, head: QuantizedWeight) -> None:
-        """Keeps both where they take long to make; of several ranks the first does."""
+        """Stores both if they take long to make; of several ranks, only the first does."""
         if self._embedding_and_head is not None and self._writes:
             what = f"embedding and head of {self._label}"
             self._cache.store(self._embedding_and_head, encode_ends(embedding, head), what)
@@ -105,7 +106,7 @@ class CachedLayers:
         tensors = self._cache.load(key)
         if tensors is None:
             raise QuantError(
-                f"{what} has gone from the cache {self._cache.directory} during the run; start "
+                f"{what} was removed from the cache {self._cache.directory} during the run; start "
                 "again, with a larger limit if it was evicted."
             )
         return tensors
@@ -129,8 +130,8 @@ def find_cached_layers(
     evaluation: Tensor | None,
     resources: Resources,
 ) -> CachedLayers | None:
-    """Looks a quantization up; None where nothing is kept. Where another kind of device has made
-    all of it, and this one has not, that is taken.
+    """Looks up a quantization; None if there is no cache. If another kind of device has made all of
+    it, and this one has not, the other's is used.
 
     Args:
         model: on the meta device, as the checkpoint has it.
@@ -155,5 +156,5 @@ def find_cached_layers(
 
 
 def _found(cache: Cache, keys: list[str], ranks: Ranks) -> list[bool]:
-    """Which of the layers are there, undamaged; all ranks go by the first's."""
+    """Which of the layers are there, undamaged; all ranks use the first one's answer."""
     return ranks.agree([cache.load(key) is not None for key in keys])

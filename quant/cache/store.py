@@ -1,8 +1,8 @@
-"""Results that outlive a run: files named by what decides their content, on the user's disk.
+"""Results that are kept after a run: files on the user's disk, named by a digest of their inputs.
 
-An entry is a safetensors file under `layers/`; its metadata say what it is and hold a checksum of
-its tensors. It is written beside and renamed into place, so that a run killed at any moment leaves
-whole entries or none. Those least recently used go when the directory outgrows its limit.
+An entry is a safetensors file under `layers/`; its metadata describe it and hold a checksum of its
+tensors. It is written under a temporary name and then renamed, so that a run that is killed leaves
+complete entries or none. If the directory exceeds its limit, the least recently used are removed.
 """
 
 import hashlib
@@ -26,9 +26,9 @@ DEFAULT_SIZE = 20_000_000_000
 _LENGTH_BYTES = 8
 _METADATA = "__metadata__"
 _ABOUT = "thimble"
-_STALE_SECONDS = 3600.0  # a file half written so long ago belongs to a run that was killed
+_STALE_SECONDS = 3600.0  # an incomplete file of this age belongs to a run that was killed
 
-Note = Callable[[str], None]  # hears a fact worth a line
+Note = Callable[[str], None]  # is called with a sentence to show
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ def default_size() -> int:
     """Bytes: THIMBLE_CACHE_SIZE, or 20 GB.
 
     Raises:
-        QuantError: the variable holds no size.
+        QuantError: the variable is not a valid size.
     """
     text = os.environ.get("THIMBLE_CACHE_SIZE")
     return parse_size(text, "THIMBLE_CACHE_SIZE") if text else DEFAULT_SIZE
@@ -72,7 +72,7 @@ class Cache:
     """A directory of results, shared by any number of runs at once.
 
     Attributes:
-        refused: whether the disk took no more, so that something was not stored.
+        refused: whether something was not stored, because the disk refused it.
     """
 
     def __init__(
@@ -82,8 +82,8 @@ class Cache:
         note: Note | None = None,
         leaves_free: int = 0,
     ) -> None:
-        """limit: bytes; note: is told, once, when the disk takes no more; leaves_free: bytes of the
-        disk that someone else will need."""
+        """limit: bytes; note: is called once, if the disk refuses more; leaves_free: bytes of the
+        disk that must stay free for other files."""
         self.directory = directory
         self.limit = limit
         self._note = note
@@ -91,7 +91,7 @@ class Cache:
         self.refused = False
 
     def load(self, key: str) -> dict[str, Tensor] | None:
-        """The tensors stored under a key; None where there are none, or damaged ones."""
+        """The tensors stored under a key; None if there are none, or if they are damaged."""
         path = self._path(key)
         try:
             data = path.read_bytes()
@@ -99,16 +99,17 @@ class Cache:
             return None
         tensors = _decoded(data)
         if tensors is None:
-            self.say(f"A cached result was damaged and is made anew: {path}")
+            self.say(f"A cached result is damaged and is computed again: {path}")
             return None
         try:
-            os.utime(path)  # the time of last use is what eviction goes by
+            os.utime(path)  # eviction is by the time of last use
         except OSError:
-            pass  # of a directory that may only be read
+            pass  # a directory that is read-only
         return tensors
 
     def store(self, key: str, tensors: Mapping[str, Tensor], what: str) -> None:
-        """Writes an entry; where the disk refuses, says so once and keeps nothing from then on."""
+        """Writes an entry. If the disk refuses it, this is reported once, and nothing more is
+        stored."""
         if self.refused:
             return
         data = _encoded(tensors, what)
@@ -140,7 +141,7 @@ class Cache:
             self._refuse(f"{self.directory} cannot store more ({error.strerror})")
 
     def entries(self) -> list[Entry]:
-        """Everything that is kept, each entry read and checked; least recently used first."""
+        """All entries, each read and checked; least recently used first."""
         found = []
         for path, status in self._files():
             try:
@@ -157,8 +158,8 @@ class Cache:
         return sum(status.st_size for _, status in self._files())
 
     def prune(self, limit: int) -> int:
-        """Removes what was least recently used until `limit` bytes are left; returns how many
-        bytes went."""
+        """Removes the least recently used entries until at most `limit` bytes are left; returns how
+        many bytes were removed."""
         files = self._files()
         left = total = sum(status.st_size for _, status in files)
         for path, status in files:
@@ -169,8 +170,8 @@ class Cache:
         return total - left
 
     def clear(self) -> int:
-        """Removes everything, half-written files of killed runs too; returns how many bytes of
-        entries went."""
+        """Removes everything, including incomplete files of killed runs; returns how many bytes of
+        entries were removed."""
         removed = self.size()
         for path in self._layers.glob("*"):
             path.unlink(missing_ok=True)
@@ -205,8 +206,8 @@ class Cache:
     def _refuse(self, why: str) -> None:
         self.refused = True
         self.say(
-            f"The cache is not written any further: {why}. The run continues; if it were "
-            "interrupted, what it has not stored would be made again."
+            f"Nothing more is cached: {why}. The run continues; after an interruption, layers that "
+            "are not cached are computed again."
         )
 
     def say(self, text: str) -> None:
@@ -218,11 +219,11 @@ class Cache:
 def _encoded(tensors: Mapping[str, Tensor], what: str) -> bytes:
     whole = {name: tensor.cpu().contiguous() for name, tensor in tensors.items()}
     about = json.dumps({"what": what, "sha256": _checksum(whole)})
-    return save(whole, {_ABOUT: about})  # one field: several come in an order of the day
+    return save(whole, {_ABOUT: about})  # one field: the order of several would vary
 
 
 def _decoded(data: bytes) -> dict[str, Tensor] | None:
-    """The tensors of an entry, or None where a bit of them is not as it was written."""
+    """The tensors of an entry, or None if a bit of them has changed."""
     metadata = _metadata(data)
     if metadata is None:
         return None
@@ -234,7 +235,7 @@ def _decoded(data: bytes) -> dict[str, Tensor] | None:
 
 
 def _metadata(data: bytes) -> dict[str, str] | None:
-    """What the header of a safetensors file says of the whole; None where it makes no sense."""
+    """The metadata in the header of a safetensors file; None if the header is not valid."""
     try:
         (length,) = struct.unpack_from("<Q", data)
         header = json.loads(data[_LENGTH_BYTES : _LENGTH_BYTES + length])
@@ -254,13 +255,13 @@ def _checksum(tensors: Mapping[str, Tensor]) -> str:
 
 
 def bytes_of(tensor: Tensor) -> memoryview:
-    """The memory of a tensor, not copied where it is contiguous."""
+    """The memory of a tensor, not copied if it is contiguous."""
     flat = tensor.detach().contiguous().flatten()
     return flat.view(torch.uint8).numpy().data
 
 
 def _sync_directory(path: Path) -> None:
-    """Makes a rename last through a loss of power."""
+    """Makes a rename survive a power failure."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)

@@ -1,4 +1,4 @@
-"""The blocks of a decoder layer, as the layer tells them, and how hidden states go through one."""
+"""The blocks of a decoder layer, as the layer lists them, and how hidden states go through one."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ def blocks_of(layer: nn.Module) -> Sequence[Block]:
 
 
 def parts_of_layer(layer: nn.Module) -> Iterator[Part]:
-    """All that is quantized of a layer, in the order of computation."""
+    """All parts of a layer that are quantized, in the order of computation."""
     return (part for block in blocks_of(layer) for part in block.parts)
 
 
@@ -32,7 +32,7 @@ def weight_of(layer: nn.Module, linear: str) -> Tensor:
 
 
 def quantize_linear(layer: nn.Module, linear: str, weight: QuantizedWeight) -> None:
-    """Gives the linear of that path a quantized weight."""
+    """Replaces the linear of that path by a quantized one."""
     parent, _, name = linear.rpartition(".")
     set_weight(layer.get_submodule(parent), name, weight)
 
@@ -49,11 +49,11 @@ class LayerBlock:
     context: Any
 
     def normed(self, hidden: Tensor) -> Tensor:
-        """What the module is given of the hidden states in front of the block."""
+        """Returns the module's input, from the hidden states before the block."""
         return hidden if self.block.norm is None else self._call(self.block.norm, hidden)
 
     def reach(self, x: Tensor) -> Tensor:
-        """What the last linear is given, when the module is given x."""
+        """Returns the last linear's input, if the module's is x."""
 
         def stop(module: nn.Module, inputs: tuple[Tensor]) -> None:
             raise _Reached(inputs[0])
@@ -68,11 +68,11 @@ class LayerBlock:
         raise RuntimeError(f"{self.block.module} never calls its {self.block.end}")
 
     def add(self, hidden: Tensor, given: Tensor) -> Tensor:
-        """The hidden states behind the block, when its last linear is given that."""
+        """Returns the hidden states after the block, if its last linear's input is `given`."""
         return hidden + self._behind(self._call(self.block.end, given))
 
     def run(self, hidden: Tensor) -> Tensor:
-        """The hidden states behind the block."""
+        """Returns the hidden states after the block."""
         module = self.layer.get_submodule(self.block.module)
         return hidden + self._behind(module(self.normed(hidden), self.context))
 

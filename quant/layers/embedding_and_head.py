@@ -22,7 +22,7 @@ from quant.weight_type import WeightType
 
 EMBEDDING = "model.embed_tokens.weight"
 HEAD = "lm_head.weight"
-HEAD_ROWS = 2048  # that are float at a time: memory this small is used again, not mapped anew
+HEAD_ROWS = 2048  # that are float at a time: memory this small is reused, not mapped again
 
 
 def is_tied(model: CausalLM) -> bool:
@@ -48,7 +48,7 @@ def load_embedding_and_head(model: CausalLM, weights: WeightSource) -> None:
 def quantize_embedding_and_head(
     model: CausalLM, scheme: Scheme, weights: WeightSource, statistics: Statistics | None = None
 ) -> tuple[QuantizedWeight, QuantizedWeight]:
-    """Embedding and head for `set_embedding_and_head`; of tied ends, one weight twice.
+    """Quantizes embedding and head for `set_embedding_and_head`; tied ends are one weight, twice.
 
     Args:
         statistics: of the head's inputs, for a head of 4 bits by GPTQ, on the device that is to
@@ -73,7 +73,7 @@ def quantize_embedding_and_head(
 def set_embedding_and_head(
     model: CausalLM, embedding: QuantizedWeight, head: QuantizedWeight
 ) -> None:
-    """Gives a model its quantized ends; where they are one weight, it stays one."""
+    """Gives a model its quantized ends; if they are one weight, it stays one."""
     hidden_size = model.lm_head.in_features
     model.model.add_module("embed_tokens", QuantizedEmbedding(embedding, hidden_size))
     set_weight(cast(nn.Module, model), "lm_head", head)
@@ -129,7 +129,7 @@ def compare_heads(
 
 
 def head_logits(model: CausalLM, hidden: Tensor) -> Tensor:
-    """What the model's own head gives, without ever dequantizing all of it.
+    """Returns the logits of the model's own head, without dequantizing all of it at once.
 
     Args:
         hidden: float32 (..., hidden_size) after the last layer.

@@ -1,4 +1,4 @@
-"""One decoder layer by GPTQ: each linear calibrated on what reaches it at run time."""
+"""Quantizes one decoder layer by GPTQ: each linear is calibrated on its inputs at run time."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -24,11 +24,11 @@ class Streams:
     """The calibration text's hidden states before a layer.
 
     Attributes:
-        hidden: behind quantized layers.
-        reference: behind float ones, for methods that follow them; else None.
-        spill: where what a layer needs meanwhile is kept.
-        ranks: who shares the work.
-        speed: is told how fast it goes.
+        hidden: after quantized layers.
+        reference: after float ones, for methods that need them; else None.
+        spill: where a layer's temporary tensors are kept.
+        ranks: the processes that share the work.
+        speed: records how fast it goes.
     """
 
     hidden: Stream
@@ -42,29 +42,29 @@ class Streams:
         return self.ranks.sum(terms, self.spill)
 
     def keep(self, make: Callable[[Tensor], Tensor], shards: Shards) -> Shards:
-        """What is made of each tensor, kept."""
+        """Applies `make` to each tensor, and keeps the results."""
         return [self.spill.keep(map(make, shard)) for shard in shards]
 
 
 def gptq_layer(layer: nn.Module, scheme: Scheme, name: str, streams: Streams, done: Done) -> None:
-    """Quantizes a layer, one linear after the other, and takes the streams through it in place."""
-    for told in blocks_of(layer):
-        block = LayerBlock(layer, told, streams.hidden.context)
+    """Quantizes a layer, one linear after the other, and runs the streams through it in place."""
+    for described in blocks_of(layer):
+        block = LayerBlock(layer, described, streams.hidden.context)
         place = _Place(block, scheme, name, streams, done)
         inputs = streams.keep(block.normed, streams.hidden.shards)
         normed = None
         if streams.reference is not None:
             normed = [map(block.normed, shard) for shard in streams.reference.shards]
-        statistics = place.statistics(told.readers[0].linears[0], inputs, normed)
+        statistics = place.statistics(described.readers[0].linears[0], inputs, normed)
         reached = place.follow()  # goes through the block while that is float
-        for part in told.readers:
+        for part in described.readers:
             place.quantize(part, statistics, None)
         del statistics
 
         inputs = streams.keep(block.reach, inputs)
-        statistics = place.statistics(told.end, inputs, reached)
+        statistics = place.statistics(described.end, inputs, reached)
         del reached
-        place.quantize(told.last, statistics, place.residual(inputs, statistics))
+        place.quantize(described.last, statistics, place.residual(inputs, statistics))
         del statistics
         for shard, reaching in zip(streams.hidden.shards, inputs, strict=True):
             for index, x in enumerate(reaching):
@@ -83,13 +83,13 @@ class _Place:
 
     @property
     def aims_at_residual(self) -> bool:
-        """Whether the last linear is to make up for what the residual stream lacks: a norm behind
-        it is not linear, and then its outputs are to stay what they were."""
+        """Whether the last linear should correct the drift of the residual stream. If a norm, which
+        is not linear, follows it, its outputs should stay the same instead."""
         return self.scheme.choice.drift == "residual" and self.block.block.after is None
 
     def follow(self) -> Shards | None:
-        """Takes the float stream through the float block; returns what reaches its last linear,
-        where that is needed."""
+        """Runs the float stream through the float block; returns the inputs of its last linear, if
+        they are needed."""
         if self.streams.reference is None:
             return None
         kept = []
@@ -106,7 +106,7 @@ class _Place:
     def statistics(
         self, linear: str, inputs: Shards, reference: Sequence[Iterable[Tensor]] | None
     ) -> Statistics:
-        """Of what a linear is given."""
+        """Returns the statistics of a linear's inputs."""
         weight = weight_of(self.block.layer, linear)
         in_features, device = weight.shape[1], weight.device
         columns = in_features + -in_features % self.scheme.largest_group
@@ -117,7 +117,7 @@ class _Place:
             return statistics(inputs, reference, tokens, columns, method, total, device)
 
     def residual(self, inputs: Shards, statistics: Statistics) -> Tensor | None:
-        """The correlation C of the residual stream's drift, where the method goes by it."""
+        """Returns the correlation C of the residual stream's drift, if the method uses it."""
         reference, method = self.streams.reference, self.scheme.choice
         if reference is None or not self.aims_at_residual:
             return None
@@ -127,7 +127,8 @@ class _Place:
         seen = seen_by_linear(method)
 
         def pairs(shard: int) -> Iterator[tuple[Tensor, Tensor]]:
-            """What the linear should add, bias aside, for the streams to meet; and its inputs."""
+            """What the linear should add, without its bias, to make the streams equal; its
+            inputs."""
             hidden = self.streams.hidden.shards[shard]
             for wanted, x, shard_inputs in zip(
                 reference.shards[shard], hidden, inputs[shard], strict=True
@@ -140,7 +141,7 @@ class _Place:
         return residual_drift(products, self.streams.hidden.tokens, weight, statistics.hessian)
 
     def quantize(self, part: Part, statistics: Statistics, correlation: Tensor | None) -> None:
-        """The linears of a part, which are given the same."""
+        """Quantizes the linears of a part, which share their input."""
         type = self.scheme.type_of(f"{self.name}.{part.name}")
         assert type is not None
         for linear in part.linears:

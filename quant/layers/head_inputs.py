@@ -1,4 +1,4 @@
-"""What the head is given, for ends of 4 bits that GPTQ chooses."""
+"""The head's inputs, for ends of 4 bits that GPTQ rounds."""
 
 import torch
 from torch import Tensor
@@ -19,7 +19,7 @@ _DAMP_PERCENT_TIED = 50.0
 
 
 def head_damp_percent(tied: bool) -> float:
-    """What is added to the Hessian's diagonal, of its mean."""
+    """Returns what is added to the Hessian's diagonal, in percent of its mean."""
     return _DAMP_PERCENT_TIED if tied else _DAMP_PERCENT
 
 
@@ -33,8 +33,8 @@ def head_statistics(
 ) -> Statistics:
     """The statistics of the head's inputs in the float model, on some of the calibration text.
 
-    Where the ends are tied the same integers are the embedding, in which an error costs as much in
-    every direction. Their Hessian is the sum of both: the head's and a multiple of the identity,
+    If the ends are tied, the same integers are also the embedding, in which an error costs the same
+    in every direction. Their Hessian is the sum of both: the head's and a multiple of the identity,
     which is what damping adds.
 
     Args:

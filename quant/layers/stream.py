@@ -20,7 +20,7 @@ class States:
 
     Attributes:
         hidden: float32 (windows, seq_len, hidden_size).
-        context: what layers take beside it.
+        context: what layers take besides it.
     """
 
     def __init__(self, hidden: Tensor, context: Any, together: int | None = None) -> None:
@@ -30,7 +30,7 @@ class States:
         self._together = together or len(hidden)
 
     def advance(self, layer: nn.Module) -> None:
-        """Takes them through a layer, in place."""
+        """Runs them through a layer, in place."""
         for x in self.hidden.split(self._together):
             x.copy_(layer(x, self.context))
 
@@ -42,7 +42,7 @@ class Stream:
     Attributes:
         shards: a batch holds some windows.
         tokens: of the whole text, the other ranks' too.
-        context: what layers take beside them.
+        context: what layers take besides them.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class Stream:
             text: int64 (windows, seq_len).
             embed: tokens to float32 hidden states.
             context: on the device.
-            device: on which the batches are given, while they lie in the CPU's memory.
+            device: on which the batches are returned; they are stored in the CPU's memory.
         """
         windows, self.seq_len = text.shape
         self.tokens = text.numel()
@@ -75,7 +75,7 @@ class Stream:
         return (x for shard in self.shards for x in shard)
 
     def advance(self, layer: nn.Module) -> None:
-        """Takes the hidden states through a layer."""
+        """Runs the hidden states through a layer."""
         for shard in self.shards:
             for index, x in enumerate(shard):
                 shard[index] = layer(x, self.context)

@@ -1,8 +1,8 @@
-"""The one walk through a model's decoder layers, for whoever has work to do on them.
+"""The one walk through a model's decoder layers, for all work on them.
 
-Stored layers are loaded, brought to a device, worked on and given back one at a time: no two are
-floats in memory. Hidden states (quant.layers.stream) go through them meanwhile; what a layer takes
-beside those is the model's own business.
+Stored layers are loaded, moved to a device, processed and released one at a time: no two are floats
+in memory. Meanwhile, hidden states (quant.layers.stream) go through them; what a layer takes
+besides those is up to the model.
 """
 
 from collections.abc import Callable, Iterator
@@ -20,7 +20,7 @@ from quant.rounding.nearest import require_finite
 
 @dataclass(frozen=True)
 class Stop:
-    """A decoder layer that a walk has come to; its name is such as "model.layers.3"."""
+    """A decoder layer at which a walk has stopped; its name is such as "model.layers.3"."""
 
     index: int
     name: str
@@ -32,7 +32,7 @@ class Stop:
         """Makes the layer floats on a device.
 
         Args:
-            matrices: whether to check them too; who rounds them, checks them there.
+            matrices: whether to check them too; rounding checks its matrices itself.
 
         Raises:
             QuantError: a stored value is not finite.
@@ -57,7 +57,7 @@ def walk(model: CausalLM, backwards: bool = False) -> Iterator[Stop]:
 def float_walk(
     model: CausalLM, weights: WeightSource, device: torch.device = HOST, backwards: bool = False
 ) -> Iterator[Stop]:
-    """The stored layers, each in float on a device for as long as the walk stops there.
+    """The stored layers, each in float on a device while the walk stops there.
 
     Args:
         model: with its layers on the meta device, where they are left.
@@ -91,7 +91,7 @@ def through_layers(
     Args:
         hidden: float32 (windows, seq_len, hidden_size).
         context: `model.context(seq_len)`.
-        release: is called after every layer, whose memory may then be given back.
+        release: is called after every layer, whose memory may then be released.
     """
     for stop in walk(model):
         hidden = stop.layer(hidden, context)
@@ -105,7 +105,7 @@ def load_finite(
     """As `WeightSource.load_into`.
 
     Args:
-        matrices: check them too; who rounds them, checks them there.
+        matrices: check them too; rounding checks its matrices itself.
 
     Raises:
         QuantError: a norm, a bias or a matrix holds a value that is not finite.

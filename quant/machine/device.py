@@ -1,9 +1,8 @@
-"""Where the arithmetic is done: by the CPU, or by one GPU for each process.
+"""Where the arithmetic is done: on the CPU, or on one GPU per process.
 
-The model, the cache, hidden states and files lie in the CPU's memory or on its disk. What is
-computed with is brought to the device a piece at a time: a decoder layer, a batch of hidden states
-(quant.machine.spill gives each back where it was made), and what is made of them stays there until
-the layer is finished.
+The model, the cache, hidden states and files are in the CPU's memory or on its disk. Operands are
+moved to the device piece by piece: a decoder layer, a batch of hidden states (quant.machine.spill
+returns each to the device where it was made). Results stay there until the layer is finished.
 """
 
 import re
@@ -23,7 +22,7 @@ _ROWS, _GPU_ROWS = 1024, 8192
 
 
 def find_device(name: str, rank: int = 0, count: int = 1) -> torch.device:
-    """The device of a name, once it has computed something.
+    """Finds a device by name, and checks that it computes.
 
     Args:
         name: "auto" (a GPU where there is one), "cpu", "cuda" (this process's own) or "cuda:N".
@@ -46,7 +45,7 @@ def find_device(name: str, rank: int = 0, count: int = 1) -> torch.device:
 
 
 def choose_device(name: str, gpus: int, rank: int = 0, count: int = 1) -> str:
-    """The name with its number, where there are so many GPUs; otherwise as `find_device`."""
+    """Returns the name with its number, if there is such a GPU; raises as `find_device` does."""
     if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", name):
         raise QuantError(
             f"--device {name!r} is not supported; it must be auto, cpu, cuda or cuda:N."
@@ -55,8 +54,8 @@ def choose_device(name: str, gpus: int, rank: int = 0, count: int = 1) -> str:
         return "cpu"
     if gpus == 0:
         raise QuantError(
-            f"--device {name} asks for a GPU, and PyTorch {torch.__version__} finds none here; "
-            "take --device cpu, or install a PyTorch for the GPU that there is."
+            f"--device {name} needs a GPU, but PyTorch {torch.__version__} finds none here; "
+            "take --device cpu, or install a PyTorch that supports this machine's GPU."
         )
     if ":" not in name:
         if count > gpus:
@@ -78,8 +77,8 @@ def choose_device(name: str, gpus: int, rank: int = 0, count: int = 1) -> str:
 
 
 def move(module: nn.Module, device: torch.device) -> None:
-    """Takes a module's parameters to a device, and the integers and scales of quantized ones; none
-    where they are there."""
+    """Moves a module's parameters, and the integers and scales of quantized ones, to a device; no
+    copy is made if they are already there."""
     for owner in module.modules():
         for name, buffer in list(owner.named_buffers(recurse=False)):
             if buffer.device != device:
@@ -92,14 +91,14 @@ def move(module: nn.Module, device: torch.device) -> None:
 
 @contextmanager
 def lent(module: nn.Module, device: torch.device) -> Iterator[None]:
-    """Meanwhile a module's parameters lie on a device; afterwards they are the CPU's."""
+    """Within the block, a module's parameters are on a device; afterwards, on the CPU again."""
     move(module, device)
     yield
     move(module, HOST)
 
 
 def context_on(device: torch.device, model: CausalLM, seq_len: int) -> Any:
-    """What a model's layers take beside hidden states, with the CPU's bits."""
+    """What a model's layers take besides hidden states, always computed on the CPU."""
 
     def bring(leaf: object) -> object:
         return leaf.to(device) if isinstance(leaf, Tensor) else leaf
@@ -110,15 +109,15 @@ def context_on(device: torch.device, model: CausalLM, seq_len: int) -> Any:
 def rows_together(device: torch.device) -> int:
     """How many rows of a weight are solved together; they do not depend on each other.
 
-    On a CPU so few that a block of their columns stays in its cache. A GPU does a column of
-    thousands in the time in which it is told to.
+    On a CPU, few enough that a block of their columns stays in its cache. A GPU needs no longer for
+    a column of thousands than for the launch.
     """
     return _ROWS if device == HOST else _GPU_ROWS
 
 
 @contextmanager
-def full_memory_told() -> Iterator[None]:
-    """Makes a GPU's memory that is full a QuantError."""
+def full_memory_reported() -> Iterator[None]:
+    """Within the block, a lack of GPU memory raises QuantError."""
     try:
         yield
     except torch.OutOfMemoryError as error:

@@ -12,11 +12,13 @@ from quant.errors import QuantError
 from quant.machine.device import find_device
 from quant.machine.ranks import ALONE, Ranks
 
-_PATIENCE = timedelta(hours=12)  # of one rank for another that works; one that died is noticed
+_PATIENCE = timedelta(
+    hours=12
+)  # how long a rank waits for one that works; one that died is noticed
 
 
 def own_device(name: str) -> torch.device:
-    """The device of that name for this process; of several on one machine, each has its own GPU.
+    """The device of that name for this process; several on one machine have a GPU each.
 
     Raises:
         QuantError: as `quant.machine.device.find_device`.

@@ -15,7 +15,7 @@ def parse_size(text: str, where: str) -> int:
         where: the option or variable that holds it, for the message.
 
     Raises:
-        QuantError: it is no size, or none above 0.
+        QuantError: it is not a size above 0.
     """
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", text)
     unit = None if match is None else _UNITS.get(match[2].upper())
@@ -26,7 +26,7 @@ def parse_size(text: str, where: str) -> int:
         )
     size = int(float(match[1]) * unit)
     if size < 1:
-        raise QuantError(f"{where} {text!r} is nothing; give a size above 0, such as 6GB.")
+        raise QuantError(f"{where} {text!r} is not a valid size; give one above 0, such as 6GB.")
     return size
 
 

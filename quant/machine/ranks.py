@@ -1,8 +1,8 @@
 """The processes that quantize one model together; alone, there is one.
 
-Sums over the calibration text are the same bits for any number of ranks: the text is always cut
-into the same eight shards, and their sums are added as a tree whose form does not depend on who
-holds which shard.
+Sums over the calibration text are bit-identical for any number of ranks: the text is always cut
+into the same eight shards, and their sums are added as a tree whose form does not depend on which
+rank holds which shard.
 """
 
 from collections.abc import Iterable, Iterator
@@ -50,8 +50,9 @@ class Ranks:
         return range(self.rank * size, (self.rank + 1) * size)
 
     def sum(self, terms: Iterable[Tensor], spill: Spill = IN_MEMORY) -> Tensor:
-        """The sum over all shards of all ranks, of a term for each of this rank's; terms, of one
-        shape, are used up. Sums that wait for another, at most log2(8), are kept by `spill`."""
+        """The sum over all shards of all ranks, from a term for each of this rank's. Terms have one
+        shape and are overwritten. Sums that wait for another, at most log2(8), are kept by
+        `spill`."""
         waiting: list[tuple[int, Batches]] = []
         for total in terms:
             level = 0
@@ -67,13 +68,13 @@ class Ranks:
         return total
 
     def next_owner(self) -> int:
-        """Who does the next piece of work, in turn; all ask in one order."""
+        """Which rank does the next piece of work, in turn; all ranks ask in the same order."""
         turn = self._turn
         self._turn = (turn + 1) % self.count
         return turn
 
     def share(self, tensor: Tensor, owner: int) -> None:
-        """Gives everyone the owner's numbers, in place."""
+        """Sends the owner's numbers to all ranks, in place."""
         if self.count > 1:
             with self._together():
                 dist.broadcast(tensor, owner)
@@ -87,7 +88,7 @@ class Ranks:
         return [bool(flag) for flag in tensor.tolist()]
 
     def _swapped(self, tensor: Tensor, other: int) -> Tensor:
-        """What another rank has for this tensor, while it is given ours."""
+        """Exchanges this tensor with another rank; returns that rank's."""
         theirs = torch.empty_like(tensor)
         tensor = tensor.contiguous()
         sending = dist.P2POp(dist.isend, tensor, other)
@@ -99,7 +100,7 @@ class Ranks:
 
     @contextmanager
     def _together(self) -> Iterator[None]:
-        """Says what it means when the others do not answer."""
+        """Turns the failure of an exchange into a QuantError."""
         try:
             yield
         except RuntimeError as error:

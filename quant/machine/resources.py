@@ -1,5 +1,5 @@
-"""With what a quantization works, none of which changes its result, but for the last bits that
-one kind of device computes otherwise than another."""
+"""The resources of a quantization. They do not change its result, except for the last bits, which
+differ between kinds of devices."""
 
 from dataclasses import dataclass, field
 
@@ -16,12 +16,12 @@ from quant.machine.spill import IN_MEMORY, Spill
 class Resources:
     """
     Attributes:
-        cache: where finished layers are kept and found; None makes everything anew.
+        cache: where finished layers are kept and found; None: everything is computed.
         name: what to call the model in the cache's listing.
-        spill: where hidden states and finished layers lie meanwhile.
+        spill: where hidden states and finished layers are kept meanwhile.
         ranks: the processes that share the work; quality is measured by the first of them.
-        speed: is told how fast it went.
-        device: what computes; the model lies in the CPU's memory before and after.
+        speed: records how fast it went.
+        device: what computes; the model is in the CPU's memory before and after.
     """
 
     cache: Cache | None = None

@@ -1,4 +1,4 @@
-"""How fast the two costly parts of GPTQ run, beside what this machine's matrix products reach."""
+"""How fast the two costly parts of GPTQ run, compared with this machine's matrix products."""
 
 import time
 from collections.abc import Iterator
@@ -28,7 +28,7 @@ class Speed:
 
     @contextmanager
     def timed(self, part: str, operations: int, device: torch.device = HOST) -> Iterator[None]:
-        """Counts what happens on a device meanwhile."""
+        """Counts the block's time on a device, and its operations."""
         _wait_for(device)
         started = time.perf_counter()
         yield
@@ -37,7 +37,7 @@ class Speed:
         self.operations[part] = self.operations.get(part, 0) + operations
 
     def gflops(self, part: str) -> float | None:
-        """10^9 operations a second; None where the part did not run."""
+        """10^9 operations a second; None if the part did not run."""
         seconds = self.seconds.get(part)
         return self.operations[part] / seconds / 1e9 if seconds else None
 
@@ -69,6 +69,6 @@ def matmul_gflops(device: torch.device = HOST) -> float:
 
 
 def _wait_for(device: torch.device) -> None:
-    """A GPU works while the program goes on."""
+    """Waits for a GPU, which works asynchronously."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)

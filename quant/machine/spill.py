@@ -1,9 +1,9 @@
-"""Where large tensors lie meanwhile: in memory, or in files that vanish with the process.
+"""Temporary storage of large tensors: in memory, or in files that vanish with the process.
 
-That is the CPU's memory: a tensor of a GPU is given back on that GPU.
+This is the CPU's memory: a tensor of a GPU is returned to that GPU.
 
 The files have no name (they are unlinked as soon as they are open), so that nothing is left of
-them however the process ends. What is read back has the same bits.
+them however the process ends. What is read back is bit-identical.
 """
 
 import ctypes
@@ -25,7 +25,7 @@ class Batches:
     """Tensors in order, each of which may be replaced by one of its shape."""
 
     def __init__(self, directory: Path | None = None) -> None:
-        """directory: of the file that they lie in; None keeps them in memory."""
+        """directory: where their file is; None keeps them in memory."""
         self._directory = directory
         self._file: IO[bytes] | None = None
         self._tensors: list[Tensor] = []
@@ -46,7 +46,7 @@ class Batches:
         tensor = torch.empty(shape)
         self._file.seek(offset)
         if self._file.readinto(tensor.numpy()) != tensor.nbytes:  # type: ignore[attr-defined]
-            raise QuantError("a file of spilled activations lost its end; start again.")
+            raise QuantError("a temporary file of activations is truncated; start again.")
         return tensor.to(self._device)
 
     def __setitem__(self, index: int, tensor: Tensor) -> None:
@@ -93,9 +93,9 @@ class Spill:
         return batches
 
     def park(self, module: nn.Module) -> None:
-        """Moves the quantized weights of a module to files, mapped: they are resident while they
-        are used, until `release`, and a file goes with its tensor. Tensors that share their memory
-        still do."""
+        """Moves the quantized weights of a module to mapped files: they are resident when they are
+        used, until `release`, and a file disappears with its tensor. Tensors that share their
+        memory still do."""
         if self.directory is None:
             return
         moved: dict[int, Tensor] = {}
@@ -111,7 +111,7 @@ class Spill:
         return sum(pages() is not None for pages in self._maps)
 
     def release(self) -> None:
-        """Gives back what reading parked weights has made resident, and what was freed."""
+        """Releases the memory that reading parked weights has made resident, and freed memory."""
         if self.directory is None:
             return
         for reference in self._maps:
@@ -133,7 +133,7 @@ class Spill:
             pages = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
         self._maps = [*(ref for ref in self._maps if ref() is not None), weakref.ref(pages)]
         flat = torch.frombuffer(pages, dtype=tensor.dtype)
-        # No view: that would hold the flat one, and with it the file, when its own data has gone.
+        # Not a view: it would keep the flat tensor, and the file, after its own data is released.
         return flat.new_empty(0).set_(flat.untyped_storage(), 0, tensor.shape, tensor.stride())
 
 
@@ -141,17 +141,17 @@ IN_MEMORY = Spill()
 
 
 def _trim_heap() -> None:
-    """Makes glibc give freed memory back, of which it keeps up to a gigabyte in pieces."""
+    """Makes glibc return freed memory, of which it keeps up to a gigabyte in pieces."""
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
         trim(0)
 
 
 def open_nameless(directory: Path) -> IO[bytes]:
-    """A file in a directory that no one else sees.
+    """Opens a file without a name in a directory.
 
     Raises:
-        QuantError: the directory takes none.
+        QuantError: the directory cannot hold it.
     """
     try:
         directory.mkdir(parents=True, exist_ok=True)

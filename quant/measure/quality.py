@@ -1,6 +1,6 @@
 """How much a quantized model differs from its float original, on the same tokens.
 
-Everything is per token and in nats. A vocabulary of logits is never held whole: it is walked in
+Everything is per token and in nats. The logits of a vocabulary are never all held: they come in
 slices with the running maxima and sums of an online softmax (Milakov and Gimelshein, 2018), so
 that the head of a large model needs neither its float weights nor all its logits at once.
 """
@@ -162,7 +162,7 @@ class _OnlineSoftmax:
 
 
 def _exp(loss: float) -> float:
-    """A broken model's loss may be anything: its perplexity stays a number."""
+    """exp, limited so that the perplexity of a broken model is finite."""
     return math.exp(min(loss, _LARGEST_LOSS))
 
 

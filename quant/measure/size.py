@@ -37,7 +37,7 @@ class Storage:
 
     Attributes:
         weight_bytes: (rows, columns, type) to the bytes of a matrix.
-        table_bytes: the same of an embedding.
+        table_bytes: the same for an embedding.
         float_bytes: of a number that is not quantized.
         shares_tied: the widths, 32 for floats, in which tied ends are stored once; else once each.
     """

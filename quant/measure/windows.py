@@ -1,4 +1,4 @@
-"""Text to windows of tokens: the larger part to calibrate on, the rest held out to measure on."""
+"""Text to windows of tokens: the larger part for calibration, the rest held out for evaluation."""
 
 from collections.abc import Callable
 
@@ -19,7 +19,7 @@ _CHARACTERS_PER_TOKEN = 32  # more than any text has: a long one need not be enc
 
 
 def default_calibration_tokens(weights: int) -> int:
-    """How many tokens GPTQ takes for a model of so many weights, unless told."""
+    """How many tokens GPTQ uses by default for a model of so many weights."""
     return CALIBRATION_TOKENS if weights < _LARGE else CALIBRATION_TOKENS_LARGE
 
 
@@ -28,13 +28,13 @@ def calibration_windows(
 ) -> Tensor:
     """Windows of the first nine tenths of a text.
 
-    They are spread evenly over it (over its beginning, where it is much longer than needed);
-    where it holds fewer than asked for, all of it is taken.
+    They are spread evenly over it (over its beginning, if it is much longer than needed); if it
+    holds fewer than requested, all of it is used.
 
     Args:
         tokens: how many in all; rounded up to whole windows.
         window: tokens of one window, with its BOS.
-        bos_id: begins every window, where given.
+        bos_id: begins every window; None: there is none.
 
     Returns:
         int64 (windows, window).

@@ -6,8 +6,9 @@ weight g is folded into the linears behind it, W <- W diag(g): then
 
     embedding <- E R1,  W <- W R1 of all that read the stream,  W <- R1^T W of all that write to it
 
-and within each head, values are rotated by R2: v_proj <- R2^T v_proj, o_proj <- o_proj R2. Nothing
-of it is left at run time. Tied embeddings come apart, for the final norm is folded into the head.
+and within each head, values are rotated by R2: v_proj <- R2^T v_proj, o_proj <- o_proj R2. At run
+time, nothing of it is left. Tied embeddings become two weights, because the final norm is folded
+into the head.
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,7 +30,7 @@ _ROWS = 4096  # of the vocabulary that are float64 at a time
 
 @dataclass(frozen=True)
 class Roles:
-    """What the parameters of a layer have to do with the residual stream, by path.
+    """How the parameters of a layer relate to the residual stream, by path.
 
     Attributes:
         readers: linears that read it, with the norm before them.
@@ -51,7 +52,7 @@ class Roles:
 
 
 def roles_of(blocks: Sequence[Block]) -> Roles:
-    """The roles in a layer of blocks with norms in front and none behind."""
+    """The roles in a layer whose blocks have a norm before them and none after."""
     readers: dict[str, str] = {}
     values: dict[str, int] = {}
     mixed: dict[str, int] = {}
@@ -65,14 +66,14 @@ def roles_of(blocks: Sequence[Block]) -> Roles:
 
 
 def require_rotatable(model: CausalLM, rotation: str) -> None:
-    """Raises QuantError where R1 does not commute with what a model does to its stream."""
+    """Raises QuantError if R1 does not commute with what a model does to its stream."""
     for stop in walk(model):
         for block in blocks_of(stop.layer):
             if block.norm is None or block.after is not None:
-                what = "a norm behind it" if block.after is not None else "no norm in front"
+                what = "a norm after it" if block.after is not None else "no norm before it"
                 raise QuantError(
-                    f"rotation={rotation} goes with blocks that have a norm in front and none "
-                    f"behind, and {stop.name}.{block.module} has {what}; take rotation=none."
+                    f"rotation={rotation} needs blocks with a norm before them and none after, but "
+                    f"{stop.name}.{block.module} has {what}; take rotation=none."
                 )
 
 

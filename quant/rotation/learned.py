@@ -4,8 +4,8 @@ R1 = R0 C(A) with R0 a random Hadamard matrix and C the Cayley map of a skew-sym
 C(A) = (I - A)^-1 (I + A), so that every step stays orthogonal. A is trained by Adam to lower the
 quantized network's own loss on the calibration text: weights rounded to nearest at scales of
 absmax / 7.5 and activations to int8, both with straight-through gradients. (The paper descends on
-the Stiefel manifold; the Cayley map is the same geometry in free parameters.) The model is held
-whole in float32 meanwhile: for models that fit.
+the Stiefel manifold; the Cayley map is the same geometry in free parameters.) The complete model is
+in float32 in memory meanwhile: for models that fit.
 """
 
 from collections.abc import Iterator
@@ -133,7 +133,8 @@ class _Network:
 
 @contextmanager
 def _rounded_inputs(layer: nn.Module) -> Iterator[None]:
-    """Meanwhile the layer's linears see their inputs as int8, with straight-through gradients."""
+    """Within the block, the layer's linears see inputs rounded to int8, with straight-through
+    gradients."""
 
     def round_input(module: nn.Module, inputs: tuple[Tensor]) -> tuple[Tensor]:
         (x,) = inputs

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 _LOW, _HIGH = -128, 127
-_EPS = torch.finfo(torch.float32).eps  # the smallest scale, as the runtime has it
+_EPS = torch.finfo(torch.float32).eps  # the smallest scale, the same as at run time
 
 
 def int8_round_trip(x: Tensor) -> Tensor:

@@ -1,6 +1,6 @@
-"""Coordinate descent after GPTQ: integers and scales, each at its best while all others stay.
+"""Coordinate descent after GPTQ: each integer and scale is optimized while all others stay.
 
-GPTQ never looks back at a rounded column. Here every one is looked at again: with R = W - Q and
+GPTQ never changes a rounded column again. Here each one is reconsidered: with R = W - Q and
 the gradient G = R H, moving column i of a row by d changes its error tr(R H R^T) by
 
     -2 d G_i + d^2 H_ii
@@ -77,8 +77,8 @@ class _Rows:
         return self._values.T.to(torch.int8)
 
     def sweep(self, last: bool) -> bool:
-        """Goes over all groups once; says whether anything changed. After the last time the
-        gradient is of no more use."""
+        """Goes over all groups once; returns whether anything changed. In the last sweep, parts of
+        the gradient that are no longer needed are not updated."""
         changed = False
         columns = len(self._values)
         width = max(self._group_size, _BLOCK - _BLOCK % self._group_size)

@@ -1,13 +1,13 @@
-"""What to do about inputs that have drifted: X of the float model, X' behind quantized layers.
+"""Correction for inputs that have drifted: X of the float model, X' after quantized layers.
 
 Plain GPTQ asks for X' Q^T close to X' W^T. What is wanted is X W^T. Without rounding the answer is
 a least-squares problem, with H = X'^T X' and D = (X - X')^T X':
 
     W* = X W^T projected on X' = W + W D H^-1
 
-and rounding W* by GPTQ in the metric of H solves the whole of it. The correction is scaled by a
-share below 1, for all of it overfits the text. GPTAQ and Qronos (quant.baselines.drift) solve it in
-parts.
+and rounding W* by GPTQ in the metric of H solves all of it. The correction is scaled by a share
+below 1, because the full correction overfits the text. GPTAQ and Qronos (quant.baselines.drift)
+solve it in parts.
 
 A linear that adds to the residual stream can do more: where the float stream holds r more than the
 quantized one, its best outputs are X W^T + r, and C = W D + r^T X' takes the place of W D.
@@ -67,8 +67,8 @@ def residual_drift(products: Tensor, tokens: int, weight: Tensor, hessian: Tenso
     holds before, is Y + r, and (Y + r)^T X' - W H = C.
 
     Args:
-        products: of `residual_products`, whose memory it takes.
-        tokens: how many they are of.
+        products: of `residual_products`; their memory is reused.
+        tokens: how many the products are of.
         weight: float32 (rows, columns), padded.
         hessian: of X', by `quant.rounding.gptq.hessian_of`.
 

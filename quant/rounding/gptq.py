@@ -2,7 +2,7 @@
 
 A linear's weight W (rows, columns) is quantized to Q so that its outputs on the calibration inputs
 X (tokens, columns) stay: minimise ||X W^T - X Q^T||^2 = tr((W - Q) H (W - Q)^T), H = X^T X. Columns
-are rounded one by one; after each, the columns that are left move to make up for its error:
+are rounded one by one; after each, the remaining columns change to compensate for its error:
 
     delta = -(w_i - q_i) / [H^-1]_ii * [H^-1]_i,(i+1:)
 
@@ -52,7 +52,7 @@ def gram(inputs: Iterable[Tensor], columns: int, device: torch.device = HOST) ->
 
 
 def hessian_of(products: Tensor, tokens: int) -> Tensor:
-    """H = 2/N X^T X of the `gram` X^T X of N tokens, whose memory it takes."""
+    """H = 2/N X^T X from the `gram` X^T X of N tokens, whose memory it reuses."""
     for start in range(0, len(products), _HESSIAN_ROWS):
         end = start + _HESSIAN_ROWS
         corner = products[start:end, start:end]
@@ -87,7 +87,7 @@ class InverseFactor:
 def inverse_factor(
     hessian: Tensor, damp_percent: float = 1.0, act_order: bool = True
 ) -> InverseFactor:
-    """Damps a Hessian and factors its inverse; what several weights with one input share.
+    """Damps a Hessian and factors its inverse; weights with the same input share the result.
 
     Dead columns (inputs that were always 0) get a diagonal of 1: nothing is moved from or to
     them, and they are rounded to nearest. With H = R R^T for R upper triangular (the Cholesky
@@ -95,8 +95,8 @@ def inverse_factor(
 
     Args:
         hessian: float32 (columns, columns), positive semidefinite.
-        damp_percent: of the mean diagonal, added to the diagonal; ten times as much again for as
-            long as the matrix is not positive definite in float32.
+        damp_percent: of the mean diagonal, added to the diagonal; repeatedly ten times as much
+            while the matrix is not positive definite in float32.
 
     Raises:
         QuantError: the Hessian is not finite.

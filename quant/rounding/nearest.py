@@ -123,7 +123,7 @@ def _scales_by_rows(weight: Tensor, choose: Callable[[Tensor], TwoLevelScales]) 
 
 
 def require_finite(weight: Tensor, name: str) -> None:
-    """Raises QuantError where a weight holds NaN or infinity."""
+    """Raises QuantError if a weight holds NaN or infinity."""
     if not weight.sum().isfinite() and not weight.isfinite().all():
         raise QuantError(
             f"{name} holds values that are not finite; no model computes with them: check the "
@@ -151,8 +151,7 @@ def _by_rows(
 
 
 def row_chunks(weight: Tensor) -> Iterator[tuple[int, Tensor]]:
-    """Views of a few rows each and where they start, small enough to stay in a CPU's cache, where
-    they are the CPU's."""
+    """Views of a few rows each and where they start; on the CPU, small enough for its cache."""
     elements = _CHUNK_ELEMENTS if weight.device == HOST else _GPU_CHUNK_ELEMENTS
     count = max(1, elements // weight.shape[1])
     for start in range(0, weight.shape[0], count):
@@ -161,7 +160,7 @@ def row_chunks(weight: Tensor) -> Iterator[tuple[int, Tensor]]:
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Many short operations: two threads would wait for each other longer than they work."""
+    """For many short operations: two threads would spend more time waiting than working."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

@@ -2,10 +2,11 @@
 
 The row's float has 4 significant bits, m * 2^e with m in 8..15, so that the product with a 4-bit
 integer has at most 8: it is exact in bfloat16. Stock tools read ordinary groups, and a kernel that
-knows can fold the integer into the int4 value (8 * 15 = 120 fits int8) and scale once per row.
+knows the format can fold the integer into the int4 value (8 * 15 = 120 fits int8) and scale once
+per row.
 
-Everything here works on whole rows, in the row's own power of two, so that the size of the numbers
-in a row never matters: its largest magnitude is mapped into [0.5, 1).
+Everything here works on complete rows, in the row's own power of two, so that the size of the
+numbers in a row never matters: its largest magnitude is mapped into [0.5, 1).
 """
 
 from dataclasses import dataclass
@@ -50,7 +51,7 @@ def rtn_scales(weight: Tensor, group_size: int) -> TwoLevelScales:
 
 
 def grid_scales(reach: Tensor) -> TwoLevelScales:
-    """The grid's nearest to free scales; the largest of a row is not rounded down.
+    """The scales on the grid nearest to free scales; a row's largest is not rounded down.
 
     Args:
         reach: float32 (rows, groups), >= 0: what 7.5 steps of a group's scale reach.
@@ -122,7 +123,8 @@ def round_to_scales(weight: Tensor, scales: Tensor, group_size: int) -> Tensor:
 
 
 def _squared_error(groups: Tensor, scales: Tensor, cost: Tensor | None) -> Tensor:
-    """What rounding groups (rows, groups, group_size) at these scales costs: (rows, groups)."""
+    """The squared error of rounding groups (rows, groups, group_size) at these scales: (rows,
+    groups)."""
     scales = scales.unsqueeze(2)
     error = (groups / scales).round_().clamp_(INT4_MIN, INT4_MAX).mul_(scales).sub_(groups)
     error = error.square_()

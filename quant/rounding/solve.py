@@ -24,14 +24,14 @@ from quant.weight_type import WeightType
 
 @dataclass(frozen=True)
 class Statistics:
-    """What linears with one input share.
+    """What linears with the same input share.
 
     Attributes:
         hessian: float32 (columns, columns) of the inputs, padded.
         factor: of its inverse, damped.
         importance: float32 (columns,) for the search of scales.
-        drift: D (columns, columns) against the float model's inputs, where they were given.
-        carry: of GPTAQ, where that is the method.
+        drift: D (columns, columns) against the float model's inputs; None without those.
+        carry: of GPTAQ; None with another method.
     """
 
     hessian: Tensor
@@ -53,7 +53,7 @@ def statistics(
     """Gathers the statistics of a linear's inputs.
 
     Args:
-        inputs: float32 (..., in_features) each, behind quantized layers.
+        inputs: float32 (..., in_features) each, after quantized layers.
         reference: the float model's for the same tokens, or None.
         tokens: of all ranks.
         columns: of the padded weight.
@@ -79,7 +79,7 @@ def statistics(
 
 
 def seen_by_linear(method: Method) -> Callable[[Tensor], Tensor]:
-    """What a linear sees of its input: at run time it is rounded to int8."""
+    """The linear's input as the linear sees it: at run time, it is rounded to int8."""
     return int8_round_trip if method.int8_statistics else lambda x: x
 
 
@@ -97,8 +97,8 @@ def solve(
         weight: float32 (rows, in_features).
         type: of 4 bits, in groups.
         statistics: of its inputs, padded to at least as many columns as the type stores.
-        correlation: C (rows, columns) of `quant.rounding.drift`; None where nothing has drifted, or
-            where `statistics` says how the inputs have.
+        correlation: C (rows, columns) of `quant.rounding.drift`; None if nothing has drifted, or if
+            `statistics` describes the drift of the inputs.
     """
     stored, group_size = type.padded(weight.shape[1]), type.group_size
     weight = padded_as(weight, statistics)

@@ -138,7 +138,7 @@ def test_the_last_position_of_the_context_and_the_longest_call(int4: Case) -> No
     require_agreement(int4, some_tokens(int4.model.config, lengths), lengths)
 
 
-def test_the_whole_decoder_is_one_call(int4: Case) -> None:
+def test_the_complete_decoder_is_one_call(int4: Case) -> None:
     report = int4.lowered.report
     assert report.calls == 1 and report.left == {}
     assert report.linears == report.linears_delegated == 2 * 7 + 1
@@ -324,7 +324,7 @@ def test_a_refusal_of_the_converter_is_one_sentence(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_stories_through_the_whole_pipeline(shared_data: Path, tmp_path: Path) -> None:
+def test_stories_through_the_complete_pipeline(shared_data: Path, tmp_path: Path) -> None:
     kept: list[CausalLM] = []
     real_capture = exporter.pipeline.capture
 

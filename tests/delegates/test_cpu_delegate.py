@@ -1,5 +1,5 @@
 """The CPU delegate at run time: its C++ test programs, and finished files that say what the eager
-quantized model says, with the same bits from every set of kernels."""
+quantized model computes, bit-identical with every set of kernels."""
 
 import os
 import struct
@@ -112,13 +112,13 @@ def load_with(cpp_build: Path) -> Iterator[Callable[[Path, str], Callable]]:
         os.environ[KERNELS] = before
 
 
-def test_says_what_the_model_says(model: LoweredModel, load_with: Callable) -> None:
+def test_computes_what_the_model_computes(model: LoweredModel, load_with: Callable) -> None:
     agreement = compare(model.reference, load_with(model.path, "scalar"))
     require_agreement(agreement)
     assert agreement.top1 == 1
 
 
-def test_the_same_bits_from_all_kernels(model: LoweredModel, load_with: Callable) -> None:
+def test_all_kernels_are_bit_identical(model: LoweredModel, load_with: Callable) -> None:
     tokens, lengths = model.reference.tokens, model.reference.lengths
     logits = {}
     for kernels in usable_kernels():
@@ -178,7 +178,7 @@ def test_more_threads_than_blocks(cpp_build: Path, int8_pte: Path, kernels: str)
         assert tell_story(cpp_build, int8_pte, kernels, threads) == expected
 
 
-def test_the_embedded_model_says_the_same(cpp_build: Path, embedded_cpu_pte: Path) -> None:
+def test_the_embedded_model_generates_the_same(cpp_build: Path, embedded_cpu_pte: Path) -> None:
     stories = {tell_story(cpp_build, embedded_cpu_pte, name, 2) for name in usable_kernels()}
     assert len(stories) == 1
 

@@ -265,12 +265,12 @@ def test_what_no_format_holds_is_refused() -> None:
     one_level = WeightType(4, 32, 1)
     scales = torch.full((OUTPUTS, INPUTS // 32), 0.1)
     said = refused(quantized(one_level, scales))
-    assert said.startswith("0.weight has scales that bfloat16 does not hold exactly")
+    assert said.startswith("0.weight has scales that are not exact in bfloat16")
     scales[0, 0] = torch.inf
     said = refused(quantized(one_level, scales))
     assert said.startswith("0.weight has a scale that is not a number")
     said = refused(quantized(int4(32)))
-    assert said.startswith("0.weight has scales that are no integer of 1 to 15 times a number")
+    assert said.startswith("0.weight has scales that are not an integer of 1 to 15 times a number")
     odd = quantized(one_level)
     odd.weight_type = SimpleNamespace(bits=4, group_size=16, levels=1)  # type: ignore[assignment]
     assert "thimble::linear in a form that neither the CPU delegate nor" in refused(odd)

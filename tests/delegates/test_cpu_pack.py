@@ -51,7 +51,7 @@ def test_every_pair_of_multiples_comes_apart() -> None:
     check_levels(scales.reshape(-1, 2).astype(np.float32))
 
 
-def test_rows_without_levels_are_told_apart() -> None:
+def test_rows_without_levels_are_recognised() -> None:
     good = np.float32([[1, 2, 3], [0, 0, 0], [5, 15, 10]]) / 64
     check_levels(good)
     for bad in ([1, 16, 2], [1, 1.0078125, 2], [0, 1, 2], [1, -1, 2], [-1, -1, -2]):

@@ -228,7 +228,7 @@ UNFUSED: list[tuple[Forward, str, str]] = [
 
 
 @pytest.mark.parametrize(("forward", "operator", "reason"), UNFUSED)
-def test_what_stands_alone_says_why(forward: Forward, operator: str, reason: str) -> None:
+def test_what_is_not_fused_has_a_reason(forward: Forward, operator: str, reason: str) -> None:
     found = [item for item in why_unfused(edge_of(forward)) if item.operator == operator]
     before, _, behind = reason.partition("{}")
     reasons = [item.reason for item in found]
@@ -241,8 +241,8 @@ def test_what_stands_alone_says_why(forward: Forward, operator: str, reason: str
 # The operator that is left outside, and why.
 LEFT: list[tuple[Forward, str, str]] = [
     (lambda m, x, p: x.view(1, -1, 4, 2, 4), "view", "it takes rows as heads, and heads as rows"),
-    (lambda m, x, p: x.view(1, -1, 2, 16), "view", "it only hands others what was computed"),
-    (lambda m, x, p: x[:, -1], "select", "it only hands others what was computed, or will be"),
+    (lambda m, x, p: x.view(1, -1, 2, 16), "view", "it only passes on a value"),
+    (lambda m, x, p: x[:, -1], "select", "it only passes on a value between operators"),
     (
         lambda m, x, p: F.embedding(x.argmax(-1), m.table * 2),
         "embedding",
@@ -274,7 +274,7 @@ LEFT: list[tuple[Forward, str, str]] = [
         "thimble::linear",
         "its weight is computed, not a constant",
     ),
-    (lambda m, x, p: m.quantized(x, 4, 16, 2), "thimble::linear", "its groups of 16 are none of"),
+    (lambda m, x, p: m.quantized(x, 4, 16, 2), "thimble::linear", "it has groups of 16; it takes"),
     (
         lambda m, x, p: m.quantized(x, 3, 32, 1),
         "thimble::linear",
@@ -322,7 +322,7 @@ LEFT: list[tuple[Forward, str, str]] = [
 
 
 @pytest.mark.parametrize(("forward", "operator", "reason"), LEFT)
-def test_what_is_left_says_why(forward: Forward, operator: str, reason: str) -> None:
+def test_what_is_left_has_a_reason(forward: Forward, operator: str, reason: str) -> None:
     program = edge_of(forward)
     tidy(program)
     reasons = find_calls(program.graph, Values(Constants(program))).reasons

@@ -95,7 +95,7 @@ def test_8_bit_layers_and_biases(tmp_path: Path) -> None:
     require_agreement(mlx(quantized_model(random_model(config), Scheme("rtn8")), tmp_path))
 
 
-def test_the_whole_decoder_is_one_call(int4: Case) -> None:
+def test_the_complete_decoder_is_one_call(int4: Case) -> None:
     report = int4.lowered.report
     assert report.calls == 1 and report.left == {}
     assert report.linears == report.linears_delegated == 7 * LAYERS + 1

@@ -2,7 +2,7 @@
 
 The shim (runtime/cpp/delegate/metal/shim) compiles the kernels' source for the processor. Every
 float operation of the kernels is IEEE and in the order of the CPU delegate's `scalar` kernels, so
-the tolerance between the two is none: the same bits.
+the two are bit-identical.
 """
 
 import ctypes
@@ -210,14 +210,14 @@ def both(
 
 
 @pytest.mark.parametrize("order", [None, "backward", "shuffled"])
-def test_says_what_the_cpu_delegate_says(
+def test_generates_what_the_cpu_delegate_generates(
     order: str | None,
     both: tuple[Path, Path],
     shim: Path,
     scalar: None,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Prefill and decode of the whole model: the same bits, and so the same greedy tokens. Another
+    """Prefill and decode of a complete model: bit-identical, so the same greedy tokens. Another
     order of threads between two barriers changes nothing, so no kernel lacks one."""
     if order is not None:
         monkeypatch.setenv(ORDER, order)
@@ -247,7 +247,7 @@ class Counted(CausalLM):
         return super().forward(tokens, input_pos).cumsum(dim=1)
 
 
-def test_a_program_that_is_not_taken_whole() -> None:
+def test_a_program_that_is_not_taken_completely() -> None:
     model = random_model(ARCHITECTURES["llama"])
     model.__class__ = Counted
     with pytest.raises(DelegateError) as refused:
@@ -265,14 +265,14 @@ def test_a_program_that_is_not_taken_whole() -> None:
             "attention of layers.0.self_attn, which has a soft cap of its scores",
         ),
         (OddDecoder((OddLayer(sinks=True),)), "attention of layers.0.self_attn, which has sinks"),
-        (OddDecoder((OddLayer(gated=False),)), "silu of layers.0.mlp, which is no addition"),
+        (OddDecoder((OddLayer(gated=False),)), "silu of layers.0.mlp, which is not an addition"),
         (
             OddDecoder((OddLayer(activation="relu"),)),
-            "linear of layers.0.mlp.gate_up_proj, which gates by other than silu",
+            "linear of layers.0.mlp.gate_up_proj, which gates by a function other than silu",
         ),
         (
             OddDecoder((OddLayer(value_norm=True),)),
-            "norm of layers.0.self_attn.v_norm, which norms heads by themselves",
+            "norm of layers.0.self_attn.v_norm, which normalizes each head",
         ),
         (
             OddDecoder((OddLayer(head_norm="weight", late_norm=True),)),

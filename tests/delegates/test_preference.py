@@ -162,7 +162,7 @@ class Bessel(CausalLM):
         return torch.special.i0(super().head(hidden))
 
 
-def test_an_operator_that_nobody_takes_leaves_no_file(
+def test_an_operator_that_no_delegate_takes_leaves_no_file(
     one_layer_checkpoint: Path,
     calibration_text: Path,
     tmp_path: Path,

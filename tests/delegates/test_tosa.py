@@ -48,14 +48,14 @@ def test_a_decoder_block(tmp_path: Path) -> None:
 
 
 @with_tools
-def test_a_small_whole_model(tmp_path: Path) -> None:
+def test_a_small_complete_model(tmp_path: Path) -> None:
     config = varied(SMALL, num_hidden_layers=2, num_key_value_heads=4, tie_word_embeddings=False)
     assert agrees(random_model(config), tmp_path / "model.pte")
 
 
 @with_tools
 @pytest.mark.soak
-def test_stories_through_the_whole_pipeline(shared_data: Path, tmp_path: Path) -> None:
+def test_stories_through_the_complete_pipeline(shared_data: Path, tmp_path: Path) -> None:
     options = ExportOptions(
         model=str(shared_data / "stories260K"),
         out=tmp_path / "stories.pte",

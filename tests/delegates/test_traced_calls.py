@@ -42,7 +42,7 @@ def test_the_file_is_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert len(ran) < times
 
 
-def test_the_program_is_given_back() -> None:
+def test_the_program_is_restored() -> None:
     from delegates.cpu.backend import ThimbleCpuBackend
     from delegates.cpu.lower import partition, to_edge_program
 

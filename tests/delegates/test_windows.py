@@ -75,7 +75,7 @@ def wanted() -> Tensor:
 def test_calls_of_every_length_give_eagers_logits(
     lowered: Path, wanted: Tensor, cpp_build: Path
 ) -> None:
-    """The last token's are the same bits, whatever calls there were."""
+    """The last token's are bit-identical, whatever the calls were."""
     assert sum(LENGTHS) == CONTEXT
     last = []
     for lengths in (LENGTHS, LENGTHS[::-1], [1] * 60 + [40] * 5 + [39, 1]):

@@ -232,7 +232,7 @@ def test_llama_bench_is_measured_in_turns(embedded_pte: Path, run: Run, tmp_path
         (["MODEL", "--plot", "."], ". is a directory; name a file to write."),
         (
             ["MODEL", "--plot", "b.txt"],
-            "b.txt is no picture; name a file that ends in .png, .svg, .pdf.",
+            "b.txt is not a picture; name a file that ends in .png, .svg, .pdf.",
         ),
         (["MODEL", "--json", "MODEL"], "MODEL is also an input; name another file to write."),
     ],

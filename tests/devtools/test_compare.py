@@ -135,7 +135,7 @@ def test_a_weight_that_is_not_the_checkpoints_names_line_and_layer(
     assert outcome.logits["program_beside_float"].kl > 0.1
 
 
-def test_the_command_says_it_in_words_and_as_json(
+def test_the_command_prints_it_as_text_and_as_json(
     broken_export: Path, two_layers: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     report = tmp_path / "report.json"

@@ -50,7 +50,7 @@ def test_closed_output_changes_nothing_else(
 
 
 @pytest.mark.parametrize("name", ["inspect", "diff"])
-def test_a_reader_that_leaves_is_no_failure(
+def test_a_reader_that_leaves_is_not_a_failure(
     pair: tuple[Path, Path], tmp_path: Path, name: str
 ) -> None:
     """The pipe is broken before the first line: its only reader has ended."""

@@ -140,7 +140,7 @@ def operands(small: int, large: int) -> tuple[Tensor, ...]:
 
 
 @pytest.mark.parametrize("large", [0, 1, 2])
-def test_time_lies_where_the_work_is(large: int, tmp_path: Path) -> None:
+def test_time_is_where_the_work_is(large: int, tmp_path: Path) -> None:
     """By what the events took, not by their names: the large product's line has the time."""
     profile = load_profile(*record_module(Products(large), operands(8, 1 << 21), tmp_path))
     texts = ["first = a[0]", "second = a[1]", "third = a[2]"]

@@ -325,7 +325,7 @@ def test_signals_record_a_running_program(cpp_build: Path, chat_pte: Path, tmp_p
 
 
 def test_a_signal_ends_what_etdump_began(cpp_build: Path, chat_pte: Path, tmp_path: Path) -> None:
-    """And a recording that goes on at the end is written there."""
+    """And a recording that is still running at the end is written there."""
     with Chatting(cpp_build / "runner", chat_pte, tmp_path, "--etdump", "run.etdp") as chat:
         chat.turn()
         chat.send("runner: run.etdp holds ")
@@ -341,7 +341,7 @@ def test_a_signal_ends_what_etdump_began(cpp_build: Path, chat_pte: Path, tmp_pa
 
 
 def test_a_signal_while_nothing_happens(cpp_build: Path, chat_pte: Path, tmp_path: Path) -> None:
-    """Before the first line it records nothing, says so, and goes on."""
+    """Before the first line, it records nothing, reports this, and continues."""
     with Chatting(cpp_build / "runner", chat_pte, tmp_path) as chat:
         chat.wait_until_signals_are_kept()
         chat.send("recording")

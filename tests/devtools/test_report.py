@@ -102,7 +102,7 @@ def cells_of_lines(rows: list[list[str]]) -> list[str]:
     return ["".join(row[0].split()) for row in rows]
 
 
-def test_whole_run_is_summed_up(page: str, profile: Profile) -> None:
+def test_the_complete_run_is_summed_up(page: str, profile: Profile) -> None:
     rows = [row for row in make_rows(profile.calls, View.LINE) if row.line and row.self_ns > 0]
     rows.sort(key=lambda row: -row.self_ns)
     shown = tables(page)["Lines by their own time", "all"]

@@ -114,7 +114,7 @@ def test_what_needs_no_own_text_gets_none(
     assert unchanged(replace(options, max_memory=10_000_000), checkpoint)
     assert listener.stages == []
     (note,) = listener.notes
-    assert note.startswith("Calibrating on shipped text alone: to write its own the model takes")
+    assert note.startswith("Calibrating on the shipped text only: to write its own, the model")
 
 
 @pytest.mark.parametrize(

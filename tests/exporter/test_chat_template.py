@@ -124,7 +124,9 @@ def test_known_renderings() -> None:
     assert render("mistral").endswith("</s>[INST] S\n\nV[/INST]")
 
 
-def test_conversations_that_no_template_takes_are_refused(tmp_path: Path, cpp_build: Path) -> None:
+def test_conversations_that_no_template_supports_are_refused(
+    tmp_path: Path, cpp_build: Path
+) -> None:
     def refusal(name: str, *roles: str) -> str:
         data = compile_chat_template(source_of(name), BOS, EOS).data
         cpp = CppChatTemplate(data, tmp_path, cpp_build)

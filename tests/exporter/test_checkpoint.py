@@ -349,7 +349,7 @@ def test_nothing_there(source: str, said: str) -> None:
     assert str(raised.value).startswith(said)
 
 
-def test_a_file_is_no_checkpoint(tmp_path: Path) -> None:
+def test_a_file_is_not_a_checkpoint(tmp_path: Path) -> None:
     path = write(tmp_path, random_tensors()) / "model.safetensors"
     assert refusal(path) == (
         f"{path} is a file; give a .gguf file, or the directory that holds config.json and the "

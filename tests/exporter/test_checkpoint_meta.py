@@ -296,7 +296,7 @@ def test_a_truncated_file_is_said(tmp_path: Path) -> None:
     )
 
 
-def test_the_old_format_and_what_is_none_are_told_apart(tmp_path: Path) -> None:
+def test_the_old_format_and_other_files_are_distinguished(tmp_path: Path) -> None:
     path = write(tmp_path, PARAMS) / "consolidated.00.pth"
     torch.save(random_tensors(), path, _use_new_zipfile_serialization=False)
     assert refusal(tmp_path).startswith(f"{path} is in the format of PyTorch before 1.6, which")

@@ -87,7 +87,7 @@ def test_a_stage_without_progress_of_its_own_is_still_running() -> None:
     ]
 
 
-def test_time_is_kept_while_the_work_says_nothing() -> None:
+def test_the_elapsed_time_is_shown_without_any_report() -> None:
     clock, heard, before = Clock(), threading.Event(), threading.active_count()
     with RunningLines(lambda line: heard.set(), clock) as lines:
         lines.begin("Lowering")

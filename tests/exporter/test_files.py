@@ -11,7 +11,7 @@ from exporter.errors import ExportError
 from exporter.files import replacing
 
 
-def test_the_new_file_takes_the_place_of_the_old(tmp_path: Path) -> None:
+def test_the_new_file_replaces_the_old(tmp_path: Path) -> None:
     path = tmp_path / "model.pte"
     path.write_text("old")
     with replacing(path) as temporary:
@@ -74,6 +74,6 @@ def test_what_killed_processes_left_is_removed(tmp_path: Path) -> None:
     running.communicate()
 
 
-def test_nothing_asked_for_is_nothing_written() -> None:
+def test_nothing_is_written_without_a_request() -> None:
     with replacing(None) as temporary:
         assert temporary is None

@@ -158,7 +158,7 @@ def opened(directory: Path, tensors: dict[str, Tensor]) -> Checkpoint:
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
-def test_tensors_are_found_wherever_they_lie(
+def test_tensors_are_found_wherever_they_are(
     ours: dict[str, Tensor], tmp_path: Path, dtype: torch.dtype
 ) -> None:
     tensors = {name: tensor.to(dtype) for name, tensor in laid_out(ours).items()}

@@ -97,7 +97,7 @@ def test_the_tokenizer_in_the_file_is_the_checkpoint_s(
     assert read_blob(stories_pte, TOKENIZER) == compiled.data
 
 
-def test_the_size_of_the_file_is_foretold(
+def test_the_size_of_the_file_is_estimated(
     stories_gptq_export: Exported, shared_data: Path, calibration_text: Path
 ) -> None:
     options = ExportOptions(

@@ -1,4 +1,4 @@
-"""A family that nobody ships goes the whole way: GPTQ, one call of the CPU delegate, XNNPACK, and
+"""A family that nobody ships works throughout: GPTQ, one call of the CPU delegate, XNNPACK, and
 lines in the profile; what it takes is one file, support/proof_family.py."""
 
 from pathlib import Path

@@ -46,7 +46,7 @@ def greedy_of_transformers(path: Path, prompt: list[int]) -> list[int]:
 
 
 @pytest.mark.check
-def test_smollm2_says_what_transformers_says(
+def test_smollm2_generates_what_transformers_generates(
     smollm2_gguf: Path, cpp_build: Path, tmp_path: Path
 ) -> None:
     tokenizer = load_tokenizer(smollm2_gguf)

@@ -184,7 +184,7 @@ def _decoders(*steps: dict) -> dict:
         (
             train_metaspace,
             _set("decoder", value=_decoders({"type": "Fuse"}, _WORD_PIECE)),
-            "the decoder 'WordPiece' behind one that joins",
+            "the decoder 'WordPiece' after one that joins",
         ),
         (train_llama3, _begin_twice, "several tokens before every text"),
         (train_llama3, _set("model", "vocab", value={}), "is not a valid tokenizer.json"),

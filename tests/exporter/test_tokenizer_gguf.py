@@ -130,8 +130,8 @@ def test_whether_a_text_begins_with_bos(tmp_path: Path, stored: bool | None, beg
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"model": "bert"}, "tokenizer.ggml.model 'bert' is not read; gpt2 (byte-level BPE) and"),
-        ({"model": None}, "tokenizer.ggml.model None is not read"),
+        ({"model": "bert"}, "tokenizer.ggml.model 'bert' is not supported; gpt2 (byte-level"),
+        ({"model": None}, "tokenizer.ggml.model None is not supported"),
         ({"pre": "warp"}, "tokenizer.ggml.pre 'warp' is not a known way of splitting text"),
         ({"pre": None}, "tokenizer.ggml.pre None is not a known way of splitting text"),
         (
@@ -159,7 +159,7 @@ def test_what_is_unknown_or_damaged_is_said(
     assert str(raised.value).startswith(str(path)) and said in str(raised.value)
 
 
-def test_a_template_that_is_no_text_is_refused(tmp_path: Path) -> None:
+def test_a_template_that_is_not_text_is_refused(tmp_path: Path) -> None:
     path = write(tmp_path / "m.gguf", {"tokenizer.chat_template": 3})
     with pytest.raises(ExportError) as raised:
         find_chat_template(path)

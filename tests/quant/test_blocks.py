@@ -85,7 +85,7 @@ def test_a_scheme_measures_the_model_that_it_makes(name: str, tied: bool, shape:
 
 @SHAPES
 @pytest.mark.parametrize("drift", DRIFTS)
-def test_gptq_takes_its_streams_through_the_layer_that_it_leaves(drift: str, shape: Shape) -> None:
+def test_gptq_runs_its_streams_through_the_quantized_layer(drift: str, shape: Shape) -> None:
     model, text = unusual_model(shape), tokens(16, 16)
     context = model.context(16)
     scheme = Scheme("gptq4", method=Method(drift=drift, descent=0))
@@ -111,7 +111,7 @@ def test_gptq_takes_its_streams_through_the_layer_that_it_leaves(drift: str, sha
 
 
 @SHAPES
-def test_awq_moves_its_scales_into_what_stands_in_front(shape: Shape) -> None:
+def test_awq_moves_its_scales_into_what_comes_before(shape: Shape) -> None:
     model, text = unusual_model(shape), tokens(16, 16)
     before = model.model.layers[0]
     fronts = {f"{block.norm}.weight" for block in before.blocks() if block.norm is not None}
@@ -160,7 +160,7 @@ def test_memory_for_what_is_kept_behind_norms_is_counted() -> None:
 
 @pytest.mark.parametrize("rotation", ["hadamard", "learned"])
 @pytest.mark.parametrize(
-    ("shape", "what"), [(AROUND, "a norm behind it"), (BEHIND, "a norm behind it")]
+    ("shape", "what"), [(AROUND, "a norm after it"), (BEHIND, "a norm after it")]
 )
 def test_rotations_are_refused_where_norms_do_not_commute(
     rotation: str, shape: Shape, what: str
@@ -169,14 +169,14 @@ def test_rotations_are_refused_where_norms_do_not_commute(
     with pytest.raises(QuantError) as error:
         quantized(unusual_model(shape), scheme)
     assert str(error.value) == (
-        f"rotation={rotation} goes with blocks that have a norm in front and none behind, and "
+        f"rotation={rotation} needs blocks with a norm before them and none after, but "
         f"model.layers.0.mixer has {what}; take rotation=none."
     )
 
 
 def test_rotations_are_refused_without_norms() -> None:
     scheme = Scheme("rtn4", method=Method(rounding="nearest", rotation="hadamard"))
-    with pytest.raises(QuantError, match="and model.layers.0.mixer has no norm in front; take"):
+    with pytest.raises(QuantError, match="but model.layers.0.mixer has no norm before it; take"):
         quantized(unusual_model(Shape(before=False, after=False)), scheme)
 
 
@@ -247,7 +247,7 @@ def with_rounded(model: UnusualModel, linears: list[str]) -> UnusualModel:
     return made
 
 
-def test_a_context_is_brought_whole() -> None:
+def test_a_context_is_moved_completely() -> None:
     brought = context_on(torch.device("meta"), unusual_model(AROUND), 8)
     assert brought["near"][0].is_meta and brought["far"][0].is_meta
     assert brought["near"][1] == 3 and brought["far"][0].shape == (8, 8)

@@ -85,7 +85,7 @@ def test_bytes_without_a_common_divisor_are_rounded_up() -> None:
     assert found >= best - 1e-9
 
 
-def test_widths_are_told_by_part() -> None:
+def test_widths_are_shown_by_part() -> None:
     types = {f"model.layers.{i}.mlp.down_proj": INT8 for i in (0, 2, 3, 4)} | {HEAD_PART: INT8}
     scheme = Scheme("gptq4", head_bits=4).with_types(types)
     assert scheme.type_of("model.layers.3.mlp.down_proj") == INT8
@@ -137,7 +137,7 @@ def stories(shared_data: Path) -> Stories:
     return Stories(shared_data)
 
 
-def test_what_ends_of_4_bits_cost_is_foretold(stories: Stories) -> None:
+def test_the_cost_of_ends_of_4_bits_is_estimated(stories: Stories) -> None:
     """The second order is the model: what is left out are third orders, and one draw of labels."""
     scheme = Scheme("rtn4", head_bits=4, method=replace(METHODS["rtn4"], scales="searched"))
     costs = measure_costs(
@@ -213,11 +213,11 @@ def test_it_beats_a_spread_that_looks_at_nothing(stories: Stories) -> None:
     ("scheme", "budget", "sentence"),
     [
         ("rtn8", {"bits": 5.0}, "a budget spreads 4 and 8 bits, and rtn8 stores 8; take one of"),
-        ("gptq4", {"bits": 4.0}, "--bits 4 cannot be kept; in groups of 32 the model takes at"),
+        ("gptq4", {"bits": 4.0}, "--bits 4 is not possible; in groups of 32 the model takes at"),
         (
             "gptq4",
             {"size": 99000, "other": 1000},
-            "--max-size 99,000 bytes cannot be kept; in groups of 32 the file may",
+            "--max-size 99,000 bytes is not possible; in groups of 32 the file may",
         ),
         ("gptq4", {"bits": 5.0, "size": 1}, "a budget is in bits or in bytes; give one of --bits "),
         ("gptq4", {}, "a budget is in bits or in bytes; give one of --bits and --max-size."),

@@ -91,7 +91,7 @@ def files(cache: Cache) -> list[Path]:
 
 
 @pytest.mark.parametrize("name", SCHEMES)
-def test_off_cold_and_warm_are_the_same_bits(name: str, cache: Cache, notes: list[str]) -> None:
+def test_off_cold_and_warm_are_bit_identical(name: str, cache: Cache, notes: list[str]) -> None:
     scheme = Scheme(name)
     off = Run(None, scheme)
     cold, warm = Run(cache, scheme), Run(cache, scheme)
@@ -108,8 +108,8 @@ def test_off_cold_and_warm_are_the_same_bits(name: str, cache: Cache, notes: lis
 
 
 @pytest.mark.parametrize("drift", ["none", "gptaq", "inputs", "residual"])
-def test_a_lost_layer_is_made_anew_from_the_ones_before(drift: str, cache: Cache) -> None:
-    """Behind layers from the cache the streams hold the same bits as when they were made."""
+def test_a_lost_layer_is_computed_again_from_the_ones_before(drift: str, cache: Cache) -> None:
+    """After layers from the cache, the streams are bit-identical to those when they were made."""
     scheme = Scheme("gptq4", method=Method(drift=drift))
     whole = Run(cache, scheme)
     order = sorted(files(cache), key=lambda path: path.stat().st_mtime_ns)
@@ -195,7 +195,7 @@ def flip_a_bit(path: Path, at: int) -> None:
 
 
 @pytest.mark.parametrize("damage", ["header", "length", "tensor", "cut", "empty", "longer"])
-def test_a_damaged_entry_is_noticed_and_made_anew(
+def test_a_damaged_entry_is_noticed_and_computed_again(
     damage: str, cache: Cache, notes: list[str]
 ) -> None:
     scheme = Scheme("gptq4")
@@ -261,16 +261,13 @@ def test_an_entry_larger_than_the_limit_is_not_kept(tmp_path: Path) -> None:
     assert "layer 0 alone is larger than the cache's limit of 100 bytes" in notes[0]
 
 
-def test_a_disk_that_takes_no_more_costs_nothing_but_the_cache(
-    cache: Cache, notes: list[str]
-) -> None:
+def test_a_full_disk_costs_only_the_cache(cache: Cache, notes: list[str]) -> None:
     with small_disk(10_000):  # a layer takes 19,000 here
         run = Run(cache, Scheme("gptq4"))
     assert_same(run, Run(None, Scheme("gptq4")))
     assert notes == [
-        f"The cache is not written any further: {cache.directory} cannot store more (File too "
-        "large). The run continues; if it were interrupted, what it has not stored would be made "
-        "again."
+        f"Nothing more is cached: {cache.directory} cannot store more (File too large). The run "
+        "continues; after an interruption, layers that are not cached are computed again."
     ]
     assert list((cache.directory / "layers").iterdir()) == []
 
@@ -284,7 +281,7 @@ def test_the_room_that_a_file_will_need_is_left(tmp_path: Path) -> None:
     assert "and the file that is being made needs 1000000000.0 GB of that disk" in notes[0]
 
 
-def test_a_place_that_cannot_be_written_costs_nothing_but_the_cache(tmp_path: Path) -> None:
+def test_a_place_that_cannot_be_written_costs_only_the_cache(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     notes: list[str] = []
     cache = Cache(tmp_path / "file" / "cache", note=notes.append)
@@ -352,7 +349,7 @@ def test_where_and_how_large(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
             "--max-memory '6 apples' is not a valid size; write a number and a unit of kB, MB, GB, "
             "TB, KiB, MiB, GiB or TiB, such as 6GB or 700MB.",
         ),
-        ("0GB", "--max-memory '0GB' is nothing; give a size above 0, such as 6GB."),
+        ("0GB", "--max-memory '0GB' is not a valid size; give one above 0, such as 6GB."),
     ],
 )
 def test_sizes_that_are_none(text: str, sentence: str) -> None:

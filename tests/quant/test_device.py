@@ -130,7 +130,7 @@ def test_a_tensor_on_the_wrong_device_is_an_error(
         run_second(Scheme("gptq4"), Resources())
 
 
-def test_a_run_goes_on_with_layers_of_its_own_kind_of_device(tmp_path: Path) -> None:
+def test_a_run_resumes_with_layers_of_its_own_kind_of_device(tmp_path: Path) -> None:
     cache, scheme = Cache(tmp_path), Scheme("gptq4", method=SHORT)
     resources = Resources(cache)
     whole = Run(scheme, resources)
@@ -173,7 +173,7 @@ def test_processes_share_work_on_devices_of_their_own(tmp_path: Path) -> None:
     assert sorted(process.stdout.splitlines()) == ["rank 0: the same", "rank 1: the same"]
 
 
-def test_full_memory_is_told_in_a_sentence() -> None:
+def test_full_memory_is_reported_in_a_sentence() -> None:
     def full(progress: Progress) -> None:
         raise torch.OutOfMemoryError(
             "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 8 GiB."
@@ -221,8 +221,8 @@ def test_the_device_that_is_chosen(
             "cuda",
             0,
             1,
-            f"--device cuda asks for a GPU, and PyTorch {torch.__version__} finds none here; take "
-            "--device cpu, or install a PyTorch for the GPU that there is.",
+            f"--device cuda needs a GPU, but PyTorch {torch.__version__} finds none here; take "
+            "--device cpu, or install a PyTorch that supports this machine's GPU.",
         ),
         ("cuda:2", 2, 1, "--device cuda:2 is not there; the GPUs here are cuda:0 to cuda:1."),
         (
@@ -241,14 +241,14 @@ def test_the_device_that_is_chosen(
         ),
     ],
 )
-def test_devices_that_there_are_not(name: str, gpus: int, count: int, sentence: str) -> None:
+def test_devices_that_do_not_exist(name: str, gpus: int, count: int, sentence: str) -> None:
     with pytest.raises(QuantError) as error:
         choose_device(name, gpus, 0, count)
     assert str(error.value) == sentence
 
 
 @pytest.mark.parametrize("command", ["exporter", "quant"])
-def test_the_commands_refuse_a_device_that_is_none(command: str, tmp_path: Path) -> None:
+def test_the_commands_refuse_an_unknown_device(command: str, tmp_path: Path) -> None:
     options = ["run"] if command == "quant" else ["--out", str(tmp_path / "model.pte")]
     arguments = [command, *options, "llama3", "--device", "tpu"]
     process = subprocess.run(
@@ -289,7 +289,7 @@ def test_a_gpu_quantizes_as_well_as_the_cpu(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(GPUS < 2, reason="fewer than two GPUs here: NCCL is not run")
-def test_two_gpus_are_the_same_bits_as_one(shared_data: Path, tmp_path: Path) -> None:
+def test_two_gpus_are_bit_identical_to_one(shared_data: Path, tmp_path: Path) -> None:
     starter = Starter(shared_data, shared_data / "text" / "tinystories_calibration.txt")
     for count in (1, 2):
         finish(starter.start(count, tmp_path / str(count), "--device", "cuda"))

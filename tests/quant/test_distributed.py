@@ -28,7 +28,7 @@ def alone(starter: Starter, tmp_path_factory: pytest.TempPathFactory) -> dict[st
     return entries(directory)
 
 
-def test_two_are_the_same_bits_as_one(
+def test_two_are_bit_identical_to_one(
     starter: Starter, alone: dict[str, bytes], tmp_path: Path
 ) -> None:
     finish(starter.start(2, tmp_path))
@@ -36,7 +36,7 @@ def test_two_are_the_same_bits_as_one(
 
 
 @pytest.mark.soak
-def test_four_are_the_same_bits_as_one(
+def test_four_are_bit_identical_to_one(
     starter: Starter, alone: dict[str, bytes], tmp_path: Path
 ) -> None:
     finish(starter.start(4, tmp_path))
@@ -72,7 +72,7 @@ def rank(pid: int) -> str:
     return dict(v.decode().split("=", 1) for v in variables if b"=" in v).get("RANK", "")
 
 
-def test_a_bad_request_is_told_once(starter: Starter, tmp_path: Path) -> None:
+def test_a_bad_request_is_reported_once(starter: Starter, tmp_path: Path) -> None:
     process = starter.start(1, tmp_path, "--quant", "none")
     _, error = process.communicate()
     assert process.returncode == 2

@@ -138,7 +138,7 @@ def test_upper_factors_the_inverse() -> None:
     assert (hessian.diagonal()[factor.order].diff() <= 0).all()
 
 
-def test_dead_columns_are_rounded_to_nearest_and_disturb_nobody() -> None:
+def test_dead_columns_are_rounded_to_nearest_and_affect_no_other() -> None:
     weight, _, scales = problem(rows=16, columns=128)
     x = correlated_inputs(512, 128)
     dead = torch.zeros(128, dtype=torch.bool)

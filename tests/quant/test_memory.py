@@ -1,4 +1,4 @@
-"""Memory: what does not fit goes to disk, with the same bits."""
+"""Memory: what does not fit goes to disk, and the result is bit-identical."""
 
 import json
 import os
@@ -78,7 +78,7 @@ def test_sums_over_shards_are_a_tree(tmp_path: Path) -> None:
         assert torch.equal(Ranks().sum((term.clone() for term in terms), spill), wanted)
 
 
-def test_a_disk_that_takes_no_more_is_one_sentence(tmp_path: Path) -> None:
+def test_a_full_disk_is_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(QuantError) as error:
         Spill(tmp_path / "file" / "directory").keep([torch.zeros(1)])
@@ -159,7 +159,7 @@ def measured(checkpoint: Path, spill: Path | None) -> tuple[int, int, int]:
 
 
 @pytest.mark.check
-def test_spilled_it_stays_below_what_was_foretold(mid_checkpoint: Path, tmp_path: Path) -> None:
+def test_spilled_it_stays_below_the_estimate(mid_checkpoint: Path, tmp_path: Path) -> None:
     before, estimated, peak = measured(mid_checkpoint, tmp_path)
     assert peak <= estimated
     states = (
@@ -169,7 +169,7 @@ def test_spilled_it_stays_below_what_was_foretold(mid_checkpoint: Path, tmp_path
 
 
 @pytest.mark.soak
-def test_in_memory_it_stays_below_what_was_foretold(mid_checkpoint: Path) -> None:
+def test_in_memory_it_stays_below_the_estimate(mid_checkpoint: Path) -> None:
     before, estimated, peak = measured(mid_checkpoint, None)
     assert peak <= estimated
     assert peak - before > 0.6 * (estimated - before)  # and what was estimated is no fantasy

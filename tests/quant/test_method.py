@@ -36,8 +36,8 @@ def test_settings_come_from_text() -> None:
         ({"descent": "two"}, "method descent='two' is not supported; give a number."),
         ({"descent": "-1"}, "method descent=-1 is not possible; it must be >= 0."),
         ({"drift_share": "2"}, "method drift_share=2.0 is not possible; it must be from 0 to 1."),
-        ({"act_order": "1"}, "method act_order='1' is not supported; it is true or false."),
-        ({"scales": "absmax"}, "method scales='absmax' goes with rounding='nearest' only"),
+        ({"act_order": "1"}, "method act_order='1' is not supported; it must be true or false."),
+        ({"scales": "absmax"}, "method scales='absmax' needs rounding='nearest', not 'gptq'"),
     ],
 )
 def test_a_setting_that_cannot_be_is_named(settings: dict[str, str], sentence: str) -> None:

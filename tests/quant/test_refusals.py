@@ -97,6 +97,6 @@ def test_a_model_that_overflows_is_refused(scheme: str, name: str) -> None:
     )
 
 
-def test_a_byte_order_mark_is_no_text(tmp_path: Path) -> None:
+def test_a_byte_order_mark_is_not_text(tmp_path: Path) -> None:
     (tmp_path / "text.txt").write_bytes(b"\xef\xbb\xbfOnce upon a time")
     assert read_text(tmp_path / "text.txt") == "Once upon a time"

@@ -1,4 +1,4 @@
-"""Runs killed in the middle: the next one goes on from the last layer, to the same bits."""
+"""Runs killed in the middle: the next one resumes after the last layer, bit-identically."""
 
 import hashlib
 import os

@@ -246,7 +246,7 @@ for step in sys.argv[1]:
 
 
 @pytest.mark.parametrize("order", ["so", "os"])
-def test_it_lives_beside_executorchs_own_python(
+def test_it_works_beside_executorchs_own_python(
     cpp_build: Path, stories_pte: Path, order: str
 ) -> None:
     """Both sides register operators, backends and a log: in either order, neither aborts."""
@@ -342,7 +342,7 @@ def test_statistics_are_read_by_two_threads(runner: Runner) -> None:
     assert differing == []
 
 
-def test_a_forked_process_is_told_to_load_again(runner: Runner) -> None:
+def test_a_forked_process_must_load_again(runner: Runner) -> None:
     list(runner.generate("Once", 3))
     reading, writing = os.pipe()
     child = os.fork()

@@ -127,7 +127,7 @@ def test_a_long_line_pushes_out_what_it_must(chat: Chat, tmp_path: Path, words: 
     assert answer.stdout == fresh + "\n"
 
 
-def test_a_line_too_long_is_refused_and_the_chat_goes_on(chat: Chat, tmp_path: Path) -> None:
+def test_a_line_too_long_is_refused_and_the_chat_continues(chat: Chat, tmp_path: Path) -> None:
     stats, session = tmp_path / "stats.json", tmp_path / "chat.session"
     files = ["--json", str(stats), "--session", str(session)]
     result = chat("--chat", "-n", "12", *files, lines=f"Hello\n{TOO_LONG}\nWho was it?\n")
@@ -184,7 +184,7 @@ def test_a_system_prompt_that_the_template_does_not_take(
         assert (result.stderr == refused) == (code == 1) == (result.stdout == "")
 
 
-def test_at_a_terminal_a_line_too_long_is_no_failure(cpp_build: Path, chat_pte: Path) -> None:
+def test_at_a_terminal_a_line_too_long_is_not_a_failure(cpp_build: Path, chat_pte: Path) -> None:
     ours, terminal = pty.openpty()
     os.write(ours, f"{TOO_LONG}\n\x04".encode())
     command: list[str | Path] = [cpp_build / "runner", chat_pte, "--chat"]
@@ -201,7 +201,7 @@ def test_a_chat_without_a_line_has_no_reason_to_stop(chat: Chat, tmp_path: Path)
     assert (values["stop_reason"], values["generated_tokens"]) == ("", 0)
 
 
-def test_interrupting_an_answer_goes_on_with_the_next_line(
+def test_interrupting_an_answer_continues_with_the_next_line(
     cpp_build: Path, chat_pte: Path, tmp_path: Path
 ) -> None:
     stats = tmp_path / "stats.json"
@@ -232,7 +232,7 @@ def test_interrupting_the_only_turn_is_said_by_the_exit_code(
     assert result.returncode == 130, result.stderr
 
 
-def test_reset_starts_anew_behind_the_system_prompt(chat: Chat, tmp_path: Path) -> None:
+def test_reset_starts_again_after_the_system_prompt(chat: Chat, tmp_path: Path) -> None:
     session = tmp_path / "chat.session"
     system = ["--chat", "--system", "Be nice.", "-n", "12", "--threads", "1"]
     alone = chat(*system, lines="Who was it?\n")

@@ -35,7 +35,7 @@ def cached_tokens(stats: Path) -> int:
     return int(json.loads(stats.read_text())["cached_tokens"])
 
 
-def test_a_chat_goes_on_in_the_next_run(run: Run, session: Path, tmp_path: Path) -> None:
+def test_a_chat_resumes_in_the_next_run(run: Run, session: Path, tmp_path: Path) -> None:
     together = run("--chat", lines="\n".join(LINES) + "\n")
     stats = tmp_path / "stats.json"
     said = ""
@@ -59,7 +59,7 @@ def test_a_run_without_a_line_leaves_the_chat_as_it_is(run: Run, session: Path) 
     assert session.read_bytes() == before
 
 
-def test_another_system_prompt_takes_the_place_of_the_first(run: Run, session: Path) -> None:
+def test_another_system_prompt_replaces_the_first(run: Run, session: Path) -> None:
     run("--chat", "--session", session, lines="Hello\n")
     for system in ["Be nice.", "Be brief."]:
         *asked, user, _ = [

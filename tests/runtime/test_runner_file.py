@@ -196,7 +196,9 @@ def test_a_full_disk(runner: Path, stories_pte: Path, tmp_path: Path) -> None:
     assert result.stderr.startswith(f"runner: {FULL}\n") and result.stderr.count(FULL) == 1
 
 
-def test_output_files_are_replaced_whole(runner: Path, stories_pte: Path, tmp_path: Path) -> None:
+def test_output_files_are_replaced_completely(
+    runner: Path, stories_pte: Path, tmp_path: Path
+) -> None:
     path = tmp_path / "stats.json"
     path.write_text("old")
     assert run(runner, stories_pte, "-p", "x", "-n", "2", "--json", str(path)).returncode == 0

@@ -115,7 +115,7 @@ def test_a_model_path_with_quotes_is_valid_json(
     assert json.loads(path.read_text(encoding="utf-8"))["model"] == str(model)
 
 
-def test_a_model_path_that_is_no_utf_8_is_valid_json(
+def test_a_model_path_that_is_not_utf_8_is_valid_json(
     cpp_build: Path, stories_pte: Path, tmp_path: Path
 ) -> None:
     model = tmp_path / os.fsdecode(b"a \xff\xc3.pte")
@@ -184,7 +184,7 @@ def test_filters_that_leave_one_token_are_greedy(run: Run) -> None:
         assert run("-p", "Once", "-n", "40", "--temperature", "1", option, value).stdout == greedy
 
 
-def test_text_is_streamed_in_whole_characters(run: Run) -> None:
+def test_text_is_streamed_in_complete_characters(run: Run) -> None:
     """At a high temperature a byte-fallback model writes cut and wrong UTF-8."""
     for seed in range(5):
         result = run("-p", "", "-n", "200", "--temperature", "50", "--seed", str(seed))

@@ -54,7 +54,7 @@ def test_what_it_runs_with(cpp_build: Path, stories_cpu_pte: Path, tmp_path: Pat
     assert result.stderr.endswith(values["runs_with"] + "\n")
 
 
-def test_the_float_model_says_the_golden_text(
+def test_the_float_model_generates_the_golden_text(
     cpp_build: Path, stories_cpu_float_pte: Path, shared_data: Path
 ) -> None:
     golden = (shared_data / "stories260K" / "golden.txt").read_text(encoding="utf-8")

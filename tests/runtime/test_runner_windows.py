@@ -76,7 +76,9 @@ def filled(pte: Path, length: int) -> Runner:
 
 
 @pytest.mark.parametrize("length", [290, 250, 30, 1, 0])
-def test_truncate_leaves_the_tokens_it_is_told_to(cpp_build: Path, pte: Path, length: int) -> None:
+def test_truncate_leaves_as_many_tokens_as_requested(
+    cpp_build: Path, pte: Path, length: int
+) -> None:
     runner = filled(pte, CONTEXT)
     runner.truncate(length)
     assert runner.length == length

@@ -68,7 +68,7 @@ def pieces_of(tokenizer: sentencepiece.SentencePieceProcessor, tokens: list[int]
 @pytest.mark.parametrize(
     ("fixture", "form"), [("stories_export", "eager"), ("stories_gptq_export", "lowered")]
 )
-def test_stock_says_the_tokens_of_the_model(
+def test_stock_generates_the_tokens_of_the_model(
     fixture: str,
     form: str,
     prompt: str,
@@ -95,7 +95,7 @@ def test_stock_continues_the_golden_text(
     assert len(text) > 100 and golden.startswith(text)
 
 
-def test_the_runner_of_this_package_says_the_same(
+def test_the_runner_of_this_package_generates_the_same(
     generate: Generate, stories_export: Exported, cpp_build: Path
 ) -> None:
     from runtime import Runner

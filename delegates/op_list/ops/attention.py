@@ -30,11 +30,11 @@ class Attention(Op):
     """
     Attributes:
         offsets: of the columns of queries, keys and values in what it reads.
-        window: positions that a query sees, its own among them; 0: all up to its own.
+        window: positions that a query sees, including its own; 0: all up to its own.
         soft_cap: of scores; 0: none.
         sinks: (num_attention_heads,), one more score of each head; None: there is none.
-        query_norm, key_norm: of each head first.
-        rotation: of the heads of queries and keys then.
+        query_norm, key_norm: applied to each head first.
+        rotation: applied to the heads of queries and keys after the norms.
     """
 
     READS: ClassVar = ("query", "key", "value")
@@ -74,12 +74,13 @@ class Attention(Op):
         ]
 
     def adopt(self, nodes: Sequence[Node]) -> None:
-        """As its preparation: it writes keys and values to the cache in any case."""
+        """Adds them to its preparation, which it always has: writing keys and values to the
+        cache."""
         self.prepare_nodes = [*nodes, *self.prepare_nodes]
 
 
 def match_attention(node: Node, values: Values) -> Attention | Refused | None:
-    """The attention of which a node is the first result; the others are its caches."""
+    """Returns the attention whose first result is the node; its other results are its caches."""
     attention, index = args_of(node)
     if index != 0 or not isinstance(attention, Node) or operator_name(attention) != ATTENTION:
         return None
@@ -98,7 +99,7 @@ def match_attention(node: Node, values: Values) -> Attention | Refused | None:
     query, key, value = map(values.rows, heads)
     sinks = given.get("sinks")
     if sinks is not None and values.constants.name(sinks) is None:
-        return Refused("its sinks are computed and no constant")
+        return Refused("its sinks are computed, not a constant")
     window, name = given.get("window") or 0, names[0].rpartition(".")[0] or names[0]
     rows = ring_rows(window, context, most_tokens(heads[0]))
     return Attention(
@@ -118,20 +119,21 @@ def match_attention(node: Node, values: Values) -> Attention | Refused | None:
 
 
 def kept_positions(window: int, context: int, tokens: int) -> int:
-    """Positions that the cache of a sliding window keeps, as for ring_rows."""
+    """Returns the number of positions that a sliding window's cache keeps; see ring_rows."""
     return ring_rows(window, context, tokens) or context
 
 
 def ring_rows(window: int, context: int, tokens: int) -> int:
-    """Positions that the cache of a sliding window keeps; 0 for all, where a ring is no smaller.
+    """Returns the number of positions that a sliding window's cache keeps; 0: all, because a ring
+    would not be smaller.
 
-    They are those that the first token of a chunk sees, from the start of a block of 16 on, and
-    the chunk's own, in whole tiles of 64.
+    They are the positions that the first token of a chunk sees, from the start of a block of 16
+    on, and the chunk's own, rounded up to tiles of 64.
 
     Args:
         window: positions that a query sees; 0 for all.
         context: positions of the model's context.
-        tokens: most that a call has.
+        tokens: the most of a call.
     """
     rows = window + _BLOCK - 2 + max(_LEAST_CHUNK, min(tokens, _CHUNK))
     rows = round_up(rows, _TILE)

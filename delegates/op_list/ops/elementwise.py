@@ -13,7 +13,7 @@ from delegates.op_list.rows import Rows, is_rows, said_shape
 
 
 class Function(IntEnum):
-    """That of the schema; activations are SILU and those behind it."""
+    """The functions of the schema; SILU and those after it are activations."""
 
     ADD = 0
     MULTIPLY = 1
@@ -105,7 +105,8 @@ def match_scale(node: Node, values: Values) -> Elementwise | Refused | None:
 
 
 def match_soft_cap(node: Node, values: Values) -> Elementwise | None:
-    """number * tanh(rows / number): what is divided by may be a factor of its inverse."""
+    """number * tanh(rows / number); instead of the division, there may be a product with the
+    inverse."""
     outer = _scaled(node, values)
     if outer is None or operator_name(outer[0]) != "aten::tanh":
         return None
@@ -123,7 +124,7 @@ def match_soft_cap(node: Node, values: Values) -> Elementwise | None:
 
 
 def _scaled(node: Any, values: Values) -> tuple[Node, float, list[Node]] | None:
-    """Rows, the number that a node multiplies them by, and the nodes that do."""
+    """Returns the rows, the number by which a node multiplies them, and the nodes that do it."""
     name = operator_name(node) if isinstance(node, Node) else ""
     if name not in ("aten::mul", "aten::div") or node.kwargs:
         return None

@@ -1,4 +1,5 @@
-"""Rows gated by an activation of others (Shazeer, 2020); a peephole finds it among the ops."""
+"""Gated rows: an activation of some rows times others (Shazeer, 2020). A peephole finds it among
+the ops."""
 
 from dataclasses import dataclass
 from typing import ClassVar

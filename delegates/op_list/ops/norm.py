@@ -12,10 +12,10 @@ from delegates.op_list.rows import Rows, is_heads, is_rows
 
 @dataclass(frozen=True)
 class NormWeight:
-    """What an op that norms by the way is told.
+    """A norm that another op applies to its input.
 
     Attributes:
-        weight: None: all 1.
+        weight: None: all are 1.
         length: of the weight.
     """
 
@@ -48,12 +48,12 @@ class Norm(Op):
 
     @property
     def by_the_way(self) -> NormWeight:
-        """The same for the op that reads it."""
+        """Returns this norm as a part of the op that reads its output."""
         return NormWeight(self.weight, self.input.width // self.num_heads, self.eps)
 
 
 def match_norm(node: Node, values: Values) -> Norm | None:
-    """The norm with a weight."""
+    """Matches a norm with a weight."""
     for normed, weight in (args_of(node), args_of(node)[::-1]):
         if values.constants.name(weight) is None or shape_of(weight) != shape_of(node)[-1:]:
             continue
@@ -66,7 +66,7 @@ def match_norm(node: Node, values: Values) -> Norm | None:
 
 
 def match_plain_norm(node: Node, values: Values) -> Norm | None:
-    """The norm without a weight."""
+    """Matches a norm without a weight."""
     for x, factor in (args_of(node), args_of(node)[::-1]):
         found = _match_factor(x, factor, values) if is_rows(x) else None
         if found is not None:
@@ -85,7 +85,7 @@ def _norm(
 
 
 def _match_factor(x: Node, factor: Any, values: Values) -> tuple[float, list[Node]] | None:
-    """eps and the nodes of rsqrt(mean(x^2) + eps)."""
+    """Returns eps and the nodes of rsqrt(mean(x^2) + eps)."""
     if not isinstance(factor, Node) or operator_name(factor) != "aten::rsqrt":
         return None
     total = args_of(factor)[0]

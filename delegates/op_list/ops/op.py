@@ -1,7 +1,7 @@
 """What all kinds of op have in common.
 
-An op covers some nodes of a graph and computes one of them, its output, from other rows. A kind of
-op is told in one file: its fields, what they are in delegates/op_list/program.fbs, and the matchers
+An op covers some nodes of a graph and computes one of them, its output, from other rows. Each kind
+of op has one file with its fields, their form in delegates/op_list/program.fbs, and the matchers
 that find it in a graph.
 """
 
@@ -20,13 +20,13 @@ from delegates.op_list.rows import Rows, width_of
 
 @dataclass(frozen=True)
 class Floats:
-    """Some numbers of the blob of floats: where, and how many."""
+    """A part of the blob of floats: where it starts, and how many numbers it has."""
 
     offset: int
     length: int
 
 
-# A field of a table in the schema: a uint, a bool, an enum, a float, a table; None for none.
+# A field of a table in the schema: a uint, a bool, an enum, a float, a table; None: absent.
 Field = int | bool | IntEnum | float | Floats | None
 
 
@@ -35,7 +35,7 @@ class Cache:
     """Keys and values of one attention.
 
     Attributes:
-        rows: positions that it keeps, as a ring; 0 for all.
+        rows: how many positions it keeps, as a ring; 0: all.
     """
 
     name: str
@@ -46,7 +46,7 @@ class Cache:
 
 
 class Places(Protocol):
-    """Where in a program an op's operands lie, once that is known."""
+    """Where an op's operands are in the program."""
 
     def slot(self, rows: Rows) -> int: ...
     def weight(self, matrix: Matrix) -> int: ...
@@ -61,14 +61,14 @@ class Places(Protocol):
 class Op:
     """
     Attributes:
-        output: what it computes.
-        nodes: what it covers but its preparation.
-        prepare_nodes: what its preparation covers.
-        name: module path.
+        output: the value that it computes.
+        nodes: the nodes that it covers, without those of its preparation.
+        prepare_nodes: the nodes that its preparation covers.
+        name: its module path.
     """
 
-    READS: ClassVar[tuple[str, ...]] = ()  # its fields that are rows which it reads
-    IN_PLACE: ClassVar[tuple[str, ...]] = ()  # those among them that its output may overwrite
+    READS: ClassVar[tuple[str, ...]] = ()  # the fields that hold the rows it reads
+    IN_PLACE: ClassVar[tuple[str, ...]] = ()  # those of them that its output may overwrite
     ONE_ROW: ClassVar[bool] = False  # whether it computes one row of many
 
     output: Rows
@@ -83,27 +83,27 @@ class Op:
         return [rows for field in self.READS if (rows := getattr(self, field)) is not None]
 
     def fields(self, places: Places) -> list[Field]:
-        """What its table in the schema holds, in that order."""
+        """Returns the fields of its table in the schema, in that order."""
         raise NotImplementedError
 
     def adopt(self, nodes: Sequence[Node]) -> None:
-        """Answers for nodes that only hand it its input in another shape."""
+        """Takes over nodes that only reshape its input."""
         self.nodes = [*nodes, *self.nodes]
 
     @property
     def label(self) -> str:
-        """What it is called in a sentence."""
+        """Its name in a message."""
         return type(self).__name__.lower()
 
     @property
     def node(self) -> Node:
-        """The node that it computed as it was matched."""
+        """The node whose value it computed when it was matched."""
         assert self.output.node is not None
         return self.output.node
 
 
 class Values:
-    """What matchers see of a graph beside its nodes.
+    """What matchers see of a graph besides its nodes.
 
     Args:
         constants: the tensors behind the graph's placeholders.
@@ -115,13 +115,13 @@ class Values:
         self._turning: dict[tuple[Node, Node], bool] = {}
 
     def rows(self, node: Node) -> Rows:
-        """What a node computes, the same object each time."""
+        """Returns the rows that a node computes, the same object each time."""
         if node not in self._rows:
             self._rows[node] = Rows(width_of(node), node)
         return self._rows[node]
 
     def are_rotary(self, cosines: Node, sines: Node) -> bool:
-        """Whether tables (any, 1, head_dim) hold each half twice, the sines signed."""
+        """Whether both halves of tables (any, 1, head_dim) are equal, the sines' first negated."""
         key = cosines, sines
         if key not in self._turning:
             first, second = self.constants.tensor(cosines).chunk(2, dim=-1)
@@ -130,14 +130,14 @@ class Values:
         return self._turning[key]
 
 
-# The op that a node is the output of; why there is none; or None where nothing like it is there.
+# Returns the op whose output is the node; why there is none; or None if nothing resembles it.
 Matcher = Callable[[Node, Values], Op | Refused | None]
 # By the operator of that node, the widest pattern first.
 Matchers = Mapping[str, Sequence[Matcher]]
 
 
 def _module_path(nodes: Sequence[Node]) -> str:
-    """The path of the module that computed the last of some nodes, as model.layers.0.mlp."""
+    """Returns the path of the module that computed the last node, such as model.layers.0.mlp."""
     for node in reversed(nodes):
         stack = node.meta.get("nn_module_stack") or {}
         paths = [path for path, _ in stack.values()]

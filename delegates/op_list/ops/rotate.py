@@ -77,7 +77,7 @@ def _are(*nodes: Any, name: str) -> bool:
 
 
 def _swapped_halves(swapped: Node, x: Node) -> list[Node] | None:
-    """The nodes that cut x (..., head_dim) in two, where `swapped` joins its second half and its
+    """Returns the nodes that split x (..., head_dim), if `swapped` joins its second half and its
     first."""
     parts, *dim = args_of(swapped)
     last, half = len(shape_of(x)) - 1, shape_of(x)[-1] // 2
@@ -94,7 +94,8 @@ def _swapped_halves(swapped: Node, x: Node) -> list[Node] | None:
 
 
 def _match_table(node: Node, values: Values) -> tuple[Node, list[Node]] | None:
-    """The table whose rows from a position on a node reads, and the nodes that are only its own."""
+    """Returns the table of which a node reads the rows from a position on, and the nodes that only
+    serve this."""
     table, dim, start_pos, end = (*args_of(node), None)[:4]
     if dim != 0 or not isinstance(start_pos, Node) or values.constants.name(table) is None:
         return None

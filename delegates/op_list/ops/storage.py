@@ -13,17 +13,17 @@ _FORMATS_OF_4_BITS = {1: Format.INT4, 2: Format.INT4_TWO_LEVEL}  # by the levels
 def quantized_source(
     values: Node, scales: Node, columns: int, bits: int, group_size: int, levels: int
 ) -> MatrixSource | Refused:
-    """The tensors of a matrix of `columns` inputs, `values` and `scales` constants.
+    """Returns the tensors of a matrix of `columns` inputs; `values` and `scales` are constants.
 
     Args:
         bits, group_size, levels: as thimble::linear and thimble::embedding say.
     """
     rows, stored = shape_of(values)
     if stored > MOST_COLUMNS:
-        return Refused(f"its {stored} inputs are more than the {MOST_COLUMNS} of its sums")
+        return Refused(f"it has {stored} inputs; its sums hold at most {MOST_COLUMNS}")
     if bits == 4 and group_size not in GROUP_SIZES:
         sizes = ", ".join(map(str, GROUP_SIZES))
-        return Refused(f"its groups of {group_size} are none of {sizes}")
+        return Refused(f"it has groups of {group_size}; it takes groups of {sizes}")
     if bits == 4 and levels in _FORMATS_OF_4_BITS:
         format = _FORMATS_OF_4_BITS[levels]
     elif bits == 8 and group_size == 0:

@@ -1,6 +1,6 @@
 """Heads of rows and rows of heads: another shape of the same numbers, which nothing computes.
 
-It is an op while a graph is matched and is gone from the list that is written.
+It is an op while a graph is matched; it is not in the list that is written.
 """
 
 from dataclasses import dataclass

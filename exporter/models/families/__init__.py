@@ -68,8 +68,8 @@ def decoder_spec(fields: Mapping[str, Any]) -> DecoderSpec:
 
 
 def language_fields(fields: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The fields of the language model: those in `text_config`, where a config has one, and what
-    the whole says of tokens and weights where they do not say it."""
+    """Returns the fields of the language model: those in `text_config`, if the config has one. For
+    tokens and weights, the outer fields are used where `text_config` has none."""
     text = fields.get("text_config")
     if text is not None and not isinstance(text, dict):
         raise ExportError(f"text_config is {text!r}; it must be an object.")

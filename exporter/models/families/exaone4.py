@@ -1,5 +1,5 @@
-"""EXAONE 4: norms after the blocks and norms of heads. In models with windows only sliding
-layers rotate."""
+"""EXAONE 4: norms after the blocks and norms of heads. In models with windows, only sliding layers
+rotate."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -33,7 +33,8 @@ def spec(config: Mapping[str, Any]) -> DecoderSpec:
 
 
 def _slides(fields: Mapping[str, Any]) -> Callable[[int], bool]:
-    """By the pattern: every so many layers one is full; or a letter for each, L where it slides."""
+    """Reads the pattern: a number n, every n-th layer is full; or letters, L for each sliding
+    layer."""
     pattern, last = fields.get("sliding_window_pattern"), count(fields, "num_hidden_layers") - 1
     if isinstance(pattern, str) and pattern and set(pattern) <= {"L", "G"}:
         return lambda index: index < last and pattern[index % len(pattern)] == "L"

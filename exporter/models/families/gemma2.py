@@ -42,7 +42,7 @@ def spec(config: Mapping[str, Any]) -> DecoderSpec:
 
 
 def layer(fields: Mapping[str, Any], mixer: AttentionSpec) -> LayerSpec:
-    """A layer of Gemma around that attention."""
+    """Returns a layer of Gemma with that attention."""
     refuse(fields, "use_bidirectional_attention", False)
     mixer = replace(
         mixer,
@@ -54,7 +54,7 @@ def layer(fields: Mapping[str, Any], mixer: AttentionSpec) -> LayerSpec:
 
 
 def scaled(fields: Mapping[str, Any], layers: Sequence[LayerSpec]) -> DecoderSpec:
-    """A decoder of Gemma: the embedding is scaled, logits may be capped."""
+    """Returns a decoder of Gemma: the embedding is scaled, logits may be capped."""
     plain = decoder(fields, layers)
     return replace(
         plain,

@@ -31,7 +31,7 @@ def spec(config: Mapping[str, Any]) -> DecoderSpec:
 
 
 def multiplied(fields: Mapping[str, Any], layer: LayerSpec) -> DecoderSpec:
-    """A decoder of that layer with Granite's multipliers."""
+    """Returns a decoder of that layer with Granite's multipliers."""
     mixer = replace(layer.mixer, scale=positive(fields, "attention_multiplier"))
     layers = [replace(layer, mixer=mixer)] * count(fields, "num_hidden_layers")
     residual = positive(fields, "residual_multiplier")
@@ -48,7 +48,7 @@ def multiplied(fields: Mapping[str, Any], layer: LayerSpec) -> DecoderSpec:
 
 
 def stored(spec: DecoderSpec, name: str) -> Stored:
-    """With the multiplier that the decoder would apply to what this tensor makes."""
+    """Folds in the multiplier that the decoder would apply to this tensor's output."""
     kept = Stored((name,))
     for module, factor in spec.folded:
         if factor != 1 and name.rpartition(".")[0].endswith(module):

@@ -1,4 +1,5 @@
-"""The dense models of Granite 4, whose config is that of a hybrid with experts, and has neither."""
+"""The dense models of Granite 4. Their config is that of a hybrid with experts, but they have
+neither."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -57,7 +58,7 @@ def _check_dense(fields: Mapping[str, Any]) -> None:
 
 
 def stored(spec: DecoderSpec, name: str) -> Stored:
-    """As Granite's; gate and up are rows of one tensor."""
+    """The same as Granite's, but gate and up are rows of one tensor."""
     kept = granite.stored(spec, name)
     block, _, part = name.rpartition(".weight")[0].rpartition(".mlp.")
     if part == "down_proj":

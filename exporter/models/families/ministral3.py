@@ -44,7 +44,7 @@ def _without_beta(rope: Any) -> Any:
 
 
 def _grown(mixer: AttentionSpec, rope: Mapping[str, Any]) -> AttentionSpec:
-    """With queries times 1 + beta * ln(1 + floor(position / original context))."""
+    """Multiplies queries by 1 + beta * ln(1 + floor(position / original context))."""
     if mixer.rotary is None or not rope.get(_BETA):
         return mixer
     growth = Growth(positive(rope, _BETA), count(rope, "original_max_position_embeddings"))

@@ -1,4 +1,4 @@
-"""Mistral: Llama without biases. A window is of every layer, or of those that the config lists."""
+"""Mistral: Llama without biases. All layers have a window, or those that the config lists."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -13,7 +13,7 @@ struct Command {
   std::string name;
   std::vector<int64_t> numbers;
 
-  /// The line's words. The error names what is no such number.
+  /// Splits a line. The error names what is not such a number.
   static Result<Command> parse(const std::string& line);
 
   /// Whether it is `wanted` and has that many numbers.

@@ -16,7 +16,7 @@ namespace thimble::bench {
 namespace {
 
 constexpr double kLeastSeconds = 0.04;  // of one timed run
-constexpr int kRuns = 3;                // of which the fastest counts
+constexpr int kRuns = 3;                // the fastest counts
 constexpr size_t kReadUnit = 256;       // Limits::read takes multiples of it
 
 /// Runs `work(thread, repeats)` on all threads at once; seconds from their common start to the end
@@ -42,7 +42,7 @@ double run_together(int32_t threads, size_t repeats,
   return watch.seconds();
 }
 
-/// Repeats of `work` in a second, at best.
+/// Repeats of `work` per second, in the fastest run.
 double best_rate(int32_t threads, const std::function<uint64_t(int32_t, size_t)>& work) {
   const double once = run_together(threads, 1, work);
   const auto repeats = static_cast<size_t>(std::ceil(kLeastSeconds / std::max(once, 1e-6)));
@@ -100,11 +100,11 @@ Status LimitBench::allocate(size_t size) {
                          " bytes: measure a smaller model");
   }
 #ifdef MADV_HUGEPAGE
-  madvise(memory, size, MADV_HUGEPAGE);  // the most that the machine can do
+  madvise(memory, size, MADV_HUGEPAGE);  // the fastest that the machine offers
 #endif
   memory_ = static_cast<uint8_t*>(memory);
   size_ = size;
-  // Each thread touches what it will read: the memory comes to lie near it.
+  // Each thread touches first what it will read, so that the memory is near it.
   const size_t part = size / static_cast<size_t>(threads_);
   run_together(threads_, 1, [&](int32_t thread, size_t) {
     std::memset(memory_ + thread * part, 1, part);

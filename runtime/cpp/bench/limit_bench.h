@@ -10,8 +10,8 @@
 
 namespace thimble::bench {
 
-/// Measures what the machine can do at most with so many threads. Commands:
-///   read BYTES   {"bytes_per_s": ...}: memory of that size read in order, again and again, each
+/// Measures the machine's limits with so many threads. Commands:
+///   read BYTES   {"bytes_per_s": ...}: memory of that size read in order, repeatedly, each
 ///                thread its own part: what a model of that size does for every token
 ///   multiply     {"operations_per_s": ...}: int8 products in registers, by the fastest unit;
 ///                0 where there is no probe for this CPU
@@ -25,7 +25,7 @@ class LimitBench {
   /// The first line: threads, and the name of the unit that multiplies.
   std::string describe() const;
 
-  /// Runs one command; the line that answers it.
+  /// Runs one command; returns the line that answers it.
   Result<std::string> run(const Command& command);
 
  private:

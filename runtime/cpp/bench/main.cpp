@@ -5,9 +5,9 @@
 ///                                          measurement is recorded; see model_bench.h
 ///        bench --limits THREADS            see limit_bench.h
 ///
-/// Says who it is when it is ready, then answers every line of standard input with one line, JSON
-/// or "error: " and a sentence, until that ends. The process stays: whoever compares models asks
-/// them in turn.
+/// When it is ready, it describes itself in one line. Then it answers every line of standard input
+/// with one line, JSON or "error: " and a sentence, until the input ends. The process stays, so
+/// that a comparison can ask several models in turn.
 
 #include <cstdio>
 #include <cstdlib>

@@ -14,8 +14,8 @@
 
 namespace thimble::bench {
 
-/// Measures a model that stays loaded. Commands; each answers how long it took, tokens drawn at
-/// random, sampling left out:
+/// Measures a model that stays loaded. Each command returns how long it took, with random tokens
+/// and without sampling:
 ///   prefill N      N tokens from position 0 on, in as few calls as the program takes
 ///   decode D N     N calls of one token, at positions D, D + 1, ...
 ///   batch D R N    N calls of R tokens at position D: what a verified draft costs
@@ -23,8 +23,8 @@ namespace thimble::bench {
 ///   memory         {"peak_bytes": ...} of the process so far
 class ModelBench {
  public:
-  /// Loads all that the runner loads: file, program, tokenizer. `etdump`: where each command that
-  /// is measured leaves its profile, recorded meanwhile; empty: nothing is recorded.
+  /// Loads all that the runner loads: file, program, tokenizer. `etdump`: the file to which each
+  /// measured command writes its profile; empty: nothing is recorded.
   static Result<std::unique_ptr<ModelBench>> load(const std::string& path,
                                                   const LoadOptions& options,
                                                   const std::string& etdump);
@@ -33,13 +33,13 @@ class ModelBench {
   /// bytes, lengths, and the report that the exporter left in it.
   std::string describe();
 
-  /// Runs one command; the line that answers it.
+  /// Runs one command; returns the line that answers it.
   Result<std::string> run(const Command& command);
 
  private:
   ModelBench(PteFile file, std::string etdump)
       : file_(std::move(file)), etdump_(std::move(etdump)) {}
-  /// The seconds that `measure` returns, recording where asked to.
+  /// The seconds that `measure` returns; records a profile if requested.
   template <typename Measure>
   Result<std::string> answer(Measure measure);
   Status check_room(int64_t start_pos, int64_t count) const;

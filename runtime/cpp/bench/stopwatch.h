@@ -4,7 +4,7 @@
 
 namespace thimble::bench {
 
-/// Seconds since it was made, by a clock that only goes forward.
+/// Seconds since its construction, by a monotonic clock.
 class Stopwatch {
  public:
   double seconds() const {

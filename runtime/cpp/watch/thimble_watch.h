@@ -3,9 +3,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/// Watches a program compute: libthimble_watch, for debuggers. The program runs on the kernels and
-/// the delegates that the process has registered with ExecuTorch. One call at a time. A function
-/// that fails writes its sentence to `error`, cut to `error_size` bytes with the closing zero.
+/// Observes the values of a running program: libthimble_watch, for debuggers. The program runs on
+/// the kernels and delegates that the process has registered with ExecuTorch. One call at a time. A
+/// function that fails writes its sentence to `error`, cut to `error_size` bytes with the closing
+/// zero.
 
 #ifdef __cplusplus
 extern "C" {
@@ -15,9 +16,10 @@ extern "C" {
 
 typedef struct thimble_watched thimble_watched;
 
-/// Takes a float32 value as soon as it is computed; `values` is valid until it returns. Values that
-/// a delegate shows come with its own id of the operator, before the arguments of the delegate's
-/// call; arguments of an instruction, its outputs last, come with null. Other types are not shown.
+/// Is called with a float32 value as soon as it is computed; `values` is valid until it returns.
+/// The values inside a delegate come with the delegate's id of the operator, before the arguments
+/// of the delegate's call; arguments of an instruction, its outputs last, come with null. Values of
+/// other types are left out.
 typedef void (*thimble_value_callback)(int64_t instruction, const char* debug_id,
                                        const float* values, int64_t count, void* context);
 

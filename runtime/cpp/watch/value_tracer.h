@@ -8,7 +8,7 @@
 
 namespace thimble {
 
-/// Hands the float32 values of a running program to a callback, one by one, and keeps none.
+/// Passes the float32 values of a running program to a callback, one by one, and keeps none.
 class ValueTracer final : public executorch::runtime::EventTracer {
  public:
   using AllocatorID = executorch::runtime::AllocatorID;
@@ -29,7 +29,7 @@ class ValueTracer final : public executorch::runtime::EventTracer {
         executorch::runtime::EventTracerProfilingLevel::kProfileMethodOnly);
   }
 
-  /// Who takes the values from now on; null: nobody.
+  /// Sets the receiver of the values; null: there is none.
   void show_to(thimble_value_callback on_value, void* context) {
     on_value_ = on_value;
     context_ = context;
@@ -61,7 +61,7 @@ class ValueTracer final : public executorch::runtime::EventTracer {
   void set_delegation_intermediate_output_filter(
       executorch::runtime::EventTracerFilterBase*) override {}
 
-  // What is not a value is not asked for.
+  // Everything else is ignored.
   void create_event_block(const char*) override {}
   Entry start_profiling(const char*, ChainID, DebugHandle) override { return {}; }
   void end_profiling(Entry) override {}

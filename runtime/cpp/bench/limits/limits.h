@@ -5,7 +5,7 @@
 
 namespace thimble::bench {
 
-/// What the machine can do at most, to hold kernels and whole models against.
+/// The machine's limits, with which kernels and complete models are compared.
 struct Limits {
   /// Reads all bytes (a multiple of 256) in order; returns something of them.
   uint64_t (*read)(const uint8_t* data, size_t size);
@@ -19,11 +19,11 @@ struct Limits {
   uint64_t (*multiply_cached)(size_t loops) = nullptr;
 };
 
-/// Of the fastest instructions for each, of those that a CPU with `features` (kernels::CpuFeature
-/// bits) has.
+/// The limits with the fastest instructions that a CPU with `features` (kernels::CpuFeature bits)
+/// has.
 Limits limits(uint32_t features);
 
-/// Of this CPU's.
+/// The same for this CPU.
 Limits limits();
 
 }  // namespace thimble::bench

@@ -14,10 +14,10 @@
 
 namespace thimble::cpu {
 
-/// Logs the sentence, which is all that ExecuTorch passes on, beside a code.
+/// Logs the sentence; ExecuTorch itself passes on only a code.
 executorch::runtime::Error fail(executorch::runtime::Error code, const Status& status);
 
-/// The session that the load was given by THIMBLE_SESSION_OPTION, or one of its own.
+/// The session that THIMBLE_SESSION_OPTION names at load, or a new one.
 Result<std::shared_ptr<Session>> choose_session(executorch::runtime::BackendInitContext& context,
                                                 int32_t default_threads);
 
@@ -29,7 +29,7 @@ Status read_inputs(const Program& program,
 Status shape_outputs(const Program& program,
                      executorch::runtime::Span<executorch::runtime::EValue*> args, Call* call);
 
-/// The tracer where it records every op, as its level says; else null, and nothing is timed.
+/// The tracer, if its level is to record every op; else null, and nothing is timed.
 executorch::runtime::EventTracer* recorder_of(executorch::runtime::EventTracer* tracer);
 
 }  // namespace thimble::cpu

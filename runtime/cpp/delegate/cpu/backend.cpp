@@ -33,7 +33,7 @@ using executorch::runtime::Span;
 struct Delegate {
   Weights weights;
   std::unique_ptr<CpuExecutor> executor;
-  Call call;  ///< of the last call: its vectors are used again
+  Call call;  ///< the last call; its vectors are reused
 };
 
 std::string describe(const kernels::Variant& kernels, const Session& session,
@@ -119,7 +119,7 @@ class CpuBackend final : public BackendInterface {
   void destroy(DelegateHandle* handle) const override { delete static_cast<Delegate*>(handle); }
 };
 
-/// Registers the backend unless the process has it: each library of ours brings it along.
+/// Registers the backend unless it is registered already: each of our libraries contains it.
 bool register_cpu_backend() {
   static CpuBackend backend;
   if (executorch::runtime::get_backend_class(THIMBLE_CPU_BACKEND) != nullptr) return true;

@@ -48,7 +48,7 @@ void give_outputs(const Call& call, OpContext& context) {
   if (any) context.team.barrier();
 }
 
-/// Shows the rows that an op just computed to the call's listener.
+/// Passes the rows that an op has just computed to the call's listener.
 void show_output(const Call& call, const Op& op, OpRows rows, OpContext& context) {
   if (call.listener == nullptr) return;
   if (context.thread == 0 && rows.count > 0) {
@@ -127,7 +127,7 @@ void CpuExecutor::run_on(size_t thread, const Call& call) {
                     thread,
                     {0, 0},
                     OpTimer(thread == 0 ? call.tracer : nullptr)};
-  // Chunks of one size, of whole tiles but for the last.
+  // Chunks of the same size, in complete tiles except the last.
   const size_t most = workspace_.chunk_rows();
   const size_t chunks = (segment.rows + most - 1) / most;
   const size_t even = kernels::round_up((segment.rows + chunks - 1) / chunks, kernels_.tile.mr);

@@ -11,7 +11,7 @@
 
 namespace thimble::cpu {
 
-/// Hears what each op left in its output, while no thread works on it.
+/// Is called with each op's output, while no thread works on it.
 class OutputListener {
  public:
   virtual ~OutputListener() = default;

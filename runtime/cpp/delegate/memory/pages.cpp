@@ -26,7 +26,7 @@ Pages Pages::allocate(size_t bytes, Kind kind) {
     data += (kHugePage - reinterpret_cast<uintptr_t>(data) % kHugePage) % kHugePage;
   }
 #if defined(__linux__)
-  // Advice: a kernel without huge pages refuses it, and small pages do.
+  // Only advice: a kernel without huge pages refuses it, and small pages work as well.
   (void)madvise(mapping, bytes + slack, kind == Kind::kHuge ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
 #endif
   pages.data_ = data;

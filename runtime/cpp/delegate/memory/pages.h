@@ -6,13 +6,13 @@
 
 namespace thimble::cpu {
 
-/// Anonymous memory straight from the system: zeros, at page boundaries, resident only where it
+/// Anonymous memory directly from the system: zeros, at page boundaries, resident only where it
 /// was written.
 class Pages {
  public:
   enum class Kind {
     kSmall,  ///< never more resident than was touched
-    kHuge,   ///< huge pages where the system has them
+    kHuge,   ///< huge pages if the system has them
   };
 
   Pages() = default;
@@ -23,7 +23,7 @@ class Pages {
     return *this;
   }
 
-  /// Memory of `bytes`; not valid() where the system has no more.
+  /// Memory of `bytes`; not valid() if the system has no more.
   static Pages allocate(size_t bytes, Kind kind);
 
   bool valid() const { return data_ != nullptr; }

@@ -12,8 +12,8 @@
 
 namespace thimble::cpu {
 
-/// The weights and floats of a program, from its named data: in place, or copied where the caller
-/// asked for huge pages or the data does not lie as the kernels want it.
+/// The weights and floats of a program, from its named data: in place, or copied if the caller
+/// asked for huge pages or the data is not aligned as the kernels need it.
 class Weights {
  public:
   static Result<Weights> load(const Program& program,
@@ -23,7 +23,7 @@ class Weights {
   const std::vector<kernels::PackedWeight>& packed() const { return packed_; }
   const float* floats() const { return floats_; }
 
-  /// Where they lie, as text for people.
+  /// Where they are, as text for people.
   std::string describe() const;
 
  private:

@@ -11,7 +11,7 @@ using kernels::kLineBytes;
 using kernels::kMatvecRows;
 using kernels::round_up;
 
-/// Rows of a chunk: enough that unpacking weights costs nothing beside multiplying them.
+/// Rows of a chunk: enough that unpacking weights costs little compared with multiplying them.
 constexpr size_t kChunkRows = 256;
 /// What slots and quantized activations may take together, unless kMatvecRows take more.
 constexpr size_t kMostBytes = size_t{24} << 20;
@@ -88,7 +88,7 @@ class Planner {
   }
 
  private:
-  /// Outputs that are not inputs as well are written where the caller wants them.
+  /// Outputs that are not also inputs are written directly to the caller's memory.
   void find_bound() {
     space_.bound_.assign(program_.slots.size(), false);
     for (const Value& value : program_.outputs) space_.bound_[value.slot] = true;

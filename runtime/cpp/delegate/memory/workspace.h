@@ -9,7 +9,7 @@
 namespace thimble::cpu {
 
 /// All memory that calls work in, planned once: slots for a chunk of rows, quantized activations,
-/// and what each thread has to itself.
+/// and each thread's own memory.
 class Workspace {
  public:
   /// Plans for chunks of as many rows as keep the memory small.
@@ -19,7 +19,7 @@ class Workspace {
   /// Most rows of a call that are run together.
   size_t chunk_rows() const { return chunk_rows_; }
 
-  /// Whether a slot lies in the caller's output and not here.
+  /// Whether a slot is in the caller's output and not here.
   bool is_bound(size_t slot) const { return bound_[slot]; }
   /// [chunk_rows][stride], or one row; null where it is bound.
   float* slot(size_t slot) const { return slots_[slot]; }

@@ -29,7 +29,7 @@ using executorch::runtime::Span;
 struct Delegate {
   cpu::Weights weights;
   std::unique_ptr<MetalExecutor> executor;
-  cpu::Call call;  ///< of the last call: its vectors are used again
+  cpu::Call call;  ///< the last call; its vectors are reused
 };
 
 Result<std::unique_ptr<Delegate>> load(BackendInitContext& context, const FreeableBuffer& blob) {
@@ -100,7 +100,7 @@ class MetalBackend final : public BackendInterface {
   void destroy(DelegateHandle* handle) const override { delete static_cast<Delegate*>(handle); }
 };
 
-/// Registers the backend unless the process has it.
+/// Registers the backend unless it is registered already.
 bool register_metal_backend() {
   static MetalBackend backend;
   if (executorch::runtime::get_backend_class(THIMBLE_METAL_BACKEND) != nullptr) return true;

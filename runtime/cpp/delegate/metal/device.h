@@ -16,8 +16,8 @@ class Device {
 
   virtual std::string name() const = 0;
 
-  /// Makes memory that the caller keeps the buffer of a number, in place of what it was before.
-  /// \param data at the start of a page, which belongs to it to the end of its last page.
+  /// Binds the caller's memory to the buffer of that number; replaces an earlier binding.
+  /// \param data at the start of a page; the pages must be the caller's to the end of the last one.
   virtual Status bind(uint32_t buffer, void* data, size_t bytes) = 0;
 
   /// Runs dispatches one after the other and waits for the last; memory that is bound may be read

@@ -1,5 +1,5 @@
 // Metal's device: the kernels' source compiled once, memory wrapped as buffers, dispatches encoded in
-// one command buffer and waited for. What is dispatched, and why, plan.cpp knows.
+// one command buffer and waited for. plan.cpp decides what is dispatched.
 
 #import <Foundation/Foundation.h>
 #import <Metal/Metal.h>

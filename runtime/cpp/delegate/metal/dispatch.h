@@ -1,8 +1,7 @@
 #pragma once
 
 /// \file
-/// One run of a kernel over a grid: what a device is asked to do, and all that it must know of a
-/// model.
+/// One run of a kernel over a grid: all that a device must know of a model.
 
 #include <cstddef>
 #include <cstdint>

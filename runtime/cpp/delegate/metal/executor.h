@@ -35,8 +35,8 @@ class MetalExecutor {
   /// Whether a call of this segment is possible.
   Status check(const cpu::Segment& segment) const;
 
-  /// Runs a call that check() allows. Where a tracer listens, every part of an operator is
-  /// sent and waited for by itself, so that its time is known.
+  /// Runs a call that check() allows. With a tracer, every part of an operator is sent and waited
+  /// for separately, so that its time is known.
   Status run(const cpu::Call& call);
 
  private:
@@ -50,10 +50,10 @@ class MetalExecutor {
         number_(number) {}
 
   Status bind_weights(const std::vector<kernels::PackedWeight>& weights, const float* floats);
-  /// Binds memory as it lies, or a copy where it does not begin a page.
+  /// Binds memory in place, or a copy if it does not start at a page.
   Status bind_constant(uint32_t buffer, const void* data, size_t bytes);
   Status bind_own(uint32_t buffer, size_t bytes, uint8_t** data);
-  /// Binds the caches of a call, where they are not yet.
+  /// Binds the caches of a call, if they are not bound yet.
   Status bind_caches(int32_t number);
   Status run_traced(executorch::runtime::EventTracer* tracer);
 

@@ -1,6 +1,6 @@
 /// \file
-/// What the host tells the kernels beside their buffers: plain structs of 4-byte numbers, read by
-/// C++ and by Metal alike. Strides and offsets into rows are counted in elements.
+/// What the host passes to the kernels besides their buffers: plain structs of 4-byte numbers, read
+/// by both C++ and Metal. Strides and offsets into rows are counted in elements.
 #pragma once
 
 #ifndef __METAL_VERSION__
@@ -47,8 +47,8 @@ struct QuantizeParams {
   float eps;
 };
 
-/// Of every linear kernel: q or x times the weight transposed; then bias, SwiGLU and the sum with
-/// what is there, as asked.
+/// For every linear kernel: q or x times the weight transposed; then bias, SwiGLU and the sum with
+/// the old output, as requested.
 struct LinearParams {
   WeightParams weight;
   uint32_t rows;      ///< of the input

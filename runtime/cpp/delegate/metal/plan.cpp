@@ -11,7 +11,7 @@ namespace {
 using kernels::kLineBytes;
 using kernels::round_up;
 
-/// Rows of a call that are run together: enough that reading weights costs nothing beside
+/// Rows of a call that are run together: enough that reading weights costs little compared with
 /// multiplying them.
 constexpr size_t kChunkRows = 256;
 
@@ -23,12 +23,12 @@ Status refused(const std::string& what) {
 /// What the executor has no kernel for in an operator, or an empty text.
 std::string missing(const cpu::EmbeddingOp&) { return ""; }
 std::string missing(const cpu::NormOp& op) {
-  if (op.num_heads != 1) return "norms " + std::to_string(op.num_heads) + " heads by themselves";
+  if (op.num_heads != 1) return "normalizes each of " + std::to_string(op.num_heads) + " heads";
   return op.weight.present() ? "" : "norms without a weight";
 }
 std::string missing(const cpu::LinearOp& op) {
   return op.gated && op.activation != kernels::Function::kSilu
-             ? "gates by another function than silu"
+             ? "gates by a function other than silu"
              : "";
 }
 std::string missing(const cpu::AttentionOp& op) {
@@ -37,11 +37,11 @@ std::string missing(const cpu::AttentionOp& op) {
   return op.sinks.present() ? "has sinks" : "";
 }
 std::string missing(const cpu::ElementwiseOp& op) {
-  if (op.function != kernels::Function::kAdd) return "is no addition";
+  if (op.function != kernels::Function::kAdd) return "is not an addition";
   return op.output == op.input || op.output == op.other ? "" : "adds into a third slot";
 }
 std::string missing(const cpu::GluOp& op) {
-  return op.activation == kernels::Function::kSilu ? "" : "gates by another function than silu";
+  return op.activation == kernels::Function::kSilu ? "" : "gates by a function other than silu";
 }
 template <typename Kind>
 std::string missing(const Kind&) {
@@ -93,7 +93,7 @@ Status Plan::check() const {
     if (input.role == cpu::Role::kRows) return refused("it is a part of a model");
   }
   for (const cpu::Value& output : program_->outputs) {
-    if (!program_->slots[output.slot].one_row) return refused("it gives out rows of all tokens");
+    if (!program_->slots[output.slot].one_row) return refused("it returns rows of all tokens");
   }
   for (const cpu::CacheGeometry& cache : caches_) {
     if (cache.type == kernels::CacheType::kInt8) {

@@ -10,11 +10,11 @@
 
 namespace thimble::metal {
 
-/// From an op list to dispatches: where everything lies in a device's buffers, planned once, and
-/// what to run for a call. Knows nothing of Metal's host side.
+/// From an op list to dispatches: the place of everything in a device's buffers, planned once, and
+/// what to run for a call. Independent of Metal's host side.
 class Plan {
  public:
-  /// The numbers of buffers, of which weights and caches have one each.
+  /// The numbers of buffers; each weight and each cache has its own.
   static constexpr uint32_t kArena = 0;   ///< slots and what lies between kernels
   static constexpr uint32_t kTokens = 1;  ///< int32, of the whole call
   static constexpr uint32_t kFloats = 2;

@@ -10,7 +10,7 @@
 
 namespace thimble::metal {
 
-/// Floats that a split of attention leaves of a head: see kernels/attention_split.metal.
+/// Floats of a head's partial result in a split of attention: see kernels/attention_split.metal.
 constexpr size_t kPartialFloats = THIMBLE_METAL_MOST_HEAD_DIM + 16 + 1;
 
 /// Writes the dispatches of one operator for one chunk of a call's rows.
@@ -38,7 +38,7 @@ class Writer {
   template <typename Kind>
   void write(const Kind&, cpu::OpRows) {}
 
-  /// A linear's input: normed, quantized, as it asks.
+  /// A linear's input: normalized and quantized, if the linear needs it.
   void prepare(const cpu::LinearOp& op, cpu::OpRows rows);
   /// Heads of keys and queries, and the cache.
   void prepare(const cpu::AttentionOp& op, cpu::OpRows rows);
@@ -50,7 +50,7 @@ class Writer {
   /// Row `row` of the chunk in a slot, from `column` on.
   BufferRef row(uint32_t slot, size_t row, size_t column = 0) const;
   BufferRef arena(size_t offset) const { return {Plan::kArena, offset}; }
-  /// A piece of the floats; where it is absent something that is bound, and not read.
+  /// A piece of the floats; if it is absent, any bound buffer, which is not read.
   BufferRef floats(const cpu::Floats& piece) const;
   WeightParams weight_params(uint32_t weight) const;
   uint32_t width(uint32_t slot) const { return static_cast<uint32_t>(program_.slots[slot].width); }

@@ -19,14 +19,14 @@ struct Segment {
   size_t rows = 0;
 };
 
-/// What a call hands over: as many rows of everything as its segment says.
+/// The arguments of a call: as many rows of each as its segment says.
 struct Call {
   Segment segment;
   const int64_t* tokens = nullptr;   ///< [rows], or null
   std::vector<const float*> inputs;  ///< in the order of Program::inputs; null where not rows
   std::vector<float*> outputs;       ///< in the order of Program::outputs
   executorch::runtime::EventTracer* tracer = nullptr;
-  OutputListener* listener = nullptr;  ///< null: nobody wants to see the outputs
+  OutputListener* listener = nullptr;  ///< null: there is none
 };
 
 /// Rows that an output has in a call of `rows` rows.

@@ -13,7 +13,7 @@ Status choose_cache(const Program& program, const Session& session,
     return Status::error("the segment has " + std::to_string(asked->rows) + " rows from position " +
                          std::to_string(asked->start_pos) + " on, and the call's inputs have " +
                          std::to_string(rows) + " from " + std::to_string(segment.start_pos) +
-                         " on: give both alike");
+                         " on: make them equal");
   }
   if (!session.has_cache(segment.cache)) {
     return Status::error("the segment's cache " + std::to_string(segment.cache) +
@@ -34,7 +34,7 @@ Status check_call_rows(const Program& program, size_t length, const Segment& seg
   if (segment.rows == 0) return Status::error("the call has no tokens: give 1 or more");
   if (!program.has_positions()) return {};
   const int64_t start_pos = segment.start_pos;
-  // Nothing keeps account of positions where there is no cache.
+  // Without a cache, nothing keeps track of positions.
   const size_t last = program.caches.empty() ? program.num_positions : length;
   if (start_pos < 0 || static_cast<uint64_t>(start_pos) > last) {
     return Status::error("start_pos is " + std::to_string(start_pos) + ", but the KV cache holds " +

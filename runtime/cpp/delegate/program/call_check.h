@@ -11,8 +11,8 @@
 
 namespace thimble::cpu {
 
-/// Makes the call's segment, as its inputs have it, the one that was asked for, if any: else it is
-/// of the current cache.
+/// Replaces the call's segment, as its inputs describe it, by the requested one, if any; without a
+/// request, it uses the current cache.
 Status choose_cache(const Program& program, const Session& session,
                     const std::optional<thimble_segment>& asked, Call* call);
 

@@ -73,7 +73,7 @@ Status read_values(const FlatbufferTables& tables, std::vector<Value>* values) {
 
 Result<Program> read_program(const uint8_t* data, size_t size) {
   const FlatbufferTable root = flatbuffer_root(data, size, kIdentifier);
-  if (!root.valid()) return damaged("it does not begin as one");
+  if (!root.valid()) return damaged("its header is wrong");
   const auto version = root.scalar<uint32_t>(0);
   if (version != kProgramVersion) {
     return Status::error("the CPU delegate's program has version " + std::to_string(version) +
@@ -94,7 +94,7 @@ Result<Program> read_program(const uint8_t* data, size_t size) {
   }
   const auto cache_type = root.scalar<uint8_t>(5);
   if (cache_type > static_cast<uint8_t>(kernels::CacheType::kInt8)) {
-    return damaged("it asks for the unknown type of cache " + std::to_string(cache_type));
+    return damaged("its caches have the unknown type " + std::to_string(cache_type));
   }
   program.cache_type = static_cast<kernels::CacheType>(cache_type);
   Status status = read_weights(root.tables(2), &program);

@@ -55,8 +55,8 @@ struct Op {
   uint32_t prepare_debug_id;
   // Set by find_rows():
   Rows rows = Rows::kAll;     ///< of its output, by what later ops read of it
-  bool runs_for_all = false;  ///< whatever is read: it leaves something of all rows elsewhere
-  bool prepared = false;      ///< its input is as the op before has prepared it
+  bool runs_for_all = false;  ///< in any case: it also writes something of all rows elsewhere
+  bool prepared = false;      ///< the op before has already prepared its input
 };
 
 enum class Role : uint8_t { kTokens = 0, kStartPos = 1, kRows = 2 };
@@ -93,12 +93,12 @@ struct Program {
 /// Reads and checks `size` bytes at `data`, which are not kept. Any bytes may be given.
 Result<Program> read_program(const uint8_t* data, size_t size);
 
-/// Checks what the numbers of a program that was just read refer to, and sets what Program derives
-/// from them. Called by read_program().
+/// Checks the references in a program that was just read, and sets the derived fields of Program.
+/// Called by read_program().
 Status check_program(Program* program);
 
-/// Sets what Op derives: what nobody reads is not computed, as all that follows the last attention
-/// but for the last row of a call. Called by check_program().
+/// Sets the derived fields of Op: what nothing reads is not computed, such as all that follows the
+/// last attention, except for the last row of a call. Called by check_program().
 Status find_rows(Program* program);
 
 }  // namespace thimble::cpu

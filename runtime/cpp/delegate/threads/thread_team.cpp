@@ -9,10 +9,10 @@
 namespace thimble::cpu {
 namespace {
 
-/// A sleeping thread takes some 50 microseconds to wake: as long is worth spinning, where every
-/// thread has a core to itself. Where not, who spins keeps another from working.
+/// A sleeping thread takes about 50 microseconds to wake: spinning for as long is worth it if every
+/// thread has its own core. Otherwise, a spinning thread would keep another from working.
 constexpr int64_t kSpinNanoseconds = 50000;
-/// Looks at the flag between two looks at the clock.
+/// Reads of the flag between two reads of the clock.
 constexpr int kLooks = 32;
 
 /// Tells the CPU that this thread spins.

@@ -11,8 +11,8 @@
 
 namespace thimble::cpu {
 
-/// Threads that wait for all of each other: the last to arrive lets the rest go. Whoever waits
-/// spins first, then sleeps; with everyone awake no lock is taken.
+/// A barrier: threads wait until all have arrived. A waiting thread first spins, then sleeps; if
+/// none sleeps, no lock is taken.
 class Barrier {
  public:
   /// \param members threads that meet here, at least 1.
@@ -22,7 +22,7 @@ class Barrier {
   Barrier(const Barrier&) = delete;
   Barrier& operator=(const Barrier&) = delete;
 
-  /// Returns once every member has called it. What a member wrote before, all may read after.
+  /// Returns once every member has called it. What a member wrote before, all can read after.
   void wait();
 
  private:
@@ -76,7 +76,7 @@ class ThreadTeam {
 
   const size_t size_;
   Barrier barrier_;
-  void (*function_)(void* context, size_t thread) = nullptr;  ///< null: the end
+  void (*function_)(void* context, size_t thread) = nullptr;  ///< null: threads should end
   void* context_ = nullptr;
   std::vector<std::thread> threads_;
 };

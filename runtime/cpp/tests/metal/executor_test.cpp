@@ -184,7 +184,7 @@ bool refused_operators() {
       {[](cpu::Program* p) {
          std::get<cpu::ElementwiseOp>(p->ops[14].kind).function = Function::kMultiply;
        },
-       "its operator Elementwise (op14) is no addition"},
+       "its operator Elementwise (op14) is not an addition"},
       {[](cpu::Program* p) {
          auto& sum = std::get<cpu::ElementwiseOp>(p->ops[14].kind);
          sum.input = sum.other;

@@ -1,6 +1,6 @@
 /// \file
 /// Causal attention over the cache: online softmax (Milakov and Gimelshein, 2018) in powers of two
-/// over tiles of 64 positions, a thread each; splits of 512 start anew and are put together in
+/// over tiles of 64 positions, one thread each; splits of 512 are computed separately and merged in
 /// order. All as AttentionArgs of kernels/shared/cache.h orders it. A threadgroup of 64 threads works on
 /// one query head of one row.
 
@@ -12,7 +12,7 @@ constant constexpr uint kScoresAt = THIMBLE_METAL_MOST_HEAD_DIM;
 constant constexpr uint kWeightsAt = kScoresAt + kTile;
 constant constexpr uint kLanesAt = kWeightsAt + kTile;
 
-/// One thread's share of what a row has gathered: outputs of every 64th dimension, not yet divided;
+/// One thread's share of a row's partial result: outputs of every 64th dimension, not yet divided;
 /// the sum of weights of every 16th position, in the first 16 threads; the largest score.
 struct Gathered {
   float outputs[kThreadDims];
@@ -26,7 +26,7 @@ struct Gathered {
   }
 };
 
-/// Adds what positions that follow have gathered.
+/// Adds the partial result of the positions that follow.
 inline void merge(thread Gathered& mine, thread const Gathered& next) {
   const float highest = larger(next.largest, mine.largest);
   const float keep = exponential2(mine.largest - highest);
@@ -86,7 +86,7 @@ inline void gather_split(thread Gathered& gathered, device const Element* keys,
              thread_index);
 }
 
-/// Puts a row's query, scaled, into its place.
+/// Stores a row's query, scaled.
 inline void take_query(device const float* query, constant AttentionParams& params,
                        threadgroup float* memory, uint thread_index) {
   for (uint d = thread_index; d < params.head_dim; d += kTile)

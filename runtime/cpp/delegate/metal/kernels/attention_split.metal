@@ -1,8 +1,8 @@
 /// \file
 /// Attention of one row over many positions: a threadgroup for each split, so that the whole device
-/// has work, then one that puts the splits together; the bits are attention's.
+/// has work, then one that merges the splits. The result is bit-identical to attention's.
 
-/// What one split leaves of a head: outputs, 16 lanes of the sum, the largest score.
+/// A split's partial result of a head: outputs, 16 lanes of the sum, the largest score.
 constant constexpr uint kPartialSize = THIMBLE_METAL_MOST_HEAD_DIM + kLanes + 1;
 
 template <typename Element>

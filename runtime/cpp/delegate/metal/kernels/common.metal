@@ -1,9 +1,9 @@
 /// \file
 /// What several kernels share: constants, the exponentials, sums and extremes over a threadgroup.
 ///
-/// Every operation is IEEE, in the order that runtime/cpp/kernels/ has it, and fused only where
-/// fma() says so, so that a device which keeps subnormal numbers returns the bits of the CPU
-/// delegate's `scalar` kernels.
+/// Every operation is IEEE, in the order of runtime/cpp/kernels/, and fused only by fma(). So the
+/// results of a device that keeps subnormal numbers are bit-identical to those of the CPU delegate's
+/// `scalar` kernels.
 
 #include <metal_stdlib>
 

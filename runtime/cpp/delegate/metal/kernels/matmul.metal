@@ -9,7 +9,7 @@ constant constexpr uint kPanelQuads = 8;  ///< of 4 columns: 32, which every gro
 constant constexpr uint kRowStep = kMatmulThreads / kLanes;
 constant constexpr uint kThreadRows = kTileRows / kRowStep;
 
-/// What a thread has gathered of one output. Integers run over all columns,
+/// A thread's sums for one output. Integer sums run over all columns,
 template <typename Format>
 struct Total {
   int sum;

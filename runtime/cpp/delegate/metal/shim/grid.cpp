@@ -69,7 +69,7 @@ class Threadgroup {
     makecontext(&fiber->context, &Threadgroup::enter, 0);
   }
 
-  /// Lets a thread run to its next barrier or its end; whether it goes on behind that.
+  /// Lets a thread run to its next barrier or its end; returns whether it has more to run.
   bool resume(uint32_t thread) {
     current_ = thread;
     running = this;

@@ -2,9 +2,9 @@
 
 /// \file
 /// Metal's grid on the processor: one threadgroup after the other, its threads as fibers that run
-/// one at a time, each until it waits at a barrier. So a result depends on nothing but the order in
-/// which threads are resumed, which the caller chooses: kernels that lack a barrier give another
-/// result in another order. Threadgroup memory starts as NaNs.
+/// one at a time, each until it waits at a barrier. So a result depends only on the order in which
+/// threads resume, which the caller chooses: a kernel that lacks a barrier returns another result
+/// in another order. Threadgroup memory starts as NaNs.
 
 #include <cstddef>
 #include <cstdint>
@@ -33,7 +33,7 @@ struct Grid {
   size_t memory_bytes;
 };
 
-/// Runs all threads of a grid. Returns what is wrong, where some threads of a threadgroup end while
+/// Runs all threads of a grid. Returns an error message if some threads of a threadgroup end while
 /// others wait at a barrier; else "".
 std::string run_grid(const Grid& grid, Order order, const ThreadFunction& function);
 
