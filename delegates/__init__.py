@@ -21,14 +21,15 @@ import importlib
 import importlib.metadata
 from collections import Counter
 from pathlib import Path
-from typing import cast
+from typing import TYPE_CHECKING, Any, cast
 
-from delegates.contract import Delegate, Step, Unfused
 from delegates.errors import DelegateError
-from delegates.finish import Lowered
-from delegates.limits import Limits
-from delegates.preference import Preference
-from delegates.report import DelegationReport
+
+if TYPE_CHECKING:
+    from delegates.contract import Delegate, Step, Unfused
+    from delegates.finish import Lowered
+    from delegates.limits import Limits
+    from delegates.report import DelegationReport
 
 __all__ = [
     "DEFAULT_DELEGATE",
@@ -40,6 +41,7 @@ __all__ = [
     "Lowered",
     "Step",
     "Unfused",
+    "check_delegate",
     "delegate_names",
     "get_delegate",
     "load_program",
@@ -56,6 +58,21 @@ DELEGATES = {
     "qnn": "delegates.qnn",
 }
 DEFAULT_DELEGATE = "cpu"
+# The modules of the other public names: they import torch, which checking a name does not need.
+_MODULES = {
+    "Delegate": "delegates.contract",
+    "DelegationReport": "delegates.report",
+    "Limits": "delegates.limits",
+    "Lowered": "delegates.finish",
+    "Step": "delegates.contract",
+    "Unfused": "delegates.contract",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(_MODULES[name]), name)
 
 
 def delegate_names() -> list[str]:
@@ -63,7 +80,24 @@ def delegate_names() -> list[str]:
     return [*DELEGATES, *sorted(_offered().keys() - DELEGATES.keys())]
 
 
-def get_delegate(name: str) -> Delegate:
+def check_delegate(name: str) -> None:
+    """Checks a delegate's name, or several in order of preference, without importing them.
+
+    Raises:
+        DelegateError: no delegate has that name, or one is repeated.
+    """
+    names = _names(name)
+    twice = next((part for part, count in Counter(names).items() if count > 1), None)
+    if twice is not None:
+        raise DelegateError(f"delegate {twice!r} is repeated in {name!r}; use each only once.")
+    unknown = next((part for part in names if part not in delegate_names()), None)
+    if unknown is not None:
+        raise DelegateError(
+            f"delegate {unknown!r} is not known; it must be one of {', '.join(delegate_names())}."
+        )
+
+
+def get_delegate(name: str) -> "Delegate":
     """Returns the delegate of a name, or of several in order of preference, such as `coreml,cpu`;
     it is imported on first use.
 
@@ -71,16 +105,16 @@ def get_delegate(name: str) -> Delegate:
         DelegateError: no delegate has that name, one is repeated, or another package's cannot be
             imported.
     """
-    names = [part.strip() for part in name.split(",")]
+    check_delegate(name)
+    names = _names(name)
     if len(names) == 1:
-        return _get_one(name)
-    twice = next((part for part, count in Counter(names).items() if count > 1), None)
-    if twice is not None:
-        raise DelegateError(f"delegate {twice!r} is repeated in {name!r}; use each only once.")
+        return _get_one(names[0])
+    from delegates.preference import Preference
+
     return Preference({part: _get_one(part) for part in names})
 
 
-def load_program(report: DelegationReport, path: Path) -> Step | None:
+def load_program(report: "DelegationReport", path: Path) -> "Step | None":
     """Opens a finished `.pte` in a stock runtime with the delegates that it needs.
 
     Args:
@@ -92,14 +126,14 @@ def load_program(report: DelegationReport, path: Path) -> Step | None:
     return get_delegate(",".join(report.users)).load(path)
 
 
-def _get_one(name: str) -> Delegate:
+def _names(name: str) -> list[str]:
+    return [part.strip() for part in name.split(",")]
+
+
+def _get_one(name: str) -> "Delegate":
     if name in DELEGATES:
-        return cast(Delegate, importlib.import_module(DELEGATES[name]))
-    entry_point = _offered().get(name)
-    if entry_point is None:
-        raise DelegateError(
-            f"delegate {name!r} is not known; it must be one of {', '.join(delegate_names())}."
-        )
+        return cast("Delegate", importlib.import_module(DELEGATES[name]))
+    entry_point = _offered()[name]
     try:
         delegate = entry_point.load()
     except (ImportError, AttributeError) as error:
@@ -113,7 +147,7 @@ def _get_one(name: str) -> Delegate:
             f"delegate {name!r} ({entry_point.value}) has no {' and no '.join(lacking)}; repair "
             "the package that provides it, or choose another --delegate."
         )
-    return cast(Delegate, delegate)
+    return cast("Delegate", delegate)
 
 
 def _offered() -> dict[str, importlib.metadata.EntryPoint]:

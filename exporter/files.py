@@ -33,18 +33,7 @@ def replacing(path: Path | None) -> Iterator[Path | None]:
     if path is None:
         yield None
         return
-    if os.path.isdir(path):  # for impossible names os.path returns False, pathlib raises
-        raise ExportError(f"{path} is a directory; name a file to write.")
-    if os.path.exists(path) and not os.path.isfile(path) or path.is_relative_to("/dev"):
-        raise ExportError(f"{path} is a device or a pipe; name a file to write.")
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        temporary.touch()
-    except OSError as error:
-        raise ExportError(
-            f"{path} cannot be written ({error.strerror}); name a file in an existing, writable "
-            "directory."
-        ) from None
+    temporary = _touch_temporary(path)
     _remove_abandoned(path)
     try:
         yield temporary
@@ -58,6 +47,36 @@ def replacing(path: Path | None) -> Iterator[Path | None]:
         ) from None
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def check_outputs(out: Path | None, etrecord: Path | None) -> None:
+    """Checks that both files of an export can be written; None for one that is not requested.
+
+    Raises:
+        ExportError: a place cannot be written, or both are the same.
+    """
+    paths = [path for path in (out, etrecord) if path is not None]
+    if len({os.path.realpath(path) for path in paths}) < len(paths):
+        raise ExportError(f"{out} is both --out and --etrecord; name two different files.")
+    for path in paths:
+        _touch_temporary(path).unlink()
+
+
+def _touch_temporary(path: Path) -> Path:
+    """Creates the temporary file next to `path`; raises ExportError if that is not possible."""
+    if os.path.isdir(path):  # for impossible names os.path returns False, pathlib raises
+        raise ExportError(f"{path} is a directory; name a file to write.")
+    if os.path.exists(path) and not os.path.isfile(path) or path.is_relative_to("/dev"):
+        raise ExportError(f"{path} is a device or a pipe; name a file to write.")
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        temporary.touch()
+    except OSError as error:
+        raise ExportError(
+            f"{path} cannot be written ({error.strerror}); name a file in an existing, writable "
+            "directory."
+        ) from None
+    return temporary
 
 
 def _remove_abandoned(path: Path) -> None:

@@ -1,6 +1,5 @@
 """From a checkpoint to a `.pte`: the complete export, in order."""
 
-import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -13,10 +12,9 @@ from exporter.agreement import Agreement, Reference, compare, reference_logits, 
 from exporter.budget import require_size, storage_of, within_budget
 from exporter.calibration import with_own_text
 from exporter.checkpoint import Checkpoint
-from exporter.errors import ExportError
 from exporter.etrecord import save_etrecord, weights_crc32
 from exporter.file_size import require_room, room_to_leave
-from exporter.files import replacing
+from exporter.files import check_outputs, replacing
 from exporter.listener import Listener
 from exporter.memory import plan_memory
 from exporter.models.decoder import CausalLM
@@ -52,8 +50,7 @@ def export_model(options: ExportOptions, listener: Listener) -> ExportResult:
         ExportError, QuantError, TokenizerError, DelegateError: with the sentence to show.
     """
     delegate = get_delegate(options.delegate)
-    if options.etrecord is not None and _is_same(options.etrecord, options.out):
-        raise ExportError(f"{options.out} is both --out and --etrecord; name two different files.")
+    check_outputs(options.out, options.etrecord)
     with replacing(options.out) as temporary, replacing(options.etrecord) as etrecord:
         checkpoint = find_checkpoint(options, listener)
         text = prepare_text(options, checkpoint)
@@ -104,11 +101,6 @@ def export_model(options: ExportOptions, listener: Listener) -> ExportResult:
     return ExportResult(
         options.out, options.out.stat().st_size, report, quantization, delegation, agreement
     )
-
-
-def _is_same(path: Path, other: Path) -> bool:
-    """Whether two paths are the same place; the file need not exist."""
-    return os.path.realpath(path) == os.path.realpath(other)
 
 
 def load_quantized(

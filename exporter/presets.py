@@ -1,12 +1,9 @@
 """Models by name: their published shapes, and the hub ids of their weights."""
 
-import difflib
-import os
 from dataclasses import dataclass
 
 from exporter.checkpoint import open_checkpoint
-from exporter.checkpoint.hub import is_hub_file, is_hub_id
-from exporter.errors import ExportError
+from exporter.model_names import check_model, preset_name
 from exporter.models.families import Family, decoder_spec
 from exporter.models.spec import DecoderSpec
 from exporter.published import SHAPES
@@ -27,14 +24,7 @@ class Model:
     source: str
 
 
-ALIASES = {"llama2": "llama2-7b", "llama3": "llama3.2-1b"}
 PRESETS = {name: Model(name, decoder_spec(fields), source) for name, fields, source in SHAPES}
-
-
-def preset_name(name: str) -> str | None:
-    """Returns the preset for a name on the command line; None if it is not a preset."""
-    known = ALIASES.get(name.lower(), name.lower())
-    return known if known in PRESETS else None
 
 
 def resolve_model(name: str, family: Family | None = None) -> Model:
@@ -50,13 +40,6 @@ def resolve_model(name: str, family: Family | None = None) -> Model:
     preset = preset_name(name)
     if preset is not None:
         return PRESETS[preset]
-    if os.path.exists(os.path.expanduser(name)) or is_hub_id(name) or is_hub_file(name):
-        checkpoint = open_checkpoint(name, family)
-        return Model(checkpoint.name, checkpoint.config, name)
-    names = [*ALIASES, *PRESETS]
-    close = difflib.get_close_matches(name.lower(), names, n=3)
-    hint = f" (did you mean {' or '.join(close)}?)" if close else ""
-    raise ExportError(
-        f"There is no model {name!r}{hint}; name one of {', '.join(names)}, a directory, or a hub "
-        "id such as meta-llama/Llama-3.2-1B."
-    )
+    check_model(name)
+    checkpoint = open_checkpoint(name, family)
+    return Model(checkpoint.name, checkpoint.config, name)

@@ -5,9 +5,10 @@ from pathlib import Path
 from exporter.checkpoint import Checkpoint, open_checkpoint, with_adapter
 from exporter.errors import ExportError
 from exporter.listener import Listener
+from exporter.model_names import preset_name
 from exporter.models.family import Family
 from exporter.options import ExportOptions
-from exporter.presets import PRESETS, preset_name, resolve_model
+from exporter.presets import PRESETS, resolve_model
 
 EMBEDDED = Path(__file__).parent / "embedded"
 EMBEDDED_NAME = "thimble-python-4m"

@@ -1,7 +1,6 @@
 """The text parts of a model: tokenizer, chat template, calibration and held-out tokens."""
 
 import hashlib
-import io
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from exporter.errors import ExportError
 from exporter.options import ExportOptions
 from exporter.pte import CHAT_TEMPLATE, TOKENIZER
 from exporter.source import EMBEDDED
+from exporter.text_file import read_text_file
 from exporter.tokenizer import compile_tokenizer, load_tokenizer
 from quant.errors import QuantError
 from quant.measure.windows import (
@@ -133,25 +133,7 @@ def _joined(
 
 def _read_texts(paths: Sequence[Path]) -> tuple[list[str], str]:
     """Texts, and the SHA-256 of their files, one after the other."""
-    files = [_read_text(path) for path in paths]
+    files = [read_text_file(path) for path in paths]
     return [text for text, _ in files], hashlib.sha256(
         b"".join(data for _, data in files)
     ).hexdigest()
-
-
-def _read_text(path: Path) -> tuple[str, bytes]:
-    """A text, and its file's bytes."""
-    try:
-        data = path.read_bytes()
-        lines = io.StringIO(data.decode("utf-8-sig"), newline=None)  # any line ends, as in a file
-        return lines.read(), data
-    except OSError as error:
-        raise ExportError(
-            f"The calibration text {path} cannot be read ({error.strerror}); name a UTF-8 text "
-            "file with --calibration."
-        ) from None
-    except UnicodeDecodeError as error:
-        raise ExportError(
-            f"The calibration text {path} is not UTF-8 (byte {error.start}: {error.reason}); name "
-            "a UTF-8 text file with --calibration."
-        ) from None

@@ -37,6 +37,7 @@ def run_compare(request: Request) -> None:
     failed."""
     from exporter.quiet import silence_known_noise, silence_native_noise
 
+    _check(request)
     silence_known_noise()
     with silence_native_noise() as stderr:
         from delegates import DelegateError
@@ -47,7 +48,6 @@ def run_compare(request: Request) -> None:
         from runtime import RunnerError
 
         try:
-            check_outputs((request.json,), (request.model, _etrecord(request), request.text))
             outcome = compare(request)
             if request.json is not None:
                 with replacing(request.json) as temporary:
@@ -60,6 +60,32 @@ def run_compare(request: Request) -> None:
             click.echo(f"Error: {error}", file=stderr)
             sys.exit(1)
     show(outcome)
+
+
+def _check(request: Request) -> None:
+    """Exits with 2 if an argument is not valid; large libraries are imported after this."""
+    from exporter.errors import ExportError
+    from exporter.model_names import check_model
+    from exporter.pte import read_report
+
+    try:
+        check_outputs((request.json,), (request.model, _etrecord(request), request.text))
+        read_report(request.model)
+        _require_etrecord(request)
+        check_model(request.checkpoint)
+    except (BadRequest, ExportError) as error:
+        click.echo(f"Error: {error}", err=True)
+        sys.exit(2)
+
+
+def _require_etrecord(request: Request) -> Path:
+    etrecord = _etrecord(request)
+    if not etrecord.is_file():
+        raise BadRequest(
+            f"There is no {etrecord}; export with --etrecord, and name that file with --etrecord "
+            "here."
+        )
+    return etrecord
 
 
 @using_temporary_files()
@@ -85,12 +111,7 @@ def compare(request: Request) -> "Outcome":
     from exporter.source import open_model
 
     report = read_report(request.model)
-    etrecord = _etrecord(request)
-    if not etrecord.is_file():
-        raise BadRequest(
-            f"There is no {etrecord}; export with --etrecord, and name that file with --etrecord "
-            "here."
-        )
+    etrecord = _require_etrecord(request)
     record = read_etrecord(etrecord)
     checkpoint = open_model(request.checkpoint)
     _check_shape(report["model"], request.model, checkpoint)

@@ -16,6 +16,8 @@ from huggingface_hub.errors import (
 )
 
 from exporter.errors import ExportError
+from exporter.model_names import is_hub_file as is_hub_file
+from exporter.model_names import is_hub_id as is_hub_id
 
 _NEEDED = [
     "adapter_config.json",
@@ -36,23 +38,6 @@ _NEEDED = [
 ]
 _SAFETENSORS = "model*.safetensors"
 _PICKLED = ["pytorch_model.bin", "pytorch_model-*.bin", "pytorch_model.bin.index.json"]
-
-
-def is_hub_id(name: str) -> bool:
-    """Whether a name has the form "organisation/model"."""
-    return re.fullmatch(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", name) is not None
-
-
-def is_hub_file(name: str) -> bool:
-    """Whether a name has the form "organisation/model/file.gguf", the file in folders or not."""
-    organisation, _, rest = name.partition("/")
-    model, _, file = rest.partition("/")
-    parts = file.split("/")
-    return (
-        is_hub_id(f"{organisation}/{model}")
-        and file.endswith(".gguf")
-        and all(re.fullmatch(r"[\w.+-]+", part) and part not in (".", "..") for part in parts)
-    )
 
 
 def download_file(name: str) -> Path:

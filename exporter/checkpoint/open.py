@@ -10,6 +10,7 @@ from exporter.checkpoint.packed import UnpackedWeights
 from exporter.checkpoint.packed_config import read_packing
 from exporter.errors import ExportError
 from exporter.json_object import read_object
+from exporter.model_names import check_checkpoint, is_hub_file
 from exporter.models.families import Family, language_fields
 
 
@@ -25,19 +26,16 @@ def open_checkpoint(source: str | Path, family: Family | None = None) -> Checkpo
     Raises:
         ExportError: there is no checkpoint, or it is damaged or unsupported.
     """
+    check_checkpoint(source)
     path = Path(os.path.expanduser(source))
     if os.path.isdir(path):  # for impossible names os.path returns False, pathlib raises
         return _open_directory(path, path.resolve().name, family)
     if os.path.exists(path):
         return _open_file(path, path.stem, family)
-    if isinstance(source, str) and hub.is_hub_file(source):
-        return _open_file(hub.download_file(source), source, family)
-    if isinstance(source, str) and hub.is_hub_id(source):
-        return _open_directory(hub.download_model(source), source, family)
-    raise ExportError(
-        f"There is no directory {source}; a checkpoint is a directory, a GGUF file or a hub id "
-        "such as meta-llama/Llama-3.2-1B."
-    )
+    name = str(source)
+    if is_hub_file(name):
+        return _open_file(hub.download_file(name), name, family)
+    return _open_directory(hub.download_model(name), name, family)
 
 
 def _open_file(path: Path, name: str, family: Family | None) -> Checkpoint:

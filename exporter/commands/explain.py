@@ -9,10 +9,15 @@ from typing import TYPE_CHECKING
 
 import click
 
+from delegates import DelegateError
+from exporter.commands.checks import check_file, check_source
 from exporter.commands.display import Display
 from exporter.commands.interruption import nothing_to_clean_up
+from exporter.errors import ExportError
 from exporter.quiet import silence_known_noise, silence_native_noise
+from quant.errors import QuantError
 from quant.machine.memory_size import show_size
+from quant.scheme import Scheme
 
 if TYPE_CHECKING:
     from exporter.explain import Explanation
@@ -41,15 +46,12 @@ def run_explain(request: Request, json_file: Path | None) -> None:
 
     Exits with 2 if the request is not possible, with 1 if the work failed.
     """
+    _check(request, json_file)
     silence_known_noise()
     with nothing_to_clean_up():
-        from delegates import DelegateError
-        from exporter.errors import ExportError
         from exporter.explain import explain_export
         from exporter.files import replacing
         from exporter.options import ExportOptions
-        from quant.errors import QuantError
-        from quant.scheme import Scheme
 
     with silence_native_noise() as stderr:
         display = Display(stderr)
@@ -72,6 +74,17 @@ def run_explain(request: Request, json_file: Path | None) -> None:
             click.echo(f"Error: {error}", file=stderr)
             sys.exit(1 if display.began_work else 2)
     click.echo(describe(explanation))
+
+
+def _check(request: Request, json_file: Path | None) -> None:
+    """Exits with 2 if an option is not valid; large libraries are imported after this."""
+    try:
+        check_file(request.delegate, json_file, None, None)
+        check_source(request.model, request.checkpoint)
+        Scheme(request.scheme, request.group_size, request.head_bits)
+    except (QuantError, DelegateError, ExportError) as error:
+        click.echo(f"Error: {error}", err=True)
+        sys.exit(2)
 
 
 def describe(explanation: "Explanation") -> str:

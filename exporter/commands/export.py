@@ -9,10 +9,14 @@ from typing import TYPE_CHECKING
 
 import click
 
+from delegates import DelegateError
+from exporter.commands.checks import check_file, check_quantization, check_source
 from exporter.commands.display import Display
 from exporter.commands.interruption import nothing_to_clean_up, say_from_now
+from exporter.errors import ExportError
 from exporter.quiet import silence_known_noise, silence_native_noise
 from exporter.streams import drop_standard_output
+from quant.errors import QuantError
 
 if TYPE_CHECKING:
     from delegates import DelegationReport
@@ -53,15 +57,13 @@ def run_export(request: Request, layer_errors: bool) -> None:
     if the work failed. In both cases, and on an interrupt, no file is changed.
     """
     started = time.monotonic()
+    _check(request)
     silence_known_noise()
     with nothing_to_clean_up():
-        from delegates import DelegateError
-        from exporter.errors import ExportError
         from exporter.options import ExportOptions
         from exporter.pipeline import export_model
         from exporter.tokenizer import TokenizerError
         from quant.cache.store import default_directory
-        from quant.errors import QuantError
         from quant.machine.device import find_device
         from quant.machine.memory_size import parse_size
         from quant.scheme import scheme_from_text
@@ -108,6 +110,25 @@ def run_export(request: Request, layer_errors: bool) -> None:
             f"{request.out} was written; the summary could not be printed ({error.strerror}).",
             err=True,
         )
+
+
+def _check(request: Request) -> None:
+    """Exits with 2 if an option is not valid; large libraries are imported after this."""
+    try:
+        check_file(request.delegate, request.out, request.etrecord, request.max_size)
+        check_source(request.model, request.checkpoint)
+        check_quantization(
+            request.scheme,
+            request.method,
+            request.group_size,
+            request.head_bits,
+            request.calibration,
+            request.max_memory,
+            request.device,
+        )
+    except (QuantError, DelegateError, ExportError) as error:
+        click.echo(f"Error: {error}", err=True)
+        sys.exit(2)
 
 
 def _show(result: "ExportResult", layer_errors: bool, seconds: float) -> None:

@@ -11,6 +11,7 @@ def run_compare(request: Request) -> None:
     """Prints the table row by row; exits with 2 if the request is not possible."""
     from exporter.quiet import silence_known_noise
 
+    _check(request)
     silence_known_noise()
     from exporter.commands.running import RunningLines
     from exporter.errors import ExportError
@@ -23,5 +24,31 @@ def run_compare(request: Request) -> None:
             for line in table(request, running):
                 click.echo(line)
     except (QuantError, ExportError, TokenizerError) as error:
+        click.echo(f"Error: {error}", err=True)
+        sys.exit(2)
+
+
+def _check(request: Request) -> None:
+    """Exits with 2 if an argument is not valid; large libraries are imported after this."""
+    from exporter.errors import ExportError
+    from exporter.model_names import check_model
+    from quant.commands.checks import read_text
+    from quant.commands.compare_rows import ROWS
+    from quant.errors import QuantError
+    from quant.scheme import Scheme
+
+    try:
+        unknown = [name for name in request.only if name not in ROWS]
+        if unknown:
+            raise QuantError(
+                f"--only {unknown[0]!r} is not a row; the rows are: {'; '.join(ROWS)}."
+            )
+        for group_size in request.group_sizes:
+            Scheme(group_size=group_size)
+        check_model(request.model)
+        for path in (request.calibration, request.held_out):
+            if path is not None:
+                read_text(path)
+    except (QuantError, ExportError) as error:
         click.echo(f"Error: {error}", err=True)
         sys.exit(2)

@@ -37,6 +37,7 @@ class Request:
 
 def run_eval(request: Request, as_json: bool) -> None:
     """Measures a model and prints the figures; exits with 2 if the request is not possible."""
+    _check(request)
     if request.tasks is not None:
         os.environ.setdefault("TQDM_DISABLE", "1")  # the harness' bars; tqdm looks when imported
     from delegates import DelegateError
@@ -51,14 +52,37 @@ def run_eval(request: Request, as_json: bool) -> None:
     try:
         if request.tasks is not None:
             figures = evaluate_tasks(request, request.tasks)
-        elif request.text is not None:
-            figures = evaluate(request, request.text)
         else:
-            raise QuantError("no text or tasks were given; add --text FILE or --tasks NAMES.")
+            assert request.text is not None  # _check()
+            figures = evaluate(request, request.text)
     except sentences as error:
         click.echo(f"Error: {error}", err=True)
-        sys.exit(2)
+        sys.exit(1 if isinstance(error, BuildError) else 2)
     click.echo(json.dumps(figures) if as_json else describe(figures))
+
+
+def _check(request: Request) -> None:
+    """Exits with 2 if an argument is not valid; large libraries are imported after this."""
+    from exporter.errors import ExportError
+    from quant.commands.checks import check_scored, read_text
+    from quant.errors import QuantError
+
+    try:
+        if request.tasks is not None:
+            if request.text is not None or request.against is not None:
+                raise QuantError(
+                    "--tasks cannot be used with --text or --against; run them separately."
+                )
+        elif request.text is None:
+            raise QuantError("no text or tasks were given; add --text FILE or --tasks NAMES.")
+        else:
+            read_text(request.text)
+        check_scored(request.model, request.kv_cache)
+        if request.against is not None:
+            check_scored(request.against, request.against_kv_cache)
+    except (QuantError, ExportError) as error:
+        click.echo(f"Error: {error}", err=True)
+        sys.exit(2)
 
 
 def evaluate_tasks(request: Request, tasks: "Tasks") -> dict[str, object]:
@@ -71,10 +95,7 @@ def evaluate_tasks(request: Request, tasks: "Tasks") -> dict[str, object]:
     from quant.commands.bar import progress_bar
     from quant.commands.harness import run_tasks
     from quant.commands.scored import open_scored
-    from quant.errors import QuantError
 
-    if request.text is not None or request.against is not None:
-        raise QuantError("--tasks cannot be used with --text or --against; run them separately.")
     with progress_bar("Answering") as bar:
         model = open_scored(request.model, request.kv_cache, bar.advance)
         figures = run_tasks(model, tasks)
@@ -89,8 +110,9 @@ def evaluate(request: Request, path: Path) -> dict[str, object]:
             or the text cannot be used.
     """
     from quant.commands.bar import progress_bar
+    from quant.commands.checks import read_text
     from quant.commands.scored import open_scored
-    from quant.commands.windows import read_text, score_windows
+    from quant.commands.windows import score_windows
 
     text = read_text(path)
     with progress_bar("Reading") as bar:

@@ -88,16 +88,15 @@ def run_fill(request: Request, as_json: bool) -> None:
 
 def _options(request: Request, device: torch.device) -> ExportOptions:
     """Returns the exporter's options, so that both use the same cached layers."""
-    scheme = scheme_from_text(request.scheme, request.method, request.group_size, request.head_bits)
-    if scheme.name == "none":
-        raise QuantError("--quant none does not quantize anything; use a scheme such as gptq4.")
     cache = request.cache or default_directory()
     limit = request.max_memory
     return ExportOptions(
         model=request.model,
         out=cache / "unused.pte",
         tokenizer=request.tokenizer,
-        scheme=scheme,
+        scheme=scheme_from_text(
+            request.scheme, request.method, request.group_size, request.head_bits
+        ),
         calibration=request.calibration,
         calibration_tokens=request.calibration_tokens,
         cache=cache,

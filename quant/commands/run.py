@@ -1,5 +1,7 @@
 """`python -m quant run`: the options; quant/commands/fill.py does the work."""
 
+import os
+import sys
 from pathlib import Path
 
 import click
@@ -59,9 +61,21 @@ def run_command(
     Runs in one process, or in 2, 4 or 8 that share the calibration text and the rows of each
     weight, with bit-identical results: torchrun --nproc-per-node 4 -m quant run MODEL
     """
+    from exporter.commands.checks import check_quantization, check_source
     from exporter.commands.interruption import nothing_to_clean_up
+    from exporter.errors import ExportError
     from exporter.quiet import silence_known_noise
+    from quant.errors import QuantError
 
+    try:
+        if quant == "none":
+            raise QuantError("--quant none does not quantize anything; use a scheme such as gptq4.")
+        check_source(model, None)
+        check_quantization(quant, method, group_size, head_bits, calibration, max_memory, device)
+    except (QuantError, ExportError) as error:
+        if os.environ.get("RANK", "0") == "0":  # the same for all processes of torchrun
+            click.echo(f"Error: {error}", err=True)
+        sys.exit(2)
     silence_known_noise()
     with nothing_to_clean_up():
         from quant.commands.fill import Request, run_fill

@@ -1,6 +1,5 @@
 """Models that give logits after every token: a checkpoint in float32, or a finished `.pte`."""
 
-import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +12,7 @@ from exporter.models.decoder import CausalLM
 from exporter.pte import read_report
 from exporter.source import open_model
 from exporter.tokenizer import compile_tokenizer, load_tokenizer
+from quant.commands.checks import check_scored, is_program
 from quant.errors import QuantError
 from quant.layers.walk import load_finite, through_layers
 from quant.measure.windows import Encode
@@ -63,17 +63,9 @@ def open_scored(model: str, kv_cache: str, advance: Advance) -> Scored:
         ExportError, TokenizerError, QuantError, RunnerError: there is no such model, or none that
             runs here with such a cache.
     """
-    path = Path(model)
-    is_file = os.path.isfile(path)  # answers no where pathlib raises, for impossible names
-    if is_file and path.suffix != ".gguf":
-        return _open_pte(path, kv_cache, advance)
-    if path.suffix == ".pte" and not os.path.exists(path):
-        raise QuantError(f"There is no file {model}; check its path, or give a checkpoint.")
-    if kv_cache != "default":
-        raise QuantError(
-            f"{model} is a checkpoint, for which --kv-cache {kv_cache} has no effect; give a .pte "
-            "that was exported with --delegate cpu."
-        )
+    check_scored(model, kv_cache)
+    if is_program(model):
+        return _open_pte(Path(model), kv_cache, advance)
     return _open_checkpoint(model, advance)
 
 

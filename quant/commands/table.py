@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -12,38 +12,16 @@ from exporter.commands.running import RunningLines
 from exporter.models.decoder import CausalLM
 from exporter.source import EMBEDDED, open_model
 from exporter.tokenizer import compile_tokenizer, load_tokenizer
+from quant.commands.checks import read_text
 from quant.commands.compare_request import Request
-from quant.commands.windows import read_text, score_windows
-from quant.errors import QuantError
+from quant.commands.compare_rows import ROWS
+from quant.commands.windows import score_windows
 from quant.measure.quality import compare_positions, summarize
 from quant.measure.windows import WINDOW, calibration_windows, held_out_part
-from quant.method import Method
 from quant.modules import drop_activation_rounding
 from quant.quantize import quantize
-from quant.scheme import METHODS, Scheme
+from quant.scheme import Scheme
 
-_PLAIN = Method(importance="diagonal", drift="none", descent=0, int8_statistics=False)
-_SHARP = replace(_PLAIN, importance="inverse", int8_statistics=True)
-ROWS: dict[str, tuple[str, Method]] = {  # name: scheme and method
-    "RTN, absmax / 7.5": ("rtn4", replace(METHODS["rtn4"], scales="absmax")),
-    "RTN, two-level": ("rtn4", METHODS["rtn4"]),
-    "RTN, two-level, Hadamard": ("rtn4", replace(METHODS["rtn4"], rotation="hadamard")),
-    "RTN, two-level, learned rotation": ("rtn4", replace(METHODS["rtn4"], rotation="learned")),
-    "RTN, two-level, searched": ("rtn4", replace(METHODS["rtn4"], scales="searched")),
-    "HQQ": ("hqq4", METHODS["hqq4"]),
-    "AWQ": ("awq4", METHODS["awq4"]),
-    "GPTQ without act-order": ("gptq4", replace(_PLAIN, act_order=False)),
-    "GPTQ": ("gptq4", _PLAIN),
-    "GPTQ' = GPTQ + inverse importance + int8 statistics": ("gptq4", _SHARP),
-    "GPTQ' + descent": ("gptq4", replace(_SHARP, descent=METHODS["gptq4"].descent)),
-    "GPTQ' + GPTAQ": ("gptq4", replace(_SHARP, drift="gptaq")),
-    "GPTQ' + Qronos": ("gptq4", replace(_SHARP, drift="qronos", drift_share=1.0)),
-    "GPTQ' + drift of inputs": ("gptq4", replace(_SHARP, drift="inputs", drift_share=1.0)),
-    "GPTQ' + drift of the residual": ("gptq4", replace(METHODS["gptq4"], descent=0)),
-    "`gptq4`: the same + descent": ("gptq4", METHODS["gptq4"]),
-    "`gptq4` + Hadamard rotations": ("gptq4", replace(METHODS["gptq4"], rotation="hadamard")),
-    "`gptq4` + learned rotation": ("gptq4", replace(METHODS["gptq4"], rotation="learned")),
-}
 HEADER = (
     "| groups | method | bits | KL x 1000 | perplexity | KL x 1000, weights only | perplexity "
     "| CPU time |"
@@ -68,9 +46,6 @@ def table(request: Request, running: RunningLines) -> Iterator[str]:
     Raises:
         ExportError, TokenizerError, QuantError: no such model, row or text.
     """
-    unknown = [name for name in request.only if name not in ROWS]
-    if unknown:
-        raise QuantError(f"--only {unknown[0]!r} is not a row; the rows are: {'; '.join(ROWS)}.")
     checkpoint = open_model(request.model)
     encode = load_tokenizer(checkpoint.directory).encode
     bos_id = compile_tokenizer(checkpoint.directory).bos_id

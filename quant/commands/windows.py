@@ -1,7 +1,6 @@
 """Cuts text into the windows of tokens that are scored, by the GPTQ paper's protocol."""
 
 from dataclasses import dataclass
-from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -18,25 +17,6 @@ class ScoredText:
 
     windows: list[Tensor]
     bytes_per_token: float
-
-
-def read_text(path: Path) -> str:
-    """The text of a UTF-8 file.
-
-    Raises:
-        QuantError: it cannot be read, or is not UTF-8.
-    """
-    try:
-        return path.read_text(encoding="utf-8-sig")
-    except OSError as error:
-        raise QuantError(
-            f"the text {path} cannot be read ({error.strerror}); name a UTF-8 text file."
-        ) from None
-    except UnicodeDecodeError as error:
-        raise QuantError(
-            f"the text {path} is not UTF-8 (byte {error.start}: {error.reason}); name a UTF-8 "
-            "text file."
-        ) from None
 
 
 def score_windows(

@@ -5,7 +5,6 @@ moved to the device piece by piece: a decoder layer, a batch of hidden states (q
 returns each to the device where it was made). Results stay there until the layer is finished.
 """
 
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -15,6 +14,7 @@ from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
 from quant.errors import QuantError
+from quant.machine.device_name import check_device_name
 from quant.protocols import CausalLM
 
 HOST = torch.device("cpu")
@@ -46,10 +46,7 @@ def find_device(name: str, rank: int = 0, count: int = 1) -> torch.device:
 
 def choose_device(name: str, gpus: int, rank: int = 0, count: int = 1) -> str:
     """Returns the name with its number, if there is such a GPU; raises as `find_device` does."""
-    if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", name):
-        raise QuantError(
-            f"--device {name!r} is not supported; it must be auto, cpu, cuda or cuda:N."
-        )
+    check_device_name(name)
     if name == "cpu" or (name == "auto" and gpus == 0):
         return "cpu"
     if gpus == 0:

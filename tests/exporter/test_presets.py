@@ -6,8 +6,9 @@ import pytest
 import torch
 
 from exporter.errors import ExportError
+from exporter.model_names import ALIASES
 from exporter.models.decoder import CausalLM
-from exporter.presets import ALIASES, PRESETS, resolve_model
+from exporter.presets import PRESETS, resolve_model
 
 # As the model cards and the hub state them; a tied head counts once.
 PARAMETERS = {

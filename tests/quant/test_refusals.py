@@ -10,8 +10,8 @@ from safetensors.torch import load_file, save_file
 from support.quantization import CONFIG, empty_model, random_weights, tokens
 
 from quant.cache.store import Cache
+from quant.commands.checks import read_text
 from quant.commands.cli import main
-from quant.commands.windows import read_text
 from quant.errors import QuantError
 from quant.quantize import quantize
 from quant.scheme import Scheme

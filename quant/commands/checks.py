@@ -1,0 +1,50 @@
+"""Checks that need no large library: a wrong argument is reported before PyTorch is imported."""
+
+import os
+from pathlib import Path
+
+from exporter.model_names import check_model
+from quant.errors import QuantError
+
+
+def read_text(path: Path) -> str:
+    """The text of a UTF-8 file.
+
+    Raises:
+        QuantError: it cannot be read, or is not UTF-8.
+    """
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except OSError as error:
+        raise QuantError(
+            f"the text {path} cannot be read ({error.strerror}); name a UTF-8 text file."
+        ) from None
+    except UnicodeDecodeError as error:
+        raise QuantError(
+            f"the text {path} is not UTF-8 (byte {error.start}: {error.reason}); name a UTF-8 "
+            "text file."
+        ) from None
+
+
+def is_program(model: str) -> bool:
+    """Whether the name of a model is a `.pte`, which need not have that suffix."""
+    path = Path(model)
+    return path.suffix != ".gguf" and os.path.isfile(path)  # False for impossible names
+
+
+def check_scored(model: str, kv_cache: str) -> None:
+    """Checks the name of a model to measure: a `.pte`, or as for an export.
+
+    Raises:
+        QuantError, ExportError: there is no such model, or it has no cache of that type.
+    """
+    if is_program(model):
+        return
+    if Path(model).suffix == ".pte" and not os.path.exists(model):
+        raise QuantError(f"There is no file {model}; check its path, or give a checkpoint.")
+    if kv_cache != "default":
+        raise QuantError(
+            f"{model} is a checkpoint, for which --kv-cache {kv_cache} has no effect; give a .pte "
+            "that was exported with --delegate cpu."
+        )
+    check_model(model)

@@ -1,0 +1,29 @@
+"""The rows of `python -m quant compare`: methods from the simplest to the exporter's own."""
+
+from dataclasses import replace
+
+from quant.method import Method
+from quant.scheme import METHODS
+
+_PLAIN = Method(importance="diagonal", drift="none", descent=0, int8_statistics=False)
+_SHARP = replace(_PLAIN, importance="inverse", int8_statistics=True)
+ROWS: dict[str, tuple[str, Method]] = {  # name: scheme and method
+    "RTN, absmax / 7.5": ("rtn4", replace(METHODS["rtn4"], scales="absmax")),
+    "RTN, two-level": ("rtn4", METHODS["rtn4"]),
+    "RTN, two-level, Hadamard": ("rtn4", replace(METHODS["rtn4"], rotation="hadamard")),
+    "RTN, two-level, learned rotation": ("rtn4", replace(METHODS["rtn4"], rotation="learned")),
+    "RTN, two-level, searched": ("rtn4", replace(METHODS["rtn4"], scales="searched")),
+    "HQQ": ("hqq4", METHODS["hqq4"]),
+    "AWQ": ("awq4", METHODS["awq4"]),
+    "GPTQ without act-order": ("gptq4", replace(_PLAIN, act_order=False)),
+    "GPTQ": ("gptq4", _PLAIN),
+    "GPTQ' = GPTQ + inverse importance + int8 statistics": ("gptq4", _SHARP),
+    "GPTQ' + descent": ("gptq4", replace(_SHARP, descent=METHODS["gptq4"].descent)),
+    "GPTQ' + GPTAQ": ("gptq4", replace(_SHARP, drift="gptaq")),
+    "GPTQ' + Qronos": ("gptq4", replace(_SHARP, drift="qronos", drift_share=1.0)),
+    "GPTQ' + drift of inputs": ("gptq4", replace(_SHARP, drift="inputs", drift_share=1.0)),
+    "GPTQ' + drift of the residual": ("gptq4", replace(METHODS["gptq4"], descent=0)),
+    "`gptq4`: the same + descent": ("gptq4", METHODS["gptq4"]),
+    "`gptq4` + Hadamard rotations": ("gptq4", replace(METHODS["gptq4"], rotation="hadamard")),
+    "`gptq4` + learned rotation": ("gptq4", replace(METHODS["gptq4"], rotation="learned")),
+}

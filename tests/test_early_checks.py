@@ -1,0 +1,90 @@
+"""Wrong arguments are refused, and help is printed, before any large library is imported."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+LARGE = ("torch", "executorch", "torchao", "transformers", "pandas")
+
+# Runs a command in this process, then says its exit code and what it imported.
+RUN = f"""
+import runpy, sys
+try:
+    runpy.run_module(sys.argv[1], run_name="__main__", alter_sys=False)
+except SystemExit as end:
+    print("code", end.code)
+print("imported", *[name for name in {LARGE!r} if name in sys.modules])
+"""
+
+
+def run(directory: Path, command: str) -> tuple[str, str]:
+    """Both streams of a command that is run in a directory."""
+    package, *arguments = command.split()
+    script = f"import sys; sys.argv = [{package!r}, *{arguments!r}]\n" + RUN.replace(
+        "sys.argv[1]", repr(package)
+    )
+    process = subprocess.run(
+        [sys.executable, "-c", script],
+        cwd=directory,
+        env={"PYTHONPATH": str(ROOT), "PATH": "", "HOME": str(directory)},
+        capture_output=True,
+        text=True,
+    )
+    return process.stdout, process.stderr
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        f"{package} {option}"
+        for package in ("exporter", "quant", "quant eval", "quant run", "devtools", "devtools diff")
+        for option in ("--help", "--version")
+        if option == "--help" or " " not in package
+    ],
+)
+def test_help_and_versions(tmp_path: Path, command: str) -> None:
+    output, errors = run(tmp_path, command)
+    assert output.endswith("code 0\nimported\n") and errors == ""
+
+
+@pytest.mark.parametrize(
+    ("command", "sentence"),
+    [
+        ("exporter nosuch --out x.pte", "There is no model 'nosuch'"),
+        ("exporter --checkpoint no/such/one --out x.pte", "There is no directory no/such/one"),
+        ("exporter llama3 --out no/x.pte", "no/x.pte cannot be written"),
+        ("exporter llama3 --out x.pte --quant foo", "scheme 'foo' is not supported"),
+        ("exporter llama3 --out x.pte --group-size 33", "group size 33 is not supported"),
+        ("exporter llama3 --out x.pte --method drift=x", "method drift='x' is not supported"),
+        ("exporter llama3 --out x.pte --delegate npu", "delegate 'npu' is not known"),
+        ("exporter llama3 --out x.pte --device tpu", "--device 'tpu' is not supported"),
+        ("exporter llama3 --out x.pte --max-size x", "--max-size 'x' is not a valid size"),
+        ("exporter llama3 --out x.pte --max-memory x", "--max-memory 'x' is not a valid size"),
+        ("exporter llama3 --out x.pte --calibration no.txt", "The calibration text no.txt cannot"),
+        ("exporter llama3 --out x.pte --etrecord x.pte", "x.pte is both --out and --etrecord"),
+        ("exporter llama3 --explain --quant foo", "scheme 'foo' is not supported"),
+        ("exporter nosuch --explain", "There is no model 'nosuch'"),
+        ("quant run nosuch", "There is no model 'nosuch'"),
+        ("quant run llama3 --quant foo", "scheme 'foo' is not supported"),
+        ("quant run llama3 --quant none", "--quant none does not quantize anything"),
+        ("quant eval llama3", "no text or tasks were given"),
+        ("quant eval llama3 --text no.txt", "the text no.txt cannot be read"),
+        ("quant eval no.pte --tasks arc_easy", "There is no file no.pte"),
+        ("quant eval nosuch --tasks arc_easy", "There is no model 'nosuch'"),
+        ("quant compare nosuch", "There is no model 'nosuch'"),
+        ("quant compare --only foo", "--only 'foo' is not a row"),
+        ("quant compare --group-size 33", "group size 33 is not supported"),
+        ("devtools bench no.pte", "no.pte is not a file"),
+        ("devtools compare no.pte --checkpoint llama3", "no.pte cannot be read"),
+        ("devtools inspect no.etdp --etrecord no.etrecord", "no.etdp"),
+        ("devtools report no.etdp --etrecord no.etrecord --out x.html", "no.etdp"),
+    ],
+)
+def test_wrong_arguments(tmp_path: Path, command: str, sentence: str) -> None:
+    output, errors = run(tmp_path, command)
+    assert output == "code 2\nimported\n"
+    assert f"Error: {sentence}" in errors
+    assert not list(tmp_path.glob("*.pte"))
