@@ -105,7 +105,7 @@ def _change_text(change: Change) -> str:
     a, b = _shown(change.a_ns), _shown(change.b_ns)
     if a is None or b is None or not a:
         return "no ratio"
-    return f"{(b - a) / a:+.1%}, where either side's own noise is {change.noise_ns / 1e6 / a:.1%}"
+    return f"{(b - a) / a:+.1%}, where the noise of a side is {change.noise_ns / 1e6 / a:.1%}"
 
 
 def _percent(change: Change) -> str:

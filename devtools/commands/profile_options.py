@@ -159,6 +159,9 @@ def diff(
     for all lines together) and its medians differ by more than the noise of either side: between
     the halves of a run, and between runs of one side. The time of an operator that computes several
     lines is divided among them, as in inspect.
+
+    One run does not show how much runs differ by themselves: 5% is assumed. For a reliable verdict,
+    record three runs or more of each side and add them with --again-a and --again-b.
     """
     from devtools.commands.diff import Request, run_diff
     from devtools.profile.model import Phase

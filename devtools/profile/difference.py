@@ -6,7 +6,8 @@ The samples of a line are its times in the calls of a phase. A line changed if t
   few calls) tells the samples apart at 5%, by Holm's method (1979) for all lines together;
 - the medians of both sides differ by more than the noise: what a side's own median moved by, from
   the first half of a run's calls to the second and from one run to another, since calls of one run
-  share the machine's mood; a side of one run alone is taken to move by 5%;
+  share the state of the machine. One run alone does not show how much runs differ, so a side of one
+  run is assumed to move by 5%, and a note says so;
 - and it is at least the resolution: a nanosecond clock's for most, but XNNPACK's profiler counts
   whole microseconds.
 """
@@ -25,7 +26,7 @@ _SIGNIFICANCE = 0.05
 _FEWEST = 4  # calls on a side: with fewer, no difference is beyond chance
 _EXACT = 12  # calls on a side, up to which the test counts all arrangements
 _RESOLUTION_NS = 1000
-_LONE_RUN = 0.05  # of its median: what runs of one program differ by on a machine left alone
+_LONE_RUN = 0.05  # of its median: what runs of one program differ by on an idle machine
 
 
 class Verdict(StrEnum):
@@ -47,7 +48,7 @@ class Change:
         key: as in B, where it is there.
         line: of the view by line.
         a_ns, b_ns: medians of a call; None where it is absent.
-        noise_ns: the most that a side's median moved by itself.
+        noise_ns: the most that a side's median moved by itself, or is assumed to.
         p: the test's probability of such samples from one source; None where there was none.
     """
 
@@ -121,6 +122,13 @@ def compare_profiles(a: Sequence[Profile], b: Sequence[Profile], view: View) -> 
             continue
         runs_a, runs_b = ([run[:length] for run in runs] for runs in (runs_a, runs_b))
         phases.append(_compare_phase(phase, runs_a, runs_b, view))
+    lone = [name for name, runs in (("A", a), ("B", b)) if len(runs) == 1]
+    if phases and lone:
+        notes.append(
+            f"{' and '.join(lone)} {'is' if len(lone) == 1 else 'are'} one run only, which does "
+            f"not show how much runs differ by themselves: {_LONE_RUN:.0%} is assumed; to measure "
+            "it, record three runs or more of each side and add them with --again-a and --again-b"
+        )
     return Difference(tuple(phases), tuple(notes))
 
 

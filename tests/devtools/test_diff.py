@@ -109,6 +109,24 @@ def test_a_side_that_moves_by_itself_hides_small_changes(runs: dict[str, Path]) 
     assert decode.changes[0].verdict is Verdict.SLOWER
 
 
+def test_one_run_does_not_show_how_much_runs_differ(runs: dict[str, Path]) -> None:
+    """So a change within the assumed 5% is none, and a note says what to do."""
+    profile = load_profile(runs["a"], runs["etrecord"])
+    slower = {"self.down_proj": 1.04}
+    a = [steady(profile, seed, {}) for seed in range(3)]
+    b = [steady(profile, seed, slower) for seed in range(3, 6)]
+    difference = compare_profiles(a[:1], b[:1], View.LINE)
+    assert {change.verdict for change in difference.phases[0].changes} == {Verdict.SAME}
+    (note,) = difference.notes[-1:]
+    assert note.startswith("A and B are one run only") and note.endswith("--again-a and --again-b")
+    (note,) = compare_profiles(a[:1], b, View.LINE).notes[-1:]
+    assert note.startswith("A is one run only")
+    difference = compare_profiles(a, b, View.LINE)
+    verdicts = [change.verdict for change in difference.phases[0].changes]
+    assert verdicts.count(Verdict.SLOWER) == 1 and verdicts[0] is Verdict.SLOWER
+    assert not any("one run only" in note for note in difference.notes)
+
+
 def test_moved_lines_are_the_same_lines(runs: dict[str, Path]) -> None:
     profile = load_profile(runs["a"], runs["etrecord"])
 
@@ -197,7 +215,7 @@ def test_prompts_of_different_lengths_are_not_compared(runs: dict[str, Path]) ->
     other = replace(profile, calls=(replace(prefill, seq_len=3), *rest))
     difference = compare_profiles([profile], [other], View.OP)
     assert [found.phase for found in difference.phases] == [Phase.DECODE]
-    (note,) = difference.notes
+    note, _ = difference.notes
     assert note.startswith(f"prefill is not compared: {prefill.seq_len} tokens in A, 3 tokens in B")
 
 
@@ -206,8 +224,8 @@ def test_a_phase_that_one_side_has_not(runs: dict[str, Path]) -> None:
     short = replace(profile, calls=profile.calls_of(Phase.PREFILL), etdump=Path("short.etdp"))
     difference = compare_profiles([profile, short], [profile], View.OP)
     assert [found.phase for found in difference.phases] == [Phase.PREFILL]
-    assert difference.notes == ("decode is not compared: short.etdp holds only prefill (1)",)
-    (note,) = compare_profiles([short], [short], View.OP).notes
+    assert difference.notes[0] == "decode is not compared: short.etdp holds only prefill (1)"
+    note, _ = compare_profiles([short], [short], View.OP).notes
     assert note == "decode is not compared: short.etdp holds only prefill (1)"
 
 
