@@ -42,8 +42,8 @@ def main() -> None:
     "--context",
     metavar="N",
     type=click.IntRange(min=2),
-    default=2048,
-    help="Tokens of a window; at most the models' limit.",
+    help="Tokens of a window, at most the models' limit; by default 2048, or that limit if it is "
+    "lower.",
 )
 @click.option(
     "--tokens", metavar="N", type=click.IntRange(min=2), help="Most tokens to read from the text."
@@ -92,7 +92,7 @@ def eval_command(
     text: Path | None,
     against: str | None,
     tokenizer: Path | None,
-    context: int,
+    context: int | None,
     tokens: int | None,
     separator: str | None,
     kv_cache: str,

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from quant.measure.windows import Encode
 
 
+DEFAULT_CONTEXT = 2048
+
+
 @dataclass(frozen=True)
 class Request:
     """The arguments of the command line."""
@@ -27,7 +30,7 @@ class Request:
     text: Path | None
     against: str | None
     tokenizer: Path | None
-    context: int
+    context: int | None
     tokens: int | None
     separator: str | None
     kv_cache: str
@@ -122,7 +125,7 @@ def evaluate(request: Request, path: Path) -> dict[str, object]:
             against = open_scored(request.against, request.against_kv_cache, bar.advance)
             models.append(against)
             check_vocabularies(model, against)
-        context = min([request.context, *(scored.longest for scored in models)])
+        context = context_length(request.context, models)
         bos_id = next((scored.bos_id for scored in models if scored.bos_id is not None), None)
         encode = find_encode(request.tokenizer, models)
         windows = score_windows(text, encode, context, request.tokens, bos_id, request.separator)
@@ -137,6 +140,24 @@ def evaluate(request: Request, path: Path) -> dict[str, object]:
         "context": context,
         **figures,
     }
+
+
+def context_length(requested: int | None, models: "Sequence[Scored]") -> int:
+    """Returns the tokens of a window.
+
+    Raises:
+        QuantError: a model cannot take as many as requested; in shorter windows, the figures would
+            not be those of that length.
+    """
+    from quant.errors import QuantError
+
+    shortest = min(models, key=lambda scored: scored.longest)
+    if requested is not None and requested > shortest.longest:
+        raise QuantError(
+            f"--context {requested} is not possible; {shortest.name} takes at most "
+            f"{shortest.longest} tokens."
+        )
+    return min(requested or DEFAULT_CONTEXT, shortest.longest)
 
 
 def check_vocabularies(model: "Scored", against: "Scored") -> None:

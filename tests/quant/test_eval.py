@@ -139,6 +139,10 @@ def test_what_a_type_of_cache_costs_is_measured(
         ({"--separator": ""}, "Error: --separator is empty; give a string, or "),
         ({"--text": "no-such.txt"}, "Error: the text no-such.txt cannot be read (No such file"),
         ({"--against": "no-such-model"}, "Error: "),
+        (
+            {"--context": "513"},
+            "Error: --context 513 is not possible; stories260K takes at most 512 tokens.",
+        ),
         ({"--against": "llama3"}, "Error: stories260K has a vocabulary of 512 tokens but "),
         (
             {"--kv-cache": "int8"},
