@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from quant.commands.network import use_cache_without_network
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -43,6 +45,7 @@ def run_eval(request: Request, as_json: bool) -> None:
     _check(request)
     if request.tasks is not None:
         os.environ.setdefault("TQDM_DISABLE", "1")  # the harness' bars; tqdm looks when imported
+        use_cache_without_network()
     from delegates import DelegateError
     from exporter.errors import ExportError
     from exporter.quiet import silence_known_noise
@@ -96,12 +99,13 @@ def evaluate_tasks(request: Request, tasks: "Tasks") -> dict[str, object]:
             `evaluate`.
     """
     from quant.commands.bar import progress_bar
-    from quant.commands.harness import run_tasks
+    from quant.commands.harness import load_tasks, run_tasks
     from quant.commands.scored import open_scored
 
     with progress_bar("Answering") as bar:
+        found = load_tasks(tasks)
         model = open_scored(request.model, request.kv_cache, bar.advance)
-        figures = run_tasks(model, tasks)
+        figures = run_tasks(model, found, tasks)
     return {"model": model.name, "runs_with": model.runs_with, "tasks": figures}
 
 

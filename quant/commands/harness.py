@@ -34,15 +34,14 @@ class Tasks:
     shots: int | None
 
 
-def run_tasks(model: "Scored", tasks: Tasks) -> dict[str, dict[str, object]]:
-    """Returns the figures of each task by the harness's names, with their standard errors.
+def load_tasks(tasks: Tasks) -> list[Any]:
+    """Loads the tasks and their data, before the model.
 
     Raises:
-        QuantError: the package is not installed, a task is unknown or its data cannot be had, or it
-            asks for what the model does not do.
+        QuantError: the package is not installed, a task is unknown, or its data is not available.
     """
     try:
-        import lm_eval
+        import lm_eval  # noqa: F401
     except ImportError:
         raise QuantError(
             "tasks need the package lm_eval, which is not installed; "
@@ -66,9 +65,23 @@ def run_tasks(model: "Scored", tasks: Tasks) -> dict[str, dict[str, object]]:
             f"the data of {', '.join(tasks.names)} cannot be loaded ({_first_line(error)}); run it "
             "once with a network, or choose tasks whose data is on this machine."
         ) from None
+    return list(found.values())
+
+
+def run_tasks(model: "Scored", found: list[Any], tasks: Tasks) -> dict[str, dict[str, object]]:
+    """Returns the figures of each task by the harness's names, with their standard errors.
+
+    Args:
+        found: the result of `load_tasks`.
+
+    Raises:
+        QuantError: a task asks for what the model does not do.
+    """
+    import lm_eval
+
     results = lm_eval.simple_evaluate(
         model=_language_model(model),
-        tasks=list(found.values()),
+        tasks=found,
         num_fewshot=tasks.shots,
         limit=tasks.limit,
         log_samples=False,

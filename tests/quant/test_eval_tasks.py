@@ -3,8 +3,12 @@
 import importlib.util
 import json
 import os
+import re
+import socket
 import subprocess
 import sys
+import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +16,7 @@ import pytest
 from click.testing import CliRunner
 
 from quant.commands.cli import main
+from quant.commands.network import hub_answers
 
 pytestmark = pytest.mark.skipif(
     importlib.util.find_spec("lm_eval") is None,
@@ -160,6 +165,45 @@ def test_tasks_that_cannot_be_run_exit_2_with_a_sentence(
     result = run("eval", shared_data / "stories260K", "--task-path", task_path, *options)
     assert result.exit_code == 2 and result.stdout == ""
     assert f"Error: {sentence}" in result.stderr, result.stderr
+
+
+@pytest.fixture
+def silent_hub() -> Iterator[str]:
+    """The address of a server that accepts connections and never answers."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield f"http://127.0.0.1:{server.getsockname()[1]}"
+
+
+def test_a_hub_that_does_not_answer(silent_hub: str) -> None:
+    started = time.monotonic()
+    assert not hub_answers(silent_hub, seconds=0.5)
+    assert not hub_answers("http://127.0.0.1:9", seconds=0.5)
+    assert not hub_answers("not an address", seconds=0.5)
+    assert time.monotonic() - started < 5
+
+
+def test_without_a_network_a_task_is_refused_in_seconds(
+    shared_data: Path, silent_hub: str, tmp_path: Path
+) -> None:
+    """A download would be tried for minutes: five times, ten seconds each, for several files."""
+    command = [sys.executable, "-m", "quant", "eval", str(shared_data / "stories260K")]
+    environment = {**os.environ, "HF_HOME": str(tmp_path), "HF_ENDPOINT": silent_hub}
+    environment.pop("HF_HUB_OFFLINE", None)
+    result = subprocess.run(
+        [*command, "--tasks", "arc_easy"],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert result.returncode == 2 and result.stdout == ""
+    *before, last = result.stderr.splitlines()
+    assert all(line.startswith("Answering: ") for line in before)
+    assert re.fullmatch(
+        r"Error: the data of arc_easy cannot be loaded \(.+\); run it once with a network, or "
+        r"choose tasks whose data is on this machine\.",
+        last,
+    )
 
 
 def test_without_the_package_a_sentence_says_what_to_install(
