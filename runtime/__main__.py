@@ -48,7 +48,7 @@ def build_command(everything: bool, sanitize: bool, target: str) -> None:
         if fetch_wheel(wheel_directory()):
             click.echo(f"fetched {wheel_directory()}")
     except BuildError as error:
-        _fail(error)
+        _fail(error, 1)
     click.echo(_build(target, ()))
 
 
@@ -65,7 +65,7 @@ def package_command(out: Path) -> None:
     try:
         click.echo(f"wrote {package(out)}")
     except BuildError as error:
-        _fail(error)
+        _fail(error, 1)
 
 
 @main.command()
@@ -95,14 +95,18 @@ def generate(
     if not (BUILD_DIR / "libthimble.so").is_file():
         click.echo(_build("default", PRODUCTS), err=True)
     try:
-        with Runner(model, threads) as runner:
+        runner = Runner(model, threads)
+    except RunnerError as error:
+        _fail(error, 2)
+    with runner:
+        try:
             options = (temperature, top_k, top_p, min_p, seed)
             for text in runner.generate(prompt, tokens, *options):
                 click.echo(text, nl=False)
             click.echo()
             click.echo(_summary(runner.stats), err=True)
-    except RunnerError as error:
-        _fail(error)
+        except RunnerError as error:
+            _fail(error, 1 if float(runner.stats["prefill_s"]) > 0 else 2)
 
 
 def _build(preset: str, targets: tuple[str, ...]) -> str:
@@ -110,7 +114,7 @@ def _build(preset: str, targets: tuple[str, ...]) -> str:
     try:
         result = build(preset, targets)
     except BuildError as error:
-        _fail(error)
+        _fail(error, 1)
     program = result.directory / "runner"
     if result.seconds == 0.0:
         return f"{program} is up to date"
@@ -125,9 +129,10 @@ def _summary(stats: dict[str, str | int | float]) -> str:
     )
 
 
-def _fail(error: Exception) -> NoReturn:
+def _fail(error: Exception, code: int) -> NoReturn:
+    """Exits with 2 if the request is not possible, with 1 if the work failed."""
     click.echo(f"runtime: {error}", err=True)
-    sys.exit(1)
+    sys.exit(code)
 
 
 def run() -> None:

@@ -67,6 +67,7 @@ def test_help_and_versions(tmp_path: Path, command: str) -> None:
         ("exporter llama3 --out x.pte --etrecord x.pte", "x.pte is both --out and --etrecord"),
         ("exporter llama3 --explain --quant foo", "scheme 'foo' is not supported"),
         ("exporter nosuch --explain", "There is no model 'nosuch'"),
+        ("exporter --inspect no.pte", "no.pte cannot be read"),
         ("quant run nosuch", "There is no model 'nosuch'"),
         ("quant run llama3 --quant foo", "scheme 'foo' is not supported"),
         ("quant run llama3 --quant none", "--quant none does not quantize anything"),

@@ -19,7 +19,7 @@ def run_inspect(path: Path) -> None:
         report = read_report(path)
     except ExportError as error:
         click.echo(f"Error: {error}", err=True)
-        sys.exit(1)
+        sys.exit(2)
     console = Console(highlight=False)
     for title, facts in report.items():
         if not facts:

@@ -280,5 +280,5 @@ def test_inspecting_what_is_not_ours(tmp_path: Path, stories_pte: Path) -> None:
         ("damaged.pte", r"is damaged in its [\w. ]+; copy or export it again\."),
     ):
         result = CliRunner().invoke(main, ["--inspect", str(tmp_path / name)])
-        assert result.exit_code == 1 and result.stdout == ""
+        assert result.exit_code == 2 and result.stdout == ""
         assert re.fullmatch(f"Error: {re.escape(str(tmp_path / name))} {sentence}\n", result.stderr)

@@ -74,7 +74,7 @@ def test_kernels_that_a_cpu_cannot_run(
 ) -> None:
     monkeypatch.setenv("THIMBLE_KERNELS", "neon_i8mm")
     result = run_arm(arm_build, stories_cpu_pte, "-p", "Once", cpu="neoverse-n1")
-    assert (result.returncode, result.stdout) == (1, "")
+    assert (result.returncode, result.stdout) == (2, "")
     assert "THIMBLE_KERNELS is neon_i8mm, which this CPU cannot run" in result.stderr
 
 
@@ -93,5 +93,5 @@ def test_a_damaged_file_is_refused(arm_build: Path, stories_pte: Path, tmp_path:
     path = tmp_path / "cut.pte"
     path.write_bytes(stories_pte.read_bytes()[:-30000])
     result = run_arm(arm_build, path, "-p", "x")
-    assert result.returncode == 1
+    assert result.returncode == 2
     assert result.stderr.startswith(f"runner: {path} is truncated: ")

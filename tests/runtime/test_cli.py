@@ -39,7 +39,7 @@ def test_generate_speaks_on_stdout(cpp_build: Path, stories_pte: Path) -> None:
 
 def test_generate_fails_with_a_sentence(cpp_build: Path, tmp_path: Path) -> None:
     result = run("generate", tmp_path, "-p", "Once")
-    assert result.returncode == 1
+    assert result.returncode == 2
     assert result.stderr.startswith(f"runtime: {tmp_path} is a directory: ")
 
 

@@ -100,11 +100,11 @@ def test_the_least_install_runs_the_cpu_delegate(
     assert result.returncode == 0, result.stderr
     assert result.stdout == run(cpp_build / "runner", stories_cpu_pte).stdout != ""
     refused = run(build / "runner", stories_pte)
-    assert refused.returncode == 1
+    assert refused.returncode == 2
     assert refused.stderr == (
         f"runner: {stories_pte} runs on XnnpackBackend, which this runner does not include: "
         "export it with --delegate cpu\n"
     )
     refused = run(build / "runner", stories_cpu_pte, "--etdump", str(tmp_path / "run.etdp"))
-    assert refused.returncode == 1
+    assert refused.returncode == 2
     assert refused.stderr.startswith("runner: this runner was built without ETDump")

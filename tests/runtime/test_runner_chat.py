@@ -150,7 +150,7 @@ def test_a_system_prompt_that_fills_the_context_is_refused_at_once(
     chat(*options, lines="Hello\n")
     before = session.read_bytes()
     result = chat(*options, "--system", TOO_LONG, lines="Hello\n")
-    assert (result.returncode, result.stdout) == (1, "")
+    assert (result.returncode, result.stdout) == (2, "")
     assert re.fullmatch(
         r"runner: the system prompt has \d+ tokens, but the model's context holds 256: shorten it, "
         r"or export with a larger --max-context-len\n",
@@ -169,7 +169,7 @@ def test_a_system_prompt_that_the_template_does_not_take(
 ) -> None:
     model = export_chat_model(one_layer_checkpoint, tmp_path, WITHOUT_SYSTEM)
     command: list[str | Path] = [cpp_build / "runner", model, "--chat", "-n", "3"]
-    for options, code in [(["--system", "Be nice."], 1), ([], 0)]:
+    for options, code in [(["--system", "Be nice."], 2), ([], 0)]:
         result = subprocess.run(
             [*command, *options],
             input="Hello\n/reset\n",

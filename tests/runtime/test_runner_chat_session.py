@@ -176,7 +176,7 @@ def test_a_damaged_chat_is_refused_and_left_alone(run: Run, session: Path) -> No
     for bad in wrong:
         session.write_bytes(bad)
         result = run("--chat", "--session", session, lines="Who was it?\n")
-        assert (result.returncode, result.stdout, result.stderr) == (1, "", damaged)
+        assert (result.returncode, result.stdout, result.stderr) == (2, "", damaged)
         assert session.read_bytes() == bad
     for good in [b"", TURN, message(0, b"Be nice."), message(0, b"") + TURN * 2]:
         session.write_bytes(with_messages(data, good))

@@ -153,7 +153,7 @@ def test_an_answer_ends_when_the_context_is_full(
 
 def test_a_prompt_longer_than_the_context_is_refused(run: Run, context_len: int) -> None:
     result = run("-p", "word " * context_len)
-    assert result.returncode == 1 and result.stdout == b""
+    assert result.returncode == 2 and result.stdout == b""
     sentence = result.stderr.decode()
     assert sentence.startswith("runner: the prompt has ")
     assert sentence.endswith(
@@ -226,7 +226,7 @@ def test_interrupting_ends_the_answer_and_keeps_what_there_is(
 
 def test_chat_without_a_template_is_refused(run: Run, stories_pte: Path) -> None:
     result = run("--chat", "-p", "Hello")
-    assert result.returncode == 1
+    assert result.returncode == 2
     assert result.stderr.decode() == (
         f"runner: {stories_pte} has no chat template: run it with -p instead of --chat, or export "
         "a checkpoint that has one\n"

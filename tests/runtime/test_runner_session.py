@@ -40,7 +40,7 @@ def said(
 def refused(build: Path, model: Path, session: Path, *options: str | Path) -> str:
     before = session.read_bytes()
     result = run(build, model, STORY, "--session", session, *options)
-    assert (result.returncode, result.stdout) == (1, "")
+    assert (result.returncode, result.stdout) == (2, "")
     assert session.read_bytes() == before
     return result.stderr.removeprefix("runner: ").rstrip("\n")
 
@@ -186,7 +186,7 @@ def test_sessions_are_for_the_cpu_delegate(
     cpp_build: Path, stories_pte: Path, session: Path, tmp_path: Path
 ) -> None:
     result = run(cpp_build, stories_pte, STORY, "--session", session)
-    assert (result.returncode, result.stdout) == (1, "")
+    assert (result.returncode, result.stdout) == (2, "")
     assert result.stderr == (
         f"runner: {stories_pte} has a key/value cache that cannot be saved: export it with "
         "--delegate cpu\n"
@@ -243,7 +243,7 @@ def test_links_in_a_circle(
     session.symlink_to(tmp_path / "other")
     (tmp_path / "other").symlink_to(session)
     result = run(cpp_build, stories_cpu_pte, STORY, "--session", session)
-    assert (result.returncode, result.stdout) == (1, "")
+    assert (result.returncode, result.stdout) == (2, "")
     assert result.stderr == f"runner: cannot write {session}: Too many levels of symbolic links\n"
 
 
@@ -259,7 +259,7 @@ def test_what_can_be_no_session(
     }[kind]()
     sentence = f"{path} is not a regular file, so it cannot store a session: name another file"
     result = run(cpp_build, tmp_path / "no.pte", STORY, "--session", path)  # before it is loaded
-    assert (result.returncode, result.stdout) == (1, "")
+    assert (result.returncode, result.stdout) == (2, "")
     assert result.stderr == f"runner: {sentence}\n"
     for call in (runner.save, runner.restore):
         with pytest.raises(RunnerError) as caught:

@@ -99,4 +99,4 @@ def test_random_damage(sanitized: Path, stories_pte: Path, tmp_path: Path) -> No
         keep = len(data) if chance.random() < 0.8 else chance.randrange(len(data))
         path.write_bytes(data[:keep])
         options = ["-p", "Once", "-n", "3", "--threads", "1"]
-        assert run(sanitized / "runner", path, *options).returncode in (0, 1)
+        assert run(sanitized / "runner", path, *options).returncode in (0, 1, 2)

@@ -25,6 +25,7 @@
 namespace thimble {
 namespace {
 
+// kBadUse: the request is not possible; kFailed: the work failed after it began.
 constexpr int kFailed = 1, kBadUse = 2, kSignalled = 128;
 
 int fail(const Status& status, int code) {
@@ -98,24 +99,23 @@ Status resume(Runner& runner, const std::string& path) {
   return runner.model().session_for("saved").status();
 }
 
-/// The exit code, unless there was an error.
-Result<int> run(const Options& options) {
-  const Status named_once = check_names(options);
-  if (!named_once.ok()) return fail(named_once, kBadUse);
-  Status status = check_outputs(options);
-  if (!status.ok()) return status;
+/// Returns the exit code.
+int run(const Options& options) {
+  Status status = check_names(options);
+  if (status.ok()) status = check_outputs(options);
+  if (!status.ok()) return fail(status, kBadUse);
   if (options.verify) {
     status = verify(options.model);
-    if (!status.ok()) return status;
+    if (!status.ok()) return fail(status, kBadUse);
     if (!options.prompt && !options.chat) return 0;
   }
   block_recording_signal();  // in the threads that loading starts as well
   Result<std::unique_ptr<Runner>> loaded = Runner::load(options.model, options.load);
-  if (!loaded.ok()) return loaded.status();
+  if (!loaded.ok()) return fail(loaded.status(), kBadUse);
   Runner& runner = **loaded;
   RecordingSignal signal(runner.model().program().recorder(), options.etdump);
   status = resume(runner, options.session);
-  if (!status.ok()) return status;
+  if (!status.ok()) return fail(status, kBadUse);
 
   GenerateOptions generate;
   generate.max_new_tokens = options.max_new_tokens;
@@ -127,7 +127,7 @@ Result<int> run(const Options& options) {
   if (options.prompt) runner.model().program().recorder().note("prompt", *options.prompt);
   const Result<int> code = options.chat ? converse(runner, options, generate)
                                         : continue_prompt(runner, options, generate);
-  if (!code.ok()) return code;
+  if (!code.ok()) return fail(code.status(), runner.stats().prefill_s > 0 ? kFailed : kBadUse);
   std::fprintf(stderr, "runner: %s\n", to_line(runner.stats()).c_str());
   if (!write_files(runner, options, signal)) return kFailed;
   return ended() == 0 ? *code : kSignalled + ended();
@@ -148,6 +148,5 @@ int main(int argc, char** argv) {
     std::fputs(thimble::version_text().c_str(), stdout);
     return 0;
   }
-  const thimble::Result<int> code = thimble::run(*options);
-  return code.ok() ? *code : thimble::fail(code.status(), thimble::kFailed);
+  return thimble::run(*options);
 }
