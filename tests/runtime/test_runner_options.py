@@ -73,6 +73,7 @@ USES = [
         "no prompt was given: pass -p TEXT, which may be empty, or --chat: --help lists the "
         "options",
     ),
+    (["-p", "Once", "--"], "no model was given: pass a .pte file: --help lists the options"),
     (["model.pte", "--prompt"], "--prompt needs a value: --help lists the options"),
     (["model.pte", "--json", ""], "--json needs a value"),
     (["model.pte", "--session="], "--session needs a value"),
@@ -90,6 +91,25 @@ USES = [
         "--system has no effect without --chat: add --chat, or put the text into -p",
     ),
 ]
+
+
+@pytest.mark.parametrize("before", [["-p", "Once", "-n", "2"], ["--chat"]])
+def test_a_model_may_follow_the_end_of_the_options(
+    runner: Path, stories_pte: Path, tmp_path: Path, before: list[str]
+) -> None:
+    (tmp_path / "-model.pte").symlink_to(stories_pte)
+    for model in (str(stories_pte), "-model.pte"):
+        result = subprocess.run(
+            [runner, *before, "--", model], cwd=tmp_path, capture_output=True, text=True
+        )
+        if "--chat" in before:  # the model is loaded, and has no template
+            assert result.returncode == 2
+            assert result.stderr.startswith(f"runner: {model} has no chat template: ")
+        else:
+            assert result.returncode == 0 and result.stdout
+    refused = run(runner, *before, "--", "model.pte", "-n")
+    assert refused.returncode == 2
+    assert refused.stderr.startswith("runner: '-n' is a second model after 'model.pte': ")
 
 
 @pytest.mark.parametrize(("arguments", "sentence"), [*NUMBERS, *USES])

@@ -169,9 +169,14 @@ Status check(const Options& options) {
 Result<Options> parse_options(int argc, const char* const* argv) {
   Options options;
   const std::vector<Option> known = all_options(&options);
+  bool options_end = false;
   for (int i = 1; i < argc; ++i) {
     const std::string argument = argv[i];
-    if (argument.size() < 2 || argument[0] != '-') {
+    if (!options_end && argument == "--") {
+      options_end = true;
+      continue;
+    }
+    if (options_end || argument.size() < 2 || argument[0] != '-') {
       if (!options.model.empty()) {
         return Status::error("'" + argument + "' is a second model after '" + options.model +
                              "': pass one .pte file, and quote a prompt that has spaces");
@@ -240,7 +245,8 @@ const char* usage() {
          "                       (default: runner-PID.etdp, ...)\n"
          "  --verify             first check the complete file, including the weights\n"
          "  --version            print the versions of the runner, ExecuTorch and the formats\n"
-         "  -h, --help           print this help\n";
+         "  -h, --help           print this help\n"
+         "  --                   end of the options: MODEL.pte may follow and begin with -\n";
 }
 
 }  // namespace thimble
