@@ -16,3 +16,17 @@ class Listener(Protocol):
 
     def progress(self, progress: Progress) -> None:
         """Receives the progress of the stage."""
+
+
+class _Silent:
+    def note(self, text: str) -> None:
+        pass
+
+    def stage(self, name: str) -> None:
+        pass
+
+    def progress(self, progress: Progress) -> None:
+        pass
+
+
+SILENT: Listener = _Silent()  # for callers that show no progress

@@ -15,7 +15,7 @@ from exporter.checkpoint import Checkpoint
 from exporter.etrecord import save_etrecord, weights_crc32
 from exporter.file_size import require_room, room_to_leave
 from exporter.files import check_outputs, replacing
-from exporter.listener import Listener
+from exporter.listener import SILENT, Listener
 from exporter.memory import plan_memory
 from exporter.models.decoder import CausalLM
 from exporter.options import DEFAULT_CONTEXT, ExportOptions
@@ -43,7 +43,7 @@ class ExportResult:
     agreement: Agreement | None
 
 
-def export_model(options: ExportOptions, listener: Listener) -> ExportResult:
+def export_model(options: ExportOptions, listener: Listener = SILENT) -> ExportResult:
     """Writes options.out, and options.etrecord if set; on failure neither is changed.
 
     Raises:

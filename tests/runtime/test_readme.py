@@ -1,4 +1,4 @@
-"""The programs that README.md prints run as they are printed."""
+"""The programs that the READMEs print run as they are printed."""
 
 import re
 import shutil
@@ -11,11 +11,20 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def printed(language: str) -> str:
-    """The one block of that language."""
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
+def printed(language: str, readme: str = "README.md", section: str = "") -> str:
+    """The first block of that language; a section has one, and so has the top README."""
+    text = (ROOT / readme).read_text(encoding="utf-8").partition(section)[2] if section else ""
+    text = text.partition("\n## ")[0] or (ROOT / readme).read_text(encoding="utf-8")
     (block,) = re.findall(rf"```{language}\n(.*?)```", text, re.DOTALL)
     return block
+
+
+def run_python(program: str, directory: Path) -> str:
+    """What a program prints that is run in a directory."""
+    command = [sys.executable, "-c", f"import sys; sys.path[0] = {str(ROOT)!r}\n{program}"]
+    result = subprocess.run(command, cwd=directory, capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+    return result.stdout
 
 
 @pytest.fixture
@@ -26,14 +35,27 @@ def directory(embedded_cpu_pte: Path, tmp_path: Path) -> Path:
 
 
 def test_python(cpp_build: Path, directory: Path) -> None:
-    command = [
-        sys.executable,
-        "-c",
-        f"import sys; sys.path[0] = {str(ROOT)!r}\n{printed('python')}",
-    ]
-    result = subprocess.run(command, cwd=directory, capture_output=True, text=True)
-    assert result.returncode == 0, result.stderr
-    assert len(result.stdout) > 20
+    assert len(run_python(printed("python"), directory)) > 20
+
+
+FROM_PYTHON = "## From Python\n"
+
+
+def test_the_runners_example(cpp_build: Path, directory: Path) -> None:
+    said = run_python(printed("python", "runtime/README.md", FROM_PYTHON), directory)
+    assert re.search(r"\n\d+ tokens a second\n$", said)
+
+
+def test_the_exporters_example(tmp_path: Path) -> None:
+    said = run_python(printed("python", "exporter/README.md", FROM_PYTHON), tmp_path)
+    size = (tmp_path / "model.pte").stat().st_size
+    assert re.fullmatch(rf"model\.pte: {size} bytes, KL 0\.\d+ nats\n", said)
+
+
+def test_quantizations_example(tmp_path: Path) -> None:
+    (tmp_path / "text.txt").write_bytes((ROOT / "exporter/embedded/encyclopedia.txt").read_bytes())
+    said = run_python(printed("python", "quant/README.md", FROM_PYTHON), tmp_path)
+    assert re.match(r"\d\.\d\d bits a weight, KL 0\.\d+ nats\ntorch\.Size\(\[1, ", said)
 
 
 def test_c(cpp_build: Path, directory: Path) -> None:
