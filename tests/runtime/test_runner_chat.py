@@ -181,7 +181,7 @@ def test_a_system_prompt_that_the_template_does_not_take(
         refused = (
             "runner: the model's chat template does not support a system message: leave it out\n"
         )
-        assert (result.stderr == refused) == (code == 1) == (result.stdout == "")
+        assert (result.stderr == refused) == (code == 2) == (result.stdout == "")
 
 
 def test_at_a_terminal_a_line_too_long_is_not_a_failure(cpp_build: Path, chat_pte: Path) -> None:
