@@ -75,6 +75,7 @@ def test_help_and_versions(tmp_path: Path, command: str) -> None:
         ("quant eval llama3 --text no.txt", "the text no.txt cannot be read"),
         ("quant eval no.pte --tasks arc_easy", "There is no file no.pte"),
         ("quant eval nosuch --tasks arc_easy", "There is no model 'nosuch'"),
+        ("quant cache --prune x", "--prune 'x' is not a valid size"),
         ("quant compare nosuch", "There is no model 'nosuch'"),
         ("quant compare --only foo", "--only 'foo' is not a row"),
         ("quant compare --group-size 33", "group size 33 is not supported"),

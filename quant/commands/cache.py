@@ -35,16 +35,18 @@ def cache_command(as_list: bool, clear: bool, prune: str | None, directory: Path
     if as_list + clear + (prune is not None) > 1:
         raise click.UsageError("--list, --clear and --prune exclude each other; use only one.")
     from exporter.streams import STANDARD_OUTPUT
-    from quant.cache.store import Cache, default_directory, default_size
     from quant.errors import QuantError
     from quant.machine.memory_size import parse_size, show_size
 
     try:
+        limit = None if prune is None else parse_size(prune, "--prune")
+        from quant.cache.store import Cache, default_directory, default_size  # imports PyTorch
+
         cache = Cache(directory or default_directory(), default_size())
         if clear:
             click.echo(f"removed {show_size(cache.clear())} from {cache.directory}")
-        elif prune is not None:
-            gone = cache.prune(parse_size(prune, "--prune"))
+        elif limit is not None:
+            gone = cache.prune(limit)
             click.echo(
                 f"removed {show_size(gone)} from {cache.directory}, {show_size(cache.size())} left"
             )
