@@ -153,8 +153,8 @@ def _guess_kind(model: Json) -> str:
 
 
 def _added_tokens(library: tokenizers.Tokenizer) -> list[AddedToken]:
-    """The added tokens as the library searches them: it assigns ids itself, and normalizes the
-    text before the last search."""
+    """The added tokens as the library searches them: with ids that it assigns itself and, for those
+    that it searches in normalized text, with normalized content."""
     added: dict[tuple[bool, str], AddedToken] = {}
     listed = sorted(
         library.get_added_tokens_decoder().items(), key=lambda item: (not item[1].special, item[0])

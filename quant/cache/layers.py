@@ -130,7 +130,7 @@ def find_cached_layers(
     evaluation: Tensor | None,
     resources: Resources,
 ) -> CachedLayers | None:
-    """Looks up a quantization; None if there is no cache. If another kind of device has made all of
+    """Looks up a quantization; None if nothing is kept. If another kind of device has made all of
     it, and this one has not, the other's is used.
 
     Args:

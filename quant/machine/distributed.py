@@ -12,9 +12,7 @@ from quant.errors import QuantError
 from quant.machine.device import find_device
 from quant.machine.ranks import ALONE, Ranks
 
-_PATIENCE = timedelta(
-    hours=12
-)  # how long a rank waits for one that works; one that died is noticed
+_PATIENCE = timedelta(hours=12)  # of a rank that waits for one at work; a dead one is noticed
 
 
 def own_device(name: str) -> torch.device:
