@@ -172,15 +172,15 @@ bool refused_operators() {
          norm.num_heads = 6;
          norm.weight.length /= 6;
        },
-       "its operator Norm (op9) norms 6 heads by themselves"},
+       "its operator Norm (op9) normalizes each of 6 heads"},
       {[](cpu::Program* p) {
          std::get<cpu::LinearOp>(p->ops[4].kind).activation = Function::kGelu;
        },
-       "its operator Linear (op4) gates by another function than silu"},
+       "its operator Linear (op4) gates by a function other than silu"},
       {[](cpu::Program* p) { std::get<cpu::AttentionOp>(p->ops[2].kind).window = 9; },
        "its operator Attention (op2) has a window of 9 positions"},
       {[](cpu::Program* p) { std::get<cpu::GluOp>(p->ops[12].kind).activation = Function::kRelu; },
-       "its operator Glu (op12) gates by another function than silu"},
+       "its operator Glu (op12) gates by a function other than silu"},
       {[](cpu::Program* p) {
          std::get<cpu::ElementwiseOp>(p->ops[14].kind).function = Function::kMultiply;
        },
@@ -220,7 +220,7 @@ bool refusals() {
                  "the Metal delegate's cache is float16 or float32, not int8: leave its type "
                  "out") &&
          refused(RandomModel(/*all_rows=*/true), THIMBLE_CACHE_DEFAULT,
-                 "the Metal delegate does not take the program: it gives out rows of all tokens: "
+                 "the Metal delegate does not take the program: it returns rows of all tokens: "
                  "export it with --delegate cpu") &&
          expect(loaded.run({1}, 1).empty() && !loaded.error().empty(),
                 "a start behind the cache") &&
