@@ -16,12 +16,12 @@ namespace {
 constexpr size_t kRows = kTile.mr;
 constexpr size_t kStep = kTile.mr * kTile.kr;  // bytes of a tile for 4 columns
 
-/// A tile's rows times a panel's kBlocks * 16, all in registers, for steps of 4 columns. Four
-/// activations are broadcast to a register: as memory operands they would need twice the loads,
-/// more than the CPU's ports can do.
-template <size_t kBlocks>
+/// kCount of a tile's rows times a panel's kBlocks * 16, all in registers, for steps of 4 columns.
+/// Four activations are broadcast to a register: as memory operands they would need twice the
+/// loads, more than the CPU's ports can do.
+template <size_t kBlocks, size_t kCount>
 [[gnu::always_inline]] inline void multiply(const int8_t* x, const uint8_t* panel, size_t columns,
-                                            __m512i (&acc)[kBlocks][kRows]) {
+                                            __m512i (&acc)[kBlocks][kCount]) {
   constexpr size_t kSteps = kColumnStep / 8;  // fewer counters to keep per product
   for (; columns > 0; columns -= 4 * kSteps) {
     unrolled<kSteps>([&](auto step) [[gnu::always_inline]] {
@@ -29,7 +29,7 @@ template <size_t kBlocks>
       unrolled<kBlocks>([&](auto b) [[gnu::always_inline]] {
         weights[b] = _mm512_load_si512(panel + step * kPanelStep + b * kLineBytes);
       });
-      unrolled<kRows>([&](auto r) [[gnu::always_inline]] {
+      unrolled<kCount>([&](auto r) [[gnu::always_inline]] {
         const __m512i four = broadcast_four(x + step * kStep + 4 * r);
         unrolled<kBlocks>(
             [&](auto b) [[gnu::always_inline]] { acc[b][r] = dot(acc[b][r], weights[b], four); });
@@ -67,7 +67,7 @@ void multiply_tiles(const LinearArgs& args, size_t first_block, RowRange range) 
     __m512i acc[kBlocks][kRows];
     unrolled<kBlocks>(
         [&](auto b) { unrolled<kRows>([&](auto r) { acc[b][r] = _mm512_setzero_si512(); }); });
-    multiply<kBlocks>(args.x.values + m * args.x.columns, args.scratch, args.x.columns, acc);
+    multiply<kBlocks, kRows>(args.x.values + m * args.x.columns, args.scratch, args.x.columns, acc);
     const Totals totals(acc);
     for (size_t b = 0; b < kBlocks; ++b)
       store_sums(args, m, count, first_block + b,
@@ -124,13 +124,9 @@ void multiply_half_tile(const LinearArgs& args, const BlockLayout& layout, size_
         sum += offset_bias<kOffset>(bias[step * kRows + r]);
       unrolled<kBlocks>([&](auto b) [[gnu::always_inline]] { acc[b][r] = _mm512_set1_epi32(sum); });
     });
-    for (size_t i = 0; i < group_size; i += 4, x += kStep, panel += kPanelStep) {
-      unrolled<kBlocks>([&](auto b) [[gnu::always_inline]] {
-        const __m512i weights = _mm512_load_si512(panel + b * kLineBytes);
-        unrolled<kHalf>(
-            [&](auto r) [[gnu::always_inline]] { acc[b][r] = dot(acc[b][r], weights, x + 4 * r); });
-      });
-    }
+    multiply<kBlocks, kHalf>(x, panel, group_size, acc);
+    x += group_size / 4 * kStep;
+    panel += group_size / 4 * kPanelStep;
     unrolled<kBlocks>([&](auto b) [[gnu::always_inline]] {
       const uint8_t* scales = first_packed + b * layout.bytes + layout.scales;
       const __m512 scale =

@@ -178,32 +178,28 @@ struct Int8Groups {
     __m512 total[kRows];
     unrolled<kRows>([&](auto r) { total[r] = _mm512_setzero_ps(); });
     for (size_t group = 0; group < groups; ++group, scales += kBlockRows) {
-      __m512i even[kRows], odd[kRows];
-      unrolled<kRows>([&](auto r) {
-        even[r] = _mm512_setzero_si512();
-        odd[r] = _mm512_setzero_si512();
-      });
+      __m512i sums[kRows];
+      unrolled<kRows>([&](auto r) { sums[r] = _mm512_setzero_si512(); });
       const uint8_t* end = lines + args.weight.group_size * kBlockRows;
-      for (; lines != end; lines += kColumnStep * kBlockRows, x += kColumnStep * kRows) {
+      do {
         unrolled<kRows>([&](auto r) [[gnu::always_inline]] {
-          even[r] = _mm512_add_epi32(even[r], _mm512_set1_epi32(offset_bias<128>(bias[r])));
+          sums[r] = _mm512_add_epi32(sums[r], _mm512_set1_epi32(offset_bias<128>(bias[r])));
         });
-        bias += kRows;
-        unrolled<kColumnStep / 8>([&](auto step) [[gnu::always_inline]] {
-          const uint8_t* line = lines + 2 * step * kLineBytes;
+        unrolled<kColumnStep / 4>([&](auto step) [[gnu::always_inline]] {
+          const uint8_t* line = lines + step * kLineBytes;
           prefetch(line);
-          prefetch(line + kLineBytes);
-          const __m512i first = _mm512_xor_si512(_mm512_load_si512(line), flip);
-          const __m512i second = _mm512_xor_si512(_mm512_load_si512(line + kLineBytes), flip);
+          const __m512i weights = _mm512_xor_si512(_mm512_load_si512(line), flip);
           unrolled<kRows>([&](auto r) [[gnu::always_inline]] {
-            even[r] = dot(even[r], first, x + (2 * step * kRows + r) * 4);
-            odd[r] = dot(odd[r], second, x + ((2 * step + 1) * kRows + r) * 4);
+            sums[r] = dot(sums[r], weights, x + (step * kRows + r) * 4);
           });
         });
-      }
+        lines += kColumnStep * kBlockRows;
+        x += kColumnStep * kRows;
+        bias += kRows;
+      } while (lines != end);
       const __m512 scale = load_half(scales);
       unrolled<kRows>([&](auto r) [[gnu::always_inline]] {
-        total[r] = fused(to_float(_mm512_add_epi32(even[r], odd[r])), scale, total[r]);
+        total[r] = fused(to_float(sums[r]), scale, total[r]);
       });
     }
     finish(args, block, packed, total);
