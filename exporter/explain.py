@@ -80,9 +80,9 @@ def explain_export(options: ExportOptions, listener: Listener) -> Explanation:
     checkpoint = find_checkpoint(options, listener)
     options = replace(options, scheme=keeping(options.scheme, checkpoint, listener))
     context, seq_len = context_lengths(options, checkpoint)
-    delegate.LIMITS.check(options.scheme.bits, seq_len)
     if options.scheme.name == KEEP:
         delegate.LIMITS.check_kept()
+    delegate.LIMITS.check(options.scheme.bits, seq_len)
     scheme = quick_scheme(options.scheme)
     with torch.device("meta"):
         model = CausalLM(checkpoint.config.for_context(context))

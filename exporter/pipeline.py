@@ -59,9 +59,9 @@ def export_model(options: ExportOptions, listener: Listener = SILENT) -> ExportR
         options = replace(options, scheme=keeping(options.scheme, checkpoint, listener))
         text = prepare_text(options, checkpoint)
         context, seq_len = context_lengths(options, checkpoint)
-        delegate.LIMITS.check(options.scheme.bits, seq_len)
         if options.scheme.name == KEEP:
             delegate.LIMITS.check_kept()
+        delegate.LIMITS.check(options.scheme.bits, seq_len)
         facts = delegate.LIMITS, checkpoint, text, context
         size = require_room(options, *facts)
         if options.has_budget:

@@ -112,7 +112,7 @@ def quantize(
         replayed = None if make else calibrated
         runs = make or replayed is not None or streams is not None
         if runs:
-            stop.load(weights, device, matrices=scheme.name == "none")
+            stop.load(weights, device, matrices=scheme.name in ("none", KEEP))
         if streams is not None:
             streams.advance_float(stop)
         if replayed is not None and replayed.reference is not None:
