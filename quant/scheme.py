@@ -53,7 +53,7 @@ class Scheme:
         if self.name == "none" and self.head_bits != 8:
             raise QuantError(
                 f"head bits {self.head_bits} have no effect with scheme 'none', which keeps "
-                f"floats; leave them out, or take one of {', '.join(SCHEMES[1:])}."
+                f"floats; leave them out, or take one of {', '.join((*METHODS, 'rtn8'))}."
             )
         if self.method is not None and self.name not in METHODS:
             raise QuantError(
