@@ -8,7 +8,13 @@ import torch
 from torch.export import ExportedProgram
 
 from delegates.errors import DelegateError
-from delegates.passes.quantized import LINEAR, linear_arguments
+from delegates.passes.quantized import (
+    LINEAR,
+    embedding_arguments,
+    embeddings_of,
+    linear_arguments,
+    linears_of,
+)
 
 FLOAT_BITS = 32  # of a weight that is not quantized, whatever the delegate stores it as
 
@@ -86,6 +92,7 @@ class Limits:
         missing: a sentence on what must be installed before it can lower here; None if nothing is
             missing.
         checks: whether this machine can run its programs, to check the results.
+        float16_groups: whether it supports weights of 4 and 8 bits with one float16 scale a group.
     """
 
     name: str
@@ -97,6 +104,20 @@ class Limits:
     sizes: FileSizes = FileSizes()
     streams_weights: bool = False
     kept_positions: Callable[[int, int, int], int] = all_positions
+    float16_groups: bool = False
+
+    def check_kept(self) -> None:
+        """Checks that weights may be stored as `--quant keep` finds them.
+
+        Raises:
+            DelegateError: they may not.
+        """
+        if not self.float16_groups:
+            raise DelegateError(
+                f"{self.name} does not support integers with a float16 scale for each group, which "
+                "--quant keep takes from the checkpoint: use another --quant, such as rtn8, or "
+                "another --delegate, such as cpu."
+            )
 
     def check_mix(self, layers: int) -> None:
         """Checks that layers of a program may have 4 bits in some parts and 8 in others.
@@ -145,6 +166,14 @@ class Limits:
             seq_len = int(program.range_constraints[seq_len.node.expr].upper)
         for bits in sorted(_weight_bits(program)):
             self.check(bits, seq_len)
+        if _has_int8_groups(program):
+            self.check_kept()
+
+
+def _has_int8_groups(program: ExportedProgram) -> bool:
+    types: list[StoredAs] = [linear_arguments(node) for node in linears_of(program.graph)]
+    types += [embedding_arguments(node) for node in embeddings_of(program.graph)]
+    return any(type.bits == 8 and type.group_size > 0 for type in types)
 
 
 def _weight_bits(program: ExportedProgram) -> set[int]:

@@ -8,6 +8,7 @@ import torch
 
 from delegates import DelegationReport, Unfused, get_delegate
 from exporter.decompositions import Decomposition, decompositions, operators_by_line
+from exporter.keep import keeping, require_keepable
 from exporter.kv_caches import KvCaches, kv_caches
 from exporter.listener import Listener
 from exporter.models.decoder import CausalLM
@@ -17,7 +18,7 @@ from exporter.program import capture
 from exporter.shapes import Shapes, explain_shapes, noting_conditions
 from exporter.source import find_checkpoint
 from quant.quantize import quantize
-from quant.scheme import Scheme
+from quant.scheme import KEEP, Scheme
 
 
 @dataclass(frozen=True)
@@ -75,8 +76,12 @@ def explain_export(options: ExportOptions, listener: Listener) -> Explanation:
         ExportError, QuantError, DelegateError: with the sentence to show.
     """
     delegate = get_delegate(options.delegate)
+    require_keepable(options)
     checkpoint = find_checkpoint(options, listener)
+    options = replace(options, scheme=keeping(options.scheme, checkpoint, listener))
     context, seq_len = context_lengths(options, checkpoint)
+    if options.scheme.name == KEEP:
+        delegate.LIMITS.check_kept()
     delegate.LIMITS.check(options.scheme.bits, seq_len)
     scheme = quick_scheme(options.scheme)
     with torch.device("meta"):

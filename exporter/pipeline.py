@@ -15,6 +15,7 @@ from exporter.checkpoint import Checkpoint
 from exporter.etrecord import save_etrecord, weights_crc32
 from exporter.file_size import require_room, room_to_leave
 from exporter.files import check_outputs, replacing
+from exporter.keep import keeping, require_keepable
 from exporter.listener import SILENT, Listener
 from exporter.memory import plan_memory
 from exporter.models.decoder import CausalLM
@@ -27,6 +28,7 @@ from quant.cache.store import Cache, default_size
 from quant.machine.resources import DEFAULTS, Resources
 from quant.quantize import quantize
 from quant.report import QuantReport
+from quant.scheme import KEEP
 
 NOT_RUN = "not run here"  # the file: nothing on this machine runs its delegate
 
@@ -51,10 +53,14 @@ def export_model(options: ExportOptions, listener: Listener = SILENT) -> ExportR
     """
     delegate = get_delegate(options.delegate)
     check_outputs(options.out, options.etrecord)
+    require_keepable(options)
     with replacing(options.out) as temporary, replacing(options.etrecord) as etrecord:
         checkpoint = find_checkpoint(options, listener)
+        options = replace(options, scheme=keeping(options.scheme, checkpoint, listener))
         text = prepare_text(options, checkpoint)
         context, seq_len = context_lengths(options, checkpoint)
+        if options.scheme.name == KEEP:
+            delegate.LIMITS.check_kept()
         delegate.LIMITS.check(options.scheme.bits, seq_len)
         facts = delegate.LIMITS, checkpoint, text, context
         size = require_room(options, *facts)
@@ -200,13 +206,14 @@ def describe(
         },
         "quantization": {
             "scheme": quantization.scheme,
-            "group_size": options.scheme.group_size,
+            "group_size": options.scheme.largest_group,
             "head_bits": options.scheme.head_bits,
             "bits": quantization.widths,
             "method": quantization.method,
             "bits_per_weight": quantization.size.bits_per_weight,
             "linear_bits_per_weight": quantization.size.linear_bits_per_weight,
             "embedding_bytes": quantization.size.embedding,
+            **({"compared_with": "the weights dequantized"} if options.scheme.name == KEEP else {}),
             "calibration_tokens": quantization.calibration_tokens,
         },
         "text": {

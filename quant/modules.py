@@ -16,7 +16,8 @@ class QuantizedWeight:
 
     Attributes:
         values: int8 (rows, columns), columns a multiple of the group; of 4 bits in -8..7.
-        scales: float32 (rows, groups); of 4 bits exact in bfloat16.
+        scales: float32 (rows, groups); of two levels exact in bfloat16, of groups with one level
+            in float16.
         type: how they are stored.
     """
 

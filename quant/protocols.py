@@ -2,9 +2,11 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from torch import Tensor, nn
+
+from quant.modules import QuantizedWeight
 
 
 @dataclass(frozen=True)
@@ -105,3 +107,11 @@ class WeightSource(Protocol):
 
     def release(self) -> None:
         """Releases the memory that reading has made resident."""
+
+
+@runtime_checkable
+class IntegerSource(WeightSource, Protocol):
+    """Stored tensors of which some are integers and scales."""
+
+    def integers(self, name: str) -> QuantizedWeight | None:
+        """The integers of a matrix as they are stored; None where it is to be rounded."""

@@ -27,6 +27,7 @@ from quant.layers.embedding_and_head import (
 )
 from quant.layers.gptq import Streams, gptq_layer
 from quant.layers.head_inputs import head_statistics
+from quant.layers.kept import keep_layer
 from quant.layers.nearest import round_layer
 from quant.layers.stream import States, Stream
 from quant.layers.walk import Stop, filling_walk, layers_of, load_finite
@@ -39,7 +40,7 @@ from quant.protocols import CausalLM, WeightSource
 from quant.report import QuantReport
 from quant.rotation.fold import require_rotatable, rotate
 from quant.rotation.learned import learn_rotation
-from quant.scheme import EMBEDDING_PART, HEAD_PART, Scheme
+from quant.scheme import EMBEDDING_PART, HEAD_PART, KEEP, Scheme
 
 
 @full_memory_reported()
@@ -111,7 +112,7 @@ def quantize(
         replayed = None if make else calibrated
         runs = make or replayed is not None or streams is not None
         if runs:
-            stop.load(weights, device, matrices=scheme.name == "none")
+            stop.load(weights, device, matrices=scheme.name in ("none", KEEP))
         if streams is not None:
             streams.advance_float(stop)
         if replayed is not None and replayed.reference is not None:
@@ -126,6 +127,8 @@ def quantize(
         elif calibrated is not None:
             by = awq_layer if scheme.choice.rounding == "awq" else gptq_layer
             by(layer, scheme, name, calibrated, meter.advance)
+        elif scheme.name == KEEP:
+            keep_layer(layer, scheme, name, weights, meter.advance)
         else:
             round_layer(layer, scheme, name, meter.advance)
         if kept is not None and make:

@@ -6,7 +6,7 @@ from functools import cached_property
 
 from quant.errors import QuantError
 from quant.method import Method, changed
-from quant.weight_type import FLOAT_BITS, GROUP_SIZES, INT8, WeightType
+from quant.weight_type import FLOAT_BITS, GROUP_SIZES, INT8, INT8_GROUPS, WeightType
 
 HEAD_BITS = (8, 4)
 METHODS = {  # of the schemes that store 4 bits
@@ -15,7 +15,8 @@ METHODS = {  # of the schemes that store 4 bits
     "awq4": Method(rounding="awq", importance="diagonal", drift="none", descent=0),
     "gptq4": Method(),
 }
-SCHEMES = ("none", *METHODS, "rtn8")
+KEEP = "keep"
+SCHEMES = ("none", *METHODS, "rtn8", KEEP)
 EMBEDDING_PART, HEAD_PART = "model.embed_tokens", "lm_head"
 
 
@@ -24,9 +25,10 @@ class Scheme:
     """How the weights of a model are stored; activations are int8, dynamic, per token.
 
     Attributes:
-        name: "none" (float32), "rtn8" (int8, one scale per output channel, round to nearest), or
-            8da4w with the integers chosen as METHODS says: "rtn4" (round to nearest), "hqq4",
-            "awq4" or "gptq4" (the best we know).
+        name: "none" (float32), "rtn8" (int8, one scale per output channel, round to nearest),
+            "keep" (the integers that are stored, in `types`; where there are none, int8 in groups
+            of 32, round to nearest), or 8da4w with the integers chosen as METHODS says: "rtn4"
+            (round to nearest), "hqq4", "awq4" or "gptq4" (the best we know).
         group_size: input dimensions that share an int4 scale: 32, 64 or 128.
         head_bits: the embedding and `lm_head`: 8 (one scale per row) or 4 (groups).
         method: how the integers are chosen; None: as the table says.
@@ -51,15 +53,21 @@ class Scheme:
         if self.name == "none" and self.head_bits != 8:
             raise QuantError(
                 f"head bits {self.head_bits} have no effect with scheme 'none', which keeps "
-                f"floats; leave them out, or take one of {', '.join(SCHEMES[1:])}."
+                f"floats; leave them out, or take one of {', '.join((*METHODS, 'rtn8'))}."
             )
         if self.method is not None and self.name not in METHODS:
             raise QuantError(
                 f"scheme {self.name!r} has no method to set; those of 4 bits have: "
                 f"{', '.join(METHODS)}."
             )
+        if self.name == KEEP and (self.group_size, self.head_bits) != (32, 8):
+            raise QuantError(
+                "a group size and head bits have no effect with scheme 'keep', which keeps those "
+                "of the checkpoint; leave them out."
+            )
+        levels = 1 if self.name == KEEP else self.choice.levels
         for part, type in self.types:
-            if self.name == "none" or type.in_groups and type.levels != self.choice.levels:
+            if self.name == "none" or type.in_groups and type.levels != levels:
                 raise QuantError(
                     f"{part} cannot be stored as {type}: {self.name} does not support it."
                 )
@@ -67,9 +75,8 @@ class Scheme:
     @property
     def type(self) -> WeightType | None:
         """Of a weight of a decoder layer; None for floats."""
-        if self.name == "none":
-            return None
-        return INT8 if self.name == "rtn8" else self._int4
+        others = {"none": None, "rtn8": INT8, KEEP: INT8_GROUPS}
+        return others[self.name] if self.name in others else self._int4
 
     @property
     def bits(self) -> int:
@@ -85,7 +92,8 @@ class Scheme:
         """The type of a part such as "model.layers.0.mlp.down_proj", EMBEDDING_PART or HEAD_PART;
         None for floats."""
         found = self._types.get(part)
-        if found is not None or self.name == "none" or part not in (EMBEDDING_PART, HEAD_PART):
+        is_end = part in (EMBEDDING_PART, HEAD_PART)
+        if found is not None or self.name in ("none", KEEP) or not is_end:
             return found or self.type
         return INT8 if self.head_bits == 8 else self._int4
 

@@ -16,7 +16,8 @@ class WeightType:
     Attributes:
         bits: of an integer.
         group_size: input dimensions that share a scale; WHOLE_ROW: all of a row do.
-        levels: of the scales: 2, an integer of 1 to 15 times a float of the row; 1, a float each.
+        levels: of the scales: 2, an integer of 1 to 15 times a float of the row; 1, a float each,
+            which is exact in float16 where a row has several.
 
     Raises:
         QuantError: a type that nothing stores.
@@ -27,12 +28,14 @@ class WeightType:
     levels: int
 
     def __post_init__(self) -> None:
-        grouped = self.bits == 4 and self.group_size in GROUP_SIZES and self.levels in (1, 2)
-        if not grouped and (self.bits, self.group_size, self.levels) != (8, WHOLE_ROW, 1):
+        kind = self.bits, self.levels
+        grouped = self.group_size in GROUP_SIZES and kind in ((4, 1), (4, 2), (8, 1))
+        if not grouped and (*kind, self.group_size) != (8, 1, WHOLE_ROW):
             raise QuantError(
                 f"a weight of {self.bits} bits in groups of {self.group_size} with {self.levels} "
-                "levels of scales is not supported; it must be 4 bits in groups of "
-                f"{', '.join(map(str, GROUP_SIZES))}, or 8 bits with one scale a row."
+                "levels of scales is not supported; it must be 4 or 8 bits in groups of "
+                f"{', '.join(map(str, GROUP_SIZES))}, 8 with 1 level, or 8 bits with one scale a "
+                "row."
             )
 
     @property
@@ -46,6 +49,7 @@ class WeightType:
 
 
 INT8 = WeightType(8, WHOLE_ROW, 1)
+INT8_GROUPS = WeightType(8, 32, 1)  # GGUF's Q8_0
 
 
 def int4(group_size: int) -> WeightType:

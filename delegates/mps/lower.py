@@ -20,6 +20,7 @@ LIMITS = Limits(
     missing=nothing_missing,
     checks=never,
     sizes=SIZES,
+    float16_groups=True,
 )
 
 

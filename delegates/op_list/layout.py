@@ -19,7 +19,17 @@ class Format(IntEnum):
     INT4_TWO_LEVEL = 0
     INT4 = 1
     INT8 = 2
-    FLOAT32 = 3
+    INT8_GROUPS = 3
+    FLOAT32 = 4
+
+
+# By bits, whether a row has several scales, and the levels of these.
+FORMATS = {
+    (4, True, 2): Format.INT4_TWO_LEVEL,
+    (4, True, 1): Format.INT4,
+    (8, False, 1): Format.INT8,
+    (8, True, 1): Format.INT8_GROUPS,
+}
 
 
 def round_up(number: int, multiple: int) -> int:
@@ -47,10 +57,11 @@ def block_layout(format: Format, columns: int, group_size: int) -> BlockLayout:
     if format is Format.INT4_TWO_LEVEL:
         values = (2 + -(-columns // group_size // 8)) * LINE_BYTES
         return BlockLayout(2 * LINE_BYTES, values, values + columns * BLOCK_ROWS // 2)
-    if format is Format.INT4:
+    if format in (Format.INT4, Format.INT8_GROUPS):
         scale_bytes = columns // group_size * BLOCK_ROWS * 2
         values = LINE_BYTES + round_up(scale_bytes, LINE_BYTES)
-        return BlockLayout(LINE_BYTES, values, values + columns * BLOCK_ROWS // 2)
+        value_bytes = columns * BLOCK_ROWS // (2 if format is Format.INT4 else 1)
+        return BlockLayout(LINE_BYTES, values, values + value_bytes)
     if format is Format.INT8:
         return BlockLayout(0, 2 * LINE_BYTES, 2 * LINE_BYTES + columns * BLOCK_ROWS)
     return BlockLayout(0, 0, columns * BLOCK_ROWS * 4)
@@ -65,8 +76,7 @@ def packed_bytes(format: Format, rows: int, columns: int, group_size: int) -> in
 
 def weight_bytes(rows: int, columns: int, type: StoredAs) -> int:
     """The same of a weight of a type."""
-    grouped = Format.INT4 if type.levels == 1 else Format.INT4_TWO_LEVEL
-    format = grouped if type.group_size else Format.INT8
+    format = FORMATS[type.bits, type.group_size > 0, type.levels]
     return packed_bytes(format, rows, columns, type.group_size)
 
 

@@ -60,9 +60,32 @@ def pack_int4(
 
     Args:
         values: int8 (rows, columns or more) in -8..7; what lies beyond `columns` is dropped.
-        scales: float32 (rows, ceil(columns / group_size) or more), exact in bfloat16.
+        scales: float32 (rows, ceil(columns / group_size) or more), exact in float16.
     """
-    format = Format.INT4
+    return _pack_groups(Format.INT4, _store_nibbles, values, scales, columns, group_size)
+
+
+def pack_int8_groups(
+    values: NDArray[np.int8], scales: NDArray[np.float32], columns: int, group_size: int
+) -> bytes:
+    """`kInt8Groups`.
+
+    Args:
+        values: int8 (rows, columns or more); what lies beyond `columns` is dropped.
+        scales: float32 (rows, ceil(columns / group_size) or more), exact in float16.
+    """
+    return _pack_groups(Format.INT8_GROUPS, _store_bytes, values, scales, columns, group_size)
+
+
+def _pack_groups(
+    format: Format,
+    store: Callable[[NDArray[np.uint8], BlockLayout, NDArray[np.int8]], None],
+    values: NDArray[np.int8],
+    scales: NDArray[np.float32],
+    columns: int,
+    group_size: int,
+) -> bytes:
+    """A format with a float16 scale for each group."""
     stored = stored_columns(format, columns, group_size)
     layout = block_layout(format, stored, group_size)
     groups = stored // group_size
@@ -75,9 +98,9 @@ def pack_int4(
         for group in range(groups):  # in this order: float additions
             row_sums += piece_scales[:, group].astype(np.float64) * by_group[:, group]
         _store(blocks, 0, row_sums.astype(np.float32))
-        bits = (piece_scales.view(np.uint32) >> 16).astype(np.uint16)
+        bits = piece_scales.astype(np.float16).view(np.uint16)
         _store(blocks, layout.scales, bits.reshape(-1, BLOCK_ROWS, groups).transpose(0, 2, 1))
-        _store_nibbles(blocks, layout, piece)
+        store(blocks, layout, piece)
 
     return _fill_blocks(values.shape[0], stored, layout, fill)
 
@@ -96,8 +119,7 @@ def pack_int8(values: NDArray[np.int8], row_scales: NDArray[np.float32], columns
         piece = _padded(values[rows, :columns], len(blocks), stored)
         _store(blocks, 0, _padded(row_scales[rows, None], len(blocks), 1))
         _store(blocks, 64, piece.sum(axis=1, dtype=np.int32))
-        steps = piece.view(np.uint32).reshape(-1, BLOCK_ROWS, stored // 4)
-        _store(blocks, layout.values, steps.transpose(0, 2, 1))
+        _store_bytes(blocks, layout, piece)
 
     return _fill_blocks(values.shape[0], stored, layout, fill)
 
@@ -163,3 +185,9 @@ def _store_nibbles(
     words = (words & np.uint32(0x0F0F0F0F)) ^ np.uint32(0x07070707)  # 7 - value, modulo 16
     lines = words[..., 0] | words[..., 1] << np.uint32(4)
     _store(blocks, layout.values, lines.transpose(0, 2, 1))
+
+
+def _store_bytes(blocks: NDArray[np.uint8], layout: BlockLayout, values: NDArray[np.int8]) -> None:
+    """int8 (rows, columns), 4 columns of 16 rows to a line."""
+    steps = values.view(np.uint32).reshape(len(blocks), BLOCK_ROWS, -1)
+    _store(blocks, layout.values, steps.transpose(0, 2, 1))

@@ -9,7 +9,7 @@ import flatbuffers
 from delegates.op_list.layout import Format
 from delegates.op_list.ops import KINDS, Cache, Field, Floats, Op
 
-VERSION = 3
+VERSION = 4
 _IDENTIFIER = b"THCP"
 
 

@@ -14,7 +14,13 @@ from delegates.op_list.graph import Constants
 from delegates.op_list.layout import BLOCK_ROWS, Format, round_up
 from delegates.op_list.matrix import Matrix, MatrixSource
 from delegates.op_list.ops import Floats
-from delegates.op_list.pack import pack_float32, pack_int4, pack_int4_two_level, pack_int8
+from delegates.op_list.pack import (
+    pack_float32,
+    pack_int4,
+    pack_int4_two_level,
+    pack_int8,
+    pack_int8_groups,
+)
 from delegates.op_list.scales import find_two_levels
 
 
@@ -38,6 +44,8 @@ def pack(matrix: Matrix, constants: Constants) -> bytes:
     scales = scales[:, : -(-columns // group_size)]
     if matrix.format is Format.INT4:
         return pack_int4(values, scales, columns, group_size)
+    if matrix.format is Format.INT8_GROUPS:
+        return pack_int8_groups(values, scales, columns, group_size)
     levels = find_two_levels(scales)
     if levels is None:
         name = shown_name(constants.name(matrix.sources[0].values) or "a weight")
@@ -76,9 +84,11 @@ def _check(source: MatrixSource, constants: Constants) -> None:
     scales = constants.tensor(source.scales)
     if not bool(torch.isfinite(scales).all()):
         raise DelegateError(f"{name} has a scale that is not a number: quantize it again.")
-    if source.format is not Format.INT8 and not torch.equal(scales, scales.bfloat16().float()):
+    if source.format in (Format.INT4, Format.INT8_GROUPS) and not torch.equal(
+        scales, scales.half().float()
+    ):
         raise DelegateError(
-            f"{name} has scales that are not exact in bfloat16, in which 4-bit weights store them: "
+            f"{name} has scales that are not exact in float16, in which each group stores its own: "
             "round the scales before quantizing."
         )
 

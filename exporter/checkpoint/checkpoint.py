@@ -8,11 +8,14 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
+from exporter.checkpoint import integers
 from exporter.checkpoint.weights import Weights
 from exporter.errors import ExportError
 from exporter.models.families import Family
 from exporter.models.spec import DecoderSpec
 from exporter.models.stored import Stored
+from quant.modules import QuantizedWeight
+from quant.weight_type import WeightType
 
 EMBEDDING = "model.embed_tokens.weight"
 HEAD = "lm_head.weight"
@@ -51,6 +54,29 @@ class Checkpoint:
         With tied embeddings, the head's name and the embedding's name return the same tensor.
         """
         return self._made(self._stored(name))
+
+    def kept_type(self, name: str) -> WeightType | None:
+        """Returns the type in which the stored integers of the model's tensor of that name can be
+        kept; None if they cannot, or if it is stored as floats.
+
+        Raises:
+            ExportError: they should be kept and cannot be; the sentence says what to do.
+        """
+        return integers.kept_type(self.weights, self._stored(name))
+
+    def integers(self, name: str) -> QuantizedWeight | None:
+        """Returns the stored integers of the model's tensor of that name, where they can be kept.
+
+        Their columns are padded to whole groups.
+        """
+        return integers.integers(self.weights, self._stored(name))
+
+    def stored_as(self, name: str) -> str:
+        """Returns the type in which the model's tensor of that name is stored, such as Q6_K."""
+        source = self._stored(name).names[0]
+        if isinstance(self.weights, integers.IntegerWeights):
+            return self.weights.stored_as(source)
+        return _dtype(self.weights.dtype(source))
 
     def load_into(self, module: nn.Module, prefix: str) -> None:
         """Replaces each parameter of `module` by a float32 copy of the tensor `prefix` + its name.

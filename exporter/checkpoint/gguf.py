@@ -29,6 +29,8 @@ from exporter.checkpoint.meta import halves_from_pairs
 from exporter.errors import ExportError
 from exporter.models.families import Family, get_family
 from exporter.models.spec import DecoderSpec
+from quant.modules import QuantizedWeight
+from quant.weight_type import INT8_GROUPS, WeightType
 
 _PART = re.compile(r"(.*)-(\d{5})-of-(\d{5})\.gguf")
 _ROPE = (ROPE_FACTORS, LONG_FACTORS, SHORT_FACTORS)  # of which the config tells
@@ -63,7 +65,12 @@ _PLAIN = {  # types that PyTorch has too
     GGMLQuantizationType.I16: torch.int16,
     GGMLQuantizationType.I8: torch.int8,
 }
-_AT_ONCE = 1 << 20  # numbers that are made floats at a time
+_KEPT = {  # types whose blocks are a float16 scale and 32 integers around 0
+    GGMLQuantizationType.Q8_0: INT8_GROUPS,
+    GGMLQuantizationType.Q4_0: WeightType(4, 32, 1),
+}
+_SCALE_BYTES = 2
+_AT_ONCE = 1 << 20  # numbers that are made at a time
 
 
 class GgufWeights:
@@ -91,10 +98,26 @@ class GgufWeights:
         file, key = self._places[name]
         return _PLAIN.get(file.tensors[key].type, torch.float32)
 
+    def stored_as(self, name: str) -> str:
+        file, key = self._places[name]
+        return str(file.tensors[key].type.name)
+
+    def kept_type(self, name: str) -> WeightType | None:
+        file, key = self._places[name]
+        return _KEPT.get(file.tensors[key].type)
+
+    def integers(self, name: str) -> QuantizedWeight:
+        file, key = self._places[name]
+        made = read_integers(file, key)
+        if not self._has_pairs(name):
+            return made
+        values = halves_from_pairs(made.values, self._head_dim)
+        return QuantizedWeight(values, halves_from_pairs(made.scales, self._head_dim), made.type)
+
     def tensor(self, name: str) -> Tensor:
         file, key = self._places[name]
         made = read_tensor(file, key)
-        if self._kind.pairs_rotate and name.split(".")[-2] in ("q_proj", "k_proj"):
+        if self._has_pairs(name):
             return halves_from_pairs(made, self._head_dim)
         if self._kind.norms_from_one and name.endswith("norm.weight"):
             return made.float() - 1
@@ -103,6 +126,9 @@ class GgufWeights:
     def release(self) -> None:
         for file in self._files:
             file.release()
+
+    def _has_pairs(self, name: str) -> bool:
+        return self._kind.pairs_rotate and name.split(".")[-2] in ("q_proj", "k_proj")
 
 
 def open_gguf(path: Path, family: Family | None) -> tuple[Family, DecoderSpec, GgufWeights]:
@@ -146,6 +172,26 @@ def read_tensor(file: GgufFile, name: str) -> Tensor:
             part = gguf.dequantize(rows[begin : begin + step].numpy(), tensor.type)
             made[begin : begin + step] = torch.from_numpy(part)
     return made.view(tensor.shape)
+
+
+def read_integers(file: GgufFile, name: str) -> QuantizedWeight:
+    """A tensor of Q8_0 or Q4_0 as it is stored: values int8 (..., columns), scales float32 that
+    are exact in float16 (..., columns / 32)."""
+    tensor, rows = file.tensors[name], file.rows(name)
+    type, (size, block_bytes) = _KEPT[tensor.type], gguf.GGML_QUANT_SIZES[tensor.type]
+    *outer, columns = tensor.shape
+    values = torch.empty(rows.shape[0], columns // size, size, dtype=torch.int8)
+    scales = torch.empty(rows.shape[0], columns // size)
+    step = max(1, _AT_ONCE // max(1, columns))
+    for begin in range(0, rows.shape[0], step):
+        here = slice(begin, begin + step)
+        blocks = rows[here].unflatten(1, (-1, block_bytes))
+        stored = blocks[..., _SCALE_BYTES:]
+        if type.bits == 4:  # the first half of a group in the low nibbles
+            stored = torch.cat((stored & 15, stored >> 4), dim=-1) - 8
+        values[here] = stored.view(torch.int8)
+        scales[here] = blocks[..., :_SCALE_BYTES].contiguous().view(torch.float16)[..., 0].float()
+    return QuantizedWeight(values.view(*outer, columns), scales.view(*outer, -1), type)
 
 
 def _open_parts(path: Path) -> list[GgufFile]:

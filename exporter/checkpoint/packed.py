@@ -1,5 +1,5 @@
-"""Weights that a checkpoint stores as packed integers, read as float32: GPTQ's, AWQ's and
-compressed-tensors' layouts.
+"""Weights that a checkpoint stores as packed integers, read as float32 or as they are: GPTQ's,
+AWQ's and compressed-tensors' layouts.
 
 In each of them a weight is scale * (integer - zero point), with one scale and one zero point for a
 group of inputs of one output.
@@ -12,12 +12,31 @@ from typing import Protocol
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from exporter.checkpoint.weights import Weights
 from exporter.errors import ExportError
+from quant.modules import QuantizedWeight
+from quant.weight_type import GROUP_SIZES, INT8, WeightType
 
 _WORD = 32  # bits of a packed integer
 _AWQ_PLACES = [0, 4, 1, 5, 2, 6, 3, 7]  # where in a word the eight columns lie
+
+
+@dataclass(frozen=True)
+class Grid:
+    """What the integers of a weight mean: scale * (integer - zero).
+
+    Attributes:
+        zeros: int32, scales: float32, both (out_features, groups).
+        groups: int64 (in_features,), the group of each input.
+        group_size: inputs of a group.
+    """
+
+    zeros: Tensor
+    scales: Tensor
+    groups: Tensor
+    group_size: int
 
 
 class Packing(Protocol):
@@ -34,12 +53,21 @@ class Packing(Protocol):
     def shape(self, parts: Mapping[str, tuple[int, ...]]) -> tuple[int, int]:
         """Returns (out_features, in_features); ValueError if the parts do not fit each other."""
 
-    def read(self, parts: Mapping[str, Tensor]) -> Tensor:
-        """Returns the float32 weight (out_features, in_features)."""
+    @property
+    def bits(self) -> int:
+        """Of an integer."""
+
+    def values(self, parts: Mapping[str, Tensor]) -> Tensor:
+        """Returns the integers, int32 (out_features, in_features) from -2^(bits-1) on."""
+
+    def grid(self, parts: Mapping[str, Tensor], shape: tuple[int, int]) -> Grid:
+        """Returns the scales and zero points of a weight of that shape; the main tensor is not
+        read."""
 
 
 class UnpackedWeights:
-    """Stored weights whose packed ones are read as float32 under the name `<module>.weight`."""
+    """Stored weights whose packed ones are read as float32 under the name `<module>.weight`, or as
+    integers."""
 
     def __init__(self, weights: Weights, packing: Packing, path: Path) -> None:
         """
@@ -49,7 +77,7 @@ class UnpackedWeights:
         Raises:
             ExportError: parts of a packed weight are missing or do not fit each other.
         """
-        self._weights, self._packing = weights, packing
+        self._weights, self._packing, self._path = weights, packing, path
         stored = weights.shapes()
         self._parts: dict[str, dict[str, str]] = {}  # of each packed weight, by suffix
         hidden = set()
@@ -60,14 +88,16 @@ class UnpackedWeights:
                 self._parts[f"{module}.weight"] = {s: n for s, n in parts.items() if n in stored}
                 hidden |= set(parts.values())
         self._shapes = {name: shape for name, shape in stored.items() if name not in hidden}
+        self._matrices: dict[str, tuple[int, int]] = {}  # the shapes of packed weights
         for name, parts in self._parts.items():
             try:
-                self._shapes[name] = packing.shape({s: stored[n] for s, n in parts.items()})
+                self._matrices[name] = packing.shape({s: stored[n] for s, n in parts.items()})
             except (ValueError, KeyError) as error:
                 raise ExportError(
                     f"{path}: the packed parts of {name} do not fit quantization_config ({error}); "
                     "download the files again."
                 ) from None
+        self._shapes.update(self._matrices)
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
         return self._shapes
@@ -79,7 +109,54 @@ class UnpackedWeights:
         parts = self._parts.get(name)
         if parts is None:
             return self._weights.tensor(name)
-        return self._packing.read({s: self._weights.tensor(n) for s, n in parts.items()})
+        grid, values = self._grid(name), self._values(name)
+        return (values - grid.zeros[:, grid.groups]).float() * grid.scales[:, grid.groups]
+
+    def stored_as(self, name: str) -> str:
+        if name not in self._parts:
+            return str(self._weights.dtype(name)).removeprefix("torch.")
+        return f"int{self._packing.bits}"
+
+    def kept_type(self, name: str) -> WeightType | None:
+        if name not in self._parts:
+            return None
+        grid, (_, columns) = self._grid(name), self._matrices[name]
+        if grid.zeros.any():
+            raise self._not_kept(name, f"asymmetric int{self._packing.bits}, with zero points")
+        if not torch.equal(grid.groups, _groups(columns, grid.group_size)):
+            raise self._not_kept(name, "quantized with its inputs in another order (desc_act)")
+        if grid.group_size == columns and self._packing.bits == 8:
+            return INT8
+        fitting = [size for size in reversed(GROUP_SIZES) if grid.group_size % size == 0]
+        if not fitting:
+            raise self._not_kept(name, f"in groups of {grid.group_size}, no multiple of 32")
+        exact = torch.equal(grid.scales, grid.scales.half().float())
+        return WeightType(max(4, self._packing.bits), fitting[0], 1) if exact else None
+
+    def integers(self, name: str) -> QuantizedWeight:
+        type, grid, values = self.kept_type(name), self._grid(name), self._values(name)
+        assert type is not None
+        if not type.in_groups:
+            return QuantizedWeight(values.to(torch.int8), grid.scales, type)
+        columns = type.padded(values.shape[1])
+        scales = grid.scales.repeat_interleave(grid.group_size // type.group_size, dim=1)
+        padded = F.pad(values.to(torch.int8), (0, columns - values.shape[1]))
+        return QuantizedWeight(padded, scales[:, : columns // type.group_size].contiguous(), type)
+
+    def _grid(self, name: str) -> Grid:
+        parts = self._parts[name]
+        others = {s: self._weights.tensor(n) for s, n in parts.items() if s != self._packing.main}
+        return self._packing.grid(others, self._matrices[name])
+
+    def _values(self, name: str) -> Tensor:
+        main = self._packing.main
+        return self._packing.values({main: self._weights.tensor(self._parts[name][main])})
+
+    def _not_kept(self, name: str, what: str) -> ExportError:
+        return ExportError(
+            f"{self._path}: {name} is {what}, which --quant keep cannot store; use --quant rtn8 "
+            "or gptq4, which quantize the floats that it stands for."
+        )
 
     def release(self) -> None:
         self._weights.release()
@@ -111,14 +188,15 @@ class GptqPacking:
             _require(parts, "g_idx", (columns,))
         return rows, columns
 
-    def read(self, parts: Mapping[str, Tensor]) -> Tensor:
-        values = _unpacked(parts["qweight"].T, self.bits)  # (out_features, in_features)
+    def values(self, parts: Mapping[str, Tensor]) -> Tensor:
+        return _unpacked(parts["qweight"].T, self.bits) - 2 ** (self.bits - 1)
+
+    def grid(self, parts: Mapping[str, Tensor], shape: tuple[int, int]) -> Grid:
         zeros = _unpacked(parts["qzeros"], self.bits).T + self.zero_offset
         zeros &= 2**self.bits - 1
         groups = parts.get("g_idx")
-        if groups is None:
-            groups = _groups(values.shape[1], self.group_size)
-        return _floats(values, zeros, parts["scales"].T, groups.long())
+        scales = parts["scales"].T.float()
+        return _grid(zeros - 2 ** (self.bits - 1), scales, groups, self.group_size, shape)
 
 
 @dataclass(frozen=True)
@@ -126,6 +204,7 @@ class AwqPacking:
     """AutoAWQ's "gemm" layout of 4 bits: `qweight` int32 (in_features, out_features / 8)."""
 
     group_size: int
+    bits: int = 4
     main: str = "qweight"
     others: tuple[str, ...] = ("qzeros", "scales")
 
@@ -136,10 +215,12 @@ class AwqPacking:
         _require(parts, "scales", (groups, words * 8))
         return words * 8, columns
 
-    def read(self, parts: Mapping[str, Tensor]) -> Tensor:
-        values, zeros = _awq_columns(parts["qweight"]).T, _awq_columns(parts["qzeros"]).T
-        groups = _groups(values.shape[1], self.group_size)
-        return _floats(values, zeros, parts["scales"].T, groups)
+    def values(self, parts: Mapping[str, Tensor]) -> Tensor:
+        return _awq_columns(parts["qweight"]).T - 8
+
+    def grid(self, parts: Mapping[str, Tensor], shape: tuple[int, int]) -> Grid:
+        zeros = _awq_columns(parts["qzeros"]).T - 8
+        return _grid(zeros, parts["scales"].T.float(), None, self.group_size, shape)
 
 
 @dataclass(frozen=True)
@@ -174,25 +255,21 @@ class CompressedPacking:
             raise ValueError(f"weight_scale is {scales}")
         return rows, columns
 
-    def read(self, parts: Mapping[str, Tensor]) -> Tensor:
-        middle = 2 ** (self.bits - 1)
-        values = parts[self.main]
-        if self.words:
-            values = _unpacked(values, self.bits) - middle
-        values = values.int()
-        scales = parts["weight_scale"].reshape(-1, parts["weight_scale"].shape[-1])
-        scales = scales.expand(values.shape[0], -1)
+    def values(self, parts: Mapping[str, Tensor]) -> Tensor:
+        stored = parts[self.main]
+        return _unpacked(stored, self.bits) - 2 ** (self.bits - 1) if self.words else stored.int()
+
+    def grid(self, parts: Mapping[str, Tensor], shape: tuple[int, int]) -> Grid:
+        scales = parts["weight_scale"].float()
+        scales = scales.reshape(-1, scales.shape[-1])
         zeros = parts.get("weight_zero_point")
         if zeros is None:
             zeros = torch.zeros((), dtype=torch.int32)
         elif self.words and zeros.dtype == torch.int32:
-            zeros = _unpacked(zeros.T, self.bits).T[: values.shape[0]] - middle
+            zeros = _unpacked(zeros.T, self.bits).T - 2 ** (self.bits - 1)
         zeros = zeros.int().reshape(-1, zeros.shape[-1] if zeros.dim() else 1)
-        groups = parts.get("weight_g_idx")
-        if groups is None:
-            group_size = -1 if scales.shape[1] == 1 else self.group_size
-            groups = _groups(values.shape[1], group_size)
-        return _floats(values, zeros.expand(scales.shape), scales, groups.long())
+        group_size = -1 if scales.shape[1] == 1 else self.group_size
+        return _grid(zeros, scales, parts.get("weight_g_idx"), group_size, shape)
 
 
 def _is_packed(weights: Weights, name: str) -> bool:
@@ -230,6 +307,12 @@ def _groups(columns: int, group_size: int) -> Tensor:
     return torch.arange(columns) // each
 
 
-def _floats(values: Tensor, zeros: Tensor, scales: Tensor, groups: Tensor) -> Tensor:
-    """scale * (value - zero): values (rows, columns), the others (rows, groups)."""
-    return (values - zeros[:, groups]).float() * scales.float()[:, groups]
+def _grid(
+    zeros: Tensor, scales: Tensor, groups: Tensor | None, group_size: int, shape: tuple[int, int]
+) -> Grid:
+    rows, columns = shape
+    scales = scales.expand(rows, -1)
+    if groups is None:
+        groups = _groups(columns, group_size)
+    group_size = columns if group_size == -1 else group_size
+    return Grid(zeros[:rows].expand(scales.shape), scales, groups.long(), group_size)

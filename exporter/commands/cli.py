@@ -49,8 +49,9 @@ Examples:
     "--quant",
     metavar="SCHEME",
     default="gptq4",
-    help="none (float32), rtn8 (8 bits), or 4 bits: gptq4 (calibrated, best quality), rtn4 "
-    "(rounded to nearest), hqq4, awq4.",
+    help="none (float32), rtn8 (8 bits), keep (the integers of a GGUF file of Q8_0 or Q4_0, or of "
+    "a symmetric GPTQ, AWQ or compressed-tensors checkpoint), or 4 bits: gptq4 (calibrated, best "
+    "quality), rtn4 (rounded to nearest), hqq4, awq4.",
 )
 @click.option(
     "--method",

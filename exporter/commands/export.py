@@ -144,12 +144,13 @@ def _show(result: "ExportResult", layer_errors: bool, seconds: float) -> None:
     )
     quality = quantization.quality
     if quality is not None:
+        reference = "of the weights dequantized" if quantization.scheme == "keep" else "in float"
         click.echo(
             f"quality: perplexity {quality.perplexity_float:.3f} ± "
-            f"{quality.perplexity_float_error:.3f} in float, {quality.perplexity_quantized:.3f} ± "
-            f"{quality.perplexity_quantized_error:.3f} as exported; KL {quality.kl:.4f} ± "
-            f"{quality.kl_error:.4f} nats, top-1 {quality.top1:.1%} ± {quality.top1_error:.1%} "
-            f"({quality.tokens} held-out tokens)"
+            f"{quality.perplexity_float_error:.3f} {reference}, "
+            f"{quality.perplexity_quantized:.3f} ± {quality.perplexity_quantized_error:.3f} "
+            f"as exported; KL {quality.kl:.4f} ± {quality.kl_error:.4f} nats, top-1 "
+            f"{quality.top1:.1%} ± {quality.top1_error:.1%} ({quality.tokens} held-out tokens)"
         )
     _show_delegation(report)
     if result.agreement is not None:

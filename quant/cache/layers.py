@@ -19,7 +19,7 @@ from quant.machine.resources import Resources
 from quant.measure.quality import Quality
 from quant.modules import QuantizedWeight
 from quant.protocols import CausalLM, WeightSource
-from quant.scheme import Scheme
+from quant.scheme import KEEP, Scheme
 
 _KINDS = ("cpu", "cuda")  # of devices, whose layers are used if all are there
 
@@ -137,7 +137,7 @@ def find_cached_layers(
         model: on the meta device, as the checkpoint has it.
         weights: as they are stored, before any rotation.
     """
-    if resources.cache is None or scheme.name == "none":
+    if resources.cache is None or scheme.name in ("none", KEEP):
         return None
     kinds = tuple(dict.fromkeys((resources.device.type, *_KINDS)))
     own, *others = layer_keys(model, scheme, weights, calibration, kinds)

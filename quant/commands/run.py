@@ -70,6 +70,8 @@ def run_command(
     try:
         if quant == "none":
             raise QuantError("--quant none does not quantize anything; use a scheme such as gptq4.")
+        if quant == "keep":
+            raise QuantError("--quant keep makes no layers to store; use a scheme such as gptq4.")
         check_source(model, None)
         check_quantization(quant, method, group_size, head_bits, calibration, max_memory, device)
     except (QuantError, ExportError) as error:

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from quant.layers.kept import keep_weight
 from quant.layers.walk import load_finite
 from quant.machine.device import lent, move
 from quant.measure.quality import LogitComparison, Quality
@@ -17,7 +18,7 @@ from quant.modules import QuantizedEmbedding, QuantizedLinear, QuantizedWeight, 
 from quant.protocols import CausalLM, WeightSource
 from quant.rounding.nearest import require_finite, round_weight
 from quant.rounding.solve import Statistics, solve
-from quant.scheme import EMBEDDING_PART, HEAD_PART, Scheme
+from quant.scheme import EMBEDDING_PART, HEAD_PART, KEEP, Scheme
 from quant.weight_type import WeightType
 
 EMBEDDING = "model.embed_tokens.weight"
@@ -61,11 +62,11 @@ def quantize_embedding_and_head(
     type, head_type = scheme.type_of(EMBEDDING_PART), scheme.type_of(HEAD_PART)
     assert type is not None and head_type is not None
     of_tied = statistics if tied else None
-    embedding = _round(weights.tensor(EMBEDDING), scheme, type, EMBEDDING, of_tied)
+    embedding = _round(weights, scheme, type, EMBEDDING, of_tied)
     weights.release()
     if tied:
         return embedding, embedding
-    head = _round(weights.tensor(HEAD), scheme, head_type, HEAD, statistics)
+    head = _round(weights, scheme, head_type, HEAD, statistics)
     weights.release()
     return embedding, head
 
@@ -80,8 +81,15 @@ def set_embedding_and_head(
 
 
 def _round(
-    weight: Tensor, scheme: Scheme, type: WeightType, name: str, statistics: Statistics | None
+    weights: WeightSource,
+    scheme: Scheme,
+    type: WeightType,
+    name: str,
+    statistics: Statistics | None,
 ) -> QuantizedWeight:
+    if scheme.name == KEEP:
+        return keep_weight(weights, name, type, scheme)
+    weight = weights.tensor(name)
     if statistics is None or not type.in_groups:
         return round_weight(weight, type, name, scheme.choice)
     values, scales = [], []

@@ -1,4 +1,4 @@
-"""Round to nearest, a few rows at a time: int4 in groups, int8 per output channel."""
+"""Round to nearest, a few rows at a time: int4 in groups, int8 per output channel or in groups."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -25,6 +25,7 @@ _CHUNK_ELEMENTS = 1 << 18  # stays in a core's cache
 _GPU_CHUNK_ELEMENTS = 1 << 24
 _SMALLEST_SCALE = 2.0**-100
 _LARGEST_SCALE = 2.0**120
+_SMALLEST_HALF, _LARGEST_HALF = 2.0**-24, 65504.0
 
 Rounding = Callable[[Tensor], tuple[Tensor, Tensor]]  # float32 rows to int8 values, scales
 
@@ -41,8 +42,8 @@ def round_weight(
     Raises:
         QuantError: the weight `name` holds a value that is not finite.
     """
-    if not type.in_groups:
-        return round_int8(weight, name)
+    if type.bits == 8:
+        return round_int8(weight, name, type)
     return round_int4(weight, type.group_size, name, method, importance)
 
 
@@ -85,20 +86,28 @@ def _scales(rows: Tensor, group_size: int, method: Method, importance: Tensor | 
     return searched_scales(rows, group_size, importance).product()
 
 
-def round_int8(weight: Tensor, name: str) -> QuantizedWeight:
-    """Rounds a weight (rows, columns) of any float type to int8, one scale per row.
+def round_int8(weight: Tensor, name: str, type: WeightType = INT8) -> QuantizedWeight:
+    """Rounds a weight (rows, columns) of any float type to int8, one scale per row, or float16
+    ones per group, as llama.cpp does for Q8_0.
 
     Raises:
         QuantError: the weight `name` holds a value that is not finite.
     """
+    columns = type.padded(weight.shape[1])
+    group_size = type.group_size if type.in_groups else columns
 
     def round_rows(rows: Tensor) -> tuple[Tensor, Tensor]:
-        scales = rows.abs().amax(dim=1, keepdim=True) / 127
-        scales = scales.clamp(_SMALLEST_SCALE, _LARGEST_SCALE)
-        return (rows / scales).round_().clamp_(-127, 127).to(torch.int8), scales
+        groups = F.pad(rows, (0, columns - rows.shape[1])).unflatten(1, (-1, group_size))
+        scales = groups.abs().amax(dim=2) / 127
+        if type.in_groups:
+            scales = scales.clamp(_SMALLEST_HALF, _LARGEST_HALF).half().float()
+        else:
+            scales = scales.clamp(_SMALLEST_SCALE, _LARGEST_SCALE)
+        values = (groups / scales[..., None]).round_().clamp_(-127, 127)
+        return values.to(torch.int8).flatten(1), scales
 
-    values, scales = _by_rows(weight, weight.shape[1], 1, round_rows, name)
-    return QuantizedWeight(values, scales, INT8)
+    values, scales = _by_rows(weight, columns, columns // group_size, round_rows, name)
+    return QuantizedWeight(values, scales, type)
 
 
 def search_scales(

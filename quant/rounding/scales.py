@@ -64,10 +64,10 @@ def grid_scales(reach: Tensor) -> TwoLevelScales:
 
 
 def absmax_scales(weight: Tensor, group_size: int) -> Tensor:
-    """Ordinary scales: a group's largest magnitude / 7.5, in bfloat16: float32 (rows, groups)."""
+    """Ordinary scales: a group's largest magnitude / 7.5, in bfloat16 and, where they are large
+    enough for 4 bits of anything, exact in float16: float32 (rows, groups)."""
     largest = weight.unflatten(1, (-1, group_size)).abs().amax(dim=2)
-    scales = (largest / HALF_RANGE).clamp(2.0**_MIN_EXPONENT, 2.0**_MAX_EXPONENT)
-    return scales.bfloat16().float()
+    return (largest / HALF_RANGE).clamp(min=2.0**-17).bfloat16().float()
 
 
 def searched_scales(

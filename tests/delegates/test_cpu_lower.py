@@ -35,7 +35,7 @@ from exporter.models.decoder import CausalLM
 from exporter.program import capture
 from quant.modules import QuantizedLinear, QuantizedWeight
 from quant.scheme import Scheme
-from quant.weight_type import INT8, WeightType, int4
+from quant.weight_type import INT8, INT8_GROUPS, WeightType, int4
 
 ONE_LAYER = ARCHITECTURES["tied"]
 LAYER = "model.layers.0"
@@ -242,7 +242,8 @@ def test_debug_ids_tell_preparation_from_work(model: LoweredModel) -> None:
 
 
 def quantized(type: WeightType, scales: Tensor | None = None) -> QuantizedLinear:
-    """A linear of random integers; its scales are exact in bfloat16 unless given."""
+    """A linear of random integers; its scales are exact in bfloat16 and float16 unless
+    given."""
     generator = torch.Generator().manual_seed(type.bits)
     low, high = LIMITS[type.bits]
     groups = INPUTS // (type.group_size or INPUTS)
@@ -265,7 +266,9 @@ def test_what_no_format_holds_is_refused() -> None:
     one_level = WeightType(4, 32, 1)
     scales = torch.full((OUTPUTS, INPUTS // 32), 0.1)
     said = refused(quantized(one_level, scales))
-    assert said.startswith("0.weight has scales that are not exact in bfloat16")
+    assert said.startswith("0.weight has scales that are not exact in float16")
+    said = refused(quantized(INT8_GROUPS, scales))
+    assert said.startswith("0.weight has scales that are not exact in float16")
     scales[0, 0] = torch.inf
     said = refused(quantized(one_level, scales))
     assert said.startswith("0.weight has a scale that is not a number")
@@ -276,8 +279,9 @@ def test_what_no_format_holds_is_refused() -> None:
     assert "thimble::linear in a form that neither the CPU delegate nor" in refused(odd)
 
 
-def test_a_lone_linear_is_a_call_of_its_own(tmp_path: Path) -> None:
-    module = quantized(INT8)
+@pytest.mark.parametrize("type", [INT8, INT8_GROUPS, WeightType(8, 64, 1), WeightType(4, 32, 1)])
+def test_a_lone_linear_is_a_call_of_its_own(tmp_path: Path, type: WeightType) -> None:
+    module = quantized(type)
     x = torch.randn(1, 5, INPUTS, generator=torch.Generator().manual_seed(3))
     want = module(x)[0]  # before lowering, which takes the weights
     lowered = lower(captured(module, x), {}, {}, with_etrecord=False)

@@ -10,7 +10,13 @@ from support.op_list import unpack
 from torch import Tensor
 
 from delegates.op_list.layout import Format, packed_bytes
-from delegates.op_list.pack import pack_float32, pack_int4, pack_int4_two_level, pack_int8
+from delegates.op_list.pack import (
+    pack_float32,
+    pack_int4,
+    pack_int4_two_level,
+    pack_int8,
+    pack_int8_groups,
+)
 from delegates.op_list.scales import find_two_levels
 from quant.rounding.scales import rtn_scales, searched_scales
 
@@ -81,6 +87,12 @@ def test_packed_weights_come_apart(rows: int, columns: int, group_size: int) -> 
     assert len(one) == packed_bytes(Format.INT4, rows, columns, group_size)
     assert np.array_equal(unpack(one, "int4", **facts).dequantized(), wanted)
 
+    wide = random.integers(-128, 128, (rows, stored), dtype=np.int8)
+    wanted_wide = (wide * scales.repeat(group_size, axis=1))[:, :columns]
+    groups = pack_int8_groups(wide, scales, columns, group_size)
+    assert len(groups) == packed_bytes(Format.INT8_GROUPS, rows, columns, group_size)
+    assert np.array_equal(unpack(groups, "int8_groups", **facts).dequantized(), wanted_wide)
+
     facts["group_size"] = 0
     wide = random.integers(-128, 128, (rows, columns), dtype=np.int8)
     eight = pack_int8(wide, row_scales[:, 0], columns)
@@ -95,9 +107,16 @@ def test_a_large_weight_takes_the_bits_that_it_should() -> None:
     shape = (8192, 2048)
     bits = {
         format: packed_bytes(format, *shape, group) * 8 / (shape[0] * shape[1])
-        for format, group in ((Format.INT4_TWO_LEVEL, 32), (Format.INT4, 32), (Format.INT8, 0))
+        for format, group in (
+            (Format.INT4_TWO_LEVEL, 32),
+            (Format.INT4, 32),
+            (Format.INT8, 0),
+            (Format.INT8_GROUPS, 32),
+        )
     }
-    # Beside 4, 4.5 and 8: a float and a sum for each row of two-level and int8, a sum for int4.
+    # Beside 4, 4.5, 8 and 8.5: a float and a sum for each row of two-level and int8, a sum for
+    # those with a scale for each group.
     assert bits[Format.INT4_TWO_LEVEL] == 4 + 4 / 32 + 64 / 2048
     assert bits[Format.INT4] == 4 + 16 / 32 + 32 / 2048
     assert bits[Format.INT8] == 8 + 64 / 2048
+    assert bits[Format.INT8_GROUPS] == 8 + 16 / 32 + 32 / 2048

@@ -105,6 +105,29 @@ def test_a_width_that_is_not_listed_is_refused_before_any_work(
         assert f"bits, but these have {bits}: export with --quant " in str(refused.value)
 
 
+@pytest.mark.parametrize("name", DELEGATES)
+def test_float16_scales_of_groups_are_refused_by_name(name: str, nothing_missing: None) -> None:
+    """By the request, and by a program that no command has looked at before."""
+    delegate = get_delegate(name)
+    limits = delegate.LIMITS
+    if name in ("cpu", "mps"):
+        limits.check_kept()
+        return
+    with pytest.raises(DelegateError) as refused:
+        limits.check_kept()
+    assert str(refused.value) == (
+        f"{name} does not support integers with a float16 scale for each group, which --quant keep "
+        "takes from the checkpoint: use another --quant, such as rtn8, or another --delegate, such "
+        "as cpu."
+    )
+    # XNNPACK's own guards name the weight; the others say the same of such a program.
+    if name == "xnnpack" or limits.missing() is not None or 8 not in limits.weight_bits:
+        return
+    program = capture(quantized_model(random_model(SMALL), Scheme("keep")), 24, 1)
+    with pytest.raises(DelegateError, match=f"^{name} does not support integers with a float16"):
+        delegate.lower(program, {}, {}, False)
+
+
 @pytest.mark.parametrize("name", [name for name in DELEGATES if name not in ("cpu", "xnnpack")])
 def test_lowering_refuses_what_is_not_listed(name: str, nothing_missing: None) -> None:
     """Also of a program that no command has looked at before."""

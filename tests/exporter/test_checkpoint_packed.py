@@ -18,6 +18,7 @@ from exporter.checkpoint import open_checkpoint
 from exporter.errors import ExportError
 from exporter.models.decoder import CausalLM
 from exporter.models.families import decoder_spec
+from quant.weight_type import INT8, INT8_GROUPS, WeightType
 
 CONFIG: dict[str, Any] = {
     "model_type": "llama",
@@ -183,6 +184,100 @@ def test_compressed_tensors(
         "ignore": ["lm_head"],
     }
     assert_read(tmp_path, write(tmp_path, config, pack))
+
+
+def symmetric(weight: Rounded, bits: int) -> Rounded:
+    middle = torch.full_like(weight.zeros, 2 ** (bits - 1))
+    return Rounded(weight.values, middle, weight.scales, weight.groups)
+
+
+LINEARS = [f"self_attn.{name}_proj" for name in "qkvo"]
+LINEARS += [f"mlp.{name}_proj" for name in ("gate", "up", "down")]
+
+
+@pytest.mark.parametrize(
+    ("bits", "group_size", "type"),
+    [
+        (2, 32, WeightType(4, 32, 1)),
+        (4, 32, WeightType(4, 32, 1)),
+        (4, -1, WeightType(4, 64, 1)),  # a row's scale for each of its groups
+        (8, 32, INT8_GROUPS),
+        (8, -1, INT8),
+    ],
+)
+def test_symmetric_integers_are_kept(
+    tmp_path: Path, bits: int, group_size: int, type: WeightType
+) -> None:
+    def pack(rows: int, columns: int, seed: int) -> tuple[Rounded, Tensors]:
+        weight = symmetric(rounded(rows, columns, bits, group_size, seed), bits)
+        return weight, gptq(weight, bits, 1, weight.groups)
+
+    config = {"quant_method": "gptq", "bits": bits, "group_size": group_size}
+    floats = write(tmp_path, config, pack)
+    checkpoint = open_checkpoint(tmp_path)
+    for linear in LINEARS:
+        name = f"model.layers.0.{linear}.weight"
+        kept = checkpoint.integers(name)
+        wanted = floats[name]
+        if linear == "mlp.down_proj" and type.group_size == 64:
+            type = WeightType(4, 32, 1)  # of 96 inputs
+        assert kept is not None and kept.type == type == checkpoint.kept_type(name)
+        assert torch.equal(kept.dequantize()[:, : wanted.shape[1]], wanted)
+        assert checkpoint.stored_as(name) == f"int{bits}"
+    assert checkpoint.kept_type("model.embed_tokens.weight") is None
+    assert checkpoint.integers("lm_head.weight") is None
+    assert checkpoint.stored_as("lm_head.weight") == "float32"
+
+
+def test_groups_that_the_inputs_do_not_fill_are_padded(tmp_path: Path) -> None:
+    def pack(rows: int, columns: int, seed: int) -> tuple[Rounded, Tensors]:
+        weight = symmetric(rounded(rows, columns, 4, 64, seed), 4)
+        return weight, gptq(weight, 4, 1, None)
+
+    floats = write(tmp_path, {"quant_method": "gptq", "bits": 4, "group_size": 64}, pack)
+    name = "model.layers.0.mlp.down_proj.weight"
+    kept = open_checkpoint(tmp_path).integers(name)
+    assert kept is not None and kept.values.shape == (64, 128) and kept.scales.shape == (64, 2)
+    assert torch.equal(kept.dequantize()[:, :96], floats[name])
+    assert not kept.values[:, 96:].any()
+
+
+def test_integers_that_no_format_holds(tmp_path: Path) -> None:
+    """Zero points, inputs in another order and small groups are errors; scales that float16 does
+    not hold are left to rounding."""
+    name = "model.layers.0.self_attn.q_proj.weight"
+
+    def asked(config: dict[str, Any], pack: Callable[[int, int, int], Any]) -> WeightType | None:
+        write(tmp_path, config, pack)
+        return open_checkpoint(tmp_path).kept_type(name)
+
+    def gptq_in(group_size: int, change: Callable[[Rounded], Rounded], ordered: bool = True) -> Any:
+        def pack(rows: int, columns: int, seed: int) -> tuple[Rounded, Tensors]:
+            weight = change(rounded(rows, columns, 4, group_size, seed))
+            return weight, gptq(weight, 4, 1, None if ordered else weight.groups.flip(0))
+
+        return {"quant_method": "gptq", "bits": 4, "group_size": group_size}, pack
+
+    def flipped(weight: Rounded) -> Rounded:
+        weight = symmetric(weight, 4)
+        return Rounded(weight.values, weight.zeros, weight.scales, weight.groups.flip(0))
+
+    end = "which --quant keep cannot store; use --quant rtn8 or gptq4, which quantize the floats"
+    for config, pack, what in (
+        (AWQ, pack_awq, "asymmetric int4, with zero points"),
+        (*gptq_in(32, lambda weight: weight), "asymmetric int4, with zero points"),
+        (*gptq_in(32, flipped, ordered=False), r"quantized with its inputs in another order"),
+        (*gptq_in(16, lambda w: symmetric(w, 4)), "in groups of 16, no multiple of 32"),
+    ):
+        with pytest.raises(ExportError, match=f"{name} is {what}.*{end}"):
+            asked(config, pack)
+
+    def tiny(rows: int, columns: int, seed: int) -> tuple[Rounded, Tensors]:
+        weight = symmetric(rounded(rows, columns, 4, 32, seed), 4)
+        small = Rounded(weight.values, weight.zeros, weight.scales.float() * 1e-9, weight.groups)
+        return small, compressed(small, 4, True, True)
+
+    assert asked(COMPRESSED, tiny) is None
 
 
 def pack_awq(rows: int, columns: int, seed: int) -> tuple[Rounded, Tensors]:

@@ -121,7 +121,7 @@ def test_weights_of_another_shape(out: Path, stories: Path, calibration: Path) -
             "--quant",
             "int3",
             "scheme 'int3' is not supported; it must be one of none, rtn4, hqq4, awq4, gptq4, "
-            "rtn8.",
+            "rtn8, keep.",
         ),
         (
             "--delegate",

@@ -11,7 +11,13 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from delegates.op_list.pack import pack_float32, pack_int4, pack_int4_two_level, pack_int8
+from delegates.op_list.pack import (
+    pack_float32,
+    pack_int4,
+    pack_int4_two_level,
+    pack_int8,
+    pack_int8_groups,
+)
 from delegates.op_list.scales import TwoLevels
 
 SHAPES = [(1, 32), (16, 64), (17, 100), (40, 257), (33, 640), (4099, 1024)]
@@ -25,6 +31,15 @@ def reference(
     result = subprocess.run(command, input=given, capture_output=True)
     assert result.returncode == 0
     return result.stdout
+
+
+def float16_scales(random: np.random.Generator, shape: tuple[int, int]) -> NDArray[np.float16]:
+    """Finite ones of every size and sign."""
+    return (
+        (random.integers(0, 0x7C00, shape) | random.integers(0, 2, shape) << 15)
+        .astype(np.uint16)
+        .view(np.float16)
+    )
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -41,10 +56,19 @@ def test_int4(cpp_build: Path, shape: tuple[int, int], group_size: int) -> None:
     packed = pack_int4_two_level(values, TwoLevels(multiples, row_scales), shape[1], group_size)
     assert packed == expected
 
-    scales = random.integers(0x3C00, 0x3D00, (rows, groups), dtype=np.uint16)
+    scales = float16_scales(random, (rows, groups))
     expected = reference(cpp_build, "int4", shape, group_size, values, scales)
-    floats = (scales.astype(np.uint32) << 16).view(np.float32)
-    assert pack_int4(values, floats, shape[1], group_size) == expected
+    assert pack_int4(values, scales.astype(np.float32), shape[1], group_size) == expected
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("group_size", [32, 64, 128])
+def test_int8_groups(cpp_build: Path, shape: tuple[int, int], group_size: int) -> None:
+    random = np.random.default_rng(3)
+    values = random.integers(-128, 128, shape, dtype=np.int8)
+    scales = float16_scales(random, (shape[0], -(-shape[1] // group_size)))
+    expected = reference(cpp_build, "int8_groups", shape, group_size, values, scales)
+    assert pack_int8_groups(values, scales.astype(np.float32), shape[1], group_size) == expected
 
 
 @pytest.mark.parametrize("shape", SHAPES)

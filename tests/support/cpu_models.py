@@ -43,6 +43,7 @@ MODELS = [
     ("qwen2", Scheme("rtn4", 64, 4)),
     ("qwen3", Scheme("rtn4", 32, 4)),
     ("smollm3", Scheme("rtn8")),
+    ("tied", Scheme("keep")),
     ("biases", Scheme("rtn4", 128)),
 ]
 

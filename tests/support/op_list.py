@@ -270,7 +270,11 @@ def unpack(data: bytes, format: str, rows: int, columns: int, group_size: int) -
         assert np.array_equal(sums, values.sum(axis=1, dtype=np.int32))
         return Weight(values[:rows, :columns], scales[:rows].astype(np.float64))
     groups = stored // group_size
-    values = _nibbles(raw[:, -stored * 8 :], stored)
+    if format == "int8_groups":
+        steps = raw[:, -stored * 16 :].view(np.int8).reshape(blocks, stored // 4, 16, 4)
+        values = steps.transpose(0, 2, 1, 3).reshape(-1, stored)
+    else:
+        values = _nibbles(raw[:, -stored * 8 :], stored)
     by_group = values.reshape(-1, groups, group_size).sum(axis=2, dtype=np.int64)
     if format == "int4_two_level":
         row_scales = raw[:, :64].copy().view(np.float32).reshape(-1, 1)
@@ -283,10 +287,9 @@ def unpack(data: bytes, format: str, rows: int, columns: int, group_size: int) -
         assert np.array_equal(sums, (by_group * multiples).sum(axis=1))
         scales = multiples * row_scales.astype(np.float64)
     else:
-        assert format == "int4"
-        bits = raw[:, 64 : 64 + groups * 32].copy().view(np.uint16).reshape(blocks, groups, 16)
-        floats = (bits.astype(np.uint32) << 16).view(np.float32)
-        scales = floats.transpose(0, 2, 1).reshape(-1, groups).astype(np.float64)
+        assert format in ("int4", "int8_groups")
+        halves = raw[:, 64 : 64 + groups * 32].copy().view(np.float16).reshape(blocks, groups, 16)
+        scales = halves.transpose(0, 2, 1).reshape(-1, groups).astype(np.float64)
         sums = raw[:, :64].copy().view(np.float32).reshape(-1)
         assert np.allclose(sums, (by_group * scales).sum(axis=1), rtol=1e-6, atol=1e-12)
     scales = scales.repeat(group_size, axis=1)

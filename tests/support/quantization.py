@@ -12,6 +12,7 @@ from exporter.checkpoint.hugging_face import read_config
 from exporter.models.decoder import CausalLM
 from exporter.models.spec import DecoderSpec
 from quant.measure.quality import Quality, compare_logits
+from quant.modules import QuantizedWeight
 from quant.quantize import quantize
 from quant.scheme import Scheme
 
@@ -30,6 +31,9 @@ class MemoryWeights:
         if name == "lm_head.weight" and name not in self.tensors:
             name = "model.embed_tokens.weight"
         return self.tensors[name]
+
+    def integers(self, name: str) -> QuantizedWeight | None:
+        """None: they are floats, which `keep` rounds to int8 in groups."""
 
     def load_into(self, module: nn.Module, prefix: str) -> None:
         for path, submodule in module.named_modules():

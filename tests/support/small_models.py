@@ -9,7 +9,12 @@ from exporter.models.attention import Attention
 from exporter.models.decoder import CausalLM
 from exporter.models.norm import RMSNorm
 from exporter.models.spec import DecoderSpec
-from quant.modules import QuantizedEmbedding, QuantizedLinear, drop_activation_rounding
+from quant.modules import (
+    QuantizedEmbedding,
+    QuantizedLinear,
+    QuantizedWeight,
+    drop_activation_rounding,
+)
 from quant.quantize import quantize
 from quant.scheme import Scheme
 
@@ -22,6 +27,9 @@ class ModelWeights:
 
     def tensor(self, name: str) -> Tensor:
         return self._tensors[name]
+
+    def integers(self, name: str) -> QuantizedWeight | None:
+        """None: they are floats, which `keep` rounds to int8 in groups."""
 
     def load_into(self, module: nn.Module, prefix: str) -> None:
         for name, parameter in list(module.named_parameters()):

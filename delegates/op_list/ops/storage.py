@@ -3,11 +3,9 @@
 from torch.fx import Node
 
 from delegates.op_list.graph import shape_of
-from delegates.op_list.layout import GROUP_SIZES, MOST_COLUMNS, Format
+from delegates.op_list.layout import FORMATS, GROUP_SIZES, MOST_COLUMNS
 from delegates.op_list.matrix import MatrixSource
 from delegates.op_list.refused import Refused
-
-_FORMATS_OF_4_BITS = {1: Format.INT4, 2: Format.INT4_TWO_LEVEL}  # by the levels of their scales
 
 
 def quantized_source(
@@ -21,16 +19,14 @@ def quantized_source(
     rows, stored = shape_of(values)
     if stored > MOST_COLUMNS:
         return Refused(f"it has {stored} inputs; its sums hold at most {MOST_COLUMNS}")
-    if bits == 4 and group_size not in GROUP_SIZES:
+    if group_size > 0 and group_size not in GROUP_SIZES:
         sizes = ", ".join(map(str, GROUP_SIZES))
         return Refused(f"it has groups of {group_size}; it takes groups of {sizes}")
-    if bits == 4 and levels in _FORMATS_OF_4_BITS:
-        format = _FORMATS_OF_4_BITS[levels]
-    elif bits == 8 and group_size == 0:
-        format = Format.INT8
-    else:
+    format = FORMATS.get((bits, group_size > 0, levels))
+    if format is None:
         return Refused(
             f"its weight has {bits} bits, groups of {group_size} and scales on {levels} levels; it "
-            "takes 4 bits in groups with scales on 1 or 2 levels, and 8 bits by row"
+            "takes 4 bits in groups with scales on 1 or 2 levels, and 8 bits by row or in groups "
+            "with scales on 1 level"
         )
     return MatrixSource(values, scales, format, rows, columns, group_size)

@@ -35,18 +35,21 @@ constexpr size_t column_step(const PackedWeight& weight) {
 }
 
 /// Quantized rows times packed weight, transposed, in part: the outputs of some blocks of 16.
-/// With integers a = sum of q * weight and s = row_scale:
+/// With integers a = sum of q * weight and s = row_scale, kInt4TwoLevel and kInt8 compute
 ///
-///     y = float(a - zero_point * row_sum) * (scale * s)                        kInt4TwoLevel,
-///     kInt8 y = (sum over groups, in order, of float(a of the group) * its scale
-///          - float(zero_point) * row_sum) * scale                              kInt4
+///     y = float(a - zero_point * row_sum) * (scale * s)
+///
+/// and kInt4 and kInt8Groups, over groups in order, fused,
+///
+///     sum = float(a of the group) * its scale + sum
+///     y = (sum - float(zero_point) * row_sum) * scale
 ///
 /// then y + bias, if there is one, then + the old value of `y`, if `accumulate`.
 ///
 /// A weight with too few rows for all threads can be cut along its columns too: if `sums` is set,
 /// matvec of kInt4TwoLevel and kInt8 uses only `columns` and writes the integers a to sums;
-/// finish_sums() adds those of all parts, exactly, and does the rest. kInt4 is not cut, because its
-/// sums are floats in order.
+/// finish_sums() adds those of all parts, exactly, and does the rest. The others are not cut,
+/// because their sums are floats in order.
 struct LinearArgs {
   QuantizedRows x;
   PackedWeight weight;
@@ -147,12 +150,12 @@ struct Variant {
   void (*quantize)(const QuantizeArgs&);
   /// Up to kMatvecRows rows in one tile, matvec_tile(), by WeightFormat; limited by memory
   /// bandwidth.
-  LinearFunction matvec[3];
+  LinearFunction matvec[kIntegerFormats];
   /// Outputs from the integers that `parts` calls of matvec wrote to args.sums, one part after the
   /// other, [parts][x.rows][blocks * 16]: bit-identical to one matvec without parts.
   void (*finish_sums)(const LinearArgs& args, size_t parts);
   /// Any number of rows in tiles of `tile`, by WeightFormat; limited by the dot products.
-  LinearFunction matmul[3];
+  LinearFunction matmul[kIntegerFormats];
   void (*float_linear)(const FloatLinearArgs&);
 
   /// y = x * (1 / sqrt(mean of x^2 + eps)) * weight, for n numbers; y may be x; weight may be null:

@@ -20,9 +20,11 @@ enum class Kernel : uint8_t {
   kMatvecInt4TwoLevel,
   kMatvecInt4,
   kMatvecInt8,
+  kMatvecInt8Groups,
   kMatmulInt4TwoLevel,
   kMatmulInt4,
   kMatmulInt8,
+  kMatmulInt8Groups,
   kFloatLinear,
   kPrepareHeadsFloat16,
   kPrepareHeadsFloat32,
@@ -32,7 +34,7 @@ enum class Kernel : uint8_t {
   kAttentionSplitFloat32,
   kAttentionMerge,
 };
-constexpr size_t kKernelCount = 19;
+constexpr size_t kKernelCount = 21;
 
 /// How a kernel is started, whatever the model.
 struct KernelShape {

@@ -16,7 +16,7 @@ constexpr size_t kFloatLinearRows = 8;
 
 uint32_t narrow(size_t number) { return static_cast<uint32_t>(number); }
 
-/// The kernel for a weight's format, of three that follow one another.
+/// The kernel for a weight's format, of those that follow one another.
 Kernel of_format(Kernel first, kernels::WeightFormat format) {
   return static_cast<Kernel>(static_cast<size_t>(first) + static_cast<size_t>(format));
 }

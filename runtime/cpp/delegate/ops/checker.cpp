@@ -53,15 +53,13 @@ void Checker::check_tables() {
 
 void Checker::check_weight(const Weight& weight) {
   where_ = "weight " + weight.key + " ";
-  const bool grouped = weight.format == kernels::WeightFormat::kInt4TwoLevel ||
-                       weight.format == kernels::WeightFormat::kInt4;
   const size_t group = weight.group_size;
   check(!weight.key.empty(), "has no key");
   check(weight.rows >= 1 && weight.rows <= kMostRows,
         "has " + std::to_string(weight.rows) + " rows");
   check(weight.columns >= 1 && weight.columns <= kernels::kMostColumns,
         "has " + std::to_string(weight.columns) + " columns");
-  check(grouped ? group == 32 || group == 64 || group == 128 : group == 0,
+  check(kernels::in_groups(weight.format) ? group == 32 || group == 64 || group == 128 : group == 0,
         "has groups of " + std::to_string(group));
   where_.clear();
 }

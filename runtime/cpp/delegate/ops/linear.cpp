@@ -218,10 +218,8 @@ bool is_prepared(const LinearOp& op, const Op* before, const std::vector<Weight>
 }  // namespace
 
 size_t column_parts(const PackedWeight& weight, size_t threads) {
-  const bool exact = weight.format == kernels::WeightFormat::kInt4TwoLevel ||
-                     weight.format == kernels::WeightFormat::kInt8;
   const size_t blocks = weight.blocks();
-  if (!exact || blocks >= threads) return 1;
+  if (!kernels::has_integer_sums(weight.format) || blocks >= threads) return 1;
   const size_t steps = kernels::divide_up(weight.columns, kernels::column_step(weight));
   size_t best = 1, longest = 1;  // parts of a block that the busiest thread computes
   for (size_t parts = 2; parts <= std::min(steps, threads); ++parts) {

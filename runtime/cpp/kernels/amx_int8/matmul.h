@@ -7,5 +7,6 @@ namespace thimble::kernels::amx_int8 {
 void matmul_int4_two_level(const LinearArgs& args);
 void matmul_int4(const LinearArgs& args);
 void matmul_int8(const LinearArgs& args);
+void matmul_int8_groups(const LinearArgs& args);
 
 }  // namespace thimble::kernels::amx_int8

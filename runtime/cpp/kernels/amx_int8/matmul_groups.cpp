@@ -10,14 +10,17 @@
 namespace thimble::kernels::amx_int8 {
 namespace {
 
-/// 16 rows of activations times a block of int4, group by group: the tile registers hold the sums
-/// of a group, memory those of a few groups, and registers the outputs.
+/// 16 rows of activations times a block, group by group: the tile registers hold the sums of a
+/// group, memory those of a few groups, and registers the outputs.
 class BlockProduct {
  public:
-  BlockProduct(const LinearArgs& args, const BlockLayout& layout, size_t block)
+  /// \param panel the block's values, int8 [columns / 4][16][4].
+  BlockProduct(const LinearArgs& args, const BlockLayout& layout, size_t block,
+               const uint8_t* panel)
       : args_(args),
         packed_(args.weight.data + block * layout.bytes),
         scales_(reinterpret_cast<const uint16_t*>(packed_ + layout.scales)),
+        panel_(panel),
         block_(block) {}
 
   void run(size_t m) const {
@@ -32,10 +35,10 @@ class BlockProduct {
         if (k + i * group_size < columns) multiply_group<i>(x, k + i * group_size, sums[i]);
       });
       for (size_t i = 0; i < kAtOnce && k + i * group_size < columns; ++i, scales += kBlockRows) {
-        const __m512 scale = load_bfloat16(scales);
+        const __m512 scale = load_half(scales);
         unrolled<kTileRows>([&](auto r) [[gnu::always_inline]] {
           const __m512 sum = to_float(load(sums[i] + r * kBlockRows));
-          total[r] = add(total[r], mul(sum, scale));
+          total[r] = fused(sum, scale, total[r]);
         });
       }
     }
@@ -58,7 +61,7 @@ class BlockProduct {
       const size_t step = k / kTileColumns * kTileColumns;
       const size_t width = args_.x.columns - step < kTileColumns ? kColumnStep : kTileColumns;
       load_tile<4 + kSum % 2>(x + step * kTileRows + (k - step), width);
-      load_tile<6 + kSum % 2>(args_.scratch + k * kBlockRows);
+      load_tile<6 + kSum % 2>(panel_ + k * kBlockRows);
       multiply_tiles<kSum, 4 + kSum % 2, 6 + kSum % 2>();
     }
     store_tile<kSum>(sums);
@@ -67,20 +70,34 @@ class BlockProduct {
   const LinearArgs& args_;
   const uint8_t* packed_;
   const uint16_t* scales_;
+  const uint8_t* panel_;
   size_t block_;
 };
+
+/// `panel_of(lines)` is the panel of a block.
+template <typename PanelOf>
+void matmul_in_groups(const LinearArgs& args, PanelOf panel_of) {
+  const BlockLayout layout = args.weight.layout();
+  const TileScope tiles(args.weight.group_size < kTileColumns ? kColumnStep : kTileColumns);
+  for (size_t block = args.first_block; block < args.last_block; ++block) {
+    const BlockProduct product(args, layout, block,
+                               panel_of(args.weight.data + block * layout.bytes + layout.values));
+    for (size_t m = 0; m < args.x.rows; m += kTileRows) product.run(m);
+  }
+}
 
 }  // namespace
 
 void matmul_int4(const LinearArgs& args) {
-  const BlockLayout layout = args.weight.layout();
-  const TileScope tiles(args.weight.group_size < kTileColumns ? kColumnStep : kTileColumns);
-  for (size_t block = args.first_block; block < args.last_block; ++block) {
-    const BlockProduct product(args, layout, block);
-    unpack_int4(args.weight.data + block * layout.bytes + layout.values, args.x.columns,
-                args.scratch);
-    for (size_t m = 0; m < args.x.rows; m += kTileRows) product.run(m);
-  }
+  matmul_in_groups(args, [&](const uint8_t* lines) {
+    unpack_int4(lines, args.x.columns, args.scratch);
+    return args.scratch;
+  });
+}
+
+/// Its lines are the rows of a tile register.
+void matmul_int8_groups(const LinearArgs& args) {
+  matmul_in_groups(args, [](const uint8_t* lines) { return lines; });
 }
 
 }  // namespace thimble::kernels::amx_int8

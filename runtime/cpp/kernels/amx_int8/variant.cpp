@@ -15,6 +15,7 @@ Variant with_tile_products() {
   variant.matmul[static_cast<int>(WeightFormat::kInt4TwoLevel)] = matmul_int4_two_level;
   variant.matmul[static_cast<int>(WeightFormat::kInt4)] = matmul_int4;
   variant.matmul[static_cast<int>(WeightFormat::kInt8)] = matmul_int8;
+  variant.matmul[static_cast<int>(WeightFormat::kInt8Groups)] = matmul_int8_groups;
   return variant;
 }
 

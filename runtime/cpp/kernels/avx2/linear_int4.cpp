@@ -143,10 +143,9 @@ struct Plain {
         });
       }
       unrolled<kHalves>([&](auto h) [[gnu::always_inline]] {
-        const __m256 scale = widen_bfloat16(scales + h * 8);
+        const __m256 scale = widen_half(scales + h * 8);
         unrolled<kRows>([&](auto r) [[gnu::always_inline]] {
-          const __m256 product = _mm256_mul_ps(_mm256_cvtepi32_ps(sum[h][r]), scale);
-          total[h][r] = _mm256_sub_ps(total[h][r], product);
+          total[h][r] = _mm256_fnmadd_ps(_mm256_cvtepi32_ps(sum[h][r]), scale, total[h][r]);
         });
       });
     }

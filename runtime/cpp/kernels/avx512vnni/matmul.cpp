@@ -16,12 +16,12 @@ namespace {
 constexpr size_t kRows = kTile.mr;
 constexpr size_t kStep = kTile.mr * kTile.kr;  // bytes of a tile for 4 columns
 
-/// A tile's rows times a panel's kBlocks * 16, all in registers, for steps of 4 columns. Four
-/// activations are broadcast to a register: as memory operands they would need twice the loads,
-/// more than the CPU's ports can do.
-template <size_t kBlocks>
+/// kCount of a tile's rows times a panel's kBlocks * 16, all in registers, for steps of 4 columns.
+/// Four activations are broadcast to a register: as memory operands they would need twice the
+/// loads, more than the CPU's ports can do.
+template <size_t kBlocks, size_t kCount>
 [[gnu::always_inline]] inline void multiply(const int8_t* x, const uint8_t* panel, size_t columns,
-                                            __m512i (&acc)[kBlocks][kRows]) {
+                                            __m512i (&acc)[kBlocks][kCount]) {
   constexpr size_t kSteps = kColumnStep / 8;  // fewer counters to keep per product
   for (; columns > 0; columns -= 4 * kSteps) {
     unrolled<kSteps>([&](auto step) [[gnu::always_inline]] {
@@ -29,7 +29,7 @@ template <size_t kBlocks>
       unrolled<kBlocks>([&](auto b) [[gnu::always_inline]] {
         weights[b] = _mm512_load_si512(panel + step * kPanelStep + b * kLineBytes);
       });
-      unrolled<kRows>([&](auto r) [[gnu::always_inline]] {
+      unrolled<kCount>([&](auto r) [[gnu::always_inline]] {
         const __m512i four = broadcast_four(x + step * kStep + 4 * r);
         unrolled<kBlocks>(
             [&](auto b) [[gnu::always_inline]] { acc[b][r] = dot(acc[b][r], weights[b], four); });
@@ -67,7 +67,7 @@ void multiply_tiles(const LinearArgs& args, size_t first_block, RowRange range) 
     __m512i acc[kBlocks][kRows];
     unrolled<kBlocks>(
         [&](auto b) { unrolled<kRows>([&](auto r) { acc[b][r] = _mm512_setzero_si512(); }); });
-    multiply<kBlocks>(args.x.values + m * args.x.columns, args.scratch, args.x.columns, acc);
+    multiply<kBlocks, kRows>(args.x.values + m * args.x.columns, args.scratch, args.x.columns, acc);
     const Totals totals(acc);
     for (size_t b = 0; b < kBlocks; ++b)
       store_sums(args, m, count, first_block + b,
@@ -100,11 +100,12 @@ void matmul(const LinearArgs& args, Unpack unpack) {
   }
 }
 
-/// kInt4: half a tile at a time leaves registers for a float accumulator beside each integer one.
-/// The integers are negative, because the nibbles are 7 - value.
+/// With a scale for each group: half a tile at a time leaves registers for a float accumulator
+/// beside each integer one.
 constexpr size_t kHalf = kRows / 2;
 
-template <size_t kBlocks>
+/// The panel holds value + kOffset.
+template <size_t kBlocks, uint32_t kOffset>
 void multiply_half_tile(const LinearArgs& args, const BlockLayout& layout, size_t first_block,
                         size_t m) {
   const size_t columns = args.x.columns, group_size = args.weight.group_size;
@@ -120,22 +121,18 @@ void multiply_half_tile(const LinearArgs& args, const BlockLayout& layout, size_
     unrolled<kHalf>([&](auto r) [[gnu::always_inline]] {
       int32_t sum = 0;
       for (size_t step = k / kColumnStep; step < (k + group_size) / kColumnStep; ++step)
-        sum += bias[step * kRows + r];
+        sum += offset_bias<kOffset>(bias[step * kRows + r]);
       unrolled<kBlocks>([&](auto b) [[gnu::always_inline]] { acc[b][r] = _mm512_set1_epi32(sum); });
     });
-    for (size_t i = 0; i < group_size; i += 4, x += kStep, panel += kPanelStep) {
-      unrolled<kBlocks>([&](auto b) [[gnu::always_inline]] {
-        const __m512i weights = _mm512_load_si512(panel + b * kLineBytes);
-        unrolled<kHalf>(
-            [&](auto r) [[gnu::always_inline]] { acc[b][r] = dot(acc[b][r], weights, x + 4 * r); });
-      });
-    }
+    multiply<kBlocks, kHalf>(x, panel, group_size, acc);
+    x += group_size / 4 * kStep;
+    panel += group_size / 4 * kPanelStep;
     unrolled<kBlocks>([&](auto b) [[gnu::always_inline]] {
       const uint8_t* scales = first_packed + b * layout.bytes + layout.scales;
       const __m512 scale =
-          load_bfloat16(reinterpret_cast<const uint16_t*>(scales) + k / group_size * kBlockRows);
+          load_half(reinterpret_cast<const uint16_t*>(scales) + k / group_size * kBlockRows);
       unrolled<kHalf>([&](auto r) [[gnu::always_inline]] {
-        total[b][r] = sub(total[b][r], mul(to_float(acc[b][r]), scale));
+        total[b][r] = fused(to_float(acc[b][r]), scale, total[b][r]);
       });
     });
   }
@@ -144,6 +141,25 @@ void multiply_half_tile(const LinearArgs& args, const BlockLayout& layout, size_
     for (size_t b = 0; b < kBlocks; ++b)
       store_outputs(args, m + r, first_block + b,
                     scaled(totals.of[r][b], args.x.params[m + r], first_packed + b * layout.bytes));
+}
+
+/// `unpack(lines, columns, panel)` unpacks one block to value + kOffset.
+template <uint32_t kOffset, typename Unpack>
+void matmul_in_groups(const LinearArgs& args, Unpack unpack) {
+  const BlockLayout layout = args.weight.layout();
+  for (size_t block = args.first_block; block < args.last_block; block += kPanelBlocks) {
+    const uint8_t* lines = args.weight.data + block * layout.bytes + layout.values;
+    const bool both = block + 1 < args.last_block;
+    unpack(lines, args.weight.columns, args.scratch);
+    if (both) unpack(lines + layout.bytes, args.weight.columns, args.scratch + kLineBytes);
+    for (size_t m = 0; m < args.x.rows; m += kHalf) {
+      if (both) {
+        multiply_half_tile<kPanelBlocks, kOffset>(args, layout, block, m);
+      } else {
+        multiply_half_tile<1, kOffset>(args, layout, block, m);
+      }
+    }
+  }
 }
 
 }  // namespace
@@ -162,21 +178,7 @@ void matmul_int8(const LinearArgs& args) {
   });
 }
 
-void matmul_int4(const LinearArgs& args) {
-  const BlockLayout layout = args.weight.layout();
-  for (size_t block = args.first_block; block < args.last_block; block += kPanelBlocks) {
-    const uint8_t* lines = args.weight.data + block * layout.bytes + layout.values;
-    const bool both = block + 1 < args.last_block;
-    unpack_nibbles(lines, args.weight.columns, args.scratch);
-    if (both) unpack_nibbles(lines + layout.bytes, args.weight.columns, args.scratch + kLineBytes);
-    for (size_t m = 0; m < args.x.rows; m += kHalf) {
-      if (both) {
-        multiply_half_tile<kPanelBlocks>(args, layout, block, m);
-      } else {
-        multiply_half_tile<1>(args, layout, block, m);
-      }
-    }
-  }
-}
+void matmul_int4(const LinearArgs& args) { matmul_in_groups<8>(args, unpack_int4); }
+void matmul_int8_groups(const LinearArgs& args) { matmul_in_groups<128>(args, unpack_int8); }
 
 }  // namespace thimble::kernels::avx512vnni

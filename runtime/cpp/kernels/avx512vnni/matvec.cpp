@@ -114,9 +114,9 @@ struct Int4 {
           group_sums[r] = _mm512_add_epi32(group_sums[r], sums[r]);
         });
       }
-      const __m512 scale = load_bfloat16(scales);
+      const __m512 scale = load_half(scales);
       unrolled<kRows>([&](auto r) [[gnu::always_inline]] {
-        total[r] = sub(total[r], mul(to_float(group_sums[r]), scale));
+        total[r] = _mm512_fnmadd_ps(to_float(group_sums[r]), scale, total[r]);
       });
     }
     finish(args, block, packed, total);
@@ -165,6 +165,47 @@ struct Int8 {
   }
 };
 
+struct Int8Groups {
+  template <size_t kRows>
+  static void block(const LinearArgs& args, const BlockLayout& layout, size_t block) {
+    const uint8_t* packed = args.weight.data + block * layout.bytes;
+    const uint16_t* scales = reinterpret_cast<const uint16_t*>(packed + layout.scales);
+    const uint8_t* lines = packed + layout.values;
+    const int8_t* x = args.x.values;
+    const int32_t* bias = args.x.group_bias;
+    const size_t groups = args.weight.columns / args.weight.group_size;
+    const __m512i flip = _mm512_set1_epi8(-128);  // to value + 128, unsigned
+    __m512 total[kRows];
+    unrolled<kRows>([&](auto r) { total[r] = _mm512_setzero_ps(); });
+    for (size_t group = 0; group < groups; ++group, scales += kBlockRows) {
+      __m512i sums[kRows];
+      unrolled<kRows>([&](auto r) { sums[r] = _mm512_setzero_si512(); });
+      const uint8_t* end = lines + args.weight.group_size * kBlockRows;
+      do {
+        unrolled<kRows>([&](auto r) [[gnu::always_inline]] {
+          sums[r] = _mm512_add_epi32(sums[r], _mm512_set1_epi32(offset_bias<128>(bias[r])));
+        });
+        unrolled<kColumnStep / 4>([&](auto step) [[gnu::always_inline]] {
+          const uint8_t* line = lines + step * kLineBytes;
+          prefetch(line);
+          const __m512i weights = _mm512_xor_si512(_mm512_load_si512(line), flip);
+          unrolled<kRows>([&](auto r) [[gnu::always_inline]] {
+            sums[r] = dot(sums[r], weights, x + (step * kRows + r) * 4);
+          });
+        });
+        lines += kColumnStep * kBlockRows;
+        x += kColumnStep * kRows;
+        bias += kRows;
+      } while (lines != end);
+      const __m512 scale = load_half(scales);
+      unrolled<kRows>([&](auto r) [[gnu::always_inline]] {
+        total[r] = fused(to_float(sums[r]), scale, total[r]);
+      });
+    }
+    finish(args, block, packed, total);
+  }
+};
+
 template <typename Format, size_t kRows>
 void blocks(const LinearArgs& args) {
   const BlockLayout layout = args.weight.layout();
@@ -191,5 +232,6 @@ void matvec(const LinearArgs& args) {
 void matvec_int4_two_level(const LinearArgs& args) { matvec<Int4TwoLevel>(args); }
 void matvec_int4(const LinearArgs& args) { matvec<Int4>(args); }
 void matvec_int8(const LinearArgs& args) { matvec<Int8>(args); }
+void matvec_int8_groups(const LinearArgs& args) { matvec<Int8Groups>(args); }
 
 }  // namespace thimble::kernels::avx512vnni

@@ -13,11 +13,11 @@ namespace thimble::kernels::avx512vnni {
 constexpr size_t kPanelBlocks = 2;
 constexpr size_t kPanelStep = kPanelBlocks * kLineBytes;  ///< bytes for 4 columns
 
-/// The nibbles of a block, unchanged: 7 - value.
-inline void unpack_nibbles(const uint8_t* lines, size_t columns, uint8_t* panel) {
-  const __m512i mask = _mm512_set1_epi8(0x0F);
+/// value + 8 of an int4 block: a nibble is 7 - value.
+inline void unpack_int4(const uint8_t* lines, size_t columns, uint8_t* panel) {
+  const __m512i mask = _mm512_set1_epi8(0x0F), ones = _mm512_set1_epi8(-1);
   for (size_t k = 0; k < columns; k += 8, lines += kLineBytes, panel += 2 * kPanelStep) {
-    const __m512i bytes = _mm512_load_si512(lines);
+    const __m512i bytes = _mm512_xor_si512(_mm512_load_si512(lines), ones);
     _mm512_store_si512(panel, _mm512_and_si512(bytes, mask));
     _mm512_store_si512(panel + kPanelStep, _mm512_and_si512(_mm512_srli_epi16(bytes, 4), mask));
   }

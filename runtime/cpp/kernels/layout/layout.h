@@ -24,7 +24,7 @@
 ///       nibbles of a line are 16 rows by 4 columns, what one vpdpbusd / 4 sdot take; low and high
 ///       interleaved are the 8 columns of smmla.
 ///
-/// `kInt4`: value[n][k] (-8..7) * scale[n][k / group], scales in bfloat16
+/// `kInt4`: value[n][k] (-8..7) * scale[n][k / group], scales in float16
 ///
 ///       float  row_sum[16]               sum over groups of scale * (sum of values)
 ///       uint16 scales[G][16]             padded to whole lines
@@ -34,6 +34,12 @@
 ///
 ///       float  row_scale[16]
 ///       int32  row_sum[16]               sum over k of value
+///       int8   values[K / 4][16][4]
+///
+/// `kInt8Groups`: value[n][k] (-128..127) * scale[n][k / group], scales in float16
+///
+///       float  row_sum[16]               sum over groups of scale * (sum of values)
+///       uint16 scales[G][16]             padded to whole lines
 ///       int8   values[K / 4][16][4]
 ///
 /// `kFloat32`
@@ -54,7 +60,25 @@
 
 namespace thimble::kernels {
 
-enum class WeightFormat : uint8_t { kInt4TwoLevel = 0, kInt4 = 1, kInt8 = 2, kFloat32 = 3 };
+enum class WeightFormat : uint8_t {
+  kInt4TwoLevel = 0,
+  kInt4 = 1,
+  kInt8 = 2,
+  kInt8Groups = 3,
+  kFloat32 = 4
+};
+/// Those of integers: all but the last.
+constexpr size_t kIntegerFormats = 4;
+
+/// Whether a row has several scales.
+constexpr bool in_groups(WeightFormat format) {
+  return format == WeightFormat::kInt4TwoLevel || format == WeightFormat::kInt4 ||
+         format == WeightFormat::kInt8Groups;
+}
+/// Whether a row's sum is an integer, of any part of its columns: its scale, if any, comes last.
+constexpr bool has_integer_sums(WeightFormat format) {
+  return format == WeightFormat::kInt4TwoLevel || format == WeightFormat::kInt8;
+}
 
 constexpr size_t kBlockRows = 16;
 constexpr size_t kLineBytes = 64;
@@ -67,7 +91,7 @@ constexpr size_t divide_up(size_t a, size_t b) { return (a + b - 1) / b; }
 constexpr size_t round_up(size_t a, size_t b) { return divide_up(a, b) * b; }
 
 /// The number of columns as stored; those of a float32 weight are not padded.
-/// \param group_size 32, 64 or 128 for the int4 formats, 0 for the others.
+/// \param group_size 32, 64 or 128 for the formats in groups, 0 for the others.
 constexpr size_t stored_columns(WeightFormat format, size_t columns, size_t group_size) {
   if (format == WeightFormat::kFloat32) return columns;
   return round_up(columns, group_size > kColumnStep ? group_size : kColumnStep);
@@ -75,7 +99,7 @@ constexpr size_t stored_columns(WeightFormat format, size_t columns, size_t grou
 
 /// Where the parts of a block start, in bytes from the start of the block.
 struct BlockLayout {
-  size_t scales;  ///< multiples, or bfloat16 scales
+  size_t scales;  ///< multiples, or float16 scales
   size_t values;
   size_t bytes;  ///< of the complete block
 };
@@ -87,10 +111,12 @@ constexpr BlockLayout block_layout(WeightFormat format, size_t columns, size_t g
       const size_t values = 2 * kLineBytes + divide_up(columns / group_size, 8) * kLineBytes;
       return {2 * kLineBytes, values, values + columns * kBlockRows / 2};
     }
-    case WeightFormat::kInt4: {
+    case WeightFormat::kInt4:
+    case WeightFormat::kInt8Groups: {
       const size_t scale_bytes = columns / group_size * kBlockRows * sizeof(uint16_t);
       const size_t values = kLineBytes + round_up(scale_bytes, kLineBytes);
-      return {kLineBytes, values, values + columns * kBlockRows / 2};
+      const size_t value_bytes = columns * kBlockRows / (format == WeightFormat::kInt4 ? 2 : 1);
+      return {kLineBytes, values, values + value_bytes};
     }
     case WeightFormat::kInt8:
       return {0, 2 * kLineBytes, 2 * kLineBytes + columns * kBlockRows};

@@ -2,15 +2,10 @@
 
 #include <cstring>
 
+#include "kernels/shared/half.h"
+
 namespace thimble::kernels {
 namespace {
-
-float bfloat16_value(uint16_t bits) {
-  const uint32_t wide = static_cast<uint32_t>(bits) << 16;
-  float value;
-  std::memcpy(&value, &wide, sizeof value);
-  return value;
-}
 
 /// The weight that `out` becomes, zeroed.
 PackedWeight start(WeightFormat format, size_t rows, size_t columns, size_t group_size,
@@ -31,6 +26,40 @@ void pack_nibbles(const PackedWeight& weight, const int8_t* values, size_t colum
       const int nibble = 7 - (inside ? values[row * columns + k] : 0);
       block[k / 8 * kLineBytes + row % kBlockRows * 4 + k % 4] |= nibble << (k % 8 < 4 ? 0 : 4);
     }
+  }
+}
+
+/// Writes the bytes of all rows.
+void pack_bytes(const PackedWeight& weight, const int8_t* values, size_t columns, uint8_t* out) {
+  const BlockLayout layout = weight.layout();
+  for (size_t row = 0; row < weight.rows; ++row) {
+    uint8_t* block = out + row / kBlockRows * layout.bytes + layout.values;
+    for (size_t k = 0; k < columns; ++k)
+      block[k / 4 * kLineBytes + row % kBlockRows * 4 + k % 4] =
+          static_cast<uint8_t>(values[row * columns + k]);
+  }
+}
+
+/// Writes the float16 scales, and the row sums that they make.
+void pack_groups(const PackedWeight& weight, const int8_t* values, const uint16_t* scales,
+                 size_t columns, uint8_t* out) {
+  const BlockLayout layout = weight.layout();
+  const size_t group_size = weight.group_size, groups = divide_up(columns, group_size);
+  for (size_t row = 0; row < weight.rows; ++row) {
+    uint8_t* block = out + row / kBlockRows * layout.bytes;
+    const size_t lane = row % kBlockRows;
+    double row_sum = 0;
+    for (size_t group = 0; group < groups; ++group) {
+      const uint16_t scale = scales[row * groups + group];
+      int32_t sum = 0;
+      for (size_t k = group * group_size; k < columns && k < (group + 1) * group_size; ++k)
+        sum += values[row * columns + k];
+      row_sum += static_cast<double>(half_to_float(scale)) * sum;
+      std::memcpy(block + layout.scales + (group * kBlockRows + lane) * sizeof scale, &scale,
+                  sizeof scale);
+    }
+    const float rounded = static_cast<float>(row_sum);
+    std::memcpy(block + lane * sizeof rounded, &rounded, sizeof rounded);
   }
 }
 
@@ -60,25 +89,15 @@ void pack_int4_two_level(const int8_t* values, const uint8_t* multiples, const f
 void pack_int4(const int8_t* values, const uint16_t* scales, size_t rows, size_t columns,
                size_t group_size, uint8_t* out) {
   const PackedWeight weight = start(WeightFormat::kInt4, rows, columns, group_size, out);
-  const BlockLayout layout = weight.layout();
-  const size_t groups = divide_up(columns, group_size);
-  for (size_t row = 0; row < rows; ++row) {
-    uint8_t* block = out + row / kBlockRows * layout.bytes;
-    const size_t lane = row % kBlockRows;
-    double row_sum = 0;
-    for (size_t group = 0; group < groups; ++group) {
-      const uint16_t scale = scales[row * groups + group];
-      int32_t sum = 0;
-      for (size_t k = group * group_size; k < columns && k < (group + 1) * group_size; ++k)
-        sum += values[row * columns + k];
-      row_sum += static_cast<double>(bfloat16_value(scale)) * sum;
-      std::memcpy(block + layout.scales + (group * kBlockRows + lane) * sizeof scale, &scale,
-                  sizeof scale);
-    }
-    const float rounded = static_cast<float>(row_sum);
-    std::memcpy(block + lane * sizeof rounded, &rounded, sizeof rounded);
-  }
+  pack_groups(weight, values, scales, columns, out);
   pack_nibbles(weight, values, columns, out);
+}
+
+void pack_int8_groups(const int8_t* values, const uint16_t* scales, size_t rows, size_t columns,
+                      size_t group_size, uint8_t* out) {
+  const PackedWeight weight = start(WeightFormat::kInt8Groups, rows, columns, group_size, out);
+  pack_groups(weight, values, scales, columns, out);
+  pack_bytes(weight, values, columns, out);
 }
 
 void pack_int8(const int8_t* values, const float* row_scales, size_t rows, size_t columns,
@@ -89,14 +108,11 @@ void pack_int8(const int8_t* values, const float* row_scales, size_t rows, size_
     uint8_t* block = out + row / kBlockRows * layout.bytes;
     const size_t lane = row % kBlockRows;
     int32_t sum = 0;
-    for (size_t k = 0; k < columns; ++k) {
-      const int8_t value = values[row * columns + k];
-      sum += value;
-      block[layout.values + k / 4 * kLineBytes + lane * 4 + k % 4] = static_cast<uint8_t>(value);
-    }
+    for (size_t k = 0; k < columns; ++k) sum += values[row * columns + k];
     std::memcpy(block + lane * sizeof(float), &row_scales[row], sizeof(float));
     std::memcpy(block + kLineBytes + lane * sizeof sum, &sum, sizeof sum);
   }
+  pack_bytes(weight, values, columns, out);
 }
 
 void pack_float32(const float* values, size_t rows, size_t columns, uint8_t* out) {

@@ -15,9 +15,13 @@ namespace thimble::kernels {
 void pack_int4_two_level(const int8_t* values, const uint8_t* multiples, const float* row_scales,
                          size_t rows, size_t columns, size_t group_size, uint8_t* out);
 
-/// Packs an int4 weight with bfloat16 scales, given as their bits [rows][groups].
+/// Packs an int4 weight with float16 scales, given as their bits [rows][groups].
 void pack_int4(const int8_t* values, const uint16_t* scales, size_t rows, size_t columns,
                size_t group_size, uint8_t* out);
+
+/// Packs an int8 weight with float16 scales, given as their bits [rows][groups].
+void pack_int8_groups(const int8_t* values, const uint16_t* scales, size_t rows, size_t columns,
+                      size_t group_size, uint8_t* out);
 
 /// Packs an int8 weight with a scale per row.
 void pack_int8(const int8_t* values, const float* row_scales, size_t rows, size_t columns,

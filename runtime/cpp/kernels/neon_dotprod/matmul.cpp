@@ -53,28 +53,22 @@ void multiply_tiles(const LinearArgs& args, const BlockLayout& layout, size_t bl
   }
 }
 
-/// kInt4: rows kFirst and kFirst + 1 of a tile times a panel of nibbles, rescaled every group.
+/// With a scale for each group: rows kFirst and kFirst + 1 of a tile times a panel.
 template <size_t kFirst>
-void multiply_two_rows(const LinearArgs& args, const BlockLayout& layout, size_t block, size_t m) {
+void multiply_two_rows(const LinearArgs& args, const BlockLayout& layout, size_t block, size_t m,
+                       const int8_t* panel) {
   const uint8_t* packed = args.weight.data + block * layout.bytes;
   const uint16_t* scales = reinterpret_cast<const uint16_t*>(packed + layout.scales);
-  const size_t columns = args.x.columns, steps = columns / kColumnStep;
-  const int32_t* bias = args.x.group_bias + m * steps + kFirst;
-  const int8_t* tile = args.x.values + m * columns;
-  const int8_t* line = reinterpret_cast<const int8_t*>(args.scratch);
+  const int8_t* tile = args.x.values + m * args.x.columns;
   F32x16 total[2] = {broadcast(0.0f), broadcast(0.0f)};
-  for (size_t k = 0; k < columns; scales += kBlockRows) {
+  for (size_t k = 0; k < args.x.columns; scales += kBlockRows) {
     int32x4_t acc[2][4];
     unrolled<2>([&](auto r) { unrolled<4>([&](auto q) { acc[r][q] = vdupq_n_s32(0); }); });
     for (const size_t end = k + args.weight.group_size; k < end; k += kColumnStep) {
-      unrolled<2>([&](auto r) [[gnu::always_inline]] {
-        const int32x4_t offset = vdupq_n_s32(bias[k / kColumnStep * kRows + r]);
-        unrolled<4>([&](auto q) { acc[r][q] = vaddq_s32(acc[r][q], offset); });
-      });
-      for (size_t i = 0; i < kColumnStep; i += 4, tile += kStep, line += kLineBytes) {
+      for (size_t i = 0; i < kColumnStep; i += 4, tile += kStep, panel += kLineBytes) {
         const int8x16_t x = vld1q_s8(tile);
         unrolled<4>([&](auto q) [[gnu::always_inline]] {
-          const int8x16_t weights = vld1q_s8(line + 16 * q);
+          const int8x16_t weights = vld1q_s8(panel + 16 * q);
           unrolled<2>([&](auto r) [[gnu::always_inline]] {
             acc[r][q] = vdotq_laneq_s32(acc[r][q], weights, x, kFirst + r);
           });
@@ -82,16 +76,24 @@ void multiply_two_rows(const LinearArgs& args, const BlockLayout& layout, size_t
       }
     }
     unrolled<4>([&](auto q) [[gnu::always_inline]] {
-      const float32x4_t scale = widen_bfloat16(scales + 4 * q);
+      const float32x4_t scale = widen_half(scales + 4 * q);
       unrolled<2>([&](auto r) [[gnu::always_inline]] {
-        const float32x4_t product = vmulq_f32(vcvtq_f32_s32(acc[r][q]), scale);
-        total[r].part[q] = vsubq_f32(total[r].part[q], product);
+        total[r].part[q] = vfmaq_f32(total[r].part[q], vcvtq_f32_s32(acc[r][q]), scale);
       });
     });
   }
   for (size_t r = 0; r < 2 && m + kFirst + r < args.x.rows; ++r)
     store_outputs(args, m + kFirst + r, block,
                   scaled(total[r], args.x.params[m + kFirst + r], packed));
+}
+
+/// The same for every tile of activations.
+void multiply_tiles_in_groups(const LinearArgs& args, const BlockLayout& layout, size_t block,
+                              const int8_t* panel) {
+  for (size_t m = 0; m < args.x.rows; m += kRows) {
+    multiply_two_rows<0>(args, layout, block, m, panel);
+    if (m + 2 < args.x.rows) multiply_two_rows<2>(args, layout, block, m, panel);
+  }
 }
 
 }  // namespace
@@ -108,13 +110,11 @@ void matmul_int4_two_level(const LinearArgs& args) {
 
 void matmul_int4(const LinearArgs& args) {
   const BlockLayout layout = args.weight.layout();
+  int8_t* panel = reinterpret_cast<int8_t*>(args.scratch);
   for (size_t block = args.first_block; block < args.last_block; ++block) {
-    unpack_nibbles(args.weight.data + block * layout.bytes + layout.values, args.weight.columns,
-                   PanelWriter(reinterpret_cast<int8_t*>(args.scratch)));
-    for (size_t m = 0; m < args.x.rows; m += kRows) {
-      multiply_two_rows<0>(args, layout, block, m);
-      if (m + 2 < args.x.rows) multiply_two_rows<2>(args, layout, block, m);
-    }
+    unpack_int4(args.weight.data + block * layout.bytes + layout.values, args.weight.columns,
+                PanelWriter(panel));
+    multiply_tiles_in_groups(args, layout, block, panel);
   }
 }
 
@@ -123,6 +123,14 @@ void matmul_int8(const LinearArgs& args) {
   for (size_t block = args.first_block; block < args.last_block; ++block) {
     const uint8_t* packed = args.weight.data + block * layout.bytes;
     multiply_tiles(args, layout, block, reinterpret_cast<const int8_t*>(packed + layout.values));
+  }
+}
+
+void matmul_int8_groups(const LinearArgs& args) {
+  const BlockLayout layout = args.weight.layout();
+  for (size_t block = args.first_block; block < args.last_block; ++block) {
+    const uint8_t* lines = args.weight.data + block * layout.bytes + layout.values;
+    multiply_tiles_in_groups(args, layout, block, reinterpret_cast<const int8_t*>(lines));
   }
 }
 

@@ -134,9 +134,9 @@ struct Plain {
       int32x4_t acc[kCount][kRows];
       dot_group<kMr, kCount>(lines + k * 8, rows, k, group_size, acc);
       unrolled<kCount>([&](auto q) [[gnu::always_inline]] {
-        const float32x4_t scale = widen_bfloat16(scales + 4 * q);
+        const float32x4_t scale = widen_half(scales + 4 * q);
         unrolled<kRows>([&](auto r) [[gnu::always_inline]] {
-          total[q][r] = vsubq_f32(total[q][r], vmulq_f32(vcvtq_f32_s32(acc[q][r]), scale));
+          total[q][r] = vfmsq_f32(total[q][r], vcvtq_f32_s32(acc[q][r]), scale);
         });
       });
     }
@@ -144,6 +144,28 @@ struct Plain {
         [&](auto q) { unrolled<kRows>([&](auto r) { totals[r].part[quad + q] = total[q][r]; }); });
   }
 };
+
+/// Adds a block's int8 columns from `first` to before `last`. Moves `lines` on.
+template <size_t kMr, size_t kCount>
+[[gnu::always_inline]] inline void dot_columns(const int8_t*& lines, const Rows<kMr>& rows,
+                                               size_t first, size_t last,
+                                               int32x4_t (&acc)[kCount][Rows<kMr>::kCount]) {
+  constexpr size_t kRows = Rows<kMr>::kCount;
+  for (size_t k = first; k < last; k += 16) {
+    int8x16_t x[kRows];
+    rows.load(k, x);
+    unrolled<4>([&](auto i) [[gnu::always_inline]] {
+      __builtin_prefetch(lines + kPrefetchBytes);
+      unrolled<kCount>([&](auto q) [[gnu::always_inline]] {
+        const int8x16_t weights = vld1q_s8(lines + q * kQuadBytes);
+        unrolled<kRows>([&](auto r) [[gnu::always_inline]] {
+          acc[q][r] = Rows<kMr>::template dot<i, r>(acc[q][r], weights, x);
+        });
+      });
+      lines += kLineBytes;
+    });
+  }
+}
 
 struct Int8 {
   using Totals = I32x16;
@@ -153,23 +175,42 @@ struct Int8 {
                   const Rows<kMr>& rows, size_t quad, Totals (&totals)[Rows<kMr>::kCount]) {
     constexpr size_t kRows = Rows<kMr>::kCount;
     const ColumnRange columns = columns_of(args);
-    const int8_t* lines =
-        reinterpret_cast<const int8_t*>(packed + layout.values) + columns.first * kBlockRows;
+    const int8_t* lines = reinterpret_cast<const int8_t*>(packed + layout.values) +
+                          columns.first * kBlockRows + quad * kQuadBytes;
     int32x4_t total[kCount][kRows];
     unrolled<kCount>(
         [&](auto q) { unrolled<kRows>([&](auto r) { total[q][r] = vdupq_n_s32(0); }); });
-    for (size_t k = columns.first; k < columns.last; k += 16) {
-      int8x16_t x[kRows];
-      rows.load(k, x);
-      unrolled<4>([&](auto i) [[gnu::always_inline]] {
-        __builtin_prefetch(lines + kPrefetchBytes);
-        unrolled<kCount>([&](auto q) [[gnu::always_inline]] {
-          const int8x16_t weights = vld1q_s8(lines + (quad + q) * kQuadBytes);
-          unrolled<kRows>([&](auto r) [[gnu::always_inline]] {
-            total[q][r] = Rows<kMr>::template dot<i, r>(total[q][r], weights, x);
-          });
+    dot_columns<kMr, kCount>(lines, rows, columns.first, columns.last, total);
+    unrolled<kCount>(
+        [&](auto q) { unrolled<kRows>([&](auto r) { totals[r].part[quad + q] = total[q][r]; }); });
+  }
+};
+
+struct Int8Groups {
+  using Totals = F32x16;
+
+  template <size_t kMr, size_t kCount>
+  static void run(const LinearArgs& args, const BlockLayout& layout, const uint8_t* packed,
+                  const Rows<kMr>& rows, size_t quad, Totals (&totals)[Rows<kMr>::kCount]) {
+    constexpr size_t kRows = Rows<kMr>::kCount;
+    const size_t group_size = args.weight.group_size;
+    const int8_t* lines =
+        reinterpret_cast<const int8_t*>(packed + layout.values) + quad * kQuadBytes;
+    const uint16_t* scales = reinterpret_cast<const uint16_t*>(packed + layout.scales) + quad * 4;
+    float32x4_t total[kCount][kRows];
+    unrolled<kCount>(
+        [&](auto q) { unrolled<kRows>([&](auto r) { total[q][r] = vdupq_n_f32(0); }); });
+    for (size_t k = 0; k < args.weight.columns; k += group_size, scales += kBlockRows) {
+      int32x4_t acc[kCount][kRows];
+      unrolled<kCount>([&](auto q) [[gnu::always_inline]] {
+        unrolled<kRows>([&](auto r) [[gnu::always_inline]] { acc[q][r] = vdupq_n_s32(0); });
+      });
+      dot_columns<kMr, kCount>(lines, rows, k, k + group_size, acc);
+      unrolled<kCount>([&](auto q) [[gnu::always_inline]] {
+        const float32x4_t scale = widen_half(scales + 4 * q);
+        unrolled<kRows>([&](auto r) [[gnu::always_inline]] {
+          total[q][r] = vfmaq_f32(total[q][r], vcvtq_f32_s32(acc[q][r]), scale);
         });
-        lines += kLineBytes;
       });
     }
     unrolled<kCount>(
@@ -213,5 +254,6 @@ void matvec(const LinearArgs& args) {
 void matvec_int4_two_level(const LinearArgs& args) { matvec<TwoLevel>(args); }
 void matvec_int4(const LinearArgs& args) { matvec<Plain>(args); }
 void matvec_int8(const LinearArgs& args) { matvec<Int8>(args); }
+void matvec_int8_groups(const LinearArgs& args) { matvec<Int8Groups>(args); }
 
 }  // namespace thimble::kernels::THIMBLE_VARIANT

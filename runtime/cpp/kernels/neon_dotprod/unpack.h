@@ -41,12 +41,13 @@ inline void unpack_two_level(const uint8_t* packed, const BlockLayout& layout, s
   }
 }
 
-/// Calls `write(low, high)` with the nibbles unchanged.
+/// Calls `write(low, high)` with the values of an int4 block in the same way.
 template <typename Write>
-inline void unpack_nibbles(const uint8_t* lines, size_t columns, Write write) {
+inline void unpack_int4(const uint8_t* lines, size_t columns, Write write) {
+  const int8x16_t seven = vdupq_n_s8(7);
   for (size_t quad = 0; quad < columns / 8 * 4; ++quad) {
     const Nibbles nibbles(lines + 16 * quad);
-    write(nibbles.low, nibbles.high);
+    write(vsubq_s8(seven, nibbles.low), vsubq_s8(seven, nibbles.high));
   }
 }
 

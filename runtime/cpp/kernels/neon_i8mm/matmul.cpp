@@ -77,11 +77,10 @@ void multiply_tiles(const LinearArgs& args, const BlockLayout& layout, size_t bl
   }
 }
 
-/// kInt4: two pairs of a tile's rows, from row m on, times half a panel of nibbles.
+/// With a scale for each group: two pairs of a tile's rows, from row m on, times half a panel.
 void multiply_half(const LinearArgs& args, const uint16_t* scales, size_t m, size_t half,
                    float (&totals)[4][kBlockRows]) {
-  const size_t columns = args.x.columns, steps = columns / kColumnStep;
-  const int32_t* bias = args.x.group_bias + m / kRows * kRows * steps + m % kRows;
+  const size_t columns = args.x.columns;
   const int8_t* tile = args.x.values + m / kRows * kRows * columns + m % kRows * 8;
   const int8_t* panel = reinterpret_cast<int8_t*>(args.scratch) + half * kPanelStep / 2;
   float32x4_t total[2][kHalfPairs];
@@ -90,11 +89,6 @@ void multiply_half(const LinearArgs& args, const uint16_t* scales, size_t m, siz
     int32x4_t acc[2][kHalfPairs];
     unrolled<2>([&](auto p) { unrolled<kHalfPairs>([&](auto w) { acc[p][w] = vdupq_n_s32(0); }); });
     for (const size_t end = k + args.weight.group_size; k < end; k += kColumnStep) {
-      unrolled<2>([&](auto p) [[gnu::always_inline]] {
-        const int32_t* pair = bias + k / kColumnStep * kRows + 2 * p;
-        const int32x4_t offset = vcombine_s32(vdup_n_s32(pair[0]), vdup_n_s32(pair[1]));
-        unrolled<kHalfPairs>([&](auto w) { acc[p][w] = vaddq_s32(acc[p][w], offset); });
-      });
       for (size_t i = 0; i < kColumnStep; i += 8, tile += kStep, panel += kPanelStep)
         unrolled<kHalfPairs>([&](auto w) [[gnu::always_inline]] {
           const int8x16_t weights = vld1q_s8(panel + 16 * w);
@@ -104,14 +98,13 @@ void multiply_half(const LinearArgs& args, const uint16_t* scales, size_t m, siz
         });
     }
     unrolled<2>([&](auto w) [[gnu::always_inline]] {
-      const float32x4_t four = widen_bfloat16(scales + 8 * half + 4 * w);
+      const float32x4_t four = widen_half(scales + 8 * half + 4 * w);
       const float32x4_t first = vcombine_f32(vget_low_f32(four), vget_low_f32(four));
       const float32x4_t second = vcombine_f32(vget_high_f32(four), vget_high_f32(four));
       unrolled<2>([&](auto p) [[gnu::always_inline]] {
         float32x4_t(&sums)[kHalfPairs] = total[p];
-        sums[2 * w] = vsubq_f32(sums[2 * w], vmulq_f32(vcvtq_f32_s32(acc[p][2 * w]), first));
-        sums[2 * w + 1] =
-            vsubq_f32(sums[2 * w + 1], vmulq_f32(vcvtq_f32_s32(acc[p][2 * w + 1]), second));
+        sums[2 * w] = vfmaq_f32(sums[2 * w], vcvtq_f32_s32(acc[p][2 * w]), first);
+        sums[2 * w + 1] = vfmaq_f32(sums[2 * w + 1], vcvtq_f32_s32(acc[p][2 * w + 1]), second);
       });
     });
   }
@@ -120,44 +113,65 @@ void multiply_half(const LinearArgs& args, const uint16_t* scales, size_t m, siz
   });
 }
 
+/// The same for every tile of activations.
+void multiply_tiles_in_groups(const LinearArgs& args, const BlockLayout& layout, size_t block) {
+  const uint8_t* packed = args.weight.data + block * layout.bytes;
+  const uint16_t* scales = reinterpret_cast<const uint16_t*>(packed + layout.scales);
+  for (size_t m = 0; m < args.x.rows; m += 4) {
+    float totals[4][kBlockRows];
+    for (size_t half = 0; half < 2; ++half) multiply_half(args, scales, m, half, totals);
+    for (size_t r = 0; r < 4 && m + r < args.x.rows; ++r)
+      store_outputs(args, m + r, block, scaled(load(totals[r]), args.x.params[m + r], packed));
+  }
+}
+
+/// The values of an int8 block.
+void unpack_int8(const uint8_t* lines, size_t columns, PanelWriter write) {
+  const int8_t* values = reinterpret_cast<const int8_t*>(lines);
+  for (size_t k = 0; k < columns; k += 8, values += 2 * kLineBytes)
+    for (size_t quad = 0; quad < 4; ++quad)
+      write(vld1q_s8(values + 16 * quad), vld1q_s8(values + kLineBytes + 16 * quad));
+}
+
+/// `unpack(packed, write)` unpacks a block, `multiply` multiplies it.
+template <typename Unpack, typename Multiply>
+void matmul(const LinearArgs& args, Unpack unpack, Multiply multiply) {
+  const BlockLayout layout = args.weight.layout();
+  for (size_t block = args.first_block; block < args.last_block; ++block) {
+    unpack(args.weight.data + block * layout.bytes, layout,
+           PanelWriter(reinterpret_cast<int8_t*>(args.scratch)));
+    multiply(args, layout, block);
+  }
+}
+
 }  // namespace
 
 void matmul_int4_two_level(const LinearArgs& args) {
-  const BlockLayout layout = args.weight.layout();
-  for (size_t block = args.first_block; block < args.last_block; ++block) {
-    unpack_two_level(args.weight.data + block * layout.bytes, layout, args.weight.columns,
-                     args.weight.group_size, PanelWriter(reinterpret_cast<int8_t*>(args.scratch)));
-    multiply_tiles(args, layout, block);
-  }
+  const auto unpack = [&](const uint8_t* packed, const BlockLayout& layout, PanelWriter write) {
+    unpack_two_level(packed, layout, args.weight.columns, args.weight.group_size, write);
+  };
+  matmul(args, unpack, multiply_tiles);
 }
 
 void matmul_int4(const LinearArgs& args) {
-  const BlockLayout layout = args.weight.layout();
-  for (size_t block = args.first_block; block < args.last_block; ++block) {
-    const uint8_t* packed = args.weight.data + block * layout.bytes;
-    const uint16_t* scales = reinterpret_cast<const uint16_t*>(packed + layout.scales);
-    unpack_nibbles(packed + layout.values, args.weight.columns,
-                   PanelWriter(reinterpret_cast<int8_t*>(args.scratch)));
-    for (size_t m = 0; m < args.x.rows; m += 4) {
-      float totals[4][kBlockRows];
-      for (size_t half = 0; half < 2; ++half) multiply_half(args, scales, m, half, totals);
-      for (size_t r = 0; r < 4 && m + r < args.x.rows; ++r)
-        store_outputs(args, m + r, block, scaled(load(totals[r]), args.x.params[m + r], packed));
-    }
-  }
+  const auto unpack = [&](const uint8_t* packed, const BlockLayout& layout, PanelWriter write) {
+    unpack_int4(packed + layout.values, args.weight.columns, write);
+  };
+  matmul(args, unpack, multiply_tiles_in_groups);
 }
 
 void matmul_int8(const LinearArgs& args) {
-  const BlockLayout layout = args.weight.layout();
-  for (size_t block = args.first_block; block < args.last_block; ++block) {
-    const uint8_t* packed = args.weight.data + block * layout.bytes;
-    const int8_t* lines = reinterpret_cast<const int8_t*>(packed + layout.values);
-    PanelWriter write(reinterpret_cast<int8_t*>(args.scratch));
-    for (size_t k = 0; k < args.weight.columns; k += 8, lines += 2 * kLineBytes)
-      for (size_t quad = 0; quad < 4; ++quad)
-        write(vld1q_s8(lines + 16 * quad), vld1q_s8(lines + kLineBytes + 16 * quad));
-    multiply_tiles(args, layout, block);
-  }
+  const auto unpack = [&](const uint8_t* packed, const BlockLayout& layout, PanelWriter write) {
+    unpack_int8(packed + layout.values, args.weight.columns, write);
+  };
+  matmul(args, unpack, multiply_tiles);
+}
+
+void matmul_int8_groups(const LinearArgs& args) {
+  const auto unpack = [&](const uint8_t* packed, const BlockLayout& layout, PanelWriter write) {
+    unpack_int8(packed + layout.values, args.weight.columns, write);
+  };
+  matmul(args, unpack, multiply_tiles_in_groups);
 }
 
 }  // namespace thimble::kernels::neon_i8mm

@@ -18,6 +18,14 @@ void unpack_nibbles(const uint8_t* values, size_t columns, int8_t* out) {
     }
 }
 
+/// int8 values [columns][16] of a block.
+void unpack_bytes(const uint8_t* values, size_t columns, int8_t* out) {
+  for (size_t k = 0; k < columns; ++k)
+    for (size_t lane = 0; lane < kBlockRows; ++lane)
+      out[k * kBlockRows + lane] =
+          static_cast<int8_t>(values[k / 4 * kLineBytes + lane * 4 + k % 4]);
+}
+
 /// sum over k in [first, last) of q * weights [columns][16].
 I32x16 dot(const QuantizedRows& x, size_t m, const int8_t* weights, size_t first, size_t last) {
   I32x16 total = broadcast(0);
@@ -43,6 +51,27 @@ void linear(const LinearArgs& args, Unpack unpack) {
   }
 }
 
+/// Of a format with a float16 scale for each group.
+template <typename Unpack>
+void linear_in_groups(const LinearArgs& args, Unpack unpack) {
+  const size_t columns = args.weight.columns, group_size = args.weight.group_size;
+  const BlockLayout layout = args.weight.layout();
+  int8_t* weights = reinterpret_cast<int8_t*>(args.scratch);
+  for (size_t block = args.first_block; block < args.last_block; ++block) {
+    const uint8_t* packed = args.weight.data + block * layout.bytes;
+    unpack(packed + layout.values, weights);
+    const uint16_t* scales = reinterpret_cast<const uint16_t*>(packed + layout.scales);
+    for (size_t m = 0; m < args.x.rows; ++m) {
+      F32x16 total = broadcast(0.0f);
+      for (size_t k = 0; k < columns; k += group_size) {
+        const F32x16 sum = to_float(dot(args.x, m, weights, k, k + group_size));
+        total = fused(sum, load_half(scales + k / group_size * kBlockRows), total);
+      }
+      store_totals(args, m, block, total, packed);
+    }
+  }
+}
+
 }  // namespace
 
 void matvec_int4_two_level(const LinearArgs& args) {
@@ -59,36 +88,26 @@ void matvec_int4_two_level(const LinearArgs& args) {
 }
 
 void matvec_int4(const LinearArgs& args) {
-  const size_t columns = args.weight.columns, group_size = args.weight.group_size;
-  const BlockLayout layout = args.weight.layout();
-  int8_t* weights = reinterpret_cast<int8_t*>(args.scratch);
-  for (size_t block = args.first_block; block < args.last_block; ++block) {
-    const uint8_t* packed = args.weight.data + block * layout.bytes;
-    unpack_nibbles(packed + layout.values, columns, weights);
-    const uint16_t* scales = reinterpret_cast<const uint16_t*>(packed + layout.scales);
-    for (size_t m = 0; m < args.x.rows; ++m) {
-      F32x16 total = broadcast(0.0f);
-      for (size_t k = 0; k < columns; k += group_size) {
-        const F32x16 sum = to_float(dot(args.x, m, weights, k, k + group_size));
-        total = add(total, mul(sum, load_bfloat16(scales + k / group_size * kBlockRows)));
-      }
-      store_outputs(args, m, block, scaled(total, args.x.params[m], packed));
-    }
-  }
+  linear_in_groups(args, [&](const uint8_t* values, int8_t* weights) {
+    unpack_nibbles(values, args.weight.columns, weights);
+  });
 }
 
 void matvec_int8(const LinearArgs& args) {
-  const size_t columns = args.weight.columns;
   linear(args, [&](const uint8_t* packed, const BlockLayout& layout, int8_t* weights) {
-    const int8_t* values = reinterpret_cast<const int8_t*>(packed + layout.values);
-    for (size_t k = 0; k < columns; ++k)
-      for (size_t lane = 0; lane < kBlockRows; ++lane)
-        weights[k * kBlockRows + lane] = values[k / 4 * kLineBytes + lane * 4 + k % 4];
+    unpack_bytes(packed + layout.values, args.weight.columns, weights);
+  });
+}
+
+void matvec_int8_groups(const LinearArgs& args) {
+  linear_in_groups(args, [&](const uint8_t* values, int8_t* weights) {
+    unpack_bytes(values, args.weight.columns, weights);
   });
 }
 
 void matmul_int4_two_level(const LinearArgs& args) { matvec_int4_two_level(args); }
 void matmul_int4(const LinearArgs& args) { matvec_int4(args); }
 void matmul_int8(const LinearArgs& args) { matvec_int8(args); }
+void matmul_int8_groups(const LinearArgs& args) { matvec_int8_groups(args); }
 
 }  // namespace thimble::kernels::scalar

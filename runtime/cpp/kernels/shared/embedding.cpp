@@ -13,6 +13,15 @@ float float_at(const uint8_t* from) {
   return value;
 }
 
+/// The value of column k of a row.
+int byte_at(const uint8_t* values, size_t lane, size_t k) {
+  return static_cast<int8_t>(values[k / 4 * kLineBytes + lane * 4 + k % 4]);
+}
+int nibble_at(const uint8_t* values, size_t lane, size_t k) {
+  const uint8_t byte = values[k / 8 * kLineBytes + lane * 4 + k % 4];
+  return 7 - (k % 8 < 4 ? byte & 15 : byte >> 4);
+}
+
 /// The scale of a group of one row of a block.
 float group_scale(const PackedWeight& weight, const uint8_t* block, size_t lane, size_t group) {
   const uint8_t* scales = block + weight.layout().scales;
@@ -23,7 +32,7 @@ float group_scale(const PackedWeight& weight, const uint8_t* block, size_t lane,
   }
   uint16_t bits;
   std::memcpy(&bits, scales + (group * kBlockRows + lane) * sizeof bits, sizeof bits);
-  return float_of_bits(static_cast<uint32_t>(bits) << 16);
+  return half_to_float(bits);
 }
 
 }  // namespace
@@ -36,20 +45,16 @@ void unpack_row(const PackedWeight& weight, size_t row, size_t columns, float* o
   if (weight.format == WeightFormat::kFloat32) {
     for (size_t k = 0; k < columns; ++k)
       out[k] = float_at(values + (k * kBlockRows + lane) * sizeof(float));
-  } else if (weight.format == WeightFormat::kInt8) {
-    const float scale = float_at(block + lane * sizeof(float));
-    for (size_t k = 0; k < columns; ++k)
-      out[k] =
-          static_cast<float>(static_cast<int8_t>(values[k / 4 * kLineBytes + lane * 4 + k % 4])) *
-          scale;
-  } else {
-    float scale = 0;
-    for (size_t k = 0; k < columns; ++k) {
-      if (k % weight.group_size == 0)
-        scale = group_scale(weight, block, lane, k / weight.group_size);
-      const uint8_t byte = values[k / 8 * kLineBytes + lane * 4 + k % 4];
-      out[k] = static_cast<float>(7 - (k % 8 < 4 ? byte & 15 : byte >> 4)) * scale;
-    }
+    return;
+  }
+  const bool bytes =
+      weight.format == WeightFormat::kInt8Groups || weight.format == WeightFormat::kInt8;
+  float scale = float_at(block + lane * sizeof(float));  // of kInt8
+  for (size_t k = 0; k < columns; ++k) {
+    if (weight.group_size != 0 && k % weight.group_size == 0)
+      scale = group_scale(weight, block, lane, k / weight.group_size);
+    const int value = bytes ? byte_at(values, lane, k) : nibble_at(values, lane, k);
+    out[k] = static_cast<float>(value) * scale;
   }
 }
 

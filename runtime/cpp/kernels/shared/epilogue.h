@@ -45,7 +45,7 @@ inline ColumnRange columns_of(const LinearArgs& args) {
   return args.sums != nullptr ? args.columns : ColumnRange{0, args.weight.columns};
 }
 
-/// (sum - zero_point * row_sum) * scale, of kInt4.
+/// (sum - zero_point * row_sum) * scale, of kInt4 and kInt8Groups.
 inline F32x16 scaled(F32x16 sum, const RowParams& params, const uint8_t* block) {
   const F32x16 row_sum = load(reinterpret_cast<const float*>(block));
   const F32x16 correction = mul(broadcast(static_cast<float>(params.zero_point)), row_sum);

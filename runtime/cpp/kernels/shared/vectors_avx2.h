@@ -94,13 +94,6 @@ inline void store_bytes(int8_t* to, I32x16 a) {
       _mm_packus_epi16(_mm256_castsi256_si128(ordered), _mm256_extracti128_si256(ordered, 1));
   _mm_storeu_si128(reinterpret_cast<__m128i*>(to), bytes);
 }
-inline __m256 widen_bfloat16(const uint16_t* from) {
-  const __m128i bits = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from));
-  return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(bits), 16));
-}
-inline F32x16 load_bfloat16(const uint16_t* from) {
-  return {widen_bfloat16(from), widen_bfloat16(from + 8)};
-}
 inline F32x16 load_int8(const int8_t* from) {
   const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from));
   return {_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(bytes)),
@@ -123,10 +116,10 @@ inline __m256 add_exponent(__m256 a, __m256 shifted) {
 inline F32x16 add_exponent(F32x16 a, F32x16 shifted) {
   return {add_exponent(a.low, shifted.low), add_exponent(a.high, shifted.high)};
 }
-inline F32x16 load_half(const uint16_t* from) {
-  const __m128i* halves = reinterpret_cast<const __m128i*>(from);
-  return {_mm256_cvtph_ps(_mm_loadu_si128(halves)), _mm256_cvtph_ps(_mm_loadu_si128(halves + 1))};
+inline __m256 widen_half(const uint16_t* from) {
+  return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));
 }
+inline F32x16 load_half(const uint16_t* from) { return {widen_half(from), widen_half(from + 8)}; }
 inline void store_half(uint16_t* to, F32x16 a) {
   __m128i* halves = reinterpret_cast<__m128i*>(to);
   _mm_storeu_si128(halves, _mm256_cvtps_ph(a.low, _MM_FROUND_TO_NEAREST_INT));

@@ -49,10 +49,6 @@ inline I32x16 round_to_int(F32x16 a) {
 inline void store_bytes(int8_t* to, I32x16 a) {
   _mm_storeu_si128(reinterpret_cast<__m128i*>(to), _mm512_cvtepi32_epi8(a));
 }
-inline F32x16 load_bfloat16(const uint16_t* from) {
-  const __m256i bits = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from));
-  return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(bits), 16));
-}
 inline F32x16 load_int8(const int8_t* from) {
   const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from));
   return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(bytes));

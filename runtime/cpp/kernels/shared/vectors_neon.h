@@ -97,12 +97,6 @@ inline void store_bytes(int8_t* to, I32x16 a) {
   const int16x8_t high = vcombine_s16(vmovn_s32(a.part[2]), vmovn_s32(a.part[3]));
   vst1q_s8(to, vcombine_s8(vmovn_s16(low), vmovn_s16(high)));
 }
-inline float32x4_t widen_bfloat16(const uint16_t* from) {
-  return vreinterpretq_f32_u32(vshll_n_u16(vld1_u16(from), 16));
-}
-inline F32x16 load_bfloat16(const uint16_t* from) {
-  return each([&](int i) { return widen_bfloat16(from + 4 * i); });
-}
 inline F32x16 load_int8(const int8_t* from) {
   const int8x16_t bytes = vld1q_s8(from);
   const int16x8_t low = vmovl_s8(vget_low_s8(bytes)), high = vmovl_s8(vget_high_s8(bytes));
@@ -125,8 +119,11 @@ inline F32x16 add_exponent(F32x16 a, F32x16 shifted) {
     return vreinterpretq_f32_u32(vaddq_u32(vreinterpretq_u32_f32(a.part[i]), exponent));
   });
 }
+inline float32x4_t widen_half(const uint16_t* from) {
+  return vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(from)));
+}
 inline F32x16 load_half(const uint16_t* from) {
-  return each([&](int i) { return vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(from + 4 * i))); });
+  return each([&](int i) { return widen_half(from + 4 * i); });
 }
 inline void store_half(uint16_t* to, F32x16 a) {
   for (int i = 0; i < 4; ++i) vst1_u16(to + 4 * i, vreinterpret_u16_f16(vcvt_f16_f32(a.part[i])));

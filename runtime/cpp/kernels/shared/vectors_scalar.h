@@ -107,15 +107,6 @@ inline I32x16 round_to_int(F32x16 a) {
 inline void store_bytes(int8_t* to, I32x16 a) {
   for (int i = 0; i < 16; ++i) to[i] = static_cast<int8_t>(a.lane[i]);
 }
-/// 16 bfloat16.
-inline F32x16 load_bfloat16(const uint16_t* from) {
-  return each([&](int i) {
-    const uint32_t bits = static_cast<uint32_t>(from[i]) << 16;
-    float value;
-    std::memcpy(&value, &bits, sizeof value);
-    return value;
-  });
-}
 inline F32x16 load_int8(const int8_t* from) {
   return each([&](int i) { return static_cast<float>(from[i]); });
 }

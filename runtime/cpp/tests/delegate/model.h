@@ -95,7 +95,7 @@ class RandomModel : public ProgramBuilder {
     second.prepared = true;
     add_op(second);
     add_op(cpu::GluOp{gate, up, both, kernels::Function::kSilu});
-    add_op(linear(both, down, add_weight(kHidden, kIntermediate, WeightFormat::kInt8)));
+    add_op(linear(both, down, add_weight(kHidden, kIntermediate, WeightFormat::kInt8Groups)));
     add_op(cpu::ElementwiseOp{kernels::Function::kAdd, hidden_, down, hidden_, 0});
   }
 

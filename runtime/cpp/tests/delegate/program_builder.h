@@ -51,7 +51,8 @@ class ProgramBuilder {
 
   uint32_t add_weight(size_t rows, size_t columns, kernels::WeightFormat format) {
     using kernels::WeightFormat;
-    const bool grouped = format == WeightFormat::kInt4 || format == WeightFormat::kInt4TwoLevel;
+    const bool grouped = kernels::in_groups(format);
+    const bool nibbles = grouped && format != WeightFormat::kInt8Groups;
     const size_t group = grouped ? 32 : 0;
     const auto index = static_cast<uint32_t>(program.weights.size());
     program.weights.push_back({"w" + std::to_string(index), rows, columns, group, format});
@@ -62,16 +63,18 @@ class ProgramBuilder {
       kernels::pack_float32(reals(rows * columns, 0.2f).data(), rows, columns, out);
       return index;
     }
-    const int32_t most = grouped ? 7 : 127;
+    const int32_t most = nibbles ? 7 : 127;
     std::vector<int8_t> values(rows * columns);
     for (int8_t& value : values) value = static_cast<int8_t>(numbers_.between(-most - 1, most));
     const size_t groups = grouped ? kernels::divide_up(columns, group) : 0;
-    if (format == WeightFormat::kInt4) {
+    if (grouped && format != WeightFormat::kInt4TwoLevel) {
       std::vector<uint16_t> scales(rows * groups);
+      const int32_t low = nibbles ? 0x2400 : 0x1400;  // 0.016 and 0.001, up to twice that
       for (uint16_t& scale : scales) {
-        scale = static_cast<uint16_t>(numbers_.between(0x3C80, 0x3D00));
+        scale = static_cast<uint16_t>(numbers_.between(low, low + 0x3FF));
       }
-      kernels::pack_int4(values.data(), scales.data(), rows, columns, group, out);
+      const auto pack = nibbles ? kernels::pack_int4 : kernels::pack_int8_groups;
+      pack(values.data(), scales.data(), rows, columns, group, out);
       return index;
     }
     std::vector<float> scales(rows);

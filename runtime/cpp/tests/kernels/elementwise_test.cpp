@@ -311,12 +311,12 @@ bool embedding_rows() {
   for (int8_t& value : int4) value = static_cast<int8_t>(numbers.between(-8, 7));
   for (int8_t& value : int8) value = static_cast<int8_t>(numbers.between(-128, 127));
   for (uint8_t& multiple : multiples) multiple = static_cast<uint8_t>(numbers.between(1, 15));
-  for (uint16_t& scale : scales) scale = static_cast<uint16_t>(numbers.between(0x3C00, 0x3CFF));
+  for (uint16_t& scale : scales) scale = static_cast<uint16_t>(numbers.between(0x2C00, 0x2FFF));
   for (float& scale : row_scales) scale = numbers.real();
   for (float& value : values) value = numbers.real();
-  for (uint8_t kind = 0; kind < 4; ++kind) {
+  for (uint8_t kind = 0; kind < 5; ++kind) {
     const WeightFormat format = static_cast<WeightFormat>(kind);
-    const size_t group = kind < 2 ? kGroup : 0;
+    const size_t group = in_groups(format) ? kGroup : 0;
     PackedWeight weight{nullptr, kRows, stored_columns(format, kColumns, group), group, format};
     AlignedBuffer packed(weight.bytes());
     uint8_t* out = packed.data();
@@ -326,15 +326,16 @@ bool embedding_rows() {
                           out);
     if (kind == 1) pack_int4(int4.data(), scales.data(), kRows, kColumns, kGroup, out);
     if (kind == 2) pack_int8(int8.data(), row_scales.data(), kRows, kColumns, out);
-    if (kind == 3) pack_float32(values.data(), kRows, kColumns, out);
+    if (kind == 3) pack_int8_groups(int8.data(), scales.data(), kRows, kColumns, kGroup, out);
+    if (kind == 4) pack_float32(values.data(), kRows, kColumns, out);
     for (size_t n = 0; n < kRows; ++n) {
       unpack_row(weight, n, kColumns, row.data());
       for (size_t k = 0; k < kColumns; ++k) {
         const size_t i = n * kColumns + k, j = n * kGroups + k / kGroup;
         const float two_level = static_cast<float>(multiples[j]) * row_scales[n];
-        const float bfloat16 = float_of_bits(static_cast<uint32_t>(scales[j]) << 16);
-        const float expected[] = {int4[i] * two_level, int4[i] * bfloat16, int8[i] * row_scales[n],
-                                  values[i]};
+        const float scale = half_to_float(scales[j]);
+        const float expected[] = {int4[i] * two_level, int4[i] * scale, int8[i] * row_scales[n],
+                                  int8[i] * scale, values[i]};
         if (row[k] != expected[kind]) return expect(false, "the values that were packed");
       }
     }

@@ -20,7 +20,7 @@ using thimble::test::Numbers;
 using thimble::test::Problem;
 
 constexpr WeightFormat kFormats[] = {WeightFormat::kInt4TwoLevel, WeightFormat::kInt4,
-                                     WeightFormat::kInt8};
+                                     WeightFormat::kInt8, WeightFormat::kInt8Groups};
 
 constexpr Tile kPlainRows = {1, 4};
 
@@ -102,7 +102,7 @@ bool groups() {
 }
 
 bool extremes() {
-  for (Fill fill : {Fill::kExtremes, Fill::kLargestProduct, Fill::kTinyScales})
+  for (Fill fill : {Fill::kExtremes, Fill::kLargestProduct, Fill::kTinyScales, Fill::kSignedScales})
     for (size_t rows : {1, 4, 6, 13, 33})
       for (size_t group_size : {32, 128})
         if (!check({rows, 20, 1024, group_size}, fill, Epilogue::kPlain)) return false;

@@ -1,8 +1,8 @@
 // Packs the weight on standard input with the reference packers, for a comparison of bytes.
 //
-// usage: kernel_pack_cli int4_two_level|int4|int8|float32 ROWS COLUMNS GROUP_SIZE
+// usage: kernel_pack_cli int4_two_level|int4|int8|int8_groups|float32 ROWS COLUMNS GROUP_SIZE
 // Standard input: values (int8, or float), then the scales of the format: multiples (uint8) and row
-// scales (float); bfloat16 scales (uint16); row scales (float); none.
+// scales (float); float16 scales (uint16); row scales (float); float16 scales (uint16); none.
 
 #include <cstdio>
 #include <cstdlib>
@@ -26,10 +26,10 @@ std::vector<T> read_array(size_t count, bool* ok) {
 
 int main(int argc, char** argv) {
   if (argc != 5) return 2;
-  constexpr const char* kNames[] = {"int4_two_level", "int4", "int8", "float32"};
+  constexpr const char* kNames[] = {"int4_two_level", "int4", "int8", "int8_groups", "float32"};
   size_t kind = 0;
-  while (kind < 4 && std::strcmp(argv[1], kNames[kind]) != 0) ++kind;
-  if (kind == 4) return 2;
+  while (kind < 5 && std::strcmp(argv[1], kNames[kind]) != 0) ++kind;
+  if (kind == 5) return 2;
   const WeightFormat format = static_cast<WeightFormat>(kind);
   const size_t rows = std::strtoull(argv[2], nullptr, 10);
   const size_t columns = std::strtoull(argv[3], nullptr, 10);
@@ -49,9 +49,10 @@ int main(int argc, char** argv) {
       const auto row_scales = read_array<float>(rows, &ok);
       pack_int4_two_level(values.data(), multiples.data(), row_scales.data(), rows, columns,
                           group_size, out.data());
-    } else if (format == WeightFormat::kInt4) {
+    } else if (in_groups(format)) {
       const auto scales = read_array<uint16_t>(rows * groups, &ok);
-      pack_int4(values.data(), scales.data(), rows, columns, group_size, out.data());
+      const auto pack = format == WeightFormat::kInt4 ? pack_int4 : pack_int8_groups;
+      pack(values.data(), scales.data(), rows, columns, group_size, out.data());
     } else {
       const auto row_scales = read_array<float>(rows, &ok);
       pack_int8(values.data(), row_scales.data(), rows, columns, out.data());

@@ -56,6 +56,7 @@ enum class Fill {
   kExtremes,        ///< every number at one of its ends
   kLargestProduct,  ///< -128 * -8 * 15 everywhere, or -128 * -128
   kTinyScales,      ///< zero and denormal scales
+  kSignedScales,    ///< of groups, of both signs, some of them the largest
 };
 
 /// A linear layer with random numbers: weights packed, activations quantized for a tile.
@@ -67,7 +68,7 @@ class Problem {
         rows_(rows),
         outputs_(outputs),
         columns_(columns),
-        group_size_(format == kernels::WeightFormat::kInt8 ? 0 : group_size),
+        group_size_(kernels::in_groups(format) ? group_size : 0),
         fill_(fill),
         stored_(kernels::stored_columns(format, columns, group_size_)),
         packed_(weight(nullptr).bytes()),
@@ -110,7 +111,9 @@ class Problem {
   int8_t* values() { return reinterpret_cast<int8_t*>(values_.data()); }
 
   int8_t weight_value(Numbers& numbers) const {
-    const int32_t low = format_ == kernels::WeightFormat::kInt8 ? -128 : -8, high = -low - 1;
+    using kernels::WeightFormat;
+    const bool bytes = format_ == WeightFormat::kInt8 || format_ == WeightFormat::kInt8Groups;
+    const int32_t low = bytes ? -128 : -8, high = -low - 1;
     if (fill_ == Fill::kLargestProduct) return static_cast<int8_t>(low);
     if (fill_ == Fill::kExtremes) return static_cast<int8_t>(numbers.next() & 64 ? low : high);
     return static_cast<int8_t>(numbers.between(low, high));
@@ -123,6 +126,14 @@ class Problem {
   float row_scale(Numbers& numbers) const {
     if (fill_ == Fill::kTinyScales) return numbers.next() & 64 ? 0.0f : 3e-42f;
     return 0.01f + 0.01f * numbers.real();
+  }
+
+  /// The bits of a float16.
+  uint16_t group_scale(Numbers& numbers) const {
+    if (fill_ == Fill::kTinyScales) return static_cast<uint16_t>(numbers.next() & 0x8003);
+    if (fill_ == Fill::kSignedScales)
+      return static_cast<uint16_t>((numbers.next() & 0x8000) | numbers.between(0x0001, 0x7BFF));
+    return static_cast<uint16_t>(numbers.between(0x2C00, 0x2FFF));
   }
 
   void fill_weight() {
@@ -147,11 +158,10 @@ class Problem {
       return;
     }
     std::vector<uint16_t> scales(outputs_ * groups);
-    for (uint16_t& scale : scales)
-      scale = fill_ == Fill::kTinyScales ? static_cast<uint16_t>(numbers.next() & 1)
-                                         : static_cast<uint16_t>(numbers.between(0x3C00, 0x3CFF));
-    kernels::pack_int4(values.data(), scales.data(), outputs_, columns_, group_size_,
-                       packed_.data());
+    for (uint16_t& scale : scales) scale = group_scale(numbers);
+    const auto pack =
+        format_ == WeightFormat::kInt4 ? kernels::pack_int4 : kernels::pack_int8_groups;
+    pack(values.data(), scales.data(), outputs_, columns_, group_size_, packed_.data());
   }
 
   void fill_activations() {

@@ -131,8 +131,9 @@ bool odd_numbers() {
 
 bool embedding() {
   const size_t rows = 37, columns = 70;
-  for (const WeightFormat format : {WeightFormat::kInt4TwoLevel, WeightFormat::kInt4,
-                                    WeightFormat::kInt8, WeightFormat::kFloat32}) {
+  for (const WeightFormat format :
+       {WeightFormat::kInt4TwoLevel, WeightFormat::kInt4, WeightFormat::kInt8,
+        WeightFormat::kInt8Groups, WeightFormat::kFloat32}) {
     test::Problem problem(format == WeightFormat::kFloat32 ? WeightFormat::kInt8 : format, 1, rows,
                           columns, 32, {1, 64});
     kernels::PackedWeight weight = problem.args().weight;

@@ -26,6 +26,10 @@ kernel void embed_rows(device const uchar* weight [[buffer(0)]],
       case 2:
         y[k] = float(Int8::quad(block, k / 4, lane)[k % 4]) * float_at(block, lane);
         break;
+      case 3:
+        y[k] = float(Int8Groups::quad(block, k / 4, lane)[k % 4]) *
+               Int8Groups::scale(block, k / block.group_size, lane);
+        break;
       default:
         y[k] = float_at(block, k * kLanes + lane);
     }

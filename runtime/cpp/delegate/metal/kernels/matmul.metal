@@ -21,8 +21,8 @@ struct Total {
 };
 
 /// or over a group, where every group has a float scale.
-template <>
-struct Total<Int4> {
+template <typename Values>
+struct Total<Grouped<Values>> {
   int sum;
   float groups;
   void clear() {
@@ -32,8 +32,8 @@ struct Total<Int4> {
   /// \param quad the first behind the panel.
   void end_panel(thread const Block& block, uint quad, uint lane) {
     if (quad * 4 % block.group_size != 0) return;
-    const float product = float(sum) * Int4::scale(block, quad * 4 / block.group_size - 1, lane);
-    groups = groups + product;
+    const uint group = quad * 4 / block.group_size - 1;
+    groups = fma(float(sum), Grouped<Values>::scale(block, group, lane), groups);
     sum = 0;
   }
   float output(thread const Block& block, RowScale row, uint lane) const {
@@ -131,4 +131,17 @@ kernel void matmul_int8(device const uchar* weight [[buffer(0)]],
                         uint3 group [[threadgroup_position_in_grid]],
                         uint thread_index [[thread_index_in_threadgroup]]) {
   matmul<Int8>(weight, q, scales, bias, y, params, memory, group, thread_index);
+}
+
+/// As matmul_int4_two_level.
+kernel void matmul_int8_groups(device const uchar* weight [[buffer(0)]],
+                               device const char4* q [[buffer(1)]],
+                               device const RowScale* scales [[buffer(2)]],
+                               device const float* bias [[buffer(3)]],
+                               device float* y [[buffer(4)]],
+                               constant LinearParams& params [[buffer(5)]],
+                               threadgroup int* memory [[threadgroup(0)]],
+                               uint3 group [[threadgroup_position_in_grid]],
+                               uint thread_index [[thread_index_in_threadgroup]]) {
+  matmul<Int8Groups>(weight, q, scales, bias, y, params, memory, group, thread_index);
 }

@@ -9,7 +9,7 @@ constant constexpr uint kSlices = kMatvecThreads / kLanes;
 /// Of the formats whose integers run over all columns, the output of one lane, in slice 0.
 /// \param sums room for an int a thread.
 template <typename Format>
-inline float matvec_block(thread const Block& block, device const char4* q, RowScale row,
+inline float matvec_block(Format, thread const Block& block, device const char4* q, RowScale row,
                           uint columns, threadgroup int* sums, uint slice, uint lane) {
   int total = 0;
   for (uint pair = slice; pair < columns / 8; pair += kSlices) {
@@ -25,9 +25,10 @@ inline float matvec_block(thread const Block& block, device const char4* q, RowS
 }
 
 /// The same where every group has a float scale: the slices take a group each.
-template <>
-inline float matvec_block<Int4>(thread const Block& block, device const char4* q, RowScale row,
-                                uint columns, threadgroup int* sums, uint slice, uint lane) {
+template <typename Values>
+inline float matvec_block(Grouped<Values>, thread const Block& block, device const char4* q,
+                          RowScale row, uint columns, threadgroup int* sums, uint slice,
+                          uint lane) {
   const uint quads = block.group_size / 4, groups = columns / block.group_size;
   float total = 0.0f;
   for (uint first = 0; first < groups; first += kSlices) {
@@ -35,14 +36,14 @@ inline float matvec_block<Int4>(thread const Block& block, device const char4* q
     if (group < groups) {
       int sum = 0;
       for (uint quad = group * quads; quad < (group + 1) * quads; ++quad)
-        sum += dot4(Int4::quad(block, quad, lane), q[quad]);
-      const float product = float(sum) * Int4::scale(block, group, lane);
-      sums[slice * kLanes + lane] = as_type<int>(product);
+        sum += dot4(Values::quad(block, quad, lane), q[quad]);
+      sums[slice * kLanes + lane] = sum;
     }
     threadgroup_barrier(mem_flags::mem_threadgroup);
     if (slice == 0)
       for (uint other = 0; other < kSlices && first + other < groups; ++other)
-        total = total + as_type<float>(int(sums[other * kLanes + lane]));
+        total = fma(float(int(sums[other * kLanes + lane])),
+                    Grouped<Values>::scale(block, first + other, lane), total);
     threadgroup_barrier(mem_flags::mem_threadgroup);
   }
   return scaled(total, block, row, lane);
@@ -60,7 +61,7 @@ inline void matvec(device const uchar* weight, device const char4* q, device con
   for (uint i = 0; i < blocks_of_pair(group.x, params); ++i) {
     const Block block = block_of(weight, params.weight, 2 * group.x + i);
     outputs[i] =
-        matvec_block<Format>(block, q, row, params.weight.columns, sums, slice, lane);
+        matvec_block(Format(), block, q, row, params.weight.columns, sums, slice, lane);
   }
   if (slice == 0) store_pair(outputs[0], outputs[1], group.x, lane, bias, y, params);
 }
@@ -104,4 +105,17 @@ kernel void matvec_int8(device const uchar* weight [[buffer(0)]],
                         uint3 group [[threadgroup_position_in_grid]],
                         uint thread_index [[thread_index_in_threadgroup]]) {
   matvec<Int8>(weight, q, scales, bias, y, params, sums, group, thread_index);
+}
+
+/// As matvec_int4_two_level.
+kernel void matvec_int8_groups(device const uchar* weight [[buffer(0)]],
+                               device const char4* q [[buffer(1)]],
+                               device const RowScale* scales [[buffer(2)]],
+                               device const float* bias [[buffer(3)]],
+                               device float* y [[buffer(4)]],
+                               constant LinearParams& params [[buffer(5)]],
+                               threadgroup int* sums [[threadgroup(0)]],
+                               uint3 group [[threadgroup_position_in_grid]],
+                               uint thread_index [[thread_index_in_threadgroup]]) {
+  matvec<Int8Groups>(weight, q, scales, bias, y, params, sums, group, thread_index);
 }

@@ -1,9 +1,6 @@
 /// \file
 /// Packed weights as kernels/layout/layout.h lays them out: four columns of a lane at a time.
 
-/// A bfloat16 widened.
-inline float widened(ushort bits) { return as_type<float>(uint(bits) << 16); }
-
 /// A block of 16 rows: what every format has.
 struct Block {
   device const uchar* data;
@@ -53,15 +50,25 @@ struct Int8 {
   }
 };
 
-struct Int4 {
-  static float scale(thread const Block& block, uint group, uint lane) {
-    return widened(
-        reinterpret_cast<device const ushort*>(block.data + block.scales_at)[group * kLanes + lane]);
-  }
+/// The integers that a group's scale multiplies, and that scale.
+struct Nibbles {
   static char4 quad(thread const Block& block, uint quad, uint lane) {
     return nibbles(block, quad, lane);
   }
 };
+
+template <typename Values>
+struct Grouped {
+  static float scale(thread const Block& block, uint group, uint lane) {
+    device const half* scales = reinterpret_cast<device const half*>(block.data + block.scales_at);
+    return float(scales[group * kLanes + lane]);
+  }
+  static char4 quad(thread const Block& block, uint quad, uint lane) {
+    return Values::quad(block, quad, lane);
+  }
+};
+using Int4 = Grouped<Nibbles>;
+using Int8Groups = Grouped<Int8>;
 
 inline int dot4(char4 a, char4 b) {
   return int(a.x) * int(b.x) + int(a.y) * int(b.y) + int(a.z) * int(b.z) + int(a.w) * int(b.w);
@@ -73,7 +80,7 @@ inline float scaled(int a, thread const Block& block, RowScale row, uint lane) {
   return float(centred) * (row.scale * float_at(block, lane));
 }
 
-/// (sum - zero_point * row_sum) * scale, of int4 with a bfloat16 scale per group.
+/// (sum - zero_point * row_sum) * scale, of the formats with a float16 scale per group.
 inline float scaled(float sum, thread const Block& block, RowScale row, uint lane) {
   return (sum - float(row.zero_point) * float_at(block, lane)) * row.scale;
 }
