@@ -114,6 +114,8 @@ int run(const Options& options) {
   if (!loaded.ok()) return fail(loaded.status(), kBadUse);
   Runner& runner = **loaded;
   RecordingSignal signal(runner.model().program().recorder(), options.etdump);
+  status = runner.use_adapter(options.adapter);
+  if (!status.ok()) return fail(status, kBadUse);
   status = resume(runner, options.session);
   if (!status.ok()) return fail(status, kBadUse);
 
