@@ -13,6 +13,7 @@ const Variant kVariant = {
     {matmul_int4_two_level, matmul_int4, matmul_int8},
     float_linear,
     rms_norm,
+    hadamard,
     rope,
     elementwise,
     glu,
