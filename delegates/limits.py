@@ -8,7 +8,7 @@ import torch
 from torch.export import ExportedProgram
 
 from delegates.errors import DelegateError
-from delegates.passes.quantized import LINEAR, linear_arguments
+from delegates.passes.quantized import LINEAR, linear_arguments, linears_of
 
 FLOAT_BITS = 32  # of a weight that is not quantized, whatever the delegate stores it as
 
@@ -83,6 +83,7 @@ class Limits:
         streams_weights: whether lowering reads weights one by one and releases each.
         kept_positions: (window, context, seq_len) to the positions that the cache of a sliding
             window keeps.
+        rotates: whether linears may rotate their inputs at run time (quant/rotation/inputs.py).
         missing: a sentence on what must be installed before it can lower here; None if nothing is
             missing.
         checks: whether this machine can run its programs, to check the results.
@@ -97,6 +98,7 @@ class Limits:
     sizes: FileSizes = FileSizes()
     streams_weights: bool = False
     kept_positions: Callable[[int, int, int], int] = all_positions
+    rotates: bool = False
 
     def check_mix(self, layers: int) -> None:
         """Checks that layers of a program may have 4 bits in some parts and 8 in others.
@@ -145,6 +147,11 @@ class Limits:
             seq_len = int(program.range_constraints[seq_len.node.expr].upper)
         for bits in sorted(_weight_bits(program)):
             self.check(bits, seq_len)
+        if not self.rotates and any(linear_arguments(n).rotated for n in linears_of(program.graph)):
+            raise DelegateError(
+                f"{self.name} does not rotate the inputs of linears: export with --method "
+                "rotation=none, or with --delegate cpu."
+            )
 
 
 def _weight_bits(program: ExportedProgram) -> set[int]:

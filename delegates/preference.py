@@ -58,6 +58,7 @@ class Preference:
             missing=lambda: next((said for each in limits if (said := each.missing())), None),
             checks=lambda: all(each.checks() for each in limits),
             sizes=limits[0].sizes,
+            rotates=all(each.rotates for each in limits),
         )
 
     def lower(

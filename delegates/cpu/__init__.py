@@ -17,6 +17,7 @@ LIMITS = Limits(
     sizes=SIZES,
     streams_weights=True,
     kept_positions=kept_positions,
+    rotates=True,
 )
 
 __all__ = ["LIMITS", "file_layout", "load", "lower", "take", "take_rest", "why_unfused"]

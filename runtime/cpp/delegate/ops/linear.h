@@ -17,6 +17,7 @@ struct LinearOp {
   bool accumulate;
   bool last_row;
   bool prepared;
+  uint32_t rotated = 0;  ///< size of the blocks in which the input is rotated; 0: it is not
 
   static constexpr const char* kName = "Linear";
   static LinearOp read(const FlatbufferTable& table);
