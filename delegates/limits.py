@@ -90,6 +90,7 @@ class Limits:
         streams_weights: whether lowering reads weights one by one and releases each.
         kept_positions: (window, context, seq_len) to the positions that the cache of a sliding
             window keeps.
+        rotates: whether linears may rotate their inputs at run time (quant/rotation/inputs.py).
         missing: a sentence on what must be installed before it can lower here; None if nothing is
             missing.
         checks: whether this machine can run its programs, to check the results.
@@ -107,6 +108,7 @@ class Limits:
     streams_weights: bool = False
     kept_positions: Callable[[int, int, int], int] = all_positions
     float16_groups: bool = False
+    rotates: bool = False
 
     def check_kept(self) -> None:
         """Checks that weights may be stored as `--quant keep` finds them.
@@ -182,6 +184,11 @@ class Limits:
             self.check(bits, seq_len)
         if _has_int8_groups(program):
             self.check_kept()
+        if not self.rotates and any(linear_arguments(n).rotated for n in linears_of(program.graph)):
+            raise DelegateError(
+                f"{self.name} does not rotate the inputs of linears: export with --method "
+                "rotation=none, or with --delegate cpu."
+            )
 
 
 def _has_int8_groups(program: ExportedProgram) -> bool:

@@ -48,7 +48,7 @@ def within_budget(
     """
     require_spreadable(options.scheme)
     method = options.scheme.method
-    if method is not None and method.rotation != "none" and checkpoint.config.tie_word_embeddings:
+    if method is not None and method.folds_rotation and checkpoint.config.tie_word_embeddings:
         raise ExportError(
             f"rotation={method.rotation} unties this model's embedding and lm_head, but a budget "
             "counts them as one; leave out the rotation, or --bits and --max-size."

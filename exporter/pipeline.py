@@ -30,7 +30,7 @@ from quant.cache.store import Cache, default_size
 from quant.machine.resources import DEFAULTS, Resources
 from quant.quantize import quantize
 from quant.report import QuantReport
-from quant.scheme import KEEP
+from quant.scheme import KEEP, Scheme
 
 NOT_RUN = "not run here"  # the file: nothing on this machine runs its delegate
 
@@ -54,6 +54,7 @@ def export_model(options: ExportOptions, listener: Listener = SILENT) -> ExportR
         ExportError, QuantError, TokenizerError, DelegateError: with the sentence to show.
     """
     delegate = get_delegate(options.delegate)
+    options = replace(options, scheme=_scheme_for(delegate.LIMITS, options.scheme, listener))
     check_outputs(options.out, options.etrecord)
     require_keepable(options)
     with replacing(options.out) as temporary, replacing(options.etrecord) as etrecord:
@@ -111,6 +112,18 @@ def export_model(options: ExportOptions, listener: Listener = SILENT) -> ExportR
     return ExportResult(
         options.out, options.out.stat().st_size, report, quantization, delegation, agreement
     )
+
+
+def _scheme_for(limits: Limits, scheme: Scheme, listener: Listener) -> Scheme:
+    """The scheme as a delegate can store it."""
+    method = scheme.choice
+    if limits.rotates or scheme.name == "none" or method.rotation != "inputs":
+        return scheme
+    listener.note(
+        f"{limits.name} cannot rotate the inputs of linears at run time, so the weights are chosen "
+        "without rotation; --delegate cpu can, and loses less quality."
+    )
+    return replace(scheme, method=replace(method, rotation="none"))
 
 
 def load_quantized(

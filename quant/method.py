@@ -10,7 +10,8 @@ ROUNDINGS = ("nearest", "hqq", "awq", "gptq")
 SCALES = ("absmax", "closed", "searched")
 IMPORTANCES = ("diagonal", "inverse")
 DRIFTS = ("none", "gptaq", "qronos", "inputs", "residual")
-ROTATIONS = ("none", "hadamard", "learned")
+ROTATED = (64, 32, 16)  # sizes of blocks: the first that divides the columns is taken
+ROTATIONS = ("none", "inputs", "hadamard", "learned")
 
 
 @dataclass(frozen=True)
@@ -34,8 +35,9 @@ class Method:
         drift_share: how much of the correction is applied, 0 .. 1; all of it overfits.
         descent: sweeps of coordinate descent over integers and scales after GPTQ.
         int8_statistics: whether Hessians are of activations rounded as they are at run time.
-        rotation: of the residual stream and the values of each head, folded into the weights:
-            "none", "hadamard" (QuaRot) or "learned" (SpinQuant).
+        rotation: "none"; "inputs" (of each linear in a decoder layer, in blocks, at run time:
+            quant.rotation.inputs); or, of the residual stream and the values of each head and
+            folded into the weights, "hadamard" (QuaRot) or "learned" (SpinQuant).
 
     Raises:
         QuantError: a value outside the table.
@@ -49,7 +51,7 @@ class Method:
     drift_share: float = 0.75
     descent: int = 2
     int8_statistics: bool = True
-    rotation: str = "none"
+    rotation: str = "inputs"
 
     def __post_init__(self) -> None:
         for name, allowed in _ALLOWED.items():
@@ -80,6 +82,17 @@ class Method:
         if self.rounding in ("nearest", "hqq"):
             unread += ("importance", "int8_statistics")
         return {name: value for name, value in asdict(self).items() if name not in unread}
+
+    def rotated(self, columns: int) -> int:
+        """The size of the blocks in which inputs of so many columns are rotated; 0: none."""
+        if self.rotation != "inputs":
+            return 0
+        return next((size for size in ROTATED if columns % size == 0), 0)
+
+    @property
+    def folds_rotation(self) -> bool:
+        """Whether weights are rotated together, so that nothing is left of it at run time."""
+        return self.rotation in ("hadamard", "learned")
 
     @property
     def levels(self) -> int:

@@ -1,12 +1,13 @@
 """What a quantized model is made of: a linear and an embedding of integers and scales."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
 
 import quant.operators  # noqa: F401  (defines torch.ops.thimble.linear and embedding)
 from quant.operators import dequantized
+from quant.rotation.inputs import rotate_blocks
 from quant.weight_type import WeightType
 
 
@@ -19,11 +20,14 @@ class QuantizedWeight:
         scales: float32 (rows, groups); of two levels exact in bfloat16, of groups with one level
             in float16.
         type: how they are stored.
+        rotated: size of the blocks in which its columns are rotated, and so must its inputs be
+            (quant.rotation.inputs); 0: they are not.
     """
 
     values: Tensor
     scales: Tensor
     type: WeightType
+    rotated: int = 0
 
     def dequantize(self) -> Tensor:
         """float32 (rows, columns)."""
@@ -41,11 +45,12 @@ class _Quantized(nn.Module):
         self.register_buffer("values", weight.values)
         self.register_buffer("scales", weight.scales)
         self.weight_type = weight.type
+        self.rotated = weight.rotated
 
     @property
     def quantized_weight(self) -> QuantizedWeight:
         """The integers and scales, not copied."""
-        return QuantizedWeight(self.values, self.scales, self.weight_type)
+        return QuantizedWeight(self.values, self.scales, self.weight_type, self.rotated)
 
 
 class QuantizedLinear(_Quantized):
@@ -77,11 +82,13 @@ class QuantizedLinear(_Quantized):
             self.weight_type.bits,
             self.weight_type.group_size,
             self.weight_type.levels,
+            self.rotated,
         )
 
     def of_rows(self, rows: slice) -> "QuantizedLinear":
         """The linear that computes some of the outputs alone, over the same memory."""
-        weight = QuantizedWeight(self.values[rows], self.scales[rows], self.weight_type)
+        stored = self.quantized_weight
+        weight = replace(stored, values=self.values[rows], scales=self.scales[rows])
         bias = None if self.bias is None else nn.Parameter(self.bias[rows], requires_grad=False)
         return QuantizedLinear(weight, self.in_features, bias)
 
@@ -125,7 +132,8 @@ def drop_activation_rounding(model: nn.Module) -> None:
         for name, child in list(parent.named_children()):
             if isinstance(child, QuantizedLinear):
                 linear = nn.Linear(child.in_features, child.out_features, device="meta")
-                weight = child.quantized_weight.dequantize()[:, : child.in_features]
+                rotated = child.quantized_weight.dequantize()[:, : child.in_features]
+                weight = rotate_blocks(rotated, child.rotated)
                 linear.weight = nn.Parameter(weight, requires_grad=False)
                 linear.register_parameter("bias", child.bias)
                 setattr(parent, name, linear)

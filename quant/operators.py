@@ -15,12 +15,15 @@ from torchao.quantization.quant_primitives import (
     quantize_affine,
 )
 
+from quant.rotation.inputs import rotate_blocks
+
 _TYPE = "int bits, int group_size, int levels"
 _INT8 = (-128, 127)
 
 _library = torch.library.Library("thimble", "FRAGMENT")
 _library.define(
-    f"linear(Tensor input, Tensor values, Tensor scales, Tensor? bias, {_TYPE}) -> Tensor"
+    f"linear(Tensor input, Tensor values, Tensor scales, Tensor? bias, {_TYPE}, int rotated=0) "
+    "-> Tensor"
 )
 _library.define(
     f"embedding(Tensor tokens, Tensor values, Tensor scales, int embedding_dim, {_TYPE}) -> Tensor"
@@ -35,6 +38,7 @@ def linear(
     bits: int,
     group_size: int,
     levels: int,
+    rotated: int = 0,
 ) -> Tensor:
     """A linear with integer weights and inputs rounded to int8, dynamic, per token (8da4w).
 
@@ -43,10 +47,13 @@ def linear(
         values: int8 (rows, columns), columns >= in_features; the input is padded with zeros.
         scales: float32 (rows, groups).
         bias: float32 (rows,) or None.
+        rotated: size of the blocks in which the input is rotated first (quant.rotation.inputs), as
+            the weight's columns are; 0: neither is.
 
     Returns:
         float32 (..., rows).
     """
+    input = rotate_blocks(input, rotated)
     padding = values.shape[1] - input.shape[-1]
     padded = F.pad(input, (0, padding)) if padding else input
     return F.linear(_rounded(padded), dequantized(values, scales), bias)

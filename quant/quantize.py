@@ -71,7 +71,7 @@ def quantize(
     calibration, device = _needed_text(scheme, calibration), resources.device
     if scheme.choice.rounding == "awq" and resources.ranks.count > 1:
         raise QuantError(f"{scheme.name} cannot be shared by several processes; start one.")
-    if scheme.choice.rotation != "none":
+    if scheme.choice.folds_rotation:
         require_rotatable(model, scheme.choice.rotation)
     layers, parts = layers_of(model), part_names(model)
     _require_parts(scheme, parts, is_tied(model))

@@ -10,9 +10,9 @@ from quant.weight_type import FLOAT_BITS, GROUP_SIZES, INT8, INT8_GROUPS, Weight
 
 HEAD_BITS = (8, 4)
 METHODS = {  # of the schemes that store 4 bits
-    "rtn4": Method(rounding="nearest", scales="closed", drift="none", descent=0),
-    "hqq4": Method(rounding="hqq", drift="none", descent=0),
-    "awq4": Method(rounding="awq", importance="diagonal", drift="none", descent=0),
+    "rtn4": Method(rounding="nearest", scales="closed", drift="none", descent=0, rotation="none"),
+    "hqq4": Method(rounding="hqq", drift="none", descent=0, rotation="none"),
+    "awq4": Method(rounding="awq", importance="diagonal", drift="none", descent=0, rotation="none"),
     "gptq4": Method(),
 }
 KEEP = "keep"

@@ -19,6 +19,7 @@ LIMITS = Limits(
     streams_weights=True,
     kept_positions=kept_positions,
     float16_groups=True,
+    rotates=True,
 )
 
 __all__ = ["LIMITS", "file_layout", "load", "lower", "take", "take_rest", "why_unfused"]

@@ -38,6 +38,7 @@ class LinearArguments(NamedTuple):
     bits: int
     group_size: int
     levels: int
+    rotated: int = 0
 
 
 class EmbeddingArguments(NamedTuple):

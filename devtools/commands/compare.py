@@ -207,11 +207,11 @@ def _check_runs(delegate: str, model: Path) -> None:
 
 
 def _check_basis(quantization: dict[str, Any], model: Path) -> None:
-    """Checks that there is no rotation, which changes the residual stream and so what lines
-    compute."""
+    """Checks that no rotation is folded into the weights: it changes the residual stream and so
+    what lines compute."""
     method = quantization.get("method") or {}
     rotation = method.get("rotation", "none")
-    if rotation != "none":
+    if rotation not in ("none", "inputs"):
         raise BadRequest(
             f"{model} was exported with rotation={rotation}, so its lines compute other numbers "
             "than the checkpoint's; compare an export with rotation=none."

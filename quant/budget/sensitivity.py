@@ -33,6 +33,7 @@ from quant.method import Method
 from quant.protocols import CausalLM, WeightSource
 from quant.rounding.gptq import inverse_factor
 from quant.rounding.nearest import round_weight
+from quant.rounding.solve import rotated_by
 from quant.scheme import EMBEDDING_PART, HEAD_PART
 from quant.weight_type import WeightType
 
@@ -119,6 +120,7 @@ class _Errors:
 
     def __init__(self, layer: nn.Module, name: str, candidates: _Candidates) -> None:
         self._layer = layer
+        self._rotated = rotated_by(candidates.method)
         self._name = name
         self._candidates = candidates
         self._changes: dict[str, list[Tensor]] = {}  # a linear's, at each type
@@ -155,7 +157,7 @@ class _Errors:
             self._squares[name] = self._squares.get(name, torch.zeros_like(squares)) + squares
             compensation = self._compensation[name]
             if compensation is not None:
-                compensation.add(seen[part.linears[0]][0].flatten(0, -2))
+                compensation.add(self._rotated(seen[part.linears[0]][0].flatten(0, -2)))
         assert x.grad is not None
         return x.grad
 
@@ -171,8 +173,9 @@ class _Errors:
     def _moved(self, path: str, inputs: Tensor, output: Tensor) -> Tensor:
         """g . e of each token, at each type: float32 (types, windows, seq_len)."""
         assert output.grad is not None
+        inputs = self._rotated(inputs)
         if path not in self._changes:
-            weight = self._layer.get_parameter(f"{path}.weight").detach()
+            weight = self._rotated(self._layer.get_parameter(f"{path}.weight").detach())
             squares = inputs.flatten(0, -2).square().mean(dim=0)
             self._changes[path] = self._candidates.changes(weight, path, squares)
         gradient = output.grad

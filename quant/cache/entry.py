@@ -13,7 +13,7 @@ from quant.measure.quality import Quality
 from quant.modules import QuantizedLinear, QuantizedWeight, set_weight
 from quant.weight_type import WeightType
 
-_VALUES = ":int{}.{}.{}"  # bits, group size and levels of its type
+_VALUES = ":int{}.{}.{}.{}"  # bits, group size and levels of its type; rotated
 _SCALES = ":scales"
 
 
@@ -69,7 +69,7 @@ def _encoded(name: str, weight: QuantizedWeight) -> dict[str, Tensor]:
     values = _two_in_a_byte(weight.values) if kind.bits == 4 else weight.values
     short = weight.scales.bfloat16()
     exact = torch.equal(short.float(), weight.scales)
-    mark = _VALUES.format(kind.bits, kind.group_size, kind.levels)
+    mark = _VALUES.format(kind.bits, kind.group_size, kind.levels, weight.rotated)
     return {name + mark: values, name + _SCALES: short if exact else weight.scales}
 
 
@@ -80,9 +80,11 @@ def _decoded(tensors: Mapping[str, Tensor]) -> dict[str, QuantizedWeight]:
         path, _, mark = name.rpartition(":")
         if not mark.startswith("int"):
             continue
-        kind = WeightType(*map(int, mark.removeprefix("int").split(".")))
+        *numbers, rotated = map(int, mark.removeprefix("int").split("."))
+        kind = WeightType(*numbers)
         values = _one_in_a_byte(tensor) if kind.bits == 4 else tensor
-        weights[path] = QuantizedWeight(values, tensors[path + _SCALES].float(), kind)
+        scales = tensors[path + _SCALES].float()
+        weights[path] = QuantizedWeight(values, scales, kind, rotated)
     return weights
 
 

@@ -5,7 +5,10 @@ from dataclasses import replace
 from quant.method import Method
 from quant.scheme import METHODS
 
-_PLAIN = Method(importance="diagonal", drift="none", descent=0, int8_statistics=False)
+_PLAIN = Method(
+    importance="diagonal", drift="none", descent=0, int8_statistics=False, rotation="none"
+)
+_STILL = replace(METHODS["gptq4"], rotation="none")
 _SHARP = replace(_PLAIN, importance="inverse", int8_statistics=True)
 ROWS: dict[str, tuple[str, Method]] = {  # name: scheme and method
     "RTN, absmax / 7.5": ("rtn4", replace(METHODS["rtn4"], scales="absmax")),
@@ -22,8 +25,9 @@ ROWS: dict[str, tuple[str, Method]] = {  # name: scheme and method
     "GPTQ' + GPTAQ": ("gptq4", replace(_SHARP, drift="gptaq")),
     "GPTQ' + Qronos": ("gptq4", replace(_SHARP, drift="qronos", drift_share=1.0)),
     "GPTQ' + drift of inputs": ("gptq4", replace(_SHARP, drift="inputs", drift_share=1.0)),
-    "GPTQ' + drift of the residual": ("gptq4", replace(METHODS["gptq4"], descent=0)),
-    "`gptq4`: the same + descent": ("gptq4", METHODS["gptq4"]),
-    "`gptq4` + Hadamard rotations": ("gptq4", replace(METHODS["gptq4"], rotation="hadamard")),
-    "`gptq4` + learned rotation": ("gptq4", replace(METHODS["gptq4"], rotation="learned")),
+    "GPTQ' + drift of the residual": ("gptq4", replace(_STILL, descent=0)),
+    "GPTQ' + drift of the residual + descent": ("gptq4", _STILL),
+    "the same + Hadamard rotations, folded": ("gptq4", replace(_STILL, rotation="hadamard")),
+    "the same + learned rotation, folded": ("gptq4", replace(_STILL, rotation="learned")),
+    "`gptq4`: the same + rotated inputs": ("gptq4", METHODS["gptq4"]),
 }

@@ -1,7 +1,7 @@
 """Quantizes one decoder layer by GPTQ: each linear is calibrated on its inputs at run time."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from torch import Tensor, nn
 
@@ -14,7 +14,15 @@ from quant.machine.spill import IN_MEMORY, Spill
 from quant.protocols import Part
 from quant.rounding.drift import residual_drift, residual_products
 from quant.rounding.nearest import require_finite, round_int8
-from quant.rounding.solve import Statistics, aim, padded_as, seen_by_linear, solve, statistics
+from quant.rounding.solve import (
+    Statistics,
+    aim,
+    padded_as,
+    rotated_by,
+    seen_by_linear,
+    solve,
+    statistics,
+)
 from quant.scheme import Scheme
 from quant.weight_type import WeightType
 
@@ -122,7 +130,8 @@ class _Place:
         if reference is None or not self.aims_at_residual:
             return None
         linear = self.block.block.end
-        weight = padded_as(weight_of(self.block.layer, linear), statistics)
+        rotated = rotated_by(method)(weight_of(self.block.layer, linear))
+        weight = padded_as(rotated, statistics)
         bias = getattr(self.block.layer.get_submodule(linear), "bias", None)
         seen = seen_by_linear(method)
 
@@ -153,6 +162,7 @@ class _Place:
         name, weight = f"{self.name}.{linear}", weight_of(self.block.layer, linear)
         require_finite(weight, name)
         (rows, columns), method = weight.shape, self.scheme.choice
+        weight = rotated_by(method)(weight)
         if type.in_groups:
             moved = correlation is not None or statistics.drift is not None
             operations = update_operations(rows, len(statistics.hessian), method, moved)
@@ -161,5 +171,6 @@ class _Place:
         else:
             target = aim(padded_as(weight, statistics), method, statistics, correlation)
             quantized = round_int8(target[:, :columns], name)
+        quantized = replace(quantized, rotated=method.rotated(columns))
         quantize_linear(self.block.layer, linear, quantized)
         self.done(name, rows * columns)

@@ -1,5 +1,7 @@
 """The head's inputs, for ends of 4 bits that GPTQ rounds."""
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor
 
@@ -52,7 +54,7 @@ def head_statistics(
     norm = model.model.get_submodule("norm")
     load_finite(weights, norm, "model.norm.")
     move(norm, device)
-    seen = seen_by_linear(scheme.choice)
+    seen = seen_by_linear(replace(scheme.choice, rotation="none"))
     columns = hidden.shape[-1] + -hidden.shape[-1] % scheme.largest_group
     inputs = (seen(norm(x)) for x in hidden.split(WINDOWS_TOGETHER))
     hessian = hessian_of(gram(inputs, columns, device), tokens.numel())

@@ -1,10 +1,12 @@
 """One decoder layer by round to nearest: no text is needed, and no hidden states."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from torch import nn
 
 from quant.layers.blocks import parts_of_layer, quantize_linear, weight_of
+from quant.rotation.inputs import rotate_blocks
 from quant.rounding.nearest import round_weight
 from quant.scheme import Scheme
 
@@ -18,5 +20,7 @@ def round_layer(layer: nn.Module, scheme: Scheme, name: str, done: Done) -> None
         assert type is not None
         for linear in part.linears:
             full_name, weight = f"{name}.{linear}", weight_of(layer, linear)
-            quantize_linear(layer, linear, round_weight(weight, type, full_name, scheme.choice))
+            rotated = scheme.choice.rotated(weight.shape[1])
+            quantized = round_weight(rotate_blocks(weight, rotated), type, full_name, scheme.choice)
+            quantize_linear(layer, linear, replace(quantized, rotated=rotated))
             done(full_name, weight.numel())

@@ -13,6 +13,7 @@ from quant.machine.device import rows_together
 from quant.machine.ranks import ALONE, Ranks
 from quant.method import Method
 from quant.modules import QuantizedWeight
+from quant.rotation.inputs import rotate_blocks
 from quant.rounding.activations import int8_round_trip
 from quant.rounding.descent import descend
 from quant.rounding.drift import corrected, drift_products
@@ -70,7 +71,9 @@ def statistics(
     drift = carry = None
     if reference is not None:
         drift = total(
-            drift_products(zip(wanted, map(seen, shard), strict=True), columns, device)
+            drift_products(
+                zip(map(rotated_by(method), wanted), map(seen, shard), strict=True), columns, device
+            )
             for wanted, shard in zip(reference, inputs, strict=True)
         ).mul_(2 / max(tokens, 1))
         if method.drift == "gptaq":
@@ -79,8 +82,14 @@ def statistics(
 
 
 def seen_by_linear(method: Method) -> Callable[[Tensor], Tensor]:
-    """The linear's input as the linear sees it: at run time, it is rounded to int8."""
-    return int8_round_trip if method.int8_statistics else lambda x: x
+    """A linear's input as its weight sees it: at run time, it is rotated and rounded to int8."""
+    rotate = rotated_by(method)
+    return (lambda x: int8_round_trip(rotate(x))) if method.int8_statistics else rotate
+
+
+def rotated_by(method: Method) -> Callable[[Tensor], Tensor]:
+    """Rotates inputs, or weights, (..., in_features) in their blocks, where the method does."""
+    return lambda x: rotate_blocks(x, method.rotated(x.shape[-1]))
 
 
 def solve(

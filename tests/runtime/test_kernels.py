@@ -43,6 +43,7 @@ CASES = {
     "kernel_elementwise_test": [
         "rms_norm",
         "plain_norm",
+        "hadamard",
         "rope",
         "activations",
         "activation_ends",

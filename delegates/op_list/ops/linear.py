@@ -16,6 +16,8 @@ from delegates.op_list.ops.storage import quantized_source
 from delegates.op_list.refused import Refused
 from delegates.op_list.rows import Rows, is_rows, said_shape
 
+ROTATED = (16, 32, 64)  # columns of a block
+
 
 @dataclass(eq=False, kw_only=True)
 class Linear(Op):
@@ -29,6 +31,8 @@ class Linear(Op):
         last_row: it computes the last row alone.
         prepared: its input was normed and quantized by the linear before.
         pairs: of adapters, for each source of the matrix; of that order.
+        rotated: size of the blocks in which its normed input is rotated before it is quantized; 0:
+            it is not.
     """
 
     READS: ClassVar = ("input", "residual")
@@ -42,6 +46,7 @@ class Linear(Op):
     last_row: bool = False
     prepared: bool = False
     pairs: tuple[tuple[Pair, ...], ...] = ((),)
+    rotated: int = 0
 
     def fields(self, places: Places) -> list[Field]:
         return [
@@ -57,6 +62,7 @@ class Linear(Op):
             self.last_row,
             self.prepared,
             places.low_rank(self.matrix, self.pairs),
+            self.rotated,
         ]
 
     @property
@@ -66,8 +72,8 @@ class Linear(Op):
 
     def reads_like(self, other: "Linear") -> bool:
         """Whether it reads the same rows in the same way."""
-        mine = self.input, self.norm, self.last_row
-        return mine == (other.input, other.norm, other.last_row)
+        mine = self.input, self.norm, self.last_row, self.rotated
+        return mine == (other.input, other.norm, other.last_row, other.rotated)
 
     def is_prepared_by(self, other: "Linear") -> bool:
         """Whether it quantizes what the other did, just before it."""
@@ -89,13 +95,20 @@ def match_float(node: Node, values: Values) -> Linear | Refused:
 
 def match_quantized(node: Node, values: Values) -> Linear | Refused:
     """The linear; quantizing its input is preparation, of the same node."""
-    x, weight, scales, bias, bits, group_size, levels = args_of(node)
+    x, weight, scales, bias, bits, group_size, levels, *rest = args_of(node)
+    rotated = rest[0] if rest else 0
+    columns = shape_of(x)[-1]
+    if rotated and (rotated not in ROTATED or columns % rotated):
+        return Refused(f"it rotates {columns} columns in blocks of {rotated}")
     if any(values.constants.name(tensor) is None for tensor in (weight, scales)):
         return Refused("its weight is computed, not a constant")
-    source = quantized_source(weight, scales, shape_of(x)[-1], bits, group_size, levels)
+    source = quantized_source(weight, scales, columns, bits, group_size, levels)
     if isinstance(source, Refused):
         return source
-    return _linear(node, x, source, bias, values)
+    linear = _linear(node, x, source, bias, values)
+    if isinstance(linear, Linear):
+        linear.rotated = rotated
+    return linear
 
 
 def _linear(

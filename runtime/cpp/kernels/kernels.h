@@ -169,6 +169,9 @@ struct GluArgs {
   bool accumulate;
 };
 
+/// Sizes of the blocks that hadamard() rotates.
+constexpr bool is_hadamard_block(size_t size) { return size == 16 || size == 32 || size == 64; }
+
 /// The kernels of one instruction set.
 struct Variant {
   const char* name;
@@ -191,6 +194,10 @@ struct Variant {
   /// y = x * (1 / sqrt(mean of x^2 + eps)) * weight, for n numbers; y may be x; weight may be null:
   /// all 1. The sum of squares: 16 fused chains, of equal index % 16, added in halves.
   void (*rms_norm)(const float* x, const float* weight, float eps, size_t n, float* y);
+  /// Rotates each block of n numbers in place: y_i = sum over j of (-1)^(bits that i and j share)
+  /// x_j / sqrt(block). Sums of two, of numbers 1, 2, 4, ... apart, then one product.
+  /// \param block is_hadamard_block(); n is a multiple of it.
+  void (*hadamard)(float* x, size_t n, size_t block);
   /// Rotates `count` heads in place, each by the angles of one position: the first half of a head
   /// becomes a * cos - b * sin, the second b * cos + a * sin. Tables [head_dim / 2].
   void (*rope)(float* heads, size_t count, size_t head_dim, const float* cosines,

@@ -116,6 +116,16 @@ class Linear {
     }
     low_rank_.shrink(x, stride, first, count);
     if (!shape_.quantized()) return;
+    if (op_.rotated != 0) {
+      float* const to = reinterpret_cast<float*>(scratch_);
+      for (size_t row = 0; row < count; ++row) {
+        float* const turned = to + row * shape_.columns;
+        if (x != to) std::copy_n(x + row * stride, shape_.columns, turned);
+        context_.kernels.hadamard(turned, shape_.columns, op_.rotated);
+      }
+      x = to;
+      stride = shape_.columns;
+    }
     QuantizedRows out = quantized_;  // `first` is the first row of a tile
     out.values += first * out.columns;
     out.params += first;
@@ -226,7 +236,8 @@ bool is_prepared(const LinearOp& op, const Op* before, const std::vector<Weight>
   const Weight& other = weights[linear->weight];
   return linear->input == op.input && linear->last_row == op.last_row &&
          linear->norm.offset == op.norm.offset && linear->norm.length == op.norm.length &&
-         linear->norm_eps == op.norm_eps && mine.quantized() == other.quantized() &&
+         linear->norm_eps == op.norm_eps && linear->rotated == op.rotated &&
+         mine.quantized() == other.quantized() &&
          mine.packed(nullptr).columns == other.packed(nullptr).columns;
 }
 
@@ -250,7 +261,8 @@ LinearOp LinearOp::read(const FlatbufferTable& table) {
           read_floats(table.table(4)),    table.scalar<float>(5),
           table.scalar<uint8_t>(6) != 0,  read_function(table, 7),
           table.scalar<uint8_t>(8) != 0,  table.scalar<uint8_t>(9) != 0,
-          table.scalar<uint8_t>(10) != 0, read_low_rank(table.tables(11))};
+          table.scalar<uint8_t>(10) != 0, read_low_rank(table.tables(11)),
+          table.scalar<uint32_t>(12)};
 }
 
 void LinearOp::check(Checker* checker) const {
@@ -267,6 +279,10 @@ void LinearOp::check(Checker* checker) const {
   checker->has_optional_floats(norm, matrix.columns);
   checker->has_eps(norm_eps);
   check_low_rank(low_rank, matrix.columns, gated ? width : rows, gated, checker);
+  checker->check(rotated == 0 || (kernels::is_hadamard_block(rotated) && matrix.quantized() &&
+                                  matrix.columns % rotated == 0),
+                 "rotates " + std::to_string(matrix.columns) + " columns in blocks of " +
+                     std::to_string(rotated));
   last_row ? checker->leaves_one_row(output) : checker->has_rows_of({input}, output);
   checker->check(!prepared || is_prepared(*this, checker->before(), checker->program().weights),
                  "wants its input prepared, which no linear before did");
@@ -280,7 +296,7 @@ void LinearOp::walk(RowNeeds* rows) const {
 WorkspaceNeeds LinearOp::needs(const Program& program, const kernels::Variant& kernels,
                                size_t threads) const {
   const Weight& matrix = program.weights[weight];
-  const size_t normed = norm.present() ? matrix.columns : 0;
+  const size_t normed = norm.present() || rotated != 0 ? matrix.columns : 0;
   const PackedWeight packed = matrix.packed(nullptr);
   WorkspaceNeeds needs;
   needs.shrunk = shrunk_floats(low_rank);

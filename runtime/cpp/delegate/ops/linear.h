@@ -21,6 +21,7 @@ struct LinearOp {
   bool last_row;
   bool prepared;
   std::vector<LowRank> low_rank = {};  ///< of each adapter, of each of the joined matrices
+  uint32_t rotated = 0;  ///< size of the blocks in which the input is rotated; 0: it is not
 
   static constexpr const char* kName = "Linear";
   static LinearOp read(const FlatbufferTable& table);

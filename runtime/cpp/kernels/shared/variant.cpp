@@ -15,6 +15,7 @@ const Variant kVariant = {
     shrink,
     expand,
     rms_norm,
+    hadamard,
     rope,
     elementwise,
     glu,

@@ -46,6 +46,15 @@ inline F32x16 min(F32x16 a, F32x16 b) {
 inline F32x16 max(F32x16 a, F32x16 b) {
   return {_mm256_max_ps(a.low, b.low), _mm256_max_ps(a.high, b.high)};
 }
+template <int kApart>
+inline F32x16 exchange(F32x16 a) {
+  if constexpr (kApart == 8) return {a.high, a.low};
+  if constexpr (kApart == 4) {
+    return {_mm256_permute2f128_ps(a.low, a.low, 1), _mm256_permute2f128_ps(a.high, a.high, 1)};
+  }
+  constexpr int kOrder = kApart == 1 ? 0xB1 : 0x4E;
+  return {_mm256_permute_ps(a.low, kOrder), _mm256_permute_ps(a.high, kOrder)};
+}
 
 inline float lane_sum(F32x16 a) {
   const __m256 eight = _mm256_add_ps(a.low, a.high);

@@ -22,6 +22,11 @@ inline F32x16 div(F32x16 a, F32x16 b) { return _mm512_div_ps(a, b); }
 inline F32x16 fused(F32x16 a, F32x16 b, F32x16 c) { return _mm512_fmadd_ps(a, b, c); }
 inline F32x16 min(F32x16 a, F32x16 b) { return _mm512_min_ps(a, b); }
 inline F32x16 max(F32x16 a, F32x16 b) { return _mm512_max_ps(a, b); }
+template <int kApart>
+inline F32x16 exchange(F32x16 a) {
+  constexpr int kOrder = kApart == 1 || kApart == 4 ? 0xB1 : 0x4E;
+  return kApart <= 2 ? _mm512_permute_ps(a, kOrder) : _mm512_shuffle_f32x4(a, a, kOrder);
+}
 
 inline float lane_sum(F32x16 a) {
   const __m256 eight = _mm256_add_ps(_mm512_castps512_ps256(a), _mm512_extractf32x8_ps(a, 1));

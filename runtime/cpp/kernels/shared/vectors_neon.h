@@ -57,6 +57,13 @@ inline F32x16 max(F32x16 a, F32x16 b) {
   return each(
       [&](int i) { return vbslq_f32(vcgtq_f32(a.part[i], b.part[i]), a.part[i], b.part[i]); });
 }
+template <int kApart>
+inline F32x16 exchange(F32x16 a) {
+  if constexpr (kApart >= 4) return each([&](int i) { return a.part[i ^ (kApart / 4)]; });
+  return each([&](int i) {
+    return kApart == 1 ? vrev64q_f32(a.part[i]) : vextq_f32(a.part[i], a.part[i], 2);
+  });
+}
 
 inline float lane_sum(F32x16 a) {
   const float32x4_t four =

@@ -56,6 +56,11 @@ inline F32x16 min(F32x16 a, F32x16 b) {
 inline F32x16 max(F32x16 a, F32x16 b) {
   return each([&](int i) { return a.lane[i] > b.lane[i] ? a.lane[i] : b.lane[i]; });
 }
+/// Lane i becomes lane i ^ kApart; 1, 2, 4 or 8.
+template <int kApart>
+inline F32x16 exchange(F32x16 a) {
+  return each([&](int i) { return a.lane[i ^ kApart]; });
+}
 
 /// The sum of the lanes: i + (i + 8), then + 4, + 2, + 1 apart.
 inline float lane_sum(F32x16 a) {
