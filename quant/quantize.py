@@ -129,6 +129,7 @@ def quantize(
             by(layer, scheme, name, calibrated, meter.advance)
         elif scheme.name == KEEP:
             keep_layer(layer, scheme, name, weights, meter.advance)
+            move(layer, device)
         else:
             round_layer(layer, scheme, name, meter.advance)
         if kept is not None and make:

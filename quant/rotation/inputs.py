@@ -7,8 +7,6 @@ weights. Here every linear of a decoder layer does it, within blocks of columns,
 ends and every family stay as they are.
 """
 
-from functools import cache
-
 import torch
 from torch import Tensor
 
@@ -22,14 +20,13 @@ def rotate_blocks(x: Tensor, size: int) -> Tensor:
     """
     if size == 0:
         return x
-    matrix = _hadamard(size).to(x.device, x.dtype)
-    return (x.unflatten(-1, (-1, size)) @ matrix).flatten(-2)
+    return (x.unflatten(-1, (-1, size)) @ _hadamard(size, x)).flatten(-2)
 
 
-@cache
-def _hadamard(size: int) -> Tensor:
-    """Sylvester's matrix over the root of its size, float32: symmetric and orthogonal."""
-    matrix = torch.ones(1, 1)
+def _hadamard(size: int, like: Tensor) -> Tensor:
+    """Sylvester's matrix over the root of its size, symmetric and orthogonal, of the type and on
+    the device of another tensor."""
+    matrix = like.new_full((1, 1), size**-0.5)
     while len(matrix) < size:
-        matrix = torch.kron(torch.tensor([[1.0, 1.0], [1.0, -1.0]]), matrix)
-    return matrix / size**0.5
+        matrix = torch.cat((matrix.repeat(1, 2), torch.cat((matrix, -matrix), dim=1)))
+    return matrix

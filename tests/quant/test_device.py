@@ -75,7 +75,7 @@ def test_another_device_computes_the_same_from_its_own_tensors(scheme: Scheme) -
     with SecondDevice() as second:
         run = Run(scheme, Resources(device=SECOND))
     on_host = {name for name, device in second.work if device == "cpu"}
-    rotated = scheme.choice.rotation != "none"  # which is done in float64, as weights are read
+    rotated = scheme.choice.folds_rotation  # which is done in float64, as weights are read
     assert on_host == ({"mm", "bmm"} if rotated else set())
     assert second.work["mm", "second"] > 0
     assert_same(run, wanted)
