@@ -95,6 +95,34 @@ struct FloatLinearArgs {
   bool accumulate;
 };
 
+/// The first half of a low-rank product: t = scale * (x a^T). Each number is one fused chain of 16
+/// lanes over the columns, lane k % 16, added as lane_sum() does; then times scale.
+struct ShrinkArgs {
+  const float* x;
+  size_t x_stride;  ///< in floats
+  size_t rows;
+  size_t columns;
+  const uint16_t* a;  ///< float16 [rank][columns]
+  size_t rank;
+  float scale;
+  float* t;  ///< [rows][rank], rows t_stride floats apart
+  size_t t_stride;
+};
+
+/// The second half: y = y + (t b). Each number is one fused chain over the rank, from 0, and then
+/// added.
+struct ExpandArgs {
+  const float* t;  ///< [rows][rank], rows t_stride floats apart
+  size_t t_stride;
+  size_t rows;
+  size_t rank;
+  const uint16_t* b;  ///< float16 [rank][columns], rows b_stride numbers apart
+  size_t b_stride;
+  size_t columns;
+  float* y;  ///< [rows][columns], rows y_stride floats apart
+  size_t y_stride;
+};
+
 /// The functions of elementwise(): the schema's Function. tanh, and functions that use it, are
 /// computed with exp(2 x) - 1; gelu_tanh as x / (1 + exp(-2 u)), which is the same; gelu as max(x,
 /// 0) - |x| * (1 - erf(|x| / sqrt(2))) / 2. NaN gives NaN.
@@ -157,6 +185,8 @@ struct Variant {
   /// Any number of rows in tiles of `tile`, by WeightFormat; limited by the dot products.
   LinearFunction matmul[kIntegerFormats];
   void (*float_linear)(const FloatLinearArgs&);
+  void (*shrink)(const ShrinkArgs&);
+  void (*expand)(const ExpandArgs&);
 
   /// y = x * (1 / sqrt(mean of x^2 + eps)) * weight, for n numbers; y may be x; weight may be null:
   /// all 1. The sum of squares: 16 fused chains, of equal index % 16, added in halves.

@@ -18,6 +18,8 @@ void matmul_int4(const LinearArgs& args);
 void matmul_int8(const LinearArgs& args);
 void matmul_int8_groups(const LinearArgs& args);
 void float_linear(const FloatLinearArgs& args);
+void shrink(const ShrinkArgs& args);
+void expand(const ExpandArgs& args);
 void rms_norm(const float* x, const float* weight, float eps, size_t n, float* y);
 void rope(float* heads, size_t count, size_t head_dim, const float* cosines, const float* sines);
 void elementwise(const ElementwiseArgs& args);

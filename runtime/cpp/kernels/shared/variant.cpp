@@ -12,6 +12,8 @@ const Variant kVariant = {
     finish_sums,
     {matmul_int4_two_level, matmul_int4, matmul_int8, matmul_int8_groups},
     float_linear,
+    shrink,
+    expand,
     rms_norm,
     rope,
     elementwise,
