@@ -69,7 +69,7 @@ Result<std::unique_ptr<Delegate>> load(BackendInitContext& context, const Freeab
   delegate->weights = std::move(*weights);
   Result<std::unique_ptr<CpuExecutor>> executor =
       CpuExecutor::create(std::move(*program), *selection.variant, delegate->weights.packed(),
-                          delegate->weights.floats(), *session);
+                          delegate->weights.floats(), *session, delegate->weights.adapters());
   if (!executor.ok()) return executor.status();
   delegate->executor = std::move(*executor);
   const Program& loaded = delegate->executor->program();

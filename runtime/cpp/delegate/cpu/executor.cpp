@@ -61,11 +61,9 @@ void show_output(const Call& call, const Op& op, OpRows rows, OpContext& context
 
 }  // namespace
 
-Result<std::unique_ptr<CpuExecutor>> CpuExecutor::create(Program program,
-                                                         const kernels::Variant& kernels,
-                                                         std::vector<kernels::PackedWeight> weights,
-                                                         const float* floats,
-                                                         std::shared_ptr<Session> session) {
+Result<std::unique_ptr<CpuExecutor>> CpuExecutor::create(
+    Program program, const kernels::Variant& kernels, std::vector<kernels::PackedWeight> weights,
+    const float* floats, std::shared_ptr<Session> session, std::vector<const uint16_t*> adapters) {
   const kernels::CacheType type = session->cache_type(program.cache_type);
   Result<Workspace> workspace = Workspace::plan(program, kernels, session->team().size());
   if (!workspace.ok()) return workspace.status();
@@ -75,11 +73,13 @@ Result<std::unique_ptr<CpuExecutor>> CpuExecutor::create(Program program,
     wanted.push_back(
         {cache.name, {cache.num_key_value_heads, cache.head_dim, capacity, type, cache.window}});
   }
-  const Result<uint32_t> number = session->add_program(program.checksum, wanted);
+  std::vector<std::string> names;
+  for (const Adapter& adapter : program.adapters) names.push_back(adapter.name);
+  const Result<uint32_t> number = session->add_program(program.checksum, wanted, names);
   if (!number.ok()) return number.status();
   return std::unique_ptr<CpuExecutor>(
-      new CpuExecutor(std::move(program), kernels, std::move(weights), floats, std::move(session),
-                      std::move(*workspace), type, *number));
+      new CpuExecutor(std::move(program), kernels, std::move(weights), floats, std::move(adapters),
+                      std::move(session), std::move(*workspace), type, *number));
 }
 
 CpuExecutor::~CpuExecutor() { session_->remove_program(number_); }
@@ -96,6 +96,11 @@ void CpuExecutor::bind(const Call& call) {
     const uint32_t slot = program_.outputs[i].slot;
     if (slots_[slot] == nullptr) slots_[slot] = call.outputs[i];
   }
+}
+
+CallAdapter CpuExecutor::adapter_of(const Call& call) const {
+  const int32_t index = session_->adapter_of(number_, call.segment.cache);
+  return {index, index < 0 ? nullptr : adapters_[static_cast<size_t>(index)]};
 }
 
 Status CpuExecutor::run(const Call& call) {
@@ -124,6 +129,7 @@ void CpuExecutor::run_on(size_t thread, const Call& call) {
                     session_->caches(number_, segment.cache),
                     call.tokens,
                     static_cast<size_t>(segment.start_pos),
+                    adapter_of(call),
                     thread,
                     {0, 0},
                     OpTimer(thread == 0 ? call.tracer : nullptr)};

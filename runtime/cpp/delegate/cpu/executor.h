@@ -25,11 +25,13 @@ class OutputListener {
 class CpuExecutor {
  public:
   /// \param weights in the order of the program, which they and `floats` must outlive.
+  /// \param adapters the numbers of each, in the same way.
   static Result<std::unique_ptr<CpuExecutor>> create(Program program,
                                                      const kernels::Variant& kernels,
                                                      std::vector<kernels::PackedWeight> weights,
                                                      const float* floats,
-                                                     std::shared_ptr<Session> session);
+                                                     std::shared_ptr<Session> session,
+                                                     std::vector<const uint16_t*> adapters = {});
   ~CpuExecutor();
   CpuExecutor(const CpuExecutor&) = delete;
   CpuExecutor& operator=(const CpuExecutor&) = delete;
@@ -48,12 +50,13 @@ class CpuExecutor {
  private:
   CpuExecutor(Program program, const kernels::Variant& kernels,
               std::vector<kernels::PackedWeight> weights, const float* floats,
-              std::shared_ptr<Session> session, Workspace workspace, kernels::CacheType cache_type,
-              uint32_t number)
+              std::vector<const uint16_t*> adapters, std::shared_ptr<Session> session,
+              Workspace workspace, kernels::CacheType cache_type, uint32_t number)
       : program_(std::move(program)),
         kernels_(kernels),
         weights_(std::move(weights)),
         floats_(floats),
+        adapters_(std::move(adapters)),
         session_(std::move(session)),
         workspace_(std::move(workspace)),
         cache_type_(cache_type),
@@ -61,6 +64,7 @@ class CpuExecutor {
         slots_(program_.slots.size()) {}
 
   void bind(const Call& call);
+  CallAdapter adapter_of(const Call& call) const;
   /// One thread's part of a call.
   void run_on(size_t thread, const Call& call);
 
@@ -68,6 +72,7 @@ class CpuExecutor {
   const kernels::Variant& kernels_;
   const std::vector<kernels::PackedWeight> weights_;
   const float* const floats_;
+  const std::vector<const uint16_t*> adapters_;
   const std::shared_ptr<Session> session_;
   const Workspace workspace_;
   const kernels::CacheType cache_type_;

@@ -31,6 +31,10 @@ Result<Weights> Weights::load(const Program& program,
   for (size_t i = 0; i < program.weights.size(); ++i) {
     weights.packed_.push_back(program.weights[i].packed(weights.data_[i]));
   }
+  for (size_t i = 0; i < program.adapters.size(); ++i) {
+    const uint8_t* numbers = weights.data_[program.weights.size() + i];
+    weights.adapters_.push_back(reinterpret_cast<const uint16_t*>(numbers));
+  }
   if (!program.floats.empty()) {
     weights.floats_ = reinterpret_cast<const float*>(weights.data_.back());
   }
@@ -41,6 +45,7 @@ Status Weights::load_blobs(const Program& program,
                            const executorch::runtime::NamedDataMap& named_data) {
   std::vector<std::string_view> keys;
   for (const Weight& weight : program.weights) keys.push_back(weight.key);
+  for (const Adapter& adapter : program.adapters) keys.push_back(adapter.key);
   if (!program.floats.empty()) keys.push_back(program.floats);
   for (const std::string_view key : keys) {
     auto blob = named_data.get_data(key);
@@ -61,6 +66,14 @@ Status Weights::check_sizes(const Program& program) const {
     return Status::error("weight " + program.weights[i].key + " has " +
                          std::to_string(blobs_[i].size()) + " bytes, and its shape takes " +
                          std::to_string(expected) + ": export the model again");
+  }
+  for (size_t i = 0; i < program.adapters.size(); ++i) {
+    const size_t have = blobs_[program.weights.size() + i].size() / sizeof(uint16_t);
+    const Adapter& adapter = program.adapters[i];
+    if (have >= adapter.num_halves) continue;
+    return Status::error("the adapter " + adapter.name + " has " + std::to_string(have) +
+                         " numbers, and the program uses " + std::to_string(adapter.num_halves) +
+                         ": export the model again");
   }
   if (program.floats.empty() || blobs_.back().size() / sizeof(float) >= program.num_floats) {
     return {};

@@ -22,6 +22,8 @@ class Weights {
   /// In the order of the program.
   const std::vector<kernels::PackedWeight>& packed() const { return packed_; }
   const float* floats() const { return floats_; }
+  /// The float16 numbers of each adapter.
+  const std::vector<const uint16_t*>& adapters() const { return adapters_; }
 
   /// Where they are, as text for people.
   std::string describe() const;
@@ -31,13 +33,14 @@ class Weights {
   Status check_sizes(const Program& program) const;
   Status copy(Pages::Kind kind);
 
-  /// A blob for each weight, and one of floats where the program has any.
+  /// A blob for each weight and each adapter, and one of floats where the program has any.
   std::vector<executorch::runtime::FreeableBuffer> blobs_;
   std::vector<const uint8_t*> data_;
   Pages copies_;
   bool huge_pages_ = false;
   std::vector<kernels::PackedWeight> packed_;
   const float* floats_ = nullptr;
+  std::vector<const uint16_t*> adapters_;
 };
 
 }  // namespace thimble::cpu

@@ -51,6 +51,7 @@ class Layout {
 void WorkspaceNeeds::include(const WorkspaceNeeds& other) {
   columns = std::max(columns, other.columns);
   normed_columns = std::max(normed_columns, other.normed_columns);
+  shrunk = std::max(shrunk, other.shrunk);
   sums = std::max(sums, other.sums);
   partials = std::max(partials, other.partials);
   scratch = std::max(scratch, other.scratch);
@@ -103,7 +104,7 @@ class Planner {
 
   size_t choose_rows() const {
     size_t bytes = needs_.columns + needs_.columns / kColumnStep * sizeof(int32_t) +
-                   needs_.normed_columns * sizeof(float);
+                   (needs_.normed_columns + needs_.shrunk) * sizeof(float);
     for (size_t slot = 0; slot < program_.slots.size(); ++slot) {
       if (space_.bound_[slot] || program_.slots[slot].one_row) continue;
       bytes += space_.strides_[slot] * sizeof(float);
@@ -134,6 +135,7 @@ class Planner {
     space_.sums_ = layout->add(needs_.sums * sizeof(int32_t));
     space_.partials_ = layout->add(needs_.partials * sizeof(float));
     space_.normed_ = layout->add(space_.chunk_rows_ * needs_.normed_columns * sizeof(float));
+    space_.shrunk_ = layout->add(space_.chunk_rows_ * needs_.shrunk * sizeof(float));
   }
 
   void place_thread() {
@@ -142,6 +144,7 @@ class Planner {
     space_.row_group_bias_ = layout.add(needs_.columns / kColumnStep * sizeof(int32_t));
     space_.row_params_ = layout.add(sizeof(kernels::RowParams));
     space_.row_normed_ = layout.add(needs_.normed_columns * sizeof(float));
+    space_.row_shrunk_ = layout.add(needs_.shrunk * sizeof(float));
     space_.scratch_ = layout.add(needs_.scratch + space_.chunk_rows_ * needs_.scratch_per_row);
     space_.thread_bytes_ = layout.size();
   }
@@ -173,6 +176,11 @@ kernels::QuantizedRows Workspace::quantized(size_t rows, size_t columns, size_t 
 float* Workspace::normed(size_t rows, size_t thread) const {
   return reinterpret_cast<float*>(rows == 1 ? thread_memory(thread) + row_normed_
                                             : pages_.data() + normed_);
+}
+
+float* Workspace::shrunk(size_t rows, size_t thread) const {
+  return reinterpret_cast<float*>(rows == 1 ? thread_memory(thread) + row_shrunk_
+                                            : pages_.data() + shrunk_);
 }
 
 }  // namespace thimble::cpu

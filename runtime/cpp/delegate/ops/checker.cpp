@@ -13,6 +13,7 @@ constexpr size_t kMostRows = size_t{1} << 28;
 constexpr size_t kMostHeadDim = size_t{1} << 12;
 constexpr size_t kMostContext = size_t{1} << 24;
 constexpr size_t kMostFloats = size_t{1} << 40;
+constexpr size_t kMostRank = size_t{1} << 16;
 
 }  // namespace
 
@@ -48,6 +49,11 @@ void Checker::check_tables() {
   for (const CacheShape& cache : program_.caches) {
     check_cache(cache);
     check(names.insert(cache.name).second, "two caches have the name " + cache.name);
+  }
+  names.clear();
+  for (const Adapter& adapter : program_.adapters) {
+    check(!adapter.name.empty() && !adapter.key.empty(), "an adapter has no name or no key");
+    check(names.insert(adapter.name).second, "two adapters have the name " + adapter.name);
   }
 }
 
@@ -110,6 +116,13 @@ bool Checker::has_weight(uint32_t weight) {
                                                      std::to_string(program_.weights.size()));
 }
 
+bool Checker::has_adapter(uint32_t adapter, size_t rank) {
+  return check(adapter < program_.adapters.size(), "uses adapter " + std::to_string(adapter) +
+                                                       " of " +
+                                                       std::to_string(program_.adapters.size())) &&
+         check(rank >= 1 && rank <= kMostRank, "has the rank " + std::to_string(rank));
+}
+
 bool Checker::has_floats(const Floats& floats, size_t length) {
   if (!check(floats.length == length && floats.offset <= kMostFloats,
              "has " + std::to_string(floats.length) + " floats from " +
@@ -160,6 +173,12 @@ void Checker::takes_tokens(size_t count) {
 
 void Checker::takes_positions(size_t count) {
   program_.num_positions = std::min(program_.num_positions, count);
+}
+
+void Checker::takes_halves(uint32_t adapter, uint64_t offset, size_t count) {
+  uint64_t& used = program_.adapters[adapter].num_halves;
+  check(offset <= kMostFloats, "has numbers from " + std::to_string(offset) + " on");
+  used = std::max<uint64_t>(used, offset + count);
 }
 
 void Checker::leaves_one_row(uint32_t slot) { program_.slots[slot].one_row = true; }

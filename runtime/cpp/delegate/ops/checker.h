@@ -35,6 +35,8 @@ class Checker {
   /// Whether the rows of an existing slot consist of that many equal heads.
   bool has_heads(uint32_t slot, size_t count);
   bool has_weight(uint32_t weight);
+  /// Whether the adapter exists and the rank is possible.
+  bool has_adapter(uint32_t adapter, size_t rank);
   bool has_floats(const Floats& floats, size_t length);
   bool has_optional_floats(const Floats& floats, size_t length);
   bool has_eps(float eps);
@@ -48,6 +50,8 @@ class Checker {
   void takes_tokens(size_t count);
   /// Records that the op supports the positions below `count`.
   void takes_positions(size_t count);
+  /// Records that the op reads `count` numbers of an adapter that exists.
+  void takes_halves(uint32_t adapter, uint64_t offset, size_t count);
   /// Records that the slot has one row.
   void leaves_one_row(uint32_t slot);
   /// Records that the output has as many rows as the inputs: one, or all of a call.

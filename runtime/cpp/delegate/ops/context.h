@@ -61,6 +61,7 @@ struct OpContext {
   const ProgramCaches& caches;  ///< of the call's segment
   const int64_t* tokens;        ///< of the whole call
   size_t start_pos;             ///< of the call's segment
+  CallAdapter adapter;          ///< of the segment's cache
   size_t thread;
   Chunk chunk;
   OpTimer timer;

@@ -54,6 +54,7 @@ inline kernels::Function read_function(const FlatbufferTable& table, size_t fiel
 struct WorkspaceNeeds {
   size_t columns = 0;          ///< stored columns of rows quantized for a weight
   size_t normed_columns = 0;   ///< columns of rows normed but not quantized
+  size_t shrunk = 0;           ///< floats of each row between the products of an adapter
   size_t sums = 0;             ///< integers of a product cut along its columns
   size_t partials = 0;         ///< floats of attention computed in splits
   size_t scratch = 0;          ///< bytes for each thread

@@ -4,6 +4,7 @@
 
 #include "delegate/ops/checker.h"
 #include "delegate/ops/context.h"
+#include "delegate/ops/low_rank_products.h"
 #include "delegate/ops/row_needs.h"
 #include "delegate/threads/share.h"
 
@@ -38,6 +39,7 @@ class Linear {
         weight_(context.weights[op.weight]),
         norm_(context.numbers(op.norm)),
         bias_(context.numbers(op.bias)),
+        low_rank_(op.low_rank, shape_.columns, rows, context),
         scratch_(context.workspace.scratch(context.thread)),
         x_(context.row(op.input, rows.first)),
         x_stride_(context.stride(op.input)) {
@@ -49,10 +51,12 @@ class Linear {
   }
 
   /// Whether there is anything to do before the product.
-  bool prepares() const { return !finds_prepared_ && (shape_.quantized() || norm_ != nullptr); }
+  bool prepares() const {
+    return low_rank_.any() || (!finds_prepared_ && (shape_.quantized() || norm_ != nullptr));
+  }
 
-  /// Norms and quantizes. Threads share the rows and wait for each other; for a single row it is
-  /// cheaper that every thread does it itself.
+  /// Norms, quantizes, and computes the first product of an adapter. Threads share the rows and
+  /// wait for each other; for a single row it is cheaper that every thread does it itself.
   Work prepare() {
     const size_t step = rows_.count == 1 ? 1 : shape_.quantized() ? quantized_.tile.mr : 1;
     const Range part = rows_.count == 1
@@ -63,7 +67,10 @@ class Linear {
     }
     if (rows_.count > 1) context_.team.barrier();
     const size_t out = shape_.quantized() ? sizeof(int8_t) : sizeof(float);
-    return context_.work(rows_.count * shape_.columns * (sizeof(float) + out), 0, rows_.count);
+    const size_t numbers = low_rank_.shrink_numbers();
+    return context_.work(
+        numbers * sizeof(uint16_t) + rows_.count * shape_.columns * (sizeof(float) + out),
+        2 * rows_.count * numbers, rows_.count);
   }
 
   Work multiply() {
@@ -78,16 +85,19 @@ class Linear {
       const size_t step = rows_.count <= kMatvecRows ? 1 : kernels::kPanelRows / kBlockRows;
       const Range blocks = share(weight_.blocks(), step, context_.thread, context_.threads());
       if (blocks.size() > 0) {
-        multiply_blocks(weight_, bias_, blocks, context_.row(op_.output, rows_.first),
-                        context_.stride(op_.output), op_.accumulate, scratch_);
+        float* const y = context_.row(op_.output, rows_.first);
+        const size_t stride = context_.stride(op_.output);
+        multiply_blocks(weight_, bias_, blocks, y, stride, op_.accumulate, scratch_);
+        low_rank_.expand({blocks.first * kBlockRows, blocks.last * kBlockRows}, y, stride);
       }
     }
     const size_t in = shape_.quantized() ? sizeof(int8_t) : sizeof(float);
     const size_t columns = context_.width(op_.output);
     const size_t per_row =
         weight_.columns * in + columns * sizeof(float) * (op_.accumulate ? 2 : 1);
-    return context_.work(weight_.bytes() + rows_.count * per_row,
-                         2 * rows_.count * shape_.rows * shape_.columns, rows_.count);
+    const size_t numbers = low_rank_.expand_numbers();
+    return context_.work(weight_.bytes() + numbers * sizeof(uint16_t) + rows_.count * per_row,
+                         2 * rows_.count * (shape_.rows * shape_.columns + numbers), rows_.count);
   }
 
  private:
@@ -104,6 +114,7 @@ class Linear {
       x = to;
       stride = shape_.columns;
     }
+    low_rank_.shrink(x, stride, first, count);
     if (!shape_.quantized()) return;
     QuantizedRows out = quantized_;  // `first` is the first row of a tile
     out.values += first * out.columns;
@@ -157,6 +168,8 @@ class Linear {
     args.last_block = outputs.last;
     args.sums = sums;
     context_.kernels.finish_sums(args, parts);
+    low_rank_.expand({outputs.first * kBlockRows, outputs.last * kBlockRows}, args.y,
+                     args.y_stride);
   }
 
   /// For a gated linear: a few pairs of gate and up blocks at a time, to scratch, then together to
@@ -175,7 +188,10 @@ class Linear {
       some.rows = stride;
       const float* bias = bias_ != nullptr ? bias_ + 2 * pair * kBlockRows : nullptr;
       multiply_blocks(some, bias, {0, 2 * pairs}, both, stride, false, scratch_);
-      for (size_t i = 0; i < pairs; ++i) finish_pair(both + i * 2 * kBlockRows, stride, pair + i);
+      for (size_t i = 0; i < pairs; ++i) {
+        low_rank_.expand_pair(pair + i, both + i * 2 * kBlockRows, stride);
+        finish_pair(both + i * 2 * kBlockRows, stride, pair + i);
+      }
     }
   }
 
@@ -196,6 +212,7 @@ class Linear {
   const PackedWeight& weight_;
   const float* norm_;
   const float* bias_;
+  const LowRankProducts low_rank_;
   uint8_t* scratch_;
   const float* x_;
   size_t x_stride_;
@@ -230,11 +247,12 @@ size_t column_parts(const PackedWeight& weight, size_t threads) {
 }
 
 LinearOp LinearOp::read(const FlatbufferTable& table) {
-  return {
-      table.scalar<uint32_t>(0),     table.scalar<uint32_t>(1),     table.scalar<uint32_t>(2),
-      read_floats(table.table(3)),   read_floats(table.table(4)),   table.scalar<float>(5),
-      table.scalar<uint8_t>(6) != 0, read_function(table, 7),       table.scalar<uint8_t>(8) != 0,
-      table.scalar<uint8_t>(9) != 0, table.scalar<uint8_t>(10) != 0};
+  return {table.scalar<uint32_t>(0),      table.scalar<uint32_t>(1),
+          table.scalar<uint32_t>(2),      read_floats(table.table(3)),
+          read_floats(table.table(4)),    table.scalar<float>(5),
+          table.scalar<uint8_t>(6) != 0,  read_function(table, 7),
+          table.scalar<uint8_t>(8) != 0,  table.scalar<uint8_t>(9) != 0,
+          table.scalar<uint8_t>(10) != 0, read_low_rank(table.tables(11))};
 }
 
 void LinearOp::check(Checker* checker) const {
@@ -250,6 +268,7 @@ void LinearOp::check(Checker* checker) const {
   checker->has_optional_floats(bias, matrix.rows);
   checker->has_optional_floats(norm, matrix.columns);
   checker->has_eps(norm_eps);
+  check_low_rank(low_rank, matrix.columns, gated ? width : rows, gated, checker);
   last_row ? checker->leaves_one_row(output) : checker->has_rows_of({input}, output);
   checker->check(!prepared || is_prepared(*this, checker->before(), checker->program().weights),
                  "wants its input prepared, which no linear before did");
@@ -266,6 +285,7 @@ WorkspaceNeeds LinearOp::needs(const Program& program, const kernels::Variant& k
   const size_t normed = norm.present() ? matrix.columns : 0;
   const PackedWeight packed = matrix.packed(nullptr);
   WorkspaceNeeds needs;
+  needs.shrunk = shrunk_floats(low_rank);
   if (matrix.quantized()) {
     const size_t parts = gated ? 1 : column_parts(packed, threads);
     const size_t tile = std::max(kernels.tile.mr, kMatvecRows);

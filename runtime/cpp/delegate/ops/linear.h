@@ -1,6 +1,9 @@
 #pragma once
 
+#include <vector>
+
 #include "delegate/ops/kind.h"
+#include "delegate/ops/low_rank.h"
 
 namespace thimble::cpu {
 
@@ -17,6 +20,7 @@ struct LinearOp {
   bool accumulate;
   bool last_row;
   bool prepared;
+  std::vector<LowRank> low_rank;  ///< of each adapter, of each of the joined matrices
 
   static constexpr const char* kName = "Linear";
   static LinearOp read(const FlatbufferTable& table);

@@ -92,6 +92,11 @@ Result<Program> read_program(const uint8_t* data, size_t size) {
                               cache.scalar<uint32_t>(2), cache.scalar<uint32_t>(3),
                               cache.scalar<uint32_t>(4)});
   }
+  const FlatbufferTables adapters = root.tables(9);
+  for (size_t i = 0; i < adapters.size(); ++i) {
+    const FlatbufferTable adapter = adapters[i];
+    program.adapters.push_back({std::string(adapter.string(0)), std::string(adapter.string(1))});
+  }
   const auto cache_type = root.scalar<uint8_t>(5);
   if (cache_type > static_cast<uint8_t>(kernels::CacheType::kInt8)) {
     return damaged("its caches have the unknown type " + std::to_string(cache_type));

@@ -48,6 +48,13 @@ struct CacheShape {
   }
 };
 
+/// Low-rank changes of the weights, of which a call uses one or none.
+struct Adapter {
+  std::string name;
+  std::string key;          ///< of its float16 numbers
+  uint64_t num_halves = 0;  ///< that they must be at least; set by check_program()
+};
+
 struct Op {
   std::string name;
   OpKind kind;
@@ -77,6 +84,7 @@ struct Program {
   std::vector<Weight> weights;
   std::string floats;  ///< key of the blob of floats, or empty
   std::vector<CacheShape> caches;
+  std::vector<Adapter> adapters;
   kernels::CacheType cache_type;
   std::vector<Op> ops;
   std::vector<Value> inputs;

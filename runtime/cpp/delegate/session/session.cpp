@@ -149,6 +149,29 @@ int thimble_cache_truncate(int32_t session, int64_t length, char* error, size_t 
                       [&](Session& found) { return found.truncate(length); });
 }
 
+int32_t thimble_session_adapters(int32_t session) {
+  const std::shared_ptr<Session> found = find_session(session);
+  return found == nullptr ? 0 : static_cast<int32_t>(found->adapters().size());
+}
+
+const char* thimble_session_adapter_name(int32_t session, int32_t index) {
+  const std::shared_ptr<Session> found = find_session(session);
+  if (found == nullptr || index < 0) return "";
+  const auto at = static_cast<size_t>(index);
+  return at < found->adapters().size() ? found->adapters()[at].c_str() : "";
+}
+
+const char* thimble_cache_adapter(int32_t session) {
+  const std::shared_ptr<Session> found = find_session(session);
+  return found == nullptr ? "" : found->adapter().c_str();
+}
+
+int thimble_cache_use_adapter(int32_t session, const char* name, char* error, size_t error_size) {
+  return with_session(session, error, error_size, [&](Session& found) {
+    return found.use_adapter(name == nullptr ? "" : name);
+  });
+}
+
 size_t thimble_cache_size(int32_t session) {
   const std::shared_ptr<Session> found = find_session(session);
   return found == nullptr ? 0 : found->saved_bytes();

@@ -91,6 +91,20 @@ THIMBLE_SESSION_API int64_t thimble_cache_kept_by_truncate(int32_t session, int6
 THIMBLE_SESSION_API int thimble_cache_truncate(int32_t session, int64_t length, char* error,
                                                size_t error_size);
 
+/// The number of adapters of the programs in the session.
+THIMBLE_SESSION_API int32_t thimble_session_adapters(int32_t session);
+
+/// The name of an adapter, from index 0 on; "" if there is none. Valid until the session is closed.
+THIMBLE_SESSION_API const char* thimble_session_adapter_name(int32_t session, int32_t index);
+
+/// The name of the current cache's adapter; "" if it has none. Valid until the session is closed.
+THIMBLE_SESSION_API const char* thimble_cache_adapter(int32_t session);
+
+/// Makes calls of the current cache run with an adapter; null or "": none, as at first. If the
+/// cache has another, all its positions are removed, because they were computed with that one.
+THIMBLE_SESSION_API int thimble_cache_use_adapter(int32_t session, const char* name, char* error,
+                                                  size_t error_size);
+
 /// The number of bytes that thimble_cache_save() writes for the current cache.
 THIMBLE_SESSION_API size_t thimble_cache_size(int32_t session);
 
@@ -99,13 +113,14 @@ THIMBLE_SESSION_API size_t thimble_cache_size(int32_t session);
 THIMBLE_SESSION_API int thimble_cache_save(int32_t session, void* data, size_t size, char* error,
                                            size_t error_size);
 
-/// Restores the current cache from what this program saved with the same type of cache. On failure
+/// Restores the current cache from what this program saved with the same type of cache and the same
+/// adapter. On failure
 /// the cache does not change.
 THIMBLE_SESSION_API int thimble_cache_restore(int32_t session, const void* data, size_t size,
                                               char* error, size_t error_size);
 
-/// Copies the current cache to a new one and writes its number, above 0, to `cache`. The first
-/// cache is 0.
+/// Copies the current cache, with its adapter, to a new one and writes its number, above 0, to
+/// `cache`. The first cache is 0.
 THIMBLE_SESSION_API int thimble_cache_fork(int32_t session, int32_t* cache, char* error,
                                            size_t error_size);
 

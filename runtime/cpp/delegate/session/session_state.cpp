@@ -9,17 +9,19 @@
 namespace thimble::cpu {
 namespace {
 
-/// A saved cache: 8 characters, then the version, the checksum of everything after it, the length,
-/// the number of programs; for each program, its checksum and number of caches; for each cache, its
+/// A saved cache: 8 characters, then the version, the checksum of everything after it, the length;
+/// from version 3 on, which is for caches with an adapter, the size of its name and the name; the
+/// number of programs; for each program, its checksum and number of caches; for each cache, its
 /// geometry; then the first position that each cache keeps; then the keys and values. Caches that
 /// programs share are stored once. Numbers are uint32.
 constexpr char kMagic[] = "thimblKV";
 constexpr size_t kMagicBytes = sizeof(kMagic) - 1;
 constexpr uint32_t kVersion = 2;
+constexpr uint32_t kAdapterVersion = 3;
 constexpr size_t kVersionAt = kMagicBytes;
 constexpr size_t kChecksumAt = kVersionAt + sizeof(uint32_t);
 constexpr size_t kLengthAt = kChecksumAt + sizeof(uint32_t);
-constexpr size_t kProgramsAt = kLengthAt + sizeof(uint32_t);
+constexpr size_t kFactsAt = kLengthAt + sizeof(uint32_t);  ///< the adapter and the programs
 
 void append(std::vector<uint8_t>* bytes, size_t number) {
   const auto value = static_cast<uint32_t>(number);
@@ -31,6 +33,21 @@ uint32_t number_at(const uint8_t* bytes) {
   uint32_t value;
   std::memcpy(&value, bytes, sizeof(value));
   return value;
+}
+
+/// The adapter of a saved cache of `size` bytes, kFactsAt at least; "" if it has none.
+std::string saved_adapter(const uint8_t* bytes, size_t size) {
+  if (number_at(bytes + kVersionAt) != kAdapterVersion || size - kFactsAt < sizeof(uint32_t)) {
+    return "";
+  }
+  const size_t name_at = kFactsAt + sizeof(uint32_t);
+  const size_t length = std::min<size_t>(number_at(bytes + kFactsAt), size - name_at);
+  return std::string(reinterpret_cast<const char*>(bytes + name_at), length);
+}
+
+/// As in "the adapter a" or "no adapter".
+std::string describe_adapter(const std::string& name) {
+  return name.empty() ? "no adapter" : "the adapter " + name;
 }
 
 /// As in "3 heads of 12 numbers, 700 positions, float16".
@@ -77,7 +94,8 @@ void Session::tie(uint32_t number, const LoadedProgram& program, Cache* cache) {
   for (const std::string& name : program.caches) caches.push_back(&cache->named.at(name));
 }
 
-Result<uint32_t> Session::add_program(uint32_t checksum, const std::vector<NamedGeometry>& wanted) {
+Result<uint32_t> Session::add_program(uint32_t checksum, const std::vector<NamedGeometry>& wanted,
+                                      const std::vector<std::string>& adapters) {
   Status status = check_shared(wanted);
   if (!status.ok()) return status;
   std::vector<std::map<std::string, KvCache>> fresh(caches_.size());
@@ -93,6 +111,10 @@ Result<uint32_t> Session::add_program(uint32_t checksum, const std::vector<Named
   LoadedProgram& program = programs_[number];
   program.checksum = checksum;
   for (const NamedGeometry& one : wanted) program.caches.push_back(one.name);
+  for (const std::string& name : adapters) {
+    if (find_adapter(name) == kNoAdapter) adapters_.push_back(name);
+    program.adapters.push_back(find_adapter(name));
+  }
   size_t i = 0;
   for (auto& entry : caches_) {
     entry.second.named.merge(fresh[i++]);
@@ -118,6 +140,40 @@ void Session::remove_program(uint32_t number) {
 
 const ProgramCaches& Session::caches(uint32_t program, int32_t cache) const {
   return caches_.at(cache).programs.at(program);
+}
+
+int32_t Session::find_adapter(const std::string& name) const {
+  const auto found = std::find(adapters_.begin(), adapters_.end(), name);
+  return found == adapters_.end() ? kNoAdapter : static_cast<int32_t>(found - adapters_.begin());
+}
+
+const std::string& Session::name_of(int32_t adapter) const {
+  static const std::string none;
+  return adapter == kNoAdapter ? none : adapters_[static_cast<size_t>(adapter)];
+}
+
+int32_t Session::adapter_of(uint32_t program, int32_t cache) const {
+  const int32_t adapter = caches_.at(cache).adapter;
+  const std::vector<int32_t>& known = programs_.at(program).adapters;
+  const auto found = std::find(known.begin(), known.end(), adapter);
+  return found == known.end() ? kNoAdapter : static_cast<int32_t>(found - known.begin());
+}
+
+Status Session::use_adapter(const std::string& name) {
+  const int32_t adapter = find_adapter(name);
+  if (!name.empty() && adapter == kNoAdapter) {
+    if (adapters_.empty()) {
+      return Status::error("there is no adapter " + name +
+                           ", because the model has none: export it with --adapter " + name +
+                           "=DIR, or run it without an adapter");
+    }
+    std::string names;
+    for (const std::string& known : adapters_) names += (names.empty() ? "" : ", ") + known;
+    return Status::error("there is no adapter " + name + ": the model has " + names);
+  }
+  if (adapter != current_->second.adapter) clear_current();
+  current_->second.adapter = adapter;
+  return {};
 }
 
 Status Session::ask_for(const thimble_segment* segments, size_t count) {
@@ -204,9 +260,13 @@ Status Session::truncate(int64_t length) {
                          ", or 0");
   }
   current_->second.length = kept;
-  if (kept > 0) return {};
-  for (auto& entry : current_->second.named) entry.second.set_written(0, 0);
+  if (kept == 0) clear_current();
   return {};
+}
+
+void Session::clear_current() {
+  current_->second.length = 0;
+  for (auto& entry : current_->second.named) entry.second.set_written(0, 0);
 }
 
 std::vector<KvCache*> Session::each_current() const {
@@ -222,9 +282,13 @@ std::vector<KvCache*> Session::each_current() const {
 
 std::vector<uint8_t> Session::header() const {
   std::vector<uint8_t> bytes(kMagic, kMagic + kMagicBytes);
-  append(&bytes, kVersion);
+  append(&bytes, adapter().empty() ? kVersion : kAdapterVersion);
   append(&bytes, 0);  // the checksum
   append(&bytes, length());
+  if (!adapter().empty()) {
+    append(&bytes, adapter().size());
+    bytes.insert(bytes.end(), adapter().begin(), adapter().end());
+  }
   append(&bytes, programs_.size());
   for (const auto& [number, program] : programs_) {
     const ProgramCaches& caches = current_->second.programs.at(number);
@@ -270,20 +334,26 @@ Status Session::save(void* data, size_t size) const {
 Status Session::restore(const void* data, size_t size) {
   const auto* bytes = static_cast<const uint8_t*>(data);
   const std::vector<uint8_t> expected = header();
-  if (size < expected.size() || std::memcmp(bytes, kMagic, kMagicBytes) != 0) {
-    return Status::error(
-        "this is not a saved KV cache of this program: save one with this program first");
-  }
-  if (number_at(bytes + kVersionAt) != kVersion) {
-    return Status::error(
-        "the saved KV cache has version " + std::to_string(number_at(bytes + kVersionAt)) +
-        ", and this runtime reads version " + std::to_string(kVersion) + ": save it again");
+  const Status foreign = Status::error(
+      "this is not a saved KV cache of this program: save one with this program first");
+  if (size < kFactsAt || std::memcmp(bytes, kMagic, kMagicBytes) != 0) return foreign;
+  const uint32_t version = number_at(bytes + kVersionAt);
+  if (version != kVersion && version != kAdapterVersion) {
+    return Status::error("the saved KV cache has version " + std::to_string(version) +
+                         ", and this runtime reads versions " + std::to_string(kVersion) + " and " +
+                         std::to_string(kAdapterVersion) + ": save it again");
   }
   if (number_at(bytes + kChecksumAt) != crc32(bytes + kLengthAt, size - kLengthAt)) {
     return Status::error("the saved KV cache is damaged: its checksum is wrong: save it again");
   }
-  if (std::memcmp(bytes + kProgramsAt, expected.data() + kProgramsAt,
-                  expected.size() - kProgramsAt) != 0) {
+  const std::string saved = saved_adapter(bytes, size);
+  if (saved != adapter()) {
+    return Status::error("the saved KV cache was computed with " + describe_adapter(saved) +
+                         ", and the current cache has " + describe_adapter(adapter()) +
+                         ": choose the same adapter first, or save another");
+  }
+  if (size < expected.size()) return foreign;
+  if (std::memcmp(bytes + kFactsAt, expected.data() + kFactsAt, expected.size() - kFactsAt) != 0) {
     return Status::error(
         "the saved KV cache belongs to another program or another type of cache: restore it with "
         "the model and the options that saved it");
@@ -316,6 +386,7 @@ Status Session::restore(const void* data, size_t size) {
 Result<int32_t> Session::fork() {
   Cache copy;
   copy.length = length();
+  copy.adapter = current_->second.adapter;
   for (const auto& [name, cache] : current_->second.named) {
     Result<KvCache> one = cache.copy(length());
     if (!one.ok()) return one.status();

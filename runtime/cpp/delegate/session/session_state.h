@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <memory>
 #include <optional>
@@ -36,7 +37,9 @@ class Session {
   /// Gives a program its caches, in every cache of the session; returns the program's number in
   /// this session. Caches with the name and the geometry of another program's are the same memory.
   /// \param checksum of the program; a saved cache must have the same.
-  Result<uint32_t> add_program(uint32_t checksum, const std::vector<NamedGeometry>& wanted);
+  /// \param adapters names, in the program's order.
+  Result<uint32_t> add_program(uint32_t checksum, const std::vector<NamedGeometry>& wanted,
+                               const std::vector<std::string>& adapters = {});
   void remove_program(uint32_t program);
   /// The caches of a program in one of the session's caches; valid until that is freed.
   const ProgramCaches& caches(uint32_t program, int32_t cache) const;
@@ -57,6 +60,16 @@ class Session {
   /// Checks that a program's caches still have all that a token at position `start` sees.
   Status check_start(uint32_t program, int32_t cache, size_t start) const;
 
+  /// The adapters of all programs, by name; an element stays where it is.
+  const std::deque<std::string>& adapters() const { return adapters_; }
+  /// The name of the current cache's adapter; "" if it has none.
+  const std::string& adapter() const { return name_of(current_->second.adapter); }
+  /// Makes calls of the current cache run with an adapter, "": none. All positions are removed if
+  /// they were computed with another.
+  Status use_adapter(const std::string& name);
+  /// The adapter of a cache, as a program counts its own; -1: none of them.
+  int32_t adapter_of(uint32_t program, int32_t cache) const;
+
   /// Stores the segments of the next call, if this runtime supports them.
   Status ask_for(const thimble_segment* segments, size_t count);
   /// Returns the segments of this call and clears them.
@@ -76,17 +89,25 @@ class Session {
   void set_description(std::string description) { description_ = std::move(description); }
 
  private:
+  static constexpr int32_t kNoAdapter = -1;
+
   /// What a cache number of the session refers to.
   struct Cache {
     size_t length = 0;
+    int32_t adapter = kNoAdapter;  ///< index in adapters_
     std::map<std::string, KvCache> named;
     std::map<uint32_t, ProgramCaches> programs;  ///< pointers to those
   };
   struct LoadedProgram {
     uint32_t checksum;
     std::vector<std::string> caches;  ///< names, in the program's order
+    std::vector<int32_t> adapters;    ///< indices in adapters_, in the program's order
   };
 
+  /// The index of an adapter; kNoAdapter if no program has it.
+  int32_t find_adapter(const std::string& name) const;
+  const std::string& name_of(int32_t adapter) const;
+  void clear_current();
   Status check_shared(const std::vector<NamedGeometry>& wanted) const;
   /// Connects a program's caches with those of the same names.
   static void tie(uint32_t number, const LoadedProgram& program, Cache* cache);
@@ -104,6 +125,7 @@ class Session {
   std::map<int32_t, Cache> caches_;
   std::map<int32_t, Cache>::iterator current_;
   int32_t next_cache_ = 1;
+  std::deque<std::string> adapters_;
   std::optional<thimble_segment> asked_;
   std::string description_;
 };
