@@ -78,6 +78,7 @@ def package_command(out: Path) -> None:
 @click.option("--min-p", type=click.FloatRange(0, 1), default=0.0, show_default=True)
 @click.option("--seed", type=click.IntRange(0, 2**64 - 1), help="Makes sampling repeatable.")
 @click.option("--threads", type=click.IntRange(1, 256), help="Default: automatic.")
+@click.option("--adapter", help="The name of an adapter that the model was exported with.")
 def generate(
     model: Path,
     prompt: str,
@@ -88,6 +89,7 @@ def generate(
     min_p: float,
     seed: int | None,
     threads: int | None,
+    adapter: str | None,
 ) -> None:
     """Continue a prompt: the text goes to standard output, everything else to standard error."""
     from runtime.runner import Runner
@@ -95,7 +97,7 @@ def generate(
     if not (BUILD_DIR / "libthimble.so").is_file():
         click.echo(_build("default", PRODUCTS), err=True)
     try:
-        runner = Runner(model, threads)
+        runner = Runner(model, threads, adapter=adapter)
     except RunnerError as error:
         _fail(error, 2)
     with runner:

@@ -78,6 +78,10 @@ def _declare(lib: ctypes.CDLL) -> None:
     functions = {
         "version": (text,),
         "load": (pointer, text, load_options, text, size),
+        "adapters": (wide, pointer),
+        "adapter_at": (text, pointer, wide),
+        "adapter": (text, pointer),
+        "use_adapter": (number, pointer, text, text, size),
         "generate": (number, pointer, text, size, options, TextCallback, pointer, text, size),
         "chat_start": (number, pointer, text, size, text, size),
         "chat_say": (

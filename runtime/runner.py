@@ -59,10 +59,12 @@ class Runner:
             number, no program opened by ExecuTorch's own bindings may be open.
         kv_cache: one of KV_CACHES; "default": the type set in the file.
         huge_pages: copies the weights into huge pages, if the system has them.
+        adapter: one of `adapters`; None: none.
 
     Raises:
-        RunnerError: the file cannot be used, or the C++ is not built; kv_cache or huge_pages with a
-            file that was not exported with `--delegate cpu`.
+        RunnerError: the file cannot be used, or the C++ is not built; kv_cache, huge_pages or
+            adapter with a file that was not exported with `--delegate cpu`; it has no such
+            adapter.
     """
 
     def __init__(
@@ -71,6 +73,7 @@ class Runner:
         threads: int | None = None,
         kv_cache: str = "default",
         huge_pages: bool = False,
+        adapter: str | None = None,
     ) -> None:
         self._handle: int | None = None
         self._start()
@@ -86,6 +89,8 @@ class Runner:
         self._handle = load(encoded(path), ctypes.byref(options), error, ERROR_SIZE)
         if not self._handle:
             raise RunnerError(text_of(error))
+        if adapter is not None:
+            self.adapter = adapter
 
     def _start(self) -> None:
         self._process = os.getpid()
@@ -213,6 +218,31 @@ class Runner:
         logits_pointer = logits.ctypes.data_as(ctypes.POINTER(ctypes.c_float))
         self._call(library().thimble_logits, tokens_pointer, len(ids), first, logits_pointer)
         return logits
+
+    @property
+    def adapters(self) -> list[str]:
+        """The names of the adapters that the file was exported with, kept apart."""
+        with self._control:
+            handle = self._open()
+            count = library().thimble_adapters(handle)
+            return [library().thimble_adapter_at(handle, index).decode() for index in range(count)]
+
+    @property
+    def adapter(self) -> str | None:
+        """The adapter that it runs with, or None.
+
+        Setting another empties the key/value cache, which was computed with the one before; a chat
+        continues and is computed again.
+
+        Raises:
+            RunnerError: on setting: the file has no such adapter, or the runner is closed or busy.
+        """
+        with self._control:
+            return library().thimble_adapter(self._open()).decode() or None
+
+    @adapter.setter
+    def adapter(self, name: str | None) -> None:
+        self._call(library().thimble_use_adapter, (name or "").encode("utf-8", "replace"))
 
     @property
     def length(self) -> int:

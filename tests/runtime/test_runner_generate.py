@@ -76,6 +76,7 @@ def test_json_statistics(stats: Callable[..., dict], stories_pte: Path) -> None:
         "method",
         "delegate",
         "runs_with",
+        "adapter",
         "threads",
         "load_s",
         "ttft_s",

@@ -114,6 +114,8 @@ int run(const Options& options) {
   if (!loaded.ok()) return fail(loaded.status(), kBadUse);
   Runner& runner = **loaded;
   RecordingSignal signal(runner.model().program().recorder(), options.etdump);
+  status = runner.use_adapter(options.adapter);
+  if (!status.ok()) return fail(status, kBadUse);
   status = resume(runner, options.session);
   if (!status.ok()) return fail(status, kBadUse);
 
@@ -124,6 +126,8 @@ int run(const Options& options) {
   generate.interrupted = &interrupted();
   catch_interrupt();
 
+  if (!options.adapter.empty())
+    runner.model().program().recorder().note("adapter", options.adapter);
   if (options.prompt) runner.model().program().recorder().note("prompt", *options.prompt);
   const Result<int> code = options.chat ? converse(runner, options, generate)
                                         : continue_prompt(runner, options, generate);

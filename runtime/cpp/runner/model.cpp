@@ -19,6 +19,8 @@ Result<std::shared_ptr<Model>> Model::load(const std::string& path, const LoadOp
       LoadedMethod::load(model->file_, kForward, options);
   if (!program.ok()) return program.status();
   model->program_ = std::move(*program);
+  const SessionHandle* session = model->program_->session();
+  if (session != nullptr) model->adapters_ = session->adapters();
   const Status status = model->load_tokenizer();
   if (!status.ok()) return status;
   model->load_chat_template();

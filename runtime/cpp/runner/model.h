@@ -35,6 +35,9 @@ class Model {
   /// Whether this token ends an answer.
   bool ends_answer(int32_t token) const;
 
+  /// The names of the adapters that are kept apart.
+  const std::vector<std::string>& adapters() const { return adapters_; }
+
   /// The CPU delegate's session. If the program has none, an error that its cache cannot be `verb`.
   Result<SessionHandle*> session_for(const char* verb) const;
 
@@ -57,6 +60,7 @@ class Model {
   std::unique_ptr<ChatTemplate> chat_template_;
   std::string chat_template_error_;
   std::vector<int32_t> end_ids_;
+  std::vector<std::string> adapters_;
   std::mutex mutex_;
   std::vector<int32_t> given_up_;  ///< guarded by mutex_
 };

@@ -123,6 +123,7 @@ std::vector<Option> all_options(Options* options) {
       integer("--threads", "", 1, kMaxThreads, &options->load.threads),
       cache_type("--kv-cache", &options->load.cache_type),
       flag("--huge-pages", &options->load.huge_pages),
+      text("--adapter", &options->adapter),
       text("--session", &options->session),
       {"--etdump", "", true,
        [options](const std::string& name, const std::string& path) {
@@ -236,7 +237,8 @@ const char* usage() {
          "  --session FILE       resume from the key/value cache in FILE, if it exists, and save\n"
          "                       the new one to it: a prefix that prompts share is computed only\n"
          "                       once. With --chat, the conversation is resumed too\n"
-         "                       (these three options need a model exported with --delegate cpu)\n"
+         "  --adapter NAME       run with an adapter that the model was exported with\n"
+         "                       (these four options need a model exported with --delegate cpu)\n"
          "  --json FILE          write the statistics as JSON\n"
          "  --etdump FILE        record ExecuTorch's profile of the run: the first 256 calls of\n"
          "                       the model, up to 32 MiB, and the first 1024 bytes of the prompt.\n"

@@ -18,6 +18,7 @@ struct Options {
   SamplerOptions sampler;
   std::optional<uint64_t> seed;
   LoadOptions load;
+  std::string adapter;  ///< "": none
   std::string session;
   std::string etdump;
   std::string json;

@@ -53,6 +53,20 @@ Status Runner::choose_cache() const {
   return session()->use(cache_);
 }
 
+Status Runner::use_adapter(const std::string& name) {
+  if (name == adapter()) return {};
+  if (session() == nullptr) {
+    return Status::error("there is no adapter " + name + ", because " + model_->file().path() +
+                         " has none: export it with --delegate cpu and --adapter " + name + "=DIR");
+  }
+  Status status = choose_cache();
+  if (status.ok()) status = session()->use_adapter(name);
+  if (!status.ok()) return status;
+  stats_.adapter = name;
+  cached_.clear();
+  return {};
+}
+
 Status Runner::truncate(size_t length) {
   if (length > cached_.size()) {
     return Status::error("cannot truncate to " + std::to_string(length) +
@@ -125,6 +139,7 @@ Result<std::unique_ptr<Runner>> Runner::fork() const {
   std::unique_ptr<Runner> runner(new Runner(model_, *cache));
   runner->cached_ = cached_;
   runner->conversation_ = conversation_;
+  runner->stats_.adapter = stats_.adapter;
   return runner;
 }
 
@@ -266,6 +281,7 @@ void Runner::clear_stats() {
   stats.method = stats_.method;
   stats.delegate = stats_.delegate;
   stats.runs_with = stats_.runs_with;
+  stats.adapter = stats_.adapter;
   stats.threads = stats_.threads;
   stats.load_s = stats_.load_s;
   stats_ = std::move(stats);

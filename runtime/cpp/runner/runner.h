@@ -52,6 +52,12 @@ class Runner {
   /// The tokens whose keys and values are in the cache.
   const std::vector<int32_t>& cached() const { return cached_; }
 
+  /// The adapter that it runs with, by name; "": none, as at first.
+  const std::string& adapter() const { return stats_.adapter; }
+  /// Changes the adapter. The cache is then empty, because it was computed with another one; the
+  /// conversation stays, and is computed again when it continues.
+  Status use_adapter(const std::string& name);
+
   /// Removes every token from `length` on; fails if the cache has fewer. If its sliding windows do
   /// not reach so far back, the rest is computed again.
   Status truncate(size_t length);
@@ -63,10 +69,11 @@ class Runner {
   size_t turns() const;
 
   /// Save and restore the cache and the conversation with a file. They fail if the cache is not the
-  /// CPU delegate's; on failure nothing changes.
+  /// CPU delegate's, or was saved with another adapter; on failure nothing changes.
   Status save(const std::string& path) const;
   Status restore(const std::string& path);
-  /// Returns another runner of the same model that continues from here independently.
+  /// Returns another runner of the same model, with the same adapter, that continues from here
+  /// independently.
   Result<std::unique_ptr<Runner>> fork() const;
 
   /// Clears the statistics of earlier answers.

@@ -32,6 +32,18 @@ int32_t SessionHandle::threads() const { return thimble_session_threads(id_); }
 
 std::string SessionHandle::describe() const { return thimble_session_describe(id_); }
 
+std::vector<std::string> SessionHandle::adapters() const {
+  std::vector<std::string> names;
+  for (int32_t i = 0; i < thimble_session_adapters(id_); ++i) {
+    names.emplace_back(thimble_session_adapter_name(id_, i));
+  }
+  return names;
+}
+
+Status SessionHandle::use_adapter(const std::string& name) {
+  return call(thimble_cache_use_adapter, id_, name.c_str());
+}
+
 Status SessionHandle::use(int32_t cache) {
   if (cache == current_) return {};
   Status status = call(thimble_cache_use, id_, cache);

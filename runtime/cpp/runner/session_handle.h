@@ -35,6 +35,12 @@ class SessionHandle {
   /// Kernels, threads, cache, pages, for people; empty before the program is loaded.
   std::string describe() const;
 
+  /// The names of the program's adapters.
+  std::vector<std::string> adapters() const;
+  /// Makes calls of the cache in use run with an adapter, "": none. If that changes it, the cache
+  /// is empty.
+  Status use_adapter(const std::string& name);
+
   /// Makes a cache the one that everything below, and the program, is about.
   Status use(int32_t cache);
   int64_t length() const;

@@ -83,6 +83,7 @@ std::string to_json(const Stats& stats) {
   add("method", quoted(stats.method));
   add("delegate", quoted(stats.delegate));
   add("runs_with", quoted(stats.runs_with));
+  add("adapter", quoted(stats.adapter));
   add("threads", std::to_string(stats.threads));
   add_seconds("load_s", stats.load_s);
   add_seconds("ttft_s", stats.ttft_s);
@@ -107,6 +108,7 @@ std::string to_line(const Stats& stats) {
       !stats.runs_with.empty()
           ? stats.runs_with
           : std::to_string(stats.threads) + (stats.threads == 1 ? " thread" : " threads");
+  const std::string adapter = stats.adapter.empty() ? "" : ", adapter " + stats.adapter;
   const int64_t calls = stats.recorded_calls + stats.dropped_calls;
   const std::string recorded = calls > 0 ? ", recorded " + std::to_string(stats.recorded_calls) +
                                                " of " + std::to_string(calls) + " calls"
@@ -117,7 +119,7 @@ std::string to_line(const Stats& stats) {
          number(stats.decode_tokens_per_s(), "%.1f") + " tok/s, first token " +
          number(stats.ttft_s * 1e3, "%.1f") + " ms, load " + number(stats.load_s * 1e3, "%.1f") +
          " ms, peak memory " + number(peak_memory_bytes() / 1e6, "%.0f") + " MB, " + runs_with +
-         recorded;
+         adapter + recorded;
 }
 
 }  // namespace thimble

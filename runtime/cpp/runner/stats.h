@@ -23,6 +23,7 @@ struct Stats {
   std::string method;     ///< of the file, that ran
   std::string delegate;   ///< ExecuTorch's name of it; several separated by commas
   std::string runs_with;  ///< the CPU delegate's kernels, threads, cache; else empty
+  std::string adapter;    ///< that it ran with, by name; else empty
   int32_t threads = 0;
   double load_s = 0.0;           ///< from the path to a program that can run
   double ttft_s = 0.0;           ///< from the prompt's tokens to the answer's first token

@@ -89,6 +89,23 @@ thimble_runner* thimble_load(const char* path, const thimble_load_options* optio
   return new thimble_runner{std::move(*runner), {}};
 }
 
+int64_t thimble_adapters(const thimble_runner* runner) {
+  return static_cast<int64_t>(runner->runner->model().adapters().size());
+}
+
+const char* thimble_adapter_at(const thimble_runner* runner, int64_t index) {
+  if (index < 0 || index >= thimble_adapters(runner)) return nullptr;
+  return runner->runner->model().adapters()[static_cast<size_t>(index)].c_str();
+}
+
+const char* thimble_adapter(const thimble_runner* runner) {
+  return runner->runner->adapter().c_str();
+}
+
+int thimble_use_adapter(thimble_runner* runner, const char* name, char* error, size_t error_size) {
+  return report(runner->runner->use_adapter(name), error, error_size);
+}
+
 int thimble_generate(thimble_runner* runner, const char* prompt, size_t prompt_size,
                      const thimble_options* options, thimble_text_callback on_text, void* context,
                      char* error, size_t error_size) {

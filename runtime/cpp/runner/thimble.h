@@ -45,6 +45,24 @@ typedef int (*thimble_text_callback)(const char* text, size_t size, void* contex
 THIMBLE_API thimble_runner* thimble_load(const char* path, const thimble_load_options* options,
                                          char* error, size_t error_size);
 
+/// Returns the number of adapters that the model was exported with, kept apart from its weights.
+THIMBLE_API int64_t thimble_adapters(const thimble_runner* runner);
+
+/// Returns the name of an adapter, from index 0 on; null if there is none. Valid as long as the
+/// runner.
+THIMBLE_API const char* thimble_adapter_at(const thimble_runner* runner, int64_t index);
+
+/// Returns the name of the adapter that the runner runs with; "" if none, as after the load. Valid
+/// until the next thimble_use_adapter().
+THIMBLE_API const char* thimble_adapter(const thimble_runner* runner);
+
+/// Makes the runner run with an adapter; "": with none. The key/value cache holds what was computed
+/// with the adapter before, so it is then empty; the chat's messages stay. Forks keep the adapter,
+/// and each can change its own. Returns 0 on success; on failure, for example because there is no
+/// adapter of that name, nothing changes.
+THIMBLE_API int thimble_use_adapter(thimble_runner* runner, const char* name, char* error,
+                                    size_t error_size);
+
 /// Continues a prompt of `prompt_size` bytes; a callback receives the text. A prefix that the
 /// key/value cache already has is not computed again. Returns 0 on success.
 THIMBLE_API int thimble_generate(thimble_runner* runner, const char* prompt, size_t prompt_size,
@@ -106,8 +124,8 @@ THIMBLE_API int thimble_truncate(thimble_runner* runner, int64_t length, char* e
 THIMBLE_API int thimble_save(thimble_runner* runner, const char* path, char* error,
                              size_t error_size);
 
-/// Resumes from a file that thimble_save() wrote with the same model. Returns 0 on success; on
-/// failure nothing changes.
+/// Resumes from a file that thimble_save() wrote with the same model and the same adapter. Returns
+/// 0 on success; on failure nothing changes.
 THIMBLE_API int thimble_restore(thimble_runner* runner, const char* path, char* error,
                                 size_t error_size);
 
