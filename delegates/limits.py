@@ -86,6 +86,7 @@ class Limits:
         weight_bits: supported widths of weights; FLOAT_BITS for floats.
         dynamic: whether one program supports calls of several lengths.
         sizes: the sizes of what its files store.
+        adapters: whether its programs keep adapters apart, of which a call uses one or none.
         streams_weights: whether lowering reads weights one by one and releases each.
         kept_positions: (window, context, seq_len) to the positions that the cache of a sliding
             window keeps.
@@ -102,6 +103,7 @@ class Limits:
     missing: Callable[[], str | None]
     checks: Callable[[], bool]
     sizes: FileSizes = FileSizes()
+    adapters: bool = False
     streams_weights: bool = False
     kept_positions: Callable[[int, int, int], int] = all_positions
     float16_groups: bool = False
@@ -152,6 +154,18 @@ class Limits:
             raise DelegateError(
                 f"A {self.name} program has fixed shapes, but this one has calls of 1 to "
                 f"{max_seq_len} tokens: export with --max-seq-len 1."
+            )
+
+    def check_adapters(self) -> None:
+        """Checks that a program may have adapters.
+
+        Raises:
+            DelegateError: it may not.
+        """
+        if not self.adapters:
+            raise DelegateError(
+                f"{self.name} does not keep adapters apart: merge one with --adapter DIR, or use "
+                "--delegate cpu."
             )
 
     def check_program(self, program: ExportedProgram) -> None:

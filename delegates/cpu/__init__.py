@@ -15,6 +15,7 @@ LIMITS = Limits(
     missing=nothing_missing,
     checks=LIBRARY.exists,
     sizes=SIZES,
+    adapters=True,
     streams_weights=True,
     kept_positions=kept_positions,
     float16_groups=True,

@@ -17,6 +17,7 @@ from torch.fx import Node
 
 from delegates.op_list.graph import Constants, operator_name
 from delegates.op_list.layout import PAGE_BYTES
+from delegates.op_list.low_rank import AdapterBlobs, LowRank, Pair
 from delegates.op_list.match import find_ops
 from delegates.op_list.matrix import Matrix
 from delegates.op_list.op_list import OpList
@@ -77,6 +78,8 @@ class DelegateCall:
         self._slots, self._widths = assign_slots(self.ops, self._rows.values())
         self._floats_key = f"cpu/floats {index}"
         self._floats = FloatBlob(self._constants)
+        self._adapters = AdapterBlobs(self._constants, _adapters_of(self.ops))
+        self._adapter_keys = [f"cpu/adapter {index} {name}" for name in self._adapters.names]
         self._store = NamedDataStore()
         self._debug_ids = DelegateMappingBuilder(generated_identifiers=True)
         self._caches: list[Cache] = []
@@ -90,6 +93,8 @@ class DelegateCall:
         data = self._floats.data()
         if data:
             self._store.add_named_data(self._floats_key, data, FLOATS_ALIGNMENT)
+        for number, key in enumerate(self._adapter_keys):
+            self._store.add_named_data(key, self._adapters.data(number), PAGE_BYTES)
         is_float = all(op.matrix.is_float for op in self.ops if isinstance(op, Linear))
         program = Program(
             self._widths,
@@ -103,6 +108,7 @@ class DelegateCall:
                 for node in self._inputs
             ],
             [Value(Role.ROWS, self.slot(rows)) for rows in self.ops.outputs],
+            list(zip(self._adapters.names, self._adapter_keys, strict=True)),
         )
         return PreprocessResult(
             write_program(program),
@@ -133,6 +139,9 @@ class DelegateCall:
 
     def biases(self, matrix: Matrix, biases: Sequence[Node | None]) -> Floats | None:
         return self._floats.biases(matrix, biases)
+
+    def low_rank(self, matrix: Matrix, pairs: Sequence[Sequence[Pair]]) -> Sequence[LowRank]:
+        return self._adapters.place(matrix, pairs)
 
     def _pack_weights(self) -> None:
         """Packs each matrix once, the smallest first: more memory is then free for the largest. In
@@ -197,6 +206,12 @@ class DelegateCall:
     def _debug_id(self, nodes: list[Node]) -> int:
         handles = sorted({node.meta["debug_handle"] for node in nodes})
         return self._debug_ids.insert_delegate_mapping_entry(handles=handles)
+
+
+def _adapters_of(ops: OpList) -> list[str]:
+    """The names of all adapters, sorted."""
+    linears = [op for op in ops if isinstance(op, Linear)]
+    return sorted({pair.adapter for op in linears for some in op.pairs for pair in some})
 
 
 def _arguments(program: ExportedProgram) -> tuple[list[Node], list[Node]]:

@@ -7,6 +7,7 @@ from enum import IntEnum
 import flatbuffers
 
 from delegates.op_list.layout import Format
+from delegates.op_list.low_rank import LowRank
 from delegates.op_list.ops import KINDS, Cache, Field, Floats, Op
 
 VERSION = 4
@@ -57,6 +58,12 @@ class Operation:
 
 @dataclass(frozen=True)
 class Program:
+    """A program as it is written.
+
+    Attributes:
+        adapters: the name of each and the key of its numbers.
+    """
+
     slots: Sequence[int]
     weights: Sequence[Weight]
     floats: str
@@ -65,6 +72,7 @@ class Program:
     operations: Sequence[Operation]
     inputs: Sequence[Value]
     outputs: Sequence[Value]
+    adapters: Sequence[tuple[str, str]] = ()
 
 
 def write_program(program: Program) -> bytes:
@@ -75,12 +83,15 @@ def write_program(program: Program) -> bytes:
     operations = _vector(builder, [_operation(builder, item) for item in program.operations])
     inputs = _vector(builder, [_value(builder, item) for item in program.inputs])
     outputs = _vector(builder, [_value(builder, item) for item in program.outputs])
+    adapters = 0
+    if program.adapters:
+        adapters = _vector(builder, [_adapter(builder, *item) for item in program.adapters])
     floats = builder.CreateString(program.floats)
     builder.StartVector(4, len(program.slots), 4)
     for width in reversed(program.slots):
         builder.PrependUint32(width)
     slots = builder.EndVector()
-    builder.StartObject(9)
+    builder.StartObject(10)
     builder.PrependUint32Slot(0, VERSION, 0)
     builder.PrependUOffsetTRelativeSlot(1, slots, 0)
     builder.PrependUOffsetTRelativeSlot(2, weights, 0)
@@ -90,6 +101,7 @@ def write_program(program: Program) -> bytes:
     builder.PrependUOffsetTRelativeSlot(6, operations, 0)
     builder.PrependUOffsetTRelativeSlot(7, inputs, 0)
     builder.PrependUOffsetTRelativeSlot(8, outputs, 0)
+    builder.PrependUOffsetTRelativeSlot(9, adapters, 0)
     builder.Finish(builder.EndObject(), file_identifier=_IDENTIFIER)
     return bytes(builder.Output())
 
@@ -120,6 +132,24 @@ def _cache(builder: flatbuffers.Builder, cache: Cache) -> int:
     builder.PrependUint32Slot(2, cache.head_dim, 0)
     builder.PrependUint32Slot(3, cache.max_context_len, 0)
     builder.PrependUint32Slot(4, cache.rows, 0)
+    return builder.EndObject()
+
+
+def _adapter(builder: flatbuffers.Builder, name: str, key: str) -> int:
+    strings = builder.CreateString(name), builder.CreateString(key)
+    builder.StartObject(2)
+    for place, string in enumerate(strings):
+        builder.PrependUOffsetTRelativeSlot(place, string, 0)
+    return builder.EndObject()
+
+
+def _low_rank(builder: flatbuffers.Builder, table: LowRank) -> int:
+    builder.StartObject(7)
+    for place, number in enumerate((table.adapter, table.first_row, table.rows, table.rank)):
+        builder.PrependUint32Slot(place, number, 0)
+    builder.PrependUint64Slot(4, table.a, 0)
+    builder.PrependUint64Slot(5, table.b, 0)
+    builder.PrependFloat32Slot(6, table.scale, 0.0)
     return builder.EndObject()
 
 
@@ -162,4 +192,7 @@ def _field(builder: flatbuffers.Builder, value: Field) -> Callable[[int], None]:
         return lambda place: builder.PrependUint32Slot(place, value, 0)
     if isinstance(value, float):
         return lambda place: builder.PrependFloat32Slot(place, value, 0.0)
+    if value:
+        tables = _vector(builder, [_low_rank(builder, item) for item in value])
+        return lambda place: builder.PrependUOffsetTRelativeSlot(place, tables, 0)
     return lambda place: None

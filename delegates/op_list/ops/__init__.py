@@ -8,6 +8,7 @@ from delegates.op_list.ops import (
     embedding,
     glu,
     linear,
+    low_rank,
     norm,
     rotate,
     select_last,
@@ -35,7 +36,10 @@ KINDS: tuple[type[Op], ...] = (
     Glu,
     SelectLast,
 )
-_MODULES = (view, embedding, norm, linear, attention, rotate, elementwise, glu, select_last)
+_MODULES = (
+    *(view, embedding, norm, low_rank, linear, attention, rotate),
+    *(elementwise, glu, select_last),
+)
 
 
 def matchers() -> Mapping[str, Sequence[Matcher]]:

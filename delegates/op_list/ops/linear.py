@@ -7,6 +7,7 @@ from torch.fx import Node
 
 from delegates.op_list.graph import args_of, shape_of
 from delegates.op_list.layout import Format
+from delegates.op_list.low_rank import Pair
 from delegates.op_list.matrix import Matrix, MatrixSource
 from delegates.op_list.ops.elementwise import Function
 from delegates.op_list.ops.norm import NormWeight
@@ -27,6 +28,7 @@ class Linear(Op):
             is gated.
         last_row: it computes the last row alone.
         prepared: its input was normed and quantized by the linear before.
+        pairs: of adapters, for each source of the matrix; of that order.
     """
 
     READS: ClassVar = ("input", "residual")
@@ -39,6 +41,7 @@ class Linear(Op):
     activation: Function | None = None
     last_row: bool = False
     prepared: bool = False
+    pairs: tuple[tuple[Pair, ...], ...] = ((),)
 
     def fields(self, places: Places) -> list[Field]:
         return [
@@ -53,12 +56,13 @@ class Linear(Op):
             self.residual is not None,
             self.last_row,
             self.prepared,
+            places.low_rank(self.matrix, self.pairs),
         ]
 
     @property
     def prepares(self) -> bool:
-        """Whether it norms or quantizes before it multiplies."""
-        return self.norm is not None or not self.matrix.is_float
+        """Whether it norms, quantizes or multiplies by an adapter before it multiplies."""
+        return self.norm is not None or not self.matrix.is_float or any(self.pairs)
 
     def reads_like(self, other: "Linear") -> bool:
         """Whether it reads the same rows in the same way."""

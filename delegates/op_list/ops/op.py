@@ -13,6 +13,7 @@ from typing import ClassVar, Protocol
 from torch.fx import Node
 
 from delegates.op_list.graph import Constants, shape_of
+from delegates.op_list.low_rank import LowRank, Pair
 from delegates.op_list.matrix import Matrix
 from delegates.op_list.refused import Refused
 from delegates.op_list.rows import Rows, width_of
@@ -26,8 +27,9 @@ class Floats:
     length: int
 
 
-# A field of a table in the schema: a uint, a bool, an enum, a float, a table; None: absent.
-Field = int | bool | IntEnum | float | Floats | None
+# A field of a table in the schema: a uint, a bool, an enum, a float, one table or several; None if
+# there is none.
+Field = int | bool | IntEnum | float | Floats | Sequence[LowRank] | None
 
 
 @dataclass(frozen=True)
@@ -55,6 +57,7 @@ class Places(Protocol):
     def ones(self, length: int) -> Floats: ...
     def half_table(self, node: Node) -> Floats: ...
     def biases(self, matrix: Matrix, biases: Sequence[Node | None]) -> Floats | None: ...
+    def low_rank(self, matrix: Matrix, pairs: Sequence[Sequence[Pair]]) -> Sequence[LowRank]: ...
 
 
 @dataclass(eq=False, kw_only=True)

@@ -90,6 +90,7 @@ def _join(ops: OpList, linears: Sequence[Linear], name: str, interleaved: bool) 
     last.prepare_nodes = [node for linear in linears for node in linear.prepare_nodes]
     last.biases = tuple(bias for linear in linears for bias in linear.biases)
     sources = tuple(source for linear in linears for source in linear.matrix.sources)
+    last.pairs = tuple(some for linear in linears for some in linear.pairs)
     last.matrix = Matrix(sources, interleaved)
     last.name = f"{last.name.rpartition('.')[0]}.{name}"
     for linear in linears:
