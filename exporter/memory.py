@@ -92,6 +92,7 @@ def _peaks(
         lower = max(file, 3 * largest)
     else:
         lower = _peak(options, model, text, spilled=False).held + 2 * file
+    lower += 2 * sum(adapter.bytes for adapter in checkpoint.adapters)
     return {
         "quantize": resident() + peak.quantizing,
         "lower": _PROGRAMS + lower + _SLACK,

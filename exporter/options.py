@@ -23,6 +23,7 @@ class ExportOptions:
         out: the `.pte` to write.
         checkpoint: the weights, if they are not at `model`.
         adapter: a directory or hub id of a LoRA adapter, which is merged into the weights.
+        adapters: the name of each adapter that is kept apart, and its directory or hub id.
         family: the architecture; None: the family of the config's model_type.
         tokenizer: a tokenizer file or directory, if not the checkpoint's own.
         scheme: how weights are stored.
@@ -44,6 +45,7 @@ class ExportOptions:
     out: Path
     checkpoint: str | None = None
     adapter: str | None = None
+    adapters: tuple[tuple[str, str], ...] = ()
     family: Family | None = None
     tokenizer: Path | None = None
     scheme: Scheme = field(default_factory=Scheme)

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from delegates import DelegationReport, get_delegate, load_program
+from delegates import DelegationReport, Limits, get_delegate, load_program
 from delegates.spill import spilling_to
 from exporter.agreement import Agreement, Reference, compare, reference_logits, require_agreement
 from exporter.budget import require_size, storage_of, within_budget
@@ -19,6 +19,7 @@ from exporter.keep import keeping, require_keepable
 from exporter.listener import SILENT, Listener
 from exporter.memory import plan_memory
 from exporter.models.decoder import CausalLM
+from exporter.models.low_rank import attach
 from exporter.options import DEFAULT_CONTEXT, ExportOptions
 from exporter.program import capture, check_lengths
 from exporter.pte import REPORT, encode_report, seal
@@ -62,6 +63,7 @@ def export_model(options: ExportOptions, listener: Listener = SILENT) -> ExportR
         if options.scheme.name == KEEP:
             delegate.LIMITS.check_kept()
         delegate.LIMITS.check(options.scheme.bits, seq_len)
+        check_adapters(options, delegate.LIMITS)
         facts = delegate.LIMITS, checkpoint, text, context
         size = require_room(options, *facts)
         if options.has_budget:
@@ -78,6 +80,7 @@ def export_model(options: ExportOptions, listener: Listener = SILENT) -> ExportR
         reference = reference_logits(
             model, text.evaluation[0][:context], seq_len, quantized, spill.release
         )
+        attach(model, checkpoint.adapters)
         program = capture(model, context, seq_len)
         del model  # the program now holds the weights, and lowering releases them
         listener.stage("lower")
@@ -194,6 +197,7 @@ def describe(
         "model": {
             "name": checkpoint.name,
             "adapter": options.adapter,
+            **({"adapters": listed} if (listed := _adapters(checkpoint)) else {}),
             "model_type": config.model_type,
             "parameters": quantization.size.weights,
             **config.dimensions(),
@@ -224,6 +228,39 @@ def describe(
         },
         "quality": quality.to_dict() if quality else None,
     }
+
+
+def _adapters(checkpoint: Checkpoint) -> list[dict[str, Any]]:
+    """Returns the facts about the adapters that are kept apart."""
+    return [
+        {
+            "name": each.name,
+            "source": each.source,
+            "ranks": each.ranks,
+            "linears": len(each.pairs),
+            "bytes": each.bytes,
+        }
+        for each in checkpoint.adapters
+    ]
+
+
+def check_adapters(options: ExportOptions, limits: Limits) -> None:
+    """Checks that adapters can be kept apart, before any work begins.
+
+    Raises:
+        DelegateError: the delegate does not keep adapters apart.
+        ExportError: the scheme changes what the linears read or write, which adapters do not know.
+    """
+    if not options.adapters:
+        return
+    limits.check_adapters()
+    method = options.scheme.choice
+    if method.rounding == "awq" or method.rotation != "none":
+        what = "awq" if method.rounding == "awq" else f"rotation={method.rotation}"
+        raise ExportError(
+            f"{what} changes the inputs of linears, which adapters that are kept apart also read: "
+            "merge the adapter with --adapter DIR, or use another --quant or --method."
+        )
 
 
 def check(delegation: DelegationReport, path: Path, reference: Reference) -> Agreement | None:

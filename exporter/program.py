@@ -7,6 +7,7 @@ import torch
 from torch.export import Dim, ExportedProgram, export
 from torch.utils._sympy.value_ranges import ValueRanges
 
+import exporter.models.low_rank
 import quant.modules
 from delegates.passes.quantized import drop_unread_buffers
 from exporter.errors import ExportError
@@ -14,7 +15,8 @@ from exporter.models.decoder import CausalLM
 from exporter.models.spec import DecoderSpec
 from exporter.uncaptured import REFUSALS, refused
 
-_INSIDE = re.compile(rf'\n? *File "{re.escape(quant.modules.__file__)}", line ')
+_MODULES = "|".join(re.escape(file.__file__) for file in (quant.modules, exporter.models.low_rank))
+_INSIDE = re.compile(rf'\n? *File "(?:{_MODULES})", line ')
 EXAMPLE_SEQ_LEN = 3  # any length above 1: torch.export specializes a Dim whose example is 0 or 1
 
 
@@ -63,7 +65,7 @@ def capture(model: CausalLM, max_context_len: int, max_seq_len: int) -> Exported
 
 
 def _end_traces_at_the_model(program: ExportedProgram) -> None:
-    """Removes the inner part of stack traces in quantized modules: the line that calls a module is
+    """Removes the inner part of stack traces in quantized and adapted linears: the line that calls a module is
     the node's line."""
     for node in program.graph.nodes:
         trace = node.meta.get("stack_trace")

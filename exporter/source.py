@@ -1,8 +1,9 @@
 """Finds the checkpoint of an export: the given one, the preset's own, or the embedded model."""
 
+from dataclasses import replace
 from pathlib import Path
 
-from exporter.checkpoint import Checkpoint, open_checkpoint, with_adapter
+from exporter.checkpoint import Checkpoint, open_checkpoint, read_adapters, with_adapter
 from exporter.errors import ExportError
 from exporter.listener import Listener
 from exporter.model_names import preset_name
@@ -30,7 +31,7 @@ def open_model(name: str, family: Family | None = None) -> Checkpoint:
 
 
 def find_checkpoint(options: ExportOptions, listener: Listener) -> Checkpoint:
-    """Opens the weights of the requested model, with its adapter merged.
+    """Opens the weights of the requested model, with one adapter merged and others kept apart.
 
     Raises:
         ExportError: there is no such model, checkpoint or adapter, or it is damaged.
@@ -42,7 +43,10 @@ def find_checkpoint(options: ExportOptions, listener: Listener) -> Checkpoint:
             for name, count in checkpoint.left_out.items()
         )
         listener.note(f"Exporting the language model of {checkpoint.name} alone, without {parts}.")
-    return checkpoint if options.adapter is None else with_adapter(checkpoint, options.adapter)
+    apart = read_adapters(checkpoint, options.adapters)
+    if options.adapter is not None:
+        checkpoint = with_adapter(checkpoint, options.adapter)
+    return replace(checkpoint, adapters=apart)
 
 
 def _find_checkpoint(options: ExportOptions, listener: Listener) -> Checkpoint:

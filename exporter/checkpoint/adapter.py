@@ -33,7 +33,7 @@ _INSIDE = re.compile(r"(?:.*\.)?(layers\.\d+\..+|embed_tokens|norm)")
 
 
 @dataclass(frozen=True)
-class _Change:
+class Change:
     """What an adapter makes of one stored tensor.
 
     Attributes:
@@ -73,7 +73,7 @@ class AdaptedWeights:
         unties: whether it changes the embedding or the head: tied ones are then two tensors.
     """
 
-    def __init__(self, weights: Weights, changes: Mapping[str, _Change]) -> None:
+    def __init__(self, weights: Weights, changes: Mapping[str, Change]) -> None:
         self._weights, self._changes = weights, changes
         self.unties = not changes.keys().isdisjoint((EMBEDDING, HEAD))
         self._shapes = dict(weights.shapes())
@@ -104,7 +104,23 @@ def with_adapter(checkpoint: Checkpoint, source: str | Path) -> Checkpoint:
         source: the adapter's directory, or its hub id "org/name".
 
     Raises:
-        ExportError: as `add_adapter` does, or the adapter cannot be downloaded.
+        ExportError: as `find_adapter` and `read_changes` do.
+    """
+    changes = read_changes(find_adapter(source), checkpoint.weights, checkpoint.name)
+    adapted = AdaptedWeights(checkpoint.weights, changes)
+    tied = checkpoint.config.tie_word_embeddings and not adapted.unties
+    config = replace(checkpoint.config, tie_word_embeddings=tied)
+    return replace(checkpoint, config=config, weights=adapted)
+
+
+def find_adapter(source: str | Path) -> Path:
+    """The directory of an adapter.
+
+    Args:
+        source: the directory, or a hub id "org/name".
+
+    Raises:
+        ExportError: there is none, or it cannot be downloaded.
     """
     directory = Path(os.path.expanduser(source))
     if not os.path.isdir(directory):
@@ -113,14 +129,11 @@ def with_adapter(checkpoint: Checkpoint, source: str | Path) -> Checkpoint:
                 f"There is no directory {source}; an adapter is a directory or a hub id."
             )
         directory = hub.download(source)
-    adapted = add_adapter(directory, checkpoint.weights, checkpoint.name)
-    tied = checkpoint.config.tie_word_embeddings and not adapted.unties
-    config = replace(checkpoint.config, tie_word_embeddings=tied)
-    return replace(checkpoint, config=config, weights=adapted)
+    return directory
 
 
-def add_adapter(directory: Path, weights: Weights, model: str) -> AdaptedWeights:
-    """Adds the adapter in a directory to a model's stored weights.
+def read_changes(directory: Path, weights: Weights, model: str) -> dict[str, Change]:
+    """What the adapter in a directory makes of a model's stored weights, by their names.
 
     Args:
         model: the model's name, for messages.
@@ -142,7 +155,7 @@ def add_adapter(directory: Path, weights: Weights, model: str) -> AdaptedWeights
             raise ExportError(f"{path} holds {key}, which is not a part of a LoRA adapter.")
         kind = match["kind"] or match["parameter"]
         modules.setdefault(match["module"], {})[kind] = file.tensor(key)
-    changes: dict[str, _Change] = {}
+    changes: dict[str, Change] = {}
     for module, tensors in modules.items():
         for parameter, change in _changes_of(module, tensors, config, path).items():
             name = _stored_name(module, parameter, weights)
@@ -157,12 +170,12 @@ def add_adapter(directory: Path, weights: Weights, model: str) -> AdaptedWeights
             changes[name] = change
     if not changes:
         raise ExportError(f"{path} holds no tensors; save the adapter again.")
-    return AdaptedWeights(weights, changes)
+    return changes
 
 
 def _changes_of(
     module: str, tensors: Mapping[str, Tensor], config: AdapterConfig, path: Path
-) -> dict[str, _Change]:
+) -> dict[str, Change]:
     """The changes of a module's weight and bias.
 
     Raises:
@@ -170,7 +183,7 @@ def _changes_of(
     """
     changes = {}
     if "bias" in tensors:
-        changes["bias"] = _Change(tensors["bias"])
+        changes["bias"] = Change(tensors["bias"])
     replacement, lengths = tensors.get("weight"), tensors.get("lora_magnitude_vector")
     delta, scale = None, 1.0
     for a_name, b_name in _PAIRS:
@@ -191,7 +204,7 @@ def _changes_of(
             "adapter again."
         )
     if replacement is not None or delta is not None:
-        changes["weight"] = _Change(replacement, delta, scale, lengths)
+        changes["weight"] = Change(replacement, delta, scale, lengths)
     return changes
 
 

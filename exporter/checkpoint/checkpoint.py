@@ -12,6 +12,7 @@ from exporter.checkpoint import integers
 from exporter.checkpoint.weights import Weights
 from exporter.errors import ExportError
 from exporter.models.families import Family
+from exporter.models.low_rank import LowRankAdapter
 from exporter.models.spec import DecoderSpec
 from exporter.models.stored import Stored
 from quant.modules import QuantizedWeight
@@ -35,6 +36,7 @@ class Checkpoint:
         family: maps the stored tensors to the model's parameters.
         left_out: the parts of the checkpoint that are not read, such as a vision tower, and the
             number of tensors of each.
+        adapters: kept apart from the weights.
     """
 
     config: DecoderSpec
@@ -43,6 +45,7 @@ class Checkpoint:
     weights: Weights
     family: Family
     left_out: Mapping[str, int] = field(default_factory=dict)
+    adapters: tuple[LowRankAdapter, ...] = ()
     _shared: "weakref.ref[nn.Parameter] | None" = field(default=None, init=False, repr=False)
 
     def tensor(self, name: str) -> Tensor:

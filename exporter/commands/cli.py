@@ -37,8 +37,10 @@ Examples:
 )
 @click.option(
     "--adapter",
-    metavar="DIR|HUB_ID",
-    help="A LoRA adapter, as PEFT saves it, to merge into the weights.",
+    metavar="[NAME=]DIR|HUB_ID",
+    multiple=True,
+    help="A LoRA adapter, as PEFT saves it. Without a name it is merged into the weights, at most "
+    "one. With a name it is kept apart in float16, and chosen at run time; may be repeated.",
 )
 @click.option(
     "--tokenizer",
@@ -165,7 +167,7 @@ def main(
     model: str | None,
     out: Path | None,
     checkpoint: str | None,
-    adapter: str | None,
+    adapter: tuple[str, ...],
     tokenizer: Path | None,
     quant: str,
     method: str,

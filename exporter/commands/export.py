@@ -30,7 +30,7 @@ class Request:
     model: str | None
     out: Path
     checkpoint: str | None
-    adapter: str | None
+    adapter: tuple[str, ...]
     tokenizer: Path | None
     scheme: str
     method: str
@@ -60,6 +60,7 @@ def run_export(request: Request, layer_errors: bool) -> None:
     _check(request)
     silence_known_noise()
     with nothing_to_clean_up():
+        from exporter.checkpoint import split_adapters
         from exporter.options import ExportOptions
         from exporter.pipeline import export_model
         from exporter.tokenizer import TokenizerError
@@ -71,11 +72,13 @@ def run_export(request: Request, layer_errors: bool) -> None:
     with silence_native_noise() as stderr:
         display = Display(stderr)
         try:
+            adapter, adapters = split_adapters(request.adapter)
             options = ExportOptions(
                 model=request.model,
                 out=request.out,
                 checkpoint=request.checkpoint,
-                adapter=request.adapter,
+                adapter=adapter,
+                adapters=adapters,
                 tokenizer=request.tokenizer,
                 scheme=scheme_from_text(
                     request.scheme, request.method, request.group_size, request.head_bits
