@@ -89,13 +89,12 @@ def other_bytes(limits: Limits, checkpoint: Checkpoint, text: Text, max_context_
     row = sum(table.head_dim for table in config.rotary_tables)
     rotary = stored.rotary_numbers * max_context_len * row * stored.float_bytes
     padding = (len(text.blobs) + 4) * stored.alignment
-    # Of each adapter: its parts start at lines of 64 bytes, and the blob at the alignment.
+    layers = stored.layer_bytes * config.num_hidden_layers
+    # The parts of an adapter start at lines of 64 bytes, and the adapter at the alignment.
     adapters = sum(
         each.bytes + 128 * len(each.pairs) + stored.alignment for each in checkpoint.adapters
     )
-    return (
-        blobs + adapters + rotary + padding + _GRAPH + stored.layer_bytes * config.num_hidden_layers
-    )
+    return blobs + adapters + rotary + padding + _GRAPH + layers
 
 
 def _padding(parts: list[PartSizes], limits: Limits) -> int:

@@ -15,7 +15,7 @@ from exporter.models.decoder import CausalLM
 from exporter.models.spec import DecoderSpec
 from exporter.uncaptured import REFUSALS, refused
 
-_MODULES = "|".join(re.escape(file.__file__) for file in (quant.modules, exporter.models.low_rank))
+_MODULES = "|".join(re.escape(str(m.__file__)) for m in (quant.modules, exporter.models.low_rank))
 _INSIDE = re.compile(rf'\n? *File "(?:{_MODULES})", line ')
 EXAMPLE_SEQ_LEN = 3  # any length above 1: torch.export specializes a Dim whose example is 0 or 1
 
@@ -65,8 +65,8 @@ def capture(model: CausalLM, max_context_len: int, max_seq_len: int) -> Exported
 
 
 def _end_traces_at_the_model(program: ExportedProgram) -> None:
-    """Removes the inner part of stack traces in quantized and adapted linears: the line that calls a module is
-    the node's line."""
+    """Removes the inner part of stack traces in quantized and adapted linears: the line that calls
+    a module is the node's line."""
     for node in program.graph.nodes:
         trace = node.meta.get("stack_trace")
         if trace:

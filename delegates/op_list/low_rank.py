@@ -1,6 +1,6 @@
 """The matrices of adapters: a blob of float16 numbers for each adapter, and where its parts lie."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -50,7 +50,7 @@ class LowRank:
 
 
 class AdapterBlobs:
-    """The blobs of all adapters as they grow; a tensor is stored once, rows unpadded.
+    """The blobs of all adapters as they grow; a tensor is stored once.
 
     Args:
         names: of the adapters, in the order of their numbers.
@@ -72,20 +72,27 @@ class AdapterBlobs:
             for pair in some:
                 adapter = self.names.index(pair.adapter)
                 rank, rows = shape_of(pair.b)
-                offsets = (self._store(adapter, node) for node in (pair.a, pair.b))
-                placed.append(LowRank(adapter, first_row, rows, rank, *offsets, pair.scale))
+                a = self._store(adapter, pair.a, np.ravel)
+                b = self._store(adapter, pair.b, in_blocks)
+                placed.append(LowRank(adapter, first_row, rows, rank, a, b, pair.scale))
             first_row += BLOCK_ROWS if matrix.interleaved else source.rows
         return placed
 
     def data(self, adapter: int) -> bytes:
         return b"".join(part.tobytes() for part in self._parts[adapter])
 
-    def _store(self, adapter: int, node: Node) -> int:
+    def _store(self, adapter: int, node: Node, layout: Callable[[NDArray], NDArray]) -> int:
         key = adapter, node
         if key not in self._known:
-            numbers = self._constants.tensor(node).contiguous().numpy().reshape(-1)
+            numbers = layout(self._constants.tensor(node).numpy())
             self._known[key] = self._sizes[adapter]
             padded = np.pad(numbers, (0, -numbers.size % self._LINE))
             self._parts[adapter].append(padded)
             self._sizes[adapter] += padded.size
         return self._known[key]
+
+
+def in_blocks(b: NDArray) -> NDArray:
+    """(rank, rows) as (blocks of 16 rows, rank, 16), flat, with zeros behind the last row."""
+    padded = np.pad(b, ((0, 0), (0, -b.shape[1] % BLOCK_ROWS)))
+    return padded.reshape(len(b), -1, BLOCK_ROWS).swapaxes(0, 1).ravel()

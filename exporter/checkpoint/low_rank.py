@@ -2,7 +2,7 @@
 
 Its matrices become float16. A power of two brings the largest number of each below 1, exactly, and
 goes into the float32 scale together with lora_alpha / r: what is stored as bfloat16 or float16
-stays as it is (but for numbers 2^-14 times the largest and below), and float32 is rounded once, to
+stays as it is (but for numbers below 2^-14 times the largest), and float32 is rounded once, to
 11 bits.
 """
 
@@ -70,7 +70,8 @@ def read_adapter(checkpoint: Checkpoint, name: str, source: str) -> LowRankAdapt
     changes = read_changes(find_adapter(source), checkpoint.weights, checkpoint.name)
     with torch.device("meta"):
         model = CausalLM(checkpoint.config)
-    pairs, read = {}, set()
+    pairs: dict[str, LowRankPair] = {}
+    read: set[str] = set()
     for path, module in model.named_modules():
         parameter = f"{path}.weight"
         if not isinstance(module, nn.Linear) or parameter == HEAD:
@@ -108,7 +109,8 @@ def _factors(changes: Mapping[str, Change], stored: Stored) -> tuple[Tensor, Ten
     some = a[:, :_PROBED]
     try:
         rows = stored.make(b)
-        same = torch.allclose(stored.make(b @ some), rows @ some, rtol=1e-3, atol=1e-6)
+        made = stored.make(b @ some)
+        same = torch.allclose(made, rows @ some, rtol=1e-3, atol=1e-6, equal_nan=True)
     except (RuntimeError, IndexError):
         return None
     return (rows, a, change.scale) if same else None

@@ -112,15 +112,15 @@ struct ShrinkArgs {
 /// The second half: y = y + (t b). Each number is one fused chain over the rank, from 0, and then
 /// added.
 struct ExpandArgs {
-  const float* t;  ///< [rows][rank], rows t_stride floats apart
-  size_t t_stride;
+  const float* t;
+  size_t t_stride;  ///< in floats
   size_t rows;
   size_t rank;
-  const uint16_t* b;  ///< float16 [rank][columns], rows b_stride numbers apart
-  size_t b_stride;
-  size_t columns;
-  float* y;  ///< [rows][columns], rows y_stride floats apart
+  const uint16_t* b;    ///< float16 [blocks of 16 columns][rank][16]
+  ColumnRange columns;  ///< any
+  float* y;             ///< column 0; [rows][columns], rows y_stride floats apart
   size_t y_stride;
+  size_t y_block = kBlockRows;  ///< floats from one block to the next: gate and up may alternate
 };
 
 /// The functions of elementwise(): the schema's Function. tanh, and functions that use it, are

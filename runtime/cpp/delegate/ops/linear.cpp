@@ -188,10 +188,8 @@ class Linear {
       some.rows = stride;
       const float* bias = bias_ != nullptr ? bias_ + 2 * pair * kBlockRows : nullptr;
       multiply_blocks(some, bias, {0, 2 * pairs}, both, stride, false, scratch_);
-      for (size_t i = 0; i < pairs; ++i) {
-        low_rank_.expand_pair(pair + i, both + i * 2 * kBlockRows, stride);
-        finish_pair(both + i * 2 * kBlockRows, stride, pair + i);
-      }
+      low_rank_.expand_pairs({pair, pair + pairs}, both, stride);
+      for (size_t i = 0; i < pairs; ++i) finish_pair(both + i * 2 * kBlockRows, stride, pair + i);
     }
   }
 

@@ -20,7 +20,7 @@ struct LinearOp {
   bool accumulate;
   bool last_row;
   bool prepared;
-  std::vector<LowRank> low_rank;  ///< of each adapter, of each of the joined matrices
+  std::vector<LowRank> low_rank = {};  ///< of each adapter, of each of the joined matrices
 
   static constexpr const char* kName = "Linear";
   static LinearOp read(const FlatbufferTable& table);

@@ -36,7 +36,8 @@ void check_low_rank(const std::vector<LowRank>& parts, size_t columns, size_t ro
     checker->check(std::isfinite(part.scale), "has a scale that is not a number");
     if (!checker->has_adapter(part.adapter, part.rank)) return;
     checker->takes_halves(part.adapter, part.a, part.rank * columns);
-    checker->takes_halves(part.adapter, part.b, part.rank * size_t{part.rows});
+    checker->takes_halves(part.adapter, part.b,
+                          part.rank * kernels::round_up(part.rows, kBlockRows));
   }
 }
 

@@ -14,7 +14,7 @@ struct LowRank {
   uint32_t rows;
   uint32_t rank;
   uint64_t a;  ///< offset in the adapter's numbers of [rank][columns]
-  uint64_t b;  ///< of [rank][rows]
+  uint64_t b;  ///< of [blocks of 16 rows][rank][16]
   float scale;
 };
 

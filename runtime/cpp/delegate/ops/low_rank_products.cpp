@@ -41,29 +41,39 @@ void LowRankProducts::expand(Range columns, float* y, size_t y_stride) const {
     const size_t first = std::max<size_t>(columns.first, part.first_row);
     const size_t last = std::min<size_t>(columns.last, part.first_row + part.rows);
     if (first >= last) return;
-    expand_part(part, t_ + column, {first - part.first_row, last - part.first_row}, y + first,
-                y_stride);
+    context_.kernels.expand({t_ + column,
+                             width_,
+                             rows_.count,
+                             part.rank,
+                             context_.adapter.numbers + part.b,
+                             {first - part.first_row, last - part.first_row},
+                             y + part.first_row,
+                             y_stride});
   });
 }
 
-void LowRankProducts::expand_pair(size_t pair, float* y, size_t y_stride) const {
+void LowRankProducts::expand_pairs(Range pairs, float* y, size_t y_stride) const {
   each([&](const LowRank& part, size_t column) {
-    const size_t first = pair * kBlockRows;
-    const size_t last = std::min<size_t>(first + kBlockRows, part.rows);
-    if (first < last) expand_part(part, t_ + column, {first, last}, y + part.first_row, y_stride);
+    const size_t first = pairs.first * kBlockRows;
+    const size_t last = std::min<size_t>(pairs.last * kBlockRows, part.rows);
+    if (first >= last) return;
+    context_.kernels.expand({t_ + column,
+                             width_,
+                             rows_.count,
+                             part.rank,
+                             context_.adapter.numbers + part.b + first * part.rank,
+                             {0, last - first},
+                             y + part.first_row,
+                             y_stride,
+                             2 * kBlockRows});
   });
-}
-
-void LowRankProducts::expand_part(const LowRank& part, const float* t, Range rows, float* y,
-                                  size_t y_stride) const {
-  context_.kernels.expand({t, width_, rows_.count, part.rank,
-                           context_.adapter.numbers + part.b + rows.first, part.rows, rows.size(),
-                           y, y_stride});
 }
 
 size_t LowRankProducts::expand_numbers() const {
   size_t numbers = 0;
-  each([&](const LowRank& part, size_t) { numbers += size_t{part.rank} * part.rows; });
+  each([&](const LowRank& part, size_t) {
+    numbers += part.rank * kernels::round_up(part.rows, kBlockRows);
+  });
   return numbers;
 }
 

@@ -21,15 +21,14 @@ class LowRankProducts {
   void shrink(const float* x, size_t x_stride, size_t first, size_t count) const;
   /// Adds t b to outputs `columns` of all rows; `y` is the first row's output 0.
   void expand(Range columns, float* y, size_t y_stride) const;
-  /// The same for a pair of blocks of a gated linear, gate and up; `y` is the gate's first output.
-  void expand_pair(size_t pair, float* y, size_t y_stride) const;
+  /// The same for pairs of blocks of a gated linear, gate and up; `y` is the first pair's first
+  /// output.
+  void expand_pairs(Range pairs, float* y, size_t y_stride) const;
   /// Numbers of the adapter that each product reads.
   size_t shrink_numbers() const { return width_ * columns_; }
   size_t expand_numbers() const;
 
  private:
-  void expand_part(const LowRank& part, const float* t, Range rows, float* y,
-                   size_t y_stride) const;
   template <typename Visit>
   void each(Visit visit) const;
 

@@ -343,16 +343,16 @@ Status Session::restore(const void* data, size_t size) {
                          ", and this runtime reads versions " + std::to_string(kVersion) + " and " +
                          std::to_string(kAdapterVersion) + ": save it again");
   }
+  const std::string saved = saved_adapter(bytes, size);
+  if (saved == adapter() && size < expected.size()) return foreign;
   if (number_at(bytes + kChecksumAt) != crc32(bytes + kLengthAt, size - kLengthAt)) {
     return Status::error("the saved KV cache is damaged: its checksum is wrong: save it again");
   }
-  const std::string saved = saved_adapter(bytes, size);
   if (saved != adapter()) {
     return Status::error("the saved KV cache was computed with " + describe_adapter(saved) +
                          ", and the current cache has " + describe_adapter(adapter()) +
                          ": choose the same adapter first, or save another");
   }
-  if (size < expected.size()) return foreign;
   if (std::memcmp(bytes + kFactsAt, expected.data() + kFactsAt, expected.size() - kFactsAt) != 0) {
     return Status::error(
         "the saved KV cache belongs to another program or another type of cache: restore it with "

@@ -9,6 +9,9 @@ namespace {
 /// Vectors that are worked on together: with kFloatRows rows of each, as many as fit the registers.
 constexpr size_t kVectors = 4;
 
+/// The matrices are short and read once: the processor's own prefetching starts anew at each.
+inline void prefetch_ahead(const uint16_t* address) { __builtin_prefetch(address); }
+
 /// Fewer than 16 numbers, followed by zeros.
 inline F32x16 load_some_halves(const uint16_t* from, size_t count) {
   uint16_t lanes[kLanes] = {};
@@ -23,15 +26,17 @@ void dot(const ShrinkArgs& args, size_t m, size_t j) {
   const uint16_t* a = args.a + j * args.columns;
   F32x16 acc[kRows][kRanks];
   unrolled<kRows>([&](auto r) { unrolled<kRanks>([&](auto c) { acc[r][c] = broadcast(0.0f); }); });
+  size_t k = 0;
   const auto add_products = [&](auto load_x, auto load_a) [[gnu::always_inline]] {
     F32x16 rows[kRows];
     unrolled<kRows>([&](auto r) { rows[r] = load_x(x + r * args.x_stride); });
     unrolled<kRanks>([&](auto c) [[gnu::always_inline]] {
-      const F32x16 weights = load_a(a + c * args.columns);
+      const uint16_t* from = a + c * args.columns;
+      prefetch_ahead(from + kRanks * args.columns + k);
+      const F32x16 weights = load_a(from);
       unrolled<kRows>([&](auto r) { acc[r][c] = fused(rows[r], weights, acc[r][c]); });
     });
   };
-  size_t k = 0;
   for (; k + kLanes <= args.columns; k += kLanes) {
     add_products([k](const float* row) [[gnu::always_inline]] { return load(row + k); },
                  [k](const uint16_t* row) [[gnu::always_inline]] { return load_half(row + k); });
@@ -54,40 +59,57 @@ void dot_all(const ShrinkArgs& args, size_t m) {
   for (; j < args.rank; ++j) dot<kRows, 1>(args, m, j);
 }
 
-/// Adds to columns n .. n + 16 * kCount - 1 of rows m .. m + kRows - 1, or to the last `some`.
-template <size_t kRows, size_t kCount, bool kSome = false>
-void add_vectors(const ExpandArgs& args, size_t m, size_t n, size_t some = 0) {
+/// Rows m .. m + kRows - 1 of kBlocks blocks of the product from `block` on.
+template <size_t kRows, size_t kBlocks>
+[[gnu::always_inline]] inline void multiply(const ExpandArgs& args, size_t m, size_t block,
+                                            F32x16 (&acc)[kRows][kBlocks]) {
   const float* t = args.t + m * args.t_stride;
-  F32x16 acc[kRows][kCount];
-  unrolled<kRows>([&](auto r) { unrolled<kCount>([&](auto c) { acc[r][c] = broadcast(0.0f); }); });
+  const uint16_t* b = args.b + block * args.rank * kLanes;
+  unrolled<kRows>([&](auto r) { unrolled<kBlocks>([&](auto c) { acc[r][c] = broadcast(0.0f); }); });
   for (size_t j = 0; j < args.rank; ++j) {
-    const uint16_t* b = args.b + j * args.b_stride + n;
-    unrolled<kCount>([&](auto c) [[gnu::always_inline]] {
-      const F32x16 weights = kSome ? load_some_halves(b, some) : load_half(b + c * kLanes);
+    unrolled<kBlocks>([&](auto c) [[gnu::always_inline]] {
+      const uint16_t* from = b + (c * args.rank + j) * kLanes;
+      prefetch_ahead(from + kBlocks * args.rank * kLanes);
+      const F32x16 weights = load_half(from);
       unrolled<kRows>([&](auto r) [[gnu::always_inline]] {
         acc[r][c] = fused(broadcast(t[r * args.t_stride + j]), weights, acc[r][c]);
       });
     });
   }
+}
+
+/// Adds whole blocks.
+template <size_t kRows, size_t kBlocks>
+void add_blocks(const ExpandArgs& args, size_t m, size_t block) {
+  F32x16 acc[kRows][kBlocks];
+  multiply(args, m, block, acc);
   unrolled<kRows>([&](auto r) {
-    unrolled<kCount>([&](auto c) {
-      float* y = args.y + (m + r) * args.y_stride + n + c * kLanes;
-      if constexpr (kSome) {
-        store_some(y, add(load_some(y, some), acc[r][c]), some);
-      } else {
-        store(y, add(load(y), acc[r][c]));
-      }
+    unrolled<kBlocks>([&](auto c) {
+      float* y = args.y + (m + r) * args.y_stride + (block + c) * args.y_block;
+      store(y, add(load(y), acc[r][c]));
     });
   });
 }
 
+/// Adds the columns of a block that are among the call's.
+void add_some(const ExpandArgs& args, size_t m, size_t block) {
+  F32x16 acc[1][1];
+  multiply(args, m, block, acc);
+  float sums[kLanes];
+  store(sums, acc[0][0]);
+  float* y = args.y + m * args.y_stride + block * args.y_block;
+  for (size_t lane = 0; lane < kLanes; ++lane) {
+    const size_t column = block * kLanes + lane;
+    if (column >= args.columns.first && column < args.columns.last) y[lane] += sums[lane];
+  }
+}
+
 template <size_t kRows>
-void add_rows(const ExpandArgs& args, size_t m) {
-  size_t n = 0;
-  for (; n + kVectors * kLanes <= args.columns; n += kVectors * kLanes)
-    add_vectors<kRows, kVectors>(args, m, n);
-  for (; n + kLanes <= args.columns; n += kLanes) add_vectors<kRows, 1>(args, m, n);
-  if (n < args.columns) add_vectors<kRows, 1, true>(args, m, n, args.columns - n);
+void add_rows(const ExpandArgs& args, size_t m, size_t first_block, size_t last_block) {
+  size_t block = first_block;
+  for (; block + kVectors <= last_block; block += kVectors)
+    add_blocks<kRows, kVectors>(args, m, block);
+  for (; block < last_block; ++block) add_blocks<kRows, 1>(args, m, block);
 }
 
 }  // namespace
@@ -99,9 +121,17 @@ void shrink(const ShrinkArgs& args) {
 }
 
 void expand(const ExpandArgs& args) {
+  const auto [first, last] = args.columns;
+  const size_t first_block = (first + kLanes - 1) / kLanes, last_block = last / kLanes;
   size_t m = 0;
-  for (; m + kFloatRows <= args.rows; m += kFloatRows) add_rows<kFloatRows>(args, m);
-  for (; m < args.rows; ++m) add_rows<1>(args, m);
+  for (; m + kFloatRows <= args.rows; m += kFloatRows)
+    add_rows<kFloatRows>(args, m, first_block, last_block);
+  for (; m < args.rows; ++m) add_rows<1>(args, m, first_block, last_block);
+  const bool starts_inside = first % kLanes != 0, one_block = first_block > last_block;
+  for (m = 0; m < args.rows; ++m) {
+    if (starts_inside) add_some(args, m, first / kLanes);
+    if (last % kLanes != 0 && !one_block) add_some(args, m, last_block);
+  }
 }
 
 }  // namespace thimble::kernels::THIMBLE_VARIANT

@@ -158,8 +158,9 @@ class LoadedModel {
   void load(const ProgramBuilder& model, const kernels::Variant& kernels) {
     cpu::Program program = model.program;
     if (!cpu::check_program(&program).ok()) std::abort();
-    auto executor = cpu::CpuExecutor::create(std::move(program), kernels, model.packed(),
-                                             model.floats.data(), cpu::find_session(session_));
+    auto executor =
+        cpu::CpuExecutor::create(std::move(program), kernels, model.packed(), model.floats.data(),
+                                 cpu::find_session(session_), model.adapters());
     error_ = executor.message();
     if (executor.ok()) executor_ = std::move(*executor);
   }

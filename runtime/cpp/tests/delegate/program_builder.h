@@ -28,9 +28,17 @@ class ProgramBuilder {
     return result;
   }
 
+  /// The numbers of the adapters, likewise.
+  std::vector<const uint16_t*> adapters() const {
+    std::vector<const uint16_t*> result;
+    for (const std::vector<uint16_t>& numbers : adapter_numbers) result.push_back(numbers.data());
+    return result;
+  }
+
   cpu::Program program;  ///< not yet checked
   std::vector<std::unique_ptr<AlignedBuffer>> weights;
   std::vector<float> floats;
+  std::vector<std::vector<uint16_t>> adapter_numbers;
 
  protected:
   uint32_t add_slot(size_t width) {
