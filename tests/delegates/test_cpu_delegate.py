@@ -37,6 +37,15 @@ CASES = {
         "impossible_calls",
         "damaged_programs",
     ],
+    "delegate_adapter_test": [
+        "every_variant_and_thread_count",
+        "chunks_leave_no_trace",
+        "none_is_the_model_alone",
+        "a_cache_has_one_adapter",
+        "a_saved_cache_has_one_adapter",
+        "no_adapters",
+        "damaged_programs",
+    ],
     "delegate_ops_test": [
         "fused_and_in_single_steps",
         "chunks_leave_no_trace",

@@ -47,9 +47,7 @@ HALF = 2.0**-11  # the rounding error of float16
 
 def save_model(directory: Path, config: dict[str, Any], shapes: dict[str, Any]) -> Checkpoint:
     generator = torch.Generator().manual_seed(5)
-    tensors = {
-        name: torch.randn(shape, generator=generator) * 0.2 for name, shape in shapes.items()
-    }
+    tensors = {name: 0.2 * torch.randn(s, generator=generator) for name, s in shapes.items()}
     directory.mkdir()
     save_file(tensors, directory / "model.safetensors")
     (directory / "config.json").write_text(json.dumps(config))
@@ -232,9 +230,7 @@ def test_which_are_merged() -> None:
         (("a", "x"), ("b-2", "org/y=z")),
     )
     assert split_adapters(["./a=x"]) == ("./a=x", ())
-    with pytest.raises(
-        ExportError, match="--adapter x and --adapter y cannot both be merged; keep"
-    ):
+    with pytest.raises(ExportError, match="--adapter x and --adapter y cannot both be merged;"):
         split_adapters(["x", "y"])
 
 

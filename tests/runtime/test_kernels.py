@@ -63,6 +63,7 @@ CASES = {
         "definition",
         "float_weights",
     ],
+    "kernel_low_rank_test": ["shrinks", "expands"],
     "kernel_quantize_test": ["shapes", "odd_numbers", "tiles", "sums"],
     "kernel_select_test": ["best_first", "forced", "refused"],
 }
