@@ -12,6 +12,7 @@ from exporter.agreement import Agreement, Reference, compare, reference_logits, 
 from exporter.budget import require_size, storage_of, within_budget
 from exporter.calibration import with_own_text
 from exporter.checkpoint import Checkpoint
+from exporter.errors import ExportError
 from exporter.etrecord import save_etrecord, weights_crc32
 from exporter.file_size import require_room, room_to_leave
 from exporter.files import check_outputs, replacing
