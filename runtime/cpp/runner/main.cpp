@@ -126,8 +126,6 @@ int run(const Options& options) {
   generate.interrupted = &interrupted();
   catch_interrupt();
 
-  if (!options.adapter.empty())
-    runner.model().program().recorder().note("adapter", options.adapter);
   if (options.prompt) runner.model().program().recorder().note("prompt", *options.prompt);
   const Result<int> code = options.chat ? converse(runner, options, generate)
                                         : continue_prompt(runner, options, generate);

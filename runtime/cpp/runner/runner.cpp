@@ -63,6 +63,7 @@ Status Runner::use_adapter(const std::string& name) {
   if (status.ok()) status = session()->use_adapter(name);
   if (!status.ok()) return status;
   stats_.adapter = name;
+  program().recorder().note("adapter", name.empty() ? "none" : name);
   cached_.clear();
   return {};
 }
