@@ -179,7 +179,7 @@ def test_the_command_line(
     assert result.returncode == 0 and result.stderr.rstrip().endswith("in place, adapter b")
     assert json.loads(stats.read_text())["adapter"] == "b"
     result = run(cpp_build, pte, "--session", session)
-    assert result.returncode == 1 and "computed with the adapter b, and the" in result.stderr
+    assert result.returncode == 2 and "computed with the adapter b, and the" in result.stderr
     result = run(cpp_build, pte, "--adapter", "c")
     assert (result.returncode, result.stdout) == (2, "")
     assert result.stderr == "runner: there is no adapter c: the model has a, b\n"
