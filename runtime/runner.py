@@ -62,9 +62,8 @@ class Runner:
         adapter: one of `adapters`; None: none.
 
     Raises:
-        RunnerError: the file cannot be used, or the C++ is not built; kv_cache, huge_pages or
-            adapter with a file that was not exported with `--delegate cpu`; it has no such
-            adapter.
+        RunnerError: the file cannot be used, or has no such adapter, or the C++ is not built;
+            kv_cache or huge_pages with a file that was not exported with `--delegate cpu`.
     """
 
     def __init__(
@@ -223,19 +222,15 @@ class Runner:
     def adapters(self) -> list[str]:
         """The names of the adapters that the file was exported with, kept apart."""
         with self._control:
-            handle = self._open()
-            count = library().thimble_adapters(handle)
-            return [library().thimble_adapter_at(handle, index).decode() for index in range(count)]
+            count, name = library().thimble_adapters, library().thimble_adapter_at
+            return [name(self._handle, index).decode() for index in range(count(self._open()))]
 
     @property
     def adapter(self) -> str | None:
         """The adapter that it runs with, or None.
 
-        Setting another empties the key/value cache, which was computed with the one before; a chat
-        continues and is computed again.
-
-        Raises:
-            RunnerError: on setting: the file has no such adapter, or the runner is closed or busy.
+        Setting another empties the key/value cache; a chat continues and is computed again. It
+        raises a RunnerError if the file has no such adapter, or the runner is closed or busy.
         """
         with self._control:
             return library().thimble_adapter(self._open()).decode() or None
