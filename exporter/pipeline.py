@@ -269,7 +269,7 @@ def check_adapters(options: ExportOptions, limits: Limits) -> None:
         return
     limits.check_adapters()
     method = options.scheme.choice
-    if method.rounding == "awq" or method.rotation != "none":
+    if method.rounding == "awq" or method.folds_rotation:
         what = "awq" if method.rounding == "awq" else f"rotation={method.rotation}"
         raise ExportError(
             f"{what} changes the inputs of linears, which adapters that are kept apart also read: "

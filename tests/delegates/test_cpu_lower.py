@@ -279,6 +279,19 @@ def test_what_no_format_holds_is_refused() -> None:
     assert "thimble::linear in a form that neither the CPU delegate nor" in refused(odd)
 
 
+def test_a_rotated_input_is_said_in_the_call(tmp_path: Path) -> None:
+    module = quantized(INT8)
+    module.rotated = 64
+    x = torch.randn(1, 5, INPUTS, generator=torch.Generator().manual_seed(3))
+    lowered = lower(captured(module, x), {}, {}, with_etrecord=False)
+    path = tmp_path / "linear.pte"
+    with open(path, "wb") as file:
+        lowered.program.write_to_file(file)
+    (call,) = read_calls(path, tmp_path)
+    (op,) = call.program["ops"]
+    assert op["kind"]["rotated"] == 64
+
+
 @pytest.mark.parametrize("type", [INT8, INT8_GROUPS, WeightType(8, 64, 1), WeightType(4, 32, 1)])
 def test_a_lone_linear_is_a_call_of_its_own(tmp_path: Path, type: WeightType) -> None:
     module = quantized(type)

@@ -276,6 +276,11 @@ LEFT: list[tuple[Forward, str, str]] = [
     ),
     (lambda m, x, p: m.quantized(x, 4, 16, 2), "thimble::linear", "it has groups of 16; it takes"),
     (
+        lambda m, x, p: torch.ops.thimble.linear(x, m.values, m.scales, None, 8, 0, 1, 8),
+        "thimble::linear",
+        "it rotates 32 columns in blocks of 8; it takes blocks of 16, 32 or 64 that divide them",
+    ),
+    (
         lambda m, x, p: m.quantized(x, 3, 32, 1),
         "thimble::linear",
         "its weight has 3 bits, groups of 32 and scales on 1 levels; it takes",

@@ -8,9 +8,13 @@ import torch
 from support.decoder_specs import varied
 from support.quantization import CONFIG, Stories, empty_model, random_weights, tokens
 
+from quant.cache.store import Cache
+from quant.machine.resources import Resources
+from quant.modules import QuantizedLinear, drop_activation_rounding
 from quant.quantize import quantize
 from quant.rotation.fold import rotate
 from quant.rotation.hadamard import hadamard_factors, orthogonal_matrix
+from quant.rotation.inputs import rotate_blocks
 from quant.rotation.learned import _Network, cayley, learn_rotation
 from quant.scheme import Scheme
 
@@ -33,6 +37,50 @@ def test_where_no_hadamard_matrix_is_known_a_random_one_rotates(size: int) -> No
     assert hadamard_factors(size) is None
     matrix = orthogonal_matrix(size)
     assert torch.allclose(matrix @ matrix.T, torch.eye(size, dtype=torch.float64), atol=1e-12)
+
+
+@pytest.mark.parametrize("size", [16, 32, 64])
+def test_rotated_inputs_of_a_rotated_weight_give_the_same_product(size: int) -> None:
+    generator = torch.Generator().manual_seed(size)
+    x = torch.randn(5, 3 * size, generator=generator, dtype=torch.float64)
+    weight = torch.randn(7, 3 * size, generator=generator, dtype=torch.float64)
+    product = rotate_blocks(x, size) @ rotate_blocks(weight, size).T
+    assert torch.allclose(product, x @ weight.T, atol=1e-12)
+    one = torch.zeros(3 * size, dtype=torch.float64)
+    one[size + 5] = 1.0  # is spread over its block, and no further
+    spread = rotate_blocks(one, size)
+    assert torch.allclose(spread[size : 2 * size].abs(), torch.full((size,), size**-0.5).double())
+    assert spread.count_nonzero() == size
+    assert torch.equal(rotate_blocks(x, 0), x)
+
+
+def test_the_largest_block_that_divides_the_columns_is_taken() -> None:
+    sizes = {576: 64, 1536: 64, 96: 32, 48: 16, 88: 0, 172: 0}
+    assert {columns: Scheme("gptq4").choice.rotated(columns) for columns in sizes} == sizes
+    assert Scheme("rtn4").choice.rotated(576) == 0
+
+
+def test_quantized_layers_rotate_their_inputs_and_are_kept_so_in_the_cache(tmp_path: Path) -> None:
+    resources = Resources(Cache(tmp_path))
+    models = [empty_model(CONFIG), empty_model(CONFIG)]
+    for model in models:
+        quantize(model, Scheme("gptq4"), random_weights(CONFIG), tokens(), resources=resources)
+    made, cached = (
+        {
+            name: (module.rotated, module.quantized_weight.dequantize())
+            for name, module in model.named_modules()
+            if isinstance(module, QuantizedLinear)
+        }
+        for model in models
+    )
+    for name, (rotated, weight) in made.items():
+        assert rotated == (0 if name == "lm_head" else Scheme().choice.rotated(weight.shape[1]))
+        assert cached[name][0] == rotated and torch.equal(cached[name][1], weight)
+    text = tokens(2)
+    logits = models[0].logits(text)
+    drop_activation_rounding(models[0])  # the weights are rotated back
+    floats = models[0].logits(text)
+    assert (logits - floats).norm() < 0.05 * floats.norm()
 
 
 def test_seeds_give_different_rotations() -> None:

@@ -99,7 +99,10 @@ def match_quantized(node: Node, values: Values) -> Linear | Refused:
     rotated = rest[0] if rest else 0
     columns = shape_of(x)[-1]
     if rotated and (rotated not in ROTATED or columns % rotated):
-        return Refused(f"it rotates {columns} columns in blocks of {rotated}")
+        return Refused(
+            f"it rotates {columns} columns in blocks of {rotated}; it takes blocks of 16, 32 or 64 "
+            "that divide them"
+        )
     if any(values.constants.name(tensor) is None for tensor in (weight, scales)):
         return Refused("its weight is computed, not a constant")
     source = quantized_source(weight, scales, columns, bits, group_size, levels)

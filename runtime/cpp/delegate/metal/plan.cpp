@@ -28,6 +28,7 @@ std::string missing(const cpu::NormOp& op) {
 }
 std::string missing(const cpu::LinearOp& op) {
   if (!op.low_rank.empty()) return "has adapters";
+  if (op.rotated != 0) return "rotates its input";
   return op.gated && op.activation != kernels::Function::kSilu
              ? "gates by a function other than silu"
              : "";
