@@ -14,6 +14,7 @@ from delegates.report import check_whole, delegation_report
 
 LIMITS = Limits(
     name="mps",
+    rotates=True,
     runs_on="Macs with Apple silicon, and iPhones and iPads, on their GPU",
     weight_bits=WEIGHT_BITS,
     dynamic=True,

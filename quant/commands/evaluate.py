@@ -46,14 +46,15 @@ def run_eval(request: Request, as_json: bool) -> None:
     if request.tasks is not None:
         os.environ.setdefault("TQDM_DISABLE", "1")  # the harness' bars; tqdm looks when imported
         use_cache_without_network()
+    from exporter.quiet import silence_known_noise
+
+    silence_known_noise()  # before the imports that make it
     from delegates import DelegateError
     from exporter.errors import ExportError
-    from exporter.quiet import silence_known_noise
     from exporter.tokenizer import TokenizerError
     from quant.errors import QuantError
     from runtime.errors import BuildError, RunnerError
 
-    silence_known_noise()
     sentences = (QuantError, DelegateError, ExportError, TokenizerError, RunnerError, BuildError)
     try:
         if request.tasks is not None:

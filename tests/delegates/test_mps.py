@@ -168,7 +168,7 @@ def test_the_runner_here_has_no_metal(cpp_build: Path, exported: tuple[ExportRes
     result = subprocess.run(
         [cpp_build / "runner", path, "-p", "Once"], capture_output=True, text=True
     )
-    assert (result.returncode, result.stdout) == (1, "")
+    assert (result.returncode, result.stdout) == (2, "")
     assert result.stderr == (
         f"runner: {path} runs on ThimbleMetalBackend, which this runner does not include: export "
         "it with --delegate cpu\n"

@@ -172,7 +172,7 @@ def test_a_cache_that_a_pte_cannot_have_is_an_error(
 def test_the_table_has_a_line_for_every_row_and_group(
     shared_data: Path, calibration_text: Path
 ) -> None:
-    rows = ("RTN, absmax / 7.5", "HQQ", "AWQ", "`gptq4`: the same + descent")
+    rows = ("RTN, absmax / 7.5", "HQQ", "AWQ", "`gptq4`: the same + rotated inputs")
     only = [part for row in rows for part in ("--only", row)]
     result = run(
         "compare", shared_data / "stories260K", "--calibration", calibration_text, "--tokens", 600,
@@ -184,7 +184,7 @@ def test_the_table_has_a_line_for_every_row_and_group(
         (f"| {group}", row) for group in (32, 128) for row in rows
     ]
     kl = {line[1]: float(line[3].split(" ±")[0]) for line in lines[:4]}
-    assert kl["`gptq4`: the same + descent"] < kl["AWQ"] < kl["RTN, absmax / 7.5"]
+    assert kl["`gptq4`: the same + rotated inputs"] < kl["AWQ"] < kl["RTN, absmax / 7.5"]
     weight_only = float(lines[0][5].split(" ±")[0])
     assert weight_only != kl["RTN, absmax / 7.5"]
 

@@ -67,15 +67,15 @@ def test_quantized_layers_rotate_their_inputs_and_are_kept_so_in_the_cache(tmp_p
         quantize(model, Scheme("gptq4"), random_weights(CONFIG), tokens(), resources=resources)
     made, cached = (
         {
-            name: (module.rotated, module.quantized_weight.dequantize())
+            name: (module.rotated, module.in_features, module.quantized_weight.dequantize())
             for name, module in model.named_modules()
             if isinstance(module, QuantizedLinear)
         }
         for model in models
     )
-    for name, (rotated, weight) in made.items():
-        assert rotated == (0 if name == "lm_head" else Scheme().choice.rotated(weight.shape[1]))
-        assert cached[name][0] == rotated and torch.equal(cached[name][1], weight)
+    for name, (rotated, columns, weight) in made.items():
+        assert rotated == (0 if name == "lm_head" else Scheme().choice.rotated(columns))
+        assert cached[name][0] == rotated and torch.equal(cached[name][2], weight)
     text = tokens(2)
     logits = models[0].logits(text)
     drop_activation_rounding(models[0])  # the weights are rotated back

@@ -43,7 +43,6 @@ CASES = {
     "kernel_elementwise_test": [
         "rms_norm",
         "plain_norm",
-        "hadamard",
         "rope",
         "activations",
         "activation_ends",
@@ -53,6 +52,7 @@ CASES = {
         "embedding_rows",
         "half_precision",
     ],
+    "kernel_hadamard_test": ["blocks", "one_number"],
     "kernel_linear_test": [
         "odd_shapes",
         "whole_tiles",

@@ -36,6 +36,7 @@ CASES = {
         "norms",
         "norm_in_place",
         "quantization",
+        "rotation",
         "odd_numbers",
         "embedding",
         "pairs",

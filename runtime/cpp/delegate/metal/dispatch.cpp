@@ -18,6 +18,7 @@ constexpr uint32_t kHeadBytes = (kLanes + THIMBLE_METAL_MOST_HEAD_DIM) * kFloats
 constexpr KernelShape kShapes[kKernelCount] = {
     {"embed_rows", kRowThreads, 0},
     {"norm_rows", kRowThreads, kLanes * kFloats},
+    {"rotate_rows", kRowThreads, kLanes * kFloats},
     {"quantize_rows", kRowThreads, (kLanes + 2 * kRowThreads) * kFloats},
     {"add_rows", kColumnThreads, 0},
     {"swiglu_rows", kColumnThreads, 0},

@@ -14,6 +14,7 @@ namespace thimble::metal {
 enum class Kernel : uint8_t {
   kEmbedRows,
   kNormRows,
+  kRotateRows,
   kQuantizeRows,
   kAddRows,
   kSwigluRows,
@@ -34,7 +35,7 @@ enum class Kernel : uint8_t {
   kAttentionSplitFloat32,
   kAttentionMerge,
 };
-constexpr size_t kKernelCount = 21;
+constexpr size_t kKernelCount = 22;
 
 /// How a kernel is started, whatever the model.
 struct KernelShape {

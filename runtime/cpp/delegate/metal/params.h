@@ -39,6 +39,15 @@ struct NormParams {
   float eps;
 };
 
+struct RotateParams {
+  uint32_t columns;
+  uint32_t x_stride;
+  uint32_t has_norm;
+  float eps;
+  uint32_t block;
+  float scale;  ///< 1 / sqrt(block)
+};
+
 struct QuantizeParams {
   uint32_t columns;  ///< of x
   uint32_t stored;   ///< of q, zeros behind x's columns

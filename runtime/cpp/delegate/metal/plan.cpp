@@ -28,7 +28,6 @@ std::string missing(const cpu::NormOp& op) {
 }
 std::string missing(const cpu::LinearOp& op) {
   if (!op.low_rank.empty()) return "has adapters";
-  if (op.rotated != 0) return "rotates its input";
   return op.gated && op.activation != kernels::Function::kSilu
              ? "gates by a function other than silu"
              : "";
@@ -118,8 +117,8 @@ void Plan::place() {
     if (const auto* linear = std::get_if<cpu::LinearOp>(&op.kind)) {
       const cpu::Weight& weight = program_->weights[linear->weight];
       const size_t columns = weight.packed(nullptr).columns;
-      (weight.quantized() ? stored : normed) =
-          std::max(weight.quantized() ? stored : normed, columns);
+      if (weight.quantized()) stored = std::max(stored, columns);
+      if (!weight.quantized() || linear->rotated != 0) normed = std::max(normed, columns);
     } else if (const auto* attention = std::get_if<cpu::AttentionOp>(&op.kind)) {
       const size_t splits =
           kernels::attention_splits(caches_[attention->cache].capacity, /*tokens=*/0);

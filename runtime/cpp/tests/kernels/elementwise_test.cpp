@@ -87,32 +87,6 @@ bool plain_norm() {
   return true;
 }
 
-/// Every block against the sum that defines it.
-bool hadamard() {
-  for (size_t block : {16, 32, 64}) {
-    const size_t n = 9 * block;
-    const std::vector<float> x = reals(n, 9, 4.0f);
-    std::vector<float> y;
-    const auto run = [&](const Variant& variant) {
-      std::vector<float> out = x;
-      variant.hadamard(out.data(), n, block);
-      return out;
-    };
-    if (!same_for_all(run, &y)) return false;
-    for (size_t i = 0; i < n; ++i) {
-      double sum = 0, size = 0;
-      for (size_t j = i / block * block; j < (i / block + 1) * block; ++j) {
-        sum += (__builtin_popcountll(i & j & (block - 1)) % 2 == 0 ? 1.0 : -1.0) * x[j];
-        size += std::fabs(x[j]);
-      }
-      // log2(block) additions and a product, each rounded once.
-      if (std::fabs(y[i] - sum / std::sqrt(block)) > 8 * kEpsilon * size / std::sqrt(block))
-        return expect(false, "the definition of a Hadamard transform");
-    }
-  }
-  return true;
-}
-
 bool rope() {
   for (size_t head_dim : {2, 8, 32, 64, 80}) {
     constexpr size_t kHeads = 3;
@@ -389,7 +363,6 @@ bool half_precision() {
 
 constexpr Case kCases[] = {{"rms_norm", rms_norm},
                            {"plain_norm", plain_norm},
-                           {"hadamard", hadamard},
                            {"rope", rope},
                            {"activations", activations},
                            {"activation_ends", activation_ends},

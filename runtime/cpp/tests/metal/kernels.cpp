@@ -80,6 +80,7 @@ constexpr ShimKernel entry(const char* name) {
 constexpr ShimKernel kKernels[] = {
     entry<embed_rows>("embed_rows"),
     entry<norm_rows>("norm_rows"),
+    entry<rotate_rows>("rotate_rows"),
     entry<quantize_rows>("quantize_rows"),
     entry<add_rows>("add_rows"),
     entry<swiglu_rows>("swiglu_rows"),

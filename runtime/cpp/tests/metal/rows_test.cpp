@@ -112,6 +112,36 @@ bool quantization() {
   return true;
 }
 
+bool rotation() {
+  constexpr size_t kRows = 3, kPieces = 3;
+  for (const uint32_t block : {16u, 32u, 64u}) {
+    for (const bool normed : {false, true}) {
+      const size_t columns = kPieces * block, stride = columns + 1;
+      const std::vector<float> x = test_rows(kRows, stride, 20);
+      const std::vector<float> norm = test::random_floats(columns, 8);
+      std::vector<float> expected;
+      for (size_t row = 0; row < kRows; ++row) {
+        std::vector<float> out(&x[row * stride], &x[row * stride] + columns);
+        if (normed) scalar.rms_norm(out.data(), norm.data(), 1e-5f, columns, out.data());
+        scalar.hadamard(out.data(), columns, block);
+        expected.insert(expected.end(), out.begin(), out.end());
+      }
+      const RotateParams params{narrow(columns), narrow(stride), normed,
+                                1e-5f,           block,          1.0f / std::sqrt(float(block))};
+      for (const metal_shim::Order order : test::kOrders) {
+        test::Guarded<float> y(expected.size());
+        if (!test::run_kernel(
+                Kernel::kRotateRows, order, params,
+                {const_cast<float*>(x.data()), const_cast<float*>(norm.data()), y.data()}, kRows) ||
+            !expect(y.intact() && test::equal_bits(y.values(), expected), "scalar's rotation")) {
+          return false;
+        }
+      }
+    }
+  }
+  return true;
+}
+
 bool odd_numbers() {
   const float nan = std::numeric_limits<float>::quiet_NaN();
   const float huge = std::numeric_limits<float>::max();
@@ -189,11 +219,8 @@ bool pairs() {
 }
 
 const test::Case kCases[] = {
-    {"norms", norms},
-    {"norm_in_place", norm_in_place},
-    {"quantization", quantization},
-    {"odd_numbers", odd_numbers},
-    {"embedding", embedding},
+    {"norms", norms},       {"norm_in_place", norm_in_place}, {"quantization", quantization},
+    {"rotation", rotation}, {"odd_numbers", odd_numbers},     {"embedding", embedding},
     {"pairs", pairs},
 };
 

@@ -17,6 +17,41 @@ kernel void norm_rows(device const float* x [[buffer(0)]],
   for (uint k = thread_index; k < params.columns; k += threads.x) y[k] = x[k] * scale * weight[k];
 }
 
+/// y[row] = x[row], normed where that is asked, each block of it times a Hadamard matrix: hadamard()
+/// of kernels/kernels.h. A threadgroup for each row, a thread for a block.
+/// \param y [rows][columns]
+/// \param lanes 16 floats.
+kernel void rotate_rows(device const float* x [[buffer(0)]],
+                        device const float* norm [[buffer(1)]],
+                        device float* y [[buffer(2)]],
+                        constant RotateParams& params [[buffer(3)]],
+                        threadgroup float* lanes [[threadgroup(0)]],
+                        uint3 group [[threadgroup_position_in_grid]],
+                        uint thread_index [[thread_index_in_threadgroup]],
+                        uint3 threads [[threads_per_threadgroup]]) {
+  x += ulong(group.x) * params.x_stride;
+  y += ulong(group.x) * params.columns;
+  float factor = 1.0f;
+  if (params.has_norm) factor = norm_scale(x, params.columns, params.eps, lanes, thread_index);
+  float part[64];
+  for (uint first = thread_index * params.block; first < params.columns;
+       first += threads.x * params.block) {
+    for (uint i = 0; i < params.block; ++i) {
+      const uint k = first + i;
+      part[i] = params.has_norm ? x[k] * factor * norm[k] : x[k];
+    }
+    for (uint apart = 1; apart < params.block; apart *= 2) {
+      for (uint i = 0; i < params.block; ++i) {
+        if ((i & apart) != 0) continue;
+        const float a = part[i], b = part[i + apart];
+        part[i] = a + b;
+        part[i + apart] = a - b;
+      }
+    }
+    for (uint i = 0; i < params.block; ++i) y[first + i] = part[i] * params.scale;
+  }
+}
+
 /// The smallest and largest of a threadgroup's numbers, the same for all of its threads.
 /// \param extremes room for two floats a thread.
 inline void find_extremes(thread float& low, thread float& high, threadgroup float* extremes,
