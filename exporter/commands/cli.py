@@ -61,7 +61,7 @@ Examples:
     default="",
     show_default=False,
     help="How a 4-bit scheme chooses its integers, such as drift=none,descent=0 or "
-    "rotation=hadamard; quant/method.py lists the names.",
+    "rotation=none; quant/method.py lists the names.",
 )
 @click.option(
     "--group-size",
