@@ -30,8 +30,8 @@ class QuantizedWeight:
     rotated: int = 0
 
     def dequantize(self) -> Tensor:
-        """float32 (rows, columns)."""
-        return dequantized(self.values, self.scales)
+        """float32 (rows, columns), rotated back: for inputs that are not rotated."""
+        return rotate_blocks(dequantized(self.values, self.scales), self.rotated)
 
 
 class _Quantized(nn.Module):
@@ -132,8 +132,7 @@ def drop_activation_rounding(model: nn.Module) -> None:
         for name, child in list(parent.named_children()):
             if isinstance(child, QuantizedLinear):
                 linear = nn.Linear(child.in_features, child.out_features, device="meta")
-                rotated = child.quantized_weight.dequantize()[:, : child.in_features]
-                weight = rotate_blocks(rotated, child.rotated)
+                weight = child.quantized_weight.dequantize()[:, : child.in_features]
                 linear.weight = nn.Parameter(weight, requires_grad=False)
                 linear.register_parameter("bias", child.bias)
                 setattr(parent, name, linear)

@@ -109,17 +109,18 @@ def compare(request: Request) -> "Outcome":
     from devtools.profile.etrecord import read_etrecord
     from exporter.pte import read_report
     from exporter.source import open_model
+    from quant.method import Method
 
     report = read_report(request.model)
     etrecord = _require_etrecord(request)
     record = read_etrecord(etrecord)
     checkpoint = open_model(request.checkpoint)
     _check_shape(report["model"], request.model, checkpoint)
-    _check_basis(report["quantization"], request.model)
+    method = Method(rotation=_rotation(report["quantization"], request.model))
     _check_program(record, request.model, etrecord)
     _check_weights(report, request.model, etrecord)
     _check_runs(report["delegation"]["delegate"], request.model)
-    quantized = quantized_model(checkpoint, read_weights(etrecord), etrecord)
+    quantized = quantized_model(checkpoint, read_weights(etrecord), etrecord, method)
     tokens = _tokens(request, checkpoint, report["model"])
     with Log() as log:
         logged, logits, calls = run_program(request.model, report, record, tokens, log)
@@ -206,16 +207,17 @@ def _check_runs(delegate: str, model: Path) -> None:
         )
 
 
-def _check_basis(quantization: dict[str, Any], model: Path) -> None:
-    """Checks that no rotation is folded into the weights: it changes the residual stream and so
-    what lines compute."""
+def _rotation(quantization: dict[str, Any], model: Path) -> str:
+    """The rotation of an export; one that is folded into the weights is refused, because it changes
+    the residual stream and so what lines compute."""
     method = quantization.get("method") or {}
-    rotation = method.get("rotation", "none")
+    rotation: str = method.get("rotation", "none")
     if rotation not in ("none", "inputs"):
         raise BadRequest(
             f"{model} was exported with rotation={rotation}, so its lines compute other numbers "
             "than the checkpoint's; compare an export with rotation=none."
         )
+    return rotation
 
 
 def _tokens(request: Request, checkpoint: "Checkpoint", facts: dict[str, Any]) -> "Tensor":

@@ -8,7 +8,7 @@ or of a kernel shows in the program, one of quantization in the weights.
 import tempfile
 import zlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from zipfile import BadZipFile, ZipFile
 
@@ -35,6 +35,7 @@ from exporter.models.attention import Attention
 from exporter.models.context import CachedContext
 from exporter.models.decoder import CausalLM
 from quant.layers.walk import float_walk
+from quant.method import Method
 from quant.modules import QuantizedEmbedding, QuantizedLinear, QuantizedWeight, set_weight
 from quant.weight_type import INT8, int4
 
@@ -76,9 +77,12 @@ def read_weights(etrecord: Path) -> dict[str, Tensor]:
 
 
 def quantized_model(
-    checkpoint: Checkpoint, weights: Mapping[str, Tensor], source: Path
+    checkpoint: Checkpoint, weights: Mapping[str, Tensor], source: Path, method: Method
 ) -> CausalLM:
     """The model that was exported, with the weights that its record holds.
+
+    Args:
+        method: says in which blocks the linears of its layers rotate their inputs.
 
     Raises:
         BadRequest: they belong to a model of another shape than the checkpoint's.
@@ -105,6 +109,8 @@ def quantized_model(
             if isinstance(module, nn.Embedding):
                 _set_embedding(model, weight)
             else:
+                if path.startswith("model.layers."):
+                    weight = replace(weight, rotated=method.rotated(expected.shape[1]))
                 set_weight(parent, path.rpartition(".")[2], weight)
                 if path == "lm_head" and checkpoint.config.tie_word_embeddings:
                     _set_embedding(model, weight)

@@ -178,6 +178,17 @@ def test_a_float_program_is_held_to_float(
     assert all(row.quantized_so_far.relative == 0 for row in outcome.comparison.rows)
 
 
+def test_rotated_inputs_leave_every_line_as_it_is(
+    cpp_build: Path, two_layers: Path, tmp_path: Path
+) -> None:
+    method = dataclasses.replace(METHODS["rtn4"], rotation="inputs")
+    pte = export_recorded(two_layers, tmp_path, Scheme("rtn4", method=method), "cpu")
+    outcome = compare(ask(pte, two_layers))
+    assert outcome.wrong is None and outcome.odd == []
+    assert all(row.program_error < QUANTIZED_TOLERANCE / 2 for row in outcome.comparison.rows)
+    assert outcome.logits["program_beside_quantized"].kl < 1e-3
+
+
 def test_a_rotated_export_has_other_lines(
     cpp_build: Path, two_layers: Path, tmp_path: Path
 ) -> None:
@@ -266,7 +277,7 @@ def test_a_record_of_another_model(
     record = cpu_pte.with_suffix(".etrecord")
     weights = {**read_weights(record), name: torch.zeros(shape)}
     with pytest.raises(BadRequest, match=f"whose {name} is .* does not fit two_layers"):
-        quantized_model(open_checkpoint(two_layers), weights, record)
+        quantized_model(open_checkpoint(two_layers), weights, record, METHODS["rtn4"])
 
 
 def test_a_record_that_lacks_weights(cpu_pte: Path, two_layers: Path) -> None:
@@ -274,7 +285,7 @@ def test_a_record_that_lacks_weights(cpu_pte: Path, two_layers: Path) -> None:
     weights = read_weights(record)
     del weights["model.norm.weight"]
     with pytest.raises(BadRequest, match="has no model.norm.weight, which two_layers"):
-        quantized_model(open_checkpoint(two_layers), weights, record)
+        quantized_model(open_checkpoint(two_layers), weights, record, METHODS["rtn4"])
 
 
 def test_a_recorder_keeps_each_operator_of_each_line() -> None:
