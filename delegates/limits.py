@@ -184,11 +184,6 @@ class Limits:
             self.check(bits, seq_len)
         if _has_int8_groups(program):
             self.check_kept()
-        if not self.rotates and any(linear_arguments(n).rotated for n in linears_of(program.graph)):
-            raise DelegateError(
-                f"{self.name} does not rotate the inputs of linears: export with --method "
-                "rotation=none, or with --delegate cpu."
-            )
 
 
 def _has_int8_groups(program: ExportedProgram) -> bool:

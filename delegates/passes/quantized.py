@@ -16,6 +16,7 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind
 from torch.fx import Graph, Node
 
+from delegates.errors import DelegateError
 from delegates.passes.graph import call_like
 
 LINEAR = "thimble.linear.default"
@@ -79,12 +80,20 @@ def expand_linears(program: ExportedProgram, round_activations: bool = True) -> 
 
     Args:
         round_activations: to int8 for each token; otherwise only the weights are quantized.
+
+    Raises:
+        DelegateError: one rotates its input, which those forms do not.
     """
     graph = program.graph
     prepared: dict[tuple[Node, int], Node] = {}
     nodes = linears_of(graph)
     for node in nodes:
         given = linear_arguments(node)
+        if given.rotated:
+            raise DelegateError(
+                f"{node.name} rotates its input at run time, which this delegate does not support: "
+                "export with --method rotation=none, or with --delegate cpu."
+            )
         columns = given.values.meta["val"].shape[1]
         with graph.inserting_before(node):
             key = (given.input, columns)

@@ -120,7 +120,22 @@ class UnpackedWeights:
     def kept_type(self, name: str) -> WeightType | None:
         if name not in self._parts:
             return None
-        grid, (_, columns) = self._grid(name), self._matrices[name]
+        return self._kept_type(name, self._grid(name))
+
+    def integers(self, name: str) -> QuantizedWeight:
+        grid, values = self._grid(name), self._values(name)
+        type = self._kept_type(name, grid)
+        assert type is not None
+        if not type.in_groups:
+            return QuantizedWeight(values.to(torch.int8), grid.scales, type)
+        columns = type.padded(values.shape[1])
+        scales = grid.scales.repeat_interleave(grid.group_size // type.group_size, dim=1)
+        padded = F.pad(values.to(torch.int8), (0, columns - values.shape[1]))
+        return QuantizedWeight(padded, scales[:, : columns // type.group_size].contiguous(), type)
+
+    def _kept_type(self, name: str, grid: Grid) -> WeightType | None:
+        """The type of a packed weight on that grid."""
+        columns = self._matrices[name][1]
         if grid.zeros.any():
             raise self._not_kept(name, f"asymmetric int{self._packing.bits}, with zero points")
         if not torch.equal(grid.groups, _groups(columns, grid.group_size)):
@@ -132,16 +147,6 @@ class UnpackedWeights:
             raise self._not_kept(name, f"in groups of {grid.group_size}, no multiple of 32")
         exact = torch.equal(grid.scales, grid.scales.half().float())
         return WeightType(max(4, self._packing.bits), fitting[0], 1) if exact else None
-
-    def integers(self, name: str) -> QuantizedWeight:
-        type, grid, values = self.kept_type(name), self._grid(name), self._values(name)
-        assert type is not None
-        if not type.in_groups:
-            return QuantizedWeight(values.to(torch.int8), grid.scales, type)
-        columns = type.padded(values.shape[1])
-        scales = grid.scales.repeat_interleave(grid.group_size // type.group_size, dim=1)
-        padded = F.pad(values.to(torch.int8), (0, columns - values.shape[1]))
-        return QuantizedWeight(padded, scales[:, : columns // type.group_size].contiguous(), type)
 
     def _grid(self, name: str) -> Grid:
         parts = self._parts[name]

@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from support.small_models import quantized_model, random_model
 
 from delegates import DELEGATES, DelegateError, get_delegate
 from exporter.program import capture
-from quant.scheme import Scheme
+from quant.scheme import METHODS, Scheme
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
@@ -125,6 +126,18 @@ def test_float16_scales_of_groups_are_refused_by_name(name: str, nothing_missing
         return
     program = capture(quantized_model(random_model(SMALL), Scheme("keep")), 24, 1)
     with pytest.raises(DelegateError, match=f"^{name} does not support integers with a float16"):
+        delegate.lower(program, {}, {}, False)
+
+
+@pytest.mark.parametrize("name", ["coreml", "mlx", "vulkan", "xnnpack"])
+def test_inputs_that_are_rotated_are_refused(name: str, nothing_missing: None) -> None:
+    delegate = get_delegate(name)
+    assert not delegate.LIMITS.rotates
+    if delegate.LIMITS.missing() is not None:
+        pytest.skip(str(delegate.LIMITS.missing()))
+    rotated = Scheme("rtn4", method=replace(METHODS["rtn4"], rotation="inputs"))
+    program = capture(quantized_model(random_model(SMALL), rotated), 24, 1)
+    with pytest.raises(DelegateError, match="rotates its input at run time, which this delegate"):
         delegate.lower(program, {}, {}, False)
 
 
