@@ -6,6 +6,7 @@
 #include "kernels/select/cpu_features.h"
 #include "kernels/select/select.h"
 #include "tests/cases.h"
+#include "tests/delegate/damage.h"
 #include "tests/delegate/model.h"
 
 namespace {
@@ -146,12 +147,6 @@ bool impossible_calls() {
          expect(same_bits(loaded.run({1, 2, 3}, 0), expected), "the same answer as before");
 }
 
-/// A damaged copy of a program, and what is said of it.
-struct Damage {
-  void (*apply)(cpu::Program* program);
-  const char* sentence;
-};
-
 cpu::LinearOp& linear_of(cpu::Program* program, size_t op) {
   return std::get<cpu::LinearOp>(program->ops[op].kind);
 }
@@ -159,7 +154,7 @@ cpu::AttentionOp& attention_of(cpu::Program* program) {
   return std::get<cpu::AttentionOp>(program->ops[2].kind);
 }
 
-const Damage kDamages[] = {
+const test::Damage kDamages[] = {
     {[](cpu::Program* p) { p->slots[1].width = 0; }, "a slot has 0 columns"},
     {[](cpu::Program* p) { p->weights[0].columns = 70000; }, "weight w0 has 70000 columns"},
     {[](cpu::Program* p) { p->weights[1].group_size = 48; }, "weight w1 has groups of 48"},
@@ -188,19 +183,7 @@ const Damage kDamages[] = {
     {[](cpu::Program* p) { p->outputs[0].role = cpu::Role::kTokens; }, "an output is not rows"},
 };
 
-bool damaged_programs() {
-  const RandomModel model;
-  for (const Damage& damage : kDamages) {
-    cpu::Program program = model.program;
-    damage.apply(&program);
-    const Status status = cpu::check_program(&program);
-    if (status.message().find(damage.sentence) == std::string::npos) {
-      std::fprintf(stderr, "got: %s\n", status.message().c_str());
-      return expect(false, damage.sentence);
-    }
-  }
-  return true;
-}
+bool damaged_programs() { return test::all_are_refused(RandomModel().program, kDamages); }
 
 }  // namespace
 

@@ -7,6 +7,7 @@
 #include "kernels/select/cpu_features.h"
 #include "kernels/select/select.h"
 #include "tests/cases.h"
+#include "tests/delegate/damage.h"
 #include "tests/delegate/general_model.h"
 #include "tests/delegate/model.h"
 
@@ -83,11 +84,6 @@ bool rows_of_the_last_token() {
   return expect(last_alone == 19, "19 operators for the last row alone");
 }
 
-struct Damage {
-  void (*apply)(cpu::Program* program);
-  const char* sentence;
-};
-
 /// The first op of a kind.
 template <typename Kind>
 Kind& first(cpu::Program* program) {
@@ -97,7 +93,7 @@ Kind& first(cpu::Program* program) {
   std::abort();
 }
 
-const Damage kDamages[] = {
+const test::Damage kDamages[] = {
     {[](cpu::Program* p) { first<cpu::ElementwiseOp>(p).function = static_cast<Function>(10); },
      "operator 1 (op1) has the unknown function 10"},
     {[](cpu::Program* p) { first<cpu::ElementwiseOp>(p).input = 99; }, "uses slot 99 of"},
@@ -146,16 +142,7 @@ const Damage kDamages[] = {
 };
 
 bool damaged_programs() {
-  const GeneralModel model(GeneralModel::Form::kPlain);
-  for (const Damage& damage : kDamages) {
-    cpu::Program program = model.program;
-    damage.apply(&program);
-    const Status status = cpu::check_program(&program);
-    if (status.message().find(damage.sentence) != std::string::npos) continue;
-    std::fprintf(stderr, "got: %s\n", status.message().c_str());
-    return expect(false, damage.sentence);
-  }
-  return true;
+  return test::all_are_refused(GeneralModel(GeneralModel::Form::kPlain).program, kDamages);
 }
 
 /// Without a cache nothing but the tables of angles limits positions.
