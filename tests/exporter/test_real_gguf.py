@@ -6,15 +6,19 @@ from pathlib import Path
 import pytest
 import torch
 from support.exported import Quiet
-from support.real_models import smollm2
+from support.real_models import gemma3, smollm2
 
 from exporter.options import ExportOptions
 from exporter.pipeline import export_model
-from exporter.tokenizer import load_tokenizer
 from quant.scheme import Scheme
 
 PROMPT = "Once upon a time, there was a little girl who"
 TOKENS = 64
+
+
+@pytest.fixture(scope="module", params=[smollm2, gemma3])
+def gguf(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return request.param(tmp_path_factory.mktemp("model"))
 
 
 @pytest.fixture(scope="module")
@@ -34,28 +38,30 @@ def export(path: Path, out: Path, scheme: str) -> Path:
     return export_model(options, Quiet()).out
 
 
-def greedy_of_transformers(path: Path, prompt: list[int]) -> list[int]:
+def text_of_transformers(path: Path) -> str:
+    """The greedy continuation of the prompt by transformers, whose tokenizer is its own too."""
     pytest.importorskip("accelerate", reason="transformers reads GGUF only beside accelerate")
-    from transformers import AutoModelForCausalLM
+    from transformers import AutoModelForCausalLM, AutoTokenizer
 
+    tokenizer = AutoTokenizer.from_pretrained(path.parent, gguf_file=path.name)
     model = AutoModelForCausalLM.from_pretrained(
         path.parent, gguf_file=path.name, dtype=torch.float32
     )
-    made = model.generate(torch.tensor([prompt]), max_new_tokens=TOKENS, do_sample=False)
-    return made[0, len(prompt) :].tolist()
+    prompt = tokenizer(PROMPT, return_tensors="pt").input_ids
+    made = model.generate(prompt, max_new_tokens=TOKENS, do_sample=False)
+    assert made.shape[1] == prompt.shape[1] + TOKENS  # it did not end before
+    return tokenizer.decode(made[0, prompt.shape[1] :])
 
 
 @pytest.mark.check
-def test_smollm2_generates_what_transformers_generates(
-    smollm2_gguf: Path, cpp_build: Path, tmp_path: Path
+def test_the_runner_generates_what_transformers_generates(
+    gguf: Path, cpp_build: Path, tmp_path: Path
 ) -> None:
-    tokenizer = load_tokenizer(smollm2_gguf)
-    ids = greedy_of_transformers(smollm2_gguf, tokenizer.encode(PROMPT))
-    assert len(ids) == TOKENS  # it did not end before
-    pte = export(smollm2_gguf, tmp_path / "smollm2.pte", "none")
+    expected = text_of_transformers(gguf)
+    pte = export(gguf, tmp_path / "model.pte", "none")
     command = [cpp_build / "runner", pte, "-p", PROMPT, "-n", str(TOKENS), "--temperature", "0"]
     outcome = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert outcome.stdout.rstrip("\n") == tokenizer.decode(ids).rstrip("\n")
+    assert outcome.stdout.rstrip("\n") == expected.rstrip("\n")
 
 
 @pytest.mark.soak

@@ -28,6 +28,7 @@ def alone(starter: Starter, tmp_path_factory: pytest.TempPathFactory) -> dict[st
     return entries(directory)
 
 
+@pytest.mark.check
 def test_two_are_bit_identical_to_one(
     starter: Starter, alone: dict[str, bytes], tmp_path: Path
 ) -> None:

@@ -179,6 +179,7 @@ def test_a_hub_that_does_not_answer(silent_hub: str) -> None:
     assert not hub_answers("not an address", seconds=0.5)
 
 
+@pytest.mark.check
 def test_without_a_network_a_task_is_refused_in_seconds(
     shared_data: Path, silent_hub: str, tmp_path: Path
 ) -> None:

@@ -69,6 +69,9 @@ CASES = {
     "kernel_select_test": ["best_first", "forced", "refused"],
 }
 
+# Minutes of emulated floats; `make check` runs them.
+SLOW_ON_ARM = ["windows", "rings", "caps_and_sinks"]
+
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
 
@@ -96,14 +99,7 @@ def aarch64_build() -> Path:
     return BUILD
 
 
-@pytest.fixture(scope="session", params=["host", "aarch64"])
-def run(request: pytest.FixtureRequest) -> Run:
-    """Runs a test program of the host's build, or of Arm's on a CPU that has everything."""
-    if request.param == "host":
-        directory, prefix = request.getfixturevalue("cpp_build"), []
-    else:
-        directory, prefix = request.getfixturevalue("aarch64_build"), [QEMU, "-cpu", "max"]
-
+def runs_in(directory: Path, *prefix: str) -> Run:
     def call(program: str, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             [*prefix, directory / program, *arguments], capture_output=True, text=True
@@ -112,11 +108,42 @@ def run(request: pytest.FixtureRequest) -> Run:
     return call
 
 
-@pytest.mark.parametrize(
-    ("program", "case"), [(program, case) for program, cases in CASES.items() for case in cases]
-)
-def test_case(run: Run, program: str, case: str) -> None:
-    result = run(program, case)
+@pytest.fixture(scope="session")
+def host(cpp_build: Path) -> Run:
+    """Runs a test program of the host's build."""
+    return runs_in(cpp_build)
+
+
+@pytest.fixture(scope="session")
+def arm(aarch64_build: Path) -> Run:
+    """Runs a test program of Arm's build on a CPU that has everything."""
+    return runs_in(aarch64_build, QEMU, "-cpu", "max")
+
+
+@pytest.fixture(scope="session", params=["host", "arm"])
+def run(request: pytest.FixtureRequest) -> Run:
+    return request.getfixturevalue(request.param)
+
+
+def all_cases(slow: list[str]) -> list[object]:
+    """Every program and case; the slow ones are for `make check`."""
+    marks = {case: pytest.mark.check for case in slow}
+    return [
+        pytest.param(program, case, marks=marks.get(case, ()))
+        for program, cases in CASES.items()
+        for case in cases
+    ]
+
+
+@pytest.mark.parametrize(("program", "case"), all_cases(slow=[]))
+def test_case(host: Run, program: str, case: str) -> None:
+    result = host(program, case)
+    assert result.returncode == 0, result.stderr
+
+
+@pytest.mark.parametrize(("program", "case"), all_cases(SLOW_ON_ARM))
+def test_case_on_arm(arm: Run, program: str, case: str) -> None:
+    result = arm(program, case)
     assert result.returncode == 0, result.stderr
 
 
@@ -163,7 +190,10 @@ def test_variants_of_arm(aarch64_build: Path, cpu: str, expected: list[str]) -> 
     assert supported(QEMU, "-cpu", cpu, program) == expected
 
 
-@pytest.mark.parametrize("program", CASES)
+@pytest.mark.parametrize(
+    "program",
+    [pytest.param("kernel_attention_test", marks=pytest.mark.check), *sorted(CASES)[1:]],
+)
 def test_arm_without_i8mm(aarch64_build: Path, program: str) -> None:
     """No instruction of i8mm slips into what a CPU without it runs."""
     result = subprocess.run(
