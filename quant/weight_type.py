@@ -29,7 +29,8 @@ class WeightType:
 
     def __post_init__(self) -> None:
         kind = self.bits, self.levels
-        grouped = self.group_size in GROUP_SIZES and kind in ((4, 1), (4, 2), (8, 1))
+        kinds = (4, 1), (4, 2), (5, 2), (6, 2), (8, 1)
+        grouped = self.group_size in GROUP_SIZES and kind in kinds
         if not grouped and (*kind, self.group_size) != (8, 1, WHOLE_ROW):
             raise QuantError(
                 f"a weight of {self.bits} bits in groups of {self.group_size} with {self.levels} "
