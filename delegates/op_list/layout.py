@@ -17,19 +17,31 @@ class Format(IntEnum):
     """WeightFormat there, Format in program.fbs."""
 
     INT4_TWO_LEVEL = 0
-    INT4 = 1
-    INT8 = 2
-    INT8_GROUPS = 3
-    FLOAT32 = 4
+    INT5_TWO_LEVEL = 1
+    INT6_TWO_LEVEL = 2
+    INT4 = 3
+    INT8 = 4
+    INT8_GROUPS = 5
+    FLOAT32 = 6
+
+    @property
+    def bits(self) -> int:
+        """Of a value."""
+        return _BITS[self]
 
 
 # By bits, whether a row has several scales, and the levels of these.
 FORMATS = {
     (4, True, 2): Format.INT4_TWO_LEVEL,
+    (5, True, 2): Format.INT5_TWO_LEVEL,
+    (6, True, 2): Format.INT6_TWO_LEVEL,
     (4, True, 1): Format.INT4,
     (8, False, 1): Format.INT8,
     (8, True, 1): Format.INT8_GROUPS,
 }
+_BITS = {format: bits for (bits, _, _), format in FORMATS.items()} | {Format.FLOAT32: FLOAT_BITS}
+# Of the formats with two levels, the largest integer of a group.
+MOST_MULTIPLE = {Format.INT4_TWO_LEVEL: 15, Format.INT5_TWO_LEVEL: 8, Format.INT6_TWO_LEVEL: 4}
 
 
 def round_up(number: int, multiple: int) -> int:
@@ -54,17 +66,17 @@ def stored_columns(format: Format, columns: int, group_size: int) -> int:
 
 def block_layout(format: Format, columns: int, group_size: int) -> BlockLayout:
     """The parts of a block of a weight with so many stored columns."""
-    if format is Format.INT4_TWO_LEVEL:
+    value_bytes = columns * BLOCK_ROWS * format.bits // 8
+    if format in MOST_MULTIPLE:
         values = (2 + -(-columns // group_size // 8)) * LINE_BYTES
-        return BlockLayout(2 * LINE_BYTES, values, values + columns * BLOCK_ROWS // 2)
+        return BlockLayout(2 * LINE_BYTES, values, values + value_bytes)
     if format in (Format.INT4, Format.INT8_GROUPS):
         scale_bytes = columns // group_size * BLOCK_ROWS * 2
         values = LINE_BYTES + round_up(scale_bytes, LINE_BYTES)
-        value_bytes = columns * BLOCK_ROWS // (2 if format is Format.INT4 else 1)
         return BlockLayout(LINE_BYTES, values, values + value_bytes)
     if format is Format.INT8:
-        return BlockLayout(0, 2 * LINE_BYTES, 2 * LINE_BYTES + columns * BLOCK_ROWS)
-    return BlockLayout(0, 0, columns * BLOCK_ROWS * 4)
+        return BlockLayout(0, 2 * LINE_BYTES, 2 * LINE_BYTES + value_bytes)
+    return BlockLayout(0, 0, value_bytes)
 
 
 def packed_bytes(format: Format, rows: int, columns: int, group_size: int) -> int:
@@ -80,7 +92,7 @@ def weight_bytes(rows: int, columns: int, type: StoredAs) -> int:
     return packed_bytes(format, rows, columns, type.group_size)
 
 
-WEIGHT_BITS = (4, 8, FLOAT_BITS)
+WEIGHT_BITS = (4, 5, 6, 8, FLOAT_BITS)
 SIZES = FileSizes(
     weight_bytes=weight_bytes,
     table_bytes=weight_bytes,

@@ -6,6 +6,7 @@ packed bytes is small, and gives the packed bytes without a second copy of them.
 
 import io
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,16 +25,16 @@ from delegates.op_list.scales import TwoLevels
 _PIECE = 1 << 20  # values that are worked on at once: about what a cache holds
 
 
-def pack_int4_two_level(
-    values: NDArray[np.int8], scales: TwoLevels, columns: int, group_size: int
+def pack_two_level(
+    format: Format, values: NDArray[np.int8], scales: TwoLevels, columns: int, group_size: int
 ) -> bytes:
-    """`kInt4TwoLevel`.
+    """`kInt4TwoLevel`, `kInt5TwoLevel` and `kInt6TwoLevel`.
 
     Args:
-        values: int8 (rows, columns or more) in -8..7; what lies beyond `columns` is dropped.
+        values: int8 (rows, columns or more) of the format's bits; what lies beyond `columns` is
+            dropped.
         scales: of all its rows, for ceil(columns / group_size) groups or more.
     """
-    format = Format.INT4_TWO_LEVEL
     stored = stored_columns(format, columns, group_size)
     layout = block_layout(format, stored, group_size)
     groups = stored // group_size
@@ -48,7 +49,7 @@ def pack_int4_two_level(
         pairs = multiples.reshape(-1, BLOCK_ROWS, round_up(groups, 8) // 8, 4, 2)
         packed = (pairs[..., 0] | pairs[..., 1] << 4).transpose(0, 2, 1, 3)
         _store(blocks, layout.scales, packed)
-        _store_nibbles(blocks, layout, piece)
+        _store_codes(blocks, layout, piece, format.bits)
 
     return _fill_blocks(values.shape[0], stored, layout, fill)
 
@@ -62,7 +63,9 @@ def pack_int4(
         values: int8 (rows, columns or more) in -8..7; what lies beyond `columns` is dropped.
         scales: float32 (rows, ceil(columns / group_size) or more), exact in float16.
     """
-    return _pack_groups(Format.INT4, _store_nibbles, values, scales, columns, group_size)
+    return _pack_groups(
+        Format.INT4, partial(_store_codes, bits=4), values, scales, columns, group_size
+    )
 
 
 def pack_int8_groups(
@@ -177,14 +180,25 @@ def _store(blocks: NDArray[np.uint8], offset: int, part: NDArray) -> None:
     target.reshape(part.shape)[...] = part  # the reshape splits an axis: a view
 
 
-def _store_nibbles(
-    blocks: NDArray[np.uint8], layout: BlockLayout, values: NDArray[np.int8]
+def _store_codes(
+    blocks: NDArray[np.uint8], layout: BlockLayout, values: NDArray[np.int8], bits: int
 ) -> None:
-    """int8 (rows, columns) in -8..7 as 7 - value, 8 columns of 16 rows to a line."""
-    words = values.view(np.uint32).reshape(len(blocks), BLOCK_ROWS, -1, 2)
-    words = (words & np.uint32(0x0F0F0F0F)) ^ np.uint32(0x07070707)  # 7 - value, modulo 16
-    lines = words[..., 0] | words[..., 1] << np.uint32(4)
-    _store(blocks, layout.values, lines.transpose(0, 2, 1))
+    """int8 (rows, columns) as codes, largest - value: of 32 columns of 16 rows 4 lines of low
+    nibbles and bits - 4 of what is above."""
+    quads = values.view(np.uint32).reshape(len(blocks), BLOCK_ROWS, -1, 8)
+    codes = (quads & _four((1 << bits) - 1)) ^ _four((1 << bits - 1) - 1)  # modulo 1 << bits
+    lines = np.zeros((*codes.shape[:3], bits), dtype=np.uint32)
+    low = codes & _four(15)
+    lines[..., :4] = low[..., ::2] | low[..., 1::2] << np.uint32(4)
+    for quad in range(8) if bits > 4 else ():
+        line, at = divmod(quad * (bits - 4), 8)
+        lines[..., 4 + line] |= (codes[..., quad] & _four(0x30)) >> np.uint32(4) << np.uint32(at)
+    _store(blocks, layout.values, lines.transpose(0, 2, 3, 1))
+
+
+def _four(byte: int) -> np.uint32:
+    """A byte in each of four."""
+    return np.uint32(byte * 0x01010101)
 
 
 def _store_bytes(blocks: NDArray[np.uint8], layout: BlockLayout, values: NDArray[np.int8]) -> None:

@@ -1,11 +1,9 @@
-"""Finds two levels in a matrix of scales: a float for each row, an integer 1..15 for each group."""
+"""Finds two levels in a matrix of scales: a float for each row, an integer for each group."""
 
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-
-MAX_MULTIPLE = 15
 
 
 @dataclass(frozen=True)
@@ -13,7 +11,7 @@ class TwoLevels:
     """scales = multiples * row_scales[:, None], exactly.
 
     Attributes:
-        multiples: uint8 (rows, groups) in 1..15.
+        multiples: uint8 (rows, groups), at least 1.
         row_scales: float32 (rows,).
     """
 
@@ -21,11 +19,11 @@ class TwoLevels:
     row_scales: NDArray[np.float32]
 
 
-def find_two_levels(scales: NDArray[np.float32]) -> TwoLevels | None:
+def find_two_levels(scales: NDArray[np.float32], most: int) -> TwoLevels | None:
     """Returns the two levels of scales (rows, groups), or None if a row has no such levels.
 
-    A row's smallest scale is one of 1 to 15 times the row's float: each is tried, the smallest that
-    fits wins. float64 holds every product here exactly, so no tolerance is needed. A row
+    A row's smallest scale is one of 1 to `most` times the row's float: each is tried, the smallest
+    that fits wins. float64 holds every product here exactly, so no tolerance is needed. A row
     of zeros has row scale 0 and multiples 1.
     """
     smallest = scales.min(axis=1)
@@ -34,13 +32,11 @@ def find_two_levels(scales: NDArray[np.float32]) -> TwoLevels | None:
     open_rows = np.flatnonzero(scales.any(axis=1))
     if (smallest[open_rows] <= 0).any():
         return None
-    for divisor in range(1, MAX_MULTIPLE + 1):
+    for divisor in range(1, most + 1):
         candidate = (smallest[open_rows] / np.float32(divisor)).astype(np.float64)
         wide = scales[open_rows].astype(np.float64)
         ratio = np.rint(wide / candidate[:, None])
-        fits = (ratio * candidate[:, None] == wide).all(axis=1) & (ratio <= MAX_MULTIPLE).all(
-            axis=1
-        )
+        fits = (ratio * candidate[:, None] == wide).all(axis=1) & (ratio <= most).all(axis=1)
         found = open_rows[fits]
         row_scales[found] = candidate[fits]
         multiples[found] = ratio[fits]

@@ -11,15 +11,15 @@ from torch.fx import Node
 from delegates.errors import DelegateError
 from delegates.lines import shown_name
 from delegates.op_list.graph import Constants
-from delegates.op_list.layout import BLOCK_ROWS, Format, round_up
+from delegates.op_list.layout import BLOCK_ROWS, MOST_MULTIPLE, Format, round_up
 from delegates.op_list.matrix import Matrix, MatrixSource
 from delegates.op_list.ops import Floats
 from delegates.op_list.pack import (
     pack_float32,
     pack_int4,
-    pack_int4_two_level,
     pack_int8,
     pack_int8_groups,
+    pack_two_level,
 )
 from delegates.op_list.scales import find_two_levels
 
@@ -46,14 +46,15 @@ def pack(matrix: Matrix, constants: Constants) -> bytes:
         return pack_int4(values, scales, columns, group_size)
     if matrix.format is Format.INT8_GROUPS:
         return pack_int8_groups(values, scales, columns, group_size)
-    levels = find_two_levels(scales)
+    most = MOST_MULTIPLE[matrix.format]
+    levels = find_two_levels(scales, most)
     if levels is None:
         name = shown_name(constants.name(matrix.sources[0].values) or "a weight")
         raise DelegateError(
-            f"{name} has scales that are not an integer of 1 to 15 times a number of their row, "
-            "although its type says so: quantize it again."
+            f"{name} has scales that are not an integer of 1 to {most} times a number of their "
+            "row, although its type says so: quantize it again."
         )
-    return pack_int4_two_level(values, levels, columns, group_size)
+    return pack_two_level(matrix.format, values, levels, columns, group_size)
 
 
 def _rows(tensor: Tensor) -> NDArray:

@@ -23,7 +23,8 @@ LINEAR = "thimble.linear.default"
 EMBEDDING = "thimble.embedding.default"
 # The endings of the names of buffers that a pass adds.
 ZERO_POINTS, PACKED, OWN = "_zero_points", "_packed", "_own"
-LIMITS = {4: (-8, 7), 8: (-128, 127)}  # of an integer, by its bits
+# Of an integer, by its bits.
+LIMITS = {bits: (-(1 << bits - 1), (1 << bits - 1) - 1) for bits in (4, 5, 6, 8)}
 _INT8 = (torch.int8, -128, 127)
 
 _aten = torch.ops.aten

@@ -9,13 +9,13 @@ from numpy.typing import NDArray
 from support.op_list import unpack
 from torch import Tensor
 
-from delegates.op_list.layout import Format, packed_bytes
+from delegates.op_list.layout import MOST_MULTIPLE, Format, packed_bytes
 from delegates.op_list.pack import (
     pack_float32,
     pack_int4,
-    pack_int4_two_level,
     pack_int8,
     pack_int8_groups,
+    pack_two_level,
 )
 from delegates.op_list.scales import find_two_levels
 from quant.rounding.scales import rtn_scales, searched_scales
@@ -23,10 +23,10 @@ from quant.rounding.scales import rtn_scales, searched_scales
 GROUP = 32
 
 
-def check_levels(scales: NDArray[np.float32]) -> None:
-    levels = find_two_levels(scales)
+def check_levels(scales: NDArray[np.float32], most: int = 15) -> None:
+    levels = find_two_levels(scales, most)
     assert levels is not None
-    assert levels.multiples.min() >= 1 and levels.multiples.max() <= 15
+    assert levels.multiples.min() >= 1 and levels.multiples.max() <= most
     product = levels.multiples.astype(np.float64) * levels.row_scales[:, None]
     assert np.array_equal(product, scales.astype(np.float64))
 
@@ -50,18 +50,23 @@ def test_the_scales_that_we_make_come_apart(make: Any) -> None:
     check_levels(scales.product().numpy())
 
 
-def test_every_pair_of_multiples_comes_apart() -> None:
-    multiples = np.stack(np.meshgrid(np.arange(1, 16), np.arange(1, 16)), axis=-1).reshape(-1, 2)
+@pytest.mark.parametrize("most", MOST_MULTIPLE.values())
+def test_every_pair_of_multiples_comes_apart(most: int) -> None:
+    each = np.arange(1, most + 1)
+    multiples = np.stack(np.meshgrid(each, each), axis=-1).reshape(-1, 2)
     mantissas = np.arange(8, 16, dtype=np.float32)  # every row scale of 4 significant bits
     scales = multiples[:, None] * (mantissas[:, None] * np.float32(2.0**-9))
-    check_levels(scales.reshape(-1, 2).astype(np.float32))
+    check_levels(scales.reshape(-1, 2).astype(np.float32), most)
 
 
 def test_rows_without_levels_are_recognised() -> None:
     good = np.float32([[1, 2, 3], [0, 0, 0], [5, 15, 10]]) / 64
     check_levels(good)
     for bad in ([1, 16, 2], [1, 1.0078125, 2], [0, 1, 2], [1, -1, 2], [-1, -1, -2]):
-        assert find_two_levels(np.concatenate([good, np.float32([bad])])) is None
+        assert find_two_levels(np.concatenate([good, np.float32([bad])]), 15) is None
+    fine = np.float32([[1, 4, 2], [2, 8, 6]])
+    check_levels(fine, 4)
+    assert find_two_levels(np.concatenate([fine, np.float32([[1, 5, 2]])]), 4) is None
 
 
 @pytest.mark.parametrize("rows", [1, 16, 50])
@@ -70,19 +75,20 @@ def test_rows_without_levels_are_recognised() -> None:
 def test_packed_weights_come_apart(rows: int, columns: int, group_size: int) -> None:
     random = np.random.default_rng(rows * columns)
     stored = -(-columns // group_size) * group_size
-    values = random.integers(-8, 8, (rows, stored), dtype=np.int8)  # padding that is not zero
-    values[:, :1] = -8
-    multiples = random.integers(1, 16, (rows, stored // group_size)).astype(np.float32)
     row_scales = random.integers(8, 16, (rows, 1)).astype(np.float32) / 256
-    scales = multiples * row_scales
-    wanted = (values * scales.repeat(group_size, axis=1))[:, :columns]
-
-    levels = find_two_levels(scales)
-    assert levels is not None
     facts: dict[str, Any] = dict(rows=rows, columns=columns, group_size=group_size)
-    two = pack_int4_two_level(values, levels, columns, group_size)
-    assert len(two) == packed_bytes(Format.INT4_TWO_LEVEL, rows, columns, group_size)
-    assert np.array_equal(unpack(two, "int4_two_level", **facts).dequantized(), wanted)
+    for format, most in reversed(MOST_MULTIPLE.items()):  # int4's numbers are used below
+        half = 1 << format.bits - 1
+        values = random.integers(-half, half, (rows, stored), dtype=np.int8)  # padding is not zero
+        values[:, :1] = -half
+        multiples = random.integers(1, most + 1, (rows, stored // group_size)).astype(np.float32)
+        scales = multiples * row_scales
+        wanted = (values * scales.repeat(group_size, axis=1))[:, :columns]
+        levels = find_two_levels(scales, most)
+        assert levels is not None
+        two = pack_two_level(format, values, levels, columns, group_size)
+        assert len(two) == packed_bytes(format, rows, columns, group_size)
+        assert np.array_equal(unpack(two, format.name.lower(), **facts).dequantized(), wanted)
     one = pack_int4(values, scales, columns, group_size)
     assert len(one) == packed_bytes(Format.INT4, rows, columns, group_size)
     assert np.array_equal(unpack(one, "int4", **facts).dequantized(), wanted)
@@ -109,14 +115,18 @@ def test_a_large_weight_takes_the_bits_that_it_should() -> None:
         format: packed_bytes(format, *shape, group) * 8 / (shape[0] * shape[1])
         for format, group in (
             (Format.INT4_TWO_LEVEL, 32),
+            (Format.INT5_TWO_LEVEL, 32),
+            (Format.INT6_TWO_LEVEL, 128),
             (Format.INT4, 32),
             (Format.INT8, 0),
             (Format.INT8_GROUPS, 32),
         )
     }
-    # Beside 4, 4.5, 8 and 8.5: a float and a sum for each row of two-level and int8, a sum for
-    # those with a scale for each group.
+    # Beside the integers and scales: a float and a sum for each row of two-level and int8, a sum
+    # for those with a scale for each group.
     assert bits[Format.INT4_TWO_LEVEL] == 4 + 4 / 32 + 64 / 2048
+    assert bits[Format.INT5_TWO_LEVEL] == 5 + 4 / 32 + 64 / 2048
+    assert bits[Format.INT6_TWO_LEVEL] == 6 + 4 / 128 + 64 / 2048
     assert bits[Format.INT4] == 4 + 16 / 32 + 32 / 2048
     assert bits[Format.INT8] == 8 + 64 / 2048
     assert bits[Format.INT8_GROUPS] == 8 + 16 / 32 + 32 / 2048

@@ -11,12 +11,13 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from delegates.op_list.layout import MOST_MULTIPLE
 from delegates.op_list.pack import (
     pack_float32,
     pack_int4,
-    pack_int4_two_level,
     pack_int8,
     pack_int8_groups,
+    pack_two_level,
 )
 from delegates.op_list.scales import TwoLevels
 
@@ -44,19 +45,26 @@ def float16_scales(random: np.random.Generator, shape: tuple[int, int]) -> NDArr
 
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("group_size", [32, 64, 128])
-def test_int4(cpp_build: Path, shape: tuple[int, int], group_size: int) -> None:
+def test_two_levels(cpp_build: Path, shape: tuple[int, int], group_size: int) -> None:
     random = np.random.default_rng(1)
     rows, groups = shape[0], -(-shape[1] // group_size)
-    values = random.integers(-8, 8, shape, dtype=np.int8)
-    multiples = random.integers(1, 16, (rows, groups), dtype=np.uint8)
     row_scales = random.random(rows, dtype=np.float32)
-    expected = reference(
-        cpp_build, "int4_two_level", shape, group_size, values, multiples, row_scales
-    )
-    packed = pack_int4_two_level(values, TwoLevels(multiples, row_scales), shape[1], group_size)
-    assert packed == expected
+    for format, most in MOST_MULTIPLE.items():
+        half = 1 << format.bits - 1
+        values = random.integers(-half, half, shape, dtype=np.int8)
+        multiples = random.integers(1, most + 1, (rows, groups), dtype=np.uint8)
+        name = format.name.lower()
+        expected = reference(cpp_build, name, shape, group_size, values, multiples, row_scales)
+        levels = TwoLevels(multiples, row_scales)
+        assert pack_two_level(format, values, levels, shape[1], group_size) == expected
 
-    scales = float16_scales(random, (rows, groups))
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("group_size", [32, 64, 128])
+def test_int4(cpp_build: Path, shape: tuple[int, int], group_size: int) -> None:
+    random = np.random.default_rng(1)
+    values = random.integers(-8, 8, shape, dtype=np.int8)
+    scales = float16_scales(random, (shape[0], -(-shape[1] // group_size)))
     expected = reference(cpp_build, "int4", shape, group_size, values, scales)
     assert pack_int4(values, scales.astype(np.float32), shape[1], group_size) == expected
 

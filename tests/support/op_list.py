@@ -274,9 +274,10 @@ def unpack(data: bytes, format: str, rows: int, columns: int, group_size: int) -
         steps = raw[:, -stored * 16 :].view(np.int8).reshape(blocks, stored // 4, 16, 4)
         values = steps.transpose(0, 2, 1, 3).reshape(-1, stored)
     else:
-        values = _nibbles(raw[:, -stored * 8 :], stored)
+        bits = int(format[3])
+        values = _coded(raw[:, -stored * 2 * bits :], stored, bits)
     by_group = values.reshape(-1, groups, group_size).sum(axis=2, dtype=np.int64)
-    if format == "int4_two_level":
+    if format.endswith("_two_level"):
         row_scales = raw[:, :64].copy().view(np.float32).reshape(-1, 1)
         words = raw[:, 128 : 128 + -(-groups // 8) * 64].copy().view(np.uint32)
         words = words.reshape(blocks, -1, 16, 1) >> np.arange(0, 32, 4, dtype=np.uint32) & 15
@@ -296,7 +297,12 @@ def unpack(data: bytes, format: str, rows: int, columns: int, group_size: int) -
     return Weight(values[:rows, :columns], scales[:rows, :columns])
 
 
-def _nibbles(raw: NDArray, stored: int) -> NDArray:
-    lines = raw.reshape(len(raw), stored // 8, 16, 4)
-    halves = np.stack([lines & 15, lines >> 4], axis=3)  # block, step, row, half, byte
-    return (7 - halves.astype(np.int8)).transpose(0, 2, 1, 3, 4).reshape(-1, stored)
+def _coded(raw: NDArray, stored: int, bits: int) -> NDArray:
+    steps = raw.reshape(len(raw), stored // 32, bits, 16, 4)  # block, step, line, row, byte
+    codes = np.stack([steps[:, :, :4] & 15, steps[:, :, :4] >> 4], axis=3)
+    codes = codes.reshape(len(raw), stored // 32, 8, 16, 4)  # the lines' halves
+    for quad in range(8) if bits > 4 else ():
+        line, at = divmod(quad * (bits - 4), 8)
+        codes[:, :, quad] |= (steps[:, :, 4 + line] >> at & (1 << bits - 4) - 1) << 4
+    values = (1 << bits - 1) - 1 - codes.astype(np.int8)
+    return values.transpose(0, 3, 1, 2, 4).reshape(-1, stored)

@@ -26,7 +26,7 @@ def quantized_source(
     if format is None:
         return Refused(
             f"its weight has {bits} bits, groups of {group_size} and scales on {levels} levels; it "
-            "takes 4 bits in groups with scales on 1 or 2 levels, and 8 bits by row or in groups "
-            "with scales on 1 level"
+            "takes 4 bits in groups with scales on 1 or 2 levels, 5 and 6 bits on 2 levels, and 8 "
+            "bits by row or in groups with scales on 1 level"
         )
     return MatrixSource(values, scales, format, rows, columns, group_size)

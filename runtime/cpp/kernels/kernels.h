@@ -31,11 +31,11 @@ struct ColumnRange {
 
 /// Where the columns of a weight may be cut: between words of eight multiples.
 constexpr size_t column_step(const PackedWeight& weight) {
-  return weight.format == WeightFormat::kInt4TwoLevel ? 8 * weight.group_size : kColumnStep;
+  return has_two_levels(weight.format) ? 8 * weight.group_size : kColumnStep;
 }
 
 /// Quantized rows times packed weight, transposed, in part: the outputs of some blocks of 16.
-/// With integers a = sum of q * weight and s = row_scale, kInt4TwoLevel and kInt8 compute
+/// With integers a = sum of q * weight and s = row_scale, formats with two levels and kInt8 compute
 ///
 ///     y = float(a - zero_point * row_sum) * (scale * s)
 ///
@@ -47,7 +47,7 @@ constexpr size_t column_step(const PackedWeight& weight) {
 /// then y + bias, if there is one, then + the old value of `y`, if `accumulate`.
 ///
 /// A weight with too few rows for all threads can be cut along its columns too: if `sums` is set,
-/// matvec of kInt4TwoLevel and kInt8 uses only `columns` and writes the integers a to sums;
+/// matvec of these formats uses only `columns` and writes the integers a to sums;
 /// finish_sums() adds those of all parts, exactly, and does the rest. The others are not cut,
 /// because their sums are floats in order.
 struct LinearArgs {

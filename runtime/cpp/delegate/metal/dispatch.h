@@ -19,10 +19,14 @@ enum class Kernel : uint8_t {
   kAddRows,
   kSwigluRows,
   kMatvecInt4TwoLevel,
+  kMatvecInt5TwoLevel,
+  kMatvecInt6TwoLevel,
   kMatvecInt4,
   kMatvecInt8,
   kMatvecInt8Groups,
   kMatmulInt4TwoLevel,
+  kMatmulInt5TwoLevel,
+  kMatmulInt6TwoLevel,
   kMatmulInt4,
   kMatmulInt8,
   kMatmulInt8Groups,
@@ -35,7 +39,7 @@ enum class Kernel : uint8_t {
   kAttentionSplitFloat32,
   kAttentionMerge,
 };
-constexpr size_t kKernelCount = 22;
+constexpr size_t kKernelCount = 26;
 
 /// How a kernel is started, whatever the model.
 struct KernelShape {

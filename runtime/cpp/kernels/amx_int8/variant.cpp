@@ -13,6 +13,8 @@ Variant with_tile_products() {
   variant.required = kRequired;
   variant.tile = kTile;
   variant.matmul[static_cast<int>(WeightFormat::kInt4TwoLevel)] = matmul_int4_two_level;
+  variant.matmul[static_cast<int>(WeightFormat::kInt5TwoLevel)] = matmul_int5_two_level;
+  variant.matmul[static_cast<int>(WeightFormat::kInt6TwoLevel)] = matmul_int6_two_level;
   variant.matmul[static_cast<int>(WeightFormat::kInt4)] = matmul_int4;
   variant.matmul[static_cast<int>(WeightFormat::kInt8)] = matmul_int8;
   variant.matmul[static_cast<int>(WeightFormat::kInt8Groups)] = matmul_int8_groups;

@@ -23,14 +23,6 @@ namespace thimble::kernels::avx512vnni {
   return acc;
 }
 
-/// -kOffset times the sum of q, of a group_bias, -7 times the sum: what an offset of the weights
-/// adds too much. Times the inverse of 7 modulo 2^32 is a division without a remainder.
-template <uint32_t kOffset>
-[[gnu::always_inline]] inline int32_t offset_bias(int32_t group_bias) {
-  constexpr uint32_t kInverseOf7 = 0xB6DB6DB7;
-  return static_cast<int32_t>(static_cast<uint32_t>(group_bias) * (kInverseOf7 * kOffset));
-}
-
 [[gnu::always_inline]] inline __m512i broadcast_four(const int8_t* x) {
   int32_t four;
   std::memcpy(&four, x, sizeof four);

@@ -162,14 +162,19 @@ void matmul_in_groups(const LinearArgs& args, Unpack unpack) {
   }
 }
 
-}  // namespace
-
-void matmul_int4_two_level(const LinearArgs& args) {
+template <size_t kBits>
+void matmul_two_level(const LinearArgs& args) {
   const BlockLayout layout = args.weight.layout();
   matmul(args, [&](const uint8_t* packed, uint8_t* panel) {
-    unpack_two_level(packed, layout, args.weight.columns, args.weight.group_size, panel);
+    unpack_two_level<kBits>(packed, layout, args.weight.columns, args.weight.group_size, panel);
   });
 }
+
+}  // namespace
+
+void matmul_int4_two_level(const LinearArgs& args) { matmul_two_level<4>(args); }
+void matmul_int5_two_level(const LinearArgs& args) { matmul_two_level<5>(args); }
+void matmul_int6_two_level(const LinearArgs& args) { matmul_two_level<6>(args); }
 
 void matmul_int8(const LinearArgs& args) {
   const BlockLayout layout = args.weight.layout();

@@ -1,5 +1,6 @@
 #include <immintrin.h>
 
+#include "kernels/avx512vnni/codes.h"
 #include "kernels/avx512vnni/dot.h"
 #include "kernels/avx512vnni/variant.h"
 #include "kernels/shared/epilogue.h"
@@ -21,29 +22,38 @@ inline void prefetch(const uint8_t* line) {
 
 /// -(sum of value * q) of a block's kColumnStep columns from `lines` on with each of kRows rows.
 /// `x` and `bias` point to these columns in the tile.
-template <size_t kRows>
+template <size_t kBits, size_t kRows>
 [[gnu::always_inline]] inline void dot_step(const uint8_t* lines, const int8_t* x,
                                             const int32_t* bias, __m512i (&sums)[kRows]) {
-  const __m512i low_mask = _mm512_set1_epi8(0x0F), high_mask = _mm512_set1_epi8(-16);
-  __m512i high[kRows];  // 16 times too large: the nibbles stay in place
+  const Codes<kBits> codes(lines);
+  __m512i high[kRows];
   unrolled<kRows>([&](auto r) [[gnu::always_inline]] {
-    sums[r] = _mm512_set1_epi32(bias[r]);
+    sums[r] = _mm512_set1_epi32(offset_bias<largest_value(kBits)>(bias[r]));
     high[r] = _mm512_setzero_si512();
   });
-  unrolled<kColumnStep / 8>([&](auto step) [[gnu::always_inline]] {
-    const uint8_t* line = lines + step * kLineBytes;
-    prefetch(line);
-    const __m512i bytes = _mm512_load_si512(line);
-    const __m512i low_nibbles = _mm512_and_si512(bytes, low_mask);
-    const __m512i high_nibbles = _mm512_and_si512(bytes, high_mask);
+  unrolled<kColumnStep / 8>([&](auto line) [[gnu::always_inline]] {
+    prefetch(lines + line * kLineBytes);
+    if constexpr (line < kBits - 4) prefetch(lines + (4 + line) * kLineBytes);
+    const __m512i low_codes = codes.template low<line>();
+    const __m512i high_codes = codes.template high<line>();
     unrolled<kRows>([&](auto r) [[gnu::always_inline]] {
-      sums[r] = dot(sums[r], low_nibbles, x + (2 * step * kRows + r) * 4);
-      high[r] = dot(high[r], high_nibbles, x + ((2 * step + 1) * kRows + r) * 4);
+      sums[r] = dot(sums[r], low_codes, x + (2 * line * kRows + r) * 4);
+      high[r] = dot(high[r], high_codes, x + ((2 * line + 1) * kRows + r) * 4);
     });
   });
   unrolled<kRows>([&](auto r) [[gnu::always_inline]] {
-    sums[r] = _mm512_add_epi32(sums[r], _mm512_srai_epi32(high[r], 4));
+    if constexpr (Codes<kBits>::kHighShift > 0)
+      high[r] = _mm512_srai_epi32(high[r], Codes<kBits>::kHighShift);
+    sums[r] = _mm512_add_epi32(sums[r], high[r]);
   });
+}
+
+/// total + sums * multiple. The sums of 4 bits fit the low 16 bits; the high 16 are multiplied by
+/// 0.
+template <size_t kBits>
+[[gnu::always_inline]] inline __m512i add_times(__m512i total, __m512i sums, __m512i multiple) {
+  return kBits == 4 ? _mm512_dpwssd_epi32(total, sums, multiple)
+                    : _mm512_add_epi32(total, _mm512_mullo_epi32(sums, multiple));
 }
 
 /// Scales and stores the outputs of the tile's rows.
@@ -55,7 +65,8 @@ void finish(const LinearArgs& args, size_t block, const uint8_t* packed,
   for (size_t r = 0; r < args.x.rows; ++r) store_totals(args, r, block, totals[r], packed);
 }
 
-struct Int4TwoLevel {
+template <size_t kBits>
+struct TwoLevel {
   template <size_t kRows>
   static void block(const LinearArgs& args, const BlockLayout& layout, size_t block) {
     const ColumnRange columns = columns_of(args);
@@ -63,7 +74,7 @@ struct Int4TwoLevel {
     const uint8_t* packed = args.weight.data + block * layout.bytes;
     const uint8_t* scales =
         packed + layout.scales + columns.first / args.weight.group_size / 8 * kLineBytes;
-    const uint8_t* lines = packed + layout.values + columns.first * 8;
+    const uint8_t* lines = packed + layout.values + columns.first / kColumnStep * step_bytes(kBits);
     const int8_t* x = args.x.values + columns.first * kRows;
     const int32_t* bias = args.x.group_bias + columns.first / kColumnStep * kRows;
     __m512i total[kRows];
@@ -77,13 +88,12 @@ struct Int4TwoLevel {
       }
       const __m512i multiple = _mm512_and_si512(multiples, _mm512_set1_epi32(15));
       multiples = _mm512_srli_epi32(multiples, 4);
-      const uint8_t* end = lines + args.weight.group_size * 8;
-      for (; lines != end; lines += kColumnStep * 8, x += kColumnStep * kRows, bias += kRows) {
+      const uint8_t* end = lines + args.weight.group_size / kColumnStep * step_bytes(kBits);
+      for (; lines != end; lines += step_bytes(kBits), x += kColumnStep * kRows, bias += kRows) {
         __m512i sums[kRows];
-        dot_step<kRows>(lines, x, bias, sums);
-        // The sums fit the low 16 bits; the high 16 are multiplied by 0.
+        dot_step<kBits>(lines, x, bias, sums);
         unrolled<kRows>([&](auto r) [[gnu::always_inline]] {
-          total[r] = _mm512_dpwssd_epi32(total[r], sums[r], multiple);
+          total[r] = add_times<kBits>(total[r], sums[r], multiple);
         });
       }
     }
@@ -109,7 +119,7 @@ struct Int4 {
       const uint8_t* end = lines + args.weight.group_size * 8;
       for (; lines != end; lines += kColumnStep * 8, x += kColumnStep * kRows, bias += kRows) {
         __m512i sums[kRows];
-        dot_step<kRows>(lines, x, bias, sums);
+        dot_step<4>(lines, x, bias, sums);
         unrolled<kRows>([&](auto r) [[gnu::always_inline]] {
           group_sums[r] = _mm512_add_epi32(group_sums[r], sums[r]);
         });
@@ -229,7 +239,9 @@ void matvec(const LinearArgs& args) {
 
 }  // namespace
 
-void matvec_int4_two_level(const LinearArgs& args) { matvec<Int4TwoLevel>(args); }
+void matvec_int4_two_level(const LinearArgs& args) { matvec<TwoLevel<4>>(args); }
+void matvec_int5_two_level(const LinearArgs& args) { matvec<TwoLevel<5>>(args); }
+void matvec_int6_two_level(const LinearArgs& args) { matvec<TwoLevel<6>>(args); }
 void matvec_int4(const LinearArgs& args) { matvec<Int4>(args); }
 void matvec_int8(const LinearArgs& args) { matvec<Int8>(args); }
 void matvec_int8_groups(const LinearArgs& args) { matvec<Int8Groups>(args); }

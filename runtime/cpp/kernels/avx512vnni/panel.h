@@ -6,7 +6,7 @@
 
 #include <immintrin.h>
 
-#include "kernels/layout/layout.h"
+#include "kernels/avx512vnni/codes.h"
 
 namespace thimble::kernels::avx512vnni {
 
@@ -23,11 +23,10 @@ inline void unpack_int4(const uint8_t* lines, size_t columns, uint8_t* panel) {
   }
 }
 
-/// value * multiple + 128 of a block, as 128 + 7 * multiple - nibble * multiple: the last is at
-/// most 225, so that two bytes multiply as one 16-bit number.
+/// value * multiple + 128 of a block with two levels of scales.
+template <size_t kBits>
 inline void unpack_two_level(const uint8_t* packed, const BlockLayout& layout, size_t columns,
                              size_t group_size, uint8_t* panel) {
-  const __m512i low_mask = _mm512_set1_epi8(0x0F), high_mask = _mm512_set1_epi8(-16);
   const uint8_t* scales = packed + layout.scales;
   const uint8_t* lines = packed + layout.values;
   __m512i multiples = _mm512_setzero_si512();
@@ -36,21 +35,16 @@ inline void unpack_two_level(const uint8_t* packed, const BlockLayout& layout, s
       multiples = _mm512_load_si512(scales);
       scales += kLineBytes;
     }
-    const __m512i single = _mm512_and_si512(multiples, _mm512_set1_epi32(15));
-    const __m512i words = _mm512_or_si512(single, _mm512_slli_epi32(single, 16));
-    const __m512i bytes = _mm512_or_si512(words, _mm512_slli_epi16(words, 8));
-    const __m512i seven = _mm512_sub_epi8(_mm512_slli_epi32(bytes, 3), bytes);
-    const __m512i offset = _mm512_add_epi8(_mm512_set1_epi8(-128), seven);
-    // A high nibble left in place is 16 times too large; times 4096, the surplus vanishes modulo
-    // 65536.
-    const __m512i high_words = _mm512_slli_epi16(words, 12);
+    GroupFactors<kBits> factors(multiples);
+    factors.add(-128);
     multiples = _mm512_srli_epi32(multiples, 4);
-    for (size_t i = 0; i < group_size; i += 8, lines += kLineBytes, panel += 2 * kPanelStep) {
-      const __m512i pair = _mm512_load_si512(lines);
-      const __m512i low = _mm512_mullo_epi16(_mm512_and_si512(pair, low_mask), words);
-      const __m512i high = _mm512_mulhi_epu16(_mm512_and_si512(pair, high_mask), high_words);
-      _mm512_store_si512(panel, _mm512_sub_epi8(offset, low));
-      _mm512_store_si512(panel + kPanelStep, _mm512_sub_epi8(offset, high));
+    for (size_t i = 0; i < group_size; i += kColumnStep, lines += step_bytes(kBits)) {
+      const Codes<kBits> codes(lines);
+      unrolled<kColumnStep / 8>([&](auto line) [[gnu::always_inline]] {
+        _mm512_store_si512(panel, factors.template low<line>(codes));
+        _mm512_store_si512(panel + kPanelStep, factors.template high<line>(codes));
+        panel += 2 * kPanelStep;
+      });
     }
   }
 }

@@ -24,6 +24,15 @@
 ///       nibbles of a line are 16 rows by 4 columns, what one vpdpbusd / 4 sdot take; low and high
 ///       interleaved are the 8 columns of smmla.
 ///
+/// `kInt5TwoLevel`: value (-16..15) * multiple (1..8) * row_scale
+/// `kInt6TwoLevel`: value (-32..31) * multiple (1..4) * row_scale
+///
+///       The same, but for the values: a code is 15 - value (0..31) or 31 - value (0..63), and 32
+///       columns are 5 or 6 lines. Four lines have the low nibbles of the codes, as above, and one
+///       or two the bits above: byte 4 * row + j has those of columns j, 4 + j, 8 + j, ..., from
+///       its low bits on, one bit or two of each column. value * multiple fits int8, as that of 4
+///       bits.
+///
 /// `kInt4`: value[n][k] (-8..7) * scale[n][k / group], scales in float16
 ///
 ///       float  row_sum[16]               sum over groups of scale * (sum of values)
@@ -62,22 +71,37 @@ namespace thimble::kernels {
 
 enum class WeightFormat : uint8_t {
   kInt4TwoLevel = 0,
-  kInt4 = 1,
-  kInt8 = 2,
-  kInt8Groups = 3,
-  kFloat32 = 4
+  kInt5TwoLevel = 1,
+  kInt6TwoLevel = 2,
+  kInt4 = 3,
+  kInt8 = 4,
+  kInt8Groups = 5,
+  kFloat32 = 6
 };
 /// Those of integers: all but the last.
-constexpr size_t kIntegerFormats = 4;
+constexpr size_t kIntegerFormats = 6;
 
+/// Of a value.
+constexpr size_t bits_of(WeightFormat format) {
+  constexpr size_t kBits[] = {4, 5, 6, 4, 8, 8, 32};
+  return kBits[static_cast<size_t>(format)];
+}
+/// The largest value of so many bits; a code is this less the value.
+constexpr int largest_value(size_t bits) { return (1 << (bits - 1)) - 1; }
+
+constexpr bool has_two_levels(WeightFormat format) { return format <= WeightFormat::kInt6TwoLevel; }
+/// The largest multiple of a format with two levels.
+constexpr int largest_multiple(WeightFormat format) {
+  return format == WeightFormat::kInt4TwoLevel ? 15 : 128 >> (bits_of(format) - 1);
+}
 /// Whether a row has several scales.
 constexpr bool in_groups(WeightFormat format) {
-  return format == WeightFormat::kInt4TwoLevel || format == WeightFormat::kInt4 ||
+  return has_two_levels(format) || format == WeightFormat::kInt4 ||
          format == WeightFormat::kInt8Groups;
 }
 /// Whether a row's sum is an integer, of any part of its columns: its scale, if any, comes last.
 constexpr bool has_integer_sums(WeightFormat format) {
-  return format == WeightFormat::kInt4TwoLevel || format == WeightFormat::kInt8;
+  return has_two_levels(format) || format == WeightFormat::kInt8;
 }
 
 constexpr size_t kBlockRows = 16;
@@ -86,6 +110,9 @@ constexpr size_t kLineBytes = 64;
 constexpr size_t kColumnStep = 32;
 /// With more columns, the largest sum (255 * 128 * columns) does not fit int32.
 constexpr size_t kMostColumns = 65536;
+
+/// kColumnStep columns of a block of integers: as many lines as a value has bits.
+constexpr size_t step_bytes(size_t bits) { return bits * kLineBytes; }
 
 constexpr size_t divide_up(size_t a, size_t b) { return (a + b - 1) / b; }
 constexpr size_t round_up(size_t a, size_t b) { return divide_up(a, b) * b; }
@@ -106,24 +133,26 @@ struct BlockLayout {
 
 /// \param columns as stored.
 constexpr BlockLayout block_layout(WeightFormat format, size_t columns, size_t group_size) {
+  const size_t value_bytes = columns * kBlockRows * bits_of(format) / 8;
   switch (format) {
-    case WeightFormat::kInt4TwoLevel: {
+    case WeightFormat::kInt4TwoLevel:
+    case WeightFormat::kInt5TwoLevel:
+    case WeightFormat::kInt6TwoLevel: {
       const size_t values = 2 * kLineBytes + divide_up(columns / group_size, 8) * kLineBytes;
-      return {2 * kLineBytes, values, values + columns * kBlockRows / 2};
+      return {2 * kLineBytes, values, values + value_bytes};
     }
     case WeightFormat::kInt4:
     case WeightFormat::kInt8Groups: {
       const size_t scale_bytes = columns / group_size * kBlockRows * sizeof(uint16_t);
       const size_t values = kLineBytes + round_up(scale_bytes, kLineBytes);
-      const size_t value_bytes = columns * kBlockRows / (format == WeightFormat::kInt4 ? 2 : 1);
       return {kLineBytes, values, values + value_bytes};
     }
     case WeightFormat::kInt8:
-      return {0, 2 * kLineBytes, 2 * kLineBytes + columns * kBlockRows};
+      return {0, 2 * kLineBytes, 2 * kLineBytes + value_bytes};
     case WeightFormat::kFloat32:
       break;
   }
-  return {0, 0, columns * kBlockRows * sizeof(float)};
+  return {0, 0, value_bytes};
 }
 
 /// A packed weight, not owned: `data` aligned to 64 bytes.
@@ -161,6 +190,14 @@ struct QuantizedRows {
   size_t columns;  ///< padded
   Tile tile;
 };
+
+/// -kOffset times the sum of q, of a group_bias, -7 times the sum: what an offset of the weights
+/// adds too much. Times the inverse of 7 modulo 2^32 is a division without a remainder.
+template <uint32_t kOffset>
+[[gnu::always_inline]] inline int32_t offset_bias(int32_t group_bias) {
+  constexpr uint32_t kInverseOf7 = 0xB6DB6DB7;
+  return static_cast<int32_t>(static_cast<uint32_t>(group_bias) * (kInverseOf7 * kOffset));
+}
 
 /// The offset of the value of row m and column k.
 /// \param columns padded.

@@ -16,15 +16,19 @@ PackedWeight start(WeightFormat format, size_t rows, size_t columns, size_t grou
   return weight;
 }
 
-/// Writes the nibbles of all rows; the padding's nibbles are 7, the value zero.
-void pack_nibbles(const PackedWeight& weight, const int8_t* values, size_t columns, uint8_t* out) {
+/// Writes the codes of all rows, of 4, 5 or 6 bits; those of the padding are of the value zero.
+void pack_codes(const PackedWeight& weight, const int8_t* values, size_t columns, uint8_t* out) {
   const BlockLayout layout = weight.layout();
+  const size_t bits = bits_of(weight.format);
   for (size_t row = 0; row < weight.blocks() * kBlockRows; ++row) {
     uint8_t* block = out + row / kBlockRows * layout.bytes + layout.values;
     for (size_t k = 0; k < weight.columns; ++k) {
       const bool inside = row < weight.rows && k < columns;
-      const int nibble = 7 - (inside ? values[row * columns + k] : 0);
-      block[k / 8 * kLineBytes + row % kBlockRows * 4 + k % 4] |= nibble << (k % 8 < 4 ? 0 : 4);
+      const int code = largest_value(bits) - (inside ? values[row * columns + k] : 0);
+      uint8_t* step = block + k / kColumnStep * step_bytes(bits) + row % kBlockRows * 4 + k % 4;
+      const size_t quad = k % kColumnStep / 4, upper = quad * (bits - 4);  // where its bits start
+      step[quad / 2 * kLineBytes] |= (code & 15) << (quad % 2 * 4);
+      if (bits > 4) step[(4 + upper / 8) * kLineBytes] |= (code >> 4) << (upper % 8);
     }
   }
 }
@@ -65,9 +69,10 @@ void pack_groups(const PackedWeight& weight, const int8_t* values, const uint16_
 
 }  // namespace
 
-void pack_int4_two_level(const int8_t* values, const uint8_t* multiples, const float* row_scales,
-                         size_t rows, size_t columns, size_t group_size, uint8_t* out) {
-  const PackedWeight weight = start(WeightFormat::kInt4TwoLevel, rows, columns, group_size, out);
+void pack_two_level(WeightFormat format, const int8_t* values, const uint8_t* multiples,
+                    const float* row_scales, size_t rows, size_t columns, size_t group_size,
+                    uint8_t* out) {
+  const PackedWeight weight = start(format, rows, columns, group_size, out);
   const BlockLayout layout = weight.layout();
   const size_t groups = divide_up(columns, group_size);
   for (size_t row = 0; row < rows; ++row) {
@@ -83,14 +88,14 @@ void pack_int4_two_level(const int8_t* values, const uint8_t* multiples, const f
       lanes[group % 8 / 2] |= multiples[row * groups + group] << (group % 2 * 4);
     }
   }
-  pack_nibbles(weight, values, columns, out);
+  pack_codes(weight, values, columns, out);
 }
 
 void pack_int4(const int8_t* values, const uint16_t* scales, size_t rows, size_t columns,
                size_t group_size, uint8_t* out) {
   const PackedWeight weight = start(WeightFormat::kInt4, rows, columns, group_size, out);
   pack_groups(weight, values, scales, columns, out);
-  pack_nibbles(weight, values, columns, out);
+  pack_codes(weight, values, columns, out);
 }
 
 void pack_int8_groups(const int8_t* values, const uint16_t* scales, size_t rows, size_t columns,

@@ -7,13 +7,14 @@
 
 namespace thimble::kernels {
 
-/// Packs an int4 weight with two-level scales.
-/// \param values int8 [rows][columns], -8..7.
-/// \param multiples uint8 [rows][groups], 1..15; groups = ceil(columns / group_size).
+/// Packs a weight of a format with two levels of scales.
+/// \param values int8 [rows][columns], as the format has them.
+/// \param multiples uint8 [rows][groups], the same; groups = ceil(columns / group_size).
 /// \param row_scales float [rows].
 /// \param out as many bytes as the PackedWeight of this shape has, aligned to 4.
-void pack_int4_two_level(const int8_t* values, const uint8_t* multiples, const float* row_scales,
-                         size_t rows, size_t columns, size_t group_size, uint8_t* out);
+void pack_two_level(WeightFormat format, const int8_t* values, const uint8_t* multiples,
+                    const float* row_scales, size_t rows, size_t columns, size_t group_size,
+                    uint8_t* out);
 
 /// Packs an int4 weight with float16 scales, given as their bits [rows][groups].
 void pack_int4(const int8_t* values, const uint16_t* scales, size_t rows, size_t columns,

@@ -96,17 +96,22 @@ void multiply_tiles_in_groups(const LinearArgs& args, const BlockLayout& layout,
   }
 }
 
-}  // namespace
-
-void matmul_int4_two_level(const LinearArgs& args) {
+template <size_t kBits>
+void matmul_two_level(const LinearArgs& args) {
   const BlockLayout layout = args.weight.layout();
   int8_t* panel = reinterpret_cast<int8_t*>(args.scratch);
   for (size_t block = args.first_block; block < args.last_block; ++block) {
-    unpack_two_level(args.weight.data + block * layout.bytes, layout, args.weight.columns,
-                     args.weight.group_size, PanelWriter(panel));
+    unpack_two_level<kBits>(args.weight.data + block * layout.bytes, layout, args.weight.columns,
+                            args.weight.group_size, PanelWriter(panel));
     multiply_tiles(args, layout, block, panel);
   }
 }
+
+}  // namespace
+
+void matmul_int4_two_level(const LinearArgs& args) { matmul_two_level<4>(args); }
+void matmul_int5_two_level(const LinearArgs& args) { matmul_two_level<5>(args); }
+void matmul_int6_two_level(const LinearArgs& args) { matmul_two_level<6>(args); }
 
 void matmul_int4(const LinearArgs& args) {
   const BlockLayout layout = args.weight.layout();

@@ -1,6 +1,7 @@
 #include <arm_neon.h>
 
 #include THIMBLE_VARIANT_HEADER
+#include "kernels/neon_dotprod/unpack.h"
 #include "kernels/shared/epilogue.h"
 #include "kernels/shared/functions.h"
 #include "kernels/shared/unrolled.h"
@@ -42,8 +43,9 @@ struct Rows {
 template <size_t kMr>
 constexpr size_t kQuadsAtOnce = kMr == 1 ? 4 : 2;
 
-/// The integer dot products of a group, negative because the nibbles are 7 - value.
-template <size_t kMr, size_t kCount>
+/// The integer dot products of a group, negative because a code is the largest value less the
+/// value.
+template <size_t kBits, size_t kMr, size_t kCount>
 [[gnu::always_inline]] inline void dot_group(const uint8_t* lines, const Rows<kMr>& rows, size_t k,
                                              size_t group_size,
                                              int32x4_t (&acc)[kCount][Rows<kMr>::kCount]) {
@@ -51,32 +53,33 @@ template <size_t kMr, size_t kCount>
   unrolled<kCount>([&](auto q) [[gnu::always_inline]] {
     unrolled<kRows>([&](auto r) [[gnu::always_inline]] { acc[q][r] = vdupq_n_s32(0); });
   });
-  for (const size_t end = k + group_size; k < end; k += 16, lines += 2 * kLineBytes) {
-    if (k % kColumnStep == 0) {
-      unrolled<kRows>([&](auto r) [[gnu::always_inline]] {
-        const int32x4_t bias = vld1q_dup_s32(rows.bias + k / kColumnStep * kMr + r);
-        unrolled<kCount>([&](auto q)
-                             [[gnu::always_inline]] { acc[q][r] = vaddq_s32(acc[q][r], bias); });
-      });
-    }
-    int8x16_t x[kRows];
-    rows.load(k, x);
-    unrolled<2>([&](auto i) [[gnu::always_inline]] {
-      const uint8_t* line = lines + i * kLineBytes;
-      __builtin_prefetch(line + kPrefetchBytes);
-      unrolled<kCount>([&](auto q) [[gnu::always_inline]] {
-        const uint8x16_t bytes = vld1q_u8(line + q * kQuadBytes);
-        const int8x16_t low = vreinterpretq_s8_u8(vandq_u8(bytes, vdupq_n_u8(15)));
-        const int8x16_t high = vreinterpretq_s8_u8(vshrq_n_u8(bytes, 4));
-        unrolled<kRows>([&](auto r) [[gnu::always_inline]] {
-          acc[q][r] = Rows<kMr>::template dot<2 * i, r>(acc[q][r], low, x);
-          acc[q][r] = Rows<kMr>::template dot<2 * i + 1, r>(acc[q][r], high, x);
+  for (const size_t end = k + group_size; k < end; k += kColumnStep, lines += step_bytes(kBits)) {
+    unrolled<kRows>([&](auto r) [[gnu::always_inline]] {
+      const int32_t* sum = rows.bias + k / kColumnStep * kMr + r;
+      const int32x4_t bias =
+          kBits == 4 ? vld1q_dup_s32(sum) : vdupq_n_s32(offset_bias<largest_value(kBits)>(*sum));
+      unrolled<kCount>([&](auto q)
+                           [[gnu::always_inline]] { acc[q][r] = vaddq_s32(acc[q][r], bias); });
+    });
+    unrolled<2>([&](auto half) [[gnu::always_inline]] {
+      int8x16_t x[kRows];
+      rows.load(k + 16 * half, x);
+      unrolled<4>([&](auto i) [[gnu::always_inline]] {
+        constexpr size_t kQuad = 4 * half + i;
+        if constexpr (kQuad < kBits)
+          __builtin_prefetch(lines + kQuad * kLineBytes + kPrefetchBytes);
+        unrolled<kCount>([&](auto q) [[gnu::always_inline]] {
+          const int8x16_t weights = codes<kBits, kQuad>(lines + q * kQuadBytes);
+          unrolled<kRows>([&](auto r) [[gnu::always_inline]] {
+            acc[q][r] = Rows<kMr>::template dot<i, r>(acc[q][r], weights, x);
+          });
         });
       });
     });
   }
 }
 
+template <size_t kBits>
 struct TwoLevel {
   using Totals = I32x16;
 
@@ -103,7 +106,7 @@ struct TwoLevel {
         scales += kLineBytes;
       }
       int32x4_t acc[kCount][kRows];
-      dot_group<kMr, kCount>(lines + k * 8, rows, k, group_size, acc);
+      dot_group<kBits>(lines + k / kColumnStep * step_bytes(kBits), rows, k, group_size, acc);
       unrolled<kCount>([&](auto q) [[gnu::always_inline]] {
         const int32x4_t multiple = vreinterpretq_s32_u32(vandq_u32(multiples[q], vdupq_n_u32(15)));
         multiples[q] = vshrq_n_u32(multiples[q], 4);
@@ -132,7 +135,7 @@ struct Plain {
         [&](auto q) { unrolled<kRows>([&](auto r) { total[q][r] = vdupq_n_f32(0); }); });
     for (size_t k = 0; k < columns; k += group_size, scales += kBlockRows) {
       int32x4_t acc[kCount][kRows];
-      dot_group<kMr, kCount>(lines + k * 8, rows, k, group_size, acc);
+      dot_group<4>(lines + k / kColumnStep * step_bytes(4), rows, k, group_size, acc);
       unrolled<kCount>([&](auto q) [[gnu::always_inline]] {
         const float32x4_t scale = widen_half(scales + 4 * q);
         unrolled<kRows>([&](auto r) [[gnu::always_inline]] {
@@ -251,7 +254,9 @@ void matvec(const LinearArgs& args) {
 
 }  // namespace
 
-void matvec_int4_two_level(const LinearArgs& args) { matvec<TwoLevel>(args); }
+void matvec_int4_two_level(const LinearArgs& args) { matvec<TwoLevel<4>>(args); }
+void matvec_int5_two_level(const LinearArgs& args) { matvec<TwoLevel<5>>(args); }
+void matvec_int6_two_level(const LinearArgs& args) { matvec<TwoLevel<6>>(args); }
 void matvec_int4(const LinearArgs& args) { matvec<Plain>(args); }
 void matvec_int8(const LinearArgs& args) { matvec<Int8>(args); }
 void matvec_int8_groups(const LinearArgs& args) { matvec<Int8Groups>(args); }

@@ -144,14 +144,19 @@ void matmul(const LinearArgs& args, Unpack unpack, Multiply multiply) {
   }
 }
 
-}  // namespace
-
-void matmul_int4_two_level(const LinearArgs& args) {
+template <size_t kBits>
+void matmul_two_level(const LinearArgs& args) {
   const auto unpack = [&](const uint8_t* packed, const BlockLayout& layout, PanelWriter write) {
-    unpack_two_level(packed, layout, args.weight.columns, args.weight.group_size, write);
+    unpack_two_level<kBits>(packed, layout, args.weight.columns, args.weight.group_size, write);
   };
   matmul(args, unpack, multiply_tiles);
 }
+
+}  // namespace
+
+void matmul_int4_two_level(const LinearArgs& args) { matmul_two_level<4>(args); }
+void matmul_int5_two_level(const LinearArgs& args) { matmul_two_level<5>(args); }
+void matmul_int6_two_level(const LinearArgs& args) { matmul_two_level<6>(args); }
 
 void matmul_int4(const LinearArgs& args) {
   const auto unpack = [&](const uint8_t* packed, const BlockLayout& layout, PanelWriter write) {

@@ -1,4 +1,5 @@
 #include "kernels/scalar/variant.h"
+#include "kernels/shared/codes.h"
 #include "kernels/shared/epilogue.h"
 #include "kernels/shared/functions.h"
 
@@ -9,13 +10,11 @@ int8_t value_at(const QuantizedRows& x, size_t m, size_t k) {
   return x.values[quantized_offset(m, k, x.columns, x.tile)];
 }
 
-/// Nibble values [columns][16] of a block, -8..7.
-void unpack_nibbles(const uint8_t* values, size_t columns, int8_t* out) {
+/// Values [columns][16] of a block in codes.
+void unpack_codes(const uint8_t* values, size_t bits, size_t columns, int8_t* out) {
   for (size_t k = 0; k < columns; ++k)
-    for (size_t lane = 0; lane < kBlockRows; ++lane) {
-      const uint8_t byte = values[k / 8 * kLineBytes + lane * 4 + k % 4];
-      out[k * kBlockRows + lane] = static_cast<int8_t>(7 - (k % 8 < 4 ? byte & 15 : byte >> 4));
-    }
+    for (size_t lane = 0; lane < kBlockRows; ++lane)
+      out[k * kBlockRows + lane] = static_cast<int8_t>(coded_value(values, bits, lane, k));
 }
 
 /// int8 values [columns][16] of a block.
@@ -72,12 +71,11 @@ void linear_in_groups(const LinearArgs& args, Unpack unpack) {
   }
 }
 
-}  // namespace
-
-void matvec_int4_two_level(const LinearArgs& args) {
+/// Of a format with two levels of scales.
+void linear_of_two_levels(const LinearArgs& args) {
   const size_t columns = args.weight.columns, group_size = args.weight.group_size;
   linear(args, [&](const uint8_t* packed, const BlockLayout& layout, int8_t* weights) {
-    unpack_nibbles(packed + layout.values, columns, weights);
+    unpack_codes(packed + layout.values, bits_of(args.weight.format), columns, weights);
     for (size_t k = 0; k < columns; ++k) {
       const size_t group = k / group_size;
       const uint8_t* multiples = packed + layout.scales + group / 8 * kLineBytes + group % 8 / 2;
@@ -87,9 +85,15 @@ void matvec_int4_two_level(const LinearArgs& args) {
   });
 }
 
+}  // namespace
+
+void matvec_int4_two_level(const LinearArgs& args) { linear_of_two_levels(args); }
+void matvec_int5_two_level(const LinearArgs& args) { linear_of_two_levels(args); }
+void matvec_int6_two_level(const LinearArgs& args) { linear_of_two_levels(args); }
+
 void matvec_int4(const LinearArgs& args) {
   linear_in_groups(args, [&](const uint8_t* values, int8_t* weights) {
-    unpack_nibbles(values, args.weight.columns, weights);
+    unpack_codes(values, 4, args.weight.columns, weights);
   });
 }
 
@@ -105,7 +109,9 @@ void matvec_int8_groups(const LinearArgs& args) {
   });
 }
 
-void matmul_int4_two_level(const LinearArgs& args) { matvec_int4_two_level(args); }
+void matmul_int4_two_level(const LinearArgs& args) { linear_of_two_levels(args); }
+void matmul_int5_two_level(const LinearArgs& args) { linear_of_two_levels(args); }
+void matmul_int6_two_level(const LinearArgs& args) { linear_of_two_levels(args); }
 void matmul_int4(const LinearArgs& args) { matvec_int4(args); }
 void matmul_int8(const LinearArgs& args) { matvec_int8(args); }
 void matmul_int8_groups(const LinearArgs& args) { matvec_int8_groups(args); }

@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "kernels/shared/codes.h"
 #include "kernels/shared/half.h"
 
 namespace thimble::kernels {
@@ -13,19 +14,15 @@ float float_at(const uint8_t* from) {
   return value;
 }
 
-/// The value of column k of a row.
+/// The int8 of column k of a row.
 int byte_at(const uint8_t* values, size_t lane, size_t k) {
   return static_cast<int8_t>(values[k / 4 * kLineBytes + lane * 4 + k % 4]);
-}
-int nibble_at(const uint8_t* values, size_t lane, size_t k) {
-  const uint8_t byte = values[k / 8 * kLineBytes + lane * 4 + k % 4];
-  return 7 - (k % 8 < 4 ? byte & 15 : byte >> 4);
 }
 
 /// The scale of a group of one row of a block.
 float group_scale(const PackedWeight& weight, const uint8_t* block, size_t lane, size_t group) {
   const uint8_t* scales = block + weight.layout().scales;
-  if (weight.format == WeightFormat::kInt4TwoLevel) {
+  if (has_two_levels(weight.format)) {
     const uint8_t pair = scales[group / 8 * kLineBytes + lane * 4 + group % 8 / 2];
     const int multiple = pair >> (group % 2 * 4) & 15;
     return static_cast<float>(multiple) * float_at(block + lane * sizeof(float));
@@ -47,13 +44,12 @@ void unpack_row(const PackedWeight& weight, size_t row, size_t columns, float* o
       out[k] = float_at(values + (k * kBlockRows + lane) * sizeof(float));
     return;
   }
-  const bool bytes =
-      weight.format == WeightFormat::kInt8Groups || weight.format == WeightFormat::kInt8;
+  const size_t bits = bits_of(weight.format);
   float scale = float_at(block + lane * sizeof(float));  // of kInt8
   for (size_t k = 0; k < columns; ++k) {
     if (weight.group_size != 0 && k % weight.group_size == 0)
       scale = group_scale(weight, block, lane, k / weight.group_size);
-    const int value = bytes ? byte_at(values, lane, k) : nibble_at(values, lane, k);
+    const int value = bits == 8 ? byte_at(values, lane, k) : coded_value(values, bits, lane, k);
     out[k] = static_cast<float>(value) * scale;
   }
 }

@@ -32,7 +32,7 @@ inline void store_outputs(const Args& args, size_t m, size_t block, F32x16 y) {
   store(to, y);
 }
 
-/// float(a - zero_point * row_sum) * (scale * row_scale), of kInt4TwoLevel and kInt8.
+/// float(a - zero_point * row_sum) * (scale * row_scale), of the formats whose rows have one.
 inline F32x16 scaled(I32x16 a, const RowParams& params, const uint8_t* block) {
   const F32x16 row_scale = load(reinterpret_cast<const float*>(block));
   const I32x16 row_sum = load(reinterpret_cast<const int32_t*>(block + kLineBytes));

@@ -77,7 +77,7 @@ class RandomModel : public ProgramBuilder {
     gate_up.gated = true;
     add_op(gate_up);
     cpu::LinearOp down =
-        linear(mlp, hidden_, add_weight(kHidden, kIntermediate, WeightFormat::kInt4TwoLevel));
+        linear(mlp, hidden_, add_weight(kHidden, kIntermediate, WeightFormat::kInt6TwoLevel));
     down.accumulate = true;
     add_op(down);
   }
@@ -89,7 +89,7 @@ class RandomModel : public ProgramBuilder {
     const uint32_t up = add_slot(kIntermediate), both = add_slot(kIntermediate);
     const uint32_t down = add_slot(kHidden);
     add_op(cpu::NormOp{hidden_, normed, add_floats(kHidden, 1, 0.2f), 1e-5f, 1});
-    add_op(linear(normed, gate, add_weight(kIntermediate, kHidden, WeightFormat::kInt8)));
+    add_op(linear(normed, gate, add_weight(kIntermediate, kHidden, WeightFormat::kInt5TwoLevel)));
     cpu::LinearOp second =
         linear(normed, up, add_weight(kIntermediate, kHidden, WeightFormat::kInt4));
     second.prepared = true;

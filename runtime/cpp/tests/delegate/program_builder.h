@@ -60,7 +60,7 @@ class ProgramBuilder {
   uint32_t add_weight(size_t rows, size_t columns, kernels::WeightFormat format) {
     using kernels::WeightFormat;
     const bool grouped = kernels::in_groups(format);
-    const bool nibbles = grouped && format != WeightFormat::kInt8Groups;
+    const int32_t most = kernels::largest_value(kernels::bits_of(format));
     const size_t group = grouped ? 32 : 0;
     const auto index = static_cast<uint32_t>(program.weights.size());
     program.weights.push_back({"w" + std::to_string(index), rows, columns, group, format});
@@ -71,12 +71,12 @@ class ProgramBuilder {
       kernels::pack_float32(reals(rows * columns, 0.2f).data(), rows, columns, out);
       return index;
     }
-    const int32_t most = nibbles ? 7 : 127;
     std::vector<int8_t> values(rows * columns);
     for (int8_t& value : values) value = static_cast<int8_t>(numbers_.between(-most - 1, most));
     const size_t groups = grouped ? kernels::divide_up(columns, group) : 0;
-    if (grouped && format != WeightFormat::kInt4TwoLevel) {
+    if (grouped && !kernels::has_two_levels(format)) {
       std::vector<uint16_t> scales(rows * groups);
+      const bool nibbles = format == WeightFormat::kInt4;
       const int32_t low = nibbles ? 0x2400 : 0x1400;  // 0.016 and 0.001, up to twice that
       for (uint16_t& scale : scales) {
         scale = static_cast<uint16_t>(numbers_.between(low, low + 0x3FF));
@@ -92,9 +92,11 @@ class ProgramBuilder {
       return index;
     }
     std::vector<uint8_t> multiples(rows * groups);
-    for (uint8_t& multiple : multiples) multiple = static_cast<uint8_t>(numbers_.between(1, 15));
-    kernels::pack_int4_two_level(values.data(), multiples.data(), scales.data(), rows, columns,
-                                 group, out);
+    const int32_t largest = kernels::largest_multiple(format);
+    for (uint8_t& multiple : multiples)
+      multiple = static_cast<uint8_t>(numbers_.between(1, largest));
+    kernels::pack_two_level(format, values.data(), multiples.data(), scales.data(), rows, columns,
+                            group, out);
     return index;
   }
 

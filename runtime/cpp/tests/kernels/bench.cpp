@@ -150,7 +150,8 @@ int main(int argc, char** argv) {
     if (argc == 1 && std::strcmp(variant->name, "scalar") == 0) continue;
     measure_limits(variant->required, memory);
     measure_attention(*variant);
-    constexpr const char* kFormats[] = {"int4 two-level", "int4", "int8", "int8 groups"};
+    constexpr const char* kFormats[] = {"int4 two-level", "int5 two-level", "int6 two-level",
+                                        "int4",           "int8",           "int8 groups"};
     for (size_t format = 0; format < kIntegerFormats; ++format) {
       measure_matvec(*variant, static_cast<WeightFormat>(format), kFormats[format], memory);
       measure_matmul(*variant, static_cast<WeightFormat>(format), kFormats[format]);

@@ -304,39 +304,45 @@ bool gated_units() {
 bool embedding_rows() {
   constexpr size_t kRows = 19, kColumns = 100, kGroup = 32, kGroups = 4;
   Numbers numbers(8);
-  std::vector<int8_t> int4(kRows * kColumns), int8(kRows * kColumns);
+  std::vector<int8_t> int8(kRows * kColumns), integers(kRows * kColumns);
   std::vector<uint8_t> multiples(kRows * kGroups);
   std::vector<uint16_t> scales(kRows * kGroups);
   std::vector<float> row_scales(kRows), values(kRows * kColumns), row(kColumns);
-  for (int8_t& value : int4) value = static_cast<int8_t>(numbers.between(-8, 7));
   for (int8_t& value : int8) value = static_cast<int8_t>(numbers.between(-128, 127));
-  for (uint8_t& multiple : multiples) multiple = static_cast<uint8_t>(numbers.between(1, 15));
+  for (uint8_t& multiple : multiples) multiple = static_cast<uint8_t>(numbers.between(1, 4));
   for (uint16_t& scale : scales) scale = static_cast<uint16_t>(numbers.between(0x2C00, 0x2FFF));
   for (float& scale : row_scales) scale = numbers.real();
   for (float& value : values) value = numbers.real();
-  for (uint8_t kind = 0; kind < 5; ++kind) {
+  for (uint8_t kind = 0; kind <= kIntegerFormats; ++kind) {
     const WeightFormat format = static_cast<WeightFormat>(kind);
+    for (size_t i = 0; format != WeightFormat::kFloat32 && i < int8.size(); ++i)
+      integers[i] = static_cast<int8_t>(int8[i] >> (8 - bits_of(format)));
     const size_t group = in_groups(format) ? kGroup : 0;
     PackedWeight weight{nullptr, kRows, stored_columns(format, kColumns, group), group, format};
     AlignedBuffer packed(weight.bytes());
     uint8_t* out = packed.data();
     weight.data = out;
-    if (kind == 0)
-      pack_int4_two_level(int4.data(), multiples.data(), row_scales.data(), kRows, kColumns, kGroup,
-                          out);
-    if (kind == 1) pack_int4(int4.data(), scales.data(), kRows, kColumns, kGroup, out);
-    if (kind == 2) pack_int8(int8.data(), row_scales.data(), kRows, kColumns, out);
-    if (kind == 3) pack_int8_groups(int8.data(), scales.data(), kRows, kColumns, kGroup, out);
-    if (kind == 4) pack_float32(values.data(), kRows, kColumns, out);
+    const bool two_levels = has_two_levels(format);
+    if (two_levels)
+      pack_two_level(format, integers.data(), multiples.data(), row_scales.data(), kRows, kColumns,
+                     kGroup, out);
+    if (format == WeightFormat::kInt4)
+      pack_int4(integers.data(), scales.data(), kRows, kColumns, kGroup, out);
+    if (format == WeightFormat::kInt8)
+      pack_int8(integers.data(), row_scales.data(), kRows, kColumns, out);
+    if (format == WeightFormat::kInt8Groups)
+      pack_int8_groups(integers.data(), scales.data(), kRows, kColumns, kGroup, out);
+    if (format == WeightFormat::kFloat32) pack_float32(values.data(), kRows, kColumns, out);
     for (size_t n = 0; n < kRows; ++n) {
       unpack_row(weight, n, kColumns, row.data());
       for (size_t k = 0; k < kColumns; ++k) {
         const size_t i = n * kColumns + k, j = n * kGroups + k / kGroup;
-        const float two_level = static_cast<float>(multiples[j]) * row_scales[n];
-        const float scale = half_to_float(scales[j]);
-        const float expected[] = {int4[i] * two_level, int4[i] * scale, int8[i] * row_scales[n],
-                                  int8[i] * scale, values[i]};
-        if (row[k] != expected[kind]) return expect(false, "the values that were packed");
+        const float scale = two_levels          ? multiples[j] * row_scales[n]
+                            : in_groups(format) ? half_to_float(scales[j])
+                                                : row_scales[n];
+        const bool is_float = format == WeightFormat::kFloat32;
+        const float expected = is_float ? values[i] : integers[i] * scale;
+        if (row[k] != expected) return expect(false, "the values that were packed");
       }
     }
   }

@@ -19,8 +19,9 @@ using thimble::test::Fill;
 using thimble::test::Numbers;
 using thimble::test::Problem;
 
-constexpr WeightFormat kFormats[] = {WeightFormat::kInt4TwoLevel, WeightFormat::kInt4,
-                                     WeightFormat::kInt8, WeightFormat::kInt8Groups};
+constexpr WeightFormat kFormats[] = {WeightFormat::kInt4TwoLevel, WeightFormat::kInt5TwoLevel,
+                                     WeightFormat::kInt6TwoLevel, WeightFormat::kInt4,
+                                     WeightFormat::kInt8,         WeightFormat::kInt8Groups};
 
 constexpr Tile kPlainRows = {1, 4};
 
@@ -121,7 +122,8 @@ bool many_rows() { return check({150, 40, 8192, 32}, Fill::kRandom, Epilogue::kP
 
 /// A product in three parts of the columns gives the bits of one.
 bool column_parts() {
-  for (WeightFormat format : {WeightFormat::kInt4TwoLevel, WeightFormat::kInt8})
+  for (WeightFormat format : kFormats) {
+    if (!has_integer_sums(format)) continue;
     for (Fill fill : {Fill::kRandom, Fill::kLargestProduct})
       for (size_t rows : {1, 2, 3, 8})
         for (size_t columns : {800, 1024, 1100})
@@ -150,25 +152,27 @@ bool column_parts() {
                          static_cast<int>(format), rows, columns);
             return expect(false, "the same bits as in one part");
           }
+  }
   return true;
 }
 
 /// scalar itself, against the definition in double.
-bool definition() {
+bool definition_of(WeightFormat format) {
   constexpr size_t kRows = 3, kOutputs = 20, kColumns = 150, kGroup = 32, kGroups = 5;
+  const int32_t largest = largest_value(bits_of(format));
   Numbers numbers(9);
   std::vector<int8_t> values(kOutputs * kColumns);
   std::vector<uint8_t> multiples(kOutputs * kGroups);
   std::vector<float> row_scales(kOutputs), x(kRows * kColumns), y(kRows * kOutputs);
-  for (int8_t& value : values) value = static_cast<int8_t>(numbers.between(-8, 7));
-  for (uint8_t& multiple : multiples) multiple = static_cast<uint8_t>(numbers.between(1, 15));
+  for (int8_t& value : values) value = static_cast<int8_t>(numbers.between(-largest - 1, largest));
+  for (uint8_t& multiple : multiples)
+    multiple = static_cast<uint8_t>(numbers.between(1, largest_multiple(format)));
   for (float& scale : row_scales) scale = 0.01f * (1.5f + numbers.real());
   for (float& value : x) value = numbers.real();
-  PackedWeight weight{nullptr, kOutputs, stored_columns(WeightFormat::kInt4TwoLevel, kColumns, 32),
-                      kGroup, WeightFormat::kInt4TwoLevel};
+  PackedWeight weight{nullptr, kOutputs, stored_columns(format, kColumns, kGroup), kGroup, format};
   AlignedBuffer packed(weight.bytes()), scratch(linear_scratch_bytes(weight.columns));
-  pack_int4_two_level(values.data(), multiples.data(), row_scales.data(), kOutputs, kColumns,
-                      kGroup, packed.data());
+  pack_two_level(format, values.data(), multiples.data(), row_scales.data(), kOutputs, kColumns,
+                 kGroup, packed.data());
   weight.data = packed.data();
   std::vector<int8_t> q(kRows * weight.columns);
   std::vector<RowParams> params(kRows);
@@ -176,7 +180,7 @@ bool definition() {
   const QuantizedRows rows{q.data(), params.data(),  group_bias.data(),
                            kRows,    weight.columns, kPlainRows};
   scalar::kVariant.quantize({x.data(), kColumns, kColumns, rows});
-  scalar::kVariant.matvec[0](
+  scalar::kVariant.matvec[static_cast<int>(format)](
       {rows, weight, 0, weight.blocks(), y.data(), kOutputs, nullptr, false, scratch.data()});
   for (size_t m = 0; m < kRows; ++m)
     for (size_t n = 0; n < kOutputs; ++n) {
@@ -196,6 +200,11 @@ bool definition() {
         return expect(false, "the definition of the product");
     }
   return true;
+}
+
+bool definition() {
+  return definition_of(WeightFormat::kInt4TwoLevel) && definition_of(WeightFormat::kInt5TwoLevel) &&
+         definition_of(WeightFormat::kInt6TwoLevel);
 }
 
 bool float_weights() {

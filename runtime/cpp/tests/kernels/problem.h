@@ -54,7 +54,7 @@ class Numbers {
 enum class Fill {
   kRandom,
   kExtremes,        ///< every number at one of its ends
-  kLargestProduct,  ///< -128 * -8 * 15 everywhere, or -128 * -128
+  kLargestProduct,  ///< the lowest activation, the lowest value and the largest multiple everywhere
   kTinyScales,      ///< zero and denormal scales
   kSignedScales,    ///< of groups, of both signs, some of them the largest
 };
@@ -111,9 +111,7 @@ class Problem {
   int8_t* values() { return reinterpret_cast<int8_t*>(values_.data()); }
 
   int8_t weight_value(Numbers& numbers) const {
-    using kernels::WeightFormat;
-    const bool bytes = format_ == WeightFormat::kInt8 || format_ == WeightFormat::kInt8Groups;
-    const int32_t low = bytes ? -128 : -8, high = -low - 1;
+    const int32_t high = kernels::largest_value(kernels::bits_of(format_)), low = -high - 1;
     if (fill_ == Fill::kLargestProduct) return static_cast<int8_t>(low);
     if (fill_ == Fill::kExtremes) return static_cast<int8_t>(numbers.next() & 64 ? low : high);
     return static_cast<int8_t>(numbers.between(low, high));
@@ -148,13 +146,14 @@ class Problem {
       return;
     }
     const size_t groups = kernels::divide_up(columns_, group_size_);
-    if (format_ == WeightFormat::kInt4TwoLevel) {
+    if (kernels::has_two_levels(format_)) {
       std::vector<uint8_t> multiples(outputs_ * groups);
+      const int32_t largest = kernels::largest_multiple(format_);
       for (uint8_t& multiple : multiples)
-        multiple =
-            fill_ == Fill::kLargestProduct ? 15 : static_cast<uint8_t>(numbers.between(1, 15));
-      kernels::pack_int4_two_level(values.data(), multiples.data(), row_scales.data(), outputs_,
-                                   columns_, group_size_, packed_.data());
+        multiple = static_cast<uint8_t>(
+            fill_ == Fill::kLargestProduct ? largest : numbers.between(1, largest));
+      kernels::pack_two_level(format_, values.data(), multiples.data(), row_scales.data(), outputs_,
+                              columns_, group_size_, packed_.data());
       return;
     }
     std::vector<uint16_t> scales(outputs_ * groups);

@@ -12,8 +12,9 @@ using metal::Kernel;
 using test::expect;
 using test::Fill;
 
-constexpr WeightFormat kFormats[] = {WeightFormat::kInt4TwoLevel, WeightFormat::kInt4,
-                                     WeightFormat::kInt8, WeightFormat::kInt8Groups};
+constexpr WeightFormat kFormats[] = {WeightFormat::kInt4TwoLevel, WeightFormat::kInt5TwoLevel,
+                                     WeightFormat::kInt6TwoLevel, WeightFormat::kInt4,
+                                     WeightFormat::kInt8,         WeightFormat::kInt8Groups};
 /// Rows in the order of their tokens, as Metal's kernels have them.
 constexpr kernels::Tile kRowMajor = {1, 64};
 

@@ -161,9 +161,8 @@ bool odd_numbers() {
 
 bool embedding() {
   const size_t rows = 37, columns = 70;
-  for (const WeightFormat format :
-       {WeightFormat::kInt4TwoLevel, WeightFormat::kInt4, WeightFormat::kInt8,
-        WeightFormat::kInt8Groups, WeightFormat::kFloat32}) {
+  for (size_t kind = 0; kind <= kernels::kIntegerFormats; ++kind) {
+    const auto format = static_cast<WeightFormat>(kind);
     test::Problem problem(format == WeightFormat::kFloat32 ? WeightFormat::kInt8 : format, 1, rows,
                           columns, 32, {1, 64});
     kernels::PackedWeight weight = problem.args().weight;

@@ -15,18 +15,19 @@ kernel void embed_rows(device const uchar* weight [[buffer(0)]],
   for (uint k = thread_index; k < params.columns; k += threads.x) {
     switch (params.weight.format) {
       case 0:
-        y[k] = float(nibbles(block, k / 4, lane)[k % 4]) *
-               (float(Int4TwoLevel::multiple(block, k / block.group_size, lane)) *
-                float_at(block, lane));
-        break;
       case 1:
-        y[k] = float(nibbles(block, k / 4, lane)[k % 4]) *
-               Int4::scale(block, k / block.group_size, lane);
-        break;
       case 2:
-        y[k] = float(Int8::quad(block, k / 4, lane)[k % 4]) * float_at(block, lane);
+        y[k] = float(coded(block, 4 + params.weight.format, k / 4, lane)[k % 4]) *
+               (float(multiple(block, k / block.group_size, lane)) * float_at(block, lane));
         break;
       case 3:
+        y[k] = float(coded(block, 4, k / 4, lane)[k % 4]) *
+               Int4::scale(block, k / block.group_size, lane);
+        break;
+      case 4:
+        y[k] = float(Int8::quad(block, k / 4, lane)[k % 4]) * float_at(block, lane);
+        break;
+      case 5:
         y[k] = float(Int8Groups::quad(block, k / 4, lane)[k % 4]) *
                Int8Groups::scale(block, k / block.group_size, lane);
         break;

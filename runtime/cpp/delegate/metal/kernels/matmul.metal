@@ -104,7 +104,33 @@ kernel void matmul_int4_two_level(device const uchar* weight [[buffer(0)]],
                                   threadgroup int* memory [[threadgroup(0)]],
                                   uint3 group [[threadgroup_position_in_grid]],
                                   uint thread_index [[thread_index_in_threadgroup]]) {
-  matmul<Int4TwoLevel>(weight, q, scales, bias, y, params, memory, group, thread_index);
+  matmul<TwoLevel<4>>(weight, q, scales, bias, y, params, memory, group, thread_index);
+}
+
+/// As matmul_int4_two_level.
+kernel void matmul_int5_two_level(device const uchar* weight [[buffer(0)]],
+                                  device const char4* q [[buffer(1)]],
+                                  device const RowScale* scales [[buffer(2)]],
+                                  device const float* bias [[buffer(3)]],
+                                  device float* y [[buffer(4)]],
+                                  constant LinearParams& params [[buffer(5)]],
+                                  threadgroup int* memory [[threadgroup(0)]],
+                                  uint3 group [[threadgroup_position_in_grid]],
+                                  uint thread_index [[thread_index_in_threadgroup]]) {
+  matmul<TwoLevel<5>>(weight, q, scales, bias, y, params, memory, group, thread_index);
+}
+
+/// As matmul_int4_two_level.
+kernel void matmul_int6_two_level(device const uchar* weight [[buffer(0)]],
+                                  device const char4* q [[buffer(1)]],
+                                  device const RowScale* scales [[buffer(2)]],
+                                  device const float* bias [[buffer(3)]],
+                                  device float* y [[buffer(4)]],
+                                  constant LinearParams& params [[buffer(5)]],
+                                  threadgroup int* memory [[threadgroup(0)]],
+                                  uint3 group [[threadgroup_position_in_grid]],
+                                  uint thread_index [[thread_index_in_threadgroup]]) {
+  matmul<TwoLevel<6>>(weight, q, scales, bias, y, params, memory, group, thread_index);
 }
 
 /// As matmul_int4_two_level.

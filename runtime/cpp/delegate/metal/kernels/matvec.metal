@@ -78,7 +78,33 @@ kernel void matvec_int4_two_level(device const uchar* weight [[buffer(0)]],
                                   threadgroup int* sums [[threadgroup(0)]],
                                   uint3 group [[threadgroup_position_in_grid]],
                                   uint thread_index [[thread_index_in_threadgroup]]) {
-  matvec<Int4TwoLevel>(weight, q, scales, bias, y, params, sums, group, thread_index);
+  matvec<TwoLevel<4>>(weight, q, scales, bias, y, params, sums, group, thread_index);
+}
+
+/// As matvec_int4_two_level.
+kernel void matvec_int5_two_level(device const uchar* weight [[buffer(0)]],
+                                  device const char4* q [[buffer(1)]],
+                                  device const RowScale* scales [[buffer(2)]],
+                                  device const float* bias [[buffer(3)]],
+                                  device float* y [[buffer(4)]],
+                                  constant LinearParams& params [[buffer(5)]],
+                                  threadgroup int* sums [[threadgroup(0)]],
+                                  uint3 group [[threadgroup_position_in_grid]],
+                                  uint thread_index [[thread_index_in_threadgroup]]) {
+  matvec<TwoLevel<5>>(weight, q, scales, bias, y, params, sums, group, thread_index);
+}
+
+/// As matvec_int4_two_level.
+kernel void matvec_int6_two_level(device const uchar* weight [[buffer(0)]],
+                                  device const char4* q [[buffer(1)]],
+                                  device const RowScale* scales [[buffer(2)]],
+                                  device const float* bias [[buffer(3)]],
+                                  device float* y [[buffer(4)]],
+                                  constant LinearParams& params [[buffer(5)]],
+                                  threadgroup int* sums [[threadgroup(0)]],
+                                  uint3 group [[threadgroup_position_in_grid]],
+                                  uint thread_index [[thread_index_in_threadgroup]]) {
+  matvec<TwoLevel<6>>(weight, q, scales, bias, y, params, sums, group, thread_index);
 }
 
 /// As matvec_int4_two_level.

@@ -22,23 +22,32 @@ inline int row_sum(thread const Block& block, uint lane) {
   return reinterpret_cast<device const int*>(block.data)[kLanes + lane];
 }
 
-/// The values -8..7 of columns 4 * quad .. + 3.
-inline char4 nibbles(thread const Block& block, uint quad, uint lane) {
-  device const uint* lines = reinterpret_cast<device const uint*>(block.data + block.values_at);
-  const uint bits = lines[quad / 2 * kLanes + lane] >> (quad % 2 * 4);
-  return char4(char(7 - int(bits & 15)), char(7 - int(bits >> 8 & 15)),
-               char(7 - int(bits >> 16 & 15)), char(7 - int(bits >> 24 & 15)));
+/// The values of columns 4 * quad .. + 3, of 4, 5 or 6 bits: the four codes in a word, a byte each.
+inline char4 coded(thread const Block& block, uint bits, uint quad, uint lane) {
+  device const uint* step = reinterpret_cast<device const uint*>(block.data + block.values_at) +
+                            quad / 8 * bits * kLanes + lane;
+  uint codes = step[quad % 8 / 2 * kLanes] >> (quad % 2 * 4) & 0x0F0F0F0F;
+  if (bits > 4) {
+    const uint upper = quad % 8 * (bits - 4), mask = ((1u << (bits - 4)) - 1) * 0x01010101;
+    codes |= (step[(4 + upper / 8) * kLanes] >> (upper % 8) & mask) << 4;
+  }
+  const int largest = (1 << (bits - 1)) - 1;
+  return char4(char(largest - int(codes & 255)), char(largest - int(codes >> 8 & 255)),
+               char(largest - int(codes >> 16 & 255)), char(largest - int(codes >> 24)));
+}
+
+/// The integer that scales a group of the formats with two levels.
+inline int multiple(thread const Block& block, uint group, uint lane) {
+  device const uint* words = reinterpret_cast<device const uint*>(block.data + block.scales_at);
+  return int(words[group / 8 * kLanes + lane] >> (group % 8 * 4) & 15);
 }
 
 /// The integers that a row's scale multiplies, four at a time, and that scale's group.
-struct Int4TwoLevel {
-  static int multiple(thread const Block& block, uint group, uint lane) {
-    device const uint* words = reinterpret_cast<device const uint*>(block.data + block.scales_at);
-    return int(words[group / 8 * kLanes + lane] >> (group % 8 * 4) & 15);
-  }
+template <uint kBits>
+struct TwoLevel {
   static char4 quad(thread const Block& block, uint quad, uint lane) {
     const int factor = multiple(block, quad * 4 / block.group_size, lane);
-    const char4 values = nibbles(block, quad, lane);
+    const char4 values = coded(block, kBits, quad, lane);
     return char4(char(values.x * factor), char(values.y * factor), char(values.z * factor),
                  char(values.w * factor));
   }
@@ -53,7 +62,7 @@ struct Int8 {
 /// The integers that a group's scale multiplies, and that scale.
 struct Nibbles {
   static char4 quad(thread const Block& block, uint quad, uint lane) {
-    return nibbles(block, quad, lane);
+    return coded(block, 4, quad, lane);
   }
 };
 
