@@ -180,16 +180,17 @@ class Limits:
         seq_len = tokens.meta["val"].shape[1]
         if isinstance(seq_len, torch.SymInt):
             seq_len = int(program.range_constraints[seq_len.node.expr].upper)
-        for bits in sorted(_weight_bits(program)):
+        types = _weight_types(program)
+        unusual = {type.bits for type in types if type.bits not in (4, 8)}  # in the ends too
+        for bits in sorted(_weight_bits(program) | unusual):
             self.check(bits, seq_len)
-        if _has_int8_groups(program):
+        if any(type.bits == 8 and type.group_size > 0 for type in types):
             self.check_kept()
 
 
-def _has_int8_groups(program: ExportedProgram) -> bool:
+def _weight_types(program: ExportedProgram) -> list[StoredAs]:
     types: list[StoredAs] = [linear_arguments(node) for node in linears_of(program.graph)]
-    types += [embedding_arguments(node) for node in embeddings_of(program.graph)]
-    return any(type.bits == 8 and type.group_size > 0 for type in types)
+    return types + [embedding_arguments(node) for node in embeddings_of(program.graph)]
 
 
 def _weight_bits(program: ExportedProgram) -> set[int]:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from support.cpu_models import MODELS, LowerArchitecture, LoweredModel
+from support.cpu_models import MODELS, LowerArchitecture, LoweredModel, lower_two_levels
 from support.exported import Quiet
 from torch import Tensor
 
@@ -18,6 +18,7 @@ from exporter.agreement import compare, require_agreement
 from exporter.options import ExportOptions
 from exporter.pipeline import export_model
 from quant.scheme import Scheme
+from quant.weight_type import WeightType
 
 CASES = {
     "delegate_team_test": [
@@ -119,6 +120,19 @@ def load_with(cpp_build: Path) -> Iterator[Callable[[Path, str], Callable]]:
     os.environ.pop(KERNELS)
     if before is not None:
         os.environ[KERNELS] = before
+
+
+@pytest.mark.parametrize("bits", [5, 6])
+@pytest.mark.parametrize(("name", "group_size"), [("tied", 32), ("llama", 64), ("biases", 128)])
+def test_weights_of_five_and_six_bits(
+    name: str, bits: int, group_size: int, load_with: Callable, tmp_path: Path
+) -> None:
+    """In the layers, the embedding and the head."""
+    model = lower_two_levels(name, WeightType(bits, group_size, 2), tmp_path)
+    formats = {item["format"] for item in model.calls[0].program["weights"]}
+    assert formats == {f"int{bits}_two_level"}
+    test_computes_what_the_model_computes(model, load_with)
+    test_all_kernels_are_bit_identical(model, load_with)
 
 
 def test_computes_what_the_model_computes(model: LoweredModel, load_with: Callable) -> None:

@@ -274,6 +274,8 @@ def test_what_no_format_holds_is_refused() -> None:
     assert said.startswith("0.weight has a scale that is not a number")
     said = refused(quantized(int4(32)))
     assert said.startswith("0.weight has scales that are not an integer of 1 to 15 times a number")
+    said = refused(quantized(WeightType(6, 32, 2)))
+    assert said.startswith("0.weight has scales that are not an integer of 1 to 4 times a number")
     odd = quantized(one_level)
     odd.weight_type = SimpleNamespace(bits=4, group_size=16, levels=1)  # type: ignore[assignment]
     assert "thimble::linear in a form that neither the CPU delegate nor" in refused(odd)
@@ -292,10 +294,17 @@ def test_a_rotated_input_is_said_in_the_call(tmp_path: Path) -> None:
     assert op["kind"]["rotated"] == 64
 
 
-@pytest.mark.parametrize("type", [INT8, INT8_GROUPS, WeightType(8, 64, 1), WeightType(4, 32, 1)])
+TYPES = [(8, 0, 1), (8, 32, 1), (8, 64, 1), (4, 32, 1), (4, 64, 2), (5, 32, 2), (6, 64, 2)]
+
+
+@pytest.mark.parametrize("type", [WeightType(*facts) for facts in TYPES])
 def test_a_lone_linear_is_a_call_of_its_own(tmp_path: Path, type: WeightType) -> None:
-    module = quantized(type)
-    x = torch.randn(1, 5, INPUTS, generator=torch.Generator().manual_seed(3))
+    generator = torch.Generator().manual_seed(3)
+    scales = None
+    if type.levels == 2:
+        scales = torch.randint(1, 5, (OUTPUTS, INPUTS // type.group_size), generator=generator) / 4
+    module = quantized(type, scales)
+    x = torch.randn(1, 5, INPUTS, generator=generator)
     want = module(x)[0]  # before lowering, which takes the weights
     lowered = lower(captured(module, x), {}, {}, with_etrecord=False)
     path = tmp_path / "linear.pte"

@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 from support.decoder_specs import SMALL, varied
 from support.op_list import OpList, read_calls
-from support.small_models import quantized_model, random_model
+from support.small_models import quantized_model, random_model, with_two_levels
 from torch.export import ExportedProgram
 
 from delegates import Lowered
@@ -16,6 +16,7 @@ from exporter.agreement import Reference, reference_logits
 from exporter.models.decoder import CausalLM
 from exporter.program import capture
 from quant.scheme import Scheme
+from quant.weight_type import WeightType
 
 CONTEXT = 48
 TINY = varied(
@@ -79,6 +80,13 @@ def lower_model(
     tokens = torch.randint(model.config.vocab_size, (32,), generator=generator)
     reference = reference_logits(quantized, tokens, max_seq_len, scheme.name != "none")
     return write(capture(quantized, CONTEXT, max_seq_len), directory, reference)
+
+
+def lower_two_levels(name: str, type: WeightType, directory: Path) -> LoweredModel:
+    """The same of a named architecture whose every matrix has a type of two levels."""
+    model = with_two_levels(prepare(random_model(ARCHITECTURES[name]), Scheme("rtn8")), type)
+    reference = reference_logits(model, torch.arange(32), CONTEXT, True)
+    return write(capture(model, CONTEXT, CONTEXT), directory, reference)
 
 
 def write(program: ExportedProgram, directory: Path, reference: Reference) -> LoweredModel:

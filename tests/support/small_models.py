@@ -17,6 +17,7 @@ from quant.modules import (
 )
 from quant.quantize import quantize
 from quant.scheme import Scheme
+from quant.weight_type import WeightType
 
 
 class ModelWeights:
@@ -60,6 +61,33 @@ def quantized_model(model: CausalLM, scheme: Scheme) -> CausalLM:
         quantized = CausalLM(model.config)
     quantize(quantized, scheme, ModelWeights(model))
     return quantized.eval()
+
+
+def two_levels(weight: Tensor, type: WeightType) -> QuantizedWeight:
+    """A matrix rounded to 5 or 6 bits with scales on two levels."""
+    half, most = 1 << type.bits - 1, 128 >> type.bits - 1
+    padding = type.padded(weight.shape[1]) - weight.shape[1]
+    groups = nn.functional.pad(weight, (0, padding)).unflatten(1, (-1, type.group_size))
+    ideal = groups.abs().amax(dim=2) / half
+    row_scales = (ideal.amax(dim=1, keepdim=True) / most).bfloat16().float()
+    scales = (ideal / row_scales).ceil().clamp(1, most) * row_scales
+    values = (groups / scales[..., None]).round().clamp(-half, half - 1)
+    return QuantizedWeight(values.flatten(1).to(torch.int8), scales, type)
+
+
+def with_two_levels(model: CausalLM, type: WeightType) -> CausalLM:
+    """A quantized model with every matrix rounded again, as two_levels() does, and tied as it
+    is."""
+    known: dict[int, QuantizedWeight] = {}
+    for module in model.modules():
+        if isinstance(module, QuantizedLinear | QuantizedEmbedding):
+            key = module.values.data_ptr()
+            if key not in known:
+                width = getattr(module, "in_features", None) or module.embedding_dim
+                known[key] = two_levels(module.quantized_weight.dequantize()[:, :width], type)
+            module.values, module.scales = known[key].values, known[key].scales
+            module.weight_type, module.rotated = type, 0
+    return model
 
 
 @torch.no_grad()
