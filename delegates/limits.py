@@ -146,12 +146,7 @@ class Limits:
         missing = self.missing()
         if missing is not None:
             raise DelegateError(missing)
-        if bits not in self.weight_bits:
-            schemes = {4: "rtn4", 8: "rtn8", FLOAT_BITS: "none"}
-            raise DelegateError(
-                f"{self.name} supports weights of {' or '.join(map(str, self.weight_bits))} bits, "
-                f"but these have {bits}: export with --quant {schemes[self.weight_bits[0]]}."
-            )
+        self._check_bits(bits)
         if max_seq_len > 1 and not self.dynamic:
             raise DelegateError(
                 f"A {self.name} program has fixed shapes, but this one has calls of 1 to "
@@ -180,12 +175,29 @@ class Limits:
         seq_len = tokens.meta["val"].shape[1]
         if isinstance(seq_len, torch.SymInt):
             seq_len = int(program.range_constraints[seq_len.node.expr].upper)
-        types = _weight_types(program)
-        unusual = {type.bits for type in types if type.bits not in (4, 8)}  # in the ends too
-        for bits in sorted(_weight_bits(program) | unusual):
+        for bits in sorted(_weight_bits(program)):
             self.check(bits, seq_len)
-        if any(type.bits == 8 and type.group_size > 0 for type in types):
+        self.check_widths(program)
+        if any(type.bits == 8 and type.group_size > 0 for type in _weight_types(program)):
             self.check_kept()
+
+    def check_widths(self, program: ExportedProgram) -> None:
+        """Checks that no weight has 5 or 6 bits, in the embedding and the head too, if it does not
+        support them.
+
+        Raises:
+            DelegateError: one has.
+        """
+        for bits in sorted({type.bits for type in _weight_types(program)} - {4, 8}):
+            self._check_bits(bits)
+
+    def _check_bits(self, bits: int) -> None:
+        if bits not in self.weight_bits:
+            schemes = {4: "rtn4", 8: "rtn8", FLOAT_BITS: "none"}
+            raise DelegateError(
+                f"{self.name} supports weights of {' or '.join(map(str, self.weight_bits))} bits, "
+                f"but these have {bits}: export with --quant {schemes[self.weight_bits[0]]}."
+            )
 
 
 def _weight_types(program: ExportedProgram) -> list[StoredAs]:

@@ -79,10 +79,12 @@ def take(
     """Takes what XNNPACK supports of the captured program, which is rewritten in place.
 
     Raises:
-        DelegateError: XNNPACK would compute a weight wrongly, or attention has a soft cap or sinks.
+        DelegateError: XNNPACK would compute a weight wrongly, or has no such widths of weights, or
+            attention has a soft cap or sinks.
     """
     from executorch.exir import EdgeCompileConfig, to_edge
 
+    LIMITS.check_widths(program)
     refuse_caps_and_sinks("XNNPACK", program)
     rewrite_attention(program)
     rewrite_embeddings(program)

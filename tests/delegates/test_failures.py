@@ -10,11 +10,12 @@ from pathlib import Path
 
 import pytest
 from support.decoder_specs import SMALL
-from support.small_models import quantized_model, random_model
+from support.small_models import quantized_model, random_model, with_two_levels
 
 from delegates import DELEGATES, DelegateError, get_delegate
 from exporter.program import capture
 from quant.scheme import METHODS, Scheme
+from quant.weight_type import WeightType
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
@@ -126,6 +127,25 @@ def test_float16_scales_of_groups_are_refused_by_name(name: str, nothing_missing
         return
     program = capture(quantized_model(random_model(SMALL), Scheme("keep")), 24, 1)
     with pytest.raises(DelegateError, match=f"^{name} does not support integers with a float16"):
+        delegate.lower(program, {}, {}, False)
+
+
+@pytest.mark.parametrize("part", ["layers", "embedding"])
+@pytest.mark.parametrize("name", DELEGATES)
+def test_five_and_six_bits_are_refused_by_name(name: str, part: str, nothing_missing: None) -> None:
+    """In a program that no command has looked at before."""
+    delegate = get_delegate(name)
+    limits = delegate.LIMITS
+    if limits.missing() is not None:
+        pytest.skip(str(limits.missing()))
+    model = quantized_model(random_model(SMALL), Scheme("rtn8"))
+    inner = model.model
+    with_two_levels(inner.layers if part == "layers" else inner.embed_tokens, WeightType(5, 32, 2))
+    program = capture(model, 24, 1)
+    if name in ("cpu", "mps"):
+        limits.check_program(program)
+        return
+    with pytest.raises(DelegateError, match=f"^{name} supports weights of .* but these have [58]:"):
         delegate.lower(program, {}, {}, False)
 
 

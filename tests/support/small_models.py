@@ -75,9 +75,8 @@ def two_levels(weight: Tensor, type: WeightType) -> QuantizedWeight:
     return QuantizedWeight(values.flatten(1).to(torch.int8), scales, type)
 
 
-def with_two_levels(model: CausalLM, type: WeightType) -> CausalLM:
-    """A quantized model with every matrix rounded again, as two_levels() does, and tied as it
-    is."""
+def with_two_levels(model: nn.Module, type: WeightType) -> None:
+    """Rounds every quantized matrix again, as two_levels() does; what is tied stays so."""
     known: dict[int, QuantizedWeight] = {}
     for module in model.modules():
         if isinstance(module, QuantizedLinear | QuantizedEmbedding):
@@ -87,7 +86,6 @@ def with_two_levels(model: CausalLM, type: WeightType) -> CausalLM:
                 known[key] = two_levels(module.quantized_weight.dequantize()[:, :width], type)
             module.values, module.scales = known[key].values, known[key].scales
             module.weight_type, module.rotated = type, 0
-    return model
 
 
 @torch.no_grad()
