@@ -39,12 +39,15 @@ struct Packed {
     const __m256i bytes = _mm256_load_si256(as_vector(half + kQuad / 2 * kLineBytes));
     const __m256i nibbles = _mm256_and_si256(kQuad % 2 == 0 ? bytes : _mm256_srli_epi16(bytes, 4),
                                              _mm256_set1_epi8(15));
-    if constexpr (kBits == 4) return nibbles;
-    constexpr size_t kAt = kQuad * (kBits - 4), kMask = (1 << kBits) - 16;
-    __m256i upper = _mm256_load_si256(as_vector(half + (4 + kAt / 8) * kLineBytes));
-    if constexpr (kAt % 8 < 4) upper = _mm256_slli_epi16(upper, 4 - kAt % 8);
-    if constexpr (kAt % 8 > 4) upper = _mm256_srli_epi16(upper, kAt % 8 - 4);
-    return _mm256_or_si256(nibbles, _mm256_and_si256(upper, _mm256_set1_epi8(kMask)));
+    if constexpr (kBits == 4) {
+      return nibbles;
+    } else {
+      constexpr size_t kAt = kQuad * (kBits - 4), kMask = (1 << kBits) - 16;
+      __m256i upper = _mm256_load_si256(as_vector(half + (4 + kAt / 8) * kLineBytes));
+      if constexpr (kAt % 8 < 4) upper = _mm256_slli_epi16(upper, 4 - kAt % 8);
+      if constexpr (kAt % 8 > 4) upper = _mm256_srli_epi16(upper, kAt % 8 - 4);
+      return _mm256_or_si256(nibbles, _mm256_and_si256(upper, _mm256_set1_epi8(kMask)));
+    }
   }
 };
 

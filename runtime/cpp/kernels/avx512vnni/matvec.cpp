@@ -32,8 +32,8 @@ template <size_t kBits, size_t kRows>
     high[r] = _mm512_setzero_si512();
   });
   unrolled<kColumnStep / 8>([&](auto line) [[gnu::always_inline]] {
-    prefetch(lines + line * kLineBytes);
-    if constexpr (line < kBits - 4) prefetch(lines + (4 + line) * kLineBytes);
+    for (size_t i = line * kBits / 4; i < (line + 1) * kBits / 4; ++i)
+      prefetch(lines + i * kLineBytes);
     const __m512i low_codes = codes.template low<line>();
     const __m512i high_codes = codes.template high<line>();
     unrolled<kRows>([&](auto r) [[gnu::always_inline]] {

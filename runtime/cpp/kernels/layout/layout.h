@@ -27,11 +27,11 @@
 /// `kInt5TwoLevel`: value (-16..15) * multiple (1..8) * row_scale
 /// `kInt6TwoLevel`: value (-32..31) * multiple (1..4) * row_scale
 ///
-///       The same, but for the values: a code is 15 - value (0..31) or 31 - value (0..63), and 32
-///       columns are 5 or 6 lines. Four lines have the low nibbles of the codes, as above, and one
-///       or two the bits above: byte 4 * row + j has those of columns j, 4 + j, 8 + j, ..., from
-///       its low bits on, one bit or two of each column. value * multiple fits int8, as that of 4
-///       bits.
+///       The same but for the values: a code is 15 - value (0..31) or 31 - value (0..63), and 32
+///       columns take 5 or 6 lines. Four have the low nibbles of the codes, as above. Then come the
+///       bits above: of 5 bits a line for all 32 columns, of 6 bits a line for each 16. Byte
+///       4 * row + j of such a line has, from its low bits on, one or two bits of each of its
+///       columns j, 4 + j, 8 + j, ... A value * multiple fits int8, as that of 4 bits does.
 ///
 /// `kInt4`: value[n][k] (-8..7) * scale[n][k / group], scales in float16
 ///
