@@ -28,6 +28,7 @@ def storage_of(limits: Limits) -> Storage:
         stored.table_bytes or STOCK.table_bytes,
         stored.float_bytes,
         stored.shares_tied,
+        limits.weight_bits,
     )
 
 
@@ -42,7 +43,7 @@ def within_budget(
     """Returns the options with a scheme that meets their budget.
 
     Raises:
-        DelegateError: the delegate does not support 4 and 8 bits in one program.
+        DelegateError: the delegate does not support several widths in one program.
         ExportError: a rotation would untie weights that the budget counts once.
         QuantError: the scheme's bits cannot be spread, or the budget cannot be met.
     """

@@ -27,8 +27,8 @@ class ExportOptions:
         family: the architecture; None: the family of the config's model_type.
         tokenizer: a tokenizer file or directory, if not the checkpoint's own.
         scheme: how weights are stored.
-        bits: the most bits of a weight on average, scales included; 4 and 8 bits are mixed.
-        max_size: the most bytes of the file; 4 and 8 bits are mixed.
+        bits: the most bits of a weight on average, scales included; 4 to 8 bits are mixed.
+        max_size: the most bytes of the file; 4 to 8 bits are mixed.
         calibration: text to calibrate and measure on; None: the embedded model's text.
         calibration_tokens: for GPTQ; None: a number that depends on the model's size.
         max_context_len: positions of the KV cache; None: the model's limit, at most 2048.
@@ -63,5 +63,5 @@ class ExportOptions:
 
     @property
     def has_budget(self) -> bool:
-        """Whether 4 and 8 bits are spread over the weights."""
+        """Whether 4 to 8 bits are spread over the weights."""
         return self.bits is not None or self.max_size is not None

@@ -8,7 +8,7 @@ from quant.errors import QuantError
 from quant.method import Method, changed
 from quant.weight_type import FLOAT_BITS, GROUP_SIZES, INT8, INT8_GROUPS, WeightType
 
-HEAD_BITS = (8, 4)
+HEAD_BITS = (8, 6, 5, 4)
 METHODS = {  # of the schemes that store 4 bits
     "rtn4": Method(rounding="nearest", scales="closed", drift="none", descent=0, rotation="none"),
     "hqq4": Method(rounding="hqq", drift="none", descent=0, rotation="none"),
@@ -30,7 +30,7 @@ class Scheme:
             of 32, round to nearest), or 8da4w with the integers chosen as METHODS says: "rtn4"
             (round to nearest), "hqq4", "awq4" or "gptq4" (the best we know).
         group_size: input dimensions that share an int4 scale: 32, 64 or 128.
-        head_bits: the embedding and `lm_head`: 8 (one scale per row) or 4 (groups).
+        head_bits: the embedding and `lm_head`: 8 (one scale per row), or 6, 5 or 4 (groups).
         method: how the integers are chosen; None: as the table says.
         types: the parts that are stored in another type than the scheme's, and that type. Parts
             are "model.layers.0." and the name of a part of that layer, EMBEDDING_PART, HEAD_PART
@@ -95,7 +95,7 @@ class Scheme:
         is_end = part in (EMBEDDING_PART, HEAD_PART)
         if found is not None or self.name in ("none", KEEP) or not is_end:
             return found or self.type
-        return INT8 if self.head_bits == 8 else self._int4
+        return INT8 if self.head_bits == 8 else replace(self._int4, bits=self.head_bits)
 
     def with_types(self, types: Mapping[str, WeightType]) -> "Scheme":
         """The scheme with these parts in these types, and no others in one of their own."""
@@ -131,7 +131,7 @@ class Scheme:
 
     @property
     def calibrates_head(self) -> bool:
-        """Whether a head of 4 bits is chosen by what it is given."""
+        """Whether a head in groups is chosen by what it is given."""
         type = self.type_of(HEAD_PART)
         return type is not None and type.in_groups and self.choice.rounding == "gptq"
 

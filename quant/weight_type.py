@@ -16,7 +16,8 @@ class WeightType:
     Attributes:
         bits: of an integer.
         group_size: input dimensions that share a scale; WHOLE_ROW: all of a row do.
-        levels: of the scales: 2, an integer of 1 to 15 times a float of the row; 1, a float each,
+        levels: of the scales: 2, an integer (1 to 15 with 4 bits, to 8 with 5, to 4 with 6) times
+            a float of the row; 1, a float each,
             which is exact in float16 where a row has several.
 
     Raises:
@@ -34,9 +35,9 @@ class WeightType:
         if not grouped and (*kind, self.group_size) != (8, 1, WHOLE_ROW):
             raise QuantError(
                 f"a weight of {self.bits} bits in groups of {self.group_size} with {self.levels} "
-                "levels of scales is not supported; it must be 4 or 8 bits in groups of "
-                f"{', '.join(map(str, GROUP_SIZES))}, 8 with 1 level, or 8 bits with one scale a "
-                "row."
+                "levels of scales is not supported; it must be 4 to 6 bits in groups of "
+                f"{', '.join(map(str, GROUP_SIZES))} with 2 levels, 4 or 8 with 1, or 8 bits with "
+                "one scale a row."
             )
 
     @property

@@ -203,3 +203,79 @@ def compare(
     from devtools.commands.compare import Request, run_compare
 
     run_compare(Request(model, checkpoint, etrecord, text, tokens, json))
+
+
+@main.command(context_settings=_SETTINGS)
+@click.argument("model", metavar="MODEL.gguf", type=click.Path(path_type=Path))
+@click.option(
+    "--llama-cpp",
+    metavar="DIR",
+    required=True,
+    type=click.Path(path_type=Path),
+    help="The directory with llama-imatrix, llama-quantize and llama-perplexity.",
+)
+@click.option(
+    "--text",
+    "texts",
+    metavar="FILE",
+    required=True,
+    multiple=True,
+    type=click.Path(path_type=Path),
+    help="UTF-8 text to measure on; may be repeated.",
+)
+@click.option(
+    "--tokens", metavar="N", type=click.IntRange(512), default=8192, help="Tokens of each text."
+)
+@click.option(
+    "--types",
+    metavar="T,T",
+    default="Q3_K_M,IQ3_S,IQ4_XS,Q4_K_M,Q5_K_M,Q6_K",
+    help="llama.cpp's types; of each, a file of ours with as many bits is made too.",
+)
+@click.option("--quant", metavar="S,S", default="gptq4,rtn8", help="Schemes to measure as well.")
+@click.option(
+    "--calibration",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="Text to calibrate both on; by default the exporter's, with what the model writes.",
+)
+@click.option("--json", type=click.Path(path_type=Path), help="Also write the rows as JSON.")
+@click.option("--plot", type=click.Path(path_type=Path), help="Also draw KL against bits.")
+def quality(
+    model: Path,
+    llama_cpp: Path,
+    texts: tuple[Path, ...],
+    tokens: int,
+    types: str,
+    quant: str,
+    calibration: Path | None,
+    json: Path | None,
+    plot: Path | None,
+) -> None:
+    """Measures KL divergence against bits, ours and llama.cpp's files of one float model.
+
+    llama.cpp's types use an importance matrix from the text that ours calibrate on, rows padded to
+    multiples of 256 where its types need that, and its own arithmetic; zeros do not count as bits.
+    Both are scored on the second half of each 512 tokens.
+    """
+    from devtools.commands.quality import Request, run_quality
+    from quant.cache.store import default_directory
+
+    request = Request(
+        model=model,
+        texts=texts,
+        tokens=tokens,
+        llama_cpp=llama_cpp,
+        types=_words(types),
+        quant=_words(quant),
+        calibration=calibration,
+        cache=default_directory(),
+        threads=_default_counts()[-1],
+        json=json,
+        plot=plot,
+    )
+    run_quality(request)
+
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(word for word in text.split(",") if word))

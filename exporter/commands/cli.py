@@ -70,18 +70,18 @@ Examples:
     help="Number of inputs that share a 4-bit scale: 32, 64 or 128.",
 )
 @click.option(
-    "--head-bits", metavar="N", default=8, help="Bits of the embedding and lm_head: 8 or 4."
+    "--head-bits", metavar="N", default=8, help="Bits of the embedding and lm_head: 8, 6, 5 or 4."
 )
 @click.option(
     "--bits",
     metavar="B",
     type=float,
-    help="Mix 4 and 8 bits so that a weight takes B bits on average, scales included.",
+    help="Mix 4 to 8 bits so that a weight takes B bits on average, scales included.",
 )
 @click.option(
     "--max-size",
     metavar="SIZE",
-    help="Mix 4 and 8 bits so that the file is at most this large, such as 700MB.",
+    help="Mix 4 to 8 bits so that the file is at most this large, such as 700MB.",
 )
 @click.option(
     "--calibration",

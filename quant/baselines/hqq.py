@@ -12,7 +12,7 @@ with beta growing by kappa each time. (The original moves the zero point; here t
 import torch
 from torch import Tensor
 
-from quant.rounding.scales import HALF_RANGE, INT4_MAX, INT4_MIN, TwoLevelScales, grid_scales
+from quant.rounding.scales import INT4, Grid, TwoLevelScales, grid_scales
 
 _NORM = 0.7
 _BETA, _KAPPA = 10.0, 1.01
@@ -20,7 +20,7 @@ _ITERATIONS = 20
 _SMALLEST = 1e-30
 
 
-def hqq_scales(weight: Tensor, group_size: int) -> TwoLevelScales:
+def hqq_scales(weight: Tensor, group_size: int, grid: Grid = INT4) -> TwoLevelScales:
     """The grid's scales nearest to what half-quadratic splitting finds.
 
     Args:
@@ -29,11 +29,11 @@ def hqq_scales(weight: Tensor, group_size: int) -> TwoLevelScales:
     groups = weight.unflatten(1, (-1, group_size))
     largest = groups.abs().amax(dim=2, keepdim=True).clamp_min(_SMALLEST)
     groups = groups / largest  # so that beta means the same everywhere
-    scale = torch.full_like(largest, 1 / HALF_RANGE)
+    scale = torch.full_like(largest, 1 / grid.half_range)
     best, best_error = scale, torch.full_like(scale, torch.inf)
     beta = _BETA
     for _ in range(_ITERATIONS):
-        values = (groups / scale).round_().clamp_(INT4_MIN, INT4_MAX)
+        values = (groups / scale).round_().clamp_(grid.low, grid.high)
         error = groups - values * scale
         norm = error.abs().pow(_NORM).sum(dim=2, keepdim=True)
         best = torch.where(norm < best_error, scale, best)
@@ -44,4 +44,4 @@ def hqq_scales(weight: Tensor, group_size: int) -> TwoLevelScales:
         weight_of_values = values.square().sum(dim=2, keepdim=True)
         scale = torch.where(fitted > 0, fitted / weight_of_values.clamp_min(1), scale)
         beta *= _KAPPA
-    return grid_scales((best * largest).squeeze(2) * HALF_RANGE)
+    return grid_scales((best * largest).squeeze(2) * grid.half_range, grid)

@@ -1,6 +1,6 @@
 """A budget of bits or bytes, spread over a model's parts where they buy the most.
 
-Every part is stored in one of some types, 4 bits or 8. What that costs in KL is measured
+Every part is stored in one of some types, of 4 to 8 bits. What that costs in KL is measured
 (quant.budget.sensitivity), what it takes in bytes is known, and costs add up: so the best choice is
 a multiple-choice knapsack (Sinha and Zoltners, 1979), and small enough to be solved exactly, by
 dynamic programming over the bytes.
@@ -21,6 +21,7 @@ from quant.layers.walk import walk
 from quant.machine.device import HOST
 from quant.measure.size import STOCK, Storage
 from quant.protocols import CausalLM, WeightSource
+from quant.rounding.scales import GRIDS
 from quant.scheme import EMBEDDING_PART, GROUP_SIZES, HEAD_PART, METHODS, Scheme
 from quant.weight_type import INT8, WeightType
 
@@ -88,7 +89,7 @@ def spread(
     """
     require_spreadable(scheme)
     scheme = replace(scheme, head_bits=4, types=())
-    types = types_of(scheme)
+    types = types_of(scheme, budget.storage)
     parts = parts_of(model, scheme, budget.storage)
     room = _room(budget, model)
     least = _least(model, scheme, budget.storage)
@@ -96,7 +97,7 @@ def spread(
         raise QuantError(_too_little(budget, model, scheme))
     widest = len(types) - 1
     if room - least >= sum(part.sizes[widest] - min(part.sizes) for part in parts):
-        return _with_choices(scheme, model, parts, [widest] * len(parts))
+        return _with_choices(scheme, types, model, parts, [widest] * len(parts))
     if calibration is None or calibration.numel() == 0:
         raise QuantError(
             "a budget needs text to measure the effect of bits; name one with --calibration."
@@ -106,7 +107,7 @@ def spread(
     sample = calibration[:: -(-len(calibration) // count)]
     costs = measure_costs(model, scheme.choice, types, weights, sample, device)
     choices = choose(parts, [costs[part.name] for part in parts], room - least)
-    return _with_choices(scheme, model, parts, choices)
+    return _with_choices(scheme, types, model, parts, choices)
 
 
 def choose(parts: Sequence[PartSizes], costs: Sequence[Sequence[float]], room: int) -> list[int]:
@@ -143,21 +144,22 @@ def require_spreadable(scheme: Scheme) -> None:
     """Raises QuantError if a budget cannot spread the scheme's bits."""
     if scheme.name not in METHODS:
         raise QuantError(
-            f"a budget spreads 4 and 8 bits, and {scheme.name} stores {scheme.bits}; take one of "
+            f"a budget spreads 4 to 8 bits, and {scheme.name} stores {scheme.bits}; take one of "
             f"{', '.join(METHODS)}."
         )
 
 
-def types_of(scheme: Scheme) -> tuple[WeightType, ...]:
+def types_of(scheme: Scheme, storage: Storage) -> tuple[WeightType, ...]:
     """The types that a budget chooses from, the smallest first."""
     assert scheme.type is not None
-    return scheme.type, INT8
+    widths = [bits for bits in GRIDS if bits in storage.widths] if scheme.type.levels == 2 else [4]
+    return *(replace(scheme.type, bits=bits) for bits in widths), INT8
 
 
 def parts_of(model: CausalLM, scheme: Scheme, storage: Storage) -> list[PartSizes]:
     """Returns the sizes of a model's parts in each of `types_of`; tied ends are one part, under the
     embedding's name."""
-    types = types_of(scheme)
+    types = types_of(scheme, storage)
 
     def sizes(rows: int, columns: int) -> tuple[int, ...]:
         return tuple(storage.weight_bytes(rows, type.padded(columns), type) for type in types)
@@ -236,10 +238,13 @@ def _too_little(budget: Budget, model: CausalLM, scheme: Scheme) -> str:
 
 
 def _with_choices(
-    scheme: Scheme, model: CausalLM, parts: Sequence[PartSizes], choices: Sequence[int]
+    scheme: Scheme,
+    types: Sequence[WeightType],
+    model: CausalLM,
+    parts: Sequence[PartSizes],
+    choices: Sequence[int],
 ) -> Scheme:
-    """Returns the scheme with the chosen types of `types_of`; tied ends share one."""
-    types = types_of(scheme)
+    """Returns the scheme with the chosen types; tied ends share one."""
     chosen = {
         part.name: types[choice]
         for part, choice in zip(parts, choices, strict=True)

@@ -40,12 +40,14 @@ class Storage:
         table_bytes: the same for an embedding.
         float_bytes: of a number that is not quantized.
         shares_tied: the widths, 32 for floats, in which tied ends are stored once; else once each.
+        widths: of the integers that a budget may choose.
     """
 
     weight_bytes: Callable[[int, int, WeightType], int] = stock_bytes
     table_bytes: Callable[[int, int, WeightType], int] = stock_table_bytes
     float_bytes: int = 4
     shares_tied: Collection[int] = ()
+    widths: Collection[int] = (4, 8)
 
 
 STOCK = Storage()

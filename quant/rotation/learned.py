@@ -23,7 +23,7 @@ from quant.protocols import CausalLM, WeightSource
 from quant.rotation.fold import RotatedWeights, random_values, roles_of, rotated_by
 from quant.rotation.hadamard import orthogonal_matrix
 from quant.rounding.activations import int8_round_trip
-from quant.rounding.scales import HALF_RANGE, INT4_MAX, INT4_MIN
+from quant.rounding.scales import INT4
 
 STEPS = 60
 _WINDOWS = 4  # of the calibration text in one step
@@ -126,8 +126,10 @@ class _Network:
         columns = weight.shape[1]
         groups = F.pad(weight, (0, -columns % self._group_size))
         groups = groups.unflatten(1, (-1, self._group_size))
-        scale = groups.detach().abs().amax(dim=2, keepdim=True).clamp_min(_SMALLEST) / HALF_RANGE
-        rounded = (groups.detach() / scale).round_().clamp_(INT4_MIN, INT4_MAX) * scale
+        scale = (
+            groups.detach().abs().amax(dim=2, keepdim=True).clamp_min(_SMALLEST) / INT4.half_range
+        )
+        rounded = (groups.detach() / scale).round_().clamp_(INT4.low, INT4.high) * scale
         return (groups + (rounded - groups).detach()).flatten(1)[:, :columns]
 
 

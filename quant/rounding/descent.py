@@ -18,7 +18,7 @@ from torch import Tensor
 from quant.machine.device import rows_together
 from quant.rounding.gptq import InverseFactor
 from quant.rounding.nearest import one_thread
-from quant.rounding.scales import INT4_MAX, INT4_MIN, MAX_MULTIPLE, TwoLevelScales
+from quant.rounding.scales import Grid, TwoLevelScales
 
 _BLOCK = 256  # columns whose changes reach all others together (one matrix product)
 _STEPS = (0, -1, 1)  # of a group's integer scale
@@ -36,7 +36,7 @@ def descend(
 
     Args:
         target: float32 (rows, columns), the weight W.
-        values: int8 (rows, columns) in -8..7, to begin with.
+        values: int8 (rows, columns), to begin with.
         scales: to begin with; the row scales stay.
         factor: for the damping with which the Hessian was factored.
         hessian: float32 (columns, columns).
@@ -52,19 +52,26 @@ def descend(
     for start in range(0, len(values), together):
         rows = slice(start, start + together)
         problem = _Rows(
-            target[rows] / scales.row_scale[rows], values[rows], scales.multiple[rows], damped
+            target[rows] / scales.row_scale[rows],
+            values[rows],
+            scales.multiple[rows],
+            scales.grid,
+            damped,
         )
         for sweep in range(sweeps):
             if not problem.sweep(last=sweep == sweeps - 1):
                 break
         new_values[rows], multiple[rows] = problem.values(), problem.multiple.T
-    return new_values, TwoLevelScales(multiple, scales.row_scale)
+    return new_values, TwoLevelScales(multiple, scales.row_scale, scales.grid)
 
 
 class _Rows:
     """Some rows of a weight, transposed, in units of the row's scale."""
 
-    def __init__(self, target: Tensor, values: Tensor, multiple: Tensor, hessian: Tensor) -> None:
+    def __init__(
+        self, target: Tensor, values: Tensor, multiple: Tensor, grid: Grid, hessian: Tensor
+    ) -> None:
+        self._grid = grid
         self._hessian = hessian
         self._group_size = values.shape[1] // multiple.shape[1]
         self._values = values.T.float().contiguous()  # (columns, rows)
@@ -110,10 +117,10 @@ class _Rows:
         hessian = self._hessian[columns, columns]
         gradient, values = self._gradient[columns], self._values[columns]
         multiple = self.multiple[group].float()  # (rows,)
-        candidates = torch.cat([(multiple + step).clamp_(1, MAX_MULTIPLE) for step in _STEPS])
+        candidates = torch.cat([(multiple + step).clamp_(1, self._grid.most) for step in _STEPS])
         gradients = gradient.repeat(1, len(_STEPS))
         before = (values * multiple).repeat(1, len(_STEPS))
-        found = _descend_columns(hessian, gradients, before, candidates)
+        found = _descend_columns(hessian, gradients, before, candidates, self._grid)
         changes = (found * candidates).sub_(before)
         gains = (changes * gradients.mul_(2).sub_(hessian @ changes)).sum(dim=0)
         best_values, best_multiple = values, multiple
@@ -132,7 +139,9 @@ class _Rows:
         return best_change
 
 
-def _descend_columns(hessian: Tensor, gradient: Tensor, before: Tensor, scale: Tensor) -> Tensor:
+def _descend_columns(
+    hessian: Tensor, gradient: Tensor, before: Tensor, scale: Tensor, grid: Grid
+) -> Tensor:
     """One sweep over a group's columns at the scales `scale`; gradient is as at Q = `before`.
 
     Args:
@@ -143,13 +152,13 @@ def _descend_columns(hessian: Tensor, gradient: Tensor, before: Tensor, scale: T
     Returns:
         The integers, float32 (columns, rows).
     """
-    found = (before / scale).round_().clamp_(INT4_MIN, INT4_MAX)
+    found = (before / scale).round_().clamp_(grid.low, grid.high)
     gradient = torch.addmm(gradient, hessian, found * scale - before, alpha=-1)
     unit = hessian.diagonal().unsqueeze(1) * scale
     moved, change = torch.empty_like(scale), torch.empty_like(scale)
     for i in range(len(found)):
         torch.div(gradient[i], unit[i], out=moved)
-        moved.add_(found[i]).round_().clamp_(INT4_MIN, INT4_MAX)
+        moved.add_(found[i]).round_().clamp_(grid.low, grid.high)
         torch.sub(moved, found[i], out=change)
         gradient[i + 1 :].addr_(hessian[i, i + 1 :], change.mul_(scale), alpha=-1)
         found[i] = moved

@@ -24,7 +24,7 @@ from torch import Tensor
 from quant.errors import QuantError
 from quant.machine.device import HOST, rows_together
 from quant.rounding.nearest import one_thread
-from quant.rounding.scales import INT4_MAX, INT4_MIN, TwoLevelScales
+from quant.rounding.scales import Grid, TwoLevelScales
 
 _MAX_DAMP_PERCENT = 100.0
 _HESSIAN_ROWS = 1024
@@ -143,9 +143,9 @@ def gptq(
     carry: Tensor | None = None,
     first: Tensor | None = None,
 ) -> Tensor:
-    """Rounds a weight to int4 so that its outputs stay close.
+    """Rounds a weight to integers so that its outputs stay close.
 
-    Works in units of the row's scale, where a group's steps are the integers 1..15. The update
+    Works in units of the row's scale, where a group's steps are its multiple. The update
     of the columns beyond a block is delayed until the block is done (one matrix product).
 
     Args:
@@ -159,7 +159,7 @@ def gptq(
             order (Qronos: `quant.rounding.drift.qronos_first`).
 
     Returns:
-        int8 (rows, columns) in -8..7.
+        int8 (rows, columns) on the grid of `scales`.
     """
     values = weight.new_empty(weight.shape, dtype=torch.int8)
     together = rows_together(weight.device)
@@ -170,7 +170,9 @@ def gptq(
         group_size = weight.shape[1] // scales.multiple.shape[1]
         steps = scales.multiple[rows].repeat_interleave(group_size, dim=1).T[factor.order].float()
         start_value = None if first is None else first[rows] / row_scale.squeeze(1)
-        rounded = _round_rows(free, steps, factor.upper, block_size, carry, start_value)
+        rounded = _round_rows(
+            free, steps, scales.grid, factor.upper, block_size, carry, start_value
+        )
         ordered = torch.empty_like(rounded, dtype=torch.int8)
         ordered[factor.order] = rounded.to(torch.int8)
         values[rows] = ordered.T
@@ -180,6 +182,7 @@ def gptq(
 def _round_rows(
     free: Tensor,
     steps: Tensor,
+    grid: Grid,
     upper: Tensor,
     block_size: int,
     carry: Tensor | None,
@@ -194,6 +197,7 @@ def _round_rows(
             errors = _round_block(
                 block,
                 steps[here],
+                grid,
                 upper[here, here],
                 values[here],
                 None if carry is None else carry[here, here],
@@ -208,6 +212,7 @@ def _round_rows(
 def _round_block(
     free: Tensor,
     steps: Tensor,
+    grid: Grid,
     upper: Tensor,
     values: Tensor,
     carry: Tensor | None,
@@ -218,7 +223,7 @@ def _round_block(
     diagonal = upper.diagonal().tolist()
     for i in range(len(free)):
         aim = first if i == 0 and first is not None else free[i]
-        rounded = (aim / steps[i]).round_().clamp_(INT4_MIN, INT4_MAX)
+        rounded = (aim / steps[i]).round_().clamp_(grid.low, grid.high)
         values[i] = rounded
         errors[i] = (free[i] - rounded * steps[i]) / diagonal[i]
         free[i + 1 :].addr_(upper[i, i + 1 :], errors[i], alpha=-1)

@@ -1,4 +1,5 @@
-"""Round to nearest, a few rows at a time: int4 in groups, int8 per output channel or in groups."""
+"""Round to nearest, a few rows at a time: 4 to 6 bits in groups, int8 per output channel or in
+groups."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,6 +14,9 @@ from quant.machine.device import HOST
 from quant.method import Method
 from quant.modules import QuantizedWeight
 from quant.rounding.scales import (
+    GRIDS,
+    INT4,
+    Grid,
     TwoLevelScales,
     absmax_scales,
     round_to_scales,
@@ -44,13 +48,18 @@ def round_weight(
     """
     if type.bits == 8:
         return round_int8(weight, name, type)
-    return round_int4(weight, type.group_size, name, method, importance)
+    return round_groups(weight, type.bits, type.group_size, name, method, importance)
 
 
-def round_int4(
-    weight: Tensor, group_size: int, name: str, method: Method, importance: Tensor | None = None
+def round_groups(
+    weight: Tensor,
+    bits: int,
+    group_size: int,
+    name: str,
+    method: Method,
+    importance: Tensor | None = None,
 ) -> QuantizedWeight:
-    """Rounds a weight (rows, columns) of any float type to nearest, int4 in groups.
+    """Rounds a weight (rows, columns) of any float type to nearest, 4 to 6 bits in groups.
 
     Columns are padded with zeros to a multiple of the group.
 
@@ -61,29 +70,31 @@ def round_int4(
     Raises:
         QuantError: the weight `name` holds a value that is not finite.
     """
-    padding = -weight.shape[1] % group_size
+    padding, grid = -weight.shape[1] % group_size, GRIDS[bits]
     if importance is not None:
         importance = F.pad(importance, (0, padding))
 
     def round_rows(rows: Tensor) -> tuple[Tensor, Tensor]:
         rows = F.pad(rows, (0, padding)) if padding else rows
-        scales = _scales(rows, group_size, method, importance)
-        return round_to_scales(rows, scales, group_size), scales
+        scales = _scales(rows, grid, group_size, method, importance)
+        return round_to_scales(rows, scales, group_size, grid), scales
 
     columns = weight.shape[1] + padding
     values, scales = _by_rows(weight, columns, columns // group_size, round_rows, name)
-    return QuantizedWeight(values, scales, WeightType(4, group_size, method.levels))
+    return QuantizedWeight(values, scales, WeightType(bits, group_size, method.levels))
 
 
-def _scales(rows: Tensor, group_size: int, method: Method, importance: Tensor | None) -> Tensor:
+def _scales(
+    rows: Tensor, grid: Grid, group_size: int, method: Method, importance: Tensor | None
+) -> Tensor:
     """The groups' scales, multiplied out: float32 (rows, groups)."""
     if method.rounding == "hqq":
-        return hqq_scales(rows, group_size).product()
+        return hqq_scales(rows, group_size, grid).product()
     if method.scales == "absmax":
         return absmax_scales(rows, group_size)
     if method.scales == "closed":
-        return rtn_scales(rows, group_size).product()
-    return searched_scales(rows, group_size, importance).product()
+        return rtn_scales(rows, group_size, grid).product()
+    return searched_scales(rows, group_size, importance, grid).product()
 
 
 def round_int8(weight: Tensor, name: str, type: WeightType = INT8) -> QuantizedWeight:
@@ -111,15 +122,15 @@ def round_int8(weight: Tensor, name: str, type: WeightType = INT8) -> QuantizedW
 
 
 def search_scales(
-    weight: Tensor, group_size: int, importance: Tensor | None = None
+    weight: Tensor, group_size: int, importance: Tensor | None = None, grid: Grid = INT4
 ) -> TwoLevelScales:
     """`searched_scales` of a whole float32 weight, some rows at a time."""
-    return _scales_by_rows(weight, lambda rows: searched_scales(rows, group_size, importance))
+    return _scales_by_rows(weight, lambda rows: searched_scales(rows, group_size, importance, grid))
 
 
-def closed_scales(weight: Tensor, group_size: int) -> TwoLevelScales:
+def closed_scales(weight: Tensor, group_size: int, grid: Grid = INT4) -> TwoLevelScales:
     """`rtn_scales` of a whole float32 weight, some rows at a time."""
-    return _scales_by_rows(weight, lambda rows: rtn_scales(rows, group_size))
+    return _scales_by_rows(weight, lambda rows: rtn_scales(rows, group_size, grid))
 
 
 def _scales_by_rows(weight: Tensor, choose: Callable[[Tensor], TwoLevelScales]) -> TwoLevelScales:
@@ -128,6 +139,7 @@ def _scales_by_rows(weight: Tensor, choose: Callable[[Tensor], TwoLevelScales]) 
     return TwoLevelScales(
         torch.cat([scales.multiple for scales in found]),
         torch.cat([scales.row_scale for scales in found]),
+        found[0].grid,
     )
 
 

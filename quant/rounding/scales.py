@@ -1,9 +1,9 @@
-"""Two-level scales: a group's scale is an integer 1..15 times one float per row.
+"""Two-level scales: a group's scale is a small integer, its multiple, times one float per row.
 
-The row's float has 4 significant bits, m * 2^e with m in 8..15, so that the product with a 4-bit
-integer has at most 8: it is exact in bfloat16. Stock tools read ordinary groups, and a kernel that
-knows the format can fold the integer into the int4 value (8 * 15 = 120 fits int8) and scale once
-per row.
+The row's float has 4 significant bits, m * 2^e with m in 8..15, so that the product with a multiple
+of at most 4 bits has at most 8: it is exact in bfloat16. Stock tools read ordinary groups, and a
+kernel that knows the format can fold the multiple into the value and scale once per row: their
+product fits int8, whatever the width.
 
 Everything here works on complete rows, in the row's own power of two, so that the size of the
 numbers in a row never matters: its largest magnitude is mapped into [0.5, 1).
@@ -14,9 +14,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-INT4_MIN, INT4_MAX = -8, 7
-MAX_MULTIPLE = 15  # a group's integer
-HALF_RANGE = 7.5  # int4 spans -8..7: the largest magnitude maps between 7 and 8
 # Row scales stay normal in bfloat16, with room for a kernel's own factors on either side.
 _MIN_EXPONENT, _MAX_EXPONENT = -90, 120
 _SMALLEST = 2.0**-16  # of a row's largest magnitude: what a group counts as at least
@@ -25,53 +22,86 @@ _ROW_START, _ROW_CANDIDATES = 1.5, 10  # row scales that are tried, down from 1.
 
 
 @dataclass(frozen=True)
+class Grid:
+    """The integers of a width.
+
+    Attributes:
+        bits: of a value, -2^(bits - 1) to 2^(bits - 1) - 1.
+        most: the largest multiple of a group.
+    """
+
+    bits: int
+    most: int
+
+    @property
+    def low(self) -> int:
+        return -(1 << self.bits - 1)
+
+    @property
+    def high(self) -> int:
+        return -self.low - 1
+
+    @property
+    def half_range(self) -> float:
+        """What the largest magnitude is mapped to: half a step beyond `high`."""
+        return self.high + 0.5
+
+
+INT4 = Grid(4, 15)
+GRIDS = {4: INT4, 5: Grid(5, 8), 6: Grid(6, 4)}  # -16 * 8 and -32 * 4 are int8's lowest
+
+
+@dataclass(frozen=True)
 class TwoLevelScales:
     """Scales before they are multiplied out.
 
     Attributes:
-        multiple: uint8 (rows, groups) in 1..15.
+        multiple: uint8 (rows, groups) in 1..grid.most.
         row_scale: float32 (rows, 1) with 4 significant bits.
+        grid: of the values.
     """
 
     multiple: Tensor
     row_scale: Tensor
+    grid: Grid = INT4
 
     def product(self) -> Tensor:
         """The groups' scales (rows, groups), float32, exact in bfloat16."""
         return self.multiple * self.row_scale
 
 
-def rtn_scales(weight: Tensor, group_size: int) -> TwoLevelScales:
-    """Scales in closed form: a group's largest magnitude spans half the int4 range.
+def rtn_scales(weight: Tensor, group_size: int, grid: Grid = INT4) -> TwoLevelScales:
+    """Scales in closed form: a group's largest magnitude spans half the range of values.
 
     Args:
         weight: float32 (rows, columns), columns a multiple of group_size.
     """
-    return grid_scales(weight.unflatten(1, (-1, group_size)).abs().amax(dim=2))
+    return grid_scales(weight.unflatten(1, (-1, group_size)).abs().amax(dim=2), grid)
 
 
-def grid_scales(reach: Tensor) -> TwoLevelScales:
+def grid_scales(reach: Tensor, grid: Grid = INT4) -> TwoLevelScales:
     """The scales on the grid nearest to free scales; a row's largest is not rounded down.
 
     Args:
-        reach: float32 (rows, groups), >= 0: what 7.5 steps of a group's scale reach.
+        reach: float32 (rows, groups), >= 0: what `grid.half_range` steps of a group's scale
+            reach.
     """
     exponent = _row_exponents(reach)
-    ideal = (reach * _power_of_two(-exponent)).clamp(_SMALLEST, 1) / HALF_RANGE
-    row_scale = _round_up(ideal.amax(dim=1, keepdim=True) / MAX_MULTIPLE)
-    multiple = _nearest_multiple(ideal, row_scale)
-    return TwoLevelScales(multiple, row_scale * _power_of_two(exponent))
+    ideal = (reach * _power_of_two(-exponent)).clamp(_SMALLEST, 1) / grid.half_range
+    row_scale = _round_up(ideal.amax(dim=1, keepdim=True) / grid.most)
+    multiple = _nearest_multiple(ideal, row_scale, grid)
+    return TwoLevelScales(multiple, row_scale * _power_of_two(exponent), grid)
 
 
 def absmax_scales(weight: Tensor, group_size: int) -> Tensor:
     """Ordinary scales: a group's largest magnitude / 7.5, in bfloat16 and, where they are large
     enough for 4 bits of anything, exact in float16: float32 (rows, groups)."""
     largest = weight.unflatten(1, (-1, group_size)).abs().amax(dim=2)
-    return (largest / HALF_RANGE).clamp(min=2.0**-17).bfloat16().float()
+    return (largest / INT4.half_range).clamp(min=2.0**-17).bfloat16().float()
 
 
 def searched_scales(
-    weight: Tensor, group_size: int, importance: Tensor | None = None
+    weight: Tensor, group_size: int, importance: Tensor | None = None, grid: Grid = INT4
 ) -> TwoLevelScales:
     """The grid's scales of least squared error, found in three sweeps.
 
@@ -87,60 +117,55 @@ def searched_scales(
     groups = (weight * _power_of_two(-exponent)).unflatten(1, (-1, group_size))
     cost = None if importance is None else importance.view(-1, group_size)
 
-    widest = groups.abs().amax(dim=2).clamp(_SMALLEST, 1) / HALF_RANGE  # (rows, groups)
-    ideal, ideal_error = widest, _squared_error(groups, widest, cost)
+    widest = groups.abs().amax(dim=2).clamp(_SMALLEST, 1) / grid.half_range  # (rows, groups)
+    ideal, ideal_error = widest, _squared_error(groups, widest, cost, grid)
     for fraction in _SEARCH_FRACTIONS:
-        ideal, ideal_error = _better(groups, cost, ideal, ideal_error, widest * fraction)
+        candidate = widest * fraction
+        candidate_error = _squared_error(groups, candidate, cost, grid)
+        ideal = torch.where(candidate_error < ideal_error, candidate, ideal)
+        ideal_error = torch.minimum(candidate_error, ideal_error)
 
-    row_scale = _round_up(widest.amax(dim=1, keepdim=True) * (_ROW_START / MAX_MULTIPLE))
+    row_scale = _round_up(widest.amax(dim=1, keepdim=True) * (_ROW_START / grid.most))
     best_scale, best_error = row_scale, torch.full_like(row_scale, torch.inf)
     for _ in range(_ROW_CANDIDATES):
-        scales = _nearest_multiple(ideal, row_scale) * row_scale
-        error = _squared_error(groups, scales, cost).sum(dim=1, keepdim=True)
+        scales = _nearest_multiple(ideal, row_scale, grid) * row_scale
+        error = _squared_error(groups, scales, cost, grid).sum(dim=1, keepdim=True)
         best_scale = torch.where(error < best_error, row_scale, best_scale)
         best_error = torch.minimum(error, best_error)
         row_scale = _next_below(row_scale)
 
-    start = _nearest_multiple(ideal, best_scale).float()
-    multiple, error = start, _squared_error(groups, start * best_scale, cost)
+    start = _nearest_multiple(ideal, best_scale, grid).float()
+    multiple, error = start, _squared_error(groups, start * best_scale, cost, grid)
     for step in (-2, -1, 1, 2):
-        candidate = (start + step).clamp(1, MAX_MULTIPLE)
-        candidate_error = _squared_error(groups, candidate * best_scale, cost)
+        candidate = (start + step).clamp(1, grid.most)
+        candidate_error = _squared_error(groups, candidate * best_scale, cost, grid)
         multiple = torch.where(candidate_error < error, candidate, multiple)
         error = torch.minimum(candidate_error, error)
-    return TwoLevelScales(multiple.to(torch.uint8), best_scale * _power_of_two(exponent))
+    return TwoLevelScales(multiple.to(torch.uint8), best_scale * _power_of_two(exponent), grid)
 
 
 def round_to_grid(weight: Tensor, scales: TwoLevelScales, group_size: int) -> Tensor:
-    """The nearest int4 values of a weight (rows, columns), as int8."""
-    return round_to_scales(weight, scales.product(), group_size)
+    """The nearest values of a weight (rows, columns), as int8."""
+    return round_to_scales(weight, scales.product(), group_size, scales.grid)
 
 
-def round_to_scales(weight: Tensor, scales: Tensor, group_size: int) -> Tensor:
+def round_to_scales(weight: Tensor, scales: Tensor, group_size: int, grid: Grid = INT4) -> Tensor:
     """The same of scales (rows, groups)."""
     steps = weight.unflatten(1, (-1, group_size)) / scales.unsqueeze(2)
-    return steps.round_().clamp_(INT4_MIN, INT4_MAX).to(torch.int8).flatten(1)
+    return steps.round_().clamp_(grid.low, grid.high).to(torch.int8).flatten(1)
 
 
-def _squared_error(groups: Tensor, scales: Tensor, cost: Tensor | None) -> Tensor:
+def _squared_error(groups: Tensor, scales: Tensor, cost: Tensor | None, grid: Grid) -> Tensor:
     """The squared error of rounding groups (rows, groups, group_size) at these scales: (rows,
     groups)."""
     scales = scales.unsqueeze(2)
-    error = (groups / scales).round_().clamp_(INT4_MIN, INT4_MAX).mul_(scales).sub_(groups)
+    error = (groups / scales).round_().clamp_(grid.low, grid.high).mul_(scales).sub_(groups)
     error = error.square_()
     return (error if cost is None else error.mul_(cost)).sum(dim=2)
 
 
-def _better(
-    groups: Tensor, cost: Tensor | None, scales: Tensor, error: Tensor, candidate: Tensor
-) -> tuple[Tensor, Tensor]:
-    candidate_error = _squared_error(groups, candidate, cost)
-    scales = torch.where(candidate_error < error, candidate, scales)
-    return scales, torch.minimum(candidate_error, error)
-
-
-def _nearest_multiple(scales: Tensor, row_scale: Tensor) -> Tensor:
-    return (scales / row_scale).round_().clamp_(1, MAX_MULTIPLE).to(torch.uint8)
+def _nearest_multiple(scales: Tensor, row_scale: Tensor, grid: Grid) -> Tensor:
+    return (scales / row_scale).round_().clamp_(1, grid.most).to(torch.uint8)
 
 
 def _row_exponents(magnitudes: Tensor) -> Tensor:

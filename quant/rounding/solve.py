@@ -19,7 +19,7 @@ from quant.rounding.descent import descend
 from quant.rounding.drift import corrected, drift_products
 from quant.rounding.gptq import InverseFactor, gptq, gram, hessian_of, inverse_factor
 from quant.rounding.nearest import closed_scales, search_scales
-from quant.rounding.scales import TwoLevelScales
+from quant.rounding.scales import GRIDS, Grid, TwoLevelScales
 from quant.weight_type import WeightType
 
 
@@ -104,12 +104,13 @@ def solve(
 
     Args:
         weight: float32 (rows, in_features).
-        type: of 4 bits, in groups.
+        type: of 4 to 6 bits, in groups.
         statistics: of its inputs, padded to at least as many columns as the type stores.
         correlation: C (rows, columns) of `quant.rounding.drift`; None if nothing has drifted, or if
             `statistics` describes the drift of the inputs.
     """
     stored, group_size = type.padded(weight.shape[1]), type.group_size
+    grid = GRIDS[type.bits]
     weight = padded_as(weight, statistics)
     rows, columns = weight.shape
     values = weight.new_empty(weight.shape, dtype=torch.int8)
@@ -125,7 +126,7 @@ def solve(
         part = None if correlation is None else correlation[here]
         if statistics.drift is not None:
             part = weight[here] @ statistics.drift
-        values[here], scales = _solve_rows(weight[here], group_size, method, statistics, part)
+        values[here], scales = _solve_rows(weight[here], grid, group_size, method, statistics, part)
         multiple[here], row_scale[here] = scales.multiple, scales.row_scale
     for here, owner in owners:
         for tensor in (values, multiple, row_scale):
@@ -154,6 +155,7 @@ def aim(
 
 def _solve_rows(
     weight: Tensor,
+    grid: Grid,
     group_size: int,
     method: Method,
     statistics: Statistics,
@@ -169,9 +171,9 @@ def _solve_rows(
             )
     start = weight if statistics.carry is not None else target
     if method.scales == "searched":
-        scales = search_scales(start, group_size, statistics.importance)
+        scales = search_scales(start, group_size, statistics.importance, grid)
     else:
-        scales = closed_scales(start, group_size)
+        scales = closed_scales(start, group_size, grid)
     values = gptq(start, scales, statistics.factor, carry=statistics.carry, first=first)
     if method.descent:
         return descend(

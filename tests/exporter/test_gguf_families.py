@@ -1,15 +1,12 @@
 """Each architecture that GGUF files hold: random models of transformers, stored as llama.cpp's
 converter does, compute the same logits when they are read back."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from gguf import GGMLQuantizationType as Type
 from support.family_models import (
     LLAMA3,
     MIXED,
@@ -21,7 +18,7 @@ from support.family_models import (
     rope,
     tokens_of,
 )
-from support.gguf_files import llama3_factors, metadata_of, stored_tensors, write_gguf
+from support.gguf_models import GgufForm, write_model
 from support.loading import loaded
 
 from exporter.checkpoint import open_checkpoint
@@ -36,25 +33,6 @@ MULTIPLIERS = {
 }
 
 
-@dataclass(frozen=True)
-class Stored:
-    """How a model is stored.
-
-    Attributes:
-        names: the architecture's own keys, by the config's fields.
-        more: metadata behind the architecture's name and a dot.
-        from_one: whether norms are stored as they multiply, and not as distances from 1.
-        factors: tensors beside the model's.
-    """
-
-    architecture: str
-    names: Mapping[str, str] = field(default_factory=dict)
-    more: Mapping[str, Any] = field(default_factory=dict)
-    pairs_rotate: bool = False
-    from_one: bool = False
-    factors: Mapping[str, Any] = field(default_factory=dict)
-
-
 def as_array(values: Any) -> np.ndarray:
     return np.array(values, dtype=np.float32)
 
@@ -62,14 +40,14 @@ def as_array(values: Any) -> np.ndarray:
 LONG = longrope(4)["rope_parameters"]
 GEMMA3: dict[str, Any] = dict(head_dim=16, query_pre_attn_scalar=16, sliding_window=9)
 CASES = [
-    (Case("Llama", "plain"), Stored("llama", pairs_rotate=True)),
+    (Case("Llama", "plain"), GgufForm("llama", pairs_rotate=True)),
     (
         Case("Llama", "llama3-rope", LLAMA3),
-        Stored("llama", pairs_rotate=True, factors={"rope_freqs.weight": "llama3"}),
+        GgufForm("llama", pairs_rotate=True, factors={"rope_freqs.weight": "llama3"}),
     ),
     (
         Case("Llama", "yarn", rope("yarn", 1e3, factor=4.0, original_max_position_embeddings=16)),
-        Stored(
+        GgufForm(
             "llama",
             more={
                 "rope.scaling.type": "yarn",
@@ -79,11 +57,11 @@ CASES = [
             pairs_rotate=True,
         ),
     ),
-    (Case("Qwen2", "tied", dict(tie_word_embeddings=True)), Stored("qwen2")),
-    (Case("Qwen3", "plain", dict(head_dim=16)), Stored("qwen3", KEYS)),
+    (Case("Qwen2", "tied", dict(tie_word_embeddings=True)), GgufForm("qwen2")),
+    (Case("Qwen3", "plain", dict(head_dim=16)), GgufForm("qwen3", KEYS)),
     (
         Case("SmolLM3", "plain", dict(num_hidden_layers=4, tie_word_embeddings=True)),
-        Stored("smollm3", pairs_rotate=True),
+        GgufForm("smollm3", pairs_rotate=True),
     ),
     (
         Case(
@@ -97,24 +75,24 @@ CASES = [
                 tie_word_embeddings=True,
             ),
         ),
-        Stored("granite", MULTIPLIERS, pairs_rotate=True),
+        GgufForm("granite", MULTIPLIERS, pairs_rotate=True),
     ),
-    (Case("Olmo2", "plain"), Stored("olmo2")),
+    (Case("Olmo2", "plain"), GgufForm("olmo2")),
     (
         Case("Olmo3", "windows", dict(sliding_window=7, layer_types=MIXED, **rope("default"))),
-        Stored("olmo2", SLIDES, {"attention.sliding_window_pattern": [True, False, True]}),
+        GgufForm("olmo2", SLIDES, {"attention.sliding_window_pattern": [True, False, True]}),
     ),
     (
         Case("Exaone4", "listed", dict(sliding_window=9, layer_types=MIXED, **rope("default"))),
-        Stored("exaone4", SLIDES, {"attention.sliding_window_pattern": [True, False, True]}),
+        GgufForm("exaone4", SLIDES, {"attention.sliding_window_pattern": [True, False, True]}),
     ),
     (
         Case("Exaone4", "full", dict(sliding_window=None, layer_types=["full_attention"] * 3)),
-        Stored("exaone4"),
+        GgufForm("exaone4"),
     ),
     (
         Case("Gemma3Text", "pattern", dict(**GEMMA3, num_hidden_layers=7)),
-        Stored("gemma3", {**KEYS, **SLIDES}, from_one=True),
+        GgufForm("gemma3", {**KEYS, **SLIDES}, from_one=True),
     ),
     (
         Case(
@@ -126,21 +104,21 @@ CASES = [
                 **by_kind(rope("linear", 1e6, factor=8.0), rope("default", 1e4)),
             ),
         ),
-        Stored(
+        GgufForm(
             "gemma3",
             {**KEYS, **SLIDES},
             {"rope.scaling.type": "linear", "rope.scaling.factor": 8.0},
             from_one=True,
         ),
     ),
-    (Case("Phi3", "plain"), Stored("phi3", more={"attention.sliding_window": 0})),
+    (Case("Phi3", "plain"), GgufForm("phi3", more={"attention.sliding_window": 0})),
     (
         Case("Phi3", "partial", dict(head_dim=8, **rope("default", partial_rotary_factor=0.75))),
-        Stored("phi3", more={"rope.dimension_count": 6}),
+        GgufForm("phi3", more={"rope.dimension_count": 6}),
     ),
     (
         Case("Phi3", "long-factors", dict(original_max_position_embeddings=24, **longrope(4))),
-        Stored(
+        GgufForm(
             "phi3",
             more={"rope.scaling.original_context_length": 24},
             factors={
@@ -153,11 +131,11 @@ CASES = [
 
 
 @pytest.mark.parametrize(
-    ("case", "stored"), CASES, ids=[f"{case.architecture}-{case.label}" for case, _ in CASES]
+    ("case", "form"), CASES, ids=[f"{case.architecture}-{case.label}" for case, _ in CASES]
 )
-def test_logits_are_those_of_transformers(tmp_path: Path, case: Case, stored: Stored) -> None:
+def test_logits_are_those_of_transformers(tmp_path: Path, case: Case, form: GgufForm) -> None:
     reference = reference_model(case)
-    path = write(tmp_path / "m.gguf", reference, stored)
+    path = write_model(tmp_path / "m.gguf", reference, form)
     checkpoint, tokens = open_checkpoint(path), tokens_of(reference)
     checkpoint.config = checkpoint.config.for_context(tokens.shape[1])
     model = loaded(checkpoint)
@@ -168,25 +146,3 @@ def test_logits_are_those_of_transformers(tmp_path: Path, case: Case, stored: St
             hidden = layer(hidden, context)
         logits = model.finish_logits(model.lm_head(model.model.norm(hidden)))
         assert_same(logits, reference(tokens).logits)
-
-
-def write(path: Path, reference: Any, stored: Stored) -> Path:
-    """A model of transformers as a GGUF file."""
-    config = reference.config.to_dict()
-    rotary = config["rope_parameters"]
-    rotary = rotary.get("full_attention", rotary)
-    config = {"head_dim": config["hidden_size"] // config["num_attention_heads"], **config}
-    config["rope_theta"] = rotary["rope_theta"]
-    tensors = reference.state_dict()
-    if config["tie_word_embeddings"]:
-        del tensors["lm_head.weight"]
-    if stored.from_one:
-        tensors = {n: t + 1 if n.endswith("norm.weight") else t for n, t in tensors.items()}
-    made = stored_tensors(stored.architecture, config, tensors, pairs_rotate=stored.pairs_rotate)
-    for name, factors in stored.factors.items():
-        if isinstance(factors, str):
-            factors = llama3_factors(config["head_dim"], rotary["rope_theta"], rotary).numpy()
-        made[name] = factors, Type.F32
-    metadata = metadata_of(stored.architecture, config, stored.names)
-    metadata |= {f"{stored.architecture}.{key}": value for key, value in stored.more.items()}
-    return write_gguf(path, metadata, made)

@@ -27,7 +27,7 @@ from quant.quantize import quantize
 from quant.report import QuantReport
 from quant.rotation.fold import rotate, rotated_by
 from quant.rotation.learned import _Network
-from quant.rounding.nearest import round_int4
+from quant.rounding.nearest import round_groups
 from quant.scheme import EMBEDDING_PART, HEAD_PART, SCHEMES, Scheme
 from quant.weight_type import INT8, int4
 
@@ -242,7 +242,7 @@ def with_rounded(model: UnusualModel, linears: list[str]) -> UnusualModel:
     made = copy.deepcopy(model)
     for path in linears:
         weight = made.get_parameter(f"{path}.weight")
-        rounded = round_int4(weight, 32, path, Scheme("rtn4").choice).dequantize()
+        rounded = round_groups(weight, 4, 32, path, Scheme("rtn4").choice).dequantize()
         weight.copy_(rounded[:, : weight.shape[1]])
     return made
 

@@ -12,7 +12,7 @@ from quant.errors import QuantError
 from quant.method import Method, changed
 from quant.modules import QuantizedLinear, QuantizedWeight
 from quant.rounding.activations import int8_round_trip
-from quant.rounding.nearest import round_int4
+from quant.rounding.nearest import round_groups
 from quant.rounding.scales import absmax_scales, round_to_grid, round_to_scales, rtn_scales
 from quant.scheme import METHODS, Scheme, scheme_from_text
 from quant.weight_type import int4
@@ -106,7 +106,7 @@ def test_absmax_is_ordinary_rounding() -> None:
     scales = absmax_scales(weight, 32)
     expected = (weight.unflatten(1, (2, 32)).abs().amax(2) / 7.5).bfloat16().float()
     assert torch.equal(scales, expected)
-    quantized = round_int4(weight, 32, "w", Method(rounding="nearest", scales="absmax"))
+    quantized = round_groups(weight, 4, 32, "w", Method(rounding="nearest", scales="absmax"))
     assert torch.equal(quantized.scales, scales)
     assert (quantized.dequantize() - weight).abs().max() <= scales.max() * 0.51
 

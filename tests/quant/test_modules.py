@@ -11,7 +11,7 @@ from torchao.quantization.quantize_.workflows.intx.intx_unpacked_to_int8_tensor 
 
 from delegates.passes.quantized import expand_embeddings, expand_linears, gathered
 from quant.modules import QuantizedEmbedding, QuantizedLinear, QuantizedWeight, set_weight
-from quant.rounding.nearest import round_int4, round_int8
+from quant.rounding.nearest import round_groups, round_int8
 from quant.scheme import METHODS
 from quant.weight_type import int4
 
@@ -25,14 +25,16 @@ class Block(nn.Module):
         super().__init__()
         generator = torch.Generator().manual_seed(0)
         table = torch.randn(96, 64, generator=generator)
-        table = round_int8(table, "t") if head_bits == 8 else round_int4(table, 32, "t", RTN)
+        table = round_int8(table, "t") if head_bits == 8 else round_groups(table, 4, 32, "t", RTN)
         self.embed = QuantizedEmbedding(table, 64)
         self.up = nn.Linear(64, 44, bias=False)
         self.down = nn.Linear(44, 64)
         self.head = nn.Linear(64, 96, bias=False)
         for name in ("up", "down"):
             weight = torch.randn(getattr(self, name).weight.shape, generator=generator)
-            rounded = round_int4(weight, 32, name, RTN) if bits == 4 else round_int8(weight, name)
+            rounded = (
+                round_groups(weight, 4, 32, name, RTN) if bits == 4 else round_int8(weight, name)
+            )
             set_weight(self, name, rounded)
         set_weight(self, "head", table)
         self.requires_grad_(False)
@@ -43,7 +45,7 @@ class Block(nn.Module):
 
 
 def test_a_linear_holds_the_same_bytes() -> None:
-    weight = round_int4(torch.randn(16, 96), 32, "w", RTN)
+    weight = round_groups(torch.randn(16, 96), 4, 32, "w", RTN)
     linear = QuantizedLinear(weight, 96)
     assert linear.values.data_ptr() == weight.values.data_ptr()
     assert linear.scales.data_ptr() == weight.scales.data_ptr()
@@ -54,7 +56,7 @@ def test_a_linear_holds_the_same_bytes() -> None:
 def test_a_linear_computes_what_torchaos_tensor_does() -> None:
     """The composite that stock partitioners know, on the same integers, bit for bit."""
     for weight in (
-        round_int4(torch.randn(16, 96), 32, "w", RTN),
+        round_groups(torch.randn(16, 96), 4, 32, "w", RTN),
         round_int8(torch.randn(16, 96), "w"),
     ):
         tensor = IntxUnpackedToInt8Tensor(
@@ -71,7 +73,7 @@ def test_a_linear_computes_what_torchaos_tensor_does() -> None:
 
 
 def test_rows_of_a_linear_compute_their_outputs() -> None:
-    weight = round_int4(torch.randn(16, 70), 32, "w", RTN)
+    weight = round_groups(torch.randn(16, 70), 4, 32, "w", RTN)
     linear = QuantizedLinear(weight, 70, nn.Parameter(torch.randn(16)))
     x = torch.randn(3, 70)
     torch.testing.assert_close(linear.of_rows(slice(4, 9))(x), linear(x)[:, 4:9])
@@ -82,7 +84,7 @@ def test_a_ragged_input_is_padded(group_size: int) -> None:
     parent = nn.Module()
     parent.down_proj = nn.Linear(172, 24)
     bias, weight = parent.down_proj.bias, parent.down_proj.weight.detach()
-    set_weight(parent, "down_proj", round_int4(weight, group_size, "w", RTN))
+    set_weight(parent, "down_proj", round_groups(weight, 4, group_size, "w", RTN))
     linear = parent.down_proj
     assert isinstance(linear, QuantizedLinear)
     assert linear.values.shape[1] % group_size == 0
@@ -96,7 +98,7 @@ def test_a_ragged_input_is_padded(group_size: int) -> None:
 @pytest.mark.parametrize("width", [64, 70])
 def test_an_embedding_gathers_rows_of_the_table(bits: int, width: int) -> None:
     table = torch.randn(50, width)
-    weight = round_int8(table, "t") if bits == 8 else round_int4(table, 32, "t", RTN)
+    weight = round_int8(table, "t") if bits == 8 else round_groups(table, 4, 32, "t", RTN)
     tokens = torch.tensor([[0, 49, 7], [7, 7, 3]])
     rows = QuantizedEmbedding(weight, width)(tokens)
     assert rows.dtype == torch.float32

@@ -7,10 +7,10 @@ import torch
 from torch import Tensor
 
 from quant.errors import QuantError
-from quant.rounding.nearest import round_int4, round_int8, search_scales
+from quant.rounding.nearest import round_groups, round_int8, search_scales
 from quant.rounding.scales import (
-    INT4_MAX,
-    INT4_MIN,
+    GRIDS,
+    Grid,
     TwoLevelScales,
     round_to_grid,
     rtn_scales,
@@ -58,19 +58,22 @@ def squared_error(weight: Tensor, scales: TwoLevelScales, group_size: int) -> Te
     return (dequantize(values, scales, group_size) - weight).square().sum(dim=1)
 
 
+@pytest.mark.parametrize("grid", GRIDS.values(), ids=lambda grid: f"{grid.bits} bits")
 @pytest.mark.parametrize("group_size", [32, 64, 128])
 @pytest.mark.parametrize("choose", [rtn_scales, searched_scales])
-def test_hostile_rows_get_scales_every_tool_can_read(choose, group_size: int) -> None:
-    scales = choose(hostile_rows(), group_size)
+def test_hostile_rows_get_scales_every_tool_can_read(choose, group_size: int, grid: Grid) -> None:
+    scales = choose(hostile_rows(), group_size, grid=grid)
     assert scales.multiple.dtype == torch.uint8
-    assert scales.multiple.min() >= 1 and scales.multiple.max() <= 15
+    assert scales.multiple.min() >= 1 and scales.multiple.max() <= grid.most
     product = scales.product()
     assert torch.equal(product.bfloat16().float(), product), "not exact in bfloat16"
     assert (product >= torch.finfo(torch.bfloat16).tiny).all() and product.isfinite().all()
     mantissa = torch.frexp(scales.row_scale).mantissa * 16
     assert torch.equal(mantissa, mantissa.round()), "a row scale has more than 4 significant bits"
     values = round_to_grid(hostile_rows(), scales, group_size)
-    assert values.min() >= INT4_MIN and values.max() <= INT4_MAX
+    assert values.min() >= grid.low and values.max() <= grid.high
+    folded = values.unflatten(1, (-1, group_size)).int() * scales.multiple.int().unsqueeze(2)
+    assert folded.min() >= -128 and folded.max() <= 127
     assert dequantize(values, scales, group_size).isfinite().all()
 
 
@@ -122,6 +125,15 @@ def test_search_comes_close_to_the_whole_grid() -> None:
     assert found.sum() <= best.sum() * 1.01
 
 
+def test_a_bit_more_takes_two_thirds_of_the_error() -> None:
+    """Of normal numbers: the step halves, the error falls to a quarter, and the coarser multiples
+    give back a part of it."""
+    normal = torch.randn(256, 512)
+    found = [searched_scales(normal, 32, grid=grid) for grid in GRIDS.values()]
+    at4, at5, at6 = (squared_error(normal, scales, 32).sum() for scales in found)
+    assert at5 < at4 / 3 and at6 < at5 / 3
+
+
 def test_importance_moves_the_error_to_where_it_is_cheap() -> None:
     weight = torch.randn(32, 128)
     importance = torch.rand(128) * 10
@@ -138,7 +150,7 @@ def test_importance_moves_the_error_to_where_it_is_cheap() -> None:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 def test_rounding_in_chunks_is_rounding_at_once(dtype: torch.dtype) -> None:
     weight = torch.randn(3000, 172).to(dtype)  # several chunks, a ragged last group
-    quantized = round_int4(weight, 32, "w", RTN)
+    quantized = round_groups(weight, 4, 32, "w", RTN)
     padded = torch.nn.functional.pad(weight.float(), (0, 20))
     scales = rtn_scales(padded, 32)
     assert torch.equal(quantized.scales, scales.product())
@@ -160,6 +172,6 @@ def test_a_weight_that_is_not_finite_is_named(bad: float) -> None:
     weight = torch.randn(8, 64)
     weight[3, 7] = bad
     with pytest.raises(QuantError, match=r"^layer\.q_proj holds values that are not finite"):
-        round_int4(weight, 32, "layer.q_proj", RTN)
+        round_groups(weight, 4, 32, "layer.q_proj", RTN)
     with pytest.raises(QuantError, match="layer.q_proj"):
         round_int8(weight, "layer.q_proj")

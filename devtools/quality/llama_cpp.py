@@ -1,0 +1,110 @@
+"""llama.cpp's own tools: importance matrix, quantization, and KL divergence from the float model.
+
+llama-perplexity cuts a text into chunks of 512 tokens and scores the second half of each; the file
+that it keeps the float model's log probabilities in begins with the tokens, so that another engine
+can be scored on the same positions.
+"""
+
+import re
+import struct
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from devtools.errors import BadRequest, DevtoolsError
+
+CHUNK = 512
+FIRST = CHUNK // 2  # the first position that is scored
+_MAGIC = b"_logits_"
+_KL = re.compile(r"Mean\s+KLD:\s+([-+.\deE]+)\s+±\s+([-+.\deE]+)")
+PROGRAMS = ("llama-imatrix", "llama-quantize", "llama-perplexity")
+
+
+@dataclass(frozen=True)
+class Base:
+    """A text, and what the float model makes of it.
+
+    Attributes:
+        path: of the file of llama-perplexity.
+        tokens: int64 (chunks, 512).
+    """
+
+    path: Path
+    tokens: NDArray[np.int64]
+
+
+class LlamaCpp:
+    """The tools in one directory.
+
+    Args:
+        threads: of each tool.
+
+    Raises:
+        BadRequest: a tool is missing.
+    """
+
+    def __init__(self, directory: Path, threads: int) -> None:
+        for name in PROGRAMS:
+            if not (directory / name).is_file():
+                raise BadRequest(
+                    f"{directory / name} is missing; build llama.cpp, and give the directory with "
+                    f"{', '.join(PROGRAMS)}."
+                )
+        self._directory = directory
+        self._threads = str(threads)
+
+    def importance(self, model: Path, text: Path, out: Path) -> None:
+        """Writes the importance matrix of a text."""
+        options = ("-m", model, "-f", text, "-o", out, "-c", str(CHUNK), "--parse-special")
+        self._run("llama-imatrix", *options, "--no-ppl", "-t", self._threads)
+
+    def quantize(self, model: Path, importance: Path, kind: str, out: Path) -> None:
+        """Quantizes to a type such as Q4_K_M.
+
+        Raises:
+            BadRequest: llama-quantize does not know it.
+        """
+        self._run("llama-quantize", "--imatrix", importance, model, out, kind, self._threads)
+
+    def base(self, model: Path, text: Path, chunks: int, out: Path) -> Base:
+        """Runs the float model over a text."""
+        options = ("-m", model, "-f", text, "-c", str(CHUNK), "--chunks", str(chunks))
+        keep = ("--kl-divergence-base", out)
+        self._run("llama-perplexity", *options, *keep, "-t", self._threads)
+        return Base(out, read_tokens(out))
+
+    def score(self, model: Path, base: Base) -> tuple[float, float]:
+        """KL divergence from the float model, in nats, and its standard error."""
+        options = ("-m", model, "--kl-divergence-base", base.path, "--kl-divergence")
+        said = self._run("llama-perplexity", *options, "-t", self._threads)
+        found = _KL.search(said)
+        if found is None:
+            raise DevtoolsError(f"llama-perplexity printed no KL divergence of {model}.")
+        return float(found[1]), float(found[2])
+
+    def _run(self, name: str, *arguments: str | Path) -> str:
+        command = [self._directory / name, *arguments]
+        result = subprocess.run(command, capture_output=True, check=False)
+        said = (result.stdout + result.stderr).decode(errors="replace")
+        if result.returncode != 0:
+            lines = [line for line in said.splitlines() if line.strip()]
+            raise DevtoolsError(f"{name} failed: {lines[-1] if lines else 'it said nothing'}")
+        return said
+
+
+def read_tokens(path: Path) -> NDArray[np.int64]:
+    """The tokens (chunks, 512) of a file of log probabilities.
+
+    Raises:
+        DevtoolsError: it is no such file.
+    """
+    with open(path, "rb") as file:
+        head = file.read(20)
+        if len(head) < 20 or not head.startswith(_MAGIC):
+            raise DevtoolsError(f"{path} is not a file that llama-perplexity keeps logits in.")
+        width, _, chunks = struct.unpack("<iii", head[8:])
+        tokens = np.frombuffer(file.read(4 * width * chunks), dtype="<i4")
+    return tokens.reshape(chunks, width).astype(np.int64)

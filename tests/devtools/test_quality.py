@@ -1,0 +1,141 @@
+"""Quality beside llama.cpp's files: the padded model computes the same, positions are scored
+alike, and rows are shown side by side."""
+
+import struct
+from pathlib import Path
+from typing import Any
+
+import gguf
+import numpy as np
+import pytest
+import torch
+from click.testing import CliRunner
+from support.family_models import Case, reference_model, tokens_of
+from support.gguf_models import GgufForm, write_model
+from support.loading import loaded
+from torch import Tensor
+
+from devtools.commands.cli import main
+from devtools.errors import BadRequest, DevtoolsError
+from devtools.quality.llama_cpp import CHUNK, FIRST, read_tokens
+from devtools.quality.padded import write_padded
+from devtools.quality.plot import draw_quality
+from devtools.quality.rows import OURS, THEIRS, Row, table_of
+from devtools.quality.scored_text import ScoredText
+from exporter.checkpoint import open_checkpoint
+from quant.measure.quality import compare_logits
+
+KEYS = {"attention.key_length": "head_dim", "attention.value_length": "head_dim"}
+SLIDES = {"attention.sliding_window": "sliding_window"}
+GEMMA3: dict[str, Any] = dict(
+    head_dim=16, query_pre_attn_scalar=16, sliding_window=9, num_hidden_layers=7
+)
+CASES = [
+    (Case("Llama", "untied"), GgufForm("llama", pairs_rotate=True)),
+    (Case("Llama", "tied", dict(tie_word_embeddings=True)), GgufForm("llama", pairs_rotate=True)),
+    (Case("Qwen2", "biases"), GgufForm("qwen2")),
+    (Case("Qwen3", "norms of heads", dict(head_dim=16)), GgufForm("qwen3", KEYS)),
+    (Case("Gemma3Text", "scaled", GEMMA3), GgufForm("gemma3", {**KEYS, **SLIDES}, from_one=True)),
+]
+
+
+def logits_of(path: Path, tokens: Tensor) -> Tensor:
+    checkpoint = open_checkpoint(path)
+    checkpoint.config = checkpoint.config.for_context(tokens.shape[1])
+    with torch.no_grad():
+        return loaded(checkpoint).logits(tokens)
+
+
+@pytest.mark.parametrize(
+    ("case", "form"), CASES, ids=[f"{case.architecture}-{case.label}" for case, _ in CASES]
+)
+def test_a_padded_model_computes_the_same(tmp_path: Path, case: Case, form: GgufForm) -> None:
+    reference = reference_model(case)
+    tokens = tokens_of(reference)
+    plain = write_model(tmp_path / "plain.gguf", reference, form)
+    padded = tmp_path / "padded.gguf"
+    source = write_padded(plain, padded)
+    for tensor in gguf.GGUFReader(padded).tensors:
+        if tensor.name.startswith("blk.") and len(tensor.shape) == 2:
+            assert tensor.shape[0] % 256 == 0, tensor.name
+    # Sums in another order, and a mean that is multiplied and divided: float32's last bits.
+    wanted, found = logits_of(plain, tokens), logits_of(padded, tokens)
+    assert (found - wanted).abs().max() < 1e-4
+    assert sum(source.numbers.values()) == sum(t.n_elements for t in gguf.GGUFReader(plain).tensors)
+    assert source.bits(padded) == 32 and source.bos_id is None
+
+
+def test_what_cannot_be_padded_is_one_sentence(tmp_path: Path) -> None:
+    no_model = tmp_path / "no.gguf"
+    no_model.write_bytes(b"GGUF, but no more")
+    with pytest.raises(BadRequest, match="no.gguf is not a readable GGUF model"):
+        write_padded(no_model, tmp_path / "out.gguf")
+    reference = reference_model(Case("Phi3", "fused"))
+    fused = write_model(tmp_path / "phi3.gguf", reference, GgufForm("phi3"))
+    with pytest.raises(BadRequest, match="attn_qkv.weight is not one that can be padded"):
+        write_padded(fused, tmp_path / "out.gguf")
+
+
+def test_the_figures_are_those_of_the_exporter(tmp_path: Path) -> None:
+    """One chunk after the other, and pieces of it, as all positions at once."""
+    random = np.random.default_rng(0)
+    tokens = random.integers(0, 50, (3, 16))
+    tables = random.normal(size=(2, 50, 60)).astype(np.float32)
+
+    def model(which: int):
+        def logits(chunk, first):
+            yield tables[which][chunk[first : first + 4]]
+            yield tables[which][chunk[first + 4 :]]
+
+        return logits
+
+    text = ScoredText(tokens, 8, model(0), tmp_path / "logits")
+    assert text.compare(model(0)) == (0, 0)
+    kl, error = text.compare(model(1))
+    scored = torch.from_numpy(tokens)[:, 8:-1]
+    floats, others = (torch.from_numpy(table)[scored] for table in tables)
+    quality = compare_logits(floats, others, torch.from_numpy(tokens)[:, 9:])
+    assert kl == pytest.approx(quality.kl, rel=1e-5)
+    assert error == pytest.approx(quality.kl_error, rel=1e-5)
+
+
+def test_tokens_are_read_from_llama_perplexitys_file(tmp_path: Path) -> None:
+    tokens = np.arange(2 * CHUNK, dtype="<i4")
+    path = tmp_path / "base"
+    path.write_bytes(b"_logits_" + struct.pack("<iii", CHUNK, 9, 2) + tokens.tobytes() + b"more")
+    assert np.array_equal(read_tokens(path), tokens.reshape(2, CHUNK)) and FIRST == CHUNK // 2
+    path.write_bytes(b"GGUF")
+    with pytest.raises(DevtoolsError, match="is not a file that llama-perplexity keeps"):
+        read_tokens(path)
+
+
+ROWS = [
+    Row(THEIRS, "Q4_K_M", 5.5, {"novel": (0.05, 0.002), "chat": (0.04, 0.001)}),
+    Row(OURS, "5.50 bits", 5.49, {"novel": (0.04, 0.001), "chat": (0.03, 0.001)}, "Q4_K_M"),
+    Row(OURS, "rtn8", 8.05, {"novel": (0.01, 0.001), "chat": (0.02, 0.001)}),
+]
+
+
+def test_rows_stand_beside_each_other() -> None:
+    table = table_of(ROWS, ["novel", "chat"])
+    columns = [list(column.cells) for column in table.columns]
+    assert columns[0] == ["thimble 5.50 bits", "llama.cpp Q4_K_M", "thimble rtn8"]
+    assert columns[2] == ["40.0 ± 1.0", "50.0 ± 2.0", "10.0 ± 1.0"]
+    assert columns[4] == ["0.80, 0.75", "", ""]
+
+
+def test_the_picture_is_drawn(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib", reason="--plot draws with matplotlib")
+    draw_quality(ROWS, ["novel", "chat"], "a model", tmp_path / "quality.png")
+    assert (tmp_path / "quality.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_missing_tools_and_files_are_one_sentence(tmp_path: Path) -> None:
+    text, model = tmp_path / "t.txt", tmp_path / "m.gguf"
+    text.write_text("Once.")
+    model.write_bytes(b"GGUF")
+    options = ["--llama-cpp", str(tmp_path), "--text", str(text)]
+    result = CliRunner().invoke(main, ["quality", str(model), *options])
+    assert result.exit_code == 2 and "llama-imatrix is missing; build llama.cpp" in result.stderr
+    result = CliRunner().invoke(main, ["quality", str(tmp_path / "none.gguf"), *options])
+    assert result.exit_code == 2 and "none.gguf is not a file." in result.stderr
