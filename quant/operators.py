@@ -53,10 +53,17 @@ def linear(
     Returns:
         float32 (..., rows).
     """
+    return linear_of_floats(input, dequantized(values, scales), bias, rotated)
+
+
+def linear_of_floats(
+    input: Tensor, weight: Tensor, bias: Tensor | None, rotated: int = 0
+) -> Tensor:
+    """The same of a weight that is dequantized already: float32 (rows, columns)."""
     input = rotate_blocks(input, rotated)
-    padding = values.shape[1] - input.shape[-1]
+    padding = weight.shape[1] - input.shape[-1]
     padded = F.pad(input, (0, padding)) if padding else input
-    return F.linear(_rounded(padded), dequantized(values, scales), bias)
+    return F.linear(_rounded(padded), weight, bias)
 
 
 def embedding(

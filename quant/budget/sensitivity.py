@@ -250,6 +250,7 @@ def _through_head(
         drawn[ahead] = weight[index[ahead]] * steepness
 
     gradient = drawn  # of log p(label) in x: the label's row less the mean row
+    squares = x.square().mean(dim=0)
     compensation = candidates.compensation()
     if compensation is not None:
         compensation.add(x)
@@ -259,7 +260,7 @@ def _through_head(
         logits, slope = _finished(model, F.linear(x, weight))
         p = (logits - largest[:, None]).exp_() / total[:, None]
         gradient -= (p * slope) @ weight
-        for which, change in enumerate(candidates.changes(weight, HEAD, None)):
+        for which, change in enumerate(candidates.changes(weight, HEAD, squares)):
             error = F.linear(x, change) * slope
             moments[which, 0] += (p * error).sum(dim=1)
             moments[which, 1] += (p * error.square_()).sum(dim=1)

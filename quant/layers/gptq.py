@@ -11,6 +11,7 @@ from quant.layers.stream import Shards, Stream
 from quant.machine.ranks import ALONE, Ranks
 from quant.machine.speed import Speed, hessian_operations, update_operations
 from quant.machine.spill import IN_MEMORY, Spill
+from quant.modules import dequantized_once
 from quant.protocols import Part
 from quant.rounding.drift import residual_drift, residual_products
 from quant.rounding.nearest import require_finite, round_int8
@@ -69,14 +70,16 @@ def gptq_layer(layer: nn.Module, scheme: Scheme, name: str, streams: Streams, do
             place.quantize(part, statistics, None)
         del statistics
 
-        inputs = streams.keep(block.reach, inputs)
+        with dequantized_once(layer.get_submodule(described.module)):
+            inputs = streams.keep(block.reach, inputs)
         statistics = place.statistics(described.end, inputs, reached)
         del reached
         place.quantize(described.last, statistics, place.residual(inputs, statistics))
         del statistics
-        for shard, reaching in zip(streams.hidden.shards, inputs, strict=True):
-            for index, x in enumerate(reaching):
-                shard[index] = block.add(shard[index], x)
+        with dequantized_once(layer.get_submodule(described.end)):
+            for shard, reaching in zip(streams.hidden.shards, inputs, strict=True):
+                for index, x in enumerate(reaching):
+                    shard[index] = block.add(shard[index], x)
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from quant.machine.device import HOST
 from quant.machine.ranks import ALONE, SHARDS, Ranks
 from quant.machine.spill import IN_MEMORY, Batches, Spill
+from quant.modules import dequantized_once
 
 STREAM_TOKENS = 2048  # that go through a layer together
 
@@ -31,8 +32,9 @@ class States:
 
     def advance(self, layer: nn.Module) -> None:
         """Runs them through a layer, in place."""
-        for x in self.hidden.split(self._together):
-            x.copy_(layer(x, self.context))
+        with dequantized_once(layer):
+            for x in self.hidden.split(self._together):
+                x.copy_(layer(x, self.context))
 
 
 class Stream:
@@ -76,6 +78,7 @@ class Stream:
 
     def advance(self, layer: nn.Module) -> None:
         """Runs the hidden states through a layer."""
-        for shard in self.shards:
-            for index, x in enumerate(shard):
-                shard[index] = layer(x, self.context)
+        with dequantized_once(layer):
+            for shard in self.shards:
+                for index, x in enumerate(shard):
+                    shard[index] = layer(x, self.context)

@@ -1,5 +1,7 @@
 """The modules of a quantized model, eagerly and lowered to stock XNNPACK."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import Tensor, nn
@@ -10,7 +12,13 @@ from torchao.quantization.quantize_.workflows.intx.intx_unpacked_to_int8_tensor 
 )
 
 from delegates.passes.quantized import expand_embeddings, expand_linears, gathered
-from quant.modules import QuantizedEmbedding, QuantizedLinear, QuantizedWeight, set_weight
+from quant.modules import (
+    QuantizedEmbedding,
+    QuantizedLinear,
+    QuantizedWeight,
+    dequantized_once,
+    set_weight,
+)
 from quant.rounding.nearest import round_groups, round_int8
 from quant.scheme import METHODS
 from quant.weight_type import int4
@@ -51,6 +59,17 @@ def test_a_linear_holds_the_same_bytes() -> None:
     assert linear.scales.data_ptr() == weight.scales.data_ptr()
     assert torch.equal(linear.quantized_weight.dequantize(), weight.dequantize())
     assert not list(linear.parameters())
+
+
+def test_a_linear_that_is_dequantized_once_computes_the_same() -> None:
+    weight = round_groups(torch.randn(16, 90), 4, 32, "w", RTN)
+    linear = QuantizedLinear(replace(weight, rotated=2), 90, nn.Parameter(torch.randn(16)))
+    x = torch.randn(3, 5, 90)
+    expected = linear(x)
+    with torch.no_grad(), dequantized_once(nn.Sequential(linear)):
+        linear.values.zero_()  # it is not read again
+        assert torch.equal(linear(x), expected)
+    assert not torch.equal(linear(x), expected)
 
 
 def test_a_linear_computes_what_torchaos_tensor_does() -> None:
