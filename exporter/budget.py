@@ -14,6 +14,7 @@ from exporter.options import ExportOptions
 from exporter.pte import REPORT_BYTES
 from exporter.text import Text
 from quant.budget.spread import Budget, PartSizes, parts_of, require_spreadable, spread
+from quant.cache.store import Cache
 from quant.machine.memory_size import show_size
 from quant.measure.size import STOCK, Storage
 
@@ -39,6 +40,7 @@ def within_budget(
     text: Text,
     max_context_len: int,
     listener: Listener,
+    cache: Cache | None,
 ) -> ExportOptions:
     """Returns the options with a scheme that meets their budget.
 
@@ -69,6 +71,7 @@ def within_budget(
         text.calibration,
         lambda: listener.stage("measure"),
         options.device,
+        cache,
     )
     return replace(options, scheme=scheme)
 

@@ -69,7 +69,7 @@ def export_model(options: ExportOptions, listener: Listener = SILENT) -> ExportR
         facts = delegate.LIMITS, checkpoint, text, context
         size = require_room(options, *facts)
         if options.has_budget:
-            options = within_budget(options, *facts, listener)
+            options = within_budget(options, *facts, listener, _cache(options, listener, size))
             size = require_room(options, *facts)
         spill = plan_memory(options, checkpoint, text, size, listener)
         cache = _cache(options, listener, size)

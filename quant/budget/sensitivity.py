@@ -250,7 +250,8 @@ def _through_head(
         drawn[ahead] = weight[index[ahead]] * steepness
 
     gradient = drawn  # of log p(label) in x: the label's row less the mean row
-    squares = x.square().mean(dim=0)
+    knows_inputs = candidates.method.rounding == "gptq"  # as round to nearest does not
+    squares = x.square().mean(dim=0) if knows_inputs else None
     compensation = candidates.compensation()
     if compensation is not None:
         compensation.add(x)

@@ -6,6 +6,7 @@ a multiple-choice knapsack (Sinha and Zoltners, 1979), and small enough to be so
 dynamic programming over the bytes.
 """
 
+import hashlib
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -14,6 +15,8 @@ import torch
 from torch import Tensor, nn
 
 from quant.budget.sensitivity import measure_costs
+from quant.cache.key import weights_key
+from quant.cache.store import Cache, bytes_of
 from quant.errors import QuantError
 from quant.layers.blocks import parts_of_layer
 from quant.layers.embedding_and_head import is_tied
@@ -27,6 +30,7 @@ from quant.weight_type import INT8, WeightType
 
 _STEPS = 1 << 18  # at most, into which the bytes to distribute are divided
 _MOST_TOKENS = 4096
+_COSTS = "costs"
 
 
 @dataclass(frozen=True)
@@ -75,6 +79,7 @@ def spread(
     calibration: Tensor | None,
     begin: Callable[[], None],
     device: torch.device = HOST,
+    cache: Cache | None = None,
 ) -> Scheme:
     """The scheme of 4 bits with the types of its parts that cost the least KL within a budget.
 
@@ -83,6 +88,7 @@ def spread(
         calibration: int64 (windows, seq_len), some of which the costs are measured on.
         begin: is called before the measurement, once the budget is known to be possible.
         device: what measures.
+        cache: of measured costs, which are the same for every budget.
 
     Raises:
         QuantError: a scheme of another width, no text, or a budget below 4 bits for everything.
@@ -105,8 +111,19 @@ def spread(
     begin()
     count = max(1, _MOST_TOKENS // calibration.shape[1])
     sample = calibration[:: -(-len(calibration) // count)]
-    costs = measure_costs(model, scheme.choice, types, weights, sample, device)
-    choices = choose(parts, [costs[part.name] for part in parts], room - least)
+    key, kept = "", None
+    if cache is not None:
+        asked = repr(("costs", scheme.choice, types, device.type)).encode() + bytes(
+            bytes_of(sample)
+        )
+        key = weights_key(model, weights, hashlib.sha256(asked).hexdigest())
+        kept = cache.load(key)
+    if kept is None:
+        costs = measure_costs(model, scheme.choice, types, weights, sample, device)
+        kept = {_COSTS: torch.tensor([costs[part.name] for part in parts], dtype=torch.float64)}
+        if cache is not None:
+            cache.store(key, kept, "what bits cost each part")
+    choices = choose(parts, kept[_COSTS].tolist(), room - least)
     return _with_choices(scheme, types, model, parts, choices)
 
 

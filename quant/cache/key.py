@@ -22,6 +22,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+import quant
 from quant.cache.store import bytes_of
 from quant.layers.embedding_and_head import EMBEDDING, HEAD, is_tied
 from quant.layers.walk import walk
@@ -103,7 +104,7 @@ def _digest(*parts: str) -> str:
 @cache
 def _code(model: type) -> str:
     """The digest of the source that quantizes and of the source that defines the model."""
-    folders = Path(__file__).parent, Path(inspect.getfile(model)).parent
+    folders = Path(quant.__file__).parent, Path(inspect.getfile(model)).parent
     return _digest(*map(source_digest, folders))
 
 
