@@ -20,7 +20,7 @@ from quant.layers.blocks import parts_of_layer
 from quant.layers.embedding_and_head import is_tied
 from quant.layers.walk import walk
 from quant.machine.memory_size import show_size
-from quant.scheme import EMBEDDING_PART, HEAD_BITS, HEAD_PART, METHODS, Scheme
+from quant.scheme import EMBEDDING_PART, FOUR_BITS, HEAD_BITS, HEAD_PART, Scheme
 from quant.weight_type import FLOAT_BITS
 
 
@@ -63,7 +63,7 @@ def estimate_size(
     with torch.device("meta"):
         model = CausalLM(checkpoint.config)
     scheme = options.scheme
-    if options.has_budget and scheme.name in METHODS and not scheme.types:
+    if options.has_budget and scheme.name in FOUR_BITS and not scheme.types:
         scheme = replace(scheme, head_bits=min(HEAD_BITS))
     weights = weight_bytes(model, scheme, limits)
     return weights + other_bytes(limits, checkpoint, text, max_context_len)

@@ -9,14 +9,16 @@ from quant.method import Method, changed
 from quant.weight_type import FLOAT_BITS, GROUP_SIZES, INT8, INT8_GROUPS, WeightType
 
 HEAD_BITS = (8, 6, 5, 4)
-METHODS = {  # of the schemes that store 4 bits
+METHODS = {  # of the schemes that choose integers
     "rtn4": Method(rounding="nearest", scales="closed", drift="none", descent=0, rotation="none"),
     "hqq4": Method(rounding="hqq", drift="none", descent=0, rotation="none"),
     "awq4": Method(rounding="awq", importance="diagonal", drift="none", descent=0, rotation="none"),
     "gptq4": Method(),
+    "rtn8": Method(rounding="nearest", scales="closed", drift="none", descent=0),
 }
+FOUR_BITS = ("rtn4", "hqq4", "awq4", "gptq4")
 KEEP = "keep"
-SCHEMES = ("none", *METHODS, "rtn8", KEEP)
+SCHEMES = ("none", *METHODS, KEEP)
 EMBEDDING_PART, HEAD_PART = "model.embed_tokens", "lm_head"
 
 
@@ -53,12 +55,11 @@ class Scheme:
         if self.name == "none" and self.head_bits != 8:
             raise QuantError(
                 f"head bits {self.head_bits} have no effect with scheme 'none', which keeps "
-                f"floats; leave them out, or take one of {', '.join((*METHODS, 'rtn8'))}."
+                f"floats; leave them out, or take one of {', '.join(METHODS)}."
             )
         if self.method is not None and self.name not in METHODS:
             raise QuantError(
-                f"scheme {self.name!r} has no method to set; those of 4 bits have: "
-                f"{', '.join(METHODS)}."
+                f"scheme {self.name!r} has no method to set; these have: {', '.join(METHODS)}."
             )
         if self.name == KEEP and (self.group_size, self.head_bits) != (32, 8):
             raise QuantError(

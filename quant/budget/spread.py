@@ -25,7 +25,7 @@ from quant.machine.device import HOST
 from quant.measure.size import STOCK, Storage
 from quant.protocols import CausalLM, WeightSource
 from quant.rounding.scales import GRIDS
-from quant.scheme import EMBEDDING_PART, GROUP_SIZES, HEAD_PART, METHODS, Scheme
+from quant.scheme import EMBEDDING_PART, FOUR_BITS, GROUP_SIZES, HEAD_PART, Scheme
 from quant.weight_type import INT8, WeightType
 
 _STEPS = 1 << 18  # at most, into which the bytes to distribute are divided
@@ -159,10 +159,10 @@ def choose(parts: Sequence[PartSizes], costs: Sequence[Sequence[float]], room: i
 
 def require_spreadable(scheme: Scheme) -> None:
     """Raises QuantError if a budget cannot spread the scheme's bits."""
-    if scheme.name not in METHODS:
+    if scheme.name not in FOUR_BITS:
         raise QuantError(
             f"a budget spreads 4 to 8 bits, and {scheme.name} stores {scheme.bits}; take one of "
-            f"{', '.join(METHODS)}."
+            f"{', '.join(FOUR_BITS)}."
         )
 
 

@@ -65,9 +65,12 @@ def test_a_scheme_takes_settings_as_the_command_line_writes_them() -> None:
     }
 
 
-def test_schemes_without_4_bits_have_no_method() -> None:
-    with pytest.raises(QuantError, match="scheme 'rtn8' has no method to set"):
-        Scheme("rtn8", method=Method())
+def test_schemes_that_choose_no_integers_have_no_method() -> None:
+    for name in ("none", "keep"):
+        with pytest.raises(QuantError, match=f"scheme '{name}' has no method to set"):
+            Scheme(name, method=Method())
+        assert Scheme(name).choice.rotation == "none"
+    assert Scheme("rtn8").choice.rotation == "inputs" and not Scheme("rtn8").needs_calibration
     assert not Scheme("rtn4").needs_calibration and not Scheme("hqq4").needs_calibration
     assert Scheme("awq4").needs_calibration and Scheme("gptq4").needs_calibration
 

@@ -286,7 +286,7 @@ def _not_finite(name: str) -> str:
             "rtn8, keep.",
         ),
         (("rtn4", 33), "group size 33 is not supported; it must be one of 32, 64, 128."),
-        (("rtn4", 32, 5), "head bits 5 is not supported; it must be one of 8, 4."),
+        (("rtn4", 32, 3), "head bits 3 is not supported; it must be one of 8, 6, 5, 4."),
         (
             ("none", 32, 4),
             "head bits 4 have no effect with scheme 'none', which keeps floats; leave them out, or "
