@@ -95,6 +95,8 @@ class Limits:
             missing.
         checks: whether this machine can run its programs, to check the results.
         float16_groups: whether it supports weights of 4 and 8 bits with one float16 scale a group.
+        windows: whether it supports attention over a sliding window.
+        caps_and_sinks: whether it supports attention with a soft cap or with sinks.
     """
 
     name: str
@@ -109,6 +111,8 @@ class Limits:
     kept_positions: Callable[[int, int, int], int] = all_positions
     float16_groups: bool = False
     rotates: bool = False
+    windows: bool = True
+    caps_and_sinks: bool = True
 
     def check_kept(self) -> None:
         """Checks that weights may be stored as `--quant keep` finds them.
@@ -151,6 +155,30 @@ class Limits:
             raise DelegateError(
                 f"A {self.name} program has fixed shapes, but this one has calls of 1 to "
                 f"{max_seq_len} tokens: export with --max-seq-len 1."
+            )
+
+    def check_attention(self, window: int | None, soft_cap: float | None, sinks: bool) -> None:
+        """Checks the attention of a layer.
+
+        Args:
+            window: None if it is at least as long as the context.
+            soft_cap: on the scores; None if there is none.
+            sinks: whether heads have any.
+
+        Raises:
+            DelegateError: it is not supported.
+        """
+        if window is not None and not self.windows:
+            raise DelegateError(
+                f"{self.name} does not support attention over a sliding window, which is {window} "
+                "positions here: export with --delegate cpu or xnnpack, or with a "
+                "--max-context-len that the window covers."
+            )
+        if not self.caps_and_sinks and (soft_cap is not None or sinks):
+            what = "sinks" if soft_cap is None else f"the soft cap {soft_cap}"
+            raise DelegateError(
+                f"{self.name} does not support attention with {what}: export with --delegate cpu "
+                "or coreml."
             )
 
     def check_adapters(self) -> None:

@@ -60,6 +60,8 @@ class Preference:
             sizes=limits[0].sizes,
             float16_groups=any(each.float16_groups for each in limits),
             rotates=all(each.rotates for each in limits),
+            windows=any(each.windows for each in limits),
+            caps_and_sinks=any(each.caps_and_sinks for each in limits),
         )
 
     def lower(

@@ -65,6 +65,7 @@ def export_model(options: ExportOptions, listener: Listener = SILENT) -> ExportR
         if options.scheme.name == KEEP:
             delegate.LIMITS.check_kept()
         delegate.LIMITS.check(options.scheme.bits, seq_len)
+        check_attention(checkpoint, context, delegate.LIMITS)
         check_adapters(options, delegate.LIMITS)
         facts = delegate.LIMITS, checkpoint, text, context
         size = require_room(options, *facts)
@@ -256,6 +257,16 @@ def _adapters(checkpoint: Checkpoint) -> list[dict[str, Any]]:
         }
         for each in checkpoint.adapters
     ]
+
+
+def check_attention(checkpoint: Checkpoint, context: int, limits: Limits) -> None:
+    """Checks that a delegate supports the attention of all layers, before any work begins.
+
+    Raises:
+        DelegateError: it does not.
+    """
+    for layer in checkpoint.config.for_context(context).layers:
+        limits.check_attention(layer.mixer.window, layer.mixer.soft_cap, layer.mixer.sinks)
 
 
 def check_adapters(options: ExportOptions, limits: Limits) -> None:

@@ -40,6 +40,8 @@ LIMITS = Limits(
     sizes=FileSizes(
         weight_bytes=weight_bytes, table_bytes=weight_bytes, shares_tied=(4, 8, FLOAT_BITS)
     ),
+    windows=False,
+    caps_and_sinks=False,
 )
 
 

@@ -22,6 +22,8 @@ LIMITS = Limits(
     checks=never,
     sizes=SIZES,
     float16_groups=True,
+    windows=False,
+    caps_and_sinks=False,
 )
 
 

@@ -39,6 +39,8 @@ LIMITS = Limits(
     missing=nothing_missing,
     checks=never,
     sizes=FileSizes(weight_bytes=weight_bytes, shares_tied=(FLOAT_BITS,)),
+    windows=False,
+    caps_and_sinks=False,
 )
 
 

@@ -37,6 +37,7 @@ LIMITS = Limits(
     dynamic=True,
     missing=nothing_missing,
     checks=always,
+    caps_and_sinks=False,
 )
 
 

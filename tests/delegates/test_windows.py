@@ -3,6 +3,7 @@ and many times around the ring that the CPU delegate keeps."""
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -12,7 +13,7 @@ from support.op_list import OpList, read_calls
 from support.small_models import random_model
 from torch import Tensor
 
-from delegates import cpu, xnnpack
+from delegates import cpu, get_delegate, xnnpack
 from delegates.errors import DelegateError
 from delegates.op_list.ops.attention import ring_rows
 from delegates.passes.attention import positions_of, rewrite_attention
@@ -144,3 +145,21 @@ def test_operators_without_them_are_refused_by_name(mixer: dict[str, object]) ->
     said = str(refused.value)
     assert said.startswith(f"XNNPACK's operator has no attention with {what} (")
     assert said.endswith("export with --delegate cpu or coreml.")
+
+
+@pytest.mark.parametrize("name", ["cpu", "xnnpack", "mlx", "mps", "vulkan", "mlx,xnnpack"])
+@pytest.mark.parametrize("mixer", [{"window": 9}, {"soft_cap": 30.0}, {"sinks": True}], ids=str)
+def test_limits_refuse_what_lowering_refuses(name: str, mixer: dict[str, object]) -> None:
+    """The one before any work begins, the other whatever its caller has checked."""
+    delegate = get_delegate(name)
+    given: dict[str, Any] = {"window": None, "soft_cap": None, "sinks": False, **mixer}
+    refused = []
+    for attempt in (
+        lambda: delegate.LIMITS.check_attention(**given),
+        lambda: delegate.lower(capture(model_of(spec(mixer)), 16, 16), {}, {}, False),
+    ):
+        try:
+            attempt()
+        except DelegateError:
+            refused.append(attempt)
+    assert len(refused) in (0, 2)

@@ -106,6 +106,16 @@ def test_an_unknown_architecture(out: Path, stories: Path) -> None:
     )
 
 
+@pytest.mark.parametrize("delegate", ["mlx", "mps", "vulkan", "mps,mlx"])
+def test_attention_that_a_delegate_lacks(out: Path, stories: Path, delegate: str) -> None:
+    """It is refused before the weights are quantized, which may take hours."""
+    replace_config(stories, model_type="mistral", sliding_window=40)
+    assert refusal(out, stories, "--quant", "rtn4", "--delegate", delegate) == (
+        f"{delegate} does not support attention over a sliding window, which is 40 positions here: "
+        "export with --delegate cpu or xnnpack, or with a --max-context-len that the window covers."
+    )
+
+
 def test_weights_of_another_shape(out: Path, stories: Path, calibration: Path) -> None:
     replace_config(stories, num_hidden_layers=6)
     sentence = refusal(out, stories, "--calibration", calibration)
