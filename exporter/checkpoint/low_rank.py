@@ -29,7 +29,7 @@ def split_adapters(given: Sequence[str]) -> tuple[str | None, tuple[tuple[str, s
     name, NAME=DIR.
 
     Raises:
-        ExportError: there are several to merge.
+        ExportError: there are several to merge, or one that is kept apart has no directory.
     """
     parts = {text: text.partition("=") for text in given}
     apart = [text for text in given if parts[text][1] and _NAME.fullmatch(parts[text][0])]
@@ -39,6 +39,9 @@ def split_adapters(given: Sequence[str]) -> tuple[str | None, tuple[tuple[str, s
             f"--adapter {merged[0]} and --adapter {merged[1]} cannot both be merged; keep them "
             "apart with --adapter NAME=DIR."
         )
+    for text in apart:
+        if not parts[text][2]:
+            raise ExportError(f"--adapter {text} names no directory; write {text}DIR.")
     return next(iter(merged), None), tuple((parts[text][0], parts[text][2]) for text in apart)
 
 

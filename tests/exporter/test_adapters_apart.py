@@ -232,6 +232,8 @@ def test_which_are_merged() -> None:
     assert split_adapters(["./a=x"]) == ("./a=x", ())
     with pytest.raises(ExportError, match="--adapter x and --adapter y cannot both be merged;"):
         split_adapters(["x", "y"])
+    with pytest.raises(ExportError, match=r"^--adapter a= names no directory; write a=DIR\.$"):
+        split_adapters(["b=x", "a="])
 
 
 def test_delegates_and_schemes_that_cannot() -> None:
