@@ -1,5 +1,8 @@
 """Wrong arguments are refused, and help is printed, before any large library is imported."""
 
+import importlib
+import inspect
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -90,3 +93,12 @@ def test_wrong_arguments(tmp_path: Path, command: str, sentence: str) -> None:
     assert output == "code 2\nimported\n"
     assert f"Error: {sentence}" in errors
     assert not list(tmp_path.glob("*.pte"))
+
+
+@pytest.mark.parametrize("package", ["devtools", "exporter", "quant", "runtime"])
+def test_help_is_in_whole_lines(package: str) -> None:
+    """Click joins the lines of a paragraph with what indents them."""
+    where = "__main__" if package == "runtime" else "commands.cli"
+    main = importlib.import_module(f"{package}.{where}").main
+    for command in (main, *getattr(main, "commands", {}).values()):
+        assert not re.search(r"^ ", inspect.cleandoc(command.help), re.MULTILINE), command.name

@@ -106,8 +106,8 @@ def eval_command(
     """Perplexity, bits per byte, and with --against KL and top-1, of a checkpoint or a .pte.
 
     As in the GPTQ paper: the complete text is tokenized, with BOS before it, and cut into
-        consecutive windows of --context tokens; in each, every token but the first is predicted
-        from those before it.
+    consecutive windows of --context tokens; in each, every token but the first is predicted from
+    those before it.
     """
     from quant.commands.evaluate import Request, run_eval
     from quant.commands.harness import Tasks
