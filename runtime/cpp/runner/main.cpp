@@ -54,7 +54,7 @@ Status check_names(const Options& options) {
     if (path.empty()) continue;
     for (const std::string& other : files) {
       if (same_file(path, other)) {
-        return Status::error(path + " is used for two outputs: give each file its own name");
+        return Status::error(path + " is named twice: give each output a file of its own");
       }
     }
     files.push_back(path);
