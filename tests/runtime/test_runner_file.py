@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import resource
 import struct
 import subprocess
 import zlib
@@ -177,8 +178,9 @@ def test_standard_output_is_written_to_even_where_it_is_a_file(
     command: list[str | Path] = [runner, stories_pte, "-p", "x", "-n", "2", "--json", "/dev/stdout"]
     with open(output, "w") as file:
         subprocess.run(command, stdout=file, stderr=subprocess.DEVNULL, check=True)
+        file.write("what follows\n")
     assert os.path.islink("/dev/stdout")
-    assert output.read_text().endswith('"stop_reason": "length"}\n')
+    assert output.read_text().endswith('"stop_reason": "length"}\nwhat follows\n')
 
 
 FULL = "cannot write to standard output: No space left on device"
@@ -213,3 +215,28 @@ def test_a_link_to_an_output_file_stays(runner: Path, stories_pte: Path, tmp_pat
         result = run(runner, stories_pte, "-p", "x", "-n", str(count), "--json", str(link))
         assert result.returncode == 0 and link.is_symlink()
         assert json.loads(target.read_text())["generated_tokens"] == count
+
+
+def test_what_killed_runs_left_is_removed(runner: Path, stories_pte: Path, tmp_path: Path) -> None:
+    """Beside a file that is written: parts of it whose process has ended, and nothing else."""
+    ended = subprocess.run(["sh", "-c", "echo $$"], capture_output=True, text=True).stdout.strip()
+    kept = [f"s.json.part{os.getpid()}", "s.json.part", f"s.json.part{ended}x", f"x.part{ended}"]
+    for name in [*kept, f"s.json.part{ended}"]:
+        (tmp_path / name).touch()
+    options = ("-p", "Once", "-n", "2", "--json", str(tmp_path / "s.json"))
+    assert run(runner, stories_pte, *options).returncode == 0
+    assert sorted(os.listdir(tmp_path)) == sorted([*kept, "s.json"])
+
+
+def test_a_limit_on_sizes_is_an_error_of_writing(
+    runner: Path, stories_pte: Path, tmp_path: Path
+) -> None:
+    def limit() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1024, 1024))
+
+    profile, stats = tmp_path / "run.etdp", tmp_path / "run.json"
+    command = [runner, stories_pte, "-p", "Once", "-n", "4", "--etdump", profile, "--json", stats]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=60, preexec_fn=limit)
+    assert result.returncode == 1
+    assert f"runner: cannot write {profile}: File too large\n" in result.stderr
+    assert os.listdir(tmp_path) == ["run.json"]

@@ -139,7 +139,8 @@ int run(const Options& options) {
 }  // namespace thimble
 
 int main(int argc, char** argv) {
-  signal(SIGPIPE, SIG_IGN);  // a reader that goes is an error of writing: files are still written
+  // A reader that goes and a limit on a file's size are errors of writing: other files are written.
+  for (const int number : {SIGPIPE, SIGXFSZ}) signal(number, SIG_IGN);
   const thimble::Result<thimble::Options> options = thimble::parse_options(argc, argv);
   if (!options.ok()) return thimble::fail(options.status(), thimble::kBadUse);
   if (options->help) {

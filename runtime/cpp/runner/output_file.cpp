@@ -1,10 +1,12 @@
 #include "runner/output_file.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <charconv>
 #include <cstdio>
 #include <cstring>
 #include <system_error>
@@ -12,7 +14,8 @@
 namespace thimble {
 namespace {
 
-constexpr int kMostLinks = 40;  // as Linux follows
+constexpr int kMostLinks = 40;               // as Linux follows
+constexpr std::string_view kPart = ".part";  // before the number of the process that writes it
 
 Status cannot_write(const std::string& path, int error) {
   return Status::error("cannot write " + path + ": " + std::strerror(error));
@@ -27,6 +30,31 @@ int write_all(int descriptor, std::string_view bytes) {
     bytes.remove_prefix(static_cast<size_t>(written));
   }
   return 0;
+}
+
+/// Removes what processes that were killed have left of a file.
+void remove_abandoned(const std::filesystem::path& target) {
+  const std::string prefix = target.filename().string() + std::string(kPart);
+  const std::filesystem::path parent = target.parent_path();
+  std::error_code error;
+  std::filesystem::directory_iterator entries(parent.empty() ? "." : parent, error);
+  for (; !error && entries != std::filesystem::directory_iterator(); entries.increment(error)) {
+    const std::string name = entries->path().filename().string();
+    if (name.rfind(prefix, 0) != 0) continue;
+    const char* last = name.data() + name.size();
+    pid_t process = 0;
+    const auto [end, bad] = std::from_chars(name.data() + prefix.size(), last, process);
+    if (bad != std::errc() || end != last || process <= 0) continue;
+    if (kill(process, 0) != 0 && errno == ESRCH) unlink(entries->path().c_str());
+  }
+}
+
+/// Opens a file that is written in place. The standard streams are not opened a second time: that
+/// would have a position of its own, at which what follows in a file would be overwritten.
+int open_in_place(const std::string& path) {
+  if (path == "/dev/stdout") return dup(STDOUT_FILENO);
+  if (path == "/dev/stderr") return dup(STDERR_FILENO);
+  return open(path.c_str(), O_WRONLY | O_CLOEXEC | O_APPEND);
 }
 
 }  // namespace
@@ -73,9 +101,11 @@ Status write_file(const std::string& path, std::initializer_list<std::string_vie
   const bool direct =
       path.rfind("/dev/", 0) == 0 || (stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode));
   const std::string target = direct ? path : target_of(path).string();
-  const std::string written = direct ? target : target + ".part" + std::to_string(getpid());
-  const int flags = O_WRONLY | O_CLOEXEC | (direct ? O_APPEND : O_CREAT | O_TRUNC);
-  const int descriptor = open(written.c_str(), flags, 0666);
+  const std::string written = target + std::string(kPart) + std::to_string(getpid());
+  if (!direct) remove_abandoned(target);
+  const int descriptor =
+      direct ? open_in_place(path)
+             : open(written.c_str(), O_WRONLY | O_CLOEXEC | O_CREAT | O_TRUNC, 0666);
   if (descriptor < 0) return cannot_write(path, errno);
   int error = 0;
   for (const std::string_view piece : pieces) {

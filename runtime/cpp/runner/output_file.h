@@ -22,8 +22,8 @@ bool same_file(const std::string& a, const std::string& b);
 Status check_not_model(const std::string& path, const std::string& model);
 
 /// Writes the file under a temporary name next to target_of(path), then renames it: a reader sees
-/// the old file or the complete new one. On failure no temporary file remains. The pieces follow
-/// one another.
+/// the old file or the complete new one. On failure no temporary file remains, and those of killed
+/// processes are removed. The pieces follow one another.
 Status write_file(const std::string& path, std::initializer_list<std::string_view> pieces);
 
 }  // namespace thimble
