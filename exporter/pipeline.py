@@ -61,6 +61,11 @@ def export_model(options: ExportOptions, listener: Listener = SILENT) -> ExportR
         checkpoint = find_checkpoint(options, listener)
         options = replace(options, scheme=keeping(options.scheme, checkpoint, listener))
         text = prepare_text(options, checkpoint)
+        if text.template_fault:
+            listener.note(
+                "The runner's --chat will refuse this model, whose chat template is kept as text "
+                f"only: {text.template_fault}"
+            )
         context, seq_len = context_lengths(options, checkpoint)
         if options.scheme.name == KEEP:
             delegate.LIMITS.check_kept()

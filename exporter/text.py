@@ -29,6 +29,7 @@ from quant.measure.windows import (
 
 _DOCUMENTATION = EMBEDDED / "calibration.txt"  # what the embedded model was trained on
 _ENCYCLOPEDIA = EMBEDDED / "encyclopedia.txt"
+_AS_TEXT = "stored as text"
 Cut = Callable[[str, Encode, int, int, int | None], Tensor]  # calibration_windows and its like
 
 
@@ -58,6 +59,11 @@ class Text:
     prompts: tuple[tuple[int, ...], ...]
     source: str
     sha256: str
+
+    @property
+    def template_fault(self) -> str:
+        """Why no runner can chat with the model's template; empty if they can or it has none."""
+        return (self.chat_template or "").partition(f"{_AS_TEXT}: ")[2]
 
 
 def prepare_text(options: ExportOptions, checkpoint: Checkpoint) -> Text:
@@ -95,7 +101,7 @@ def prepare_text(options: ExportOptions, checkpoint: Checkpoint) -> Text:
     if template is not None:
         chat = compile_chat_template(template, compiled.bos_token, compiled.eos_token)
         blobs[CHAT_TEMPLATE] = chat.data
-        chat_template = "compiled" if chat.reduced else "stored as text"
+        chat_template = "compiled" if chat.reduced else _AS_TEXT
         chat_template += f": {chat.reason}" if chat.reason else ""
         turn = first_turn(template, compiled.bos_token, compiled.eos_token)
         if turn:

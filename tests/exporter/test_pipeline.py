@@ -233,3 +233,20 @@ def test_a_file_that_computes_something_else_is_not_kept(
     assert listener.stages == ["load", "capture", "lower", "write", "check"]
     assert out.read_bytes() == b"before"
     assert list(tmp_path.iterdir()) == [out]
+
+
+@pytest.mark.parametrize("template", ["{% for m in messages %}{{ m.content }}{% endfor %}", "{{ x"])
+def test_a_template_that_nothing_can_use_is_named(
+    template: str, one_layer_checkpoint: Path, calibration_text: Path, tmp_path: Path
+) -> None:
+    model = tmp_path / "model"
+    shutil.copytree(one_layer_checkpoint, model)
+    (model / "chat_template.jinja").write_text(template)
+    listener = Quiet()
+    out, scheme = tmp_path / "model.pte", Scheme("none")
+    export_model(
+        ExportOptions(str(model), out, scheme=scheme, calibration=calibration_text), listener
+    )
+    said = [note for note in listener.notes if note.startswith("The runner's --chat will refuse")]
+    assert len(said) == (template == "{{ x")
+    assert len(said) == ("stored as text" in read_report(out)["model"]["chat_template"])
