@@ -57,6 +57,12 @@ class Scheme:
                 f"head bits {self.head_bits} have no effect with scheme 'none', which keeps "
                 f"floats; leave them out, or take one of {', '.join(METHODS)}."
             )
+        in_groups = self.name not in ("none", "rtn8") or self.head_bits != 8
+        if self.group_size != 32 and not in_groups:
+            raise QuantError(
+                f"group size {self.group_size} has no effect with scheme {self.name!r}, which has "
+                f"no groups; leave it out, or take one of {', '.join(FOUR_BITS)}."
+            )
         if self.method is not None and self.name not in METHODS:
             raise QuantError(
                 f"scheme {self.name!r} has no method to set; these have: {', '.join(METHODS)}."

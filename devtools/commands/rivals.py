@@ -196,7 +196,7 @@ def _export(out: Path, delegate: str, model: Model) -> None:
     from exporter.quiet import silence_known_noise, silence_native_noise
 
     silence_known_noise()  # before the imports that make it
-    from delegates import DelegateError
+    from delegates import DelegateError, get_delegate
     from exporter.errors import ExportError
     from exporter.options import ExportOptions
     from exporter.pipeline import export_model
@@ -209,6 +209,8 @@ def _export(out: Path, delegate: str, model: Model) -> None:
             f"{LETTERS} tokens are needed."
         )
     scheme = "rtn4" if model.scheme == "gptq4" else model.scheme
+    stores = get_delegate(delegate).LIMITS.weight_bits
+    head_bits = model.head_bits if model.head_bits in stores else 8
     with tempfile.TemporaryDirectory(dir=out.parent) as directory, silence_native_noise():
         write_checkpoint(Path(directory), model.shape, model.max_context_len)
         try:
@@ -216,7 +218,7 @@ def _export(out: Path, delegate: str, model: Model) -> None:
                 ExportOptions(
                     model=directory,
                     out=out,
-                    scheme=Scheme(scheme, model.group_size, model.head_bits),
+                    scheme=Scheme(scheme, model.group_size, head_bits),
                     max_context_len=model.max_context_len,
                     max_seq_len=model.max_seq_len,
                     delegate=delegate,

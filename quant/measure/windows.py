@@ -79,8 +79,8 @@ def _windows(
     available = len(ids) // body
     if available == 0:
         raise QuantError(
-            f"the {purpose} part of the text has {len(ids)} tokens; one window takes {body}: "
-            "give a longer text."
+            f"the {purpose} part of the text is too short ({len(ids)} of {body} tokens, which is "
+            "one window): give a longer text."
         )
     count = min(wanted, available)
     starts = [index * (len(ids) - body) // max(count - 1, 1) for index in range(count)]

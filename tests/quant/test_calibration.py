@@ -53,7 +53,8 @@ def test_a_text_too_short_says_what_it_has_and_needs() -> None:
     with pytest.raises(QuantError) as error:
         evaluation_windows("x" * 500, encode, tokens=1000, window=256, bos_id=1)
     assert str(error.value) == (
-        "the evaluation part of the text has 50 tokens; one window takes 255: give a longer text."
+        "the evaluation part of the text is too short (50 of 255 tokens, which is one window): "
+        "give a longer text."
     )
     with pytest.raises(QuantError, match="has 0 tokens"):
         calibration_windows("", encode, tokens=1000)

@@ -286,6 +286,11 @@ def _not_finite(name: str) -> str:
             "rtn8, keep.",
         ),
         (("rtn4", 33), "group size 33 is not supported; it must be one of 32, 64, 128."),
+        (
+            ("rtn8", 64),
+            "group size 64 has no effect with scheme 'rtn8', which has no groups; leave it out, or "
+            "take one of rtn4, hqq4, awq4, gptq4.",
+        ),
         (("rtn4", 32, 3), "head bits 3 is not supported; it must be one of 8, 6, 5, 4."),
         (
             ("none", 32, 4),
