@@ -258,7 +258,11 @@ def quality(
     multiples of 256 where its types need that, and its own arithmetic; zeros do not count as bits.
     Both are scored on the second half of each 512 tokens.
     """
-    from devtools.commands.quality import Request, run_quality
+    from exporter.quiet import silence_known_noise, silence_native_noise
+
+    silence_known_noise()  # before the imports that make it
+    with silence_native_noise():
+        from devtools.commands.quality import Request, run_quality
     from quant.cache.store import default_directory
 
     request = Request(

@@ -13,7 +13,7 @@ from support.core_ml_evaluator import CoreMLEvaluator
 from support.core_ml_program import DTYPES, CoreMLProgram, read_core_ml
 from support.decoder_specs import SMALL, varied
 from support.exported import Quiet, feed
-from support.small_models import float_twin, quantized_model, random_model, round_rope
+from support.small_models import PLAIN_RTN8, float_twin, quantized_model, random_model, round_rope
 from torch import Tensor
 
 import exporter.pipeline
@@ -200,7 +200,7 @@ def test_four_bits_stay_four_bits(int4: Case) -> None:
 @pytest.mark.parametrize(
     ("scheme", "changes", "stored"),
     [
-        (Scheme("rtn8"), {}, [MIL_pb2.DataType.INT8] * 8),
+        (PLAIN_RTN8, {}, [MIL_pb2.DataType.INT8] * 8),
         (
             Scheme("rtn4", 64, 4),
             {"tie_word_embeddings": False, "qk_norm": "heads", "num_key_value_heads": 4},

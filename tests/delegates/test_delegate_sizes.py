@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 from support.decoder_specs import SMALL, varied
-from support.small_models import quantized_model, random_model
+from support.small_models import PLAIN_RTN8, quantized_model, random_model
 
 from delegates import get_delegate
 from exporter.budget import storage_of
@@ -19,12 +19,12 @@ CASES = [
     ("cpu", Scheme("rtn4"), "tied"),
     ("cpu", Scheme("none"), "untied"),
     ("xnnpack", Scheme("rtn4", 128, 4), "tied"),
-    ("xnnpack", Scheme("rtn8"), "untied"),
+    ("xnnpack", PLAIN_RTN8, "untied"),
     ("coreml", Scheme("rtn4", 32, 4), "tied"),
-    ("coreml", Scheme("rtn8"), "untied"),
+    ("coreml", PLAIN_RTN8, "untied"),
     ("coreml", Scheme("none"), "tied"),
     ("mlx", Scheme("rtn4", 128, 4), "tied"),
-    ("mlx", Scheme("rtn8"), "untied"),
+    ("mlx", PLAIN_RTN8, "untied"),
     ("mlx", Scheme("none"), "tied"),
     ("vulkan", Scheme("rtn4", 32, 4), "untied"),
     ("vulkan", Scheme("none"), "tied"),

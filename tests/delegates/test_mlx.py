@@ -13,7 +13,7 @@ import torch
 from support.decoder_specs import SMALL, varied
 from support.exported import feed
 from support.mlx_evaluator import MLXEvaluator, MLXProgram
-from support.small_models import float_twin, quantized_model, random_model
+from support.small_models import PLAIN_RTN8, float_twin, quantized_model, random_model
 from torch import Tensor
 
 from delegates import DelegateError, Lowered
@@ -92,7 +92,7 @@ def test_other_widths(scheme: Scheme, tmp_path: Path) -> None:
 
 def test_8_bit_layers_and_biases(tmp_path: Path) -> None:
     config = varied(SMALL, intermediate_size=96, attention_bias=True, qk_norm="heads")
-    require_agreement(mlx(quantized_model(random_model(config), Scheme("rtn8")), tmp_path))
+    require_agreement(mlx(quantized_model(random_model(config), PLAIN_RTN8), tmp_path))
 
 
 def test_the_complete_decoder_is_one_call(int4: Case) -> None:

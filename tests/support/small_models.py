@@ -1,6 +1,7 @@
 """Random models of a few thousand weights, quantized as an export would, and their float twins."""
 
 import copy
+from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
@@ -16,8 +17,11 @@ from quant.modules import (
     drop_activation_rounding,
 )
 from quant.quantize import quantize
-from quant.scheme import Scheme
+from quant.scheme import METHODS, Scheme
 from quant.weight_type import WeightType
+
+# As an export for a delegate that rotates no inputs.
+PLAIN_RTN8 = Scheme("rtn8", method=replace(METHODS["rtn8"], rotation="none"))
 
 
 class ModelWeights:
