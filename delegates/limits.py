@@ -141,6 +141,18 @@ class Limits:
                 "out --bits and --max-size, or use another --delegate, such as cpu or xnnpack."
             )
 
+    def check_head(self, bits: int) -> None:
+        """Checks that embedding and head may have so many bits.
+
+        Raises:
+            DelegateError: they may not.
+        """
+        if bits not in (4, 8, *self.weight_bits):  # those two are stored everywhere
+            raise DelegateError(
+                f"{self.name} does not support an embedding and lm_head of {bits} bits: export "
+                "with --head-bits 8 or 4, or with another --delegate, such as cpu."
+            )
+
     def check(self, bits: int, max_seq_len: int) -> None:
         """Checks the request before any work begins.
 

@@ -53,7 +53,7 @@ class Preference:
         return Limits(
             name=self._name,
             runs_on=", ".join(each.runs_on for each in limits),
-            weight_bits=tuple(dict.fromkeys(bits for each in limits for bits in each.weight_bits)),
+            weight_bits=_widths(limits),
             dynamic=any(each.dynamic for each in limits),
             missing=lambda: next((said for each in limits if (said := each.missing())), None),
             checks=lambda: all(each.checks() for each in limits),
@@ -192,3 +192,14 @@ def _part(name: str, edge: "EdgeProgramManager", before: Collection[str]) -> Del
     """Returns what one delegate took: the calls that did not exist before."""
     new = [inside for module, inside in _calls(edge).items() if module not in before]
     return DelegateShare(name, len(new), dict(sorted(sum(new, Counter[str]()).items())))
+
+
+def _widths(limits: list[Limits]) -> tuple[int, ...]:
+    """Widths that one of them supports; 5 and 6 bits only if all do, because one that does not
+    refuses the program."""
+    widths = dict.fromkeys(bits for each in limits for bits in each.weight_bits)
+    return tuple(
+        bits
+        for bits in widths
+        if bits not in (5, 6) or all(bits in each.weight_bits for each in limits)
+    )

@@ -18,7 +18,7 @@ from exporter.program import capture
 from exporter.shapes import Shapes, explain_shapes, noting_conditions
 from exporter.source import find_checkpoint
 from quant.quantize import quantize
-from quant.scheme import KEEP, Scheme
+from quant.scheme import FOUR_BITS, KEEP, METHODS, Scheme
 
 
 @dataclass(frozen=True)
@@ -83,6 +83,7 @@ def explain_export(options: ExportOptions, listener: Listener) -> Explanation:
     if options.scheme.name == KEEP:
         delegate.LIMITS.check_kept()
     delegate.LIMITS.check(options.scheme.bits, seq_len)
+    delegate.LIMITS.check_head(options.scheme.head_bits)
     check_attention(checkpoint, context, delegate.LIMITS)
     scheme = quick_scheme(options.scheme)
     with torch.device("meta"):
@@ -112,6 +113,7 @@ def explain_export(options: ExportOptions, listener: Listener) -> Explanation:
 
 def quick_scheme(scheme: Scheme) -> Scheme:
     """Returns a scheme with the same graph that needs no calibration."""
-    if scheme.bits != 4:
+    if scheme.name not in METHODS:
         return scheme
-    return replace(scheme, name="rtn4", method=None)
+    name = "rtn4" if scheme.name in FOUR_BITS else scheme.name
+    return replace(scheme, name=name, method=replace(METHODS[name], rotation="none"))

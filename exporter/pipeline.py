@@ -70,6 +70,7 @@ def export_model(options: ExportOptions, listener: Listener = SILENT) -> ExportR
         if options.scheme.name == KEEP:
             delegate.LIMITS.check_kept()
         delegate.LIMITS.check(options.scheme.bits, seq_len)
+        delegate.LIMITS.check_head(options.scheme.head_bits)
         check_attention(checkpoint, context, delegate.LIMITS)
         check_adapters(options, delegate.LIMITS)
         facts = delegate.LIMITS, checkpoint, text, context

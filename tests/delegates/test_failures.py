@@ -161,6 +161,17 @@ def test_inputs_that_are_rotated_are_refused(name: str, nothing_missing: None) -
         delegate.lower(program, {}, {}, False)
 
 
+@pytest.mark.parametrize("name", ["xnnpack", "coreml", "xnnpack,cpu"])
+def test_a_head_of_6_bits_is_refused_before_any_work(name: str) -> None:
+    limits = get_delegate(name).LIMITS
+    for bits in (4, 8):
+        limits.check_head(bits)
+    with pytest.raises(DelegateError, match=f"^{name} does not support an embedding and"):
+        limits.check_head(6)
+    get_delegate("cpu").LIMITS.check_head(6)
+    get_delegate("mps,cpu").LIMITS.check_head(5)
+
+
 @pytest.mark.parametrize("name", [name for name in DELEGATES if name not in ("cpu", "xnnpack")])
 def test_lowering_refuses_what_is_not_listed(name: str, nothing_missing: None) -> None:
     """Also of a program that no command has looked at before."""

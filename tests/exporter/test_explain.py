@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,7 @@ from exporter.program import capture
 from exporter.shapes import Condition, Shapes, explain_shapes, noting_conditions
 from exporter.uncaptured import REFUSALS, refused
 from quant.method import Method
-from quant.scheme import Scheme
+from quant.scheme import METHODS, Scheme
 
 HERE = Path(__file__)
 CONTEXT = 48
@@ -297,4 +298,7 @@ def test_the_command_explains_or_says_why_not(
     ],
 )
 def test_the_scheme_that_makes_the_same_graph(asked: Scheme, taken: Scheme) -> None:
-    assert quick_scheme(asked) == taken
+    """Without rotated inputs, which not every delegate has: they are an argument of the linear."""
+    assert quick_scheme(asked) == replace(
+        taken, method=replace(taken.choice, rotation="none") if taken.name in METHODS else None
+    )
