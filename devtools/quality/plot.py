@@ -34,6 +34,7 @@ def draw_quality(rows: Sequence[Row], texts: Sequence[str], model: str, out: Pat
                     ha=side,
                 )
         panel.set_yscale("log")
+        panel.margins(x=0.12)
         panel.grid(True, which="both", alpha=0.3)
         panel.set_title(text)
         panel.set_xlabel("bits of a number, all counted")
