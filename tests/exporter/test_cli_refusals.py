@@ -226,7 +226,7 @@ def test_calibration_text_that_is_too_short(out: Path, stories: Path, tmp_path: 
         text.write_text(content)
         sentence = refusal(out, stories, "--calibration", text)
         assert sentence.startswith(f"The calibration text {text}: ")
-        assert sentence.endswith("one window takes 255: give a longer text.")
+        assert sentence.endswith("which is one window): give a longer text.")
 
 
 def test_calibration_text_that_is_not_utf8(out: Path, stories: Path, tmp_path: Path) -> None:
