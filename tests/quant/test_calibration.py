@@ -56,7 +56,7 @@ def test_a_text_too_short_says_what_it_has_and_needs() -> None:
         "the evaluation part of the text is too short (50 of 255 tokens, which is one window): "
         "give a longer text."
     )
-    with pytest.raises(QuantError, match="too short \(0 of 256 tokens"):
+    with pytest.raises(QuantError, match=r"too short \(0 of 256 tokens"):
         calibration_windows("", encode, tokens=1000)
 
 
