@@ -17,8 +17,7 @@ class WeightType:
         bits: of an integer.
         group_size: input dimensions that share a scale; WHOLE_ROW: all of a row do.
         levels: of the scales: 2, an integer (1 to 15 with 4 bits, to 8 with 5, to 4 with 6) times
-            a float of the row; 1, a float each,
-            which is exact in float16 where a row has several.
+            a float of the row; 1, a float each, which is exact in float16 where a row has several.
 
     Raises:
         QuantError: a type that nothing stores.

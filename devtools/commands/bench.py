@@ -5,19 +5,15 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-import click
-from rich.console import Console
-
 from devtools.bench.measure import measure
 from devtools.bench.plot import draw, require_plotting
 from devtools.bench.report import make_report
 from devtools.bench.workload import make_plan
 from devtools.commands.bench_tables import Display, show
+from devtools.commands.output import fail, table_console
 from devtools.commands.rivals import RivalOptions, check_rival, make_rivals, open_model
 from devtools.errors import BadRequest, DevtoolsError
 from devtools.files import check_outputs, replacing
-
-_WIDE = 200  # columns
 
 
 @dataclass(frozen=True)
@@ -47,9 +43,9 @@ def run_bench(request: Request) -> None:
     try:
         _run_bench(request)
     except BadRequest as error:
-        _fail(error, 2)
+        fail(error, 2)
     except DevtoolsError as error:
-        _fail(error, 1)
+        fail(error, 1)
 
 
 def _run_bench(request: Request) -> None:
@@ -89,7 +85,7 @@ def _run_bench(request: Request) -> None:
         run = measure(model, engines, plan, bench, display)
     report = make_report(request.model, models, engines, plan, run)
     # In a file or a pipe, tables are not wrapped.
-    show(report, Console(highlight=False, width=None if sys.stdout.isatty() else _WIDE))
+    show(report, table_console())
     if request.json is not None:
         with replacing(request.json) as temporary:
             temporary.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
@@ -110,8 +106,3 @@ def find_bench() -> Path:
         except BuildError as error:
             raise DevtoolsError(str(error)) from None
     return program
-
-
-def _fail(error: DevtoolsError, code: int) -> None:
-    click.echo(f"Error: {error}", err=True)
-    sys.exit(code)

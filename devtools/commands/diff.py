@@ -1,18 +1,16 @@
 """The diff command: what became slower between two recorded runs."""
 
 import json
-import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import click
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from devtools.commands.inspect_tables import HEADINGS
+from devtools.commands.output import fail, table_console
 from devtools.errors import BadRequest, DevtoolsError
 from devtools.files import check_outputs, replacing
 from devtools.profile.difference import (
@@ -26,7 +24,6 @@ from devtools.profile.load import load_profile
 from devtools.profile.model import Phase, Profile
 from devtools.profile.rows import View
 
-_WIDE = 200  # columns
 _FINE_MS = 0.1  # below it times are shown to the nanosecond
 _STYLES = {Verdict.SLOWER: "red", Verdict.FASTER: "green"}
 
@@ -54,9 +51,9 @@ def run_diff(request: Request) -> None:
     try:
         _run_diff(request)
     except BadRequest as error:
-        _fail(error, 2)
+        fail(error, 2)
     except DevtoolsError as error:
-        _fail(error, 1)
+        fail(error, 1)
 
 
 def _run_diff(request: Request) -> None:
@@ -69,7 +66,7 @@ def _run_diff(request: Request) -> None:
         with replacing(request.json) as temporary:
             text = json.dumps(_plain(difference, a, b), indent=1)
             temporary.write_text(text + "\n", encoding="utf-8")
-    console = Console(highlight=False, width=None if sys.stdout.isatty() else _WIDE)
+    console = table_console()
     for name, profiles in (("A", a), ("B", b)):
         console.print(_side_line(name, profiles), markup=False)
     for note in difference.notes:
@@ -178,8 +175,3 @@ def _plain_change(change: Change) -> dict[str, Any]:
     moved = change.change_ns
     share = moved / change.a_ns if moved is not None and change.a_ns else None
     return {**asdict(change), "change_ns": moved, "change_share": share}
-
-
-def _fail(error: Exception, code: int) -> None:
-    click.echo(f"Error: {error}", err=True)
-    sys.exit(code)

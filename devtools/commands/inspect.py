@@ -2,18 +2,15 @@
 
 import csv
 import json
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import click
-from rich.console import Console
-
 from devtools.bench.server import Server
 from devtools.commands.bench import find_bench
 from devtools.commands.inspect_tables import show
+from devtools.commands.output import fail, table_console
 from devtools.errors import BadRequest, DevtoolsError
 from devtools.files import check_outputs, replacing
 from devtools.profile.limits import Limits, load_limits
@@ -22,7 +19,6 @@ from devtools.profile.model import Phase, Profile
 from devtools.profile.report import make_report
 from devtools.profile.rows import View
 
-_WIDE = 200  # columns
 _SMALLEST_READ = 1 << 20  # bytes, of a probe of memory
 
 
@@ -50,9 +46,9 @@ def run_inspect(request: Request) -> None:
     try:
         _run_inspect(request)
     except BadRequest as error:
-        _fail(error, 2)
+        fail(error, 2)
     except DevtoolsError as error:
-        _fail(error, 1)
+        fail(error, 1)
 
 
 def _run_inspect(request: Request) -> None:
@@ -68,7 +64,7 @@ def _run_inspect(request: Request) -> None:
         with replacing(request.csv) as temporary:
             _write_csv(report, request.by, request.phases, temporary)
     # In a file or a pipe, tables are not wrapped.
-    console = Console(highlight=False, width=None if sys.stdout.isatty() else _WIDE)
+    console = table_console()
     show(report, request.by, request.phases, request.top, console)
 
 
@@ -106,8 +102,3 @@ def _write_csv(report: dict[str, Any], view: View, phases: Sequence[Phase], path
         writer = csv.DictWriter(file, list(rows[0]))  # the names are those of any phase
         writer.writeheader()
         writer.writerows(row for row in rows if row["phase"] in phases)
-
-
-def _fail(error: Exception, code: int) -> None:
-    click.echo(f"Error: {error}", err=True)
-    sys.exit(code)

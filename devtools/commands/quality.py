@@ -3,23 +3,23 @@
 import json
 import sys
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import click
 import torch
-from rich.console import Console
 
 from delegates import DelegateError
 from devtools.bench.plot import require_plotting
 from devtools.commands.bench_tables import Display
+from devtools.commands.float_logits import FloatLogits, Logits
+from devtools.commands.output import fail, table_console
 from devtools.errors import BadRequest, DevtoolsError
 from devtools.files import check_outputs, replacing, using_temporary_files
 from devtools.quality.llama_cpp import CHUNK, FIRST, LlamaCpp
 from devtools.quality.padded import write_padded
 from devtools.quality.plot import draw_quality
 from devtools.quality.rows import OURS, THEIRS, Row, table_of
-from devtools.quality.scored_text import Logits, ScoredText
 from exporter.calibration import with_own_text
 from exporter.checkpoint import Checkpoint
 from exporter.errors import ExportError
@@ -29,13 +29,12 @@ from exporter.pipeline import export_model
 from exporter.source import open_model
 from exporter.text import prepare_text
 from exporter.tokenizer import TokenizerError, load_tokenizer
+from exporter.tokenizer.compile import read_specification
 from quant.cache.store import Cache, default_size
 from quant.commands.scored import open_scored
 from quant.errors import QuantError
 from quant.scheme import Scheme
 from runtime.errors import BuildError, RunnerError
-
-_WIDE = 200  # columns
 
 
 @dataclass(frozen=True)
@@ -63,9 +62,9 @@ def run_quality(request: Request) -> None:
     try:
         _run_quality(request)
     except (BadRequest, ExportError, QuantError, TokenizerError, DelegateError) as error:
-        _fail(error, 2)
+        fail(error, 2)
     except (DevtoolsError, RunnerError, BuildError) as error:
-        _fail(error, 1)
+        fail(error, 1)
 
 
 def _run_quality(request: Request) -> None:
@@ -76,14 +75,15 @@ def _run_quality(request: Request) -> None:
     if request.plot is not None:
         require_plotting(request.plot)
     tools = LlamaCpp(request.llama_cpp, request.threads)
+    schemes = [Scheme(name) for name in request.quant]
     with (
         Display(sys.stderr) as display,
         using_temporary_files(),
         tempfile.TemporaryDirectory() as directory,
     ):
-        rows = _rows(request, tools, display, Path(directory))
+        rows = _rows(request, schemes, tools, display, Path(directory))
     names = [path.stem for path in request.texts]
-    Console(width=None if sys.stdout.isatty() else _WIDE).print(table_of(rows, names))
+    table_console().print(table_of(rows, names))
     if request.json is not None:
         with replacing(request.json) as path:
             path.write_text(json.dumps([row.to_dict() for row in rows], indent=1) + "\n")
@@ -92,7 +92,13 @@ def _run_quality(request: Request) -> None:
             draw_quality(rows, names, request.model.stem, path)
 
 
-def _rows(request: Request, tools: LlamaCpp, display: Display, directory: Path) -> list[Row]:
+def _rows(
+    request: Request,
+    schemes: Sequence[Scheme],
+    tools: LlamaCpp,
+    display: Display,
+    directory: Path,
+) -> list[Row]:
     floats, importance = directory / "floats.gguf", directory / "importance.gguf"
     options = ExportOptions(
         model=str(request.model),
@@ -105,6 +111,7 @@ def _rows(request: Request, tools: LlamaCpp, display: Display, directory: Path) 
     display.begin(2 + len(request.texts) + 2 * len(request.types) + len(request.quant))
     display.step("padding the model for llama.cpp")
     source = write_padded(request.model, floats)
+    tokenizer = read_specification(checkpoint.directory)
     display.step("importance matrix")
     tools.importance(floats, _calibration_file(options, checkpoint, directory), importance)
     bases, texts = {}, {}
@@ -112,11 +119,13 @@ def _rows(request: Request, tools: LlamaCpp, display: Display, directory: Path) 
         display.step(f"float model on {path.name}")
         base = tools.base(floats, path, request.tokens // CHUNK, directory / f"{path.stem}.base")
         tokens = base.tokens.copy()
-        if source.bos_id is not None:
-            tokens[:, 0] = source.bos_id
+        if tokenizer.adds_bos and tokenizer.bos_id is not None:
+            tokens[:, 0] = tokenizer.bos_id
         kept = directory / f"{path.stem}.logits"
         bases[path.stem] = base
-        texts[path.stem] = ScoredText(tokens, FIRST, _logits_of(request.model), kept)
+        texts[path.stem] = FloatLogits(
+            torch.from_numpy(tokens), FIRST, _logits_of(request.model), kept
+        )
     rows = []
     for kind in request.types:
         display.step(f"llama.cpp {kind}")
@@ -125,7 +134,7 @@ def _rows(request: Request, tools: LlamaCpp, display: Display, directory: Path) 
         kl = {name: tools.score(out, base) for name, base in bases.items()}
         rows.append(Row(THEIRS, kind, source.bits(out), kl))
     wanted: list[tuple[str, ExportOptions, str | None]] = [
-        *((name, replace(options, scheme=Scheme(name)), None) for name in request.quant),
+        *((scheme.name, replace(options, scheme=scheme), None) for scheme in schemes),
         *((f"{row.bits:.2f} bits", replace(options, bits=row.bits), row.name) for row in rows),
     ]
     for name, each, beside in wanted:
@@ -154,12 +163,4 @@ def _calibration_file(options: ExportOptions, checkpoint: Checkpoint, directory:
 
 
 def _logits_of(model: Path) -> Logits:
-    scored = open_scored(str(model), "default", lambda _: None)
-    return lambda tokens, first: (
-        piece.numpy() for piece in scored.logits(torch.from_numpy(tokens), first)
-    )
-
-
-def _fail(error: Exception, code: int) -> None:
-    click.echo(f"Error: {error}", err=True)
-    sys.exit(code)
+    return open_scored(str(model), "default", lambda _: None).logits

@@ -65,7 +65,7 @@ class LlamaCpp:
         """Quantizes to a type such as Q4_K_M.
 
         Raises:
-            BadRequest: llama-quantize does not know it.
+            DevtoolsError: llama-quantize does not know it.
         """
         self._run("llama-quantize", "--imatrix", importance, model, out, kind, self._threads)
 

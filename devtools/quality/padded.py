@@ -45,15 +45,9 @@ class Padding:
 
 @dataclass(frozen=True)
 class Source:
-    """What a model was before it was padded.
-
-    Attributes:
-        numbers: of each tensor.
-        bos_id: the token that llama.cpp puts before a text; None if it puts none there.
-    """
+    """How many numbers each tensor of a model had before it was padded."""
 
     numbers: dict[str, int]
-    bos_id: int | None
 
     def bits(self, path: Path) -> float:
         """Bits of a number on average, as llama-quantize stored the padded model, zeros aside."""
@@ -92,14 +86,7 @@ def write_padded(source: Path, out: Path) -> Source:
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
-    return Source(numbers, _bos_id(reader))
-
-
-def _bos_id(reader: Any) -> int | None:
-    """llama.cpp adds BOS unless the file forbids it or has a BPE tokenizer that asks for none."""
-    begins = _value(reader, "tokenizer.ggml.model", "") == "llama"
-    begins = _value(reader, "tokenizer.ggml.add_bos_token", begins)
-    return _value(reader, "tokenizer.ggml.bos_token_id", 1) if begins else None
+    return Source(numbers)
 
 
 def _value(reader: Any, key: str, default: Any = None) -> Any:
@@ -120,7 +107,7 @@ def _padding_of(reader: Any, name: str) -> Padding:
     more = key_heads
     while more * (heads // key_heads) * head_dim % _MULTIPLE:
         more += 1
-    before = {"hidden": hidden, "inner": inner, "head_dim": head_dim}
+    before = {"hidden": hidden, "inner": inner}
     after = {key: number + -number % _MULTIPLE for key, number in before.items()}
     for which, count in ((before, key_heads), (after, more)):
         which |= {"heads": count * (heads // key_heads), "key_heads": count, "head_dim": head_dim}

@@ -111,19 +111,22 @@ def spread(
     begin()
     count = max(1, _MOST_TOKENS // calibration.shape[1])
     sample = calibration[:: -(-len(calibration) // count)]
-    key, kept = "", None
-    if cache is not None:
-        asked = repr(("costs", scheme.choice, types, device.type)).encode() + bytes(
-            bytes_of(sample)
-        )
-        key = weights_key(model, weights, hashlib.sha256(asked).hexdigest())
-        kept = cache.load(key)
-    if kept is None:
+
+    def measured() -> dict[str, Tensor]:
         costs = measure_costs(model, scheme.choice, types, weights, sample, device)
-        kept = {_COSTS: torch.tensor([costs[part.name] for part in parts], dtype=torch.float64)}
-        if cache is not None:
-            cache.store(key, kept, "what bits cost each part")
-    choices = choose(parts, kept[_COSTS].tolist(), room - least)
+        return {_COSTS: torch.tensor([costs[part.name] for part in parts], dtype=torch.float64)}
+
+    if cache is None:
+        found = measured()
+    else:
+        asked = hashlib.sha256(repr(("costs", scheme.choice, types, device.type)).encode())
+        asked.update(bytes_of(sample))
+        key = weights_key(model, weights, asked.hexdigest())
+        kept = cache.load(key)
+        found = measured() if kept is None else kept
+        if kept is None:
+            cache.store(key, found, "what bits cost each part")
+    choices = choose(parts, found[_COSTS].tolist(), room - least)
     return _with_choices(scheme, types, model, parts, choices)
 
 

@@ -16,12 +16,12 @@ from support.loading import loaded
 from torch import Tensor
 
 from devtools.commands.cli import main
+from devtools.commands.float_logits import FloatLogits
 from devtools.errors import BadRequest, DevtoolsError
 from devtools.quality.llama_cpp import CHUNK, FIRST, read_tokens
 from devtools.quality.padded import write_padded
 from devtools.quality.plot import draw_quality
 from devtools.quality.rows import OURS, THEIRS, Row, table_of
-from devtools.quality.scored_text import ScoredText
 from exporter.checkpoint import open_checkpoint
 from quant.measure.quality import compare_logits
 
@@ -62,7 +62,7 @@ def test_a_padded_model_computes_the_same(tmp_path: Path, case: Case, form: Gguf
     wanted, found = logits_of(plain, tokens), logits_of(padded, tokens)
     assert (found - wanted).abs().max() < 1e-4
     assert sum(source.numbers.values()) == sum(t.n_elements for t in gguf.GGUFReader(plain).tensors)
-    assert source.bits(padded) == 32 and source.bos_id is None
+    assert source.bits(padded) == 32
 
 
 def test_what_cannot_be_padded_is_one_sentence(tmp_path: Path) -> None:
@@ -78,9 +78,9 @@ def test_what_cannot_be_padded_is_one_sentence(tmp_path: Path) -> None:
 
 def test_the_figures_are_those_of_the_exporter(tmp_path: Path) -> None:
     """One chunk after the other, and pieces of it, as all positions at once."""
-    random = np.random.default_rng(0)
-    tokens = random.integers(0, 50, (3, 16))
-    tables = random.normal(size=(2, 50, 60)).astype(np.float32)
+    random = torch.Generator().manual_seed(0)
+    tokens = torch.randint(0, 50, (3, 16), generator=random)
+    tables = torch.randn(2, 50, 60, generator=random)
 
     def model(which: int):
         def logits(chunk, first):
@@ -89,12 +89,11 @@ def test_the_figures_are_those_of_the_exporter(tmp_path: Path) -> None:
 
         return logits
 
-    text = ScoredText(tokens, 8, model(0), tmp_path / "logits")
+    text = FloatLogits(tokens, 8, model(0), tmp_path / "logits")
     assert text.compare(model(0)) == (0, 0)
     kl, error = text.compare(model(1))
-    scored = torch.from_numpy(tokens)[:, 8:-1]
-    floats, others = (torch.from_numpy(table)[scored] for table in tables)
-    quality = compare_logits(floats, others, torch.from_numpy(tokens)[:, 9:])
+    floats, others = (table[tokens[:, 8:-1]] for table in tables)
+    quality = compare_logits(floats, others, tokens[:, 9:])
     assert kl == pytest.approx(quality.kl, rel=1e-5)
     assert error == pytest.approx(quality.kl_error, rel=1e-5)
 
