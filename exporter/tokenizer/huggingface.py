@@ -105,6 +105,9 @@ def _read_document(document: Json) -> TokenizerSpec:
     library = load_library_tokenizer(document)
     model = dict(document["model"])
     model.setdefault("type", _guess_kind(model))
+    if model["type"] == "Unigram":
+        # The library reads some numbers one bit off; its ids follow the scores that it holds.
+        model["vocab"] = (settings_of(library.model) or model)["vocab"]
     added = _added_tokens(library)
     normalizers = normalizer_steps(_steps(library.normalizer, "normalizers"))
     pre_tokenizers = pre_tokenizer_steps(_steps(library.pre_tokenizer, "pretokenizers"))

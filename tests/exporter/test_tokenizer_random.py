@@ -89,6 +89,19 @@ def test_a_tokenizer_json(seed: int, tmp_path: Path, cpp_build: Path) -> None:
         assert ours == theirs, text
 
 
+def test_scores_that_the_library_reads_one_bit_off(tmp_path: Path, cpp_build: Path) -> None:
+    scores = {"ab": -7.3432178688029355, "abab": -0.9054676819448658, "a": -11.317226400210735}
+    vocab = [("<unk>", 0.0), *scores.items()]
+    model = {"type": "Unigram", "unk_id": 0, "vocab": vocab, "byte_fallback": False}
+    document = {"version": "1.0", "added_tokens": [], "model": model}
+    (tmp_path / "tokenizer.json").write_text(json.dumps(document), encoding="utf-8")
+    (tmp_path / "blob").write_bytes(compile_tokenizer(tmp_path).data)
+    library = Tokenizer.from_str(json.dumps(document))
+    texts = ["ababab", "ababababab", "ababababababab", "ab²ab²ababab"]
+    expected = [library.encode(text).ids for text in texts]
+    assert CppTokenizer(cpp_build, tmp_path / "blob").encode(texts) == expected
+
+
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_sentencepiece_model(seed: int, tmp_path: Path, cpp_build: Path) -> None:
     _, model = random_sentencepiece(seed)
