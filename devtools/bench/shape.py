@@ -60,6 +60,7 @@ class Model:
         file_bytes: the whole file.
         weight_bytes_per_token: what one decoded token reads of the weights.
         cache_bytes_per_position: what it reads of the key/value cache for each position before it.
+        windows: of each layer, the positions that it looks back at; 0 for all.
     """
 
     name: str
@@ -74,10 +75,13 @@ class Model:
     weight_bytes_per_token: int
     cache_bytes_per_position: int
     shape: Shape
+    windows: tuple[int, ...]
 
     def bytes_per_token(self, depth: float) -> float:
         """Bytes that must come from memory for a token at that depth."""
-        return self.weight_bytes_per_token + depth * self.cache_bytes_per_position
+        positions = sum(min(depth, window or depth) for window in self.windows)
+        share = positions / len(self.windows)
+        return self.weight_bytes_per_token + share * self.cache_bytes_per_position
 
 
 def describe_model(said: dict[str, Any], path: str, kv_cache: str) -> Model:
@@ -114,6 +118,8 @@ def describe_model(said: dict[str, Any], path: str, kv_cache: str) -> Model:
         kv_cache = "float32"
     elif kv_cache == "default":
         kv_cache = "float16"
+    window = facts.get("sliding_window", 0)
+    windows = window if isinstance(window, list) else [window] * shape.num_hidden_layers
     vectors = 2 * shape.num_hidden_layers * shape.num_key_value_heads
     scale = 4 if kv_cache == "int8" else 0  # bytes, for each head and position
     return Model(
@@ -129,4 +135,5 @@ def describe_model(said: dict[str, Any], path: str, kv_cache: str) -> Model:
         weight_bytes_per_token=weights - table,
         cache_bytes_per_position=vectors * (shape.head_dim * KV_CACHES[kv_cache] + scale),
         shape=shape,
+        windows=tuple(windows),
     )

@@ -31,6 +31,7 @@ class Request:
     plot: Path | None
     cache: Path
     gguf_types: tuple[str, ...]
+    gguf: tuple[Path, ...]
     openvino_python: Path
 
 
@@ -54,8 +55,12 @@ def _run_bench(request: Request) -> None:
             f"{request.model} is not a file; name a .pte that python -m exporter wrote."
         )
     for name in request.against:
-        check_rival(name)
-    check_outputs((request.json, request.plot), (request.model, *map(Path, request.against)))
+        check_rival(name, makes_gguf=not request.gguf)
+    for path in request.gguf:
+        if not path.is_file():
+            raise BadRequest(f"{path} is not a file; name a GGUF model for llama-bench.")
+    inputs = (request.model, *map(Path, request.against), *request.gguf)
+    check_outputs((request.json, request.plot), inputs)
     if request.plot is not None:
         require_plotting(request.plot)
     bench = find_bench()
@@ -65,6 +70,7 @@ def _run_bench(request: Request) -> None:
         request.huge_pages,
         request.cache,
         request.gguf_types,
+        request.gguf,
         request.openvino_python,
     )
     with Display(sys.stderr) as display:

@@ -111,6 +111,14 @@ main.add_command(report)
     help="Quantization of llama-bench's models; by default Q4_0 (every tensor) and Q4_K_M.",
 )
 @click.option(
+    "--gguf",
+    metavar="FILE",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    help="Run llama-bench on this model instead, as the same one in llama.cpp's types. Can be "
+    "repeated.",
+)
+@click.option(
     "--openvino-python",
     metavar="PYTHON",
     type=click.Path(path_type=Path),
@@ -128,6 +136,7 @@ def bench(
     plot: Path | None,
     cache: Path | None,
     gguf_type: tuple[str, ...],
+    gguf: tuple[Path, ...],
     openvino_python: Path | None,
 ) -> None:
     """Measures a .pte: prefill, decoding at several depths, a small batch, start and memory;
@@ -154,6 +163,7 @@ def bench(
             plot=plot,
             cache=cache or default_cache(),
             gguf_types=gguf_type or GGUF_TYPES,
+            gguf=gguf,
             openvino_python=openvino_python or Path(sys.executable),
         )
     )
@@ -232,6 +242,11 @@ def compare(
     default="Q3_K_M,IQ3_S,IQ4_XS,Q4_K_M,Q5_K_M,Q6_K",
     help="llama.cpp's types; of each, a file of ours with as many bits is made too.",
 )
+@click.option(
+    "--keep",
+    is_flag=True,
+    help="Measure the file's own integers instead: run by llama.cpp, and kept by --quant keep.",
+)
 @click.option("--quant", metavar="S,S", default="gptq4,rtn8", help="Schemes to measure as well.")
 @click.option(
     "--calibration",
@@ -247,6 +262,7 @@ def quality(
     texts: tuple[Path, ...],
     tokens: int,
     types: str,
+    keep: bool,
     quant: str,
     calibration: Path | None,
     json: Path | None,
@@ -271,6 +287,7 @@ def quality(
         tokens=tokens,
         llama_cpp=llama_cpp,
         types=_words(types),
+        keep=keep,
         quant=_words(quant),
         calibration=calibration,
         cache=default_directory(),

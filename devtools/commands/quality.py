@@ -6,8 +6,10 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import torch
+from torch import Tensor
 
 from delegates import DelegateError
 from devtools.bench.plot import require_plotting
@@ -16,7 +18,7 @@ from devtools.commands.float_logits import FloatLogits, Logits
 from devtools.commands.output import fail, table_console
 from devtools.errors import BadRequest, DevtoolsError
 from devtools.files import check_outputs, replacing, using_temporary_files
-from devtools.quality.llama_cpp import CHUNK, FIRST, LlamaCpp
+from devtools.quality.llama_cpp import CHUNK, FIRST, Base, LlamaCpp
 from devtools.quality.padded import write_padded
 from devtools.quality.plot import draw_quality
 from devtools.quality.rows import OURS, THEIRS, Row, table_of
@@ -46,6 +48,7 @@ class Request:
     tokens: int
     llama_cpp: Path
     types: tuple[str, ...]
+    keep: bool
     quant: tuple[str, ...]
     calibration: Path | None
     cache: Path
@@ -81,7 +84,8 @@ def _run_quality(request: Request) -> None:
         using_temporary_files(),
         tempfile.TemporaryDirectory() as directory,
     ):
-        rows = _rows(request, schemes, tools, display, Path(directory))
+        measurement = Measurement(request, schemes, tools, display, Path(directory))
+        rows = measurement.kept_rows() if request.keep else measurement.rows()
     names = [path.stem for path in request.texts]
     table_console().print(table_of(rows, names))
     if request.json is not None:
@@ -92,62 +96,125 @@ def _run_quality(request: Request) -> None:
             draw_quality(rows, names, request.model.stem, path)
 
 
-def _rows(
-    request: Request,
-    schemes: Sequence[Scheme],
-    tools: LlamaCpp,
-    display: Display,
-    directory: Path,
-) -> list[Row]:
-    floats, importance = directory / "floats.gguf", directory / "importance.gguf"
-    options = ExportOptions(
-        model=str(request.model),
-        out=directory / "model.pte",
-        calibration=request.calibration,
-        max_context_len=CHUNK,
-        cache=request.cache,
-    )
-    checkpoint = open_model(str(request.model))
-    display.begin(2 + len(request.texts) + 2 * len(request.types) + len(request.quant))
-    display.step("padding the model for llama.cpp")
-    source = write_padded(request.model, floats)
-    tokenizer = read_specification(checkpoint.directory)
-    display.step("importance matrix")
-    tools.importance(floats, _calibration_file(options, checkpoint, directory), importance)
-    bases, texts = {}, {}
-    for path in request.texts:
-        display.step(f"float model on {path.name}")
-        base = tools.base(floats, path, request.tokens // CHUNK, directory / f"{path.stem}.base")
-        tokens = base.tokens.copy()
+class Measurement:
+    """One model on its texts, by both engines.
+
+    Args:
+        directory: for the files that are made; they take several times the model's size.
+    """
+
+    def __init__(
+        self,
+        request: Request,
+        schemes: Sequence[Scheme],
+        tools: LlamaCpp,
+        display: Display,
+        directory: Path,
+    ) -> None:
+        self._request, self._schemes, self._tools = request, schemes, tools
+        self._display, self._directory = display, directory
+        self._options = ExportOptions(
+            model=str(request.model),
+            out=directory / "model.pte",
+            calibration=request.calibration,
+            max_context_len=CHUNK,
+            cache=request.cache,
+        )
+        self._checkpoint = open_model(str(request.model))
+        self._floats = directory / "floats.gguf"
+
+    def rows(self) -> list[Row]:
+        """llama.cpp's types with an importance matrix, and ours at their bits."""
+        request, display, directory = self._request, self._display, self._directory
+        display.begin(2 + len(request.texts) + 2 * len(request.types) + len(request.quant))
+        display.step("padding the model for llama.cpp")
+        source = write_padded(request.model, self._floats)
+        display.step("importance matrix")
+        importance = directory / "importance.gguf"
+        text = _calibration_file(self._options, self._checkpoint, directory)
+        self._tools.importance(self._floats, text, importance)
+        bases = self._bases(self._floats)
+        floats = {name: self._float_logits(base) for name, base in bases.items()}
+        rows = []
+        for kind in request.types:
+            display.step(f"llama.cpp {kind}")
+            out = directory / "theirs.gguf"
+            self._tools.quantize(self._floats, importance, kind, out)
+            kl = {name: self._tools.score(out, base) for name, base in bases.items()}
+            rows.append(Row(THEIRS, kind, source.bits(out), kl))
+        wanted: list[tuple[str, ExportOptions, str | None]] = [
+            *((scheme.name, self._with(scheme=scheme), None) for scheme in self._schemes),
+            *((f"{row.bits:.2f} bits", self._with(bits=row.bits), row.name) for row in rows),
+        ]
+        for name, options, beside in wanted:
+            display.step(f"thimble {name}")
+            try:
+                rows.append(self._ours(name, options, floats, beside))
+            except QuantError as error:  # too few bits
+                display.note(f"thimble {name}: {error}")
+        return rows
+
+    def kept_rows(self) -> list[Row]:
+        """The file's own integers, run by both; the last row is ours measured from theirs."""
+        request, display = self._request, self._display
+        display.begin(3 + 2 * len(request.texts))
+        display.step("dequantizing the model for llama.cpp")
+        source = write_padded(request.model, self._floats)
+        bases = self._bases(self._floats)
+        floats = {name: self._float_logits(base) for name, base in bases.items()}
+        display.step("llama.cpp as it is")
+        bits = source.bits(request.model)
+        kl = {name: self._tools.score(request.model, base) for name, base in bases.items()}
+        rows = [Row(THEIRS, "as it is", bits, kl)]
+        theirs = {}
+        for name, base in self._bases(request.model).items():
+            pieces = base.log_probabilities()
+            theirs[name] = FloatLogits(
+                self._tokens(base),
+                FIRST,
+                lambda *_, pieces=pieces: [torch.from_numpy(next(pieces))],
+                self._directory / f"{name}.theirs",
+            )
+        display.step("thimble keep")
+        ours = self._ours("keep", self._with(scheme=Scheme("keep")), floats, "as it is")
+        logits = _logits_of(self._options.out)
+        kl = {name: scored.compare(logits) for name, scored in theirs.items()}
+        return [*rows, ours, Row(OURS, "keep, from llama.cpp's logits", ours.bits, kl)]
+
+    def _bases(self, model: Path) -> dict[str, Base]:
+        bases, chunks = {}, self._request.tokens // CHUNK
+        for path in self._request.texts:
+            self._display.step(f"llama.cpp on {path.name}")
+            out = self._directory / f"{model.stem}.{path.stem}.base"
+            bases[path.stem] = self._tools.base(model, path, chunks, out)
+        return bases
+
+    def _float_logits(self, base: Base) -> FloatLogits:
+        kept = self._directory / f"{base.path.stem}.logits"
+        return FloatLogits(self._tokens(base), FIRST, _logits_of(self._request.model), kept)
+
+    def _tokens(self, base: Base) -> Tensor:
+        """The chunks, each beginning as llama-perplexity begins it when it scores."""
+        tokens = torch.from_numpy(base.tokens.copy())
+        tokenizer = read_specification(self._checkpoint.directory)
         if tokenizer.adds_bos and tokenizer.bos_id is not None:
             tokens[:, 0] = tokenizer.bos_id
-        kept = directory / f"{path.stem}.logits"
-        bases[path.stem] = base
-        texts[path.stem] = FloatLogits(
-            torch.from_numpy(tokens), FIRST, _logits_of(request.model), kept
-        )
-    rows = []
-    for kind in request.types:
-        display.step(f"llama.cpp {kind}")
-        out = directory / "theirs.gguf"
-        tools.quantize(floats, importance, kind, out)
-        kl = {name: tools.score(out, base) for name, base in bases.items()}
-        rows.append(Row(THEIRS, kind, source.bits(out), kl))
-    wanted: list[tuple[str, ExportOptions, str | None]] = [
-        *((scheme.name, replace(options, scheme=scheme), None) for scheme in schemes),
-        *((f"{row.bits:.2f} bits", replace(options, bits=row.bits), row.name) for row in rows),
-    ]
-    for name, each, beside in wanted:
-        display.step(f"thimble {name}")
-        try:
-            result = export_model(each, SILENT)
-        except QuantError as error:  # too few bits
-            display.note(f"thimble {name}: {error}")
-            continue
+        return tokens
+
+    def _with(self, **changes: Any) -> ExportOptions:
+        return replace(self._options, **changes)
+
+    def _ours(
+        self,
+        name: str,
+        options: ExportOptions,
+        floats: dict[str, FloatLogits],
+        beside: str | None,
+    ) -> Row:
+        result = export_model(options, SILENT)
         logits = _logits_of(result.out)
-        kl = {text: scored.compare(logits) for text, scored in texts.items()}
-        rows.append(Row(OURS, name, result.quantization.size.bits_per_weight, kl, beside))
-    return rows
+        kl = {text: scored.compare(logits) for text, scored in floats.items()}
+        return Row(OURS, name, result.quantization.size.bits_per_weight, kl, beside)
 
 
 def _calibration_file(options: ExportOptions, checkpoint: Checkpoint, directory: Path) -> Path:

@@ -39,6 +39,7 @@ class RivalOptions:
         kv_cache, huge_pages: what our own model is run with.
         cache: where models that were made stay.
         gguf_types: of llama-bench's models.
+        gguf: files that llama-bench runs instead.
         openvino_python: an interpreter with the packages openvino and nncf.
     """
 
@@ -47,6 +48,7 @@ class RivalOptions:
     huge_pages: bool
     cache: Path
     gguf_types: tuple[str, ...]
+    gguf: tuple[Path, ...]
     openvino_python: Path
 
 
@@ -56,8 +58,11 @@ def default_cache() -> Path:
     return Path(base) / "thimble" / "bench"
 
 
-def check_rival(name: str) -> None:
+def check_rival(name: str, makes_gguf: bool) -> None:
     """
+    Args:
+        makes_gguf: llama-bench needs a model to be made for it.
+
     Raises:
         BadRequest: no rival has that name, and no program or model lies at that path.
     """
@@ -71,7 +76,7 @@ def check_rival(name: str) -> None:
             f"--against {name} is not known; give {', '.join(DELEGATES)}, {OPENVINO}, "
             f"{RECORDING}, a .pte file, or the path of llama-bench or of another build's {BENCH}."
         )
-    if path.name == BENCH:
+    if path.name == BENCH or not makes_gguf:
         return
     if not quantizer_beside(path).is_file():
         raise BadRequest(
@@ -245,6 +250,8 @@ class _Silent:
 def _llama(
     program: Path, model: Model, options: RivalOptions, note: Callable[[str], None]
 ) -> list[Engine]:
+    if options.gguf:
+        return [LlamaBench(f"{program.name} {path.stem}", program, path) for path in options.gguf]
     facts = {**model.shape.to_dict(), "made_by": str(program.resolve())}
     engines: list[Engine] = []
     for kind in options.gguf_types:

@@ -8,6 +8,7 @@ can be scored on the same positions.
 import re
 import struct
 import subprocess
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,21 +20,39 @@ from devtools.errors import BadRequest, DevtoolsError
 CHUNK = 512
 FIRST = CHUNK // 2  # the first position that is scored
 _MAGIC = b"_logits_"
+_HEAD = 20  # bytes before the tokens
 _KL = re.compile(r"Mean\s+KLD:\s+([-+.\deE]+)\s+±\s+([-+.\deE]+)")
 PROGRAMS = ("llama-imatrix", "llama-quantize", "llama-perplexity")
 
 
 @dataclass(frozen=True)
 class Base:
-    """A text, and what the float model makes of it.
+    """A text, and what a model makes of it.
 
     Attributes:
         path: of the file of llama-perplexity.
         tokens: int64 (chunks, 512).
+        vocab_size: of the model.
     """
 
     path: Path
     tokens: NDArray[np.int64]
+    vocab_size: int
+
+    def log_probabilities(self) -> Iterator[NDArray[np.float32]]:
+        """Of each chunk, float32 (255, vocab_size), up to a constant of each row.
+
+        A row is kept as its scale, its least value (at most 16 below its greatest) and 16 bits for
+        each token, an odd number of tokens filled up by one.
+        """
+        count = CHUNK - 1 - FIRST
+        width = 4 + self.vocab_size + self.vocab_size % 2
+        with open(self.path, "rb") as file:
+            file.seek(_HEAD + 4 * self.tokens.size)
+            for _ in self.tokens:
+                rows = np.frombuffer(file.read(2 * width * count), "<u2").reshape(count, width)
+                scale, least = np.ascontiguousarray(rows[:, :4]).view("<f4").T[:, :, None]
+                yield scale * rows[:, 4 : 4 + self.vocab_size].astype(np.float32) + least
 
 
 class LlamaCpp:
@@ -70,11 +89,11 @@ class LlamaCpp:
         self._run("llama-quantize", "--imatrix", importance, model, out, kind, self._threads)
 
     def base(self, model: Path, text: Path, chunks: int, out: Path) -> Base:
-        """Runs the float model over a text."""
+        """Runs a model over a text and keeps what it makes of it."""
         options = ("-m", model, "-f", text, "-c", str(CHUNK), "--chunks", str(chunks))
         keep = ("--kl-divergence-base", out)
         self._run("llama-perplexity", *options, *keep, "-t", self._threads)
-        return Base(out, read_tokens(out))
+        return read_base(out)
 
     def score(self, model: Path, base: Base) -> tuple[float, float]:
         """KL divergence from the float model, in nats, and its standard error."""
@@ -95,16 +114,16 @@ class LlamaCpp:
         return said
 
 
-def read_tokens(path: Path) -> NDArray[np.int64]:
-    """The tokens (chunks, 512) of a file of log probabilities.
+def read_base(path: Path) -> Base:
+    """Reads the head and the tokens of a file of log probabilities.
 
     Raises:
         DevtoolsError: it is no such file.
     """
     with open(path, "rb") as file:
-        head = file.read(20)
-        if len(head) < 20 or not head.startswith(_MAGIC):
+        head = file.read(_HEAD)
+        if len(head) < _HEAD or not head.startswith(_MAGIC):
             raise DevtoolsError(f"{path} is not a file that llama-perplexity keeps logits in.")
-        width, _, chunks = struct.unpack("<iii", head[8:])
+        width, vocab_size, chunks = struct.unpack("<iii", head[8:])
         tokens = np.frombuffer(file.read(4 * width * chunks), dtype="<i4")
-    return tokens.reshape(chunks, width).astype(np.int64)
+    return Base(path, tokens.reshape(chunks, width).astype(np.int64), vocab_size)

@@ -129,9 +129,11 @@ class DecoderSpec:
 
     def dimensions(self) -> dict[str, int | list[int]]:
         """The sizes of the parts by their Hugging Face names: a number if all layers have the same,
-        otherwise a list with one entry for each layer."""
+        otherwise a list with one entry for each layer. `sliding_window`, where there is one, is 0
+        for layers without."""
         mixers = [layer.mixer for layer in self.layers]
         feed_forwards = [layer.feed_forward for layer in self.layers]
+        windows = [mixer.window or 0 for mixer in mixers]
         return {
             "hidden_size": self.hidden_size,
             "intermediate_size": _shared([part.intermediate_size for part in feed_forwards]),
@@ -141,6 +143,7 @@ class DecoderSpec:
             "head_dim": _shared([mixer.head_dim for mixer in mixers]),
             "vocab_size": self.vocab_size,
             "tie_word_embeddings": self.tie_word_embeddings,
+            **({"sliding_window": _shared(windows)} if any(windows) else {}),
         }
 
 

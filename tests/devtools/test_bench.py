@@ -229,6 +229,10 @@ def test_llama_bench_is_measured_in_turns(embedded_pte: Path, run: Run, tmp_path
             "/nonexist cannot be started (No such file or directory); give a Python that has the "
             "packages openvino and nncf with --openvino-python.",
         ),
+        (
+            ["MODEL", "--against", "/bin/sh", "--gguf", "no.gguf"],
+            "no.gguf is not a file; name a GGUF model for llama-bench.",
+        ),
         (["MODEL", "--plot", "."], ". is a directory; name a file to write."),
         (
             ["MODEL", "--plot", "b.txt"],
@@ -287,3 +291,16 @@ def test_layers_of_several_sizes_are_refused() -> None:
         "model.pte has layers of several sizes (head_dim [8, 16]), whose work this does not count; "
         "name a model whose layers are alike."
     )
+
+
+def test_a_window_bounds_what_decoding_reads() -> None:
+    facts: dict[str, Any] = {name: 8 for name in SHAPE_FIELDS}
+    facts |= {"num_hidden_layers": 2, "sliding_window": [5, 0], "name": "two", "parameters": 1000}
+    quantization = {"scheme": "rtn8", "bits_per_weight": 8.0, "embedding_bytes": 0}
+    quantization |= {"group_size": 32, "head_bits": 8}
+    report = {"model": facts, "quantization": quantization, "delegation": {"delegate": "cpu"}}
+    said = {"report": report, "runs_with": "cpu", "file_bytes": 1, "max_seq_len": 9}
+    model = describe_model({**said, "max_context_len": 99}, "model.pte", "float16")
+    assert model.cache_bytes_per_position == 2 * 2 * 8 * 8 * 2  # keys, values, layers, heads, dim
+    assert model.bytes_per_token(4) == 1000 + 4 * 512
+    assert model.bytes_per_token(9) == 1000 + (5 + 9) * 256

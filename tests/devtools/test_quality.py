@@ -18,7 +18,7 @@ from torch import Tensor
 from devtools.commands.cli import main
 from devtools.commands.float_logits import FloatLogits
 from devtools.errors import BadRequest, DevtoolsError
-from devtools.quality.llama_cpp import CHUNK, FIRST, read_tokens
+from devtools.quality.llama_cpp import CHUNK, FIRST, read_base
 from devtools.quality.padded import write_padded
 from devtools.quality.plot import draw_quality
 from devtools.quality.rows import OURS, THEIRS, Row, table_of
@@ -101,11 +101,22 @@ def test_the_figures_are_those_of_the_exporter(tmp_path: Path) -> None:
 def test_tokens_are_read_from_llama_perplexitys_file(tmp_path: Path) -> None:
     tokens = np.arange(2 * CHUNK, dtype="<i4")
     path = tmp_path / "base"
-    path.write_bytes(b"_logits_" + struct.pack("<iii", CHUNK, 9, 2) + tokens.tobytes() + b"more")
-    assert np.array_equal(read_tokens(path), tokens.reshape(2, CHUNK)) and FIRST == CHUNK // 2
+    random = np.random.default_rng(0)
+    logits = random.normal(size=(2 * (CHUNK - 1 - FIRST), 9)).astype("<f4")
+    least = logits.min(1, keepdims=True)
+    scale = (logits.max(1, keepdims=True) - least) / 65535
+    kept = np.rint((logits - least) / scale).astype("<u2")
+    filled = np.pad(kept, ((0, 0), (0, 1)))  # an even number of tokens
+    rows = np.concatenate([scale.view("<u2"), least.view("<u2"), filled], axis=1)
+    head = b"_logits_" + struct.pack("<iii", CHUNK, 9, 2)
+    path.write_bytes(head + tokens.tobytes() + rows.tobytes())
+    base = read_base(path)
+    assert np.array_equal(base.tokens, tokens.reshape(2, CHUNK)) and FIRST == CHUNK // 2
+    found = np.concatenate(list(base.log_probabilities()))
+    assert np.abs(found - logits).max() <= scale.max()  # half a step, and float32's last bits
     path.write_bytes(b"GGUF")
     with pytest.raises(DevtoolsError, match="is not a file that llama-perplexity keeps"):
-        read_tokens(path)
+        read_base(path)
 
 
 ROWS = [
