@@ -2,6 +2,7 @@
 
 import json
 import os
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from safetensors.torch import load_file, save_file
 from support.chats import export_chat_model
 from support.cpu_models import LowerArchitecture, LoweredModel, lower_architecture
 from support.exported import Exported, Quiet, export_for_tests
+from support.once import made_once
 from support.recorded_runs import Recorded, etrecord_of, record
 
 from exporter.options import ExportOptions
@@ -98,9 +100,13 @@ def calibration_text(shared_data: Path) -> Path:
 def embedded_pte(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The 4-bit `.pte` of the model that ships with the package, its ETRecord beside it; read it,
     do not write it."""
-    out = tmp_path_factory.mktemp("embedded") / "model.pte"
-    etrecord = out.with_suffix(".etrecord")
-    return export_for_tests(ExportOptions(model="llama3", out=out, etrecord=etrecord)).path
+
+    def make(directory: Path) -> Path:
+        out = directory / "model.pte"
+        options = ExportOptions(model="llama3", out=out, etrecord=out.with_suffix(".etrecord"))
+        return export_model(replace(options, delegate="xnnpack"), Quiet()).out
+
+    return made_once(tmp_path_factory, "embedded", make)
 
 
 @pytest.fixture(scope="session")
@@ -112,7 +118,8 @@ def stories_cpu_pte(shared_data: Path, tmp_path_factory: pytest.TempPathFactory)
 @pytest.fixture(scope="session")
 def chat_pte(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """stories260K with a chat template, for the CPU delegate; read it, do not write it."""
-    return export_chat_model(shared_data / "stories260K", tmp_path_factory.mktemp("chat"))
+    source = shared_data / "stories260K"
+    return made_once(tmp_path_factory, "chat", lambda path: export_chat_model(source, path))
 
 
 @pytest.fixture(scope="session")
@@ -135,15 +142,19 @@ def stories_cpu_float_pte(shared_data: Path, tmp_path_factory: pytest.TempPathFa
 def embedded_cpu_pte(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The model that ships with the package in 4 bits for the CPU delegate, its ETRecord beside it;
     do not write it."""
-    out = tmp_path_factory.mktemp("embedded_cpu") / "model.pte"
-    options = ExportOptions(
-        model="llama3",
-        out=out,
-        scheme=Scheme("rtn4"),
-        delegate="cpu",
-        etrecord=out.with_suffix(".etrecord"),
-    )
-    return export_model(options, Quiet()).out
+
+    def make(directory: Path) -> Path:
+        out = directory / "model.pte"
+        options = ExportOptions(
+            model="llama3",
+            out=out,
+            scheme=Scheme("rtn4"),
+            delegate="cpu",
+            etrecord=out.with_suffix(".etrecord"),
+        )
+        return export_model(options, Quiet()).out
+
+    return made_once(tmp_path_factory, "embedded_cpu", make)
 
 
 @pytest.fixture(scope="session")
@@ -184,17 +195,20 @@ def recorded(
 def _export_cpu(
     shared_data: Path, tmp_path_factory: pytest.TempPathFactory, scheme: Scheme
 ) -> Path:
-    out = tmp_path_factory.mktemp(f"cpu_{scheme.name}") / "stories.pte"
-    options = ExportOptions(
-        model=str(shared_data / "stories260K"),
-        out=out,
-        etrecord=out.with_suffix(".etrecord"),
-        scheme=scheme,
-        calibration=shared_data / "text" / "tinystories_calibration.txt",
-        calibration_tokens=16 * 256,
-        delegate="cpu",
-    )
-    return export_model(options, Quiet()).out
+    def make(directory: Path) -> Path:
+        out = directory / "stories.pte"
+        options = ExportOptions(
+            model=str(shared_data / "stories260K"),
+            out=out,
+            etrecord=out.with_suffix(".etrecord"),
+            scheme=scheme,
+            calibration=shared_data / "text" / "tinystories_calibration.txt",
+            calibration_tokens=16 * 256,
+            delegate="cpu",
+        )
+        return export_model(options, Quiet()).out
+
+    return made_once(tmp_path_factory, f"stories_cpu_{scheme.name}", make)
 
 
 def _export_stories(

@@ -14,14 +14,15 @@ import pytest
 from support.cpp_programs import CppTokenizer
 from support.hostile_text import hostile_strings
 from support.random_tokenizers import random_sentencepiece, random_tokenizer
+from support.tiers import checked
 from tokenizers import Tokenizer
 
 from exporter.tokenizer import ReferenceTokenizer, compile_tokenizer, load_tokenizer
 
 ALWAYS = 8
 SEEDS = [
-    pytest.param(seed, marks=pytest.mark.check if seed >= ALWAYS else ())
-    for seed in range(int(os.environ.get("THIMBLE_TOKENIZERS", "80")))
+    *range(ALWAYS),
+    *checked(range(ALWAYS, int(os.environ.get("THIMBLE_TOKENIZERS", "80")))),
 ]
 TEXTS = (
     "the <mask> été",

@@ -299,6 +299,7 @@ def test_files_half_written_by_killed_runs_are_swept(cache: Cache) -> None:
     assert not stale.exists() and fresh.exists()
 
 
+@pytest.mark.check
 def test_another_delegate_requantizes_nothing(
     one_layer_checkpoint: Path, calibration_text: Path, tmp_path: Path
 ) -> None:

@@ -9,6 +9,7 @@ import pytest
 import torch
 from support.decoder_specs import varied
 from support.quantization import CONFIG, Stories, empty_model, random_weights, tokens
+from support.tiers import checked
 
 from exporter.models.decoder import CausalLM
 from exporter.models.spec import DecoderSpec
@@ -310,7 +311,7 @@ def stories(shared_data: Path) -> Stories:
     return Stories(shared_data)
 
 
-@pytest.mark.parametrize("group_size", [32, 64, 128])
+@pytest.mark.parametrize("group_size", [32, *checked((64, 128))])
 def test_gptq_is_closer_to_float_than_rounding(stories: Stories, group_size: int) -> None:
     rtn, gptq = (stories.quality(Scheme(name, group_size)) for name in ("rtn4", "gptq4"))
     assert rtn.perplexity_float == pytest.approx(3.548, abs=0.001)
@@ -339,6 +340,7 @@ def test_int8_is_nearly_float(stories: Stories) -> None:
     assert stories.quality(Scheme("rtn8")).kl < 0.002
 
 
+@pytest.mark.check
 def test_a_head_of_4_bits_costs_more_than_one_of_8(stories: Stories) -> None:
     four, eight = (stories.quality(Scheme("gptq4", 32, bits)).kl for bits in (4, 8))
     assert eight < four < 2 * eight

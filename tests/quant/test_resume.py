@@ -23,6 +23,7 @@ ROOT = Path(__file__).resolve().parents[2]
 KILLED_AT = (0, 1, 1, 2, 4, 5)  # so many results are kept, and then some time goes by
 
 
+@pytest.mark.check
 def test_killed_again_and_again(shared_data: Path, tmp_path: Path, calibration_text: Path) -> None:
     """Each run is a child of this process."""
 

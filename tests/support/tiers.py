@@ -1,0 +1,11 @@
+"""Cases that are too many for every run of the tests."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+
+
+def checked(cases: Iterable[object]) -> list[Any]:
+    """Single arguments of `pytest.mark.parametrize` that only `make check` runs."""
+    return [pytest.param(case, marks=pytest.mark.check) for case in cases]
