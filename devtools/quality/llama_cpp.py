@@ -21,6 +21,7 @@ CHUNK = 512
 FIRST = CHUNK // 2  # the first position that is scored
 _MAGIC = b"_logits_"
 _HEAD = 20  # bytes before the tokens
+_NEVER = np.float32(-1e4)  # the logarithm of no probability
 _KL = re.compile(r"Mean\s+KLD:\s+([-+.\deE]+)\s+±\s+([-+.\deE]+)")
 PROGRAMS = ("llama-imatrix", "llama-quantize", "llama-perplexity")
 
@@ -43,7 +44,8 @@ class Base:
         """Of each chunk, float32 (255, vocab_size), up to a constant of each row.
 
         A row is kept as its scale, its least value (at most 16 below its greatest) and 16 bits for
-        each token, an odd number of tokens filled up by one.
+        each token, an odd number of tokens filled up by one. A token at the least value may be
+        anywhere below; as in llama-perplexity's own sum, it has no probability.
         """
         count = CHUNK - 1 - FIRST
         width = 4 + self.vocab_size + self.vocab_size % 2
@@ -52,7 +54,8 @@ class Base:
             for _ in self.tokens:
                 rows = np.frombuffer(file.read(2 * width * count), "<u2").reshape(count, width)
                 scale, least = np.ascontiguousarray(rows[:, :4]).view("<f4").T[:, :, None]
-                yield scale * rows[:, 4 : 4 + self.vocab_size].astype(np.float32) + least
+                steps = rows[:, 4 : 4 + self.vocab_size].astype(np.float32)
+                yield np.where(steps > 0, scale * steps + least, _NEVER)
 
 
 class LlamaCpp:
