@@ -74,6 +74,10 @@ def _run_quality(request: Request) -> None:
     for path in (request.model, *request.texts):
         if not path.is_file():
             raise BadRequest(f"{path} is not a file.")
+    names = [path.stem for path in request.texts]
+    for name in names:
+        if names.count(name) > 1:
+            raise BadRequest(f"two texts are named {name}, as their rows would be: rename one.")
     check_outputs((request.json, request.plot), (request.model, *request.texts))
     if request.plot is not None:
         require_plotting(request.plot)
@@ -86,7 +90,6 @@ def _run_quality(request: Request) -> None:
     ):
         measurement = Measurement(request, schemes, tools, display, Path(directory))
         rows = measurement.kept_rows() if request.keep else measurement.rows()
-    names = [path.stem for path in request.texts]
     table_console().print(table_of(rows, names))
     if request.json is not None:
         with replacing(request.json) as path:

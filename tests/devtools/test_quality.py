@@ -151,3 +151,5 @@ def test_missing_tools_and_files_are_one_sentence(tmp_path: Path) -> None:
     assert result.exit_code == 2 and "llama-imatrix is missing; build llama.cpp" in result.stderr
     result = CliRunner().invoke(main, ["quality", str(tmp_path / "none.gguf"), *options])
     assert result.exit_code == 2 and "none.gguf is not a file." in result.stderr
+    result = CliRunner().invoke(main, ["quality", str(model), *options, "--text", str(text)])
+    assert result.exit_code == 2 and "two texts are named t, as their rows" in result.stderr
