@@ -8,6 +8,7 @@ import torch
 from torch.export import ExportedProgram
 
 from delegates.errors import DelegateError
+from delegates.lines import source_line
 from delegates.passes.quantized import (
     LINEAR,
     embedding_arguments,
@@ -16,6 +17,7 @@ from delegates.passes.quantized import (
     linears_of,
 )
 
+SHORT_CONVOLUTION = "thimble.short_convolution.default"
 FLOAT_BITS = 32  # of a weight that is not quantized, whatever the delegate stores it as
 
 
@@ -97,6 +99,7 @@ class Limits:
         float16_groups: whether it supports weights of 4 and 8 bits with one float16 scale a group.
         windows: whether it supports attention over a sliding window.
         caps_and_sinks: whether it supports attention with a soft cap or with sinks.
+        convolutions: whether it supports short convolutions, which keep a state.
     """
 
     name: str
@@ -113,6 +116,7 @@ class Limits:
     rotates: bool = False
     windows: bool = True
     caps_and_sinks: bool = True
+    convolutions: bool = False
 
     def check_kept(self) -> None:
         """Checks that weights may be stored as `--quant keep` finds them.
@@ -193,6 +197,21 @@ class Limits:
                 "or coreml."
             )
 
+    def check_convolution(self, where: str = "") -> None:
+        """Checks that layers may be short convolutions.
+
+        Args:
+            where: added to their name, such as their line.
+
+        Raises:
+            DelegateError: they may not.
+        """
+        if not self.convolutions:
+            raise DelegateError(
+                f"{self.name} does not support short convolutions{where}: export with --delegate "
+                "cpu."
+            )
+
     def check_adapters(self) -> None:
         """Checks that a program may have adapters.
 
@@ -218,6 +237,7 @@ class Limits:
         for bits in sorted(_weight_bits(program)):
             self.check(bits, seq_len)
         self.check_widths(program)
+        self.check_operators(program)
         if any(type.bits == 8 and type.group_size > 0 for type in _weight_types(program)):
             self.check_kept()
 
@@ -230,6 +250,16 @@ class Limits:
         """
         for bits in sorted({type.bits for type in _weight_types(program)} - {4, 8}):
             self._check_bits(bits)
+
+    def check_operators(self, program: ExportedProgram) -> None:
+        """Checks that it supports each of our operators in a captured program.
+
+        Raises:
+            DelegateError: it does not support one; the sentence names its line.
+        """
+        for node in program.graph.nodes:
+            if str(node.target) == SHORT_CONVOLUTION:
+                self.check_convolution(f" ({source_line(node)})")
 
     def _check_bits(self, bits: int) -> None:
         if bits not in self.weight_bits:

@@ -9,11 +9,11 @@ import torch
 from delegates import DelegationReport, Unfused, get_delegate
 from exporter.decompositions import Decomposition, decompositions, operators_by_line
 from exporter.keep import keeping, require_keepable
-from exporter.kv_caches import KvCaches, kv_caches
+from exporter.kv_caches import KvCaches, States, kv_caches, states
 from exporter.listener import Listener
 from exporter.models.decoder import CausalLM
 from exporter.options import ExportOptions
-from exporter.pipeline import check_attention, context_lengths
+from exporter.pipeline import check_mixers, context_lengths
 from exporter.program import capture
 from exporter.shapes import Shapes, explain_shapes, noting_conditions
 from exporter.source import find_checkpoint
@@ -30,6 +30,7 @@ class Explanation:
         decompositions: operators that were replaced.
         delegation: what runs where, and why delegates did not take the rest.
         caches: the sizes of the key/value caches.
+        states: the sizes of what layers without attention keep.
         unfused: operators that the delegate runs separately though it can fuse their kind; None if
             the delegate does not report them.
     """
@@ -39,6 +40,7 @@ class Explanation:
     decompositions: Sequence[Decomposition]
     delegation: DelegationReport
     caches: Sequence[KvCaches]
+    states: Sequence[States]
     unfused: Sequence[Unfused] | None
 
     def to_dict(self) -> dict[str, Any]:
@@ -62,6 +64,7 @@ class Explanation:
             ],
             "delegation": self.delegation.to_dict(),
             "caches": [asdict(item) for item in self.caches],
+            "states": [asdict(item) for item in self.states],
             "unfused": [asdict(item) for item in self.unfused or ()],
         }
 
@@ -84,7 +87,7 @@ def explain_export(options: ExportOptions, listener: Listener) -> Explanation:
         delegate.LIMITS.check_kept()
     delegate.LIMITS.check(options.scheme.bits, seq_len)
     delegate.LIMITS.check_head(options.scheme.head_bits)
-    check_attention(checkpoint, context, delegate.LIMITS)
+    check_mixers(checkpoint, context, delegate.LIMITS)
     scheme = quick_scheme(options.scheme)
     with torch.device("meta"):
         model = CausalLM(checkpoint.config.for_context(context))
@@ -96,6 +99,7 @@ def explain_export(options: ExportOptions, listener: Listener) -> Explanation:
     with noting_conditions() as lines:
         program = capture(model, context, seq_len)
     caches = kv_caches(model.config, delegate.LIMITS, context, seq_len)
+    kept = states(model.config)
     del model
     shapes = explain_shapes(program, lines)
     captured = operators_by_line(program.graph)
@@ -108,7 +112,7 @@ def explain_export(options: ExportOptions, listener: Listener) -> Explanation:
         changes = decompositions(captured, operators_by_line(edge.graph))
         if hasattr(delegate, "why_unfused"):
             unfused = delegate.why_unfused(edge)
-    return Explanation(scheme.name, shapes, changes, lowered.report, caches, unfused)
+    return Explanation(scheme.name, shapes, changes, lowered.report, caches, kept, unfused)
 
 
 def quick_scheme(scheme: Scheme) -> Scheme:

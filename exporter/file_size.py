@@ -48,7 +48,7 @@ def weight_bytes(model: CausalLM, scheme: Scheme, limits: Limits) -> int:
         for part in parts_of_layer(stop.layer):
             name = f"{stop.name}.{part.name}"
             total += sum(stored(stop.layer.get_submodule(path), name) for path in part.linears)
-    small = sum(parameter.numel() for parameter in model.parameters() if parameter.dim() == 1)
+    small = sum(parameter.numel() for parameter in model.parameters() if parameter.dim() != 2)
     return total + small * storage.float_bytes
 
 

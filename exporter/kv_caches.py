@@ -1,13 +1,13 @@
-"""What the key/value caches of a decoder take at run time."""
+"""What the key/value caches and the states of a decoder take at run time."""
 
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from delegates.limits import Limits
-from exporter.models.spec import DecoderSpec
+from exporter.models.spec import ConvolutionSpec, DecoderSpec
 
-_FLOAT16_BYTES = 2
+_FLOAT16_BYTES, _FLOAT32_BYTES = 2, 4
 
 
 @dataclass(frozen=True)
@@ -27,6 +27,37 @@ class KvCaches:
     size: int
 
 
+@dataclass(frozen=True)
+class States:
+    """The states of layers that keep the same.
+
+    Attributes:
+        layers: how many these are.
+        rows: of the last positions that each keeps.
+        width: numbers of a row.
+        size: bytes of all of them in float32.
+    """
+
+    layers: int
+    rows: int
+    width: int
+    size: int
+
+
+def states(spec: DecoderSpec) -> Sequence[States]:
+    """Returns what the layers without attention keep, whatever the context."""
+    mixers = (layer.mixer for layer in spec.layers)
+    kinds = Counter(
+        (mixer.kernel_size - 1, spec.hidden_size)
+        for mixer in mixers
+        if isinstance(mixer, ConvolutionSpec)
+    )
+    return [
+        States(layers, rows, width, layers * rows * width * _FLOAT32_BYTES)
+        for (rows, width), layers in kinds.items()
+    ]
+
+
 def kv_caches(spec: DecoderSpec, limits: Limits, context: int, seq_len: int) -> Sequence[KvCaches]:
     """
     Args:
@@ -36,8 +67,7 @@ def kv_caches(spec: DecoderSpec, limits: Limits, context: int, seq_len: int) -> 
         seq_len: most tokens in one call.
     """
     kinds = Counter(
-        (mixer.window, 2 * mixer.num_key_value_heads * mixer.head_dim)
-        for mixer in (layer.mixer for layer in spec.layers)
+        (mixer.window, 2 * mixer.num_key_value_heads * mixer.head_dim) for mixer in spec.attentions
     )
     caches = []
     for (window, numbers), layers in kinds.items():

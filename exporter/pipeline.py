@@ -21,6 +21,7 @@ from exporter.listener import SILENT, Listener
 from exporter.memory import plan_memory
 from exporter.models.decoder import CausalLM
 from exporter.models.low_rank import attach
+from exporter.models.spec import ConvolutionSpec
 from exporter.options import DEFAULT_CONTEXT, ExportOptions
 from exporter.program import capture, check_lengths
 from exporter.pte import REPORT, encode_report, seal
@@ -71,7 +72,7 @@ def export_model(options: ExportOptions, listener: Listener = SILENT) -> ExportR
             delegate.LIMITS.check_kept()
         delegate.LIMITS.check(options.scheme.bits, seq_len)
         delegate.LIMITS.check_head(options.scheme.head_bits)
-        check_attention(checkpoint, context, delegate.LIMITS)
+        check_mixers(checkpoint, context, delegate.LIMITS)
         check_adapters(options, delegate.LIMITS)
         facts = delegate.LIMITS, checkpoint, text, context
         size = require_room(options, *facts)
@@ -265,14 +266,18 @@ def _adapters(checkpoint: Checkpoint) -> list[dict[str, Any]]:
     ]
 
 
-def check_attention(checkpoint: Checkpoint, context: int, limits: Limits) -> None:
-    """Checks that a delegate supports the attention of all layers, before any work begins.
+def check_mixers(checkpoint: Checkpoint, context: int, limits: Limits) -> None:
+    """Checks that a delegate supports the mixers of all layers, before any work begins.
 
     Raises:
         DelegateError: it does not.
     """
     for layer in checkpoint.config.for_context(context).layers:
-        limits.check_attention(layer.mixer.window, layer.mixer.soft_cap, layer.mixer.sinks)
+        mixer = layer.mixer
+        if isinstance(mixer, ConvolutionSpec):
+            limits.check_convolution()
+        else:
+            limits.check_attention(mixer.window, mixer.soft_cap, mixer.sinks)
 
 
 def check_adapters(options: ExportOptions, limits: Limits) -> None:

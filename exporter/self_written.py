@@ -88,7 +88,7 @@ def writing_bytes(model: CausalLM, form: Scheme, texts: int, length: int) -> int
     caches."""
     numbers = numbers_of(model)
     largest = max(parameter.numel() for parameter in model.parameters())
-    mixers = [layer.mixer for layer in model.config.layers]
+    mixers = model.config.attentions
     row = sum(2 * mixer.num_key_value_heads * mixer.head_dim for mixer in mixers)
     stored = numbers * (4 if form.name == "none" else 1)
     return stored + 2 * 4 * largest + 2 * 4 * min(texts, ROWS) * length * row

@@ -21,7 +21,18 @@ from delegates.op_list.low_rank import AdapterBlobs, LowRank, Pair
 from delegates.op_list.match import find_ops
 from delegates.op_list.matrix import Matrix
 from delegates.op_list.op_list import OpList
-from delegates.op_list.ops import Attention, Cache, Embedding, Floats, Linear, Op, Rotate, Values
+from delegates.op_list.ops import (
+    Attention,
+    Cache,
+    Convolution,
+    Embedding,
+    Floats,
+    Linear,
+    Op,
+    Rotate,
+    State,
+    Values,
+)
 from delegates.op_list.peepholes import merge
 from delegates.op_list.program import (
     CacheType,
@@ -83,6 +94,7 @@ class DelegateCall:
         self._store = NamedDataStore()
         self._debug_ids = DelegateMappingBuilder(generated_identifiers=True)
         self._caches: list[Cache] = []
+        self._states: list[State] = []
         self._weights: list[Weight] = []
         self._weight_of: dict[Matrix, int] = {}
 
@@ -109,6 +121,7 @@ class DelegateCall:
             ],
             [Value(Role.ROWS, self.slot(rows)) for rows in self.ops.outputs],
             list(zip(self._adapters.names, self._adapter_keys, strict=True)),
+            self._states,
         )
         return PreprocessResult(
             write_program(program),
@@ -123,16 +136,21 @@ class DelegateCall:
         return self._weight_of[matrix]
 
     def cache(self, cache: Cache) -> int:
-        alike = sum(other.name.partition(" ")[0] == cache.name for other in self._caches)
-        name = f"{cache.name} {alike + 1}" if alike else cache.name  # of the same module
-        self._caches.append(replace(cache, name=name))
+        self._caches.append(replace(cache, name=_own_name(cache, self._caches)))
         return len(self._caches) - 1
+
+    def state(self, state: State) -> int:
+        self._states.append(replace(state, name=_own_name(state, self._states)))
+        return len(self._states) - 1
 
     def vector(self, node: Node) -> Floats:
         return self._floats.vector(node)
 
     def ones(self, length: int) -> Floats:
         return self._floats.ones(length)
+
+    def taps(self, node: Node) -> Floats:
+        return self._floats.taps(node)
 
     def half_table(self, node: Node) -> Floats:
         return self._floats.half_table(node)
@@ -188,7 +206,9 @@ class DelegateCall:
             if node.op == "call_function" and node not in covered
         ]
         assert all(operator_name(node) == "aten::_local_scalar_dense" for node in rest), rest
-        first = next((op for op in self.ops if isinstance(op, Attention | Rotate)), None)
+        first = next(
+            (op for op in self.ops if isinstance(op, Attention | Convolution | Rotate)), None
+        )
         if first is not None:
             first.adopt(rest)
 
@@ -206,6 +226,12 @@ class DelegateCall:
     def _debug_id(self, nodes: list[Node]) -> int:
         handles = sorted({node.meta["debug_handle"] for node in nodes})
         return self._debug_ids.insert_delegate_mapping_entry(handles=handles)
+
+
+def _own_name(kept: Cache | State, others: Sequence[Cache | State]) -> str:
+    """The name of a cache or state, with a number if its module has others."""
+    alike = sum(other.name.partition(" ")[0] == kept.name for other in others)
+    return f"{kept.name} {alike + 1}" if alike else kept.name
 
 
 def _adapters_of(ops: OpList) -> list[str]:

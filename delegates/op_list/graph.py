@@ -15,6 +15,8 @@ from torch.export import ExportedProgram
 from torch.fx import Node
 
 ATTENTION = "thimble::cached_attention"
+CONVOLUTION = "thimble::short_convolution"
+CACHED = ATTENTION, CONVOLUTION  # whose first result is theirs, and the others what they keep
 
 
 def operator_name(node: Node) -> str:

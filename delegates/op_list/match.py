@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from torch.fx import Graph, Node
 
-from delegates.op_list.graph import ATTENTION, args_of, operator_name
+from delegates.op_list.graph import CACHED, args_of, operator_name
 from delegates.op_list.ops import Op, Values, matchers
 from delegates.op_list.refused import Refused
 
@@ -66,7 +66,7 @@ def _is_closed(op: Op) -> bool:
 
 
 def _is_mutation(node: Node) -> bool:
-    """Whether a node is a cache that an attention has updated."""
+    """Whether a node is what an operator keeps, and has updated."""
     if operator_name(node) != "getitem":
         return False
-    return operator_name(node.all_input_nodes[0]) == ATTENTION and args_of(node)[1] != 0
+    return operator_name(node.all_input_nodes[0]) in CACHED and args_of(node)[1] != 0

@@ -8,9 +8,9 @@ import flatbuffers
 
 from delegates.op_list.layout import Format
 from delegates.op_list.low_rank import LowRank
-from delegates.op_list.ops import KINDS, Cache, Field, Floats, Op
+from delegates.op_list.ops import KINDS, Cache, Field, Floats, Op, State
 
-VERSION = 5
+VERSION = 6
 _IDENTIFIER = b"THCP"
 
 
@@ -73,6 +73,7 @@ class Program:
     inputs: Sequence[Value]
     outputs: Sequence[Value]
     adapters: Sequence[tuple[str, str]] = ()
+    states: Sequence[State] = ()
 
 
 def write_program(program: Program) -> bytes:
@@ -86,12 +87,15 @@ def write_program(program: Program) -> bytes:
     adapters = 0
     if program.adapters:
         adapters = _vector(builder, [_adapter(builder, *item) for item in program.adapters])
+    states = 0
+    if program.states:
+        states = _vector(builder, [_state(builder, item) for item in program.states])
     floats = builder.CreateString(program.floats)
     builder.StartVector(4, len(program.slots), 4)
     for width in reversed(program.slots):
         builder.PrependUint32(width)
     slots = builder.EndVector()
-    builder.StartObject(10)
+    builder.StartObject(11)
     builder.PrependUint32Slot(0, VERSION, 0)
     builder.PrependUOffsetTRelativeSlot(1, slots, 0)
     builder.PrependUOffsetTRelativeSlot(2, weights, 0)
@@ -102,6 +106,7 @@ def write_program(program: Program) -> bytes:
     builder.PrependUOffsetTRelativeSlot(7, inputs, 0)
     builder.PrependUOffsetTRelativeSlot(8, outputs, 0)
     builder.PrependUOffsetTRelativeSlot(9, adapters, 0)
+    builder.PrependUOffsetTRelativeSlot(10, states, 0)
     builder.Finish(builder.EndObject(), file_identifier=_IDENTIFIER)
     return bytes(builder.Output())
 
@@ -132,6 +137,15 @@ def _cache(builder: flatbuffers.Builder, cache: Cache) -> int:
     builder.PrependUint32Slot(2, cache.head_dim, 0)
     builder.PrependUint32Slot(3, cache.max_context_len, 0)
     builder.PrependUint32Slot(4, cache.rows, 0)
+    return builder.EndObject()
+
+
+def _state(builder: flatbuffers.Builder, state: State) -> int:
+    name = builder.CreateString(state.name)
+    builder.StartObject(3)
+    builder.PrependUOffsetTRelativeSlot(0, name, 0)
+    builder.PrependUint32Slot(1, state.rows, 0)
+    builder.PrependUint32Slot(2, state.width, 0)
     return builder.EndObject()
 
 

@@ -112,6 +112,11 @@ class FloatBlob:
     def ones(self, length: int) -> Floats:
         return self._store(("ones", length), np.ones(length, np.float32))
 
+    def taps(self, node: Node) -> Floats:
+        """Stores the weight of a convolution (width, 1, kernel_size), a row for each position."""
+        taps = self._constants.tensor(node).float().squeeze(1).T
+        return self._store(("taps", node.name), taps.contiguous().numpy().reshape(-1))
+
     def half_table(self, node: Node) -> Floats:
         """Stores the second half of every row of a table (length, 1, head_dim)."""
         key = ("half", node.name)

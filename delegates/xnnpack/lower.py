@@ -86,6 +86,7 @@ def take(
     from executorch.exir import EdgeCompileConfig, to_edge
 
     LIMITS.check_widths(program)
+    LIMITS.check_operators(program)
     refuse_caps_and_sinks("XNNPACK", program)
     rewrite_attention(program)
     rewrite_embeddings(program)

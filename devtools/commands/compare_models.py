@@ -33,6 +33,7 @@ from exporter.checkpoint import Checkpoint
 from exporter.etrecord import WEIGHTS
 from exporter.models.attention import Attention
 from exporter.models.context import CachedContext
+from exporter.models.convolution import ShortConvolution
 from exporter.models.decoder import CausalLM
 from quant.layers.walk import float_walk
 from quant.method import Method
@@ -228,12 +229,16 @@ class _Pass:
     def _layer(self, path: str) -> Run:
         def run(model: CausalLM, x: Tensor) -> Tensor:
             layer = model.get_submodule(path)
-            attentions = [module for module in layer.modules() if isinstance(module, Attention)]
-            for attention in attentions:
-                attention.setup_cache(x.shape[1])
+            mixers = [
+                module
+                for module in layer.modules()
+                if isinstance(module, Attention | ShortConvolution)
+            ]
+            for mixer in mixers:
+                mixer.setup_cache(x.shape[1])
             out: Tensor = layer(x, self._context)
-            for attention in attentions:
-                attention.setup_cache(0)  # gives its memory back
+            for mixer in mixers:
+                mixer.setup_cache(0)  # gives its memory back
             return out
 
         return run

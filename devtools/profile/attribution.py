@@ -12,6 +12,7 @@ _LAYER = re.compile(r"(?:^|\.)(\d+)(?:\.|$)")
 # What operators compute that kernels are written for; the heaviest first.
 _HEAVY = {
     "cached_attention": "attention",
+    "short_convolution": "convolution",
     "custom_sdpa": "attention",
     "scaled_dot_product_attention": "attention",
     "linear": "linear",

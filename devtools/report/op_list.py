@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from devtools.report.flatbuffer import Damaged, Table
 
-_VERSION = 5
+_VERSION = 6
 _IDENTIFIER = b"THCP"
 _ROWS = 2  # of the enum Role
 _CACHE_ITEM_BYTES = {0: 2, 1: 4, 2: 1}  # float16, float32, int8
@@ -21,6 +21,7 @@ class _Kind:
         reads, writes: slots.
         weight: the number of its weight; None without one, as for the other places.
         cache: the number of its cache.
+        state: the number of its state.
         accumulates: whether what it writes is read too.
         last_row: whether it computes the last row alone.
     """
@@ -30,6 +31,7 @@ class _Kind:
     writes: int
     weight: int | None = None
     cache: int | None = None
+    state: int | None = None
     accumulates: int | None = None
     last_row: int | None = None
 
@@ -44,6 +46,7 @@ _KINDS = {
     6: _Kind("elementwise", (1, 2), 3),
     7: _Kind("glu", (0, 1), 2),
     8: _Kind("select_last", (0,), 1),
+    9: _Kind("convolution", (0,), 1, state=2),
 }
 _FUNCTIONS = (  # of elementwise operators, by their numbers; the first few have two inputs
     *("add", "multiply"),
@@ -71,7 +74,8 @@ class Operator:
         debug_ids: under which its time is recorded, that of the main part first.
         reads, writes: numbers of slots.
         weight: number of its weight; None without.
-        cache_bytes: of its keys and values, at the full context and of the file's type.
+        cache_bytes: of its keys and values, at the full context and of the file's type, or of its
+            state.
     """
 
     name: str
@@ -149,8 +153,9 @@ def read_op_list(blob: bytes, sizes: Mapping[str, int]) -> OpList | None:
         * _CACHE_ITEM_BYTES[cache_type]
         for item in root.tables(4)
     ]
+    states = [item.number(1) * item.number(2) * _FLOAT_BYTES for item in root.tables(10)]
     one_row: set[int] = set()
-    operators = [_operator(item, caches, one_row) for item in root.tables(6)]
+    operators = [_operator(item, caches, states, one_row) for item in root.tables(6)]
     return OpList(
         slots=tuple(width * _FLOAT_BYTES for width in root.numbers(1)),
         one_row=frozenset(one_row),
@@ -161,7 +166,7 @@ def read_op_list(blob: bytes, sizes: Mapping[str, int]) -> OpList | None:
     )
 
 
-def _operator(op: Table, caches: list[int], one_row: set[int]) -> Operator:
+def _operator(op: Table, caches: list[int], states: list[int], one_row: set[int]) -> Operator:
     kind, fields = _KINDS.get(op.number(1, "<B")), op.table(2)
     if kind is None or fields is None:
         raise Damaged
@@ -175,6 +180,8 @@ def _operator(op: Table, caches: list[int], one_row: set[int]) -> Operator:
     reads, writes = [fields.number(place) for place in places], fields.number(kind.writes)
     if _flag(fields, kind.accumulates):
         reads.append(writes)
+    kept = [] if kind.cache is None else [caches[fields.number(kind.cache)]]
+    kept += [] if kind.state is None else [states[fields.number(kind.state)]]
     last_row = kind.name == "select_last" or _flag(fields, kind.last_row)
     if last_row or any(slot in one_row for slot in reads):
         one_row.add(writes)
@@ -185,7 +192,7 @@ def _operator(op: Table, caches: list[int], one_row: set[int]) -> Operator:
         tuple(dict.fromkeys(reads)),
         writes,
         None if kind.weight is None else fields.number(kind.weight),
-        0 if kind.cache is None else caches[fields.number(kind.cache)],
+        sum(kept),
     )
 
 

@@ -155,7 +155,7 @@ def open_gguf(path: Path, family: Family | None) -> tuple[Family, DecoderSpec, G
         config = family.spec(fields)
     except ExportError as error:
         raise ExportError(f"{path}: {error}") from None
-    return family, config, GgufWeights(files, kind, config.layers[0].mixer.head_dim)
+    return family, config, GgufWeights(files, kind, config.attentions[0].head_dim)
 
 
 def read_tensor(file: GgufFile, name: str) -> Tensor:

@@ -150,7 +150,7 @@ def open_meta(
         config = family.spec(fields)
     except ExportError as error:
         raise ExportError(f"{directory / PARAMS}: {error}") from None
-    weights.head_dim = config.layers[0].mixer.head_dim
+    weights.head_dim = config.attentions[0].head_dim
     return family, config, weights
 
 

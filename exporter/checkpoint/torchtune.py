@@ -55,7 +55,7 @@ class TorchtuneWeights:
     def __init__(self, file: PickledFile, spec: DecoderSpec) -> None:
         self._file = file
         self._paired = spec.model_type in _PAIRED
-        self._head_dim = spec.layers[0].mixer.head_dim
+        self._head_dim = spec.attentions[0].head_dim
         sandwich = any(".sa_scale." in name for name in file.shapes())
         names: _Names = {_hugging_face_name(key, sandwich): (key,) for key in file.shapes()}
         self._names = _fused(names) if spec.model_type in _FUSING else names

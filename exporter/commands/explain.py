@@ -21,7 +21,7 @@ from quant.scheme import Scheme
 
 if TYPE_CHECKING:
     from exporter.explain import Explanation
-    from exporter.kv_caches import KvCaches
+    from exporter.kv_caches import KvCaches, States
     from exporter.shapes import Shapes, Size
 
 _UNWRITTEN = Path("model.pte")  # required by the options, never written
@@ -108,6 +108,9 @@ def describe(explanation: "Explanation") -> str:
     ]
     lines += ["", "keys and values, in float16:"]
     lines += [f"  {_cache(item)}" for item in explanation.caches]
+    if explanation.states:
+        lines += ["", "states, in float32, whatever the context:"]
+        lines += [f"  {_state(item)}" for item in explanation.states]
     if explanation.unfused is not None:
         name = report.delegate
         heading = f"operators that {name} runs separately, though it can fuse their kind:"
@@ -141,9 +144,19 @@ def _size(size: "Size") -> str:
 
 
 def _cache(caches: "KvCaches") -> str:
-    layers = "1 layer" if caches.layers == 1 else f"{caches.layers} layers"
     window = "" if caches.window is None else f" with a window of {caches.window}"
-    return f"{layers}{window}: {caches.positions} positions, {show_size(caches.size)}"
+    kept = f"{caches.positions} positions, {show_size(caches.size)}"
+    return f"{_layers(caches.layers)}{window}: {kept}"
+
+
+def _state(states: "States") -> str:
+    rows = "1 row" if states.rows == 1 else f"{states.rows} rows"
+    kept = f"{rows} of {states.width} numbers, {show_size(states.size)}"
+    return f"{_layers(states.layers)}: {kept}"
+
+
+def _layers(count: int) -> str:
+    return "1 layer" if count == 1 else f"{count} layers"
 
 
 def _counted(operators: Mapping[str, int]) -> str:

@@ -88,8 +88,8 @@ def windowed(
     windows = {FULL: None, SLIDING: window}
     made = {}
     for kind in set(kinds):
-        rotary = layer.mixer.rotary if tables is None else tables[kind]
-        mixer = replace(layer.mixer, window=windows[kind], rotary=rotary)
+        rotary = layer.attention.rotary if tables is None else tables[kind]
+        mixer = replace(layer.attention, window=windows[kind], rotary=rotary)
         made[kind] = replace(layer, mixer=mixer)
     return [made[kind] for kind in kinds]
 
@@ -105,7 +105,8 @@ def mlp(fields: Fields, bias: bool = False, act: str = "hidden_act") -> MlpSpec:
 
 def context_limit(fields: Fields, layers: Iterable[LayerSpec]) -> int:
     """Returns the longest context that these layers compute."""
-    tables = {layer.mixer.rotary for layer in layers}
+    mixers = (layer.mixer for layer in layers)
+    tables = {mixer.rotary if isinstance(mixer, AttentionSpec) else None for mixer in mixers}
     return max(longest_context(fields, table) for table in tables)
 
 

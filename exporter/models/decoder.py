@@ -13,10 +13,11 @@ from torch import Tensor, nn
 
 from exporter.models.attention import Attention
 from exporter.models.context import CachedContext, Context
+from exporter.models.convolution import ShortConvolution
 from exporter.models.mlp import MLP
 from exporter.models.norm import RMSNorm
 from exporter.models.rope import Rope, rope_table
-from exporter.models.spec import DecoderSpec, LayerSpec, Norms
+from exporter.models.spec import AttentionSpec, ConvolutionSpec, DecoderSpec, LayerSpec, Norms
 from quant.protocols import Block
 
 
@@ -25,16 +26,17 @@ class DecoderLayer(nn.Module):
 
     def __init__(self, decoder: DecoderSpec, layer: LayerSpec) -> None:
         super().__init__()
-        mixer, size, eps = layer.mixer, decoder.hidden_size, decoder.rms_norm_eps
-        tables = decoder.rotary_tables
-        key_rope = None if mixer.rotary is None else tables.index(mixer.rotary)
-        query_rope = key_rope if mixer.query_rotary is None else tables.index(mixer.query_rotary)
-        self._norm_size, self._eps = size, eps
-        attention = Attention(mixer, size, eps, query_rope, key_rope)
-        self._mixer = self._add("self_attn", attention, layer.mixer_norms)
+        size = decoder.hidden_size
+        self._norm_size, self._eps = size, decoder.rms_norm_eps
+        if isinstance(layer.mixer, ConvolutionSpec):
+            convolution = ShortConvolution(layer.mixer, size)
+            self._mixer = self._add("conv", convolution, layer.mixer_norms)
+        else:
+            attention = _attention(decoder, layer.mixer)
+            self._mixer = self._add("self_attn", attention, layer.mixer_norms)
         self._mlp = self._add("mlp", MLP(layer.feed_forward, size), layer.feed_forward_norms)
 
-    def _add(self, name: str, module: Attention | MLP, norms: Norms) -> Block:
+    def _add(self, name: str, module: Attention | ShortConvolution | MLP, norms: Norms) -> Block:
         """Registers a block's module between its norms."""
         if norms.before is not None:
             self.add_module(norms.before, RMSNorm(self._norm_size, self._eps))
@@ -57,6 +59,13 @@ class DecoderLayer(nn.Module):
             x = self.get_submodule(block.norm)(x)
         x = self.get_submodule(block.module)(x, context)
         return x if block.after is None else self.get_submodule(block.after)(x)
+
+
+def _attention(decoder: DecoderSpec, mixer: AttentionSpec) -> Attention:
+    tables = decoder.rotary_tables
+    key_rope = None if mixer.rotary is None else tables.index(mixer.rotary)
+    query_rope = key_rope if mixer.query_rotary is None else tables.index(mixer.query_rotary)
+    return Attention(mixer, decoder.hidden_size, decoder.rms_norm_eps, query_rope, key_rope)
 
 
 class Decoder(nn.Module):
@@ -99,16 +108,17 @@ class CausalLM(nn.Module):
         self.max_context_len = 0
 
     def setup_cache(self, max_context_len: int, batch: int = 1) -> None:
-        """Gives every layer a KV cache of `max_context_len` positions of each of `batch` sequences;
-        `forward` needs it."""
+        """Gives every layer a KV cache of `max_context_len` positions of each of `batch` sequences,
+        or the state of its kind; `forward` needs it."""
         self.max_context_len = max_context_len
         self.model.setup_ropes(self.context(max_context_len).ropes)
         for module in self.modules():
-            if isinstance(module, Attention):
+            if isinstance(module, Attention | ShortConvolution):
                 module.setup_cache(max_context_len, batch)
 
     def forward(self, tokens: Tensor, input_pos: Tensor) -> Tensor:
-        """Runs tokens at positions input_pos, input_pos + 1, ... over the cache.
+        """Runs tokens at positions input_pos, input_pos + 1, ... over the cache. If layers keep a
+        state, input_pos is 0, or the position after the last call.
 
         Args:
             tokens: int64 (batch, seq_len); a program is captured of one sequence.

@@ -1,7 +1,7 @@
 """Reads the fields of a config.json; an error names the field and what is wrong with it."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from exporter.errors import ExportError
@@ -57,13 +57,12 @@ def token_ids(fields: Fields, name: str) -> tuple[int, ...]:
     return tuple(ids)
 
 
-def layer_types(fields: Fields) -> list[str]:
-    """Returns each layer's kind of attention, full_attention or sliding_attention; empty if the
-    config does not list them."""
+def layer_types(fields: Fields, known: Sequence[str] = LAYER_KINDS) -> list[str]:
+    """Returns each layer's kind, one of those known; empty if the config does not list them."""
     kinds = fields.get("layer_types") or []
-    if not isinstance(kinds, list) or any(kind not in LAYER_KINDS for kind in kinds):
+    if not isinstance(kinds, list) or any(kind not in known for kind in kinds):
         raise ExportError(
-            f"layer_types is {kinds!r}; each layer must be one of {', '.join(LAYER_KINDS)}."
+            f"layer_types is {kinds!r}; each layer must be one of {', '.join(known)}."
         )
     return kinds
 

@@ -53,6 +53,25 @@ class AttentionSpec:
 
 
 @dataclass(frozen=True)
+class ConvolutionSpec:
+    """A gated short convolution over the last `kernel_size` positions (LFM2).
+
+    Attributes:
+        bias: of its linears and of the convolution.
+    """
+
+    kernel_size: int
+    bias: bool = False
+
+    def for_context(self, length: int) -> "ConvolutionSpec":
+        """Returns the same: no length changes it."""
+        return self
+
+
+Mixer = AttentionSpec | ConvolutionSpec
+
+
+@dataclass(frozen=True)
 class MlpSpec:
     """A feed-forward part: down(activation(gate(x)) * up(x)), or down(activation(up(x)))."""
 
@@ -79,10 +98,16 @@ class Norms:
 class LayerSpec:
     """A layer: x + mixer(x), then x + feed_forward(x), each with its norms."""
 
-    mixer: AttentionSpec
+    mixer: Mixer
     feed_forward: MlpSpec
     mixer_norms: Norms = Norms("input_layernorm")
     feed_forward_norms: Norms = Norms("post_attention_layernorm")
+
+    @property
+    def attention(self) -> AttentionSpec:
+        """The mixer, where it must be attention."""
+        assert isinstance(self.mixer, AttentionSpec)
+        return self.mixer
 
 
 @dataclass(frozen=True)
@@ -115,10 +140,17 @@ class DecoderSpec:
         return len(self.layers)
 
     @cached_property
+    def attentions(self) -> tuple[AttentionSpec, ...]:
+        """The mixers that are attention, in order."""
+        mixers = (layer.mixer for layer in self.layers)
+        return tuple(mixer for mixer in mixers if isinstance(mixer, AttentionSpec))
+
+    @cached_property
     def rotary_tables(self) -> tuple[RotarySpec, ...]:
         """The tables that layers use, each once, in the order of first use."""
-        mixers = (layer.mixer for layer in self.layers)
-        tables = (table for mixer in mixers for table in (mixer.rotary, mixer.query_rotary))
+        tables = (
+            table for mixer in self.attentions for table in (mixer.rotary, mixer.query_rotary)
+        )
         return tuple(dict.fromkeys(table for table in tables if table is not None))
 
     def for_context(self, length: int) -> "DecoderSpec":
@@ -129,11 +161,13 @@ class DecoderSpec:
 
     def dimensions(self) -> dict[str, int | list[int]]:
         """The sizes of the parts by their Hugging Face names: a number if all layers have the same,
-        otherwise a list with one entry for each layer. `sliding_window`, where there is one, is 0
-        for layers without."""
-        mixers = [layer.mixer for layer in self.layers]
+        otherwise a list with one entry for each layer. Those of attention are for layers that have
+        it. `sliding_window`, where there is one, is 0 for layers without; `short_convolutions`
+        counts the layers with one, where there are any."""
+        mixers = self.attentions
         feed_forwards = [layer.feed_forward for layer in self.layers]
         windows = [mixer.window or 0 for mixer in mixers]
+        convolutions = self.num_hidden_layers - len(mixers)
         return {
             "hidden_size": self.hidden_size,
             "intermediate_size": _shared([part.intermediate_size for part in feed_forwards]),
@@ -144,6 +178,7 @@ class DecoderSpec:
             "vocab_size": self.vocab_size,
             "tie_word_embeddings": self.tie_word_embeddings,
             **({"sliding_window": _shared(windows)} if any(windows) else {}),
+            **({"short_convolutions": convolutions} if convolutions else {}),
         }
 
 

@@ -218,8 +218,8 @@ def _shape(linear: nn.Module) -> tuple[int, int]:
 
 
 def _small_numbers(model: CausalLM) -> int:
-    """Norms and biases."""
-    return sum(p.numel() for p in _module(model).parameters() if p.dim() == 1)
+    """Norms, biases and convolutions."""
+    return sum(p.numel() for p in _module(model).parameters() if p.dim() != 2)
 
 
 def _room(budget: Budget, model: CausalLM) -> int:

@@ -108,9 +108,9 @@ def load_finite(
         matrices: check them too; rounding checks its matrices itself.
 
     Raises:
-        QuantError: a norm, a bias or a matrix holds a value that is not finite.
+        QuantError: a norm, a bias, a convolution or a matrix holds a value that is not finite.
     """
     weights.load_into(module, prefix)
     for name, parameter in module.named_parameters():
-        if matrices or parameter.dim() == 1:
+        if matrices or parameter.dim() != 2:
             require_finite(parameter, f"{prefix}{name}")

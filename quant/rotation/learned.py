@@ -120,8 +120,8 @@ class _Network:
         return F.cross_entropy(logits[:, :-1].flatten(0, 1), tokens[:, 1:].flatten())
 
     def _rounded(self, weight: Tensor) -> Tensor:
-        """The weight of a linear rounded to int4; biases and norms as they are."""
-        if weight.dim() == 1:
+        """The weight of a linear rounded to int4; biases, norms and convolutions as they are."""
+        if weight.dim() != 2:
             return weight
         columns = weight.shape[1]
         groups = F.pad(weight, (0, -columns % self._group_size))

@@ -73,6 +73,15 @@ CASES = {
         "refuses_other_segments",
         "bad_sessions",
     ],
+    "delegate_state_test": [
+        "chunks_leave_no_trace",
+        "returns_to_the_last_rows",
+        "returns_to_snapshots",
+        "saves_and_restores",
+        "forks",
+        "programs_share_states",
+        "damaged_programs",
+    ],
 }
 X86_KERNELS = {"avx2": {"avx2", "fma"}, "avx512vnni": {"avx512_vnni"}, "amx_int8": {"amx_int8"}}
 KERNELS = "THIMBLE_KERNELS"

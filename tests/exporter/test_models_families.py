@@ -30,6 +30,7 @@ OURS = (
     "gemma3_text",
     "granite",
     "granitemoehybrid",
+    "lfm2",
     "llama",
     "ministral3",
     "mistral",
@@ -219,3 +220,42 @@ def test_windows_of_the_layers_that_a_mistral_lists() -> None:
     listed = decoder_spec({**fields, "layer_types": kinds})
     assert [layer.mixer.window for layer in listed.layers] == [None, 8]
     assert [layer.mixer.window for layer in decoder_spec(fields).layers] == [8, 8]
+
+
+@pytest.mark.parametrize(
+    ("fields", "size"),
+    [
+        ({"block_ff_dim": 12288}, 8192),
+        ({"intermediate_size": 6656}, 4608),
+        ({"intermediate_size": 100, "block_ff_dim": 300, "block_multiple_of": 16}, 208),
+        ({"intermediate_size": 300, "block_ffn_dim_multiplier": 1.5, "block_multiple_of": 8}, 304),
+        ({"intermediate_size": 300, "block_ffn_dim_multiplier": None}, 200),
+        ({"intermediate_size": 300, "block_auto_adjust_ff_dim": False}, 300),
+    ],
+)
+def test_the_size_of_lfm2s_feed_forward_part(fields: dict[str, object], size: int) -> None:
+    shape = {name: value for name, value in SHAPE.items() if name != "intermediate_size"}
+    found = decoder_spec({**shape, "model_type": "lfm2", "full_attn_idxs": [1], **fields})
+    assert found.dimensions()["intermediate_size"] == size
+    assert found.dimensions()["short_convolutions"] == 2
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        (
+            {"layer_types": ["conv", "mamba", "conv"]},
+            "layer_types is ['conv', 'mamba', 'conv']; each layer must be one of full_attention, "
+            "conv.",
+        ),
+        ({"layer_types": ["conv"]}, "layer_types lists 1 layers; num_hidden_layers is 3."),
+        ({"full_attn_idxs": [3]}, "full_attn_idxs is [3]; it must list layers from 0 to 2."),
+        ({"conv_L_cache": 1}, "conv_L_cache is 1; it must be a whole number of at least 2."),
+        ({"conv_dim": 64}, "conv_dim 64 is not supported; supported is 48."),
+        ({"use_pos_enc": False}, "use_pos_enc False is not supported; supported is True."),
+    ],
+)
+def test_what_lfm2_is_not(fields: dict[str, object], said: str) -> None:
+    with pytest.raises(ExportError) as error:
+        decoder_spec({**SHAPE, "model_type": "lfm2", **fields})
+    assert str(error.value) == said

@@ -82,6 +82,8 @@ DENSE_GRANITE4: dict[str, Any] = dict(
 GEMMA: dict[str, Any] = dict(head_dim=16, query_pre_attn_scalar=10, sliding_window=9)
 MIXED = ["sliding_attention", "full_attention", "sliding_attention"]
 
+LFM2: dict[str, Any] = dict(layer_types=["conv", "full_attention", "conv"], block_multiple_of=8)
+
 CASES = [
     Case("Llama", "plain"),
     Case("Llama", "tied", dict(tie_word_embeddings=True)),
@@ -222,6 +224,17 @@ CASES = [
         ),
     ),
     Case("Ministral3", "window", dict(head_dim=8, sliding_window=10)),
+    Case("Lfm2", "hybrid", LFM2),
+    Case(
+        "Lfm2",
+        "biases",
+        {**LFM2, "conv_bias": True, "conv_L_cache": 5, "tie_word_embeddings": False},
+    ),
+    Case(
+        "Lfm2",
+        "indices",
+        dict(full_attn_idxs=[1], block_auto_adjust_ff_dim=False, conv_L_cache=2, norm_eps=1e-3),
+    ),
 ]
 
 

@@ -37,11 +37,14 @@ class OpList:
     program: Json
     data: dict[str, bytes]
     caches: list[tuple[NDArray, NDArray]] = field(default_factory=list)
+    states: list[NDArray] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         for cache in self.program["caches"]:
             shape = [cache[name] for name in ("max_context_len", "num_key_value_heads", "head_dim")]
             self.caches.append((np.zeros(shape, np.float32), np.zeros(shape, np.float32)))
+        for state in self.program.get("states", []):
+            self.states.append(np.zeros((state["rows"], state["width"]), np.float32))
 
     def describe(self) -> list[str]:
         """One line for each operator: its kind, flags and name."""
@@ -151,6 +154,19 @@ class OpList:
             width = self.program["slots"][kind["output"]]
             y = (activation(kind["activation"], gate) * up)[:, :width]
         return y + slots[kind["output"]] if kind["accumulate"] else y
+
+    def _convolution(
+        self, kind: Json, slots: dict[int, NDArray], _: Any, tokens: Any, start_pos: int
+    ) -> NDArray:
+        opening, gate, x = np.split(slots[kind["input"]], 3, axis=1)
+        before = self.states[kind["state"]]
+        before[: max(0, len(before) - start_pos)] = 0
+        products = np.concatenate([before, opening * x])
+        taps = self._floats(kind["weight"]).reshape(len(before) + 1, -1)
+        mixed = sum(products[i : i + len(x)] * tap for i, tap in enumerate(taps))
+        self.states[kind["state"]] = products[len(x) :]
+        bias = self._floats(kind["bias"]) if "bias" in kind else np.float32(0)
+        return gate * (mixed + bias)
 
     def _attention(
         self, kind: Json, slots: dict[int, NDArray], _: Any, tokens: Any, start_pos: int

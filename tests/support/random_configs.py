@@ -67,6 +67,15 @@ _OPTIONS: dict[str, dict[str, list[Any]]] = {
     },
     "Exaone4": {"sliding_window": _WINDOW, "sliding_window_pattern": [1, 2, 3]},
     "Ministral3": {"sliding_window": [None, *_WINDOW], "head_dim": [8]},
+    "Lfm2": {
+        "conv_bias": _BIAS,
+        "conv_L_cache": [2, 3, 4],
+        "block_auto_adjust_ff_dim": _BIAS,
+        "block_multiple_of": [8, 48],
+        "block_ffn_dim_multiplier": [1.0, 1.3],
+        "norm_eps": [1e-6, 1e-3],
+        "full_attn_idxs": [[2], [0], [1, 3], [0, 1, 2, 3]],
+    },
 }
 _WITH_KINDS = ("Qwen2", "Qwen3", "SmolLM3", "Olmo3", "Gemma2", "Gemma3Text", "Exaone4")
 _TABLE_BY_KIND = ("Olmo3", "Gemma3Text")

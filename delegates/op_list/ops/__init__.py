@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from delegates.op_list.ops import (
     attention,
+    convolution,
     elementwise,
     embedding,
     glu,
@@ -15,12 +16,13 @@ from delegates.op_list.ops import (
     view,
 )
 from delegates.op_list.ops.attention import Attention
+from delegates.op_list.ops.convolution import Convolution
 from delegates.op_list.ops.elementwise import Elementwise, Function
 from delegates.op_list.ops.embedding import Embedding
 from delegates.op_list.ops.glu import Glu
 from delegates.op_list.ops.linear import Linear
 from delegates.op_list.ops.norm import Norm, NormWeight
-from delegates.op_list.ops.op import Cache, Field, Floats, Matcher, Op, Places, Values
+from delegates.op_list.ops.op import Cache, Field, Floats, Matcher, Op, Places, State, Values
 from delegates.op_list.ops.rotate import Rotate, Rotation
 from delegates.op_list.ops.select_last import SelectLast
 from delegates.op_list.ops.view import View
@@ -35,9 +37,10 @@ KINDS: tuple[type[Op], ...] = (
     Elementwise,
     Glu,
     SelectLast,
+    Convolution,
 )
 _MODULES = (
-    *(view, embedding, norm, low_rank, linear, attention, rotate),
+    *(view, embedding, norm, low_rank, linear, attention, convolution, rotate),
     *(elementwise, glu, select_last),
 )
 
@@ -55,6 +58,7 @@ __all__ = [
     "KINDS",
     "Attention",
     "Cache",
+    "Convolution",
     "Elementwise",
     "Embedding",
     "Field",
@@ -69,6 +73,7 @@ __all__ = [
     "Rotate",
     "Rotation",
     "SelectLast",
+    "State",
     "Values",
     "View",
     "matchers",

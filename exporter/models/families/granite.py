@@ -32,7 +32,7 @@ def spec(config: Mapping[str, Any]) -> DecoderSpec:
 
 def multiplied(fields: Mapping[str, Any], layer: LayerSpec) -> DecoderSpec:
     """Returns a decoder of that layer with Granite's multipliers."""
-    mixer = replace(layer.mixer, scale=positive(fields, "attention_multiplier"))
+    mixer = replace(layer.attention, scale=positive(fields, "attention_multiplier"))
     layers = [replace(layer, mixer=mixer)] * count(fields, "num_hidden_layers")
     residual = positive(fields, "residual_multiplier")
     embedding = positive(fields, "embedding_multiplier")

@@ -42,8 +42,8 @@ def stored(spec: DecoderSpec, name: str) -> Stored:
         begin = 0 if part == "gate_proj" else size
         return Stored((f"{block}.gate_up_proj.weight",)).rows(begin, begin + size)
     if part in ("q_proj", "k_proj", "v_proj"):
-        fused = Stored((f"{block}.qkv_proj.weight",)).rows(*_rows(layer.mixer, part))
-        rotary = layer.mixer.rotary
+        fused = Stored((f"{block}.qkv_proj.weight",)).rows(*_rows(layer.attention, part))
+        rotary = layer.attention.rotary
         if part == "v_proj" or rotary is None:
             return fused
         return fused.half_split(rotary.head_dim, rotary.rotated)

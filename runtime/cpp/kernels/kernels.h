@@ -169,6 +169,30 @@ struct GluArgs {
   bool accumulate;
 };
 
+/// A gated short convolution of rows that follow one another: with the product u = opening * x,
+///
+///     y = gate * (bias + sum over taps k of weight[k] * u of taps - 1 - k positions before)
+///
+/// one fused chain, the oldest first. What lies before position 0 does not take part.
+struct ConvolutionArgs {
+  const float* opening;  ///< [rows][columns], rows x_stride floats apart
+  const float* gate;     ///< the same
+  const float* x;        ///< the same
+  size_t x_stride;
+  size_t rows;
+  size_t columns;
+  size_t position;      ///< of the first row
+  size_t width;         ///< floats from one row to the next of weight and history
+  const float* weight;  ///< [taps][columns]
+  size_t taps;          ///< kMostTaps at most
+  const float* bias;    ///< [columns] or null
+  float* history;       ///< [history_rows][columns]: u of position p is in row p % history_rows
+  size_t history_rows;  ///< `taps` at least
+  float* y;             ///< [rows][columns], rows y_stride floats apart; null: only u is computed
+  size_t y_stride;
+};
+constexpr size_t kMostTaps = 16;
+
 /// Sizes of the blocks that hadamard() rotates.
 constexpr bool is_hadamard_block(size_t size) { return size == 16 || size == 32 || size == 64; }
 
@@ -204,6 +228,7 @@ struct Variant {
                const float* sines);
   void (*elementwise)(const ElementwiseArgs&);
   void (*glu)(const GluArgs&);
+  void (*convolve)(const ConvolutionArgs&);
   void (*write_cache)(const CacheWriteArgs&);
   void (*attention)(const AttentionArgs&);
   /// attention() in parts, for more threads than there are key/value heads: the positions of one

@@ -48,6 +48,13 @@ std::string describe(const kernels::Variant& kernels, const Session& session,
     for (const CacheShape& cache : program.caches) rows = std::max(rows, cache.rows);
     if (rows > 0) text += ", windows in rings of " + std::to_string(rows);
   }
+  if (!program.states.empty()) {
+    size_t bytes = 0;
+    for (const StateShape& state : program.states) bytes += state.bytes();
+    text += ", states of " + std::to_string((bytes + 1023) >> 10) + " kB";
+    const size_t interval = program.snapshot_interval();
+    if (interval > 0) text += ", kept every " + std::to_string(interval) + " positions";
+  }
   return text + ", " + weights.describe();
 }
 

@@ -73,9 +73,17 @@ Result<std::unique_ptr<CpuExecutor>> CpuExecutor::create(
     wanted.push_back(
         {cache.name, {cache.num_key_value_heads, cache.head_dim, capacity, type, cache.window}});
   }
+  std::vector<NamedState> states;
+  const size_t interval = program.snapshot_interval();
+  const size_t snapshots = interval == 0 ? 0 : program.num_positions / interval;
+  for (const StateShape& state : program.states) {
+    states.push_back(
+        {state.name,
+         {state.rows, state.width, std::max(state.rows, state.history), interval, snapshots}});
+  }
   std::vector<std::string> names;
   for (const Adapter& adapter : program.adapters) names.push_back(adapter.name);
-  const Result<uint32_t> number = session->add_program(program.checksum, wanted, names);
+  const Result<uint32_t> number = session->add_program(program.checksum, wanted, names, states);
   if (!number.ok()) return number.status();
   return std::unique_ptr<CpuExecutor>(
       new CpuExecutor(std::move(program), kernels, std::move(weights), floats, std::move(adapters),
@@ -86,7 +94,7 @@ CpuExecutor::~CpuExecutor() { session_->remove_program(number_); }
 
 Status CpuExecutor::check(const Segment& segment) const {
   const Status status = check_call_rows(program_, session_->length(segment.cache), segment);
-  if (!status.ok() || program_.caches.empty()) return status;
+  if (!status.ok() || !program_.keeps()) return status;
   return session_->check_start(number_, segment.cache, static_cast<size_t>(segment.start_pos));
 }
 
@@ -108,8 +116,11 @@ Status CpuExecutor::run(const Call& call) {
   Status status = check_call_tokens(program_, call.tokens, segment.rows);
   if (!status.ok()) return status;
   bind(call);
+  if (program_.keeps()) {
+    session_->return_to(number_, segment.cache, static_cast<size_t>(segment.start_pos));
+  }
   session_->team().run([&](size_t thread) { run_on(thread, call); });
-  if (!program_.caches.empty()) {
+  if (program_.keeps()) {
     session_->set_written(number_, segment.cache, static_cast<size_t>(segment.start_pos),
                           segment.rows);
   }

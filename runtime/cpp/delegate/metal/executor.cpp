@@ -74,7 +74,7 @@ Status MetalExecutor::bind_weights(const std::vector<kernels::PackedWeight>& wei
 
 Status MetalExecutor::bind_caches(int32_t number) {
   if (bound_cache_ == number) return {};
-  const cpu::ProgramCaches& caches = session_->caches(number_, number);
+  const std::vector<cpu::KvCache*>& caches = session_->caches(number_, number).kv;
   for (size_t i = 0; i < caches.size(); ++i) {
     Status status =
         device_->bind(plan_.cache(i), caches[i]->keys(0), caches[i]->geometry().bytes());

@@ -23,7 +23,7 @@ class Attention {
       : op_(op),
         rows_(rows),
         context_(context),
-        cache_(*context.caches[op.cache]),
+        cache_(*context.caches.kv[op.cache]),
         heads_(cache_.geometry().heads),
         dim_(cache_.geometry().head_dim),
         group_(op.num_attention_heads / heads_),

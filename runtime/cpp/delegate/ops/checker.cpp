@@ -17,7 +17,10 @@ constexpr size_t kMostRank = size_t{1} << 16;
 
 }  // namespace
 
-Checker::Checker(Program* program) : program_(*program), owners_(program->caches.size(), false) {}
+Checker::Checker(Program* program)
+    : program_(*program),
+      owners_(program->caches.size(), false),
+      state_owners_(program->states.size(), false) {}
 
 bool Checker::check(bool right, const std::string& what) {
   if (!right && wrong_.empty()) wrong_ = where_ + what;
@@ -49,6 +52,10 @@ void Checker::check_tables() {
   for (const CacheShape& cache : program_.caches) {
     check_cache(cache);
     check(names.insert(cache.name).second, "two caches have the name " + cache.name);
+  }
+  for (const StateShape& state : program_.states) {
+    check_state(state);
+    check(names.insert(state.name).second, "two caches have the name " + state.name);
   }
   names.clear();
   for (const Adapter& adapter : program_.adapters) {
@@ -82,6 +89,14 @@ void Checker::check_cache(const CacheShape& cache) {
         "a cache keeps " + std::to_string(cache.rows) + " of " +
             std::to_string(cache.max_context_len) + " positions");
   takes_positions(cache.max_context_len);
+}
+
+void Checker::check_state(const StateShape& state) {
+  check(!state.name.empty(), "a state has no name");
+  check(state.rows >= 1 && state.rows <= kMostHeadDim && state.width >= 1 &&
+            state.width <= kMostWidth,
+        "a state has " + std::to_string(state.rows) + " rows of " + std::to_string(state.width) +
+            " numbers");
 }
 
 bool Checker::has_slot(uint32_t slot) {
@@ -158,6 +173,17 @@ bool Checker::takes_cache(uint32_t cache) {
   return check(free, "uses cache " + std::to_string(cache) + " of another");
 }
 
+bool Checker::takes_state(uint32_t state, size_t more) {
+  if (!check(state < program_.states.size(), "uses state " + std::to_string(state) + " of " +
+                                                 std::to_string(program_.states.size()))) {
+    return false;
+  }
+  const bool free = !state_owners_[state];
+  state_owners_[state] = true;
+  program_.states[state].history = program_.states[state].rows + more;
+  return check(free, "uses state " + std::to_string(state) + " of another");
+}
+
 void Checker::takes_window(uint32_t cache, size_t window) {
   CacheShape& shape = program_.caches[cache];
   if (shape.rows == 0) return;
@@ -208,7 +234,7 @@ void Checker::check_arguments() {
         "it has " + std::to_string(tokens) + " inputs of tokens and " + std::to_string(positions) +
             " of positions");
   check(tokens == 1 || !program_.embeds(), "it embeds tokens, and takes none");
-  check(positions == 1 || program_.caches.empty(), "it has a cache, and takes no position");
+  check(positions == 1 || !program_.keeps(), "it has a cache, and takes no position");
   check(positions == 1 || !program_.has_positions(), "it rotates heads, and takes no position");
   check(!program_.outputs.empty(), "it has no output");
   for (const Value& value : program_.outputs) {

@@ -43,6 +43,9 @@ class Checker {
   bool has_activation(kernels::Function function);
   /// Whether the cache exists and no earlier op uses it.
   bool takes_cache(uint32_t cache);
+  /// Whether the state exists and no earlier op uses it.
+  /// \param more rows that are kept beyond those that the next row reads.
+  bool takes_state(uint32_t state, size_t more);
 
   /// Records that the op sees so many positions of a cache that exists; 0: all.
   void takes_window(uint32_t cache, size_t window);
@@ -61,11 +64,13 @@ class Checker {
   void check_tables();
   void check_weight(const Weight& weight);
   void check_cache(const CacheShape& cache);
+  void check_state(const StateShape& state);
   void check_arguments();
 
   Program& program_;
   const Op* before_ = nullptr;
-  std::vector<bool> owners_;  ///< for each cache: whether an op uses it
+  std::vector<bool> owners_;        ///< for each cache: whether an op uses it
+  std::vector<bool> state_owners_;  ///< the same for each state
   std::string where_;
   std::string wrong_;
 };

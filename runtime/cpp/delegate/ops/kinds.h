@@ -3,6 +3,7 @@
 #include <variant>
 
 #include "delegate/ops/attention.h"
+#include "delegate/ops/convolution.h"
 #include "delegate/ops/elementwise.h"
 #include "delegate/ops/embedding.h"
 #include "delegate/ops/glu.h"
@@ -15,6 +16,6 @@ namespace thimble::cpu {
 
 /// Every kind of operator, in the order of the schema's union Kind, which counts from 1.
 using OpKind = std::variant<EmbeddingOp, NormOp, LinearOp, AttentionOp, RotateOp, ElementwiseOp,
-                            GluOp, SelectLastOp>;
+                            GluOp, SelectLastOp, ConvolutionOp>;
 
 }  // namespace thimble::cpu

@@ -32,10 +32,10 @@ Status choose_cache(const Program& program, const Session& session,
 
 Status check_call_rows(const Program& program, size_t length, const Segment& segment) {
   if (segment.rows == 0) return Status::error("the call has no tokens: give 1 or more");
-  if (!program.has_positions()) return {};
+  if (!program.has_positions() && !program.keeps()) return {};
   const int64_t start_pos = segment.start_pos;
   // Without a cache, nothing keeps track of positions.
-  const size_t last = program.caches.empty() ? program.num_positions : length;
+  const size_t last = program.keeps() ? length : program.num_positions;
   if (start_pos < 0 || static_cast<uint64_t>(start_pos) > last) {
     return Status::error("start_pos is " + std::to_string(start_pos) + ", but the KV cache holds " +
                          std::to_string(last) + " positions: start at one of them or right behind");

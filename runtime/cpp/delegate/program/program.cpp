@@ -71,6 +71,15 @@ Status read_values(const FlatbufferTables& tables, std::vector<Value>* values) {
 
 }  // namespace
 
+size_t Program::snapshot_interval() const {
+  constexpr size_t kMostBytes = size_t{64} << 20, kLeast = 4, kMost = 64, kStep = 16;
+  size_t bytes = 0;
+  for (const StateShape& state : states) bytes += state.bytes();
+  if (bytes == 0 || !has_positions()) return 0;
+  const size_t count = std::clamp(kMostBytes / bytes, kLeast, kMost);
+  return kernels::round_up(kernels::divide_up(num_positions, count), kStep);
+}
+
 Result<Program> read_program(const uint8_t* data, size_t size) {
   const FlatbufferTable root = flatbuffer_root(data, size, kIdentifier);
   if (!root.valid()) return damaged("its header is wrong");
@@ -91,6 +100,12 @@ Result<Program> read_program(const uint8_t* data, size_t size) {
     program.caches.push_back({std::string(cache.string(0)), cache.scalar<uint32_t>(1),
                               cache.scalar<uint32_t>(2), cache.scalar<uint32_t>(3),
                               cache.scalar<uint32_t>(4)});
+  }
+  const FlatbufferTables states = root.tables(10);
+  for (size_t i = 0; i < states.size(); ++i) {
+    const FlatbufferTable state = states[i];
+    program.states.push_back(
+        {std::string(state.string(0)), state.scalar<uint32_t>(1), state.scalar<uint32_t>(2)});
   }
   const FlatbufferTables adapters = root.tables(9);
   for (size_t i = 0; i < adapters.size(); ++i) {

@@ -17,7 +17,7 @@
 
 namespace thimble::cpu {
 
-inline constexpr uint32_t kProgramVersion = 5;  ///< the one that is read
+inline constexpr uint32_t kProgramVersion = 6;  ///< the one that is read
 
 struct Weight {
   std::string key;
@@ -46,6 +46,16 @@ struct CacheShape {
   size_t most_rows() const {
     return rows == 0 ? SIZE_MAX : rows + 2 - std::min(rows, window + kernels::kCacheLanes);
   }
+};
+
+/// What a recurrent operator keeps of the positions before its next row.
+struct StateShape {
+  std::string name;    ///< by which the programs of a session share it
+  size_t rows;         ///< of the last positions
+  size_t width;        ///< in floats
+  size_t history = 0;  ///< rows that are kept; set by check_program(), 0 if no op uses it
+
+  size_t bytes() const { return rows * width * sizeof(float); }
 };
 
 /// Low-rank changes of the weights, of which a call uses one or none.
@@ -84,6 +94,7 @@ struct Program {
   std::vector<Weight> weights;
   std::string floats;  ///< key of the blob of floats, or empty
   std::vector<CacheShape> caches;
+  std::vector<StateShape> states;
   std::vector<Adapter> adapters;
   kernels::CacheType cache_type;
   std::vector<Op> ops;
@@ -95,6 +106,12 @@ struct Program {
   uint32_t checksum = 0;            ///< of the whole blob
 
   bool embeds() const { return num_tokens != SIZE_MAX; }
+  /// Whether calls read what earlier ones have written.
+  bool keeps() const { return !caches.empty() || !states.empty(); }
+  /// How many positions lie between two snapshots of all states; 0: none are taken. A full context
+  /// has as many as fit a few dozen megabytes, so that what a rewind computes again is a small
+  /// part.
+  size_t snapshot_interval() const;
   bool has_positions() const { return num_positions != SIZE_MAX; }
 };
 

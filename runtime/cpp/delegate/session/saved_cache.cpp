@@ -12,8 +12,9 @@ namespace {
 /// A saved cache: 8 characters, then the version, the checksum of everything after it, the length;
 /// from version 3 on, which is for caches with an adapter, the size of its name and the name; the
 /// number of programs; for each program, its checksum and number of caches; for each cache, its
-/// geometry; then the first position that each cache keeps; then the keys and values. Caches that
-/// programs share are stored once. Numbers are uint32.
+/// geometry, and, if it has states, their number and geometry; then the first position that each
+/// cache keeps; then the keys and values, then the states. What programs share is stored once.
+/// Numbers are uint32.
 constexpr char kMagic[] = "thimblKV";
 constexpr size_t kMagicBytes = sizeof(kMagic) - 1;
 constexpr uint32_t kVersion = 2;
@@ -65,13 +66,20 @@ std::vector<uint8_t> Session::header() const {
   for (const auto& [number, program] : programs_) {
     const ProgramCaches& caches = current_->second.programs.at(number);
     append(&bytes, program.checksum);
-    append(&bytes, caches.size());
-    for (const KvCache* cache : caches) {
+    append(&bytes, caches.kv.size());
+    for (const KvCache* cache : caches.kv) {
       append(&bytes, cache->geometry().heads);
       append(&bytes, cache->geometry().head_dim);
       append(&bytes, cache->geometry().capacity);
       append(&bytes, static_cast<size_t>(cache->geometry().type));
       append(&bytes, cache->geometry().window);
+    }
+    if (caches.states.empty()) continue;
+    append(&bytes, caches.states.size());
+    for (const StateCache* state : caches.states) {
+      append(&bytes, state->geometry().rows);
+      append(&bytes, state->geometry().width);
+      append(&bytes, state->geometry().interval);
     }
   }
   return bytes;
@@ -82,6 +90,7 @@ size_t Session::saved_bytes() const {
   for (const KvCache* cache : each_current()) {
     bytes += sizeof(uint32_t) + cache->saved_bytes(length());
   }
+  for (const StateCache* state : each_state()) bytes += state->geometry().saved_bytes(length());
   return bytes;
 }
 
@@ -97,6 +106,10 @@ Status Session::save(void* data, size_t size) const {
   for (const KvCache* cache : each_current()) {
     cache->save(length(), to);
     to += cache->saved_bytes(length());
+  }
+  for (const StateCache* state : each_state()) {
+    state->save(length(), to);
+    to += state->geometry().saved_bytes(length());
   }
   const uint32_t checksum = crc32(bytes + kLengthAt, size - kLengthAt);
   std::memcpy(bytes + kChecksumAt, &checksum, sizeof(checksum));
@@ -140,6 +153,10 @@ Status Session::restore(const void* data, size_t size) {
     fits = caches[i]->geometry().can_hold(oldest, length);
     wanted += caches[i]->geometry().saved_bytes(oldest, length);
   }
+  for (const StateCache* state : each_state()) {
+    fits = fits && state->geometry().snapshots_at(length) <= state->geometry().snapshots;
+    wanted += state->geometry().saved_bytes(length);
+  }
   if (!fits || size != wanted) {
     return Status::error("the saved KV cache is damaged: " + std::to_string(size) +
                          " bytes do not hold its " + std::to_string(length) +
@@ -150,6 +167,10 @@ Status Session::restore(const void* data, size_t size) {
     const size_t oldest = number_at(bytes + expected.size() + i * sizeof(uint32_t));
     caches[i]->restore(oldest, length, from);
     from += caches[i]->geometry().saved_bytes(oldest, length);
+  }
+  for (StateCache* state : each_state()) {
+    state->restore(length, from);
+    from += state->geometry().saved_bytes(length);
   }
   current_->second.length = length;
   return {};

@@ -82,12 +82,13 @@ THIMBLE_SESSION_API int thimble_session_segments(int32_t session, const thimble_
 THIMBLE_SESSION_API int64_t thimble_cache_length(int32_t session);
 
 /// The largest length, up to `length`, to which the current cache can be truncated: `length`
-/// itself, or 0 where a sliding window in front of it is no longer kept. The caller then computes
-/// the positions from there on again.
+/// itself; the position of a snapshot before it, where the model has states, of which only the last
+/// few and every so many are kept; or 0, where a sliding window in front of it is no longer kept.
+/// The caller then computes the positions from there on again.
 THIMBLE_SESSION_API int64_t thimble_cache_kept_by_truncate(int32_t session, int64_t length);
 
-/// Removes every position from `length` on; an error where a sliding window in front of it is no
-/// longer kept.
+/// Removes every position from `length` on; an error where the state there or a sliding window in
+/// front of it is no longer kept.
 THIMBLE_SESSION_API int thimble_cache_truncate(int32_t session, int64_t length, char* error,
                                                size_t error_size);
 

@@ -14,6 +14,102 @@ std::string describe(const CacheGeometry& geometry) {
          cache_type_name(geometry.type);
 }
 
+/// As in "2 rows of 2048 numbers".
+std::string describe(const StateGeometry& geometry) {
+  return std::to_string(geometry.rows) + " rows of " + std::to_string(geometry.width) +
+         " numbers, kept every " + std::to_string(geometry.interval) + " positions";
+}
+
+/// Checks that what a program needs is like what has the same name.
+template <typename Named, typename Kept>
+Status check_alike(const std::vector<Named>& wanted, const std::map<std::string, Kept>& named,
+                   const std::string& what) {
+  for (const Named& one : wanted) {
+    const auto found = named.find(one.name);
+    if (found == named.end() || found->second.geometry() == one.geometry) continue;
+    return Status::error("the program's " + what + " " + one.name + " has " +
+                         describe(one.geometry) + ", and the one of that name in its session " +
+                         describe(found->second.geometry()) + ": load it in another session");
+  }
+  return {};
+}
+
+/// Allocates what is wanted and not there under its name.
+template <typename Named, typename Kept>
+Status allocate_absent(const std::vector<Named>& wanted, const std::map<std::string, Kept>& named,
+                       std::map<std::string, Kept>* fresh) {
+  for (const Named& one : wanted) {
+    if (named.count(one.name) > 0) continue;
+    Result<Kept> kept = Kept::allocate(one.geometry);
+    if (!kept.ok()) return kept.status();
+    fresh->emplace(one.name, std::move(*kept));
+  }
+  return {};
+}
+
+template <typename Kept>
+void erase_unused(const std::set<std::string>& used, std::map<std::string, Kept>* named) {
+  for (auto one = named->begin(); one != named->end();) {
+    one = used.count(one->first) > 0 ? std::next(one) : named->erase(one);
+  }
+}
+
+/// Copies all to a map that has none of them.
+template <typename Kept, typename Copy>
+Status copy_each(const std::map<std::string, Kept>& named, std::map<std::string, Kept>* copies,
+                 Copy copy) {
+  for (const auto& [name, kept] : named) {
+    Result<Kept> one = copy(kept);
+    if (!one.ok()) return one.status();
+    copies->emplace(name, std::move(*one));
+  }
+  return {};
+}
+
+/// Those of all programs, each once, in the order of the programs.
+template <typename Kept>
+std::vector<Kept*> each_once(const std::map<uint32_t, ProgramCaches>& programs,
+                             std::vector<Kept*> ProgramCaches::* kind) {
+  std::vector<Kept*> each;
+  std::set<const Kept*> known;
+  for (const auto& entry : programs) {
+    for (Kept* one : entry.second.*kind) {
+      if (known.insert(one).second) each.push_back(one);
+    }
+  }
+  return each;
+}
+
+/// The smallest length above 0 after which the next position finds its windows; 0: any.
+size_t least_length_of(const std::vector<KvCache*>& caches) {
+  size_t least = 0;
+  for (const KvCache* cache : caches) least = std::max(least, cache->least_length());
+  return least;
+}
+
+/// The last position up to `length` at which a call can start.
+size_t reachable(const std::vector<KvCache*>& caches, const std::vector<StateCache*>& states,
+                 size_t length) {
+  for (size_t before = 0; before != length;) {
+    before = length;
+    for (const StateCache* state : states) length = state->reachable(length);
+  }
+  return length >= least_length_of(caches) ? length : 0;
+}
+
+/// Why a cache of `end` positions cannot be that of `length`, and what to do: to `choose` another.
+std::string describe_reach(const std::vector<KvCache*>& caches,
+                           const std::vector<StateCache*>& states, size_t length, size_t end,
+                           const std::string& choose) {
+  const size_t least = least_length_of(caches);
+  if (length < least) {
+    return "its sliding windows reach back to " + std::to_string(least) + ": " + choose +
+           " one of " + std::to_string(least) + " to " + std::to_string(end) + ", or 0";
+  }
+  const std::string last = std::to_string(reachable(caches, states, length));
+  return "the last states up to there are kept of position " + last + ": " + choose + " " + last;
+}
+
 }  // namespace
 
 Session::Session(const thimble_session_options& options)
@@ -34,46 +130,41 @@ kernels::CacheType Session::cache_type(kernels::CacheType of_program) const {
   }
 }
 
-Status Session::check_shared(const std::vector<NamedGeometry>& wanted) const {
-  for (const NamedGeometry& one : wanted) {
-    const auto found = current_->second.named.find(one.name);
-    if (found == current_->second.named.end() || found->second.geometry() == one.geometry) continue;
-    return Status::error("the program's cache " + one.name + " has " + describe(one.geometry) +
-                         ", and the one of that name in its session " +
-                         describe(found->second.geometry()) + ": load it in another session");
-  }
-  return {};
+Status Session::check_shared(const std::vector<NamedGeometry>& wanted,
+                             const std::vector<NamedState>& states) const {
+  const Status status = check_alike(wanted, current_->second.named, "cache");
+  return status.ok() ? check_alike(states, current_->second.states, "state") : status;
 }
 
 void Session::tie(uint32_t number, const LoadedProgram& program, Cache* cache) {
   ProgramCaches& caches = cache->programs[number];
-  for (const std::string& name : program.caches) caches.push_back(&cache->named.at(name));
+  for (const std::string& name : program.caches) caches.kv.push_back(&cache->named.at(name));
+  for (const std::string& name : program.states) caches.states.push_back(&cache->states.at(name));
 }
 
 Result<uint32_t> Session::add_program(uint32_t checksum, const std::vector<NamedGeometry>& wanted,
-                                      const std::vector<std::string>& adapters) {
-  Status status = check_shared(wanted);
-  if (!status.ok()) return status;
-  std::vector<std::map<std::string, KvCache>> fresh(caches_.size());
-  for (std::map<std::string, KvCache>& caches : fresh) {
-    for (const NamedGeometry& one : wanted) {
-      if (current_->second.named.count(one.name) > 0) continue;
-      Result<KvCache> cache = KvCache::allocate(one.geometry);
-      if (!cache.ok()) return cache.status();
-      caches.emplace(one.name, std::move(*cache));
-    }
+                                      const std::vector<std::string>& adapters,
+                                      const std::vector<NamedState>& states) {
+  Status status = check_shared(wanted, states);
+  std::vector<Cache> fresh(caches_.size());
+  for (Cache& cache : fresh) {
+    if (status.ok()) status = allocate_absent(wanted, current_->second.named, &cache.named);
+    if (status.ok()) status = allocate_absent(states, current_->second.states, &cache.states);
   }
+  if (!status.ok()) return status;
   const uint32_t number = next_program_++;
   LoadedProgram& program = programs_[number];
   program.checksum = checksum;
   for (const NamedGeometry& one : wanted) program.caches.push_back(one.name);
+  for (const NamedState& one : states) program.states.push_back(one.name);
   for (const std::string& name : adapters) {
     if (find_adapter(name) == kNoAdapter) adapters_.push_back(name);
     program.adapters.push_back(find_adapter(name));
   }
   size_t i = 0;
   for (auto& entry : caches_) {
-    entry.second.named.merge(fresh[i++]);
+    entry.second.named.merge(fresh[i].named);
+    entry.second.states.merge(fresh[i++].states);
     tie(number, program, &entry.second);
   }
   return number;
@@ -84,13 +175,13 @@ void Session::remove_program(uint32_t number) {
   std::set<std::string> used;
   for (const auto& entry : programs_) {
     used.insert(entry.second.caches.begin(), entry.second.caches.end());
+    used.insert(entry.second.states.begin(), entry.second.states.end());
   }
   for (auto& entry : caches_) {
     Cache& cache = entry.second;
     cache.programs.erase(number);
-    for (auto one = cache.named.begin(); one != cache.named.end();) {
-      one = used.count(one->first) > 0 ? std::next(one) : cache.named.erase(one);
-    }
+    erase_unused(used, &cache.named);
+    erase_unused(used, &cache.states);
   }
 }
 
@@ -174,31 +265,26 @@ std::optional<thimble_segment> Session::take_asked() {
   return asked;
 }
 
-size_t Session::least_length() const {
-  size_t least = 0;
-  for (const auto& entry : current_->second.named) {
-    least = std::max(least, entry.second.least_length());
-  }
-  return least;
-}
-
 void Session::set_written(uint32_t program, int32_t cache, size_t start, size_t rows) {
-  for (KvCache* one : caches(program, cache)) one->set_written(start, rows);
+  for (KvCache* one : caches(program, cache).kv) one->set_written(start, rows);
+  for (StateCache* one : caches(program, cache).states) one->set_written(start, rows);
   set_length(cache, start + rows);
 }
 
 Status Session::check_start(uint32_t program, int32_t cache, size_t start) const {
-  size_t least = 0;
-  for (const KvCache* one : caches(program, cache)) least = std::max(least, one->least_length());
-  if (start == 0 || start >= least) return {};
-  return Status::error("start_pos is " + std::to_string(start) +
-                       ", but the sliding windows of the KV cache hold only what positions from " +
-                       std::to_string(least) + " on see: start at one of " + std::to_string(least) +
-                       " to " + std::to_string(length(cache)) + ", or at 0");
+  const ProgramCaches& kept = caches(program, cache);
+  if (reachable(kept.kv, kept.states, start) == start) return {};
+  return Status::error("the call starts at position " + std::to_string(start) +
+                       " of the KV cache, but " +
+                       describe_reach(kept.kv, kept.states, start, length(cache), "start at"));
+}
+
+void Session::return_to(uint32_t program, int32_t cache, size_t start) {
+  for (StateCache* state : caches(program, cache).states) state->return_to(start);
 }
 
 size_t Session::kept_by_truncate(size_t length) const {
-  return length >= least_length() ? std::min(length, this->length()) : 0;
+  return reachable(each_current(), each_state(), std::min(length, this->length()));
 }
 
 Status Session::truncate(int64_t length) {
@@ -209,12 +295,11 @@ Status Session::truncate(int64_t length) {
   }
   const auto kept = static_cast<size_t>(length);
   if (kept_by_truncate(kept) != kept) {
-    return Status::error("cannot truncate the cache to " + std::to_string(length) +
-                         " positions: its sliding windows reach back to " +
-                         std::to_string(least_length()) + ": give one of " +
-                         std::to_string(least_length()) + " to " + std::to_string(this->length()) +
-                         ", or 0");
+    return Status::error(
+        "cannot truncate the cache to " + std::to_string(length) + " positions, because " +
+        describe_reach(each_current(), each_state(), kept, this->length(), "give"));
   }
+  for (StateCache* state : each_state()) state->return_to(kept);
   current_->second.length = kept;
   if (kept == 0) clear_current();
   return {};
@@ -223,28 +308,28 @@ Status Session::truncate(int64_t length) {
 void Session::clear_current() {
   current_->second.length = 0;
   for (auto& entry : current_->second.named) entry.second.set_written(0, 0);
+  for (auto& entry : current_->second.states) entry.second.return_to(0);
 }
 
 std::vector<KvCache*> Session::each_current() const {
-  std::vector<KvCache*> each;
-  std::set<const KvCache*> known;
-  for (const auto& entry : current_->second.programs) {
-    for (KvCache* cache : entry.second) {
-      if (known.insert(cache).second) each.push_back(cache);
-    }
-  }
-  return each;
+  return each_once(current_->second.programs, &ProgramCaches::kv);
+}
+
+std::vector<StateCache*> Session::each_state() const {
+  return each_once(current_->second.programs, &ProgramCaches::states);
 }
 
 Result<int32_t> Session::fork() {
   Cache copy;
   copy.length = length();
   copy.adapter = current_->second.adapter;
-  for (const auto& [name, cache] : current_->second.named) {
-    Result<KvCache> one = cache.copy(length());
-    if (!one.ok()) return one.status();
-    copy.named.emplace(name, std::move(*one));
+  Status status = copy_each(current_->second.named, &copy.named,
+                            [this](const KvCache& cache) { return cache.copy(length()); });
+  if (status.ok()) {
+    status = copy_each(current_->second.states, &copy.states,
+                       [this](const StateCache& state) { return state.copy(length()); });
   }
+  if (!status.ok()) return status;
   const int32_t number = next_cache_++;
   Cache& kept = caches_[number] = std::move(copy);
   for (const auto& [program, loaded] : programs_) tie(program, loaded, &kept);

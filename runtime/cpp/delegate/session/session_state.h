@@ -11,17 +11,27 @@
 #include "core/status.h"
 #include "delegate/session/kv_cache.h"
 #include "delegate/session/session.h"
+#include "delegate/session/state_cache.h"
 #include "delegate/threads/thread_team.h"
 
 namespace thimble::cpu {
 
-/// The caches of one program, in the program's order; the session owns them.
-using ProgramCaches = std::vector<KvCache*>;
+/// The caches and states of one program, in the program's order; the session owns them.
+struct ProgramCaches {
+  std::vector<KvCache*> kv;
+  std::vector<StateCache*> states;
+};
 
 /// A cache that a program needs: programs share caches of the same name.
 struct NamedGeometry {
   std::string name;
   CacheGeometry geometry;
+};
+
+/// A state that a program needs, likewise.
+struct NamedState {
+  std::string name;
+  StateGeometry geometry;
 };
 
 /// What the programs of a session share: threads, options, and their caches. session.h is the
@@ -39,7 +49,8 @@ class Session {
   /// \param checksum of the program; a saved cache must have the same.
   /// \param adapters names, in the program's order.
   Result<uint32_t> add_program(uint32_t checksum, const std::vector<NamedGeometry>& wanted,
-                               const std::vector<std::string>& adapters = {});
+                               const std::vector<std::string>& adapters = {},
+                               const std::vector<NamedState>& states = {});
   void remove_program(uint32_t program);
   /// The caches of a program in one of the session's caches; valid until that is freed.
   const ProgramCaches& caches(uint32_t program, int32_t cache) const;
@@ -59,6 +70,8 @@ class Session {
   void set_written(uint32_t program, int32_t cache, size_t start, size_t rows);
   /// Checks that a program's caches still have all that a token at position `start` sees.
   Status check_start(uint32_t program, int32_t cache, size_t start) const;
+  /// Makes a program's states those of a position that check_start() allows.
+  void return_to(uint32_t program, int32_t cache, size_t start);
 
   /// The adapters of all programs, by name; an element stays where it is.
   const std::deque<std::string>& adapters() const { return adapters_; }
@@ -96,11 +109,13 @@ class Session {
     size_t length = 0;
     int32_t adapter = kNoAdapter;  ///< index in adapters_
     std::map<std::string, KvCache> named;
+    std::map<std::string, StateCache> states;
     std::map<uint32_t, ProgramCaches> programs;  ///< pointers to those
   };
   struct LoadedProgram {
     uint32_t checksum;
     std::vector<std::string> caches;  ///< names, in the program's order
+    std::vector<std::string> states;  ///< the same
     std::vector<int32_t> adapters;    ///< indices in adapters_, in the program's order
   };
 
@@ -108,13 +123,13 @@ class Session {
   int32_t find_adapter(const std::string& name) const;
   const std::string& name_of(int32_t adapter) const;
   void clear_current();
-  Status check_shared(const std::vector<NamedGeometry>& wanted) const;
+  Status check_shared(const std::vector<NamedGeometry>& wanted,
+                      const std::vector<NamedState>& states) const;
   /// Connects a program's caches with those of the same names.
   static void tie(uint32_t number, const LoadedProgram& program, Cache* cache);
   /// Returns the current caches, each once, in the order of the programs.
   std::vector<KvCache*> each_current() const;
-  /// The smallest length above 0 to which the current cache can be truncated; 0: any.
-  size_t least_length() const;
+  std::vector<StateCache*> each_state() const;
   /// Returns what comes before the keys and values in a saved cache.
   std::vector<uint8_t> header() const;
 

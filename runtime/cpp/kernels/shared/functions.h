@@ -29,6 +29,7 @@ void hadamard(float* x, size_t n, size_t block);
 void rope(float* heads, size_t count, size_t head_dim, const float* cosines, const float* sines);
 void elementwise(const ElementwiseArgs& args);
 void glu(const GluArgs& args);
+void convolve(const ConvolutionArgs& args);
 void write_cache(const CacheWriteArgs& args);
 void attention(const AttentionArgs& args);
 void attention_split(const AttentionArgs& args, size_t split, float* partial);

@@ -21,6 +21,7 @@ const Variant kVariant = {
     rope,
     elementwise,
     glu,
+    convolve,
     write_cache,
     attention,
     attention_split,

@@ -1,0 +1,56 @@
+"""Layers without attention are quantized as the others are, by what their blocks tell."""
+
+import pytest
+import torch
+from support.small_models import ModelWeights, random_model
+from torch import Tensor, nn
+
+from exporter.models.decoder import CausalLM
+from exporter.models.families import decoder_spec
+from quant.layers.blocks import parts_of_layer
+from quant.measure.quality import compare_logits
+from quant.modules import QuantizedLinear
+from quant.quantize import quantize
+from quant.scheme import SCHEMES, Scheme
+
+SHAPE = {
+    "vocab_size": 90,
+    "hidden_size": 64,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": 64,
+}
+CONFIGS = {
+    "lfm2": {
+        "block_ff_dim": 144,
+        "block_multiple_of": 32,
+        "layer_types": ["conv", "full_attention", "conv"],
+        "conv_bias": True,
+    },
+}
+
+
+def tokens(windows: int, seed: int) -> Tensor:
+    return torch.randint(90, (windows, 16), generator=torch.Generator().manual_seed(seed))
+
+
+@pytest.mark.parametrize("name", SCHEMES)
+@pytest.mark.parametrize("model_type", CONFIGS)
+def test_a_scheme_measures_the_model_that_it_makes(model_type: str, name: str) -> None:
+    model = random_model(decoder_spec({**SHAPE, **CONFIGS[model_type], "model_type": model_type}))
+    with torch.device("meta"):
+        made = CausalLM(model.config).eval()
+    text = tokens(8, seed=9)
+    report = quantize(made, Scheme(name), ModelWeights(model), tokens(24, seed=1), text)
+    assert report.quality is not None
+    logits = (each.logits(text)[:, :-1] for each in (model, made))
+    wanted = compare_logits(*logits, text[:, 1:]).to_dict()
+    measured = report.quality.to_dict()
+    assert measured == pytest.approx(wanted, rel=1e-3, abs=1e-6)
+    for layer in made.model.layers:
+        assert isinstance(layer, nn.Module)
+        linears = [layer.get_submodule(path) for p in parts_of_layer(layer) for path in p.linears]
+        floats = [each for each in layer.modules() if isinstance(each, nn.Linear)]
+        assert len(floats) == (len(linears) if name == "none" else 0)
+        assert name == "none" or all(isinstance(each, QuantizedLinear) for each in linears)

@@ -1,0 +1,142 @@
+"""A model that keeps states in the runner: whatever is rewound, saved or forked, its answers are
+those of a runner that reads the tokens for the first time."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from safetensors.torch import save_file
+from support.exported import Quiet
+from support.loading import loaded
+
+from exporter.checkpoint import open_checkpoint
+from exporter.models.decoder import CausalLM
+from exporter.models.families import decoder_spec, get_family
+from exporter.options import ExportOptions
+from exporter.pipeline import export_model
+from exporter.source import EMBEDDED
+from exporter.tokenizer import load_tokenizer
+from quant.scheme import Scheme
+from runtime import Runner
+
+CONTEXT, BOS, EOS = 300, 1, 2
+CONFIG = {
+    "model_type": "lfm2",
+    "vocab_size": 4096,
+    "hidden_size": 48,
+    "block_ff_dim": 96,
+    "block_multiple_of": 32,
+    "num_hidden_layers": 4,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": CONTEXT,
+    "layer_types": ["conv", "conv", "full_attention", "conv"],
+    "bos_token_id": BOS,
+    "eos_token_id": EOS,
+}
+TOKENS = torch.randint(3, 4096, (CONTEXT,), generator=torch.Generator().manual_seed(3)).tolist()
+OTHER = TOKENS[::-1]
+
+
+def export(directory: Path, scheme: Scheme) -> Path:
+    generator = torch.Generator().manual_seed(0)
+    spec, family = decoder_spec(CONFIG), get_family("lfm2")
+    tensors = {
+        name: 0.2 * torch.randn(parameter.shape, generator=generator)
+        for name, parameter in CausalLM(spec).named_parameters()
+    }
+    stored = {family.stored(spec, name).names[0]: tensor for name, tensor in tensors.items()}
+    save_file(stored, directory / "model.safetensors")
+    (directory / "config.json").write_text(json.dumps(CONFIG))
+    options = ExportOptions(
+        model=str(directory),
+        out=directory / "model.pte",
+        scheme=scheme,
+        tokenizer=EMBEDDED / "tokenizer.json",
+        max_seq_len=16,
+        delegate="cpu",
+    )
+    return export_model(options, Quiet()).out
+
+
+@pytest.fixture(scope="module")
+def pte(tmp_path_factory: pytest.TempPathFactory, cpp_build: Path) -> Path:
+    return export(tmp_path_factory.mktemp("states"), Scheme("rtn4"))
+
+
+def fresh(pte: Path, tokens: list[int]) -> NDArray[np.float32]:
+    """The logits after the last of some tokens, read for the first time."""
+    return Runner(pte, threads=1).logits(tokens, len(tokens) - 1)
+
+
+def filled(pte: Path, length: int) -> Runner:
+    runner = Runner(pte, threads=1)
+    runner.logits(TOKENS[:length], length - 1)
+    return runner
+
+
+@pytest.mark.parametrize("length", [299, 290, 250, 30, 16, 1, 0])
+def test_truncate_leaves_as_many_tokens_as_requested(pte: Path, length: int) -> None:
+    runner = filled(pte, CONTEXT)
+    runner.truncate(length)
+    assert runner.length == length
+    tokens = TOKENS[:length] + OTHER[:40]
+    tokens = tokens[: CONTEXT - 1]
+    assert np.array_equal(runner.logits(tokens, len(tokens) - 1), fresh(pte, tokens))
+
+
+def test_a_conversation_with_rewinds_is_computed_from_scratch(pte: Path, tmp_path: Path) -> None:
+    """Four turns; each is answered, rewound to the question, and answered in another way."""
+    runner, text = Runner(pte, threads=2), []
+    for turn in range(4):
+        question = TOKENS[50 * turn : 50 * turn + 23]
+        for answer in (TOKENS[100 : 100 + 9 + turn], OTHER[: 30 + turn]):
+            told = [*text, *question, *answer]
+            found = runner.logits(told, len(told) - 3)
+            assert np.array_equal(found[-1:], fresh(pte, told)), (turn, len(answer))
+            assert np.array_equal(found[:1], fresh(pte, told[:-2])), (turn, len(answer))
+        text = told
+        runner.save(tmp_path / "turn.session")
+        runner = Runner(pte, threads=2)
+        runner.restore(tmp_path / "turn.session")
+        assert runner.length == len(text)
+        runner.truncate(len(text) - 20)  # in the midst of the answer
+    told = [*text[:-20], *TOKENS[:7]]
+    assert np.array_equal(runner.logits(told, len(told) - 1), fresh(pte, told))
+
+
+def test_forks_go_their_own_ways(pte: Path) -> None:
+    first = filled(pte, 150)
+    second = first.fork()
+    for length in (155, 220, 160):
+        for runner, more in ((first, TOKENS), (second, OTHER)):
+            tokens = TOKENS[:150] + more[150:length]
+            assert np.array_equal(runner.logits(tokens, length - 1), fresh(pte, tokens))
+
+
+def test_what_is_shown_of_the_states(pte: Path) -> None:
+    runner = Runner(pte, threads=1)
+    list(runner.generate("Once", max_new_tokens=1))
+    assert ", states of 2 kB, kept every 16 positions" in runner.stats["runs_with"]
+
+
+def test_the_runner_says_what_eager_says(tmp_path: Path, cpp_build: Path) -> None:
+    """Greedy tokens of the finished file, by the model in float, until one ends the answer."""
+    runner = Runner(export(tmp_path, Scheme("none")), threads=1)
+    eager = loaded(open_checkpoint(tmp_path))
+    eager.setup_cache(CONTEXT)
+    tokenizer, told = load_tokenizer(EMBEDDED), []
+    for prompt in ("Once upon a time", "import os", "The state of a layer"):
+        ids = step = [BOS, *runner.encode(prompt)]
+        with torch.no_grad():
+            while len(ids) < 60 and step[-1] != EOS and step != [BOS]:
+                start = len(ids) - len(step)
+                step = [int(eager(torch.tensor([step]), torch.tensor([start])).argmax())]
+                ids = [*ids, *step]
+        told.append("".join(runner.generate(prompt, max_new_tokens=60)))
+        wanted = tokenizer.decode([token for token in ids[1:] if token not in (BOS, EOS)])
+        assert (prompt + told[-1])[: len(wanted)] == wanted
+    assert all(len(text) > 5 for text in told)
