@@ -9,6 +9,7 @@ from torch.export import ExportedProgram
 
 from delegates.errors import DelegateError
 from delegates.passes.quantized import (
+    EXPERTS,
     LINEAR,
     embedding_arguments,
     embeddings_of,
@@ -97,6 +98,7 @@ class Limits:
         float16_groups: whether it supports weights of 4 and 8 bits with one float16 scale a group.
         windows: whether it supports attention over a sliding window.
         caps_and_sinks: whether it supports attention with a soft cap or with sinks.
+        experts: whether it supports mixtures of experts.
     """
 
     name: str
@@ -113,6 +115,7 @@ class Limits:
     rotates: bool = False
     windows: bool = True
     caps_and_sinks: bool = True
+    experts: bool = False
 
     def check_kept(self) -> None:
         """Checks that weights may be stored as `--quant keep` finds them.
@@ -193,6 +196,17 @@ class Limits:
                 "or coreml."
             )
 
+    def check_experts(self) -> None:
+        """Checks that layers may have a mixture of experts.
+
+        Raises:
+            DelegateError: they may not.
+        """
+        if not self.experts:
+            raise DelegateError(
+                f"{self.name} does not support mixtures of experts: export with --delegate cpu."
+            )
+
     def check_adapters(self) -> None:
         """Checks that a program may have adapters.
 
@@ -218,6 +232,8 @@ class Limits:
         for bits in sorted(_weight_bits(program)):
             self.check(bits, seq_len)
         self.check_widths(program)
+        if any(str(node.target) == EXPERTS for node in program.graph.nodes):
+            self.check_experts()
         if any(type.bits == 8 and type.group_size > 0 for type in _weight_types(program)):
             self.check_kept()
 

@@ -62,6 +62,7 @@ class Preference:
             rotates=all(each.rotates for each in limits),
             windows=any(each.windows for each in limits),
             caps_and_sinks=any(each.caps_and_sinks for each in limits),
+            experts=any(each.experts for each in limits),
         )
 
     def lower(
