@@ -20,6 +20,7 @@ LIMITS = Limits(
     kept_positions=kept_positions,
     float16_groups=True,
     rotates=True,
+    experts=True,
 )
 
 __all__ = ["LIMITS", "file_layout", "load", "lower", "take", "take_rest", "why_unfused"]

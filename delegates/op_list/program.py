@@ -10,7 +10,7 @@ from delegates.op_list.layout import Format
 from delegates.op_list.low_rank import LowRank
 from delegates.op_list.ops import KINDS, Cache, Field, Floats, Op
 
-VERSION = 5
+VERSION = 6
 _IDENTIFIER = b"THCP"
 
 

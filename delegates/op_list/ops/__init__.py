@@ -6,6 +6,7 @@ from delegates.op_list.ops import (
     attention,
     elementwise,
     embedding,
+    experts,
     glu,
     linear,
     low_rank,
@@ -17,6 +18,7 @@ from delegates.op_list.ops import (
 from delegates.op_list.ops.attention import Attention
 from delegates.op_list.ops.elementwise import Elementwise, Function
 from delegates.op_list.ops.embedding import Embedding
+from delegates.op_list.ops.experts import Experts
 from delegates.op_list.ops.glu import Glu
 from delegates.op_list.ops.linear import Linear
 from delegates.op_list.ops.norm import Norm, NormWeight
@@ -35,10 +37,11 @@ KINDS: tuple[type[Op], ...] = (
     Elementwise,
     Glu,
     SelectLast,
+    Experts,
 )
 _MODULES = (
     *(view, embedding, norm, low_rank, linear, attention, rotate),
-    *(elementwise, glu, select_last),
+    *(elementwise, glu, select_last, experts),
 )
 
 
@@ -57,6 +60,7 @@ __all__ = [
     "Cache",
     "Elementwise",
     "Embedding",
+    "Experts",
     "Field",
     "Floats",
     "Function",

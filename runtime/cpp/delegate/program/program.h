@@ -17,7 +17,7 @@
 
 namespace thimble::cpu {
 
-inline constexpr uint32_t kProgramVersion = 5;  ///< the one that is read
+inline constexpr uint32_t kProgramVersion = 6;  ///< the one that is read
 
 struct Weight {
   std::string key;
