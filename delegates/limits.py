@@ -10,6 +10,7 @@ from torch.export import ExportedProgram
 from delegates.errors import DelegateError
 from delegates.lines import source_line
 from delegates.passes.quantized import (
+    EXPERTS,
     LINEAR,
     embedding_arguments,
     embeddings_of,
@@ -100,6 +101,7 @@ class Limits:
         windows: whether it supports attention over a sliding window.
         caps_and_sinks: whether it supports attention with a soft cap or with sinks.
         convolutions: whether it supports short convolutions, which keep a state.
+        experts: whether it supports mixtures of experts.
     """
 
     name: str
@@ -117,6 +119,7 @@ class Limits:
     windows: bool = True
     caps_and_sinks: bool = True
     convolutions: bool = False
+    experts: bool = False
 
     def check_kept(self) -> None:
         """Checks that weights may be stored as `--quant keep` finds them.
@@ -212,6 +215,17 @@ class Limits:
                 "cpu."
             )
 
+    def check_experts(self) -> None:
+        """Checks that layers may have a mixture of experts.
+
+        Raises:
+            DelegateError: they may not.
+        """
+        if not self.experts:
+            raise DelegateError(
+                f"{self.name} does not support mixtures of experts: export with --delegate cpu."
+            )
+
     def check_adapters(self) -> None:
         """Checks that a program may have adapters.
 
@@ -238,6 +252,8 @@ class Limits:
             self.check(bits, seq_len)
         self.check_widths(program)
         self.check_operators(program)
+        if any(str(node.target) == EXPERTS for node in program.graph.nodes):
+            self.check_experts()
         if any(type.bits == 8 and type.group_size > 0 for type in _weight_types(program)):
             self.check_kept()
 

@@ -63,6 +63,7 @@ class Preference:
             windows=any(each.windows for each in limits),
             caps_and_sinks=any(each.caps_and_sinks for each in limits),
             convolutions=any(each.convolutions for each in limits),
+            experts=any(each.experts for each in limits),
         )
 
     def lower(

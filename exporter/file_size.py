@@ -15,7 +15,7 @@ from exporter.errors import ExportError
 from exporter.models.decoder import CausalLM
 from exporter.options import ExportOptions
 from exporter.text import Text
-from quant.budget.spread import numbers_of
+from quant.budget.spread import numbers_of, small_numbers
 from quant.layers.blocks import parts_of_layer
 from quant.layers.embedding_and_head import is_tied
 from quant.layers.walk import walk
@@ -48,8 +48,7 @@ def weight_bytes(model: CausalLM, scheme: Scheme, limits: Limits) -> int:
         for part in parts_of_layer(stop.layer):
             name = f"{stop.name}.{part.name}"
             total += sum(stored(stop.layer.get_submodule(path), name) for path in part.linears)
-    small = sum(parameter.numel() for parameter in model.parameters() if parameter.dim() != 2)
-    return total + small * storage.float_bytes
+    return total + small_numbers(model) * storage.float_bytes
 
 
 def estimate_size(

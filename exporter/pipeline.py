@@ -21,7 +21,7 @@ from exporter.listener import SILENT, Listener
 from exporter.memory import plan_memory
 from exporter.models.decoder import CausalLM
 from exporter.models.low_rank import attach
-from exporter.models.spec import ConvolutionSpec
+from exporter.models.spec import ConvolutionSpec, ExpertsSpec
 from exporter.options import DEFAULT_CONTEXT, ExportOptions
 from exporter.program import capture, check_lengths
 from exporter.pte import REPORT, encode_report, seal
@@ -73,6 +73,7 @@ def export_model(options: ExportOptions, listener: Listener = SILENT) -> ExportR
         delegate.LIMITS.check(options.scheme.bits, seq_len)
         delegate.LIMITS.check_head(options.scheme.head_bits)
         check_mixers(checkpoint, context, delegate.LIMITS)
+        check_experts(checkpoint, delegate.LIMITS)
         check_adapters(options, delegate.LIMITS)
         facts = delegate.LIMITS, checkpoint, text, context
         size = require_room(options, *facts)
@@ -161,6 +162,12 @@ def load_quantized(
         replace(resources, cache=cache, name=checkpoint.name),
         storage_of(get_delegate(options.delegate).LIMITS),
     )
+    if report.rare_experts:
+        listener.note(
+            f"The calibration text gave too few tokens to {len(report.rare_experts)} of "
+            f"{report.experts} experts; their weights are rounded to nearest. The report names "
+            "them; more --calibration-tokens may reach them."
+        )
     return model, report
 
 
@@ -241,6 +248,7 @@ def describe(
             "embedding_bytes": quantization.size.embedding,
             **({"compared_with": "the weights dequantized"} if options.scheme.name == KEEP else {}),
             "calibration_tokens": quantization.calibration_tokens,
+            **({"experts": _experts(quantization)} if quantization.experts else {}),
         },
         "text": {
             "name": text.source,
@@ -250,6 +258,12 @@ def describe(
         },
         "quality": quality.to_dict() if quality else None,
     }
+
+
+def _experts(quantization: QuantReport) -> dict[str, Any]:
+    """Returns the number of experts, and those to which the calibration text gave too few
+    tokens."""
+    return {"count": quantization.experts, "rare": list(quantization.rare_experts)}
 
 
 def _adapters(checkpoint: Checkpoint) -> list[dict[str, Any]]:
@@ -278,6 +292,16 @@ def check_mixers(checkpoint: Checkpoint, context: int, limits: Limits) -> None:
             limits.check_convolution()
         else:
             limits.check_attention(mixer.window, mixer.soft_cap, mixer.sinks)
+
+
+def check_experts(checkpoint: Checkpoint, limits: Limits) -> None:
+    """Checks that a delegate supports the feed-forward parts of all layers, before any work begins.
+
+    Raises:
+        DelegateError: it does not.
+    """
+    if any(isinstance(layer.feed_forward, ExpertsSpec) for layer in checkpoint.config.layers):
+        limits.check_experts()
 
 
 def check_adapters(options: ExportOptions, limits: Limits) -> None:

@@ -11,15 +11,26 @@ from quant.modules import QuantizedWeight
 
 @dataclass(frozen=True)
 class Part:
-    """Linears of a layer that read one input and are stored alike.
+    """Linears of a layer that read one input and are stored alike; or those of all experts of a
+    mixture, each of which reads an input of its own.
 
     Attributes:
         name: in the layer, such as "self_attn.qkv_proj" or "mlp.down_proj".
         linears: their paths in the layer, such as "self_attn.q_proj", "self_attn.k_proj".
+        experts: how many these are of, one expert's after the other's; 1: of a block without.
     """
 
     name: str
     linears: tuple[str, ...]
+    experts: int = 1
+
+    @property
+    def groups(self) -> tuple[tuple[str, ...], ...]:
+        """The linears that read one input, for each of the inputs."""
+        size = len(self.linears) // self.experts
+        return tuple(
+            self.linears[first : first + size] for first in range(0, len(self.linears), size)
+        )
 
 
 @dataclass(frozen=True)
@@ -36,6 +47,8 @@ class Block:
             (up_proj; v_proj where no heads share values); None: there is none.
         heads: path of the linear that makes the values of the heads, and the size of a head, where
             the values of each head may be rotated; None: they may not.
+        router: path of the linear that chooses the experts of each row from the block's input, and
+            stays in floats; the module is then a `Mixture`. None: there are no experts.
     """
 
     module: str
@@ -45,6 +58,7 @@ class Block:
     after: str | None
     feeds_last: str | None
     heads: tuple[str, int] | None
+    router: str | None = None
 
     @property
     def parts(self) -> tuple[Part, ...]:
@@ -53,9 +67,35 @@ class Block:
 
     @property
     def end(self) -> str:
-        """Path of the linear that ends the block."""
+        """Path of the linear that ends the block, of one without experts."""
         (linear,) = self.last.linears
         return linear
+
+    @property
+    def experts(self) -> "tuple[Block, ...]":
+        """A block for each expert of a mixture, of the rows that the expert is given."""
+        every = zip(*(part.groups for part in self.parts), strict=True)
+        return tuple(
+            Block(
+                module=last[0].rpartition(".")[0],
+                norm=self.norm,
+                readers=tuple(
+                    Part(part.name, group) for part, group in zip(self.readers, groups, strict=True)
+                ),
+                last=Part(self.last.name, last),
+                after=None,
+                feeds_last=None,
+                heads=None,
+            )
+            for *groups, last in every
+        )
+
+
+class Mixture(Protocol):
+    """A module that gives each row of its input to a few of its experts."""
+
+    def chosen(self, x: Tensor) -> Tensor:
+        """Rows (..., hidden_size) to the numbers of their experts: int64 (..., count)."""
 
 
 class DecoderLayer(Protocol):

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from quant.baselines.awq import awq_layer
 from quant.cache.layers import CachedLayers, find_cached_layers
 from quant.errors import QuantError
-from quant.layers.blocks import part_names, parts_of_layer, weight_of
+from quant.layers.blocks import mixtures_of, part_names, parts_of_layer, weight_of
 from quant.layers.embedding_and_head import (
     compare_heads,
     embed_float,
@@ -25,12 +25,13 @@ from quant.layers.embedding_and_head import (
     quantize_embedding_and_head,
     set_embedding_and_head,
 )
-from quant.layers.gptq import Streams, gptq_layer
+from quant.layers.gptq import gptq_layer
 from quant.layers.head_inputs import head_statistics
 from quant.layers.kept import keep_layer
 from quant.layers.nearest import round_layer
+from quant.layers.place import Streams
 from quant.layers.stream import States, Stream
-from quant.layers.walk import Stop, filling_walk, layers_of, load_finite
+from quant.layers.walk import Stop, filling_walk, layers_of, load_finite, walk
 from quant.machine.device import context_on, full_memory_reported, move
 from quant.machine.resources import DEFAULTS, Resources
 from quant.measure.quality import Quality
@@ -71,6 +72,11 @@ def quantize(
     calibration, device = _needed_text(scheme, calibration), resources.device
     if scheme.choice.rounding == "awq" and resources.ranks.count > 1:
         raise QuantError(f"{scheme.name} cannot be shared by several processes; start one.")
+    experts = sum(len(block.experts) for stop in walk(model) for block in mixtures_of(stop.layer))
+    if scheme.choice.rounding == "awq" and experts:
+        raise QuantError(
+            f"{scheme.name} does not support mixtures of experts, which this model has; take gptq4."
+        )
     if scheme.choice.folds_rotation:
         require_rotatable(model, scheme.choice.rotation)
     layers, parts = layers_of(model), part_names(model)
@@ -104,8 +110,10 @@ def quantize(
     streams = None
     if evaluation is not None and measured is None and resources.ranks.first:
         streams = _EvaluationStreams(model, weights, evaluation, device)
+    rare: list[str] = []
     for stop in filling_walk(model, weights, resources.spill):
         index, name, layer = stop.index, stop.name, stop.layer
+        few: list[str] = []
         make = kept is None or not kept.has(index)
         if calibrated is not None and index > missing[-1]:
             calibrated = None
@@ -118,22 +126,24 @@ def quantize(
         if replayed is not None and replayed.reference is not None:
             replayed.reference.advance(layer)
         if kept is not None and not make:
-            kept.load(index, layer)
+            few = kept.load(index, layer)
             if runs:
                 move(layer, device)
             meter.advance(f"{name}, from the cache", linear_weights[index])
         elif scheme.name == "none":
             meter.advance(name, linear_weights[index])
+        elif calibrated is not None and scheme.choice.rounding == "awq":
+            awq_layer(layer, scheme, name, calibrated, meter.advance)
         elif calibrated is not None:
-            by = awq_layer if scheme.choice.rounding == "awq" else gptq_layer
-            by(layer, scheme, name, calibrated, meter.advance)
+            few = gptq_layer(layer, scheme, name, calibrated, meter.advance)
         elif scheme.name == KEEP:
             keep_layer(layer, scheme, name, weights, meter.advance)
             move(layer, device)
         else:
             round_layer(layer, scheme, name, meter.advance)
         if kept is not None and make:
-            kept.store(index, layer)
+            kept.store(index, layer, few)
+        rare += [f"{name}.{expert}" for expert in few]
         if replayed is not None:
             replayed.hidden.advance(layer)
         if streams is not None:
@@ -158,6 +168,8 @@ def quantize(
         calibration_tokens=0 if calibration is None else calibration.numel(),
         seconds=meter.seconds,
         cached_layers=len(layers) - len(missing),
+        experts=experts,
+        rare_experts=tuple(rare),
     )
 
 

@@ -19,6 +19,9 @@ class QuantReport:
         widths: bits of each kind of part, for people.
         method: how the integers of 4 bits were chosen, by the names of quant.method; else None.
         cached_layers: how many layers were found quantized in the cache.
+        experts: how many the layers have, together.
+        rare_experts: those to which the calibration text gave too few tokens: their weights are
+            rounded to nearest at searched scales.
     """
 
     scheme: str
@@ -32,11 +35,14 @@ class QuantReport:
     widths: dict[str, str]
     method: dict[str, Any] | None
     cached_layers: int = 0
+    experts: int = 0
+    rare_experts: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain values, for JSON."""
         fields = asdict(self)
         fields["layer_errors"] = list(self.layer_errors)
+        fields["rare_experts"] = list(self.rare_experts)
         fields["bits_per_weight"] = self.size.bits_per_weight
         fields["linear_bits_per_weight"] = self.size.linear_bits_per_weight
         return fields

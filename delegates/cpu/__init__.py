@@ -21,6 +21,7 @@ LIMITS = Limits(
     float16_groups=True,
     rotates=True,
     convolutions=True,
+    experts=True,
 )
 
 __all__ = ["LIMITS", "file_layout", "load", "lower", "take", "take_rest", "why_unfused"]

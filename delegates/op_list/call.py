@@ -1,5 +1,6 @@
 """One delegate call: from its part of the edge graph to the op list and the packed weights."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -107,7 +108,8 @@ class DelegateCall:
             self._store.add_named_data(self._floats_key, data, FLOATS_ALIGNMENT)
         for number, key in enumerate(self._adapter_keys):
             self._store.add_named_data(key, self._adapters.data(number), PAGE_BYTES)
-        is_float = all(op.matrix.is_float for op in self.ops if isinstance(op, Linear))
+        linears = [op for op in self.ops if not isinstance(op, Embedding)]
+        is_float = all(matrix.is_float for op in linears for matrix in op.matrices())
         program = Program(
             self._widths,
             self._weights,
@@ -168,15 +170,17 @@ class DelegateCall:
         owners: dict[Matrix, str] = {}
         same: dict[tuple[object, ...], Matrix] = {}
         for op in self.ops:
-            if isinstance(op, Embedding | Linear):
-                op.matrix = same.setdefault(self._identity(op.matrix), op.matrix)
-                owners.setdefault(op.matrix, op.name)
-        needed = [node for matrix in owners for node in matrix.tensors()]
+            for field, ending in op.MATRICES.items():
+                matrix = getattr(op, field)
+                matrix = same.setdefault(self._identity(matrix), matrix)
+                setattr(op, field, matrix)
+                owners.setdefault(matrix, f"{op.name}{ending}")
+        needed = Counter(node for matrix in owners for node in matrix.tensors())
         for matrix in sorted(owners, key=lambda item: item.rows * item.columns):
             data = pack(matrix, self._constants)
             for node in matrix.tensors():
-                needed.remove(node)
-                if _RELEASING.get() and node not in needed:
+                needed[node] -= 1
+                if _RELEASING.get() and not needed[node]:
                     self._constants.release(node)
             packed_of[matrix] = spilled(data)
             del data
@@ -190,7 +194,7 @@ class DelegateCall:
 
     def _identity(self, matrix: Matrix) -> tuple[object, ...]:
         """Equal for matrices of the same memory, such as a tied embedding and output matrix."""
-        parts: list[object] = [matrix.interleaved, matrix.columns, matrix.format]
+        parts: list[object] = [matrix.interleaved, matrix.experts, matrix.columns, matrix.format]
         for node in matrix.tensors():
             tensor = self._constants.tensor(node)
             parts += [tensor.data_ptr(), tuple(tensor.shape), tensor.dtype]

@@ -1,10 +1,10 @@
 """The matrices of a graph, and which of them become one packed weight."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from torch.fx import Node
 
-from delegates.op_list.layout import Format, round_up, stored_columns
+from delegates.op_list.layout import BLOCK_ROWS, Format, round_up, stored_columns
 
 
 @dataclass(frozen=True)
@@ -36,16 +36,30 @@ class Matrix:
 
     Attributes:
         interleaved: blocks of 16 rows of both sources alternate; each is padded to full blocks.
+        experts: how many matrices of equal form it consists of, one below the other, each padded
+            to full blocks; as many of the sources belong to each.
     """
 
     sources: tuple[MatrixSource, ...]
     interleaved: bool = False
+    experts: int = 1
 
     @property
     def rows(self) -> int:
+        if self.experts > 1:
+            return self.experts * round_up(self.each[0].rows, BLOCK_ROWS)
         if self.interleaved:
-            return sum(round_up(source.rows, 16) for source in self.sources)
+            return sum(round_up(source.rows, BLOCK_ROWS) for source in self.sources)
         return sum(source.rows for source in self.sources)
+
+    @property
+    def each(self) -> "list[Matrix]":
+        """The matrices of the experts."""
+        size = len(self.sources) // self.experts
+        return [
+            replace(self, sources=self.sources[first : first + size], experts=1)
+            for first in range(0, len(self.sources), size)
+        ]
 
     @property
     def columns(self) -> int:

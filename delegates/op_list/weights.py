@@ -1,5 +1,6 @@
 """The packed weights of a program, each matrix once, and its few other floats in one blob."""
 
+import io
 from collections.abc import Sequence
 
 import numpy as np
@@ -30,6 +31,11 @@ def pack(matrix: Matrix, constants: Constants) -> bytes:
     Raises:
         DelegateError: a scale is not a number, or the format cannot hold it.
     """
+    if matrix.experts > 1:
+        packed = io.BytesIO()
+        for one in matrix.each:
+            packed.write(pack(one, constants))
+        return packed.getvalue()  # the buffer's own bytes, not a copy
     values = _joined(matrix, [_rows(constants.tensor(s.values)) for s in matrix.sources])
     if matrix.format is Format.FLOAT32:
         return pack_float32(values)
@@ -62,8 +68,14 @@ def _rows(tensor: Tensor) -> NDArray:
 
 
 def _joined(matrix: Matrix, parts: list[NDArray]) -> NDArray:
-    """Joins the parts one below the other, or in alternating blocks of 16 rows, padded with
-    zeros."""
+    """Joins the parts one below the other, or in alternating blocks of 16 rows, padded with zeros;
+    those of experts each so."""
+    if matrix.experts > 1:
+        size, rows = len(parts) // matrix.experts, matrix.rows // matrix.experts
+        each = [
+            _joined(one, parts[at * size : (at + 1) * size]) for at, one in enumerate(matrix.each)
+        ]
+        return np.concatenate([np.pad(part, ((0, rows - len(part)), (0, 0))) for part in each])
     if len(parts) == 1:
         return parts[0]
     if not matrix.interleaved:
@@ -136,7 +148,8 @@ class FloatBlob:
             for source, bias in zip(matrix.sources, biases, strict=True)
         ]
         key = tuple(bias.name if bias is not None else None for bias in biases)
-        return self._store(("bias", matrix.interleaved, *key), _joined(matrix, parts).reshape(-1))
+        numbers = _joined(matrix, parts).reshape(-1)
+        return self._store(("bias", matrix.interleaved, matrix.experts, *key), numbers)
 
     def data(self) -> bytes:
         return b"".join(part.tobytes() for part in self._parts)

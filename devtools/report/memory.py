@@ -196,7 +196,7 @@ def workspace(op_list: OpList, lines: Mapping[int, Line]) -> Workspace:
                 name=operator.name,
                 kind=operator.kind,
                 line=line,
-                weight=op_list.weights[operator.weight].size if operator.weight is not None else 0,
+                weight=sum(op_list.weights[weight].size for weight in operator.weights),
                 cache=operator.cache_bytes,
                 live=sum(op_list.slots[slot] for slot in live if slot not in op_list.one_row),
             )

@@ -19,8 +19,8 @@ class _Kind:
 
     Attributes:
         reads, writes: slots.
-        weight: the number of its weight; None without one, as for the other places.
-        cache: the number of its cache.
+        weights: the numbers of its weights.
+        cache: the number of its cache; None without one, as for the other places.
         state: the number of its state.
         accumulates: whether what it writes is read too.
         last_row: whether it computes the last row alone.
@@ -29,7 +29,7 @@ class _Kind:
     name: str
     reads: tuple[int, ...]
     writes: int
-    weight: int | None = None
+    weights: tuple[int, ...] = ()
     cache: int | None = None
     state: int | None = None
     accumulates: int | None = None
@@ -38,15 +38,16 @@ class _Kind:
 
 # By their number in the union Kind.
 _KINDS = {
-    1: _Kind("embedding", (), 1, weight=0),
+    1: _Kind("embedding", (), 1, weights=(0,)),
     2: _Kind("norm", (0,), 1),
-    3: _Kind("linear", (0,), 1, weight=2, accumulates=8, last_row=9),
+    3: _Kind("linear", (0,), 1, weights=(2,), accumulates=8, last_row=9),
     4: _Kind("attention", (0, 2, 4), 6, cache=8),
     5: _Kind("rotate", (0,), 1),
     6: _Kind("elementwise", (1, 2), 3),
     7: _Kind("glu", (0, 1), 2),
     8: _Kind("select_last", (0,), 1),
     9: _Kind("convolution", (0,), 1, state=2),
+    10: _Kind("experts", (0, 1), 2, weights=(3, 4)),
 }
 _FUNCTIONS = (  # of elementwise operators, by their numbers; the first few have two inputs
     *("add", "multiply"),
@@ -73,7 +74,7 @@ class Operator:
         kind: such as linear; of an elementwise operator the function, such as add.
         debug_ids: under which its time is recorded, that of the main part first.
         reads, writes: numbers of slots.
-        weight: number of its weight; None without.
+        weights: numbers of its weights.
         cache_bytes: of its keys and values, at the full context and of the file's type, or of its
             state.
     """
@@ -83,7 +84,7 @@ class Operator:
     debug_ids: tuple[int, ...]
     reads: tuple[int, ...]
     writes: int
-    weight: int | None
+    weights: tuple[int, ...]
     cache_bytes: int
 
 
@@ -191,7 +192,7 @@ def _operator(op: Table, caches: list[int], states: list[int], one_row: set[int]
         tuple(dict.fromkeys((op.number(3), op.number(4)))),
         tuple(dict.fromkeys(reads)),
         writes,
-        None if kind.weight is None else fields.number(kind.weight),
+        tuple(fields.number(place) for place in kind.weights),
         sum(kept),
     )
 

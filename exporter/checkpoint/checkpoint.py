@@ -164,8 +164,9 @@ class Checkpoint:
             )
 
     def _own(self, name: str) -> Stored:
-        """Returns where the family's checkpoints keep the model's tensor of that name."""
-        return self.family.stored(self.config, name)
+        """Returns where checkpoints of the family, in this one's way, keep the model's tensor of
+        that name."""
+        return self.family.stored(self.config, name).among(self.weights.shapes())
 
     def _stored(self, name: str) -> Stored:
         """Returns where this checkpoint keeps it: of two tied tensors only one need be present."""

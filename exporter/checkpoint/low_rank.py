@@ -80,6 +80,7 @@ def read_adapter(checkpoint: Checkpoint, name: str, source: str) -> LowRankAdapt
         if not isinstance(module, nn.Linear) or parameter == HEAD:
             continue
         stored = checkpoint.family.stored(checkpoint.config, parameter)
+        stored = stored.among(checkpoint.weights.shapes())
         if changes.keys().isdisjoint(stored.names):
             continue
         read.update(stored.names)

@@ -20,6 +20,7 @@ from exporter.models.spec import (
     Activation,
     AttentionSpec,
     DecoderSpec,
+    ExpertsSpec,
     LayerSpec,
     MlpSpec,
     QkNorm,
@@ -101,6 +102,18 @@ def mlp(fields: Fields, bias: bool = False, act: str = "hidden_act") -> MlpSpec:
         known = ", ".join(repr(known) for known in _ACTIVATIONS)
         raise ExportError(f"{act} {name!r} is not supported; supported are {known}.")
     return MlpSpec(count(fields, "intermediate_size"), _ACTIVATIONS[name], bias=bias)
+
+
+def experts(fields: Fields, expert: MlpSpec, normalized: bool) -> ExpertsSpec:
+    """Returns a mixture of such experts."""
+    names = ("num_experts", "num_local_experts")  # of which transformers' configs have one
+    name = next((one for one in names if fields.get(one) is not None), names[0])
+    number, chosen = count(fields, name), count(fields, "num_experts_per_tok")
+    if chosen > number:
+        raise ExportError(
+            f"num_experts_per_tok {chosen} is more than {name} {number}; set as many or fewer."
+        )
+    return ExpertsSpec(expert, number, chosen, normalized)
 
 
 def context_limit(fields: Fields, layers: Iterable[LayerSpec]) -> int:

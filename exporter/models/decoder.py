@@ -14,10 +14,19 @@ from torch import Tensor, nn
 from exporter.models.attention import Attention
 from exporter.models.context import CachedContext, Context
 from exporter.models.convolution import ShortConvolution
+from exporter.models.experts import Experts
 from exporter.models.mlp import MLP
 from exporter.models.norm import RMSNorm
 from exporter.models.rope import Rope, rope_table
-from exporter.models.spec import AttentionSpec, ConvolutionSpec, DecoderSpec, LayerSpec, Norms
+from exporter.models.spec import (
+    AttentionSpec,
+    ConvolutionSpec,
+    DecoderSpec,
+    FeedForwardSpec,
+    LayerSpec,
+    MlpSpec,
+    Norms,
+)
 from quant.protocols import Block
 
 
@@ -34,9 +43,12 @@ class DecoderLayer(nn.Module):
         else:
             attention = _attention(decoder, layer.mixer)
             self._mixer = self._add("self_attn", attention, layer.mixer_norms)
-        self._mlp = self._add("mlp", MLP(layer.feed_forward, size), layer.feed_forward_norms)
+        feed_forward = _feed_forward(layer.feed_forward, size)
+        self._mlp = self._add("mlp", feed_forward, layer.feed_forward_norms)
 
-    def _add(self, name: str, module: Attention | ShortConvolution | MLP, norms: Norms) -> Block:
+    def _add(
+        self, name: str, module: Attention | ShortConvolution | MLP | Experts, norms: Norms
+    ) -> Block:
         """Registers a block's module between its norms."""
         if norms.before is not None:
             self.add_module(norms.before, RMSNorm(self._norm_size, self._eps))
@@ -174,6 +186,10 @@ class CausalLM(nn.Module):
         for layer in self.model.layers:
             x = layer(x, context)
         return self.head(x)
+
+
+def _feed_forward(spec: FeedForwardSpec, hidden_size: int) -> MLP | Experts:
+    return MLP(spec, hidden_size) if isinstance(spec, MlpSpec) else Experts(spec, hidden_size)
 
 
 def _numbered(name: str, index: int) -> str:

@@ -10,7 +10,7 @@ from exporter.models.context import CachedContext, Context
 from exporter.models.spec import Activation, MlpSpec, Norms
 from quant.protocols import Block, Part
 
-_ACTIVATIONS: dict[Activation, Callable[[Tensor], Tensor]] = {
+ACTIVATIONS: dict[Activation, Callable[[Tensor], Tensor]] = {
     "silu": F.silu,
     "gelu": F.gelu,
     "gelu_tanh": partial(F.gelu, approximate="tanh"),
@@ -26,7 +26,7 @@ class MLP(nn.Module):
         super().__init__()
         inner, bias = spec.intermediate_size, spec.bias
         self.gated = spec.gated
-        self.activation = _ACTIVATIONS[spec.activation]
+        self.activation = ACTIVATIONS[spec.activation]
         if spec.gated:
             self.gate_proj = nn.Linear(hidden_size, inner, bias)
         self.up_proj = nn.Linear(hidden_size, inner, bias)

@@ -82,6 +82,34 @@ class MlpSpec:
 
 
 @dataclass(frozen=True)
+class ExpertsSpec:
+    """A mixture of experts: of `num_experts` feed-forward parts, a router chooses some for each
+    row, whose outputs it weighs and adds (Shazeer et al., 2017).
+
+    Attributes:
+        expert: one of them.
+        num_experts_per_tok: how many are chosen: those with the highest scores.
+        normalized: whether the weights are the softmax over the chosen scores; otherwise they are
+            those of the softmax over all scores.
+        router_bias: of the linear that makes the scores.
+    """
+
+    expert: MlpSpec
+    num_experts: int
+    num_experts_per_tok: int
+    normalized: bool = True
+    router_bias: bool = False
+
+    @property
+    def intermediate_size(self) -> int:
+        """Of one expert."""
+        return self.expert.intermediate_size
+
+
+FeedForwardSpec = MlpSpec | ExpertsSpec
+
+
+@dataclass(frozen=True)
 class Norms:
     """The names, in the layer, of the RMSNorms around a block; None: no norm.
 
@@ -99,7 +127,7 @@ class LayerSpec:
     """A layer: x + mixer(x), then x + feed_forward(x), each with its norms."""
 
     mixer: Mixer
-    feed_forward: MlpSpec
+    feed_forward: FeedForwardSpec
     mixer_norms: Norms = Norms("input_layernorm")
     feed_forward_norms: Norms = Norms("post_attention_layernorm")
 
@@ -163,9 +191,11 @@ class DecoderSpec:
         """The sizes of the parts by their Hugging Face names: a number if all layers have the same,
         otherwise a list with one entry for each layer. Those of attention are for layers that have
         it. `sliding_window`, where there is one, is 0 for layers without; `short_convolutions`
-        counts the layers with one, where there are any."""
+        counts the layers with one, where there are any; `num_experts` and `num_experts_per_tok`
+        are those of the layers with experts, where there are any."""
         mixers = self.attentions
         feed_forwards = [layer.feed_forward for layer in self.layers]
+        experts = [part for part in feed_forwards if isinstance(part, ExpertsSpec)]
         windows = [mixer.window or 0 for mixer in mixers]
         convolutions = self.num_hidden_layers - len(mixers)
         return {
@@ -179,7 +209,15 @@ class DecoderSpec:
             "tie_word_embeddings": self.tie_word_embeddings,
             **({"sliding_window": _shared(windows)} if any(windows) else {}),
             **({"short_convolutions": convolutions} if convolutions else {}),
+            **(_expert_counts(experts) if experts else {}),
         }
+
+
+def _expert_counts(experts: list[ExpertsSpec]) -> dict[str, int | list[int]]:
+    return {
+        "num_experts": _shared([part.num_experts for part in experts]),
+        "num_experts_per_tok": _shared([part.num_experts_per_tok for part in experts]),
+    }
 
 
 def _shared(sizes: list[int]) -> int | list[int]:

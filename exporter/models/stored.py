@@ -1,7 +1,7 @@
 """How a checkpoint stores a tensor of the model: renamed, fused, stacked, transposed, ..."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -18,10 +18,22 @@ class Stored:
     Attributes:
         names: of the tensors in the checkpoint.
         make: combines these tensors, in that order; it returns a view where possible.
+        otherwise: another way in which checkpoints store it; None: there is none.
     """
 
     names: tuple[str, ...]
     make: Callable[..., Tensor] = _itself
+    otherwise: "Stored | None" = None
+
+    def among(self, stored: Collection[str]) -> "Stored":
+        """Returns the first way whose tensors are all stored; the last, if there is none."""
+        if self.otherwise is None or all(name in stored for name in self.names):
+            return replace(self, otherwise=None)
+        return self.otherwise.among(stored)
+
+    def or_else(self, other: "Stored") -> "Stored":
+        """Returns it with another way in which checkpoints may store the tensor."""
+        return replace(self, otherwise=other)
 
     def then(self, change: Callable[[Tensor], Tensor]) -> "Stored":
         """Returns the same with one more step at the end."""

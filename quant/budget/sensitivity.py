@@ -151,13 +151,9 @@ class _Errors:
         for hook in hooks:
             hook.remove()
         for part in self._parts:
-            moved = sum(self._moved(path, *seen[path]) for path in part.linears)
-            assert isinstance(moved, Tensor)
-            squares, name = moved.square().sum(dim=(1, 2)), part.name
-            self._squares[name] = self._squares.get(name, torch.zeros_like(squares)) + squares
-            compensation = self._compensation[name]
-            if compensation is not None:
-                compensation.add(self._rotated(seen[part.linears[0]][0].flatten(0, -2)))
+            for group in part.groups:
+                if group[0] in seen:  # an expert may get no token
+                    self._add(part.name, group, seen)
         assert x.grad is not None
         return x.grad
 
@@ -170,8 +166,20 @@ class _Errors:
             for part, squares in self._squares.items()
         }
 
+    def _add(
+        self, name: str, group: Sequence[str], seen: Mapping[str, tuple[Tensor, Tensor]]
+    ) -> None:
+        """Adds what linears of a part do that read one input."""
+        moved = sum(self._moved(path, *seen[path]) for path in group)
+        assert isinstance(moved, Tensor)
+        squares = moved.square().flatten(1).sum(dim=1)
+        self._squares[name] = self._squares.get(name, torch.zeros_like(squares)) + squares
+        compensation = self._compensation[name]
+        if compensation is not None:
+            compensation.add(self._rotated(seen[group[0]][0].flatten(0, -2)))
+
     def _moved(self, path: str, inputs: Tensor, output: Tensor) -> Tensor:
-        """g . e of each token, at each type: float32 (types, windows, seq_len)."""
+        """g . e of each token, at each type: float32 (types, ..., of inputs)."""
         assert output.grad is not None
         inputs = self._rotated(inputs)
         if path not in self._changes:

@@ -187,9 +187,11 @@ def parts_of(model: CausalLM, scheme: Scheme, storage: Storage) -> list[PartSize
     parts = []
     for stop in walk(model):
         for part in parts_of_layer(stop.layer):
-            shapes = [_shape(stop.layer.get_submodule(linear)) for linear in part.linears]
+            shapes = [_shape(stop.layer.get_submodule(linear)) for linear in part.groups[0]]
             rows = sum(shape[0] for shape in shapes)  # a device that joins them has one matrix
-            parts.append(PartSizes(f"{stop.name}.{part.name}", sizes(rows, shapes[0][1])))
+            each = sizes(rows, shapes[0][1])
+            name, experts = f"{stop.name}.{part.name}", part.experts
+            parts.append(PartSizes(name, tuple(experts * size for size in each)))
     rows, columns = model.lm_head.out_features, model.lm_head.in_features
     head = sizes(rows, columns)
     ends = tuple(storage.table_bytes(rows, type.padded(columns), type) for type in types)
@@ -217,9 +219,16 @@ def _shape(linear: nn.Module) -> tuple[int, int]:
     return rows, columns
 
 
-def _small_numbers(model: CausalLM) -> int:
-    """Norms, biases and convolutions."""
-    return sum(p.numel() for p in _module(model).parameters() if p.dim() != 2)
+def small_numbers(model: CausalLM) -> int:
+    """How many numbers stay floats: norms, biases, routers."""
+    linears = sum(
+        math.prod(_shape(stop.layer.get_submodule(linear)))
+        for stop in walk(model)
+        for part in parts_of_layer(stop.layer)
+        for linear in part.linears
+    )
+    table = model.lm_head.in_features * model.lm_head.out_features
+    return numbers_of(model) - linears - (table if is_tied(model) else 2 * table)
 
 
 def _room(budget: Budget, model: CausalLM) -> int:
@@ -234,7 +243,7 @@ def _room(budget: Budget, model: CausalLM) -> int:
 def _least(model: CausalLM, scheme: Scheme, storage: Storage) -> int:
     """Bytes of the weights with everything in its smallest type."""
     parts = parts_of(model, scheme, storage)
-    return storage.float_bytes * _small_numbers(model) + sum(min(part.sizes) for part in parts)
+    return storage.float_bytes * small_numbers(model) + sum(min(part.sizes) for part in parts)
 
 
 def _too_little(budget: Budget, model: CausalLM, scheme: Scheme) -> str:

@@ -4,7 +4,7 @@ Integers of 4 bits are stored two per byte, the first in the low half; scales ar
 is exact. The rest of a layer (norms, biases) is stored as it is, because methods may change it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -15,19 +15,27 @@ from quant.weight_type import WeightType
 
 _VALUES = ":int{}.{}.{}.{}"  # bits, group size and levels of its type; rotated
 _SCALES = ":scales"
+_RARE = ":rare"  # names, one a line, as bytes
 
 
-def encode_layer(layer: nn.Module) -> dict[str, Tensor]:
-    """The parameters of a layer by their names in it; a quantized one as values and scales."""
+def encode_layer(layer: nn.Module, rare: Sequence[str] = ()) -> dict[str, Tensor]:
+    """The parameters of a layer by their names in it; a quantized one as values and scales.
+
+    Args:
+        rare: names of experts, which are stored too.
+    """
     tensors = {name: parameter.detach() for name, parameter in layer.named_parameters()}
     for path, module in layer.named_modules():
         if isinstance(module, QuantizedLinear):
             tensors |= _encoded(f"{path}.weight", module.quantized_weight)
+    if rare:
+        tensors[_RARE] = torch.tensor(list("\n".join(rare).encode()), dtype=torch.uint8)
     return tensors
 
 
-def decode_layer(layer: nn.Module, tensors: Mapping[str, Tensor]) -> None:
-    """Gives a layer, which may be on the meta device, the parameters of `encode_layer`."""
+def decode_layer(layer: nn.Module, tensors: Mapping[str, Tensor]) -> list[str]:
+    """Gives a layer, which may be on the meta device, the parameters of `encode_layer`; returns
+    the names of its experts."""
     for name, weight in _decoded(tensors).items():
         parent, _, linear = name.removesuffix(".weight").rpartition(".")
         set_weight(layer.get_submodule(parent), linear, weight)
@@ -36,6 +44,7 @@ def decode_layer(layer: nn.Module, tensors: Mapping[str, Tensor]) -> None:
             parent, _, key = name.rpartition(".")
             parameter = nn.Parameter(tensor, requires_grad=False)
             layer.get_submodule(parent).register_parameter(key, parameter)
+    return bytes(tensors[_RARE].tolist()).decode().split("\n") if _RARE in tensors else []
 
 
 def encode_ends(embedding: QuantizedWeight, head: QuantizedWeight) -> dict[str, Tensor]:

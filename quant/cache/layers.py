@@ -1,5 +1,7 @@
 """The parts of one quantization that the cache already has, and those still to be made."""
 
+from collections.abc import Sequence
+
 from torch import Tensor, nn
 
 from quant.cache.entry import (
@@ -70,20 +72,24 @@ class CachedLayers:
     def has(self, index: int) -> bool:
         return self._present[index]
 
-    def load(self, index: int, layer: nn.Module) -> None:
-        """Gives a layer its quantized form.
+    def load(self, index: int, layer: nn.Module) -> list[str]:
+        """Gives a layer its quantized form; returns the names that were stored with it.
 
         Raises:
             QuantError: it was there at the start, but not any more.
         """
-        decode_layer(layer, self._load(self._keys[index], f"layer {index}"))
+        return decode_layer(layer, self._load(self._keys[index], f"layer {index}"))
 
-    def store(self, index: int, layer: nn.Module) -> None:
-        """Stores a layer; of several ranks, only the first does."""
+    def store(self, index: int, layer: nn.Module, rare: Sequence[str] = ()) -> None:
+        """Stores a layer; of several ranks, only the first does.
+
+        Args:
+            rare: names of experts, for the report.
+        """
         if not self._writes:
             return
         what = f"layer {index} of {self._label}"
-        self._cache.store(self._keys[index], encode_layer(layer), what)
+        self._cache.store(self._keys[index], encode_layer(layer, rare), what)
 
     def load_embedding_and_head(self) -> tuple[QuantizedWeight, QuantizedWeight] | None:
         """Embedding and head, if they were found at the start.

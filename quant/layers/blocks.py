@@ -16,6 +16,11 @@ def blocks_of(layer: nn.Module) -> Sequence[Block]:
     return cast(DecoderLayer, layer).blocks()
 
 
+def mixtures_of(layer: nn.Module) -> list[Block]:
+    """The blocks with experts."""
+    return [block for block in blocks_of(layer) if block.router is not None]
+
+
 def parts_of_layer(layer: nn.Module) -> Iterator[Part]:
     """All parts of a layer that are quantized, in the order of computation."""
     return (part for block in blocks_of(layer) for part in block.parts)

@@ -1,179 +1,54 @@
 """Quantizes one decoder layer by GPTQ: each linear is calibrated on its inputs at run time."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from torch import nn
 
-from torch import Tensor, nn
-
-from quant.layers.blocks import LayerBlock, blocks_of, quantize_linear, weight_of
+from quant.layers.blocks import LayerBlock, blocks_of
+from quant.layers.experts import gptq_experts
 from quant.layers.nearest import Done
-from quant.layers.stream import Shards, Stream
-from quant.machine.ranks import ALONE, Ranks
-from quant.machine.speed import Speed, hessian_operations, update_operations
-from quant.machine.spill import IN_MEMORY, Spill
+from quant.layers.place import Place, Streams
 from quant.modules import dequantized_once
-from quant.protocols import Part
-from quant.rounding.drift import residual_drift, residual_products
-from quant.rounding.nearest import require_finite, round_int8
-from quant.rounding.solve import (
-    Statistics,
-    aim,
-    padded_as,
-    rotated_by,
-    seen_by_linear,
-    solve,
-    statistics,
-)
 from quant.scheme import Scheme
-from quant.weight_type import WeightType
 
 
-@dataclass(frozen=True)
-class Streams:
-    """The calibration text's hidden states before a layer.
+def gptq_layer(
+    layer: nn.Module, scheme: Scheme, name: str, streams: Streams, done: Done
+) -> list[str]:
+    """Quantizes a layer, one linear after the other, and runs the streams through it in place.
 
-    Attributes:
-        hidden: after quantized layers.
-        reference: after float ones, for methods that need them; else None.
-        spill: where a layer's temporary tensors are kept.
-        ranks: the processes that share the work.
-        speed: records how fast it goes.
+    Returns:
+        the experts, by their paths in the layer, that the text gave too few tokens.
     """
-
-    hidden: Stream
-    reference: Stream | None
-    spill: Spill = IN_MEMORY
-    ranks: Ranks = ALONE
-    speed: Speed = field(default_factory=Speed)
-
-    def total(self, terms: Iterable[Tensor]) -> Tensor:
-        """The sum of terms of all shards: see Ranks.sum."""
-        return self.ranks.sum(terms, self.spill)
-
-    def keep(self, make: Callable[[Tensor], Tensor], shards: Shards) -> Shards:
-        """Applies `make` to each tensor, and keeps the results."""
-        return [self.spill.keep(map(make, shard)) for shard in shards]
-
-
-def gptq_layer(layer: nn.Module, scheme: Scheme, name: str, streams: Streams, done: Done) -> None:
-    """Quantizes a layer, one linear after the other, and runs the streams through it in place."""
+    rare: list[str] = []
     for described in blocks_of(layer):
         block = LayerBlock(layer, described, streams.hidden.context)
-        place = _Place(block, scheme, name, streams, done)
-        inputs = streams.keep(block.normed, streams.hidden.shards)
-        normed = None
-        if streams.reference is not None:
-            normed = [map(block.normed, shard) for shard in streams.reference.shards]
-        statistics = place.statistics(described.readers[0].linears[0], inputs, normed)
-        reached = place.follow()  # goes through the block while that is float
-        for part in described.readers:
-            place.quantize(part, statistics, None)
-        del statistics
-
-        with dequantized_once(layer.get_submodule(described.module)):
-            inputs = streams.keep(block.reach, inputs)
-        statistics = place.statistics(described.end, inputs, reached)
-        del reached
-        place.quantize(described.last, statistics, place.residual(inputs, statistics))
-        del statistics
-        with dequantized_once(layer.get_submodule(described.end)):
-            for shard, reaching in zip(streams.hidden.shards, inputs, strict=True):
-                for index, x in enumerate(reaching):
-                    shard[index] = block.add(shard[index], x)
-
-
-@dataclass(frozen=True)
-class _Place:
-    """A block whose linears are quantized; `name` is its layer's."""
-
-    block: LayerBlock
-    scheme: Scheme
-    name: str
-    streams: Streams
-    done: Done
-
-    @property
-    def aims_at_residual(self) -> bool:
-        """Whether the last linear should correct the drift of the residual stream. If a norm, which
-        is not linear, follows it, its outputs should stay the same instead."""
-        return self.scheme.choice.drift == "residual" and self.block.block.after is None
-
-    def follow(self) -> Shards | None:
-        """Runs the float stream through the float block; returns the inputs of its last linear, if
-        they are needed."""
-        if self.streams.reference is None:
-            return None
-        kept = []
-        for shard in self.streams.reference.shards:
-            reached = self.streams.spill.keep(())
-            for index, x in enumerate(shard):
-                outputs = self.block.reach(self.block.normed(x))
-                shard[index] = self.block.add(x, outputs)
-                if not self.aims_at_residual:
-                    reached.append(outputs)
-            kept.append(reached)
-        return None if self.aims_at_residual else kept
-
-    def statistics(
-        self, linear: str, inputs: Shards, reference: Sequence[Iterable[Tensor]] | None
-    ) -> Statistics:
-        """Returns the statistics of a linear's inputs."""
-        weight = weight_of(self.block.layer, linear)
-        in_features, device = weight.shape[1], weight.device
-        columns = in_features + -in_features % self.scheme.largest_group
-        total = self.streams.total
-        tokens = self.streams.hidden.tokens
-        method, operations = self.scheme.choice, hessian_operations(tokens, columns)
-        with self.streams.speed.timed("hessian", operations, device):
-            return statistics(inputs, reference, tokens, columns, method, total, device)
-
-    def residual(self, inputs: Shards, statistics: Statistics) -> Tensor | None:
-        """Returns the correlation C of the residual stream's drift, if the method uses it."""
-        reference, method = self.streams.reference, self.scheme.choice
-        if reference is None or not self.aims_at_residual:
-            return None
-        linear = self.block.block.end
-        rotated = rotated_by(method)(weight_of(self.block.layer, linear))
-        weight = padded_as(rotated, statistics)
-        bias = getattr(self.block.layer.get_submodule(linear), "bias", None)
-        seen = seen_by_linear(method)
-
-        def pairs(shard: int) -> Iterator[tuple[Tensor, Tensor]]:
-            """What the linear should add, without its bias, to make the streams equal; its
-            inputs."""
-            hidden = self.streams.hidden.shards[shard]
-            for wanted, x, shard_inputs in zip(
-                reference.shards[shard], hidden, inputs[shard], strict=True
-            ):
-                yield wanted - x if bias is None else wanted - x - bias, seen(shard_inputs)
-
-        products = self.streams.total(
-            residual_products(pairs(shard), weight) for shard in range(len(inputs))
-        )
-        return residual_drift(products, self.streams.hidden.tokens, weight, statistics.hessian)
-
-    def quantize(self, part: Part, statistics: Statistics, correlation: Tensor | None) -> None:
-        """Quantizes the linears of a part, which share their input."""
-        type = self.scheme.type_of(f"{self.name}.{part.name}")
-        assert type is not None
-        for linear in part.linears:
-            self._quantize(linear, type, statistics, correlation)
-
-    def _quantize(
-        self, linear: str, type: WeightType, statistics: Statistics, correlation: Tensor | None
-    ) -> None:
-        name, weight = f"{self.name}.{linear}", weight_of(self.block.layer, linear)
-        require_finite(weight, name)
-        (rows, columns), method = weight.shape, self.scheme.choice
-        weight = rotated_by(method)(weight)
-        if type.in_groups:
-            moved = correlation is not None or statistics.drift is not None
-            operations = update_operations(rows, len(statistics.hessian), method, moved)
-            with self.streams.speed.timed("update", operations, weight.device):
-                quantized = solve(weight, type, method, statistics, correlation, self.streams.ranks)
+        place = Place(block, scheme, name, streams, done)
+        if described.router is None:
+            _gptq_block(place)
         else:
-            target = aim(padded_as(weight, statistics), method, statistics, correlation)
-            quantized = round_int8(target[:, :columns], name)
-        quantized = replace(quantized, rotated=method.rotated(columns))
-        quantize_linear(self.block.layer, linear, quantized)
-        self.done(name, rows * columns)
+            rare += gptq_experts(place)
+    return rare
+
+
+def _gptq_block(place: Place) -> None:
+    """Quantizes a block all of whose linears see all tokens."""
+    block, streams, described = place.block, place.streams, place.block.block
+    inputs = streams.keep(block.normed, streams.hidden.shards)
+    normed = None
+    if streams.reference is not None:
+        normed = [map(block.normed, shard) for shard in streams.reference.shards]
+    statistics = place.statistics(described.readers[0].linears[0], inputs, normed)
+    reached = place.follow()  # goes through the block while that is float
+    for part in described.readers:
+        place.quantize(part, statistics, None)
+    del statistics
+
+    with dequantized_once(block.layer.get_submodule(described.module)):
+        inputs = streams.keep(block.reach, inputs)
+    statistics = place.statistics(described.end, inputs, reached)
+    del reached
+    place.quantize(described.last, statistics, place.residual(inputs, statistics))
+    del statistics
+    with dequantized_once(block.layer.get_submodule(described.end)):
+        for shard, reaching in zip(streams.hidden.shards, inputs, strict=True):
+            for index, x in enumerate(reaching):
+                shard[index] = block.add(shard[index], x)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from torch import Tensor, nn
 
-from quant.layers.blocks import blocks_of
+from quant.layers.blocks import blocks_of, mixtures_of
 from quant.layers.embedding_and_head import HEAD_ROWS, is_tied
 from quant.layers.head_inputs import MOST_TOKENS, WINDOWS_TOGETHER
 from quant.layers.stream import STREAM_TOKENS
@@ -82,6 +82,9 @@ def estimate_peak(
         behind = any(block.after is not None for layer in layers for block in blocks_of(layer))
         keeps_reference = follows and (behind or scheme.choice.drift != "residual")
         inputs = hidden + widest * (2 if keeps_reference else 1)
+        if any(mixtures_of(layer) for layer in layers):
+            # The rows of some experts, of both streams, and the float stream after the block.
+            inputs = max(inputs, hidden * (3 if follows else 1))
         states = _FLOAT * tokens * (hidden * (2 if follows else 1) + inputs)
         square, outputs = widest * widest * _FLOAT, widest * hidden * _FLOAT
         waiting = 0 if spilled else (SHARDS // ranks).bit_length() - 1

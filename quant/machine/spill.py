@@ -8,9 +8,10 @@ them however the process ends. What is read back is bit-identical.
 
 import ctypes
 import mmap
+import os
 import tempfile
 import weakref
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
@@ -19,6 +20,10 @@ from torch import Tensor, nn
 
 from quant.errors import QuantError
 from quant.modules import QuantizedEmbedding, QuantizedLinear
+
+_MOST_FILES = 64  # of one module, before its tensors share some
+_SHARED_BYTES = 1 << 26  # of a file that several tensors share
+_ALIGNMENT = 64  # of a tensor in it
 
 
 class Batches:
@@ -94,20 +99,21 @@ class Spill:
 
     def park(self, module: nn.Module) -> None:
         """Moves the quantized weights of a module to mapped files: they are resident when they are
-        used, until `release`, and a file disappears with its tensor. Tensors that share their
+        used, until `release`, and a file disappears with its tensors. Tensors that share their
         memory still do."""
         if self.directory is None:
             return
+        owners = [(owner, name, getattr(owner, name)) for owner, name in _quantized(module)]
+        tensors = {tensor.data_ptr(): tensor for _, _, tensor in owners}
         moved: dict[int, Tensor] = {}
-        for owner, name in _quantized(module):
-            tensor = getattr(owner, name)
-            if tensor.data_ptr() not in moved:
-                moved[tensor.data_ptr()] = self._mapped(tensor)
+        for some in _together(tensors):
+            moved |= zip(some, self._mapped([tensors[key] for key in some]), strict=True)
+        for owner, name, tensor in owners:
             setattr(owner, name, moved[tensor.data_ptr()])
 
     @property
     def mapped(self) -> int:
-        """How many tensors are in files that are still mapped."""
+        """How many files are still mapped."""
         return sum(pages() is not None for pages in self._maps)
 
     def release(self) -> None:
@@ -120,21 +126,45 @@ class Spill:
                 pages.madvise(mmap.MADV_DONTNEED)
         _trim_heap()
 
-    def _mapped(self, tensor: Tensor) -> Tensor:
-        """The same numbers in a file, read through a private mapping."""
+    def _mapped(self, tensors: Sequence[Tensor]) -> list[Tensor]:
+        """The same numbers in one file, read through a private mapping."""
         assert self.directory is not None
-        tensor = tensor.contiguous()
+        tensors = [tensor.contiguous() for tensor in tensors]
+        offsets = [0]
         with open_nameless(self.directory) as file:
             try:
-                file.write(tensor.flatten().view(torch.uint8).numpy().data)
+                for tensor in tensors:
+                    file.write(tensor.flatten().view(torch.uint8).numpy().data)
+                    offsets.append(file.seek(-file.tell() % _ALIGNMENT, os.SEEK_CUR))
+                file.truncate()
                 file.flush()
             except OSError as error:
                 raise _no_room(self.directory, error) from None
             pages = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
         self._maps = [*(ref for ref in self._maps if ref() is not None), weakref.ref(pages)]
-        flat = torch.frombuffer(pages, dtype=tensor.dtype)
-        # Not a view: it would keep the flat tensor, and the file, after its own data is released.
-        return flat.new_empty(0).set_(flat.untyped_storage(), 0, tensor.shape, tensor.stride())
+        return [_read(pages, at, one) for at, one in zip(offsets, tensors, strict=False)]
+
+
+def _read(pages: mmap.mmap, offset: int, like: Tensor) -> Tensor:
+    """A tensor of that shape in mapped pages."""
+    flat = torch.frombuffer(pages, dtype=like.dtype, count=like.numel(), offset=offset)
+    # Not a view: it would keep the flat tensor, and the file, after its own data is released.
+    return flat.new_empty(0).set_(flat.untyped_storage(), 0, like.shape, like.stride())
+
+
+def _together(tensors: Mapping[int, Tensor]) -> Iterator[list[int]]:
+    """The tensors that share a file: those of experts, which are more than may be open files."""
+    least = _SHARED_BYTES if len(tensors) > _MOST_FILES else 0
+    some: list[int] = []
+    size = 0
+    for key, tensor in tensors.items():
+        some.append(key)
+        size += tensor.nbytes
+        if size >= least:
+            yield some
+            some, size = [], 0
+    if some:
+        yield some
 
 
 IN_MEMORY = Spill()

@@ -59,10 +59,13 @@ def roles_of(blocks: Sequence[Block]) -> Roles:
     for block in blocks:
         assert block.norm is not None and block.after is None
         readers |= {linear: block.norm for part in block.readers for linear in part.linears}
+        if block.router is not None:
+            readers[block.router] = block.norm
         if block.heads is not None:
             maker, size = block.heads
             values[maker] = mixed[block.end] = size
-    return Roles(readers, frozenset(block.end for block in blocks), values, mixed)
+    writers = frozenset(linear for block in blocks for linear in block.last.linears)
+    return Roles(readers, writers, values, mixed)
 
 
 def require_rotatable(model: CausalLM, rotation: str) -> None:

@@ -54,6 +54,12 @@ CASES = {
         "damaged_programs",
         "rotation_without_a_cache",
     ],
+    "delegate_experts_test": [
+        "sums_of_experts",
+        "chunks_leave_no_trace",
+        "ties_and_what_is_no_number",
+        "damaged_programs",
+    ],
     "delegate_ring_test": [
         "bits_of_a_whole_cache",
         "truncates_as_far_as_it_reaches",

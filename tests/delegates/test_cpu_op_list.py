@@ -10,6 +10,8 @@ from support.op_list import OpList
 from exporter.agreement import compare, require_agreement
 from quant.scheme import Scheme
 
+_READS = ("input", "query", "key", "value", "gate", "up", "scores")
+
 
 def check_slots(call: OpList) -> None:
     """Every slot that is read was written, every number is one of those that there are, and
@@ -19,7 +21,7 @@ def check_slots(call: OpList) -> None:
     written = {item["slot"] for item in program["inputs"] if item["role"] == "rows"}
     for op in program["ops"]:
         kind, name = op["kind"], op["kind_type"]
-        reads = [kind[k] for k in ("input", "query", "key", "value", "gate", "up") if k in kind]
+        reads = [kind[k] for k in _READS if k in kind]
         if kind.get("function") in ("add", "multiply"):
             reads.append(kind["other"])
         assert all(slot in written for slot in reads), op["name"]

@@ -39,6 +39,7 @@ OURS = (
     "phi3",
     "qwen2",
     "qwen3",
+    "qwen3_moe",
     "smollm3",
 )
 PACKAGES = Path(__file__).parents[1] / "packages"

@@ -54,6 +54,7 @@ CASES = {
         "half_precision",
     ],
     "kernel_hadamard_test": ["blocks", "one_number"],
+    "kernel_softmax_test": ["shares"],
     "kernel_linear_test": [
         "odd_shapes",
         "whole_tiles",

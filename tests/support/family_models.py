@@ -79,6 +79,13 @@ DENSE_GRANITE4: dict[str, Any] = dict(
     position_embedding_type="rope",
     mamba_n_heads=6,
 )
+MIXTURE: dict[str, Any] = dict(
+    head_dim=16,
+    num_experts=7,
+    num_experts_per_tok=2,
+    moe_intermediate_size=40,
+    norm_topk_prob=True,
+)
 GEMMA: dict[str, Any] = dict(head_dim=16, query_pre_attn_scalar=10, sliding_window=9)
 MIXED = ["sliding_attention", "full_attention", "sliding_attention"]
 
@@ -113,6 +120,24 @@ CASES = [
         "Qwen3",
         "listed-windows",
         dict(use_sliding_window=True, sliding_window=5, layer_types=MIXED, head_dim=8),
+    ),
+    Case("Qwen3Moe", "normalized", MIXTURE),
+    Case(
+        "Qwen3Moe",
+        "some-dense",
+        dict(**MIXTURE, mlp_only_layers=[1], num_hidden_layers=4, decoder_sparse_step=2),
+    ),
+    Case(
+        "Qwen3Moe",
+        "plain-softmax",
+        {
+            **MIXTURE,
+            "norm_topk_prob": False,
+            "num_experts_per_tok": 5,
+            "attention_bias": True,
+            "use_sliding_window": True,
+            "sliding_window": 9,
+        },
     ),
     Case("SmolLM3", "interval", dict(no_rope_layer_interval=2)),
     Case("SmolLM3", "listed", dict(no_rope_layers=[0, 1, 1], attention_bias=True, mlp_bias=True)),
@@ -264,7 +289,7 @@ def our_model(reference: Any) -> CausalLM:
     model, tensors = CausalLM(spec).eval(), reference.state_dict()
     ours = {}
     for name in model.state_dict():
-        stored = family.stored(spec, name)
+        stored = family.stored(spec, name).among(tensors)
         ours[name] = stored.make(*(tensors[source] for source in stored.names))
     model.load_state_dict(ours)
     return model.requires_grad_(False)

@@ -168,6 +168,35 @@ class OpList:
         bias = self._floats(kind["bias"]) if "bias" in kind else np.float32(0)
         return gate * (mixed + bias)
 
+    def _experts(self, kind: Json, slots: dict[int, NDArray], *_: Any) -> NDArray:
+        x, scores = slots[kind["input"]], slots[kind["scores"]]
+        count, chosen = scores.shape[1], kind["num_experts_per_tok"]
+        out = np.zeros((len(x), self.program["slots"][kind["output"]]), np.float32)
+        for row, own in enumerate(scores):
+            best = np.sort(np.argsort(-own, kind="stable")[:chosen])
+            among = own[best] if kind["normalized"] else own
+            shares = np.exp(among - among.max()) / np.exp(among - among.max()).sum()
+            for place, expert in enumerate(best):
+                share = shares[place if kind["normalized"] else expert]
+                out[row] += share * self._expert(kind, x[row : row + 1], expert, count)[0]
+        return out
+
+    def _expert(self, kind: Json, x: NDArray, expert: int, count: int) -> NDArray:
+        """One expert's outputs of rows x."""
+
+        def product(which: str, x: NDArray) -> NDArray:
+            weight = self.weights[kind[f"{which}_weight"]].part(expert, count)
+            y = weight.product(x)
+            if f"{which}_bias" not in kind:
+                return y
+            return y + self._floats(kind[f"{which}_bias"]).reshape(count, -1)[expert]
+
+        halves = product("up", x).reshape(len(x), -1, 2, 16)
+        gate, up = (halves[:, :, i].reshape(len(x), -1) for i in (0, 1))
+        inner = self.program["weights"][kind["down_weight"]]["columns"]
+        y = product("down", (activation(kind["activation"], gate) * up)[:, :inner])
+        return y[:, : self.program["slots"][kind["output"]]]
+
     def _attention(
         self, kind: Json, slots: dict[int, NDArray], _: Any, tokens: Any, start_pos: int
     ) -> NDArray:
@@ -210,6 +239,12 @@ class Weight:
 
     values: NDArray
     scales: NDArray
+
+    def part(self, index: int, count: int) -> "Weight":
+        """One of `count` matrices that are stored one behind the other."""
+        rows = len(self.values) // count
+        here = slice(index * rows, (index + 1) * rows)
+        return Weight(self.values[here], self.scales[here])
 
     def dequantized(self) -> NDArray:
         return (self.values * self.scales).astype(np.float32)

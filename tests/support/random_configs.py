@@ -25,6 +25,18 @@ _OPTIONS: dict[str, dict[str, list[Any]]] = {
         "max_window_layers": [0, 1, 3, 4],
         "head_dim": [8],
     },
+    "Qwen3Moe": {
+        "attention_bias": _BIAS,
+        "use_sliding_window": _BIAS,
+        "sliding_window": _WINDOW,
+        "head_dim": [8],
+        "num_experts": [4, 9],
+        "num_experts_per_tok": [1, 2, 4],
+        "moe_intermediate_size": [24, 40],
+        "norm_topk_prob": _BIAS,
+        "mlp_only_layers": [[], [0, 3]],
+        "decoder_sparse_step": [1, 2],
+    },
     "SmolLM3": {
         "attention_bias": _BIAS,
         "mlp_bias": _BIAS,

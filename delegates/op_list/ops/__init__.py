@@ -7,6 +7,7 @@ from delegates.op_list.ops import (
     convolution,
     elementwise,
     embedding,
+    experts,
     glu,
     linear,
     low_rank,
@@ -19,6 +20,7 @@ from delegates.op_list.ops.attention import Attention
 from delegates.op_list.ops.convolution import Convolution
 from delegates.op_list.ops.elementwise import Elementwise, Function
 from delegates.op_list.ops.embedding import Embedding
+from delegates.op_list.ops.experts import Experts
 from delegates.op_list.ops.glu import Glu
 from delegates.op_list.ops.linear import Linear
 from delegates.op_list.ops.norm import Norm, NormWeight
@@ -38,10 +40,11 @@ KINDS: tuple[type[Op], ...] = (
     Glu,
     SelectLast,
     Convolution,
+    Experts,
 )
 _MODULES = (
     *(view, embedding, norm, low_rank, linear, attention, convolution, rotate),
-    *(elementwise, glu, select_last),
+    *(elementwise, glu, select_last, experts),
 )
 
 
@@ -61,6 +64,7 @@ __all__ = [
     "Convolution",
     "Elementwise",
     "Embedding",
+    "Experts",
     "Field",
     "Floats",
     "Function",

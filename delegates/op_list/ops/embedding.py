@@ -1,7 +1,7 @@
 """Rows of a matrix by token."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch.fx import Node
@@ -17,6 +17,8 @@ from delegates.op_list.rows import is_rows, said_shape
 
 @dataclass(eq=False, kw_only=True)
 class Embedding(Op):
+    MATRICES: ClassVar = {"matrix": ""}
+
     tokens: Node
     matrix: Matrix
 

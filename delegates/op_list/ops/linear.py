@@ -36,6 +36,7 @@ class Linear(Op):
     """
 
     READS: ClassVar = ("input", "residual")
+    MATRICES: ClassVar = {"matrix": ""}
 
     input: Rows
     matrix: Matrix
@@ -98,11 +99,9 @@ def match_quantized(node: Node, values: Values) -> Linear | Refused:
     x, weight, scales, bias, bits, group_size, levels, *rest = args_of(node)
     rotated = rest[0] if rest else 0
     columns = shape_of(x)[-1]
-    if rotated and (rotated not in ROTATED or columns % rotated):
-        return Refused(
-            f"it rotates {columns} columns in blocks of {rotated}; it takes blocks of 16, 32 or 64 "
-            "that divide them"
-        )
+    turned = rotation_refused(columns, rotated)
+    if turned is not None:
+        return turned
     if any(values.constants.name(tensor) is None for tensor in (weight, scales)):
         return Refused("its weight is computed, not a constant")
     source = quantized_source(weight, scales, columns, bits, group_size, levels)
@@ -112,6 +111,16 @@ def match_quantized(node: Node, values: Values) -> Linear | Refused:
     if isinstance(linear, Linear):
         linear.rotated = rotated
     return linear
+
+
+def rotation_refused(columns: int, rotated: int) -> Refused | None:
+    """Returns why a linear cannot rotate its input so; None if it can."""
+    if not rotated or rotated in ROTATED and columns % rotated == 0:
+        return None
+    return Refused(
+        f"it rotates {columns} columns in blocks of {rotated}; it takes blocks of 16, 32 or 64 "
+        "that divide them"
+    )
 
 
 def _linear(

@@ -89,6 +89,8 @@ class Op:
     READS: ClassVar[tuple[str, ...]] = ()  # the fields that hold the rows it reads
     IN_PLACE: ClassVar[tuple[str, ...]] = ()  # those of them that its output may overwrite
     ONE_ROW: ClassVar[bool] = False  # whether it computes one row of many
+    # The fields that hold its matrices, and what the name of each adds to the op's.
+    MATRICES: ClassVar[Mapping[str, str]] = {}
 
     output: Rows
     nodes: list[Node]
@@ -97,6 +99,9 @@ class Op:
 
     def __post_init__(self) -> None:
         self.name = self.name or _module_path(self.nodes)
+
+    def matrices(self) -> list[Matrix]:
+        return [getattr(self, field) for field in self.MATRICES]
 
     def reads(self) -> list[Rows]:
         return [rows for field in self.READS if (rows := getattr(self, field)) is not None]

@@ -218,6 +218,9 @@ struct Variant {
   /// y = x * (1 / sqrt(mean of x^2 + eps)) * weight, for n numbers; y may be x; weight may be null:
   /// all 1. The sum of squares: 16 fused chains, of equal index % 16, added in halves.
   void (*rms_norm)(const float* x, const float* weight, float eps, size_t n, float* y);
+  /// x = exp(x - the largest x) / their sum, for n >= 1 numbers. The sum: 16 chains, of equal index
+  /// % 16, added as lane_sum() does.
+  void (*softmax)(float* x, size_t n);
   /// Rotates each block of n numbers in place: y_i = sum over j of (-1)^(bits that i and j share)
   /// x_j / sqrt(block). Sums of two, of numbers 1, 2, 4, ... apart, then one product.
   /// \param block is_hadamard_block(); n is a multiple of it.

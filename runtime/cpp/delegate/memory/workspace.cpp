@@ -54,6 +54,8 @@ void WorkspaceNeeds::include(const WorkspaceNeeds& other) {
   shrunk = std::max(shrunk, other.shrunk);
   sums = std::max(sums, other.sums);
   partials = std::max(partials, other.partials);
+  shared = std::max(shared, other.shared);
+  shared_per_row = std::max(shared_per_row, other.shared_per_row);
   scratch = std::max(scratch, other.scratch);
   scratch_per_row = std::max(scratch_per_row, other.scratch_per_row);
 }
@@ -104,7 +106,7 @@ class Planner {
 
   size_t choose_rows() const {
     size_t bytes = needs_.columns + needs_.columns / kColumnStep * sizeof(int32_t) +
-                   (needs_.normed_columns + needs_.shrunk) * sizeof(float);
+                   (needs_.normed_columns + needs_.shrunk) * sizeof(float) + needs_.shared_per_row;
     for (size_t slot = 0; slot < program_.slots.size(); ++slot) {
       if (space_.bound_[slot] || program_.slots[slot].one_row) continue;
       bytes += space_.strides_[slot] * sizeof(float);
@@ -135,6 +137,7 @@ class Planner {
     space_.sums_ = layout->add(needs_.sums * sizeof(int32_t));
     space_.partials_ = layout->add(needs_.partials * sizeof(float));
     space_.normed_ = layout->add(space_.chunk_rows_ * needs_.normed_columns * sizeof(float));
+    space_.shared_ = layout->add(needs_.shared + space_.chunk_rows_ * needs_.shared_per_row);
     space_.shrunk_ = layout->add(space_.chunk_rows_ * needs_.shrunk * sizeof(float));
   }
 

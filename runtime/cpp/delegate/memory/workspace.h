@@ -33,6 +33,8 @@ class Workspace {
   float* normed(size_t rows, size_t thread) const;
   /// Where rows go between the two products of an adapter, likewise.
   float* shrunk(size_t rows, size_t thread) const;
+  /// Memory that all threads share for the length of an op.
+  uint8_t* shared() const { return pages_.data() + shared_; }
   /// Memory of a thread for the length of one part of an op.
   uint8_t* scratch(size_t thread) const { return thread_memory(thread) + scratch_; }
   /// Where the integers of a product go whose columns are cut into column_parts().
@@ -54,7 +56,7 @@ class Workspace {
   std::vector<size_t> strides_;
   // Offsets into the pages.
   size_t values_ = 0, params_ = 0, group_bias_ = 0, normed_ = 0, shrunk_ = 0, sums_ = 0,
-         partials_ = 0, threads_ = 0;
+         partials_ = 0, shared_ = 0, threads_ = 0;
   // And into the memory of a thread.
   size_t thread_bytes_ = 0;
   size_t row_values_ = 0, row_params_ = 0, row_group_bias_ = 0, row_normed_ = 0, row_shrunk_ = 0,

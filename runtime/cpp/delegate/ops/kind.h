@@ -57,6 +57,8 @@ struct WorkspaceNeeds {
   size_t shrunk = 0;           ///< floats of each row between the products of an adapter
   size_t sums = 0;             ///< integers of a product cut along its columns
   size_t partials = 0;         ///< floats of attention computed in splits
+  size_t shared = 0;           ///< bytes that all threads share
+  size_t shared_per_row = 0;   ///< additional bytes for each row of a chunk
   size_t scratch = 0;          ///< bytes for each thread
   size_t scratch_per_row = 0;  ///< additional bytes for each row of a chunk
 

@@ -6,6 +6,7 @@
 #include "delegate/ops/convolution.h"
 #include "delegate/ops/elementwise.h"
 #include "delegate/ops/embedding.h"
+#include "delegate/ops/experts.h"
 #include "delegate/ops/glu.h"
 #include "delegate/ops/linear.h"
 #include "delegate/ops/norm.h"
@@ -16,6 +17,6 @@ namespace thimble::cpu {
 
 /// Every kind of operator, in the order of the schema's union Kind, which counts from 1.
 using OpKind = std::variant<EmbeddingOp, NormOp, LinearOp, AttentionOp, RotateOp, ElementwiseOp,
-                            GluOp, SelectLastOp, ConvolutionOp>;
+                            GluOp, SelectLastOp, ConvolutionOp, ExpertsOp>;
 
 }  // namespace thimble::cpu

@@ -17,6 +17,7 @@ const Variant kVariant = {
     shrink,
     expand,
     rms_norm,
+    softmax,
     hadamard,
     rope,
     elementwise,

@@ -1,0 +1,254 @@
+// Mixtures of experts: the bits of their experts one by one, whatever the rows, threads and
+// kernels.
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <numeric>
+
+#include "delegate/ops/routing.h"
+#include "kernels/select/cpu_features.h"
+#include "kernels/select/select.h"
+#include "tests/cases.h"
+#include "tests/delegate/damage.h"
+#include "tests/delegate/model.h"
+
+namespace {
+
+using namespace thimble;
+using kernels::Function;
+using kernels::kBlockRows;
+using kernels::WeightFormat;
+using test::expect;
+using test::LoadedModel;
+using test::same_bits;
+
+struct Form {
+  WeightFormat format;
+  size_t hidden, inner, experts, chosen;
+  bool normalized, biased;
+  uint32_t rotated;
+};
+const Form kForms[] = {
+    {WeightFormat::kInt4TwoLevel, 80, 48, 6, 2, true, false, 16},
+    {WeightFormat::kInt6TwoLevel, 64, 64, 40, 8, true, false, 64},
+    {WeightFormat::kInt4, 96, 40, 5, 1, false, true, 0},
+    {WeightFormat::kInt8, 72, 40, 5, 3, false, true, 0},
+    {WeightFormat::kFloat32, 36, 24, 7, 4, true, true, 0},
+    {WeightFormat::kInt8, 40, 20, 1, 1, true, true, 0},
+};
+
+enum class Shown { kOutput, kScores };
+
+/// Embedding, router and experts.
+class Mixture : public test::ProgramBuilder {
+ public:
+  static constexpr size_t kVocabulary = 100;
+
+  explicit Mixture(const Form& form, Shown shown = Shown::kOutput) {
+    input = add_slot(form.hidden);
+    add_op(cpu::EmbeddingOp{add_weight(kVocabulary, form.hidden, WeightFormat::kInt8), input});
+    const uint32_t scores = add_slot(form.experts), output = add_slot(form.hidden);
+    add_op(linear(input, scores, add_weight(reals(form.experts * form.hidden, 1), form.hidden)));
+    const size_t up_rows = 2 * kernels::round_up(form.inner, kBlockRows);
+    const size_t down_rows =
+        form.experts == 1 ? form.hidden : kernels::round_up(form.hidden, kBlockRows);
+    op.input = input;
+    op.scores = scores;
+    op.output = output;
+    op.up_weight = add_weight(form.experts * up_rows, form.hidden, form.format);
+    op.down_weight = add_weight(form.experts * down_rows, form.inner, form.format);
+    if (form.biased) {
+      op.up_bias = add_floats(form.experts * up_rows, 0, 0.5f);
+      op.down_bias = add_floats(form.experts * down_rows, 0, 0.5f);
+    }
+    op.num_experts_per_tok = static_cast<uint32_t>(form.chosen);
+    op.normalized = form.normalized;
+    op.activation = Function::kSilu;
+    op.up_rotated = op.down_rotated = form.rotated;
+    add_op(op);
+    program.outputs.push_back({cpu::Role::kRows, shown == Shown::kOutput ? output : scores});
+  }
+
+  cpu::ExpertsOp op{};
+  uint32_t input;
+};
+
+/// One of the experts alone, of all rows: a gated linear, and one behind it.
+class OneExpert : public Mixture {
+ public:
+  OneExpert(const Form& form, size_t expert) : Mixture(form) {
+    program.ops.pop_back();
+    const uint32_t gated = add_slot(form.inner);
+    cpu::LinearOp up = linear(input, gated, cut(op.up_weight, form.experts, expert));
+    up.gated = true;
+    up.rotated = form.rotated;
+    const uint32_t down_weight = cut(op.down_weight, form.experts, expert);
+    cpu::LinearOp down = linear(gated, op.output, down_weight);
+    down.rotated = form.rotated;
+    program.weights[down_weight].rows = form.hidden;
+    if (form.biased) {
+      up.bias = cut(op.up_bias, form.experts, expert);
+      down.bias = cut(op.down_bias, form.experts, expert);
+      down.bias.length = static_cast<uint32_t>(form.hidden);
+    }
+    add_op(up);
+    add_op(down);
+  }
+
+ private:
+  uint32_t cut(uint32_t weight, size_t experts, size_t expert) {
+    cpu::Weight part = program.weights[weight];
+    part.key += "'";
+    part.rows /= experts;
+    const size_t bytes = part.packed(nullptr).bytes();
+    weights.push_back(std::make_unique<test::AlignedBuffer>(bytes));
+    std::memcpy(weights.back()->data(), weights[weight]->data() + expert * bytes, bytes);
+    program.weights.push_back(part);
+    return static_cast<uint32_t>(program.weights.size() - 1);
+  }
+  static cpu::Floats cut(const cpu::Floats& all, size_t experts, size_t expert) {
+    const size_t length = all.length / experts;
+    return {all.offset + expert * length, static_cast<uint32_t>(length)};
+  }
+};
+
+std::vector<float> run(const test::ProgramBuilder& model, const kernels::Variant& kernels,
+                       int32_t threads, const std::vector<size_t>& lengths) {
+  LoadedModel loaded(model, kernels, threads);
+  const size_t total = std::accumulate(lengths.begin(), lengths.end(), size_t{0});
+  const std::vector<int64_t> tokens = test::random_tokens(total);
+  std::vector<float> all;
+  auto next = tokens.begin();
+  for (const size_t length : lengths) {
+    const auto last = next + static_cast<std::ptrdiff_t>(length);
+    const std::vector<float> rows = loaded.run({next, last}, next - tokens.begin());
+    all.insert(all.end(), rows.begin(), rows.end());
+    next = last;
+  }
+  return all;
+}
+
+/// The experts with the highest scores, in ascending order.
+std::vector<size_t> choose(const float* scores, const Form& form) {
+  std::vector<size_t> experts(form.experts);
+  std::iota(experts.begin(), experts.end(), size_t{0});
+  std::stable_sort(experts.begin(), experts.end(),
+                   [&](size_t a, size_t b) { return scores[a] > scores[b]; });
+  experts.resize(form.chosen);
+  std::sort(experts.begin(), experts.end());
+  return experts;
+}
+
+constexpr size_t kRows = 90;
+
+/// What a mixture gives, from what each of its experts gives.
+std::vector<float> added(const Form& form) {
+  const kernels::Variant& scalar = kernels::scalar::kVariant;
+  const std::vector<float> scores = run(Mixture(form, Shown::kScores), scalar, 1, {kRows});
+  std::vector<std::vector<float>> each;
+  for (size_t expert = 0; expert < form.experts; ++expert) {
+    each.push_back(run(OneExpert(form, expert), scalar, 1, {kRows}));
+  }
+  std::vector<float> expected(kRows * form.hidden, 0.0f);
+  for (size_t row = 0; row < kRows; ++row) {
+    const float* own = &scores[row * form.experts];
+    const std::vector<size_t> chosen = choose(own, form);
+    std::vector<float> shares(own, own + form.experts);
+    if (form.normalized) {
+      shares.clear();
+      for (const size_t expert : chosen) shares.push_back(own[expert]);
+    }
+    scalar.softmax(shares.data(), shares.size());
+    float* y = &expected[row * form.hidden];
+    for (size_t i = 0; i < chosen.size(); ++i) {
+      float* x = &each[chosen[i]][row * form.hidden];
+      const float share = shares[form.normalized ? i : chosen[i]];
+      scalar.elementwise({Function::kScale, x, nullptr, share, form.hidden, x});
+      scalar.elementwise({Function::kAdd, y, x, 0, form.hidden, y});
+    }
+  }
+  return expected;
+}
+
+/// In one call and in pieces, on every number of threads, by every variant.
+bool sums_of_experts() {
+  for (const Form& form : kForms) {
+    const std::vector<float> expected = added(form);
+    const Mixture model(form);
+    for (const kernels::Variant* variant : kernels::all_variants()) {
+      if ((variant->required & ~kernels::cpu_features()) != 0) continue;
+      for (const int32_t threads : {1, 2, 3, 7}) {
+        for (const std::vector<size_t>& lengths :
+             {std::vector<size_t>{kRows}, {1, 1, 5, 83}, {40, 13, 1, 36}}) {
+          if (!expect(same_bits(run(model, *variant, threads, lengths), expected), variant->name)) {
+            return false;
+          }
+        }
+      }
+    }
+  }
+  return true;
+}
+
+/// More rows than one chunk has.
+bool chunks_leave_no_trace() {
+  const Mixture model(kForms[0]);
+  const kernels::Variant& best = *kernels::select_variant(nullptr, kernels::cpu_features()).variant;
+  const std::vector<float> expected = run(model, kernels::scalar::kVariant, 1, {700});
+  return expect(same_bits(run(model, best, 2, {700}), expected), "the rows of one long call") &&
+         expect(same_bits(run(model, best, 3, {699, 1}), expected), "those of two calls");
+}
+
+/// Equal scores: the first experts; scores that are no numbers are a choice like any other.
+bool ties_and_what_is_no_number() {
+  cpu::Routing routing(6, 3, true);
+  const float nan = NAN;
+  const std::vector<float> scores = {1, 2, 2, 2, 1, 2, nan, nan, 3, nan, nan, nan};
+  std::vector<uint64_t> memory(routing.bytes(2) / 8 + 1);
+  routing.route(scores.data(), 6, 2, kernels::scalar::kVariant,
+                reinterpret_cast<uint8_t*>(memory.data()));
+  std::vector<size_t> counts;
+  for (size_t expert = 0; expert < 6; ++expert) counts.push_back(routing.count(expert));
+  return expect(counts == std::vector<size_t>{1, 2, 2, 1, 0, 0}, "the first of equal scores") &&
+         expect(routing.used() == 4 && routing.rows(1)[0].row == 0 && routing.rows(1)[1].row == 1,
+                "rows in their order") &&
+         expect(routing.rows(3)[0].share == 1.0f / 3, "a third for each of three");
+}
+
+cpu::ExpertsOp& experts(cpu::Program* program) {
+  return std::get<cpu::ExpertsOp>(program->ops.back().kind);
+}
+
+const test::Damage kDamages[] = {
+    {[](cpu::Program* p) { experts(p).num_experts_per_tok = 0; }, "chooses 0 of 5 experts"},
+    {[](cpu::Program* p) { experts(p).num_experts_per_tok = 6; }, "chooses 6 of 5 experts"},
+    {[](cpu::Program* p) { experts(p).up_weight = 99; }, "uses weight 99 of"},
+    {[](cpu::Program* p) { experts(p).down_weight = 99; }, "uses weight 99 of"},
+    {[](cpu::Program* p) { experts(p).scores = 99; }, "uses slot 99 of"},
+    {[](cpu::Program* p) { experts(p).output = 99; }, "uses slot 99 of"},
+    {[](cpu::Program* p) { experts(p).output = experts(p).input; }, "reads and writes slot 0"},
+    {[](cpu::Program* p) { experts(p).input = experts(p).scores; }, "wants 72 columns in slot 1"},
+    {[](cpu::Program* p) { p->weights[experts(p).up_weight].rows -= 1; },
+     "wants a weight of 480 rows, and has 479"},
+    {[](cpu::Program* p) { p->weights[experts(p).down_weight].rows += 1; },
+     "wants a weight of 400 rows, and has 401"},
+    {[](cpu::Program* p) { experts(p).up_bias.length -= 1; }, "has 479 floats from"},
+    {[](cpu::Program* p) { experts(p).down_bias.length -= 1; }, "has 399 floats from"},
+    {[](cpu::Program* p) { experts(p).activation = Function::kAdd; },
+     "has the function 0 for an activation"},
+    {[](cpu::Program* p) { experts(p).up_rotated = 48; }, "rotates 72 columns in blocks of 48"},
+    {[](cpu::Program* p) { experts(p).down_rotated = 16; }, "rotates 40 columns in blocks of 16"},
+};
+
+bool damaged_programs() { return test::all_are_refused(Mixture(kForms[3]).program, kDamages); }
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const test::Case cases[] = {{"sums_of_experts", sums_of_experts},
+                              {"chunks_leave_no_trace", chunks_leave_no_trace},
+                              {"ties_and_what_is_no_number", ties_and_what_is_no_number},
+                              {"damaged_programs", damaged_programs}};
+  return test::run_cases(cases, argc, argv);
+}

@@ -1,0 +1,116 @@
+"""Mixtures of experts: what is captured, what other forms of it compute, what configs may say."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from support.expert_models import EXPERTS, expert_model
+from support.family_models import MIXTURE, SHAPE
+from support.small_models import quantized_model
+from torch._decomp import decomposition_table
+
+from delegates import DELEGATES, DelegateError, get_delegate
+from exporter.errors import ExportError
+from exporter.models.decoder import CausalLM
+from exporter.models.families import decoder_spec
+from exporter.models.mixture import route
+from exporter.models.spec import ExpertsSpec, MlpSpec
+from exporter.program import capture
+from quant.scheme import Scheme
+
+CONTEXT = 24
+OPERATOR = torch.ops.thimble.experts.default
+SPECS = {
+    "normalized": EXPERTS,
+    "of all scores": replace(EXPERTS, normalized=False, num_experts_per_tok=3),
+    "biases": ExpertsSpec(MlpSpec(40, "gelu_tanh", bias=True), 5, 4, router_bias=True),
+    "one": ExpertsSpec(MlpSpec(48), 1, 1),
+}
+
+
+def model_of(experts: ExpertsSpec, scheme: str) -> CausalLM:
+    model = expert_model(experts)
+    return model if scheme == "none" else quantized_model(model, Scheme(scheme))
+
+
+def test_the_highest_scores_are_chosen() -> None:
+    scores = torch.tensor([[1.0, 3.0, 2.0], [0.0, -1.0, 1.0]])
+    weights, chosen = route(scores, 2, normalized=True)
+    assert chosen.tolist() == [[1, 2], [2, 0]]
+    torch.testing.assert_close(weights, torch.tensor([[1.0, 0.0], [1.0, 0.0]]).softmax(-1))
+    weights, _ = route(scores, 2, normalized=False)
+    torch.testing.assert_close(weights, scores.softmax(-1).gather(1, chosen))
+
+
+@pytest.mark.parametrize("scheme", ["none", "rtn4", "rtn8"])
+@pytest.mark.parametrize("experts", SPECS.values(), ids=SPECS)
+@torch.no_grad()
+def test_one_operator_and_its_decomposition(experts: ExpertsSpec, scheme: str) -> None:
+    """Both equal the modules, for calls of every length of one program."""
+    model = model_of(experts, scheme)
+    tokens = torch.randint(96, (1, CONTEXT), generator=torch.Generator().manual_seed(2))
+    expected = model.logits(tokens)[0]
+    program = capture(model, CONTEXT, CONTEXT)
+    nodes = program.graph.find_nodes(op="call_function", target=OPERATOR)
+    assert len(nodes) == 2
+    expanded = program.run_decompositions({OPERATOR: decomposition_table[OPERATOR]})
+    assert not expanded.graph.find_nodes(op="call_function", target=OPERATOR)
+    for run in (program.module(), expanded.module()):
+        start = 0
+        for length in (9, 1, 1, 13):
+            logits = run(tokens[:, start : start + length], torch.tensor([start]))
+            start += length
+            torch.testing.assert_close(logits[0], expected[start - 1], rtol=0, atol=2e-4)
+
+
+@pytest.mark.parametrize("name", DELEGATES)
+def test_who_takes_experts(name: str) -> None:
+    limits = get_delegate(name).LIMITS
+    if name == "cpu":
+        return limits.check_experts()
+    with pytest.raises(DelegateError) as error:
+        limits.check_experts()
+    assert str(error.value) == (
+        f"{name} does not support mixtures of experts: export with --delegate cpu."
+    )
+    get_delegate(f"{name},cpu").LIMITS.check_experts()
+
+
+FIELDS: dict[str, Any] = {**SHAPE, **MIXTURE, "model_type": "qwen3_moe"}
+
+
+def test_which_layers_have_experts() -> None:
+    spec = decoder_spec({**FIELDS, "num_hidden_layers": 4, "mlp_only_layers": [3]})
+    kinds = [isinstance(layer.feed_forward, ExpertsSpec) for layer in spec.layers]
+    assert kinds == [True, True, True, False]
+    dimensions = spec.dimensions()
+    assert dimensions["intermediate_size"] == [40, 40, 40, 88]
+    assert (dimensions["num_experts"], dimensions["num_experts_per_tok"]) == (7, 2)
+    every = decoder_spec({**FIELDS, "num_hidden_layers": 4, "decoder_sparse_step": 2})
+    kinds = [isinstance(layer.feed_forward, ExpertsSpec) for layer in every.layers]
+    assert kinds == [False, True, False, True]
+
+
+@pytest.mark.parametrize(
+    ("fields", "sentence"),
+    [
+        (
+            {"num_experts_per_tok": 8},
+            "num_experts_per_tok 8 is more than num_experts 7; set as many or fewer.",
+        ),
+        (
+            {"mlp_only_layers": [3]},
+            "mlp_only_layers is [3]; it must be a list of layers, from 0 to 2.",
+        ),
+        (
+            {"num_experts": None},
+            "num_experts is missing, but the decoder needs it; use the config.json that was "
+            "published with the weights.",
+        ),
+    ],
+)
+def test_configs_that_do_not_fit(fields: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(ExportError) as error:
+        decoder_spec({**FIELDS, **fields})
+    assert str(error.value) == sentence
