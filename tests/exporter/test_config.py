@@ -172,7 +172,6 @@ def test_end_of_text_ids(stored: Any, ids: tuple[int, ...]) -> None:
         "gpt2",
         "mixtral",
         "qwen2_moe",
-        "qwen3_moe",
         "qwen2_vl",
         "llava",
         "gemma3",

@@ -18,6 +18,7 @@ from support.torchrun import Starter, entries, finish
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+import quant.layers.place
 import quant.layers.walk
 import quant.rounding.solve
 from exporter.models.context import Context
@@ -111,7 +112,7 @@ def forgetful_diagonal(factor: InverseFactor) -> Tensor:
         (sys.modules["quant.quantize"], "context_on", forgetful_context),
         (InverseFactor, "inverse_diagonal", forgetful_diagonal),
         (quant.layers.walk, "move", lambda module, device: None),
-        (sys.modules["quant.layers.gptq"], "statistics", None),
+        (quant.layers.place, "statistics", None),
     ],
 )
 def test_a_tensor_on_the_wrong_device_is_an_error(
