@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 import quant.operators  # noqa: F401  (defines torch.ops.thimble.linear and embedding)
-from quant.operators import dequantized, linear_of_floats
+from quant.operators import dequantized, input_group, linear_of_floats
 from quant.rotation.inputs import rotate_blocks
 from quant.weight_type import WeightType
 
@@ -56,7 +56,7 @@ class _Quantized(nn.Module):
 
 
 class QuantizedLinear(_Quantized):
-    """A linear whose inputs are rounded to int8, dynamic, per token.
+    """A linear whose inputs are rounded to int8, dynamic: per token, or in the weight's groups.
 
     Attributes:
         values: int8 (out_features, columns), columns >= in_features.
@@ -78,7 +78,9 @@ class QuantizedLinear(_Quantized):
     def forward(self, x: Tensor) -> Tensor:
         """float32 (..., in_features) to (..., out_features)."""
         if self._floats is not None:
-            return linear_of_floats(x, self._floats, self.bias, self.rotated)
+            type = self.weight_type
+            groups = input_group(type.group_size, type.levels)
+            return linear_of_floats(x, self._floats, self.bias, self.rotated, groups)
         return torch.ops.thimble.linear(
             x,
             self.values,

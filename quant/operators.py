@@ -40,7 +40,8 @@ def linear(
     levels: int,
     rotated: int = 0,
 ) -> Tensor:
-    """A linear with integer weights and inputs rounded to int8, dynamic, per token (8da4w).
+    """A linear with integer weights and inputs rounded to int8, dynamic: per token (8da4w), or,
+    where each group has a float scale, in the weight's groups, symmetric.
 
     Args:
         input: float32 (..., in_features).
@@ -53,17 +54,25 @@ def linear(
     Returns:
         float32 (..., rows).
     """
-    return linear_of_floats(input, dequantized(values, scales), bias, rotated)
+    weight = dequantized(values, scales)
+    return linear_of_floats(input, weight, bias, rotated, input_group(group_size, levels))
+
+
+def input_group(group_size: int, levels: int) -> int:
+    """The size of the groups in which a weight's inputs are rounded; 0: each token as a whole."""
+    return group_size if levels == 1 else 0
 
 
 def linear_of_floats(
-    input: Tensor, weight: Tensor, bias: Tensor | None, rotated: int = 0
+    input: Tensor, weight: Tensor, bias: Tensor | None, rotated: int = 0, group_size: int = 0
 ) -> Tensor:
-    """The same of a weight that is dequantized already: float32 (rows, columns)."""
+    """The same of a weight that is dequantized already, float32 (rows, columns), with inputs
+    rounded in groups of `group_size`, or, if 0, per token."""
     input = rotate_blocks(input, rotated)
     padding = weight.shape[1] - input.shape[-1]
     padded = F.pad(input, (0, padding)) if padding else input
-    return F.linear(_rounded(padded), weight, bias)
+    rounded = _rounded_groups(padded, group_size) if group_size else _rounded(padded)
+    return F.linear(rounded, weight, bias)
 
 
 def embedding(
@@ -111,6 +120,14 @@ def _rounded(x: Tensor) -> Tensor:
     return dequantize_affine(
         values, block, scale, zero_point, torch.int8, *_INT8, output_dtype=x.dtype
     )
+
+
+def _rounded_groups(x: Tensor, group_size: int) -> Tensor:
+    """Each group rounded to int8 and back: scale = max |x| / 127, at least the smallest normal."""
+    groups = x.unflatten(-1, (-1, group_size))
+    scale = groups.abs().amax(dim=-1, keepdim=True).div(_INT8[1])
+    scale = scale.clamp_min(torch.finfo(torch.float32).tiny)
+    return (groups / scale).round().mul(scale).flatten(-2)
 
 
 _library.impl("linear", linear, "CompositeExplicitAutograd")

@@ -72,8 +72,8 @@ def block_layout(format: Format, columns: int, group_size: int) -> BlockLayout:
         return BlockLayout(2 * LINE_BYTES, values, values + value_bytes)
     if format in (Format.INT4, Format.INT8_GROUPS):
         scale_bytes = columns // group_size * BLOCK_ROWS * 2
-        values = LINE_BYTES + round_up(scale_bytes, LINE_BYTES)
-        return BlockLayout(LINE_BYTES, values, values + value_bytes)
+        values = round_up(scale_bytes, LINE_BYTES)
+        return BlockLayout(0, values, values + value_bytes)
     if format is Format.INT8:
         return BlockLayout(0, 2 * LINE_BYTES, 2 * LINE_BYTES + value_bytes)
     return BlockLayout(0, 0, value_bytes)

@@ -78,6 +78,11 @@ class Matrix:
         return self.format is Format.FLOAT32
 
     @property
+    def input_group(self) -> int:
+        """Columns of its input that are rounded together; 0: all."""
+        return self.group_size if self.format in (Format.INT4, Format.INT8_GROUPS) else 0
+
+    @property
     def stored_columns(self) -> int:
         return stored_columns(self.format, self.columns, self.group_size)
 

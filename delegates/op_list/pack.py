@@ -96,11 +96,6 @@ def _pack_groups(
     def fill(rows: slice, blocks: NDArray[np.uint8]) -> None:
         piece = _padded(values[rows, :columns], len(blocks), stored)
         piece_scales = _padded(scales[rows, :groups], len(blocks), groups)
-        by_group = piece.reshape(-1, groups, group_size).sum(axis=2, dtype=np.int32)
-        row_sums = np.zeros(len(piece))
-        for group in range(groups):  # in this order: float additions
-            row_sums += piece_scales[:, group].astype(np.float64) * by_group[:, group]
-        _store(blocks, 0, row_sums.astype(np.float32))
         bits = piece_scales.astype(np.float16).view(np.uint16)
         _store(blocks, layout.scales, bits.reshape(-1, BLOCK_ROWS, groups).transpose(0, 2, 1))
         store(blocks, layout, piece)

@@ -122,11 +122,10 @@ def test_a_large_weight_takes_the_bits_that_it_should() -> None:
             (Format.INT8_GROUPS, 32),
         )
     }
-    # Beside the integers and scales: a float and a sum for each row of two-level and int8, a sum
-    # for those with a scale for each group.
+    # Beside the integers and the groups' scales: a float and a sum for each row.
     assert bits[Format.INT4_TWO_LEVEL] == 4 + 4 / 32 + 64 / 2048
     assert bits[Format.INT5_TWO_LEVEL] == 5 + 4 / 32 + 64 / 2048
     assert bits[Format.INT6_TWO_LEVEL] == 6 + 4 / 128 + 64 / 2048
-    assert bits[Format.INT4] == 4 + 16 / 32 + 32 / 2048
+    assert bits[Format.INT4] == 4 + 16 / 32
     assert bits[Format.INT8] == 8 + 64 / 2048
-    assert bits[Format.INT8_GROUPS] == 8 + 16 / 32 + 32 / 2048
+    assert bits[Format.INT8_GROUPS] == 8 + 16 / 32

@@ -21,7 +21,7 @@ from quant.modules import (
 )
 from quant.rounding.nearest import round_groups, round_int8
 from quant.scheme import METHODS
-from quant.weight_type import int4
+from quant.weight_type import INT8_GROUPS, WeightType, int4
 
 RTN = METHODS["rtn4"]
 
@@ -70,6 +70,26 @@ def test_a_linear_that_is_dequantized_once_computes_the_same() -> None:
         linear.values.zero_()  # it is not read again
         assert torch.equal(linear(x), expected)
     assert not torch.equal(linear(x), expected)
+
+
+@pytest.mark.parametrize("type", [WeightType(4, 64, 1), INT8_GROUPS])
+def test_where_groups_have_float_scales_inputs_are_rounded_in_groups(type: WeightType) -> None:
+    generator = torch.Generator().manual_seed(3)
+    most = 2 ** (type.bits - 1)
+    values = torch.randint(-most, most, (16, 192), generator=generator, dtype=torch.int8)
+    scales = torch.rand(16, 192 // type.group_size, generator=generator).half().float()
+    linear = QuantizedLinear(QuantizedWeight(values, scales, type), 150)
+    x = torch.randn(3, 5, 150, generator=generator)
+    x[..., :32] *= 100  # spoils a token's scale, not that of its other groups
+    x[0, 0] = 0
+    groups = F.pad(x, (0, 42)).unflatten(-1, (-1, type.group_size))
+    steps = groups.abs().amax(-1, keepdim=True) / 127
+    rounded = ((groups / steps).nan_to_num().round() * steps).flatten(-2)
+    expected = rounded @ linear.quantized_weight.dequantize().T
+    torch.testing.assert_close(linear(x), expected, rtol=0, atol=0)
+    with dequantized_once(linear):
+        torch.testing.assert_close(linear(x), expected, rtol=0, atol=0)
+    assert ((rounded[..., 64:150] - x[..., 64:]).abs() <= x[..., 64:].abs().amax() / 254).all()
 
 
 def test_a_linear_computes_what_torchaos_tensor_does() -> None:

@@ -67,7 +67,7 @@ CASES = {
         "float_weights",
     ],
     "kernel_low_rank_test": ["shrinks", "expands"],
-    "kernel_quantize_test": ["shapes", "odd_numbers", "tiles", "sums"],
+    "kernel_quantize_test": ["shapes", "odd_numbers", "tiles", "groups", "sums"],
     "kernel_select_test": ["best_first", "forced", "refused"],
 }
 

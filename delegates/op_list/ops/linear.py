@@ -82,6 +82,7 @@ class Linear(Op):
             self.reads_like(other)
             and self.matrix.is_float == other.matrix.is_float
             and self.matrix.stored_columns == other.matrix.stored_columns
+            and self.matrix.input_group == other.matrix.input_group
         )
 
 

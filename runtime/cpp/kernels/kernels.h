@@ -16,6 +16,9 @@ namespace thimble::kernels {
 /// scale = (max(x, 0) - min(x, 0)) / 255, at least the smallest normal;
 /// zero_point = clamp(-128 - round(min / scale)); q = clamp(round(x * (1 / scale)) + zero_point).
 /// A NaN is ignored in min and max and becomes -128.
+///
+/// In groups of columns, symmetric: scale = max |x| / 127, at least the smallest normal;
+/// q = clamp(round(x * (1 / scale))), -127 to 127. A NaN becomes -127.
 struct QuantizeArgs {
   const float* x;
   size_t x_stride;  ///< in floats
@@ -39,10 +42,9 @@ constexpr size_t column_step(const PackedWeight& weight) {
 ///
 ///     y = float(a - zero_point * row_sum) * (scale * s)
 ///
-/// and kInt4 and kInt8Groups, over groups in order, fused,
+/// and kInt4 and kInt8Groups, whose inputs are quantized in the same groups, in order, fused,
 ///
-///     sum = float(a of the group) * its scale + sum
-///     y = (sum - float(zero_point) * row_sum) * scale
+///     y = float(a of the group) * (its scale * the scale of the input's group) + y
 ///
 /// then y + bias, if there is one, then + the old value of `y`, if `accumulate`.
 ///

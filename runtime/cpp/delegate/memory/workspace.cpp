@@ -11,6 +11,8 @@ using kernels::kLineBytes;
 using kernels::kMatvecRows;
 using kernels::round_up;
 
+/// Beside the values, of each kColumnStep of a quantized row: their bias and, at most, a scale.
+constexpr size_t kStepBytes = sizeof(int32_t) + sizeof(float);
 /// Rows of a chunk: enough that unpacking weights costs little compared with multiplying them.
 constexpr size_t kChunkRows = 256;
 /// What slots and quantized activations may take together, unless kMatvecRows take more.
@@ -105,7 +107,7 @@ class Planner {
   }
 
   size_t choose_rows() const {
-    size_t bytes = needs_.columns + needs_.columns / kColumnStep * sizeof(int32_t) +
+    size_t bytes = needs_.columns + needs_.columns / kColumnStep * kStepBytes +
                    (needs_.normed_columns + needs_.shrunk) * sizeof(float) + needs_.shared_per_row;
     for (size_t slot = 0; slot < program_.slots.size(); ++slot) {
       if (space_.bound_[slot] || program_.slots[slot].one_row) continue;
@@ -133,6 +135,7 @@ class Planner {
     const size_t rows = round_up(space_.chunk_rows_, std::max(tile_.mr, kMatvecRows));
     space_.values_ = layout->add(rows * needs_.columns);
     space_.group_bias_ = layout->add(rows * needs_.columns / kColumnStep * sizeof(int32_t));
+    space_.group_scales_ = layout->add(rows * needs_.columns / kColumnStep * sizeof(float));
     space_.params_ = layout->add(rows * sizeof(kernels::RowParams));
     space_.sums_ = layout->add(needs_.sums * sizeof(int32_t));
     space_.partials_ = layout->add(needs_.partials * sizeof(float));
@@ -145,6 +148,7 @@ class Planner {
     Layout layout;
     space_.row_values_ = layout.add(needs_.columns);
     space_.row_group_bias_ = layout.add(needs_.columns / kColumnStep * sizeof(int32_t));
+    space_.row_group_scales_ = layout.add(needs_.columns / kColumnStep * sizeof(float));
     space_.row_params_ = layout.add(sizeof(kernels::RowParams));
     space_.row_normed_ = layout.add(needs_.normed_columns * sizeof(float));
     space_.row_shrunk_ = layout.add(needs_.shrunk * sizeof(float));
@@ -164,16 +168,19 @@ Result<Workspace> Workspace::plan(const Program& program, const kernels::Variant
   return Planner(program, kernels, threads).plan();
 }
 
-kernels::QuantizedRows Workspace::quantized(size_t rows, size_t columns, size_t thread) const {
+kernels::QuantizedRows Workspace::quantized(size_t rows, const kernels::PackedWeight& weight,
+                                            size_t thread) const {
   const bool single = rows == 1;
   uint8_t* memory = single ? thread_memory(thread) : pages_.data();
   const kernels::Tile tile = rows <= kMatvecRows ? kernels::matvec_tile(rows) : tile_;
   return {reinterpret_cast<int8_t*>(memory + (single ? row_values_ : values_)),
           reinterpret_cast<kernels::RowParams*>(memory + (single ? row_params_ : params_)),
           reinterpret_cast<int32_t*>(memory + (single ? row_group_bias_ : group_bias_)),
+          reinterpret_cast<float*>(memory + (single ? row_group_scales_ : group_scales_)),
           rows,
-          columns,
-          tile};
+          weight.columns,
+          tile,
+          weight.input_group()};
 }
 
 float* Workspace::normed(size_t rows, size_t thread) const {

@@ -26,9 +26,10 @@ class Workspace {
   /// From one row of a slot to the next, in floats.
   size_t stride(size_t slot) const { return strides_[slot]; }
 
-  /// Where activations quantized for a weight of `columns` stored columns go. A single row goes to
-  /// the thread's own memory: every thread prepares it for itself.
-  kernels::QuantizedRows quantized(size_t rows, size_t columns, size_t thread) const;
+  /// Where activations quantized for a weight go. A single row goes to the thread's own memory:
+  /// every thread prepares it for itself.
+  kernels::QuantizedRows quantized(size_t rows, const kernels::PackedWeight& weight,
+                                   size_t thread) const;
   /// Where normed rows go that are not quantized, likewise.
   float* normed(size_t rows, size_t thread) const;
   /// Where rows go between the two products of an adapter, likewise.
@@ -55,12 +56,12 @@ class Workspace {
   std::vector<float*> slots_;
   std::vector<size_t> strides_;
   // Offsets into the pages.
-  size_t values_ = 0, params_ = 0, group_bias_ = 0, normed_ = 0, shrunk_ = 0, sums_ = 0,
-         partials_ = 0, shared_ = 0, threads_ = 0;
+  size_t values_ = 0, params_ = 0, group_bias_ = 0, group_scales_ = 0, normed_ = 0, shrunk_ = 0,
+         sums_ = 0, partials_ = 0, shared_ = 0, threads_ = 0;
   // And into the memory of a thread.
   size_t thread_bytes_ = 0;
-  size_t row_values_ = 0, row_params_ = 0, row_group_bias_ = 0, row_normed_ = 0, row_shrunk_ = 0,
-         scratch_ = 0;
+  size_t row_values_ = 0, row_params_ = 0, row_group_bias_ = 0, row_group_scales_ = 0,
+         row_normed_ = 0, row_shrunk_ = 0, scratch_ = 0;
 };
 
 }  // namespace thimble::cpu

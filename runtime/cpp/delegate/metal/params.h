@@ -20,7 +20,7 @@ struct WeightParams {
   uint32_t values_at;
 };
 
-/// How one row was quantized: x = (q - zero_point) * scale.
+/// How one row was quantized as a whole: x = (q - zero_point) * scale.
 struct RowScale {
   float scale;
   int32_t zero_point;
@@ -54,6 +54,7 @@ struct QuantizeParams {
   uint32_t x_stride;
   uint32_t has_norm;
   float eps;
+  uint32_t group_size;  ///< columns that have a scale of their own, x = q * scale; 0: a row has one
 };
 
 /// For every linear kernel: q or x times the weight transposed; then bias, SwiGLU and the sum with

@@ -136,7 +136,8 @@ void Plan::place() {
     slots_.push_back(add((slot.one_row ? 1 : chunk_rows_) * slot.width * sizeof(float)));
   }
   quantized_ = add(chunk_rows_ * stored);
-  scales_ = add(chunk_rows_ * sizeof(RowScale));
+  const size_t groups = stored / kernels::kColumnStep;  // at most
+  scales_ = add(chunk_rows_ * std::max(sizeof(RowScale), groups * sizeof(float)));
   normed_ = add(chunk_rows_ * normed * sizeof(float));
   partials_ = add(partials * kPartialFloats * sizeof(float));
 }

@@ -109,19 +109,21 @@ void Writer::prepare(const cpu::LinearOp& op, cpu::OpRows rows) {
   const cpu::Weight& weight = program_.weights[op.weight];
   const uint32_t columns = narrow(weight.columns), stride = width(op.input);
   const BufferRef x = row(op.input, rows.first);
+  const kernels::PackedWeight packed = weight.packed(nullptr);
+  const uint32_t group_size = narrow(packed.input_group());
   if (op.rotated != 0) {
     const RotateParams rotate{columns,           stride,
                               op.norm.present(), op.norm_eps,
                               op.rotated,        1.0f / std::sqrt(static_cast<float>(op.rotated))};
     add(Kernel::kRotateRows, op_.prepare_debug_id, {x, floats(op.norm), arena(plan_.normed_)},
         rotate, rows.count, 1);
-    const QuantizeParams params{columns, narrow(weight.packed(nullptr).columns), columns, false, 0};
+    const QuantizeParams params{columns, narrow(packed.columns), columns, false, 0, group_size};
     add(Kernel::kQuantizeRows, op_.prepare_debug_id,
         {arena(plan_.normed_), floats(op.norm), arena(plan_.quantized_), arena(plan_.scales_)},
         params, rows.count, 1);
   } else if (weight.quantized()) {
-    const QuantizeParams params{columns, narrow(weight.packed(nullptr).columns), stride,
-                                op.norm.present(), op.norm_eps};
+    const QuantizeParams params{
+        columns, narrow(packed.columns), stride, op.norm.present(), op.norm_eps, group_size};
     add(Kernel::kQuantizeRows, op_.prepare_debug_id,
         {x, floats(op.norm), arena(plan_.quantized_), arena(plan_.scales_)}, params, rows.count, 1);
   } else if (op.norm.present()) {

@@ -40,7 +40,8 @@ size_t widest_tile(const kernels::Variant& kernels) {
 size_t row_bytes(const Weight& weight) {
   if (!weight.quantized()) return weight.columns * sizeof(float);
   const size_t columns = weight.packed(nullptr).columns;
-  return columns + columns / kColumnStep * sizeof(int32_t) + sizeof(kernels::RowParams);
+  return columns + columns / kColumnStep * (sizeof(int32_t) + sizeof(float)) +
+         sizeof(kernels::RowParams);
 }
 
 /// The matrices of all experts in one weight.
@@ -155,6 +156,7 @@ class Experts {
     out.values += rows.first * out.columns;
     out.params += rows.first;
     out.group_bias += rows.first * (out.columns / kColumnStep);
+    if (out.group_size > 0) out.group_scales += rows.first * (out.columns / out.group_size);
     out.rows = rows.size();
     context_.kernels.quantize({to, columns, columns, out});
   }
@@ -180,14 +182,19 @@ class Experts {
     const size_t columns = weights.packed.columns, steps = columns / kColumnStep;
     const size_t first = padded_before(expert), all = padded_rows();
     uint8_t* const biases = inputs_ + round_up(all * columns, kLineBytes);
-    uint8_t* const params = biases + round_up(all * steps * sizeof(int32_t), kLineBytes);
+    uint8_t* const scales = biases + round_up(all * steps * sizeof(int32_t), kLineBytes);
+    uint8_t* const params = scales + round_up(all * steps * sizeof(float), kLineBytes);
+    const size_t group_size = weights.packed.input_group();
+    const size_t groups = group_size > 0 ? columns / group_size : 0;
     const size_t count = routing_.count(expert);
     return {reinterpret_cast<int8_t*>(inputs_) + first * columns,
             reinterpret_cast<kernels::RowParams*>(params) + first,
             reinterpret_cast<int32_t*>(biases) + first * steps,
+            reinterpret_cast<float*>(scales) + first * groups,
             count,
             columns,
-            tile_of(count, context_.kernels)};
+            tile_of(count, context_.kernels),
+            group_size};
   }
 
   /// Some blocks of an expert's outputs, for all its rows, to `both_`.
@@ -339,7 +346,7 @@ WorkspaceNeeds ExpertsOp::needs(const Program& program, const kernels::Variant& 
   const size_t row = std::max(row_bytes(up), row_bytes(down));
   WorkspaceNeeds needs;
   needs.shared_per_row = num_experts_per_tok * (down.columns * sizeof(float) + row);
-  needs.shared = experts * (widest_tile(kernels) - 1) * row + 4 * kLineBytes;
+  needs.shared = experts * (widest_tile(kernels) - 1) * row + 5 * kLineBytes;
   needs.scratch =
       Experts::product_scratch(up, down, kernels) + Experts::outputs_bytes(0) + routing.bytes(0);
   needs.scratch_per_row = kManyRowsBlocks * kBlockRows * sizeof(float) + routing.bytes_per_row();

@@ -44,7 +44,7 @@ class Linear {
         x_(context.row(op.input, rows.first)),
         x_stride_(context.stride(op.input)) {
     if (shape_.quantized()) {
-      quantized_ = context.workspace.quantized(rows.count, weight_.columns, context.thread);
+      quantized_ = context.workspace.quantized(rows.count, weight_, context.thread);
     } else if (norm_ != nullptr) {
       normed_ = context.workspace.normed(rows.count, context.thread);
     }
@@ -130,6 +130,7 @@ class Linear {
     out.values += first * out.columns;
     out.params += first;
     out.group_bias += first * (out.columns / kColumnStep);
+    if (out.group_size > 0) out.group_scales += first * (out.columns / out.group_size);
     out.rows = count;
     context_.kernels.quantize({x, stride, shape_.columns, out});
   }
@@ -238,7 +239,8 @@ bool is_prepared(const LinearOp& op, const Op* before, const std::vector<Weight>
          linear->norm.offset == op.norm.offset && linear->norm.length == op.norm.length &&
          linear->norm_eps == op.norm_eps && linear->rotated == op.rotated &&
          mine.quantized() == other.quantized() &&
-         mine.packed(nullptr).columns == other.packed(nullptr).columns;
+         mine.packed(nullptr).columns == other.packed(nullptr).columns &&
+         mine.packed(nullptr).input_group() == other.packed(nullptr).input_group();
 }
 
 }  // namespace

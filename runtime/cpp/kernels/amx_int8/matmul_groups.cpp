@@ -29,23 +29,26 @@ class BlockProduct {
     __m512 total[kTileRows];
     unrolled<kTileRows>([&](auto r) { total[r] = _mm512_setzero_ps(); });
     const uint16_t* scales = scales_;
+    const float* input_scales = args_.x.group_scales + m * (columns / group_size);
     for (size_t k = 0; k < columns; k += kAtOnce * group_size) {
       alignas(kLineBytes) int32_t sums[kAtOnce][kTileSums];
       unrolled<kAtOnce>([&](auto i) {
         if (k + i * group_size < columns) multiply_group<i>(x, k + i * group_size, sums[i]);
       });
-      for (size_t i = 0; i < kAtOnce && k + i * group_size < columns; ++i, scales += kBlockRows) {
+      for (size_t i = 0; i < kAtOnce && k + i * group_size < columns; ++i) {
         const __m512 scale = load_half(scales);
         unrolled<kTileRows>([&](auto r) [[gnu::always_inline]] {
           const __m512 sum = to_float(load(sums[i] + r * kBlockRows));
-          total[r] = fused(sum, scale, total[r]);
+          total[r] = fused(sum, mul(scale, broadcast(input_scales[r])), total[r]);
         });
+        scales += kBlockRows;
+        input_scales += kTileRows;
       }
     }
     alignas(kLineBytes) __m512 totals[kTileRows];
     unrolled<kTileRows>([&](auto r) { totals[r] = total[r]; });
     for (size_t r = 0; r < kTileRows && m + r < args_.x.rows; ++r)
-      store_outputs(args_, m + r, block_, scaled(totals[r], args_.x.params[m + r], packed_));
+      store_outputs(args_, m + r, block_, totals[r]);
   }
 
  private:

@@ -212,7 +212,8 @@ struct Plain {
     __m256 total[kHalves][kRows];
     unrolled<kHalves>(
         [&](auto h) { unrolled<kRows>([&](auto r) { total[h][r] = _mm256_setzero_ps(); }); });
-    for (size_t k = 0; k < columns; scales += kBlockRows) {
+    const float* input_scales = rows.group_scales;
+    for (size_t k = 0; k < columns; scales += kBlockRows, input_scales += kMr) {
       __m256i sum[kHalves][kRows];
       unrolled<kHalves>([&](auto h) [[gnu::always_inline]] {
         unrolled<kRows>([&](auto r) [[gnu::always_inline]] { sum[h][r] = _mm256_setzero_si256(); });
@@ -231,7 +232,8 @@ struct Plain {
       unrolled<kHalves>([&](auto h) [[gnu::always_inline]] {
         const __m256 scale = widen_half(scales + h * 8);
         unrolled<kRows>([&](auto r) [[gnu::always_inline]] {
-          total[h][r] = _mm256_fnmadd_ps(_mm256_cvtepi32_ps(sum[h][r]), scale, total[h][r]);
+          const __m256 both = _mm256_mul_ps(scale, _mm256_set1_ps(input_scales[r]));
+          total[h][r] = _mm256_fnmadd_ps(_mm256_cvtepi32_ps(sum[h][r]), both, total[h][r]);
         });
       });
     }

@@ -78,8 +78,10 @@ struct Groups {
       Pairs<kCount> acc;
       dot<kMr, kFirst, kCount>(lines, ahead, rows, k, k + group_size, acc);
       const F32x16 scale = load_half(scales);
+      const float* input_scales = rows.group_scales + k / group_size * kMr + kFirst;
       unrolled<kCount>([&](auto r) [[gnu::always_inline]] {
-        total[r] = fused(to_float(added_pairs(acc[r])), scale, total[r]);
+        const F32x16 both = mul(scale, broadcast(input_scales[r]));
+        total[r] = fused(to_float(added_pairs(acc[r])), both, total[r]);
       });
     }
     unrolled<kCount>([&](auto r) { totals[kFirst + r] = total[r]; });

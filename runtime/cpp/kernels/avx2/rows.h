@@ -14,12 +14,18 @@ template <size_t kMr>
 struct Rows {
   static constexpr size_t kCount = kMr < 4 ? kMr : 4;
   const int8_t* x;
-  const int32_t* bias;  ///< by kColumnStep columns, kMr apart
+  const int32_t* bias;        ///< by kColumnStep columns, kMr apart
+  const float* group_scales;  ///< by groups, if they have scales, likewise
 
   /// Those of `rows` from `first` on, a multiple of kCount.
   Rows(const QuantizedRows& rows, size_t first)
       : x(rows.values + first / kMr * kMr * rows.columns + first % kMr * 4),
-        bias(rows.group_bias + first / kMr * kMr * (rows.columns / kColumnStep) + first % kMr) {}
+        bias(rows.group_bias + first / kMr * kMr * (rows.columns / kColumnStep) + first % kMr),
+        group_scales(rows.group_size == 0
+                         ? nullptr
+                         : rows.group_scales +
+                               first / kMr * kMr * (rows.columns / rows.group_size) + first % kMr) {
+  }
 
   /// Four columns of row r, k a multiple of 4.
   [[gnu::always_inline]] int32_t four(size_t r, size_t k) const {

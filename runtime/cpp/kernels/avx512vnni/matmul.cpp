@@ -111,6 +111,8 @@ void multiply_half_tile(const LinearArgs& args, const BlockLayout& layout, size_
   const size_t columns = args.x.columns, group_size = args.weight.group_size;
   const int8_t* x = args.x.values + m / kRows * kRows * columns + m % kRows * 4;
   const int32_t* bias = args.x.group_bias + m / kRows * kRows * (columns / kColumnStep) + m % kRows;
+  const float* input_scales =
+      args.x.group_scales + m / kRows * kRows * (columns / group_size) + m % kRows;
   const uint8_t* panel = args.scratch;
   const uint8_t* first_packed = args.weight.data + first_block * layout.bytes;
   __m512 total[kBlocks][kHalf];
@@ -132,15 +134,16 @@ void multiply_half_tile(const LinearArgs& args, const BlockLayout& layout, size_
       const __m512 scale =
           load_half(reinterpret_cast<const uint16_t*>(scales) + k / group_size * kBlockRows);
       unrolled<kHalf>([&](auto r) [[gnu::always_inline]] {
-        total[b][r] = fused(to_float(acc[b][r]), scale, total[b][r]);
+        const __m512 both = mul(scale, broadcast(input_scales[r]));
+        total[b][r] = fused(to_float(acc[b][r]), both, total[b][r]);
       });
     });
+    input_scales += kRows;
   }
   const Totals totals(total);
   for (size_t r = 0; r < kHalf && m + r < args.x.rows; ++r)
     for (size_t b = 0; b < kBlocks; ++b)
-      store_outputs(args, m + r, first_block + b,
-                    scaled(totals.of[r][b], args.x.params[m + r], first_packed + b * layout.bytes));
+      store_outputs(args, m + r, first_block + b, totals.of[r][b]);
 }
 
 /// `unpack(lines, columns, panel)` unpacks one block to value + kOffset.

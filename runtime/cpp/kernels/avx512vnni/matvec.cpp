@@ -110,10 +110,11 @@ struct Int4 {
     const uint8_t* lines = packed + layout.values;
     const int8_t* x = args.x.values;
     const int32_t* bias = args.x.group_bias;
+    const float* input_scales = args.x.group_scales;
     const size_t groups = args.weight.columns / args.weight.group_size;
     __m512 total[kRows];
     unrolled<kRows>([&](auto r) { total[r] = _mm512_setzero_ps(); });
-    for (size_t group = 0; group < groups; ++group, scales += kBlockRows) {
+    for (size_t group = 0; group < groups; ++group, scales += kBlockRows, input_scales += kRows) {
       __m512i group_sums[kRows];
       unrolled<kRows>([&](auto r) { group_sums[r] = _mm512_setzero_si512(); });
       const uint8_t* end = lines + args.weight.group_size * 8;
@@ -126,7 +127,8 @@ struct Int4 {
       }
       const __m512 scale = load_half(scales);
       unrolled<kRows>([&](auto r) [[gnu::always_inline]] {
-        total[r] = _mm512_fnmadd_ps(to_float(group_sums[r]), scale, total[r]);
+        const __m512 both = mul(scale, broadcast(input_scales[r]));
+        total[r] = _mm512_fnmadd_ps(to_float(group_sums[r]), both, total[r]);
       });
     }
     finish(args, block, packed, total);
@@ -183,11 +185,12 @@ struct Int8Groups {
     const uint8_t* lines = packed + layout.values;
     const int8_t* x = args.x.values;
     const int32_t* bias = args.x.group_bias;
+    const float* input_scales = args.x.group_scales;
     const size_t groups = args.weight.columns / args.weight.group_size;
     const __m512i flip = _mm512_set1_epi8(-128);  // to value + 128, unsigned
     __m512 total[kRows];
     unrolled<kRows>([&](auto r) { total[r] = _mm512_setzero_ps(); });
-    for (size_t group = 0; group < groups; ++group, scales += kBlockRows) {
+    for (size_t group = 0; group < groups; ++group, scales += kBlockRows, input_scales += kRows) {
       __m512i sums[kRows];
       unrolled<kRows>([&](auto r) { sums[r] = _mm512_setzero_si512(); });
       const uint8_t* end = lines + args.weight.group_size * kBlockRows;
@@ -209,7 +212,7 @@ struct Int8Groups {
       } while (lines != end);
       const __m512 scale = load_half(scales);
       unrolled<kRows>([&](auto r) [[gnu::always_inline]] {
-        total[r] = fused(to_float(sums[r]), scale, total[r]);
+        total[r] = fused(to_float(sums[r]), mul(scale, broadcast(input_scales[r])), total[r]);
       });
     }
     finish(args, block, packed, total);

@@ -35,7 +35,6 @@
 ///
 /// `kInt4`: value[n][k] (-8..7) * scale[n][k / group], scales in float16
 ///
-///       float  row_sum[16]               sum over groups of scale * (sum of values)
 ///       uint16 scales[G][16]             padded to whole lines
 ///       uint8  values[K / 8][16][4]      as above
 ///
@@ -47,7 +46,6 @@
 ///
 /// `kInt8Groups`: value[n][k] (-128..127) * scale[n][k / group], scales in float16
 ///
-///       float  row_sum[16]               sum over groups of scale * (sum of values)
 ///       uint16 scales[G][16]             padded to whole lines
 ///       int8   values[K / 4][16][4]
 ///
@@ -56,10 +54,12 @@
 ///       float  values[K][16]
 ///
 /// **Activations** are quantized per row (token) to int8 as torchao's `int8_asym_per_token` does:
-/// x = (q - zero_point) * scale. Rows are cut into tiles of `mr`, the last one padded with zeros:
+/// x = (q - zero_point) * scale; for a weight with float16 scales, in the groups of the weight:
+/// x = q * scale of the group. Rows are cut into tiles of `mr`, the last one padded with zeros:
 ///
 ///       int8   values[ceil(M / mr)][K / kr][mr][kr]
 ///       int32  group_bias[ceil(M / mr)][K / 32][mr]      -7 * (sum of 32 q)
+///       float  group_scales[ceil(M / mr)][K / group][mr]
 ///
 /// K is `stored_columns()`; q is 0 in the padding. Where `kr` does not divide K, the last step is
 /// narrower: quantized_offset() is the definition.
@@ -94,10 +94,13 @@ constexpr bool has_two_levels(WeightFormat format) { return format <= WeightForm
 constexpr int largest_multiple(WeightFormat format) {
   return format == WeightFormat::kInt4TwoLevel ? 15 : 128 >> (bits_of(format) - 1);
 }
+/// Whether each group has a float16 scale of its own.
+constexpr bool has_float_groups(WeightFormat format) {
+  return format == WeightFormat::kInt4 || format == WeightFormat::kInt8Groups;
+}
 /// Whether a row has several scales.
 constexpr bool in_groups(WeightFormat format) {
-  return has_two_levels(format) || format == WeightFormat::kInt4 ||
-         format == WeightFormat::kInt8Groups;
+  return has_two_levels(format) || has_float_groups(format);
 }
 /// Whether a row's sum is an integer, of any part of its columns: its scale, if any, comes last.
 constexpr bool has_integer_sums(WeightFormat format) {
@@ -144,8 +147,8 @@ constexpr BlockLayout block_layout(WeightFormat format, size_t columns, size_t g
     case WeightFormat::kInt4:
     case WeightFormat::kInt8Groups: {
       const size_t scale_bytes = columns / group_size * kBlockRows * sizeof(uint16_t);
-      const size_t values = kLineBytes + round_up(scale_bytes, kLineBytes);
-      return {kLineBytes, values, values + value_bytes};
+      const size_t values = round_up(scale_bytes, kLineBytes);
+      return {0, values, values + value_bytes};
     }
     case WeightFormat::kInt8:
       return {0, 2 * kLineBytes, 2 * kLineBytes + value_bytes};
@@ -166,9 +169,11 @@ struct PackedWeight {
   size_t blocks() const { return divide_up(rows, kBlockRows); }
   BlockLayout layout() const { return block_layout(format, columns, group_size); }
   size_t bytes() const { return blocks() * layout().bytes; }
+  /// The groups in which its inputs are quantized; 0: each row as a whole.
+  size_t input_group() const { return has_float_groups(format) ? group_size : 0; }
 };
 
-/// How one row was quantized: x = (q - zero_point) * scale.
+/// How one row was quantized as a whole: x = (q - zero_point) * scale.
 struct RowParams {
   float scale;
   int32_t zero_point;
@@ -184,11 +189,19 @@ struct Tile {
 /// Quantized activations, not owned.
 struct QuantizedRows {
   int8_t* values;
-  RowParams* params;    ///< one per row
+  RowParams* params;    ///< one per row, unless it is quantized in groups
   int32_t* group_bias;  ///< [tiles][columns / 32][mr]
+  float* group_scales;  ///< [tiles][columns / group_size][mr], if it is
   size_t rows;
   size_t columns;  ///< padded
   Tile tile;
+  size_t group_size;  ///< columns that are quantized together; 0: all of a row
+
+  /// The scale of a row's group.
+  float group_scale(size_t row, size_t group) const {
+    return group_scales[row / tile.mr * tile.mr * (columns / group_size) + group * tile.mr +
+                        row % tile.mr];
+  }
 };
 
 /// -kOffset times the sum of q, of a group_bias, -7 times the sum: what an offset of the weights

@@ -2,8 +2,6 @@
 
 #include <cstring>
 
-#include "kernels/shared/half.h"
-
 namespace thimble::kernels {
 namespace {
 
@@ -44,26 +42,15 @@ void pack_bytes(const PackedWeight& weight, const int8_t* values, size_t columns
   }
 }
 
-/// Writes the float16 scales, and the row sums that they make.
-void pack_groups(const PackedWeight& weight, const int8_t* values, const uint16_t* scales,
-                 size_t columns, uint8_t* out) {
+/// Writes the float16 scales.
+void pack_scales(const PackedWeight& weight, const uint16_t* scales, size_t columns, uint8_t* out) {
   const BlockLayout layout = weight.layout();
-  const size_t group_size = weight.group_size, groups = divide_up(columns, group_size);
+  const size_t groups = divide_up(columns, weight.group_size);
   for (size_t row = 0; row < weight.rows; ++row) {
-    uint8_t* block = out + row / kBlockRows * layout.bytes;
-    const size_t lane = row % kBlockRows;
-    double row_sum = 0;
-    for (size_t group = 0; group < groups; ++group) {
-      const uint16_t scale = scales[row * groups + group];
-      int32_t sum = 0;
-      for (size_t k = group * group_size; k < columns && k < (group + 1) * group_size; ++k)
-        sum += values[row * columns + k];
-      row_sum += static_cast<double>(half_to_float(scale)) * sum;
-      std::memcpy(block + layout.scales + (group * kBlockRows + lane) * sizeof scale, &scale,
-                  sizeof scale);
-    }
-    const float rounded = static_cast<float>(row_sum);
-    std::memcpy(block + lane * sizeof rounded, &rounded, sizeof rounded);
+    uint8_t* block = out + row / kBlockRows * layout.bytes + layout.scales;
+    for (size_t group = 0; group < groups; ++group)
+      std::memcpy(block + (group * kBlockRows + row % kBlockRows) * sizeof(uint16_t),
+                  &scales[row * groups + group], sizeof(uint16_t));
   }
 }
 
@@ -94,14 +81,14 @@ void pack_two_level(WeightFormat format, const int8_t* values, const uint8_t* mu
 void pack_int4(const int8_t* values, const uint16_t* scales, size_t rows, size_t columns,
                size_t group_size, uint8_t* out) {
   const PackedWeight weight = start(WeightFormat::kInt4, rows, columns, group_size, out);
-  pack_groups(weight, values, scales, columns, out);
+  pack_scales(weight, scales, columns, out);
   pack_codes(weight, values, columns, out);
 }
 
 void pack_int8_groups(const int8_t* values, const uint16_t* scales, size_t rows, size_t columns,
                       size_t group_size, uint8_t* out) {
   const PackedWeight weight = start(WeightFormat::kInt8Groups, rows, columns, group_size, out);
-  pack_groups(weight, values, scales, columns, out);
+  pack_scales(weight, scales, columns, out);
   pack_bytes(weight, values, columns, out);
 }
 

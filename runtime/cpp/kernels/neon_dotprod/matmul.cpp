@@ -60,8 +60,10 @@ void multiply_two_rows(const LinearArgs& args, const BlockLayout& layout, size_t
   const uint8_t* packed = args.weight.data + block * layout.bytes;
   const uint16_t* scales = reinterpret_cast<const uint16_t*>(packed + layout.scales);
   const int8_t* tile = args.x.values + m * args.x.columns;
+  const float* input_scales =
+      args.x.group_scales + m * (args.x.columns / args.weight.group_size) + kFirst;
   F32x16 total[2] = {broadcast(0.0f), broadcast(0.0f)};
-  for (size_t k = 0; k < args.x.columns; scales += kBlockRows) {
+  for (size_t k = 0; k < args.x.columns; scales += kBlockRows, input_scales += kRows) {
     int32x4_t acc[2][4];
     unrolled<2>([&](auto r) { unrolled<4>([&](auto q) { acc[r][q] = vdupq_n_s32(0); }); });
     for (const size_t end = k + args.weight.group_size; k < end; k += kColumnStep) {
@@ -78,13 +80,13 @@ void multiply_two_rows(const LinearArgs& args, const BlockLayout& layout, size_t
     unrolled<4>([&](auto q) [[gnu::always_inline]] {
       const float32x4_t scale = widen_half(scales + 4 * q);
       unrolled<2>([&](auto r) [[gnu::always_inline]] {
-        total[r].part[q] = vfmaq_f32(total[r].part[q], vcvtq_f32_s32(acc[r][q]), scale);
+        const float32x4_t both = vmulq_n_f32(scale, input_scales[r]);
+        total[r].part[q] = vfmaq_f32(total[r].part[q], vcvtq_f32_s32(acc[r][q]), both);
       });
     });
   }
   for (size_t r = 0; r < 2 && m + kFirst + r < args.x.rows; ++r)
-    store_outputs(args, m + kFirst + r, block,
-                  scaled(total[r], args.x.params[m + kFirst + r], packed));
+    store_outputs(args, m + kFirst + r, block, total[r]);
 }
 
 /// The same for every tile of activations.

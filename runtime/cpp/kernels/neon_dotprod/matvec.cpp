@@ -20,9 +20,12 @@ struct Rows {
   static constexpr size_t kCount = kMr < 4 ? kMr : 4;
   const int8_t* x;
   const int32_t* bias;
+  const float* group_scales;
 
   Rows(const QuantizedRows& rows, size_t first)
-      : x(rows.values + first * 4), bias(rows.group_bias + first) {}
+      : x(rows.values + first * 4),
+        bias(rows.group_bias + first),
+        group_scales(rows.group_size == 0 ? nullptr : rows.group_scales + first) {}
 
   /// 16 columns from k on.
   [[gnu::always_inline]] void load(size_t k, int8x16_t (&vectors)[kCount]) const {
@@ -139,7 +142,8 @@ struct Plain {
       unrolled<kCount>([&](auto q) [[gnu::always_inline]] {
         const float32x4_t scale = widen_half(scales + 4 * q);
         unrolled<kRows>([&](auto r) [[gnu::always_inline]] {
-          total[q][r] = vfmsq_f32(total[q][r], vcvtq_f32_s32(acc[q][r]), scale);
+          const float32x4_t both = vmulq_n_f32(scale, rows.group_scales[k / group_size * kMr + r]);
+          total[q][r] = vfmsq_f32(total[q][r], vcvtq_f32_s32(acc[q][r]), both);
         });
       });
     }
@@ -212,7 +216,8 @@ struct Int8Groups {
       unrolled<kCount>([&](auto q) [[gnu::always_inline]] {
         const float32x4_t scale = widen_half(scales + 4 * q);
         unrolled<kRows>([&](auto r) [[gnu::always_inline]] {
-          total[q][r] = vfmaq_f32(total[q][r], vcvtq_f32_s32(acc[q][r]), scale);
+          const float32x4_t both = vmulq_n_f32(scale, rows.group_scales[k / group_size * kMr + r]);
+          total[q][r] = vfmaq_f32(total[q][r], vcvtq_f32_s32(acc[q][r]), both);
         });
       });
     }

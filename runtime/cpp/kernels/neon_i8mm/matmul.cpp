@@ -83,9 +83,11 @@ void multiply_half(const LinearArgs& args, const uint16_t* scales, size_t m, siz
   const size_t columns = args.x.columns;
   const int8_t* tile = args.x.values + m / kRows * kRows * columns + m % kRows * 8;
   const int8_t* panel = reinterpret_cast<int8_t*>(args.scratch) + half * kPanelStep / 2;
+  const float* input_scales =
+      args.x.group_scales + m / kRows * kRows * (columns / args.weight.group_size) + m % kRows;
   float32x4_t total[2][kHalfPairs];
   unrolled<2>([&](auto p) { unrolled<kHalfPairs>([&](auto w) { total[p][w] = vdupq_n_f32(0); }); });
-  for (size_t k = 0; k < columns; scales += kBlockRows) {
+  for (size_t k = 0; k < columns; scales += kBlockRows, input_scales += kRows) {
     int32x4_t acc[2][kHalfPairs];
     unrolled<2>([&](auto p) { unrolled<kHalfPairs>([&](auto w) { acc[p][w] = vdupq_n_s32(0); }); });
     for (const size_t end = k + args.weight.group_size; k < end; k += kColumnStep) {
@@ -102,9 +104,13 @@ void multiply_half(const LinearArgs& args, const uint16_t* scales, size_t m, siz
       const float32x4_t first = vcombine_f32(vget_low_f32(four), vget_low_f32(four));
       const float32x4_t second = vcombine_f32(vget_high_f32(four), vget_high_f32(four));
       unrolled<2>([&](auto p) [[gnu::always_inline]] {
+        const float32x4_t of_pair = vcombine_f32(vld1_dup_f32(input_scales + 2 * p),
+                                                 vld1_dup_f32(input_scales + 2 * p + 1));
         float32x4_t(&sums)[kHalfPairs] = total[p];
-        sums[2 * w] = vfmaq_f32(sums[2 * w], vcvtq_f32_s32(acc[p][2 * w]), first);
-        sums[2 * w + 1] = vfmaq_f32(sums[2 * w + 1], vcvtq_f32_s32(acc[p][2 * w + 1]), second);
+        sums[2 * w] =
+            vfmaq_f32(sums[2 * w], vcvtq_f32_s32(acc[p][2 * w]), vmulq_f32(first, of_pair));
+        sums[2 * w + 1] = vfmaq_f32(sums[2 * w + 1], vcvtq_f32_s32(acc[p][2 * w + 1]),
+                                    vmulq_f32(second, of_pair));
       });
     });
   }
@@ -121,7 +127,7 @@ void multiply_tiles_in_groups(const LinearArgs& args, const BlockLayout& layout,
     float totals[4][kBlockRows];
     for (size_t half = 0; half < 2; ++half) multiply_half(args, scales, m, half, totals);
     for (size_t r = 0; r < 4 && m + r < args.x.rows; ++r)
-      store_outputs(args, m + r, block, scaled(load(totals[r]), args.x.params[m + r], packed));
+      store_outputs(args, m + r, block, load(totals[r]));
   }
 }
 

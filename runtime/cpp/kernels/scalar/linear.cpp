@@ -63,8 +63,10 @@ void linear_in_groups(const LinearArgs& args, Unpack unpack) {
     for (size_t m = 0; m < args.x.rows; ++m) {
       F32x16 total = broadcast(0.0f);
       for (size_t k = 0; k < columns; k += group_size) {
+        const size_t group = k / group_size;
         const F32x16 sum = to_float(dot(args.x, m, weights, k, k + group_size));
-        total = fused(sum, load_half(scales + k / group_size * kBlockRows), total);
+        const F32x16 of_input = broadcast(args.x.group_scale(m, group));
+        total = fused(sum, mul(load_half(scales + group * kBlockRows), of_input), total);
       }
       store_totals(args, m, block, total, packed);
     }

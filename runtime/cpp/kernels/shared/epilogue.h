@@ -45,13 +45,6 @@ inline ColumnRange columns_of(const LinearArgs& args) {
   return args.sums != nullptr ? args.columns : ColumnRange{0, args.weight.columns};
 }
 
-/// (sum - zero_point * row_sum) * scale, of kInt4 and kInt8Groups.
-inline F32x16 scaled(F32x16 sum, const RowParams& params, const uint8_t* block) {
-  const F32x16 row_sum = load(reinterpret_cast<const float*>(block));
-  const F32x16 correction = mul(broadcast(static_cast<float>(params.zero_point)), row_sum);
-  return mul(sub(sum, correction), broadcast(params.scale));
-}
-
 /// Stores the integers of row m if the call computes some of the columns, else makes outputs of
 /// them.
 inline void store_totals(const LinearArgs& args, size_t m, size_t block, I32x16 a,
@@ -63,9 +56,10 @@ inline void store_totals(const LinearArgs& args, size_t m, size_t block, I32x16 
   }
 }
 
+/// Of kInt4 and kInt8Groups, whose sums are the outputs.
 inline void store_totals(const LinearArgs& args, size_t m, size_t block, F32x16 sum,
-                         const uint8_t* packed) {
-  store_outputs(args, m, block, scaled(sum, args.x.params[m], packed));
+                         const uint8_t*) {
+  store_outputs(args, m, block, sum);
 }
 
 }  // namespace thimble::kernels::THIMBLE_VARIANT

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cfloat>
 #include <cmath>
 #include <cstring>
@@ -62,6 +63,29 @@ Mapping choose_mapping(const float* x, size_t columns) {
   return mapping;
 }
 
+/// Of a group of columns, symmetric. Maxima are exact in any order.
+Mapping choose_symmetric(const float* x, size_t columns) {
+  F32x16 smallest = broadcast(0.0f), largest = broadcast(0.0f);
+  for (; columns >= kLanes; columns -= kLanes, x += kLanes) {
+    smallest = min(load(x), smallest);
+    largest = max(load(x), largest);
+  }
+  if (columns > 0) {
+    float padded[kLanes] = {};
+    std::memcpy(padded, x, columns * sizeof(float));
+    smallest = min(load(padded), smallest);
+    largest = max(load(padded), largest);
+  }
+  const float scale = lane_max(max(largest, sub(broadcast(0.0f), smallest))) / 127.0f;
+  Mapping mapping;
+  mapping.scale = scale > FLT_MIN ? scale : FLT_MIN;
+  mapping.inverse = 1.0f / mapping.scale;
+  mapping.low = -127.0f;
+  mapping.high = 127.0f;
+  mapping.zero_point = 0;
+  return mapping;
+}
+
 I32x16 quantized(const float* x, const Mapping& mapping) {
   const F32x16 steps = mul(load(x), broadcast(mapping.inverse));
   const F32x16 inside = min(max(steps, broadcast(mapping.low)), broadcast(mapping.high));
@@ -104,23 +128,33 @@ void quantize_rows(const QuantizeArgs& args) {
   const QuantizedRows& out = args.out;
   constexpr size_t kPiece = kKr < kColumnStep ? kKr : kColumnStep;
   const size_t mr = out.tile.mr, steps = out.columns / kColumnStep;
+  const size_t group_steps = out.group_size / kColumnStep;
   alignas(kColumnStep) int8_t bytes[kColumnStep];
   for (size_t row = 0; row < round_up(out.rows, mr); ++row) {
     int32_t* group_bias = out.group_bias + row / mr * mr * steps + row % mr;
+    float* group_scales = nullptr;
+    if (group_steps > 0)
+      group_scales = out.group_scales + row / mr * mr * (steps / group_steps) + row % mr;
     if (row >= out.rows) {
       std::memset(bytes, 0, sizeof bytes);
       for (size_t step = 0; step < steps; ++step) {
         group_bias[step * mr] = 0;
         scatter<kPiece>(bytes, mr, place<kKr>(row, step * kColumnStep, out));
+        if (group_steps > 0) group_scales[step / group_steps * mr] = 0.0f;
       }
       continue;
     }
     const float* x = args.x + row * args.x_stride;
-    const Mapping mapping = choose_mapping(x, args.x_columns);
+    Mapping mapping{};
+    if (group_steps == 0) mapping = choose_mapping(x, args.x_columns);
     int32_t total = 0;
     for (size_t step = 0; step < steps; ++step) {
       const size_t k = step * kColumnStep;
       const size_t left = k < args.x_columns ? args.x_columns - k : 0;
+      if (group_steps > 0 && step % group_steps == 0) {
+        mapping = choose_symmetric(x + (left > 0 ? k : 0), std::min(left, out.group_size));
+        group_scales[step / group_steps * mr] = mapping.scale;
+      }
       int8_t* const to = place<kKr>(row, k, out);
       int8_t* const whole = kKr < kColumnStep ? bytes : to;
       const int32_t step_sum = quantize_step(x + (left > 0 ? k : 0), left, mapping, whole);
@@ -128,7 +162,7 @@ void quantize_rows(const QuantizeArgs& args) {
       total += step_sum;
       if (whole != to) scatter<kPiece>(bytes, mr, to);
     }
-    out.params[row] = {mapping.scale, mapping.zero_point, total};
+    if (group_steps == 0) out.params[row] = {mapping.scale, mapping.zero_point, total};
   }
 }
 

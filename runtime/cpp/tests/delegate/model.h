@@ -89,13 +89,13 @@ class RandomModel : public ProgramBuilder {
     const uint32_t up = add_slot(kIntermediate), both = add_slot(kIntermediate);
     const uint32_t down = add_slot(kHidden);
     add_op(cpu::NormOp{hidden_, normed, add_floats(kHidden, 1, 0.2f), 1e-5f, 1});
-    add_op(linear(normed, gate, add_weight(kIntermediate, kHidden, WeightFormat::kInt5TwoLevel)));
+    add_op(linear(normed, gate, add_weight(kIntermediate, kHidden, WeightFormat::kInt8Groups)));
     cpu::LinearOp second =
         linear(normed, up, add_weight(kIntermediate, kHidden, WeightFormat::kInt4));
     second.prepared = true;
     add_op(second);
     add_op(cpu::GluOp{gate, up, both, kernels::Function::kSilu});
-    add_op(linear(both, down, add_weight(kHidden, kIntermediate, WeightFormat::kInt8Groups)));
+    add_op(linear(both, down, add_weight(kHidden, kIntermediate, WeightFormat::kInt5TwoLevel)));
     add_op(cpu::ElementwiseOp{kernels::Function::kAdd, hidden_, down, hidden_, 0});
   }
 

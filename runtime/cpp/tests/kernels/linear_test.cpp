@@ -6,6 +6,7 @@
 
 #include "kernels/select/cpu_features.h"
 #include "kernels/select/variants.h"
+#include "kernels/shared/embedding.h"
 #include "tests/cases.h"
 #include "tests/kernels/problem.h"
 
@@ -177,8 +178,8 @@ bool definition_of(WeightFormat format) {
   std::vector<int8_t> q(kRows * weight.columns);
   std::vector<RowParams> params(kRows);
   std::vector<int32_t> group_bias(kRows * weight.columns / kColumnStep);
-  const QuantizedRows rows{q.data(), params.data(),  group_bias.data(),
-                           kRows,    weight.columns, kPlainRows};
+  const QuantizedRows rows{q.data(), params.data(),  group_bias.data(), nullptr,
+                           kRows,    weight.columns, kPlainRows,        0};
   scalar::kVariant.quantize({x.data(), kColumns, kColumns, rows});
   scalar::kVariant.matvec[static_cast<int>(format)](
       {rows, weight, 0, weight.blocks(), y.data(), kOutputs, nullptr, false, scratch.data()});
@@ -202,7 +203,36 @@ bool definition_of(WeightFormat format) {
   return true;
 }
 
+/// The same where groups have float scales, of weights and inputs.
+bool definition_in_groups(WeightFormat format) {
+  constexpr size_t kRows = 3, kOutputs = 20, kColumns = 150, kGroup = 64, kGroups = 3;
+  Problem problem(format, kRows, kOutputs, kColumns, kGroup, kPlainRows);
+  const LinearArgs args = problem.args();
+  scalar::kVariant.matvec[static_cast<int>(format)](args);
+  std::vector<float> row(args.weight.columns);
+  for (size_t n = 0; n < kOutputs; ++n) {
+    unpack_row(args.weight, n, kColumns, row.data());
+    for (size_t m = 0; m < kRows; ++m) {
+      double expected = 0, size = 0;
+      for (size_t k = 0; k < kColumns; ++k) {
+        const double scale = args.x.group_scale(m, k / kGroup);
+        const double term = scale * args.x.values[m * args.x.columns + k] * row[k];
+        expected += term;
+        size += std::fabs(term);
+      }
+      // A product of scales in each group, and a sum: of three groups.
+      if (std::fabs(problem.y()[m * kOutputs + n] - expected) > 2 * kGroups * 0x1p-24 * size)
+        return expect(false, "the definition of the product in groups");
+    }
+  }
+  return true;
+}
+
 bool definition() {
+  if (!definition_in_groups(WeightFormat::kInt4) ||
+      !definition_in_groups(WeightFormat::kInt8Groups)) {
+    return false;
+  }
   return definition_of(WeightFormat::kInt4TwoLevel) && definition_of(WeightFormat::kInt5TwoLevel) &&
          definition_of(WeightFormat::kInt6TwoLevel);
 }

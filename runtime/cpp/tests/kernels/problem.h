@@ -76,6 +76,7 @@ class Problem {
         values_(kernels::quantized_values_bytes(rows, stored_, tile)),
         params_(rows),
         group_bias_(kernels::round_up(rows, tile.mr) * stored_ / kernels::kColumnStep),
+        group_scales_(group_bias_.size()),
         tile_(tile),
         bias_(outputs),
         y_(rows * outputs) {
@@ -105,7 +106,8 @@ class Problem {
     return {data, outputs_, stored_, group_size_, format_};
   }
   kernels::QuantizedRows activations() {
-    return {values(), params_.data(), group_bias_.data(), rows_, stored_, tile_};
+    return {values(), params_.data(), group_bias_.data(),           group_scales_.data(), rows_,
+            stored_,  tile_,          weight(nullptr).input_group()};
   }
 
   int8_t* values() { return reinterpret_cast<int8_t*>(values_.data()); }
@@ -181,6 +183,12 @@ class Problem {
       const float scale = fill_ == Fill::kTinyScales ? 1.2e-38f : 0.05f + 0.04f * numbers.real();
       params_[m] = {scale, zero_point, total};
     }
+    const size_t group_size = weight(nullptr).input_group();
+    const size_t groups = group_size > 0 ? stored_ / group_size : 0;
+    for (size_t m = 0; m < rows_; ++m)
+      for (size_t group = 0; group < groups; ++group)
+        group_scales_[m / mr * mr * groups + group * mr + m % mr] =
+            fill_ == Fill::kTinyScales ? 1.2e-38f : 0.05f + 0.04f * numbers.real();
   }
 
   kernels::WeightFormat format_;
@@ -192,6 +200,7 @@ class Problem {
   AlignedBuffer values_;  // as a workspace has them: tiles are read a line at a time
   std::vector<kernels::RowParams> params_;
   std::vector<int32_t> group_bias_;
+  std::vector<float> group_scales_;
   kernels::Tile tile_;
   std::vector<float> bias_;
   std::vector<float> y_;

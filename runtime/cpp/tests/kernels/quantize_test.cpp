@@ -25,25 +25,33 @@ struct Quantized {
   std::vector<int8_t> values;
   std::vector<RowParams> params;
   std::vector<int32_t> group_bias;
+  std::vector<float> group_scales;
   size_t columns;
 
   bool operator==(const Quantized& other) const {
     return values == other.values && group_bias == other.group_bias &&
-           std::memcmp(params.data(), other.params.data(), params.size() * sizeof(RowParams)) == 0;
+           std::memcmp(params.data(), other.params.data(), params.size() * sizeof(RowParams)) ==
+               0 &&
+           std::memcmp(group_scales.data(), other.group_scales.data(),
+                       group_scales.size() * sizeof(float)) == 0;
   }
 };
 
-Quantized quantize(const Variant& variant, const std::vector<float>& x, size_t rows, Tile tile) {
+/// \param group_size 0: each row as a whole.
+Quantized quantize(const Variant& variant, const std::vector<float>& x, size_t rows, Tile tile,
+                   size_t group_size = 0) {
   const size_t columns = x.size() / rows;
-  const size_t stored = stored_columns(WeightFormat::kInt8, columns, 0);
+  const size_t stored = stored_columns(WeightFormat::kInt8Groups, columns, group_size);
   const size_t padded_rows = round_up(rows, tile.mr);
+  const size_t groups = group_size > 0 ? padded_rows * stored / group_size : 0;
   Quantized result{std::vector<int8_t>(padded_rows * stored, 99), std::vector<RowParams>(rows),
-                   std::vector<int32_t>(padded_rows * stored / kColumnStep, 99), stored};
-  variant.quantize(
-      {x.data(),
-       columns,
-       columns,
-       {result.values.data(), result.params.data(), result.group_bias.data(), rows, stored, tile}});
+                   std::vector<int32_t>(padded_rows * stored / kColumnStep, 99),
+                   std::vector<float>(groups, 99), stored};
+  variant.quantize({x.data(),
+                    columns,
+                    columns,
+                    {result.values.data(), result.params.data(), result.group_bias.data(),
+                     result.group_scales.data(), rows, stored, tile, group_size}});
   return result;
 }
 
@@ -56,11 +64,13 @@ std::vector<float> random_rows(size_t rows, size_t columns) {
 
 bool all_variants_agree(const std::vector<float>& x, size_t rows) {
   for (Tile tile : {kPlainRows, Tile{2, 4}, Tile{4, 4}, Tile{12, 4}, Tile{8, 8}, Tile{16, 64}}) {
-    const Quantized expected = quantize(scalar::kVariant, x, rows, tile);
-    for (const Variant* variant : all_variants()) {
-      if ((variant->required & ~cpu_features()) != 0) continue;
-      if (!(quantize(*variant, x, rows, tile) == expected)) {
-        std::fprintf(stderr, "%s, tile of %zu\n", variant->name, tile.mr);
+    for (size_t group_size : {0, 32, 64, 128}) {
+      const Quantized expected = quantize(scalar::kVariant, x, rows, tile, group_size);
+      for (const Variant* variant : all_variants()) {
+        if ((variant->required & ~cpu_features()) != 0) continue;
+        if (quantize(*variant, x, rows, tile, group_size) == expected) continue;
+        std::fprintf(stderr, "%s, tile of %zu, groups of %zu\n", variant->name, tile.mr,
+                     group_size);
         return expect(false, "the same bytes as scalar");
       }
     }
@@ -116,6 +126,35 @@ bool tiles() {
   return true;
 }
 
+/// Each group by itself, symmetric; zeros below the last row and behind the last column.
+bool groups() {
+  constexpr size_t kRows = 5, kColumns = 150, kGroup = 32;
+  std::vector<float> x = random_rows(kRows, kColumns);
+  x[40] = std::numeric_limits<float>::quiet_NaN();
+  std::fill_n(&x[kColumns], kGroup, 0.0f);  // all of a group
+  for (Tile tile : {kPlainRows, Tile{4, 4}, Tile{16, 64}}) {
+    const Quantized quantized = quantize(scalar::kVariant, x, kRows, tile, kGroup);
+    const size_t stored = quantized.columns, mr = tile.mr;
+    for (size_t m = 0; m < round_up(kRows, mr); ++m)
+      for (size_t k = 0; k < stored; ++k) {
+        const size_t first = k / kGroup * kGroup;
+        float size = 0;
+        for (size_t i = first; m < kRows && i < std::min(first + kGroup, kColumns); ++i)
+          size = std::max(size, std::fabs(x[m * kColumns + i]));  // ignores a NaN
+        const float scale = m < kRows ? std::max(size / 127.0f, FLT_MIN) : 0.0f;
+        const size_t at = m / mr * mr * (stored / kGroup) + k / kGroup * mr + m % mr;
+        if (quantized.group_scales[at] != scale) return expect(false, "the largest over 127");
+        const bool inside = m < kRows && k < kColumns;
+        const float value = inside ? x[m * kColumns + k] : 0.0f;
+        const int8_t q = quantized.values[quantized_offset(m, k, stored, tile)];
+        const bool right =
+            std::isnan(value) ? q == -127 : std::fabs(q * scale - value) <= 0.51f * scale;
+        if (!right) return expect(false, "within half a step");
+      }
+  }
+  return true;
+}
+
 bool sums() {
   const Quantized quantized = quantize(scalar::kVariant, random_rows(3, 100), 3, kPlainRows);
   for (size_t m = 0; m < 3; ++m) {
@@ -149,8 +188,11 @@ int print_row(const char* path) {
   return 0;
 }
 
-constexpr Case kCases[] = {
-    {"shapes", shapes}, {"odd_numbers", odd_numbers}, {"tiles", tiles}, {"sums", sums}};
+constexpr Case kCases[] = {{"shapes", shapes},
+                           {"odd_numbers", odd_numbers},
+                           {"tiles", tiles},
+                           {"groups", groups},
+                           {"sums", sums}};
 
 }  // namespace
 

@@ -73,10 +73,15 @@ bool same_as_scalar(WeightFormat format, const Shape& shape, const End& end,
   const kernels::LinearArgs args = problem.args();
   const std::vector<float> before = test::random_floats(shape.rows * shape.outputs, 9);
   const std::vector<float> expected = expected_outputs(&problem, end, shape.outputs, before);
-  std::vector<RowScale> scales;
+  std::vector<RowScale> rows;
+  std::vector<float> groups;
   for (size_t m = 0; m < shape.rows; ++m) {
-    scales.push_back({args.x.params[m].scale, args.x.params[m].zero_point});
+    rows.push_back({args.x.params[m].scale, args.x.params[m].zero_point});
+    for (size_t k = 0; args.x.group_size > 0 && k < args.x.columns; k += args.x.group_size) {
+      groups.push_back(args.x.group_scale(m, k / args.x.group_size));
+    }
   }
+  void* const scales = groups.empty() ? static_cast<void*>(rows.data()) : groups.data();
   LinearParams params{};
   params.weight = test::weight_params(args.weight);
   params.rows = static_cast<uint32_t>(shape.rows);
@@ -88,15 +93,14 @@ bool same_as_scalar(WeightFormat format, const Shape& shape, const End& end,
   for (const bool is_matvec : {true, false}) {
     const Kernel kernel =
         of_format(is_matvec ? Kernel::kMatvecInt4TwoLevel : Kernel::kMatmulInt4TwoLevel, format);
-    const size_t groups = is_matvec ? shape.rows : kernels::divide_up(shape.rows, 32);
+    const size_t tiles = is_matvec ? shape.rows : kernels::divide_up(shape.rows, 32);
     for (const metal_shim::Order order : test::kOrders) {
       test::Guarded<float> y(before.size());
       std::copy(before.begin(), before.end(), y.data());
-      const bool ran =
-          test::run_kernel(kernel, order, params,
-                           {const_cast<uint8_t*>(args.weight.data), args.x.values, scales.data(),
-                            const_cast<float*>(problem.bias()), y.data()},
-                           pairs, groups);
+      const bool ran = test::run_kernel(kernel, order, params,
+                                        {const_cast<uint8_t*>(args.weight.data), args.x.values,
+                                         scales, const_cast<float*>(problem.bias()), y.data()},
+                                        pairs, tiles);
       if (!ran) return false;
       if (y.intact() && test::equal_bits(y.values(), expected)) continue;
       std::fprintf(stderr, "%s, %zu x %zu x %zu, groups of %zu: not scalar's bits\n",

@@ -66,9 +66,11 @@ bool norm_in_place() {
 }
 
 /// Compares what is made of rows `stride` apart with what scalar makes, normed first or not.
+/// \param group_size 0: each row as a whole.
 bool quantizes_like_scalar(const std::vector<float>& x, size_t rows, size_t stride, size_t columns,
-                           bool normed) {
-  const size_t stored = kernels::round_up(columns, 32);
+                           bool normed, size_t group_size) {
+  const size_t stored = kernels::round_up(columns, std::max<size_t>(group_size, 32));
+  const size_t groups = group_size > 0 ? rows * stored / group_size : 0;
   const std::vector<float> norm = test::random_floats(columns, 8);
   std::vector<float> input = x;
   for (size_t row = 0; normed && row < rows; ++row) {
@@ -78,22 +80,34 @@ bool quantizes_like_scalar(const std::vector<float>& x, size_t rows, size_t stri
   std::vector<int8_t> q(rows * stored);
   std::vector<kernels::RowParams> rows_params(rows);
   std::vector<int32_t> group_bias(rows * stored / 32);
+  std::vector<float> group_scales(groups);
   scalar.quantize({input.data(),
                    stride,
                    columns,
-                   {q.data(), rows_params.data(), group_bias.data(), rows, stored, {1, 64}}});
-  const QuantizeParams params{narrow(columns), narrow(stored), narrow(stride), normed, 1e-5f};
+                   {q.data(),
+                    rows_params.data(),
+                    group_bias.data(),
+                    group_scales.data(),
+                    rows,
+                    stored,
+                    {1, 64},
+                    group_size}});
+  const QuantizeParams params{narrow(columns), narrow(stored), narrow(stride),
+                              normed,          1e-5f,          narrow(group_size)};
   for (const metal_shim::Order order : test::kOrders) {
     test::Guarded<int8_t> bytes(rows * stored);
     test::Guarded<RowScale> scales(rows);
-    if (!test::run_kernel(Kernel::kQuantizeRows, order, params,
-                          {const_cast<float*>(x.data()), const_cast<float*>(norm.data()),
-                           bytes.data(), scales.data()},
-                          rows)) {
+    test::Guarded<float> own_scales(groups);
+    void* const out = groups > 0 ? static_cast<void*>(own_scales.data()) : scales.data();
+    if (!test::run_kernel(
+            Kernel::kQuantizeRows, order, params,
+            {const_cast<float*>(x.data()), const_cast<float*>(norm.data()), bytes.data(), out},
+            rows)) {
       return false;
     }
-    bool same = bytes.intact() && scales.intact() && bytes.values() == q;
-    for (size_t row = 0; row < rows; ++row) {
+    bool same = bytes.intact() && scales.intact() && own_scales.intact() && bytes.values() == q &&
+                test::equal_bits(own_scales.values(), group_scales);
+    for (size_t row = 0; group_size == 0 && row < rows; ++row) {
       same = same && std::memcmp(&scales[row].scale, &rows_params[row].scale, 4) == 0 &&
              scales[row].zero_point == rows_params[row].zero_point;
     }
@@ -106,7 +120,9 @@ bool quantization() {
   for (const size_t columns : kColumns) {
     for (const bool normed : {false, true}) {
       const std::vector<float> x = test_rows(4, columns + 1, 20);
-      if (!quantizes_like_scalar(x, 4, columns + 1, columns, normed)) return false;
+      for (const size_t group_size : {0, 32, 128}) {
+        if (!quantizes_like_scalar(x, 4, columns + 1, columns, normed, group_size)) return false;
+      }
     }
   }
   return true;
@@ -154,7 +170,9 @@ bool odd_numbers() {
                                                {huge / 2, -huge / 4, 1e-30f},
                                                {2.5f, 3.5f, 0.5f, 127.5f}};
   for (const std::vector<float>& x : all) {
-    if (!quantizes_like_scalar(x, 1, x.size(), x.size(), false)) return false;
+    if (!quantizes_like_scalar(x, 1, x.size(), x.size(), false, 0) ||
+        !quantizes_like_scalar(x, 1, x.size(), x.size(), false, 32))
+      return false;
   }
   return true;
 }

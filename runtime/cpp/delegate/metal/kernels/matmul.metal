@@ -14,9 +14,9 @@ template <typename Format>
 struct Total {
   int sum;
   void clear() { sum = 0; }
-  void end_panel(thread const Block&, uint, uint) {}
-  float output(thread const Block& block, RowScale row, uint lane) const {
-    return scaled(sum, block, row, lane);
+  void end_panel(thread const Block&, Input<Format>, uint, uint) {}
+  float output(thread const Block& block, Input<Format> input, uint lane) const {
+    return scaled(sum, block, input.row, lane);
   }
 };
 
@@ -30,15 +30,14 @@ struct Total<Grouped<Values>> {
     groups = 0.0f;
   }
   /// \param quad the first behind the panel.
-  void end_panel(thread const Block& block, uint quad, uint lane) {
+  void end_panel(thread const Block& block, Input<Grouped<Values>> input, uint quad, uint lane) {
     if (quad * 4 % block.group_size != 0) return;
     const uint group = quad * 4 / block.group_size - 1;
-    groups = fma(float(sum), Grouped<Values>::scale(block, group, lane), groups);
+    const float scale = Grouped<Values>::scale(block, group, lane) * input.scales[group];
+    groups = fma(float(sum), scale, groups);
     sum = 0;
   }
-  float output(thread const Block& block, RowScale row, uint lane) const {
-    return scaled(groups, block, row, lane);
-  }
+  float output(thread const Block&, Input<Grouped<Values>>, uint) const { return groups; }
 };
 
 template <typename Format>
@@ -53,8 +52,12 @@ inline void matmul(device const uchar* weight, device const char4* q, device con
   const Block pair[2] = {block_of(weight, params.weight, 2 * group.x),
                          block_of(weight, params.weight, 2 * group.x + blocks - 1)};
   Total<Format> totals[2][kThreadRows];
-  for (uint i = 0; i < 2; ++i)
-    for (uint r = 0; r < kThreadRows; ++r) totals[i][r].clear();
+  Input<Format> inputs[kThreadRows];
+  for (uint r = 0; r < kThreadRows; ++r) {
+    const uint row = min(tile + first_row + r * kRowStep, params.rows - 1);
+    inputs[r] = Input<Format>::at(scales, row, params.weight);
+    for (uint i = 0; i < 2; ++i) totals[i][r].clear();
+  }
 
   for (uint start = 0; start < quads; start += kPanelQuads) {
     for (uint i = thread_index; i < blocks * kPanelQuads * kLanes; i += kMatmulThreads) {
@@ -79,15 +82,15 @@ inline void matmul(device const uchar* weight, device const char4* q, device con
     }
     for (uint i = 0; i < blocks; ++i)
       for (uint r = 0; r < kThreadRows; ++r)
-        totals[i][r].end_panel(pair[i], start + kPanelQuads, lane);
+        totals[i][r].end_panel(pair[i], inputs[r], start + kPanelQuads, lane);
     threadgroup_barrier(mem_flags::mem_threadgroup);
   }
 
   for (uint r = 0; r < kThreadRows; ++r) {
     const uint row = tile + first_row + r * kRowStep;
     if (row >= params.rows) return;
-    const float first = totals[0][r].output(pair[0], scales[row], lane);
-    const float second = totals[1][r].output(pair[1], scales[row], lane);
+    const float first = totals[0][r].output(pair[0], inputs[r], lane);
+    const float second = totals[1][r].output(pair[1], inputs[r], lane);
     store_pair(first, second, group.x, lane, bias, y + ulong(row) * params.y_stride, params);
   }
 }

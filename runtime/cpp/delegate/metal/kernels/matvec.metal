@@ -9,8 +9,9 @@ constant constexpr uint kSlices = kMatvecThreads / kLanes;
 /// Of the formats whose integers run over all columns, the output of one lane, in slice 0.
 /// \param sums room for an int a thread.
 template <typename Format>
-inline float matvec_block(Format, thread const Block& block, device const char4* q, RowScale row,
-                          uint columns, threadgroup int* sums, uint slice, uint lane) {
+inline float matvec_block(Format, thread const Block& block, device const char4* q,
+                          Input<Format> input, uint columns, threadgroup int* sums, uint slice,
+                          uint lane) {
   int total = 0;
   for (uint pair = slice; pair < columns / 8; pair += kSlices) {
     total += dot4(Format::quad(block, 2 * pair, lane), q[2 * pair]);
@@ -21,14 +22,14 @@ inline float matvec_block(Format, thread const Block& block, device const char4*
   if (slice == 0)
     for (uint other = 1; other < kSlices; ++other) total += sums[other * kLanes + lane];
   threadgroup_barrier(mem_flags::mem_threadgroup);
-  return scaled(total, block, row, lane);
+  return scaled(total, block, input.row, lane);
 }
 
 /// The same where every group has a float scale: the slices take a group each.
 template <typename Values>
 inline float matvec_block(Grouped<Values>, thread const Block& block, device const char4* q,
-                          RowScale row, uint columns, threadgroup int* sums, uint slice,
-                          uint lane) {
+                          Input<Grouped<Values>> input, uint columns, threadgroup int* sums,
+                          uint slice, uint lane) {
   const uint quads = block.group_size / 4, groups = columns / block.group_size;
   float total = 0.0f;
   for (uint first = 0; first < groups; first += kSlices) {
@@ -43,10 +44,11 @@ inline float matvec_block(Grouped<Values>, thread const Block& block, device con
     if (slice == 0)
       for (uint other = 0; other < kSlices && first + other < groups; ++other)
         total = fma(float(int(sums[other * kLanes + lane])),
-                    Grouped<Values>::scale(block, first + other, lane), total);
+                    Grouped<Values>::scale(block, first + other, lane) * input.scales[first + other],
+                    total);
     threadgroup_barrier(mem_flags::mem_threadgroup);
   }
-  return scaled(total, block, row, lane);
+  return total;
 }
 
 template <typename Format>
@@ -54,14 +56,14 @@ inline void matvec(device const uchar* weight, device const char4* q, device con
                    device const float* bias, device float* y, constant LinearParams& params,
                    threadgroup int* sums, uint3 group, uint thread_index) {
   const uint slice = thread_index / kLanes, lane = thread_index % kLanes;
-  const RowScale row = scales[group.y];
+  const Input<Format> input = Input<Format>::at(scales, group.y, params.weight);
   q += ulong(group.y) * (params.weight.columns / 4);
   y += ulong(group.y) * params.y_stride;
   float outputs[2] = {0.0f, 0.0f};
   for (uint i = 0; i < blocks_of_pair(group.x, params); ++i) {
     const Block block = block_of(weight, params.weight, 2 * group.x + i);
     outputs[i] =
-        matvec_block(Format(), block, q, row, params.weight.columns, sums, slice, lane);
+        matvec_block(Format(), block, q, input, params.weight.columns, sums, slice, lane);
   }
   if (slice == 0) store_pair(outputs[0], outputs[1], group.x, lane, bias, y, params);
 }

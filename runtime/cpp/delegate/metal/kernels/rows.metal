@@ -72,9 +72,37 @@ inline void find_extremes(thread float& low, thread float& high, threadgroup flo
   high = extremes[count];
 }
 
-/// x[row], normed where that is asked, as int8 with one scale and zero point: the mapping of
-/// QuantizeArgs in kernels/kernels.h. A threadgroup of a power of two of threads for each row.
+/// Each thread's groups of a row as int8 with a scale each.
+inline void quantize_groups(device const float* x, device const float* norm, float factor,
+                            device char* q, device float* scales, constant QuantizeParams& params,
+                            uint first, uint step) {
+  for (uint group = first; group < params.stored / params.group_size; group += step) {
+    const uint start = group * params.group_size;
+    const uint end = start + params.group_size;
+    float size = 0.0f;
+    for (uint k = start; k < end && k < params.columns; ++k) {
+      const float value = params.has_norm ? x[k] * factor * norm[k] : x[k];
+      size = larger(larger(value, 0.0f - value), size);
+    }
+    const float scale = larger(size / 127.0f, kSmallest);
+    const float inverse = 1.0f / scale;
+    for (uint k = start; k < end; ++k) {
+      int value = 0;
+      if (k < params.columns) {
+        const float steps = (params.has_norm ? x[k] * factor * norm[k] : x[k]) * inverse;
+        value = int(rint(smaller(larger(steps, -127.0f), 127.0f)));
+      }
+      q[k] = char(value);
+    }
+    scales[group] = scale;
+  }
+}
+
+/// x[row], normed where that is asked, as int8 with one scale and zero point, or with a scale for
+/// each group: the mappings of QuantizeArgs in kernels/kernels.h. A threadgroup of a power of two
+/// of threads for each row.
 /// \param q [rows][stored]
+/// \param scales [rows], or float [rows][groups]
 /// \param memory 16 floats, then two a thread.
 kernel void quantize_rows(device const float* x [[buffer(0)]],
                           device const float* norm [[buffer(1)]],
@@ -89,6 +117,12 @@ kernel void quantize_rows(device const float* x [[buffer(0)]],
   q += ulong(group.x) * params.stored;
   float factor = 1.0f;
   if (params.has_norm) factor = norm_scale(x, params.columns, params.eps, memory, thread_index);
+  if (params.group_size > 0) {
+    const ulong groups = params.stored / params.group_size;
+    quantize_groups(x, norm, factor, q, reinterpret_cast<device float*>(scales) + group.x * groups,
+                    params, thread_index, threads.x);
+    return;
+  }
   float low = 0.0f, high = 0.0f;
   for (uint k = thread_index; k < params.columns; k += threads.x) {
     const float value = params.has_norm ? x[k] * factor * norm[k] : x[k];

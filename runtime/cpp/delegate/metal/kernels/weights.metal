@@ -79,6 +79,25 @@ struct Grouped {
 using Int4 = Grouped<Nibbles>;
 using Int8Groups = Grouped<Int8>;
 
+/// How a row of inputs was quantized: as a whole,
+template <typename Format>
+struct Input {
+  RowScale row;
+  static Input at(device const RowScale* rows, uint row, constant WeightParams&) {
+    return {rows[row]};
+  }
+};
+
+/// or in the groups of the weight, float [rows][groups].
+template <typename Values>
+struct Input<Grouped<Values>> {
+  device const float* scales;
+  static Input at(device const RowScale* rows, uint row, constant WeightParams& weight) {
+    const ulong groups = weight.columns / weight.group_size;
+    return {reinterpret_cast<device const float*>(rows) + row * groups};
+  }
+};
+
 inline int dot4(char4 a, char4 b) {
   return int(a.x) * int(b.x) + int(a.y) * int(b.y) + int(a.z) * int(b.z) + int(a.w) * int(b.w);
 }
@@ -87,11 +106,6 @@ inline int dot4(char4 a, char4 b) {
 inline float scaled(int a, thread const Block& block, RowScale row, uint lane) {
   const int centred = a - row.zero_point * row_sum(block, lane);
   return float(centred) * (row.scale * float_at(block, lane));
-}
-
-/// (sum - zero_point * row_sum) * scale, of the formats with a float16 scale per group.
-inline float scaled(float sum, thread const Block& block, RowScale row, uint lane) {
-  return (sum - float(row.zero_point) * float_at(block, lane)) * row.scale;
 }
 
 /// Stores one output of a row: bias added, and what is there where that is asked.
