@@ -98,6 +98,7 @@ class Limits:
             missing.
         checks: whether this machine can run its programs, to check the results.
         float16_groups: whether it supports weights of 4 and 8 bits with one float16 scale a group.
+        int8_groups: whether it should be given int8 in such groups; otherwise with a scale a row.
         windows: whether it supports attention over a sliding window.
         caps_and_sinks: whether it supports attention with a soft cap or with sinks.
         convolutions: whether it supports short convolutions, which keep a state.
@@ -115,6 +116,7 @@ class Limits:
     streams_weights: bool = False
     kept_positions: Callable[[int, int, int], int] = all_positions
     float16_groups: bool = False
+    int8_groups: bool = False
     rotates: bool = False
     windows: bool = True
     caps_and_sinks: bool = True

@@ -59,6 +59,7 @@ class Preference:
             checks=lambda: all(each.checks() for each in limits),
             sizes=limits[0].sizes,
             float16_groups=any(each.float16_groups for each in limits),
+            int8_groups=all(each.int8_groups for each in limits),
             rotates=all(each.rotates for each in limits),
             windows=any(each.windows for each in limits),
             caps_and_sinks=any(each.caps_and_sinks for each in limits),

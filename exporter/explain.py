@@ -13,7 +13,7 @@ from exporter.kv_caches import KvCaches, States, kv_caches, states
 from exporter.listener import Listener
 from exporter.models.decoder import CausalLM
 from exporter.options import ExportOptions
-from exporter.pipeline import check_experts, check_mixers, context_lengths
+from exporter.pipeline import check_experts, check_mixers, context_lengths, stored_scheme
 from exporter.program import capture
 from exporter.shapes import Shapes, explain_shapes, noting_conditions
 from exporter.source import find_checkpoint
@@ -89,7 +89,7 @@ def explain_export(options: ExportOptions, listener: Listener) -> Explanation:
     delegate.LIMITS.check_head(options.scheme.head_bits)
     check_mixers(checkpoint, context, delegate.LIMITS)
     check_experts(checkpoint, delegate.LIMITS)
-    scheme = quick_scheme(options.scheme)
+    scheme = quick_scheme(stored_scheme(delegate.LIMITS, options.scheme))
     with torch.device("meta"):
         model = CausalLM(checkpoint.config.for_context(context))
     checkpoint.check(model)

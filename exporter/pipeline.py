@@ -123,8 +123,15 @@ def export_model(options: ExportOptions, listener: Listener = SILENT) -> ExportR
     )
 
 
+def stored_scheme(limits: Limits, scheme: Scheme) -> Scheme:
+    """The scheme with int8 as the delegate stores it: in groups, or with one scale a row."""
+    in_rows = scheme.name == "rtn8" and not limits.int8_groups
+    return replace(scheme, whole_rows=True) if in_rows else scheme
+
+
 def _scheme_for(limits: Limits, scheme: Scheme, listener: Listener) -> Scheme:
     """The scheme as a delegate can store it."""
+    scheme = stored_scheme(limits, scheme)
     method = scheme.choice
     if limits.rotates or scheme.name == "none" or method.rotation != "inputs":
         return scheme

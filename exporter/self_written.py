@@ -76,7 +76,8 @@ def writing_form(model: CausalLM, texts: int, length: int, memory: int | None) -
         model: on the meta device.
     """
     numbers = numbers_of(model)
-    forms = [Scheme("rtn8")] if numbers > _FLOAT_WEIGHTS else [Scheme("none"), Scheme("rtn8")]
+    integers = Scheme("rtn8", whole_rows=True)  # rounds inputs in fewer steps
+    forms = [integers] if numbers > _FLOAT_WEIGHTS else [Scheme("none"), integers]
     for form in forms:
         if memory is None or writing_bytes(model, form, texts, length) <= memory:
             return form

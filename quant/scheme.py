@@ -6,7 +6,13 @@ from functools import cached_property
 
 from quant.errors import QuantError
 from quant.method import Method, changed
-from quant.weight_type import FLOAT_BITS, GROUP_SIZES, INT8, INT8_GROUPS, WeightType
+from quant.weight_type import (
+    FLOAT_BITS,
+    GROUP_SIZES,
+    INT8,
+    INT8_GROUPS,
+    WeightType,
+)
 
 HEAD_BITS = (8, 6, 5, 4)
 METHODS = {  # of the schemes that choose integers
@@ -24,19 +30,20 @@ EMBEDDING_PART, HEAD_PART = "model.embed_tokens", "lm_head"
 
 @dataclass(frozen=True)
 class Scheme:
-    """How the weights of a model are stored; activations are int8, dynamic, per token.
+    """How the weights of a model are stored; activations are int8, dynamic, per token or in groups.
 
     Attributes:
-        name: "none" (float32), "rtn8" (int8, one scale per output channel, round to nearest),
-            "keep" (the integers that are stored, in `types`; where there are none, int8 in groups
-            of 32, round to nearest), or 8da4w with the integers chosen as METHODS says: "rtn4"
-            (round to nearest), "hqq4", "awq4" or "gptq4" (the best we know).
-        group_size: input dimensions that share an int4 scale: 32, 64 or 128.
+        name: "none" (float32), "rtn8" (int8, round to nearest), "keep" (the integers that are
+            stored, in `types`; where there are none, int8 in groups of 32, round to nearest), or
+            8da4w with the integers chosen as METHODS says: "rtn4" (round to nearest), "hqq4",
+            "awq4" or "gptq4" (the best we know).
+        group_size: input dimensions that share a scale: 32, 64 or 128.
         head_bits: the embedding and `lm_head`: 8 (one scale per row), or 6, 5 or 4 (groups).
         method: how the integers are chosen; None: as the table says.
         types: the parts that are stored in another type than the scheme's, and that type. Parts
             are "model.layers.0." and the name of a part of that layer, EMBEDDING_PART, HEAD_PART
             (tied ends have one type).
+        whole_rows: whether "rtn8" has one scale a row, for delegates without int8 in groups.
 
     Raises:
         QuantError: a value outside the table, or a type that the scheme does not support.
@@ -47,6 +54,7 @@ class Scheme:
     head_bits: int = 8
     method: Method | None = None
     types: tuple[tuple[str, WeightType], ...] = ()
+    whole_rows: bool = False
 
     def __post_init__(self) -> None:
         _require("scheme", self.name, SCHEMES)
@@ -57,11 +65,14 @@ class Scheme:
                 f"head bits {self.head_bits} have no effect with scheme 'none', which keeps "
                 f"floats; leave them out, or take one of {', '.join(METHODS)}."
             )
-        in_groups = self.name not in ("none", "rtn8") or self.head_bits != 8
-        if self.group_size != 32 and not in_groups:
+        if self.name == "none" and self.group_size != 32:
             raise QuantError(
-                f"group size {self.group_size} has no effect with scheme {self.name!r}, which has "
-                f"no groups; leave it out, or take one of {', '.join(FOUR_BITS)}."
+                f"group size {self.group_size} has no effect with scheme 'none', which keeps "
+                f"floats; leave it out, or take one of {', '.join(METHODS)}."
+            )
+        if self.whole_rows and self.head_bits == 8 and self.group_size != 32:
+            raise QuantError(
+                f"group size {self.group_size} has no effect with one scale a row; leave it out."
             )
         if self.method is not None and self.name not in METHODS:
             raise QuantError(
@@ -82,7 +93,7 @@ class Scheme:
     @property
     def type(self) -> WeightType | None:
         """Of a weight of a decoder layer; None for floats."""
-        others = {"none": None, "rtn8": INT8, KEEP: INT8_GROUPS}
+        others = {"none": None, "rtn8": self._int8, KEEP: INT8_GROUPS}
         return others[self.name] if self.name in others else self._int4
 
     @property
@@ -102,11 +113,17 @@ class Scheme:
         is_end = part in (EMBEDDING_PART, HEAD_PART)
         if found is not None or self.name in ("none", KEEP) or not is_end:
             return found or self.type
-        return INT8 if self.head_bits == 8 else replace(self._int4, bits=self.head_bits)
+        if self.head_bits == 8:
+            return self.type if self.name == "rtn8" else INT8
+        return replace(self._int4, bits=self.head_bits)
 
     def with_types(self, types: Mapping[str, WeightType]) -> "Scheme":
         """The scheme with these parts in these types, and no others in one of their own."""
         return replace(self, types=tuple(types.items()))
+
+    @property
+    def _int8(self) -> WeightType:
+        return INT8 if self.whole_rows else WeightType(8, self.group_size, 1)
 
     @property
     def _int4(self) -> WeightType:

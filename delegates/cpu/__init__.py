@@ -19,6 +19,7 @@ LIMITS = Limits(
     streams_weights=True,
     kept_positions=kept_positions,
     float16_groups=True,
+    int8_groups=True,
     rotates=True,
     convolutions=True,
     experts=True,

@@ -22,6 +22,7 @@ LIMITS = Limits(
     checks=never,
     sizes=SIZES,
     float16_groups=True,
+    int8_groups=True,
     windows=False,
     caps_and_sinks=False,
 )

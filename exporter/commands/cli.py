@@ -67,7 +67,8 @@ Examples:
     "--group-size",
     metavar="N",
     default=32,
-    help="Number of inputs that share a 4-bit scale: 32, 64 or 128.",
+    help="Number of inputs that share a scale: 32, 64 or 128. Delegates other than cpu and mps "
+    "store rtn8 with one scale a row.",
 )
 @click.option(
     "--head-bits", metavar="N", default=8, help="Bits of the embedding and lm_head: 8, 6, 5 or 4."

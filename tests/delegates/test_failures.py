@@ -138,7 +138,7 @@ def test_five_and_six_bits_are_refused_by_name(name: str, part: str, nothing_mis
     limits = delegate.LIMITS
     if limits.missing() is not None:
         pytest.skip(str(limits.missing()))
-    model = quantized_model(random_model(SMALL), Scheme("rtn8"))
+    model = quantized_model(random_model(SMALL), Scheme("rtn8", whole_rows=True))
     inner = model.model
     with_two_levels(inner.layers if part == "layers" else inner.embed_tokens, WeightType(5, 32, 2))
     program = capture(model, 24, 1)

@@ -48,7 +48,7 @@ def test_every_scheme_fills_the_model(name: str, tied: bool) -> None:
     assert (last - logits[:, -1]).abs().max() < 0.03 * logits.abs().max()
     linears = [module for module in model.modules() if isinstance(module, QuantizedLinear)]
     padded = any(linear.values.shape[1] > linear.in_features for linear in linears)
-    assert padded == (name not in ("none", "rtn8"))
+    assert padded == (name != "none")
     assert json.loads(json.dumps(report.to_dict()))["scheme"] == name
 
 
@@ -288,9 +288,13 @@ def _not_finite(name: str) -> str:
         ),
         (("rtn4", 33), "group size 33 is not supported; it must be one of 32, 64, 128."),
         (
-            ("rtn8", 64),
-            "group size 64 has no effect with scheme 'rtn8', which has no groups; leave it out, or "
-            "take one of rtn4, hqq4, awq4, gptq4.",
+            ("none", 64),
+            "group size 64 has no effect with scheme 'none', which keeps floats; leave it out, or "
+            "take one of rtn4, hqq4, awq4, gptq4, rtn8.",
+        ),
+        (
+            ("rtn8", 64, 8, None, (), True),
+            "group size 64 has no effect with one scale a row; leave it out.",
         ),
         (("rtn4", 32, 3), "head bits 3 is not supported; it must be one of 8, 6, 5, 4."),
         (

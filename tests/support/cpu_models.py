@@ -84,7 +84,7 @@ def lower_model(
 
 def lower_two_levels(name: str, type: WeightType, directory: Path) -> LoweredModel:
     """The same of a named architecture whose every matrix has a type of two levels."""
-    model = prepare(random_model(ARCHITECTURES[name]), Scheme("rtn8"))
+    model = prepare(random_model(ARCHITECTURES[name]), Scheme("rtn8", whole_rows=True))
     with_two_levels(model, type)
     reference = reference_logits(model, torch.arange(32), CONTEXT, True)
     return write(capture(model, CONTEXT, CONTEXT), directory, reference)

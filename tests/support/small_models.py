@@ -21,7 +21,7 @@ from quant.scheme import METHODS, Scheme
 from quant.weight_type import WeightType
 
 # As an export for a delegate that rotates no inputs.
-PLAIN_RTN8 = Scheme("rtn8", method=replace(METHODS["rtn8"], rotation="none"))
+PLAIN_RTN8 = Scheme("rtn8", whole_rows=True, method=replace(METHODS["rtn8"], rotation="none"))
 
 
 class ModelWeights:
