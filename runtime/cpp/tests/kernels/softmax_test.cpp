@@ -1,5 +1,6 @@
 // Softmax: every variant's bits, and the definition.
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <vector>
@@ -40,8 +41,8 @@ bool shares() {
         if (std::memcmp(other.data(), y.data(), n * sizeof(float)) != 0)
           return expect(false, variant->name);
       }
-      double largest = x[0], total = 0;
-      for (const float value : x) largest = std::fmax(largest, value);
+      const double largest = *std::max_element(x.begin(), x.end());
+      double total = 0;
       for (const float value : x) total += std::exp(value - largest);
       for (size_t i = 0; i < n; ++i) {
         // What exp is given is off by one rounding of its size; exp's 4, those of the sum, 2 more.
