@@ -49,8 +49,8 @@ def spec(config: Mapping[str, Any]) -> DecoderSpec:
 
 
 def stored(spec: DecoderSpec, name: str) -> Stored:
-    """Experts are stored together, in rows of (in, out) matrices, in which the outputs of gate and
-    up alternate; those of MXFP4 are read one by one, in rows of (out, in)."""
+    """Experts are stored together, as (in, out) matrices in which the outputs of gate and up
+    alternate; those of MXFP4 are read one by one, as (out, in); those of GGUF also apart."""
     block, is_expert, rest = name.partition(".mlp.experts.")
     if not is_expert:
         return Stored((name,))
@@ -58,10 +58,11 @@ def stored(spec: DecoderSpec, name: str) -> Stored:
     whole = "down_proj" if part == "down_proj" else "gate_up_proj"
     if kind == "bias":
         found = Stored((f"{block}.mlp.experts.{whole}_bias",)).entry(int(number))
-        return _own_rows(found, part)
+        return Stored((name,)).or_else(_own_rows(found, part))
     alone = Stored((f"{block}.mlp.experts.{number}.{whole}",))
     stacked = Stored((f"{block}.mlp.experts.{whole}",)).entry(int(number)).transposed()
-    return _own_rows(alone, part).or_else(_own_rows(stacked, part))
+    packed = _own_rows(alone, part).or_else(_own_rows(stacked, part))
+    return Stored((name,)).or_else(packed)
 
 
 def _own_rows(stored: Stored, part: str) -> Stored:
