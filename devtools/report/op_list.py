@@ -52,6 +52,7 @@ _KINDS = {
 _FUNCTIONS = (  # of elementwise operators, by their numbers; the first few have two inputs
     *("add", "multiply"),
     *("scale", "soft_cap", "silu", "gelu", "gelu_tanh", "sigmoid", "tanh", "relu"),
+    "quick_gelu",
 )
 _BINARY = 2
 

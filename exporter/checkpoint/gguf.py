@@ -1,12 +1,15 @@
 """GGUF, llama.cpp's format: one file, or the parts of a split one, with a model and its tokenizer.
 
 What differs from Hugging Face's layout: the names; the rows of queries and keys where the
-architecture rotates pairs; Gemma's norms, of which Hugging Face stores the distance from 1; and
-the types, of which the `gguf` package makes floats.
+architecture rotates pairs; Gemma's norms, of which Hugging Face stores the distance from 1; the
+experts of a layer, which are one tensor, and which we read one by one; and the types, of which the
+`gguf` package makes floats.
 """
 
+import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -53,8 +56,14 @@ _LAYER = {
     "ffn_gate": "mlp.gate_proj",
     "ffn_up": "mlp.up_proj",
     "ffn_down": "mlp.down_proj",
+    "ffn_gate_exps": "mlp.experts.gate_proj",
+    "ffn_up_exps": "mlp.experts.up_proj",
+    "ffn_down_exps": "mlp.experts.down_proj",
+    "attn_sinks": "self_attn.sinks",
     "post_ffw_norm": "post_feedforward_layernorm",
 }
+_EXPERTS = ".mlp.experts."
+_BARE = "self_attn.sinks"  # a parameter of its module, not the weight of a module
 _PLAIN = {  # types that PyTorch has too
     GGMLQuantizationType.F64: torch.float64,
     GGMLQuantizationType.F32: torch.float32,
@@ -73,6 +82,32 @@ _SCALE_BYTES = 2
 _AT_ONCE = 1 << 20  # numbers that are made at a time
 
 
+@dataclass(frozen=True)
+class Place:
+    """Where a tensor lies: under a name in a file, or as one entry of what has that name."""
+
+    file: GgufFile
+    name: str
+    entry: int | None = None
+
+    @property
+    def type(self) -> GGMLQuantizationType:
+        return self.file.tensors[self.name].type
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        shape = self.file.tensors[self.name].shape
+        return shape if self.entry is None else shape[1:]
+
+    def rows(self) -> Tensor:
+        """Its stored bytes, a view of the mapped file: uint8, rows as `GgufFile.rows` has them."""
+        rows = self.file.rows(self.name)
+        if self.entry is None:
+            return rows
+        count = math.prod(self.shape[:-1])
+        return rows.narrow(0, self.entry * count, count)
+
+
 class GgufWeights:
     """The tensors of GGUF files by their Hugging Face names.
 
@@ -84,39 +119,35 @@ class GgufWeights:
         self._kind = kind
         self._head_dim = head_dim
         self._places = {
-            _hugging_face_name(name, kind): (file, name)
+            key: place
             for file in files
             for name in file.tensors
             if name not in _ROPE
+            for key, place in _places(_hugging_face_name(name, kind), file, name)
         }
-        self._shapes = {key: file.tensors[name].shape for key, (file, name) in self._places.items()}
+        self._shapes = {key: place.shape for key, place in self._places.items()}
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
         return self._shapes
 
     def dtype(self, name: str) -> torch.dtype:
-        file, key = self._places[name]
-        return _PLAIN.get(file.tensors[key].type, torch.float32)
+        return _PLAIN.get(self._places[name].type, torch.float32)
 
     def stored_as(self, name: str) -> str:
-        file, key = self._places[name]
-        return str(file.tensors[key].type.name)
+        return str(self._places[name].type.name)
 
     def kept_type(self, name: str) -> WeightType | None:
-        file, key = self._places[name]
-        return _KEPT.get(file.tensors[key].type)
+        return _KEPT.get(self._places[name].type)
 
     def integers(self, name: str) -> QuantizedWeight:
-        file, key = self._places[name]
-        made = read_integers(file, key)
+        made = read_integers(self._places[name])
         if not self._has_pairs(name):
             return made
         values = halves_from_pairs(made.values, self._head_dim)
         return QuantizedWeight(values, halves_from_pairs(made.scales, self._head_dim), made.type)
 
     def tensor(self, name: str) -> Tensor:
-        file, key = self._places[name]
-        made = read_tensor(file, key)
+        made = read_tensor(self._places[name])
         if self._has_pairs(name):
             return halves_from_pairs(made, self._head_dim)
         if self._kind.norms_from_one and name.endswith("norm.weight"):
@@ -145,7 +176,7 @@ def open_gguf(path: Path, family: Family | None) -> tuple[Family, DecoderSpec, G
     metadata = files[0].metadata
     tensors = {name: tensor for file in files for name, tensor in file.tensors.items()}
     _check_types(path, {tensor.type for tensor in tensors.values()})
-    rope = {name: read_tensor(f, name) for f in files for name in _ROPE if name in f.tensors}
+    rope = {name: read_tensor(Place(f, name)) for f in files for name in _ROPE if name in f.tensors}
     shapes = {name: tensor.shape for name, tensor in tensors.items()}
     try:
         kind = architecture(metadata)
@@ -158,28 +189,26 @@ def open_gguf(path: Path, family: Family | None) -> tuple[Family, DecoderSpec, G
     return family, config, GgufWeights(files, kind, config.attentions[0].head_dim)
 
 
-def read_tensor(file: GgufFile, name: str) -> Tensor:
+def read_tensor(place: Place) -> Tensor:
     """One tensor: a view of the file where PyTorch has its type, otherwise float32."""
-    tensor, rows = file.tensors[name], file.rows(name)
-    plain = _PLAIN.get(tensor.type)
+    rows, shape, plain = place.rows(), place.shape, _PLAIN.get(place.type)
     if plain is not None:
-        return rows.view(plain).view(tensor.shape)
-    columns = tensor.shape[-1]
+        return rows.view(plain).view(shape)
+    columns = shape[-1]
     made = torch.empty(rows.shape[0], columns)
     step = max(1, _AT_ONCE // max(1, columns))
     with np.errstate(all="ignore"):  # a stored scale may be any float16, an infinite one too
         for begin in range(0, rows.shape[0], step):
-            part = gguf.dequantize(rows[begin : begin + step].numpy(), tensor.type)
+            part = gguf.dequantize(rows[begin : begin + step].numpy(), place.type)
             made[begin : begin + step] = torch.from_numpy(part)
-    return made.view(tensor.shape)
+    return made.view(shape)
 
 
-def read_integers(file: GgufFile, name: str) -> QuantizedWeight:
+def read_integers(place: Place) -> QuantizedWeight:
     """A tensor of Q8_0 or Q4_0 as it is stored: values int8 (..., columns), scales float32 that
     are exact in float16 (..., columns / 32)."""
-    tensor, rows = file.tensors[name], file.rows(name)
-    type, (size, block_bytes) = _KEPT[tensor.type], gguf.GGML_QUANT_SIZES[tensor.type]
-    *outer, columns = tensor.shape
+    rows, (*outer, columns) = place.rows(), place.shape
+    type, (size, block_bytes) = _KEPT[place.type], gguf.GGML_QUANT_SIZES[place.type]
     values = torch.empty(rows.shape[0], columns // size, size, dtype=torch.int8)
     scales = torch.empty(rows.shape[0], columns // size)
     step = max(1, _AT_ONCE // max(1, columns))
@@ -246,10 +275,24 @@ def _check_layers(metadata: Mapping[str, Any], fields: Mapping[str, Any], tensor
         )
 
 
+def _places(name: str, file: GgufFile, key: str) -> Iterator[tuple[str, Place]]:
+    """The tensors that the one called `key` in a file is, by their Hugging Face names."""
+    layer, is_experts, part = name.partition(_EXPERTS)
+    if not is_experts:
+        yield name, Place(file, key)
+        return
+    tensor = file.tensors[key]
+    for entry in range(tensor.shape[0] if tensor.size else 0):
+        yield f"{layer}{_EXPERTS}{entry}.{part}", Place(file, key, entry)
+
+
 def _hugging_face_name(name: str, kind: Architecture) -> str:
     module, _, what = name.rpartition(".")
     if module in _TOP:
         return f"{_TOP[module]}.{what}"
     match = re.fullmatch(r"blk\.(\d+)\.(\w+)", module)
     inner = {**_LAYER, **kind.names}.get(match[2]) if match else None
-    return name if match is None or inner is None else f"model.layers.{match[1]}.{inner}.{what}"
+    if match is None or inner is None:
+        return name
+    end = "" if inner == _BARE else f".{what}"
+    return f"model.layers.{match[1]}.{inner}{end}"

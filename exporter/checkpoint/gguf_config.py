@@ -46,6 +46,8 @@ class Architecture:
         names: of a layer's tensors, where they differ from other architectures'.
         larger_heads: the number of layers of the one model that scales queries by hidden_size /
             heads instead of the head's size.
+        constants: fields of config.json that no file holds and every published model has.
+        yarn: likewise, of the rotary parameters of YaRN.
     """
 
     model_type: str
@@ -54,6 +56,8 @@ class Architecture:
     norms_from_one: bool = False
     names: Mapping[str, str] = field(default_factory=dict)
     larger_heads: int | None = None
+    constants: Mapping[str, Any] = field(default_factory=dict)
+    yarn: Mapping[str, Any] = field(default_factory=dict)
 
 
 _GEMMA_NAMES = {"ffn_norm": "pre_feedforward_layernorm"}
@@ -71,16 +75,34 @@ _GEMMA3 = {
     "rope_local_base_freq": "rope.freq_base_swa",
     "final_logit_softcapping": "final_logit_softcapping",
 }
+_QWEN3_MOE = {
+    "num_experts": "expert_count",
+    "num_experts_per_tok": "expert_used_count",
+    "moe_intermediate_size": "expert_feed_forward_length",
+}
+_GPT_OSS = {"num_local_experts": "expert_count", "num_experts_per_tok": "expert_used_count"}
 ARCHITECTURES = {
     "exaone4": Architecture("exaone4"),
     "gemma2": Architecture("gemma2", _GEMMA2_CAPS, False, True, _GEMMA_NAMES, 46),
     "gemma3": Architecture("gemma3_text", _GEMMA3, False, True, _GEMMA_NAMES, 62),
+    "gpt-oss": Architecture(
+        "gpt_oss",
+        _GPT_OSS,
+        names={"ffn_gate_inp": "mlp.router"},
+        yarn={"beta_fast": 32.0, "beta_slow": 1.0, "truncate": False},
+    ),
     "granite": Architecture("granite", _GRANITE, True),
     "llama": Architecture("llama", pairs_rotate=True),
     "olmo2": Architecture("olmo2"),
     "phi3": Architecture("phi3", names={"ffn_up": "mlp.gate_up_proj"}),
     "qwen2": Architecture("qwen2"),
     "qwen3": Architecture("qwen3"),
+    "qwen3moe": Architecture(
+        "qwen3_moe",
+        _QWEN3_MOE,
+        names={"ffn_gate_inp": "mlp.gate"},
+        constants={"norm_topk_prob": True},
+    ),
     "smollm3": Architecture("smollm3", pairs_rotate=True),
 }
 
@@ -97,12 +119,13 @@ def architecture(metadata: Mapping[str, Any]) -> Architecture:
             f"general.architecture {name!r} is not read from GGUF files; "
             f"{', '.join(ARCHITECTURES)} are: take the model's safetensors instead."
         )
-    if metadata.get(f"{name}.expert_count"):
+    kind = ARCHITECTURES[name]
+    if metadata.get(f"{name}.expert_count") and "expert_count" not in kind.fields.values():
         raise ExportError(
             f"{name}.expert_count is {metadata[f'{name}.expert_count']!r}; mixtures of experts are "
             "not built."
         )
-    return ARCHITECTURES[name]
+    return kind
 
 
 def config_fields(
@@ -129,6 +152,7 @@ def config_fields(
     if len(shapes.get(EMBEDDING, ())) != 2:
         raise ExportError(f"there is no matrix {EMBEDDING}; it gives the vocabulary's size.")
     fields |= {
+        **kind.constants,
         "model_type": kind.model_type,
         "vocab_size": shapes[EMBEDDING][0],
         "tie_word_embeddings": HEAD not in shapes,
@@ -154,7 +178,8 @@ def config_fields(
     fields |= _windows(fields, stored("attention.sliding_window_pattern"))
     scaling = _rope_scaling(fields, stored, rope_factors, head_dim)
     if scaling is not None:
-        fields["rope_scaling"] = scaling
+        yarn = kind.yarn if scaling["rope_type"] == "yarn" else {}
+        fields["rope_scaling"] = {**yarn, **scaling}
     return fields
 
 

@@ -17,6 +17,7 @@ from exporter.checkpoint.adapter import Change, find_adapter, read_changes
 from exporter.checkpoint.checkpoint import HEAD, Checkpoint
 from exporter.errors import ExportError
 from exporter.models.decoder import CausalLM
+from exporter.models.experts import Experts
 from exporter.models.low_rank import LowRankAdapter, LowRankPair
 from exporter.models.stored import Stored
 
@@ -68,11 +69,14 @@ def read_adapter(checkpoint: Checkpoint, name: str, source: str) -> LowRankAdapt
 
     Raises:
         ExportError: as merging it does; or it changes more than the linears of layers, or these
-            otherwise than by a low-rank product.
+            otherwise than by a low-rank product, or experts.
     """
     changes = read_changes(find_adapter(source), checkpoint.weights, checkpoint.name)
     with torch.device("meta"):
         model = CausalLM(checkpoint.config)
+    mixtures = tuple(
+        f"{path}.experts." for path, m in model.named_modules() if isinstance(m, Experts)
+    )
     pairs: dict[str, LowRankPair] = {}
     read: set[str] = set()
     for path, module in model.named_modules():
@@ -83,6 +87,11 @@ def read_adapter(checkpoint: Checkpoint, name: str, source: str) -> LowRankAdapt
         stored = stored.among(checkpoint.weights.shapes())
         if changes.keys().isdisjoint(stored.names):
             continue
+        if parameter.startswith(mixtures):
+            raise ExportError(
+                f"The adapter {name} changes {parameter}, a weight of an expert, which cannot be "
+                f"kept apart: merge it with --adapter {source}."
+            )
         read.update(stored.names)
         factors = _factors(changes, stored)
         if factors is None or len(factors[0]) != module.out_features:

@@ -4,10 +4,11 @@ import os
 from dataclasses import replace
 from pathlib import Path
 
-from exporter.checkpoint import gguf, hub, hugging_face, meta, torchtune
+from exporter.checkpoint import gguf, hub, hugging_face, meta, mxfp4, torchtune
 from exporter.checkpoint.checkpoint import HEAD, Checkpoint
 from exporter.checkpoint.packed import UnpackedWeights
 from exporter.checkpoint.packed_config import read_packing
+from exporter.checkpoint.weights import Weights
 from exporter.errors import ExportError
 from exporter.json_object import read_object
 from exporter.model_names import check_checkpoint, is_hub_file
@@ -57,17 +58,25 @@ def _open_directory(directory: Path, name: str, family: Family | None) -> Checkp
     if torchtune.has_weights(directory) and not hugging_face.has_weights(directory):
         tuned = torchtune.open_weights(directory, config)
         return Checkpoint(config, directory, name, tuned, family)
-    stored = hugging_face.open_weights(directory)
-    tensors = len(stored.shapes())
+    found = hugging_face.open_weights(directory)
+    tensors = len(found.shapes())
     if config.num_hidden_layers > tensors:  # a million layers would take long to compare
         raise ExportError(
             f"{directory / 'config.json'} has num_hidden_layers {config.num_hidden_layers}, but "
             f"{name} has only {tensors} tensors in all; take config and weights from the same "
             "model."
         )
-    path = directory / "config.json"
-    packing = read_packing(path, language_fields(read_object(path)))
-    if stored.part.is_nested and HEAD not in stored.shapes():
+    if found.part.is_nested and HEAD not in found.shapes():
         config = replace(config, tie_word_embeddings=True)
-    floats = stored if packing is None else UnpackedWeights(stored, packing, directory)
-    return Checkpoint(config, directory, name, floats, family, stored.part.left_out)
+    floats = _unpacked(found, directory)
+    return Checkpoint(config, directory, name, floats, family, found.part.left_out)
+
+
+def _unpacked(stored: Weights, directory: Path) -> Weights:
+    """Returns the weights with packed ones as floats, by the `quantization_config`."""
+    path = directory / "config.json"
+    fields = language_fields(read_object(path))
+    if mxfp4.is_mxfp4(fields.get("quantization_config")):
+        return mxfp4.Mxfp4Weights(stored, directory)
+    packing = read_packing(path, fields)
+    return stored if packing is None else UnpackedWeights(stored, packing, directory)

@@ -27,7 +27,7 @@ from exporter.models.spec import (
     RotarySpec,
 )
 
-PACKED_METHODS = ("gptq", "awq", "compressed-tensors")  # whose integers can be read
+PACKED_METHODS = ("gptq", "awq", "compressed-tensors", "mxfp4")  # which can be read
 _ACTIVATIONS: dict[object, Activation] = {
     "silu": "silu",
     "swish": "silu",
@@ -35,6 +35,7 @@ _ACTIVATIONS: dict[object, Activation] = {
     "gelu_new": "gelu_tanh",
     "gelu_pytorch_tanh": "gelu_tanh",
     "relu": "relu",
+    "quick_gelu": "quick_gelu",
 }
 
 

@@ -23,7 +23,7 @@ class Experts(nn.Module):
         assert spec.expert.gated, "thimble::experts computes gated experts"
         self.num_experts_per_tok = spec.num_experts_per_tok
         self.normalized = spec.normalized
-        self.activation = spec.expert.activation
+        self.activation, self.limit = spec.expert.activation, spec.expert.limit
         self.router = nn.Linear(hidden_size, spec.num_experts, spec.router_bias)
         self.experts = nn.ModuleList(MLP(spec.expert, hidden_size) for _ in range(spec.num_experts))
 
@@ -60,6 +60,7 @@ class Experts(nn.Module):
             self.num_experts_per_tok,
             self.normalized,
             self.activation,
+            self.limit,
         )
 
     def block(self, path: str, norms: Norms) -> Block:

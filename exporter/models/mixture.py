@@ -15,14 +15,14 @@ from torch._decomp import register_decomposition
 from torch.nn import functional as F
 
 import quant.operators  # noqa: F401  (defines torch.ops.thimble.linear)
-from exporter.models.mlp import ACTIVATIONS
+from exporter.models.mlp import glu
 from exporter.models.spec import Activation
 
 _library = torch.library.Library("thimble", "FRAGMENT")
 _library.define(
     "experts(Tensor input, Tensor scores, Tensor[] weights, Tensor[] scales, Tensor[] biases, "
-    "int[] up_type, int[] down_type, int num_experts_per_tok, bool normalized, str activation) "
-    "-> Tensor"
+    "int[] up_type, int[] down_type, int num_experts_per_tok, bool normalized, str activation, "
+    "float? limit=None) -> Tensor"
 )
 
 Expert = Callable[[Tensor], Tensor]  # rows (count, hidden_size) to rows of the same shape
@@ -75,6 +75,7 @@ def experts(
     num_experts_per_tok: int,
     normalized: bool,
     activation: str,
+    limit: float | None = None,
 ) -> Tensor:
     """A mixture of gated feed-forward parts, down(activation(gate(x)) * up(x)).
 
@@ -88,12 +89,12 @@ def experts(
         up_type: bits, group_size, levels and rotated of gate and up; empty for floats.
         down_type: the same of down.
         num_experts_per_tok, normalized: as in ExpertsSpec.
-        activation: as in MlpSpec.
+        activation, limit: as in MlpSpec.
 
     Returns:
         float32 (..., hidden_size).
     """
-    parts = _experts(weights, scales, biases, up_type, down_type, activation)
+    parts = _experts(weights, scales, biases, up_type, down_type, activation, limit)
     shares, chosen = route(scores.flatten(0, -2), num_experts_per_tok, normalized)
     return mix(input.flatten(0, -2), shares, chosen, parts).view_as(input)
 
@@ -109,10 +110,11 @@ def every_expert(
     num_experts_per_tok: int,
     normalized: bool,
     activation: str,
+    limit: float | None = None,
 ) -> Tensor:
     """The same in operators whose shapes do not depend on the routing: each expert computes all
     rows, with a weight of 0 where it was not chosen."""
-    parts = _experts(weights, scales, biases, up_type, down_type, activation)
+    parts = _experts(weights, scales, biases, up_type, down_type, activation, limit)
     shares, chosen = route(scores, num_experts_per_tok, normalized)
     shares = torch.zeros_like(scores).scatter(-1, chosen, shares)
     out = torch.zeros_like(input)
@@ -131,10 +133,11 @@ class _Expert:
     up_type: Sequence[int]
     down_type: Sequence[int]
     activation: Activation
+    limit: float | None
 
     def __call__(self, x: Tensor) -> Tensor:
         gate, up = self._linear(x, 0, self.up_type), self._linear(x, 1, self.up_type)
-        return self._linear(ACTIVATIONS[self.activation](gate) * up, 2, self.down_type)
+        return self._linear(glu(gate, up, self.activation, self.limit), 2, self.down_type)
 
     def _linear(self, x: Tensor, which: int, type: Sequence[int]) -> Tensor:
         bias = self.biases[which] if self.biases else None
@@ -155,6 +158,7 @@ def _experts(
     up_type: Sequence[int],
     down_type: Sequence[int],
     activation: str,
+    limit: float | None,
 ) -> list[_Expert]:
     assert activation in get_args(Activation), activation
     return [
@@ -165,6 +169,7 @@ def _experts(
             up_type,
             down_type,
             cast(Activation, activation),
+            limit,
         )
         for first in range(0, len(weights), 3)
     ]

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from functools import partial
 
+import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -15,7 +16,15 @@ ACTIVATIONS: dict[Activation, Callable[[Tensor], Tensor]] = {
     "gelu": F.gelu,
     "gelu_tanh": partial(F.gelu, approximate="tanh"),
     "relu": F.relu,
+    "quick_gelu": lambda x: x * torch.sigmoid(1.702 * x),  # Hendrycks and Gimpel, 2016
 }
+
+
+def glu(gate: Tensor, up: Tensor, activation: Activation, limit: float | None) -> Tensor:
+    """A gated linear unit (Shazeer, 2020) of any shape; `limit` as in MlpSpec."""
+    if limit is not None:
+        gate, up = gate.clamp(max=limit), up.clamp(-limit, limit) + 1
+    return ACTIVATIONS[activation](gate) * up
 
 
 class MLP(nn.Module):
@@ -26,7 +35,7 @@ class MLP(nn.Module):
         super().__init__()
         inner, bias = spec.intermediate_size, spec.bias
         self.gated = spec.gated
-        self.activation = ACTIVATIONS[spec.activation]
+        self.activation, self.limit = spec.activation, spec.limit
         if spec.gated:
             self.gate_proj = nn.Linear(hidden_size, inner, bias)
         self.up_proj = nn.Linear(hidden_size, inner, bias)
@@ -34,8 +43,9 @@ class MLP(nn.Module):
 
     def forward(self, x: Tensor, context: Context | CachedContext) -> Tensor:
         if self.gated:
-            return self.down_proj(self.activation(self.gate_proj(x)) * self.up_proj(x))
-        return self.down_proj(self.activation(self.up_proj(x)))
+            gate, up = self.gate_proj(x), self.up_proj(x)
+            return self.down_proj(glu(gate, up, self.activation, self.limit))
+        return self.down_proj(ACTIVATIONS[self.activation](self.up_proj(x)))
 
     def block(self, path: str, norms: Norms) -> Block:
         """Returns the description that quantization uses; `path` is the block's place in its

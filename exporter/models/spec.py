@@ -6,7 +6,7 @@ from typing import Literal
 
 from exporter.models.rotary import RotarySpec
 
-Activation = Literal["silu", "gelu", "gelu_tanh", "relu"]
+Activation = Literal["silu", "gelu", "gelu_tanh", "relu", "quick_gelu"]
 QkNorm = Literal["heads", "rows"] | None
 
 
@@ -73,12 +73,18 @@ Mixer = AttentionSpec | ConvolutionSpec
 
 @dataclass(frozen=True)
 class MlpSpec:
-    """A feed-forward part: down(activation(gate(x)) * up(x)), or down(activation(up(x)))."""
+    """A feed-forward part: down(activation(gate(x)) * up(x)), or down(activation(up(x))).
+
+    Attributes:
+        limit: of a gated one: gate is at most that, up is cut to -limit .. limit, and 1 is added to
+            it (gpt-oss); None: they stay.
+    """
 
     intermediate_size: int
     activation: Activation = "silu"
     gated: bool = True
     bias: bool = False
+    limit: float | None = None
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 from support.cpu_models import CONTEXT, LoweredModel, prepare, write
-from support.expert_models import EXPERTS, expert_model
+from support.expert_models import CLAMPED, EXPERTS, expert_model
 from support.exported import feed
 
 from delegates.cpu import load
@@ -23,6 +23,7 @@ SPECS = {
     "normalized": EXPERTS,
     "of all scores": MANY,
     "biases": BIASED,
+    "clamped": CLAMPED,
     "one": ExpertsSpec(MlpSpec(56, "relu"), 1, 1),
 }
 SCHEMES = [Scheme("none"), Scheme("rtn4"), Scheme("rtn4", 64, 4), Scheme("rtn8"), Scheme("keep")]
@@ -76,9 +77,12 @@ def test_the_file_computes_the_model(
     assert agreement.error < (1e-5 if scheme.name == "none" else 0.1)
 
 
+@pytest.mark.parametrize("experts", [replace(MANY, normalized=True), CLAMPED], ids=["many", "few"])
 @torch.no_grad()
-def test_calls_of_any_length_have_the_same_bits(tmp_path: Path, cpp_build: Path) -> None:
-    model = lowered(replace(MANY, normalized=True), Scheme("rtn4"), tmp_path)
+def test_calls_of_any_length_have_the_same_bits(
+    experts: ExpertsSpec, tmp_path: Path, cpp_build: Path
+) -> None:
+    model = lowered(experts, Scheme("rtn4"), tmp_path)
     step = load(model.path)
     assert step is not None
     tokens = torch.randint(96, (40,), generator=torch.Generator().manual_seed(5))

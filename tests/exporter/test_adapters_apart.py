@@ -41,6 +41,15 @@ LLAMA = {
     "attention_bias": True,
 }
 PHI3 = {**LLAMA, "model_type": "phi3", "attention_bias": False, "partial_rotary_factor": 0.5}
+QWEN3_MOE = {
+    **LLAMA,
+    "model_type": "qwen3_moe",
+    "num_experts": 6,
+    "num_experts_per_tok": 2,
+    "moe_intermediate_size": 24,
+    "norm_topk_prob": True,
+}
+EXPERT = {"gate_proj": (24, 40), "up_proj": (24, 40), "down_proj": (40, 24)}
 TOKENS = torch.randint(0, 96, (1, 9), generator=torch.Generator().manual_seed(0))
 HALF = 2.0**-11  # the rounding error of float16
 
@@ -205,6 +214,30 @@ def test_what_cannot_be_kept_apart(
     path = save_adapter(tmp_path / "a", llama.config, 1)
     extended(path, {f"base_model.model.{name}": torch.ones(shape)})
     assert refusal(llama, ("a", path)).startswith(sentence.format(path=path))
+
+
+def test_adapters_of_experts_can_only_be_merged(tmp_path: Path) -> None:
+    spec = decoder_spec(QWEN3_MOE)
+    with torch.device("meta"):
+        parameters = dict(CausalLM(spec).named_parameters())
+    shapes = {name.replace("router", "gate"): p.shape for name, p in parameters.items()}
+    moe = save_model(tmp_path / "moe", QWEN3_MOE, shapes)
+    experts = {f"model.layers.1.mlp.experts.3.{part}": size for part, size in EXPERT.items()}
+    path = write_adapter(tmp_path / "a", experts, 1)
+    name = "model.layers.1.mlp.experts.3.gate_proj.weight"
+    assert refusal(moe, ("a", path)) == (
+        f"The adapter a changes {name}, a weight of an expert, which cannot be kept apart: merge "
+        f"it with --adapter {path}."
+    )
+    merged, file = with_adapter(moe, path), load_file(path / "adapter_model.safetensors")
+    start = f"base_model.model.{name.removesuffix('.weight')}"
+    b, a = (file[f"{start}.lora_{matrix}.weight"] for matrix in "BA")
+    torch.testing.assert_close(merged.tensor(name), moe.tensor(name) + 3 * b @ a)
+    router, o_proj = "model.layers.0.mlp.gate", "model.layers.0.self_attn.o_proj"
+    other = write_adapter(tmp_path / "b", {router: (6, 40), o_proj: (40, 48)}, 2)
+    (read,) = read_adapters(moe, [("b", str(other))])
+    assert read.pairs.keys() == {o_proj, "model.layers.0.mlp.router"}
+    assert_merged(moe, other, adapted(moe, read), "b")
 
 
 def test_numbers_that_are_not_finite(llama: Checkpoint, tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from support.loading import loaded
 from torch import Tensor
 
 from exporter.checkpoint import open_checkpoint
-from exporter.checkpoint.gguf import read_tensor
+from exporter.checkpoint.gguf import Place, read_tensor
 from exporter.checkpoint.gguf_file import GgufFile
 from exporter.errors import ExportError
 from exporter.models.decoder import CausalLM
@@ -178,7 +178,7 @@ def test_every_type_that_gguf_makes_floats_of(tmp_path: Path, type: Type) -> Non
     rows = (1 << 20) // (8 * block) + 3
     raw = np.random.default_rng(0).integers(0, 60, (rows, 8 * size), dtype=np.uint8)
     path = write_gguf(tmp_path / "m.gguf", {"general.architecture": "x"}, {"a": (raw, type)})
-    made = read_tensor(GgufFile(path), "a")
+    made = read_tensor(Place(GgufFile(path), "a"))
     with np.errstate(all="ignore"):
         wanted = torch.from_numpy(gguf.dequantize(raw, type))
     assert made.shape == (rows, 8 * block)

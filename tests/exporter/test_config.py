@@ -226,7 +226,9 @@ def test_a_flag_of_the_wrong_kind_is_named(name: str, value: Any) -> None:
     assert refusal(**{name: value}) == f"{name} is {value!r}; it must be true or false."
 
 
-ACTIVATIONS = "supported are 'silu', 'swish', 'gelu', 'gelu_new', 'gelu_pytorch_tanh', 'relu'."
+ACTIVATIONS = (
+    "supported are 'silu', 'swish', 'gelu', 'gelu_new', 'gelu_pytorch_tanh', 'relu', 'quick_gelu'."
+)
 SUPPORTED_ROPE = "supported are 'default', 'linear', 'dynamic', 'yarn', 'longrope', 'su', 'llama3'."
 
 
@@ -244,8 +246,8 @@ SUPPORTED_ROPE = "supported are 'default', 'linear', 'dynamic', 'yarn', 'longrop
         (
             {"quantization_config": {"quant_method": "bitsandbytes", "bits": 4}},
             "the weights are already quantized (quantization_config, method 'bitsandbytes'); those "
-            "of gptq, awq, compressed-tensors can be read: use one of these, or the original float "
-            "checkpoint.",
+            "of gptq, awq, compressed-tensors, mxfp4 can be read: use one of these, or the "
+            "original float checkpoint.",
         ),
         (
             {"partial_rotary_factor": 0.5},

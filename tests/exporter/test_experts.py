@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 import torch
-from support.expert_models import EXPERTS, expert_model
+from support.expert_models import CLAMPED, EXPERTS, expert_model
 from support.family_models import MIXTURE, SHAPE
 from support.small_models import quantized_model
 from torch._decomp import decomposition_table
@@ -25,6 +25,7 @@ SPECS = {
     "normalized": EXPERTS,
     "of all scores": replace(EXPERTS, normalized=False, num_experts_per_tok=3),
     "biases": ExpertsSpec(MlpSpec(40, "gelu_tanh", bias=True), 5, 4, router_bias=True),
+    "clamped": CLAMPED,
     "one": ExpertsSpec(MlpSpec(48), 1, 1),
 }
 

@@ -4,12 +4,16 @@ converter does, compute the same logits when they are read back."""
 from pathlib import Path
 from typing import Any
 
+import gguf
 import numpy as np
 import pytest
 import torch
+from gguf import GGMLQuantizationType as Type
 from support.family_models import (
+    GPT_OSS,
     LLAMA3,
     MIXED,
+    MIXTURE,
     Case,
     assert_same,
     by_kind,
@@ -18,13 +22,19 @@ from support.family_models import (
     rope,
     tokens_of,
 )
-from support.gguf_models import GgufForm, write_model
+from support.gguf_models import GgufForm, with_split_experts, write_model
 from support.loading import loaded
 
 from exporter.checkpoint import open_checkpoint
 
 SLIDES = {"attention.sliding_window": "sliding_window"}
 KEYS = {"attention.key_length": "head_dim", "attention.value_length": "head_dim"}
+EXPERTS = {
+    "expert_count": "num_local_experts",
+    "expert_used_count": "num_experts_per_tok",
+    "expert_feed_forward_length": "intermediate_size",
+}
+QWEN3_MOE = {**KEYS, **EXPERTS, "expert_feed_forward_length": "moe_intermediate_size"}
 MULTIPLIERS = {
     "attention.scale": "attention_multiplier",
     "embedding_scale": "embedding_multiplier",
@@ -37,6 +47,7 @@ def as_array(values: Any) -> np.ndarray:
     return np.array(values, dtype=np.float32)
 
 
+YARN = rope("yarn", factor=4.0, original_max_position_embeddings=16, truncate=False)
 LONG = longrope(4)["rope_parameters"]
 GEMMA3: dict[str, Any] = dict(head_dim=16, query_pre_attn_scalar=16, sliding_window=9)
 CASES = [
@@ -59,6 +70,22 @@ CASES = [
     ),
     (Case("Qwen2", "tied", dict(tie_word_embeddings=True)), GgufForm("qwen2")),
     (Case("Qwen3", "plain", dict(head_dim=16)), GgufForm("qwen3", KEYS)),
+    (
+        Case("Qwen3Moe", "plain", dict(**MIXTURE, **rope("default"))),
+        GgufForm("qwen3moe", QWEN3_MOE),
+    ),
+    (
+        Case("GptOss", "yarn", {**GPT_OSS, **YARN, "swiglu_limit": 7.0}),
+        GgufForm(
+            "gpt-oss",
+            {**KEYS, **SLIDES, **EXPERTS},
+            {
+                "rope.scaling.type": "yarn",
+                "rope.scaling.factor": 4.0,
+                "rope.scaling.original_context_length": 16,
+            },
+        ),
+    ),
     (
         Case("SmolLM3", "plain", dict(num_hidden_layers=4, tie_word_embeddings=True)),
         GgufForm("smollm3", pairs_rotate=True),
@@ -146,3 +173,25 @@ def test_logits_are_those_of_transformers(tmp_path: Path, case: Case, form: Gguf
             hidden = layer(hidden, context)
         logits = model.finish_logits(model.lm_head(model.model.norm(hidden)))
         assert_same(logits, reference(tokens).logits)
+
+
+@pytest.mark.parametrize("type", [Type.Q8_0, Type.Q4_0, Type.MXFP4, Type.F16], ids=lambda t: t.name)
+def test_experts_are_read_one_by_one(tmp_path: Path, type: Type) -> None:
+    fields = {**MIXTURE, "hidden_size": 64, "moe_intermediate_size": 96}
+    reference = reference_model(Case("Qwen3Moe", "stacked", fields))
+    form = GgufForm("qwen3moe", QWEN3_MOE, experts=type)
+    checkpoint = open_checkpoint(write_model(tmp_path / "m.gguf", reference, form))
+    parts = with_split_experts(reference.state_dict())
+    for part in ("gate_proj", "up_proj", "down_proj"):
+        block = "model.layers.1.mlp.experts"
+        stored = gguf.quantize(parts[f"{block}.{part}.weight"].numpy(), type)
+        want = torch.from_numpy(gguf.dequantize(stored, type))
+        for expert in (0, 3, 6):
+            name = f"{block}.{expert}.{part}.weight"
+            assert torch.equal(checkpoint.tensor(name).float(), want[expert])
+            assert checkpoint.stored_as(name) == type.name
+            kept = checkpoint.integers(name)
+            assert (kept is not None) == (type in (Type.Q8_0, Type.Q4_0))
+            if kept is not None:
+                floats = kept.values.unflatten(1, (-1, 32)) * kept.scales[..., None]
+                assert torch.equal(floats.flatten(1), want[expert])

@@ -2,11 +2,12 @@
 
 import pytest
 from support.published_configs import CONFIGS
+from support.published_experts import GPT_OSS, QWEN3_MOE
 
 from exporter.errors import ExportError
 from exporter.models.families import decoder_spec
 from exporter.models.rotary import ListedScaling, YarnScaling
-from exporter.models.spec import DecoderSpec
+from exporter.models.spec import DecoderSpec, ExpertsSpec, MlpSpec
 from exporter.presets import PRESETS
 
 # What a preset leaves open of the published file.
@@ -59,6 +60,35 @@ def test_yarn_reaches_as_far_as_it_stretches() -> None:
     assert qwen.context_limit == 131072
     (table,) = qwen.rotary_tables
     assert table.scaling == YarnScaling(4.0, 32768, magnitude=pytest.approx(1.138629))
+
+
+def test_gpt_oss() -> None:
+    config = decoder_spec(GPT_OSS)
+    assert [mixer.window for mixer in config.attentions] == [128, None] * 12
+    assert all(mixer.sinks and mixer.bias and mixer.out_bias for mixer in config.attentions)
+    (table,) = config.rotary_tables
+    assert table.scaling == YarnScaling(32.0, 4096, 32.0, 1.0, False, pytest.approx(1.346574))
+    assert config.context_limit == 131072
+    expert = MlpSpec(2880, "quick_gelu", bias=True, limit=7.0)
+    wanted = ExpertsSpec(expert, num_experts=32, num_experts_per_tok=4, router_bias=True)
+    assert {layer.feed_forward for layer in config.layers} == {wanted}
+    for name in ("layer_types", "rope_scaling", "swiglu_limit", "attention_bias", "head_dim"):
+        without = {key: value for key, value in GPT_OSS.items() if key != name}
+        assert decoder_spec(without) == config, name
+
+
+def test_qwen3_moe() -> None:
+    config = decoder_spec(QWEN3_MOE)
+    wanted = ExpertsSpec(MlpSpec(768), num_experts=128, num_experts_per_tok=8)
+    assert {layer.feed_forward for layer in config.layers} == {wanted}
+    assert config.num_hidden_layers == 48 and not any(m.window for m in config.attentions)
+
+
+@pytest.mark.parametrize("change", [{"swiglu_alpha": 1.5}, {"hidden_act": "gelu"}])
+def test_another_gate_than_gpt_oss(change: dict[str, object]) -> None:
+    ((name, value),) = change.items()
+    with pytest.raises(ExportError, match=f"^{name} {value!r} is not supported; supported is "):
+        decoder_spec({**GPT_OSS, **change})
 
 
 @pytest.mark.parametrize(

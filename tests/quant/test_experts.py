@@ -6,12 +6,13 @@ from pathlib import Path
 
 import pytest
 import torch
-from support.expert_models import EXPERTS, expert_model, with_experts
+from support.expert_models import CLAMPED, EXPERTS, expert_model, with_experts
 from support.quantization import content
 from support.small_models import ModelWeights
 from torch import Tensor
 
 from exporter.models.decoder import CausalLM
+from exporter.models.spec import ExpertsSpec
 from quant.budget.sensitivity import measure_costs
 from quant.budget.spread import Budget, parts_of, small_numbers, spread
 from quant.cache.store import Cache
@@ -77,9 +78,12 @@ def test_a_scheme_measures_the_model_that_it_makes(name: str) -> None:
     assert len(made) == (0 if name == "none" else 1 + 3 * 4 + 3 + 12 * 3)
 
 
+@pytest.mark.parametrize("experts", [EXPERTS, CLAMPED], ids=["plain", "clamped"])
 @pytest.mark.parametrize("drift", DRIFTS)
-def test_gptq_runs_its_streams_through_the_quantized_layer(drift: str) -> None:
-    model, text = expert_model(), tokens()
+def test_gptq_runs_its_streams_through_the_quantized_layer(
+    drift: str, experts: ExpertsSpec
+) -> None:
+    model, text = expert_model(experts), tokens()
     context = model.context(16)
     scheme = Scheme("gptq4", method=Method(drift=drift, descent=0))
     hidden, reference = (Stream(text, model.embed, context) for _ in range(2))

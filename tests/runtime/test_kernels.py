@@ -50,6 +50,7 @@ CASES = {
         "functions_of_two",
         "functions_with_a_number",
         "gated_units",
+        "limited_gated_units",
         "embedding_rows",
         "half_precision",
     ],

@@ -10,6 +10,12 @@ from exporter.models.decoder import CausalLM
 from exporter.models.spec import DecoderSpec, ExpertsSpec, MlpSpec
 
 EXPERTS = ExpertsSpec(MlpSpec(48), num_experts=6, num_experts_per_tok=2)
+CLAMPED = ExpertsSpec(  # gpt-oss's, with a limit that random models reach
+    MlpSpec(40, "quick_gelu", bias=True, limit=0.3),
+    num_experts=6,
+    num_experts_per_tok=4,
+    router_bias=True,
+)
 
 
 def with_experts(experts: ExpertsSpec = EXPERTS, layers: int = 2) -> DecoderSpec:

@@ -86,6 +86,13 @@ MIXTURE: dict[str, Any] = dict(
     moe_intermediate_size=40,
     norm_topk_prob=True,
 )
+GPT_OSS: dict[str, Any] = dict(
+    head_dim=16,
+    num_local_experts=7,
+    num_experts_per_tok=3,
+    sliding_window=9,
+    swiglu_limit=0.7,  # which random models reach
+)
 GEMMA: dict[str, Any] = dict(head_dim=16, query_pre_attn_scalar=10, sliding_window=9)
 MIXED = ["sliding_attention", "full_attention", "sliding_attention"]
 
@@ -105,6 +112,7 @@ CASES = [
     Case("Llama", "gelu", dict(hidden_act="gelu")),
     Case("Llama", "gelu-tanh", dict(hidden_act="gelu_pytorch_tanh")),
     Case("Llama", "relu", dict(hidden_act="relu")),
+    Case("Llama", "quick-gelu", dict(hidden_act="quick_gelu")),
     Case("Llama", "own-head-dim", dict(head_dim=20)),
     Case("Llama", "one-key-head", dict(num_key_value_heads=1)),
     Case("Llama", "no-gqa", dict(num_key_value_heads=6, rms_norm_eps=1e-3)),
@@ -137,6 +145,27 @@ CASES = [
             "attention_bias": True,
             "use_sliding_window": True,
             "sliding_window": 9,
+        },
+    ),
+    Case("GptOss", "tied", dict(**GPT_OSS, tie_word_embeddings=True, attention_bias=False, **YARN)),
+    Case(
+        "GptOss",
+        "yarn",
+        {
+            **GPT_OSS,
+            **rope("yarn", 1e3, factor=4.0, original_max_position_embeddings=16, truncate=False),
+            "num_hidden_layers": 4,
+        },
+    ),
+    Case(
+        "GptOss",
+        "mxfp4",  # whose rows are whole groups
+        {
+            **GPT_OSS,
+            **rope("default"),
+            "hidden_size": 64,
+            "intermediate_size": 96,
+            "layer_types": MIXED,
         },
     ),
     Case("SmolLM3", "interval", dict(no_rope_layer_interval=2)),

@@ -193,6 +193,9 @@ class OpList:
 
         halves = product("up", x).reshape(len(x), -1, 2, 16)
         gate, up = (halves[:, :, i].reshape(len(x), -1) for i in (0, 1))
+        if kind["limit"]:
+            limit = np.float32(kind["limit"])
+            gate, up = np.minimum(gate, limit), np.clip(up, -limit, limit) + 1
         inner = self.program["weights"][kind["down_weight"]]["columns"]
         y = product("down", (activation(kind["activation"], gate) * up)[:, :inner])
         return y[:, : self.program["slots"][kind["output"]]]
@@ -290,6 +293,7 @@ def activation(name: str, x: NDArray) -> NDArray:
         "sigmoid": torch.sigmoid,
         "tanh": torch.tanh,
         "relu": F.relu,
+        "quick_gelu": lambda x: x * torch.sigmoid(1.702 * x),
     }
     result: NDArray = functions[name](torch.from_numpy(x)).numpy()
     return result

@@ -37,6 +37,14 @@ _OPTIONS: dict[str, dict[str, list[Any]]] = {
         "mlp_only_layers": [[], [0, 3]],
         "decoder_sparse_step": [1, 2],
     },
+    "GptOss": {
+        "attention_bias": _BIAS,
+        "sliding_window": _WINDOW,
+        "head_dim": [8],
+        "num_local_experts": [4, 9],
+        "num_experts_per_tok": [1, 2, 4],
+        "swiglu_limit": [0.4, 7.0],
+    },
     "SmolLM3": {
         "attention_bias": _BIAS,
         "mlp_bias": _BIAS,
@@ -89,7 +97,7 @@ _OPTIONS: dict[str, dict[str, list[Any]]] = {
         "full_attn_idxs": [[2], [0], [1, 3], [0, 1, 2, 3]],
     },
 }
-_WITH_KINDS = ("Qwen2", "Qwen3", "SmolLM3", "Olmo3", "Gemma2", "Gemma3Text", "Exaone4")
+_WITH_KINDS = ("Qwen2", "Qwen3", "SmolLM3", "Olmo3", "Gemma2", "Gemma3Text", "Exaone4", "GptOss")
 _TABLE_BY_KIND = ("Olmo3", "Gemma3Text")
 ARCHITECTURES = tuple(_OPTIONS)
 
@@ -105,7 +113,7 @@ def random_case(architecture: str, seed: int) -> Case:
         "max_position_embeddings": draw.choice([24, 64]),
     }
     act = "hidden_activation" if architecture.startswith("Gemma") else "hidden_act"
-    fields[act] = draw.choice(_ACTIVATIONS)
+    fields[act] = "silu" if architecture == "GptOss" else draw.choice(_ACTIVATIONS)
     if architecture == "GraniteMoeHybrid":
         fields |= {**DENSE_GRANITE4, "layer_types": ["full_attention"] * LAYERS}
     fields |= {name: draw.choice(values) for name, values in _OPTIONS[architecture].items()}

@@ -25,6 +25,7 @@ class Function(IntEnum):
     SIGMOID = 7
     TANH = 8
     RELU = 9
+    QUICK_GELU = 10
 
     @property
     def is_activation(self) -> bool:

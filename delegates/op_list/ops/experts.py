@@ -22,6 +22,7 @@ _ACTIVATIONS = {
     "gelu": Function.GELU,
     "gelu_tanh": Function.GELU_TANH,
     "relu": Function.RELU,
+    "quick_gelu": Function.QUICK_GELU,
 }
 
 
@@ -35,6 +36,7 @@ class Experts(Op):
         chosen: how many experts a row goes to.
         normalized: whether the weights are the softmax over the chosen scores alone.
         activation: of the gate.
+        limit: of gate and up, to which 1 is then added; 0: none.
         up_rotated, down_rotated: size of the blocks in which the inputs are rotated; 0: they are
             not.
     """
@@ -51,6 +53,7 @@ class Experts(Op):
     chosen: int
     normalized: bool
     activation: Function
+    limit: float
     up_rotated: int
     down_rotated: int
 
@@ -68,11 +71,14 @@ class Experts(Op):
             self.activation,
             self.up_rotated,
             self.down_rotated,
+            self.limit,
         ]
 
 
 def match_experts(node: Node, values: Values) -> Experts | Refused:
-    x, scores, weights, scales, biases, *types, chosen, normalized, name = args_of(node)
+    x, scores, weights, scales, biases, up_type, down_type, *rest = args_of(node)
+    types = up_type, down_type
+    chosen, normalized, name, limit = rest if len(rest) == 4 else (*rest, None)
     if any(values.constants.name(tensor) is None for tensor in (*weights, *scales, *biases)):
         return Refused("its weights are computed, not constants")
     if not is_rows(x) or not is_rows(scores) or len(shape_of(x)) == 4:
@@ -105,6 +111,7 @@ def match_experts(node: Node, values: Values) -> Experts | Refused:
         chosen=chosen,
         normalized=normalized,
         activation=_ACTIVATIONS[name],
+        limit=limit or 0.0,
         up_rotated=_rotated(types[0]),
         down_rotated=_rotated(types[1]),
     )

@@ -138,13 +138,14 @@ enum class Function : uint8_t {
   kGeluTanh,  ///< x * (1 + tanh(u)) / 2, u = sqrt(2 / pi) * (x + 0.044715 * x^3)
   kSigmoid,   ///< 1 / (1 + exp(-x))
   kTanh,
-  kRelu,  ///< max(x, 0)
+  kRelu,       ///< max(x, 0)
+  kQuickGelu,  ///< x / (1 + exp(-1.702 * x))
 };
-constexpr bool is_function(Function function) { return function <= Function::kRelu; }
+constexpr bool is_function(Function function) { return function <= Function::kQuickGelu; }
 /// Whether the function has two arguments; the others have one.
 constexpr bool is_binary(Function function) { return function <= Function::kMultiply; }
 constexpr bool is_activation(Function function) {
-  return function >= Function::kSilu && function <= Function::kRelu;
+  return function >= Function::kSilu && function <= Function::kQuickGelu;
 }
 
 /// y = function(x, other) or function(x), for n numbers; y may be x or other.
@@ -158,7 +159,7 @@ struct ElementwiseArgs {
 };
 
 /// y = activation(gate) * up, then + the old value of `y`, if `accumulate`; y may be gate or
-/// up.
+/// up. With a limit, gate is min(gate, limit) and up is min(max(up, -limit), limit) + 1.
 struct GluArgs {
   Function activation;
   const float* gate;  ///< [rows][columns], rows x_stride floats apart
@@ -169,6 +170,7 @@ struct GluArgs {
   float* y;  ///< the same, rows y_stride floats apart
   size_t y_stride;
   bool accumulate;
+  float limit = 0;  ///< 0: none
 };
 
 /// A gated short convolution of rows that follow one another: with the product u = opening * x,

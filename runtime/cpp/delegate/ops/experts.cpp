@@ -1,6 +1,7 @@
 #include "delegate/ops/experts.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "delegate/ops/checker.h"
 #include "delegate/ops/context.h"
@@ -229,7 +230,8 @@ class Experts {
         const size_t column = i * kBlockRows;
         context_.kernels.glu({op_.activation, gate, gate + kBlockRows, stride, count,
                               std::min(kBlockRows, width - column),
-                              gated_ + routing_.before(expert) * width + column, width, false});
+                              gated_ + routing_.before(expert) * width + column, width, false,
+                              op_.limit});
       }
     }
   }
@@ -293,7 +295,8 @@ ExpertsOp ExpertsOp::read(const FlatbufferTable& table) {
   return {table.scalar<uint32_t>(0),   table.scalar<uint32_t>(1),  table.scalar<uint32_t>(2),
           table.scalar<uint32_t>(3),   table.scalar<uint32_t>(4),  read_floats(table.table(5)),
           read_floats(table.table(6)), table.scalar<uint32_t>(7),  table.scalar<uint8_t>(8) != 0,
-          read_function(table, 9),     table.scalar<uint32_t>(10), table.scalar<uint32_t>(11)};
+          read_function(table, 9),     table.scalar<uint32_t>(10), table.scalar<uint32_t>(11),
+          table.scalar<float>(12)};
 }
 
 void ExpertsOp::check(Checker* checker) const {
@@ -318,6 +321,7 @@ void ExpertsOp::check(Checker* checker) const {
   checker->check(output != input && output != scores,
                  "reads and writes slot " + std::to_string(output));
   checker->has_activation(activation);
+  checker->check(limit >= 0 && std::isfinite(limit), "has the limit " + std::to_string(limit));
   checker->has_optional_floats(up_bias, up.rows);
   checker->has_optional_floats(down_bias, down.rows);
   const auto rotates = [&](const Weight& weight, uint32_t block) {

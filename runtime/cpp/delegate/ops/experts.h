@@ -19,6 +19,7 @@ struct ExpertsOp {
   kernels::Function activation;
   uint32_t up_rotated = 0;
   uint32_t down_rotated = 0;
+  float limit = 0;  ///< of gate and up; 0: none
 
   static constexpr const char* kName = "Experts";
   static ExpertsOp read(const FlatbufferTable& table);

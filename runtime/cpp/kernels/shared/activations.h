@@ -56,6 +56,8 @@ inline F32x16 gelu(F32x16 x) {
   return sub(max(zero, x), mul(size, upper_tail(size)));
 }
 
+inline F32x16 quick_gelu(F32x16 x) { return logistic(x, mul(x, broadcast(1.702f))); }
+
 inline F32x16 relu(F32x16 x) { return max(broadcast(0.0f), x); }
 
 /// Calls `run` with the activation, which the caller has checked.
@@ -72,6 +74,8 @@ void with_activation(Function function, Run run) {
       return run([](F32x16 x) { return tanh(x); });
     case Function::kRelu:
       return run([](F32x16 x) { return relu(x); });
+    case Function::kQuickGelu:
+      return run([](F32x16 x) { return quick_gelu(x); });
     default:
       return run([](F32x16 x) { return silu(x); });
   }

@@ -92,12 +92,21 @@ void elementwise(const ElementwiseArgs& args) {
 }
 
 void glu(const GluArgs& args) {
-  with_activation(args.activation, [&](auto activation) {
-    const auto product = [&](F32x16 gate, F32x16 up) { return mul(activation(gate), up); };
+  const auto each_row = [&](auto product) {
     for (size_t row = 0; row < args.rows; ++row) {
       each_pair(args.gate + row * args.x_stride, args.up + row * args.x_stride, args.columns,
                 args.y + row * args.y_stride, product, args.accumulate);
     }
+  };
+  const F32x16 most = broadcast(args.limit), least = broadcast(-args.limit);
+  with_activation(args.activation, [&](auto activation) {
+    if (args.limit > 0) {
+      return each_row([&](F32x16 gate, F32x16 up) {
+        const F32x16 bounded = min(most, max(least, up));  // a NaN stays one
+        return mul(activation(min(most, gate)), add(bounded, broadcast(1.0f)));
+      });
+    }
+    each_row([&](F32x16 gate, F32x16 up) { return mul(activation(gate), up); });
   });
 }
 

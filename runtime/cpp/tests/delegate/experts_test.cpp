@@ -28,6 +28,7 @@ struct Form {
   size_t hidden, inner, experts, chosen;
   bool normalized, biased;
   uint32_t rotated;
+  float limit = 0;
 };
 const Form kForms[] = {
     {WeightFormat::kInt4TwoLevel, 80, 48, 6, 2, true, false, 16},
@@ -35,6 +36,7 @@ const Form kForms[] = {
     {WeightFormat::kInt4, 96, 40, 5, 1, false, true, 0},
     {WeightFormat::kInt8, 72, 40, 5, 3, false, true, 0},
     {WeightFormat::kFloat32, 36, 24, 7, 4, true, true, 0},
+    {WeightFormat::kInt4TwoLevel, 64, 32, 8, 4, true, true, 32, 0.7f},
     {WeightFormat::kInt8, 40, 20, 1, 1, true, true, 0},
 };
 
@@ -64,7 +66,8 @@ class Mixture : public test::ProgramBuilder {
     }
     op.num_experts_per_tok = static_cast<uint32_t>(form.chosen);
     op.normalized = form.normalized;
-    op.activation = Function::kSilu;
+    op.activation = form.limit > 0 ? Function::kQuickGelu : Function::kSilu;
+    op.limit = form.limit;
     op.up_rotated = op.down_rotated = form.rotated;
     add_op(op);
     program.outputs.push_back({cpu::Role::kRows, shown == Shown::kOutput ? output : scores});
@@ -74,29 +77,41 @@ class Mixture : public test::ProgramBuilder {
   uint32_t input;
 };
 
-/// One of the experts alone, of all rows: a gated linear, and one behind it.
+/// One of the experts alone, of all rows: a gated linear, and one behind it. Only experts have a
+/// limit; with one, it is a mixture of one.
 class OneExpert : public Mixture {
  public:
   OneExpert(const Form& form, size_t expert) : Mixture(form) {
     program.ops.pop_back();
-    const uint32_t gated = add_slot(form.inner);
-    cpu::LinearOp up = linear(input, gated, cut(op.up_weight, form.experts, expert));
-    up.gated = true;
-    up.rotated = form.rotated;
-    const uint32_t down_weight = cut(op.down_weight, form.experts, expert);
-    cpu::LinearOp down = linear(gated, op.output, down_weight);
-    down.rotated = form.rotated;
-    program.weights[down_weight].rows = form.hidden;
+    op.up_weight = cut(op.up_weight, form.experts, expert);
+    op.down_weight = cut(op.down_weight, form.experts, expert);
+    program.weights[op.down_weight].rows = form.hidden;
     if (form.biased) {
-      up.bias = cut(op.up_bias, form.experts, expert);
-      down.bias = cut(op.down_bias, form.experts, expert);
-      down.bias.length = static_cast<uint32_t>(form.hidden);
+      op.up_bias = cut(op.up_bias, form.experts, expert);
+      op.down_bias = cut(op.down_bias, form.experts, expert);
+      op.down_bias.length = static_cast<uint32_t>(form.hidden);
     }
-    add_op(up);
-    add_op(down);
+    form.limit > 0 ? add_mixture(form) : add_linears(form);
   }
 
  private:
+  void add_mixture(const Form& form) {
+    op.scores = add_slot(1);
+    op.num_experts_per_tok = 1;
+    add_op(linear(input, op.scores, add_weight(reals(form.hidden, 1), form.hidden)));
+    add_op(op);
+  }
+  void add_linears(const Form& form) {
+    const uint32_t gated = add_slot(form.inner);
+    cpu::LinearOp up = linear(input, gated, op.up_weight);
+    cpu::LinearOp down = linear(gated, op.output, op.down_weight);
+    up.gated = true;
+    up.rotated = down.rotated = form.rotated;
+    up.bias = op.up_bias;
+    down.bias = op.down_bias;
+    add_op(up);
+    add_op(down);
+  }
   uint32_t cut(uint32_t weight, size_t experts, size_t expert) {
     cpu::Weight part = program.weights[weight];
     part.key += "'";
@@ -237,6 +252,8 @@ const test::Damage kDamages[] = {
     {[](cpu::Program* p) { experts(p).down_bias.length -= 1; }, "has 399 floats from"},
     {[](cpu::Program* p) { experts(p).activation = Function::kAdd; },
      "has the function 0 for an activation"},
+    {[](cpu::Program* p) { experts(p).limit = -1; }, "has the limit -1"},
+    {[](cpu::Program* p) { experts(p).limit = NAN; }, "has the limit nan"},
     {[](cpu::Program* p) { experts(p).up_rotated = 48; }, "rotates 72 columns in blocks of 48"},
     {[](cpu::Program* p) { experts(p).down_rotated = 16; }, "rotates 40 columns in blocks of 16"},
 };

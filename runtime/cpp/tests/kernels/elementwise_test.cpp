@@ -114,8 +114,9 @@ bool rope() {
   return true;
 }
 
-constexpr Function kActivations[] = {Function::kSilu,    Function::kGelu, Function::kGeluTanh,
-                                     Function::kSigmoid, Function::kTanh, Function::kRelu};
+constexpr Function kActivations[] = {Function::kSilu,     Function::kGelu, Function::kGeluTanh,
+                                     Function::kSigmoid,  Function::kTanh, Function::kRelu,
+                                     Function::kQuickGelu};
 
 /// A number, and how far from it a kernel's may be.
 struct Bounded {
@@ -146,6 +147,10 @@ Bounded activation(Function function, double x) {
       const double y = x / (1 + std::exp(-2 * u));
       return {y, kEpsilon * (7 + 5 * std::fabs(2 * u) / (1 + std::exp(2 * u))) * std::fabs(y) +
                      smallest};
+    }
+    case Function::kQuickGelu: {
+      const double u = 1.702f * x, y = x / (1 + std::exp(-u));
+      return {y, kEpsilon * (7 + 2 * std::fabs(u) / (1 + std::exp(u))) * std::fabs(y) + smallest};
     }
     case Function::kSigmoid: {
       const double y = 1 / (1 + std::exp(-x));
@@ -216,7 +221,8 @@ bool activation_ends() {
   };
   const End ends[] = {{Function::kSilu, 0, 1e30f},     {Function::kGelu, 0, 1e30f},
                       {Function::kGeluTanh, 0, 1e30f}, {Function::kSigmoid, 0, 1},
-                      {Function::kTanh, -1, 1},        {Function::kRelu, 0, 1e30f}};
+                      {Function::kTanh, -1, 1},        {Function::kRelu, 0, 1e30f},
+                      {Function::kQuickGelu, 0, 1e30f}};
   for (const End& end : ends) {
     const std::vector<float> y = apply(end.function, {-1e30f, 1e30f, -200.0f, infinity});
     if (!expect(!y.empty() && std::fabs(y[0] - end.low) < 1e-7f && y[1] == end.high &&
@@ -263,7 +269,7 @@ bool functions_with_a_number() {
   return true;
 }
 
-bool gated_units() {
+bool gated_units(float limit) {
   constexpr size_t kRows = 3, kApart = 40;  // floats between rows of gate and up, and of y
   for (const Function function : kActivations)
     for (size_t n : kSizes) {
@@ -276,7 +282,7 @@ bool gated_units() {
         const auto run = [&](const Variant& variant) {
           std::vector<float> out = before;
           variant.glu({function, gate.data(), up.data(), stride, kRows, n, out.data(),
-                       stride + kApart, accumulate});
+                       stride + kApart, accumulate, limit});
           return out;
         };
         if (!same_for_all(run, &y)) return false;
@@ -286,8 +292,13 @@ bool gated_units() {
             if (y[i] != before[i]) return expect(false, "what lies between rows untouched");
             continue;
           }
-          const Bounded gated = activation(function, gate[row * stride + column]);
-          const double u = up[row * stride + column], product = gated.value * u;
+          float g = gate[row * stride + column], u = up[row * stride + column];
+          if (limit > 0) {
+            g = std::fmin(g, limit);
+            u = std::fmax(-limit, std::fmin(u, limit)) + 1;
+          }
+          const Bounded gated = activation(function, g);
+          const double product = gated.value * u;
           const double expected = product + (accumulate ? before[i] : 0.0f);
           // The activation's, a product; and the sum with what was there.
           if (std::fabs(y[i] - expected) > gated.tolerance * std::fabs(u) * (1 + kEpsilon) +
@@ -299,6 +310,9 @@ bool gated_units() {
     }
   return true;
 }
+
+bool plain_gated_units() { return gated_units(0); }
+bool limited_gated_units() { return gated_units(1.25f); }
 
 /// Rows of a packed weight are what went in.
 bool embedding_rows() {
@@ -374,7 +388,8 @@ constexpr Case kCases[] = {{"rms_norm", rms_norm},
                            {"activation_ends", activation_ends},
                            {"functions_of_two", functions_of_two},
                            {"functions_with_a_number", functions_with_a_number},
-                           {"gated_units", gated_units},
+                           {"gated_units", plain_gated_units},
+                           {"limited_gated_units", limited_gated_units},
                            {"embedding_rows", embedding_rows},
                            {"half_precision", half_precision}};
 
