@@ -39,6 +39,7 @@ OURS = (
     "phi3",
     "qwen2",
     "qwen3",
+    "qwen3_5_text",
     "qwen3_moe",
     "smollm3",
 )

@@ -28,6 +28,15 @@ CONFIGS = {
         "layer_types": ["conv", "full_attention", "conv"],
         "conv_bias": True,
     },
+    "qwen3_5_text": {
+        "intermediate_size": 96,
+        "full_attention_interval": 2,
+        "head_dim": 16,
+        "linear_num_key_heads": 2,
+        "linear_num_value_heads": 4,
+        "linear_key_head_dim": 16,
+        "linear_value_head_dim": 16,
+    },
 }
 
 
