@@ -40,6 +40,7 @@ def spec(config: Mapping[str, Any]) -> DecoderSpec:
         of_text = {name: value for name, value in rope.items() if name not in _OF_IMAGES}
         fields |= {"rope_parameters": of_text, "rope_scaling": None}
     refuse(fields, "hidden_act", "silu", "swish")  # that of the convolution too
+    refuse(fields, "attn_output_gate", True)
     bias = flag(fields, "attention_bias")
     attention = unrotated_attention(fields, bias=bias, out_bias=bias, qk_norm="heads")
     attention = replace(attention, rotary=rotary(fields, attention.head_dim), gated=True)
