@@ -7,62 +7,24 @@ import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
-from support.exported import Quiet
-from support.family_models import QWEN3_5, Case, reference_model
+from support.hybrid_models import BOS, CONTEXT, EOS, HYBRIDS, export_hybrid
 from support.loading import loaded
 
 from exporter.checkpoint import open_checkpoint
-from exporter.options import ExportOptions
-from exporter.pipeline import export_model
 from exporter.source import EMBEDDED
 from exporter.tokenizer import load_tokenizer
 from quant.scheme import Scheme
 from runtime import Runner
 
-CONTEXT, BOS, EOS = 300, 1, 2
-SHAPE = {
-    "vocab_size": 4096,
-    "num_hidden_layers": 4,
-    "num_attention_heads": 4,
-    "max_position_embeddings": CONTEXT,
-    "bos_token_id": BOS,
-    "eos_token_id": EOS,
-}
-CASES = {
-    "short convolutions": Case(
-        "Lfm2",
-        "states",
-        {
-            **SHAPE,
-            "block_ff_dim": 96,
-            "block_multiple_of": 32,
-            "layer_types": ["conv", "conv", "full_attention", "conv"],
-        },
-    ),
-    "delta rule": Case("Qwen3_5Text", "states", {**SHAPE, **QWEN3_5}),
-}
 TOKENS = torch.randint(3, 4096, (CONTEXT,), generator=torch.Generator().manual_seed(3)).tolist()
 OTHER = TOKENS[::-1]
 
 
-def export(directory: Path, name: str, scheme: Scheme) -> Path:
-    reference_model(CASES[name]).save_pretrained(directory)
-    options = ExportOptions(
-        model=str(directory),
-        out=directory / "model.pte",
-        scheme=scheme,
-        tokenizer=EMBEDDED / "tokenizer.json",
-        max_seq_len=16,
-        delegate="cpu",
-    )
-    return export_model(options, Quiet()).out
-
-
-@pytest.fixture(scope="module", params=CASES)
+@pytest.fixture(scope="module", params=HYBRIDS)
 def pte(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, cpp_build: Path
 ) -> Path:
-    return export(tmp_path_factory.mktemp("states"), request.param, Scheme("rtn4"))
+    return export_hybrid(tmp_path_factory.mktemp("states"), request.param, Scheme("rtn4"))
 
 
 def fresh(pte: Path, tokens: list[int]) -> NDArray[np.float32]:
@@ -126,10 +88,10 @@ def test_what_is_shown_of_the_states(pte: Path) -> None:
     )
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", HYBRIDS)
 def test_the_runner_says_what_eager_says(name: str, tmp_path: Path, cpp_build: Path) -> None:
     """Greedy tokens of the finished file, by the model in float, until one ends the answer."""
-    runner = Runner(export(tmp_path, name, Scheme("none")), threads=1)
+    runner = Runner(export_hybrid(tmp_path, name, Scheme("none")), threads=1)
     eager = loaded(open_checkpoint(tmp_path))
     eager.setup_cache(CONTEXT)
     tokenizer, told = load_tokenizer(EMBEDDED), []
