@@ -8,6 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from exporter.checkpoint.gguf_delta import NAMES as DELTA_NAMES
+from exporter.checkpoint.gguf_delta import delta_fields
 from exporter.errors import ExportError
 
 EMBEDDING = "token_embd.weight"
@@ -81,6 +83,7 @@ ARCHITECTURES = {
     "phi3": Architecture("phi3", names={"ffn_up": "mlp.gate_up_proj"}),
     "qwen2": Architecture("qwen2"),
     "qwen3": Architecture("qwen3"),
+    "qwen35": Architecture("qwen3_5_text", norms_from_one=True, names=DELTA_NAMES),
     "smollm3": Architecture("smollm3", pairs_rotate=True),
 }
 
@@ -126,6 +129,10 @@ def config_fields(
 
     fields = {name: stored(key) for name, key in {**_COMMON, **kind.fields}.items()}
     fields = {name: value for name, value in fields.items() if value is not None}
+    more = layers_of_more_tokens(metadata)
+    if more:
+        fields["num_hidden_layers"] = more.start
+    fields |= delta_fields(stored, fields.get("num_hidden_layers"))
     if len(shapes.get(EMBEDDING, ())) != 2:
         raise ExportError(f"there is no matrix {EMBEDDING}; it gives the vocabulary's size.")
     fields |= {
@@ -156,6 +163,15 @@ def config_fields(
     if scaling is not None:
         fields["rope_scaling"] = scaling
     return fields
+
+
+def layers_of_more_tokens(metadata: Mapping[str, Any]) -> range:
+    """Returns the numbers of the last layers, if these predict several tokens."""
+    prefix = metadata["general.architecture"]
+    layers, more = (metadata.get(f"{prefix}.{x}") for x in ("block_count", "nextn_predict_layers"))
+    if not isinstance(layers, int) or not isinstance(more, int):
+        return range(0)
+    return range(layers - more, layers)
 
 
 def _head_dim(fields: Mapping[str, Any]) -> int | None:
