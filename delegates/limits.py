@@ -19,6 +19,7 @@ from delegates.passes.quantized import (
 )
 
 SHORT_CONVOLUTION = "thimble.short_convolution.default"
+DELTA_RULE = "thimble.gated_delta_rule.default"
 FLOAT_BITS = 32  # of a weight that is not quantized, whatever the delegate stores it as
 
 
@@ -103,6 +104,7 @@ class Limits:
         caps_and_sinks: whether it supports attention with a soft cap or with sinks.
         convolutions: whether it supports short convolutions, which keep a state.
         experts: whether it supports mixtures of experts.
+        delta_rules: whether it supports the gated delta rule, which keeps states too.
     """
 
     name: str
@@ -122,6 +124,7 @@ class Limits:
     caps_and_sinks: bool = True
     convolutions: bool = False
     experts: bool = False
+    delta_rules: bool = False
 
     def check_kept(self) -> None:
         """Checks that weights may be stored as `--quant keep` finds them.
@@ -217,6 +220,21 @@ class Limits:
                 "cpu."
             )
 
+    def check_delta_rule(self, where: str = "") -> None:
+        """Checks that layers may have the gated delta rule.
+
+        Args:
+            where: as in check_convolution.
+
+        Raises:
+            DelegateError: they may not.
+        """
+        if not self.delta_rules:
+            raise DelegateError(
+                f"{self.name} does not support the gated delta rule{where}: export with --delegate "
+                "cpu."
+            )
+
     def check_experts(self) -> None:
         """Checks that layers may have a mixture of experts.
 
@@ -278,6 +296,8 @@ class Limits:
         for node in program.graph.nodes:
             if str(node.target) == SHORT_CONVOLUTION:
                 self.check_convolution(f" ({source_line(node)})")
+            if str(node.target) == DELTA_RULE:
+                self.check_delta_rule(f" ({source_line(node)})")
 
     def _check_bits(self, bits: int) -> None:
         if bits not in self.weight_bits:

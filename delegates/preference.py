@@ -65,6 +65,7 @@ class Preference:
             caps_and_sinks=any(each.caps_and_sinks for each in limits),
             convolutions=any(each.convolutions for each in limits),
             experts=any(each.experts for each in limits),
+            delta_rules=any(each.delta_rules for each in limits),
         )
 
     def lower(

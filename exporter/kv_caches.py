@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from delegates.limits import Limits
-from exporter.models.spec import ConvolutionSpec, DecoderSpec
+from exporter.models.spec import ConvolutionSpec, DecoderSpec, DeltaSpec, Mixer
 
 _FLOAT16_BYTES, _FLOAT32_BYTES = 2, 4
 
@@ -33,29 +33,33 @@ class States:
 
     Attributes:
         layers: how many these are.
-        rows: of the last positions that each keeps.
-        width: numbers of a row.
+        numbers: that each keeps.
         size: bytes of all of them in float32.
     """
 
     layers: int
-    rows: int
-    width: int
+    numbers: int
     size: int
 
 
 def states(spec: DecoderSpec) -> Sequence[States]:
     """Returns what the layers without attention keep, whatever the context."""
-    mixers = (layer.mixer for layer in spec.layers)
-    kinds = Counter(
-        (mixer.kernel_size - 1, spec.hidden_size)
-        for mixer in mixers
-        if isinstance(mixer, ConvolutionSpec)
-    )
+    kinds = Counter(_numbers(layer.mixer, spec.hidden_size) for layer in spec.layers)
     return [
-        States(layers, rows, width, layers * rows * width * _FLOAT32_BYTES)
-        for (rows, width), layers in kinds.items()
+        States(layers, numbers, layers * numbers * _FLOAT32_BYTES)
+        for numbers, layers in kinds.items()
+        if numbers
     ]
+
+
+def _numbers(mixer: Mixer, hidden_size: int) -> int:
+    """Returns how many numbers the state of a layer has."""
+    if isinstance(mixer, ConvolutionSpec):
+        return (mixer.kernel_size - 1) * hidden_size
+    if isinstance(mixer, DeltaSpec):
+        matrix = mixer.key_head_dim * mixer.value_head_dim
+        return (mixer.kernel_size - 1) * mixer.mixed_size + mixer.num_value_heads * matrix
+    return 0
 
 
 def kv_caches(spec: DecoderSpec, limits: Limits, context: int, seq_len: int) -> Sequence[KvCaches]:

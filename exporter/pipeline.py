@@ -21,7 +21,7 @@ from exporter.listener import SILENT, Listener
 from exporter.memory import plan_memory
 from exporter.models.decoder import CausalLM
 from exporter.models.low_rank import attach
-from exporter.models.spec import ConvolutionSpec, ExpertsSpec
+from exporter.models.spec import ConvolutionSpec, DeltaSpec, ExpertsSpec
 from exporter.options import DEFAULT_CONTEXT, ExportOptions
 from exporter.program import capture, check_lengths
 from exporter.pte import REPORT, encode_report, seal
@@ -297,6 +297,8 @@ def check_mixers(checkpoint: Checkpoint, context: int, limits: Limits) -> None:
         mixer = layer.mixer
         if isinstance(mixer, ConvolutionSpec):
             limits.check_convolution()
+        elif isinstance(mixer, DeltaSpec):
+            limits.check_delta_rule()
         else:
             limits.check_attention(mixer.window, mixer.soft_cap, mixer.sinks)
 

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from exporter.published_hybrids import HYBRIDS
+
 Fields = dict[str, Any]  # of a config.json
 
 _LLAMA3_ROPE: Fields = {
@@ -393,4 +395,5 @@ SHAPES: tuple[tuple[str, Fields, str], ...] = (
     ("gemma3-4b", _GEMMA3_4B, "google/gemma-3-4b-it"),
     ("exaone4-1.2b", _EXAONE4_12B, "LGAI-EXAONE/EXAONE-4.0-1.2B"),
     ("ministral3-3b", _MINISTRAL3_3B, "mistralai/Ministral-3-3B-Instruct-2512-BF16"),
+    *HYBRIDS,
 )

@@ -23,6 +23,7 @@ LIMITS = Limits(
     rotates=True,
     convolutions=True,
     experts=True,
+    delta_rules=True,
 )
 
 __all__ = ["LIMITS", "file_layout", "load", "lower", "take", "take_rest", "why_unfused"]

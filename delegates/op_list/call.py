@@ -26,6 +26,7 @@ from delegates.op_list.ops import (
     Attention,
     Cache,
     Convolution,
+    Delta,
     Embedding,
     Floats,
     Linear,
@@ -211,7 +212,8 @@ class DelegateCall:
         ]
         assert all(operator_name(node) == "aten::_local_scalar_dense" for node in rest), rest
         first = next(
-            (op for op in self.ops if isinstance(op, Attention | Convolution | Rotate)), None
+            (op for op in self.ops if isinstance(op, Attention | Convolution | Delta | Rotate)),
+            None,
         )
         if first is not None:
             first.adopt(rest)

@@ -16,7 +16,9 @@ from torch.fx import Node
 
 ATTENTION = "thimble::cached_attention"
 CONVOLUTION = "thimble::short_convolution"
-CACHED = ATTENTION, CONVOLUTION  # whose first result is theirs, and the others what they keep
+DELTA_RULE = "thimble::gated_delta_rule"
+# Whose first result is theirs, and the others what they keep.
+CACHED = ATTENTION, CONVOLUTION, DELTA_RULE
 
 
 def operator_name(node: Node) -> str:

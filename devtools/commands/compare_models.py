@@ -31,10 +31,8 @@ from devtools.compare.sinks import LoggedRows
 from devtools.errors import BadRequest
 from exporter.checkpoint import Checkpoint
 from exporter.etrecord import WEIGHTS
-from exporter.models.attention import Attention
 from exporter.models.context import CachedContext
-from exporter.models.convolution import ShortConvolution
-from exporter.models.decoder import CausalLM
+from exporter.models.decoder import CausalLM, MixerModule
 from quant.layers.walk import float_walk
 from quant.method import Method
 from quant.modules import QuantizedEmbedding, QuantizedLinear, QuantizedWeight, set_weight
@@ -229,11 +227,7 @@ class _Pass:
     def _layer(self, path: str) -> Run:
         def run(model: CausalLM, x: Tensor) -> Tensor:
             layer = model.get_submodule(path)
-            mixers = [
-                module
-                for module in layer.modules()
-                if isinstance(module, Attention | ShortConvolution)
-            ]
+            mixers = [module for module in layer.modules() if isinstance(module, MixerModule)]
             for mixer in mixers:
                 mixer.setup_cache(x.shape[1])
             out: Tensor = layer(x, self._context)

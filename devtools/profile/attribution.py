@@ -13,6 +13,7 @@ _LAYER = re.compile(r"(?:^|\.)(\d+)(?:\.|$)")
 _HEAVY = {
     "cached_attention": "attention",
     "short_convolution": "convolution",
+    "gated_delta_rule": "delta rule",
     "custom_sdpa": "attention",
     "scaled_dot_product_attention": "attention",
     "linear": "linear",

@@ -21,7 +21,7 @@ class _Kind:
         reads, writes: slots.
         weights: the numbers of its weights.
         cache: the number of its cache; None without one, as for the other places.
-        state: the number of its state.
+        states: the numbers of its states.
         accumulates: whether what it writes is read too.
         last_row: whether it computes the last row alone.
     """
@@ -31,7 +31,7 @@ class _Kind:
     writes: int
     weights: tuple[int, ...] = ()
     cache: int | None = None
-    state: int | None = None
+    states: tuple[int, ...] = ()
     accumulates: int | None = None
     last_row: int | None = None
 
@@ -46,8 +46,9 @@ _KINDS = {
     6: _Kind("elementwise", (1, 2), 3),
     7: _Kind("glu", (0, 1), 2),
     8: _Kind("select_last", (0,), 1),
-    9: _Kind("convolution", (0,), 1, state=2),
+    9: _Kind("convolution", (0,), 1, states=(2,)),
     10: _Kind("experts", (0, 1), 2, weights=(3, 4)),
+    11: _Kind("delta", (0, 1, 2), 3, states=(4, 5)),
 }
 _FUNCTIONS = (  # of elementwise operators, by their numbers; the first few have two inputs
     *("add", "multiply"),
@@ -77,7 +78,7 @@ class Operator:
         reads, writes: numbers of slots.
         weights: numbers of its weights.
         cache_bytes: of its keys and values, at the full context and of the file's type, or of its
-            state.
+            states.
     """
 
     name: str
@@ -183,7 +184,7 @@ def _operator(op: Table, caches: list[int], states: list[int], one_row: set[int]
     if _flag(fields, kind.accumulates):
         reads.append(writes)
     kept = [] if kind.cache is None else [caches[fields.number(kind.cache)]]
-    kept += [] if kind.state is None else [states[fields.number(kind.state)]]
+    kept += [states[fields.number(place)] for place in kind.states]
     last_row = kind.name == "select_last" or _flag(fields, kind.last_row)
     if last_row or any(slot in one_row for slot in reads):
         one_row.add(writes)

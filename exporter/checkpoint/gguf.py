@@ -26,12 +26,14 @@ from exporter.checkpoint.gguf_config import (
     Architecture,
     architecture,
     config_fields,
+    layers_of_more_tokens,
 )
+from exporter.checkpoint.gguf_delta import StoredDelta
 from exporter.checkpoint.gguf_file import GgufFile
 from exporter.checkpoint.meta import halves_from_pairs
 from exporter.errors import ExportError
 from exporter.models.families import Family, get_family
-from exporter.models.spec import DecoderSpec
+from exporter.models.spec import DecoderSpec, DeltaSpec
 from quant.modules import QuantizedWeight
 from quant.weight_type import INT8_GROUPS, WeightType
 
@@ -114,18 +116,31 @@ class GgufWeights:
     A quantized one is made float32 when it is asked for; a plain one is a view of the mapped file.
     """
 
-    def __init__(self, files: list[GgufFile], kind: Architecture, head_dim: int) -> None:
+    def __init__(
+        self, files: list[GgufFile], kind: Architecture, config: DecoderSpec, more_layers: range
+    ) -> None:
         self._files = files
         self._kind = kind
-        self._head_dim = head_dim
-        self._places = {
+        self._head_dim = config.attentions[0].head_dim if config.attentions else 0
+        mixers = (layer.mixer for layer in config.layers)
+        rule = next((mixer for mixer in mixers if isinstance(mixer, DeltaSpec)), None)
+        self._delta = None if rule is None else StoredDelta(rule)
+        places = {
             key: place
             for file in files
             for name in file.tensors
             if name not in _ROPE
             for key, place in _places(_hugging_face_name(name, kind), file, name)
         }
-        self._shapes = {key: place.shape for key, place in self._places.items()}
+        self._places = {
+            key: place for key, place in places.items() if _layer(key) not in more_layers
+        }
+        rest = len(places) - len(self._places)
+        self.left_out = {"mtp": rest} if rest else {}
+        shapes = {key: place.shape for key, place in self._places.items()}
+        if self._delta is not None:
+            shapes = {key: self._delta.shape(key, shape) for key, shape in shapes.items()}
+        self._shapes = shapes
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
         return self._shapes
@@ -137,10 +152,15 @@ class GgufWeights:
         return str(self._places[name].type.name)
 
     def kept_type(self, name: str) -> WeightType | None:
-        return _KEPT.get(self._places[name].type)
+        type = _KEPT.get(self._places[name].type)
+        if type is None or self._delta is None or self._delta.can_keep(name, type.group_size):
+            return type
+        return None
 
     def integers(self, name: str) -> QuantizedWeight:
         made = read_integers(self._places[name])
+        if self._delta is not None:
+            return self._delta.integers(name, made)
         if not self._has_pairs(name):
             return made
         values = halves_from_pairs(made.values, self._head_dim)
@@ -151,8 +171,8 @@ class GgufWeights:
         if self._has_pairs(name):
             return halves_from_pairs(made, self._head_dim)
         if self._kind.norms_from_one and name.endswith("norm.weight"):
-            return made.float() - 1
-        return made
+            return made if ".linear_attn." in name else made.float() - 1
+        return made if self._delta is None else self._delta.tensor(name, made)
 
     def release(self) -> None:
         for file in self._files:
@@ -186,7 +206,7 @@ def open_gguf(path: Path, family: Family | None) -> tuple[Family, DecoderSpec, G
         config = family.spec(fields)
     except ExportError as error:
         raise ExportError(f"{path}: {error}") from None
-    return family, config, GgufWeights(files, kind, config.attentions[0].head_dim)
+    return family, config, GgufWeights(files, kind, config, layers_of_more_tokens(metadata))
 
 
 def read_tensor(place: Place) -> Tensor:
@@ -290,9 +310,19 @@ def _hugging_face_name(name: str, kind: Architecture) -> str:
     module, _, what = name.rpartition(".")
     if module in _TOP:
         return f"{_TOP[module]}.{what}"
-    match = re.fullmatch(r"blk\.(\d+)\.(\w+)", module)
-    inner = {**_LAYER, **kind.names}.get(match[2]) if match else None
-    if match is None or inner is None:
+    match = re.fullmatch(r"blk\.(\d+)\.(.+)", name)
+    if match is None:
+        return name
+    if match[2] in kind.names:  # of one tensor, whose name has no ending
+        return f"model.layers.{match[1]}.{kind.names[match[2]]}"
+    inner = {**_LAYER, **kind.names}.get(match[2].removesuffix(f".{what}"))
+    if inner is None:
         return name
     end = "" if inner == _BARE else f".{what}"
     return f"model.layers.{match[1]}.{inner}{end}"
+
+
+def _layer(name: str) -> int:
+    """Returns the number of a tensor's layer, whatever its name; -1 if it is in none."""
+    match = re.match(r"(?:model\.layers|blk)\.(\d+)\.", name)
+    return -1 if match is None else int(match[1])

@@ -8,6 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from exporter.checkpoint.gguf_delta import NAMES as DELTA_NAMES
+from exporter.checkpoint.gguf_delta import delta_fields
 from exporter.errors import ExportError
 
 EMBEDDING = "token_embd.weight"
@@ -103,6 +105,7 @@ ARCHITECTURES = {
         names={"ffn_gate_inp": "mlp.gate"},
         constants={"norm_topk_prob": True},
     ),
+    "qwen35": Architecture("qwen3_5_text", norms_from_one=True, names=DELTA_NAMES),
     "smollm3": Architecture("smollm3", pairs_rotate=True),
 }
 
@@ -149,6 +152,10 @@ def config_fields(
 
     fields = {name: stored(key) for name, key in {**_COMMON, **kind.fields}.items()}
     fields = {name: value for name, value in fields.items() if value is not None}
+    more = layers_of_more_tokens(metadata)
+    if more:
+        fields["num_hidden_layers"] = more.start
+    fields |= delta_fields(stored, fields.get("num_hidden_layers"))
     if len(shapes.get(EMBEDDING, ())) != 2:
         raise ExportError(f"there is no matrix {EMBEDDING}; it gives the vocabulary's size.")
     fields |= {
@@ -181,6 +188,15 @@ def config_fields(
         yarn = kind.yarn if scaling["rope_type"] == "yarn" else {}
         fields["rope_scaling"] = {**yarn, **scaling}
     return fields
+
+
+def layers_of_more_tokens(metadata: Mapping[str, Any]) -> range:
+    """Returns the numbers of the last layers, if these predict several tokens."""
+    prefix = metadata["general.architecture"]
+    layers, more = (metadata.get(f"{prefix}.{x}") for x in ("block_count", "nextn_predict_layers"))
+    if not isinstance(layers, int) or not isinstance(more, int):
+        return range(0)
+    return range(layers - more, layers)
 
 
 def _head_dim(fields: Mapping[str, Any]) -> int | None:

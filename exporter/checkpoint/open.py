@@ -46,7 +46,7 @@ def _open_file(path: Path, name: str, family: Family | None) -> Checkpoint:
             "weights."
         )
     family, config, weights = gguf.open_gguf(path, family)
-    return Checkpoint(config, path, name, weights, family)
+    return Checkpoint(config, path, name, weights, family, weights.left_out)
 
 
 def _open_directory(directory: Path, name: str, family: Family | None) -> Checkpoint:

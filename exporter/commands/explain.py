@@ -150,9 +150,7 @@ def _cache(caches: "KvCaches") -> str:
 
 
 def _state(states: "States") -> str:
-    rows = "1 row" if states.rows == 1 else f"{states.rows} rows"
-    kept = f"{rows} of {states.width} numbers, {show_size(states.size)}"
-    return f"{_layers(states.layers)}: {kept}"
+    return f"{_layers(states.layers)}: {states.numbers} numbers, {show_size(states.size)}"
 
 
 def _layers(count: int) -> str:

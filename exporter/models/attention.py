@@ -46,6 +46,9 @@ class Attention(nn.Module):
         self.q_proj = nn.Linear(hidden_size, query_size, spec.bias)
         self.k_proj = nn.Linear(hidden_size, key_size, spec.bias)
         self.v_proj = nn.Linear(hidden_size, key_size, spec.bias)
+        if spec.gated:
+            self.gate_proj = nn.Linear(hidden_size, query_size, spec.bias)
+        self.gated = spec.gated
         self.o_proj = nn.Linear(query_size, hidden_size, spec.out_bias)
         if spec.qk_norm is not None:
             over_heads = spec.qk_norm == "heads"
@@ -63,6 +66,7 @@ class Attention(nn.Module):
         q = self.q_proj(x)
         k = self.k_proj(x)
         v = self.v_proj(x)
+        gate = self.gate_proj(x) if self.gated else None
         if self.qk_norm == "rows":
             q, k = self.q_norm(q), self.k_norm(k)
         q = q.view(heads)  # (batch, seq_len, num_attention_heads, head_dim)
@@ -88,7 +92,8 @@ class Attention(nn.Module):
             )
         else:
             out = self._attend(q, k, v)
-        return self.o_proj(out.flatten(2))
+        out = out.flatten(2)
+        return self.o_proj(out if gate is None else torch.sigmoid(gate) * out)
 
     def _attend(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         """Attends within complete sequences: each query to its own and earlier positions."""
@@ -103,12 +108,16 @@ class Attention(nn.Module):
         """Returns the description that quantization uses; `path` is the block's place in its
         layer."""
         q, k, v, o = (f"{path}.{name}" for name in ("q_proj", "k_proj", "v_proj", "o_proj"))
+        readers: tuple[Part, ...] = (Part(f"{path}.qkv_proj", (q, k, v)),)
+        if self.gated:
+            gate = f"{path}.gate_proj"
+            readers += (Part(gate, (gate,)),)
         return Block(
             module=path,
             norm=norms.before,
-            readers=(Part(f"{path}.qkv_proj", (q, k, v)),),
+            readers=readers,
             last=Part(o, (o,)),
             after=norms.after,
             feeds_last=v if self.own_values else None,
-            heads=(v, self.head_dim),
+            heads=None if self.gated else (v, self.head_dim),
         )

@@ -14,20 +14,24 @@ from torch import Tensor, nn
 from exporter.models.attention import Attention
 from exporter.models.context import CachedContext, Context
 from exporter.models.convolution import ShortConvolution
+from exporter.models.delta import GatedDeltaNet
 from exporter.models.experts import Experts
 from exporter.models.mlp import MLP
 from exporter.models.norm import RMSNorm
 from exporter.models.rope import Rope, rope_table
 from exporter.models.spec import (
-    AttentionSpec,
     ConvolutionSpec,
     DecoderSpec,
+    DeltaSpec,
     FeedForwardSpec,
     LayerSpec,
+    Mixer,
     MlpSpec,
     Norms,
 )
 from quant.protocols import Block
+
+MixerModule = Attention | ShortConvolution | GatedDeltaNet
 
 
 class DecoderLayer(nn.Module):
@@ -37,18 +41,12 @@ class DecoderLayer(nn.Module):
         super().__init__()
         size = decoder.hidden_size
         self._norm_size, self._eps = size, decoder.rms_norm_eps
-        if isinstance(layer.mixer, ConvolutionSpec):
-            convolution = ShortConvolution(layer.mixer, size)
-            self._mixer = self._add("conv", convolution, layer.mixer_norms)
-        else:
-            attention = _attention(decoder, layer.mixer)
-            self._mixer = self._add("self_attn", attention, layer.mixer_norms)
+        name, mixer = _mixer(decoder, layer.mixer)
+        self._mixer = self._add(name, mixer, layer.mixer_norms)
         feed_forward = _feed_forward(layer.feed_forward, size)
         self._mlp = self._add("mlp", feed_forward, layer.feed_forward_norms)
 
-    def _add(
-        self, name: str, module: Attention | ShortConvolution | MLP | Experts, norms: Norms
-    ) -> Block:
+    def _add(self, name: str, module: MixerModule | MLP | Experts, norms: Norms) -> Block:
         """Registers a block's module between its norms."""
         if norms.before is not None:
             self.add_module(norms.before, RMSNorm(self._norm_size, self._eps))
@@ -73,11 +71,16 @@ class DecoderLayer(nn.Module):
         return x if block.after is None else self.get_submodule(block.after)(x)
 
 
-def _attention(decoder: DecoderSpec, mixer: AttentionSpec) -> Attention:
-    tables = decoder.rotary_tables
+def _mixer(decoder: DecoderSpec, mixer: Mixer) -> tuple[str, MixerModule]:
+    """Returns the name and the module of a layer's mixer."""
+    size, eps, tables = decoder.hidden_size, decoder.rms_norm_eps, decoder.rotary_tables
+    if isinstance(mixer, ConvolutionSpec):
+        return "conv", ShortConvolution(mixer, size)
+    if isinstance(mixer, DeltaSpec):
+        return "linear_attn", GatedDeltaNet(mixer, size, eps)
     key_rope = None if mixer.rotary is None else tables.index(mixer.rotary)
     query_rope = key_rope if mixer.query_rotary is None else tables.index(mixer.query_rotary)
-    return Attention(mixer, decoder.hidden_size, decoder.rms_norm_eps, query_rope, key_rope)
+    return "self_attn", Attention(mixer, size, eps, query_rope, key_rope)
 
 
 class Decoder(nn.Module):
@@ -125,7 +128,7 @@ class CausalLM(nn.Module):
         self.max_context_len = max_context_len
         self.model.setup_ropes(self.context(max_context_len).ropes)
         for module in self.modules():
-            if isinstance(module, Attention | ShortConvolution):
+            if isinstance(module, MixerModule):
                 module.setup_cache(max_context_len, batch)
 
     def forward(self, tokens: Tensor, input_pos: Tensor) -> Tensor:

@@ -1,5 +1,6 @@
 """A decoder as data: the parts of its layers, by their Hugging Face names."""
 
+from collections import Counter
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
@@ -25,6 +26,8 @@ class AttentionSpec:
         soft_cap: scores become cap * tanh(score / cap); None: they stay (Gemma 2).
         sinks: each head has a learned score that takes part in the softmax, without a value
             (gpt-oss).
+        gated: each output is multiplied by the sigmoid of a gate, which the layer's input makes
+            (Qwen3-Next).
     """
 
     num_attention_heads: int
@@ -39,6 +42,7 @@ class AttentionSpec:
     query_rotary: RotarySpec | None = None
     soft_cap: float | None = None
     sinks: bool = False
+    gated: bool = False
 
     def for_context(self, length: int) -> "AttentionSpec":
         """Returns the attention for contexts of up to `length`."""
@@ -68,7 +72,29 @@ class ConvolutionSpec:
         return self
 
 
-Mixer = AttentionSpec | ConvolutionSpec
+@dataclass(frozen=True)
+class DeltaSpec:
+    """The gated delta rule over queries, keys and values that a convolution over the last
+    `kernel_size` positions has mixed (Qwen3-Next)."""
+
+    num_key_heads: int
+    num_value_heads: int
+    key_head_dim: int
+    value_head_dim: int
+    kernel_size: int
+
+    @property
+    def mixed_size(self) -> int:
+        """Numbers of all queries, keys and values of a position."""
+        keys, values = self.num_key_heads * self.key_head_dim, self.num_value_heads
+        return 2 * keys + values * self.value_head_dim
+
+    def for_context(self, length: int) -> "DeltaSpec":
+        """Returns the same: no length changes it."""
+        return self
+
+
+Mixer = AttentionSpec | ConvolutionSpec | DeltaSpec
 
 
 @dataclass(frozen=True)
@@ -197,13 +223,17 @@ class DecoderSpec:
         """The sizes of the parts by their Hugging Face names: a number if all layers have the same,
         otherwise a list with one entry for each layer. Those of attention are for layers that have
         it. `sliding_window`, where there is one, is 0 for layers without; `short_convolutions`
-        counts the layers with one, where there are any; `num_experts` and `num_experts_per_tok`
-        are those of the layers with experts, where there are any."""
+        and `gated_delta_rules` count the layers with one, where there are any; `num_experts` and
+        `num_experts_per_tok` are those of the layers with experts, where there are any."""
         mixers = self.attentions
         feed_forwards = [layer.feed_forward for layer in self.layers]
         experts = [part for part in feed_forwards if isinstance(part, ExpertsSpec)]
         windows = [mixer.window or 0 for mixer in mixers]
-        convolutions = self.num_hidden_layers - len(mixers)
+        kinds = Counter(type(layer.mixer) for layer in self.layers)
+        others = {
+            "short_convolutions": kinds[ConvolutionSpec],
+            "gated_delta_rules": kinds[DeltaSpec],
+        }
         return {
             "hidden_size": self.hidden_size,
             "intermediate_size": _shared([part.intermediate_size for part in feed_forwards]),
@@ -214,7 +244,7 @@ class DecoderSpec:
             "vocab_size": self.vocab_size,
             "tie_word_embeddings": self.tie_word_embeddings,
             **({"sliding_window": _shared(windows)} if any(windows) else {}),
-            **({"short_convolutions": convolutions} if convolutions else {}),
+            **{name: count for name, count in others.items() if count},
             **(_expert_counts(experts) if experts else {}),
         }
 

@@ -82,6 +82,7 @@ CASES = {
     "delegate_state_test": [
         "chunks_leave_no_trace",
         "returns_to_the_last_rows",
+        "drafts_leave_no_trace",
         "returns_to_snapshots",
         "saves_and_restores",
         "forks",

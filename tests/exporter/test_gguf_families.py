@@ -14,6 +14,7 @@ from support.family_models import (
     LLAMA3,
     MIXED,
     MIXTURE,
+    QWEN3_5,
     Case,
     assert_same,
     by_kind,
@@ -41,6 +42,20 @@ MULTIPLIERS = {
     "residual_scale": "residual_multiplier",
     "logit_scale": "logits_scaling",
 }
+
+
+DELTA = {
+    **KEYS,
+    "ssm.conv_kernel": "linear_conv_kernel_dim",
+    "ssm.state_size": "linear_key_head_dim",
+    "ssm.group_count": "linear_num_key_heads",
+    "ssm.time_step_rank": "linear_num_value_heads",
+}
+DELTA_SIZES = {
+    "ssm.inner_size": QWEN3_5["linear_num_value_heads"] * QWEN3_5["linear_value_head_dim"],
+    "rope.dimension_count": QWEN3_5["head_dim"] // 4,
+}
+LISTED = ["linear_attention", "full_attention", "linear_attention"]
 
 
 def as_array(values: Any) -> np.ndarray:
@@ -135,6 +150,19 @@ CASES = [
             "gemma3",
             {**KEYS, **SLIDES},
             {"rope.scaling.type": "linear", "rope.scaling.factor": 8.0},
+            from_one=True,
+        ),
+    ),
+    (
+        Case("Qwen3_5Text", "interval", dict(**QWEN3_5, num_hidden_layers=4)),
+        GgufForm("qwen35", DELTA, {**DELTA_SIZES, "full_attention_interval": 4}, from_one=True),
+    ),
+    (
+        Case("Qwen3_5Text", "listed", dict(**QWEN3_5, layer_types=LISTED)),
+        GgufForm(
+            "qwen35",
+            DELTA,
+            {**DELTA_SIZES, "attention.recurrent_layers": [True, False, True]},
             from_one=True,
         ),
     ),

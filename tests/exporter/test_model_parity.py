@@ -58,9 +58,17 @@ def test_what_transformers_saves_is_read_back(case: Case, tmp_path: Path) -> Non
     assert_same(model.logits(tokens), reference(tokens).logits)
 
 
-def test_an_architecture_next_door_is_refused() -> None:
-    fields = transformers.Qwen2MoeConfig().to_dict()
-    with pytest.raises(ExportError, match="^model_type 'qwen2_moe' is not supported"):
+@pytest.mark.parametrize(
+    ("architecture", "name"),
+    [
+        ("Qwen2Moe", "qwen2_moe"),
+        ("Qwen3Next", "qwen3_next"),
+        ("Qwen3_5MoeText", "qwen3_5_moe_text"),
+    ],
+)
+def test_an_architecture_next_door_is_refused(architecture: str, name: str) -> None:
+    fields = getattr(transformers, f"{architecture}Config")().to_dict()
+    with pytest.raises(ExportError, match=f"^model_type '{name}' is not supported"):
         decoder_spec(fields)
 
 

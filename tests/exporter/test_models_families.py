@@ -40,6 +40,7 @@ OURS = (
     "phi3",
     "qwen2",
     "qwen3",
+    "qwen3_5_text",
     "qwen3_moe",
     "smollm3",
 )

@@ -7,8 +7,10 @@ from torch import Tensor, nn
 
 from exporter.models.decoder import CausalLM
 from exporter.models.families import decoder_spec
+from quant.budget.spread import Budget, parts_of, spread
 from quant.layers.blocks import parts_of_layer
 from quant.measure.quality import compare_logits
+from quant.measure.size import STOCK
 from quant.modules import QuantizedLinear
 from quant.quantize import quantize
 from quant.scheme import SCHEMES, Scheme
@@ -27,6 +29,15 @@ CONFIGS = {
         "block_multiple_of": 32,
         "layer_types": ["conv", "full_attention", "conv"],
         "conv_bias": True,
+    },
+    "qwen3_5_text": {
+        "intermediate_size": 96,
+        "full_attention_interval": 2,
+        "head_dim": 16,
+        "linear_num_key_heads": 2,
+        "linear_num_value_heads": 4,
+        "linear_key_head_dim": 16,
+        "linear_value_head_dim": 16,
     },
 }
 
@@ -54,3 +65,17 @@ def test_a_scheme_measures_the_model_that_it_makes(model_type: str, name: str) -
         floats = [each for each in layer.modules() if isinstance(each, nn.Linear)]
         assert len(floats) == (len(linears) if name == "none" else 0)
         assert name == "none" or all(isinstance(each, QuantizedLinear) for each in linears)
+
+
+@pytest.mark.parametrize("model_type", CONFIGS)
+def test_a_budget_is_spread_over_it(model_type: str) -> None:
+    model = random_model(decoder_spec({**SHAPE, **CONFIGS[model_type], "model_type": model_type}))
+    with torch.device("meta"):
+        empty, made = (CausalLM(model.config).eval() for _ in range(2))
+    weights = ModelWeights(model)
+    chosen = spread(empty, Scheme("rtn4"), Budget(bits=6.5), weights, tokens(8, 9), lambda: None)
+    parts = {part.name for part in parts_of(empty, Scheme("rtn4"), STOCK)}
+    mixer = "conv.in_proj" if model_type == "lfm2" else "linear_attn.in_proj"
+    assert f"model.layers.0.{mixer}" in parts and chosen.types
+    report = quantize(made, chosen, weights, tokens(24, 1), tokens(8, 9))
+    assert 5 < report.size.bits_per_weight <= 6.5

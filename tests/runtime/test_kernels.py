@@ -41,6 +41,7 @@ CASES = {
         "tiny_numbers",
     ],
     "kernel_convolution_test": ["shapes", "products_alone"],
+    "kernel_delta_test": ["shapes", "steps_again", "gates_at_their_ends"],
     "kernel_elementwise_test": [
         "rms_norm",
         "plain_norm",

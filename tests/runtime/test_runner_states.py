@@ -1,70 +1,30 @@
 """A model that keeps states in the runner: whatever is rewound, saved or forked, its answers are
 those of a runner that reads the tokens for the first time."""
 
-import json
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
-from safetensors.torch import save_file
-from support.exported import Quiet
+from support.hybrid_models import BOS, CONTEXT, EOS, HYBRIDS, export_hybrid
 from support.loading import loaded
 
 from exporter.checkpoint import open_checkpoint
-from exporter.models.decoder import CausalLM
-from exporter.models.families import decoder_spec, get_family
-from exporter.options import ExportOptions
-from exporter.pipeline import export_model
 from exporter.source import EMBEDDED
 from exporter.tokenizer import load_tokenizer
 from quant.scheme import Scheme
 from runtime import Runner
 
-CONTEXT, BOS, EOS = 300, 1, 2
-CONFIG = {
-    "model_type": "lfm2",
-    "vocab_size": 4096,
-    "hidden_size": 48,
-    "block_ff_dim": 96,
-    "block_multiple_of": 32,
-    "num_hidden_layers": 4,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "max_position_embeddings": CONTEXT,
-    "layer_types": ["conv", "conv", "full_attention", "conv"],
-    "bos_token_id": BOS,
-    "eos_token_id": EOS,
-}
 TOKENS = torch.randint(3, 4096, (CONTEXT,), generator=torch.Generator().manual_seed(3)).tolist()
 OTHER = TOKENS[::-1]
 
 
-def export(directory: Path, scheme: Scheme) -> Path:
-    generator = torch.Generator().manual_seed(0)
-    spec, family = decoder_spec(CONFIG), get_family("lfm2")
-    tensors = {
-        name: 0.2 * torch.randn(parameter.shape, generator=generator)
-        for name, parameter in CausalLM(spec).named_parameters()
-    }
-    stored = {family.stored(spec, name).names[0]: tensor for name, tensor in tensors.items()}
-    save_file(stored, directory / "model.safetensors")
-    (directory / "config.json").write_text(json.dumps(CONFIG))
-    options = ExportOptions(
-        model=str(directory),
-        out=directory / "model.pte",
-        scheme=scheme,
-        tokenizer=EMBEDDED / "tokenizer.json",
-        max_seq_len=16,
-        delegate="cpu",
-    )
-    return export_model(options, Quiet()).out
-
-
-@pytest.fixture(scope="module")
-def pte(tmp_path_factory: pytest.TempPathFactory, cpp_build: Path) -> Path:
-    return export(tmp_path_factory.mktemp("states"), Scheme("rtn4"))
+@pytest.fixture(scope="module", params=HYBRIDS)
+def pte(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, cpp_build: Path
+) -> Path:
+    return export_hybrid(tmp_path_factory.mktemp("states"), request.param, Scheme("rtn4"))
 
 
 def fresh(pte: Path, tokens: list[int]) -> NDArray[np.float32]:
@@ -120,12 +80,18 @@ def test_forks_go_their_own_ways(pte: Path) -> None:
 def test_what_is_shown_of_the_states(pte: Path) -> None:
     runner = Runner(pte, threads=1)
     list(runner.generate("Once", max_new_tokens=1))
-    assert ", states of 2 kB, kept every 16 positions" in runner.stats["runs_with"]
+    shown = runner.stats["runs_with"]
+    sizes = ("2 kB (6 kB", "9 kB (42 kB")
+    assert any(
+        f", states of {size} with their last rows), a snapshot every 16 positions" in shown
+        for size in sizes
+    )
 
 
-def test_the_runner_says_what_eager_says(tmp_path: Path, cpp_build: Path) -> None:
+@pytest.mark.parametrize("name", HYBRIDS)
+def test_the_runner_says_what_eager_says(name: str, tmp_path: Path, cpp_build: Path) -> None:
     """Greedy tokens of the finished file, by the model in float, until one ends the answer."""
-    runner = Runner(export(tmp_path, Scheme("none")), threads=1)
+    runner = Runner(export_hybrid(tmp_path, name, Scheme("none")), threads=1)
     eager = loaded(open_checkpoint(tmp_path))
     eager.setup_cache(CONTEXT)
     tokenizer, told = load_tokenizer(EMBEDDED), []

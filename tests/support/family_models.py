@@ -25,7 +25,10 @@ SHAPE: dict[str, Any] = dict(
     eos_token_id=2,
     pad_token_id=None,
 )
-_CAUSAL = {"Gemma3Text": "Gemma3"}  # where the class of models is not called as that of configs
+_CAUSAL = {
+    "Gemma3Text": "Gemma3",
+    "Qwen3_5Text": "Qwen3_5",
+}  # where the class of models is not called as that of configs
 
 
 @dataclass(frozen=True)
@@ -97,6 +100,14 @@ GEMMA: dict[str, Any] = dict(head_dim=16, query_pre_attn_scalar=10, sliding_wind
 MIXED = ["sliding_attention", "full_attention", "sliding_attention"]
 
 LFM2: dict[str, Any] = dict(layer_types=["conv", "full_attention", "conv"], block_multiple_of=8)
+
+QWEN3_5: dict[str, Any] = dict(
+    head_dim=16,
+    linear_key_head_dim=8,
+    linear_value_head_dim=12,
+    linear_num_key_heads=2,
+    linear_num_value_heads=4,
+)
 
 CASES = [
     Case("Llama", "plain"),
@@ -289,6 +300,25 @@ CASES = [
         "indices",
         dict(full_attn_idxs=[1], block_auto_adjust_ff_dim=False, conv_L_cache=2, norm_eps=1e-3),
     ),
+    Case("Qwen3_5Text", "interval", dict(**QWEN3_5, num_hidden_layers=4)),
+    Case(
+        "Qwen3_5Text",
+        "listed",
+        dict(
+            **QWEN3_5,
+            layer_types=["full_attention", "linear_attention", "linear_attention"],
+            linear_conv_kernel_dim=3,
+            attention_bias=True,
+            tie_word_embeddings=True,
+            **rope(
+                "default",
+                1e6,
+                partial_rotary_factor=0.5,
+                mrope_section=[2, 1, 1],
+                mrope_interleaved=True,
+            ),
+        ),
+    ),
 ]
 
 
@@ -299,9 +329,10 @@ def reference_model(case: Case) -> Any:
     torch.manual_seed(0)
     causal = _CAUSAL.get(case.architecture, case.architecture)
     model = getattr(transformers, f"{causal}ForCausalLM")(config).eval()
-    centre = 0.0 if case.architecture.startswith("Gemma") else 1.0  # of norms
+    minus_one = case.architecture.startswith(("Gemma", "Qwen3_5"))  # as which norms are stored
     for name, parameter in model.named_parameters():
         spread = (0.3 if parameter.dim() == 1 else 0.15) * torch.randn_like(parameter)
+        centre = 0.0 if minus_one and "linear_attn" not in name else 1.0
         parameter.data = spread + (centre if "norm" in name else 0.0)
     return model
 

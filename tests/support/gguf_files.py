@@ -61,7 +61,8 @@ def stored_tensors(
         part = name.split(".")[-2]
         if pairs_rotate and part in heads:
             tensor = _pairs_from_halves(tensor, config[heads[part]])
-        of = type if tensor.ndim == 2 else GGMLQuantizationType.F32
+        matrix = tensor.ndim == 2 and "conv1d" not in name
+        of = type if matrix else GGMLQuantizationType.F32
         key = names.get_name(name, try_suffixes=(".weight", ".bias"))
         assert key is not None, name
         stored[key] = gguf.quantize(tensor.float().numpy(), of), of

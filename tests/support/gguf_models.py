@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import gguf
+import torch
 from gguf import GGMLQuantizationType as Type
 from support.gguf_files import llama3_factors, metadata_of, stored_tensors, write_gguf
 from torch import Tensor
@@ -20,6 +21,7 @@ class GgufForm:
         more: metadata behind the architecture's name and a dot.
         from_one: whether norms are stored as they multiply, and not as distances from 1.
         factors: tensors beside the model's.
+        type: of matrices.
         experts: the type of the experts' matrices.
     """
 
@@ -29,6 +31,7 @@ class GgufForm:
     pairs_rotate: bool = False
     from_one: bool = False
     factors: Mapping[str, Any] = field(default_factory=dict)
+    type: Type = Type.F32
     experts: Type = Type.F32
 
 
@@ -64,11 +67,20 @@ def write_model(path: Path, reference: Any, form: GgufForm) -> Path:
     config = {"head_dim": config["hidden_size"] // config["num_attention_heads"], **config}
     config["rope_theta"] = rotary["rope_theta"]
     tensors = with_split_experts(reference.state_dict())
+    if "linear_num_key_heads" in config:
+        tensors = delta_tensors(config, tensors)
     if config["tie_word_embeddings"]:
         del tensors["lm_head.weight"]
     if form.from_one:
-        tensors = {n: t + 1 if n.endswith("norm.weight") else t for n, t in tensors.items()}
-    made = stored_tensors(form.architecture, config, tensors, pairs_rotate=form.pairs_rotate)
+        tensors = {
+            name: tensor + 1
+            if name.endswith("norm.weight") and ".linear_attn." not in name
+            else tensor
+            for name, tensor in tensors.items()
+        }
+    made = stored_tensors(
+        form.architecture, config, tensors, form.type, pairs_rotate=form.pairs_rotate
+    )
     for name, (data, _) in made.items():
         if data.ndim == 3:
             made[name] = gguf.quantize(data, form.experts), form.experts
@@ -79,3 +91,34 @@ def write_model(path: Path, reference: Any, form: GgufForm) -> Path:
     metadata = metadata_of(form.architecture, config, form.names)
     metadata |= {f"{form.architecture}.{key}": value for key, value in form.more.items()}
     return write_gguf(path, metadata, made)
+
+
+def delta_tensors(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """What the converter makes of gated delta rules: heads of values in the order of the first ones
+    of every key head, then the second ones, and so on."""
+    key_heads, heads = config["linear_num_key_heads"], config["linear_num_value_heads"]
+    size, keys = config["linear_value_head_dim"], 2 * key_heads * config["linear_key_head_dim"]
+    order = [
+        key * (heads // key_heads) + one
+        for one in range(heads // key_heads)
+        for key in range(key_heads)
+    ]
+
+    def rows(tensor: Tensor, size: int) -> Tensor:
+        return torch.cat([tensor[head * size : (head + 1) * size] for head in order])
+
+    made = {}
+    for name, tensor in tensors.items():
+        _, _, part = name.partition(".linear_attn.")
+        if part in ("in_proj_qkv.weight", "conv1d.weight"):
+            tensor = torch.cat([tensor[:keys], rows(tensor[keys:], size)]).squeeze(1)
+        elif part == "in_proj_z.weight":
+            tensor = rows(tensor, size)
+        elif part == "out_proj.weight":
+            tensor = rows(tensor.T, size).T.contiguous()
+        elif part in ("in_proj_a.weight", "in_proj_b.weight", "dt_bias"):
+            tensor = rows(tensor, 1)
+        elif part == "A_log":
+            tensor = -rows(tensor, 1).exp()
+        made[name.replace(".dt_bias", ".dt_proj.bias")] = tensor
+    return made

@@ -200,6 +200,46 @@ class OpList:
         y = product("down", (activation(kind["activation"], gate) * up)[:, :inner])
         return y[:, : self.program["slots"][kind["output"]]]
 
+    def _delta(
+        self, kind: Json, slots: dict[int, NDArray], _: Any, tokens: Any, start_pos: int
+    ) -> NDArray:
+        before, state = self.states[kind["inputs"]], self.states[kind["state"]]
+        before[: max(0, len(before) - start_pos)] = 0
+        if start_pos == 0:
+            state[:] = 0
+        rows = np.concatenate([before, slots[kind["qkv"]]])
+        self.states[kind["inputs"]] = rows[-len(before) :]
+        taps = self._floats(kind["weight"]).reshape(len(before) + 1, -1)
+        count = len(rows) - len(before)
+        mixed = activation("silu", sum(rows[i : i + count] * tap for i, tap in enumerate(taps)))
+        key_heads, key_dim, heads, value_dim = (
+            kind[name]
+            for name in ("num_key_heads", "key_head_dim", "num_value_heads", "value_head_dim")
+        )
+        keys = key_heads * key_dim
+        q, k = (
+            part.reshape(count, key_heads, key_dim).repeat(heads // key_heads, axis=1)
+            for part in (mixed[:, :keys], mixed[:, keys : 2 * keys])
+        )
+        q, k = (x / np.sqrt((x * x).sum(-1, keepdims=True) + np.float32(1e-6)) for x in (q, k))
+        v = mixed[:, 2 * keys :].reshape(count, heads, value_dim)
+        softplus = np.logaddexp(0, slots[kind["a"]] + self._floats(kind["dt_bias"]))
+        decay = np.exp(-np.exp(self._floats(kind["a_log"])) * softplus)[..., None, None]
+        beta = (1 / (1 + np.exp(-slots[kind["b"]])))[..., None]
+        blocks = state.reshape(heads, -1, key_dim, 16).transpose(0, 2, 1, 3)
+        s = blocks.reshape(heads, key_dim, -1)[:, :, :value_dim]
+        out = np.zeros_like(v)
+        for row in range(count):
+            s = s * decay[row]
+            delta = beta[row] * (v[row] - np.einsum("hkv,hk->hv", s, k[row]))
+            s = s + np.einsum("hk,hv->hkv", k[row], delta)
+            out[row] = np.einsum("hkv,hk->hv", s, q[row]) / np.sqrt(np.float32(key_dim))
+        padded = np.zeros((heads, key_dim, -(-value_dim // 16) * 16), np.float32)
+        padded[:, :, :value_dim] = s
+        blocks = padded.reshape(heads, key_dim, -1, 16).transpose(0, 2, 1, 3)
+        self.states[kind["state"]] = np.ascontiguousarray(blocks).reshape(1, -1)
+        return out.reshape(count, -1).astype(np.float32)
+
     def _attention(
         self, kind: Json, slots: dict[int, NDArray], _: Any, tokens: Any, start_pos: int
     ) -> NDArray:

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from support.published_hybrids import HYBRIDS
+
 _BFLOAT16 = {"torch_dtype": "bfloat16", "use_cache": True, "initializer_range": 0.02}
 _QUIET = {**_BFLOAT16, "attention_dropout": 0.0, "transformers_version": "4.51.0"}
 _SLIDING_5_OF_6 = [
@@ -394,4 +396,5 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "vocab_size": 32000,
         **_QUIET,
     },
+    **HYBRIDS,
 }

@@ -96,6 +96,20 @@ _OPTIONS: dict[str, dict[str, list[Any]]] = {
         "norm_eps": [1e-6, 1e-3],
         "full_attn_idxs": [[2], [0], [1, 3], [0, 1, 2, 3]],
     },
+    "Qwen3_5Text": {
+        "hidden_act": ["silu"],
+        "attention_bias": _BIAS,
+        "head_dim": [24, 32],  # of which a quarter rotates
+        "layer_types": [
+            None,
+            ["linear_attention", "full_attention"] * 2,
+        ],
+        "linear_conv_kernel_dim": [2, 4],
+        "linear_key_head_dim": [8, 20],
+        "linear_value_head_dim": [4, 16],
+        "linear_num_key_heads": [1, 2],
+        "linear_num_value_heads": [2, 6],
+    },
 }
 _WITH_KINDS = ("Qwen2", "Qwen3", "SmolLM3", "Olmo3", "Gemma2", "Gemma3Text", "Exaone4", "GptOss")
 _TABLE_BY_KIND = ("Olmo3", "Gemma3Text")
@@ -121,7 +135,8 @@ def random_case(architecture: str, seed: int) -> Case:
         fields["layer_types"] = [draw.choice(_KINDS) for _ in range(LAYERS)]
         if architecture.startswith("Qwen") and not fields["use_sliding_window"]:
             fields["layer_types"] = ["full_attention"] * LAYERS
-    fields |= _rotary(draw, architecture, fields.get("head_dim", HEAD_DIM))
+    rotated = fields.get("head_dim", HEAD_DIM) // (4 if architecture == "Qwen3_5Text" else 1)
+    fields |= _rotary(draw, architecture, rotated)
     return Case(architecture, f"random-{seed}", fields)
 
 

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from delegates.op_list.ops import (
     attention,
     convolution,
+    delta,
     elementwise,
     embedding,
     experts,
@@ -18,6 +19,7 @@ from delegates.op_list.ops import (
 )
 from delegates.op_list.ops.attention import Attention
 from delegates.op_list.ops.convolution import Convolution
+from delegates.op_list.ops.delta import Delta
 from delegates.op_list.ops.elementwise import Elementwise, Function
 from delegates.op_list.ops.embedding import Embedding
 from delegates.op_list.ops.experts import Experts
@@ -41,9 +43,10 @@ KINDS: tuple[type[Op], ...] = (
     SelectLast,
     Convolution,
     Experts,
+    Delta,
 )
 _MODULES = (
-    *(view, embedding, norm, low_rank, linear, attention, convolution, rotate),
+    *(view, embedding, norm, low_rank, linear, attention, convolution, delta, rotate),
     *(elementwise, glu, select_last, experts),
 )
 
@@ -62,6 +65,7 @@ __all__ = [
     "Attention",
     "Cache",
     "Convolution",
+    "Delta",
     "Elementwise",
     "Embedding",
     "Experts",

@@ -173,15 +173,16 @@ struct GluArgs {
   float limit = 0;  ///< 0: none
 };
 
-/// A gated short convolution of rows that follow one another: with the product u = opening * x,
+/// A short convolution of rows that follow one another: with the product u = opening * x,
 ///
 ///     y = gate * (bias + sum over taps k of weight[k] * u of taps - 1 - k positions before)
 ///
-/// one fused chain, the oldest first. What lies before position 0 does not take part.
+/// one fused chain, the oldest first. What lies before position 0 does not take part. Without an
+/// opening u is x; without a gate y is silu of the sum, and may be x.
 struct ConvolutionArgs {
-  const float* opening;  ///< [rows][columns], rows x_stride floats apart
+  const float* opening;  ///< as x, or null
   const float* gate;     ///< the same
-  const float* x;        ///< the same
+  const float* x;        ///< [rows][columns], rows x_stride floats apart
   size_t x_stride;
   size_t rows;
   size_t columns;
@@ -196,6 +197,73 @@ struct ConvolutionArgs {
   size_t y_stride;
 };
 constexpr size_t kMostTaps = 16;
+
+/// The gated delta rule of one head of values over rows that follow one another. For each, with q
+/// and k over the root of the sum of their squares + 1e-6, and q / sqrt(key_dim), and with
+/// decay = exp(-exp(a_log) * softplus(a + dt_bias)),
+///
+///     delta = sigmoid(b) * (v - decay * S^T k),  S = decay * S + k delta^T,  y = S^T q
+///
+/// Each sum over key_dim is four fused chains, of equal index % 4, added (0 + 1) + (2 + 3).
+struct DeltaArgs {
+  const float* query;  ///< [rows][key_dim], rows `stride` floats apart
+  const float* key;    ///< the same
+  const float* value;  ///< [rows][value_dim], likewise
+  size_t stride;
+  const float* a;  ///< a number of each row, a_stride floats apart
+  size_t a_stride;
+  const float* b;
+  size_t b_stride;
+  float a_log;
+  float dt_bias;
+  size_t rows;
+  size_t key_dim;
+  size_t value_dim;
+  float* state;  ///< S: [blocks of 16 columns][key_dim][16]
+  float* y;      ///< [rows][value_dim], rows y_stride floats apart; null: S alone is computed
+  size_t y_stride;
+  float* scratch;   ///< [kDeltaRows][2][key_dim]
+  size_t position;  ///< of the first row
+  float* log;       ///< where each row's step is kept, delta_log_row() has it; null: nowhere
+  size_t log_stride;
+};
+/// Rows whose queries and keys are prepared together.
+constexpr size_t kDeltaRows = 64;
+
+/// Steps of the gated delta rule that are done once more, those of rows that follow one another.
+struct DeltaReplayArgs {
+  const float* log;
+  size_t log_stride;
+  size_t position;  ///< of the first row
+  size_t rows;
+  size_t key_dim;
+  size_t value_dim;
+  float* state;  ///< S before the first, and then after the last
+};
+/// So many rows' steps are kept.
+constexpr size_t kDeltaLogRows = 16;
+/// Numbers of a step: [key_dim] k, delta in whole blocks of 16 columns, decay.
+constexpr size_t delta_step_size(size_t key_dim, size_t value_dim) {
+  return key_dim + round_up(value_dim, kBlockRows) + 1;
+}
+/// The matrices of a gated delta rule, one for each head of values.
+struct DeltaShape {
+  size_t heads = 0;
+  size_t key_dim = 0;
+  size_t value_dim = 0;
+
+  bool operator==(const DeltaShape& other) const {
+    return heads == other.heads && key_dim == other.key_dim && value_dim == other.value_dim;
+  }
+  /// Floats of a head's matrix.
+  constexpr size_t matrix() const { return key_dim * round_up(value_dim, kBlockRows); }
+  /// Floats of the steps of all heads at a position, one behind the other.
+  constexpr size_t steps() const { return heads * delta_step_size(key_dim, value_dim); }
+};
+/// Where the step of a position is in a log whose rows are `stride` floats apart.
+constexpr size_t delta_log_row(size_t position, size_t stride) {
+  return position % kDeltaLogRows * stride;
+}
 
 /// Sizes of the blocks that hadamard() rotates.
 constexpr bool is_hadamard_block(size_t size) { return size == 16 || size == 32 || size == 64; }
@@ -236,6 +304,8 @@ struct Variant {
   void (*elementwise)(const ElementwiseArgs&);
   void (*glu)(const GluArgs&);
   void (*convolve)(const ConvolutionArgs&);
+  void (*delta_rule)(const DeltaArgs&);
+  void (*replay_delta)(const DeltaReplayArgs&);
   void (*write_cache)(const CacheWriteArgs&);
   void (*attention)(const AttentionArgs&);
   /// attention() in parts, for more threads than there are key/value heads: the positions of one

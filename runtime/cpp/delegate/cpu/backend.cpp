@@ -49,11 +49,15 @@ std::string describe(const kernels::Variant& kernels, const Session& session,
     if (rows > 0) text += ", windows in rings of " + std::to_string(rows);
   }
   if (!program.states.empty()) {
-    size_t bytes = 0;
-    for (const StateShape& state : program.states) bytes += state.bytes();
-    text += ", states of " + std::to_string((bytes + 1023) >> 10) + " kB";
+    size_t bytes = 0, kept = 0;
+    for (const StateShape& state : program.states) {
+      bytes += state.bytes();
+      kept += state.kept_bytes();
+    }
+    text += ", states of " + std::to_string((bytes + 1023) >> 10) + " kB (" +
+            std::to_string((kept + 1023) >> 10) + " kB with their last rows)";
     const size_t interval = program.snapshot_interval();
-    if (interval > 0) text += ", kept every " + std::to_string(interval) + " positions";
+    if (interval > 0) text += ", a snapshot every " + std::to_string(interval) + " positions";
   }
   return text + ", " + weights.describe();
 }

@@ -77,9 +77,9 @@ Result<std::unique_ptr<CpuExecutor>> CpuExecutor::create(
   const size_t interval = program.snapshot_interval();
   const size_t snapshots = interval == 0 ? 0 : program.num_positions / interval;
   for (const StateShape& state : program.states) {
-    states.push_back(
-        {state.name,
-         {state.rows, state.width, std::max(state.rows, state.history), interval, snapshots}});
+    states.push_back({state.name,
+                      {state.rows, state.width, std::max(state.rows, state.history), interval,
+                       snapshots, state.delta, kernels.replay_delta}});
   }
   std::vector<std::string> names;
   for (const Adapter& adapter : program.adapters) names.push_back(adapter.name);

@@ -184,6 +184,15 @@ bool Checker::takes_state(uint32_t state, size_t more) {
   return check(free, "uses state " + std::to_string(state) + " of another");
 }
 
+bool Checker::takes_matrices(uint32_t state, const kernels::DeltaShape& shape) {
+  if (!takes_state(state, 0)) return false;
+  StateShape& kept = program_.states[state];
+  kept.delta = shape;
+  return check(kept.rows == 1 && kept.width == shape.heads * shape.matrix(),
+               "keeps " + std::to_string(kept.rows) + " states of " + std::to_string(kept.width) +
+                   " numbers");
+}
+
 void Checker::takes_window(uint32_t cache, size_t window) {
   CacheShape& shape = program_.caches[cache];
   if (shape.rows == 0) return;

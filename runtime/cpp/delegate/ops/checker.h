@@ -46,6 +46,8 @@ class Checker {
   /// Whether the state exists and no earlier op uses it.
   /// \param more rows that are kept beyond those that the next row reads.
   bool takes_state(uint32_t state, size_t more);
+  /// Whether the state exists, no earlier op uses it and it has those matrices.
+  bool takes_matrices(uint32_t state, const kernels::DeltaShape& shape);
 
   /// Records that the op sees so many positions of a cache that exists; 0: all.
   void takes_window(uint32_t cache, size_t window);

@@ -4,6 +4,7 @@
 
 #include "delegate/ops/attention.h"
 #include "delegate/ops/convolution.h"
+#include "delegate/ops/delta.h"
 #include "delegate/ops/elementwise.h"
 #include "delegate/ops/embedding.h"
 #include "delegate/ops/experts.h"
@@ -17,6 +18,6 @@ namespace thimble::cpu {
 
 /// Every kind of operator, in the order of the schema's union Kind, which counts from 1.
 using OpKind = std::variant<EmbeddingOp, NormOp, LinearOp, AttentionOp, RotateOp, ElementwiseOp,
-                            GluOp, SelectLastOp, ConvolutionOp, ExpertsOp>;
+                            GluOp, SelectLastOp, ConvolutionOp, ExpertsOp, DeltaOp>;
 
 }  // namespace thimble::cpu

@@ -8,6 +8,7 @@
 
 #include "core/status.h"
 #include "delegate/ops/kinds.h"
+#include "kernels/kernels.h"
 #include "kernels/layout/layout.h"
 #include "kernels/shared/cache.h"
 
@@ -50,12 +51,18 @@ struct CacheShape {
 
 /// What a recurrent operator keeps of the positions before its next row.
 struct StateShape {
-  std::string name;    ///< by which the programs of a session share it
-  size_t rows;         ///< of the last positions
-  size_t width;        ///< in floats
-  size_t history = 0;  ///< rows that are kept; set by check_program(), 0 if no op uses it
+  std::string name;             ///< by which the programs of a session share it
+  size_t rows;                  ///< of the last positions
+  size_t width;                 ///< in floats
+  size_t history = 0;           ///< rows that are kept; set by check_program(), 0 if no op uses it
+  kernels::DeltaShape delta{};  ///< of a row of matrices; set likewise
 
   size_t bytes() const { return rows * width * sizeof(float); }
+  /// With what makes it that of an earlier row again.
+  size_t kept_bytes() const {
+    const size_t log = delta.heads * delta.matrix() + kernels::kDeltaLogRows * delta.steps();
+    return (std::max(rows, history) * width + log) * sizeof(float);
+  }
 };
 
 /// Low-rank changes of the weights, of which a call uses one or none.

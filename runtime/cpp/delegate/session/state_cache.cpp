@@ -13,9 +13,16 @@ Result<StateCache> StateCache::allocate(const StateGeometry& geometry) {
       geometry.history * geometry.width + geometry.snapshots * geometry.numbers();
   const size_t bytes = numbers * sizeof(float);
   state.pages_ = Pages::allocate(bytes, Pages::Kind::kSmall);
-  if (state.pages_.valid()) return state;
-  return Status::error("a state of " + std::to_string(bytes) +
-                       " bytes does not fit into memory: free some");
+  if (!state.pages_.valid()) {
+    return Status::error("a state of " + std::to_string(bytes) +
+                         " bytes does not fit into memory: free some");
+  }
+  if (geometry.delta.heads > 0) {
+    Result<DeltaLog> log = DeltaLog::allocate(geometry.delta, geometry.replay);
+    if (!log.ok()) return log.status();
+    state.log_ = std::move(*log);
+  }
+  return state;
 }
 
 size_t StateCache::until_snapshot(size_t position) const {
@@ -34,18 +41,24 @@ void StateCache::set_written(size_t start, size_t count) {
   if (start == 0) oldest_ = 0;
   const size_t end = start + count;
   if (end > geometry_.history) oldest_ = std::max(oldest_, end - geometry_.history);
+  if (log_.has_value()) log_->set_written(end);
+}
+
+bool StateCache::keeps(size_t length) const {
+  if (log_.has_value()) return log_->reaches(length);
+  return oldest_ == 0 || length >= oldest_ + geometry_.rows;
 }
 
 size_t StateCache::reachable(size_t length) const {
-  if (oldest_ == 0 || length >= oldest_ + geometry_.rows) return length;
-  return geometry_.snapshot_before(length);
+  return keeps(length) ? length : geometry_.snapshot_before(length);
 }
 
 void StateCache::return_to(size_t length) {
-  if (length == 0) {
-    oldest_ = 0;
-  } else if (oldest_ > 0 && length < oldest_ + geometry_.rows) {
+  if (length == 0) oldest_ = 0;
+  if (length > 0 && !keeps(length)) {
     set_rows(length, snapshot(length));
+  } else if (log_.has_value()) {
+    log_->return_to(length, data());
   }
 }
 
@@ -56,6 +69,10 @@ Result<StateCache> StateCache::copy(size_t length) const {
   const size_t numbers =
       geometry_.history * geometry_.width + geometry_.snapshots_at(length) * geometry_.numbers();
   std::copy_n(data(), numbers, copy->data());
+  if (!log_.has_value()) return copy;
+  Result<DeltaLog> log = log_->copy();
+  if (!log.ok()) return log.status();
+  copy->log_ = std::move(*log);
   return copy;
 }
 
@@ -86,6 +103,7 @@ void StateCache::set_rows(size_t length, const float* from) {
     if (i <= length) std::memcpy(row(length - i), from, row_bytes);
   }
   oldest_ = length - std::min(length, geometry_.rows);
+  if (log_.has_value()) log_->begin(length, data());
 }
 
 }  // namespace thimble::cpu

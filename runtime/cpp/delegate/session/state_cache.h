@@ -2,9 +2,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 
 #include "core/status.h"
 #include "delegate/memory/pages.h"
+#include "delegate/session/delta_log.h"
 
 namespace thimble::cpu {
 
@@ -14,15 +16,17 @@ constexpr size_t kReturnRows = 8;
 
 /// The geometry of a state.
 struct StateGeometry {
-  size_t rows;           ///< of the last positions, which the next row reads
-  size_t width;          ///< float32 numbers of a row
-  size_t history;        ///< rows of the last positions that are kept, `rows` at least
-  size_t interval = 0;   ///< positions from one snapshot to the next; 0: there are none
-  size_t snapshots = 0;  ///< the most that are taken
+  size_t rows;                  ///< of the last positions, which the next row reads
+  size_t width;                 ///< float32 numbers of a row
+  size_t history;               ///< rows of the last positions that are kept, `rows` at least
+  size_t interval = 0;          ///< positions from one snapshot to the next; 0: there are none
+  size_t snapshots = 0;         ///< the most that are taken
+  kernels::DeltaShape delta{};  ///< of a row of matrices; no heads: it is none
+  DeltaLog::Replay replay = nullptr;  ///< of its log
 
   bool operator==(const StateGeometry& other) const {
     return rows == other.rows && width == other.width && history == other.history &&
-           interval == other.interval && snapshots == other.snapshots;
+           interval == other.interval && snapshots == other.snapshots && delta == other.delta;
   }
 
   size_t numbers() const { return rows * width; }
@@ -37,7 +41,8 @@ struct StateGeometry {
 
 /// What one recurrent operator keeps: the rows of the last positions, those that the next row reads
 /// and a few more, so that a call can start a few positions earlier; and snapshots of those that
-/// the rows at every `interval`-th position read, from which earlier ones are computed again.
+/// the rows at every `interval`-th position read, from which earlier ones are computed again. Of
+/// matrices, which are one row, a log has the last.
 class StateCache {
  public:
   static Result<StateCache> allocate(const StateGeometry& geometry);
@@ -45,6 +50,8 @@ class StateCache {
   const StateGeometry& geometry() const { return geometry_; }
   /// [history][width]; position p is in row p % history.
   float* data() const { return reinterpret_cast<float*>(pages_.data()); }
+  /// Of matrices alone.
+  const DeltaLog& log() const { return *log_; }
 
   /// How many positions from `position` on may be written before the next snapshot is due.
   size_t until_snapshot(size_t position) const;
@@ -65,6 +72,8 @@ class StateCache {
   void restore(size_t length, const uint8_t* from);
 
  private:
+  /// Whether what position `length` reads is there, or can be computed from the log.
+  bool keeps(size_t length) const;
   float* row(size_t position) const {
     return data() + position % geometry_.history * geometry_.width;
   }
@@ -78,6 +87,7 @@ class StateCache {
   StateGeometry geometry_{};
   Pages pages_;
   size_t oldest_ = 0;  ///< position that is in the history
+  std::optional<DeltaLog> log_;
 };
 
 }  // namespace thimble::cpu

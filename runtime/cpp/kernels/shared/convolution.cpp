@@ -1,4 +1,5 @@
 #include THIMBLE_VARIANT_HEADER
+#include "kernels/shared/activations.h"
 #include "kernels/shared/functions.h"
 #include "kernels/shared/lanes.h"
 
@@ -30,15 +31,17 @@ void convolve(const ConvolutionArgs& args) {
     for (size_t i = 0; i < args.columns; i += kLanes) {
       const size_t count = args.columns - i;
       const F32x16 x = load_up_to(args.x + at + i, count);
-      store_up_to(product + i, mul(load_up_to(args.opening + at + i, count), x), count);
+      const bool opens = args.opening != nullptr;
+      store_up_to(product + i, opens ? mul(load_up_to(args.opening + at + i, count), x) : x, count);
       if (args.y == nullptr) continue;
       F32x16 sum = args.bias == nullptr ? broadcast(0.0f) : load_up_to(args.bias + i, count);
       for (size_t tap = first; tap <= last; ++tap) {
         const F32x16 weight = load_up_to(args.weight + tap * args.width + i, count);
         sum = fused(weight, load_up_to(taken[tap] + i, count), sum);
       }
-      const F32x16 gate = load_up_to(args.gate + at + i, count);
-      store_up_to(args.y + row * args.y_stride + i, mul(gate, sum), count);
+      const bool gates = args.gate != nullptr;
+      const F32x16 y = gates ? mul(load_up_to(args.gate + at + i, count), sum) : silu(sum);
+      store_up_to(args.y + row * args.y_stride + i, y, count);
     }
   }
 }

@@ -31,6 +31,8 @@ void rope(float* heads, size_t count, size_t head_dim, const float* cosines, con
 void elementwise(const ElementwiseArgs& args);
 void glu(const GluArgs& args);
 void convolve(const ConvolutionArgs& args);
+void delta_rule(const DeltaArgs& args);
+void replay_delta(const DeltaReplayArgs& args);
 void write_cache(const CacheWriteArgs& args);
 void attention(const AttentionArgs& args);
 void attention_split(const AttentionArgs& args, size_t split, float* partial);

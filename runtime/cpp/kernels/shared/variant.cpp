@@ -23,6 +23,8 @@ const Variant kVariant = {
     elementwise,
     glu,
     convolve,
+    delta_rule,
+    replay_delta,
     write_cache,
     attention,
     attention_split,

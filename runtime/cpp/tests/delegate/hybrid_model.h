@@ -4,11 +4,12 @@
 
 namespace thimble::test {
 
-/// A decoder of three layers, of sizes that nothing divides: a short convolution, attention, a
-/// short convolution.
+/// A decoder of four layers, of sizes that nothing divides: a short convolution, attention, a
+/// short convolution, a gated delta rule.
 class HybridModel : public ProgramBuilder {
  public:
   static constexpr size_t kHidden = 36, kHeads = 6, kKeyValueHeads = 3, kHeadDim = 12, kTaps = 4;
+  static constexpr kernels::DeltaShape kDelta{4, 6, 10};
   static constexpr size_t kVocabulary = 100, kContext = 700;
 
   HybridModel() {
@@ -18,6 +19,7 @@ class HybridModel : public ProgramBuilder {
     add_convolution();
     add_attention();
     add_convolution();
+    add_delta();
     const uint32_t logits = add_slot(kVocabulary);
     cpu::LinearOp head =
         linear(hidden_, logits, add_weight(reals(kVocabulary * kHidden, 0.2f), kHidden));
@@ -36,6 +38,23 @@ class HybridModel : public ProgramBuilder {
     add_op(cpu::ConvolutionOp{parts, mixed, state, add_floats(kTaps * kHidden, 0, 1),
                               add_floats(state * kHidden, 0, 0.3f)});  // the first has no bias
     add_end(mixed, kHidden);
+  }
+
+  void add_delta() {
+    constexpr size_t kKeyHeads = 2, kValues = kDelta.heads * kDelta.value_dim;
+    constexpr size_t kMixed = 2 * kKeyHeads * kDelta.key_dim + kValues;
+    const uint32_t qkv = add_slot(kMixed), a = add_slot(kDelta.heads), b = add_slot(kDelta.heads);
+    const uint32_t output = add_slot(kValues);
+    add_projection(qkv, kMixed);
+    add_projection(a, kDelta.heads);
+    add_projection(b, kDelta.heads);
+    const auto inputs = static_cast<uint32_t>(program.states.size());
+    program.states.push_back({"delta", kTaps - 1, kMixed});
+    program.states.push_back({"delta 2", 1, kDelta.heads * kDelta.matrix()});
+    add_op(cpu::DeltaOp{qkv, a, b, output, inputs, inputs + 1, kKeyHeads, kDelta.key_dim,
+                        kDelta.heads, kDelta.value_dim, add_floats(kTaps * kMixed, 0, 1),
+                        add_floats(kDelta.heads, -1, 1), add_floats(kDelta.heads, 0, 1)});
+    add_end(output, kValues);
   }
 
   void add_attention() {

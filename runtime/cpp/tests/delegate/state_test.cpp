@@ -124,6 +124,27 @@ bool returns_to_the_last_rows() {
   return true;
 }
 
+/// Calls of a few wrong rows, of which the next takes back some: the logits of right rows alone.
+bool drafts_leave_no_trace() {
+  LoadedModel drafts(hybrid(), best(), 2), plain(hybrid(), kernels::scalar::kVariant, 1);
+  for (size_t end = 0, step = 1; end < 120; ++step) {
+    const size_t right = 1 + step % 5;
+    std::vector<int64_t> rows = part(end, end + right);
+    const std::vector<float> expected = plain.run(rows, static_cast<int64_t>(end));
+    const std::vector<int64_t> wrong = part(300, 300 + step % (kReturnRows + 1 - right));
+    rows.insert(rows.end(), wrong.begin(), wrong.end());
+    drafts.run(rows, static_cast<int64_t>(end));
+    rows.resize(right);  // and the last right one again, for its logits
+    if (!expect(
+            same_bits(drafts.run({rows.back()}, static_cast<int64_t>(end + right - 1)), expected),
+            "the logits without drafts")) {
+      return false;
+    }
+    end += right;
+  }
+  return true;
+}
+
 /// Far behind, a snapshot is had back, and the rest is computed again.
 bool returns_to_snapshots() {
   const size_t interval = checked().snapshot_interval();
@@ -233,8 +254,23 @@ cpu::ConvolutionOp& convolution(cpu::Program* program) {
   std::abort();
 }
 
+cpu::DeltaOp& delta(cpu::Program* program) {
+  for (cpu::Op& op : program->ops) {
+    if (auto* kind = std::get_if<cpu::DeltaOp>(&op.kind)) return *kind;
+  }
+  std::abort();
+}
+
 const test::Damage kDamages[] = {
-    {[](cpu::Program* p) { convolution(p).state = 2; }, "uses state 2 of 2"},
+    {[](cpu::Program* p) { delta(p).num_key_heads = 3; }, "has 3 heads of 6 for keys, 4 of 10"},
+    {[](cpu::Program* p) { delta(p).key_head_dim = 0; }, "has 2 heads of 0 for keys"},
+    {[](cpu::Program* p) { delta(p).key_head_dim = 7; }, "keeps 1 states of 384 numbers"},
+    {[](cpu::Program* p) { delta(p).value_head_dim = 11; }, "keeps 3 inputs of 64 numbers"},
+    {[](cpu::Program* p) { delta(p).state = delta(p).inputs; }, "uses state 2 of another"},
+    {[](cpu::Program* p) { delta(p).a = delta(p).output; }, "wants 4 columns in slot"},
+    {[](cpu::Program* p) { delta(p).a_log.length = 3; }, "has 3 floats from"},
+    {[](cpu::Program* p) { p->states[3].rows = 2; }, "keeps 2 states of 384 numbers"},
+    {[](cpu::Program* p) { convolution(p).state = 4; }, "uses state 4 of 4"},
     {[](cpu::Program* p) { convolution(p).state = 1; }, "uses state 1 of another"},
     {[](cpu::Program* p) { convolution(p).input = 0; }, "wants 108 columns in slot 0"},
     {[](cpu::Program* p) { convolution(p).output = 1; }, "wants 36 columns in slot 1"},
@@ -254,6 +290,7 @@ bool damaged_programs() { return test::all_are_refused(hybrid().program, kDamage
 int main(int argc, char** argv) {
   const test::Case cases[] = {{"chunks_leave_no_trace", chunks_leave_no_trace},
                               {"returns_to_the_last_rows", returns_to_the_last_rows},
+                              {"drafts_leave_no_trace", drafts_leave_no_trace},
                               {"returns_to_snapshots", returns_to_snapshots},
                               {"saves_and_restores", saves_and_restores},
                               {"forks", forks},

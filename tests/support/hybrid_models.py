@@ -1,0 +1,49 @@
+"""Small hybrids, of layers with attention and others, random weights, exported for the runner."""
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+from support.exported import Quiet
+from support.family_models import QWEN3_5, Case, reference_model
+
+from exporter.options import ExportOptions
+from exporter.pipeline import export_model
+from exporter.source import EMBEDDED
+from quant.scheme import Scheme
+
+CONTEXT, BOS, EOS = 300, 1, 2
+_SHAPE = {
+    "vocab_size": 4096,
+    "num_hidden_layers": 4,
+    "num_attention_heads": 4,
+    "max_position_embeddings": CONTEXT,
+    "bos_token_id": BOS,
+    "eos_token_id": EOS,
+}
+_LFM2 = {
+    "block_ff_dim": 96,
+    "block_multiple_of": 32,
+    "layer_types": ["conv", "conv", "full_attention", "conv"],
+}
+HYBRIDS = {
+    "short convolutions": Case("Lfm2", "small", {**_SHAPE, **_LFM2}),
+    "delta rule": Case("Qwen3_5Text", "small", {**_SHAPE, **QWEN3_5}),
+}
+
+
+def export_hybrid(directory: Path, name: str, scheme: Scheme, **options: Any) -> Path:
+    """Writes a checkpoint and exports it; returns the `.pte`."""
+    reference_model(HYBRIDS[name]).save_pretrained(directory)
+    shutil.copy(EMBEDDED / "tokenizer.json", directory)
+    return export_model(
+        ExportOptions(
+            model=str(directory),
+            out=directory / "model.pte",
+            scheme=scheme,
+            max_seq_len=16,
+            delegate="cpu",
+            **options,
+        ),
+        Quiet(),
+    ).out
