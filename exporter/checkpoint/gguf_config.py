@@ -29,6 +29,7 @@ _COMMON = {
     "sliding_window": "attention.sliding_window",
     "original_max_position_embeddings": "rope.scaling.original_context_length",
 }
+_TEMPERATURE = "attention.temperature_scale"  # by which queries grow with their position
 _LLAMA3_LOW, _LLAMA3_HIGH = 1.0, 4.0  # llama3's rotary factors in every published model
 _ORIGINAL_CONTEXTS = (8192, *(2**power for power in range(4, 21)))
 
@@ -95,6 +96,7 @@ ARCHITECTURES = {
     ),
     "granite": Architecture("granite", _GRANITE, True),
     "llama": Architecture("llama", pairs_rotate=True),
+    "mistral3": Architecture("mistral", pairs_rotate=True, yarn={"mscale": 1.0}),
     "olmo2": Architecture("olmo2"),
     "phi3": Architecture("phi3", names={"ffn_up": "mlp.gate_up_proj"}),
     "qwen2": Architecture("qwen2"),
@@ -151,7 +153,7 @@ def config_fields(
         return metadata.get(f"{prefix}.{name}")
 
     fields = {name: stored(key) for name, key in {**_COMMON, **kind.fields}.items()}
-    fields = {name: value for name, value in fields.items() if value is not None}
+    fields = {name: _of_all(value) for name, value in fields.items() if value is not None}
     more = layers_of_more_tokens(metadata)
     if more:
         fields["num_hidden_layers"] = more.start
@@ -182,6 +184,8 @@ def config_fields(
         larger = fields.get("num_hidden_layers") == kind.larger_heads
         heads = fields["num_attention_heads"]
         fields["query_pre_attn_scalar"] = fields["hidden_size"] // heads if larger else head_dim
+    if stored(_TEMPERATURE) is not None:
+        fields["model_type"] = "ministral3"  # which shares its architecture with Mistral
     fields |= _windows(fields, stored("attention.sliding_window_pattern"))
     scaling = _rope_scaling(fields, stored, rope_factors, head_dim)
     if scaling is not None:
@@ -197,6 +201,12 @@ def layers_of_more_tokens(metadata: Mapping[str, Any]) -> range:
     if not isinstance(layers, int) or not isinstance(more, int):
         return range(0)
     return range(layers - more, layers)
+
+
+def _of_all(value: Any) -> Any:
+    """One number for a list with that number for every layer."""
+    same = isinstance(value, list) and value[:1] != [] and value == value[:1] * len(value)
+    return value[0] if same else value
 
 
 def _head_dim(fields: Mapping[str, Any]) -> int | None:
@@ -252,6 +262,9 @@ def _rope_scaling(
         "attention_factor": stored("rope.scaling.attn_factor"),
         "beta_fast": stored("rope.scaling.yarn_beta_fast"),
         "beta_slow": stored("rope.scaling.yarn_beta_slow"),
+        "original_max_position_embeddings": stored("rope.scaling.original_context_length"),
+        "mscale_all_dim": stored("rope.scaling.yarn_log_multiplier"),
+        "llama_4_scaling_beta": stored(_TEMPERATURE),
     }
     return {name: value for name, value in scaling.items() if value is not None}
 

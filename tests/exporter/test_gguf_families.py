@@ -64,6 +64,16 @@ def as_array(values: Any) -> np.ndarray:
 
 YARN = rope("yarn", factor=4.0, original_max_position_embeddings=16, truncate=False)
 LONG = longrope(4)["rope_parameters"]
+MINISTRAL3 = rope(
+    "yarn",
+    factor=4.0,
+    original_max_position_embeddings=16,
+    beta_fast=32.0,
+    beta_slow=1.0,
+    mscale=1.0,
+    mscale_all_dim=1.0,
+    llama_4_scaling_beta=0.1,
+)
 GEMMA3: dict[str, Any] = dict(head_dim=16, query_pre_attn_scalar=16, sliding_window=9)
 CASES = [
     (Case("Llama", "plain"), GgufForm("llama", pairs_rotate=True)),
@@ -119,6 +129,28 @@ CASES = [
         ),
         GgufForm("granite", MULTIPLIERS, pairs_rotate=True),
     ),
+    (
+        Case("Granite", "a-number-a-layer", dict(attention_multiplier=0.2)),
+        GgufForm("granite", MULTIPLIERS, {"attention.head_count_kv": [2, 2, 2]}, pairs_rotate=True),
+    ),
+    (
+        Case("Ministral3", "yarn", dict(head_dim=16, **MINISTRAL3)),
+        GgufForm(
+            "mistral3",
+            KEYS,
+            {
+                "rope.scaling.type": "yarn",
+                "rope.scaling.factor": 4.0,
+                "rope.scaling.original_context_length": 16,
+                "rope.scaling.yarn_beta_fast": 32.0,
+                "rope.scaling.yarn_beta_slow": 1.0,
+                "rope.scaling.yarn_log_multiplier": 1.0,
+                "attention.temperature_scale": 0.1,
+            },
+            pairs_rotate=True,
+        ),
+    ),
+    (Case("Mistral", "small", dict(head_dim=16)), GgufForm("mistral3", KEYS, pairs_rotate=True)),
     (Case("Olmo2", "plain"), GgufForm("olmo2")),
     (
         Case("Olmo3", "windows", dict(sliding_window=7, layer_types=MIXED, **rope("default"))),
