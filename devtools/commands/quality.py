@@ -33,6 +33,7 @@ from exporter.text import prepare_text
 from exporter.tokenizer import TokenizerError, load_tokenizer
 from exporter.tokenizer.compile import read_specification
 from quant.cache.store import Cache, default_size
+from quant.commands.checks import RunAs
 from quant.commands.scored import open_scored
 from quant.errors import QuantError
 from quant.scheme import Scheme
@@ -233,4 +234,4 @@ def _calibration_file(options: ExportOptions, checkpoint: Checkpoint, directory:
 
 
 def _logits_of(model: Path) -> Logits:
-    return open_scored(str(model), "default", lambda _: None).logits
+    return open_scored(str(model), RunAs(), lambda _: None).logits

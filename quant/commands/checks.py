@@ -1,10 +1,24 @@
 """Checks that need no large library: a wrong argument is reported before PyTorch is imported."""
 
 import os
+from dataclasses import dataclass
 from pathlib import Path
 
 from exporter.model_names import check_model
 from quant.errors import QuantError
+
+
+@dataclass(frozen=True)
+class RunAs:
+    """How a `.pte` is run.
+
+    Attributes:
+        kv_cache: one of runtime's KV_CACHES.
+        adapter: the name of one that the file was exported with; None: none.
+    """
+
+    kv_cache: str = "default"
+    adapter: str | None = None
 
 
 def read_text(path: Path) -> str:
@@ -32,19 +46,23 @@ def is_program(model: str) -> bool:
     return path.suffix != ".gguf" and os.path.isfile(path)  # False for impossible names
 
 
-def check_scored(model: str, kv_cache: str) -> None:
+def check_scored(model: str, run_as: RunAs) -> None:
     """Checks the name of a model to measure: a `.pte`, or as for an export.
 
     Raises:
-        QuantError, ExportError: there is no such model, or it has no cache of that type.
+        QuantError, ExportError: there is no such model, or it cannot be run so.
     """
     if is_program(model):
         return
     if Path(model).suffix == ".pte" and not os.path.exists(model):
         raise QuantError(f"There is no file {model}; check its path, or give a checkpoint.")
-    if kv_cache != "default":
-        raise QuantError(
-            f"{model} is a checkpoint, for which --kv-cache {kv_cache} has no effect; give a .pte "
-            "that was exported with --delegate cpu."
-        )
+    for option, value in (
+        ("--kv-cache", run_as.kv_cache if run_as.kv_cache != "default" else None),
+        ("--adapter", run_as.adapter),
+    ):
+        if value is not None:
+            raise QuantError(
+                f"{model} is a checkpoint, for which {option} {value} has no effect; give a .pte "
+                "that was exported with --delegate cpu."
+            )
     check_model(model)

@@ -67,6 +67,12 @@ def main() -> None:
     help="The same for the model of --against.",
 )
 @click.option(
+    "--adapter",
+    metavar="NAME",
+    help="An adapter that a .pte was exported with, kept apart; by default none.",
+)
+@click.option("--against-adapter", metavar="NAME", help="The same for the model of --against.")
+@click.option(
     "--tasks",
     metavar="NAME[,...]",
     help="Instead of a text: tasks of the lm-evaluation-harness (pip install thimble[lm-eval]).",
@@ -97,6 +103,8 @@ def eval_command(
     separator: str | None,
     kv_cache: str,
     against_kv_cache: str,
+    adapter: str | None,
+    against_adapter: str | None,
     tasks: str | None,
     task_path: Path | None,
     limit: int | None,
@@ -109,6 +117,7 @@ def eval_command(
     consecutive windows of --context tokens; in each, every token but the first is predicted from
     those before it.
     """
+    from quant.commands.checks import RunAs
     from quant.commands.evaluate import Request, run_eval
     from quant.commands.harness import Tasks
 
@@ -122,8 +131,8 @@ def eval_command(
             context,
             tokens,
             separator,
-            kv_cache,
-            against_kv_cache,
+            RunAs(kv_cache, adapter),
+            RunAs(against_kv_cache, against_adapter),
             Tasks(names, task_path, limit, shots) if names else None,
         ),
         as_json,

@@ -15,6 +15,7 @@ from quant.commands.network import use_cache_without_network
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from quant.commands.checks import RunAs
     from quant.commands.harness import Tasks
     from quant.commands.scored import Scored
     from quant.commands.windows import ScoredText
@@ -35,8 +36,8 @@ class Request:
     context: int | None
     tokens: int | None
     separator: str | None
-    kv_cache: str
-    against_kv_cache: str
+    run_as: "RunAs"
+    against_as: "RunAs"
     tasks: "Tasks | None"
 
 
@@ -84,9 +85,9 @@ def _check(request: Request) -> None:
             raise QuantError("no text or tasks were given; add --text FILE or --tasks NAMES.")
         else:
             read_text(request.text)
-        check_scored(request.model, request.kv_cache)
+        check_scored(request.model, request.run_as)
         if request.against is not None:
-            check_scored(request.against, request.against_kv_cache)
+            check_scored(request.against, request.against_as)
     except (QuantError, ExportError) as error:
         click.echo(f"Error: {error}", err=True)
         sys.exit(2)
@@ -105,7 +106,7 @@ def evaluate_tasks(request: Request, tasks: "Tasks") -> dict[str, object]:
 
     with progress_bar("Answering") as bar:
         found = load_tasks(tasks)
-        model = open_scored(request.model, request.kv_cache, bar.advance)
+        model = open_scored(request.model, request.run_as, bar.advance)
         figures = run_tasks(model, found, tasks)
     return {"model": model.name, "runs_with": model.runs_with, "tasks": figures}
 
@@ -124,10 +125,10 @@ def evaluate(request: Request, path: Path) -> dict[str, object]:
 
     text = read_text(path)
     with progress_bar("Reading") as bar:
-        model = open_scored(request.model, request.kv_cache, bar.advance)
+        model = open_scored(request.model, request.run_as, bar.advance)
         models, against = [model], None
         if request.against is not None:
-            against = open_scored(request.against, request.against_kv_cache, bar.advance)
+            against = open_scored(request.against, request.against_as, bar.advance)
             models.append(against)
             check_vocabularies(model, against)
         context = context_length(request.context, models)

@@ -12,7 +12,7 @@ from exporter.models.decoder import CausalLM
 from exporter.pte import read_report
 from exporter.source import open_model
 from exporter.tokenizer import compile_tokenizer, load_tokenizer
-from quant.commands.checks import check_scored, is_program
+from quant.commands.checks import RunAs, check_scored, is_program
 from quant.errors import QuantError
 from quant.layers.walk import load_finite, through_layers
 from quant.measure.windows import Encode
@@ -52,20 +52,20 @@ class Scored:
     generate: Callable[[str, int], Iterator[str]] | None
 
 
-def open_scored(model: str, kv_cache: str, advance: Advance) -> Scored:
+def open_scored(model: str, run_as: RunAs, advance: Advance) -> Scored:
     """Opens a `.pte`, a preset, a checkpoint directory, a GGUF file or a hub id.
 
     Args:
-        kv_cache: one of runtime's KV_CACHES; other than "default" for `--delegate cpu` alone.
+        run_as: for a `.pte`; a type of cache and an adapter for `--delegate cpu` alone.
         advance: is told of tokens as they go through the model.
 
     Raises:
         ExportError, TokenizerError, QuantError, RunnerError: there is no such model, or none that
-            runs here with such a cache.
+            runs here in such a way.
     """
-    check_scored(model, kv_cache)
+    check_scored(model, run_as)
     if is_program(model):
-        return _open_pte(Path(model), kv_cache, advance)
+        return _open_pte(Path(model), run_as, advance)
     return _open_checkpoint(model, advance)
 
 
@@ -120,7 +120,7 @@ def _open_checkpoint(model: str, advance: Advance) -> Scored:
     )
 
 
-def _open_pte(path: Path, kv_cache: str, advance: Advance) -> Scored:
+def _open_pte(path: Path, run_as: RunAs, advance: Advance) -> Scored:
     report = read_report(path)
     name, facts = report["delegation"]["delegate"], report["model"]
     length, bos_id, vocab_size = (
@@ -133,7 +133,7 @@ def _open_pte(path: Path, kv_cache: str, advance: Advance) -> Scored:
         return Scored(str(path), name, logits, length, bos_id, None, vocab_size, None)
     if not (BUILD_DIR / "libthimble.so").is_file():
         build()
-    runner = Runner(path, kv_cache=kv_cache)
+    runner = Runner(path, kv_cache=run_as.kv_cache, adapter=run_as.adapter)
 
     def runner_logits(tokens: Tensor, first: int) -> Iterator[Tensor]:
         """A piece after the other, which the runner's cache ties together."""

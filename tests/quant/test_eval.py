@@ -7,14 +7,20 @@ from pathlib import Path
 import pytest
 import torch
 from click.testing import CliRunner, Result
+from support.adapters import save_adapter
+from support.exported import Quiet
 from support.loading import loaded
 from torch.nn import functional as F
 
 from exporter.checkpoint import open_checkpoint
+from exporter.options import ExportOptions
+from exporter.pipeline import export_model
+from exporter.source import open_model
 from exporter.tokenizer import load_tokenizer
 from quant.commands.cli import main
 from quant.commands.windows import score_windows
 from quant.errors import QuantError
+from quant.scheme import Scheme
 
 
 def run(*arguments: object) -> Result:
@@ -148,6 +154,10 @@ def test_what_a_type_of_cache_costs_is_measured(
             {"--kv-cache": "int8"},
             "Error: {MODEL} is a checkpoint, for which --kv-cache int8 has no ",
         ),
+        (
+            {"--adapter": "a"},
+            "Error: {MODEL} is a checkpoint, for which --adapter a has no effect; give a .pte ",
+        ),
     ],
 )
 def test_a_request_that_cannot_be_met_exits_2_with_a_sentence(
@@ -159,6 +169,26 @@ def test_a_request_that_cannot_be_met_exits_2_with_a_sentence(
     assert result.exit_code == 2
     said = result.stderr.splitlines()[-1]  # on a slow machine lines before it say what runs
     assert said.startswith(sentence.replace("{MODEL}", model)) and result.stdout == ""
+
+
+def test_an_adapter_is_chosen_by_name(cpp_build: Path, tmp_path: Path) -> None:
+    model, text = tmp_path / "model.pte", tmp_path / "text"
+    text.write_text("The adapter changes what the model says. " * 9)
+    adapter = save_adapter(tmp_path / "a", open_model("llama3").config, 1)
+    export_model(
+        ExportOptions(
+            model="llama3", out=model, adapters=(("a", str(adapter)),), scheme=Scheme("rtn4")
+        ),
+        Quiet(),
+    )
+    options = ("eval", model, "--text", text, "--against", model, "--json", "--adapter")
+    same = json.loads(run(*options, "a", "--against-adapter", "a").stdout)
+    other = json.loads(run(*options, "a").stdout)
+    assert same["kl"] == 0 and other["kl"] > 0.01
+    assert same["perplexity"] == other["perplexity"]
+    unknown = run(*options, "b")
+    assert unknown.exit_code == 2
+    assert unknown.stderr.endswith("Error: there is no adapter b: the model has a\n")
 
 
 def test_a_cache_that_a_pte_cannot_have_is_an_error(
