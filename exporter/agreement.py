@@ -9,6 +9,7 @@ from torch import Tensor
 from delegates import Step
 from exporter.errors import ExportError
 from exporter.models.decoder import CausalLM
+from exporter.models.spec import ExpertsSpec
 from quant.layers.embedding_and_head import head_logits
 from quant.layers.walk import through_layers
 
@@ -22,9 +23,14 @@ _JITTER = 1e-6  # of the embedding: the effect of another order of a few float32
 # measured: the model also runs on embeddings with jitter in their last bits, and the file may
 # differ from the model by a few times that difference. A wrong zero point, scale or mask in a
 # single layer moves the logits by 0.15 and more, in all layers by 1.
+#
+# Of a mixture of experts, a difference as small as that of float16 caches decides between experts
+# with almost equal scores. In quantized models this is measured likewise, with jitter of that size.
 _QUANTIZED_FLOOR = 0.03
 _FLOAT_FLOOR = 1e-3
 _TIMES_JITTER = 4.0
+_ROUTING_JITTER = 1e-3
+_TIMES_ROUTING_JITTER = 3.0
 _CEILING = 0.5
 
 
@@ -92,14 +98,18 @@ def reference_logits(
             left -= length
     ends = torch.tensor(lengths).cumsum(0) - 1
 
-    hidden = model.embed(tokens.expand(2, -1))  # (2, seq_len, hidden_size)
-    noise = torch.randn(hidden.shape[1:], generator=torch.Generator().manual_seed(0))
-    hidden = torch.stack((hidden[0], hidden[1] * (1 + _JITTER * noise)))
+    jitters = {_JITTER: _TIMES_JITTER}
+    if quantized and any(isinstance(each.feed_forward, ExpertsSpec) for each in model.config.layers):
+        jitters[_ROUTING_JITTER] = _TIMES_ROUTING_JITTER
+    embedded = model.embed(tokens[None])  # (1, seq_len, hidden_size)
+    noise = torch.randn(embedded.shape[1:], generator=torch.Generator().manual_seed(0))
+    hidden = torch.cat((embedded, *(embedded * (1 + jitter * noise) for jitter in jitters)))
     hidden = through_layers(model, hidden, model.context(len(tokens)), release)
-    logits, jittered = head_logits(model, hidden[:, ends])  # each (calls, vocab_size)
+    logits, *jittered = head_logits(model, hidden[:, ends])  # each (calls, vocab_size)
     release()
-    floor = _QUANTIZED_FLOOR if quantized else _FLOAT_FLOOR
-    tolerance = max(floor, _TIMES_JITTER * _relative_error(logits, jittered))
+    effects = (_relative_error(logits, other) for other in jittered)
+    explained = (times * effect for times, effect in zip(jitters.values(), effects, strict=True))
+    tolerance = max(_QUANTIZED_FLOOR if quantized else _FLOAT_FLOOR, *explained)
     return Reference(tokens, tuple(lengths), logits, min(tolerance, _CEILING))
 
 

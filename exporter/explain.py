@@ -87,8 +87,8 @@ def explain_export(options: ExportOptions, listener: Listener) -> Explanation:
         delegate.LIMITS.check_kept()
     delegate.LIMITS.check(options.scheme.bits, seq_len)
     delegate.LIMITS.check_head(options.scheme.head_bits)
-    check_mixers(checkpoint, context, delegate.LIMITS)
     check_experts(checkpoint, delegate.LIMITS)
+    check_mixers(checkpoint, context, delegate.LIMITS)
     scheme = quick_scheme(stored_scheme(delegate.LIMITS, options.scheme))
     with torch.device("meta"):
         model = CausalLM(checkpoint.config.for_context(context))

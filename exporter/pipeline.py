@@ -72,8 +72,8 @@ def export_model(options: ExportOptions, listener: Listener = SILENT) -> ExportR
             delegate.LIMITS.check_kept()
         delegate.LIMITS.check(options.scheme.bits, seq_len)
         delegate.LIMITS.check_head(options.scheme.head_bits)
-        check_mixers(checkpoint, context, delegate.LIMITS)
         check_experts(checkpoint, delegate.LIMITS)
+        check_mixers(checkpoint, context, delegate.LIMITS)
         check_adapters(options, delegate.LIMITS)
         facts = delegate.LIMITS, checkpoint, text, context
         size = require_room(options, *facts)
