@@ -99,7 +99,8 @@ def reference_logits(
     ends = torch.tensor(lengths).cumsum(0) - 1
 
     jitters = {_JITTER: _TIMES_JITTER}
-    if quantized and any(isinstance(each.feed_forward, ExpertsSpec) for each in model.config.layers):
+    feed_forwards = (layer.feed_forward for layer in model.config.layers)
+    if quantized and any(isinstance(part, ExpertsSpec) for part in feed_forwards):
         jitters[_ROUTING_JITTER] = _TIMES_ROUTING_JITTER
     embedded = model.embed(tokens[None])  # (1, seq_len, hidden_size)
     noise = torch.randn(embedded.shape[1:], generator=torch.Generator().manual_seed(0))

@@ -7,9 +7,11 @@ or of a kernel shows in the program, one of quantization in the weights.
 
 import tempfile
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 from zipfile import BadZipFile, ZipFile
 
 import torch
@@ -27,12 +29,13 @@ from devtools.compare.rows import (
     program_rows,
     stacked,
 )
-from devtools.compare.sinks import LoggedRows
+from devtools.compare.sinks import LoggedRows, positions
 from devtools.errors import BadRequest
 from exporter.checkpoint import Checkpoint
 from exporter.etrecord import WEIGHTS
 from exporter.models.context import CachedContext
 from exporter.models.decoder import CausalLM, MixerModule
+from exporter.models.experts import Experts
 from quant.layers.walk import float_walk
 from quant.method import Method
 from quant.modules import QuantizedEmbedding, QuantizedLinear, QuantizedWeight, set_weight
@@ -241,11 +244,14 @@ class _Pass:
         """Runs a part of the models three times, keeps the rows of it, and gives what comes next:
         the third stream is the program's own values, as far as it shows them."""
         recorders, outputs = [], []
-        for model, x in zip((self._float, self._quantized, self._quantized), inputs, strict=True):
-            recorder = Recorder()
-            with recorder.watching(model.get_submodule(path), path):
+        for model, x in zip((self._float, self._quantized), inputs, strict=False):
+            recorders.append(Recorder())
+            with recorders[-1].watching(model.get_submodule(path), path):
                 outputs.append(run(model, x))
-            recorders.append(recorder)
+        recorders.append(Recorder())
+        module = self._quantized.get_submodule(path)
+        with self._routed(module, path), recorders[-1].watching(module, path):
+            outputs.append(run(self._quantized, inputs[2]))
         floats, quantized, given = recorders
         stage = Stage(floats, quantized, given, self._weights(floats))
         rows = compare_stage(stage, self._logged, self._calls, self._tokens.shape[1])
@@ -256,6 +262,23 @@ class _Pass:
         following = outputs[1] if shown is None else stacked(shown, outputs[1])
         return outputs[0], outputs[1], following
 
+    @contextmanager
+    def _routed(self, module: nn.Module, path: str) -> Iterator[None]:
+        """In the block, the program's own scores choose experts: rounding decides between almost
+        equal ones."""
+        shown = {item.sink.place.module_path: item for item in self._logged}
+        hooks = []
+        for name, mixture in module.named_modules():
+            scores = shown.get(".".join(part for part in (path, name, "router") if part))
+            if isinstance(mixture, Experts) and scores is not None:
+                rows = positions(scores.calls, self._calls.starts, self._calls.lengths)
+                hooks.append(mixture.router.register_forward_hook(_returning(rows)))
+        try:
+            yield
+        finally:
+            for hook in hooks:
+                hook.remove()
+
     def _weights(self, floats: Recorder) -> dict[str, Distance]:
         """Each quantized weight alone, on what the float model gave to its float twin."""
         found = {}
@@ -264,3 +287,10 @@ class _Pass:
             if isinstance(module, nn.Linear | nn.Embedding | QuantizedLinear | QuantizedEmbedding):
                 found[path] = distance(floats.outputs[path], module(given))
         return found
+
+
+def _returning(rows: tuple[Tensor, Tensor]) -> Callable[[nn.Module, Any, Tensor], Tensor]:
+    def replace_rows(module: nn.Module, given: Any, output: Tensor) -> Tensor:
+        return stacked(rows, output)
+
+    return replace_rows

@@ -15,7 +15,7 @@ from torch._decomp import register_decomposition
 from torch.nn import functional as F
 
 import quant.operators  # noqa: F401  (defines torch.ops.thimble.linear)
-from exporter.models.mlp import glu
+from exporter.models.mlp import ACTIVATIONS, clamped
 from exporter.models.spec import Activation
 
 _library = torch.library.Library("thimble", "FRAGMENT")
@@ -137,7 +137,8 @@ class _Expert:
 
     def __call__(self, x: Tensor) -> Tensor:
         gate, up = self._linear(x, 0, self.up_type), self._linear(x, 1, self.up_type)
-        return self._linear(glu(gate, up, self.activation, self.limit), 2, self.down_type)
+        gate, up = clamped(gate, up, self.limit)
+        return self._linear(ACTIVATIONS[self.activation](gate) * up, 2, self.down_type)
 
     def _linear(self, x: Tensor, which: int, type: Sequence[int]) -> Tensor:
         bias = self.biases[which] if self.biases else None

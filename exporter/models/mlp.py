@@ -20,11 +20,9 @@ ACTIVATIONS: dict[Activation, Callable[[Tensor], Tensor]] = {
 }
 
 
-def glu(gate: Tensor, up: Tensor, activation: Activation, limit: float | None) -> Tensor:
-    """A gated linear unit (Shazeer, 2020) of any shape; `limit` as in MlpSpec."""
-    if limit is not None:
-        gate, up = gate.clamp(max=limit), up.clamp(-limit, limit) + 1
-    return ACTIVATIONS[activation](gate) * up
+def clamped(gate: Tensor, up: Tensor, limit: float | None) -> tuple[Tensor, Tensor]:
+    """Returns gate and up, of any shape, as MlpSpec's `limit` changes them."""
+    return (gate, up) if limit is None else (gate.clamp(max=limit), up.clamp(-limit, limit) + 1)
 
 
 class MLP(nn.Module):
@@ -35,17 +33,20 @@ class MLP(nn.Module):
         super().__init__()
         inner, bias = spec.intermediate_size, spec.bias
         self.gated = spec.gated
-        self.activation, self.limit = spec.activation, spec.limit
+        self.activation = ACTIVATIONS[spec.activation]
+        self.limit = spec.limit
         if spec.gated:
             self.gate_proj = nn.Linear(hidden_size, inner, bias)
         self.up_proj = nn.Linear(hidden_size, inner, bias)
         self.down_proj = nn.Linear(inner, hidden_size, bias)
 
     def forward(self, x: Tensor, context: Context | CachedContext) -> Tensor:
-        if self.gated:
-            gate, up = self.gate_proj(x), self.up_proj(x)
-            return self.down_proj(glu(gate, up, self.activation, self.limit))
-        return self.down_proj(ACTIVATIONS[self.activation](self.up_proj(x)))
+        if not self.gated:
+            return self.down_proj(self.activation(self.up_proj(x)))
+        if self.limit is None:
+            return self.down_proj(self.activation(self.gate_proj(x)) * self.up_proj(x))
+        gate, up = clamped(self.gate_proj(x), self.up_proj(x), self.limit)
+        return self.down_proj(self.activation(gate) * up)
 
     def block(self, path: str, norms: Norms) -> Block:
         """Returns the description that quantization uses; `path` is the block's place in its

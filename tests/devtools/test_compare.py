@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 from executorch.exir._serialize._program import deserialize_pte_binary
+from support.family_models import GPT_OSS, Case, reference_model
 from support.first_layers import export_recorded, first_layers
 from support.model_lines import code_at, model_line
 from torch import nn
@@ -22,6 +23,7 @@ from devtools.compare.recording import Place, Recorder, operator_name
 from devtools.compare.rows import QUANTIZED_TOLERANCE
 from devtools.errors import BadRequest
 from exporter.checkpoint import open_checkpoint
+from exporter.source import EMBEDDED
 from quant.scheme import METHODS, Scheme
 
 LAYERS = 2
@@ -167,6 +169,22 @@ def test_xnnpack_shows_what_leaves_its_calls(two_layers: Path, tmp_path: Path) -
             assert by_module[f"{layer}.{name}", "linear"].sink.at_boundary
         assert not by_module[f"{layer}.self_attn", "custom_sdpa"].sink.at_boundary
         assert (layer, "add") in by_module
+
+
+def test_experts_are_those_that_the_program_chooses(cpp_build: Path, tmp_path: Path) -> None:
+    """Rounding decides between almost equal scores."""
+    shape = dict(vocab_size=4096, num_local_experts=12, num_hidden_layers=4)
+    reference_model(Case("GptOss", "compared", {**GPT_OSS, **shape})).save_pretrained(tmp_path)
+    (tmp_path / "tokenizer.json").symlink_to(EMBEDDED / "tokenizer.json")
+    outcome = compare(ask(export_recorded(tmp_path, tmp_path, Scheme("rtn4"), "cpu"), tmp_path))
+    assert outcome.wrong is None and outcome.odd == []
+    errors = {
+        row.sink.place.module_path: row.program_error
+        for row in outcome.comparison.rows
+        if row.sink.place.operator == "experts"
+    }
+    assert list(errors) == [f"model.layers.{index}.mlp" for index in range(4)]
+    assert all(error < QUANTIZED_TOLERANCE / 2 for error in errors.values())
 
 
 def test_a_float_program_is_held_to_float(
