@@ -188,10 +188,11 @@ def parts_of(model: CausalLM, scheme: Scheme, storage: Storage) -> list[PartSize
     for stop in walk(model):
         for part in parts_of_layer(stop.layer):
             shapes = [_shape(stop.layer.get_submodule(linear)) for linear in part.groups[0]]
-            rows = sum(shape[0] for shape in shapes)  # a device that joins them has one matrix
-            each = sizes(rows, shapes[0][1])
-            name, experts = f"{stop.name}.{part.name}", part.experts
-            parts.append(PartSizes(name, tuple(experts * size for size in each)))
+            if part.experts == 1:  # a device that joins them has one matrix
+                shapes = [(sum(shape[0] for shape in shapes), shapes[0][1])]
+            each = zip(*(sizes(*shape) for shape in shapes), strict=True)
+            total = tuple(part.experts * sum(one) for one in each)  # in each type
+            parts.append(PartSizes(f"{stop.name}.{part.name}", total))
     rows, columns = model.lm_head.out_features, model.lm_head.in_features
     head = sizes(rows, columns)
     ends = tuple(storage.table_bytes(rows, type.padded(columns), type) for type in types)

@@ -1,12 +1,14 @@
 """Mixtures of experts: what is captured, what other forms of it compute, what configs may say."""
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from support.expert_models import CLAMPED, EXPERTS, expert_model
-from support.family_models import MIXTURE, SHAPE
+from support.exported import Quiet
+from support.family_models import MIXTURE, SHAPE, Case, reference_model
 from support.small_models import quantized_model
 from torch._decomp import decomposition_table
 
@@ -16,7 +18,11 @@ from exporter.models.decoder import CausalLM
 from exporter.models.families import decoder_spec
 from exporter.models.mixture import route
 from exporter.models.spec import ExpertsSpec, MlpSpec
+from exporter.options import ExportOptions
+from exporter.pipeline import export_model
 from exporter.program import capture
+from exporter.pte import read_report
+from exporter.source import EMBEDDED
 from quant.scheme import Scheme
 
 CONTEXT = 24
@@ -76,6 +82,36 @@ def test_who_takes_experts(name: str) -> None:
         f"{name} does not support mixtures of experts: export with --delegate cpu."
     )
     get_delegate(f"{name},cpu").LIMITS.check_experts()
+
+
+def test_an_export_names_experts_that_saw_few_tokens(tmp_path: Path, cpp_build: Path) -> None:
+    """Calibrated on few tokens, within a budget."""
+    shape = dict(vocab_size=4096, hidden_size=96, num_experts=24, num_experts_per_tok=1)
+    reference_model(Case("Qwen3Moe", "rare", {**MIXTURE, **shape})).save_pretrained(tmp_path)
+    text = (EMBEDDED / "calibration.txt").read_text(encoding="utf-8")
+    (tmp_path / "text.txt").write_text(text[:12000])
+    options = ExportOptions(
+        model=str(tmp_path),
+        out=tmp_path / "model.pte",
+        scheme=Scheme("gptq4"),
+        tokenizer=EMBEDDED / "tokenizer.json",
+        bits=7.0,
+        calibration=tmp_path / "text.txt",
+        calibration_tokens=300,
+        max_context_len=64,
+    )
+    listener = Quiet()
+    result = export_model(options, listener)
+    found = read_report(result.out)["quantization"]
+    count, rare = found["experts"]["count"], found["experts"]["rare"]
+    assert count == 72 and 0 < len(rare) < 72
+    assert all(name.startswith("model.layers.") and ".mlp.experts." in name for name in rare)
+    assert (
+        f"The calibration text gave too few tokens to {len(rare)} of 72 experts; their weights are "
+        "rounded to nearest. The report names them; more --calibration-tokens may reach them."
+    ) in listener.notes
+    assert found["bits"].keys() >= {"mlp.experts.gate_up_proj", "mlp.experts.down_proj"}
+    assert found["bits_per_weight"] <= 7.0
 
 
 FIELDS: dict[str, Any] = {**SHAPE, **MIXTURE, "model_type": "qwen3_moe"}
