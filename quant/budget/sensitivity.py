@@ -29,6 +29,7 @@ from quant.layers.head_inputs import head_damp_percent
 from quant.layers.stream import States
 from quant.layers.walk import float_walk, load_finite
 from quant.machine.device import HOST, context_on, move
+from quant.machine.products import fast_products
 from quant.method import Method
 from quant.protocols import CausalLM, WeightSource
 from quant.rounding.gptq import inverse_factor
@@ -46,6 +47,7 @@ _SEED = 0
 Costs = tuple[float, ...]  # KL in nats a token, of a part stored in each of some types
 
 
+@fast_products()
 def measure_costs(
     model: CausalLM,
     method: Method,

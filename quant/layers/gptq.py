@@ -6,10 +6,12 @@ from quant.layers.blocks import LayerBlock, blocks_of
 from quant.layers.experts import gptq_experts
 from quant.layers.nearest import Done
 from quant.layers.place import Place, Streams
+from quant.machine.products import fast_products
 from quant.modules import dequantized_once
 from quant.scheme import Scheme
 
 
+@fast_products()
 def gptq_layer(
     layer: nn.Module, scheme: Scheme, name: str, streams: Streams, done: Done
 ) -> list[str]:

@@ -9,6 +9,7 @@ from torch import Tensor
 from quant.layers.blocks import LayerBlock, quantize_linear, weight_of
 from quant.layers.nearest import Done
 from quant.layers.stream import Shards, Stream
+from quant.machine.products import exact_products
 from quant.machine.ranks import ALONE, Ranks
 from quant.machine.speed import Speed, hessian_operations, update_operations
 from quant.machine.spill import IN_MEMORY, Spill
@@ -140,6 +141,7 @@ class Place:
         for linear in part.linears:
             self._quantize(linear, type, statistics, correlation)
 
+    @exact_products()
     def _quantize(
         self, linear: str, type: WeightType, statistics: Statistics, correlation: Tensor | None
     ) -> None:

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from quant.machine.device import HOST
+from quant.machine.products import fast_products
 from quant.machine.ranks import ALONE, SHARDS, Ranks
 from quant.machine.spill import IN_MEMORY, Batches, Spill
 from quant.modules import dequantized_once
@@ -76,6 +77,7 @@ class Stream:
         """All batches."""
         return (x for shard in self.shards for x in shard)
 
+    @fast_products()
     def advance(self, layer: nn.Module) -> None:
         """Runs the hidden states through a layer."""
         with dequantized_once(layer):
