@@ -10,6 +10,8 @@ from exporter.models.norm import RMSNorm
 from exporter.models.spec import DeltaSpec, Norms
 from quant.protocols import Block, Part
 
+_AT_ONCE = 64  # positions
+
 
 class GatedDeltaNet(nn.Module):
     """out(norm(delta_rule(conv(qkv(x)))) * silu(z(x))) (Yang, Kautz and Hatamizadeh, 2024)."""
@@ -48,12 +50,25 @@ class GatedDeltaNet(nn.Module):
                 qkv, a, b, *rule, self.inputs, self.state, context.start_pos
             )
         else:
-            inputs = qkv.new_zeros(len(x), self.conv1d.weight.shape[2] - 1, qkv.shape[2])
-            out, _, _ = delta_rule(
-                qkv, a, b, *rule, inputs, qkv.new_zeros(len(x), *self.state_shape)
-            )
+            out = self._mix(qkv, a, b)
         out = self.norm(out.view(*x.shape[:2], *self.heads)).flatten(2)
         return self.out_proj(out * F.silu(z))
+
+    def _mix(self, qkv: Tensor, a: Tensor, b: Tensor) -> Tensor:
+        """Computes the rule within complete sequences, some positions at a time: its work grows
+        with the square of these."""
+        rule = self.conv1d.weight, self.A_log, self.dt_bias
+        inputs = qkv.new_zeros(len(qkv), self.conv1d.weight.shape[2] - 1, qkv.shape[2])
+        state = qkv.new_zeros(len(qkv), *self.state_shape)
+        outputs = []
+        for start in range(0, qkv.shape[1], _AT_ONCE):
+            here = slice(start, start + _AT_ONCE)
+            out, rows, state = delta_rule(
+                qkv[:, here], a[:, here], b[:, here], *rule, inputs, state
+            )
+            inputs = rows[:, -inputs.shape[1] :]
+            outputs.append(out)
+        return torch.cat(outputs, dim=1)
 
     def block(self, path: str, norms: Norms) -> Block:
         """Returns the description that quantization uses; `path` is the block's place in its

@@ -7,6 +7,7 @@ import torch
 from support.family_models import (
     CASES,
     LENGTH,
+    QWEN3_5,
     Case,
     assert_same,
     our_model,
@@ -56,6 +57,19 @@ def test_what_transformers_saves_is_read_back(case: Case, tmp_path: Path) -> Non
     assert not any(parameter.is_meta for parameter in model.parameters())
     tokens = tokens_of(reference)
     assert_same(model.logits(tokens), reference(tokens).logits)
+
+
+@torch.no_grad()
+def test_the_delta_rule_over_more_positions_than_are_computed_at_once() -> None:
+    fields = {**QWEN3_5, "num_hidden_layers": 4, "max_position_embeddings": 200}
+    reference = reference_model(Case("Qwen3_5Text", "long", fields))
+    tokens = torch.randint(199, (2, 150), generator=torch.Generator().manual_seed(4))
+    expected, model = reference(tokens).logits, our_model(reference)
+    assert_same(model.logits(tokens), expected)
+    model.setup_cache(150)
+    for start, end in ((0, 100), (100, 101), (101, 150)):
+        ours = model(tokens[:1, start:end], torch.tensor([start]))
+        assert_same(ours[0], expected[0, end - 1])
 
 
 @pytest.mark.parametrize(

@@ -30,9 +30,9 @@ def run(program: Path, *arguments: str | Path) -> subprocess.CompletedProcess[st
 
 
 PROGRAMS = ["sampler_test", "ops_test", "flatbuffer_test"]
-KERNELS = ["attention", "elementwise", "linear", "quantize", "select"]
+KERNELS = ["attention", "convolution", "delta", "elementwise", "linear", "quantize", "select"]
 METAL = ["metal_rows_test", "metal_linear_test", "metal_attention_test"]
-DELEGATE = [f"delegate_{name}_test" for name in ("team", "executor", "ops", "session")]
+DELEGATE = [f"delegate_{name}_test" for name in ("team", "executor", "ops", "session", "state")]
 
 
 @pytest.mark.parametrize(
