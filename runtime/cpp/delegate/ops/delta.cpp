@@ -9,9 +9,6 @@
 namespace thimble::cpu {
 namespace {
 
-using kernels::kBlockRows;
-using kernels::round_up;
-
 constexpr size_t kMostDim = size_t{1} << 12;  ///< of a head
 
 /// One gated delta rule on one thread, which does all the work of its own key heads and of the
@@ -24,7 +21,7 @@ class Delta {
         inputs_(*context.caches.states[op.inputs]),
         state_(*context.caches.states[op.state]),
         group_(op.num_value_heads / op.num_key_heads),
-        matrix_(op.key_head_dim * round_up(op.value_head_dim, kBlockRows)),
+        matrix_(state_.geometry().delta.matrix()),
         before_(rows.count > 0 ? rows.first : context.chunk.rows),
         heads_(share(op.num_key_heads, context.thread, context.threads())),
         first_number_(heads_.first * group_ * matrix_),

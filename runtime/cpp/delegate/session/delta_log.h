@@ -23,7 +23,7 @@ class DeltaLog {
   /// [kDeltaLogRows][heads][a step]: that of position p is in row p % kDeltaLogRows.
   float* steps() const { return base() + shape_.heads * shape_.matrix(); }
 
-  /// The base's position once positions up to `end` are written; that of now if none are.
+  /// The base's position once positions up to `end` are written.
   size_t base_after(size_t end) const;
   /// Does the steps of some heads from one position to another in their matrices.
   void replay(size_t from, size_t to, size_t first_head, size_t heads, float* matrices) const;
