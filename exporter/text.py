@@ -80,6 +80,13 @@ def prepare_text(options: ExportOptions, checkpoint: Checkpoint) -> Text:
             f"The tokenizer has {compiled.vocab_size} tokens but {checkpoint.name} has a "
             f"vocabulary of {config.vocab_size}; give the model's own with --tokenizer."
         )
+    ends = tuple(compiled.eos_ids) or config.eos_token_ids
+    lacking = [token for token in ends if token >= compiled.vocab_size]
+    if lacking:
+        raise ExportError(
+            f"{checkpoint.name} ends a text at token {lacking[0]}, but the tokenizer has "
+            f"{compiled.vocab_size} tokens; give the model's own with --tokenizer."
+        )
     encode = load_tokenizer(path).encode
     sources, source = _sources(options, checkpoint)
     texts, sha256 = _read_texts(sources)
@@ -94,8 +101,7 @@ def prepare_text(options: ExportOptions, checkpoint: Checkpoint) -> Text:
             calibration = _joined(calibration_windows, texts, encode, tokens, window, bos_id)
     except QuantError as error:
         raise ExportError(f"The calibration text {sources[0]}: {error}") from None
-    eos_ids = tuple(compiled.eos_ids) or config.eos_token_ids
-    starts = [[token] for token in (bos_id, *eos_ids) if token is not None][:1]
+    starts = [[token] for token in (bos_id, *ends) if token is not None][:1]
     blobs, chat_template = {TOKENIZER: compiled.data}, None
     template = find_chat_template(path)
     if template is not None:
@@ -110,7 +116,7 @@ def prepare_text(options: ExportOptions, checkpoint: Checkpoint) -> Text:
     return Text(
         blobs=blobs,
         bos_id=bos_id,
-        eos_ids=eos_ids,
+        eos_ids=ends,
         chat_template=chat_template,
         calibration=calibration,
         evaluation=evaluation,

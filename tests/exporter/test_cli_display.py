@@ -29,7 +29,7 @@ class Terminal(io.StringIO):
 
 def test_a_log_gets_notes_and_a_line_per_finished_stage() -> None:
     log = io.StringIO()
-    display = Display(log)
+    display = Display(log, Clock())
     with display:
         display.note("A [note] that is longer than a terminal is wide stays one line " * 3)
         assert not display.began_work
@@ -113,7 +113,7 @@ def test_a_terminal_gets_a_bar_with_the_time_left(
     monkeypatch.setenv("COLUMNS", str(columns))
     monkeypatch.setenv("TERM", "xterm")
     terminal = Terminal()
-    with Display(terminal) as display:
+    with Display(terminal, Clock()) as display:
         for stage in STAGES:
             display.stage(stage)
             display.progress(STEP)

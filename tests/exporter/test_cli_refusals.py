@@ -199,6 +199,14 @@ def test_a_tokenizer_with_more_tokens_than_the_model(
     )
 
 
+def test_a_tokenizer_without_the_token_that_ends_a_text(out: Path, stories: Path) -> None:
+    replace_config(stories, eos_token_id=[2, 600], vocab_size=640)
+    assert refusal(out, stories) == (
+        "stories ends a text at token 600, but the tokenizer has 512 tokens; give the model's own "
+        "with --tokenizer."
+    )
+
+
 def test_a_tokenizer_of_an_impossible_name(out: Path, stories: Path) -> None:
     name = "x" * 300
     assert refusal(out, stories, "--tokenizer", name) == (
