@@ -7,6 +7,7 @@ libraries do only for some manufacturers.
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 
@@ -28,7 +29,8 @@ def exact_products() -> Iterator[None]:
 
 @contextmanager
 def _precision(name: str) -> Iterator[None]:
-    matmul = torch.backends.mkldnn.matmul
+    onednn: Any = torch.backends.mkldnn  # its attribute is not in PyTorch's types
+    matmul = onednn.matmul
     before = matmul.fp32_precision
     matmul.fp32_precision = name
     try:
