@@ -85,7 +85,7 @@ def test_tied_weights_are_stored_once(model: LoweredModel, tmp_path: Path) -> No
 def test_matrices_of_different_formats_stay_apart(tmp_path: Path) -> None:
     """The second and third read what the first has quantized."""
     model = random_model(ONE_LAYER)
-    quantized, eight = prepare(model, RTN4), prepare(model, Scheme("rtn8"))
+    quantized, eight = prepare(model, RTN4), prepare(model, Scheme("rtn8", whole_rows=True))
     attention, other = (m.model.layers[0].self_attn for m in (quantized, eight))
     attention.k_proj = other.k_proj
     quantized.model.layers[0].mlp.up_proj = model.model.layers[0].mlp.up_proj

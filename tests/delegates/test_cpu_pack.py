@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
-from support.op_list import unpack
+from support.packed_weights import unpack
 from torch import Tensor
 
 from delegates.op_list.layout import MOST_MULTIPLE, Format, packed_bytes
