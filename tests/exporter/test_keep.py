@@ -190,8 +190,9 @@ def test_the_file_computes_with_the_dequantized_weights(
     step = get_delegate("cpu").load(result.out)
     assert step is not None
     logits = step(tokens, torch.tensor([0]))
-    # Sums in another order move an activation to the next of its 255 values now and then.
-    assert (logits - wanted).abs().max() < 0.03 * wanted.std()
+    # Sums in another order and the float16 cache move activations to the next of their 255 values
+    # now and then, each by 1/127 of the largest of its group: of six of them in a row of logits.
+    assert (logits - wanted).abs().max() < 6 / 127 * wanted.std()
 
 
 def test_what_does_not_fit_is_rounded_to_8_bits_and_named(
