@@ -11,6 +11,7 @@ from support.cpu_models import prepare, write
 from support.exported import feed
 from support.op_list import read_calls
 from support.small_models import random_model
+from support.tiers import checked
 from torch import Tensor
 
 from delegates import cpu, get_delegate
@@ -180,7 +181,7 @@ def test_numpy_reads_the_op_list_alike(case: Case, tmp_path: Path) -> None:
         assert_close(found, case, [0, 40, 78, 118, 119])
 
 
-@pytest.mark.parametrize("scheme", [Scheme("rtn4"), Scheme("rtn8")], ids=lambda s: s.name)
+@pytest.mark.parametrize("scheme", [Scheme("rtn4"), *checked([Scheme("rtn8")])])
 @pytest.mark.parametrize("name", CONFIGS)
 def test_quantized_files_agree_with_eager(
     name: str, scheme: Scheme, tmp_path: Path, cpp_build: Path
