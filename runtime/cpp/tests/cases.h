@@ -2,6 +2,7 @@
 
 #include <cstdio>
 #include <cstring>
+#include <vector>
 
 namespace thimble::test {
 
@@ -12,6 +13,13 @@ struct Case {
 };
 
 /// Prints what was expected where `condition` does not hold, and returns it.
+/// Whether two lists of floats or of structs of floats have the same bits; empty lists have.
+template <typename Value>
+bool equal_bits(const std::vector<Value>& a, const std::vector<Value>& b) {
+  return a.size() == b.size() &&
+         (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(Value)) == 0);
+}
+
 inline bool expect(bool condition, const char* what) {
   if (!condition) std::fprintf(stderr, "expected %s\n", what);
   return condition;

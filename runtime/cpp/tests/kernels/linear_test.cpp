@@ -2,7 +2,6 @@
 
 #include <cmath>
 #include <cstdio>
-#include <cstring>
 
 #include "kernels/select/cpu_features.h"
 #include "kernels/select/variants.h"
@@ -15,6 +14,7 @@ namespace {
 using namespace thimble::kernels;
 using thimble::test::AlignedBuffer;
 using thimble::test::Case;
+using thimble::test::equal_bits;
 using thimble::test::expect;
 using thimble::test::Fill;
 using thimble::test::Numbers;
@@ -53,10 +53,6 @@ std::vector<float> run(const Variant& variant, WeightFormat format, const Shape&
   return problem.y();
 }
 
-bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
-  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
-}
-
 bool check(const Shape& shape, Fill fill, Epilogue epilogue) {
   for (WeightFormat format : kFormats) {
     const std::vector<float> expected = run(scalar::kVariant, format, shape, true, fill, epilogue);
@@ -64,7 +60,7 @@ bool check(const Shape& shape, Fill fill, Epilogue epilogue) {
       if (!is_supported(*variant)) continue;
       for (bool matmul : {false, true}) {
         if (!matmul && shape.rows > kMatvecRows) continue;
-        if (same_bits(run(*variant, format, shape, matmul, fill, epilogue), expected)) continue;
+        if (equal_bits(run(*variant, format, shape, matmul, fill, epilogue), expected)) continue;
         std::fprintf(stderr,
                      "%s %s: format %d, %zu rows, %zu outputs, %zu columns, groups of %zu\n",
                      variant->name, matmul ? "matmul" : "matvec", static_cast<int>(format),
@@ -148,7 +144,7 @@ bool column_parts() {
             }
             args.sums = sums.data();
             variant->finish_sums(args, 3);
-            if (same_bits(problem.y(), expected)) continue;
+            if (equal_bits(problem.y(), expected)) continue;
             std::fprintf(stderr, "%s: format %d, %zu rows, %zu columns\n", variant->name,
                          static_cast<int>(format), rows, columns);
             return expect(false, "the same bits as in one part");
@@ -257,7 +253,7 @@ bool float_weights() {
         variants.variants[i]->float_linear({x.data(), columns, kRows, weight, 0, weight.blocks(),
                                             y.data(), outputs, nullptr, false});
         if (expected.empty()) expected = y;
-        if (!same_bits(y, expected)) return expect(false, "the same bits as scalar");
+        if (!equal_bits(y, expected)) return expect(false, "the same bits as scalar");
       }
       for (size_t m = 0; m < kRows; ++m)
         for (size_t n = 0; n < outputs; ++n) {

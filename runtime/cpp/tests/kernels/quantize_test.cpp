@@ -4,7 +4,6 @@
 #include <cfloat>
 #include <cmath>
 #include <cstdio>
-#include <cstring>
 #include <limits>
 
 #include "kernels/select/cpu_features.h"
@@ -16,6 +15,7 @@ namespace {
 
 using namespace thimble::kernels;
 using thimble::test::Case;
+using thimble::test::equal_bits;
 using thimble::test::expect;
 using thimble::test::Numbers;
 
@@ -30,10 +30,7 @@ struct Quantized {
 
   bool operator==(const Quantized& other) const {
     return values == other.values && group_bias == other.group_bias &&
-           std::memcmp(params.data(), other.params.data(), params.size() * sizeof(RowParams)) ==
-               0 &&
-           std::memcmp(group_scales.data(), other.group_scales.data(),
-                       group_scales.size() * sizeof(float)) == 0;
+           equal_bits(params, other.params) && equal_bits(group_scales, other.group_scales);
   }
 };
 

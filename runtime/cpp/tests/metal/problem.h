@@ -52,10 +52,6 @@ inline std::vector<float> random_floats(size_t count, uint32_t seed, float scale
   return values;
 }
 
-inline bool equal_bits(const std::vector<float>& a, const std::vector<float>& b) {
-  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
-}
-
 /// One run of a kernel on given memory; prints what is wrong.
 template <typename Params>
 bool run_kernel(metal::Kernel kernel, metal_shim::Order order, const Params& params,
