@@ -30,7 +30,11 @@ class Guarded {
 
   Number* data() { return numbers_.data(); }
   Number& operator[](size_t i) { return numbers_[i]; }
-  std::vector<Number> values() const { return {numbers_.begin(), numbers_.end() - kHole}; }
+  std::vector<Number> values() const {
+    std::vector<Number> kept = numbers_;
+    kept.resize(kept.size() - kHole);
+    return kept;
+  }
   bool intact() const {
     const auto* bytes = reinterpret_cast<const uint8_t*>(numbers_.data() + numbers_.size() - kHole);
     for (size_t i = 0; i < kHole * sizeof(Number); ++i) {
