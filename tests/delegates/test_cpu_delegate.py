@@ -43,6 +43,7 @@ CASES = {
         "chunks_leave_no_trace",
         "none_is_the_model_alone",
         "a_cache_has_one_adapter",
+        "segments_share_an_adapter",
         "a_saved_cache_has_one_adapter",
         "no_adapters",
         "damaged_programs",
@@ -67,6 +68,14 @@ CASES = {
         "forks",
         "refuses_impossible_rings",
     ],
+    "delegate_segments_test": [
+        "attention_alone",
+        "windows_in_rings",
+        "one_op_for_each_step",
+        "states",
+        "asks_for_the_next_call",
+        "refuses_wrong_segments",
+    ],
     "delegate_session_test": [
         "truncates",
         "saves_and_restores",
@@ -75,8 +84,6 @@ CASES = {
         "two_programs_share_a_session",
         "programs_share_caches",
         "refuses_another_geometry",
-        "runs_a_segment",
-        "refuses_other_segments",
         "bad_sessions",
     ],
     "delegate_state_test": [

@@ -57,7 +57,7 @@ Status read_inputs(const Program& program, Span<EValue*> args, Call* call) {
     return wrong_argument(args.size(), "one it expects");
   }
   int64_t start_pos = 0;
-  call->segment.rows = 0;
+  call->rows = 0;
   for (size_t i = 0; i < program.inputs.size(); ++i) {
     const EValue& value = *args[i];
     call->inputs[i] = nullptr;
@@ -87,12 +87,12 @@ Status read_inputs(const Program& program, Span<EValue*> args, Call* call) {
     } else {
       call->tokens = tensor.const_data_ptr<int64_t>();
     }
-    if (call->segment.rows != 0 && rows != call->segment.rows) {
-      return wrong_argument(i, std::to_string(call->segment.rows) + " rows, as the one before");
+    if (call->rows != 0 && rows != call->rows) {
+      return wrong_argument(i, std::to_string(call->rows) + " rows, as the one before");
     }
-    call->segment.rows = rows;
+    call->rows = rows;
   }
-  call->segment.start_pos = start_pos;
+  call->segments.assign(1, {0, start_pos, call->rows});
   return {};
 }
 
@@ -110,11 +110,10 @@ Status shape_outputs(const Program& program, Span<EValue*> args, Call* call) {
     SizesType sizes[kMostDims];
     std::fill_n(sizes, dims, 1);
     sizes[dims - 1] = static_cast<SizesType>(program.slots[program.outputs[i].slot].width);
-    sizes[dims - 2] = static_cast<SizesType>(output_rows(program, i, call->segment.rows));
+    sizes[dims - 2] = static_cast<SizesType>(output_rows(program, i, call->rows));
     const ArrayRef<SizesType> shape(sizes, static_cast<size_t>(dims));
     if (executorch::runtime::resize_tensor(tensor, shape) != Error::Ok) {
-      return wrong_argument(index,
-                            "large enough for " + std::to_string(call->segment.rows) + " rows");
+      return wrong_argument(index, "large enough for " + std::to_string(call->rows) + " rows");
     }
     call->outputs[i] = tensor.mutable_data_ptr<float>();
   }

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <memory>
 #include <new>
-#include <optional>
+#include <utility>
 
 #include "delegate/cpu/arguments.h"
 #include "delegate/cpu/executor.h"
@@ -115,10 +115,12 @@ class CpuBackend final : public BackendInterface {
     CpuExecutor& executor = *delegate->executor;
     Call& call = delegate->call;
     const Program& program = executor.program();
-    const std::optional<thimble_segment> asked = executor.session().take_asked();
+    AskedSegments asked = executor.session().take_asked();
     Status status = read_inputs(program, args, &call);
-    if (status.ok()) status = choose_cache(program, executor.session(), asked, &call);
-    if (status.ok()) status = executor.check(call.segment);
+    if (status.ok()) {
+      status = choose_segments(program, executor.session(), std::move(asked), &call);
+    }
+    if (status.ok()) status = executor.check(call);
     if (status.ok()) status = shape_outputs(program, args, &call);
     call.tracer = recorder_of(context.event_tracer());
     OutputLog outputs(context.event_tracer());

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <type_traits>
 
 #include "delegate/ops/context.h"
 #include "delegate/program/call_check.h"
@@ -36,16 +37,29 @@ void give_outputs(const Call& call, OpContext& context) {
     if (context.slots[slot] == call.outputs[i]) continue;
     any = true;
     const size_t width = context.width(slot);
-    if (context.program.slots[slot].one_row) {
-      if (context.thread == 0) std::copy_n(context.slots[slot], width, call.outputs[i]);
-      continue;
-    }
+    if (context.program.slots[slot].last_only) continue;
     for (size_t row = part.first; row < part.last; ++row) {
       std::copy_n(context.row(slot, row), width,
                   call.outputs[i] + (context.chunk.first + row) * width);
     }
   }
   if (any) context.team.barrier();
+}
+
+/// The rows of a segment, counted in the call, that are in a chunk, counted there.
+Piece piece_of(const Piece& segment, const Chunk& chunk) {
+  const size_t first = std::max(segment.first, chunk.first);
+  const size_t last = std::min(segment.first + segment.rows, chunk.first + chunk.rows);
+  if (first >= last) return {};
+  return {first - chunk.first, last - first, segment.position + (first - segment.first),
+          segment.caches};
+}
+
+/// Those of a chunk's rows that are in a piece, counted there.
+OpRows rows_in(OpRows rows, const Piece& piece) {
+  const size_t first = std::max(rows.first, piece.first);
+  const size_t last = std::min(rows.first + rows.count, piece.first + piece.rows);
+  return first < last ? OpRows{first - piece.first, last - first} : OpRows{0, 0};
 }
 
 /// Passes the rows that an op has just computed to the call's listener.
@@ -92,78 +106,125 @@ Result<std::unique_ptr<CpuExecutor>> CpuExecutor::create(
 
 CpuExecutor::~CpuExecutor() { session_->remove_program(number_); }
 
-Status CpuExecutor::check(const Segment& segment) const {
-  const Status status = check_call_rows(program_, session_->length(segment.cache), segment);
-  if (!status.ok() || !program_.keeps()) return status;
-  return session_->check_start(number_, segment.cache, static_cast<size_t>(segment.start_pos));
+Status CpuExecutor::check(const Call& call) const {
+  for (const Segment& segment : call.segments) {
+    const int32_t cache = segment.cache;
+    Status status = check_call_rows(program_, session_->length(cache), segment);
+    if (status.ok() && program_.keeps()) {
+      status = session_->check_start(number_, cache, static_cast<size_t>(segment.start_pos));
+    }
+    if (!status.ok()) return status;
+    if (session_->adapter_of(number_, cache) == adapter_of(call).index) continue;
+    return Status::error(
+        "the caches of the call's segments have different adapters: make a call for each adapter");
+  }
+  return {};
 }
 
 void CpuExecutor::bind(const Call& call) {
   for (size_t slot = 0; slot < slots_.size(); ++slot) slots_[slot] = workspace_.slot(slot);
   for (size_t i = 0; i < call.outputs.size(); ++i) {
     const uint32_t slot = program_.outputs[i].slot;
-    if (slots_[slot] == nullptr) slots_[slot] = call.outputs[i];
+    if (slots_[slot] != nullptr) continue;
+    slots_[slot] = call.logits != nullptr ? call.logits : call.outputs[i];
   }
 }
 
 CallAdapter CpuExecutor::adapter_of(const Call& call) const {
-  const int32_t index = session_->adapter_of(number_, call.segment.cache);
+  const int32_t index = session_->adapter_of(number_, call.segments.front().cache);
   return {index, index < 0 ? nullptr : adapters_[static_cast<size_t>(index)]};
 }
 
 Status CpuExecutor::run(const Call& call) {
-  const Segment& segment = call.segment;
-  Status status = check_call_tokens(program_, call.tokens, segment.rows);
+  const Result<Range> last = find_last_rows(call.segments);
+  if (!last.ok()) return last.status();
+  Status status = check_call_tokens(program_, call.tokens, call.rows);
   if (!status.ok()) return status;
   bind(call);
-  if (program_.keeps()) {
-    session_->return_to(number_, segment.cache, static_cast<size_t>(segment.start_pos));
+  segments_.clear();
+  size_t first = 0;
+  for (const Segment& segment : call.segments) {
+    const auto start_pos = static_cast<size_t>(segment.start_pos);
+    if (program_.keeps()) session_->return_to(number_, segment.cache, start_pos);
+    segments_.push_back(
+        {first, segment.rows, start_pos, &session_->caches(number_, segment.cache)});
+    first += segment.rows;
   }
-  session_->team().run([&](size_t thread) { run_on(thread, call); });
-  if (program_.keeps()) {
+  session_->team().run([&](size_t thread) { run_on(thread, call, *last); });
+  for (const Segment& segment : call.segments) {
+    if (!program_.keeps()) break;
     session_->set_written(number_, segment.cache, static_cast<size_t>(segment.start_pos),
                           segment.rows);
   }
+  give_last(call, last->size());
   return {};
 }
 
-void CpuExecutor::run_on(size_t thread, const Call& call) {
-  ThreadTeam& team = session_->team();
-  const Segment& segment = call.segment;
+void CpuExecutor::give_last(const Call& call, size_t count) const {
+  for (size_t i = 0; i < call.outputs.size() && count > 0; ++i) {
+    const Value& value = program_.outputs[i];
+    const Slot& slot = program_.slots[value.slot];
+    if (!slot.last_only || slots_[value.slot] == call.outputs[i]) continue;
+    std::copy_n(slots_[value.slot] + (count - 1) * slot.width, slot.width, call.outputs[i]);
+  }
+}
+
+void CpuExecutor::run_on(size_t thread, const Call& call, Range last) {
   OpContext context{program_,
                     kernels_,
                     weights_,
                     floats_,
                     workspace_,
                     slots_,
-                    team,
-                    session_->caches(number_, segment.cache),
+                    session_->team(),
                     call.tokens,
-                    static_cast<size_t>(segment.start_pos),
                     adapter_of(call),
                     thread,
-                    {0, 0},
+                    {},
+                    {},
                     OpTimer(thread == 0 ? call.tracer : nullptr)};
   // Chunks of the same size, in complete tiles except the last.
   const size_t most = workspace_.chunk_rows();
-  const size_t chunks = (segment.rows + most - 1) / most;
-  const size_t even = kernels::round_up((segment.rows + chunks - 1) / chunks, kernels_.tile.mr);
+  const size_t chunks = (call.rows + most - 1) / most;
+  const size_t even = kernels::round_up((call.rows + chunks - 1) / chunks, kernels_.tile.mr);
   const size_t rows = std::min(even, most);
-  for (size_t first = 0; first < segment.rows; first += rows) {
-    context.chunk = {first, std::min(rows, segment.rows - first)};
+  for (size_t first = 0; first < call.rows; first += rows) {
+    const size_t count = std::min(rows, call.rows - first);
+    context.chunk = chunk_of(first, count, last);
+    context.piece = {0, count, 0, nullptr};
     take_inputs(call, context);
-    const bool is_last = first + rows >= segment.rows;
     for (const Op& op : program_.ops) {
-      const std::optional<OpRows> op_rows = rows_of(op, context.chunk, is_last);
+      const std::optional<OpRows> op_rows = rows_of(op, context.chunk);
       if (!op_rows.has_value()) continue;
-      const Work work =
-          std::visit([&](const auto& kind) { return kind.run(op, *op_rows, context); }, op.kind);
-      team.barrier();
-      context.timer.end(work);
+      run_op(op, *op_rows, context);
       show_output(call, op, *op_rows, context);
     }
     give_outputs(call, context);
   }
+}
+
+void CpuExecutor::run_op(const Op& op, OpRows rows, OpContext& context) const {
+  std::visit(
+      [&](const auto& kind) {
+        const auto run = [&](OpRows some) {
+          const Work work = kind.run(op, some, context);
+          context.team.barrier();
+          context.timer.end(work);
+        };
+        if constexpr (!std::decay_t<decltype(kind)>::kPerSegment) {
+          run(rows);
+        } else {
+          const Piece whole = context.piece;
+          for (const Piece& segment : segments_) {
+            context.piece = piece_of(segment, context.chunk);
+            if (context.piece.rows == 0) continue;
+            const OpRows some = rows_in(rows, context.piece);
+            if (some.count > 0 || op.runs_for_all) run(some);
+          }
+          context.piece = whole;
+        }
+      },
+      op.kind);
 }
 
 }  // namespace thimble::cpu

@@ -4,12 +4,15 @@
 #include <vector>
 
 #include "delegate/memory/workspace.h"
+#include "delegate/ops/rows.h"
 #include "delegate/program/call.h"
 #include "delegate/program/program.h"
 #include "delegate/session/session_state.h"
 #include "kernels/kernels.h"
 
 namespace thimble::cpu {
+
+struct OpContext;
 
 /// Is called with each op's output, while no thread works on it.
 class OutputListener {
@@ -42,8 +45,8 @@ class CpuExecutor {
 
   Session& session() const { return *session_; }
 
-  /// Whether a call of this segment is possible.
-  Status check(const Segment& segment) const;
+  /// Whether a call of these segments is possible.
+  Status check(const Call& call) const;
   /// Runs a call that check() allows. On an error nothing was done. Allocates nothing.
   Status run(const Call& call);
 
@@ -65,8 +68,12 @@ class CpuExecutor {
 
   void bind(const Call& call);
   CallAdapter adapter_of(const Call& call) const;
-  /// One thread's part of a call.
-  void run_on(size_t thread, const Call& call);
+  /// One thread's part of a call, of whose rows `last` get logits.
+  void run_on(size_t thread, const Call& call, Range last);
+  /// Its part of an op, on the rows of the chunk that the op computes.
+  void run_op(const Op& op, OpRows rows, OpContext& context) const;
+  /// Copies the last row of the logits to the program's own output, where that is elsewhere.
+  void give_last(const Call& call, size_t count) const;
 
   const Program program_;
   const kernels::Variant& kernels_;
@@ -78,6 +85,7 @@ class CpuExecutor {
   const kernels::CacheType cache_type_;
   const uint32_t number_;  ///< of the program in the session
   std::vector<float*> slots_;
+  std::vector<Piece> segments_;  ///< of the call, rows counted from its first
 };
 
 }  // namespace thimble::cpu

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "delegate/session/segments.h"
+
 namespace thimble::cpu {
 namespace {
 
@@ -110,7 +112,7 @@ class Planner {
     size_t bytes = needs_.columns + needs_.columns / kColumnStep * kStepBytes +
                    (needs_.normed_columns + needs_.shrunk) * sizeof(float) + needs_.shared_per_row;
     for (size_t slot = 0; slot < program_.slots.size(); ++slot) {
-      if (space_.bound_[slot] || program_.slots[slot].one_row) continue;
+      if (space_.bound_[slot] || program_.slots[slot].last_only) continue;
       bytes += space_.strides_[slot] * sizeof(float);
     }
     const size_t most = round_up(kChunkRows, tile_.mr);
@@ -123,7 +125,9 @@ class Planner {
   std::vector<size_t> place_slots(Layout* layout) const {
     std::vector<size_t> offsets;
     for (size_t slot = 0; slot < program_.slots.size(); ++slot) {
-      const size_t rows = program_.slots[slot].one_row ? 1 : space_.chunk_rows_;
+      const size_t rows = program_.slots[slot].last_only
+                              ? std::min(kMostLastRows, space_.chunk_rows_)
+                              : space_.chunk_rows_;
       const size_t bytes = rows * space_.strides_[slot] * sizeof(float);
       offsets.push_back(layout->add(space_.bound_[slot] ? 0 : bytes));
     }

@@ -21,7 +21,7 @@ class Workspace {
 
   /// Whether a slot is in the caller's output and not here.
   bool is_bound(size_t slot) const { return bound_[slot]; }
-  /// [chunk_rows][stride], or one row; null where it is bound.
+  /// [chunk_rows][stride], or fewer of those that get logits; null where it is bound.
   float* slot(size_t slot) const { return slots_[slot]; }
   /// From one row of a slot to the next, in floats.
   size_t stride(size_t slot) const { return strides_[slot]; }

@@ -85,12 +85,13 @@ class MetalBackend final : public BackendInterface {
     auto* delegate = static_cast<Delegate*>(handle);
     MetalExecutor& executor = *delegate->executor;
     cpu::Call& call = delegate->call;
-    const std::optional<thimble_segment> asked = executor.session().take_asked();
+    cpu::AskedSegments asked = executor.session().take_asked();
     Status status = cpu::read_inputs(executor.program(), args, &call);
     if (status.ok()) {
-      status = cpu::choose_cache(executor.program(), executor.session(), asked, &call);
+      status =
+          cpu::choose_segments(executor.program(), executor.session(), std::move(asked), &call);
     }
-    if (status.ok()) status = executor.check(call.segment);
+    if (status.ok()) status = executor.check(call);
     if (status.ok()) status = cpu::shape_outputs(executor.program(), args, &call);
     call.tracer = cpu::recorder_of(context.event_tracer());
     if (status.ok()) status = executor.run(call);

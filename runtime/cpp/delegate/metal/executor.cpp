@@ -84,12 +84,15 @@ Status MetalExecutor::bind_caches(int32_t number) {
   return {};
 }
 
-Status MetalExecutor::check(const cpu::Segment& segment) const {
+Status MetalExecutor::check(const cpu::Call& call) const {
+  const Status status = cpu::check_one_segment(call);
+  if (!status.ok()) return status;
+  const cpu::Segment& segment = call.segments.front();
   return cpu::check_call_rows(*program_, session_->length(segment.cache), segment);
 }
 
 Status MetalExecutor::run(const cpu::Call& call) {
-  const cpu::Segment& segment = call.segment;
+  const cpu::Segment& segment = call.segments.front();
   Status status = cpu::check_call_tokens(*program_, call.tokens, segment.rows);
   if (status.ok()) status = bind_caches(segment.cache);
   if (!status.ok()) return status;

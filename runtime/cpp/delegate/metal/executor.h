@@ -32,8 +32,8 @@ class MetalExecutor {
 
   cpu::Session& session() const { return *session_; }
 
-  /// Whether a call of this segment is possible.
-  Status check(const cpu::Segment& segment) const;
+  /// Whether a call of these segments is possible.
+  Status check(const cpu::Call& call) const;
 
   /// Runs a call that check() allows. With a tracer, every part of an operator is sent and waited
   /// for separately, so that its time is known.

@@ -94,7 +94,7 @@ Status Plan::check() const {
     if (input.role == cpu::Role::kRows) return refused("it is a part of a model");
   }
   for (const cpu::Value& output : program_->outputs) {
-    if (!program_->slots[output.slot].one_row) return refused("it returns rows of all tokens");
+    if (!program_->slots[output.slot].last_only) return refused("it returns rows of all tokens");
   }
   for (const cpu::CacheGeometry& cache : caches_) {
     if (cache.type == kernels::CacheType::kInt8) {
@@ -133,7 +133,7 @@ void Plan::place() {
     return at;
   };
   for (const cpu::Slot& slot : program_->slots) {
-    slots_.push_back(add((slot.one_row ? 1 : chunk_rows_) * slot.width * sizeof(float)));
+    slots_.push_back(add((slot.last_only ? 1 : chunk_rows_) * slot.width * sizeof(float)));
   }
   quantized_ = add(chunk_rows_ * stored);
   const size_t groups = stored / kernels::kColumnStep;  // at most
@@ -145,10 +145,10 @@ void Plan::place() {
 void Plan::write(size_t rows, size_t start_pos, std::vector<Dispatch>* dispatches) const {
   dispatches->clear();
   for (size_t first = 0; first < rows; first += chunk_rows_) {
-    const cpu::Chunk chunk{first, std::min(chunk_rows_, rows - first)};
-    const bool is_last = first + chunk.rows == rows;
+    const cpu::Chunk chunk =
+        cpu::chunk_of(first, std::min(chunk_rows_, rows - first), {rows - 1, rows});
     for (const cpu::Op& op : program_->ops) {
-      const std::optional<cpu::OpRows> op_rows = cpu::rows_of(op, chunk, is_last);
+      const std::optional<cpu::OpRows> op_rows = cpu::rows_of(op, chunk);
       if (op_rows.has_value()) Writer(*this, op, chunk, start_pos, dispatches).write(*op_rows);
     }
   }

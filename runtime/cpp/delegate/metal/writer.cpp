@@ -54,7 +54,7 @@ void Writer::add(Kernel kernel, uint32_t debug_id, std::initializer_list<BufferR
 
 BufferRef Writer::row(uint32_t slot, size_t row, size_t column) const {
   const cpu::Slot& shape = program_.slots[slot];
-  const size_t first = shape.one_row ? 0 : row * shape.width;
+  const size_t first = shape.last_only ? 0 : row * shape.width;
   return arena(plan_.slots_[slot] + (first + column) * sizeof(float));
 }
 

@@ -23,15 +23,15 @@ class Attention {
       : op_(op),
         rows_(rows),
         context_(context),
-        cache_(*context.caches.kv[op.cache]),
+        cache_(*context.piece.caches->kv[op.cache]),
         heads_(cache_.geometry().heads),
         dim_(cache_.geometry().head_dim),
         group_(op.num_attention_heads / heads_),
-        start_pos_(context.start_pos + context.chunk.first),
+        start_pos_(context.position(0)),
         scratch_(reinterpret_cast<float*>(context.workspace.scratch(context.thread))) {}
 
   Work prepare() {
-    const size_t rows = context_.chunk.rows;
+    const size_t rows = context_.piece.rows;
     // Rows of a head follow each other: 16 positions of keys share their cache lines.
     const Range part = keeps_heads() ? Range{own_heads().first * rows, own_heads().last * rows}
                                      : share(heads_ * rows, context_.thread, context_.threads());
@@ -68,7 +68,7 @@ class Attention {
   /// end, and never waits. If the heads do not divide evenly, splits of many positions are faster.
   bool keeps_heads() const {
     const bool even = heads_ % context_.threads() == 0 || rows_.count > 1 || splits() == 1;
-    return context_.chunk.rows <= kMatvecRows && heads_ >= context_.threads() && even;
+    return context_.piece.rows <= kMatvecRows && heads_ >= context_.threads() && even;
   }
   /// Splits that the first row attends to.
   size_t splits() const {

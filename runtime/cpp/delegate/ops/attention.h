@@ -26,6 +26,7 @@ struct AttentionOp {
   Floats sinks;
 
   static constexpr const char* kName = "Attention";
+  static constexpr bool kPerSegment = true;
   static AttentionOp read(const FlatbufferTable& table);
   void check(Checker* checker) const;
   void walk(RowNeeds* rows) const;

@@ -216,16 +216,16 @@ void Checker::takes_halves(uint32_t adapter, uint64_t offset, size_t count) {
   used = std::max<uint64_t>(used, offset + count);
 }
 
-void Checker::leaves_one_row(uint32_t slot) { program_.slots[slot].one_row = true; }
+void Checker::leaves_last_only(uint32_t slot) { program_.slots[slot].last_only = true; }
 
 void Checker::has_rows_of(std::initializer_list<uint32_t> inputs, uint32_t output) {
   if (!wrong_.empty()) return;
-  const bool one_row = program_.slots[*inputs.begin()].one_row;
+  const bool last_only = program_.slots[*inputs.begin()].last_only;
   for (const uint32_t input : inputs) {
-    check(program_.slots[input].one_row == one_row,
+    check(program_.slots[input].last_only == last_only,
           "reads the last row of a slot and all rows of another");
   }
-  if (one_row) leaves_one_row(output);
+  if (last_only) leaves_last_only(output);
 }
 
 void Checker::check_arguments() {
@@ -235,7 +235,7 @@ void Checker::check_arguments() {
     tokens += value.role == Role::kTokens;
     positions += value.role == Role::kStartPos;
     if (value.role != Role::kRows || !has_slot(value.slot)) continue;
-    check(!taken[value.slot] && !program_.slots[value.slot].one_row,
+    check(!taken[value.slot] && !program_.slots[value.slot].last_only,
           "slot " + std::to_string(value.slot) + " cannot take an input");
     taken[value.slot] = true;
   }

@@ -57,9 +57,10 @@ class Checker {
   void takes_positions(size_t count);
   /// Records that the op reads `count` numbers of an adapter that exists.
   void takes_halves(uint32_t adapter, uint64_t offset, size_t count);
-  /// Records that the slot has one row.
-  void leaves_one_row(uint32_t slot);
-  /// Records that the output has as many rows as the inputs: one, or all of a call.
+  /// Records that the slot holds only the rows that get logits.
+  void leaves_last_only(uint32_t slot);
+  /// Records that the output has as many rows as the inputs: those that get logits, or all of a
+  /// call.
   void has_rows_of(std::initializer_list<uint32_t> inputs, uint32_t output);
 
  private:

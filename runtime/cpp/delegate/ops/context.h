@@ -49,7 +49,8 @@ struct Part {
   Range columns;
 };
 
-/// Everything that an op uses on one thread. Each thread has its own.
+/// Everything that an op uses on one thread. Each thread has its own. Rows are counted from the
+/// chunk's first on; an op that runs per segment counts them from the piece's first on.
 struct OpContext {
   const Program& program;
   const kernels::Variant& kernels;
@@ -58,20 +59,19 @@ struct OpContext {
   const Workspace& workspace;
   const std::vector<float*>& slots;  ///< the workspace's and the caller's
   ThreadTeam& team;
-  const ProgramCaches& caches;  ///< of the call's segment
-  const int64_t* tokens;        ///< of the whole call
-  size_t start_pos;             ///< of the call's segment
-  CallAdapter adapter;          ///< of the segment's cache
+  const int64_t* tokens;  ///< of the whole call
+  CallAdapter adapter;    ///< of the segments' caches
   size_t thread;
   Chunk chunk;
+  Piece piece;  ///< of an op that runs per segment; else the whole chunk, without caches
   OpTimer timer;
 
   size_t threads() const { return team.size(); }
-  /// Row `row` of the chunk in a slot, or the slot's only row.
+  /// Row `row` in a slot that has it.
   float* row(uint32_t slot, size_t row) const {
-    const Slot& shape = program.slots[slot];
-    if (shape.one_row) return slots[slot];
-    const size_t index = workspace.is_bound(slot) ? chunk.first + row : row;
+    const bool last_only = program.slots[slot].last_only;
+    size_t index = piece.first + row - (last_only ? chunk.last.first : 0);
+    if (workspace.is_bound(slot)) index += last_only ? chunk.last_before : chunk.first;
     return slots[slot] + index * workspace.stride(slot);
   }
   /// The distance from one row of a slot to the next, in floats.
@@ -82,8 +82,8 @@ struct OpContext {
   const float* numbers(const Floats& piece) const {
     return piece.present() ? floats + piece.offset : nullptr;
   }
-  /// The position of row `row` of the chunk.
-  size_t position(size_t row) const { return start_pos + chunk.first + row; }
+  /// The position of row `row` of the piece.
+  size_t position(size_t row) const { return piece.position + row; }
   /// The thread's part of some rows: rows if there are several, else columns.
   Part part(OpRows rows, size_t columns) const {
     if (rows.count == 1) {

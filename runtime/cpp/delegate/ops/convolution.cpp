@@ -31,17 +31,17 @@ void ConvolutionOp::walk(RowNeeds* rows) const {
 }
 
 Work ConvolutionOp::run(const Op& op, OpRows rows, OpContext& context) const {
-  StateCache& kept = *context.caches.states[state];
+  StateCache& kept = *context.piece.caches->states[state];
   const size_t width = kept.geometry().width, taps = kept.geometry().rows + 1;
   context.timer.begin(op.debug_id);
   // Each thread has its own columns, so that none waits for the rows before.
   const Range columns = share(width, kernels::kBlockRows, context.thread, context.threads());
   const float* numbers = context.numbers(bias);
-  const size_t before = rows.count > 0 ? rows.first : context.chunk.rows;  // without an output
-  for (size_t first = 0, count = 0; first < context.chunk.rows; first += count) {
+  const size_t before = rows.count > 0 ? rows.first : context.piece.rows;  // without an output
+  for (size_t first = 0, count = 0; first < context.piece.rows; first += count) {
     const bool is_read = first >= before;
     const size_t position = context.position(first);
-    const size_t alike = (is_read ? context.chunk.rows : before) - first;
+    const size_t alike = (is_read ? context.piece.rows : before) - first;
     count = std::min(alike, kept.until_snapshot(position));
     const float* parts = context.row(input, first) + columns.first;
     context.kernels.convolve(
@@ -52,8 +52,8 @@ Work ConvolutionOp::run(const Op& op, OpRows rows, OpContext& context) const {
          context.stride(output)});
     kept.take_snapshot(position + count, columns.first, columns.size());
   }
-  return context.work(4 * context.chunk.rows * width * sizeof(float), 2 * taps * width * rows.count,
-                      context.chunk.rows);
+  return context.work(4 * context.piece.rows * width * sizeof(float), 2 * taps * width * rows.count,
+                      context.piece.rows);
 }
 
 }  // namespace thimble::cpu

@@ -13,6 +13,7 @@ struct ConvolutionOp {
   Floats bias;
 
   static constexpr const char* kName = "Convolution";
+  static constexpr bool kPerSegment = true;
   static ConvolutionOp read(const FlatbufferTable& table);
   void check(Checker* checker) const;
   void walk(RowNeeds* rows) const;

@@ -18,22 +18,22 @@ class Delta {
   Delta(const DeltaOp& op, OpRows rows, OpContext& context)
       : op_(op),
         context_(context),
-        inputs_(*context.caches.states[op.inputs]),
-        state_(*context.caches.states[op.state]),
+        inputs_(*context.piece.caches->states[op.inputs]),
+        state_(*context.piece.caches->states[op.state]),
         group_(op.num_value_heads / op.num_key_heads),
         matrix_(state_.geometry().delta.matrix()),
-        before_(rows.count > 0 ? rows.first : context.chunk.rows),
+        before_(rows.count > 0 ? rows.first : context.piece.rows),
         heads_(share(op.num_key_heads, context.thread, context.threads())),
         first_number_(heads_.first * group_ * matrix_),
         numbers_(heads_.size() * group_ * matrix_),
-        base_(state_.log().base_after(context.position(context.chunk.rows))) {}
+        base_(state_.log().base_after(context.position(context.piece.rows))) {}
 
   void run() const {
     if (heads_.size() == 0) return;
     move_base(context_.position(0));
-    for (size_t first = 0, count = 0; first < context_.chunk.rows; first += count) {
+    for (size_t first = 0, count = 0; first < context_.piece.rows; first += count) {
       const size_t position = context_.position(first);
-      const size_t alike = (first < before_ ? before_ : context_.chunk.rows) - first;
+      const size_t alike = (first < before_ ? before_ : context_.piece.rows) - first;
       count = std::min(alike, state_.until_snapshot(position));
       if (position < base_) count = std::min(count, base_ - position);
       const size_t keys = op_.num_key_heads * op_.key_head_dim;
@@ -172,9 +172,9 @@ WorkspaceNeeds DeltaOp::needs(const Program&, const kernels::Variant&, size_t) c
 Work DeltaOp::run(const Op& op, OpRows rows, OpContext& context) const {
   context.timer.begin(op.debug_id);
   Delta(*this, rows, context).run();
-  const size_t count = context.chunk.rows, mixed = context.width(qkv);
+  const size_t count = context.piece.rows, mixed = context.width(qkv);
   const size_t numbers = num_value_heads * size_t{key_head_dim} * value_head_dim;
-  const size_t taps = context.caches.states[inputs]->geometry().rows + 1;
+  const size_t taps = context.piece.caches->states[inputs]->geometry().rows + 1;
   return context.work(
       2 * numbers * sizeof(float) + count * (2 * mixed + context.width(output)) * sizeof(float),
       count * (2 * taps * mixed + 6 * numbers), count);

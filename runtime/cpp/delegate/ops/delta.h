@@ -21,6 +21,7 @@ struct DeltaOp {
   Floats dt_bias;
 
   static constexpr const char* kName = "Delta";
+  static constexpr bool kPerSegment = true;
   static DeltaOp read(const FlatbufferTable& table);
   void check(Checker* checker) const;
   void walk(RowNeeds* rows) const;

@@ -13,6 +13,7 @@ struct ElementwiseOp {
   float number;
 
   static constexpr const char* kName = "Elementwise";
+  static constexpr bool kPerSegment = false;
   static ElementwiseOp read(const FlatbufferTable& table);
   void check(Checker* checker) const;
   void walk(RowNeeds* rows) const;

@@ -10,6 +10,7 @@ struct EmbeddingOp {
   uint32_t output;
 
   static constexpr const char* kName = "Embedding";
+  static constexpr bool kPerSegment = false;
   static EmbeddingOp read(const FlatbufferTable& table);
   void check(Checker* checker) const;
   void walk(RowNeeds* rows) const;

@@ -22,6 +22,7 @@ struct ExpertsOp {
   float limit = 0;  ///< of gate and up; 0: none
 
   static constexpr const char* kName = "Experts";
+  static constexpr bool kPerSegment = false;
   static ExpertsOp read(const FlatbufferTable& table);
   void check(Checker* checker) const;
   void walk(RowNeeds* rows) const;

@@ -12,6 +12,7 @@ struct GluOp {
   kernels::Function activation;
 
   static constexpr const char* kName = "Glu";
+  static constexpr bool kPerSegment = false;
   static GluOp read(const FlatbufferTable& table);
   void check(Checker* checker) const;
   void walk(RowNeeds* rows) const;

@@ -11,6 +11,8 @@
 /// delegates/op_list/program.fbs, in its own pair of files, with
 ///
 /// - kName: its name in the schema;
+/// - kPerSegment: whether it depends on positions or caches: it then runs for one segment of a call
+///   after the other, else for the rows of all;
 /// - output: the slot that it writes;
 /// - read(): reads its fields from the table, which may hold any number;
 /// - check(): checks that they refer to things that exist;
@@ -31,7 +33,7 @@ struct OpRows;
 struct Program;
 struct Work;
 
-/// Which rows of a call an op computes.
+/// Which rows of a call an op computes; the last are those that get logits.
 enum class Rows : uint8_t { kNone, kLast, kAll };
 
 /// A part of the floats' blob; its length is 0 if it is absent.

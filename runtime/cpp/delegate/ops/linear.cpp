@@ -285,7 +285,7 @@ void LinearOp::check(Checker* checker) const {
                                   matrix.columns % rotated == 0),
                  "rotates " + std::to_string(matrix.columns) + " columns in blocks of " +
                      std::to_string(rotated));
-  last_row ? checker->leaves_one_row(output) : checker->has_rows_of({input}, output);
+  last_row ? checker->leaves_last_only(output) : checker->has_rows_of({input}, output);
   checker->check(!prepared || is_prepared(*this, checker->before(), checker->program().weights),
                  "wants its input prepared, which no linear before did");
 }

@@ -24,6 +24,7 @@ struct LinearOp {
   uint32_t rotated = 0;  ///< size of the blocks in which the input is rotated; 0: it is not
 
   static constexpr const char* kName = "Linear";
+  static constexpr bool kPerSegment = false;
   static LinearOp read(const FlatbufferTable& table);
   void check(Checker* checker) const;
   void walk(RowNeeds* rows) const;

@@ -13,6 +13,7 @@ struct NormOp {
   uint32_t num_heads;
 
   static constexpr const char* kName = "Norm";
+  static constexpr bool kPerSegment = false;
   static NormOp read(const FlatbufferTable& table);
   void check(Checker* checker) const;
   void walk(RowNeeds* rows) const;

@@ -13,6 +13,7 @@ struct RotateOp {
   Floats sines;
 
   static constexpr const char* kName = "Rotate";
+  static constexpr bool kPerSegment = true;
   static RotateOp read(const FlatbufferTable& table);
   void check(Checker* checker) const;
   void walk(RowNeeds* rows) const;

@@ -9,7 +9,7 @@ RowNeeds::RowNeeds(Program* program)
 
 bool RowNeeds::run() {
   for (const Value& value : program_.outputs) {
-    reads(value.slot, program_.slots[value.slot].one_row ? Rows::kLast : Rows::kAll);
+    reads(value.slot, program_.slots[value.slot].last_only ? Rows::kLast : Rows::kAll);
   }
   for (auto op = program_.ops.rbegin(); op != program_.ops.rend(); ++op) {
     op_ = &*op;
@@ -36,7 +36,7 @@ Rows RowNeeds::updated(uint32_t slot) {
 
 void RowNeeds::reads(uint32_t slot, Rows rows) {
   needed_[slot] = std::max(needed_[slot], rows);
-  if (program_.slots[slot].one_row && rows == Rows::kAll) consistent_ = false;
+  if (program_.slots[slot].last_only && rows == Rows::kAll) consistent_ = false;
 }
 
 void RowNeeds::runs_for_all() { op_->runs_for_all = true; }

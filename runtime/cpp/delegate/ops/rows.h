@@ -1,16 +1,40 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <optional>
 
 #include "delegate/program/program.h"
+#include "delegate/threads/share.h"
 
 namespace thimble::cpu {
+
+struct ProgramCaches;
 
 /// Rows of a call that run together.
 struct Chunk {
   size_t first;  ///< row of the call
   size_t rows;
+  Range last;          ///< those of its rows that get logits
+  size_t last_before;  ///< how many rows of the call before it get logits
+};
+
+/// A chunk of a call whose rows `last` get logits.
+inline Chunk chunk_of(size_t first, size_t rows, Range last) {
+  const size_t from = std::clamp(last.first, first, first + rows);
+  const size_t to = std::clamp(last.last, first, first + rows);
+  return {first,
+          rows,
+          {from - first, to - first},
+          std::clamp(first, last.first, last.last) - last.first};
+}
+
+/// Rows of a chunk that belong to one segment: their positions follow each other in its caches.
+struct Piece {
+  size_t first;  ///< row of the chunk
+  size_t rows;
+  size_t position;  ///< of the first
+  const ProgramCaches* caches;
 };
 
 /// Rows of a chunk that an op computes.
@@ -20,9 +44,11 @@ struct OpRows {
 };
 
 /// The rows of a chunk that an op computes; none: it is skipped.
-inline std::optional<OpRows> rows_of(const Op& op, const Chunk& chunk, bool is_last) {
+inline std::optional<OpRows> rows_of(const Op& op, const Chunk& chunk) {
   if (op.rows == Rows::kAll) return OpRows{0, chunk.rows};
-  if (op.rows == Rows::kLast && is_last) return OpRows{chunk.rows - 1, 1};
+  if (op.rows == Rows::kLast && chunk.last.size() > 0) {
+    return OpRows{chunk.last.first, chunk.last.size()};
+  }
   if (op.runs_for_all) return OpRows{0, 0};
   return std::nullopt;
 }

@@ -15,7 +15,7 @@ SelectLastOp SelectLastOp::read(const FlatbufferTable& table) {
 void SelectLastOp::check(Checker* checker) const {
   if (!checker->has_slot(input) || !checker->has_slot(output, checker->width(input))) return;
   checker->check(input != output, "reads and writes slot " + std::to_string(input));
-  checker->leaves_one_row(output);
+  checker->leaves_last_only(output);
 }
 
 void SelectLastOp::walk(RowNeeds* rows) const { rows->reads(input, rows->written(output)); }

@@ -10,6 +10,7 @@ struct SelectLastOp {
   uint32_t output;
 
   static constexpr const char* kName = "SelectLast";
+  static constexpr bool kPerSegment = false;
   static SelectLastOp read(const FlatbufferTable& table);
   void check(Checker* checker) const;
   void walk(RowNeeds* rows) const;

@@ -7,31 +7,27 @@
 #include <vector>
 
 #include "delegate/program/program.h"
+#include "delegate/session/segments.h"
 
 namespace thimble::cpu {
 
 class OutputListener;
 
-/// Rows of one sequence: positions that follow each other in one of the session's caches.
-struct Segment {
-  int32_t cache = 0;      ///< its number
-  int64_t start_pos = 0;  ///< position of the first row
-  size_t rows = 0;
-};
-
-/// The arguments of a call: as many rows of each as its segment says.
+/// The arguments of a call: the rows of its segments, one segment after the other.
 struct Call {
-  Segment segment;
+  std::vector<Segment> segments;
+  size_t rows = 0;                   ///< of all segments
   const int64_t* tokens = nullptr;   ///< [rows], or null
   std::vector<const float*> inputs;  ///< in the order of Program::inputs; null where not rows
   std::vector<float*> outputs;       ///< in the order of Program::outputs
+  float* logits = nullptr;           ///< of all rows that get them; null: the output has the last
   executorch::runtime::EventTracer* tracer = nullptr;
   OutputListener* listener = nullptr;  ///< null: there is none
 };
 
-/// Rows that an output has in a call of `rows` rows.
+/// Rows that an output of the program has in a call of `rows` rows.
 inline size_t output_rows(const Program& program, size_t output, size_t rows) {
-  return program.slots[program.outputs[output].slot].one_row ? 1 : rows;
+  return program.slots[program.outputs[output].slot].last_only ? 1 : rows;
 }
 
 }  // namespace thimble::cpu

@@ -1,33 +1,47 @@
 #include "delegate/program/call_check.h"
 
+#include <utility>
+
 namespace thimble::cpu {
 
-Status choose_cache(const Program& program, const Session& session,
-                    const std::optional<thimble_segment>& asked, Call* call) {
-  Segment& segment = call->segment;
-  segment.cache = session.current();
-  if (!asked.has_value()) return {};
-  segment.cache = asked->cache;
-  const auto rows = static_cast<int64_t>(segment.rows);
-  if (asked->rows != rows || asked->start_pos != segment.start_pos) {
-    return Status::error("the segment has " + std::to_string(asked->rows) + " rows from position " +
-                         std::to_string(asked->start_pos) + " on, and the call's inputs have " +
-                         std::to_string(rows) + " from " + std::to_string(segment.start_pos) +
-                         " on: make them equal");
+Status choose_segments(const Program& program, const Session& session, AskedSegments asked,
+                       Call* call) {
+  call->logits = asked.logits;
+  if (asked.segments.empty()) {
+    call->segments.front().cache = session.current();
+    return {};
   }
-  if (!session.has_cache(segment.cache)) {
+  size_t rows = 0;
+  for (const Segment& segment : asked.segments) {
+    rows += segment.rows;
+    if (session.has_cache(segment.cache)) continue;
     return Status::error("the segment's cache " + std::to_string(segment.cache) +
                          " is freed: give one that is not");
   }
-  for (size_t i = 0; asked->logit_rows > 0 && i < program.outputs.size(); ++i) {
-    const auto given = static_cast<int64_t>(output_rows(program, i, segment.rows));
-    if (asked->logit_rows == given) continue;
-    return Status::error("logits of " + std::to_string(asked->logit_rows) +
-                         " rows are asked for, and the program gives those of " +
-                         std::to_string(given) + " of " + std::to_string(rows) +
-                         ": ask for as many, or for 0");
+  const int64_t start_pos = call->segments.front().start_pos;
+  if (rows != call->rows || asked.segments.front().start_pos != start_pos) {
+    return Status::error("the segments have " + std::to_string(rows) + " rows from position " +
+                         std::to_string(asked.segments.front().start_pos) +
+                         " on, and the call's inputs have " + std::to_string(call->rows) +
+                         " from " + std::to_string(start_pos) + " on: make them equal");
   }
+  for (size_t i = 0; asked.logits != nullptr && i < program.outputs.size(); ++i) {
+    if (i == 0 && program.slots[program.outputs[i].slot].last_only) continue;
+    return Status::error(
+        "memory for logits was given, but the program returns those of all rows, or several "
+        "outputs: give none, or export the model without that");
+  }
+  call->segments = std::move(asked.segments);
   return {};
+}
+
+Status check_one_segment(const Call& call) {
+  if (call.segments.size() == 1 && call.segments.front().last_rows == 1 && call.logits == nullptr) {
+    return {};
+  }
+  return Status::error(
+      "this delegate runs one segment per call, and returns the logits of its last row as the "
+      "program's output: make one call for each, or export with --delegate cpu");
 }
 
 Status check_call_rows(const Program& program, size_t length, const Segment& segment) {

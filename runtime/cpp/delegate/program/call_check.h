@@ -2,7 +2,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 
 #include "core/status.h"
 #include "delegate/program/call.h"
@@ -11,10 +10,13 @@
 
 namespace thimble::cpu {
 
-/// Replaces the call's segment, as its inputs describe it, by the requested one, if any; without a
+/// Replaces the call's segment, as its inputs describe it, by the requested ones, if any; without a
 /// request, it uses the current cache.
-Status choose_cache(const Program& program, const Session& session,
-                    const std::optional<thimble_segment>& asked, Call* call);
+Status choose_segments(const Program& program, const Session& session, AskedSegments asked,
+                       Call* call);
+
+/// Whether the call is one segment that gets the logits of its last row in the program's output.
+Status check_one_segment(const Call& call);
 
 /// Whether a segment is possible in a cache that holds `length` positions.
 Status check_call_rows(const Program& program, size_t length, const Segment& segment);

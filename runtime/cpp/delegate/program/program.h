@@ -91,8 +91,8 @@ struct Value {
 };
 
 struct Slot {
-  size_t width;          ///< in floats
-  bool one_row = false;  ///< holds one row of a call
+  size_t width;            ///< in floats
+  bool last_only = false;  ///< holds only the rows of a call that get logits
 };
 
 /// A program that is safe to run: what read_program() returns.

@@ -63,20 +63,29 @@ typedef struct {
   int32_t cache;            /* number of the cache that they read and write, current or not */
   int64_t start_pos;        /* of the first, in the cache */
   int64_t rows;             /* how many of the call's tokens; segments follow one another */
-  int64_t logit_rows;       /* how many of the last get logits; 0: those that the program gives */
+  int64_t logit_rows;       /* how many of the last get logits; 0: none */
   const int64_t* positions; /* that they are rotated by, `rows`; null: those in the cache */
 } thimble_segment;
 
 /// Sets the segments of the next call in this session, for any program. Without it, or with a
 /// `count` of 0, a call is one segment of the current cache, at the start_pos of its inputs.
 ///
-/// This runtime supports one segment per call. Its positions must be those in the cache, and logits
-/// are computed for the rows that the program returns: the last row, or all if exported so.
-/// Anything else is refused here, or by the call if the program does not support it. The inputs of
-/// the call must have the same number of rows and the same start_pos. Pointers are not used after
-/// the return.
+/// The inputs of the call have the tokens of all segments and the start_pos of the first. Each
+/// segment has a cache of its own; the adapters of the caches must be the same, and positions those
+/// in the cache. Each segment's results are bit-identical to those of a call of its own.
+///
+/// `logits` gets a row of floats for each row that asks for them, in the order of the call. They
+/// must follow one another: put segments without logits first, then one with logits of some of its
+/// rows, then those with logits of all; at most 64 rows in all. The program's own output has the
+/// last of them; `logits` may be null if there is no other. A program that was exported to return
+/// the logits of all rows always does so, and then `logits` must be null.
+///
+/// The Metal delegate supports one segment per call, with the logits of its last row.
+/// What is not supported is refused here, or by the call. `segments` is not used after the return,
+/// `logits` not after the call.
 THIMBLE_SESSION_API int thimble_session_segments(int32_t session, const thimble_segment* segments,
-                                                 size_t count, char* error, size_t error_size);
+                                                 size_t count, float* logits, char* error,
+                                                 size_t error_size);
 
 /// The number of positions in the current cache: the end of the last call or truncation.
 THIMBLE_SESSION_API int64_t thimble_cache_length(int32_t session);

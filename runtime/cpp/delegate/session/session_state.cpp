@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <set>
+#include <utility>
 
 namespace thimble::cpu {
 namespace {
@@ -223,47 +224,20 @@ Status Session::use_adapter(const std::string& name) {
   return {};
 }
 
-Status Session::ask_for(const thimble_segment* segments, size_t count) {
-  asked_.reset();
-  if (count == 0) return {};
-  if (count > 1 || segments == nullptr) {
-    return Status::error(
-        std::to_string(count) +
-        " segments were requested, but this runtime runs one segment per call: make "
-        "one call for each");
-  }
-  thimble_segment segment = *segments;
-  if (!has_cache(segment.cache)) {
+Status Session::ask_for(const thimble_segment* segments, size_t count, float* logits) {
+  asked_ = {};
+  Result<AskedSegments> asked = read_segments(segments, count, logits);
+  if (!asked.ok()) return asked.status();
+  for (const Segment& segment : asked->segments) {
+    if (has_cache(segment.cache)) continue;
     return Status::error("there is no cache " + std::to_string(segment.cache) +
                          ": give 0, or a number that a fork returned and that was not freed");
   }
-  if (segment.rows < 1 || segment.start_pos < 0 || segment.logit_rows < 0 ||
-      segment.logit_rows > segment.rows) {
-    return Status::error("a segment of " + std::to_string(segment.rows) + " rows from position " +
-                         std::to_string(segment.start_pos) + " on with logits of " +
-                         std::to_string(segment.logit_rows) +
-                         " is not possible: give 1 row or more, a position that is not negative, "
-                         "and logits of no more rows than there are");
-  }
-  for (int64_t i = 0; segment.positions != nullptr && i < segment.rows; ++i) {
-    if (segment.positions[i] == segment.start_pos + i) continue;
-    return Status::error(
-        "row " + std::to_string(i) + " of the segment requests position " +
-        std::to_string(segment.positions[i]) + " but is at " +
-        std::to_string(segment.start_pos + i) +
-        " of its cache: this runtime runs one segment per call, whose positions must be "
-        "those of its cache");
-  }
-  segment.positions = nullptr;
-  asked_ = segment;
+  asked_ = std::move(*asked);
   return {};
 }
 
-std::optional<thimble_segment> Session::take_asked() {
-  std::optional<thimble_segment> asked = asked_;
-  asked_.reset();
-  return asked;
-}
+AskedSegments Session::take_asked() { return std::exchange(asked_, {}); }
 
 void Session::set_written(uint32_t program, int32_t cache, size_t start, size_t rows) {
   for (KvCache* one : caches(program, cache).kv) one->set_written(start, rows);

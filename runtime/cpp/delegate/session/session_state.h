@@ -4,12 +4,12 @@
 #include <deque>
 #include <map>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "core/status.h"
 #include "delegate/session/kv_cache.h"
+#include "delegate/session/segments.h"
 #include "delegate/session/session.h"
 #include "delegate/session/state_cache.h"
 #include "delegate/threads/thread_team.h"
@@ -83,10 +83,10 @@ class Session {
   /// The adapter of a cache, as a program counts its own; -1: none of them.
   int32_t adapter_of(uint32_t program, int32_t cache) const;
 
-  /// Stores the segments of the next call, if this runtime supports them.
-  Status ask_for(const thimble_segment* segments, size_t count);
+  /// Stores the segments of the next call.
+  Status ask_for(const thimble_segment* segments, size_t count, float* logits);
   /// Returns the segments of this call and clears them.
-  std::optional<thimble_segment> take_asked();
+  AskedSegments take_asked();
 
   /// The largest length, up to `length`, to which the current cache can be truncated.
   size_t kept_by_truncate(size_t length) const;
@@ -141,7 +141,7 @@ class Session {
   std::map<int32_t, Cache>::iterator current_;
   int32_t next_cache_ = 1;
   std::deque<std::string> adapters_;
-  std::optional<thimble_segment> asked_;
+  AskedSegments asked_;
   std::string description_;
 };
 

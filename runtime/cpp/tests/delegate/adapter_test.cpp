@@ -174,6 +174,43 @@ std::vector<uint8_t> save(int32_t session) {
   return result == 0 ? bytes : std::vector<uint8_t>();
 }
 
+/// Two sequences in one call, with one adapter, and with one each.
+bool segments_share_an_adapter() {
+  const AdaptedModel model;
+  LoadedModel loaded(model, best(), 2);
+  int32_t other = 0;
+  const std::vector<int64_t> tokens = test::random_tokens(12);
+  const std::vector<int64_t> first(tokens.begin(), tokens.begin() + 5);
+  const std::vector<int64_t> second(tokens.begin() + 5, tokens.end());
+  if (!use(loaded, "all") ||
+      thimble_cache_fork(loaded.session(), &other, error, sizeof(error)) != 0) {
+    return expect(false, "a fork");
+  }
+  loaded.run(first, 0, 0);
+  std::vector<float> expected = loaded.run({first.back()}, 4, 0);
+  const std::vector<float> of_second = loaded.run(second, 0, other);
+  expected.insert(expected.end(), of_second.begin(), of_second.end());
+  std::vector<float> logits(2 * RandomModel::kVocabulary);
+  std::vector<int64_t> both = first;
+  both.insert(both.end(), second.begin(), second.end());
+  const std::vector<cpu::Segment> segments = {{0, 0, 5, 1}, {other, 0, 7, 1}};
+  if (!expect(loaded.run(segments, both, logits.data()).empty() &&
+                  loaded.error().find("do not follow one another") != std::string::npos,
+              "rows with logits that are apart, refused")) {
+    return false;
+  }
+  const std::vector<cpu::Segment> apart = {{0, 4, 1, 1}, {other, 0, 7, 0}};
+  both.erase(both.begin(), both.begin() + 4);
+  loaded.run(apart, both, logits.data());
+  const std::vector<cpu::Segment> together = {{0, 4, 1, 1}, {other, 6, 1, 1}};
+  const bool ran = !loaded.run(together, {first.back(), second.back()}, logits.data()).empty();
+  return expect(ran && same_bits(logits, expected), "the bits of calls alone") &&
+         expect(use(loaded, "queries"), "another adapter for the first") &&
+         expect(loaded.run({{0, 0, 1, 1}, {other, 6, 1, 1}}, {1, 2}, logits.data()).empty() &&
+                    loaded.error().find("different adapters") != std::string::npos,
+                "two adapters in a call, refused");
+}
+
 bool restores(const LoadedModel& loaded, const std::vector<uint8_t>& saved, const char* sentence) {
   error[0] = '\0';
   const int result =
@@ -234,6 +271,7 @@ int main(int argc, char** argv) {
                         {"chunks_leave_no_trace", chunks_leave_no_trace},
                         {"none_is_the_model_alone", none_is_the_model_alone},
                         {"a_cache_has_one_adapter", a_cache_has_one_adapter},
+                        {"segments_share_an_adapter", segments_share_an_adapter},
                         {"a_saved_cache_has_one_adapter", a_saved_cache_has_one_adapter},
                         {"no_adapters", no_adapters},
                         {"damaged_programs", damaged_programs}};

@@ -51,7 +51,8 @@ bool run_once(cpu::Program program) {
   const std::vector<int64_t> tokens(kRows, 0);
   std::vector<std::vector<float>> memory;
   cpu::Call call;
-  call.segment.rows = kRows;
+  call.segments = {{0, 0, kRows}};
+  call.rows = kRows;
   call.tokens = tokens.data();
   for (const cpu::Value& value : loaded.inputs) {
     memory.emplace_back(kRows *
@@ -63,7 +64,7 @@ bool run_once(cpu::Program program) {
     memory.emplace_back(rows * loaded.slots[loaded.outputs[i].slot].width);
     call.outputs.push_back(memory.back().data());
   }
-  return (*executor)->check(call.segment).ok() && (*executor)->run(call).ok();
+  return (*executor)->check(call).ok() && (*executor)->run(call).ok();
 }
 
 void damage(std::vector<uint8_t>* data, std::mt19937* chance) {

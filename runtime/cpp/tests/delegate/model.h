@@ -136,10 +136,18 @@ class LoadedModel {
   }
   /// The same in a cache that need not be the current one.
   std::vector<float> run(const std::vector<int64_t>& tokens, int64_t start_pos, int32_t cache) {
+    return run({{cache, start_pos, tokens.size()}}, tokens, nullptr);
+  }
+  /// The first output of a call of several segments, the logits of the last row.
+  /// \param logits gets those of all rows that get any, unless null.
+  std::vector<float> run(const std::vector<cpu::Segment>& segments,
+                         const std::vector<int64_t>& tokens, float* logits) {
     const cpu::Program& program = executor_->program();
     cpu::Call call;
-    call.segment = {cache, start_pos, tokens.size()};
+    call.segments = segments;
+    call.rows = tokens.size();
     call.tokens = tokens.data();
+    call.logits = logits;
     call.inputs.resize(2, nullptr);
     std::vector<std::vector<float>> outputs;
     for (size_t i = 0; i < program.outputs.size(); ++i) {
@@ -147,7 +155,7 @@ class LoadedModel {
       outputs.emplace_back(cpu::output_rows(program, i, tokens.size()) * width);
       call.outputs.push_back(outputs.back().data());
     }
-    Status status = executor_->check(call.segment);
+    Status status = executor_->check(call);
     if (status.ok()) status = executor_->run(call);
     error_ = status.message();
     return status.ok() ? outputs[0] : std::vector<float>();

@@ -188,79 +188,6 @@ bool refuses_another_geometry() {
          expect(!first.run({1, 2, 3}, 0).empty(), "the first program as it was");
 }
 
-/// What a backend does with a call whose inputs are so many rows at a position.
-std::string call_with(LoadedModel* loaded, size_t rows, int64_t start_pos, cpu::Call* call) {
-  const auto session = cpu::find_session(loaded->session());
-  const std::optional<thimble_segment> asked = session->take_asked();
-  call->segment = {0, start_pos, rows};
-  return cpu::choose_cache(loaded->executor().program(), *session, asked, call).message();
-}
-
-/// A call of one segment, in a cache that is not the current one.
-bool runs_a_segment() {
-  const RandomModel model;
-  LoadedModel loaded(model, best(), 2);
-  const int32_t session = loaded.session();
-  const auto ask = [&](const thimble_segment& segment) {
-    return thimble_session_segments(session, &segment, 1, error, sizeof(error));
-  };
-  loaded.run(part(0, 20), 0);
-  int32_t fork = 0;
-  if (thimble_cache_fork(session, &fork, error, sizeof(error)) != 0) return false;
-  const std::vector<float> expected = loaded.run(part(20, 25), 20);
-  const int64_t positions[] = {20, 21, 22, 23, 24};
-  cpu::Call call;
-  return expect(ask({fork, 20, 5, 1, positions}) == 0, "a segment") &&
-         expect(call_with(&loaded, 5, 20, &call).empty() && call.segment.cache == fork,
-                "its cache") &&
-         expect(same_bits(loaded.run(part(20, 25), 20, call.segment.cache), expected),
-                "what the current cache gave") &&
-         expect(thimble_cache_length(session) == 25, "the current cache as it was") &&
-         expect(call_with(&loaded, 5, 20, &call).empty() && call.segment.cache == 0,
-                "the current cache in the call after it") &&
-         expect(ask({fork, 20, 5, 0, nullptr}) == 0, "a segment") &&
-         expect(thimble_session_segments(session, nullptr, 0, error, sizeof(error)) == 0, "none") &&
-         expect(call_with(&loaded, 3, 2, &call).empty() && call.segment.cache == 0,
-                "the current cache where nothing is asked for");
-}
-
-bool refuses_other_segments() {
-  const RandomModel model;
-  LoadedModel loaded(model, best(), 1);
-  const int32_t session = loaded.session();
-  const int64_t positions[] = {20, 22};
-  const auto said = [&](const thimble_segment& segment, const char* sentence) {
-    const thimble_segment both[] = {segment, segment};
-    return says(thimble_session_segments(session, both, 1, error, sizeof(error)), sentence);
-  };
-  const thimble_segment two[] = {{0, 0, 1, 0, nullptr}, {0, 1, 1, 0, nullptr}};
-  if (!says(thimble_session_segments(session, two, 2, error, sizeof(error)),
-            "2 segments were requested, but this runtime runs one segment per call") ||
-      !said({0, 20, 2, 0, positions},
-            "row 1 of the segment requests position 22 but is at 21 of its cache: this runtime "
-            "runs one segment per call") ||
-      !said({7, 0, 2, 0, nullptr}, "there is no cache 7") ||
-      !said({0, 0, 0, 0, nullptr}, "a segment of 0 rows") ||
-      !said({0, -1, 2, 0, nullptr}, "from position -1 on") ||
-      !said({0, 0, 2, 3, nullptr}, "with logits of 3")) {
-    return false;
-  }
-  const auto refused = [&](const thimble_segment& segment, const char* sentence) {
-    cpu::Call call;
-    if (thimble_session_segments(session, &segment, 1, error, sizeof(error)) != 0) return false;
-    const std::string message = call_with(&loaded, 5, 0, &call);
-    if (message.find(sentence) != std::string::npos) return true;
-    std::fprintf(stderr, "%s\n", message.c_str());
-    return expect(false, sentence);
-  };
-  return refused(
-             {0, 0, 4, 0, nullptr},
-             "the segment has 4 rows from position 0 on, and the call's inputs have 5 from 0") &&
-         refused({0, 1, 5, 0, nullptr}, "the segment has 5 rows from position 1 on") &&
-         refused({0, 0, 5, 5, nullptr},
-                 "logits of 5 rows are asked for, and the program gives those of 1 of 5");
-}
-
 bool bad_sessions() {
   thimble_session_options options{257, 0, 0};
   int32_t session = 0;
@@ -294,8 +221,6 @@ int main(int argc, char** argv) {
                         {"two_programs_share_a_session", two_programs_share_a_session},
                         {"programs_share_caches", programs_share_caches},
                         {"refuses_another_geometry", refuses_another_geometry},
-                        {"runs_a_segment", runs_a_segment},
-                        {"refuses_other_segments", refuses_other_segments},
                         {"bad_sessions", bad_sessions}};
   return test::run_cases(cases, argc, argv);
 }

@@ -46,10 +46,11 @@ class MetalModel {
   std::vector<float> run(const std::vector<int64_t>& tokens, int64_t start_pos) {
     cpu::Call call;
     std::vector<float> logits(RandomModel::kVocabulary);
-    call.segment = {cpu::find_session(session_)->current(), start_pos, tokens.size()};
+    call.segments = {{cpu::find_session(session_)->current(), start_pos, tokens.size()}};
+    call.rows = tokens.size();
     call.tokens = tokens.data();
     call.outputs = {logits.data()};
-    Status status = executor_->check(call.segment);
+    Status status = executor_->check(call);
     if (status.ok()) status = executor_->run(call);
     error_ = status.message();
     if (!status.ok()) logits.clear();

@@ -1,0 +1,73 @@
+#include "delegate/session/segments.h"
+
+#include <set>
+#include <string>
+
+namespace thimble::cpu {
+namespace {
+
+Status check_segment(const thimble_segment& segment) {
+  if (segment.rows < 1 || segment.start_pos < 0 || segment.logit_rows < 0 ||
+      segment.logit_rows > segment.rows) {
+    return Status::error("a segment of " + std::to_string(segment.rows) + " rows from position " +
+                         std::to_string(segment.start_pos) + " on with logits of " +
+                         std::to_string(segment.logit_rows) +
+                         " is not possible: give 1 row or more, a position that is not negative, "
+                         "and logits of no more rows than there are");
+  }
+  for (int64_t i = 0; segment.positions != nullptr && i < segment.rows; ++i) {
+    if (segment.positions[i] == segment.start_pos + i) continue;
+    return Status::error("row " + std::to_string(i) + " of the segment requests position " +
+                         std::to_string(segment.positions[i]) + " but is at " +
+                         std::to_string(segment.start_pos + i) +
+                         " of its cache: this runtime rotates by the positions in the cache");
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<Range> find_last_rows(const std::vector<Segment>& segments) {
+  Range last{0, 0};
+  size_t end = 0;
+  for (const Segment& segment : segments) {
+    end += segment.rows;
+    if (segment.last_rows == 0) continue;
+    const size_t first = end - segment.last_rows;
+    if (last.size() > 0 && last.last != first) {
+      return Status::error(
+          "the rows that get logits do not follow one another: put segments without logits first, "
+          "then one with logits of some rows, then those with logits of all");
+    }
+    last = {last.size() > 0 ? last.first : first, end};
+  }
+  return last;
+}
+
+Result<AskedSegments> read_segments(const thimble_segment* segments, size_t count, float* logits) {
+  AskedSegments asked;
+  asked.logits = logits;
+  if (segments == nullptr) count = 0;
+  std::set<int32_t> caches;
+  for (size_t i = 0; i < count; ++i) {
+    const thimble_segment& segment = segments[i];
+    const Status status = check_segment(segment);
+    if (!status.ok()) return status;
+    if (!caches.insert(segment.cache).second) {
+      return Status::error("two segments use cache " + std::to_string(segment.cache) +
+                           ": give each sequence a cache of its own");
+    }
+    asked.segments.push_back({segment.cache, segment.start_pos, static_cast<size_t>(segment.rows),
+                              static_cast<size_t>(segment.logit_rows)});
+  }
+  const Result<Range> last = find_last_rows(asked.segments);
+  if (!last.ok()) return last.status();
+  if (last->size() > kMostLastRows || (last->size() > 1 && logits == nullptr)) {
+    return Status::error("logits of " + std::to_string(last->size()) +
+                         " rows were requested: request at most " + std::to_string(kMostLastRows) +
+                         ", and give memory for more than 1");
+  }
+  return asked;
+}
+
+}  // namespace thimble::cpu
