@@ -4,6 +4,26 @@
 
 namespace thimble::cpu {
 
+namespace {
+
+/// Whether the memory for logits has room for those that the program computes.
+Status check_logits(const Program& program, const AskedSegments& asked) {
+  const Slot& slot = program.slots[program.outputs.front().slot];
+  if (program.outputs.size() > 1 || !slot.last_only) {
+    return Status::error(
+        "memory for logits was given, but the program returns those of all rows, or several "
+        "outputs: give none, or export the model without that");
+  }
+  size_t rows = 0;
+  for (const Segment& segment : asked.segments) rows += segment.last_rows;
+  if (asked.logits_size / slot.width >= rows) return {};
+  return Status::error("the memory for logits has " + std::to_string(asked.logits_size) +
+                       " numbers, and " + std::to_string(rows) + " rows of " +
+                       std::to_string(slot.width) + " were requested: give more");
+}
+
+}  // namespace
+
 Status choose_segments(const Program& program, const Session& session, AskedSegments asked,
                        Call* call) {
   call->logits = asked.logits;
@@ -25,11 +45,9 @@ Status choose_segments(const Program& program, const Session& session, AskedSegm
                          " on, and the call's inputs have " + std::to_string(call->rows) +
                          " from " + std::to_string(start_pos) + " on: make them equal");
   }
-  for (size_t i = 0; asked.logits != nullptr && i < program.outputs.size(); ++i) {
-    if (i == 0 && program.slots[program.outputs[i].slot].last_only) continue;
-    return Status::error(
-        "memory for logits was given, but the program returns those of all rows, or several "
-        "outputs: give none, or export the model without that");
+  if (asked.logits != nullptr) {
+    const Status status = check_logits(program, asked);
+    if (!status.ok()) return status;
   }
   call->segments = std::move(asked.segments);
   return {};

@@ -44,9 +44,11 @@ Result<Range> find_last_rows(const std::vector<Segment>& segments) {
   return last;
 }
 
-Result<AskedSegments> read_segments(const thimble_segment* segments, size_t count, float* logits) {
+Result<AskedSegments> read_segments(const thimble_segment* segments, size_t count, float* logits,
+                                    size_t logits_size) {
   AskedSegments asked;
   asked.logits = logits;
+  asked.logits_size = logits_size;
   if (segments == nullptr) count = 0;
   std::set<int32_t> caches;
   for (size_t i = 0; i < count; ++i) {

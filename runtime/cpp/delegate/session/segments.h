@@ -25,12 +25,14 @@ inline constexpr size_t kMostLastRows = 64;
 struct AskedSegments {
   std::vector<Segment> segments;  ///< empty: the call is one segment of the current cache
   float* logits = nullptr;
+  size_t logits_size = 0;  ///< in floats
 };
 
 /// The rows of a call that get logits, if they follow one another.
 Result<Range> find_last_rows(const std::vector<Segment>& segments);
 
 /// Checks what is asked for, apart from whether there are such caches.
-Result<AskedSegments> read_segments(const thimble_segment* segments, size_t count, float* logits);
+Result<AskedSegments> read_segments(const thimble_segment* segments, size_t count, float* logits,
+                                    size_t logits_size);
 
 }  // namespace thimble::cpu

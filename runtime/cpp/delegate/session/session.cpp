@@ -128,9 +128,10 @@ const char* thimble_session_describe(int32_t session) {
 }
 
 int thimble_session_segments(int32_t session, const thimble_segment* segments, size_t count,
-                             float* logits, char* error, size_t error_size) {
-  return with_session(session, error, error_size,
-                      [&](Session& found) { return found.ask_for(segments, count, logits); });
+                             float* logits, size_t logits_size, char* error, size_t error_size) {
+  return with_session(session, error, error_size, [&](Session& found) {
+    return found.ask_for(segments, count, logits, logits_size);
+  });
 }
 
 int64_t thimble_cache_length(int32_t session) {

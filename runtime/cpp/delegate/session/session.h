@@ -74,18 +74,18 @@ typedef struct {
 /// segment has a cache of its own; the adapters of the caches must be the same, and positions those
 /// in the cache. Each segment's results are bit-identical to those of a call of its own.
 ///
-/// `logits` gets a row of floats for each row that asks for them, in the order of the call. They
-/// must follow one another: put segments without logits first, then one with logits of some of its
-/// rows, then those with logits of all; at most 64 rows in all. The program's own output has the
-/// last of them; `logits` may be null if there is no other. A program that was exported to return
-/// the logits of all rows always does so, and then `logits` must be null.
+/// `logits`, of `logits_size` floats, gets a row for each row that asks for logits, in the order of
+/// the call. Those must follow one another: put segments without logits first, then one with logits
+/// of some of its rows, then those with logits of all; at most 64 rows in all. The program's own
+/// output has the last of them; `logits` may be null if there is no other. A program that was
+/// exported to return the logits of all rows always does so, and then `logits` must be null.
 ///
 /// The Metal delegate supports one segment per call, with the logits of its last row.
 /// What is not supported is refused here, or by the call. `segments` is not used after the return,
 /// `logits` not after the call.
 THIMBLE_SESSION_API int thimble_session_segments(int32_t session, const thimble_segment* segments,
-                                                 size_t count, float* logits, char* error,
-                                                 size_t error_size);
+                                                 size_t count, float* logits, size_t logits_size,
+                                                 char* error, size_t error_size);
 
 /// The number of positions in the current cache: the end of the last call or truncation.
 THIMBLE_SESSION_API int64_t thimble_cache_length(int32_t session);

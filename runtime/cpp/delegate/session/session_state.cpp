@@ -224,9 +224,10 @@ Status Session::use_adapter(const std::string& name) {
   return {};
 }
 
-Status Session::ask_for(const thimble_segment* segments, size_t count, float* logits) {
+Status Session::ask_for(const thimble_segment* segments, size_t count, float* logits,
+                        size_t logits_size) {
   asked_ = {};
-  Result<AskedSegments> asked = read_segments(segments, count, logits);
+  Result<AskedSegments> asked = read_segments(segments, count, logits, logits_size);
   if (!asked.ok()) return asked.status();
   for (const Segment& segment : asked->segments) {
     if (has_cache(segment.cache)) continue;

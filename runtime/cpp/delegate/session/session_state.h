@@ -84,7 +84,7 @@ class Session {
   int32_t adapter_of(uint32_t program, int32_t cache) const;
 
   /// Stores the segments of the next call.
-  Status ask_for(const thimble_segment* segments, size_t count, float* logits);
+  Status ask_for(const thimble_segment* segments, size_t count, float* logits, size_t logits_size);
   /// Returns the segments of this call and clears them.
   AskedSegments take_asked();
 

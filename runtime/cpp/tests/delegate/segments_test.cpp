@@ -192,7 +192,8 @@ bool asks_for_the_next_call() {
   const int64_t positions[] = {20, 21, 22, 23, 24};
   const thimble_segment both[] = {{fork, 20, 5, 0, positions}, {0, 20, 6, 6, nullptr}};
   const auto ask = [&](size_t count) {
-    return thimble_session_segments(session, both, count, logits.data(), error, sizeof(error));
+    return thimble_session_segments(session, both, count, logits.data(), logits.size(), error,
+                                    sizeof(error));
   };
   cpu::Call call;
   return expect(ask(2) == 0, "two segments") &&
@@ -220,7 +221,7 @@ bool refuses_wrong_segments() {
   const auto said = [&](const std::vector<thimble_segment>& segments, const char* sentence,
                         float* memory) {
     const int result = thimble_session_segments(session, segments.data(), segments.size(), memory,
-                                                error, sizeof(error));
+                                                logits.size(), error, sizeof(error));
     const bool right = result != 0 && std::strstr(error, sentence) != nullptr;
     if (!right) std::fprintf(stderr, "%d: %s\n", result, error);
     return expect(right, sentence);
@@ -241,7 +242,7 @@ bool refuses_wrong_segments() {
   const auto refused = [&](LoadedModel* model, const thimble_segment& segment,
                            const char* sentence) {
     cpu::Call call;
-    if (thimble_session_segments(model->session(), &segment, 1, logits.data(), error,
+    if (thimble_session_segments(model->session(), &segment, 1, logits.data(), logits.size(), error,
                                  sizeof(error)) != 0) {
       return expect(false, error);
     }
@@ -256,6 +257,8 @@ bool refuses_wrong_segments() {
              &loaded, {0, 0, 4, 0, nullptr},
              "the segments have 4 rows from position 0 on, and the call's inputs have 5 from") &&
          refused(&loaded, {0, 1, 5, 0, nullptr}, "the segments have 5 rows from position 1 on") &&
+         refused(&loaded, {0, 0, 5, 2, nullptr},
+                 "the memory for logits has 100 numbers, and 2 rows of 100 were requested") &&
          refused(&hands_out_all, {0, 0, 5, 1, nullptr}, "memory for logits was given");
 }
 
