@@ -149,6 +149,7 @@ Status LoadedMethod::start(const LoadOptions& options, const MethodMeta& meta) {
     session_ = std::move(*session);
     threads_ = session_->threads();
   }
+  gives_rows_ = meta.uses_backend(THIMBLE_CPU_BACKEND) && meta.num_instructions() == 1;
   // One instruction: the delegate's call is the whole program.
   if (!ours || meta.num_instructions() > 1) {
     pool_ = std::make_unique<ThreadPoolUse>(ours ? threads_ : options.threads);
@@ -189,13 +190,19 @@ std::string_view LoadedMethod::named_data(const char* name) {
   return bytes;
 }
 
-Result<const float*> LoadedMethod::run(const std::vector<int64_t>& tokens, int64_t start_pos) {
+Result<const float*> LoadedMethod::run(const std::vector<int64_t>& tokens, int64_t start_pos,
+                                       size_t logit_rows) {
+  if (logit_rows > 1) {
+    logits_.resize(logit_rows * static_cast<size_t>(vocab_size_));
+    const Status status = session_->ask_for_logits(start_pos, tokens.size(), logit_rows, &logits_);
+    if (!status.ok()) return status;
+  }
   LogCapture log;
   const auto tokens_tensor =
       executorch::extension::from_blob(const_cast<int64_t*>(tokens.data()),
                                        {1, static_cast<int32_t>(tokens.size())}, ScalarType::Long);
   const auto position_tensor = executorch::extension::from_blob(&start_pos, {1}, ScalarType::Long);
-  const bool continues = start_pos > 0 && tokens.size() == 1;
+  const bool continues = start_pos > 0 && (tokens.size() == 1 || logit_rows > 1);
   const Recorder::Call call(recorder_, continues ? "decode" : "prefill",
                             static_cast<int64_t>(tokens.size()));
   const auto outputs =
@@ -210,7 +217,7 @@ Result<const float*> LoadedMethod::run(const std::vector<int64_t>& tokens, int64
     return Status::error("the logits of the method " + method_ + " are not (1, " +
                          std::to_string(vocab_size_) + "): export it with python -m exporter");
   }
-  return outputs->front().toTensor().const_data_ptr<float>();
+  return logit_rows > 1 ? logits_.data() : outputs->front().toTensor().const_data_ptr<float>();
 }
 
 }  // namespace thimble

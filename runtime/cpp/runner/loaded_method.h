@@ -46,9 +46,13 @@ class LoadedMethod {
   /// A named blob, in place, valid as long as the program; empty if not found.
   std::string_view named_data(const char* name);
 
+  /// Whether run() gives the logits of several tokens.
+  bool gives_rows() const { return gives_rows_; }
+
   /// Runs the method over tokens at positions start_pos ... The result has vocab_size() logits of
-  /// the last token, valid until the next call.
-  Result<const float*> run(const std::vector<int64_t>& tokens, int64_t start_pos);
+  /// each of the last `logit_rows` tokens, valid until the next call.
+  Result<const float*> run(const std::vector<int64_t>& tokens, int64_t start_pos,
+                           size_t logit_rows = 1);
 
  private:
   LoadedMethod(const PteFile& file, const std::string& method) : file_(file), method_(method) {}
@@ -74,6 +78,8 @@ class LoadedMethod {
   std::vector<int32_t> eos_ids_;
   std::string delegates_;
   int32_t threads_ = 0;
+  bool gives_rows_ = false;
+  std::vector<float> logits_;  ///< of several tokens
 };
 
 }  // namespace thimble

@@ -14,6 +14,8 @@
 
 #include "runner/chat_lines.h"
 #include "runner/interrupt.h"
+#include "runner/model_drafter.h"
+#include "runner/ngram_drafter.h"
 #include "runner/options.h"
 #include "runner/output_file.h"
 #include "runner/recording_signal.h"
@@ -99,6 +101,18 @@ Status resume(Runner& runner, const std::string& path) {
   return runner.model().session_for("saved").status();
 }
 
+/// Makes the runner verify drafts, if asked to.
+Status start_drafts(Runner& runner, const Options& options) {
+  if (options.draft.empty()) return {};
+  if (options.draft == kDraftNgram) return runner.use_drafter(std::make_shared<NgramDrafter>());
+  LoadOptions load = options.load;
+  load.record = false;
+  Result<std::unique_ptr<ModelDrafter>> drafter =
+      ModelDrafter::load(options.draft, runner.model(), load);
+  if (!drafter.ok()) return drafter.status();
+  return runner.use_drafter(std::move(*drafter));
+}
+
 /// Returns the exit code.
 int run(const Options& options) {
   Status status = check_names(options);
@@ -115,6 +129,8 @@ int run(const Options& options) {
   Runner& runner = **loaded;
   RecordingSignal signal(runner.model().program().recorder(), options.etdump);
   status = runner.use_adapter(options.adapter);
+  if (!status.ok()) return fail(status, kBadUse);
+  status = start_drafts(runner, options);
   if (!status.ok()) return fail(status, kBadUse);
   status = resume(runner, options.session);
   if (!status.ok()) return fail(status, kBadUse);

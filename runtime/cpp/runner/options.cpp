@@ -124,6 +124,7 @@ std::vector<Option> all_options(Options* options) {
       cache_type("--kv-cache", &options->load.cache_type),
       flag("--huge-pages", &options->load.huge_pages),
       text("--adapter", &options->adapter),
+      text("--draft", &options->draft),
       text("--session", &options->session),
       {"--etdump", "", true,
        [options](const std::string& name, const std::string& path) {
@@ -238,7 +239,10 @@ const char* usage() {
          "                       the new one to it: a prefix that prompts share is computed only\n"
          "                       once. With --chat, the conversation is resumed too\n"
          "  --adapter NAME       run with an adapter that the model was exported with\n"
-         "                       (these four options need a model exported with --delegate cpu)\n"
+         "  --draft ngram|FILE   guess the next tokens, from repetitions in the text or with a\n"
+         "                       smaller model of the same tokenizer, and verify several in one\n"
+         "                       call of the model: the same text, sooner where guesses are right\n"
+         "                       (these five options need a model exported with --delegate cpu)\n"
          "  --json FILE          write the statistics as JSON\n"
          "  --etdump FILE        record ExecuTorch's profile of the run: the first 256 calls of\n"
          "                       the model, up to 32 MiB, and the first 1024 bytes of the prompt.\n"

@@ -11,6 +11,10 @@
 namespace thimble {
 namespace {
 
+/// Drafted tokens in a call; with the token before them as many rows as a call can take back of any
+/// model, and as a product with the weights takes at the cost of little more than one.
+constexpr size_t kMostDraft = 7;
+
 class Stopwatch {
  public:
   double seconds() const {
@@ -198,8 +202,15 @@ Status Runner::logits(const std::vector<int32_t>& tokens, size_t first, float* l
   return {};
 }
 
-Result<const float*> Runner::forward(const std::vector<int64_t>& tokens) {
-  const Result<const float*> logits = program().run(tokens, static_cast<int64_t>(cached_.size()));
+Result<const float*> Runner::logits_after(const std::vector<int32_t>& tokens) {
+  const Status fits = model_->check_context(tokens);
+  if (!fits.ok()) return fits;
+  return prefill(tokens, /*interrupted=*/nullptr);
+}
+
+Result<const float*> Runner::forward(const std::vector<int64_t>& tokens, size_t logit_rows) {
+  const Result<const float*> logits =
+      program().run(tokens, static_cast<int64_t>(cached_.size()), logit_rows);
   const Recorder::Fate fate = program().recorder().last_call();
   stats_.recorded_calls += fate == Recorder::Fate::kRecorded;
   stats_.dropped_calls += fate == Recorder::Fate::kDropped;
@@ -210,6 +221,54 @@ Result<const float*> Runner::step(int32_t token) {
   const Result<const float*> logits = forward({token});
   if (logits.ok()) cached_.push_back(token);
   return logits;
+}
+
+Status Runner::use_drafter(std::shared_ptr<Drafter> drafter) {
+  if (drafter != nullptr && !program().gives_rows()) {
+    return Status::error(model_->file().path() +
+                         " cannot verify drafts, because it does not run on the CPU delegate as a "
+                         "whole: export it with --delegate cpu");
+  }
+  drafter_ = std::move(drafter);
+  return {};
+}
+
+Result<const float*> Runner::advance(const std::vector<int32_t>& chosen, const Sampler& sampler) {
+  const float* known = ahead_.follow(chosen);
+  if (known != nullptr) {
+    cached_.insert(cached_.end(), chosen.begin(), chosen.end());
+    stats_.accepted_tokens += static_cast<int64_t>(chosen.size());
+    return known;
+  }
+  const Status status = drop_ahead();
+  if (!status.ok()) return status;
+  std::vector<int32_t> all = cached_;
+  all.insert(all.end(), chosen.begin(), chosen.end());
+  std::vector<int32_t> draft;
+  const auto room = std::min(program().max_context_len() - static_cast<int64_t>(all.size()),
+                             program().max_seq_len() - static_cast<int64_t>(chosen.size()));
+  if (drafter_ != nullptr && room > 0) {
+    Result<std::vector<int32_t>> proposed = drafter_->propose(
+        all, std::min(kMostDraft, static_cast<size_t>(room)), call_costs_.costs(), sampler);
+    if (!proposed.ok()) return proposed.status();
+    draft = std::move(*proposed);
+  }
+  std::vector<int64_t> tokens(chosen.begin(), chosen.end());
+  tokens.insert(tokens.end(), draft.begin(), draft.end());
+  const Stopwatch watch;
+  const Result<const float*> logits = forward(tokens, draft.size() + 1);
+  if (!logits.ok()) return logits;
+  call_costs_.observe(tokens.size(), watch.seconds());
+  stats_.drafted_tokens += static_cast<int64_t>(draft.size());
+  cached_ = std::move(all);
+  ahead_.start(std::move(draft), *logits, static_cast<size_t>(program().vocab_size()));
+  return logits;
+}
+
+Status Runner::drop_ahead() {
+  const bool none = ahead_.left() == 0;
+  ahead_ = {};
+  return none ? Status() : truncate(cached_.size());
 }
 
 Status Runner::generate(const std::vector<int32_t>& tokens, const GenerateOptions& options,
@@ -225,12 +284,13 @@ Status Runner::generate(const std::vector<int32_t>& tokens, const GenerateOption
     return {};
   }
 
-  Sampler sampler(options.sampler);
   const bool at_start = std::all_of(tokens.begin(), tokens.end(), [this](int32_t token) {
     return tokenizer().token_bytes(token).empty();
   });
+  Sampler sampler(options.sampler);
   TokenStream stream(tokenizer(), at_start);
   Stopwatch decode_watch;
+  Status status;
   for (int64_t generated = 1;; ++generated) {
     const int32_t token = sampler.sample(*logits, static_cast<int32_t>(program().vocab_size()));
     if (generated == 1) {
@@ -238,8 +298,10 @@ Status Runner::generate(const std::vector<int32_t>& tokens, const GenerateOption
       decode_watch = Stopwatch();
     }
     if (token < 0) {
-      return Status::error("the model's logits at position " + std::to_string(cached_.size() - 1) +
-                           " are not numbers: check the file with --verify");
+      status =
+          Status::error("the model's logits at position " + std::to_string(cached_.size() - 1) +
+                        " are not numbers: check the file with --verify");
+      break;
     }
     ++stats_.generated_tokens;
     if (model_->ends_answer(token)) {
@@ -259,17 +321,20 @@ Status Runner::generate(const std::vector<int32_t>& tokens, const GenerateOption
       stats_.stop_reason = StopReason::kContextFull;
       break;
     }
-    logits = step(token);
+    logits = advance({token}, sampler);
     stats_.decode_s += decode_watch.seconds();
     decode_watch = Stopwatch();
-    if (!logits.ok()) return logits.status();
+    status = logits.status();
+    if (!status.ok()) break;
     ++stats_.decoded_tokens;
   }
+  const Status dropped = drop_ahead();
+  if (status.ok()) status = dropped;
+  if (!status.ok()) return status;
   const std::string rest = stream.finish();
   if (!rest.empty()) on_text(rest);
   return {};
 }
-
 size_t Runner::turns() const {
   return static_cast<size_t>(
       std::count_if(conversation_.begin(), conversation_.end(),

@@ -9,6 +9,8 @@
 #include <vector>
 
 #include "core/status.h"
+#include "runner/drafter.h"
+#include "runner/lookahead.h"
 #include "runner/model.h"
 #include "runner/sampler.h"
 #include "runner/stats.h"
@@ -49,6 +51,10 @@ class Runner {
   /// vocab_size() numbers for each.
   Status logits(const std::vector<int32_t>& tokens, size_t first, float* logits);
 
+  /// The logits after `tokens`, of which those in the cache are not computed again. Valid until the
+  /// next call of the model.
+  Result<const float*> logits_after(const std::vector<int32_t>& tokens);
+
   /// The tokens whose keys and values are in the cache.
   const std::vector<int32_t>& cached() const { return cached_; }
 
@@ -57,6 +63,10 @@ class Runner {
   /// Changes the adapter. The cache is then empty, because it was computed with another one; the
   /// conversation stays, and is computed again when it continues.
   Status use_adapter(const std::string& name);
+
+  /// Makes generate() verify guesses of what comes next; null: not, as at first. The text stays the
+  /// same. Fails if the model does not give the logits of several tokens.
+  Status use_drafter(std::shared_ptr<Drafter> drafter);
 
   /// Removes every token from `length` on; fails if the cache has fewer. If its sliding windows do
   /// not reach so far back, the rest is computed again.
@@ -104,13 +114,21 @@ class Runner {
   Result<const float*> prefill(const std::vector<int32_t>& tokens,
                                const std::atomic<bool>* interrupted);
   Result<const float*> step(int32_t token);
-  /// Calls the model with tokens that follow those of the cache.
-  Result<const float*> forward(const std::vector<int64_t>& tokens);
+  /// Extends the cache by tokens that were chosen; returns the logits after them. A drafter's
+  /// guesses may be in the cache behind them, until drop_ahead().
+  Result<const float*> advance(const std::vector<int32_t>& chosen, const Sampler& sampler);
+  Status drop_ahead();
+  /// Calls the model with tokens that follow those of the cache; returns the logits of the last
+  /// `logit_rows`.
+  Result<const float*> forward(const std::vector<int64_t>& tokens, size_t logit_rows = 1);
 
   std::shared_ptr<Model> model_;
   int32_t cache_;                ///< its number in the session
   std::vector<int32_t> cached_;  ///< the tokens whose keys and values are in the cache
   std::vector<Message> conversation_;
+  std::shared_ptr<Drafter> drafter_;
+  Lookahead ahead_;
+  CallCosts call_costs_;
   Stats stats_;
 };
 

@@ -22,6 +22,13 @@ class Sampler {
  public:
   explicit Sampler(const SamplerOptions& options) : options_(options), state_(options.seed) {}
 
+  /// Another that draws the numbers that this one will draw.
+  Sampler ahead() const {
+    Sampler other(options_);
+    other.state_ = state_;
+    return other;
+  }
+
   /// The next token; -1 if none of the `count` logits is a number.
   int32_t sample(const float* logits, int32_t count);
 

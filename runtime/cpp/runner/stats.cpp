@@ -94,6 +94,8 @@ std::string to_json(const Stats& stats) {
   add("prefill_tokens_per_s", number(stats.prefill_tokens_per_s(), "%.3f"));
   add_seconds("decode_s", stats.decode_s);
   add("decode_tokens_per_s", number(stats.decode_tokens_per_s(), "%.3f"));
+  add("drafted_tokens", std::to_string(stats.drafted_tokens));
+  add("accepted_tokens", std::to_string(stats.accepted_tokens));
   add("peak_memory_bytes", std::to_string(peak_memory_bytes()));
   add("recorded_calls", std::to_string(stats.recorded_calls));
   add("dropped_calls", std::to_string(stats.dropped_calls));
@@ -109,6 +111,10 @@ std::string to_line(const Stats& stats) {
           ? stats.runs_with
           : std::to_string(stats.threads) + (stats.threads == 1 ? " thread" : " threads");
   const std::string adapter = stats.adapter.empty() ? "" : ", adapter " + stats.adapter;
+  const std::string drafted = stats.drafted_tokens > 0
+                                  ? ", " + std::to_string(stats.accepted_tokens) + " of " +
+                                        std::to_string(stats.drafted_tokens) + " drafted accepted"
+                                  : "";
   const int64_t calls = stats.recorded_calls + stats.dropped_calls;
   const std::string recorded = calls > 0 ? ", recorded " + std::to_string(stats.recorded_calls) +
                                                " of " + std::to_string(calls) + " calls"
@@ -119,7 +125,7 @@ std::string to_line(const Stats& stats) {
          number(stats.decode_tokens_per_s(), "%.1f") + " tok/s, first token " +
          number(stats.ttft_s * 1e3, "%.1f") + " ms, load " + number(stats.load_s * 1e3, "%.1f") +
          " ms, peak memory " + number(peak_memory_bytes() / 1e6, "%.0f") + " MB, " + runs_with +
-         adapter + recorded;
+         adapter + drafted + recorded;
 }
 
 }  // namespace thimble

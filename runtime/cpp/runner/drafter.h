@@ -1,0 +1,32 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "core/status.h"
+#include "runner/sampler.h"
+
+namespace thimble {
+
+/// What a call of the model costs, as far as drafts are concerned; 1: a call of one row.
+struct DraftCosts {
+  double row = 0.05;  ///< of each further row
+  double call_s = 0;  ///< seconds of a call of one row; 0: not known yet
+};
+
+/// Guesses the tokens that come next, for the model to verify in one call (Leviathan et al., 2023,
+/// "Fast Inference from Transformers via Speculative Decoding"). A guess never changes the text,
+/// because a token is always chosen by the model's own logits; where they agree, a call is saved.
+class Drafter {
+ public:
+  virtual ~Drafter() = default;
+
+  /// As many tokens as are worth verifying, up to `most`, that may follow `tokens`: all of the text
+  /// so far. What was guessed before is compared with it.
+  /// \param sampler how the model's tokens are chosen.
+  virtual Result<std::vector<int32_t>> propose(const std::vector<int32_t>& tokens, size_t most,
+                                               const DraftCosts& costs, const Sampler& sampler) = 0;
+};
+
+}  // namespace thimble
