@@ -79,6 +79,11 @@ def package_command(out: Path) -> None:
 @click.option("--seed", type=click.IntRange(0, 2**64 - 1), help="Makes sampling repeatable.")
 @click.option("--threads", type=click.IntRange(1, 256), help="Default: automatic.")
 @click.option("--adapter", help="The name of an adapter that the model was exported with.")
+@click.option(
+    "--draft",
+    metavar="ngram|FILE",
+    help="Verify guesses of the next tokens: repetitions in the text, or of a smaller model.",
+)
 def generate(
     model: Path,
     prompt: str,
@@ -90,6 +95,7 @@ def generate(
     seed: int | None,
     threads: int | None,
     adapter: str | None,
+    draft: str | None,
 ) -> None:
     """Continue a prompt: the text goes to standard output, everything else to standard error."""
     from runtime.runner import Runner
@@ -97,7 +103,7 @@ def generate(
     if not (BUILD_DIR / "libthimble.so").is_file():
         click.echo(_build("default", PRODUCTS), err=True)
     try:
-        runner = Runner(model, threads, adapter=adapter)
+        runner = Runner(model, threads, adapter=adapter, draft=draft)
     except RunnerError as error:
         _fail(error, 2)
     with runner:

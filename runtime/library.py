@@ -82,6 +82,7 @@ def _declare(lib: ctypes.CDLL) -> None:
         "adapter_at": (text, pointer, wide),
         "adapter": (text, pointer),
         "use_adapter": (number, pointer, text, text, size),
+        "use_draft": (number, pointer, text, text, size),
         "generate": (number, pointer, text, size, options, TextCallback, pointer, text, size),
         "chat_start": (number, pointer, text, size, text, size),
         "chat_say": (

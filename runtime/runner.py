@@ -60,10 +60,14 @@ class Runner:
         kv_cache: one of KV_CACHES; "default": the type set in the file.
         huge_pages: copies the weights into huge pages, if the system has them.
         adapter: one of `adapters`; None: none.
+        draft: guesses of the next tokens, which the model verifies, several in one call: the same
+            text, sooner where guesses are right. "ngram" looks for repetitions in the text; a path
+            is a smaller model of the same tokenizer; None: none.
 
     Raises:
-        RunnerError: the file cannot be used, or has no such adapter, or the C++ is not built;
-            kv_cache or huge_pages with a file that was not exported with `--delegate cpu`.
+        RunnerError: the file cannot be used, or has no such adapter, or the C++ is not built, or
+            the draft does not have the model's tokens;
+            kv_cache, huge_pages or draft with a file that was not exported with `--delegate cpu`.
     """
 
     def __init__(
@@ -73,6 +77,7 @@ class Runner:
         kv_cache: str = "default",
         huge_pages: bool = False,
         adapter: str | None = None,
+        draft: str | os.PathLike[str] | None = None,
     ) -> None:
         self._handle: int | None = None
         self._start()
@@ -90,6 +95,8 @@ class Runner:
             raise RunnerError(text_of(error))
         if adapter is not None:
             self.adapter = adapter
+        if draft is not None:
+            self._call(library().thimble_use_draft, encoded(draft))
 
     def _start(self) -> None:
         self._process = os.getpid()

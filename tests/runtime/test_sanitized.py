@@ -32,7 +32,9 @@ def run(program: Path, *arguments: str | Path) -> subprocess.CompletedProcess[st
 PROGRAMS = ["sampler_test", "ops_test", "flatbuffer_test"]
 KERNELS = ["attention", "convolution", "delta", "elementwise", "linear", "quantize", "select"]
 METAL = ["metal_rows_test", "metal_linear_test", "metal_attention_test"]
-DELEGATE = [f"delegate_{name}_test" for name in ("team", "executor", "ops", "segments", "session", "state")]
+DELEGATE = [
+    f"delegate_{name}_test" for name in ("team", "executor", "ops", "segments", "session", "state")
+]
 
 
 @pytest.mark.parametrize(

@@ -13,9 +13,8 @@
 #include <vector>
 
 #include "runner/chat_lines.h"
+#include "runner/draft.h"
 #include "runner/interrupt.h"
-#include "runner/model_drafter.h"
-#include "runner/ngram_drafter.h"
 #include "runner/options.h"
 #include "runner/output_file.h"
 #include "runner/recording_signal.h"
@@ -101,18 +100,6 @@ Status resume(Runner& runner, const std::string& path) {
   return runner.model().session_for("saved").status();
 }
 
-/// Makes the runner verify drafts, if asked to.
-Status start_drafts(Runner& runner, const Options& options) {
-  if (options.draft.empty()) return {};
-  if (options.draft == kDraftNgram) return runner.use_drafter(std::make_shared<NgramDrafter>());
-  LoadOptions load = options.load;
-  load.record = false;
-  Result<std::unique_ptr<ModelDrafter>> drafter =
-      ModelDrafter::load(options.draft, runner.model(), load);
-  if (!drafter.ok()) return drafter.status();
-  return runner.use_drafter(std::move(*drafter));
-}
-
 /// Returns the exit code.
 int run(const Options& options) {
   Status status = check_names(options);
@@ -130,7 +117,7 @@ int run(const Options& options) {
   RecordingSignal signal(runner.model().program().recorder(), options.etdump);
   status = runner.use_adapter(options.adapter);
   if (!status.ok()) return fail(status, kBadUse);
-  status = start_drafts(runner, options);
+  status = use_draft(runner, options.draft);
   if (!status.ok()) return fail(status, kBadUse);
   status = resume(runner, options.session);
   if (!status.ok()) return fail(status, kBadUse);

@@ -10,9 +10,6 @@
 
 namespace thimble {
 
-/// The value of --draft that looks for repetitions in the text.
-inline constexpr const char* kDraftNgram = "ngram";
-
 /// The options of the command line.
 struct Options {
   std::string model;
@@ -22,7 +19,7 @@ struct Options {
   std::optional<uint64_t> seed;
   LoadOptions load;
   std::string adapter;  ///< "": none
-  std::string draft;    ///< kDraftNgram or a smaller model's file; "": none
+  std::string draft;    ///< "ngram" or a smaller model's file; "": none
   std::string session;
   std::string etdump;
   std::string json;

@@ -145,6 +145,7 @@ Result<std::unique_ptr<Runner>> Runner::fork() const {
   runner->cached_ = cached_;
   runner->conversation_ = conversation_;
   runner->stats_.adapter = stats_.adapter;
+  runner->drafter_ = drafter_;
   return runner;
 }
 
@@ -221,16 +222,6 @@ Result<const float*> Runner::step(int32_t token) {
   const Result<const float*> logits = forward({token});
   if (logits.ok()) cached_.push_back(token);
   return logits;
-}
-
-Status Runner::use_drafter(std::shared_ptr<Drafter> drafter) {
-  if (drafter != nullptr && !program().gives_rows()) {
-    return Status::error(model_->file().path() +
-                         " cannot verify drafts, because it does not run on the CPU delegate as a "
-                         "whole: export it with --delegate cpu");
-  }
-  drafter_ = std::move(drafter);
-  return {};
 }
 
 Result<const float*> Runner::advance(const std::vector<int32_t>& chosen, const Sampler& sampler) {

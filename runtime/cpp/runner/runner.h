@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "core/status.h"
@@ -64,9 +65,9 @@ class Runner {
   /// conversation stays, and is computed again when it continues.
   Status use_adapter(const std::string& name);
 
-  /// Makes generate() verify guesses of what comes next; null: not, as at first. The text stays the
-  /// same. Fails if the model does not give the logits of several tokens.
-  Status use_drafter(std::shared_ptr<Drafter> drafter);
+  /// Makes generate() verify guesses of what comes next, if the program gives the logits of several
+  /// tokens; null: not, as at first. The text stays the same.
+  void use_drafter(std::shared_ptr<Drafter> drafter) { drafter_ = std::move(drafter); }
 
   /// Removes every token from `length` on; fails if the cache has fewer. If its sliding windows do
   /// not reach so far back, the rest is computed again.

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "runner/chat.h"
+#include "runner/draft.h"
 #include "runner/output_file.h"
 #include "runner/runner.h"
 #include "runner/version.h"
@@ -100,6 +101,10 @@ const char* thimble_adapter_at(const thimble_runner* runner, int64_t index) {
 
 const char* thimble_adapter(const thimble_runner* runner) {
   return runner->runner->adapter().c_str();
+}
+
+int thimble_use_draft(thimble_runner* runner, const char* draft, char* error, size_t error_size) {
+  return report(thimble::use_draft(*runner->runner, draft), error, error_size);
 }
 
 int thimble_use_adapter(thimble_runner* runner, const char* name, char* error, size_t error_size) {

@@ -63,6 +63,14 @@ THIMBLE_API const char* thimble_adapter(const thimble_runner* runner);
 THIMBLE_API int thimble_use_adapter(thimble_runner* runner, const char* name, char* error,
                                     size_t error_size);
 
+/// Makes the runner verify guesses of the next tokens, several in one call of the model: the same
+/// text, sooner where guesses are right. `draft` is "ngram", which looks for repetitions in the
+/// text, or the path of a smaller model of the same tokenizer; "": none, as after the load. Needs a
+/// model exported with --delegate cpu. Forks keep the draft. Returns 0 on success; on failure
+/// nothing changes.
+THIMBLE_API int thimble_use_draft(thimble_runner* runner, const char* draft, char* error,
+                                  size_t error_size);
+
 /// Continues a prompt of `prompt_size` bytes; a callback receives the text. A prefix that the
 /// key/value cache already has is not computed again. Returns 0 on success.
 THIMBLE_API int thimble_generate(thimble_runner* runner, const char* prompt, size_t prompt_size,

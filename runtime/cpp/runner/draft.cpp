@@ -1,0 +1,34 @@
+#include "runner/draft.h"
+
+#include <memory>
+#include <utility>
+
+#include "runner/model_drafter.h"
+#include "runner/ngram_drafter.h"
+
+namespace thimble {
+
+Status use_draft(Runner& runner, const std::string& draft) {
+  if (draft.empty()) {
+    runner.use_drafter(nullptr);
+    return {};
+  }
+  const Model& model = runner.model();
+  if (!model.program().gives_rows()) {
+    return Status::error(model.file().path() +
+                         " cannot verify drafts, because it does not run on the CPU delegate as a "
+                         "whole: export it with --delegate cpu, or run it without a draft");
+  }
+  if (draft == kDraftNgram) {
+    runner.use_drafter(std::make_shared<NgramDrafter>());
+    return {};
+  }
+  LoadOptions options;
+  options.threads = model.program().threads();
+  Result<std::unique_ptr<ModelDrafter>> drafter = ModelDrafter::load(draft, model, options);
+  if (!drafter.ok()) return drafter.status();
+  runner.use_drafter(std::move(*drafter));
+  return {};
+}
+
+}  // namespace thimble
