@@ -71,11 +71,18 @@ Result<std::string> ModelBench::run(const Command& command) {
       return at_depth(numbers[0], [&] { return run_batches(numbers[0], numbers[1], numbers[2]); });
     });
   }
+  if (command.is("sequences", 3)) {
+    return answer([&] {
+      return at_depth(numbers[1],
+                      [&] { return run_sequences(numbers[0], numbers[1], numbers[2]); });
+    });
+  }
   if (command.is("memory", 0)) {
     return to_json("peak_bytes", static_cast<double>(peak_memory_bytes()));
   }
-  return Status::error("'" + command.name +
-                       "' is not a command: prefill N, decode D N, batch D R N, fill D, or memory");
+  return Status::error(
+      "'" + command.name +
+      "' is not a command: prefill N, decode D N, batch D R N, sequences S D N, fill D, or memory");
 }
 
 Status ModelBench::check_room(int64_t start_pos, int64_t count) const {
@@ -141,6 +148,34 @@ Result<double> ModelBench::run_batches(int64_t start_pos, int64_t rows, int64_t 
     if (!logits.ok()) return logits.status();
   }
   return watch.seconds();
+}
+
+Result<double> ModelBench::run_sequences(int64_t sequences, int64_t start_pos, int64_t count) {
+  const Status room = check_room(start_pos, count);
+  if (!room.ok()) return room;
+  if (sequences < 1 || sequences > program_->max_seq_len() || !program_->runs_segments()) {
+    return Status::error("a call takes 1 to " + std::to_string(program_->max_seq_len()) +
+                         " sequences, of a model exported with --delegate cpu");
+  }
+  SessionHandle& session = *program_->session();
+  std::vector<thimble_segment> segments(static_cast<size_t>(sequences),
+                                        {session.current(), start_pos, 1, 1, nullptr});
+  for (size_t i = 1; i < segments.size(); ++i) {
+    const Result<int32_t> copy = session.fork();
+    if (!copy.ok()) return copy.status();
+    segments[i].cache = *copy;
+  }
+  const std::vector<int64_t> tokens = draw(sequences);
+  const Stopwatch watch;
+  Status status;
+  for (int64_t i = 0; i < count && status.ok(); ++i) {
+    status = program_->run(tokens, segments).status();
+    for (thimble_segment& segment : segments) ++segment.start_pos;
+  }
+  const double seconds = watch.seconds();
+  for (size_t i = 1; i < segments.size(); ++i) session.free(segments[i].cache);
+  if (!status.ok()) return status;
+  return seconds;
 }
 
 std::vector<int64_t> ModelBench::draw(int64_t count) {

@@ -19,6 +19,7 @@ namespace thimble::bench {
 ///   prefill N      N tokens from position 0 on, in as few calls as the program takes
 ///   decode D N     N calls of one token, at positions D, D + 1, ...
 ///   batch D R N    N calls of R tokens at position D: what a verified draft costs
+///   sequences S D N  N calls of a token in each of S sequences, at positions D, D + 1, ...
 ///   fill D         the cache up to position D, so that decoding at depth reads real numbers
 ///   memory         {"peak_bytes": ...} of the process so far
 class ModelBench {
@@ -51,6 +52,7 @@ class ModelBench {
   /// Seconds of running `count` tokens from start_pos on, `rows` in a call.
   Result<double> run_tokens(int64_t start_pos, int64_t count, int64_t rows);
   Result<double> run_batches(int64_t start_pos, int64_t rows, int64_t count);
+  Result<double> run_sequences(int64_t sequences, int64_t start_pos, int64_t count);
   std::vector<int64_t> draw(int64_t count);
 
   PteFile file_;

@@ -67,11 +67,6 @@ struct LinearArgs {
 };
 using LinearFunction = void (*)(const LinearArgs&);
 
-constexpr size_t kMatvecRows = 8;
-/// The tile of `matvec`: all of its rows, padded to 1, 2, 4 or 8.
-constexpr Tile matvec_tile(size_t rows) {
-  return {rows <= 2 ? rows : rows <= 4 ? size_t{4} : kMatvecRows, 4};
-}
 /// Weight rows that a matrix product unpacks at a time.
 constexpr size_t kPanelRows = 32;
 /// The size does not depend on the columns: a part of a panel, and the sums that wait for its other
@@ -273,6 +268,15 @@ struct Variant {
   const char* name;
   uint32_t required;  ///< CpuFeature bits
   Tile tile;          ///< of the activations of `matmul`
+  /// Up to so many rows, `matvec` for one tile of kMatvecRows after the other is faster than
+  /// `matmul`: unpacking weights takes longer than reading them again from a cache.
+  size_t few_rows;
+
+  /// The tile of activations of so many rows.
+  constexpr Tile tile_of(size_t rows) const {
+    if (rows <= kMatvecRows) return matvec_tile(rows);
+    return rows <= few_rows ? matvec_tile(kMatvecRows) : tile;
+  }
 
   void (*quantize)(const QuantizeArgs&);
   /// Up to kMatvecRows rows in one tile, matvec_tile(), by WeightFormat; limited by memory

@@ -14,7 +14,7 @@ Status use_draft(Runner& runner, const std::string& draft) {
     return {};
   }
   const Model& model = runner.model();
-  if (!model.program().gives_rows()) {
+  if (!model.program().runs_segments()) {
     return Status::error(model.file().path() +
                          " cannot verify drafts, because it does not run on the CPU delegate as a "
                          "whole: export it with --delegate cpu, or run it without a draft");

@@ -149,7 +149,7 @@ Status LoadedMethod::start(const LoadOptions& options, const MethodMeta& meta) {
     session_ = std::move(*session);
     threads_ = session_->threads();
   }
-  gives_rows_ = meta.uses_backend(THIMBLE_CPU_BACKEND) && meta.num_instructions() == 1;
+  runs_segments_ = meta.uses_backend(THIMBLE_CPU_BACKEND) && meta.num_instructions() == 1;
   // One instruction: the delegate's call is the whole program.
   if (!ours || meta.num_instructions() > 1) {
     pool_ = std::make_unique<ThreadPoolUse>(ours ? threads_ : options.threads);
@@ -190,21 +190,34 @@ std::string_view LoadedMethod::named_data(const char* name) {
   return bytes;
 }
 
-Result<const float*> LoadedMethod::run(const std::vector<int64_t>& tokens, int64_t start_pos,
-                                       size_t logit_rows) {
-  if (logit_rows > 1) {
-    logits_.resize(logit_rows * static_cast<size_t>(vocab_size_));
-    const Status status = session_->ask_for_logits(start_pos, tokens.size(), logit_rows, &logits_);
-    if (!status.ok()) return status;
+Result<const float*> LoadedMethod::run(const std::vector<int64_t>& tokens, int64_t start_pos) {
+  return execute(tokens, start_pos, start_pos > 0 && tokens.size() == 1 ? "decode" : "prefill");
+}
+
+Result<const float*> LoadedMethod::run(const std::vector<int64_t>& tokens,
+                                       const std::vector<thimble_segment>& segments) {
+  int64_t rows = 0;
+  bool decodes = true;
+  for (const thimble_segment& segment : segments) {
+    rows += segment.logit_rows;
+    decodes = decodes && segment.start_pos > 0 && segment.logit_rows == segment.rows;
   }
+  logits_.resize(static_cast<size_t>(rows * vocab_size_));
+  const Status status = session_->ask_for(segments, &logits_);
+  if (!status.ok()) return status;
+  const Result<const float*> last =
+      execute(tokens, segments.front().start_pos, decodes ? "decode" : "prefill");
+  return last.ok() ? Result<const float*>(logits_.data()) : last;
+}
+
+Result<const float*> LoadedMethod::execute(const std::vector<int64_t>& tokens, int64_t start_pos,
+                                           const char* phase) {
   LogCapture log;
   const auto tokens_tensor =
       executorch::extension::from_blob(const_cast<int64_t*>(tokens.data()),
                                        {1, static_cast<int32_t>(tokens.size())}, ScalarType::Long);
   const auto position_tensor = executorch::extension::from_blob(&start_pos, {1}, ScalarType::Long);
-  const bool continues = start_pos > 0 && (tokens.size() == 1 || logit_rows > 1);
-  const Recorder::Call call(recorder_, continues ? "decode" : "prefill",
-                            static_cast<int64_t>(tokens.size()));
+  const Recorder::Call call(recorder_, phase, static_cast<int64_t>(tokens.size()));
   const auto outputs =
       module_->execute(method_, {EValue(*tokens_tensor), EValue(*position_tensor)});
   if (!outputs.ok()) {
@@ -217,7 +230,7 @@ Result<const float*> LoadedMethod::run(const std::vector<int64_t>& tokens, int64
     return Status::error("the logits of the method " + method_ + " are not (1, " +
                          std::to_string(vocab_size_) + "): export it with python -m exporter");
   }
-  return logit_rows > 1 ? logits_.data() : outputs->front().toTensor().const_data_ptr<float>();
+  return outputs->front().toTensor().const_data_ptr<float>();
 }
 
 }  // namespace thimble

@@ -46,17 +46,23 @@ class LoadedMethod {
   /// A named blob, in place, valid as long as the program; empty if not found.
   std::string_view named_data(const char* name);
 
-  /// Whether run() gives the logits of several tokens.
-  bool gives_rows() const { return gives_rows_; }
-
   /// Runs the method over tokens at positions start_pos ... The result has vocab_size() logits of
-  /// each of the last `logit_rows` tokens, valid until the next call.
-  Result<const float*> run(const std::vector<int64_t>& tokens, int64_t start_pos,
-                           size_t logit_rows = 1);
+  /// the last token, valid until the next call.
+  Result<const float*> run(const std::vector<int64_t>& tokens, int64_t start_pos);
+
+  /// Whether it runs segments: the complete method is one call of the CPU delegate.
+  bool runs_segments() const { return runs_segments_; }
+
+  /// Runs the method over tokens of the session's caches. The result has vocab_size() logits of
+  /// each row that gets them, valid until the next call.
+  Result<const float*> run(const std::vector<int64_t>& tokens,
+                           const std::vector<thimble_segment>& segments);
 
  private:
   LoadedMethod(const PteFile& file, const std::string& method) : file_(file), method_(method) {}
   void note_facts();
+  Result<const float*> execute(const std::vector<int64_t>& tokens, int64_t start_pos,
+                               const char* phase);
   Status read_constants();
   Status read_constant(const char* name, int64_t* value);
   Status no_method() const;
@@ -78,8 +84,8 @@ class LoadedMethod {
   std::vector<int32_t> eos_ids_;
   std::string delegates_;
   int32_t threads_ = 0;
-  bool gives_rows_ = false;
-  std::vector<float> logits_;  ///< of several tokens
+  bool runs_segments_ = false;
+  std::vector<float> logits_;  ///< of segments
 };
 
 }  // namespace thimble

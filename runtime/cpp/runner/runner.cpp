@@ -210,8 +210,12 @@ Result<const float*> Runner::logits_after(const std::vector<int32_t>& tokens) {
 }
 
 Result<const float*> Runner::forward(const std::vector<int64_t>& tokens, size_t logit_rows) {
+  const auto start_pos = static_cast<int64_t>(cached_.size());
   const Result<const float*> logits =
-      program().run(tokens, static_cast<int64_t>(cached_.size()), logit_rows);
+      logit_rows == 1
+          ? program().run(tokens, start_pos)
+          : program().run(tokens, {{cache_, start_pos, static_cast<int64_t>(tokens.size()),
+                                    static_cast<int64_t>(logit_rows), nullptr}});
   const Recorder::Fate fate = program().recorder().last_call();
   stats_.recorded_calls += fate == Recorder::Fate::kRecorded;
   stats_.dropped_calls += fate == Recorder::Fate::kDropped;

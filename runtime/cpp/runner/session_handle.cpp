@@ -51,11 +51,10 @@ Status SessionHandle::use(int32_t cache) {
   return status;
 }
 
-Status SessionHandle::ask_for_logits(int64_t start_pos, size_t rows, size_t logit_rows,
-                                     std::vector<float>* logits) {
-  const thimble_segment segment{current_, start_pos, static_cast<int64_t>(rows),
-                                static_cast<int64_t>(logit_rows), nullptr};
-  return call(thimble_session_segments, id_, &segment, 1, logits->data(), logits->size());
+Status SessionHandle::ask_for(const std::vector<thimble_segment>& segments,
+                              std::vector<float>* logits) {
+  return call(thimble_session_segments, id_, segments.data(), segments.size(), logits->data(),
+              logits->size());
 }
 
 int64_t SessionHandle::length() const { return thimble_cache_length(id_); }

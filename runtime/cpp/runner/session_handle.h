@@ -43,10 +43,10 @@ class SessionHandle {
 
   /// Makes a cache the one that everything below, and the program, is about.
   Status use(int32_t cache);
-  /// Makes the next call one of `rows` positions from `start_pos` on, the last `logit_rows` of
-  /// which get logits, in memory that lasts until its end.
-  Status ask_for_logits(int64_t start_pos, size_t rows, size_t logit_rows,
-                        std::vector<float>* logits);
+  int32_t current() const { return current_; }
+  /// Makes the next call one of these segments. `logits` gets the rows that they ask for, and lasts
+  /// until the end of the call.
+  Status ask_for(const std::vector<thimble_segment>& segments, std::vector<float>* logits);
   int64_t length() const;
   /// The most positions, up to `length`, that truncate() can leave.
   int64_t kept_by_truncate(int64_t length) const;

@@ -69,13 +69,14 @@ class Planner {
  public:
   Planner(const Program& program, const kernels::Variant& kernels, size_t threads)
       : program_(program),
+        kernels_(kernels),
         tile_(kernels.tile),
         threads_(threads),
         needs_(find_needs(program, kernels, threads)) {}
 
   Result<Workspace> plan() {
     find_bound();
-    space_.tile_ = tile_;
+    space_.kernels_ = &kernels_;
     space_.chunk_rows_ = choose_rows();
     Layout layout;
     const std::vector<size_t> slots = place_slots(&layout);
@@ -135,8 +136,9 @@ class Planner {
   }
 
   void place_shared(Layout* layout) {
-    // A tile of matvec may be wider than one of matmul: room for either.
-    const size_t rows = round_up(space_.chunk_rows_, std::max(tile_.mr, kMatvecRows));
+    // Room for tiles of matvec and of matmul.
+    const size_t rows =
+        std::max(round_up(space_.chunk_rows_, tile_.mr), round_up(space_.chunk_rows_, kMatvecRows));
     space_.values_ = layout->add(rows * needs_.columns);
     space_.group_bias_ = layout->add(rows * needs_.columns / kColumnStep * sizeof(int32_t));
     space_.group_scales_ = layout->add(rows * needs_.columns / kColumnStep * sizeof(float));
@@ -161,6 +163,7 @@ class Planner {
   }
 
   const Program& program_;
+  const kernels::Variant& kernels_;
   const kernels::Tile tile_;
   const size_t threads_;
   const WorkspaceNeeds needs_;
@@ -176,14 +179,13 @@ kernels::QuantizedRows Workspace::quantized(size_t rows, const kernels::PackedWe
                                             size_t thread) const {
   const bool single = rows == 1;
   uint8_t* memory = single ? thread_memory(thread) : pages_.data();
-  const kernels::Tile tile = rows <= kMatvecRows ? kernels::matvec_tile(rows) : tile_;
   return {reinterpret_cast<int8_t*>(memory + (single ? row_values_ : values_)),
           reinterpret_cast<kernels::RowParams*>(memory + (single ? row_params_ : params_)),
           reinterpret_cast<int32_t*>(memory + (single ? row_group_bias_ : group_bias_)),
           reinterpret_cast<float*>(memory + (single ? row_group_scales_ : group_scales_)),
           rows,
           weight.columns,
-          tile,
+          kernels_->tile_of(rows),
           weight.input_group()};
 }
 

@@ -51,7 +51,7 @@ class Workspace {
 
   Pages pages_;
   size_t chunk_rows_ = 0;
-  kernels::Tile tile_{};
+  const kernels::Variant* kernels_ = nullptr;
   std::vector<bool> bound_;
   std::vector<float*> slots_;
   std::vector<size_t> strides_;

@@ -12,8 +12,8 @@ namespace thimble::cpu {
 namespace {
 
 using kernels::kBlockRows;
-using kernels::kColumnStep;
 using kernels::kMatvecRows;
+using kernels::LinearArgs;
 using kernels::PackedWeight;
 using kernels::QuantizedRows;
 
@@ -82,7 +82,8 @@ class Linear {
       multiply_parts(parts);
     } else {
       // A matrix product unpacks kPanelRows of the weight at a time.
-      const size_t step = rows_.count <= kMatvecRows ? 1 : kernels::kPanelRows / kBlockRows;
+      const size_t step =
+          rows_.count <= context_.kernels.few_rows ? 1 : kernels::kPanelRows / kBlockRows;
       const Range blocks = share(weight_.blocks(), step, context_.thread, context_.threads());
       if (blocks.size() > 0) {
         float* const y = context_.row(op_.output, rows_.first);
@@ -126,13 +127,7 @@ class Linear {
       x = to;
       stride = shape_.columns;
     }
-    QuantizedRows out = quantized_;  // `first` is the first row of a tile
-    out.values += first * out.columns;
-    out.params += first;
-    out.group_bias += first * (out.columns / kColumnStep);
-    if (out.group_size > 0) out.group_scales += first * (out.columns / out.group_size);
-    out.rows = count;
-    context_.kernels.quantize({x, stride, shape_.columns, out});
+    context_.kernels.quantize({x, stride, shape_.columns, quantized_.part(first, count)});
   }
 
   void multiply_blocks(const PackedWeight& weight, const float* bias, Range blocks, float* y,
@@ -143,25 +138,46 @@ class Linear {
            rows_.count, weight, blocks.first, blocks.last, y, y_stride, bias, accumulate});
       return;
     }
-    const auto& functions =
-        rows_.count <= kMatvecRows ? context_.kernels.matvec : context_.kernels.matmul;
-    functions[static_cast<size_t>(weight.format)](
-        {quantized_, weight, blocks.first, blocks.last, y, y_stride, bias, accumulate, scratch});
+    const auto format = static_cast<size_t>(weight.format);
+    LinearArgs args{quantized_, weight, blocks.first, blocks.last, y,
+                    y_stride,   bias,   accumulate,   scratch};
+    if (rows_.count > context_.kernels.few_rows) {
+      context_.kernels.matmul[format](args);
+    } else if (rows_.count <= kMatvecRows) {
+      context_.kernels.matvec[format](args);
+    } else {
+      multiply_tiles(context_.kernels.matvec[format], args);
+    }
+  }
+
+  /// A few blocks at a time, which stay in a cache for all tiles of rows.
+  void multiply_tiles(kernels::LinearFunction matvec, LinearArgs args) const {
+    const size_t last = args.last_block, together = kernels::kPanelRows / kBlockRows;
+    float* const y = args.y;
+    for (size_t block = args.first_block; block < last; block += together) {
+      args.first_block = block;
+      args.last_block = std::min(block + together, last);
+      for (size_t first = 0; first < rows_.count; first += kMatvecRows) {
+        args.x = quantized_.part(first, std::min(kMatvecRows, rows_.count - first));
+        args.y = y + first * args.y_stride;
+        matvec(args);
+      }
+    }
   }
 
   /// For too few blocks for all threads: each computes its share of the parts of blocks, as
   /// integers, and when all are ready, its share of the outputs.
   void multiply_parts(size_t parts) const {
     const size_t blocks = weight_.blocks();
-    kernels::LinearArgs args{quantized_,
-                             weight_,
-                             0,
-                             0,
-                             context_.row(op_.output, rows_.first),
-                             context_.stride(op_.output),
-                             bias_,
-                             op_.accumulate,
-                             scratch_};
+    LinearArgs args{quantized_,
+                    weight_,
+                    0,
+                    0,
+                    context_.row(op_.output, rows_.first),
+                    context_.stride(op_.output),
+                    bias_,
+                    op_.accumulate,
+                    scratch_};
     int32_t* const sums = context_.workspace.sums();
     const Range mine = share(blocks * parts, context_.thread, context_.threads());
     for (size_t i = mine.first; i < mine.last; i += args.last_block - args.first_block) {

@@ -12,6 +12,7 @@ Variant with_tile_products() {
   variant.name = THIMBLE_VARIANT_NAME;
   variant.required = kRequired;
   variant.tile = kTile;
+  variant.few_rows = kFewRows;
   variant.matmul[static_cast<int>(WeightFormat::kInt4TwoLevel)] = matmul_int4_two_level;
   variant.matmul[static_cast<int>(WeightFormat::kInt5TwoLevel)] = matmul_int5_two_level;
   variant.matmul[static_cast<int>(WeightFormat::kInt6TwoLevel)] = matmul_int6_two_level;

@@ -8,6 +8,7 @@ namespace thimble::kernels::avx512vnni {
 
 constexpr uint32_t kRequired = kAvx2 | kAvx512 | kAvx512Vnni;
 constexpr Tile kTile = {12, 4};
+constexpr size_t kFewRows = 32;
 /// Query rows, and vectors of 16 positions, that fit the registers in attention.
 constexpr size_t kAttentionRows = 12, kAttentionVectors = 2;
 /// Rows of a float32 product, four accumulators each, that fit the registers.

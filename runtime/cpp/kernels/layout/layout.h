@@ -186,6 +186,13 @@ struct Tile {
   size_t kr;
 };
 
+/// Most rows of `matvec`.
+constexpr size_t kMatvecRows = 8;
+/// The tile of `matvec`: all of its rows, padded to 1, 2, 4 or 8.
+constexpr Tile matvec_tile(size_t rows) {
+  return {rows <= 2 ? rows : rows <= 4 ? size_t{4} : kMatvecRows, 4};
+}
+
 /// Quantized activations, not owned.
 struct QuantizedRows {
   int8_t* values;
@@ -196,6 +203,17 @@ struct QuantizedRows {
   size_t columns;  ///< padded
   Tile tile;
   size_t group_size;  ///< columns that are quantized together; 0: all of a row
+
+  /// `count` rows from `first` on, the first of a tile.
+  QuantizedRows part(size_t first, size_t count) const {
+    QuantizedRows some = *this;
+    some.values += first * columns;
+    some.params += first;
+    some.group_bias += first * (columns / kColumnStep);
+    if (group_size > 0) some.group_scales += first * (columns / group_size);
+    some.rows = count;
+    return some;
+  }
 
   /// The scale of a row's group.
   float group_scale(size_t row, size_t group) const {

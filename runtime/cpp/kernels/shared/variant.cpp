@@ -7,6 +7,7 @@ const Variant kVariant = {
     THIMBLE_VARIANT_NAME,
     kRequired,
     kTile,
+    kFewRows,
     quantize,
     {matvec_int4_two_level, matvec_int5_two_level, matvec_int6_two_level, matvec_int4, matvec_int8,
      matvec_int8_groups},
