@@ -4,9 +4,9 @@
 #include <chrono>
 #include <utility>
 
+#include "runner/answer.h"
 #include "runner/output_file.h"
 #include "runner/session_file.h"
-#include "tokenizer/token_stream.h"
 
 namespace thimble {
 namespace {
@@ -51,6 +51,12 @@ Status Runner::choose_cache() const {
   if (session() == nullptr) return {};
   model_->free_given_up();
   return session()->use(cache_);
+}
+
+Result<std::unique_ptr<Constraint>> Runner::compile(const ConstraintText& text) const {
+  Result<std::shared_ptr<const Vocabulary>> vocabulary = model_->vocabulary();
+  if (!vocabulary.ok()) return vocabulary.status();
+  return Constraint::compile(text, std::move(*vocabulary));
 }
 
 Status Runner::use_adapter(const std::string& name) {
@@ -212,6 +218,13 @@ Result<const float*> Runner::step(int32_t token) {
   return logits;
 }
 
+Result<const float*> Runner::append(const std::vector<int32_t>& tokens) {
+  if (tokens.size() == 1) return step(tokens[0]);
+  std::vector<int32_t> all = cached_;
+  all.insert(all.end(), tokens.begin(), tokens.end());
+  return extend(all, all.size(), /*interrupted=*/nullptr);
+}
+
 Status Runner::generate(const std::vector<int32_t>& tokens, const GenerateOptions& options,
                         const TextCallback& on_text) {
   const Status fits = model_->check_context(tokens);
@@ -225,48 +238,26 @@ Status Runner::generate(const std::vector<int32_t>& tokens, const GenerateOption
     return {};
   }
 
-  Sampler sampler(options.sampler);
   const bool at_start = std::all_of(tokens.begin(), tokens.end(), [this](int32_t token) {
     return tokenizer().token_bytes(token).empty();
   });
-  TokenStream stream(tokenizer(), at_start);
+  Answer answer(*model_, options, cached_.size(), at_start, on_text, &stats_);
   Stopwatch decode_watch;
-  for (int64_t generated = 1;; ++generated) {
-    const int32_t token = sampler.sample(*logits, static_cast<int32_t>(program().vocab_size()));
-    if (generated == 1) {
+  for (bool first = true;; first = false) {
+    const Status status = answer.choose(*logits);
+    if (first) {
       stats_.ttft_s = watch.seconds();
       decode_watch = Stopwatch();
     }
-    if (token < 0) {
-      return Status::error("the model's logits at position " + std::to_string(cached_.size() - 1) +
-                           " are not numbers: check the file with --verify");
-    }
-    ++stats_.generated_tokens;
-    if (model_->ends_answer(token)) {
-      stats_.stop_reason = StopReason::kEos;
-      break;
-    }
-    const std::string text = stream.push(token);
-    if (is_set(options.interrupted) || (!text.empty() && !on_text(text))) {
-      stats_.stop_reason = StopReason::kInterrupted;
-      break;
-    }
-    if (generated == options.max_new_tokens) {
-      stats_.stop_reason = StopReason::kLength;
-      break;
-    }
-    if (static_cast<int64_t>(cached_.size()) == program().max_context_len()) {
-      stats_.stop_reason = StopReason::kContextFull;
-      break;
-    }
-    logits = step(token);
+    if (!status.ok()) return status;
+    if (answer.ended()) break;
+    logits = append(answer.chosen());
     stats_.decode_s += decode_watch.seconds();
     decode_watch = Stopwatch();
     if (!logits.ok()) return logits.status();
-    ++stats_.decoded_tokens;
+    stats_.decoded_tokens += static_cast<int64_t>(answer.chosen().size());
   }
-  const std::string rest = stream.finish();
-  if (!rest.empty()) on_text(rest);
+  answer.finish();
   return {};
 }
 

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "constraint/constraint.h"
 #include "core/status.h"
 #include "runner/model.h"
 #include "runner/sampler.h"
@@ -18,6 +19,7 @@ namespace thimble {
 struct GenerateOptions {
   int64_t max_new_tokens = 0;  ///< 0: until the model ends or the context is full
   SamplerOptions sampler;
+  Constraint* constraint = nullptr;                ///< of this model's vocabulary; null: any text
   const std::atomic<bool>* interrupted = nullptr;  ///< checked between calls of the model
 };
 
@@ -38,6 +40,9 @@ class Runner {
   Result<std::vector<int32_t>> encode_prompt(std::string_view prompt) const {
     return model_->encode_prompt(prompt);
   }
+
+  /// Compiles a constraint for GenerateOptions; the runner must outlive it.
+  Result<std::unique_ptr<Constraint>> compile(const ConstraintText& text) const;
 
   /// Continues `tokens`. The part that is already in the key/value cache is not computed again.
   /// stats() has the statistics, on success and on failure.
@@ -104,6 +109,9 @@ class Runner {
   Result<const float*> prefill(const std::vector<int32_t>& tokens,
                                const std::atomic<bool>* interrupted);
   Result<const float*> step(int32_t token);
+  /// Extends the cache by `tokens`, with as few calls of the model as they fit in; returns the
+  /// logits of the last.
+  Result<const float*> append(const std::vector<int32_t>& tokens);
   /// Calls the model with tokens that follow those of the cache.
   Result<const float*> forward(const std::vector<int64_t>& tokens);
 
