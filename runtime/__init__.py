@@ -2,6 +2,7 @@
 
 from runtime.chat import Chat
 from runtime.errors import RunnerError
-from runtime.runner import Recording, Runner
+from runtime.recording import Recording
+from runtime.runner import Runner
 
 __all__ = ["Chat", "Recording", "Runner", "RunnerError"]

@@ -77,6 +77,12 @@ def package_command(out: Path) -> None:
 @click.option("--top-p", type=click.FloatRange(0, 1), default=1.0, show_default=True)
 @click.option("--min-p", type=click.FloatRange(0, 1), default=0.0, show_default=True)
 @click.option("--seed", type=click.IntRange(0, 2**64 - 1), help="Makes sampling repeatable.")
+@click.option("--json-schema", help="The answer is JSON that this schema describes.")
+@click.option("--regex", help="A regular expression that matches the complete answer.")
+@click.option(
+    "--choice", multiple=True, help="The answer is one of the texts; one option for each."
+)
+@click.option("--grammar", help="The answer is a text of this GBNF grammar.")
 @click.option("--threads", type=click.IntRange(1, 256), help="Default: automatic.")
 @click.option("--adapter", help="The name of an adapter that the model was exported with.")
 @click.option(
@@ -93,6 +99,10 @@ def generate(
     top_p: float,
     min_p: float,
     seed: int | None,
+    json_schema: str | None,
+    regex: str | None,
+    choice: tuple[str, ...],
+    grammar: str | None,
     threads: int | None,
     adapter: str | None,
     draft: str | None,
@@ -109,7 +119,16 @@ def generate(
     with runner:
         try:
             options = (temperature, top_k, top_p, min_p, seed)
-            for text in runner.generate(prompt, tokens, *options):
+            answer = runner.generate(
+                prompt,
+                tokens,
+                *options,
+                json_schema=json_schema,
+                regex=regex,
+                choice=choice or None,
+                grammar=grammar,
+            )
+            for text in answer:
                 click.echo(text, nl=False)
             click.echo()
             click.echo(_summary(runner.stats), err=True)

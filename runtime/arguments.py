@@ -1,10 +1,12 @@
 """Checks what Python passes to the C interface, and converts it."""
 
 import ctypes
+import json
 import os
 import secrets
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from runtime.errors import RunnerError
 from runtime.library import Options
@@ -14,6 +16,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 MAX_COUNT = 2**31 - 1
+JsonSchema = Mapping[str, Any] | bool | str  # a string: the schema as JSON
 
 
 def sampling_options(
@@ -39,6 +42,54 @@ def sampling_options(
         seed = secrets.randbits(64)
     check("seed", seed, 0, 2**64 - 1)
     return Options(max_new_tokens or 0, temperature, top_k, top_p, min_p, seed)
+
+
+@dataclass(frozen=True)
+class Constraint:
+    """What an answer must be: thimble_constrain()'s kind and text."""
+
+    kind: int
+    text: bytes
+
+
+ANY_TEXT = Constraint(0, b"")
+
+
+def constraint(
+    json_schema: JsonSchema | None,
+    regex: str | None,
+    choice: Sequence[str] | None,
+    grammar: str | None,
+) -> Constraint:
+    """Returns the one constraint that is not None.
+
+    Raises:
+        RunnerError: several are given, or the schema is not JSON.
+    """
+    if isinstance(choice, str):
+        raise RunnerError(f"choice is the string {choice!r}, but must be a list of strings")
+    try:
+        texts = {
+            "json_schema": json_schema if isinstance(json_schema, str) else _json(json_schema),
+            "regex": regex,
+            "choice": None if choice is None else _json(list(choice)),
+            "grammar": grammar,
+        }
+    except (TypeError, ValueError) as error:
+        raise RunnerError(f"the constraint cannot be written as JSON: {error}") from error
+    found = [
+        (name, Constraint(kind, text.encode("utf-8", "surrogatepass")))
+        for kind, (name, text) in enumerate(texts.items(), start=1)
+        if text is not None
+    ]
+    if len(found) > 1:
+        names = " and ".join(name for name, _ in found)
+        raise RunnerError(f"{names} are given, but an answer can have one constraint")
+    return found[0][1] if found else ANY_TEXT
+
+
+def _json(value: object) -> str | None:
+    return None if value is None else json.dumps(value, ensure_ascii=False, allow_nan=False)
 
 
 def token_ids(tokens: Sequence[int]) -> "NDArray[np.int32]":

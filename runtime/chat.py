@@ -1,9 +1,9 @@
 """A conversation with a model; a Runner stores its messages together with the cache."""
 
 import ctypes
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 
-from runtime.arguments import sampling_options
+from runtime.arguments import JsonSchema, constraint, sampling_options
 from runtime.library import library
 from runtime.runner import Runner
 
@@ -43,6 +43,11 @@ class Chat:
         top_p: float = 1.0,
         min_p: float = 0.0,
         seed: int | None = None,
+        *,
+        json_schema: JsonSchema | None = None,
+        regex: str | None = None,
+        choice: Sequence[str] | None = None,
+        grammar: str | None = None,
     ) -> Generator[str, None, None]:
         """Sends a message and yields the answer as it is generated; see generate() for options and
         errors.
@@ -52,9 +57,11 @@ class Chat:
         not added to the conversation.
         """
         options = sampling_options(max_new_tokens, temperature, top_k, top_p, min_p, seed)
+        wanted = constraint(json_schema, regex, choice, grammar)
         self._dropped_turns.value = 0
         dropped_turns = ctypes.byref(self._dropped_turns)
-        return self._runner._stream(library().thimble_chat_say, message, options, dropped_turns)
+        say = library().thimble_chat_say
+        return self._runner._stream(say, message, options, wanted, dropped_turns)
 
     def reset(self) -> None:
         """Removes every turn; the system prompt stays.

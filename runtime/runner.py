@@ -3,24 +3,33 @@
 import ctypes
 import json
 import os
-import queue
 import threading
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from runtime.arguments import MAX_COUNT, check, encoded, sampling_options, text_of, token_ids
+from runtime.arguments import (
+    MAX_COUNT,
+    Constraint,
+    JsonSchema,
+    check,
+    constraint,
+    encoded,
+    sampling_options,
+    text_of,
+    token_ids,
+)
 from runtime.errors import RunnerError
 from runtime.library import (
     ERROR_SIZE,
     LoadOptions,
     Options,
     RecordingCounts,
-    TextCallback,
     library,
 )
+from runtime.recording import Recording
+from runtime.stream import stream
 
 if TYPE_CHECKING:
     import numpy as np
@@ -29,21 +38,6 @@ if TYPE_CHECKING:
 MAX_THREADS = 256
 MAX_RECORDING_BYTES = 1 << 30  # a flatbuffer ends at 2 GB
 KV_CACHES = ("default", "float16", "float32", "int8")
-
-
-@dataclass(frozen=True)
-class Recording:
-    """The result of stop_recording().
-
-    Attributes:
-        path: the ETDump.
-        calls: the number of recorded calls of the model, the first ones after the start.
-        dropped_calls: the number of later calls, which did not fit the limits.
-    """
-
-    path: Path
-    calls: int
-    dropped_calls: int
 
 
 class Runner:
@@ -114,6 +108,11 @@ class Runner:
         top_p: float = 1.0,
         min_p: float = 0.0,
         seed: int | None = None,
+        *,
+        json_schema: JsonSchema | None = None,
+        regex: str | None = None,
+        choice: Sequence[str] | None = None,
+        grammar: str | None = None,
     ) -> Generator[str, None, None]:
         """Continues the prompt; yields text as it is generated, in complete characters.
 
@@ -121,61 +120,54 @@ class Runner:
         max_new_tokens None: until the model ends or the context is full; seed None: a new seed
         every time.
 
+        One constraint at most: an answer that ends by itself is then such a text; `stats` tells
+        whether it is `incomplete`.
+
+        Args:
+            json_schema: the answer is JSON that it describes, without white space, properties in
+                the schema's order; a dictionary, a boolean, or JSON text.
+            regex: matches the complete answer.
+            choice: the answer is one of these.
+            grammar: the answer is a text of this GBNF grammar, llama.cpp's notation.
+
         Raises:
-            RunnerError: an option is out of range; while iterating: the prompt does not fit the
-                context, the model fails, or the runner is closed or busy.
+            RunnerError: an option is out of range; while iterating: the constraint is not valid or
+                not supported, the prompt does not fit the context, the model fails, or the runner
+                is closed or busy.
         """
         options = sampling_options(max_new_tokens, temperature, top_k, top_p, min_p, seed)
-        return self._stream(library().thimble_generate, prompt, options)
+        wanted = constraint(json_schema, regex, choice, grammar)
+        return self._stream(library().thimble_generate, prompt, options, wanted)
 
     def _stream(
-        self, function: Callable[..., int], text: str, options: Options, *results: object
+        self,
+        function: Callable[..., int],
+        text: str,
+        options: Options,
+        constraint: Constraint,
+        *results: object,
     ) -> Generator[str, None, None]:
         """Answers `text` with a function of the library, which may have additional results."""
-        prompt = text.encode("utf-8", "replace")
+        prompt, wanted = text.encode("utf-8", "replace"), constraint.text
         self._acquire()
-        self._using.acquire()
-        pieces: queue.SimpleQueue[str | RunnerError | None] = queue.SimpleQueue()
-        stop = threading.Event()
-
-        def take(text: Any, size: int, _context: Any) -> int:
-            pieces.put(ctypes.string_at(text, size).decode("utf-8", "replace"))
-            # Python waits for this thread when it exits: an answer that nobody reads must end.
-            return int(
-                threading.main_thread().is_alive() and not stop.is_set() and not self._closing
-            )
-
-        def work(handle: int) -> None:
-            error = ctypes.create_string_buffer(ERROR_SIZE)
-            failed = function(
-                handle,
-                prompt,
-                len(prompt),
-                ctypes.byref(options),
-                TextCallback(take),
-                None,
-                *results,
-                error,
-                ERROR_SIZE,
-            )
-            self._using.release()
-            pieces.put(RunnerError(text_of(error)) if failed else None)
-
         try:
-            worker = threading.Thread(target=work, name="thimble-generate", args=[self._open()])
-            worker.start()
-        except BaseException:
-            self._using.release()
-            self._busy.release()
-            raise
-        try:
-            while (piece := pieces.get()) is not None:
-                if isinstance(piece, RunnerError):
-                    raise piece
-                yield piece
+            self._using.acquire()
+            try:
+                handle = self._open()
+            except BaseException:
+                self._using.release()
+                raise
+
+            def call(on_text: Any, error: "ctypes.Array[ctypes.c_char]") -> int:
+                return library().thimble_constrain(
+                    handle, constraint.kind, wanted, len(wanted), error, ERROR_SIZE
+                ) or function(
+                    *(handle, prompt, len(prompt), ctypes.byref(options), on_text, None),
+                    *(*results, error, ERROR_SIZE),
+                )
+
+            yield from stream(call, lambda: not self._closing, self._using.release)
         finally:
-            stop.set()
-            worker.join()
             self._busy.release()
 
     @property
@@ -184,6 +176,13 @@ class Runner:
         answer."""
         with self._control:
             return json.loads(library().thimble_stats(self._open()))
+
+    @property
+    def constraint_notes(self) -> list[str]:
+        """What is to be known about the last answer's constraint, such as that oneOf is treated as
+        anyOf."""
+        with self._control:
+            return library().thimble_constraint_notes(self._open()).decode("utf-8").splitlines()
 
     def encode(self, text: str) -> list[int]:
         """Returns the tokens of a text, without BOS; special tokens in it are plain text."""

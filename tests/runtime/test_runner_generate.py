@@ -83,6 +83,7 @@ def test_json_statistics(stats: Callable[..., dict], stories_pte: Path) -> None:
         "prompt_tokens",
         "cached_tokens",
         "generated_tokens",
+        "forced_tokens",
         "prefill_s",
         "prefill_tokens_per_s",
         "decode_s",
@@ -90,6 +91,7 @@ def test_json_statistics(stats: Callable[..., dict], stories_pte: Path) -> None:
         "peak_memory_bytes",
         "recorded_calls",
         "dropped_calls",
+        "incomplete",
         "stop_reason",
     ]
     assert (values["model"], values["method"]) == (str(stories_pte), "forward")

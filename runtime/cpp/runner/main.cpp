@@ -100,6 +100,17 @@ Status resume(Runner& runner, const std::string& path) {
   return runner.model().session_for("saved").status();
 }
 
+/// The constraint of the options, null if there is none; says what is to be known about it.
+Result<std::unique_ptr<Constraint>> compile(Runner& runner, const ConstraintText& text) {
+  if (text.kind == ConstraintText::Kind::kNone) return std::unique_ptr<Constraint>();
+  Result<std::unique_ptr<Constraint>> constraint = runner.compile(text);
+  if (!constraint.ok()) return constraint;
+  for (const std::string& note : (*constraint)->notes()) {
+    std::fprintf(stderr, "runner: %s\n", note.c_str());
+  }
+  return constraint;
+}
+
 /// Returns the exit code.
 int run(const Options& options) {
   Status status = check_names(options);
@@ -122,7 +133,11 @@ int run(const Options& options) {
   status = resume(runner, options.session);
   if (!status.ok()) return fail(status, kBadUse);
 
+  Result<std::unique_ptr<Constraint>> constraint = compile(runner, options.constraint);
+  if (!constraint.ok()) return fail(constraint.status(), kBadUse);
+
   GenerateOptions generate;
+  generate.constraint = constraint->get();
   generate.max_new_tokens = options.max_new_tokens;
   generate.sampler = options.sampler;
   generate.sampler.seed = options.seed ? *options.seed : std::random_device()();

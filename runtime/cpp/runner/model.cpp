@@ -105,6 +105,22 @@ bool Model::ends_answer(int32_t token) const {
   return std::find(end_ids_.begin(), end_ids_.end(), token) != end_ids_.end();
 }
 
+Result<std::shared_ptr<const Vocabulary>> Model::vocabulary() {
+  if (vocabulary_ != nullptr) return vocabulary_;
+  if (!tokenizer_->decoder().joins_texts()) {
+    return Status::error(file_.path() +
+                         " has a tokenizer whose tokens read otherwise beside others: constraints "
+                         "need one whose tokens are pieces of the text");
+  }
+  std::vector<std::string_view> texts;
+  for (int32_t id = 0; id < tokenizer_->vocab_size(); ++id) {
+    texts.push_back(tokenizer_->decoder().skips(id) ? "" : tokenizer_->token_bytes(id));
+  }
+  vocabulary_ =
+      std::make_shared<Vocabulary>(texts, end_ids_, static_cast<size_t>(program_->vocab_size()));
+  return vocabulary_;
+}
+
 Result<SessionHandle*> Model::session_for(const char* verb) const {
   if (program_->session() != nullptr) return program_->session();
   return Status::error(file_.path() + " has a key/value cache that cannot be " + verb +

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "constraint/vocabulary.h"
 #include "core/status.h"
 #include "runner/loaded_method.h"
 #include "runner/pte_file.h"
@@ -35,6 +36,10 @@ class Model {
   /// Whether this token ends an answer.
   bool ends_answer(int32_t token) const;
 
+  /// The tokens as constraints need them, sorted at the first call. Fails if a token's text depends
+  /// on its neighbours.
+  Result<std::shared_ptr<const Vocabulary>> vocabulary();
+
   /// The names of the adapters that are kept apart.
   const std::vector<std::string>& adapters() const { return adapters_; }
 
@@ -60,6 +65,7 @@ class Model {
   std::unique_ptr<ChatTemplate> chat_template_;
   std::string chat_template_error_;
   std::vector<int32_t> end_ids_;
+  std::shared_ptr<const Vocabulary> vocabulary_;
   std::vector<std::string> adapters_;
   std::mutex mutex_;
   std::vector<int32_t> given_up_;  ///< guarded by mutex_

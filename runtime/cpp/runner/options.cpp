@@ -4,11 +4,16 @@
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
+#include <fstream>
 #include <functional>
+#include <iterator>
 #include <limits>
 #include <string_view>
 #include <utility>
 #include <vector>
+
+#include "constraint/json.h"
 
 namespace thimble {
 namespace {
@@ -44,6 +49,13 @@ Status read_integer(const std::string& name, const std::string& text, uint64_t l
   }
   *value = number;
   return {};
+}
+
+Result<std::string> read_text_file(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  if (file.good() || file.eof()) return text;
+  return Status::error("cannot read " + path + ": " + std::strerror(errno));
 }
 
 /// One option: its names, and what its value (or its presence, for a flag) does.
@@ -105,8 +117,45 @@ Option cache_type(std::string_view name, int32_t* value) {
           }};
 }
 
+Status set_constraint(const std::string& name, ConstraintText constraint, Options* options) {
+  if (options->constraint.kind != ConstraintText::Kind::kNone) {
+    return Status::error(name + " is a second constraint: an answer can have one");
+  }
+  options->constraint = std::move(constraint);
+  return {};
+}
+
+Option constraint_text(std::string_view name, ConstraintText::Kind kind, Options* options) {
+  return {name, "", true, [=](const std::string& name, const std::string& text) {
+            return set_constraint(name, {kind, text}, options);
+          }};
+}
+
+Option constraint_file(std::string_view name, ConstraintText::Kind kind, Options* options) {
+  return {name, "", true, [=](const std::string& name, const std::string& path) {
+            Result<std::string> text = read_text_file(path);
+            if (!text.ok()) return Status::error(name + ": " + text.message());
+            return set_constraint(name, {kind, std::move(*text)}, options);
+          }};
+}
+
+/// Each use adds a string to the array that the constraint's text is.
+Option choice(std::string_view name, Options* options) {
+  return {name, "", true, [options](const std::string& name, const std::string& text) {
+            ConstraintText& constraint = options->constraint;
+            if (constraint.kind != ConstraintText::Kind::kChoice) {
+              return set_constraint(
+                  name, {ConstraintText::Kind::kChoice, "[" + quoted_json(text) + "]"}, options);
+            }
+            constraint.text.back() = ',';
+            constraint.text += quoted_json(text) + "]";
+            return Status();
+          }};
+}
+
 std::vector<Option> all_options(Options* options) {
   constexpr uint64_t kMaxCount = std::numeric_limits<int32_t>::max();
+  using Kind = ConstraintText::Kind;
   SamplerOptions& sampler = options->sampler;
   return {
       {"--prompt", "-p", true,
@@ -123,6 +172,16 @@ std::vector<Option> all_options(Options* options) {
       integer("--threads", "", 1, kMaxThreads, &options->load.threads),
       cache_type("--kv-cache", &options->load.cache_type),
       flag("--huge-pages", &options->load.huge_pages),
+      constraint_text("--json-schema", Kind::kJsonSchema, options),
+      constraint_file("--json-schema-file", Kind::kJsonSchema, options),
+      {"--json-object", "", false,
+       [options](const std::string& name, const std::string&) {
+         return set_constraint(name, {Kind::kJsonSchema, "{\"type\": \"object\"}"}, options);
+       }},
+      constraint_text("--regex", Kind::kRegex, options),
+      choice("--choice", options),
+      constraint_text("--grammar", Kind::kGrammar, options),
+      constraint_file("--grammar-file", Kind::kGrammar, options),
       text("--adapter", &options->adapter),
       text("--draft", &options->draft),
       text("--session", &options->session),
@@ -232,6 +291,15 @@ const char* usage() {
          "                       commands; a line that starts with // is a message that starts\n"
          "                       with /. When the context is full, the oldest turns are dropped\n"
          "  --system TEXT        the system prompt of --chat (default: the session's)\n"
+         "  --json-schema TEXT, --json-schema-file FILE\n"
+         "                       the answer is JSON that this schema describes, without spaces; "
+         "its\n"
+         "                       properties come in the schema's order\n"
+         "  --json-object        the answer is a JSON object\n"
+         "  --regex TEXT         a regular expression matches the complete answer\n"
+         "  --choice TEXT        the answer is one of the texts; one option for each\n"
+         "  --grammar TEXT, --grammar-file FILE\n"
+         "                       the answer is a text of this GBNF grammar, llama.cpp's notation\n"
          "  --threads N          1 to 256 (default: automatic)\n"
          "  --kv-cache TYPE      default (set in the file), float16, float32 or int8\n"
          "  --huge-pages         copy the weights into huge pages, if the system has them: faster\n"

@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 
+#include "constraint/constraint.h"
 #include "core/status.h"
 #include "runner/sampler.h"
 #include "runner/session_handle.h"
@@ -18,6 +19,7 @@ struct Options {
   SamplerOptions sampler;
   std::optional<uint64_t> seed;
   LoadOptions load;
+  ConstraintText constraint;
   std::string adapter;  ///< "": none
   std::string draft;    ///< "ngram" or a smaller model's file; "": none
   std::string session;

@@ -4,9 +4,9 @@
 #include <chrono>
 #include <utility>
 
+#include "runner/answer.h"
 #include "runner/output_file.h"
 #include "runner/session_file.h"
-#include "tokenizer/token_stream.h"
 
 namespace thimble {
 namespace {
@@ -55,6 +55,12 @@ Status Runner::choose_cache() const {
   if (session() == nullptr) return {};
   model_->free_given_up();
   return session()->use(cache_);
+}
+
+Result<std::unique_ptr<Constraint>> Runner::compile(const ConstraintText& text) const {
+  Result<std::shared_ptr<const Vocabulary>> vocabulary = model_->vocabulary();
+  if (!vocabulary.ok()) return vocabulary.status();
+  return Constraint::compile(text, std::move(*vocabulary));
 }
 
 Status Runner::use_adapter(const std::string& name) {
@@ -239,21 +245,25 @@ Result<const float*> Runner::advance(const std::vector<int32_t>& chosen, const S
   if (!status.ok()) return status;
   std::vector<int32_t> all = cached_;
   all.insert(all.end(), chosen.begin(), chosen.end());
+  if (static_cast<int64_t>(chosen.size()) > program().max_seq_len()) {
+    const Result<const float*> before = extend(all, all.size() - 1, /*interrupted=*/nullptr);
+    if (!before.ok()) return before;
+  }
+  std::vector<int64_t> tokens(all.begin() + static_cast<std::ptrdiff_t>(cached_.size()), all.end());
   std::vector<int32_t> draft;
   const auto room = std::min(program().max_context_len() - static_cast<int64_t>(all.size()),
-                             program().max_seq_len() - static_cast<int64_t>(chosen.size()));
+                             program().max_seq_len() - static_cast<int64_t>(tokens.size()));
   if (drafter_ != nullptr && room > 0) {
     Result<std::vector<int32_t>> proposed = drafter_->propose(
         all, std::min(kMostDraft, static_cast<size_t>(room)), call_costs_.costs(), sampler);
     if (!proposed.ok()) return proposed.status();
     draft = std::move(*proposed);
   }
-  std::vector<int64_t> tokens(chosen.begin(), chosen.end());
   tokens.insert(tokens.end(), draft.begin(), draft.end());
   const Stopwatch watch;
   const Result<const float*> logits = forward(tokens, draft.size() + 1);
   if (!logits.ok()) return logits;
-  call_costs_.observe(tokens.size(), watch.seconds());
+  if (chosen.size() == 1) call_costs_.observe(tokens.size(), watch.seconds());
   stats_.drafted_tokens += static_cast<int64_t>(draft.size());
   cached_ = std::move(all);
   ahead_.start(std::move(draft), *logits, static_cast<size_t>(program().vocab_size()));
@@ -282,54 +292,30 @@ Status Runner::generate(const std::vector<int32_t>& tokens, const GenerateOption
   const bool at_start = std::all_of(tokens.begin(), tokens.end(), [this](int32_t token) {
     return tokenizer().token_bytes(token).empty();
   });
-  Sampler sampler(options.sampler);
-  TokenStream stream(tokenizer(), at_start);
+  Answer answer(*model_, options, cached_.size(), at_start, on_text, &stats_);
   Stopwatch decode_watch;
   Status status;
-  for (int64_t generated = 1;; ++generated) {
-    const int32_t token = sampler.sample(*logits, static_cast<int32_t>(program().vocab_size()));
-    if (generated == 1) {
+  for (bool first = true;; first = false) {
+    status = answer.choose(*logits);
+    if (first) {
       stats_.ttft_s = watch.seconds();
       decode_watch = Stopwatch();
     }
-    if (token < 0) {
-      status =
-          Status::error("the model's logits at position " + std::to_string(cached_.size() - 1) +
-                        " are not numbers: check the file with --verify");
-      break;
-    }
-    ++stats_.generated_tokens;
-    if (model_->ends_answer(token)) {
-      stats_.stop_reason = StopReason::kEos;
-      break;
-    }
-    const std::string text = stream.push(token);
-    if (is_set(options.interrupted) || (!text.empty() && !on_text(text))) {
-      stats_.stop_reason = StopReason::kInterrupted;
-      break;
-    }
-    if (generated == options.max_new_tokens) {
-      stats_.stop_reason = StopReason::kLength;
-      break;
-    }
-    if (static_cast<int64_t>(cached_.size()) == program().max_context_len()) {
-      stats_.stop_reason = StopReason::kContextFull;
-      break;
-    }
-    logits = advance({token}, sampler);
+    if (!status.ok() || answer.ended()) break;
+    logits = advance(answer.chosen(), answer.sampler());
     stats_.decode_s += decode_watch.seconds();
     decode_watch = Stopwatch();
     status = logits.status();
     if (!status.ok()) break;
-    ++stats_.decoded_tokens;
+    stats_.decoded_tokens += static_cast<int64_t>(answer.chosen().size());
   }
   const Status dropped = drop_ahead();
   if (status.ok()) status = dropped;
   if (!status.ok()) return status;
-  const std::string rest = stream.finish();
-  if (!rest.empty()) on_text(rest);
+  answer.finish();
   return {};
 }
+
 size_t Runner::turns() const {
   return static_cast<size_t>(
       std::count_if(conversation_.begin(), conversation_.end(),

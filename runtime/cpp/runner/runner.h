@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "constraint/constraint.h"
 #include "core/status.h"
 #include "runner/drafter.h"
 #include "runner/lookahead.h"
@@ -21,6 +22,7 @@ namespace thimble {
 struct GenerateOptions {
   int64_t max_new_tokens = 0;  ///< 0: until the model ends or the context is full
   SamplerOptions sampler;
+  Constraint* constraint = nullptr;                ///< of this model's vocabulary; null: any text
   const std::atomic<bool>* interrupted = nullptr;  ///< checked between calls of the model
 };
 
@@ -41,6 +43,9 @@ class Runner {
   Result<std::vector<int32_t>> encode_prompt(std::string_view prompt) const {
     return model_->encode_prompt(prompt);
   }
+
+  /// Compiles a constraint for GenerateOptions; the runner must outlive it.
+  Result<std::unique_ptr<Constraint>> compile(const ConstraintText& text) const;
 
   /// Continues `tokens`. The part that is already in the key/value cache is not computed again.
   /// stats() has the statistics, on success and on failure.

@@ -7,11 +7,15 @@
 namespace thimble {
 namespace {
 
+bool is_allowed(const TokenMask* allowed, int32_t token) {
+  return allowed == nullptr || (*allowed)[static_cast<size_t>(token)];
+}
+
 /// The most likely token, the first if several are equal; -1 if no logit is a number.
-int32_t likeliest(const float* logits, int32_t count) {
+int32_t likeliest(const float* logits, int32_t count, const TokenMask* allowed) {
   int32_t best = -1;
   for (int32_t token = 0; token < count; ++token) {
-    if (std::isnan(logits[token])) continue;
+    if (std::isnan(logits[token]) || !is_allowed(allowed, token)) continue;
     if (best < 0 || logits[token] > logits[best]) best = token;
   }
   return best;
@@ -19,12 +23,13 @@ int32_t likeliest(const float* logits, int32_t count) {
 
 }  // namespace
 
-int32_t Sampler::sample(const float* logits, int32_t count) {
-  const int32_t best = likeliest(logits, count);
+int32_t Sampler::sample(const float* logits, int32_t count, const TokenMask* allowed) {
+  const int32_t best = likeliest(logits, count, allowed);
   if (best < 0 || options_.temperature == 0.0f || std::isinf(logits[best])) return best;
 
   candidates_.clear();
   for (int32_t token = 0; token < count; ++token) {
+    if (!is_allowed(allowed, token)) continue;
     const double distance = static_cast<double>(logits[token]) - logits[best];
     const double weight = std::exp(distance / options_.temperature);
     if (weight > 0.0) candidates_.push_back({weight, token});  // false for NaN as well

@@ -3,6 +3,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "constraint/token_mask.h"
+
 namespace thimble {
 
 inline constexpr float kMaxTemperature = 100.0f;
@@ -29,8 +31,9 @@ class Sampler {
     return other;
   }
 
-  /// The next token; -1 if none of the `count` logits is a number.
-  int32_t sample(const float* logits, int32_t count);
+  /// The next token, one of `allowed` unless that is null; -1 if none of the `count` logits that it
+  /// may be chosen by is a number.
+  int32_t sample(const float* logits, int32_t count, const TokenMask* allowed = nullptr);
 
  private:
   struct Candidate {

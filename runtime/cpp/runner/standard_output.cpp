@@ -35,6 +35,12 @@ void explain_end(const Runner& runner) {
   } else if (runner.stats().stop_reason == StopReason::kInterrupted) {
     std::fprintf(stderr, "runner: interrupted\n");
   }
+  if (runner.stats().incomplete && runner.stats().stop_reason == StopReason::kLength) {
+    std::fprintf(stderr,
+                 "runner: the answer is not complete: its constraint needs more than the %lld "
+                 "tokens of -n\n",
+                 static_cast<long long>(runner.stats().generated_tokens));
+  }
 }
 
 int code_of(const Stats& stats) {

@@ -45,6 +45,8 @@ const char* stop_reason_name(StopReason reason) {
       return "";
     case StopReason::kEos:
       return "eos";
+    case StopReason::kComplete:
+      return "complete";
     case StopReason::kLength:
       return "length";
     case StopReason::kContextFull:
@@ -90,6 +92,7 @@ std::string to_json(const Stats& stats) {
   add("prompt_tokens", std::to_string(stats.prompt_tokens));
   add("cached_tokens", std::to_string(stats.cached_tokens));
   add("generated_tokens", std::to_string(stats.generated_tokens));
+  add("forced_tokens", std::to_string(stats.forced_tokens));
   add_seconds("prefill_s", stats.prefill_s);
   add("prefill_tokens_per_s", number(stats.prefill_tokens_per_s(), "%.3f"));
   add_seconds("decode_s", stats.decode_s);
@@ -99,6 +102,7 @@ std::string to_json(const Stats& stats) {
   add("peak_memory_bytes", std::to_string(peak_memory_bytes()));
   add("recorded_calls", std::to_string(stats.recorded_calls));
   add("dropped_calls", std::to_string(stats.dropped_calls));
+  add("incomplete", stats.incomplete ? "true" : "false");
   add("stop_reason", quoted(stop_reason_name(stats.stop_reason)));
   return json + "}\n";
 }

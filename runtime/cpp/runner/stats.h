@@ -9,6 +9,7 @@ namespace thimble {
 enum class StopReason {
   kNone,         ///< there is no answer yet
   kEos,          ///< the model ended it
+  kComplete,     ///< nothing more fits its constraint
   kLength,       ///< as many tokens as asked for
   kContextFull,  ///< no room in the key/value cache
   kInterrupted,  ///< the caller stopped it
@@ -17,7 +18,7 @@ enum class StopReason {
 const char* stop_reason_name(StopReason reason);
 
 /// What a run took. Times in seconds. Counts and times of phases add up over the turns of a chat;
-/// ttft_s and stop_reason are the last answer's.
+/// ttft_s, stop_reason and incomplete are the last answer's.
 struct Stats {
   std::string model;      ///< the file's path
   std::string method;     ///< of the file, that ran
@@ -30,6 +31,7 @@ struct Stats {
   int64_t prompt_tokens = 0;     ///< prefilled: not those already in the cache
   int64_t cached_tokens = 0;     ///< of the prompts, those already in the cache
   int64_t generated_tokens = 0;  ///< the token that ends the answer included
+  int64_t forced_tokens = 0;     ///< of those, the ones that the constraint left no choice for
   double prefill_s = 0.0;
   double decode_s = 0.0;        ///< spent on the tokens after the first
   int64_t decoded_tokens = 0;   ///< tokens that decode_s was spent on
@@ -38,6 +40,7 @@ struct Stats {
   int64_t recorded_calls = 0;   ///< of the model, which a recording kept
   int64_t dropped_calls = 0;    ///< while recording, for which its bounds left no room
   StopReason stop_reason = StopReason::kNone;
+  bool incomplete = false;  ///< the answer ended before its constraint allowed it
 
   double prefill_tokens_per_s() const;
   double decode_tokens_per_s() const;

@@ -8,6 +8,7 @@
 #include <sstream>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "runner/chat.h"
@@ -17,11 +18,21 @@
 #include "runner/version.h"
 
 struct thimble_runner {
+  explicit thimble_runner(std::unique_ptr<thimble::Runner> loaded) : runner(std::move(loaded)) {}
+
   std::unique_ptr<thimble::Runner> runner;
   std::string stats;
+  thimble::ConstraintText constraint_text;
+  std::unique_ptr<thimble::Constraint> constraint;
+  std::string notes;  ///< of the constraint
 };
 
 namespace {
+
+static_assert(static_cast<int>(thimble::ConstraintText::Kind::kJsonSchema) == THIMBLE_JSON_SCHEMA &&
+              static_cast<int>(thimble::ConstraintText::Kind::kRegex) == THIMBLE_REGEX &&
+              static_cast<int>(thimble::ConstraintText::Kind::kChoice) == THIMBLE_CHOICE &&
+              static_cast<int>(thimble::ConstraintText::Kind::kGrammar) == THIMBLE_GRAMMAR);
 
 constexpr int64_t kMaxRecordingBytes = int64_t{1} << 30;  // a flatbuffer ends at 2 GB
 
@@ -62,8 +73,9 @@ thimble::Status check(const thimble_options& options) {
                       check("min_p", options.min_p, 0.0f, 1.0f)});
 }
 
-thimble::GenerateOptions to_generate(const thimble_options& options) {
+thimble::GenerateOptions to_generate(const thimble_options& options, const thimble_runner& runner) {
   thimble::GenerateOptions generate;
+  generate.constraint = runner.constraint.get();
   generate.max_new_tokens = options.max_new_tokens;
   generate.sampler = {options.temperature, options.top_k, options.top_p, options.min_p,
                       options.seed};
@@ -87,7 +99,7 @@ thimble_runner* thimble_load(const char* path, const thimble_load_options* optio
   load.huge_pages = options->huge_pages != 0;
   auto runner = thimble::Runner::load(path, load);
   if (report(runner.status(), error, error_size) != 0) return nullptr;
-  return new thimble_runner{std::move(*runner), {}};
+  return new thimble_runner(std::move(*runner));
 }
 
 int64_t thimble_adapters(const thimble_runner* runner) {
@@ -119,10 +131,38 @@ int thimble_generate(thimble_runner* runner, const char* prompt, size_t prompt_s
   const auto tokens = runner->runner->encode_prompt(std::string_view(prompt, prompt_size));
   if (!tokens.ok()) return report(tokens.status(), error, error_size);
   runner->runner->model().program().recorder().note("prompt", {prompt, prompt_size});
-  return report(
-      runner->runner->generate(*tokens, to_generate(*options), to_callback(on_text, context)),
-      error, error_size);
+  return report(runner->runner->generate(*tokens, to_generate(*options, *runner),
+                                         to_callback(on_text, context)),
+                error, error_size);
 }
+
+int thimble_constrain(thimble_runner* runner, int32_t kind, const char* text, size_t text_size,
+                      char* error, size_t error_size) {
+  using Kind = thimble::ConstraintText::Kind;
+  const thimble::Status status = check<int32_t>("kind", kind, THIMBLE_ANY_TEXT, THIMBLE_GRAMMAR);
+  if (!status.ok()) return report(status, error, error_size);
+  thimble::ConstraintText wanted;
+  wanted.kind = static_cast<Kind>(kind);
+  if (wanted.kind != Kind::kNone) wanted.text.assign(text, text_size);
+  if (wanted.kind == runner->constraint_text.kind && wanted.text == runner->constraint_text.text) {
+    return 0;
+  }
+  std::unique_ptr<thimble::Constraint> constraint;
+  if (wanted.kind != Kind::kNone) {
+    auto compiled = runner->runner->compile(wanted);
+    if (!compiled.ok()) return report(compiled.status(), error, error_size);
+    constraint = std::move(*compiled);
+  }
+  runner->notes.clear();
+  for (const std::string& note : constraint ? constraint->notes() : std::vector<std::string>()) {
+    runner->notes += note + "\n";
+  }
+  runner->constraint = std::move(constraint);
+  runner->constraint_text = std::move(wanted);
+  return 0;
+}
+
+const char* thimble_constraint_notes(const thimble_runner* runner) { return runner->notes.c_str(); }
 
 int thimble_chat_start(thimble_runner* runner, const char* system, size_t system_size, char* error,
                        size_t error_size) {
@@ -141,8 +181,9 @@ int thimble_chat_say(thimble_runner* runner, const char* message, size_t message
       chat->ask(std::string(message, message_size), options->max_new_tokens);
   if (!question.ok()) return report(question.status(), error, error_size);
   if (dropped_turns != nullptr) *dropped_turns = static_cast<int64_t>(question->dropped_turns);
-  return report(chat->answer(*question, to_generate(*options), to_callback(on_text, context)),
-                error, error_size);
+  return report(
+      chat->answer(*question, to_generate(*options, *runner), to_callback(on_text, context)), error,
+      error_size);
 }
 
 int thimble_chat_reset(thimble_runner* runner, char* error, size_t error_size) {
@@ -204,7 +245,7 @@ int thimble_restore(thimble_runner* runner, const char* path, char* error, size_
 thimble_runner* thimble_fork(thimble_runner* runner, char* error, size_t error_size) {
   auto fork = runner->runner->fork();
   if (report(fork.status(), error, error_size) != 0) return nullptr;
-  return new thimble_runner{std::move(*fork), {}};
+  return new thimble_runner(std::move(*fork));
 }
 
 int thimble_verify(thimble_runner* runner, char* error, size_t error_size) {

@@ -77,6 +77,28 @@ THIMBLE_API int thimble_generate(thimble_runner* runner, const char* prompt, siz
                                  const thimble_options* options, thimble_text_callback on_text,
                                  void* context, char* error, size_t error_size);
 
+/// What thimble_constrain() can make an answer be.
+enum {
+  THIMBLE_ANY_TEXT = 0,
+  THIMBLE_JSON_SCHEMA = 1, /* JSON that a schema describes */
+  THIMBLE_REGEX = 2,       /* a text that a regular expression matches as a whole */
+  THIMBLE_CHOICE = 3,      /* one of the strings of a JSON array */
+  THIMBLE_GRAMMAR = 4      /* a text of a GBNF grammar, llama.cpp's notation */
+};
+
+/// Constrains the answers of thimble_generate() and thimble_chat_say() from the next one on: every
+/// answer that ends by itself is such a text; one that ends earlier is the beginning of one, and
+/// the statistics' "incomplete" tells it. THIMBLE_ANY_TEXT ends that, and needs no text. Setting
+/// the same constraint again costs nothing. Forks begin without one. Returns 0 on success; on
+/// failure, for example because a schema has a keyword that is not supported, the constraint does
+/// not change.
+THIMBLE_API int thimble_constrain(thimble_runner* runner, int32_t kind, const char* text,
+                                  size_t text_size, char* error, size_t error_size);
+
+/// Returns what its user should know about the constraint, one sentence a line, such as that oneOf
+/// is treated as anyOf; "" if nothing. Valid until the next thimble_constrain().
+THIMBLE_API const char* thimble_constraint_notes(const thimble_runner* runner);
+
 /// Starts or continues a chat; the model must have a chat template. The conversation belongs to the
 /// runner: it is saved, restored and forked with the cache, and thimble_generate() does not change
 /// it. A system message of `system_size` bytes replaces the previous one; with 0, that one stays.

@@ -1,5 +1,7 @@
 #include "tokenizer/decoder.h"
 
+#include <algorithm>
+
 namespace thimble {
 namespace {
 
@@ -54,6 +56,11 @@ Result<Decoder> Decoder::load(const FlatbufferTable& table) {
 bool Decoder::skips(int32_t id) const {
   return id < 0 || id >= vocab_size() ||
          find_sorted(skipped_, static_cast<uint32_t>(id)) < skipped_.size();
+}
+
+bool Decoder::joins_texts() const {
+  const auto is_at_start = [](const Finish& step) { return step.kind == Finish::kStripLeft; };
+  return !knows_last() && std::all_of(finish_.begin(), finish_.end(), is_at_start);
 }
 
 std::string_view Decoder::text(int32_t id, bool first, bool last) const {

@@ -37,6 +37,8 @@ class Decoder {
 
   bool start_lasts() const { return start_lasts_; }
   bool knows_last() const { return drops_last_space_ || last_.ids.size() > 0; }
+  /// Whether the text of tokens is the texts of each, one behind the other, except at its start.
+  bool joins_texts() const;
   bool replaces_each_byte() const { return replaces_each_byte_; }
   bool skipped_cut() const { return skipped_cut_; }
   const std::vector<Finish>& finish() const { return finish_; }

@@ -1,0 +1,122 @@
+#include "constraint/code_points.h"
+
+#include <algorithm>
+#include <string>
+
+#include "tokenizer/utf8.h"
+
+namespace thimble {
+namespace {
+
+constexpr uint32_t kEnd = 0x110000;
+
+/// Characters whose UTF-8 has `first.size()` bytes and lies between two of that length: as few
+/// sequences of byte ranges as that takes.
+void add_sequences(Grammar* grammar, const std::string& first, const std::string& last, size_t at,
+                   std::vector<Grammar::Node> head, std::vector<Grammar::Node>* choices) {
+  const auto low = static_cast<uint8_t>(first[at]), high = static_cast<uint8_t>(last[at]);
+  const auto with = [&](uint8_t from, uint8_t to) {
+    std::vector<Grammar::Node> nodes = head;
+    nodes.push_back(grammar->byte(byte_range(from, to)));
+    return nodes;
+  };
+  const bool is_last = at + 1 == first.size();
+  const auto rest_is = [at](const std::string& text, char byte) {
+    return text.find_first_not_of(byte, at + 1) == text.npos;
+  };
+  const bool from_least = is_last || rest_is(first, '\x80');
+  const bool to_most = is_last || rest_is(last, '\xBF');
+  if (low == high && !(from_least && to_most)) {
+    add_sequences(grammar, first, last, at + 1, with(low, low), choices);
+    return;
+  }
+  const std::string most(first.size(), '\xBF'), least(first.size(), '\x80');
+  if (!from_least) add_sequences(grammar, first, most, at + 1, with(low, low), choices);
+  const auto from = static_cast<uint8_t>(low + (from_least ? 0 : 1));
+  const auto to = static_cast<uint8_t>(high - (to_most ? 0 : 1));
+  if (from <= to) {
+    std::vector<Grammar::Node> nodes = with(from, to);
+    for (size_t i = at + 1; i < first.size(); ++i) {
+      nodes.push_back(grammar->byte(byte_range(0x80, 0xBF)));
+    }
+    choices->push_back(grammar->sequence(std::move(nodes)));
+  }
+  if (!to_most) add_sequences(grammar, least, last, at + 1, with(high, high), choices);
+}
+
+}  // namespace
+
+void CodePoints::add(uint32_t first, uint32_t last) {
+  if (first < 0xD800 && last >= 0xD800) {
+    add(first, 0xD7FF);
+    add(0xD800, last);
+    return;
+  }
+  if (first >= 0xD800 && first < 0xE000) first = 0xE000;
+  if (first > last) return;
+  std::vector<Range> merged;
+  for (const Range& range : ranges_) {
+    if (range.last + 1 < first || last + 1 < range.first) {
+      merged.push_back(range);
+    } else {
+      first = std::min(first, range.first);
+      last = std::max(last, range.last);
+    }
+  }
+  const auto place =
+      std::find_if(merged.begin(), merged.end(), [&](Range range) { return range.first > first; });
+  merged.insert(place, {first, last});
+  ranges_.swap(merged);
+}
+
+void CodePoints::add(const CodePoints& other) {
+  for (const Range& range : other.ranges_) add(range.first, range.last);
+}
+
+CodePoints CodePoints::complement() const {
+  CodePoints result;
+  uint32_t next = 0;
+  for (const Range& range : ranges_) {
+    if (next < range.first) result.add(next, range.first - 1);
+    next = range.last + 1;
+  }
+  if (next < kEnd) result.add(next, kEnd - 1);
+  return result;
+}
+
+CodePoints CodePoints::intersection(const CodePoints& other) const {
+  CodePoints outside = complement();
+  outside.add(other.complement());
+  return outside.complement();
+}
+
+bool CodePoints::contains(uint32_t point) const {
+  return std::any_of(ranges_.begin(), ranges_.end(), [point](const Range& range) {
+    return range.first <= point && point <= range.last;
+  });
+}
+
+Grammar::Node utf8_node(Grammar* grammar, const CodePoints& points) {
+  ByteSet ascii;
+  std::vector<Grammar::Node> choices;
+  constexpr uint32_t kBounds[] = {0, 0x80, 0x800, 0x10000, kEnd};
+  for (const CodePoints::Range& range : points.ranges()) {
+    for (size_t length = 1; length <= 4; ++length) {
+      const uint32_t first = std::max(range.first, kBounds[length - 1]);
+      const uint32_t last = std::min(range.last, kBounds[length] - 1);
+      if (first > last) continue;
+      if (length == 1) {
+        ascii |= byte_range(static_cast<uint8_t>(first), static_cast<uint8_t>(last));
+        continue;
+      }
+      std::string low, high;
+      append_utf8(first, &low);
+      append_utf8(last, &high);
+      add_sequences(grammar, low, high, 0, {}, &choices);
+    }
+  }
+  choices.insert(choices.begin(), grammar->byte(ascii));
+  return grammar->choice(std::move(choices));
+}
+
+}  // namespace thimble

@@ -1,0 +1,91 @@
+#include "constraint/constraint.h"
+
+#include <utility>
+
+#include "constraint/choice.h"
+#include "constraint/gbnf.h"
+#include "constraint/regex.h"
+#include "constraint/schema.h"
+
+namespace thimble {
+namespace {
+
+using Kind = ConstraintText::Kind;
+
+const char* name_of(Kind kind) {
+  switch (kind) {
+    case Kind::kJsonSchema:
+      return "the JSON schema";
+    case Kind::kRegex:
+      return "the regular expression";
+    case Kind::kChoice:
+      return "the choice";
+    default:
+      return "the grammar";
+  }
+}
+
+Result<Grammar::Node> parse(const ConstraintText& text, Grammar* grammar,
+                            std::vector<std::string>* notes) {
+  switch (text.kind) {
+    case Kind::kJsonSchema:
+      return parse_schema(text.text, grammar, notes);
+    case Kind::kRegex:
+      return parse_regex(text.text, grammar);
+    case Kind::kChoice:
+      return parse_choice(text.text, grammar);
+    case Kind::kGrammar:
+      return parse_gbnf(text.text, grammar);
+    case Kind::kNone:
+      break;
+  }
+  return Status::error("there is no constraint");
+}
+
+}  // namespace
+
+Result<Program> compile_constraint(const ConstraintText& text, std::vector<std::string>* notes) {
+  Grammar grammar;
+  const Result<Grammar::Node> node = parse(text, &grammar, notes);
+  if (!node.ok()) return node.status();
+  Result<Program> program = compile_program(grammar, *node);
+  if (program.ok()) return program;
+  return Status::error(std::string(name_of(text.kind)) + " " + program.message());
+}
+
+Result<std::unique_ptr<Constraint>> Constraint::compile(
+    const ConstraintText& text, std::shared_ptr<const Vocabulary> vocabulary) {
+  std::vector<std::string> notes;
+  Result<Program> program = compile_constraint(text, &notes);
+  if (!program.ok()) return program.status();
+  std::unique_ptr<Constraint> constraint(
+      new Constraint(std::move(*program), std::move(vocabulary)));
+  constraint->notes_ = std::move(notes);
+  return constraint;
+}
+
+bool Matcher::accept(std::string_view bytes) {
+  Recognizer& recognizer = constraint_->recognizer();
+  Recognizer::State state = states_.back();
+  for (const char c : bytes) {
+    state = recognizer.next(state, static_cast<uint8_t>(c));
+    if (state == Recognizer::kDead) return false;
+  }
+  states_.push_back(state);
+  return true;
+}
+
+std::string Matcher::forced(size_t most) const {
+  Recognizer& recognizer = constraint_->recognizer();
+  Recognizer::State state = states_.back();
+  std::string bytes;
+  while (bytes.size() < most) {
+    const int byte = recognizer.only_byte(state);
+    if (byte < 0) break;
+    bytes += static_cast<char>(byte);
+    state = recognizer.next(state, static_cast<uint8_t>(byte));
+  }
+  return bytes;
+}
+
+}  // namespace thimble

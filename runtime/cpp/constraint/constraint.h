@@ -1,0 +1,83 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "constraint/masks.h"
+#include "constraint/recognizer.h"
+#include "constraint/vocabulary.h"
+#include "core/status.h"
+
+namespace thimble {
+
+/// What an answer must be.
+struct ConstraintText {
+  enum class Kind {
+    kNone,
+    kJsonSchema,  ///< JSON that a schema describes
+    kRegex,       ///< a text that a regular expression matches as a whole
+    kChoice,      ///< one of the strings of a JSON array
+    kGrammar,     ///< a text of a GBNF grammar, llama.cpp's notation
+  };
+
+  Kind kind = Kind::kNone;
+  std::string text;
+};
+
+/// Compiles a constraint's text; adds what its reader should know to `notes`.
+Result<Program> compile_constraint(const ConstraintText& text, std::vector<std::string>* notes);
+
+/// A compiled constraint for the tokens of a vocabulary, with all that is kept from one answer to
+/// the next. One thread at a time may use it.
+class Constraint {
+ public:
+  static Result<std::unique_ptr<Constraint>> compile(const ConstraintText& text,
+                                                     std::shared_ptr<const Vocabulary> vocabulary);
+
+  Recognizer& recognizer() { return recognizer_; }
+  Masks& masks() { return masks_; }
+  const std::vector<std::string>& notes() const { return notes_; }
+
+ private:
+  Constraint(Program program, std::shared_ptr<const Vocabulary> vocabulary)
+      : vocabulary_(std::move(vocabulary)),
+        recognizer_(std::move(program)),
+        masks_(recognizer_, *vocabulary_) {}
+
+  std::shared_ptr<const Vocabulary> vocabulary_;
+  Recognizer recognizer_;
+  Masks masks_;
+  std::vector<std::string> notes_;
+};
+
+/// A text under a constraint, which grows piece by piece and can be taken back. A copy costs what
+/// its list of states does.
+class Matcher {
+ public:
+  explicit Matcher(Constraint& constraint)
+      : constraint_(&constraint), states_{constraint.recognizer().start()} {}
+
+  /// Adds bytes; false, and nothing added, if no text that matches begins so.
+  bool accept(std::string_view bytes);
+  /// The number of pieces that were added.
+  size_t length() const { return states_.size() - 1; }
+  /// Takes back every piece from `length` on.
+  void truncate(size_t length) { states_.resize(length + 1); }
+
+  /// The tokens that may come next.
+  const TokenMask& mask() { return constraint_->masks().at(states_.back()); }
+  /// Whether the text matches as it is.
+  bool complete() const { return constraint_->recognizer().accepts(states_.back()); }
+  /// Whether the text matches and nothing can follow.
+  bool ended() const { return constraint_->recognizer().ends(states_.back()); }
+  /// The bytes that must follow, whatever else does: at most `most`.
+  std::string forced(size_t most) const;
+
+ private:
+  Constraint* constraint_;
+  std::vector<Recognizer::State> states_;
+};
+
+}  // namespace thimble

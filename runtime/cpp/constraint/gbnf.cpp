@@ -1,0 +1,314 @@
+#include "constraint/gbnf.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "constraint/code_points.h"
+#include "tokenizer/utf8.h"
+
+namespace thimble {
+namespace {
+
+constexpr int kMaxDepth = 200;
+constexpr uint64_t kMaxCount = 1'000'000'000;
+
+bool is_name(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
+         c == '_';
+}
+
+class Parser {
+ public:
+  Parser(std::string_view text, Grammar* grammar) : text_(text), grammar_(grammar) {}
+
+  Result<Grammar::Node> parse() {
+    if (with_valid_utf8(text_) != text_) return Status::error("the grammar is not UTF-8");
+    skip_space(/*lines=*/true);
+    while (at_ < text_.size()) {
+      if (!parse_rule()) return error_;
+      skip_space(/*lines=*/true);
+    }
+    for (const auto& [name, rule] : rules_) {
+      if (rule.defined) continue;
+      at_ = rule.first_use;
+      (void)fail("the rule " + name + " is used here, but is nowhere defined");
+      return error_;
+    }
+    const auto root = rules_.find("root");
+    if (root == rules_.end()) {
+      return Status::error("the grammar has no rule named root: it is where texts begin");
+    }
+    return grammar_->call(root->second.rule);
+  }
+
+ private:
+  struct NamedRule {
+    Grammar::Rule rule;
+    bool defined;
+    size_t first_use;
+  };
+
+  bool fail(const std::string& what) {
+    const std::string_view before = text_.substr(0, std::min(at_, text_.size()));
+    const auto line = 1 + std::count(before.begin(), before.end(), '\n');
+    const size_t start = before.rfind('\n') == before.npos ? 0 : before.rfind('\n') + 1;
+    error_ = Status::error("the grammar is not valid at line " + std::to_string(line) +
+                           ", column " + std::to_string(before.size() - start + 1) + ": " + what);
+    return false;
+  }
+
+  char peek() const { return at_ < text_.size() ? text_[at_] : '\0'; }
+  bool take(std::string_view word) {
+    if (text_.substr(at_, word.size()) != word) return false;
+    at_ += word.size();
+    return true;
+  }
+
+  void skip_space(bool lines) {
+    while (at_ < text_.size()) {
+      const char c = text_[at_];
+      if (c == '#') {
+        at_ = std::min(text_.find_first_of("\r\n", at_), text_.size());
+      } else if (c == ' ' || c == '\t' || (lines && (c == '\n' || c == '\r'))) {
+        ++at_;
+      } else {
+        return;
+      }
+    }
+  }
+
+  std::string_view parse_name() {
+    const size_t begin = at_;
+    while (is_name(peek())) ++at_;
+    return text_.substr(begin, at_ - begin);
+  }
+
+  NamedRule& named(std::string_view name, size_t at) {
+    const auto [place, is_new] = rules_.try_emplace(std::string(name), NamedRule{0, false, at});
+    if (is_new) place->second.rule = grammar_->add_rule(std::string(name));
+    return place->second;
+  }
+
+  bool parse_rule() {
+    const size_t begin = at_;
+    const std::string_view name = parse_name();
+    if (name.empty()) return fail("the name of a rule is missing");
+    skip_space(/*lines=*/false);
+    if (!take("::=")) return fail("::= is missing");
+    if (named(name, begin).defined) {
+      at_ = begin;
+      return fail("the rule " + std::string(name) + " is defined twice");
+    }
+    skip_space(/*lines=*/true);
+    Grammar::Node node = 0;
+    if (!parse_choice(&node, 0)) return false;
+    if (at_ < text_.size() && peek() != '\n' && peek() != '\r') {
+      return fail(std::string("a rule cannot go on with '") + peek() + "'");
+    }
+    NamedRule& rule = named(name, begin);
+    rule.defined = true;
+    grammar_->define(rule.rule, node);
+    return true;
+  }
+
+  bool parse_choice(Grammar::Node* node, int depth) {
+    if (depth > kMaxDepth) {
+      return fail("groups are nested in more than " + std::to_string(kMaxDepth) + " levels");
+    }
+    std::vector<Grammar::Node> choices;
+    do {
+      skip_space(/*lines=*/true);
+      choices.emplace_back();
+      if (!parse_sequence(&choices.back(), depth)) return false;
+    } while (take("|"));
+    *node = grammar_->choice(std::move(choices));
+    return true;
+  }
+
+  bool parse_sequence(Grammar::Node* node, int depth) {
+    std::vector<Grammar::Node> parts;
+    while (true) {
+      skip_space(/*lines=*/depth > 0);
+      Grammar::Node part = 0;
+      const char c = peek();
+      if (c == '"') {
+        if (!parse_literal(&part)) return false;
+      } else if (c == '[') {
+        if (!parse_class(&part)) return false;
+      } else if (c == '(') {
+        const size_t begin = at_++;
+        if (!parse_choice(&part, depth + 1)) return false;
+        if (!take(")")) {
+          at_ = begin;
+          return fail("a group is not closed");
+        }
+      } else if (c == '.') {
+        ++at_;
+        part = utf8_node(grammar_, CodePoints::all());
+      } else if (is_name(c)) {
+        const size_t begin = at_;
+        part = grammar_->call(named(parse_name(), begin).rule);
+      } else if (c == '<' || c == '!') {
+        return fail("tokens in a grammar are not supported: write their text");
+      } else {
+        break;
+      }
+      if (!parse_repetitions(&part, depth)) return false;
+      parts.push_back(part);
+    }
+    *node = grammar_->sequence(std::move(parts));
+    return true;
+  }
+
+  bool parse_repetitions(Grammar::Node* part, int depth) {
+    while (true) {
+      skip_space(/*lines=*/depth > 0);
+      uint64_t min = 0, max = Grammar::kUnlimited;
+      if (take("+")) {
+        min = 1;
+      } else if (take("?")) {
+        max = 1;
+      } else if (take("{")) {
+        if (!parse_bounds(&min, &max)) return false;
+      } else if (!take("*")) {
+        return true;
+      }
+      *part = grammar_->repeat(*part, min, max);
+    }
+  }
+
+  bool parse_bounds(uint64_t* min, uint64_t* max) {
+    skip_space(/*lines=*/false);
+    if (peek() != ',' && !parse_count(min)) return false;
+    skip_space(/*lines=*/false);
+    if (take(",")) {
+      skip_space(/*lines=*/false);
+      if (peek() != '}' && !parse_count(max)) return false;
+    } else {
+      *max = *min;
+    }
+    skip_space(/*lines=*/false);
+    if (!take("}")) return fail("a } is missing");
+    return *min <= *max || fail("the bounds of a repetition are in the wrong order");
+  }
+
+  bool parse_count(uint64_t* count) {
+    if (peek() < '0' || peek() > '9') return fail("a number is missing");
+    for (*count = 0; peek() >= '0' && peek() <= '9'; ++at_) {
+      *count = *count * 10 + static_cast<uint64_t>(peek() - '0');
+      if (*count > kMaxCount) {
+        return fail("a repetition has more than " + std::to_string(kMaxCount) + " times");
+      }
+    }
+    return true;
+  }
+
+  bool parse_literal(Grammar::Node* node) {
+    const size_t begin = at_++;
+    std::string text;
+    while (peek() != '"') {
+      uint32_t point = 0;
+      if (at_ >= text_.size()) {
+        at_ = begin;
+        return fail("a text is not closed");
+      }
+      if (!parse_character(&point)) return false;
+      append_utf8(point, &text);
+    }
+    ++at_;
+    *node = grammar_->literal(text);
+    return true;
+  }
+
+  bool parse_class(Grammar::Node* node) {
+    const size_t begin = at_++;
+    const bool negated = take("^");
+    CodePoints points;
+    while (peek() != ']') {
+      uint32_t first = 0;
+      if (at_ >= text_.size()) {
+        at_ = begin;
+        return fail("a class is not closed");
+      }
+      if (!parse_character(&first)) return false;
+      uint32_t last = first;
+      if (peek() == '-' && at_ + 1 < text_.size() && text_[at_ + 1] != ']') {
+        ++at_;
+        if (!parse_character(&last)) return false;
+        if (last < first) return fail("a range of characters is in the wrong order");
+      }
+      points.add(first, last);
+    }
+    ++at_;
+    *node = utf8_node(grammar_, negated ? points.complement() : points);
+    return true;
+  }
+
+  bool parse_character(uint32_t* point) {
+    if (peek() != '\\') {
+      *point = next_code_point(text_, &at_);
+      return true;
+    }
+    ++at_;
+    const char c = peek();
+    ++at_;
+    switch (c) {
+      case 'x':
+        return parse_hex(2, point);
+      case 'u':
+        return parse_hex(4, point);
+      case 'U':
+        return parse_hex(8, point);
+      case 't':
+        *point = '\t';
+        return true;
+      case 'r':
+        *point = '\r';
+        return true;
+      case 'n':
+        *point = '\n';
+        return true;
+      case '\\':
+      case '"':
+      case '[':
+      case ']':
+      case '-':
+      case '^':
+        *point = static_cast<uint32_t>(c);
+        return true;
+      default:
+        at_ -= 2;
+        return fail("a backslash is followed by no escape");
+    }
+  }
+
+  bool parse_hex(int count, uint32_t* point) {
+    *point = 0;
+    for (int i = 0; i < count; ++i, ++at_) {
+      const char c = peek(), lower = static_cast<char>(c | 0x20);
+      const bool digit = c >= '0' && c <= '9';
+      if (!digit && (lower < 'a' || lower > 'f')) return fail("a hexadecimal digit is missing");
+      *point = *point << 4 | static_cast<uint32_t>(digit ? c - '0' : lower - 'a' + 10);
+    }
+    if (*point < 0x110000 && (*point < 0xD800 || *point >= 0xE000)) return true;
+    return fail("an escape is no character");
+  }
+
+  std::string_view text_;
+  Grammar* grammar_;
+  size_t at_ = 0;
+  std::map<std::string, NamedRule> rules_;
+  Status error_;
+};
+
+}  // namespace
+
+Result<Grammar::Node> parse_gbnf(std::string_view text, Grammar* grammar) {
+  return Parser(text, grammar).parse();
+}
+
+}  // namespace thimble

@@ -1,0 +1,143 @@
+#include "constraint/json_layout.h"
+
+#include <utility>
+
+#include "constraint/regex.h"
+
+namespace thimble {
+namespace {
+
+constexpr const char* kNumber = "-?(?:0|[1-9][0-9]*)(?:\\.[0-9]+)?(?:[eE][+-]?[0-9]+)?";
+
+}  // namespace
+
+Result<JsonLayout> JsonLayout::create(Grammar* grammar, const JsonSpacing& spacing) {
+  JsonLayout layout(grammar);
+  ByteSet white;
+  for (const char c : {' ', '\n', '\r', '\t'}) white.set(static_cast<uint8_t>(c));
+  if (spacing.flexible) {
+    layout.space_ = grammar->repeat(grammar->byte(white), 0, Grammar::kUnlimited);
+  }
+  for (const auto& [regex, separator] : {std::pair{&spacing.item_separator, &layout.comma_},
+                                         {&spacing.key_separator, &layout.colon_}}) {
+    const Result<Grammar::Node> node = parse_regex(*regex, grammar);
+    if (!node.ok()) return node.status();
+    *separator = grammar->sequence({layout.space_, *node, layout.space_});
+  }
+  return layout;
+}
+
+Grammar::Node JsonLayout::enclosed(const char* open, Grammar::Node content, const char* close) {
+  return grammar_->sequence(
+      {grammar_->literal(open), space_, content, space_, grammar_->literal(close)});
+}
+
+Grammar::Node JsonLayout::any_boolean() { return grammar_->literals({"true", "false"}); }
+
+Grammar::Node JsonLayout::any() {
+  if (any_) return *any_;
+  const Grammar::Rule rule = grammar_->add_rule("any JSON");
+  any_ = grammar_->call(rule);
+  const Result<Grammar::Node> number = parse_regex(kNumber, grammar_);
+  const Grammar::Node node = grammar_->choice(
+      {grammar_->literals({"null", "true", "false"}), *number, strings_.any(),
+       array({}, *any_, 0, Grammar::kUnlimited), object({}, {{strings_.any(), *any_, false}})});
+  grammar_->define(rule, node);
+  return *any_;
+}
+
+Grammar::Node JsonLayout::exactly(const Json& value) {
+  if (value.is(Json::Kind::kArray)) {
+    std::vector<Grammar::Node> items;
+    for (const Json& item : value.values) items.push_back(exactly(item));
+    const uint64_t count = items.size();
+    return array(items, grammar_->nothing(), count, count);
+  }
+  if (value.is(Json::Kind::kObject)) {
+    std::vector<JsonMember> members;
+    for (size_t i = 0; i < value.keys.size(); ++i) {
+      members.push_back(
+          {grammar_->literal(quoted_json(value.keys[i])), exactly(value.values[i]), true});
+    }
+    return object(members, std::nullopt);
+  }
+  return grammar_->literal(to_text(value));
+}
+
+Grammar::Node JsonLayout::pair(const JsonMember& member) {
+  return grammar_->sequence({member.name, colon_, member.value});
+}
+
+Grammar::Node JsonLayout::object(const std::vector<JsonMember>& members,
+                                 const std::optional<JsonMember>& more) {
+  // Those from the first required one on always follow another, or are it.
+  size_t first_required = 0;
+  while (first_required < members.size() && !members[first_required].required) ++first_required;
+  std::vector<Grammar::Node> pairs;
+  for (size_t i = 0; i < members.size(); ++i) {
+    const Grammar::Node node = pair(members[i]);
+    pairs.push_back(i < first_required ? grammar_->shared(node) : node);
+  }
+  Grammar::Node more_pair = grammar_->nothing(), more_rest = grammar_->empty();
+  if (more) {
+    more_pair = grammar_->shared(pair(*more));
+    more_rest = grammar_->repeat(grammar_->sequence({comma_, more_pair}), 0, Grammar::kUnlimited);
+  }
+
+  // What may follow the required ones: a sequence, each part with its comma.
+  std::vector<Grammar::Node> tail;
+  for (size_t i = first_required; i < members.size(); ++i) {
+    const bool is_first = i == first_required;
+    const Grammar::Node with_comma = is_first ? pairs[i] : grammar_->sequence({comma_, pairs[i]});
+    tail.push_back(members[i].required ? with_comma : grammar_->optional(with_comma));
+  }
+  tail.push_back(more_rest);
+  Grammar::Node rest = grammar_->shared(grammar_->sequence(std::move(tail)));  // after a comma
+
+  std::vector<Grammar::Node> choices;  // by the member that is first
+  if (first_required == members.size()) {
+    choices.push_back(grammar_->empty());
+    choices.push_back(grammar_->sequence({more_pair, more_rest}));
+  } else {
+    choices.push_back(rest);
+    rest = grammar_->sequence({comma_, rest});
+  }
+  for (size_t i = first_required; i-- > 0;) {
+    choices.push_back(grammar_->sequence({pairs[i], rest}));
+    const Grammar::Rule rule = grammar_->add_rule("members");
+    grammar_->define(rule, grammar_->sequence(
+                               {grammar_->optional(grammar_->sequence({comma_, pairs[i]})), rest}));
+    rest = grammar_->call(rule);
+  }
+  return grammar_->shared(enclosed("{", grammar_->choice(std::move(choices)), "}"));
+}
+
+Grammar::Node JsonLayout::array(const std::vector<Grammar::Node>& first, Grammar::Node more,
+                                uint64_t min, uint64_t max) {
+  const uint64_t count = std::min<uint64_t>(first.size(), max);
+  if (min > max) return grammar_->nothing();
+  Grammar::Node item = grammar_->shared(more), rest = grammar_->empty();
+  if (max > count) {
+    const uint64_t least = min > count ? min - count : 0;
+    const uint64_t most = max == Grammar::kUnlimited ? max : max - count;
+    // Without first items, the first of these has no comma.
+    const Grammar::Node with_comma = grammar_->sequence({comma_, item});
+    if (count > 0) {
+      rest = grammar_->repeat(with_comma, least, most);
+    } else {
+      rest = grammar_->sequence(
+          {item, grammar_->repeat(with_comma, least > 0 ? least - 1 : 0,
+                                  most == Grammar::kUnlimited ? most : most - 1)});
+      if (min == 0) rest = grammar_->optional(rest);
+    }
+  }
+  for (uint64_t i = count; i-- > 0;) {
+    const Grammar::Node one = grammar_->sequence({i > 0 ? comma_ : grammar_->empty(), first[i]});
+    rest = grammar_->sequence({one, rest});
+    if (i >= min) rest = grammar_->optional(rest);
+    rest = grammar_->shared(rest);
+  }
+  return grammar_->shared(enclosed("[", rest, "]"));
+}
+
+}  // namespace thimble

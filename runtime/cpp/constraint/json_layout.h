@@ -1,0 +1,58 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "constraint/grammar.h"
+#include "constraint/json.h"
+#include "constraint/json_strings.h"
+#include "core/status.h"
+
+namespace thimble {
+
+/// Where JSON in an answer may have white space; none by default. A schema sets it with the key
+/// x-guidance, as for llguidance.
+struct JsonSpacing {
+  bool flexible = false;  ///< white space anywhere inside an object or array, as much as one likes
+  std::string item_separator = ",";  ///< regular expressions
+  std::string key_separator = ":";
+};
+
+/// An object's member.
+struct JsonMember {
+  Grammar::Node name;
+  Grammar::Node value;
+  bool required;
+};
+
+/// JSON values in a grammar, in one layout.
+class JsonLayout {
+ public:
+  /// Fails if a separator is not a regular expression that is supported.
+  static Result<JsonLayout> create(Grammar* grammar, const JsonSpacing& spacing);
+
+  JsonStrings& strings() { return strings_; }
+  Grammar::Node any();
+  Grammar::Node any_boolean();
+  /// This value, in the order of its keys.
+  Grammar::Node exactly(const Json& value);
+  /// The members in their order, then any number of `more` ones, if there is one.
+  Grammar::Node object(const std::vector<JsonMember>& members,
+                       const std::optional<JsonMember>& more);
+  /// `first` items, as far as they are present, then `more` ones; from `min` to `max` in all.
+  Grammar::Node array(const std::vector<Grammar::Node>& first, Grammar::Node more, uint64_t min,
+                      uint64_t max);
+
+ private:
+  explicit JsonLayout(Grammar* grammar) : grammar_(grammar), strings_(grammar) {}
+  Grammar::Node pair(const JsonMember& member);
+  Grammar::Node enclosed(const char* open, Grammar::Node content, const char* close);
+
+  Grammar* grammar_;
+  JsonStrings strings_;
+  Grammar::Node space_ = 0, comma_ = 0, colon_ = 0;  ///< separators with the space beside them
+  std::optional<Grammar::Node> any_;
+};
+
+}  // namespace thimble

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "constraint/code_points.h"
+#include "constraint/grammar.h"
+#include "core/status.h"
+
+namespace thimble {
+
+/// JSON strings in a grammar. Characters are written as they are; only quotes, backslashes and
+/// control characters (U+007F is one) are escaped, by a letter or, control characters, by \u.
+class JsonStrings {
+ public:
+  explicit JsonStrings(Grammar* grammar) : grammar_(grammar) {}
+
+  /// Any string, with its quotes.
+  Grammar::Node any();
+  /// Strings of `min` to `max` characters.
+  Grammar::Node of_length(uint64_t min, uint64_t max);
+  /// Strings in which a regular expression matches somewhere; or, if it is `whole`, that it matches
+  /// as a whole.
+  Result<Grammar::Node> matching(std::string_view regex, bool whole);
+  /// Any string but these.
+  Result<Grammar::Node> except(std::vector<std::string> texts);
+
+  /// A character of a set inside a string.
+  Grammar::Node character(const CodePoints& points);
+
+ private:
+  Grammar::Node quoted(Grammar::Node content);
+  Grammar::Node beyond_ascii();
+  Grammar::Node end_of_any();
+  Grammar::Node except_tail(const std::vector<std::string>& texts, size_t begin, size_t end,
+                            size_t depth);
+
+  Grammar* grammar_;
+  std::optional<Grammar::Node> any_, beyond_ascii_, end_of_any_;
+};
+
+}  // namespace thimble

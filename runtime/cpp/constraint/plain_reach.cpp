@@ -1,0 +1,94 @@
+#include "constraint/plain_reach.h"
+
+#include <algorithm>
+#include <array>
+#include <initializer_list>
+
+namespace thimble {
+namespace {
+
+constexpr int kBudget = 1000;  // states to look at for one question
+
+struct Range {
+  uint8_t first, last;
+};
+
+/// The characters beyond ASCII in UTF-8 (Unicode standard, table 3-7), as ranges of their bytes.
+constexpr std::array<std::array<Range, 4>, 8> kCharacters = {{
+    {{{0xC2, 0xDF}, {0x80, 0xBF}, {}, {}}},
+    {{{0xE0, 0xE0}, {0xA0, 0xBF}, {0x80, 0xBF}, {}}},
+    {{{0xE1, 0xEC}, {0x80, 0xBF}, {0x80, 0xBF}, {}}},
+    {{{0xED, 0xED}, {0x80, 0x9F}, {0x80, 0xBF}, {}}},
+    {{{0xEE, 0xEF}, {0x80, 0xBF}, {0x80, 0xBF}, {}}},
+    {{{0xF0, 0xF0}, {0x90, 0xBF}, {0x80, 0xBF}, {0x80, 0xBF}}},
+    {{{0xF1, 0xF3}, {0x80, 0xBF}, {0x80, 0xBF}, {0x80, 0xBF}}},
+    {{{0xF4, 0xF4}, {0x80, 0x8F}, {0x80, 0xBF}, {0x80, 0xBF}}},
+}};
+
+void make_unique(std::vector<Recognizer::State>* states) {
+  std::sort(states->begin(), states->end());
+  states->erase(std::unique(states->begin(), states->end()), states->end());
+}
+
+/// The states after a byte of a range; false if one is dead.
+bool step(Recognizer& recognizer, const std::vector<Recognizer::State>& from, Range range,
+          std::vector<Recognizer::State>* to) {
+  for (const Recognizer::State state : from) {
+    for (unsigned byte = range.first; byte <= range.last; ++byte) {
+      const Recognizer::State next = recognizer.next(state, static_cast<uint8_t>(byte));
+      if (next == Recognizer::kDead) return false;
+      if (to->empty() || to->back() != next) to->push_back(next);
+    }
+  }
+  make_unique(to);
+  return true;
+}
+
+}  // namespace
+
+bool PlainReach::successors(Recognizer& recognizer, Recognizer::State state,
+                            std::vector<Recognizer::State>* states) const {
+  for (const Range range : {Range{0x20, 0x21}, Range{0x23, 0x5B}, Range{0x5D, 0x7E}}) {
+    if (!step(recognizer, {state}, range, states)) return false;
+  }
+  for (const std::array<Range, 4>& ranges : kCharacters) {
+    std::vector<Recognizer::State> reached{state};
+    for (const Range range : ranges) {
+      if (range.last == 0) break;
+      std::vector<Recognizer::State> next;
+      if (!step(recognizer, reached, range, &next)) return false;
+      reached.swap(next);
+    }
+    states->insert(states->end(), reached.begin(), reached.end());
+  }
+  make_unique(states);
+  return true;
+}
+
+bool PlainReach::allows(Recognizer& recognizer, Recognizer::State state, size_t count) {
+  budget_ = kBudget;
+  return count <= 255 && check(recognizer, state, count);
+}
+
+/// Goes at most `count` calls deep.
+bool PlainReach::check(Recognizer& recognizer, Recognizer::State state, size_t count) {
+  const Known known = known_[state];
+  if (known.loops || count <= known.allowed) return true;
+  if (count >= known.refused || --budget_ < 0) return false;
+  std::vector<Recognizer::State> states;
+  bool allowed = successors(recognizer, state, &states);
+  const bool loops = allowed && states.size() == 1 && states[0] == state;
+  for (size_t i = 0; allowed && !loops && i < states.size(); ++i) {
+    allowed = check(recognizer, states[i], count - 1);
+  }
+  Known& found = known_[state];
+  found.loops = loops;
+  if (allowed) {
+    found.allowed = static_cast<uint8_t>(count);
+  } else if (budget_ >= 0) {
+    found.refused = static_cast<uint8_t>(count);
+  }
+  return allowed;
+}
+
+}  // namespace thimble

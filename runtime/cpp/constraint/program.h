@@ -1,0 +1,43 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "constraint/grammar.h"
+#include "core/status.h"
+
+namespace thimble {
+
+/// A grammar as instructions of a nondeterministic automaton with a stack, after Thompson (1968).
+struct Program {
+  enum class Op : uint8_t {
+    kByte,    ///< takes one byte of class a, then goes on at b
+    kSplit,   ///< goes on at a and at b
+    kEnter,   ///< goes on at the start of rule a, whose return is this rule's
+    kCall,    ///< runs rule a, which takes at least one byte, then goes on at b
+    kReturn,  ///< ends the rule
+    kNever,   ///< ends nowhere
+  };
+  struct Instruction {
+    Op op;
+    uint32_t a = 0, b = 0;
+  };
+
+  std::vector<Instruction> code;
+  std::vector<uint32_t> starts;  ///< the first instruction of each rule; rule 0 is the whole text
+  /// For each rule a number that is larger than those of all rules that may call it before a byte
+  /// was taken.
+  std::vector<uint32_t> ranks;
+  /// Bytes that no class tells apart have the same symbol.
+  std::array<uint8_t, 256> symbol_of{};
+  std::vector<uint8_t> byte_of;  ///< the first byte of each symbol
+  std::vector<ByteSet> classes;  ///< sets of symbols
+};
+
+/// Compiles the texts of `node`. Fails, with what follows "the grammar ", if a rule calls itself
+/// before it takes a byte, if no text matches, or if it is too large.
+Result<Program> compile_program(const Grammar& grammar, Grammar::Node node);
+
+}  // namespace thimble

@@ -1,0 +1,24 @@
+#pragma once
+
+#include <functional>
+#include <string_view>
+
+#include "constraint/code_points.h"
+#include "constraint/grammar.h"
+#include "core/status.h"
+
+namespace thimble {
+
+/// How a character of a set is written, for example in a JSON string.
+using CharacterNode = std::function<Grammar::Node(const CodePoints& points)>;
+
+/// The texts that a regular expression matches as a whole, or, with `search`, in which it matches
+/// somewhere. An anchor that is not at the beginning or the end of the expression, or of one of its
+/// choices, is refused.
+Result<Grammar::Node> regex_node(std::string_view regex, bool search, Grammar* grammar,
+                                 const CharacterNode& character);
+
+/// The texts in UTF-8 that a regular expression matches as a whole.
+Result<Grammar::Node> parse_regex(std::string_view regex, Grammar* grammar);
+
+}  // namespace thimble

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "constraint/code_points.h"
+#include "core/status.h"
+
+namespace thimble {
+
+/// A regular expression as a tree.
+struct Regex {
+  enum class Kind { kCharacter, kSequence, kChoice, kRepeat, kBegin, kEnd };
+
+  Kind kind = Kind::kSequence;
+  CodePoints points;          ///< kCharacter: one of them
+  uint64_t min = 0, max = 0;  ///< kRepeat
+  std::vector<Regex> parts;   ///< one for kRepeat
+  size_t offset = 0;          ///< in the text, for messages
+  bool has_anchor = false;    ///< it or a part is kBegin or kEnd
+};
+
+/// Parses ECMA-262's regular expressions as JSON schemas use them (the flag u, no other): classes,
+/// escapes, groups, choices, quantifiers, anchors. Lookarounds, back references, word boundaries
+/// and Unicode properties are refused, with their place.
+Result<Regex> parse_regex_syntax(std::string_view text);
+
+}  // namespace thimble

@@ -1,0 +1,18 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "constraint/grammar.h"
+#include "core/status.h"
+
+namespace thimble {
+
+/// The JSON texts that a JSON schema (draft 2020-12, and what drafts 4 to 7 wrote otherwise)
+/// describes. Properties come in the schema's order. Keywords that are not supported are refused,
+/// with their path. Notes tell where the texts are other than the schema's.
+Result<Grammar::Node> parse_schema(std::string_view text, Grammar* grammar,
+                                   std::vector<std::string>* notes);
+
+}  // namespace thimble

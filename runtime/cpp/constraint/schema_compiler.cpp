@@ -1,0 +1,187 @@
+#include "constraint/schema_compiler.h"
+
+#include <algorithm>
+
+#include "constraint/recognizer.h"
+
+namespace thimble {
+namespace {
+
+constexpr int kMaxNesting = 3;
+
+Status error_at(const std::string& path, const std::string& what) {
+  return Status::error("the JSON schema at " + path + " " + what);
+}
+
+std::string type_of(const Json& value) {
+  switch (value.kind) {
+    case Json::Kind::kNull:
+      return "null";
+    case Json::Kind::kFalse:
+    case Json::Kind::kTrue:
+      return "boolean";
+    case Json::Kind::kNumber:
+      return value.text.find_first_of(".eE") == std::string::npos ? "integer" : "number";
+    case Json::Kind::kString:
+      return "string";
+    case Json::Kind::kArray:
+      return "array";
+    case Json::Kind::kObject:
+      return "object";
+  }
+  return "";
+}
+
+}  // namespace
+
+Result<Grammar::Node> SchemaCompiler::compile(const Json& schema) {
+  const Result<Grammar::Node> root = node(schema, "#");
+  if (!root.ok()) return root;
+  while (!pending_.empty()) {
+    const Pending next = std::move(pending_.front());
+    pending_.pop_front();
+    const Result<Json> flat = merger_.flatten(next.schema, next.path);
+    if (!flat.ok()) return flat.status();
+    const Result<Grammar::Node> node = flat_node(*flat, next.path);
+    if (!node.ok()) return node;
+    grammar_->define(next.rule, *node);
+  }
+  return root;
+}
+
+Result<Grammar::Node> SchemaCompiler::node(const Json& schema, const std::string& path) {
+  const Json* reference = schema.find("$ref");
+  if (reference == nullptr && schema.find("allOf") == nullptr) {
+    const Result<Json> flat = merger_.flatten(schema, path);
+    return flat.ok() ? flat_node(*flat, path) : flat.status();
+  }
+  // A schema that is met again, perhaps within itself, is the same rule.
+  const auto [place, is_new] = rules_.try_emplace(to_text(schema));
+  if (is_new) {
+    const Grammar::Rule rule = grammar_->add_rule("of the schema at " + path);
+    place->second = grammar_->call(rule);
+    pending_.push_back({rule, schema, path});
+  }
+  return place->second;
+}
+
+Result<Grammar::Node> SchemaCompiler::flat_node(const Json& schema, const std::string& path) {
+  if (schema.is(Json::Kind::kFalse)) return grammar_->nothing();
+  if (schema.is(Json::Kind::kTrue)) return layout_->any();
+  for (const char* key : {"anyOf", "oneOf"}) {
+    if (schema.find(key) != nullptr) return choices(schema, key, path);
+  }
+  if (schema.find("enum") != nullptr || schema.find("const") != nullptr) {
+    return enumeration(schema, path);
+  }
+  const auto types = types_of(schema, path);
+  if (!types.ok()) return types.status();
+  const bool unconstrained = std::all_of(schema.keys.begin(), schema.keys.end(), is_annotation);
+  if (unconstrained) return layout_->any();
+  std::vector<Grammar::Node> nodes;
+  for (const std::string& type : *types) {
+    const Result<Grammar::Node> node = of_type(type, schema, path);
+    if (!node.ok()) return node;
+    nodes.push_back(*node);
+  }
+  return grammar_->choice(std::move(nodes));
+}
+
+Result<Grammar::Node> SchemaCompiler::choices(const Json& schema, const std::string& key,
+                                              const std::string& path) {
+  const Json options = *schema.find(key);
+  if (!options.is(Json::Kind::kArray))
+    return error_at(path, "has " + key + " that is not an array");
+  if (key == "oneOf" && notes_ != nullptr) {
+    notes_->push_back("the JSON schema's oneOf at " + path +
+                      " is treated as anyOf: an answer may match several of its parts");
+  }
+  Json base = schema;
+  base.remove(key);
+  if (std::all_of(base.keys.begin(), base.keys.end(), is_annotation)) base = Json::boolean(true);
+  std::vector<Grammar::Node> nodes;
+  for (size_t i = 0; i < options.values.size(); ++i) {
+    const Result<Grammar::Node> one =
+        node(both(base, options.values[i]), path + "/" + key + "/" + std::to_string(i));
+    if (!one.ok()) return one;
+    nodes.push_back(*one);
+  }
+  return grammar_->choice(std::move(nodes));
+}
+
+Result<Grammar::Node> SchemaCompiler::enumeration(const Json& schema, const std::string& path) {
+  Json rest = schema;
+  rest.remove("enum");
+  rest.remove("const");
+  const auto types = types_of(schema, path);
+  if (!types.ok()) return types.status();
+  const bool only_type = std::all_of(rest.keys.begin(), rest.keys.end(), [](const auto& key) {
+    return key == "type" || is_annotation(key);
+  });
+  const Json *list = schema.find("enum"), *constant = schema.find("const");
+  std::vector<Json> values;
+  if (list != nullptr && !list->is(Json::Kind::kArray)) {
+    return error_at(path, "has an enum that is not an array");
+  }
+  if (list != nullptr) values = list->values;
+  if (constant != nullptr) {
+    const std::string text = to_text(*constant);
+    const bool listed =
+        list == nullptr || std::any_of(values.begin(), values.end(),
+                                       [&](const Json& v) { return to_text(v) == text; });
+    values = listed ? std::vector<Json>{*constant} : std::vector<Json>{};
+  }
+  std::vector<std::string> texts;
+  std::vector<Grammar::Node> nodes;
+  for (const Json& value : values) {
+    const std::string type = type_of(value);
+    const auto has = [&types](const std::string& name) {
+      return std::find(types->begin(), types->end(), name) != types->end();
+    };
+    if (!has(type) && !(type == "integer" && has("number"))) continue;
+    if (!only_type) {
+      const Result<bool> accepted = accepts(rest, value, path);
+      if (!accepted.ok()) return accepted.status();
+      if (!*accepted) continue;
+    }
+    if (value.is(Json::Kind::kArray) || value.is(Json::Kind::kObject)) {
+      nodes.push_back(layout_->exactly(value));
+    } else {
+      texts.push_back(to_text(value));
+    }
+  }
+  if (!texts.empty()) nodes.push_back(grammar_->literals(std::move(texts)));
+  return grammar_->choice(std::move(nodes));
+}
+
+/// Whether a schema's texts include a value's.
+Result<bool> SchemaCompiler::accepts(const Json& schema, const Json& value,
+                                     const std::string& path) {
+  if (nesting_ == kMaxNesting) {
+    return error_at(path, "has an enum beside other keywords that refers to itself");
+  }
+  Grammar grammar;
+  Result<JsonLayout> layout = JsonLayout::create(&grammar, JsonSpacing());
+  if (!layout.ok()) return layout.status();
+  SchemaCompiler compiler(document_, &grammar, &*layout, nullptr, nesting_ + 1);
+  const Result<Grammar::Node> node = compiler.compile(schema);
+  if (!node.ok()) return node.status();
+  Result<Program> program = compile_program(grammar, *node);
+  if (!program.ok()) return false;
+  Recognizer recognizer(std::move(*program));
+  Recognizer::State state = recognizer.start();
+  for (const char c : to_text(value)) state = recognizer.next(state, static_cast<uint8_t>(c));
+  return recognizer.accepts(state);
+}
+
+Result<Grammar::Node> SchemaCompiler::of_type(const std::string& type, const Json& schema,
+                                              const std::string& path) {
+  if (type == "null") return grammar_->literal("null");
+  if (type == "boolean") return layout_->any_boolean();
+  if (type == "string") return string(schema, path);
+  if (type == "array") return array(schema, path);
+  if (type == "object") return object(schema, path);
+  return number(schema, type == "integer", path);
+}
+
+}  // namespace thimble

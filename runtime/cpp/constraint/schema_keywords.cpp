@@ -1,0 +1,109 @@
+#include <algorithm>
+#include <string_view>
+#include <vector>
+
+#include "constraint/schema_merge.h"
+
+namespace thimble {
+namespace {
+
+constexpr std::string_view kAnnotations[] = {
+    "$anchor",
+    "$comment",
+    "$defs",
+    "$id",
+    "$schema",
+    "$vocabulary",
+    "contentEncoding",
+    "contentMediaType",
+    "contentSchema",
+    "default",
+    "definitions",
+    "deprecated",
+    "description",
+    "discriminator",
+    "example",
+    "examples",
+    "id",
+    "readOnly",
+    "title",
+    "writeOnly",
+};
+
+constexpr std::string_view kSupported[] = {
+    "$ref",
+    "additionalItems",
+    "additionalProperties",
+    "allOf",
+    "anyOf",
+    "const",
+    "enum",
+    "exclusiveMaximum",
+    "exclusiveMinimum",
+    "format",
+    "items",
+    "maxItems",
+    "maxLength",
+    "maximum",
+    "minItems",
+    "minLength",
+    "minimum",
+    "oneOf",
+    "pattern",
+    "prefixItems",
+    "properties",
+    "required",
+    "type",
+};
+
+constexpr std::string_view kTypes[] = {"null",   "boolean", "integer", "number",
+                                       "string", "array",   "object"};
+
+template <typename List>
+bool has(const List& list, std::string_view word) {
+  return std::find(std::begin(list), std::end(list), word) != std::end(list);
+}
+
+}  // namespace
+
+bool is_annotation(const std::string& key) {
+  return has(kAnnotations, key) || key.rfind("x-", 0) == 0;
+}
+
+Status check_keyword(const std::string& key, const Json& value, const std::string& path) {
+  if (has(kSupported, key) || is_annotation(key)) return {};
+  // Values of these that allow everything.
+  const bool none = (key == "uniqueItems" || key == "unevaluatedProperties" ||
+                     key == "unevaluatedItems" || key == "nullable") &&
+                    value.is(key[0] == 'u' && key[1] == 'n' && key[2] == 'e' ? Json::Kind::kTrue
+                                                                             : Json::Kind::kFalse);
+  if (none) return {};
+  return Status::error("the JSON schema has the keyword " + quoted_json(key) + " at " + path +
+                       ", which is not supported: leave it out, and check the answer for it");
+}
+
+Result<std::vector<std::string>> types_of(const Json& schema, const std::string& path) {
+  std::vector<std::string> types;
+  const Json* type = schema.find("type");
+  if (type == nullptr) {
+    for (const std::string_view name : kTypes) {
+      if (name != "integer") types.emplace_back(name);
+    }
+    return types;
+  }
+  std::vector<Json> values = type->is(Json::Kind::kArray) ? type->values : std::vector<Json>{*type};
+  for (const Json& value : values) {
+    if (!value.is(Json::Kind::kString) || !has(kTypes, value.text)) {
+      return Status::error("the JSON schema has the type " + to_text(value) + " at " + path +
+                           ", but it must be null, boolean, integer, number, string, array or "
+                           "object");
+    }
+    if (!has(types, value.text)) types.push_back(value.text);
+  }
+  // Every integer is a number.
+  if (has(types, "number"))
+    types.erase(std::remove(types.begin(), types.end(), "integer"), types.end());
+  return types;
+}
+
+}  // namespace thimble

@@ -1,0 +1,284 @@
+#include "constraint/schema_merge.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "constraint/decimal.h"
+
+namespace thimble {
+namespace {
+
+constexpr int kMaxDepth = 64;     // of $ref and allOf within each other
+constexpr int kMaxWork = 20'000;  // merged schemas
+constexpr size_t kMaxChoices = 256;
+
+Status error_at(const std::string& path, const std::string& what) {
+  return Status::error("the JSON schema at " + path + " " + what);
+}
+
+/// The text of a piece of a JSON pointer in a URI fragment.
+std::string unescaped(std::string_view piece) {
+  std::string text;
+  for (size_t i = 0; i < piece.size(); ++i) {
+    const auto hex = [](char c) {
+      const char lower = static_cast<char>(c | 0x20);
+      return c >= '0' && c <= '9' ? c - '0' : lower >= 'a' && lower <= 'f' ? lower - 'a' + 10 : -1;
+    };
+    if (piece[i] == '%' && i + 2 < piece.size() && hex(piece[i + 1]) >= 0 &&
+        hex(piece[i + 2]) >= 0) {
+      text += static_cast<char>(hex(piece[i + 1]) * 16 + hex(piece[i + 2]));
+      i += 2;
+    } else if (piece[i] == '~' && i + 1 < piece.size() &&
+               (piece[i + 1] == '0' || piece[i + 1] == '1')) {
+      text += piece[++i] == '0' ? '~' : '/';
+    } else {
+      text += piece[i];
+    }
+  }
+  return text;
+}
+
+const Json* child(const Json& json, const std::string& name) {
+  if (json.is(Json::Kind::kObject)) return json.find(name);
+  if (!json.is(Json::Kind::kArray) || name.empty() || name.size() > 9) return nullptr;
+  if (name.find_first_not_of("0123456789") != name.npos) return nullptr;
+  const size_t index = std::stoul(name);
+  return index < json.values.size() ? &json.values[index] : nullptr;
+}
+
+bool equal_texts(const Json& a, const Json& b) { return to_text(a) == to_text(b); }
+
+/// The values of `a` that are in `b`.
+Json intersection(const Json& a, const Json& b) {
+  Json result = Json::array({});
+  for (const Json& value : a.values) {
+    const bool found = std::any_of(b.values.begin(), b.values.end(),
+                                   [&](const Json& other) { return equal_texts(value, other); });
+    if (found) result.values.push_back(value);
+  }
+  return result;
+}
+
+}  // namespace
+
+Json both(const Json& a, const Json& b) {
+  if (a.is(Json::Kind::kTrue) || b.is(Json::Kind::kFalse)) return b;
+  if (b.is(Json::Kind::kTrue) || a.is(Json::Kind::kFalse)) return a;
+  Json schema = Json::object();
+  schema.set("allOf", Json::array({a, b}));
+  return schema;
+}
+
+Result<const Json*> SchemaMerger::resolve(const std::string& reference,
+                                          const std::string& path) const {
+  if (reference.empty() || reference[0] != '#') {
+    return error_at(path, "refers to " + quoted_json(reference) +
+                              ", but only references within it (#/...) are supported");
+  }
+  const Json* json = &document_;
+  std::string_view rest = std::string_view(reference).substr(1);
+  while (!rest.empty() && json != nullptr) {
+    if (rest[0] != '/') {
+      json = nullptr;
+      break;
+    }
+    rest.remove_prefix(1);
+    const size_t end = std::min(rest.find('/'), rest.size());
+    json = child(*json, unescaped(rest.substr(0, end)));
+    rest.remove_prefix(end);
+  }
+  if (json == nullptr) {
+    return error_at(path, "refers to " + quoted_json(reference) + ", which it does not have");
+  }
+  return json;
+}
+
+Result<Json> SchemaMerger::flatten(const Json& schema, const std::string& path) {
+  return flatten(schema, path, 0);
+}
+
+Result<Json> SchemaMerger::flatten(const Json& schema, const std::string& path, int depth) {
+  if (schema.is_boolean()) return schema;
+  if (!schema.is(Json::Kind::kObject)) {
+    return error_at(path,
+                    "is " + to_text(schema).substr(0, 40) + ", but must be an object or a boolean");
+  }
+  if (depth > kMaxDepth) {
+    return error_at(path, "has $ref or allOf within each other in more than " +
+                              std::to_string(kMaxDepth) + " levels: does it refer to itself?");
+  }
+  // Its own keywords are one part, in the place of the first of them that is about properties.
+  Json own = Json::object(), merged = Json::boolean(true);
+  bool own_is_in = false;
+  const auto add_own = [&]() -> Status {
+    if (own_is_in) return {};
+    own_is_in = true;
+    Result<Json> sum = merge(std::move(merged), own, path);
+    if (sum.ok()) merged = std::move(*sum);
+    return sum.status();
+  };
+  for (size_t i = 0; i < schema.keys.size(); ++i) {
+    const std::string& key = schema.keys[i];
+    if (key == "$ref" || key == "allOf" || is_annotation(key)) continue;
+    const Status status = check_keyword(key, schema.values[i], path);
+    if (!status.ok()) return status;
+    own.set(key, schema.values[i]);
+  }
+  for (size_t i = 0; i < schema.keys.size(); ++i) {
+    const std::string& key = schema.keys[i];
+    const Json& value = schema.values[i];
+    if (key == "properties" || key == "required") {
+      const Status status = add_own();
+      if (!status.ok()) return status;
+    }
+    std::vector<const Json*> parts;
+    std::string part_path = path + "/" + key;
+    if (key == "$ref") {
+      if (!value.is(Json::Kind::kString)) return error_at(path, "has a $ref that is not a string");
+      const Result<const Json*> target = resolve(value.text, path);
+      if (!target.ok()) return target.status();
+      parts = {*target};
+      part_path = value.text;
+    } else if (key == "allOf") {
+      if (!value.is(Json::Kind::kArray)) return error_at(path, "has an allOf that is not an array");
+      for (const Json& part : value.values) parts.push_back(&part);
+    }
+    for (const Json* part : parts) {
+      const Result<Json> flat = flatten(*part, part_path, depth + 1);
+      if (!flat.ok()) return flat;
+      Result<Json> sum = merge(std::move(merged), *flat, path);
+      if (!sum.ok()) return sum;
+      merged = std::move(*sum);
+    }
+  }
+  const Status status = add_own();
+  if (!status.ok()) return status;
+  return merged;
+}
+
+Result<Json> SchemaMerger::merge(Json a, const Json& b, const std::string& path) {
+  if (++work_ > kMaxWork) return error_at(path, "has too many $ref and allOf to be merged");
+  if (a.is(Json::Kind::kTrue) || b.is(Json::Kind::kFalse)) return b;
+  if (b.is(Json::Kind::kTrue) || a.is(Json::Kind::kFalse)) return a;
+  Json merged = a;
+  const bool objects = a.find("properties") != nullptr || b.find("properties") != nullptr;
+  if (objects) {
+    Result<Json> properties = merge_properties(a, b);
+    if (!properties.ok()) return properties;
+    merged.set("properties", std::move(*properties));
+  }
+  for (size_t i = 0; i < b.keys.size(); ++i) {
+    const std::string& key = b.keys[i];
+    if (key == "properties") continue;
+    const Json* ours = a.find(key);
+    if (ours == nullptr) {
+      merged.set(key, b.values[i]);
+      continue;
+    }
+    if (equal_texts(*ours, b.values[i]) && key != "anyOf" && key != "oneOf") continue;
+    const Status status = merge_keyword(key, *ours, b.values[i], path, &merged);
+    if (!status.ok()) return status;
+  }
+  return merged;
+}
+
+/// A property that only one of them has is, for the other, an additional one.
+Result<Json> SchemaMerger::merge_properties(const Json& a, const Json& b) const {
+  const Json none = Json::object(), anything = Json::boolean(true);
+  const auto of = [&none](const Json& schema) {
+    const Json* properties = schema.find("properties");
+    return properties == nullptr ? &none : properties;
+  };
+  const auto additional = [&anything](const Json& schema) {
+    const Json* found = schema.find("additionalProperties");
+    return found == nullptr ? &anything : found;
+  };
+  const Json &first = *of(a), &second = *of(b);
+  Json merged = Json::object();
+  for (size_t i = 0; i < first.keys.size(); ++i) {
+    const Json* other = second.find(first.keys[i]);
+    merged.set(first.keys[i], both(first.values[i], other == nullptr ? *additional(b) : *other));
+  }
+  for (size_t i = 0; i < second.keys.size(); ++i) {
+    if (first.find(second.keys[i]) != nullptr) continue;
+    merged.set(second.keys[i], both(*additional(a), second.values[i]));
+  }
+  return merged;
+}
+
+Status SchemaMerger::merge_keyword(const std::string& key, const Json& ours, const Json& theirs,
+                                   const std::string& path, Json* merged) {
+  if (key == "type") {
+    Json a = Json::object(), b = Json::object();
+    a.set("type", ours);
+    b.set("type", theirs);
+    const auto first = types_of(a, path), second = types_of(b, path);
+    if (!first.ok()) return first.status();
+    if (!second.ok()) return second.status();
+    Json types = Json::array({});
+    const auto has = [](const std::vector<std::string>& list, const std::string& type) {
+      return std::find(list.begin(), list.end(), type) != list.end();
+    };
+    for (const std::string& type : *first) {
+      if (has(*second, type) || (type == "integer" && has(*second, "number"))) {
+        types.values.push_back(Json::string(type));
+      } else if (type == "number" && has(*second, "integer")) {
+        types.values.push_back(Json::string("integer"));
+      }
+    }
+    if (types.values.empty()) {
+      *merged = Json::boolean(false);
+    } else {
+      merged->set(key, std::move(types));
+    }
+    return {};
+  }
+  if (key == "required") {
+    Json names = ours;
+    for (const Json& name : theirs.values) {
+      const bool known = std::any_of(names.values.begin(), names.values.end(),
+                                     [&](const Json& other) { return other.text == name.text; });
+      if (!known) names.values.push_back(name);
+    }
+    merged->set(key, std::move(names));
+    return {};
+  }
+  if (key == "enum") {
+    merged->set(key, intersection(ours, theirs));
+    return {};
+  }
+  if (key == "const") {
+    *merged = Json::boolean(false);
+    return {};
+  }
+  if (key == "additionalProperties" || (key == "items" && !ours.is(Json::Kind::kArray))) {
+    merged->set(key, both(ours, theirs));
+    return {};
+  }
+  if (key == "anyOf" || key == "oneOf") {
+    if (ours.values.size() * theirs.values.size() > kMaxChoices) {
+      return error_at(path, "joins two " + key + " of more than " + std::to_string(kMaxChoices) +
+                                " pairs: write them as one");
+    }
+    Json pairs = Json::array({});
+    for (const Json& a : ours.values) {
+      for (const Json& b : theirs.values) pairs.values.push_back(both(a, b));
+    }
+    merged->set(key, std::move(pairs));
+    return {};
+  }
+  const bool least = key.rfind("min", 0) == 0 || key == "exclusiveMinimum";
+  const bool most = key.rfind("max", 0) == 0 || key == "exclusiveMaximum";
+  if ((least || most) && ours.is(Json::Kind::kNumber) && theirs.is(Json::Kind::kNumber)) {
+    const auto a = parse_decimal(ours.text), b = parse_decimal(theirs.text);
+    if (a && b) {
+      const bool theirs_is_larger = compare(*b, *a) > 0;
+      merged->set(key, theirs_is_larger == least ? theirs : ours);
+      return {};
+    }
+  }
+  return error_at(path,
+                  "joins two different values of " + quoted_json(key) + ", which is not supported");
+}
+
+}  // namespace thimble

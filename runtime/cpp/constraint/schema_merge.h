@@ -1,0 +1,46 @@
+#pragma once
+
+#include <string>
+
+#include "constraint/json.h"
+#include "core/status.h"
+
+namespace thimble {
+
+/// Turns a schema into one without $ref and allOf: true, false, or an object whose keywords say
+/// what all of its parts say together.
+class SchemaMerger {
+ public:
+  explicit SchemaMerger(const Json& document) : document_(document) {}
+
+  /// `path` is the schema's, for messages.
+  Result<Json> flatten(const Json& schema, const std::string& path);
+
+  /// What a $ref refers to.
+  Result<const Json*> resolve(const std::string& reference, const std::string& path) const;
+
+ private:
+  Result<Json> flatten(const Json& schema, const std::string& path, int depth);
+  Result<Json> merge(Json a, const Json& b, const std::string& path);
+  Status merge_keyword(const std::string& key, const Json& ours, const Json& theirs,
+                       const std::string& path, Json* merged);
+  Result<Json> merge_properties(const Json& a, const Json& b) const;
+
+  const Json& document_;
+  int work_ = 0;
+};
+
+/// {"allOf": [a, b]}.
+Json both(const Json& a, const Json& b);
+
+/// Whether a keyword says nothing about the values: title, description, default, ...
+bool is_annotation(const std::string& key);
+
+/// Fails unless the keyword is one that is supported or an annotation.
+Status check_keyword(const std::string& key, const Json& value, const std::string& path);
+
+/// The types of a schema's "type": one for each of null boolean integer number string array object;
+/// all if it says nothing.
+Result<std::vector<std::string>> types_of(const Json& schema, const std::string& path);
+
+}  // namespace thimble

@@ -1,0 +1,202 @@
+// What SchemaCompiler makes of each type's keywords.
+
+#include <algorithm>
+#include <optional>
+#include <string_view>
+#include <utility>
+
+#include "constraint/decimal.h"
+#include "constraint/regex.h"
+#include "constraint/schema_compiler.h"
+
+namespace thimble {
+namespace {
+
+constexpr const char* kInteger = "-?(?:0|[1-9][0-9]*)";
+constexpr const char* kNumber = "-?(?:0|[1-9][0-9]*)(?:\\.[0-9]+)?(?:[eE][+-]?[0-9]+)?";
+
+// Days as long as their months are, the 29th of February in leap years of the Gregorian calendar,
+// from the year 1 on; times without leap seconds (RFC 3339).
+#define THIMBLE_DATE                                                                        \
+  "(?:(?:[1-9][0-9]{3}|0[1-9][0-9]{2}|00[1-9][0-9]|000[1-9])-"                              \
+  "(?:(?:0[13578]|1[02])-(?:0[1-9]|[12][0-9]|3[01])|(?:0[469]|11)-(?:0[1-9]|[12][0-9]|30)|" \
+  "02-(?:0[1-9]|1[0-9]|2[0-8]))|"                                                           \
+  "(?:[0-9]{2}(?:0[48]|[2468][048]|[13579][26])|(?:0[48]|[2468][048]|[13579][26])00)-02-29)"
+#define THIMBLE_TIME                                         \
+  "(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](?:\\.[0-9]+)?" \
+  "(?:[zZ]|[+-](?:[01][0-9]|2[0-3]):[0-5][0-9])"
+
+constexpr std::pair<std::string_view, std::string_view> kFormats[] = {
+    {"date", THIMBLE_DATE},
+    {"time", THIMBLE_TIME},
+    {"date-time", THIMBLE_DATE "[tT]" THIMBLE_TIME},
+    {"uuid", "[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"},
+};
+#undef THIMBLE_DATE
+#undef THIMBLE_TIME
+
+Status error_at(const std::string& path, const std::string& what) {
+  return Status::error("the JSON schema at " + path + " " + what);
+}
+
+/// A keyword's whole number; `otherwise` if the schema lacks it.
+Result<uint64_t> count(const Json& schema, const char* key, uint64_t otherwise,
+                       const std::string& path) {
+  const Json* value = schema.find(key);
+  if (value == nullptr) return otherwise;
+  std::optional<Decimal> number;
+  if (value->is(Json::Kind::kNumber)) number = parse_decimal(value->text);
+  const bool whole = number && !number->negative && number->fraction.empty();
+  if (!whole || number->integer.size() > 15) {
+    return error_at(path, std::string("has ") + key + " " + to_text(*value).substr(0, 40) +
+                              ", but it must be a whole number of at most 15 digits");
+  }
+  return std::stoull(number->integer);
+}
+
+/// The end of a range that two keywords tell. In draft 4 the exclusive one is a boolean.
+Result<std::optional<Bound>> bound(const Json& schema, const char* key, const char* exclusive_key,
+                                   bool is_minimum, const std::string& path) {
+  std::optional<Bound> result;
+  const Json* exclusive = schema.find(exclusive_key);
+  for (const char* name : {key, exclusive_key}) {
+    const Json* value = schema.find(name);
+    if (value == nullptr || (name == exclusive_key && value->is_boolean())) continue;
+    std::optional<Decimal> number;
+    if (value->is(Json::Kind::kNumber)) number = parse_decimal(value->text);
+    if (!number) {
+      return error_at(path, std::string("has ") + name + " " + to_text(*value).substr(0, 40) +
+                                ", but it must be a number of at most 400 digits");
+    }
+    const bool is_exclusive =
+        name == exclusive_key || (exclusive != nullptr && exclusive->is(Json::Kind::kTrue));
+    const int order = result ? compare(*number, result->value) : 0;
+    const bool tighter = !result || order == 0 || (order > 0) == is_minimum;
+    if (tighter) result = Bound{*number, is_exclusive};
+  }
+  return result;
+}
+
+}  // namespace
+
+Result<Grammar::Node> SchemaCompiler::number(const Json& schema, bool integer,
+                                             const std::string& path) {
+  const auto min = bound(schema, "minimum", "exclusiveMinimum", true, path);
+  if (!min.ok()) return min.status();
+  const auto max = bound(schema, "maximum", "exclusiveMaximum", false, path);
+  if (!max.ok()) return max.status();
+  if (!*min && !*max) return parse_regex(integer ? kInteger : kNumber, grammar_);
+  return decimal_range(grammar_, *min, *max, integer);
+}
+
+Result<Grammar::Node> SchemaCompiler::string(const Json& schema, const std::string& path) {
+  const Result<uint64_t> min = count(schema, "minLength", 0, path);
+  const Result<uint64_t> max = count(schema, "maxLength", Grammar::kUnlimited, path);
+  for (const Result<uint64_t>* length : {&min, &max}) {
+    if (!length->ok()) return length->status();
+  }
+  const Json *pattern = schema.find("pattern"), *format = schema.find("format");
+  if (pattern == nullptr && format == nullptr) return layout_->strings().of_length(*min, *max);
+  const bool bounded = *min > 0 || *max != Grammar::kUnlimited;
+  if (bounded || (pattern != nullptr && format != nullptr)) {
+    return error_at(path,
+                    "has two of pattern, format and minLength or maxLength, which are not "
+                    "supported together: write them as one pattern");
+  }
+  const Json* regex = pattern != nullptr ? pattern : format;
+  if (!regex->is(Json::Kind::kString)) {
+    return error_at(path, "has a pattern or format that is not a string");
+  }
+  std::string_view text = regex->text;
+  if (format != nullptr) {
+    const auto place = std::find_if(std::begin(kFormats), std::end(kFormats),
+                                    [&](const auto& known) { return known.first == text; });
+    if (place == std::end(kFormats)) {
+      return error_at(path, "has the format " + quoted_json(text) +
+                                ", but only date, time, date-time and uuid are supported: leave it "
+                                "out, or write a pattern");
+    }
+    text = place->second;
+  }
+  const Result<Grammar::Node> node = layout_->strings().matching(text, /*whole=*/format != nullptr);
+  if (!node.ok()) return error_at(path, "has a pattern that is not supported: " + node.message());
+  return grammar_->shared(*node);
+}
+
+Result<Grammar::Node> SchemaCompiler::array(const Json& schema, const std::string& path) {
+  const Result<uint64_t> min = count(schema, "minItems", 0, path);
+  const Result<uint64_t> max = count(schema, "maxItems", Grammar::kUnlimited, path);
+  for (const Result<uint64_t>* length : {&min, &max}) {
+    if (!length->ok()) return length->status();
+  }
+  // Before draft 2020-12 the first items were called items, and the others additionalItems.
+  const Json* items = schema.find("items");
+  const Json* first = schema.find("prefixItems");
+  const char *first_key = "prefixItems", *more_key = "items";
+  if (items != nullptr && items->is(Json::Kind::kArray)) {
+    first = items;
+    first_key = "items";
+    more_key = "additionalItems";
+    items = schema.find("additionalItems");
+  }
+  std::vector<Grammar::Node> nodes;
+  if (first != nullptr && !first->is(Json::Kind::kArray)) {
+    return error_at(path, "has prefixItems that are not an array");
+  }
+  for (size_t i = 0; first != nullptr && i < first->values.size(); ++i) {
+    const Result<Grammar::Node> one =
+        node(first->values[i], path + "/" + first_key + "/" + std::to_string(i));
+    if (!one.ok()) return one;
+    nodes.push_back(*one);
+  }
+  const Json anything = Json::boolean(true);
+  const Result<Grammar::Node> more =
+      node(items != nullptr ? *items : anything, path + "/" + more_key);
+  if (!more.ok()) return more;
+  return layout_->array(nodes, *more, *min, *max);
+}
+
+Result<Grammar::Node> SchemaCompiler::object(const Json& schema, const std::string& path) {
+  const Json *properties = schema.find("properties"), *required = schema.find("required");
+  const Json* additional = schema.find("additionalProperties");
+  const Json nothing_else = Json::object(), anything = Json::boolean(true);
+  if (properties == nullptr) properties = &nothing_else;
+  if (additional == nullptr) additional = &anything;
+  if (!properties->is(Json::Kind::kObject)) {
+    return error_at(path, "has properties that are not an object");
+  }
+  std::vector<std::string> names = properties->keys, needed;
+  if (required != nullptr && !required->is(Json::Kind::kArray)) {
+    if (!required->is_boolean()) return error_at(path, "has required that is not an array");
+    required = nullptr;  // draft 3 told it within the property
+  }
+  for (size_t i = 0; required != nullptr && i < required->values.size(); ++i) {
+    const Json& name = required->values[i];
+    if (!name.is(Json::Kind::kString))
+      return error_at(path, "requires a name that is not a string");
+    needed.push_back(name.text);
+    if (std::find(names.begin(), names.end(), name.text) == names.end()) {
+      names.push_back(name.text);
+    }
+  }
+  std::sort(needed.begin(), needed.end());
+
+  const Result<Grammar::Node> more = node(*additional, path + "/additionalProperties");
+  if (!more.ok()) return more;
+  std::vector<JsonMember> members;
+  for (size_t i = 0; i < names.size(); ++i) {
+    const std::string& name = names[i];
+    const bool listed = i < properties->keys.size();
+    const Result<Grammar::Node> value =
+        listed ? node(properties->values[i], path + "/properties/" + name) : more;
+    if (!value.ok()) return value;
+    members.push_back({grammar_->literal(quoted_json(name)), *value,
+                       std::binary_search(needed.begin(), needed.end(), name)});
+  }
+  if (*more == grammar_->nothing()) return layout_->object(members, std::nullopt);
+  const Result<Grammar::Node> other_names = layout_->strings().except(names);
+  if (!other_names.ok()) return error_at(path, "cannot be used: " + other_names.message());
+  return layout_->object(members, JsonMember{*other_names, *more, false});
+}
+
+}  // namespace thimble

@@ -1,0 +1,50 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "runner/constrained_answer.h"
+#include "runner/runner.h"
+#include "tokenizer/token_stream.h"
+
+namespace thimble {
+
+/// An answer in the making: chooses its tokens, passes on its text and knows when it ends.
+class Answer {
+ public:
+  /// All must outlive the answer. `length`: of the context before it. `at_start`: its tokens begin
+  /// a text, and do not go on behind a prompt.
+  Answer(const Model& model, const GenerateOptions& options, size_t length, bool at_start,
+         const Runner::TextCallback& on_text, Stats* stats);
+
+  /// Chooses the next token by the logits, and then those that a constraint leaves no choice for.
+  Status choose(const float* logits);
+
+  /// What the last choice adds to the context; if the answer ended, not its last token.
+  const std::vector<int32_t>& chosen() const { return chosen_; }
+  /// How its next token will be chosen.
+  const Sampler& sampler() const { return sampler_; }
+  bool ended() const { return stats_.stop_reason != StopReason::kNone; }
+  /// Passes on what is still held back of the text.
+  void finish();
+
+ private:
+  Result<int32_t> sample(const float* logits);
+  void add(int32_t token);
+  void add_forced();
+  void end(StopReason reason) { stats_.stop_reason = reason; }
+
+  const Model& model_;
+  const GenerateOptions& options_;
+  const Runner::TextCallback& on_text_;
+  Stats& stats_;
+  Sampler sampler_;
+  TokenStream stream_;
+  std::optional<ConstrainedAnswer> constrained_;
+  std::vector<int32_t> chosen_;
+  int64_t length_;  ///< of the context, with the tokens chosen
+  int64_t generated_ = 0;
+};
+
+}  // namespace thimble

@@ -1,0 +1,56 @@
+"""Text from the C++ library as it is generated, as a Python iterator."""
+
+import ctypes
+import queue
+import threading
+from collections.abc import Callable, Generator
+from typing import Any
+
+from runtime.arguments import text_of
+from runtime.errors import RunnerError
+from runtime.library import ERROR_SIZE, TextCallback
+
+# Receives the callback for text and the buffer for an error; 0 on success.
+Call = Callable[[Any, "ctypes.Array[ctypes.c_char]"], int]
+
+
+def stream(
+    call: Call, wanted: Callable[[], bool], done: Callable[[], None]
+) -> Generator[str, None, None]:
+    """Makes a call of the library in a thread of its own; yields its text, piece by piece.
+
+    Args:
+        wanted: whether the text is still wanted; closing the iterator ends it too.
+        done: is called once, when the call has ended or could not begin.
+
+    Raises:
+        RunnerError: the call fails.
+    """
+    pieces: queue.SimpleQueue[str | RunnerError | None] = queue.SimpleQueue()
+    stop = threading.Event()
+
+    def take(text: Any, size: int, _context: Any) -> int:
+        pieces.put(ctypes.string_at(text, size).decode("utf-8", "replace"))
+        # Python waits for this thread when it exits: an answer that nobody reads must end.
+        return int(threading.main_thread().is_alive() and not stop.is_set() and wanted())
+
+    def work() -> None:
+        error = ctypes.create_string_buffer(ERROR_SIZE)
+        failed = call(TextCallback(take), error)
+        done()
+        pieces.put(RunnerError(text_of(error)) if failed else None)
+
+    worker = threading.Thread(target=work, name="thimble-generate")
+    try:
+        worker.start()
+    except BaseException:
+        done()
+        raise
+    try:
+        while (piece := pieces.get()) is not None:
+            if isinstance(piece, RunnerError):
+                raise piece
+            yield piece
+    finally:
+        stop.set()
+        worker.join()

@@ -1,0 +1,241 @@
+"""JSON schemas as constraints: which texts they let through, and what is refused."""
+
+import json
+import random
+from decimal import Decimal
+from pathlib import Path
+
+import jsonschema
+import pytest
+from support.constraints import BEGINS, ENDS, MATCHES, REFUSED, accepts, forced, places, refusal
+
+SCHEMA = "json-schema"
+CLOSED = {"type": "object", "additionalProperties": False}
+NODE = {
+    **CLOSED,
+    "properties": {
+        "value": {"type": "number"},
+        "children": {"type": "array", "items": {"$ref": "#/$defs/node"}},
+    },
+    "required": ["value"],
+}
+A_AND_B = {**CLOSED, "properties": {"a": {"type": "integer"}, "b": {"type": "string"}}}
+
+PLACES: list[tuple[object, str, str]] = [
+    (True, "[1,{", BEGINS),
+    ({}, '{"a":[1,2,{"b":null}],"é":-1.5e3}', ENDS),
+    ({}, "12", MATCHES),
+    ({}, "012", REFUSED),
+    ({"type": "null"}, "null", ENDS),
+    ({"type": ["boolean", "null"]}, "true", ENDS),
+    ({"type": ["boolean", "null"]}, '"', REFUSED),
+    (A_AND_B, '{"a":1,"b":"x"}', ENDS),
+    (A_AND_B, '{"b":"x"}', ENDS),
+    (A_AND_B, "{}", ENDS),
+    (A_AND_B, '{"b":"x","a"', REFUSED),
+    (A_AND_B, '{"a":1,"c"', REFUSED),
+    (A_AND_B, '{"a": 1', REFUSED),
+    ({**A_AND_B, "required": ["b"]}, '{"a":1}', REFUSED),
+    ({**A_AND_B, "required": ["b"]}, '{"b":""}', ENDS),
+    ({**A_AND_B, "additionalProperties": True}, '{"a":1,"z":[],"aa":2}', ENDS),
+    ({**A_AND_B, "additionalProperties": True}, '{"z":[],"a"', REFUSED),
+    ({**A_AND_B, "additionalProperties": {"type": "null"}}, '{"z":null,"y":n', BEGINS),
+    ({**A_AND_B, "additionalProperties": {"type": "null"}}, '{"z":1', REFUSED),
+    ({"type": "object", "required": ["x"]}, '{"x":0,"y":1}', ENDS),
+    ({**CLOSED, "required": ["x"], "properties": {"x": {"type": "integer"}}}, "{}", REFUSED),
+    (
+        {"$ref": "#/$defs/node", "$defs": {"node": NODE}},
+        '{"value":1,"children":[{"value":2}]}',
+        ENDS,
+    ),
+    ({"$ref": "#/$defs/a~1b/anyOf/0", "$defs": {"a/b": {"anyOf": [{"const": 7}]}}}, "7", ENDS),
+    ({"type": "array", "items": {"type": "integer"}, "minItems": 2, "maxItems": 3}, "[1]", REFUSED),
+    (
+        {"type": "array", "items": {"type": "integer"}, "minItems": 2, "maxItems": 3},
+        "[1,2,3]",
+        ENDS,
+    ),
+    ({"type": "array", "items": {"type": "integer"}, "maxItems": 1}, "[1,", REFUSED),
+    ({"type": "array", "prefixItems": [{"const": 1}, {"const": 2}]}, '[1,2,"x",[]]', ENDS),
+    ({"type": "array", "prefixItems": [{"const": 1}, {"const": 2}]}, "[1]", ENDS),
+    ({"type": "array", "prefixItems": [{"const": 1}], "items": False}, "[1,", REFUSED),
+    ({"type": "array", "items": [{"const": 1}], "additionalItems": False}, "[1]", ENDS),
+    ({"type": "string", "minLength": 2, "maxLength": 3}, '"é\\n"', ENDS),
+    ({"type": "string", "minLength": 2, "maxLength": 3}, '"é"', REFUSED),
+    ({"type": "string", "minLength": 2, "maxLength": 3}, '"abcd', REFUSED),
+    ({"type": "string", "maxLength": 1000}, json.dumps("x" * 1000), ENDS),
+    ({"type": "string", "maxLength": 1000}, '"' + "x" * 1001, REFUSED),
+    ({"type": "string"}, '"\\u001f\\u007F\\t"', ENDS),
+    ({"type": "string"}, '"\\u0041', REFUSED),
+    ({"type": "string"}, '"\\/', REFUSED),
+    ({"type": "string", "pattern": "^[a-z]+$"}, '"ab"', ENDS),
+    ({"type": "string", "pattern": "^[a-z]+$"}, '"aB', REFUSED),
+    ({"type": "string", "pattern": "b"}, '"abc"', ENDS),
+    ({"type": "string", "pattern": "b"}, '"ac"', REFUSED),
+    ({"type": "string", "pattern": '^"$'}, '"\\""', ENDS),
+    ({"type": "string", "pattern": "^é|\\n$"}, '"x\\n"', ENDS),
+    ({"type": "string", "format": "date"}, '"2024-02-29"', ENDS),
+    ({"type": "string", "format": "date"}, '"2023-02-29', REFUSED),
+    ({"type": "string", "format": "date"}, '"1900-02-29', REFUSED),
+    ({"type": "string", "format": "time"}, '"23:59:59.25+01:00"', ENDS),
+    ({"type": "string", "format": "date-time"}, '"2000-02-29T00:00:00Z"', ENDS),
+    ({"type": "string", "format": "uuid"}, '"123e4567-e89b-12d3-a456-426614174000"', ENDS),
+    ({"enum": ["a", 1, {"k": [None]}]}, '{"k":[null]}', ENDS),
+    ({"enum": ["a", 1, {"k": [None]}], "type": "integer"}, '"', REFUSED),
+    ({"enum": ["ab", "abc", "b"], "maxLength": 2}, '"abc', REFUSED),
+    ({"enum": ["ab", "abc", "b"], "maxLength": 2}, '"ab"', ENDS),
+    ({"const": 'a"b'}, '"a\\"b"', ENDS),
+    ({"anyOf": [{"type": "integer"}, {"type": "null"}], "minimum": 5}, "-", REFUSED),
+    ({"anyOf": [{"type": "integer"}, {"type": "null"}], "minimum": 5}, "51", MATCHES),
+    ({"oneOf": [{"const": 1}, {"const": 2}]}, "2", ENDS),
+    ({"allOf": [{"minimum": 3}, {"maximum": 5}], "type": "integer"}, "6", REFUSED),
+    ({"allOf": [{**A_AND_B, "additionalProperties": True}, {"required": ["b"]}]}, "{}", REFUSED),
+    ({"allOf": [A_AND_B, {"properties": {"c": True}}]}, '{"c"', REFUSED),
+    ({"type": "number", "exclusiveMinimum": 0, "maximum": 1}, "0", BEGINS),
+    ({"type": "number", "exclusiveMinimum": 0, "maximum": 1}, "0.001", MATCHES),
+    ({"type": "number", "exclusiveMinimum": 0, "maximum": 1}, "1.00", MATCHES),
+    ({"type": "number", "minimum": 0, "exclusiveMinimum": True}, "0", BEGINS),
+    ({"x-guidance": {"whitespace_flexible": True}, **A_AND_B}, '{ "a" :\n 1 ,"b":"" }', ENDS),
+    ({"x-guidance": {"key_separator": ": ?"}, **A_AND_B}, '{"a": 1}', ENDS),
+    (
+        {"title": "T", "description": "d", "default": 1, "examples": [], "type": "null"},
+        "null",
+        ENDS,
+    ),
+]
+
+
+def test_texts(cpp_build: Path) -> None:
+    wrong = [
+        (schema, text, place, found)
+        for schema, text, place in PLACES
+        if (found := places(cpp_build, SCHEMA, schema, [text])) != [place]
+    ]
+    assert not wrong
+
+
+def test_bounds_of_integers(cpp_build: Path) -> None:
+    bounds = [(1, 10), (-5, 5), (3, None), (None, -3), (17, 1234), (0, 0), (-120, -7), (99, 1000)]
+    values = range(-300, 1500)
+    for low, high in bounds:
+        schema = {"type": "integer"}
+        schema |= {} if low is None else {"minimum": low}
+        schema |= {} if high is None else {"maximum": high}
+        found = accepts(cpp_build, SCHEMA, schema, [str(value) for value in values])
+        inside = [
+            (low is None or value >= low) and (high is None or value <= high) for value in values
+        ]
+        assert found == inside, schema
+    huge = {"type": "integer", "minimum": 10**30, "maximum": 10**30 + 1}
+    texts = [str(10**30 + offset) for offset in (-1, 0, 1, 2)]
+    assert accepts(cpp_build, SCHEMA, huge, texts) == [False, True, True, False]
+    halves = {"type": "integer", "minimum": 1.5, "exclusiveMaximum": 4}
+    assert accepts(cpp_build, SCHEMA, halves, list("12345")) == [False, True, True, False, False]
+
+
+def test_bounds_of_numbers(cpp_build: Path) -> None:
+    chance = random.Random(1)
+    for _ in range(20):
+        low = Decimal(chance.randint(-300, 300)) / chance.choice([1, 10, 100])
+        high = low + Decimal(chance.randint(1, 300)) / chance.choice([1, 10, 100])
+        open_low, open_high = chance.random() < 0.5, chance.random() < 0.5
+        schema = {
+            "type": "number",
+            "exclusiveMinimum" if open_low else "minimum": float(low),
+            "exclusiveMaximum" if open_high else "maximum": float(high),
+        }
+        texts = [f"{value / 1000:.3f}" for value in range(-4000, 7000, 7)]
+        texts += [f"{value / 10:.1f}" for value in range(-40, 70)]
+        texts += [str(value) for value in range(-4, 7)] + [f"{low:f}", f"{high:f}"]
+        found = accepts(cpp_build, SCHEMA, schema, texts)
+        for text, accepted in zip(texts, found, strict=True):
+            value = Decimal(text)
+            inside = (low < value if open_low else low <= value) and (
+                value < high if open_high else value <= high
+            )
+            negative_zero = text.startswith("-") and value == 0  # zero has no sign in a range
+            assert accepted == (inside and not negative_zero), (schema, text)
+
+
+def test_what_is_let_through_is_valid(cpp_build: Path) -> None:
+    for schema, text, place in PLACES:
+        if place in (MATCHES, ENDS) and isinstance(schema, dict) and "items" not in schema:
+            validator = jsonschema.Draft202012Validator(schema)
+            if schema.get("exclusiveMinimum") is not True:
+                validator.validate(json.loads(text))
+
+
+def test_bytes_that_must_follow(cpp_build: Path) -> None:
+    schema = {**CLOSED, "properties": {"name": {"type": "string"}}, "required": ["name"]}
+    assert forced(cpp_build, SCHEMA, schema, "") == b'{"name":"'
+    assert forced(cpp_build, SCHEMA, schema, '{"name":"x"') == b"}"
+    assert forced(cpp_build, SCHEMA, schema, '{"name":"x') == b""
+
+
+REFUSALS: list[tuple[object, str]] = [
+    ("{", "the JSON schema cannot be read: the JSON is not valid at line 1, column 2: a key in "
+     "quotes is missing at the end"),
+    ('{"a":1,\n"a":2}', "the JSON schema cannot be read: the JSON is not valid at line 2, column "
+     '4: the key "a" is repeated'),
+    (b'{"const":"\xff"}', "the JSON schema cannot be read: the JSON is not valid at line 1, "
+     "column 11: a string is not UTF-8"),
+    ('{"const":"\\ud800"}', "the JSON schema cannot be read: the JSON is not valid at line 1, "
+     "column 17: a surrogate is alone"),
+    ("[" * 1000, "the JSON schema cannot be read: the JSON is not valid at line 1, column 130: it "
+     "has more than 128 levels"),
+    (3, "the JSON schema at # is 3, but must be an object or a boolean"),
+    ({"properties": {"a": {"not": {}}}, "type": "object"},
+     'the JSON schema has the keyword "not" at #/properties/a, which is not supported: leave it '
+     "out, and check the answer for it"),
+    ({"type": "str"}, 'the JSON schema has the type "str" at #, but it must be null, boolean, '
+     "integer, number, string, array or object"),
+    ({"type": "string", "format": "ipv6"}, 'the JSON schema at # has the format "ipv6", but only '
+     "date, time, date-time and uuid are supported: leave it out, or write a pattern"),
+    ({"$ref": "other.json"}, 'the JSON schema at # refers to "other.json", but only references '
+     "within it (#/...) are supported"),
+    ({"$ref": "#/$defs/x"}, 'the JSON schema at # refers to "#/$defs/x", which it does not have'),
+    ({"$ref": "#"}, "the JSON schema at # has $ref or allOf within each other in more than 64 "
+     "levels: does it refer to itself?"),
+    ({"type": "object", "properties": {"a": {"$ref": "#"}}, "required": ["a"]},
+     "the JSON schema has no text that matches"),
+    (False, "the JSON schema has no text that matches"),
+    ({"enum": []}, "the JSON schema has no text that matches"),
+    ({"type": "integer", "minimum": 3, "maximum": 2}, "the JSON schema has no text that matches"),
+    ({"type": "string", "pattern": "a(?=b)"}, "the JSON schema at # has a pattern that is not "
+     "supported: the regular expression 'a(?=b)' is refused at offset 1: a lookahead is not "
+     "supported"),
+    ({"minLength": -1}, "the JSON schema at # has minLength -1, but it must be a whole number of "
+     "at most 15 digits"),
+    ({"x-guidance": {"lenient": True}}, 'the JSON schema\'s x-guidance has "lenient": true, but '
+     "only whitespace_flexible (a boolean), item_separator and key_separator (regular expressions) "
+     "are supported"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("schema", "sentence"), REFUSALS)
+def test_refusals(cpp_build: Path, schema: object, sentence: str) -> None:
+    text = schema if isinstance(schema, str | bytes) else json.dumps(schema)
+    assert refusal(cpp_build, SCHEMA, text) == sentence
+
+
+def test_hostile_schemas_end_soon(cpp_build: Path) -> None:
+    nested: object = {"type": "integer"}
+    for _ in range(40):
+        nested = {"type": "array", "items": nested}
+    assert accepts(cpp_build, SCHEMA, nested, ["[" * 40 + "1" + "]" * 40]) == [True]
+    doubling = {f"d{i}": {"allOf": [{"$ref": f"#/$defs/d{i + 1}"}] * 2} for i in range(25)}
+    doubling["d25"] = {"minimum": 1}
+    schema = {"$ref": "#/$defs/d0", "$defs": doubling}
+    assert "too many $ref and allOf" in refusal(cpp_build, SCHEMA, schema)
+    long = {"type": "string", "minLength": 10**9, "maxLength": 10**9}
+    assert places(cpp_build, SCHEMA, long, ['"' + "x" * 1000]) == [BEGINS]
+    many = {"enum": [f"value {i} {'x' * (i % 50)}" for i in range(20000)]}
+    assert accepts(cpp_build, SCHEMA, many, ['"value 777 ' + "x" * 27 + '"']) == [True]
+    chain = {"enum": ["a" * i for i in range(3000)]}
+    assert refusal(cpp_build, SCHEMA, chain) == (
+        "the JSON schema is too large: it has more than 1000000 steps"
+    )
+    wide = {"type": "object", "properties": {f"p{i}": {"type": "string"} for i in range(2000)}}
+    assert accepts(cpp_build, SCHEMA, wide, ['{"p0":"","p1999":"x","q":1}']) == [True]
+    union = {"anyOf": [{"$ref": "#"}, {"type": "array", "items": {"$ref": "#"}}, {"const": 1}]}
+    assert accepts(cpp_build, SCHEMA, union, ["[[1],[],1]"]) == [True]
