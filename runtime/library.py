@@ -44,6 +44,32 @@ TextCallback = ctypes.CFUNCTYPE(
 )
 
 
+EndCallback = ctypes.CFUNCTYPE(None, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_void_p)
+
+
+class EngineOptions(ctypes.Structure):
+    """thimble_engine_options."""
+
+    _fields_ = [
+        ("sequences", ctypes.c_int32),
+        ("queue", ctypes.c_int32),
+        ("prompt_rows", ctypes.c_int32),
+    ]
+
+
+class Request(ctypes.Structure):
+    """thimble_request."""
+
+    _fields_ = [
+        ("tokens", ctypes.POINTER(ctypes.c_int32)),
+        ("count", ctypes.c_int64),
+        ("options", Options),
+        ("constraint_kind", ctypes.c_int32),
+        ("constraint", ctypes.c_char_p),
+        ("constraint_size", ctypes.c_size_t),
+    ]
+
+
 @cache
 def library(directory: Path = BUILD_DIR) -> ctypes.CDLL:
     """Returns the library of a build directory, with its functions declared.
@@ -105,6 +131,15 @@ def _declare(lib: ctypes.CDLL) -> None:
         "start_recording": (number, pointer, wide, wide, text, size),
         "stop_recording": (number, pointer, text, ctypes.POINTER(RecordingCounts), text, size),
         "verify": (number, pointer, text, size),
+        "engine_open": (pointer, pointer, ctypes.POINTER(EngineOptions), text, size),
+        "engine_submit": (
+            *(wide, pointer, ctypes.POINTER(Request)),
+            *(TextCallback, EndCallback, pointer, text, size),
+        ),
+        "engine_cancel": (None, pointer, wide),
+        "engine_step": (wide, pointer),
+        "engine_free": (None, pointer),
+        "encode_prompt": (wide, pointer, text, size, tokens, wide, text, size),
         "free": (None, pointer),
     }
     for name, (result, *arguments) in functions.items():

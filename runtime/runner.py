@@ -97,6 +97,7 @@ class Runner:
         self._busy = threading.Lock()  # held by whoever uses the model: one at a time
         self._using = threading.Lock()  # held while this Runner's handle is at work
         self._closing = False
+        self._on_close: Callable[[], None] | None = None  # ends what uses the handle for longer
         self._control = threading.Lock()  # held by whoever needs the handle while the model runs
 
     def generate(
@@ -346,6 +347,8 @@ class Runner:
         if os.getpid() != self._process:
             self._handle = None  # its threads belong to the other process
             return
+        if self._on_close is not None:
+            self._on_close()
         with self._using, self._control:
             if self._handle is not None:
                 library().thimble_free(self._handle)

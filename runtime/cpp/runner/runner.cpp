@@ -322,7 +322,7 @@ size_t Runner::turns() const {
                     [](const Message& message) { return message.role == "assistant"; }));
 }
 
-void Runner::clear_stats() {
+Stats Runner::fresh_stats() const {
   Stats stats;
   stats.model = stats_.model;
   stats.method = stats_.method;
@@ -331,7 +331,7 @@ void Runner::clear_stats() {
   stats.adapter = stats_.adapter;
   stats.threads = stats_.threads;
   stats.load_s = stats_.load_s;
-  stats_ = std::move(stats);
+  return stats;
 }
 
 }  // namespace thimble

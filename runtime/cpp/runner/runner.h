@@ -92,10 +92,15 @@ class Runner {
   /// independently.
   Result<std::unique_ptr<Runner>> fork() const;
 
+  /// Statistics before the first answer: what describes the model.
+  Stats fresh_stats() const;
   /// Clears the statistics of earlier answers.
-  void clear_stats();
+  void clear_stats() { stats_ = fresh_stats(); }
 
   const Model& model() const { return *model_; }
+  const std::shared_ptr<Model>& shared_model() const { return model_; }
+  /// The number of its cache in the model's session.
+  int32_t cache() const { return cache_; }
   const Stats& stats() const { return stats_; }
 
  private:

@@ -2,32 +2,25 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cstdio>
-#include <initializer_list>
 #include <memory>
-#include <sstream>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "runner/c_interface.h"
 #include "runner/chat.h"
 #include "runner/draft.h"
 #include "runner/output_file.h"
 #include "runner/runner.h"
 #include "runner/version.h"
 
-struct thimble_runner {
-  explicit thimble_runner(std::unique_ptr<thimble::Runner> loaded) : runner(std::move(loaded)) {}
-
-  std::unique_ptr<thimble::Runner> runner;
-  std::string stats;
-  thimble::ConstraintText constraint_text;
-  std::unique_ptr<thimble::Constraint> constraint;
-  std::string notes;  ///< of the constraint
-};
-
 namespace {
+
+using thimble::check;
+using thimble::first_error;
+using thimble::report;
+using thimble::to_callback;
 
 static_assert(static_cast<int>(thimble::ConstraintText::Kind::kJsonSchema) == THIMBLE_JSON_SCHEMA &&
               static_cast<int>(thimble::ConstraintText::Kind::kRegex) == THIMBLE_REGEX &&
@@ -36,54 +29,17 @@ static_assert(static_cast<int>(thimble::ConstraintText::Kind::kJsonSchema) == TH
 
 constexpr int64_t kMaxRecordingBytes = int64_t{1} << 30;  // a flatbuffer ends at 2 GB
 
-int report(const thimble::Status& status, char* error, size_t error_size) {
-  if (status.ok()) return 0;
-  std::snprintf(error, error_size, "%s", status.message().c_str());
-  return 1;
-}
-
-/// Whether a number is in its range; NaN is in none.
-template <typename T>
-thimble::Status check(const char* name, T value, T low, T high) {
-  if (low <= value && value <= high) return {};
-  std::ostringstream sentence;
-  sentence << name << " is " << value << ", but must be from " << low << " to " << high;
-  return thimble::Status::error(sentence.str());
-}
-
-/// The first of them that is an error.
-thimble::Status first_error(std::initializer_list<thimble::Status> checks) {
-  for (const thimble::Status& status : checks) {
-    if (!status.ok()) return status;
-  }
-  return {};
-}
-
 thimble::Status check(const thimble_load_options& options) {
   return first_error({check("threads", options.threads, 0, thimble::kMaxThreads),
                       check<int32_t>("cache_type", options.cache_type, THIMBLE_CACHE_DEFAULT,
                                      THIMBLE_CACHE_INT8)});
 }
 
-thimble::Status check(const thimble_options& options) {
-  return first_error({check<int64_t>("max_new_tokens", options.max_new_tokens, 0, INT32_MAX),
-                      check("temperature", options.temperature, 0.0f, thimble::kMaxTemperature),
-                      check("top_k", options.top_k, 0, INT32_MAX),
-                      check("top_p", options.top_p, 0.0f, 1.0f),
-                      check("min_p", options.min_p, 0.0f, 1.0f)});
-}
-
-thimble::GenerateOptions to_generate(const thimble_options& options, const thimble_runner& runner) {
-  thimble::GenerateOptions generate;
+thimble::GenerateOptions generate_options(const thimble_options& options,
+                                          const thimble_runner& runner) {
+  thimble::GenerateOptions generate = thimble::to_generate(options);
   generate.constraint = runner.constraint.get();
-  generate.max_new_tokens = options.max_new_tokens;
-  generate.sampler = {options.temperature, options.top_k, options.top_p, options.min_p,
-                      options.seed};
   return generate;
-}
-
-thimble::Runner::TextCallback to_callback(thimble_text_callback on_text, void* context) {
-  return [=](std::string_view text) { return on_text(text.data(), text.size(), context) != 0; };
 }
 
 }  // namespace
@@ -131,7 +87,7 @@ int thimble_generate(thimble_runner* runner, const char* prompt, size_t prompt_s
   const auto tokens = runner->runner->encode_prompt(std::string_view(prompt, prompt_size));
   if (!tokens.ok()) return report(tokens.status(), error, error_size);
   runner->runner->model().program().recorder().note("prompt", {prompt, prompt_size});
-  return report(runner->runner->generate(*tokens, to_generate(*options, *runner),
+  return report(runner->runner->generate(*tokens, generate_options(*options, *runner),
                                          to_callback(on_text, context)),
                 error, error_size);
 }
@@ -182,8 +138,8 @@ int thimble_chat_say(thimble_runner* runner, const char* message, size_t message
   if (!question.ok()) return report(question.status(), error, error_size);
   if (dropped_turns != nullptr) *dropped_turns = static_cast<int64_t>(question->dropped_turns);
   return report(
-      chat->answer(*question, to_generate(*options, *runner), to_callback(on_text, context)), error,
-      error_size);
+      chat->answer(*question, generate_options(*options, *runner), to_callback(on_text, context)),
+      error, error_size);
 }
 
 int thimble_chat_reset(thimble_runner* runner, char* error, size_t error_size) {

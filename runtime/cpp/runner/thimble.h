@@ -189,6 +189,61 @@ THIMBLE_API int thimble_stop_recording(thimble_runner* runner, const char* path,
                                        thimble_recording* recording, char* error,
                                        size_t error_size);
 
+/// Several requests at once, in shared calls of the model. Each gets the text that it would get
+/// alone. thimble_engine_submit() and thimble_engine_cancel() may be called from any thread, also
+/// from callbacks; one thread at a time may call thimble_engine_step().
+typedef struct thimble_engine thimble_engine;
+
+typedef struct {
+  int32_t sequences;   /* that run at once, each with a key/value cache; 1 to 32; 0: 8 */
+  int32_t queue;       /* requests that may wait for one of them; 0: 64 */
+  int32_t prompt_rows; /* tokens of prompts in a call: fewer let answers wait less; 0: 64 */
+} thimble_engine_options;
+
+typedef struct {
+  const int32_t* tokens; /* the text to continue, `count` tokens with BOS */
+  int64_t count;
+  thimble_options options;
+  int32_t constraint_kind; /* of THIMBLE_ANY_TEXT ...; as in thimble_constrain() */
+  const char* constraint;  /* its text, `constraint_size` bytes */
+  size_t constraint_size;
+} thimble_request;
+
+/// Is called once when a request has ended: `error` is null, or the sentence of why it failed;
+/// `stats` are the answer's statistics as JSON. Both are valid during the call.
+typedef void (*thimble_end_callback)(const char* error, const char* stats, void* context);
+
+/// Opens an engine for a runner's model, with the runner's adapter. The model must be exported with
+/// --delegate cpu. Until the engine is freed, neither the runner nor its forks may be used, except
+/// for thimble_encode() and thimble_encode_prompt(), and the runner must not be freed. Returns null
+/// on failure.
+THIMBLE_API thimble_engine* thimble_engine_open(thimble_runner* runner,
+                                                const thimble_engine_options* options, char* error,
+                                                size_t error_size);
+
+/// Accepts a request, whose text `on_text` receives and whose end `on_end`, both called by
+/// thimble_engine_step(). Returns its number, above 0; 0 on failure, for example because the queue
+/// is full, and then no callback is called. Pointers are not used after the return.
+THIMBLE_API int64_t thimble_engine_submit(thimble_engine* engine, const thimble_request* request,
+                                          thimble_text_callback on_text,
+                                          thimble_end_callback on_end, void* context, char* error,
+                                          size_t error_size);
+
+/// Ends a request, as interrupted, with the next step. A number that is not at work is ignored.
+THIMBLE_API void thimble_engine_cancel(thimble_engine* engine, int64_t request);
+
+/// Calls the model once for all requests that are at work. Returns how many are left.
+THIMBLE_API int64_t thimble_engine_step(thimble_engine* engine);
+
+/// Ends every request, as interrupted, and frees the engine; null is allowed.
+THIMBLE_API void thimble_engine_free(thimble_engine* engine);
+
+/// Encodes a prompt as thimble_generate() does: with BOS if the tokenizer adds one. Writes at most
+/// `capacity` tokens; returns the number of all, or -1 on failure.
+THIMBLE_API int64_t thimble_encode_prompt(const thimble_runner* runner, const char* prompt,
+                                          size_t prompt_size, int32_t* tokens, int64_t capacity,
+                                          char* error, size_t error_size);
+
 /// Frees the runner; null is allowed.
 THIMBLE_API void thimble_free(thimble_runner* runner);
 

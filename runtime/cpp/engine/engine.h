@@ -1,0 +1,74 @@
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "core/status.h"
+#include "engine/request.h"
+#include "engine/sequence.h"
+#include "engine/slots.h"
+#include "runner/model.h"
+
+namespace thimble {
+
+inline constexpr int32_t kMostSequences = 32;
+
+struct EngineOptions {
+  int32_t sequences = 8;     ///< that run at once, 1 to kMostSequences; each has a cache
+  int32_t queue = 64;        ///< requests that may wait for one of them
+  int32_t prompt_rows = 64;  ///< tokens of prompts in a call: fewer let answers wait less
+};
+
+/// Runs several requests at once, in shared calls of the model: the matrix products are shared,
+/// attention is each sequence's own. A request gets the tokens that it would get alone, bit for
+/// bit.
+class Engine {
+ public:
+  /// \param runner of the model, on the CPU delegate. While the engine works, neither the runner
+  /// nor
+  ///   its forks may.
+  static Result<std::unique_ptr<Engine>> create(const Runner& runner, const EngineOptions& options);
+  /// Ends every request as interrupted.
+  ~Engine();
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+
+  /// Accepts a request; returns its number. Fails if it is not possible, or the queue is full. May
+  /// be called from any thread, also from callbacks.
+  Result<int64_t> submit(Request request);
+  /// Ends a request with the next step, as interrupted; a number that is not at work is ignored.
+  /// May be called from any thread.
+  void cancel(int64_t id);
+
+  /// Calls the model once, for all that are at work; returns how many requests are left, waiting or
+  /// at work. One thread at a time.
+  size_t step();
+
+ private:
+  Engine(std::shared_ptr<Model> model, const EngineOptions& options, Slots slots, Stats stats)
+      : model_(std::move(model)),
+        options_(options),
+        slots_(std::move(slots)),
+        stats_(std::move(stats)) {}
+  /// Ends those that are cancelled, and gives free slots to those that wait.
+  void admit();
+  void call_model();
+  void end(size_t index, const Status& status);
+  void drop_cancelled();
+
+  std::shared_ptr<Model> model_;
+  const EngineOptions options_;
+  Slots slots_;
+  const Stats stats_;                               ///< what requests begin with
+  std::vector<std::unique_ptr<Sequence>> running_;  ///< changed under mutex_, by step() alone
+  size_t turn_ = 0;
+  std::mutex mutex_;
+  std::deque<std::unique_ptr<Sequence>> waiting_;  ///< guarded by mutex_
+  int64_t next_id_ = 1;                            ///< guarded by mutex_
+  std::mutex constraint_mutex_;                    ///< held while a constraint is compiled
+};
+
+}  // namespace thimble

@@ -1,0 +1,57 @@
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "engine/request.h"
+#include "runner/answer.h"
+
+namespace thimble {
+
+/// A request at work: which tokens the model reads next, and what its logits lead to.
+class Sequence {
+ public:
+  Sequence(int64_t id, Request request, const Stats& stats, std::unique_ptr<Constraint> constraint);
+
+  int64_t id() const { return id_; }
+  const std::vector<int32_t>& tokens() const { return request_.tokens; }
+  void cancel() { cancelled_ = true; }
+  bool cancelled() const { return cancelled_; }
+
+  /// Begins, in a slot whose cache has the first `cached` tokens.
+  void start(const Model& model, size_t slot, size_t cached);
+  size_t slot() const { return slot_; }
+
+  /// The tokens that the model has not read yet.
+  const std::vector<int32_t>& next() const { return next_; }
+  /// Records that the model has read `count` of them; `logits` are those after the last, if it has
+  /// read all.
+  Status advance(size_t count, const float* logits);
+  bool ended() const { return answer_->ended(); }
+
+  /// Calls the request's on_end.
+  void end(const Status& status);
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  double seconds() const {
+    return std::chrono::duration<double>(Clock::now() - submitted_).count();
+  }
+
+  const int64_t id_;
+  Request request_;
+  Stats stats_;
+  std::unique_ptr<Constraint> constraint_;
+  std::atomic<bool> cancelled_{false};
+  const Clock::time_point submitted_ = Clock::now();
+  double started_s_ = 0;
+  size_t slot_ = 0;
+  std::vector<int32_t> next_;
+  std::optional<Answer> answer_;
+  bool answers_ = false;  ///< its first token was chosen
+};
+
+}  // namespace thimble

@@ -1,0 +1,98 @@
+#include "engine/slots.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace thimble {
+namespace {
+
+/// Tokens that a copy must save at least: it also takes memory.
+constexpr size_t kLeastCopied = 32;
+
+}  // namespace
+
+Result<Slots> Slots::create(std::shared_ptr<Model> model, int32_t cache, size_t count) {
+  Slots slots(std::move(model), cache);
+  SessionHandle& session = slots.session();
+  for (size_t i = 0; i < count; ++i) {
+    Status status = session.use(i == 0 ? cache : slots.slots_[0].cache);
+    if (!status.ok()) return status;
+    const Result<int32_t> copy = session.fork();
+    if (!copy.ok()) return copy.status();
+    slots.slots_.push_back({*copy, {}});
+    if (i > 0) continue;
+    status = session.use(*copy);
+    if (status.ok()) status = session.truncate(0);
+    if (!status.ok()) return status;
+  }
+  const Status status = session.use(cache);
+  if (!status.ok()) return status;
+  return slots;
+}
+
+Slots::~Slots() {
+  for (const Slot& slot : slots_) model_->give_up(slot.cache);
+}
+
+bool Slots::any_free() const {
+  return std::any_of(slots_.begin(), slots_.end(), [](const Slot& slot) { return !slot.taken; });
+}
+
+size_t Slots::shared(const Slot& slot, const std::vector<int32_t>& tokens) {
+  const auto end =
+      std::mismatch(slot.tokens.begin(), slot.tokens.end(), tokens.begin(), tokens.end());
+  return std::min(static_cast<size_t>(end.first - slot.tokens.begin()), tokens.size() - 1);
+}
+
+size_t Slots::best(const std::vector<int32_t>& tokens, bool taken) const {
+  size_t best = slots_.size(), most = 0;
+  for (size_t i = 0; i < slots_.size(); ++i) {
+    if (slots_[i].taken != taken) continue;
+    const size_t count = shared(slots_[i], tokens);
+    if (best == slots_.size() || count > most ||
+        (count == most && slots_[i].last_used < slots_[best].last_used)) {
+      best = i;
+      most = count;
+    }
+  }
+  return best;
+}
+
+Status Slots::copy(size_t from, size_t to) {
+  Status status = session().use(slots_[from].cache);
+  if (!status.ok()) return status;
+  const Result<int32_t> copy = session().fork();
+  if (!copy.ok()) return copy.status();
+  session().free(slots_[to].cache);
+  slots_[to].cache = *copy;
+  slots_[to].tokens = slots_[from].tokens;
+  return {};
+}
+
+Status Slots::truncate(Slot* slot, size_t length) {
+  Status status = session().use(slot->cache);
+  if (!status.ok()) return status;
+  const int64_t kept = session().kept_by_truncate(static_cast<int64_t>(length));
+  status = session().truncate(kept);
+  if (status.ok()) slot->tokens.resize(static_cast<size_t>(kept));
+  return status;
+}
+
+Result<size_t> Slots::take(const std::vector<int32_t>& tokens) {
+  const size_t free = best(tokens, /*taken=*/false), other = best(tokens, /*taken=*/true);
+  Status status;
+  if (other != slots_.size() &&
+      shared(slots_[other], tokens) >= shared(slots_[free], tokens) + kLeastCopied) {
+    status = copy(other, free);
+  }
+  Slot& slot = slots_[free];
+  if (status.ok()) status = truncate(&slot, shared(slot, tokens));
+  const Status home = session().use(home_);
+  if (status.ok()) status = home;
+  if (!status.ok()) return status;
+  slot.taken = true;
+  slot.last_used = ++uses_;
+  return free;
+}
+
+}  // namespace thimble

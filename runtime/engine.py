@@ -1,0 +1,234 @@
+"""Several requests at once with one loaded model: a Python class over the C++ engine."""
+
+import ctypes
+import json
+import queue
+import threading
+import weakref
+from collections.abc import Iterator, Sequence
+from typing import Any, Self
+
+from runtime.arguments import (
+    JsonSchema,
+    check,
+    constraint,
+    sampling_options,
+    text_of,
+    token_ids,
+)
+from runtime.errors import RunnerError
+from runtime.library import (
+    ERROR_SIZE,
+    EndCallback,
+    EngineOptions,
+    Request,
+    TextCallback,
+    library,
+)
+from runtime.runner import Runner
+
+MAX_SEQUENCES = 32
+
+
+class Generation:
+    """A request at work: iterating yields its text as it is generated, in complete characters.
+
+    Attributes:
+        stats: once it has ended, the statistics, as those of Runner.
+    """
+
+    def __init__(self, engine: "Engine") -> None:
+        self.stats: dict[str, Any] | None = None
+        self._engine = engine
+        self._pieces: queue.SimpleQueue[str | RunnerError | None] = queue.SimpleQueue()
+        self._id = 0
+        # The library calls them until the request has ended.
+        self._on_text = TextCallback(self._take)
+        self._on_end = EndCallback(self._end)
+
+    def __iter__(self) -> Iterator[str]:
+        """Yields the text.
+
+        Raises:
+            RunnerError: the model failed.
+        """
+        while (piece := self._pieces.get()) is not None:
+            if isinstance(piece, RunnerError):
+                raise piece
+            yield piece
+
+    def text(self) -> str:
+        """Waits for the end; returns the complete text."""
+        return "".join(self)
+
+    def cancel(self) -> None:
+        """Ends it as interrupted; the text so far stays."""
+        self._engine._cancel(self._id)
+
+    def _take(self, text: Any, size: int, _context: Any) -> int:
+        self._pieces.put(ctypes.string_at(text, size).decode("utf-8", "replace"))
+        return 1
+
+    def _end(self, error: bytes | None, stats: bytes, _context: Any) -> None:
+        self.stats = json.loads(stats)
+        self._engine._forget(self)
+        if error is not None:
+            self._pieces.put(RunnerError(error.decode("utf-8", "replace")))
+        self._pieces.put(None)
+
+
+class Engine:
+    """Runs several requests at once, in shared calls of a model; each gets the text that it would
+    get alone.
+
+    While it is open, its Runner and the forks of it cannot be used.
+
+    Args:
+        runner: of a model exported with `--delegate cpu`; requests run with its adapter.
+        sequences: requests that run at once, 1 to 32; each has a key/value cache.
+        queue_size: requests that may wait for one of these.
+        prompt_rows: tokens of prompts in a call of the model: fewer let answers wait less.
+
+    Raises:
+        RunnerError: an argument is out of range, the model was not exported with `--delegate cpu`,
+            or the runner is closed or busy.
+    """
+
+    def __init__(
+        self, runner: Runner, sequences: int = 8, queue_size: int = 64, prompt_rows: int = 64
+    ) -> None:
+        self._handle: int | None = None
+        check("sequences", sequences, 1, MAX_SEQUENCES)
+        check("queue_size", queue_size, 1, 2**31 - 1)
+        check("prompt_rows", prompt_rows, 1, 2**31 - 1)
+        self._runner = runner
+        self._hold = runner._holding()
+        self._runner_handle = self._hold.__enter__()
+        error = ctypes.create_string_buffer(ERROR_SIZE)
+        options = EngineOptions(sequences, queue_size, prompt_rows)
+        self._handle = library().thimble_engine_open(
+            self._runner_handle, ctypes.byref(options), error, ERROR_SIZE
+        )
+        if not self._handle:
+            self._hold.__exit__(None, None, None)
+            raise RunnerError(text_of(error))
+        close = weakref.WeakMethod(self.close)
+        runner._on_close = lambda: (end := close()) and end()
+        self._work = threading.Condition()
+        self._running: dict[int, Generation] = {}
+        self._closing = False
+        self._worker = threading.Thread(target=self._run, name="thimble-engine", daemon=True)
+        self._worker.start()
+
+    def submit(
+        self,
+        prompt: str | Sequence[int],
+        max_new_tokens: int | None = None,
+        temperature: float = 0.0,
+        top_k: int = 0,
+        top_p: float = 1.0,
+        min_p: float = 0.0,
+        seed: int | None = None,
+        *,
+        json_schema: JsonSchema | None = None,
+        regex: str | None = None,
+        choice: Sequence[str] | None = None,
+        grammar: str | None = None,
+    ) -> Generation:
+        """Accepts a request: a prompt, or its tokens with BOS. The options are those of
+        Runner.generate().
+
+        Raises:
+            RunnerError: an option is out of range, the prompt does not fit the context, the queue
+                is full, or the engine is closed.
+        """
+        options = sampling_options(max_new_tokens, temperature, top_k, top_p, min_p, seed)
+        wanted = constraint(json_schema, regex, choice, grammar)
+        ids = token_ids(self._encode(prompt) if isinstance(prompt, str) else prompt)
+        generation = Generation(self)
+        request = Request(
+            ids.ctypes.data_as(ctypes.POINTER(ctypes.c_int32)),
+            len(ids),
+            options,
+            wanted.kind,
+            wanted.text,
+            len(wanted.text),
+        )
+        error = ctypes.create_string_buffer(ERROR_SIZE)
+        with self._work:
+            handle = self._open()
+            self._running[id(generation)] = generation  # before a step can end it
+            generation._id = library().thimble_engine_submit(
+                handle,
+                ctypes.byref(request),
+                generation._on_text,
+                generation._on_end,
+                None,
+                error,
+                ERROR_SIZE,
+            )
+            if not generation._id:
+                del self._running[id(generation)]
+                raise RunnerError(text_of(error))
+            self._work.notify()
+        return generation
+
+    def close(self) -> None:
+        """Ends every request as interrupted, and frees the engine; the runner can be used again."""
+        if self._handle is None:
+            return
+        with self._work:
+            self._closing = True
+            self._work.notify()
+        self._worker.join()
+        handle, self._handle = self._handle, None
+        library().thimble_engine_free(handle)
+        self._runner._on_close = None
+        self._hold.__exit__(None, None, None)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        self.close()
+
+    def _run(self) -> None:
+        """Steps while there is work; waits for it otherwise."""
+        left = 0
+        while True:
+            with self._work:
+                while not (self._closing or left or self._running):
+                    self._work.wait()
+                if self._closing:
+                    return
+            left = library().thimble_engine_step(self._handle)
+
+    def _cancel(self, request: int) -> None:
+        with self._work:
+            if self._handle is not None:
+                library().thimble_engine_cancel(self._handle, request)
+
+    def _forget(self, generation: Generation) -> None:
+        with self._work:
+            self._running.pop(id(generation), None)
+
+    def _encode(self, prompt: str) -> list[int]:
+        data = prompt.encode("utf-8", "replace")
+        tokens = (ctypes.c_int32 * (len(data) + 2))()
+        error = ctypes.create_string_buffer(ERROR_SIZE)
+        with self._work:
+            self._open()
+            count = library().thimble_encode_prompt(
+                self._runner_handle, data, len(data), tokens, len(tokens), error, ERROR_SIZE
+            )
+        if count < 0:
+            raise RunnerError(text_of(error))
+        return tokens[:count]
+
+    def _open(self) -> int:
+        if self._handle is None or self._closing:
+            raise RunnerError("this Engine is closed: open another")
+        return self._handle
