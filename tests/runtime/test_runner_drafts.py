@@ -99,6 +99,20 @@ def test_up_to_the_end_of_the_context(short_pte: Path) -> None:
     assert ends[0][2] <= CONTEXT
 
 
+@pytest.mark.parametrize("sampling", SAMPLINGS, ids=["greedy", "sampled", "nucleus"])
+def test_under_a_constraint(
+    embedded_cpu_pte: Path, cpp_build: Path, sampling: dict[str, float]
+) -> None:
+    schema = {"type": "array", "items": {"enum": ["first", "second"]}, "minItems": 9}
+    texts = []
+    for draft in (None, "ngram", embedded_cpu_pte):
+        runner = Runner(embedded_cpu_pte, draft=draft)
+        answer = runner.generate("[", max_new_tokens=60, json_schema=schema, **sampling)
+        texts.append(("".join(answer), runner.length))
+    assert texts[0] == texts[1] == texts[2]
+    assert "first" in texts[0][0] or "second" in texts[0][0]
+
+
 def test_a_chat(chat_pte: Path, cpp_build: Path) -> None:
     answers = []
     for draft in (None, "ngram"):

@@ -1,0 +1,173 @@
+"""Several requests at once: each gets the text, and the statistics, that it would get alone."""
+
+import threading
+from pathlib import Path
+
+import pytest
+from support.hybrid_models import HYBRIDS, export_hybrid
+from support.windowed_model import export_windowed
+
+from quant.scheme import Scheme
+from runtime import Engine, Runner, RunnerError
+
+LONG = "A long text, which is read in several parts, before its answer begins. " * 6
+PROMPTS = ("Once upon a time", "import os", LONG, "", "def add(a, b):", "x", LONG + "And", "é \\")
+
+
+@pytest.fixture(scope="module", params=["full", "windows", *HYBRIDS])
+def pte(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, cpp_build: Path
+) -> Path:
+    if request.param == "full":
+        return request.getfixturevalue("embedded_cpu_pte")
+    directory = tmp_path_factory.mktemp("engine")
+    if request.param == "windows":
+        return export_windowed(directory)
+    return export_hybrid(directory, request.param, Scheme("rtn4"))
+
+
+def options(i: int) -> dict[str, float]:
+    return {"max_new_tokens": 20 + i, "temperature": i % 2, "top_p": 0.9, "seed": i}
+
+
+@pytest.mark.parametrize(("sequences", "prompt_rows"), [(1, 64), (3, 5), (8, 64)])
+def test_texts_are_those_of_requests_alone(pte: Path, sequences: int, prompt_rows: int) -> None:
+    runner = Runner(pte, threads=2)
+    expected = []
+    for i, prompt in enumerate(PROMPTS):
+        text = "".join(runner.generate(prompt, **options(i)))
+        expected.append((text, runner.stats["generated_tokens"], runner.stats["stop_reason"]))
+    with Engine(runner, sequences=sequences, prompt_rows=prompt_rows) as engine:
+        work = [engine.submit(prompt, **options(i)) for i, prompt in enumerate(PROMPTS)]
+        texts = [generation.text() for generation in work]
+        found = [
+            (text, generation.stats["generated_tokens"], generation.stats["stop_reason"])
+            for text, generation in zip(texts, work, strict=True)
+        ]
+    assert found == expected
+    # The runner is as it was.
+    again = "".join(runner.generate(PROMPTS[-1], **options(len(PROMPTS) - 1)))
+    assert again == expected[-1][0]
+
+
+def test_constraints(embedded_cpu_pte: Path, cpp_build: Path) -> None:
+    kinds = [
+        {"regex": "[a-f]{3,9}(,[0-9]+)*"},
+        {"choice": ["yes", "no", "perhaps"]},
+        {"json_schema": {"type": "array", "items": {"type": "boolean"}, "minItems": 3}},
+        {},
+    ]
+    runner = Runner(embedded_cpu_pte)
+    sampling = {"temperature": 1.2, "seed": 8, "max_new_tokens": 40}
+    expected = ["".join(runner.generate("def", **sampling, **kind)) for kind in kinds]
+    with Engine(runner, sequences=3) as engine:
+        work = [engine.submit("def", **sampling, **kind) for kind in kinds]
+        assert [generation.text() for generation in work] == expected
+        with pytest.raises(RunnerError, match="a group is not closed"):
+            engine.submit("def", regex="(")
+
+
+def test_prefixes_are_shared(embedded_cpu_pte: Path, cpp_build: Path) -> None:
+    runner = Runner(embedded_cpu_pte)
+    length = len(runner.encode(LONG))
+    with Engine(runner, sequences=2) as engine:
+        first = engine.submit(LONG + "One", max_new_tokens=200)
+        pieces = iter(first)
+        next(pieces)  # its prompt is read
+        second = engine.submit(LONG + "Two", max_new_tokens=3)
+        second.text()
+        assert second.stats["cached_tokens"] >= length - 2  # copied from the one at work
+        first.cancel()
+        list(pieces)
+        third = engine.submit(LONG + "Three", max_new_tokens=3)
+        third.text()
+        assert third.stats["cached_tokens"] >= length - 2
+        assert third.stats["prompt_tokens"] < 8
+
+
+def test_a_short_question_does_not_wait_for_a_long_prompt(
+    embedded_cpu_pte: Path, cpp_build: Path
+) -> None:
+    """The first token of the long one takes dozens of calls; the short one takes part in each."""
+    with Engine(Runner(embedded_cpu_pte), prompt_rows=16) as engine:
+        long = engine.submit(LONG * 4, max_new_tokens=2)
+        short = engine.submit("Why?", max_new_tokens=5)
+        short.text()
+        long.text()
+    assert short.stats["ttft_s"] + short.stats["decode_s"] < long.stats["ttft_s"]
+
+
+def test_more_requests_than_places(embedded_cpu_pte: Path, cpp_build: Path) -> None:
+    with Engine(Runner(embedded_cpu_pte), sequences=1, queue_size=2) as engine:
+        first = engine.submit("a", max_new_tokens=400)
+        next(iter(first))  # it has left the queue
+        waiting = [engine.submit("b", max_new_tokens=2) for _ in range(2)]
+        with pytest.raises(RunnerError, match="the queue is full: 2 requests wait; try again"):
+            engine.submit("c")
+        waiting[0].cancel()
+        assert waiting[0].text() == ""
+        assert waiting[0].stats["stop_reason"] == "interrupted"
+        first.cancel()
+        first.text()
+        assert first.stats["stop_reason"] == "interrupted"
+        waiting[1].text()
+        assert waiting[1].stats["stop_reason"] in ("length", "eos")
+
+
+def test_requests_from_many_threads(embedded_cpu_pte: Path, cpp_build: Path) -> None:
+    runner = Runner(embedded_cpu_pte)
+    expected = ["".join(runner.generate(f"x{i} = ", max_new_tokens=12)) for i in range(24)]
+    found: dict[int, str] = {}
+    with Engine(runner, sequences=4) as engine:
+
+        def ask(i: int) -> None:
+            generation = engine.submit(f"x{i} = ", max_new_tokens=12)
+            if i % 5 == 4:
+                generation.cancel()
+            found[i] = generation.text()
+
+        threads = [threading.Thread(target=ask, args=[i]) for i in range(24)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    for i, text in enumerate(expected):
+        assert text.startswith(found[i]) if i % 5 == 4 else found[i] == text
+
+
+def test_closing_ends_what_is_at_work(embedded_cpu_pte: Path, cpp_build: Path) -> None:
+    runner = Runner(embedded_cpu_pte)
+    engine = Engine(runner, sequences=1)
+    work = [engine.submit("a", max_new_tokens=1000) for _ in range(3)]
+    next(iter(work[0]))
+    with pytest.raises(RunnerError, match="generating already"):
+        runner.truncate(0)
+    engine.close()
+    for generation in work:
+        generation.text()
+        assert generation.stats["stop_reason"] == "interrupted"
+    with pytest.raises(RunnerError, match="this Engine is closed"):
+        engine.submit("a")
+    assert len("".join(runner.generate("a", max_new_tokens=3))) > 0
+    other = Engine(runner)
+    left = other.submit("a", max_new_tokens=1000)
+    runner.close()  # closes the engine first
+    left.text()
+    assert left.stats["stop_reason"] == "interrupted"
+
+
+def test_what_is_not_possible(embedded_cpu_pte: Path, embedded_pte: Path, cpp_build: Path) -> None:
+    with pytest.raises(RunnerError, match="cannot run several sequences.*--delegate cpu"):
+        Engine(Runner(embedded_pte))
+    for wrong in ({"sequences": 0}, {"sequences": 33}, {"queue_size": 0}, {"prompt_rows": 0}):
+        with pytest.raises(RunnerError, match="must be from 1 to"):
+            Engine(Runner(embedded_cpu_pte), **wrong)
+    with Engine(Runner(embedded_cpu_pte)) as engine:
+        with pytest.raises(RunnerError, match="context"):
+            engine.submit(LONG * 100)
+        with pytest.raises(RunnerError, match="temperature is -1"):
+            engine.submit("a", temperature=-1)
+        with pytest.raises(RunnerError, match="no tokens"):
+            engine.submit([])
+        with pytest.raises(RunnerError, match="vocabulary"):
+            engine.submit([1, 70000])
