@@ -201,16 +201,23 @@ def test_four_bits_stay_four_bits(int4: Case) -> None:
     ("scheme", "changes", "stored"),
     [
         (PLAIN_RTN8, {}, [MIL_pb2.DataType.INT8] * 8),
-        (
+        pytest.param(
             Scheme("rtn4", 64, 4),
             {"tie_word_embeddings": False, "qk_norm": "heads", "num_key_value_heads": 4},
             [MIL_pb2.DataType.INT4] * 8,
+            marks=pytest.mark.check,
         ),
-        (Scheme("rtn4", 32, 4), {"hidden_size": 72, "head_dim": 18}, [MIL_pb2.DataType.INT4] * 8),
-        (
+        pytest.param(
+            Scheme("rtn4", 32, 4),
+            {"hidden_size": 72, "head_dim": 18},
+            [MIL_pb2.DataType.INT4] * 8,
+            marks=pytest.mark.check,
+        ),
+        pytest.param(
             Scheme("rtn4").with_types(WIDE),
             {},
             [MIL_pb2.DataType.INT8] * 3 + [MIL_pb2.DataType.INT4] * 3 + [MIL_pb2.DataType.INT8] * 2,
+            marks=pytest.mark.check,
         ),
     ],
 )

@@ -39,7 +39,7 @@ def lowered(experts: ExpertsSpec, scheme: Scheme, directory: Path, layers: int =
     return write(capture(model, CONTEXT, CONTEXT), directory, reference)
 
 
-@pytest.mark.parametrize("name", SPECS)
+@pytest.mark.parametrize("name", ["clamped", *checked(name for name in SPECS if name != "clamped")])
 def test_the_op_list_computes_the_model(name: str, tmp_path: Path) -> None:
     """As numpy reads it."""
     model = lowered(SPECS[name], Scheme("none"), tmp_path)

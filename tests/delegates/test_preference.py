@@ -114,6 +114,7 @@ def test_events_keep_their_lines_with_each_of_several() -> None:
         assert set(handles) <= inside
 
 
+@pytest.mark.check
 def test_a_program_that_core_ml_cannot_keep_together(tmp_path: Path, cpp_build: Path) -> None:
     report = require_agreement("coreml,cpu", bent_model(shifted_acosh), tmp_path)
     took = parts(report)

@@ -13,6 +13,7 @@ import pytest
 from executorch.devtools import Inspector
 from executorch.devtools.etdump.serialize import deserialize_from_etdump_flatcc
 from support.recorded_runs import TOKENS, Recorded
+from support.tiers import checked
 
 from devtools.errors import BadRequest
 from devtools.profile import Phase, events_frame, inspector_frame, load_profile
@@ -21,7 +22,7 @@ from devtools.profile.etrecord import read_etrecord
 from devtools.profile.rows import View, make_rows
 from devtools.profile.stack import own_stack, parse_stack
 
-MODELS = ["embedded_pte", "embedded_cpu_pte", "stories_gptq_pte", "stories_cpu_pte"]
+MODELS = ["embedded_pte", "embedded_cpu_pte", *checked(["stories_gptq_pte", "stories_cpu_pte"])]
 
 
 @pytest.mark.parametrize("name", MODELS)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
+from support.tiers import checked
 
 from exporter.pte import verify
 
@@ -87,6 +88,7 @@ def test_a_file_is_kept_though_standard_output_is_closed(start: Start, out: Path
     assert list(out.parent.iterdir()) == [out]
 
 
+@pytest.mark.check
 def test_a_file_is_kept_though_its_readers_have_gone(start: Start, out: Path) -> None:
     process = start()
     assert process.stdout is not None and process.stderr is not None
@@ -107,7 +109,7 @@ def test_no_room_for_the_file(start: Start, out: Path) -> None:
     assert _is_untouched(out)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, *checked([signal.SIGTERM])])
 def test_a_signal_in_the_middle(start: Start, out: Path, number: signal.Signals) -> None:
     process = start()
     _wait_for_line(process, "Capturing")

@@ -4,7 +4,8 @@ import threading
 from pathlib import Path
 
 import pytest
-from support.hybrid_models import HYBRIDS, export_hybrid
+from support.hybrid_models import export_hybrid
+from support.tiers import checked
 from support.windowed_model import export_windowed
 
 from quant.scheme import Scheme
@@ -14,7 +15,9 @@ LONG = "A long text, which is read in several parts, before its answer begins. "
 PROMPTS = ("Once upon a time", "import os", LONG, "", "def add(a, b):", "x", LONG + "And", "é \\")
 
 
-@pytest.fixture(scope="module", params=["full", "windows", *HYBRIDS])
+@pytest.fixture(
+    scope="module", params=["full", "delta rule", *checked(["windows", "short convolutions"])]
+)
 def pte(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, cpp_build: Path
 ) -> Path:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from support.hybrid_models import HYBRIDS, export_hybrid
+from support.tiers import checked
 from support.windowed_model import CONTEXT, export_windowed
 
 from quant.scheme import Scheme
@@ -17,7 +18,7 @@ PROMPTS = (CODE, "Once upon a time", "")
 SAMPLINGS = ({}, {"temperature": 1.0, "seed": 4}, {"temperature": 0.7, "top_p": 0.9, "seed": 5})
 
 
-@pytest.fixture(scope="module", params=["windows", *HYBRIDS])
+@pytest.fixture(scope="module", params=["windows", *checked(HYBRIDS)])
 def short_pte(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, cpp_build: Path
 ) -> Path:
