@@ -33,9 +33,12 @@ void make_unique(std::vector<Recognizer::State>* states) {
 /// The states after a byte of a range; false if one is dead.
 bool step(Recognizer& recognizer, const std::vector<Recognizer::State>& from, Range range,
           std::vector<Recognizer::State>* to) {
+  const std::array<uint8_t, 256>& symbol_of = recognizer.program().symbol_of;
   for (const Recognizer::State state : from) {
     for (unsigned byte = range.first; byte <= range.last; ++byte) {
-      const Recognizer::State next = recognizer.next(state, static_cast<uint8_t>(byte));
+      const uint8_t symbol = symbol_of[byte];
+      if (byte > range.first && symbol == symbol_of[byte - 1]) continue;
+      const Recognizer::State next = recognizer.next_symbol(state, symbol);
       if (next == Recognizer::kDead) return false;
       if (to->empty() || to->back() != next) to->push_back(next);
     }

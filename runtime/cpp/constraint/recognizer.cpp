@@ -1,6 +1,7 @@
 #include "constraint/recognizer.h"
 
 #include <algorithm>
+#include <array>
 
 namespace thimble {
 namespace {
@@ -8,6 +9,7 @@ namespace {
 using Op = Program::Op;
 
 constexpr uint64_t kAccepts = ~uint64_t{0};
+constexpr size_t kFewItems = 16;
 constexpr size_t kMostBytes = size_t{128} << 20;
 constexpr size_t kMostRowBytes = size_t{32} << 20;
 
@@ -36,15 +38,28 @@ const Recognizer::State* Recognizer::row(State state) {
 
 Recognizer::State Recognizer::compute(State state, uint8_t symbol) {
   const Interner::List items = items_[state];
+  const auto takes = [this](uint64_t item, size_t with) {
+    return item != kAccepts && program_.classes[program_.code[unpacked(item).at].a][with];
+  };
+  // Symbols that the same items take lead to the same state, so they are filled in together.
+  const size_t symbols = program_.byte_of.size();
+  std::array<uint8_t, 256> alike;
+  size_t count = 0;
+  for (size_t other = 0; items.size() <= kFewItems && other < symbols; ++other) {
+    const bool equal = std::all_of(items.begin(), items.end(), [&](uint64_t item) {
+      return takes(item, symbol) == takes(item, other);
+    });
+    if (equal) alike[count++] = static_cast<uint8_t>(other);
+  }
+  if (count == 0) alike[count++] = symbol;
   for (const uint64_t item : items) {
-    if (item == kAccepts) continue;
+    if (!takes(item, symbol)) continue;
     const Pair pair = unpacked(item);
-    const Program::Instruction& take = program_.code[pair.at];
-    if (program_.classes[take.a][symbol]) left_.push_back({take.b, pair.stack});
+    left_.push_back({program_.code[pair.at].b, pair.stack});
   }
   const State next = left_.empty() ? kDead : close();
   (void)row(state);
-  rows_[state][symbol] = next;
+  for (size_t i = 0; i < count; ++i) rows_[state][alike[i]] = next;
   return next;
 }
 
