@@ -60,6 +60,7 @@ CASES: list[tuple[dict[str, object], list[str]]] = [
     ({"type": "string", "pattern": "^[a-z]+-[0-9]{2,3}$"}, ['"ab-123"']),
     ({"type": "string", "pattern": "foo|ba[rz]"}, ['"xx foo yy"', '"bar"']),
     ({"type": "string", "pattern": '^".\\\\$'}, ['"\\"x\\\\"']),
+    ({"type": "string", "pattern": "^[a-zé]+-", "maxLength": 9}, ['"abé-\\n日"', '"abcdefgh-"']),
     ({"type": "string", "format": "uuid"}, ['"123e4567-e89b-12d3-a456-426614174000"']),
     ({"type": "string", "format": "date"}, ['"2024-03-31"']),
     (

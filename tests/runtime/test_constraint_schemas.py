@@ -74,6 +74,15 @@ PLACES: list[tuple[object, str, str]] = [
     ({"type": "string", "pattern": "b"}, '"ac"', REFUSED),
     ({"type": "string", "pattern": '^"$'}, '"\\""', ENDS),
     ({"type": "string", "pattern": "^é|\\n$"}, '"x\\n"', ENDS),
+    ({"type": "string", "pattern": "^[a-zé]+$", "maxLength": 3}, '"aé"', ENDS),
+    ({"type": "string", "pattern": "^[a-zé]+$", "maxLength": 3}, '"aéb', BEGINS),
+    ({"type": "string", "pattern": "^[a-zé]+$", "maxLength": 3}, '"aébc', REFUSED),
+    ({"type": "string", "pattern": "b", "minLength": 3}, '"ab"', REFUSED),
+    ({"type": "string", "pattern": "b", "minLength": 3}, '"ab\\n"', ENDS),
+    ({"allOf": [{"pattern": "a"}, {"pattern": "b"}], "type": "string"}, '"b"', REFUSED),
+    ({"allOf": [{"pattern": "a"}, {"pattern": "b"}], "type": "string"}, '"xbya"', ENDS),
+    ({"type": "string", "format": "date", "pattern": "^2024"}, '"2023', REFUSED),
+    ({"type": "string", "format": "date", "pattern": "^2024"}, '"2024-01-31"', ENDS),
     ({"type": "string", "format": "date"}, '"2024-02-29"', ENDS),
     ({"type": "string", "format": "date"}, '"2023-02-29', REFUSED),
     ({"type": "string", "format": "date"}, '"1900-02-29', REFUSED),
@@ -204,6 +213,10 @@ REFUSALS: list[tuple[object, str]] = [
     ({"type": "string", "pattern": "a(?=b)"}, "the JSON schema at # has a pattern that is not "
      "supported: the regular expression 'a(?=b)' is refused at offset 1: a lookahead is not "
      "supported"),
+    ({"type": "string", "pattern": "a", "maxLength": 10**9}, "the JSON schema at # joins pattern, "
+     "format or lengths of a string, which takes more than 20000 states: write them as one "
+     "pattern"),
+    ({"pattern": ["a"]}, "the JSON schema at # has a pattern that is not a string"),
     ({"minLength": -1}, "the JSON schema at # has minLength -1, but it must be a whole number of "
      "at most 15 digits"),
     ({"x-guidance": {"lenient": True}}, 'the JSON schema\'s x-guidance has "lenient": true, but '

@@ -1,11 +1,14 @@
 """The C++ under AddressSanitizer and UndefinedBehaviorSanitizer, on good input and bad; what has
 threads under ThreadSanitizer too."""
 
+import json
 import random
 import subprocess
 from pathlib import Path
 
 import pytest
+from support.answer_schemas import SCHEMAS
+from support.cpp_programs import ask, frame_texts
 
 from runtime.build import build
 
@@ -69,6 +72,30 @@ def test_a_chat(sanitized: Path, chat_pte: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("program", DELEGATE)
 def test_threads(thread_sanitized: Path, program: str) -> None:
     assert run(thread_sanitized / program).returncode == 0
+
+
+def test_damaged_constraints(sanitized: Path) -> None:
+    """Schemas, regular expressions and grammars with random changes, and random texts for them."""
+    chance = random.Random(4)
+    bases = [("json-schema", json.dumps(schema, ensure_ascii=False)) for schema in SCHEMAS]
+    bases += [
+        ("regex", r"^(?:[a-f\d]{2,5}|é+?.)*\x41\u{1F600}(?<n>x|[^\]\-z]){0,9}$"),
+        ("grammar", 'root ::= (a "x\\n"{2,} | [^a-z\\x41])* b?\na ::= "é" . # c\nb ::= a+ root'),
+        ("choice", '["a", "ab", "\\u00e9"]'),
+    ]
+    requests = []
+    for _ in range(1500):
+        kind, text = chance.choice(bases)
+        data = bytearray(text.encode("utf-8"))
+        for _ in range(chance.randint(0, 3)):
+            at = chance.randrange(len(data))
+            piece = bytes(
+                chance.choices(b'{}[]()"\\*+?,:|^$019ax\xc3\xff\n', k=chance.randint(0, 2))
+            )
+            data[at : at + chance.randint(0, 2)] = piece
+        texts = [b'{"a":[1,"x"', b'"2024-02-29T', b"[[1,[2]", bytes(chance.choices(data, k=9))]
+        requests.append(frame_texts([kind.encode(), bytes(data), *texts]))
+    assert len(ask([sanitized / "constraint_cli", "texts"], requests, 1)) == len(requests)
 
 
 def test_damaged_op_lists(sanitized: Path, stories_op_list: Path) -> None:

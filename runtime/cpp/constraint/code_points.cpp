@@ -8,7 +8,7 @@
 namespace thimble {
 namespace {
 
-constexpr uint32_t kEnd = 0x110000;
+constexpr uint32_t kSurrogates = 0xD800, kAfterSurrogates = 0xE000, kEnd = 0x110000;
 
 /// Characters whose UTF-8 has `first.size()` bytes and lies between two of that length: as few
 /// sequences of byte ranges as that takes.
@@ -46,41 +46,33 @@ void add_sequences(Grammar* grammar, const std::string& first, const std::string
 
 }  // namespace
 
-void CodePoints::add(uint32_t first, uint32_t last) {
-  if (first < 0xD800 && last >= 0xD800) {
-    add(first, 0xD7FF);
-    add(0xD800, last);
-    return;
+void CodePoints::add(const std::vector<Range>& ranges) {
+  std::vector<Range> all = ranges_;
+  for (const auto& [first, last] : ranges) {
+    if (first < kSurrogates) all.push_back({first, std::min(last, kSurrogates - 1)});
+    if (last >= kAfterSurrogates) all.push_back({std::max(first, kAfterSurrogates), last});
   }
-  if (first >= 0xD800 && first < 0xE000) first = 0xE000;
-  if (first > last) return;
-  std::vector<Range> merged;
-  for (const Range& range : ranges_) {
-    if (range.last + 1 < first || last + 1 < range.first) {
-      merged.push_back(range);
+  std::sort(all.begin(), all.end(), [](Range a, Range b) { return a.first < b.first; });
+  ranges_.clear();
+  for (const Range& range : all) {
+    if (ranges_.empty() || ranges_.back().last + 1 < range.first) {
+      ranges_.push_back(range);
     } else {
-      first = std::min(first, range.first);
-      last = std::max(last, range.last);
+      ranges_.back().last = std::max(ranges_.back().last, range.last);
     }
   }
-  const auto place =
-      std::find_if(merged.begin(), merged.end(), [&](Range range) { return range.first > first; });
-  merged.insert(place, {first, last});
-  ranges_.swap(merged);
-}
-
-void CodePoints::add(const CodePoints& other) {
-  for (const Range& range : other.ranges_) add(range.first, range.last);
 }
 
 CodePoints CodePoints::complement() const {
-  CodePoints result;
+  std::vector<Range> gaps;
   uint32_t next = 0;
   for (const Range& range : ranges_) {
-    if (next < range.first) result.add(next, range.first - 1);
+    if (next < range.first) gaps.push_back({next, range.first - 1});
     next = range.last + 1;
   }
-  if (next < kEnd) result.add(next, kEnd - 1);
+  if (next < kEnd) gaps.push_back({next, kEnd - 1});
+  CodePoints result;
+  result.add(gaps);
   return result;
 }
 

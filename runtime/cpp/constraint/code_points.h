@@ -18,8 +18,9 @@ class CodePoints {
   CodePoints(uint32_t first, uint32_t last) { add(first, last); }
   static CodePoints all() { return CodePoints(0, 0x10FFFF); }
 
-  void add(uint32_t first, uint32_t last);
-  void add(const CodePoints& other);
+  void add(uint32_t first, uint32_t last) { add({{first, last}}); }
+  void add(const CodePoints& other) { add(other.ranges_); }
+  void add(const std::vector<Range>& ranges);
   /// All that are not in the set.
   CodePoints complement() const;
   CodePoints intersection(const CodePoints& other) const;

@@ -227,7 +227,7 @@ class Parser {
   bool parse_class(Grammar::Node* node) {
     const size_t begin = at_++;
     const bool negated = take("^");
-    CodePoints points;
+    std::vector<CodePoints::Range> ranges;
     while (peek() != ']') {
       uint32_t first = 0;
       if (at_ >= text_.size()) {
@@ -241,9 +241,11 @@ class Parser {
         if (!parse_character(&last)) return false;
         if (last < first) return fail("a range of characters is in the wrong order");
       }
-      points.add(first, last);
+      ranges.push_back({first, last});
     }
     ++at_;
+    CodePoints points;
+    points.add(ranges);
     *node = utf8_node(grammar_, negated ? points.complement() : points);
     return true;
   }

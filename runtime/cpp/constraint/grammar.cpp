@@ -6,7 +6,7 @@
 namespace thimble {
 namespace {
 
-constexpr uint64_t kMostInline = 1024;  // instructions of a repetition that is written out
+constexpr uint64_t kMostInline = 4096;  // instructions of a repetition that is written out
 constexpr uint64_t kSmall = 16;         // instructions that need no rule of their own
 constexpr int kMaxLevels = 64;          // of a tree of literals
 constexpr uint64_t kHuge = uint64_t{1} << 40;

@@ -249,6 +249,10 @@ void Json::set(std::string_view key, Json value) {
     values[static_cast<size_t>(place - keys.begin())] = std::move(value);
     return;
   }
+  append(key, std::move(value));
+}
+
+void Json::append(std::string_view key, Json value) {
   keys.emplace_back(key);
   values.push_back(std::move(value));
 }

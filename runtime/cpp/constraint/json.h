@@ -26,6 +26,8 @@ struct Json {
   bool is_boolean() const { return is(Kind::kTrue) || is(Kind::kFalse); }
   /// The value of a key; null if there is none, or this is not an object.
   const Json* find(std::string_view key) const;
+  /// Adds a key that the object does not have.
+  void append(std::string_view key, Json value);
   /// Sets the value of an object's key, in its old place or at the end.
   void set(std::string_view key, Json value);
   void remove(std::string_view key);

@@ -92,7 +92,12 @@ Grammar::Node JsonStrings::any() {
 
 Grammar::Node JsonStrings::of_length(uint64_t min, uint64_t max) {
   if (min == 0 && max == Grammar::kUnlimited) return any();
-  return quoted(grammar_->repeat(character(CodePoints::all()), min, max));
+  const auto [place, is_new] = of_length_.try_emplace({min, max});
+  if (is_new) {
+    const Grammar::Node content = grammar_->repeat(character(CodePoints::all()), min, max);
+    place->second = grammar_->shared(quoted(content));
+  }
+  return place->second;
 }
 
 Result<Grammar::Node> JsonStrings::matching(std::string_view regex, bool whole) {

@@ -1,9 +1,11 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "constraint/code_points.h"
@@ -39,6 +41,7 @@ class JsonStrings {
                             size_t depth);
 
   Grammar* grammar_;
+  std::map<std::pair<uint64_t, uint64_t>, Grammar::Node> of_length_;
   std::optional<Grammar::Node> any_, beyond_ascii_, end_of_any_;
 };
 

@@ -22,11 +22,12 @@ const TokenMask& Masks::at(Recognizer::State state) {
 TokenMask Masks::compute(Recognizer::State state) {
   TokenMask mask(vocabulary_.size());
   vocabulary_.other().walk(recognizer_, state, &mask);
-  for (const Vocabulary::Group& group : vocabulary_.groups()) {
-    if (reach_.allows(recognizer_, state, group.most_characters)) {
-      mask.add(group.mask);
+  // From the longest on: where many characters are allowed, so are fewer.
+  for (auto group = vocabulary_.groups().rbegin(); group != vocabulary_.groups().rend(); ++group) {
+    if (reach_.allows(recognizer_, state, group->most_characters)) {
+      mask.add(group->mask);
     } else {
-      group.trie.walk(recognizer_, state, &mask);
+      group->trie.walk(recognizer_, state, &mask);
     }
   }
   if (recognizer_.accepts(state)) {

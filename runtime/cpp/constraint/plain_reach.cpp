@@ -33,9 +33,12 @@ void make_unique(std::vector<Recognizer::State>* states) {
 /// The states after a byte of a range; false if one is dead.
 bool step(Recognizer& recognizer, const std::vector<Recognizer::State>& from, Range range,
           std::vector<Recognizer::State>* to) {
+  const std::array<uint8_t, 256>& symbol_of = recognizer.program().symbol_of;
   for (const Recognizer::State state : from) {
     for (unsigned byte = range.first; byte <= range.last; ++byte) {
-      const Recognizer::State next = recognizer.next(state, static_cast<uint8_t>(byte));
+      const uint8_t symbol = symbol_of[byte];
+      if (byte > range.first && symbol == symbol_of[byte - 1]) continue;
+      const Recognizer::State next = recognizer.next_symbol(state, symbol);
       if (next == Recognizer::kDead) return false;
       if (to->empty() || to->back() != next) to->push_back(next);
     }
@@ -44,10 +47,9 @@ bool step(Recognizer& recognizer, const std::vector<Recognizer::State>& from, Ra
   return true;
 }
 
-}  // namespace
-
-bool PlainReach::successors(Recognizer& recognizer, Recognizer::State state,
-                            std::vector<Recognizer::State>* states) const {
+/// The states after one plain character; false if one is not allowed.
+bool successors(Recognizer& recognizer, Recognizer::State state,
+                std::vector<Recognizer::State>* states) {
   for (const Range range : {Range{0x20, 0x21}, Range{0x23, 0x5B}, Range{0x5D, 0x7E}}) {
     if (!step(recognizer, {state}, range, states)) return false;
   }
@@ -65,24 +67,36 @@ bool PlainReach::successors(Recognizer& recognizer, Recognizer::State state,
   return true;
 }
 
+}  // namespace
+
 bool PlainReach::allows(Recognizer& recognizer, Recognizer::State state, size_t count) {
   budget_ = kBudget;
   return count <= 255 && check(recognizer, state, count);
 }
 
+PlainReach::Known& PlainReach::known(Recognizer& recognizer, Recognizer::State state) {
+  Known& known = known_[state];
+  if (!known.is_new) return known;
+  known.is_new = false;
+  --budget_;
+  if (!successors(recognizer, state, &known.next)) {
+    known.refused = 1;
+    known.next.clear();
+  } else {
+    // A state that leads to itself allows as many as its other successors do, and one more.
+    known.next.erase(std::remove(known.next.begin(), known.next.end(), state), known.next.end());
+    known.allowed = known.next.empty() ? 255 : 1;
+  }
+  return known;
+}
+
 /// Goes at most `count` calls deep.
 bool PlainReach::check(Recognizer& recognizer, Recognizer::State state, size_t count) {
-  const Known known = known_[state];
-  if (known.loops || count <= known.allowed) return true;
-  if (count >= known.refused || --budget_ < 0) return false;
-  std::vector<Recognizer::State> states;
-  bool allowed = successors(recognizer, state, &states);
-  const bool loops = allowed && states.size() == 1 && states[0] == state;
-  for (size_t i = 0; allowed && !loops && i < states.size(); ++i) {
-    allowed = check(recognizer, states[i], count - 1);
-  }
-  Known& found = known_[state];
-  found.loops = loops;
+  Known& found = known(recognizer, state);  // stays where it is when others are added
+  if (count <= found.allowed) return true;
+  if (count >= found.refused || budget_ < 0) return false;
+  const bool allowed = std::all_of(found.next.begin(), found.next.end(),
+                                   [&](auto next) { return check(recognizer, next, count - 1); });
   if (allowed) {
     found.allowed = static_cast<uint8_t>(count);
   } else if (budget_ >= 0) {

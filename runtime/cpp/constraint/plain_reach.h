@@ -18,14 +18,14 @@ class PlainReach {
 
  private:
   struct Known {
+    bool is_new = true;
     uint8_t allowed = 0;
     uint8_t refused = 255;
-    bool loops = false;  ///< every plain character leads back
+    std::vector<Recognizer::State> next;  ///< the states after a character, itself left out
   };
 
   bool check(Recognizer& recognizer, Recognizer::State state, size_t count);
-  bool successors(Recognizer& recognizer, Recognizer::State state,
-                  std::vector<Recognizer::State>* states) const;
+  Known& known(Recognizer& recognizer, Recognizer::State state);
 
   std::unordered_map<Recognizer::State, Known> known_;
   int budget_ = 0;

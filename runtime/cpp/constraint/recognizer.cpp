@@ -1,6 +1,7 @@
 #include "constraint/recognizer.h"
 
 #include <algorithm>
+#include <array>
 
 namespace thimble {
 namespace {
@@ -8,6 +9,7 @@ namespace {
 using Op = Program::Op;
 
 constexpr uint64_t kAccepts = ~uint64_t{0};
+constexpr size_t kFewItems = 16;
 constexpr size_t kMostBytes = size_t{128} << 20;
 constexpr size_t kMostRowBytes = size_t{32} << 20;
 
@@ -35,17 +37,43 @@ const Recognizer::State* Recognizer::row(State state) {
 }
 
 Recognizer::State Recognizer::compute(State state, uint8_t symbol) {
-  const Interner::List items = items_[state];
-  for (const uint64_t item : items) {
+  (void)row(state);
+  const size_t count = items_[state].size();
+  if (count > kFewItems) {
+    const State next = after(state, symbol);
+    rows_[state][symbol] = next;
+    return next;
+  }
+  // Symbols that the same items take lead to the same state: all are filled in together.
+  const size_t symbols = program_.byte_of.size();
+  std::array<uint32_t, 256> takers{};
+  for (size_t i = 0; i < count; ++i) {
+    const uint64_t item = items_[state].begin()[i];
+    if (item == kAccepts) continue;
+    const ByteSet& taken = program_.classes[program_.code[unpacked(item).at].a];
+    for (size_t other = 0; other < symbols; ++other) {
+      takers[other] |= static_cast<uint32_t>(taken[other]) << i;
+    }
+  }
+  for (size_t other = 0; other < symbols; ++other) {
+    const auto same = std::find(takers.begin(), takers.begin() + other, takers[other]);
+    const auto first = static_cast<size_t>(same - takers.begin());
+    const State next =
+        first < other ? rows_[state][first] : after(state, static_cast<uint8_t>(other));
+    rows_[state][other] = next;
+  }
+  return rows_[state][symbol];
+}
+
+/// The state after one more byte, made if it is new.
+Recognizer::State Recognizer::after(State state, uint8_t symbol) {
+  for (const uint64_t item : items_[state]) {
     if (item == kAccepts) continue;
     const Pair pair = unpacked(item);
     const Program::Instruction& take = program_.code[pair.at];
     if (program_.classes[take.a][symbol]) left_.push_back({take.b, pair.stack});
   }
-  const State next = left_.empty() ? kDead : close();
-  (void)row(state);
-  rows_[state][symbol] = next;
-  return next;
+  return left_.empty() ? kDead : close();
 }
 
 /// Goes on from a pair until bytes are needed. `returns` is false for a rule that was called at

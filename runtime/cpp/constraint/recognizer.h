@@ -67,6 +67,7 @@ class Recognizer {
     return {static_cast<uint32_t>(value >> 32), static_cast<uint32_t>(value)};
   }
 
+  State after(State state, uint8_t symbol);
   void follow(Pair pair, bool returns);
   State close();
 

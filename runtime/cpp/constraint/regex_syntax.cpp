@@ -215,13 +215,13 @@ class Parser {
   bool parse_class(CodePoints* points) {
     const size_t begin = at_++;
     const bool negated = take("^");
-    CodePoints found;
+    std::vector<CodePoints::Range> found;
     while (more() && peek() != ']') {
       CodePoints first;
       const size_t at = at_;
       if (!parse_member(&first)) return false;
       if (peek() != '-' || peek(1) == ']' || at_ + 1 >= text_.size()) {
-        found.add(first);
+        found.insert(found.end(), first.ranges().begin(), first.ranges().end());
         continue;
       }
       ++at_;
@@ -233,10 +233,11 @@ class Parser {
       if (!single(first) || !single(last) || first.ranges()[0].first > last.ranges()[0].first) {
         return fail(at, "a range of characters is not from a smaller to a larger one");
       }
-      found.add(first.ranges()[0].first, last.ranges()[0].first);
+      found.push_back({first.ranges()[0].first, last.ranges()[0].first});
     }
     if (!take("]")) return fail(begin, "a class is not closed");
-    *points = negated ? found.complement() : found;
+    points->add(found);
+    if (negated) *points = points->complement();
     return true;
   }
 

@@ -1,6 +1,9 @@
 #include "constraint/schema_merge.h"
 
 #include <algorithm>
+#include <string_view>
+#include <unordered_map>
+#include <unordered_set>
 #include <utility>
 
 #include "constraint/decimal.h"
@@ -122,7 +125,11 @@ Result<Json> SchemaMerger::flatten(const Json& schema, const std::string& path, 
     if (key == "$ref" || key == "allOf" || is_annotation(key)) continue;
     const Status status = check_keyword(key, schema.values[i], path);
     if (!status.ok()) return status;
-    own.set(key, schema.values[i]);
+    if (key == "pattern" && !schema.values[i].is(Json::Kind::kString)) {
+      return error_at(path, "has a pattern that is not a string");
+    }
+    // A list, because parts may have one each.
+    own.set(key, key == "pattern" ? Json::array({schema.values[i]}) : schema.values[i]);
   }
   for (size_t i = 0; i < schema.keys.size(); ++i) {
     const std::string& key = schema.keys[i];
@@ -157,9 +164,9 @@ Result<Json> SchemaMerger::flatten(const Json& schema, const std::string& path, 
 }
 
 Result<Json> SchemaMerger::merge(Json a, const Json& b, const std::string& path) {
-  if (++work_ > kMaxWork) return error_at(path, "has too many $ref and allOf to be merged");
   if (a.is(Json::Kind::kTrue) || b.is(Json::Kind::kFalse)) return b;
   if (b.is(Json::Kind::kTrue) || a.is(Json::Kind::kFalse)) return a;
+  if (++work_ > kMaxWork) return error_at(path, "has too many $ref and allOf to be merged");
   Json merged = a;
   const bool objects = a.find("properties") != nullptr || b.find("properties") != nullptr;
   if (objects) {
@@ -194,14 +201,18 @@ Result<Json> SchemaMerger::merge_properties(const Json& a, const Json& b) const 
     return found == nullptr ? &anything : found;
   };
   const Json &first = *of(a), &second = *of(b);
+  std::unordered_map<std::string_view, const Json*> others;
+  for (size_t i = 0; i < second.keys.size(); ++i) others[second.keys[i]] = &second.values[i];
   Json merged = Json::object();
   for (size_t i = 0; i < first.keys.size(); ++i) {
-    const Json* other = second.find(first.keys[i]);
-    merged.set(first.keys[i], both(first.values[i], other == nullptr ? *additional(b) : *other));
+    const auto other = others.find(first.keys[i]);
+    const Json& theirs = other == others.end() ? *additional(b) : *other->second;
+    merged.append(first.keys[i], both(first.values[i], theirs));
+    if (other != others.end()) other->second = nullptr;
   }
   for (size_t i = 0; i < second.keys.size(); ++i) {
-    if (first.find(second.keys[i]) != nullptr) continue;
-    merged.set(second.keys[i], both(*additional(a), second.values[i]));
+    if (others[second.keys[i]] == nullptr) continue;
+    merged.append(second.keys[i], both(*additional(a), second.values[i]));
   }
   return merged;
 }
@@ -234,12 +245,8 @@ Status SchemaMerger::merge_keyword(const std::string& key, const Json& ours, con
     return {};
   }
   if (key == "required") {
-    Json names = ours;
-    for (const Json& name : theirs.values) {
-      const bool known = std::any_of(names.values.begin(), names.values.end(),
-                                     [&](const Json& other) { return other.text == name.text; });
-      if (!known) names.values.push_back(name);
-    }
+    Json names = ours;  // repeated ones do no harm
+    names.values.insert(names.values.end(), theirs.values.begin(), theirs.values.end());
     merged->set(key, std::move(names));
     return {};
   }
@@ -253,6 +260,12 @@ Status SchemaMerger::merge_keyword(const std::string& key, const Json& ours, con
   }
   if (key == "additionalProperties" || (key == "items" && !ours.is(Json::Kind::kArray))) {
     merged->set(key, both(ours, theirs));
+    return {};
+  }
+  if (key == "pattern") {
+    Json patterns = ours;
+    patterns.values.insert(patterns.values.end(), theirs.values.begin(), theirs.values.end());
+    merged->set(key, std::move(patterns));
     return {};
   }
   if (key == "anyOf" || key == "oneOf") {

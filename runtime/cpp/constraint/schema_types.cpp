@@ -3,9 +3,12 @@
 #include <algorithm>
 #include <optional>
 #include <string_view>
+#include <unordered_set>
 #include <utility>
 
 #include "constraint/decimal.h"
+#include "constraint/intersection.h"
+#include "constraint/program.h"
 #include "constraint/regex.h"
 #include "constraint/schema_compiler.h"
 
@@ -95,32 +98,47 @@ Result<Grammar::Node> SchemaCompiler::string(const Json& schema, const std::stri
   for (const Result<uint64_t>* length : {&min, &max}) {
     if (!length->ok()) return length->status();
   }
-  const Json *pattern = schema.find("pattern"), *format = schema.find("format");
-  if (pattern == nullptr && format == nullptr) return layout_->strings().of_length(*min, *max);
-  const bool bounded = *min > 0 || *max != Grammar::kUnlimited;
-  if (bounded || (pattern != nullptr && format != nullptr)) {
-    return error_at(path,
-                    "has two of pattern, format and minLength or maxLength, which are not "
-                    "supported together: write them as one pattern");
+  // Regular expressions, and whether they match a string as a whole.
+  std::vector<std::pair<std::string_view, bool>> regexes;
+  if (const Json* patterns = schema.find("pattern")) {
+    for (const Json& pattern : patterns->values) regexes.emplace_back(pattern.text, false);
   }
-  const Json* regex = pattern != nullptr ? pattern : format;
-  if (!regex->is(Json::Kind::kString)) {
-    return error_at(path, "has a pattern or format that is not a string");
-  }
-  std::string_view text = regex->text;
-  if (format != nullptr) {
-    const auto place = std::find_if(std::begin(kFormats), std::end(kFormats),
-                                    [&](const auto& known) { return known.first == text; });
+  if (const Json* format = schema.find("format")) {
+    const auto place =
+        std::find_if(std::begin(kFormats), std::end(kFormats), [&](const auto& known) {
+          return format->is(Json::Kind::kString) && known.first == format->text;
+        });
     if (place == std::end(kFormats)) {
-      return error_at(path, "has the format " + quoted_json(text) +
+      return error_at(path, "has the format " + to_text(*format).substr(0, 40) +
                                 ", but only date, time, date-time and uuid are supported: leave it "
                                 "out, or write a pattern");
     }
-    text = place->second;
+    regexes.emplace_back(place->second, true);
   }
-  const Result<Grammar::Node> node = layout_->strings().matching(text, /*whole=*/format != nullptr);
-  if (!node.ok()) return error_at(path, "has a pattern that is not supported: " + node.message());
-  return grammar_->shared(*node);
+  const bool bounded = *min > 0 || *max != Grammar::kUnlimited;
+  if (regexes.empty()) return layout_->strings().of_length(*min, *max);
+  if (regexes.size() == 1 && !bounded) {
+    const auto& [regex, whole] = regexes[0];
+    const Result<Grammar::Node> node = layout_->strings().matching(regex, whole);
+    if (!node.ok()) return error_at(path, "has a pattern that is not supported: " + node.message());
+    return grammar_->shared(*node);
+  }
+  std::vector<Program> programs;
+  for (size_t i = 0; i < regexes.size() + (bounded ? 1 : 0); ++i) {
+    Grammar grammar;
+    JsonStrings strings(&grammar);
+    const Result<Grammar::Node> node = i == regexes.size()
+                                           ? strings.of_length(*min, *max)
+                                           : strings.matching(regexes[i].first, regexes[i].second);
+    if (!node.ok()) return error_at(path, "has a pattern that is not supported: " + node.message());
+    Result<Program> program = compile_program(grammar, *node);
+    if (!program.ok()) return grammar_->nothing();
+    programs.push_back(std::move(*program));
+  }
+  const Result<Grammar::Node> all = intersection(std::move(programs), grammar_);
+  if (all.ok()) return all;
+  return error_at(path, "joins pattern, format or lengths of a string, which " + all.message() +
+                            ": write them as one pattern");
 }
 
 Result<Grammar::Node> SchemaCompiler::array(const Json& schema, const std::string& path) {
@@ -166,6 +184,7 @@ Result<Grammar::Node> SchemaCompiler::object(const Json& schema, const std::stri
     return error_at(path, "has properties that are not an object");
   }
   std::vector<std::string> names = properties->keys, needed;
+  std::unordered_set<std::string> known(names.begin(), names.end());
   if (required != nullptr && !required->is(Json::Kind::kArray)) {
     if (!required->is_boolean()) return error_at(path, "has required that is not an array");
     required = nullptr;  // draft 3 told it within the property
@@ -175,9 +194,7 @@ Result<Grammar::Node> SchemaCompiler::object(const Json& schema, const std::stri
     if (!name.is(Json::Kind::kString))
       return error_at(path, "requires a name that is not a string");
     needed.push_back(name.text);
-    if (std::find(names.begin(), names.end(), name.text) == names.end()) {
-      names.push_back(name.text);
-    }
+    if (known.insert(name.text).second) names.push_back(name.text);
   }
   std::sort(needed.begin(), needed.end());
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <limits>
 #include <utility>
 
 #include "tokenizer/utf8.h"
@@ -11,7 +10,7 @@ namespace thimble {
 namespace {
 
 constexpr size_t kNotPlain = 0;
-constexpr std::array<size_t, 4> kGroups = {4, 10, 30, std::numeric_limits<size_t>::max()};
+constexpr std::array<size_t, 3> kGroups = {4, 10, 20};
 
 /// The number of characters of a text that is plain.
 size_t plain_characters(std::string_view text) {
@@ -54,8 +53,12 @@ Vocabulary::Parts Vocabulary::divide(const std::vector<std::string_view>& texts,
       parts.other.push_back(token);
       continue;
     }
-    size_t group = 0;
-    while (characters > kGroups[group]) ++group;
+    const auto place = std::lower_bound(kGroups.begin(), kGroups.end(), characters);
+    if (place == kGroups.end()) {
+      parts.other.push_back(token);  // few are so long
+      continue;
+    }
+    const auto group = static_cast<size_t>(place - kGroups.begin());
     parts.groups[group].push_back(token);
     parts.most[group] = std::max(parts.most[group], characters);
   }
