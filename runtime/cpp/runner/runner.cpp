@@ -4,7 +4,6 @@
 #include <chrono>
 #include <utility>
 
-#include "runner/output_file.h"
 #include "runner/session_file.h"
 #include "tokenizer/token_stream.h"
 
@@ -102,7 +101,7 @@ Result<SessionHandle*> Runner::own_session(const char* verb) const {
 Status Runner::save(const std::string& path) const {
   const Result<SessionHandle*> session = own_session("saved");
   if (!session.ok()) return session.status();
-  const Status allowed = check_not_model(path, model_->file().path());
+  const Status allowed = model_->file().check_output(path);
   if (!allowed.ok()) return allowed;
   SavedSession saved;
   saved.fingerprint = model_->file().fingerprint();

@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "runner/chat.h"
-#include "runner/output_file.h"
 #include "runner/runner.h"
 #include "runner/version.h"
 
@@ -221,7 +220,7 @@ int thimble_start_recording(thimble_runner* runner, int64_t max_calls, int64_t m
 int thimble_stop_recording(thimble_runner* runner, const char* path, thimble_recording* recording,
                            char* error, size_t error_size) {
   const thimble::Model& model = runner->runner->model();
-  const thimble::Status allowed = thimble::check_not_model(path, model.file().path());
+  const thimble::Status allowed = model.file().check_output(path);
   if (!allowed.ok()) return report(allowed, error, error_size);
   const auto recorded = model.program().recorder().stop(path);
   if (recorded.ok()) *recording = {recorded->calls, recorded->dropped_calls};

@@ -6,6 +6,8 @@
 #include <immintrin.h>
 #endif
 
+#include "platform/processors.h"
+
 namespace thimble::cpu {
 namespace {
 
@@ -30,7 +32,7 @@ int64_t now_nanoseconds() {
 }
 
 int64_t spin_nanoseconds(size_t threads) {
-  const size_t cores = std::thread::hardware_concurrency();
+  const size_t cores = platform::processors();
   return cores == 0 || threads <= cores ? kSpinNanoseconds : 0;
 }
 
