@@ -15,7 +15,6 @@ from runtime.executorch_source import ExecutorchSource, find_source
 from runtime.package import package
 from runtime.wheel import fetch_wheel
 
-
 # The systems that are built from ExecuTorch's source.
 TARGETS = [preset for preset in SOURCE_PRESETS if preset != "source"]
 
@@ -46,8 +45,8 @@ def main() -> None:
 @click.option(
     "--executorch-source",
     type=click.Path(path_type=Path, file_okay=False),
-    help="A clone of ExecuTorch, whose runtime is compiled in place of the wheel's; the result runs "
-    "programs of --delegate cpu. For the host into build/source.",
+    help="A clone of ExecuTorch, whose runtime is compiled in place of its wheel's; the result "
+    "runs programs of --delegate cpu. For the host, it is in build/source.",
 )
 def build_command(
     everything: bool, sanitize: bool, target: str, executorch_source: Path | None

@@ -1,4 +1,4 @@
-"""Builds the C++ with CMake and ninja, on the executorch wheel of this environment or on its source."""
+"""Builds the C++ with CMake and ninja, on ExecuTorch from its wheel or from its source."""
 
 import fcntl
 import importlib.metadata
@@ -23,8 +23,8 @@ CROSS_COMPILER = "aarch64-linux-gnu-g++"
 # All except the programs of the tests.
 PRODUCTS = ("runner", "thimble", "thimble_cpu", "thimble_watch", "bench")
 # Systems without a wheel of ExecuTorch, and the host without one ("source").
-SOURCE_PRESETS = ("source", "aarch64-static", "macos-arm64", "wasm32")
-ZIG_PRESETS = ("macos-arm64", "wasm32")
+SOURCE_PRESETS = ("source", "aarch64-static", "macos-arm64", "wasm32", "wasm32-relaxed")
+ZIG_PRESETS = ("macos-arm64", "wasm32", "wasm32-relaxed")
 
 
 def _build_directory() -> Path:

@@ -1,4 +1,4 @@
-"""ExecuTorch's source and flatbuffers, from which its runtime is built for systems without a wheel."""
+"""ExecuTorch's source, and the flatbuffers to compile it with, for systems without a wheel."""
 
 import importlib.util
 import re
@@ -44,15 +44,15 @@ def find_source(directory: Path) -> ExecutorchSource:
         if version in compilers:
             return ExecutorchSource(directory, compilers[version], folder)
     raise BuildError(
-        f"flatbuffers' compiler has the version {' or '.join(compilers) or 'none'}, its C++ headers "
-        f"{' or '.join(found) or 'none'}: run git submodule update --init {SUBMODULE.parent} in "
-        f"{directory}"
+        f"flatbuffers' compiler has the version {' or '.join(compilers) or 'none'}, its C++ "
+        f"headers {' or '.join(found) or 'none'}: run git submodule update --init "
+        f"{SUBMODULE.parent} in {directory}"
     )
 
 
 def _compilers() -> Iterator[Path]:
     spec = importlib.util.find_spec("executorch")
-    for folder in (spec.submodule_search_locations or [] if spec else []):
+    for folder in spec.submodule_search_locations or [] if spec else []:
         yield Path(folder) / "data" / "bin" / "flatc"
     yield Path(sys.executable).parent / "flatc"
     if on_path := shutil.which("flatc"):

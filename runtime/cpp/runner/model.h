@@ -2,13 +2,13 @@
 
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "core/status.h"
+#include "platform/threads.h"
 #include "runner/loaded_method.h"
 #include "runner/pte_file.h"
 #include "tokenizer/chat_template.h"
@@ -19,7 +19,8 @@ namespace thimble {
 /// A loaded file: program, tokenizer, chat template. A runner and its forks share one.
 class Model {
  public:
-  static Result<std::shared_ptr<Model>> load(const std::string& path, const LoadOptions& options);
+  /// Loads the program of an open file; the error of one that is not.
+  static Result<std::shared_ptr<Model>> load(Result<PteFile> file, const LoadOptions& options);
 
   const PteFile& file() const { return file_; }
   LoadedMethod& program() const { return *program_; }
@@ -61,7 +62,7 @@ class Model {
   std::string chat_template_error_;
   std::vector<int32_t> end_ids_;
   std::vector<std::string> adapters_;
-  std::mutex mutex_;
+  platform::Mutex mutex_;
   std::vector<int32_t> given_up_;  ///< guarded by mutex_
 };
 

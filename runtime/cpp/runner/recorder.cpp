@@ -171,7 +171,7 @@ class Recorder::Pause {
 
  private:
   Recorder& recorder_;
-  std::unique_lock<std::mutex> lock_;
+  std::unique_lock<platform::Mutex> lock_;
 };
 
 Recorder::Recorder() : tracer_(std::make_unique<Tracer>()) {}
@@ -225,17 +225,17 @@ Result<Recording> Recorder::stop(const std::string& path) {
 }
 
 void Recorder::note(const std::string& key, const std::string& value) {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const std::lock_guard lock(mutex_);
   facts_[key] = with_valid_utf8(value.substr(0, kFactBytes));
 }
 
 bool Recorder::is_recording() const {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const std::lock_guard lock(mutex_);
   return recording_;
 }
 
 void Recorder::begin_call(const char* phase, int64_t tokens) {
-  std::unique_lock<std::mutex> lock(mutex_);
+  std::unique_lock lock(mutex_);
   changed_.wait(lock, [this] { return waiting_ == 0; });
   in_call_ = true;
   last_call_ = Fate::kUnrecorded;
@@ -250,7 +250,7 @@ void Recorder::begin_call(const char* phase, int64_t tokens) {
 
 void Recorder::end_call() {
   {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const std::lock_guard lock(mutex_);
     in_call_ = false;
     if (waiting_ == 0) return;
   }

@@ -60,6 +60,20 @@ thimble::Status check(const thimble_options& options) {
                       check("min_p", options.min_p, 0.0f, 1.0f)});
 }
 
+thimble::LoadOptions to_load(const thimble_load_options& options) {
+  thimble::LoadOptions load;
+  load.threads = options.threads;
+  load.cache_type = options.cache_type;
+  load.huge_pages = options.huge_pages != 0;
+  return load;
+}
+
+thimble_runner* to_handle(thimble::Result<std::unique_ptr<thimble::Runner>> runner, char* error,
+                          size_t error_size) {
+  if (report(runner.status(), error, error_size) != 0) return nullptr;
+  return new thimble_runner{std::move(*runner), {}};
+}
+
 thimble::GenerateOptions to_generate(const thimble_options& options) {
   thimble::GenerateOptions generate;
   generate.max_new_tokens = options.max_new_tokens;
@@ -79,13 +93,15 @@ const char* thimble_version(void) { return thimble::version(); }
 thimble_runner* thimble_load(const char* path, const thimble_load_options* options, char* error,
                              size_t error_size) {
   if (report(check(*options), error, error_size) != 0) return nullptr;
-  thimble::LoadOptions load;
-  load.threads = options->threads;
-  load.cache_type = options->cache_type;
-  load.huge_pages = options->huge_pages != 0;
-  auto runner = thimble::Runner::load(path, load);
-  if (report(runner.status(), error, error_size) != 0) return nullptr;
-  return new thimble_runner{std::move(*runner), {}};
+  return to_handle(thimble::Runner::load(path, to_load(*options)), error, error_size);
+}
+
+thimble_runner* thimble_load_bytes(const void* data, size_t size, const char* name,
+                                   const thimble_load_options* options, char* error,
+                                   size_t error_size) {
+  if (report(check(*options), error, error_size) != 0) return nullptr;
+  const auto* bytes = static_cast<const uint8_t*>(data);
+  return to_handle(thimble::Runner::load(bytes, size, name, to_load(*options)), error, error_size);
 }
 
 int64_t thimble_adapters(const thimble_runner* runner) {
@@ -196,9 +212,7 @@ int thimble_restore(thimble_runner* runner, const char* path, char* error, size_
 }
 
 thimble_runner* thimble_fork(thimble_runner* runner, char* error, size_t error_size) {
-  auto fork = runner->runner->fork();
-  if (report(fork.status(), error, error_size) != 0) return nullptr;
-  return new thimble_runner{std::move(*fork), {}};
+  return to_handle(runner->runner->fork(), error, error_size);
 }
 
 int thimble_verify(thimble_runner* runner, char* error, size_t error_size) {
