@@ -9,14 +9,18 @@ import click
 
 from exporter.commands.interruption import interruptible
 from exporter.commands.version import version_option
-from runtime.build import BUILD_DIR, PRODUCTS, SOURCE_PRESETS, build, wheel_directory
+from runtime.build import BUILD_DIR, PRODUCTS, build, wheel_directory
 from runtime.errors import BuildError, RunnerError
 from runtime.executorch_source import ExecutorchSource, find_source
 from runtime.package import package
 from runtime.wheel import fetch_wheel
 
-# The systems that are built from ExecuTorch's source.
-TARGETS = [preset for preset in SOURCE_PRESETS if preset != "source"]
+# The systems that are built from ExecuTorch's source, and the presets of each.
+PRESETS = {
+    "aarch64-static": ["aarch64-static"],
+    "macos-arm64": ["macos-arm64"],
+    "wasm32": ["wasm32", "wasm32-relaxed"],
+}
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -35,12 +39,13 @@ def main() -> None:
 @click.option("--sanitize", is_flag=True, help="With ASan and UBSan, into build/asan.")
 @click.option(
     "--target",
-    type=click.Choice(["host", "aarch64", *TARGETS]),
+    type=click.Choice(["host", "aarch64", *PRESETS]),
     default="host",
     show_default=True,
     help="aarch64: Arm on Linux; downloads ExecuTorch's wheel for it once. aarch64-static: one "
     "file without libraries for Arm on any Linux kernel, also Android's. macos-arm64: linked here, "
-    "never run. The result is in build/TARGET.",
+    "never run. wasm32: for browsers and node, also with relaxed SIMD, into build/wasm32-relaxed. "
+    "The result is in build/TARGET.",
 )
 @click.option(
     "--executorch-source",
@@ -57,10 +62,12 @@ def build_command(
     if executorch_source is not None:
         if sanitize or target == "aarch64":
             raise click.UsageError("--sanitize and --target aarch64 use ExecuTorch's wheel")
-        preset = "source" if target == "host" else target
-        click.echo(_build(preset, ("runner",), _find_source(executorch_source)))
+        source = _find_source(executorch_source)
+        for preset in PRESETS.get(target, ["source"]):
+            product = "thimble_web" if target == "wasm32" else "runner"
+            click.echo(_build(preset, (product,), source))
         return
-    if target in SOURCE_PRESETS:
+    if target in PRESETS:
         raise click.UsageError(
             f"--target {target} compiles ExecuTorch's runtime: name a clone of it with "
             "--executorch-source DIR"
@@ -149,7 +156,7 @@ def _build(preset: str, targets: tuple[str, ...], source: ExecutorchSource | Non
         result = build(preset, targets, source)
     except BuildError as error:
         _fail(error, 1)
-    program = result.directory / "runner"
+    program = result.directory / ("thimble.wasm" if preset.startswith("wasm32") else "runner")
     if result.seconds == 0.0:
         return f"{program} is up to date"
     return f"built {program} in {result.seconds:.1f} s"

@@ -83,7 +83,7 @@ export class Model {
   close() {
     this.#exports.thimble_free(this.#runner);
     this.#exports.thimble_web_release(this.#bytes);
-    this.#runner = this.#bytes = 0;
+    this.#exports = null; // and with it the memory
   }
 
   #open(bytes, name) {

@@ -80,11 +80,8 @@ add_library(executorch::runtime ALIAS executorch_runtime)
 target_compile_definitions(executorch_runtime PUBLIC C10_USING_CUSTOM_GENERATED_MACROS
                            PRIVATE FLATBUFFERS_MAX_ALIGNMENT=1024)
 target_compile_options(executorch_runtime PRIVATE -w -ffunction-sections -fdata-sections)
-if(CMAKE_SYSTEM_PROCESSOR STREQUAL "wasm32")
-  # For a loader that is never called.
+if(CMAKE_SYSTEM_PROCESSOR STREQUAL "wasm32")  # for a loader that is never called
   target_compile_definitions(executorch_runtime PRIVATE _WASI_EMULATED_MMAN)
-  # With NDEBUG, its headers declare glibc's __assert_fail(), which another C library contradicts.
-  target_compile_options(executorch_runtime PUBLIC -UNDEBUG)
 endif()
 target_include_directories(
   executorch_runtime SYSTEM PUBLIC ${executorch_include}
