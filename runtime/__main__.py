@@ -11,8 +11,16 @@ from exporter.commands.interruption import interruptible
 from exporter.commands.version import version_option
 from runtime.build import BUILD_DIR, PRODUCTS, build, wheel_directory
 from runtime.errors import BuildError, RunnerError
+from runtime.executorch_source import ExecutorchSource, find_source
 from runtime.package import package
 from runtime.wheel import fetch_wheel
+
+# The systems that are built from ExecuTorch's source, and the presets of each.
+PRESETS = {
+    "aarch64-static": ["aarch64-static"],
+    "macos-arm64": ["macos-arm64"],
+    "wasm32": ["wasm32", "wasm32-relaxed"],
+}
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -31,19 +39,43 @@ def main() -> None:
 @click.option("--sanitize", is_flag=True, help="With ASan and UBSan, into build/asan.")
 @click.option(
     "--target",
-    type=click.Choice(["host", "aarch64"]),
+    type=click.Choice(["host", "aarch64", *PRESETS]),
     default="host",
     show_default=True,
-    help="aarch64: Arm on Linux, into build/aarch64; downloads ExecuTorch's wheel for it once.",
+    help="aarch64: Arm on Linux; downloads ExecuTorch's wheel for it once. aarch64-static: one "
+    "file without libraries for Arm on any Linux kernel, also Android's. macos-arm64: linked here, "
+    "never run. wasm32: for browsers and node, also with relaxed SIMD, into build/wasm32-relaxed. "
+    "The result is in build/TARGET.",
 )
-def build_command(everything: bool, sanitize: bool, target: str) -> None:
+@click.option(
+    "--executorch-source",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="A clone of ExecuTorch, whose runtime is compiled in place of its wheel's; the result "
+    "runs programs of --delegate cpu. For the host, it is in build/source.",
+)
+def build_command(
+    everything: bool, sanitize: bool, target: str, executorch_source: Path | None
+) -> None:
     """Build what is out of date."""
+    if sanitize and target != "host":
+        raise click.UsageError(f"--sanitize is for the host: leave out --target {target}")
+    if executorch_source is not None:
+        if sanitize or target == "aarch64":
+            raise click.UsageError("--sanitize and --target aarch64 use ExecuTorch's wheel")
+        source = _find_source(executorch_source)
+        for preset in PRESETS.get(target, ["source"]):
+            product = "thimble_web" if target == "wasm32" else "runner"
+            click.echo(_build(preset, (product,), source))
+        return
+    if target in PRESETS:
+        raise click.UsageError(
+            f"--target {target} compiles ExecuTorch's runtime: name a clone of it with "
+            "--executorch-source DIR"
+        )
     if target == "host":
         targets = () if everything else PRODUCTS
         click.echo(_build("asan", ()) if sanitize else _build("default", targets))
         return
-    if sanitize:
-        raise click.UsageError("--sanitize is for the host: leave out --target aarch64")
     try:
         if fetch_wheel(wheel_directory()):
             click.echo(f"fetched {wheel_directory()}")
@@ -136,13 +168,20 @@ def generate(
             _fail(error, 1 if float(runner.stats["prefill_s"]) > 0 else 2)
 
 
-def _build(preset: str, targets: tuple[str, ...]) -> str:
+def _find_source(directory: Path) -> ExecutorchSource:
+    try:
+        return find_source(directory)
+    except BuildError as error:
+        _fail(error, 2)
+
+
+def _build(preset: str, targets: tuple[str, ...], source: ExecutorchSource | None = None) -> str:
     """Builds, and returns a line that tells what was done."""
     try:
-        result = build(preset, targets)
+        result = build(preset, targets, source)
     except BuildError as error:
         _fail(error, 1)
-    program = result.directory / "runner"
+    program = result.directory / ("thimble.wasm" if preset.startswith("wasm32") else "runner")
     if result.seconds == 0.0:
         return f"{program} is up to date"
     return f"built {program} in {result.seconds:.1f} s"

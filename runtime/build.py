@@ -1,4 +1,4 @@
-"""Builds the C++ with CMake and ninja against the executorch wheel of this environment."""
+"""Builds the C++ with CMake and ninja, on ExecuTorch from its wheel or from its source."""
 
 import fcntl
 import importlib.metadata
@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from runtime.errors import BuildError
+from runtime.executorch_source import ExecutorchSource
 
 SOURCE_DIR = Path(__file__).resolve().parent / "cpp"
 CHECKOUT = SOURCE_DIR.parent.parent
@@ -21,6 +22,9 @@ PACKAGED = SOURCE_DIR.parent / "bin"  # in a wheel: already built
 CROSS_COMPILER = "aarch64-linux-gnu-g++"
 # All except the programs of the tests.
 PRODUCTS = ("runner", "thimble", "thimble_cpu", "thimble_watch", "bench")
+# Systems without a wheel of ExecuTorch, and the host without one ("source").
+SOURCE_PRESETS = ("source", "aarch64-static", "macos-arm64", "wasm32", "wasm32-relaxed")
+ZIG_PRESETS = ("macos-arm64", "wasm32", "wasm32-relaxed")
 
 
 def _build_directory() -> Path:
@@ -47,14 +51,19 @@ class Build:
     seconds: float
 
 
-def build(preset: str = "default", targets: tuple[str, ...] = ()) -> Build:
+def build(
+    preset: str = "default",
+    targets: tuple[str, ...] = (),
+    source: ExecutorchSource | None = None,
+) -> Build:
     """Builds what is out of date; configures only if necessary.
 
     Args:
         preset: of CMakePresets.json: "default", into build/; "asan", into build/asan; "tsan",
             into build/tsan; "aarch64", into build/aarch64, for Arm on Linux: needs the result of
-            fetch_wheel(wheel_directory()).
+            fetch_wheel(wheel_directory()); those of SOURCE_PRESETS, into build/ and their name.
         targets: of CMake, such as PRODUCTS; none: all.
+        source: ExecuTorch's, of which the runtime is then compiled too; SOURCE_PRESETS need it.
 
     Raises:
         BuildError: a tool or the wheel is missing, or the compiler failed; the message ends with
@@ -69,9 +78,9 @@ def build(preset: str = "default", targets: tuple[str, ...] = ()) -> Build:
         )
     directory = BUILD_DIR if preset == "default" else BUILD_DIR / preset
     cmake, ninja = find_tool("cmake"), find_tool("ninja")
-    executorch = _find_cross() if preset == "aarch64" else _find_executorch()
     settings: dict[str, Path | str] = {
-        "executorch_DIR": executorch,
+        **_find_compiler(preset),
+        **_find_executorch(preset, source),
         "CMAKE_MAKE_PROGRAM": ninja,
         "THIMBLE_VERSION": importlib.metadata.version("thimble"),
     }
@@ -92,16 +101,39 @@ def wheel_directory() -> Path:
     return BUILD_DIR / "aarch64" / f"executorch-{importlib.metadata.version('executorch')}"
 
 
-def _find_cross() -> Path:
-    """Returns ExecuTorch for aarch64, after checking that there is a cross compiler."""
-    if shutil.which(CROSS_COMPILER) is None:
+def _find_compiler(preset: str) -> dict[str, Path | str]:
+    """Checks that the preset's compiler is there, and returns where, if CMake cannot know it."""
+    if preset.startswith("aarch64") and shutil.which(CROSS_COMPILER) is None:
         raise BuildError(f"{CROSS_COMPILER} is not installed (Debian: g++-aarch64-linux-gnu)")
+    return {"THIMBLE_ZIG": find_zig()} if preset in ZIG_PRESETS else {}
+
+
+def _find_executorch(preset: str, source: ExecutorchSource | None) -> dict[str, Path | str]:
+    """Returns where CMake finds ExecuTorch for the preset."""
+    if source is not None:
+        return {
+            "THIMBLE_EXECUTORCH_SOURCE": source.directory,
+            "THIMBLE_FLATC": source.flatc,
+            "THIMBLE_FLATBUFFERS": source.flatbuffers,
+        }
+    if preset in SOURCE_PRESETS:
+        raise BuildError(f"{preset} compiles ExecuTorch's runtime: name its source")
+    if preset != "aarch64":
+        return {"executorch_DIR": _find_wheel()}
     directory = wheel_directory()
     if not directory.is_dir():
         raise BuildError(
             f"{directory} is missing: python -m runtime build --target aarch64 fetches it"
         )
-    return directory / "share" / "cmake"
+    return {"executorch_DIR": directory / "share" / "cmake"}
+
+
+def find_zig() -> Path:
+    """Returns the compiler of the ziglang package."""
+    spec = importlib.util.find_spec("ziglang")
+    if spec is None or not spec.submodule_search_locations:
+        raise BuildError("the ziglang package is not installed: pip install 'thimble[zig]'")
+    return Path(next(iter(spec.submodule_search_locations))) / "zig"
 
 
 def find_tool(name: str) -> Path:
@@ -115,7 +147,7 @@ def find_tool(name: str) -> Path:
     return Path(found)
 
 
-def _find_executorch() -> Path:
+def _find_wheel() -> Path:
     spec = importlib.util.find_spec("executorch")
     if spec is None or not spec.submodule_search_locations:
         raise BuildError("the executorch package is not installed: pip install executorch==1.5.1")

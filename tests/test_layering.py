@@ -1,6 +1,7 @@
 """The rules of the house that a machine can check: who imports whom, sizes, names, no prints."""
 
 import ast
+import re
 from collections.abc import Iterator
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
@@ -149,6 +150,36 @@ def test_no_test_imports_another() -> None:
 def test_the_kernels_build_nothing_outside() -> None:
     text = (ROOT / "runtime" / "cpp" / "kernels" / "CMakeLists.txt").read_text()
     assert "../" not in text and "add_executable" not in text
+
+
+SYSTEM_HEADER = re.compile(
+    r"#\s*(?:include|import)\s*<(?:sys/|linux/|asm/|mach/|(?:unistd|c?signal|fcntl|sched|pthread"
+    r"|dlfcn|poll|dirent|termios|windows)(?:\.h)?>)"
+)
+SYSTEM_MACRO = re.compile(r"#\s*(?:el)?if.*\b(?:__linux__|__unix__|__APPLE__|__ANDROID__|_WIN32)\b")
+
+
+def of_a_system(path: Path) -> list[str]:
+    lines = path.read_text(encoding="utf-8").splitlines()
+    return [
+        f"{path.name}:{number}: {line}"
+        for number, line in enumerate(lines, 1)
+        if SYSTEM_HEADER.match(line) or SYSTEM_MACRO.match(line)
+    ]
+
+
+def test_the_platform_alone_knows_the_system() -> None:
+    """The kernels stand alone, so they ask the system themselves what the processor can do."""
+    files = files_of("runtime/cpp", "*.cpp", "*.h", "*.mm")
+    found = {path.relative_to(ROOT / "runtime" / "cpp"): of_a_system(path) for path in files}
+    allowed = {
+        path
+        for path in found
+        if path.parts[0] == "platform" or path.match("kernels/select/cpu_features_*.cpp")
+    }
+    assert any(found[path] for path in allowed)
+    wrong = [line for path, lines in found.items() if path not in allowed for line in lines]
+    assert not wrong, "runtime/cpp/platform has what the system offers"
 
 
 def test_library_code_does_not_print() -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from support.kernel_cases import CASES
 from torchao.quantization.quant_primitives import (
     MappingType,
     choose_qparams_affine,
@@ -25,53 +26,6 @@ SOURCE = Path(__file__).resolve().parents[2] / "runtime" / "cpp" / "tests" / "ke
 BUILD = Path(__file__).resolve().parents[2] / "build" / "aarch64-kernels"
 CROSS_COMPILER = "aarch64-linux-gnu-g++"
 QEMU = "qemu-aarch64"
-
-CASES = {
-    "kernel_attention_test": [
-        "decode",
-        "splits",
-        "prefill",
-        "head_dims",
-        "windows",
-        "windows_alone",
-        "rings",
-        "caps_and_sinks",
-        "sharp",
-        "nan_ends",
-        "tiny_numbers",
-    ],
-    "kernel_convolution_test": ["shapes", "products_alone"],
-    "kernel_delta_test": ["shapes", "steps_again", "gates_at_their_ends"],
-    "kernel_elementwise_test": [
-        "rms_norm",
-        "plain_norm",
-        "rope",
-        "activations",
-        "activation_ends",
-        "functions_of_two",
-        "functions_with_a_number",
-        "gated_units",
-        "limited_gated_units",
-        "embedding_rows",
-        "half_precision",
-    ],
-    "kernel_hadamard_test": ["blocks", "one_number"],
-    "kernel_softmax_test": ["shares"],
-    "kernel_linear_test": [
-        "odd_shapes",
-        "whole_tiles",
-        "groups",
-        "extremes",
-        "most_columns",
-        "many_rows",
-        "column_parts",
-        "definition",
-        "float_weights",
-    ],
-    "kernel_low_rank_test": ["shrinks", "expands"],
-    "kernel_quantize_test": ["shapes", "odd_numbers", "tiles", "groups", "sums"],
-    "kernel_select_test": ["best_first", "forced", "refused"],
-}
 
 # Minutes of emulated floats; `make check` runs them.
 SLOW_ON_ARM = ["windows", "rings", "caps_and_sinks"]

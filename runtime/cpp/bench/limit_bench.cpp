@@ -1,7 +1,5 @@
 #include "bench/limit_bench.h"
 
-#include <sys/mman.h>
-
 #include <algorithm>
 #include <atomic>
 #include <cmath>
@@ -77,7 +75,7 @@ Result<double> LimitBench::read(size_t bytes) {
   const size_t part = size / static_cast<size_t>(threads_);
   const double rate = best_rate(threads_, [&](int32_t thread, size_t repeats) {
     uint64_t sum = 0;
-    for (; repeats > 0; --repeats) sum += limits_.read(memory_ + thread * part, part);
+    for (; repeats > 0; --repeats) sum += limits_.read(memory_.data() + thread * part, part);
     return sum;
   });
   return rate * static_cast<double>(size);
@@ -92,31 +90,20 @@ double LimitBench::multiply() const {
 }
 
 Status LimitBench::allocate(size_t size) {
-  if (size == size_) return {};
-  release();
-  void* memory = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANON, -1, 0);
-  if (memory == MAP_FAILED) {
+  if (size == memory_.size()) return {};
+  memory_ = {};  // the old is freed first
+  memory_ = platform::Pages::allocate(size, platform::Pages::Kind::kHuge);  // the fastest there is
+  if (!memory_.valid()) {
     return Status::error("there is no memory for " + std::to_string(size) +
                          " bytes: measure a smaller model");
   }
-#ifdef MADV_HUGEPAGE
-  madvise(memory, size, MADV_HUGEPAGE);  // the fastest that the machine offers
-#endif
-  memory_ = static_cast<uint8_t*>(memory);
-  size_ = size;
   // Each thread touches first what it will read, so that the memory is near it.
   const size_t part = size / static_cast<size_t>(threads_);
   run_together(threads_, 1, [&](int32_t thread, size_t) {
-    std::memset(memory_ + thread * part, 1, part);
+    std::memset(memory_.data() + thread * part, 1, part);
     return uint64_t{0};
   });
   return {};
-}
-
-void LimitBench::release() {
-  if (memory_ != nullptr) munmap(memory_, size_);
-  memory_ = nullptr;
-  size_ = 0;
 }
 
 }  // namespace thimble::bench

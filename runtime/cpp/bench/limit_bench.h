@@ -7,6 +7,7 @@
 #include "bench/command.h"
 #include "bench/limits/limits.h"
 #include "core/status.h"
+#include "platform/pages.h"
 
 namespace thimble::bench {
 
@@ -18,9 +19,6 @@ namespace thimble::bench {
 class LimitBench {
  public:
   explicit LimitBench(int32_t threads) : threads_(threads), limits_(limits()) {}
-  ~LimitBench() { release(); }
-  LimitBench(const LimitBench&) = delete;
-  LimitBench& operator=(const LimitBench&) = delete;
 
   /// The first line: threads, and the name of the unit that multiplies.
   std::string describe() const;
@@ -32,12 +30,10 @@ class LimitBench {
   Result<double> read(size_t bytes);
   double multiply() const;
   Status allocate(size_t size);
-  void release();
 
   int32_t threads_;
   Limits limits_;
-  uint8_t* memory_ = nullptr;
-  size_t size_ = 0;
+  platform::Pages memory_;
 };
 
 }  // namespace thimble::bench

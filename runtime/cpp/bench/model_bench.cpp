@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "bench/stopwatch.h"
+#include "platform/memory_use.h"
 #include "runner/stats.h"
 #include "tokenizer/tokenizer.h"
 
@@ -78,7 +79,7 @@ Result<std::string> ModelBench::run(const Command& command) {
     });
   }
   if (command.is("memory", 0)) {
-    return to_json("peak_bytes", static_cast<double>(peak_memory_bytes()));
+    return to_json("peak_bytes", static_cast<double>(platform::peak_memory_bytes()));
   }
   return Status::error(
       "'" + command.name +

@@ -1,10 +1,17 @@
-# ExecuTorch from any install: its wheel, whose targets are executorch::<component>, or a build of
-# its source, as for Android or iOS, whose libraries have names of their own. What follows uses the
-# wheel's names; a component that an install lacks is simply no target.
-find_package(executorch REQUIRED)
-set(executorch_version "of an unknown version")
-if(executorch_VERSION)
-  set(executorch_version ${executorch_VERSION})
+# ExecuTorch from its source, of which we build what we need, or from any install: its wheel, whose
+# targets are executorch::<component>, or its own build of its source, whose libraries have names of
+# their own. What follows uses the wheel's names; a component that is lacking is simply no target.
+set(THIMBLE_EXECUTORCH_SOURCE "" CACHE PATH "ExecuTorch's source; empty: executorch_DIR has it built")
+if(THIMBLE_EXECUTORCH_SOURCE)
+  include(${CMAKE_CURRENT_LIST_DIR}/executorch_source.cmake)
+  set(executorch_place ${THIMBLE_EXECUTORCH_SOURCE})
+else()
+  find_package(executorch REQUIRED)
+  set(executorch_place ${executorch_DIR})
+  set(executorch_version "of an unknown version")
+  if(executorch_VERSION)
+    set(executorch_version ${executorch_VERSION})
+  endif()
 endif()
 
 # A component, and the libraries of a source build that are the same.
@@ -27,12 +34,12 @@ name_component(etdump etdump)
 
 # ExecuTorch's headers are a library's, not ours to warn about.
 foreach(component runtime threadpool backend_xnnpack kernels_optimized kernels_quantized etdump)
-  if(TARGET executorch::${component})
+  if(TARGET executorch::${component} AND NOT THIMBLE_EXECUTORCH_SOURCE)
     set_target_properties(executorch::${component} PROPERTIES SYSTEM ON)
   endif()
 endforeach()
 if(NOT TARGET executorch::runtime)
-  message(FATAL_ERROR "The ExecuTorch of ${executorch_DIR} has no runtime with the module and "
+  message(FATAL_ERROR "The ExecuTorch of ${executorch_place} has no runtime with the module and "
                       "tensor extensions: build it with EXECUTORCH_BUILD_EXTENSION_MODULE=ON and "
                       "EXECUTORCH_BUILD_EXTENSION_TENSOR=ON")
 endif()
@@ -46,7 +53,7 @@ function(decide_feature variable name)
   endif()
   foreach(component ${ARGN})
     if(NOT TARGET executorch::${component})
-      message(STATUS "${name}: left out, the ExecuTorch of ${executorch_DIR} has no ${component}")
+      message(STATUS "${name}: left out, the ExecuTorch of ${executorch_place} has no ${component}")
       set(${variable} OFF PARENT_SCOPE)
       return()
     endif()

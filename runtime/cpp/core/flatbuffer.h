@@ -20,7 +20,7 @@ class FlatbufferBytes {
   FlatbufferBytes() = default;
   FlatbufferBytes(const uint8_t* data, size_t size) : data_(data), size_(size) {}
 
-  bool holds(size_t position, size_t count) const {
+  bool holds(size_t position, uint64_t count) const {
     return position <= size_ && count <= size_ - position;
   }
 
@@ -132,7 +132,8 @@ class FlatbufferTable {
   static size_t vector_size(FlatbufferBytes bytes, size_t position, size_t element_size) {
     if (position == 0 || !bytes.holds(position, sizeof(uint32_t))) return 0;
     const uint64_t size = bytes.load<uint32_t>(position);
-    return bytes.holds(position + sizeof(uint32_t), size * element_size) ? size : 0;
+    return bytes.holds(position + sizeof(uint32_t), size * element_size) ? static_cast<size_t>(size)
+                                                                         : 0;
   }
 
   static std::string_view string_at(FlatbufferBytes bytes, size_t position) {

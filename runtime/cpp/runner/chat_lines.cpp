@@ -1,12 +1,11 @@
 #include "runner/chat_lines.h"
 
-#include <unistd.h>
-
 #include <cstdio>
 #include <iostream>
 #include <string>
 #include <string_view>
 
+#include "platform/streams.h"
 #include "runner/chat.h"
 #include "runner/interrupt.h"
 #include "runner/standard_output.h"
@@ -49,7 +48,7 @@ class LineChat {
 
   /// Runs turns and commands until the input ends.
   Result<int> take_lines() {
-    const bool terminal = isatty(STDIN_FILENO) != 0;
+    const bool terminal = platform::input_is_terminal();
     if (terminal) say("each line is a message; /help lists the commands");
     int code = 0;
     std::string line;

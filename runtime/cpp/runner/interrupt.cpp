@@ -1,8 +1,6 @@
 #include "runner/interrupt.h"
 
-#include <signal.h>
-
-#include <initializer_list>
+#include "platform/signals.h"
 
 namespace thimble {
 namespace {
@@ -12,9 +10,9 @@ std::atomic<int> ending{0};
 
 void on_signal(int number) {
   const bool again = flag.exchange(true);
-  if (number == SIGINT && !again) return;
+  if (platform::is_interrupt(number) && !again) return;
   ending = number;
-  signal(number, SIG_DFL);
+  platform::let_end(number);
 }
 
 }  // namespace
@@ -23,15 +21,7 @@ std::atomic<bool>& interrupted() { return flag; }
 
 int ended() { return ending; }
 
-void catch_interrupt() {
-  struct sigaction action{};
-  action.sa_handler = on_signal;  // without SA_RESTART: reading a line ends too
-  for (const int number : {SIGINT, SIGHUP, SIGTERM}) {
-    struct sigaction before{};
-    sigaction(number, nullptr, &before);
-    if (before.sa_handler != SIG_IGN) sigaction(number, &action, nullptr);
-  }
-}
+void catch_interrupt() { platform::catch_ending_signals(on_signal); }
 
 void serve_interrupt() {
   if (ended() == 0) flag = false;

@@ -3,7 +3,8 @@
 #include <executorch/runtime/platform/platform.h>
 
 #include <atomic>
-#include <mutex>
+
+#include "platform/threads.h"
 
 namespace thimble {
 namespace {
@@ -30,8 +31,8 @@ struct LogSink {
   /// Writes to ExecuTorch's table itself: register_pal() would print that it was called twice in a
   /// process where another extension, such as Python's, has registered a log function of its own.
   static void install() {
-    static std::mutex mutex;
-    const std::lock_guard<std::mutex> lock(mutex);
+    static platform::Mutex mutex;
+    const std::lock_guard lock(mutex);
     auto* table = const_cast<executorch::runtime::PalImpl*>(executorch::runtime::get_pal_impl());
     if (table->emit_log_message == &LogSink::emit) return;
     emit_before = table->emit_log_message;

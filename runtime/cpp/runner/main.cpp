@@ -1,22 +1,19 @@
 /// The command line: writes the text to standard output, everything else to standard error.
 
-#include <signal.h>
-#include <unistd.h>
-
 #include <cstdio>
-#include <filesystem>
 #include <memory>
 #include <random>
 #include <string>
-#include <system_error>
 #include <utility>
 #include <vector>
 
+#include "platform/output_file.h"
+#include "platform/signals.h"
+#include "platform/streams.h"
 #include "runner/chat_lines.h"
 #include "runner/draft.h"
 #include "runner/interrupt.h"
 #include "runner/options.h"
-#include "runner/output_file.h"
 #include "runner/recording_signal.h"
 #include "runner/runner.h"
 #include "runner/session_file.h"
@@ -42,7 +39,7 @@ Result<int> continue_prompt(Runner& runner, const Options& options,
   const Status status = runner.generate(*tokens, generate, output.callback());
   if (!status.ok()) return status;
   // A file or a pipe gets only the text.
-  if (isatty(STDOUT_FILENO) != 0) output.write("\n");
+  if (platform::output_is_terminal()) output.write("\n");
   if (!output.status().ok()) return fail(output.status(), kFailed);
   explain_end(runner);
   return code_of(runner.stats());
@@ -54,7 +51,7 @@ Status check_names(const Options& options) {
   for (const std::string& path : {options.etdump, options.json, options.session}) {
     if (path.empty()) continue;
     for (const std::string& other : files) {
-      if (same_file(path, other)) {
+      if (platform::same_file(path, other)) {
         return Status::error(path + " is named twice: give each output a file of its own");
       }
     }
@@ -66,7 +63,7 @@ Status check_names(const Options& options) {
 Status check_outputs(const Options& options) {
   Status status = check_session(options.session);
   for (const std::string& path : {options.etdump, options.json, options.session}) {
-    if (status.ok() && !path.empty()) status = check_writable(path);
+    if (status.ok() && !path.empty()) status = platform::check_writable(path);
   }
   return status;
 }
@@ -89,14 +86,14 @@ bool write_files(Runner& runner, const Options& options, RecordingSignal& signal
   };
   if (!options.session.empty()) check(runner.save(options.session));
   check(signal.finish());
-  if (!options.json.empty()) check(write_file(options.json, {to_json(runner.stats())}));
+  if (!options.json.empty()) check(platform::write_file(options.json, {to_json(runner.stats())}));
   return all;
 }
 
 /// Resumes from the session in the file, if it exists.
 Status resume(Runner& runner, const std::string& path) {
   if (path.empty()) return {};
-  if (access(path.c_str(), F_OK) == 0) return runner.restore(path);
+  if (platform::file_kind(path) != platform::FileKind::kAbsent) return runner.restore(path);
   return runner.model().session_for("saved").status();
 }
 
@@ -158,7 +155,7 @@ int run(const Options& options) {
 
 int main(int argc, char** argv) {
   // A reader that goes and a limit on a file's size are errors of writing: other files are written.
-  for (const int number : {SIGPIPE, SIGXFSZ}) signal(number, SIG_IGN);
+  thimble::platform::ignore_write_signals();
   const thimble::Result<thimble::Options> options = thimble::parse_options(argc, argv);
   if (!options.ok()) return thimble::fail(options.status(), thimble::kBadUse);
   if (options->help) {

@@ -11,8 +11,7 @@ const uint8_t* bytes_of(std::string_view blob) {
 
 }  // namespace
 
-Result<std::shared_ptr<Model>> Model::load(const std::string& path, const LoadOptions& options) {
-  Result<PteFile> file = PteFile::open(path);
+Result<std::shared_ptr<Model>> Model::load(Result<PteFile> file, const LoadOptions& options) {
   if (!file.ok()) return file.status();
   std::shared_ptr<Model> model(new Model(std::move(*file)));
   Result<std::unique_ptr<LoadedMethod>> program =
@@ -128,12 +127,12 @@ Result<SessionHandle*> Model::session_for(const char* verb) const {
 }
 
 void Model::give_up(int32_t cache) {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const std::lock_guard lock(mutex_);
   given_up_.push_back(cache);
 }
 
 void Model::free_given_up() {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const std::lock_guard lock(mutex_);
   for (const int32_t cache : given_up_) program_->session()->free(cache);
   given_up_.clear();
 }

@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -10,6 +9,7 @@
 
 #include "constraint/vocabulary.h"
 #include "core/status.h"
+#include "platform/threads.h"
 #include "runner/loaded_method.h"
 #include "runner/pte_file.h"
 #include "tokenizer/chat_template.h"
@@ -20,7 +20,8 @@ namespace thimble {
 /// A loaded file: program, tokenizer, chat template. A runner and its forks share one.
 class Model {
  public:
-  static Result<std::shared_ptr<Model>> load(const std::string& path, const LoadOptions& options);
+  /// Loads the program of an open file; the error of one that is not.
+  static Result<std::shared_ptr<Model>> load(Result<PteFile> file, const LoadOptions& options);
 
   const PteFile& file() const { return file_; }
   LoadedMethod& program() const { return *program_; }
@@ -67,7 +68,7 @@ class Model {
   std::vector<int32_t> end_ids_;
   std::shared_ptr<const Vocabulary> vocabulary_;
   std::vector<std::string> adapters_;
-  std::mutex mutex_;
+  platform::Mutex mutex_;
   std::vector<int32_t> given_up_;  ///< guarded by mutex_
 };
 

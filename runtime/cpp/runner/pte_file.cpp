@@ -1,16 +1,11 @@
 #include "runner/pte_file.h"
 
-#include <fcntl.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-#include <cerrno>
 #include <cstring>
 #include <string_view>
 
 #include "core/crc32.h"
 #include "core/flatbuffer.h"
+#include "platform/output_file.h"
 
 namespace thimble {
 namespace {
@@ -48,17 +43,25 @@ uint64_t size_in_header(const uint8_t* data, size_t size) {
 Result<PteFile> PteFile::open(const std::string& path) {
   PteFile file;
   file.path_ = path;
-  for (const auto step : {&PteFile::map, &PteFile::read_record}) {
-    const Status status = (file.*step)();
-    if (!status.ok()) return status;
-  }
-  const Status status = file.check(/*at_load_only=*/true);
+  Status status = file.map();
+  if (status.ok()) status = file.check_at_load();
+  if (!status.ok()) return status;
+  return file;
+}
+
+Result<PteFile> PteFile::open(const uint8_t* data, size_t size, const std::string& name) {
+  PteFile file;
+  file.path_ = name;
+  file.data_ = data;
+  file.size_ = size;
+  const Status status = file.check_at_load();
   if (!status.ok()) return status;
   return file;
 }
 
 PteFile& PteFile::operator=(PteFile&& other) noexcept {
   std::swap(path_, other.path_);
+  std::swap(mapping_, other.mapping_);
   std::swap(data_, other.data_);
   std::swap(size_, other.size_);
   std::swap(program_size_, other.program_size_);
@@ -67,39 +70,32 @@ PteFile& PteFile::operator=(PteFile&& other) noexcept {
   return *this;
 }
 
-PteFile::~PteFile() {
-  if (data_ != nullptr) munmap(const_cast<uint8_t*>(data_), size_);
+Status PteFile::map() {
+  using Error = platform::MappedFile::Error;
+  const std::string name_another = ": name a .pte file that python -m exporter wrote";
+  std::string reason;
+  switch (mapping_.open(path_, &reason)) {
+    case Error::kNone:
+      break;
+    case Error::kCannotOpen:
+      return Status::error("cannot open " + path_ + ": " + reason + name_another);
+    case Error::kDirectory:
+      return Status::error(path_ + " is a directory" + name_another);
+    case Error::kNotAFile:
+      return Status::error(path_ + " is not a file" + name_another);
+    case Error::kEmpty:
+      return Status::error(path_ + " is empty: export it again with python -m exporter");
+    case Error::kCannotMap:
+      return Status::error("cannot map " + path_ + " into memory: " + reason);
+  }
+  data_ = mapping_.data();
+  size_ = mapping_.size();
+  return {};
 }
 
-Status PteFile::map() {
-  const int descriptor = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // a pipe too
-  if (descriptor < 0) {
-    return Status::error("cannot open " + path_ + ": " + std::strerror(errno) +
-                         ": name a .pte file that python -m exporter wrote");
-  }
-  struct stat info{};
-  const bool regular = fstat(descriptor, &info) == 0 && S_ISREG(info.st_mode);
-  void* data = MAP_FAILED;
-  if (regular && info.st_size > 0) {
-    data = mmap(nullptr, info.st_size, PROT_READ, MAP_PRIVATE, descriptor, 0);
-    // If the page cache has large pages, they are mapped as such: fewer TLB misses in decoding.
-    if (data != MAP_FAILED) (void)madvise(data, info.st_size, MADV_HUGEPAGE);
-  }
-  const int map_error = errno;
-  close(descriptor);
-  if (!regular) {
-    return Status::error(path_ + (S_ISDIR(info.st_mode) ? " is a directory" : " is not a file") +
-                         ": name a .pte file that python -m exporter wrote");
-  }
-  if (info.st_size == 0) {
-    return Status::error(path_ + " is empty: export it again with python -m exporter");
-  }
-  if (data == MAP_FAILED) {
-    return Status::error("cannot map " + path_ + " into memory: " + std::strerror(map_error));
-  }
-  data_ = static_cast<const uint8_t*>(data);
-  size_ = info.st_size;
-  return {};
+Status PteFile::check_at_load() {
+  const Status status = read_record();
+  return status.ok() ? check(/*at_load_only=*/true) : status;
 }
 
 Status PteFile::missing_record() const {
@@ -170,11 +166,10 @@ Status PteFile::check(bool at_load_only) const {
 
 Status PteFile::verify() const { return check(/*at_load_only=*/false); }
 
-void PteFile::release(size_t offset, size_t size) const {
-  const size_t page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
-  const size_t begin = (offset + page - 1) / page * page;
-  const size_t end = (offset + size) / page * page;
-  if (begin < end) madvise(const_cast<uint8_t*>(data_ + begin), end - begin, MADV_DONTNEED);
+Status PteFile::check_output(const std::string& path) const {
+  const bool in_memory = mapping_.data() == nullptr;
+  if (in_memory || !platform::same_file(path, path_)) return {};
+  return Status::error(path + " is the model's own file: name another file");
 }
 
 }  // namespace thimble

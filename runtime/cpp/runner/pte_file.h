@@ -8,10 +8,11 @@
 #include <vector>
 
 #include "core/status.h"
+#include "platform/mapped_file.h"
 
 namespace thimble {
 
-/// A Thimble `.pte`, mapped into memory. Opening it checks everything that is parsed at load
+/// A Thimble `.pte` in memory. Opening it checks everything that is parsed at load
 /// against the file's integrity record (exporter/schemas/integrity.fbs), before ExecuTorch sees a
 /// byte; the weights are checked by verify() only.
 class PteFile {
@@ -20,11 +21,14 @@ class PteFile {
   /// and the fault.
   static Result<PteFile> open(const std::string& path);
 
+  /// Checks the same of a file whose `size` bytes are in memory already; they must outlive it.
+  /// `name` is what errors call it.
+  static Result<PteFile> open(const uint8_t* data, size_t size, const std::string& name);
+
   PteFile(PteFile&& other) noexcept { *this = std::move(other); }
   PteFile& operator=(PteFile&& other) noexcept;
   PteFile(const PteFile&) = delete;
   PteFile& operator=(const PteFile&) = delete;
-  ~PteFile();
 
   /// Checks every range, weights included. The error names the damaged one.
   Status verify() const;
@@ -38,9 +42,12 @@ class PteFile {
   /// everything else, and its size.
   uint64_t fingerprint() const { return uint64_t{record_crc32_} << 32 ^ program_size_; }
 
-  /// Lets the system drop the pages that are completely in the range; they are read from the file
-  /// again if needed. For weights that a delegate has repacked into its own memory.
-  void release(size_t offset, size_t size) const;
+  /// Fails if writing to `path` would replace this file.
+  Status check_output(const std::string& path) const;
+
+  /// Lets the system drop the pages that are completely in the range. For weights that a delegate
+  /// has repacked into its own memory.
+  void release(size_t offset, size_t size) const { mapping_.release(offset, size); }
 
  private:
   struct Range {
@@ -53,11 +60,13 @@ class PteFile {
 
   PteFile() = default;
   Status map();
+  Status check_at_load();
   Status read_record();
   Status missing_record() const;
   Status check(bool at_load_only) const;
 
   std::string path_;
+  platform::MappedFile mapping_;  ///< of nothing if the bytes were in memory
   const uint8_t* data_ = nullptr;
   size_t size_ = 0;
   size_t program_size_ = 0;

@@ -1,15 +1,14 @@
 #include "runner/recorder.h"
 
 #include <executorch/devtools/etdump/etdump_flatcc.h>
-#include <sys/utsname.h>
 
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
-#include <fstream>
 #include <utility>
 
-#include "runner/output_file.h"
+#include "platform/output_file.h"
+#include "platform/processors.h"
 #include "tokenizer/utf8.h"
 
 namespace thimble {
@@ -34,19 +33,6 @@ namespace {
 /// events, and the lengths and the padding of two strings.
 constexpr size_t kEventBytes = 64;
 constexpr size_t kFactBytes = 1024;
-
-/// The processor's name from Linux on x86; elsewhere only the architecture.
-std::string processor_name() {
-  std::ifstream information("/proc/cpuinfo");
-  for (std::string line; std::getline(information, line);) {
-    const size_t colon = line.find(": ");
-    if (line.rfind("model name", 0) == 0 && colon != std::string::npos) {
-      return line.substr(colon + 2);
-    }
-  }
-  struct utsname system{};
-  return uname(&system) == 0 ? system.machine : "";
-}
 
 /// Now, as 2024-12-31T23:59:59Z.
 std::string utc_date() {
@@ -185,7 +171,7 @@ class Recorder::Pause {
 
  private:
   Recorder& recorder_;
-  std::unique_lock<std::mutex> lock_;
+  std::unique_lock<platform::Mutex> lock_;
 };
 
 Recorder::Recorder() : tracer_(std::make_unique<Tracer>()) {}
@@ -200,7 +186,7 @@ Status Recorder::start(const RecordingBounds& bounds) {
   recording_ = true;
   bounds_ = bounds;
   recorded_ = {};
-  facts_["processor"] = processor_name();
+  facts_["processor"] = platform::processor_name();
   facts_["date"] = utc_date();
   tracer_->open();
   tracer_->listen(true);
@@ -208,7 +194,7 @@ Status Recorder::start(const RecordingBounds& bounds) {
 }
 
 Result<Recording> Recorder::stop(const std::string& path) {
-  Status status = check_writable(path);
+  Status status = platform::check_writable(path);
   if (!status.ok()) return status;
   std::unique_ptr<ETDumpGen> dump;
   Recording recorded;
@@ -232,24 +218,24 @@ Result<Recording> Recorder::stop(const std::string& path) {
   }
   const ETDumpResult result = dump->get_etdump_data();
   if (result.buf == nullptr) return Status::error("cannot write " + path + ": not enough memory");
-  status = write_file(path, {{static_cast<const char*>(result.buf), result.size}});
+  status = platform::write_file(path, {{static_cast<const char*>(result.buf), result.size}});
   std::free(result.buf);
   if (!status.ok()) return status;
   return recorded;
 }
 
 void Recorder::note(const std::string& key, const std::string& value) {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const std::lock_guard lock(mutex_);
   facts_[key] = with_valid_utf8(value.substr(0, kFactBytes));
 }
 
 bool Recorder::is_recording() const {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const std::lock_guard lock(mutex_);
   return recording_;
 }
 
 void Recorder::begin_call(const char* phase, int64_t tokens) {
-  std::unique_lock<std::mutex> lock(mutex_);
+  std::unique_lock lock(mutex_);
   changed_.wait(lock, [this] { return waiting_ == 0; });
   in_call_ = true;
   last_call_ = Fate::kUnrecorded;
@@ -264,7 +250,7 @@ void Recorder::begin_call(const char* phase, int64_t tokens) {
 
 void Recorder::end_call() {
   {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const std::lock_guard lock(mutex_);
     in_call_ = false;
     if (waiting_ == 0) return;
   }

@@ -2,15 +2,14 @@
 
 #include <executorch/runtime/core/event_tracer.h>
 
-#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 
 #include "core/status.h"
+#include "platform/threads.h"
 
 namespace thimble {
 
@@ -86,8 +85,8 @@ class Recorder {
   void begin_call(const char* phase, int64_t tokens);
   void end_call();
 
-  mutable std::mutex mutex_;
-  std::condition_variable changed_;
+  mutable platform::Mutex mutex_;
+  platform::ConditionVariable changed_;
   bool in_call_ = false;
   int waiting_ = 0;  ///< of start() and stop(): calls begin behind them
   bool recording_ = false;

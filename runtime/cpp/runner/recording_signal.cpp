@@ -1,46 +1,36 @@
 #include "runner/recording_signal.h"
 
-#include <signal.h>
-#include <unistd.h>
-
 #include <cstdio>
 #include <utility>
 
+#include "platform/process.h"
+#include "platform/signals.h"
+
 namespace thimble {
 namespace {
-
-sigset_t recording_signal() {
-  sigset_t signals;
-  sigemptyset(&signals);
-  sigaddset(&signals, SIGUSR1);
-  return signals;
-}
 
 void say(const std::string& text) { std::fprintf(stderr, "runner: %s\n", text.c_str()); }
 
 }  // namespace
 
-void block_recording_signal() {
-  const sigset_t signals = recording_signal();
-  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
-}
+void block_recording_signal() { platform::block_user_signal(); }
 
 RecordingSignal::RecordingSignal(Recorder& recorder, std::string path)
     : recorder_(recorder),
-      path_(path.empty() ? "runner-" + std::to_string(getpid()) + ".etdp" : std::move(path)),
+      path_(path.empty() ? "runner-" + std::to_string(platform::process_id()) + ".etdp"
+                         : std::move(path)),
       thread_([this] { listen(); }) {}
 
 RecordingSignal::~RecordingSignal() { end_listening(); }
 
 void RecordingSignal::listen() {
-  const sigset_t signals = recording_signal();
-  for (int signal = 0; sigwait(&signals, &signal) == 0 && !ending_;) toggle();
+  while (platform::wait_for_user_signal() && !ending_) toggle();
 }
 
 void RecordingSignal::end_listening() {
   if (!thread_.joinable()) return;
   ending_ = true;
-  pthread_kill(thread_.native_handle(), SIGUSR1);
+  platform::send_user_signal(thread_);
   thread_.join();
 }
 

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "runner/answer.h"
-#include "runner/output_file.h"
 #include "runner/session_file.h"
 
 namespace thimble {
@@ -30,8 +29,18 @@ bool is_set(const std::atomic<bool>* flag) { return flag != nullptr && flag->loa
 }  // namespace
 
 Result<std::unique_ptr<Runner>> Runner::load(const std::string& path, const LoadOptions& options) {
+  return load([&path] { return PteFile::open(path); }, options);
+}
+
+Result<std::unique_ptr<Runner>> Runner::load(const uint8_t* data, size_t size,
+                                             const std::string& name, const LoadOptions& options) {
+  return load([&] { return PteFile::open(data, size, name); }, options);
+}
+
+Result<std::unique_ptr<Runner>> Runner::load(const std::function<Result<PteFile>()>& open,
+                                             const LoadOptions& options) {
   const Stopwatch watch;
-  Result<std::shared_ptr<Model>> model = Model::load(path, options);
+  Result<std::shared_ptr<Model>> model = Model::load(open(), options);
   if (!model.ok()) return model.status();
   std::unique_ptr<Runner> runner(new Runner(std::move(*model), 0));
   runner->stats_.load_s = watch.seconds();
@@ -112,7 +121,7 @@ Result<SessionHandle*> Runner::own_session(const char* verb) const {
 Status Runner::save(const std::string& path) const {
   const Result<SessionHandle*> session = own_session("saved");
   if (!session.ok()) return session.status();
-  const Status allowed = check_not_model(path, model_->file().path());
+  const Status allowed = model_->file().check_output(path);
   if (!allowed.ok()) return allowed;
   SavedSession saved;
   saved.fingerprint = model_->file().fingerprint();
@@ -166,8 +175,8 @@ Result<const float*> Runner::extend(const std::vector<int32_t>& tokens, size_t e
   while (cached_.size() < end && !is_set(interrupted)) {
     const size_t start = cached_.size();
     const auto begin = tokens.begin() + static_cast<std::ptrdiff_t>(start);
-    const auto count =
-        std::min<int64_t>(static_cast<int64_t>(end - start), program().max_seq_len());
+    const auto count = static_cast<std::ptrdiff_t>(
+        std::min<int64_t>(static_cast<int64_t>(end - start), program().max_seq_len()));
     const Result<const float*> result = forward(std::vector<int64_t>(begin, begin + count));
     if (!result.ok()) return result;
     logits = *result;

@@ -36,6 +36,9 @@ class Runner {
   /// Loads a model. Threads of ExecuTorch's pool are shared by all runners of a process; those of
   /// the CPU delegate are the model's own.
   static Result<std::unique_ptr<Runner>> load(const std::string& path, const LoadOptions& options);
+  /// The same of a file that is in memory already: see PteFile::open().
+  static Result<std::unique_ptr<Runner>> load(const uint8_t* data, size_t size,
+                                              const std::string& name, const LoadOptions& options);
   ~Runner();
   Runner(const Runner&) = delete;
   Runner& operator=(const Runner&) = delete;
@@ -104,6 +107,8 @@ class Runner {
   const Stats& stats() const { return stats_; }
 
  private:
+  static Result<std::unique_ptr<Runner>> load(const std::function<Result<PteFile>()>& open,
+                                              const LoadOptions& options);
   Runner(std::shared_ptr<Model> model, int32_t cache);
   LoadedMethod& program() const { return model_->program(); }
   SessionHandle* session() const { return program().session(); }

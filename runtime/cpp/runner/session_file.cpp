@@ -4,16 +4,14 @@
 #include <cstddef>
 #include <cstdio>
 #include <cstring>
-#include <filesystem>
 #include <limits>
 #include <memory>
 #include <optional>
 #include <string_view>
-#include <system_error>
 #include <utility>
 
 #include "core/crc32.h"
-#include "runner/output_file.h"
+#include "platform/output_file.h"
 
 namespace thimble {
 namespace {
@@ -99,8 +97,7 @@ bool read_all(std::FILE* file, Bytes* bytes, size_t size) {
 
 /// Whether a session may be written there: nothing is there, or an empty file, or a session.
 bool may_replace(const std::string& path) {
-  std::error_code unknown;
-  if (!std::filesystem::exists(path, unknown)) return true;
+  if (platform::file_kind(path) == platform::FileKind::kAbsent) return true;
   const std::unique_ptr<std::FILE, Close> file(std::fopen(path.c_str(), "rb"));
   char magic[kMagic.size()];
   const size_t read = file == nullptr ? 0 : std::fread(magic, 1, sizeof(magic), file.get());
@@ -110,9 +107,7 @@ bool may_replace(const std::string& path) {
 }  // namespace
 
 Status check_session(const std::string& path) {
-  std::error_code unknown;
-  const std::filesystem::file_status status = std::filesystem::status(path, unknown);
-  if (!std::filesystem::exists(status) || std::filesystem::is_regular_file(status)) return {};
+  if (platform::file_kind(path) != platform::FileKind::kOther) return {};
   return Status::error(path +
                        " is not a regular file, so it cannot store a session: name another file");
 }
@@ -140,7 +135,7 @@ Status write_session(const std::string& path, const SavedSession& session) {
   header.cache_crc32 = crc32_of(bytes_of(session.cache));
   header.messages_size = static_cast<uint32_t>(messages.size());
   header.header_crc32 = header_crc32(header);
-  return write_file(
+  return platform::write_file(
       path,
       {{reinterpret_cast<const char*>(&header), sizeof(header)}, text, bytes_of(session.cache)});
 }

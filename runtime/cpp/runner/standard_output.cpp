@@ -1,19 +1,18 @@
 #include "runner/standard_output.h"
 
-#include <unistd.h>
-
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <string>
 
+#include "platform/streams.h"
 #include "runner/interrupt.h"
 
 namespace thimble {
 
 bool StandardOutput::write(std::string_view text) {
   while (!text.empty() && status_.ok() && !given_up_) {
-    const ssize_t written = ::write(STDOUT_FILENO, text.data(), text.size());
+    const int64_t written = platform::write_output(text);
     if (written >= 0) {
       text.remove_prefix(static_cast<size_t>(written));
     } else if (errno == EINTR) {

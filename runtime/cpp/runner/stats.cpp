@@ -1,11 +1,8 @@
 #include "runner/stats.h"
 
-#include <sys/resource.h>
-
 #include <cstdio>
-#include <cstdlib>
-#include <fstream>
 
+#include "platform/memory_use.h"
 #include "tokenizer/utf8.h"
 
 namespace thimble {
@@ -61,19 +58,6 @@ double Stats::prefill_tokens_per_s() const { return rate(prompt_tokens, prefill_
 
 double Stats::decode_tokens_per_s() const { return rate(decoded_tokens, decode_s); }
 
-int64_t peak_memory_bytes() {
-#ifdef __linux__
-  // getrusage() would count what the parent held when it forked this process.
-  std::ifstream status("/proc/self/status");
-  for (std::string line; std::getline(status, line);) {
-    if (line.rfind("VmHWM:", 0) == 0) return std::atoll(line.c_str() + 6) * 1024;
-  }
-#endif
-  struct rusage usage{};
-  getrusage(RUSAGE_SELF, &usage);
-  return usage.ru_maxrss;  // bytes, on Apple's systems
-}
-
 std::string to_json(const Stats& stats) {
   std::string json = "{\"model\": " + quoted(stats.model);
   const auto add = [&json](const char* key, const std::string& value) {
@@ -99,7 +83,7 @@ std::string to_json(const Stats& stats) {
   add("decode_tokens_per_s", number(stats.decode_tokens_per_s(), "%.3f"));
   add("drafted_tokens", std::to_string(stats.drafted_tokens));
   add("accepted_tokens", std::to_string(stats.accepted_tokens));
-  add("peak_memory_bytes", std::to_string(peak_memory_bytes()));
+  add("peak_memory_bytes", std::to_string(platform::peak_memory_bytes()));
   add("recorded_calls", std::to_string(stats.recorded_calls));
   add("dropped_calls", std::to_string(stats.dropped_calls));
   add("incomplete", stats.incomplete ? "true" : "false");
@@ -128,8 +112,8 @@ std::string to_line(const Stats& stats) {
          number(stats.prefill_tokens_per_s(), "%.1f") + " tok/s, decode " +
          number(stats.decode_tokens_per_s(), "%.1f") + " tok/s, first token " +
          number(stats.ttft_s * 1e3, "%.1f") + " ms, load " + number(stats.load_s * 1e3, "%.1f") +
-         " ms, peak memory " + number(peak_memory_bytes() / 1e6, "%.0f") + " MB, " + runs_with +
-         adapter + drafted + recorded;
+         " ms, peak memory " + number(platform::peak_memory_bytes() / 1e6, "%.0f") + " MB, " +
+         runs_with + adapter + drafted + recorded;
 }
 
 }  // namespace thimble

@@ -46,9 +46,6 @@ struct Stats {
   double decode_tokens_per_s() const;
 };
 
-/// The most memory that this process has held so far, in bytes.
-int64_t peak_memory_bytes();
-
 /// The statistics as one JSON object and a newline, valid UTF-8 whatever the path is.
 std::string to_json(const Stats& stats);
 

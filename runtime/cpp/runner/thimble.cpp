@@ -11,7 +11,6 @@
 #include "runner/c_interface.h"
 #include "runner/chat.h"
 #include "runner/draft.h"
-#include "runner/output_file.h"
 #include "runner/runner.h"
 #include "runner/version.h"
 
@@ -35,6 +34,20 @@ thimble::Status check(const thimble_load_options& options) {
                                      THIMBLE_CACHE_INT8)});
 }
 
+thimble::LoadOptions to_load(const thimble_load_options& options) {
+  thimble::LoadOptions load;
+  load.threads = options.threads;
+  load.cache_type = options.cache_type;
+  load.huge_pages = options.huge_pages != 0;
+  return load;
+}
+
+thimble_runner* to_handle(thimble::Result<std::unique_ptr<thimble::Runner>> runner, char* error,
+                          size_t error_size) {
+  if (report(runner.status(), error, error_size) != 0) return nullptr;
+  return new thimble_runner(std::move(*runner));
+}
+
 thimble::GenerateOptions generate_options(const thimble_options& options,
                                           const thimble_runner& runner) {
   thimble::GenerateOptions generate = thimble::to_generate(options);
@@ -49,13 +62,15 @@ const char* thimble_version(void) { return thimble::version(); }
 thimble_runner* thimble_load(const char* path, const thimble_load_options* options, char* error,
                              size_t error_size) {
   if (report(check(*options), error, error_size) != 0) return nullptr;
-  thimble::LoadOptions load;
-  load.threads = options->threads;
-  load.cache_type = options->cache_type;
-  load.huge_pages = options->huge_pages != 0;
-  auto runner = thimble::Runner::load(path, load);
-  if (report(runner.status(), error, error_size) != 0) return nullptr;
-  return new thimble_runner(std::move(*runner));
+  return to_handle(thimble::Runner::load(path, to_load(*options)), error, error_size);
+}
+
+thimble_runner* thimble_load_bytes(const void* data, size_t size, const char* name,
+                                   const thimble_load_options* options, char* error,
+                                   size_t error_size) {
+  if (report(check(*options), error, error_size) != 0) return nullptr;
+  const auto* bytes = static_cast<const uint8_t*>(data);
+  return to_handle(thimble::Runner::load(bytes, size, name, to_load(*options)), error, error_size);
 }
 
 int64_t thimble_adapters(const thimble_runner* runner) {
@@ -199,9 +214,7 @@ int thimble_restore(thimble_runner* runner, const char* path, char* error, size_
 }
 
 thimble_runner* thimble_fork(thimble_runner* runner, char* error, size_t error_size) {
-  auto fork = runner->runner->fork();
-  if (report(fork.status(), error, error_size) != 0) return nullptr;
-  return new thimble_runner(std::move(*fork));
+  return to_handle(runner->runner->fork(), error, error_size);
 }
 
 int thimble_verify(thimble_runner* runner, char* error, size_t error_size) {
@@ -223,7 +236,7 @@ int thimble_start_recording(thimble_runner* runner, int64_t max_calls, int64_t m
 int thimble_stop_recording(thimble_runner* runner, const char* path, thimble_recording* recording,
                            char* error, size_t error_size) {
   const thimble::Model& model = runner->runner->model();
-  const thimble::Status allowed = thimble::check_not_model(path, model.file().path());
+  const thimble::Status allowed = model.file().check_output(path);
   if (!allowed.ok()) return report(allowed, error, error_size);
   const auto recorded = model.program().recorder().stop(path);
   if (recorded.ok()) *recording = {recorded->calls, recorded->dropped_calls};

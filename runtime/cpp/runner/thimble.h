@@ -45,6 +45,13 @@ typedef int (*thimble_text_callback)(const char* text, size_t size, void* contex
 THIMBLE_API thimble_runner* thimble_load(const char* path, const thimble_load_options* options,
                                          char* error, size_t error_size);
 
+/// Loads a model whose `size` bytes are in memory at `data`, which must stay until the runner and
+/// its forks are freed; weights are used in place if it is aligned to 64 bytes. `name` is what
+/// errors call the model. Returns null on failure.
+THIMBLE_API thimble_runner* thimble_load_bytes(const void* data, size_t size, const char* name,
+                                               const thimble_load_options* options, char* error,
+                                               size_t error_size);
+
 /// Returns the number of adapters that the model was exported with, kept apart from its weights.
 THIMBLE_API int64_t thimble_adapters(const thimble_runner* runner);
 

@@ -1,12 +1,11 @@
 #include "runner/xnnpack.h"
 
-#include <dlfcn.h>
-
 #include <algorithm>
 #include <mutex>
-#include <thread>
 
 #include "ops/llama_ops.h"
+#include "platform/processors.h"
+#include "platform/shared_library.h"
 #include "runner/log_capture.h"
 
 // The wheel's libraries hold these, its headers do not.
@@ -31,7 +30,7 @@ void load_quantized_kernels() {
     const LogCapture quiet;
     constexpr const char* kOne = "quantized_decomposed::embedding_byte.out";
     if (!executorch::runtime::registry_has_op_function(kOne)) {
-      dlopen("libexecutorch_kernels_quantized.so", RTLD_NOW | RTLD_LOCAL);
+      platform::load_shared_library("libexecutorch_kernels_quantized.so");
     }
     return true;
   }();
@@ -55,7 +54,7 @@ ThreadPoolUse::ThreadPoolUse(int32_t threads) {
   ++pool_uses;
   if (pool == nullptr) return;
   const auto has = static_cast<int32_t>(pool->get_thread_count());
-  const auto cores = static_cast<int32_t>(std::thread::hardware_concurrency());
+  const auto cores = static_cast<int32_t>(platform::processors());
   if (threads == 0) threads = std::clamp(has, 1, std::max(cores, 1));
   if (pool_uses == 1 && threads != has) {
     pool->_unsafe_reset_threadpool(static_cast<uint32_t>(threads));

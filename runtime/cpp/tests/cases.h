@@ -12,7 +12,6 @@ struct Case {
   bool (*run)();
 };
 
-/// Prints what was expected where `condition` does not hold, and returns it.
 /// Whether two lists of floats or of structs of floats have the same bits; empty lists have.
 template <typename Value>
 bool equal_bits(const std::vector<Value>& a, const std::vector<Value>& b) {
@@ -20,6 +19,7 @@ bool equal_bits(const std::vector<Value>& a, const std::vector<Value>& b) {
          (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(Value)) == 0);
 }
 
+/// Prints what was expected where `condition` does not hold, and returns it.
 inline bool expect(bool condition, const char* what) {
   if (!condition) std::fprintf(stderr, "expected %s\n", what);
   return condition;

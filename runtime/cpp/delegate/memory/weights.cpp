@@ -25,7 +25,8 @@ Result<Weights> Weights::load(const Program& program,
       weights.data_.begin(), weights.data_.end(),
       [](const uint8_t* data) { return reinterpret_cast<uintptr_t>(data) % kLineBytes == 0; });
   if (huge_pages || !aligned) {
-    status = weights.copy(huge_pages ? Pages::Kind::kHuge : Pages::Kind::kSmall);
+    status =
+        weights.copy(huge_pages ? platform::Pages::Kind::kHuge : platform::Pages::Kind::kSmall);
     if (!status.ok()) return status;
   }
   for (size_t i = 0; i < program.weights.size(); ++i) {
@@ -83,10 +84,10 @@ Status Weights::check_sizes(const Program& program) const {
                        " floats: export the model again");
 }
 
-Status Weights::copy(Pages::Kind kind) {
+Status Weights::copy(platform::Pages::Kind kind) {
   size_t bytes = 0;
   for (const auto& blob : blobs_) bytes += round_up(blob.size(), kLineBytes);
-  copies_ = Pages::allocate(bytes, kind);
+  copies_ = platform::Pages::allocate(bytes, kind);
   if (!copies_.valid()) {
     return Status::error("a copy of the weights, " + megabytes(bytes) +
                          ", does not fit into memory: run without huge pages");

@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "core/status.h"
-#include "delegate/memory/pages.h"
 #include "delegate/program/program.h"
 #include "kernels/layout/layout.h"
+#include "platform/pages.h"
 
 namespace thimble::cpu {
 
@@ -31,12 +31,12 @@ class Weights {
  private:
   Status load_blobs(const Program& program, const executorch::runtime::NamedDataMap& named_data);
   Status check_sizes(const Program& program) const;
-  Status copy(Pages::Kind kind);
+  Status copy(platform::Pages::Kind kind);
 
   /// A blob for each weight and each adapter, and one of floats where the program has any.
   std::vector<executorch::runtime::FreeableBuffer> blobs_;
   std::vector<const uint8_t*> data_;
-  Pages copies_;
+  platform::Pages copies_;
   bool huge_pages_ = false;
   std::vector<kernels::PackedWeight> packed_;
   const float* floats_ = nullptr;

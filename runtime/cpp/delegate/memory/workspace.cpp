@@ -36,17 +36,19 @@ WorkspaceNeeds find_needs(const Program& program, const kernels::Variant& kernel
   return needs;
 }
 
-/// Pieces of memory one behind the other, each at a line's start.
+/// Pieces of memory one behind the other, each at a line's start; SIZE_MAX if that is too much.
 class Layout {
  public:
   size_t add(size_t bytes) {
     const size_t offset = size_;
-    size_ += round_up(bytes, kLineBytes);
+    const bool fits = size_ <= kMost && bytes <= kMost - size_;
+    size_ = fits ? size_ + round_up(bytes, kLineBytes) : SIZE_MAX;
     return offset;
   }
   size_t size() const { return size_; }
 
  private:
+  static constexpr size_t kMost = SIZE_MAX / 2;
   size_t size_ = 0;
 };
 
@@ -82,8 +84,9 @@ class Planner {
     const std::vector<size_t> slots = place_slots(&layout);
     place_shared(&layout);
     place_thread();
-    space_.threads_ = layout.add(threads_ * space_.thread_bytes_);
-    space_.pages_ = Pages::allocate(layout.size(), Pages::Kind::kHuge);
+    space_.threads_ = layout.size();
+    for (size_t thread = 0; thread < threads_; ++thread) layout.add(space_.thread_bytes_);
+    space_.pages_ = platform::Pages::allocate(layout.size(), platform::Pages::Kind::kHuge);
     if (!space_.pages_.valid()) {
       return Status::error("the CPU delegate's " + std::to_string(layout.size()) +
                            " bytes of activations do not fit into memory: free some");

@@ -2,9 +2,9 @@
 
 #include <vector>
 
-#include "delegate/memory/pages.h"
 #include "delegate/program/program.h"
 #include "kernels/kernels.h"
+#include "platform/pages.h"
 
 namespace thimble::cpu {
 
@@ -49,7 +49,7 @@ class Workspace {
     return pages_.data() + threads_ + thread * thread_bytes_;
   }
 
-  Pages pages_;
+  platform::Pages pages_;
   size_t chunk_rows_ = 0;
   const kernels::Variant* kernels_ = nullptr;
   std::vector<bool> bound_;

@@ -3,9 +3,9 @@
 
 #import <Foundation/Foundation.h>
 #import <Metal/Metal.h>
-#include <unistd.h>
 
 #include "delegate/metal/device.h"
+#include "platform/pages.h"
 
 extern const char kMetalSource[];  // written by source.cmake
 
@@ -37,7 +37,7 @@ class MetalDevice final : public Device {
   std::string name() const override { return std::string("Metal on ") + device_.name.UTF8String; }
 
   Status bind(uint32_t buffer, void* data, size_t bytes) override {
-    const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+    const size_t page = platform::page_size();
     const size_t whole = (bytes + page - 1) / page * page;
     if (buffers_.size() <= buffer) buffers_.resize(buffer + 1);
     buffers_[buffer] = [device_ newBufferWithBytesNoCopy:data

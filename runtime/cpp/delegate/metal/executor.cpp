@@ -1,7 +1,6 @@
 #include "delegate/metal/executor.h"
 
 #include <executorch/runtime/core/event_tracer.h>
-#include <unistd.h>
 
 #include <cstring>
 
@@ -40,7 +39,7 @@ std::string MetalExecutor::describe() const {
 }
 
 Status MetalExecutor::bind_own(uint32_t buffer, size_t bytes, uint8_t** data) {
-  pages_.push_back(cpu::Pages::allocate(bytes, cpu::Pages::Kind::kSmall));
+  pages_.push_back(platform::Pages::allocate(bytes, platform::Pages::Kind::kSmall));
   if (!pages_.back().valid()) {
     return Status::error("the Metal delegate's " + std::to_string(bytes) +
                          " bytes do not fit into memory: free some");
@@ -50,7 +49,7 @@ Status MetalExecutor::bind_own(uint32_t buffer, size_t bytes, uint8_t** data) {
 }
 
 Status MetalExecutor::bind_constant(uint32_t buffer, const void* data, size_t bytes) {
-  if (reinterpret_cast<uintptr_t>(data) % static_cast<size_t>(sysconf(_SC_PAGESIZE)) == 0) {
+  if (reinterpret_cast<uintptr_t>(data) % platform::page_size() == 0) {
     return device_->bind(buffer, const_cast<void*>(data), bytes);
   }
   uint8_t* copy = nullptr;

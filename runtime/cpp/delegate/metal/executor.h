@@ -4,11 +4,11 @@
 #include <string>
 #include <vector>
 
-#include "delegate/memory/pages.h"
 #include "delegate/metal/device.h"
 #include "delegate/metal/plan.h"
 #include "delegate/program/call.h"
 #include "delegate/session/session_state.h"
+#include "platform/pages.h"
 
 namespace thimble::metal {
 
@@ -62,7 +62,7 @@ class MetalExecutor {
   const std::shared_ptr<cpu::Session> session_;
   const std::unique_ptr<Device> device_;
   const uint32_t number_;  ///< of the program in the session
-  std::vector<cpu::Pages> pages_;
+  std::vector<platform::Pages> pages_;
   size_t copied_bytes_ = 0;
   uint8_t* arena_ = nullptr;
   int32_t* tokens_ = nullptr;

@@ -12,8 +12,14 @@ constexpr size_t kMostWidth = size_t{1} << 24;
 constexpr size_t kMostRows = size_t{1} << 28;
 constexpr size_t kMostHeadDim = size_t{1} << 12;
 constexpr size_t kMostContext = size_t{1} << 24;
-constexpr size_t kMostFloats = size_t{1} << 40;
+constexpr uint64_t kMostFloats = uint64_t{1} << 40;
 constexpr size_t kMostRank = size_t{1} << 16;
+/// More rows than a call computes at a time, and more copies than are kept of a large state.
+constexpr uint64_t kMostChunkRows = 512, kMostCopies = 8;
+
+/// Whether one thing may take so many bytes: half of all that there can be, which only systems of
+/// 32 bits come near.
+constexpr bool is_addressable(uint64_t bytes) { return bytes <= SIZE_MAX / 2; }
 
 }  // namespace
 
@@ -44,7 +50,8 @@ Status Checker::check_all() {
 
 void Checker::check_tables() {
   for (const Slot& slot : program_.slots) {
-    check(slot.width >= 1 && slot.width <= kMostWidth,
+    check(slot.width >= 1 && slot.width <= kMostWidth &&
+              is_addressable(uint64_t{slot.width} * sizeof(float) * kMostChunkRows),
           "a slot has " + std::to_string(slot.width) + " columns");
   }
   for (const Weight& weight : program_.weights) check_weight(weight);
@@ -68,7 +75,9 @@ void Checker::check_weight(const Weight& weight) {
   where_ = "weight " + weight.key + " ";
   const size_t group = weight.group_size;
   check(!weight.key.empty(), "has no key");
-  check(weight.rows >= 1 && weight.rows <= kMostRows,
+  check(weight.rows >= 1 && weight.rows <= kMostRows &&
+            is_addressable(uint64_t{weight.rows} * weight.columns *
+                           kernels::bits_of(weight.format) / 8),
         "has " + std::to_string(weight.rows) + " rows");
   check(weight.columns >= 1 && weight.columns <= kernels::kMostColumns,
         "has " + std::to_string(weight.columns) + " columns");
@@ -81,7 +90,9 @@ void Checker::check_cache(const CacheShape& cache) {
   check(!cache.name.empty(), "a cache has no name");
   check(cache.num_key_value_heads >= 1 && cache.num_key_value_heads <= kMostHeads &&
             cache.head_dim >= 1 && cache.head_dim <= kMostHeadDim && cache.max_context_len >= 1 &&
-            cache.max_context_len <= kMostContext,
+            cache.max_context_len <= kMostContext &&
+            is_addressable(uint64_t{cache.num_key_value_heads} * cache.head_dim *
+                           cache.max_context_len * 2 * sizeof(float)),
         "a cache has " + std::to_string(cache.num_key_value_heads) + " heads of " +
             std::to_string(cache.head_dim) + " numbers and " +
             std::to_string(cache.max_context_len) + " positions");
@@ -94,7 +105,8 @@ void Checker::check_cache(const CacheShape& cache) {
 void Checker::check_state(const StateShape& state) {
   check(!state.name.empty(), "a state has no name");
   check(state.rows >= 1 && state.rows <= kMostHeadDim && state.width >= 1 &&
-            state.width <= kMostWidth,
+            state.width <= kMostWidth &&
+            is_addressable(uint64_t{state.rows} * state.width * sizeof(float) * kMostCopies),
         "a state has " + std::to_string(state.rows) + " rows of " + std::to_string(state.width) +
             " numbers");
 }
@@ -113,7 +125,7 @@ bool Checker::has_slot(uint32_t slot, size_t width) {
 
 bool Checker::has_columns(uint32_t slot, size_t offset, size_t count) {
   return has_slot(slot) &&
-         check(offset + count <= program_.slots[slot].width,
+         check(offset <= width(slot) && count <= width(slot) - offset,
                "wants columns " + std::to_string(offset) + " to " + std::to_string(offset + count) +
                    " of slot " + std::to_string(slot) + ", which has " +
                    std::to_string(program_.slots[slot].width));
@@ -188,7 +200,7 @@ bool Checker::takes_matrices(uint32_t state, const kernels::DeltaShape& shape) {
   if (!takes_state(state, 0)) return false;
   StateShape& kept = program_.states[state];
   kept.delta = shape;
-  return check(kept.rows == 1 && kept.width == shape.heads * shape.matrix(),
+  return check(kept.rows == 1 && kept.width == uint64_t{shape.heads} * shape.matrix(),
                "keeps " + std::to_string(kept.rows) + " states of " + std::to_string(kept.width) +
                    " numbers");
 }
@@ -210,7 +222,7 @@ void Checker::takes_positions(size_t count) {
   program_.num_positions = std::min(program_.num_positions, count);
 }
 
-void Checker::takes_halves(uint32_t adapter, uint64_t offset, size_t count) {
+void Checker::takes_halves(uint32_t adapter, uint64_t offset, uint64_t count) {
   uint64_t& used = program_.adapters[adapter].num_halves;
   check(offset <= kMostFloats, "has numbers from " + std::to_string(offset) + " on");
   used = std::max<uint64_t>(used, offset + count);

@@ -56,7 +56,7 @@ class Checker {
   /// Records that the op supports the positions below `count`.
   void takes_positions(size_t count);
   /// Records that the op reads `count` numbers of an adapter that exists.
-  void takes_halves(uint32_t adapter, uint64_t offset, size_t count);
+  void takes_halves(uint32_t adapter, uint64_t offset, uint64_t count);
   /// Records that the slot holds only the rows that get logits.
   void leaves_last_only(uint32_t slot);
   /// Records that the output has as many rows as the inputs: those that get logits, or all of a

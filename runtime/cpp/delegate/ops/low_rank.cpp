@@ -35,9 +35,9 @@ void check_low_rank(const std::vector<LowRank>& parts, size_t columns, size_t ro
                        std::to_string(part.first_row) + " on of " + std::to_string(rows));
     checker->check(std::isfinite(part.scale), "has a scale that is not a number");
     if (!checker->has_adapter(part.adapter, part.rank)) return;
-    checker->takes_halves(part.adapter, part.a, part.rank * columns);
+    checker->takes_halves(part.adapter, part.a, uint64_t{part.rank} * columns);
     checker->takes_halves(part.adapter, part.b,
-                          part.rank * kernels::round_up(part.rows, kBlockRows));
+                          uint64_t{part.rank} * kernels::round_up(part.rows, kBlockRows));
   }
 }
 

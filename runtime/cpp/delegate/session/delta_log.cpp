@@ -17,7 +17,7 @@ Result<DeltaLog> DeltaLog::allocate(const kernels::DeltaShape& shape, Replay rep
   log.shape_ = shape;
   log.replay_ = replay;
   const size_t numbers = shape.heads * shape.matrix() + kDeltaLogRows * shape.steps();
-  log.pages_ = Pages::allocate(numbers * sizeof(float), Pages::Kind::kSmall);
+  log.pages_ = platform::Pages::allocate(numbers * sizeof(float), platform::Pages::Kind::kSmall);
   if (log.pages_.valid()) return log;
   return Status::error("a log of states of " + std::to_string(numbers * sizeof(float)) +
                        " bytes does not fit into memory: free some");

@@ -3,8 +3,8 @@
 #include <cstddef>
 
 #include "core/status.h"
-#include "delegate/memory/pages.h"
 #include "kernels/kernels.h"
+#include "platform/pages.h"
 
 namespace thimble::cpu {
 
@@ -41,7 +41,7 @@ class DeltaLog {
  private:
   kernels::DeltaShape shape_;
   Replay replay_ = nullptr;
-  Pages pages_;
+  platform::Pages pages_;
   size_t base_position_ = 0;
   size_t end_ = 0;
 };

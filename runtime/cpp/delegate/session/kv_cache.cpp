@@ -49,7 +49,7 @@ Result<KvCache> KvCache::allocate(const CacheGeometry& geometry) {
   KvCache cache;
   cache.geometry_ = geometry;
   const size_t bytes = geometry.bytes();
-  cache.pages_ = Pages::allocate(bytes, Pages::Kind::kSmall);
+  cache.pages_ = platform::Pages::allocate(bytes, platform::Pages::Kind::kSmall);
   if (cache.pages_.valid()) return cache;
   return Status::error("a KV cache of " + std::to_string(bytes) +
                        " bytes does not fit into memory: export with a smaller --max-context-len");

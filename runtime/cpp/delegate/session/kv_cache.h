@@ -5,8 +5,8 @@
 #include <cstdint>
 
 #include "core/status.h"
-#include "delegate/memory/pages.h"
 #include "kernels/shared/cache.h"
+#include "platform/pages.h"
 
 namespace thimble::cpu {
 
@@ -104,7 +104,7 @@ class KvCache {
   void clear_values(size_t used, uint8_t* block) const;
 
   CacheGeometry geometry_{};
-  Pages pages_;
+  platform::Pages pages_;
   size_t oldest_ = 0;
 };
 

@@ -4,7 +4,6 @@
 #include <cstring>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <new>
 #include <string>
 #include <system_error>
@@ -12,11 +11,12 @@
 #include "delegate/program/program.h"
 #include "delegate/session/session_state.h"
 #include "delegate/threads/cores.h"
+#include "platform/threads.h"
 
 namespace thimble::cpu {
 namespace {
 
-std::mutex sessions_mutex;
+platform::Mutex sessions_mutex;
 
 /// The open sessions, guarded by the mutex. Never destroyed, because a session may be closed while
 /// the process ends.
@@ -70,7 +70,7 @@ Status check_options(const thimble_session_options& options) {
 }  // namespace
 
 std::shared_ptr<Session> find_session(int32_t id) {
-  const std::lock_guard<std::mutex> lock(sessions_mutex);
+  const std::lock_guard lock(sessions_mutex);
   const auto found = sessions().find(id);
   return found == sessions().end() ? nullptr : found->second;
 }
@@ -94,10 +94,12 @@ int thimble_session_open(const thimble_session_options* options, int32_t* sessio
   const Status status = check_options(*options);
   if (!status.ok()) return finish(status, error, error_size);
   thimble_session_options resolved = *options;
-  if (resolved.threads == 0) resolved.threads = static_cast<int32_t>(default_threads());
+  if (resolved.threads == 0 || !thimble::platform::kHasThreads) {
+    resolved.threads = static_cast<int32_t>(default_threads());
+  }
   try {
     auto opened = std::make_shared<Session>(resolved);
-    const std::lock_guard<std::mutex> lock(sessions_mutex);
+    const std::lock_guard lock(sessions_mutex);
     *session = next_id++;
     sessions()[*session] = std::move(opened);
     return 0;
@@ -110,7 +112,7 @@ int thimble_session_open(const thimble_session_options* options, int32_t* sessio
 
 void thimble_session_close(int32_t session) {
   std::shared_ptr<Session> closed;
-  const std::lock_guard<std::mutex> lock(sessions_mutex);
+  const std::lock_guard lock(sessions_mutex);
   const auto found = sessions().find(session);
   if (found == sessions().end()) return;
   closed = std::move(found->second);

@@ -12,7 +12,7 @@ Result<StateCache> StateCache::allocate(const StateGeometry& geometry) {
   const size_t numbers =
       geometry.history * geometry.width + geometry.snapshots * geometry.numbers();
   const size_t bytes = numbers * sizeof(float);
-  state.pages_ = Pages::allocate(bytes, Pages::Kind::kSmall);
+  state.pages_ = platform::Pages::allocate(bytes, platform::Pages::Kind::kSmall);
   if (!state.pages_.valid()) {
     return Status::error("a state of " + std::to_string(bytes) +
                          " bytes does not fit into memory: free some");

@@ -5,8 +5,8 @@
 #include <optional>
 
 #include "core/status.h"
-#include "delegate/memory/pages.h"
 #include "delegate/session/delta_log.h"
+#include "platform/pages.h"
 
 namespace thimble::cpu {
 
@@ -85,7 +85,7 @@ class StateCache {
   void set_rows(size_t length, const float* from);
 
   StateGeometry geometry_{};
-  Pages pages_;
+  platform::Pages pages_;
   size_t oldest_ = 0;  ///< position that is in the history
   std::optional<DeltaLog> log_;
 };

@@ -6,6 +6,8 @@
 #include <immintrin.h>
 #endif
 
+#include "platform/processors.h"
+
 namespace thimble::cpu {
 namespace {
 
@@ -30,7 +32,7 @@ int64_t now_nanoseconds() {
 }
 
 int64_t spin_nanoseconds(size_t threads) {
-  const size_t cores = std::thread::hardware_concurrency();
+  const size_t cores = platform::processors();
   return cores == 0 || threads <= cores ? kSpinNanoseconds : 0;
 }
 
@@ -44,7 +46,7 @@ void Barrier::wait() {
     // sees the new round.
     round_.store(round + 1, std::memory_order_seq_cst);
     if (sleepers_.load(std::memory_order_seq_cst) != 0) {
-      const std::lock_guard<std::mutex> lock(mutex_);
+      const std::lock_guard lock(mutex_);
       wake_.notify_all();
     }
     return;
@@ -63,7 +65,7 @@ void Barrier::wait() {
 }
 
 void Barrier::sleep(uint32_t round) {
-  std::unique_lock<std::mutex> lock(mutex_);
+  std::unique_lock lock(mutex_);
   sleepers_.fetch_add(1, std::memory_order_seq_cst);
   wake_.wait(lock, [&] { return round_.load(std::memory_order_seq_cst) != round; });
   sleepers_.fetch_sub(1, std::memory_order_relaxed);
@@ -80,7 +82,7 @@ ThreadTeam::ThreadTeam(size_t threads)
 ThreadTeam::~ThreadTeam() {
   function_ = nullptr;
   barrier();
-  for (std::thread& thread : threads_) thread.join();
+  for (platform::Thread& thread : threads_) thread.join();
 }
 
 void ThreadTeam::serve(size_t thread) {

@@ -1,13 +1,12 @@
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
-#include <mutex>
-#include <thread>
 #include <type_traits>
 #include <vector>
+
+#include "platform/threads.h"
 
 namespace thimble::cpu {
 
@@ -34,8 +33,8 @@ class Barrier {
   alignas(64) std::atomic<uint32_t> arrived_{0};
   alignas(64) std::atomic<uint32_t> round_{0};
   alignas(64) std::atomic<uint32_t> sleepers_{0};
-  std::mutex mutex_;
-  std::condition_variable wake_;
+  platform::Mutex mutex_;
+  platform::ConditionVariable wake_;
 };
 
 /// Threads that live as long as the team and work together on one function at a time. The thread
@@ -78,7 +77,7 @@ class ThreadTeam {
   Barrier barrier_;
   void (*function_)(void* context, size_t thread) = nullptr;  ///< null: threads should end
   void* context_ = nullptr;
-  std::vector<std::thread> threads_;
+  std::vector<platform::Thread> threads_;
 };
 
 }  // namespace thimble::cpu

@@ -11,7 +11,9 @@ enum CpuFeature : uint32_t {
   kAvx512Vnni = 1 << 2,
   kNeonDotprod = 1 << 3,
   kNeonI8mm = 1 << 4,
-  kAmxInt8 = 1 << 5,  ///< AMX tiles and their int8 products
+  kAmxInt8 = 1 << 5,      ///< AMX tiles and their int8 products
+  kWasmSimd = 1 << 6,     ///< WebAssembly's vectors of 128 bits
+  kWasmRelaxed = 1 << 7,  ///< its relaxed int8 products, and fused float ones
 };
 
 /// Returns the features of this CPU that its operating system lets programs use; requests those

@@ -34,5 +34,11 @@ extern const Variant kVariant;
 namespace neon_i8mm {
 extern const Variant kVariant;
 }
+namespace wasm_simd {
+extern const Variant kVariant;
+}
+namespace wasm_relaxed {
+extern const Variant kVariant;
+}
 
 }  // namespace thimble::kernels

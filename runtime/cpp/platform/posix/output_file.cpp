@@ -1,4 +1,4 @@
-#include "runner/output_file.h"
+#include "platform/output_file.h"
 
 #include <fcntl.h>
 #include <signal.h>
@@ -9,9 +9,10 @@
 #include <charconv>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <system_error>
 
-namespace thimble {
+namespace thimble::platform {
 namespace {
 
 constexpr int kMostLinks = 40;               // as Linux follows
@@ -30,6 +31,18 @@ int write_all(int descriptor, std::string_view bytes) {
     bytes.remove_prefix(static_cast<size_t>(written));
   }
   return 0;
+}
+
+/// The path after following symbolic links; the file need not exist.
+std::filesystem::path target_of(const std::filesystem::path& path) {
+  std::filesystem::path target = path;
+  std::error_code error;
+  for (int i = 0; i < kMostLinks; ++i) {
+    const std::filesystem::path link = std::filesystem::read_symlink(target, error);
+    if (error) break;
+    target = target.parent_path() / link;
+  }
+  return target;
 }
 
 /// Removes what processes that were killed have left of a file.
@@ -59,6 +72,12 @@ int open_in_place(const std::string& path) {
 
 }  // namespace
 
+FileKind file_kind(const std::string& path) {
+  struct stat info{};
+  if (stat(path.c_str(), &info) != 0) return FileKind::kAbsent;
+  return S_ISREG(info.st_mode) ? FileKind::kRegular : FileKind::kOther;
+}
+
 Status check_writable(const std::string& path) {
   struct stat info{};
   const bool exists = stat(path.c_str(), &info) == 0;
@@ -71,28 +90,12 @@ Status check_writable(const std::string& path) {
   return {};
 }
 
-std::filesystem::path target_of(const std::filesystem::path& path) {
-  std::filesystem::path target = path;
-  std::error_code error;
-  for (int i = 0; i < kMostLinks; ++i) {
-    const std::filesystem::path link = std::filesystem::read_symlink(target, error);
-    if (error) break;
-    target = target.parent_path() / link;
-  }
-  return target;
-}
-
 bool same_file(const std::string& a, const std::string& b) {
   std::error_code unknown;
   const std::filesystem::path first = std::filesystem::weakly_canonical(target_of(a), unknown);
   return first == std::filesystem::weakly_canonical(target_of(b), unknown) &&
          (!std::filesystem::exists(first, unknown) ||
           std::filesystem::is_regular_file(first, unknown));
-}
-
-Status check_not_model(const std::string& path, const std::string& model) {
-  if (!same_file(path, model)) return {};
-  return Status::error(path + " is the model's own file: name another file");
 }
 
 Status write_file(const std::string& path, std::initializer_list<std::string_view> pieces) {
@@ -119,4 +122,4 @@ Status write_file(const std::string& path, std::initializer_list<std::string_vie
   return cannot_write(path, error);
 }
 
-}  // namespace thimble
+}  // namespace thimble::platform

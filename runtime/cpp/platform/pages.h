@@ -4,7 +4,10 @@
 #include <cstdint>
 #include <utility>
 
-namespace thimble::cpu {
+namespace thimble::platform {
+
+/// The size of the system's pages, in bytes.
+size_t page_size();
 
 /// Anonymous memory directly from the system: zeros, at page boundaries, resident only where it
 /// was written.
@@ -47,4 +50,4 @@ class Pages {
   size_t mapping_size_ = 0;
 };
 
-}  // namespace thimble::cpu
+}  // namespace thimble::platform

@@ -1,18 +1,21 @@
-#include "delegate/memory/pages.h"
+#include "platform/pages.h"
 
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <cstdint>
 #include <fstream>
 #include <sstream>
 #include <string>
 
-namespace thimble::cpu {
+namespace thimble::platform {
 namespace {
 
 constexpr size_t kHugePage = size_t{2} << 20;
 
 }  // namespace
+
+size_t page_size() { return static_cast<size_t>(sysconf(_SC_PAGESIZE)); }
 
 Pages Pages::allocate(size_t bytes, Kind kind) {
   Pages pages;
@@ -67,4 +70,4 @@ size_t Pages::huge_bytes() const {
 #endif
 }
 
-}  // namespace thimble::cpu
+}  // namespace thimble::platform

@@ -1,0 +1,182 @@
+#pragma once
+
+/// \file
+/// vectors_scalar.h in WebAssembly's SIMD: four registers. The variant has fused_four().
+
+#include <wasm_simd128.h>
+
+#include <cstdint>
+
+#include "kernels/shared/half.h"
+
+namespace thimble::kernels::THIMBLE_VARIANT {
+
+struct F32x16 {
+  v128_t part[4];
+};
+struct I32x16 {
+  v128_t part[4];
+};
+
+template <typename Operation>
+inline F32x16 each(Operation operation) {
+  return {{operation(0), operation(1), operation(2), operation(3)}};
+}
+template <typename Operation>
+inline I32x16 each_int(Operation operation) {
+  return {{operation(0), operation(1), operation(2), operation(3)}};
+}
+
+inline F32x16 load(const float* from) {
+  return each([&](int i) { return wasm_v128_load(from + 4 * i); });
+}
+inline void store(float* to, F32x16 a) {
+  for (int i = 0; i < 4; ++i) wasm_v128_store(to + 4 * i, a.part[i]);
+}
+inline F32x16 broadcast(float value) {
+  return each([&](int) { return wasm_f32x4_splat(value); });
+}
+inline F32x16 add(F32x16 a, F32x16 b) {
+  return each([&](int i) { return wasm_f32x4_add(a.part[i], b.part[i]); });
+}
+inline F32x16 sub(F32x16 a, F32x16 b) {
+  return each([&](int i) { return wasm_f32x4_sub(a.part[i], b.part[i]); });
+}
+inline F32x16 mul(F32x16 a, F32x16 b) {
+  return each([&](int i) { return wasm_f32x4_mul(a.part[i], b.part[i]); });
+}
+inline F32x16 div(F32x16 a, F32x16 b) {
+  return each([&](int i) { return wasm_f32x4_div(a.part[i], b.part[i]); });
+}
+inline F32x16 fused(F32x16 a, F32x16 b, F32x16 c) {
+  return each([&](int i) { return fused_four(a.part[i], b.part[i], c.part[i]); });
+}
+// WebAssembly's pmin(x, y) is y < x ? y : x.
+inline F32x16 min(F32x16 a, F32x16 b) {
+  return each([&](int i) { return wasm_f32x4_pmin(b.part[i], a.part[i]); });
+}
+inline F32x16 max(F32x16 a, F32x16 b) {
+  return each([&](int i) { return wasm_f32x4_pmax(b.part[i], a.part[i]); });
+}
+template <int kApart>
+inline F32x16 exchange(F32x16 a) {
+  if constexpr (kApart >= 4) return each([&](int i) { return a.part[i ^ (kApart / 4)]; });
+  return each([&](int i) {
+    return kApart == 1 ? wasm_i32x4_shuffle(a.part[i], a.part[i], 1, 0, 3, 2)
+                       : wasm_i32x4_shuffle(a.part[i], a.part[i], 2, 3, 0, 1);
+  });
+}
+
+inline float lane_sum(F32x16 a) {
+  const v128_t four =
+      wasm_f32x4_add(wasm_f32x4_add(a.part[0], a.part[2]), wasm_f32x4_add(a.part[1], a.part[3]));
+  const v128_t two = wasm_f32x4_add(four, wasm_i32x4_shuffle(four, four, 2, 3, 0, 1));
+  return wasm_f32x4_extract_lane(two, 0) + wasm_f32x4_extract_lane(two, 1);
+}
+inline float lane_max(F32x16 a) {
+  const auto larger = [](v128_t x, v128_t y) { return wasm_f32x4_pmax(y, x); };
+  const v128_t four = larger(larger(a.part[0], a.part[2]), larger(a.part[1], a.part[3]));
+  const v128_t two = larger(four, wasm_i32x4_shuffle(four, four, 2, 3, 0, 1));
+  return wasm_f32x4_extract_lane(larger(two, wasm_i32x4_shuffle(two, two, 1, 0, 3, 2)), 0);
+}
+
+inline I32x16 load(const int32_t* from) {
+  return each_int([&](int i) { return wasm_v128_load(from + 4 * i); });
+}
+inline void store(int32_t* to, I32x16 a) {
+  for (int i = 0; i < 4; ++i) wasm_v128_store(to + 4 * i, a.part[i]);
+}
+inline I32x16 broadcast(int32_t value) {
+  return each_int([&](int) { return wasm_i32x4_splat(value); });
+}
+inline I32x16 add(I32x16 a, I32x16 b) {
+  return each_int([&](int i) { return wasm_i32x4_add(a.part[i], b.part[i]); });
+}
+inline I32x16 sub(I32x16 a, I32x16 b) {
+  return each_int([&](int i) { return wasm_i32x4_sub(a.part[i], b.part[i]); });
+}
+inline I32x16 mul(I32x16 a, I32x16 b) {
+  return each_int([&](int i) { return wasm_i32x4_mul(a.part[i], b.part[i]); });
+}
+inline F32x16 to_float(I32x16 a) {
+  return each([&](int i) { return wasm_f32x4_convert_i32x4(a.part[i]); });
+}
+inline I32x16 round_to_int(F32x16 a) {
+  return each_int([&](int i) { return wasm_i32x4_trunc_sat_f32x4(wasm_f32x4_nearest(a.part[i])); });
+}
+inline void store_bytes(int8_t* to, I32x16 a) {
+  const auto low_bytes = [](v128_t x) { return wasm_v128_and(x, wasm_i32x4_const_splat(255)); };
+  const v128_t low = wasm_u16x8_narrow_i32x4(low_bytes(a.part[0]), low_bytes(a.part[1]));
+  const v128_t high = wasm_u16x8_narrow_i32x4(low_bytes(a.part[2]), low_bytes(a.part[3]));
+  wasm_v128_store(to, wasm_u8x16_narrow_i16x8(low, high));
+}
+inline F32x16 load_int8(const int8_t* from) {
+  return each([&](int i) {
+    const v128_t words = wasm_i16x8_extend_low_i8x16(wasm_v128_load32_zero(from + 4 * i));
+    return wasm_f32x4_convert_i32x4(wasm_i32x4_extend_low_i16x8(words));
+  });
+}
+inline int32_t sum(I32x16 a) {
+  const v128_t four =
+      wasm_i32x4_add(wasm_i32x4_add(a.part[0], a.part[1]), wasm_i32x4_add(a.part[2], a.part[3]));
+  const v128_t two = wasm_i32x4_add(four, wasm_i32x4_shuffle(four, four, 2, 3, 0, 1));
+  return wasm_i32x4_extract_lane(two, 0) + wasm_i32x4_extract_lane(two, 1);
+}
+inline F32x16 power_of_two(I32x16 n) {
+  return each([&](int i) {
+    return wasm_i32x4_shl(wasm_i32x4_add(n.part[i], wasm_i32x4_const_splat(127)), 23);
+  });
+}
+inline F32x16 add_exponent(F32x16 a, F32x16 shifted) {
+  return each(
+      [&](int i) { return wasm_i32x4_add(a.part[i], wasm_i32x4_shl(shifted.part[i], 23)); });
+}
+
+/// half_to_float() of four.
+inline v128_t widen_half(const uint16_t* from) {
+  const v128_t half = wasm_u32x4_extend_low_u16x8(wasm_v128_load64_zero(from));
+  const v128_t sign = wasm_i32x4_shl(wasm_v128_and(half, wasm_i32x4_const_splat(0x8000)), 16);
+  const v128_t rest = wasm_v128_and(half, wasm_i32x4_const_splat(0x7FFF));
+  const v128_t special = wasm_i32x4_gt(rest, wasm_i32x4_const_splat(0x7BFF));
+  const v128_t not_a_number = wasm_i32x4_gt(rest, wasm_i32x4_const_splat(0x7C00));
+  const v128_t tiny = wasm_i32x4_lt(rest, wasm_i32x4_const_splat(0x400));
+  const v128_t bias = wasm_v128_bitselect(wasm_i32x4_const_splat(224 << 23),
+                                          wasm_i32x4_const_splat(112 << 23), special);
+  const v128_t normal = wasm_v128_or(wasm_i32x4_add(wasm_i32x4_shl(rest, 13), bias),
+                                     wasm_v128_and(not_a_number, wasm_i32x4_const_splat(0x400000)));
+  const v128_t denormal =
+      wasm_f32x4_mul(wasm_f32x4_convert_i32x4(rest), wasm_f32x4_const_splat(0x1p-24f));
+  return wasm_v128_or(sign, wasm_v128_bitselect(denormal, normal, tiny));
+}
+inline F32x16 load_half(const uint16_t* from) {
+  return each([&](int i) { return widen_half(from + 4 * i); });
+}
+/// float_to_half() of four.
+inline v128_t narrow_half(v128_t value) {
+  const v128_t magnitude = wasm_v128_and(value, wasm_i32x4_const_splat(0x7FFFFFFF));
+  const v128_t sign = wasm_v128_and(wasm_u32x4_shr(value, 16), wasm_i32x4_const_splat(0x8000));
+  const v128_t high = wasm_u32x4_shr(magnitude, 13);
+  const v128_t odd = wasm_v128_and(high, wasm_i32x4_const_splat(1));
+  const v128_t rounding = wasm_i32x4_add(odd, wasm_i32x4_const_splat(0xFFF - 0x38000000));
+  v128_t half = wasm_u32x4_shr(wasm_i32x4_add(magnitude, rounding), 13);
+  const v128_t denormal = wasm_i32x4_sub(wasm_f32x4_add(magnitude, wasm_f32x4_const_splat(0.5f)),
+                                         wasm_i32x4_const_splat(0x3F000000));
+  half = wasm_v128_bitselect(denormal, half,
+                             wasm_i32x4_lt(magnitude, wasm_i32x4_const_splat(0x38800000)));
+  half = wasm_v128_bitselect(wasm_i32x4_const_splat(0x7C00), half,
+                             wasm_i32x4_gt(magnitude, wasm_i32x4_const_splat(0x477FEFFF)));
+  const v128_t payload = wasm_v128_or(wasm_v128_and(high, wasm_i32x4_const_splat(0x3FF)),
+                                      wasm_i32x4_const_splat(0x7E00));
+  half = wasm_v128_bitselect(payload, half,
+                             wasm_i32x4_gt(magnitude, wasm_i32x4_const_splat(0x7F800000)));
+  return wasm_v128_or(sign, half);
+}
+inline void store_half(uint16_t* to, F32x16 a) {
+  for (int i = 0; i < 4; i += 2) {
+    const v128_t halves =
+        wasm_u16x8_narrow_i32x4(narrow_half(a.part[i]), narrow_half(a.part[i + 1]));
+    wasm_v128_store(to + 4 * i, halves);
+  }
+}
+
+}  // namespace thimble::kernels::THIMBLE_VARIANT

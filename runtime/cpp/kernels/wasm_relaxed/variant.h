@@ -1,0 +1,20 @@
+#pragma once
+
+#include "kernels/layout/layout.h"
+#include "kernels/select/cpu_features.h"
+// clang-format off: vectors_wasm.h uses fused.h.
+#include "kernels/wasm_relaxed/fused.h"
+#include "kernels/shared/vectors_wasm.h"
+#include "kernels/wasm_relaxed/dot_codes.h"
+// clang-format on
+
+namespace thimble::kernels::wasm_relaxed {
+
+constexpr uint32_t kRequired = kWasmSimd | kWasmRelaxed;
+constexpr Tile kTile = {4, 4};
+/// Query rows, and vectors of 16 positions, that fit the registers in attention.
+constexpr size_t kAttentionRows = 2, kAttentionVectors = 1;
+/// Rows of a float32 product, four accumulators each, that fit the registers.
+constexpr size_t kFloatRows = 1;
+
+}  // namespace thimble::kernels::wasm_relaxed

@@ -1,0 +1,15 @@
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+namespace thimble::platform {
+
+bool input_is_terminal();
+bool output_is_terminal();
+
+/// Writes to standard output, without a buffer. Returns how many bytes were written; -1 on failure,
+/// with errno: EINTR if a signal came first.
+int64_t write_output(std::string_view text);
+
+}  // namespace thimble::platform

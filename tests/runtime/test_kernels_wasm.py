@@ -1,0 +1,64 @@
+"""The CPU kernels as WebAssembly, every variant against scalar, in node."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from support.kernel_cases import CASES
+from support.node import find_node, wasi_command
+
+from runtime.build import SOURCE_DIR, find_zig
+from runtime.errors import BuildError
+
+pytestmark = pytest.mark.check
+BUILD = SOURCE_DIR.parents[1] / "build"
+VARIANTS = {"simd": ["wasm_simd", "scalar"], "relaxed": ["wasm_relaxed", "wasm_simd", "scalar"]}
+
+
+@pytest.fixture(scope="module", params=VARIANTS)
+def programs(request: pytest.FixtureRequest) -> Path:
+    """The kernels and their tests by themselves, with and without relaxed SIMD."""
+    find_node()
+    try:
+        zig = find_zig()
+    except BuildError as error:
+        pytest.skip(str(error))
+    directory = BUILD / f"wasm32-kernels-{request.param}"
+    tools = Path(sys.executable).parent
+    options = {
+        "CMAKE_TOOLCHAIN_FILE": SOURCE_DIR / "cmake" / "wasm32.cmake",
+        "CMAKE_MAKE_PROGRAM": tools / "ninja",
+        "THIMBLE_ZIG": zig,
+        "THIMBLE_WASM_RELAXED": "ON" if request.param == "relaxed" else "OFF",
+    }
+    configure = [tools / "cmake", "-G", "Ninja", "-S", SOURCE_DIR / "tests" / "kernels"]
+    configure += ["-B", directory, *(f"-D{name}={value}" for name, value in options.items())]
+    for command in (configure, [tools / "ninja", "-C", directory]):
+        result = subprocess.run(command, capture_output=True, text=True)
+        assert result.returncode == 0, result.stdout + result.stderr
+    return directory
+
+
+def run(program: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    command = [*wasi_command(program), *arguments]
+    env = {**os.environ, **environment}
+    return subprocess.run(command, capture_output=True, text=True, env=env)
+
+
+@pytest.mark.parametrize(
+    ("program", "case"), [(program, case) for program, cases in CASES.items() for case in cases]
+)
+def test_case(programs: Path, program: str, case: str) -> None:
+    result = run(programs / program, case)
+    assert result.returncode == 0, result.stderr
+
+
+def test_the_variants(programs: Path) -> None:
+    """Those that the module was built with, best first; each can be forced."""
+    expected = VARIANTS[programs.name.rpartition("-")[2]]
+    select = programs / "kernel_select_test"
+    assert run(select, "--supported").stdout.split() == expected
+    for name in expected:
+        assert run(select, "--selected", THIMBLE_KERNELS=name).stdout.strip() == name

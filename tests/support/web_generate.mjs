@@ -1,0 +1,49 @@
+// Generates text with runtime/web in node: node web_generate.mjs THIMBLE.wasm MODEL.pte WHAT
+// [PROMPT TOKENS]. The text goes to standard output, statistics and errors to standard error.
+import { readFile } from "node:fs/promises";
+import { Model, RunnerError } from "../../runtime/web/thimble.mjs";
+
+const [wasm, file, what, prompt = "Once upon a time", tokens = "40"] = process.argv.slice(2);
+const options = { maxNewTokens: Number(tokens) };
+const show = (text) => void process.stdout.write(text);
+
+const uses = {
+  generate: (model) => console.error(JSON.stringify(model.generate(prompt, options, show))),
+  // Seven tokens, then the rest: the cache goes on.
+  twice(model) {
+    let text = "";
+    model.generate(prompt, { maxNewTokens: 7 }, (piece) => void (text += piece));
+    show(text);
+    console.error(JSON.stringify(model.generate(prompt + text, options, show)));
+  },
+  stop(model) {
+    let pieces = 0;
+    console.error(JSON.stringify(model.generate(prompt, options, () => ++pieces < 3)));
+    show(String(pieces));
+  },
+  throw(model) {
+    const fail = () => {
+      throw new TypeError("the page's own");
+    };
+    try {
+      model.generate(prompt, options, fail);
+    } catch (error) {
+      show(`${error.name}: ${error.message}`);
+    }
+  },
+  sample(model) {
+    const sampling = { ...options, temperature: 0.8, topK: 40, topP: 0.9, minP: 0.05, seed: 7n };
+    console.error(JSON.stringify(model.generate(prompt, sampling, show)));
+  },
+};
+
+try {
+  const module = await WebAssembly.compile(await readFile(wasm));
+  const model = await Model.load(module, await readFile(file));
+  uses[what](model);
+  model.close();
+} catch (error) {
+  if (!(error instanceof RunnerError)) throw error;
+  console.error(error.message);
+  process.exitCode = 1;
+}
