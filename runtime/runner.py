@@ -21,13 +21,7 @@ from runtime.arguments import (
     token_ids,
 )
 from runtime.errors import RunnerError
-from runtime.library import (
-    ERROR_SIZE,
-    LoadOptions,
-    Options,
-    RecordingCounts,
-    library,
-)
+from runtime.library import ERROR_SIZE, LoadOptions, Options, RecordingCounts, library
 from runtime.recording import Recording
 from runtime.stream import stream
 
@@ -119,9 +113,7 @@ class Runner:
 
         Closing the iterator ends the generation. The options are those of the command line.
         max_new_tokens None: until the model ends or the context is full; seed None: a new seed
-        every time.
-
-        One constraint at most: an answer that ends by itself is then such a text; `stats` tells
+        every time. One constraint at most: an answer that ends by itself is then such a text; `stats` tells
         whether it is `incomplete`.
 
         Args:
@@ -188,9 +180,8 @@ class Runner:
     def encode(self, text: str) -> list[int]:
         """Returns the tokens of a text, without BOS; special tokens in it are plain text."""
         data = text.encode("utf-8", "replace")
-        tokens = (
-            ctypes.c_int32 * (len(data) + 1)
-        )()  # at most one token per byte, and a leading space
+        # At most one token per byte, and a leading space.
+        tokens = (ctypes.c_int32 * (len(data) + 1))()
         with self._holding() as handle:
             count = library().thimble_encode(handle, data, len(data), tokens, len(tokens))
         if count > len(tokens):
