@@ -113,8 +113,8 @@ class Runner:
 
         Closing the iterator ends the generation. The options are those of the command line.
         max_new_tokens None: until the model ends or the context is full; seed None: a new seed
-        every time. One constraint at most: an answer that ends by itself is then such a text; `stats` tells
-        whether it is `incomplete`.
+        every time. One constraint at most: an answer that ends by itself is then such a text;
+        `stats` tells whether it is `incomplete`.
 
         Args:
             json_schema: the answer is JSON that it describes, without white space, properties in
