@@ -2,7 +2,10 @@
 
 import json
 import random
+from collections.abc import Callable
+from datetime import date
 from decimal import Decimal
+from ipaddress import IPv4Address, IPv6Address
 from pathlib import Path
 
 import jsonschema
@@ -166,6 +169,45 @@ def test_bounds_of_numbers(cpp_build: Path) -> None:
             assert accepted == (inside and not negative_zero), (schema, text)
 
 
+def test_formats(cpp_build: Path) -> None:
+    def accepted(name: str, texts: list[str]) -> list[str]:
+        schema = {"type": "string", "format": name}
+        found = accepts(cpp_build, SCHEMA, schema, [f'"{text}"' for text in texts])
+        return [text for text, accepted in zip(texts, found, strict=True) if accepted]
+
+    days = [
+        f"{y}-{m:02}-{d:02}" for y in (1900, 2000, 2023, 2024) for m in range(14) for d in range(33)
+    ]
+    assert accepted("date", days) == [day for day in days if is_valid(date.fromisoformat, day)]
+    chance = random.Random(2)
+    parts = [":", "::", "0", "1f", "abcd", "12345", "1:2", "ff:", ":7"]
+    addresses = ["".join(chance.choices(parts, k=chance.randint(1, 12))) for _ in range(3000)]
+    addresses += [":".join("1" * n) for n in range(1, 10)] + ["::" + ":".join("1" * 7), "1::"]
+    assert accepted("ipv6", addresses) == [a for a in addresses if is_valid(IPv6Address, a)]
+    numbers = [
+        "0.0.0.0",
+        "255.255.255.255",
+        "1.2.3",
+        "256.1.1.1",
+        "01.2.3.4",
+        "1.2.3.4.5",
+        "10.9.199.249",
+    ]
+    assert accepted("ipv4", numbers) == [n for n in numbers if is_valid(IPv4Address, n)]
+    emails = ["a@b", "a.b+c@d-e.fr", ".a@b", "a@-b", "a@b..c", "@b", "a b@c"]
+    assert accepted("email", emails) == ["a@b", "a.b+c@d-e.fr"]
+    durations = ["P1Y", "P1Y2M3DT4H5M6S", "PT36H", "P2W", "P", "PT", "P1W2D", "P1DT", "P1Y3D"]
+    assert accepted("duration", durations) == ["P1Y", "P1Y2M3DT4H5M6S", "PT36H", "P2W"]
+
+
+def is_valid(read: Callable[[str], object], text: str) -> bool:
+    try:
+        read(text)
+    except ValueError:
+        return False
+    return True
+
+
 def test_what_is_let_through_is_valid(cpp_build: Path) -> None:
     for schema, text, place in PLACES:
         if place in (MATCHES, ENDS) and isinstance(schema, dict) and "items" not in schema:
@@ -198,8 +240,9 @@ REFUSALS: list[tuple[object, str]] = [
      "out, and check the answer for it"),
     ({"type": "str"}, 'the JSON schema has the type "str" at #, but it must be null, boolean, '
      "integer, number, string, array or object"),
-    ({"type": "string", "format": "ipv6"}, 'the JSON schema at # has the format "ipv6", but only '
-     "date, time, date-time and uuid are supported: leave it out, or write a pattern"),
+    ({"type": "string", "format": "uri"}, 'the JSON schema at # has the format "uri", but only '
+     "date, time, date-time, duration, uuid, email, hostname, ipv4 and ipv6 are supported: leave "
+     "it out, or write a pattern"),
     ({"$ref": "other.json"}, 'the JSON schema at # refers to "other.json", but only references '
      "within it (#/...) are supported"),
     ({"$ref": "#/$defs/x"}, 'the JSON schema at # refers to "#/$defs/x", which it does not have'),

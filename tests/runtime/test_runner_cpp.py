@@ -6,6 +6,12 @@ from pathlib import Path
 import pytest
 
 CASES = {
+    "constraint_test": [
+        "truncating_restores_what_was",
+        "copies_go_their_own_ways",
+        "ends_are_allowed_where_the_text_is_complete",
+        "memory_is_bounded",
+    ],
     "sampler_test": [
         "greedy_takes_the_likeliest",
         "nan_is_never_chosen",

@@ -32,7 +32,7 @@ def run(program: Path, *arguments: str | Path) -> subprocess.CompletedProcess[st
     return result
 
 
-PROGRAMS = ["sampler_test", "ops_test", "flatbuffer_test"]
+PROGRAMS = ["sampler_test", "ops_test", "flatbuffer_test", "constraint_test"]
 KERNELS = ["attention", "convolution", "delta", "elementwise", "linear", "quantize", "select"]
 METAL = ["metal_rows_test", "metal_linear_test", "metal_attention_test"]
 DELEGATE = [

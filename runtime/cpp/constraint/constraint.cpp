@@ -64,6 +64,10 @@ Result<std::unique_ptr<Constraint>> Constraint::compile(
   return constraint;
 }
 
+void Constraint::begin() {
+  if (recognizer_.restart()) masks_.clear();
+}
+
 bool Matcher::accept(std::string_view bytes) {
   Recognizer& recognizer = constraint_->recognizer();
   Recognizer::State state = states_.back();

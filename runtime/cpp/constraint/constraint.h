@@ -36,6 +36,10 @@ class Constraint {
   static Result<std::unique_ptr<Constraint>> compile(const ConstraintText& text,
                                                      std::shared_ptr<const Vocabulary> vocabulary);
 
+  /// Begins a new text: what is kept of earlier ones is forgotten if it is too much, so that their
+  /// matchers end here.
+  void begin();
+
   Recognizer& recognizer() { return recognizer_; }
   Masks& masks() { return masks_; }
   const std::vector<std::string>& notes() const { return notes_; }

@@ -19,6 +19,11 @@ const TokenMask& Masks::at(Recognizer::State state) {
   return kept_.emplace(state, compute(state)).first->second;
 }
 
+void Masks::clear() {
+  kept_.clear();
+  reach_ = PlainReach();
+}
+
 TokenMask Masks::compute(Recognizer::State state) {
   TokenMask mask(vocabulary_.size());
   vocabulary_.other().walk(recognizer_, state, &mask);

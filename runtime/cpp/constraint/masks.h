@@ -20,6 +20,9 @@ class Masks {
   /// that end a text if it may end here. Valid until the next call.
   const TokenMask& at(Recognizer::State state);
 
+  /// Forgets all, after Recognizer::restart().
+  void clear();
+
  private:
   TokenMask compute(Recognizer::State state);
 

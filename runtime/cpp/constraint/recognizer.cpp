@@ -10,17 +10,21 @@ using Op = Program::Op;
 
 constexpr uint64_t kAccepts = ~uint64_t{0};
 constexpr size_t kFewItems = 16;
-constexpr size_t kMostBytes = size_t{128} << 20;
+constexpr size_t kMostBytes = size_t{64} << 20;
 constexpr size_t kMostRowBytes = size_t{32} << 20;
 
 }  // namespace
 
 Recognizer::Recognizer(Program program) : program_(std::move(program)) {
+  returns_.resize(program_.starts.size());
+  begin();
+}
+
+void Recognizer::begin() {
   (void)items_.add({});   // kDead
   (void)stacks_.add({});  // returns nowhere
-  accepts_.push_back(false);
+  accepts_.assign(1, false);
   rows_.resize(1);
-  returns_.resize(program_.starts.size());
   left_.push_back({program_.starts[0], 0});
   start_ = close();
 }
@@ -162,6 +166,17 @@ int Recognizer::only_byte(State state) const {
     }
   }
   return only;
+}
+
+bool Recognizer::restart() {
+  if (!full_ && items_.bytes() + stacks_.bytes() < kMostBytes / 2) return false;
+  items_ = Interner();
+  stacks_ = Interner();
+  rows_.clear();
+  row_bytes_ = 0;
+  full_ = false;
+  begin();
+  return true;
 }
 
 void Recognizer::shrink() {

@@ -54,6 +54,9 @@ class Recognizer {
 
   /// Forgets what can be computed again, if it has become large.
   void shrink();
+  /// Forgets every state, if they have become many or are full(); returns whether it did. Only
+  /// start() is then a state.
+  bool restart();
   /// Whether states were refused because they take more memory than is allowed. They are dead.
   bool full() const { return full_; }
   size_t bytes() const { return items_.bytes() + stacks_.bytes() + row_bytes_; }
@@ -67,6 +70,7 @@ class Recognizer {
     return {static_cast<uint32_t>(value >> 32), static_cast<uint32_t>(value)};
   }
 
+  void begin();
   State after(State state, uint8_t symbol);
   void follow(Pair pair, bool returns);
   State close();

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "constraint/decimal.h"
+#include "constraint/formats.h"
 #include "constraint/intersection.h"
 #include "constraint/program.h"
 #include "constraint/regex.h"
@@ -17,26 +18,6 @@ namespace {
 
 constexpr const char* kInteger = "-?(?:0|[1-9][0-9]*)";
 constexpr const char* kNumber = "-?(?:0|[1-9][0-9]*)(?:\\.[0-9]+)?(?:[eE][+-]?[0-9]+)?";
-
-// Days as long as their months are, the 29th of February in leap years of the Gregorian calendar,
-// from the year 1 on; times without leap seconds (RFC 3339).
-#define THIMBLE_DATE                                                                        \
-  "(?:(?:[1-9][0-9]{3}|0[1-9][0-9]{2}|00[1-9][0-9]|000[1-9])-"                              \
-  "(?:(?:0[13578]|1[02])-(?:0[1-9]|[12][0-9]|3[01])|(?:0[469]|11)-(?:0[1-9]|[12][0-9]|30)|" \
-  "02-(?:0[1-9]|1[0-9]|2[0-8]))|"                                                           \
-  "(?:[0-9]{2}(?:0[48]|[2468][048]|[13579][26])|(?:0[48]|[2468][048]|[13579][26])00)-02-29)"
-#define THIMBLE_TIME                                         \
-  "(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](?:\\.[0-9]+)?" \
-  "(?:[zZ]|[+-](?:[01][0-9]|2[0-3]):[0-5][0-9])"
-
-constexpr std::pair<std::string_view, std::string_view> kFormats[] = {
-    {"date", THIMBLE_DATE},
-    {"time", THIMBLE_TIME},
-    {"date-time", THIMBLE_DATE "[tT]" THIMBLE_TIME},
-    {"uuid", "[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"},
-};
-#undef THIMBLE_DATE
-#undef THIMBLE_TIME
 
 Status error_at(const std::string& path, const std::string& what) {
   return Status::error("the JSON schema at " + path + " " + what);
@@ -104,16 +85,13 @@ Result<Grammar::Node> SchemaCompiler::string(const Json& schema, const std::stri
     for (const Json& pattern : patterns->values) regexes.emplace_back(pattern.text, false);
   }
   if (const Json* format = schema.find("format")) {
-    const auto place =
-        std::find_if(std::begin(kFormats), std::end(kFormats), [&](const auto& known) {
-          return format->is(Json::Kind::kString) && known.first == format->text;
-        });
-    if (place == std::end(kFormats)) {
-      return error_at(path, "has the format " + to_text(*format).substr(0, 40) +
-                                ", but only date, time, date-time and uuid are supported: leave it "
-                                "out, or write a pattern");
+    const std::optional<std::string_view> regex = format_regex(format->text);
+    if (!format->is(Json::Kind::kString) || !regex) {
+      return error_at(path, "has the format " + to_text(*format).substr(0, 40) + ", but only " +
+                                format_names() +
+                                " are supported: leave it out, or write a pattern");
     }
-    regexes.emplace_back(place->second, true);
+    regexes.emplace_back(*regex, true);
   }
   const bool bounded = *min > 0 || *max != Grammar::kUnlimited;
   if (regexes.empty()) return layout_->strings().of_length(*min, *max);

@@ -19,6 +19,11 @@ void strip_start(const std::vector<Finish>& steps, std::string* text) {
   }
 }
 
+Constraint& begun(Constraint& constraint) {
+  constraint.begin();
+  return constraint;
+}
+
 }  // namespace
 
 ConstrainedAnswer::ConstrainedAnswer(Constraint& constraint, const Tokenizer& tokenizer,
@@ -27,7 +32,7 @@ ConstrainedAnswer::ConstrainedAnswer(Constraint& constraint, const Tokenizer& to
       tokenizer_(tokenizer),
       vocab_size_(vocab_size),
       at_start_(at_start),
-      matcher_(constraint) {}
+      matcher_(begun(constraint)) {}
 
 std::string ConstrainedAnswer::text_of(int32_t token) const {
   const Decoder& decoder = tokenizer_.decoder();
@@ -40,7 +45,7 @@ std::string ConstrainedAnswer::text_of(int32_t token) const {
 Result<const TokenMask*> ConstrainedAnswer::allowed() {
   const TokenMask& mask = at_start_ ? first_mask() : matcher_.mask();
   if (constraint_.recognizer().full()) {
-    return Status::error("the constraint is too ambiguous: its states take more than 128 MiB");
+    return Status::error("the constraint is too ambiguous: its states take more than 64 MiB");
   }
   if (mask.none()) {
     return Status::error("no token of the model's vocabulary goes on as the constraint demands");

@@ -1,0 +1,75 @@
+#include "constraint/formats.h"
+
+#include <iterator>
+
+namespace thimble {
+namespace {
+
+struct Format {
+  std::string_view name;
+  std::string_view regex;
+};
+
+// Days as long as their months are, the 29th of February in leap years of the Gregorian calendar,
+// from the year 1 on; times without leap seconds (RFC 3339).
+#define DATE                                                                                \
+  "(?:(?:[1-9][0-9]{3}|0[1-9][0-9]{2}|00[1-9][0-9]|000[1-9])-"                              \
+  "(?:(?:0[13578]|1[02])-(?:0[1-9]|[12][0-9]|3[01])|(?:0[469]|11)-(?:0[1-9]|[12][0-9]|30)|" \
+  "02-(?:0[1-9]|1[0-9]|2[0-8]))|"                                                           \
+  "(?:[0-9]{2}(?:0[48]|[2468][048]|[13579][26])|(?:0[48]|[2468][048]|[13579][26])00)-02-29)"
+#define TIME                                                 \
+  "(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](?:\\.[0-9]+)?" \
+  "(?:[zZ]|[+-](?:[01][0-9]|2[0-3]):[0-5][0-9])"
+// ISO 8601's, as in RFC 3339, appendix A.
+#define CLOCK "T(?:[0-9]+H(?:[0-9]+M(?:[0-9]+S)?)?|[0-9]+M(?:[0-9]+S)?|[0-9]+S)"
+#define DAYS "(?:[0-9]+Y(?:[0-9]+M(?:[0-9]+D)?)?|[0-9]+M(?:[0-9]+D)?|[0-9]+D)"
+#define LABEL "[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
+#define HOST LABEL "(?:\\." LABEL ")*"
+#define ATOM "[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+"
+#define BYTE "(?:25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])"
+#define HEX "[0-9A-Fa-f]{1,4}"
+
+constexpr Format kFormats[] = {
+    {"date", DATE},
+    {"time", TIME},
+    {"date-time", DATE "[tT]" TIME},
+    {"duration", "P(?:[0-9]+W|" DAYS "(?:" CLOCK ")?|" CLOCK ")"},
+    {"uuid", "[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"},
+    {"email", ATOM "(?:\\." ATOM ")*@" HOST},
+    {"hostname", HOST},
+    {"ipv4", BYTE "(?:\\." BYTE "){3}"},
+    {"ipv6",
+     "(?:" HEX ":){7}" HEX "|(?:" HEX ":){1,7}:|(?:" HEX ":){1,6}:" HEX "|(?:" HEX ":){1,5}(?::" HEX
+     "){1,2}|(?:" HEX ":){1,4}(?::" HEX "){1,3}|(?:" HEX ":){1,3}(?::" HEX "){1,4}|(?:" HEX
+     ":){1,2}(?::" HEX "){1,5}|" HEX ":(?::" HEX "){1,6}|:(?::" HEX "){1,7}|::"},
+};
+
+#undef DATE
+#undef TIME
+#undef CLOCK
+#undef DAYS
+#undef LABEL
+#undef HOST
+#undef ATOM
+#undef BYTE
+#undef HEX
+
+}  // namespace
+
+std::optional<std::string_view> format_regex(std::string_view format) {
+  for (const Format& known : kFormats) {
+    if (known.name == format) return known.regex;
+  }
+  return std::nullopt;
+}
+
+std::string format_names() {
+  std::string names;
+  for (const Format& known : kFormats) {
+    if (!names.empty()) names += &known == std::end(kFormats) - 1 ? " and " : ", ";
+    names += known.name;
+  }
+  return names;
+}
+
+}  // namespace thimble
