@@ -3,9 +3,13 @@
 import json
 import re
 import subprocess
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 
 import pytest
+from support.browser import open_page
 from support.node import find_node
 
 from runtime.build import build
@@ -110,6 +114,50 @@ def test_the_readmes_example(module: Path, embedded_cpu_pte: Path, tmp_path: Pat
     command = [find_node(), "example.mjs"]
     result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     assert result.returncode == 0 and len(result.stdout) > 20, result.stderr
+
+
+class Files(SimpleHTTPRequestHandler):
+    """Serves a directory, with the types that browsers ask of modules."""
+
+    extensions_map = {".mjs": "text/javascript", ".wasm": "application/wasm", "": "text/html"}
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+PAGE = """<!doctype html>
+<title>Thimble</title>
+<link rel="icon" href="data:,">
+<script type="module">
+import { Model } from "./web/thimble.mjs";
+const module = await WebAssembly.compileStreaming(fetch("thimble.wasm"));
+const file = new Uint8Array(await (await fetch("model.pte")).arrayBuffer());
+const model = await Model.load(module, file);
+let text = "";
+const show = (piece) => void (text += piece);
+const stats = model.generate("Once upon a time", { maxNewTokens: 40 }, show);
+window.answer = { text, runsWith: stats.runs_with };
+</script>
+"""
+
+
+def test_in_a_browser(module: Path, cpp_build: Path, stories_cpu_pte: Path, tmp_path: Path) -> None:
+    site = tmp_path / "site"
+    site.mkdir()
+    (site / "index.html").write_text(PAGE)
+    (site / "thimble.wasm").symlink_to(module)
+    (site / "model.pte").symlink_to(stories_cpu_pte)
+    (site / "web").symlink_to(Path(__file__).resolve().parents[2] / "runtime" / "web")
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Files, directory=site)) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        with open_page(tmp_path / "profile") as page:
+            page.ask("Page.navigate", url=f"http://127.0.0.1:{server.server_port}/index.html")
+            page.wait("typeof window.answer == 'object'")
+            answer = page.run("window.answer")
+            assert page.complaints == []
+        server.shutdown()
+    assert answer["text"] == native(cpp_build, stories_cpu_pte, "-n", "40")
+    assert answer["runsWith"].startswith(f"kernels {KERNELS[module.parent.name]}, ")
 
 
 def test_a_context_that_is_full(module: Path, stories_cpu_pte: Path) -> None:
