@@ -22,10 +22,10 @@ from devtools.profile.etrecord import read_etrecord
 from devtools.profile.rows import View, make_rows
 from devtools.profile.stack import own_stack, parse_stack
 
-MODELS = ["embedded_pte", "embedded_cpu_pte", *checked(["stories_gptq_pte", "stories_cpu_pte"])]
+MODELS = ["embedded_pte", "embedded_cpu_pte", "stories_gptq_pte", "stories_cpu_pte"]
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", [*MODELS[:2], *checked(MODELS[2:])])
 @pytest.mark.parametrize("phase", Phase)
 def test_every_event_has_a_line(recorded: Recorded, name: str, phase: Phase) -> None:
     """Of the CPU delegate all that it records; of XNNPACK here also all, though 95% would do."""
