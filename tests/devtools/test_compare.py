@@ -157,6 +157,7 @@ def test_the_command_prints_it_as_text_and_as_json(
     assert {"lines", "logits", "tolerance", "not_compared"} <= written.keys()
 
 
+@pytest.mark.check
 def test_xnnpack_shows_what_leaves_its_calls(two_layers: Path, tmp_path: Path) -> None:
     pte = export_recorded(two_layers, tmp_path, Scheme("rtn4"), "xnnpack")
     outcome = compare(ask(pte, two_layers))

@@ -45,7 +45,7 @@ def test_the_family_is_one_short_file() -> None:
     [
         ("cpu", Scheme("gptq4")),
         pytest.param("xnnpack", Scheme("gptq4"), marks=pytest.mark.check),
-        ("cpu", Scheme("none")),
+        pytest.param("cpu", Scheme("none"), marks=pytest.mark.check),
         ("xnnpack", Scheme("none")),
     ],
 )

@@ -88,6 +88,8 @@ def test_json_statistics(stats: Callable[..., dict], stories_pte: Path) -> None:
         "prefill_tokens_per_s",
         "decode_s",
         "decode_tokens_per_s",
+        "drafted_tokens",
+        "accepted_tokens",
         "peak_memory_bytes",
         "recorded_calls",
         "dropped_calls",
