@@ -115,7 +115,7 @@ def test_the_static_runner_writes_its_files(
     assert resumed.returncode == 0 and "more cached" in resumed.stderr
 
 
-@pytest.mark.check
+@pytest.mark.soak
 def test_macos_is_linked(source: ExecutorchSource) -> None:
     """Linked, not run: there is nothing here to run it on."""
     pytest.importorskip("ziglang", reason="pip install 'thimble[zig]'")

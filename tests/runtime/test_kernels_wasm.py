@@ -12,7 +12,7 @@ from support.node import find_node, wasi_command
 from runtime.build import SOURCE_DIR, find_zig
 from runtime.errors import BuildError
 
-pytestmark = pytest.mark.check
+pytestmark = pytest.mark.soak
 BUILD = SOURCE_DIR.parents[1] / "build"
 VARIANTS = {"simd": ["wasm_simd", "scalar"], "relaxed": ["wasm_relaxed", "wasm_simd", "scalar"]}
 
