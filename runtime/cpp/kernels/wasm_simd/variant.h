@@ -12,6 +12,7 @@ namespace thimble::kernels::wasm_simd {
 
 constexpr uint32_t kRequired = kWasmSimd;
 constexpr Tile kTile = {4, 4};
+constexpr size_t kFewRows = kMatvecRows;
 /// Query rows, and vectors of 16 positions, that fit the registers in attention.
 constexpr size_t kAttentionRows = 1, kAttentionVectors = 1;
 /// Rows of a float32 product, four accumulators each, that fit the registers.
