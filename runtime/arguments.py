@@ -4,7 +4,7 @@ import ctypes
 import json
 import os
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -101,6 +101,21 @@ def token_ids(tokens: Sequence[int]) -> "NDArray[np.int32]":
     if ids.size and not -(2**31) <= int(ids.min()) <= int(ids.max()) < 2**31:
         raise RunnerError("a token is not in the vocabulary: its number is too large")
     return ids.astype(np.int32)
+
+
+def read_tokens(
+    fill: Callable[["ctypes.Array[ctypes.c_int32]"], int], size: int, more: int
+) -> list[int]:
+    """Returns the tokens of a text of `size` bytes, which `fill` writes and counts.
+
+    Raises:
+        RunnerError: it has more than one for each byte and `more`.
+    """
+    tokens = (ctypes.c_int32 * (size + more))()
+    count = fill(tokens)
+    if count > len(tokens):
+        raise RunnerError(f"the text of {size} bytes has {count} tokens: give it in parts")
+    return tokens[:count]
 
 
 def encoded(path: str | os.PathLike[str]) -> bytes:

@@ -2,7 +2,6 @@
 
 import ctypes
 import json
-import queue
 import threading
 import weakref
 from collections.abc import Iterator, Sequence
@@ -12,6 +11,7 @@ from runtime.arguments import (
     JsonSchema,
     check,
     constraint,
+    read_tokens,
     sampling_options,
     text_of,
     token_ids,
@@ -26,6 +26,7 @@ from runtime.library import (
     library,
 )
 from runtime.runner import Runner
+from runtime.stream import Pieces
 
 MAX_SEQUENCES = 32
 
@@ -40,22 +41,19 @@ class Generation:
     def __init__(self, engine: "Engine") -> None:
         self.stats: dict[str, Any] | None = None
         self._engine = engine
-        self._pieces: queue.SimpleQueue[str | RunnerError | None] = queue.SimpleQueue()
+        self._pieces = Pieces()
         self._id = 0
         # The library calls them until the request has ended.
         self._on_text = TextCallback(self._take)
         self._on_end = EndCallback(self._end)
 
     def __iter__(self) -> Iterator[str]:
-        """Yields the text.
+        """Iterates over the text.
 
         Raises:
             RunnerError: the model failed.
         """
-        while (piece := self._pieces.get()) is not None:
-            if isinstance(piece, RunnerError):
-                raise piece
-            yield piece
+        return iter(self._pieces)
 
     def text(self) -> str:
         """Waits for the end; returns the complete text."""
@@ -66,15 +64,14 @@ class Generation:
         self._engine._cancel(self._id)
 
     def _take(self, text: Any, size: int, _context: Any) -> int:
-        self._pieces.put(ctypes.string_at(text, size).decode("utf-8", "replace"))
+        self._pieces.put(text, size)
         return 1
 
     def _end(self, error: bytes | None, stats: bytes, _context: Any) -> None:
         self.stats = json.loads(stats)
         self._engine._forget(self)
-        if error is not None:
-            self._pieces.put(RunnerError(error.decode("utf-8", "replace")))
-        self._pieces.put(None)
+        failed = None if error is None else RunnerError(error.decode("utf-8", "replace"))
+        self._pieces.end(failed)
 
 
 class Engine:
@@ -217,16 +214,19 @@ class Engine:
 
     def _encode(self, prompt: str) -> list[int]:
         data = prompt.encode("utf-8", "replace")
-        tokens = (ctypes.c_int32 * (len(data) + 2))()
         error = ctypes.create_string_buffer(ERROR_SIZE)
-        with self._work:
-            self._open()
-            count = library().thimble_encode_prompt(
+
+        def fill(tokens: "ctypes.Array[ctypes.c_int32]") -> int:
+            count: int = library().thimble_encode_prompt(
                 self._runner_handle, data, len(data), tokens, len(tokens), error, ERROR_SIZE
             )
-        if count < 0:
-            raise RunnerError(text_of(error))
-        return tokens[:count]
+            if count < 0:
+                raise RunnerError(text_of(error))
+            return count
+
+        with self._work:
+            self._open()
+            return read_tokens(fill, len(data), more=2)  # a leading space and BOS
 
     def _open(self) -> int:
         if self._handle is None or self._closing:

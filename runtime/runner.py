@@ -16,6 +16,7 @@ from runtime.arguments import (
     check,
     constraint,
     encoded,
+    read_tokens,
     sampling_options,
     text_of,
     token_ids,
@@ -180,13 +181,9 @@ class Runner:
     def encode(self, text: str) -> list[int]:
         """Returns the tokens of a text, without BOS; special tokens in it are plain text."""
         data = text.encode("utf-8", "replace")
-        # At most one token per byte, and a leading space.
-        tokens = (ctypes.c_int32 * (len(data) + 1))()
-        with self._holding() as handle:
-            count = library().thimble_encode(handle, data, len(data), tokens, len(tokens))
-        if count > len(tokens):
-            raise RunnerError(f"the text of {len(data)} bytes has {count} tokens: give it in parts")
-        return tokens[:count]
+        encode, size = library().thimble_encode, len(data)
+        with self._holding() as handle:  # a leading space may be a token
+            return read_tokens(lambda ids: encode(handle, data, size, ids, len(ids)), size, more=1)
 
     def logits(self, tokens: Sequence[int], first: int = 0) -> "NDArray[np.float32]":
         """Computes the logits after each token, with one call of the model each, as in an answer.

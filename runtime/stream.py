@@ -3,12 +3,34 @@
 import ctypes
 import queue
 import threading
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from typing import Any
 
 from runtime.arguments import text_of
 from runtime.errors import RunnerError
 from runtime.library import ERROR_SIZE, TextCallback
+
+
+class Pieces:
+    """Text that one thread puts in, piece by piece, and another iterates over."""
+
+    def __init__(self) -> None:
+        self._pieces: queue.SimpleQueue[str | RunnerError | None] = queue.SimpleQueue()
+
+    def put(self, text: Any, size: int) -> None:
+        """Adds what the library gives to a callback for text."""
+        self._pieces.put(ctypes.string_at(text, size).decode("utf-8", "replace"))
+
+    def end(self, error: RunnerError | None) -> None:
+        """Ends the text; an error is raised there."""
+        self._pieces.put(error)
+
+    def __iter__(self) -> Iterator[str]:
+        while (piece := self._pieces.get()) is not None:
+            if isinstance(piece, RunnerError):
+                raise piece
+            yield piece
+
 
 # Receives the callback for text and the buffer for an error; 0 on success.
 Call = Callable[[Any, "ctypes.Array[ctypes.c_char]"], int]
@@ -26,11 +48,11 @@ def stream(
     Raises:
         RunnerError: the call fails.
     """
-    pieces: queue.SimpleQueue[str | RunnerError | None] = queue.SimpleQueue()
+    pieces = Pieces()
     stop = threading.Event()
 
     def take(text: Any, size: int, _context: Any) -> int:
-        pieces.put(ctypes.string_at(text, size).decode("utf-8", "replace"))
+        pieces.put(text, size)
         # Python waits for this thread when it exits: an answer that nobody reads must end.
         return int(threading.main_thread().is_alive() and not stop.is_set() and wanted())
 
@@ -38,7 +60,7 @@ def stream(
         error = ctypes.create_string_buffer(ERROR_SIZE)
         failed = call(TextCallback(take), error)
         done()
-        pieces.put(RunnerError(text_of(error)) if failed else None)
+        pieces.end(RunnerError(text_of(error)) if failed else None)
 
     worker = threading.Thread(target=work, name="thimble-generate")
     try:
@@ -47,10 +69,7 @@ def stream(
         done()
         raise
     try:
-        while (piece := pieces.get()) is not None:
-            if isinstance(piece, RunnerError):
-                raise piece
-            yield piece
+        yield from pieces
     finally:
         stop.set()
         worker.join()

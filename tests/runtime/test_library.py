@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from runtime import Runner
+from runtime import Runner, RunnerError
+from runtime.arguments import read_tokens
 from runtime.library import ERROR_SIZE, LoadOptions, Options, TextCallback, library
 
 COUNT = 2**31 - 1
@@ -98,3 +99,9 @@ def test_a_runner_is_no_value(runner: Runner, take: Callable[[Runner], object]) 
 
 def test_before_the_first_answer_nothing_has_stopped(runner: Runner) -> None:
     assert runner.stats["stop_reason"] == ""
+
+
+def test_more_tokens_than_there_is_room_for_are_not_cut() -> None:
+    with pytest.raises(RunnerError, match="the text of 3 bytes has 5 tokens: give it in parts"):
+        read_tokens(lambda tokens: len(tokens) + 1, 3, more=1)
+    assert read_tokens(lambda _: 2, 3, more=1) == [0, 0]
