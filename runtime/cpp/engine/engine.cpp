@@ -32,20 +32,17 @@ Engine::~Engine() {
   for (const auto& sequence : waiting_) sequence->end({});
 }
 
+Result<std::unique_ptr<Constraint>> Engine::compile(const ConstraintText& text) {
+  const std::lock_guard<std::mutex> lock(constraint_mutex_);
+  return model_->compile(text);
+}
+
 Result<int64_t> Engine::submit(Request request) {
   if (request.tokens.empty()) return Status::error("the request has no tokens: give at least one");
   const Status fits = model_->check_context(request.tokens);
   if (!fits.ok()) return fits;
-  std::unique_ptr<Constraint> constraint;
-  if (request.constraint.kind != ConstraintText::Kind::kNone) {
-    const std::lock_guard<std::mutex> lock(constraint_mutex_);
-    const Result<std::shared_ptr<const Vocabulary>> vocabulary = model_->vocabulary();
-    if (!vocabulary.ok()) return vocabulary.status();
-    Result<std::unique_ptr<Constraint>> compiled =
-        Constraint::compile(request.constraint, *vocabulary);
-    if (!compiled.ok()) return compiled.status();
-    constraint = std::move(*compiled);
-  }
+  Result<std::unique_ptr<Constraint>> constraint = compile(request.constraint);
+  if (!constraint.ok()) return constraint.status();
   const std::lock_guard<std::mutex> lock(mutex_);
   if (waiting_.size() >= static_cast<size_t>(options_.queue)) {
     return Status::error("the queue is full: " + std::to_string(waiting_.size()) +
@@ -53,7 +50,7 @@ Result<int64_t> Engine::submit(Request request) {
   }
   const int64_t id = next_id_++;
   waiting_.push_back(
-      std::make_unique<Sequence>(id, std::move(request), stats_, std::move(constraint)));
+      std::make_unique<Sequence>(id, std::move(request), stats_, std::move(*constraint)));
   return id;
 }
 

@@ -27,9 +27,8 @@ struct EngineOptions {
 /// bit.
 class Engine {
  public:
-  /// \param runner of the model, on the CPU delegate. While the engine works, neither the runner
-  /// nor
-  ///   its forks may.
+  /// \param runner of the model, on the CPU delegate. Neither it nor its forks may work while the
+  ///   engine does.
   static Result<std::unique_ptr<Engine>> create(const Runner& runner, const EngineOptions& options);
   /// Ends every request as interrupted.
   ~Engine();
@@ -53,11 +52,12 @@ class Engine {
         options_(options),
         slots_(std::move(slots)),
         stats_(std::move(stats)) {}
-  /// Ends those that are cancelled, and gives free slots to those that wait.
+  Result<std::unique_ptr<Constraint>> compile(const ConstraintText& text);
+  void drop_cancelled();
+  /// Gives free slots to those that wait.
   void admit();
   void call_model();
   void end(size_t index, const Status& status);
-  void drop_cancelled();
 
   std::shared_ptr<Model> model_;
   const EngineOptions options_;

@@ -1,6 +1,5 @@
 #include "engine/sequence.h"
 
-#include <algorithm>
 #include <utility>
 
 namespace thimble {
@@ -19,10 +18,7 @@ void Sequence::start(const Model& model, size_t slot, size_t cached) {
   stats_.cached_tokens = static_cast<int64_t>(cached);
   stats_.prompt_tokens = static_cast<int64_t>(tokens.size() - cached);
   next_.assign(tokens.begin() + static_cast<std::ptrdiff_t>(cached), tokens.end());
-  const bool at_start = std::all_of(tokens.begin(), tokens.end(), [&model](int32_t token) {
-    return model.tokenizer().token_bytes(token).empty();
-  });
-  answer_.emplace(model, request_.options, tokens.size(), at_start, request_.on_text, &stats_);
+  answer_.emplace(model, request_.options, tokens, request_.on_text, &stats_);
 }
 
 Status Sequence::advance(size_t count, const float* logits) {

@@ -70,12 +70,12 @@ Status Slots::copy(size_t from, size_t to) {
 }
 
 Status Slots::truncate(Slot* slot, size_t length) {
-  Status status = session().use(slot->cache);
+  const Status status = session().use(slot->cache);
   if (!status.ok()) return status;
-  const int64_t kept = session().kept_by_truncate(static_cast<int64_t>(length));
-  status = session().truncate(kept);
-  if (status.ok()) slot->tokens.resize(static_cast<size_t>(kept));
-  return status;
+  const Result<int64_t> kept = session().rewind(static_cast<int64_t>(length));
+  if (!kept.ok()) return kept.status();
+  slot->tokens.resize(static_cast<size_t>(*kept));
+  return {};
 }
 
 Result<size_t> Slots::take(const std::vector<int32_t>& tokens) {

@@ -1,22 +1,36 @@
 #include "runner/answer.h"
 
+#include <algorithm>
 #include <string>
 
 namespace thimble {
 
-Answer::Answer(const Model& model, const GenerateOptions& options, size_t length, bool at_start,
-               const Runner::TextCallback& on_text, Stats* stats)
+namespace {
+
+/// Whether an answer to a prompt without text begins the text.
+bool begins_text(const Model& model, const std::vector<int32_t>& prompt) {
+  return std::all_of(prompt.begin(), prompt.end(), [&model](int32_t token) {
+    return model.tokenizer().token_bytes(token).empty();
+  });
+}
+
+}  // namespace
+
+Answer::Answer(const Model& model, const GenerateOptions& options,
+               const std::vector<int32_t>& prompt, const Runner::TextCallback& on_text,
+               Stats* stats)
     : model_(model),
       options_(options),
       on_text_(on_text),
       stats_(*stats),
       sampler_(options.sampler),
-      stream_(model.tokenizer(), at_start),
-      length_(static_cast<int64_t>(length)) {
+      at_start_(begins_text(model, prompt)),
+      stream_(model.tokenizer(), at_start_),
+      length_(static_cast<int64_t>(prompt.size())) {
   stats_.stop_reason = StopReason::kNone;
   if (options.constraint != nullptr) {
     const auto vocab_size = static_cast<size_t>(model.program().vocab_size());
-    constrained_.emplace(*options.constraint, model.tokenizer(), vocab_size, at_start);
+    constrained_.emplace(*options.constraint, model.tokenizer(), vocab_size, at_start_);
   }
 }
 

@@ -13,9 +13,8 @@ namespace thimble {
 /// An answer in the making: chooses its tokens, passes on its text and knows when it ends.
 class Answer {
  public:
-  /// All must outlive the answer. `length`: of the context before it. `at_start`: its tokens begin
-  /// a text, and do not go on behind a prompt.
-  Answer(const Model& model, const GenerateOptions& options, size_t length, bool at_start,
+  /// All must outlive the answer. `prompt`: the tokens before it, all of the context.
+  Answer(const Model& model, const GenerateOptions& options, const std::vector<int32_t>& prompt,
          const Runner::TextCallback& on_text, Stats* stats);
 
   /// Chooses the next token by the logits, and then those that a constraint leaves no choice for.
@@ -40,6 +39,7 @@ class Answer {
   const Runner::TextCallback& on_text_;
   Stats& stats_;
   Sampler sampler_;
+  const bool at_start_;  ///< its tokens begin a text, and do not go on behind a prompt
   TokenStream stream_;
   std::optional<ConstrainedAnswer> constrained_;
   std::vector<int32_t> chosen_;

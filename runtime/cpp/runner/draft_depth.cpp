@@ -8,14 +8,14 @@ constexpr double kKept = 0.98;
 
 }  // namespace
 
-size_t DraftDepth::choose(size_t most, double base, double each) const {
+size_t DraftDepth::choose(size_t most, double each) const {
   const double chance = right_ / tried_;
   size_t best = 0;
   double best_speed = 1, tokens = 1, reached = 1;
   for (size_t depth = 1; depth <= most; ++depth) {
     reached *= chance;
     tokens += reached;
-    const double speed = tokens / (1 + base + each * static_cast<double>(depth));
+    const double speed = tokens / (1 + each * static_cast<double>(depth));
     if (speed > best_speed) best = depth, best_speed = speed;
   }
   return best;

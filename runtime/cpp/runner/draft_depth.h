@@ -14,9 +14,8 @@ class DraftDepth {
   DraftDepth(double chance, double weight) : right_(chance * weight), tried_(weight) {}
 
   /// The number of guesses, up to `most`, that makes a token cheapest.
-  /// \param base cost of guessing at all; 1: a call of the model with one row.
-  /// \param each cost of guessing and verifying each token.
-  size_t choose(size_t most, double base, double each) const;
+  /// \param each cost of guessing and verifying each token; 1: a call of the model with one row.
+  size_t choose(size_t most, double each) const;
 
   /// Compares a guess with the tokens of `text` from `at` on.
   void learn(const std::vector<int32_t>& guess, const std::vector<int32_t>& text, size_t at);

@@ -5,15 +5,10 @@
 #include <vector>
 
 #include "core/status.h"
+#include "runner/call_costs.h"
 #include "runner/sampler.h"
 
 namespace thimble {
-
-/// What a call of the model costs, as far as drafts are concerned; 1: a call of one row.
-struct DraftCosts {
-  double row = 0.05;  ///< of each further row
-  double call_s = 0;  ///< seconds of a call of one row; 0: not known yet
-};
 
 /// Guesses the tokens that come next, for the model to verify in one call (Leviathan et al., 2023,
 /// "Fast Inference from Transformers via Speculative Decoding"). A guess never changes the text,
@@ -26,7 +21,7 @@ class Drafter {
   /// so far. What was guessed before is compared with it.
   /// \param sampler how the model's tokens are chosen.
   virtual Result<std::vector<int32_t>> propose(const std::vector<int32_t>& tokens, size_t most,
-                                               const DraftCosts& costs, const Sampler& sampler) = 0;
+                                               const CallCosts& costs, const Sampler& sampler) = 0;
 };
 
 }  // namespace thimble

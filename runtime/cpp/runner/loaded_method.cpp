@@ -202,7 +202,9 @@ Result<const float*> LoadedMethod::run(const std::vector<int64_t>& tokens,
     rows += segment.logit_rows;
     decodes = decodes && segment.start_pos > 0 && segment.logit_rows == segment.rows;
   }
-  logits_.resize(static_cast<size_t>(rows * vocab_size_));
+  // What is there is not cleared again for a call of more rows than the one before.
+  const auto size = static_cast<size_t>(rows * vocab_size_);
+  if (logits_.size() < size) logits_.resize(size);
   const Status status = session_->ask_for(segments, &logits_);
   if (!status.ok()) return status;
   const Result<const float*> last =

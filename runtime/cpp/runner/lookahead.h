@@ -4,8 +4,6 @@
 #include <cstdint>
 #include <vector>
 
-#include "runner/drafter.h"
-
 namespace thimble {
 
 /// Rows of logits behind drafted tokens, which are used as long as the answer goes as drafted.
@@ -27,17 +25,6 @@ class Lookahead {
   size_t used_ = 0;
   const float* logits_ = nullptr;
   size_t width_ = 0;
-};
-
-/// Measures what calls of the model cost.
-class CallCosts {
- public:
-  const DraftCosts& costs() const { return costs_; }
-  /// Records a call of `rows` rows.
-  void observe(size_t rows, double seconds);
-
- private:
-  DraftCosts costs_;
 };
 
 }  // namespace thimble

@@ -99,9 +99,8 @@ Status resume(Runner& runner, const std::string& path) {
 
 /// The constraint of the options, null if there is none; says what is to be known about it.
 Result<std::unique_ptr<Constraint>> compile(Runner& runner, const ConstraintText& text) {
-  if (text.kind == ConstraintText::Kind::kNone) return std::unique_ptr<Constraint>();
   Result<std::unique_ptr<Constraint>> constraint = runner.compile(text);
-  if (!constraint.ok()) return constraint;
+  if (!constraint.ok() || *constraint == nullptr) return constraint;
   for (const std::string& note : (*constraint)->notes()) {
     std::fprintf(stderr, "runner: %s\n", note.c_str());
   }

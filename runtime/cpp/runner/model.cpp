@@ -104,6 +104,13 @@ bool Model::ends_answer(int32_t token) const {
   return std::find(end_ids_.begin(), end_ids_.end(), token) != end_ids_.end();
 }
 
+Result<std::unique_ptr<Constraint>> Model::compile(const ConstraintText& text) {
+  if (text.kind == ConstraintText::Kind::kNone) return std::unique_ptr<Constraint>();
+  Result<std::shared_ptr<const Vocabulary>> known = vocabulary();
+  if (!known.ok()) return known.status();
+  return Constraint::compile(text, std::move(*known));
+}
+
 Result<std::shared_ptr<const Vocabulary>> Model::vocabulary() {
   if (vocabulary_ != nullptr) return vocabulary_;
   if (!tokenizer_->decoder().joins_texts()) {

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "constraint/vocabulary.h"
+#include "constraint/constraint.h"
 #include "core/status.h"
 #include "platform/threads.h"
 #include "runner/loaded_method.h"
@@ -37,9 +37,9 @@ class Model {
   /// Whether this token ends an answer.
   bool ends_answer(int32_t token) const;
 
-  /// The tokens as constraints need them, sorted at the first call. Fails if a token's text depends
-  /// on its neighbours.
-  Result<std::shared_ptr<const Vocabulary>> vocabulary();
+  /// A constraint on this model's tokens; null where the text is none. Fails if it is not valid, or
+  /// if a token's text depends on its neighbours.
+  Result<std::unique_ptr<Constraint>> compile(const ConstraintText& text);
 
   /// The names of the adapters that are kept apart.
   const std::vector<std::string>& adapters() const { return adapters_; }
@@ -58,6 +58,8 @@ class Model {
  private:
   explicit Model(PteFile file) : file_(std::move(file)) {}
   Status load_tokenizer();
+  /// The tokens as constraints need them, sorted at the first call.
+  Result<std::shared_ptr<const Vocabulary>> vocabulary();
   void load_chat_template();
 
   PteFile file_;

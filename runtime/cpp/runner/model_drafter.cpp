@@ -36,18 +36,17 @@ Result<std::unique_ptr<ModelDrafter>> ModelDrafter::load(const std::string& path
 }
 
 Result<std::vector<int32_t>> ModelDrafter::propose(const std::vector<int32_t>& tokens, size_t most,
-                                                   const DraftCosts& costs,
-                                                   const Sampler& sampler) {
+                                                   const CallCosts& costs, const Sampler& sampler) {
   depth_.learn(std::exchange(guess_, {}), tokens, guessed_at_);
   if (pause_ > 0) {
     --pause_;
     return std::vector<int32_t>();
   }
-  const double step = costs.call_s > 0 && call_s_ > 0 ? call_s_ / costs.call_s : 0.2;
+  const double step = costs.call_s() > 0 && call_s_ > 0 ? call_s_ / costs.call_s() : 0.2;
   const auto room = runner_->model().program().max_context_len();
   most = std::min(
       most, static_cast<size_t>(std::max<int64_t>(room - static_cast<int64_t>(tokens.size()), 0)));
-  size_t depth = depth_.choose(most, 0, costs.row + step);
+  size_t depth = depth_.choose(most, costs.row() + step);
   if (depth == 0 && most > 0) {  // a trial now and then shows when it is worth it again
     last_pause_ = std::min(2 * last_pause_, kMostPause);
     pause_ = last_pause_;

@@ -19,7 +19,7 @@ class ModelDrafter final : public Drafter {
                                                     const LoadOptions& options);
 
   Result<std::vector<int32_t>> propose(const std::vector<int32_t>& tokens, size_t most,
-                                       const DraftCosts& costs, const Sampler& sampler) override;
+                                       const CallCosts& costs, const Sampler& sampler) override;
 
  private:
   explicit ModelDrafter(std::unique_ptr<Runner> runner) : runner_(std::move(runner)) {}

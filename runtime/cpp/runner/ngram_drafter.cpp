@@ -49,7 +49,7 @@ size_t NgramDrafter::find(size_t* next) const {
 }
 
 Result<std::vector<int32_t>> NgramDrafter::propose(const std::vector<int32_t>& tokens, size_t most,
-                                                   const DraftCosts& costs, const Sampler&) {
+                                                   const CallCosts& costs, const Sampler&) {
   follow(tokens);
   size_t next = 0;
   guessed_by_ = find(&next);
@@ -60,7 +60,7 @@ Result<std::vector<int32_t>> NgramDrafter::propose(const std::vector<int32_t>& t
     const size_t at = next + i;
     guess_.push_back(at < text_.size() ? text_[at] : guess_[at - text_.size()]);
   }
-  const size_t depth = depths_[guessed_by_].choose(std::min(most, kMostGuessed), 0, costs.row);
+  const size_t depth = depths_[guessed_by_].choose(std::min(most, kMostGuessed), costs.row());
   return std::vector<int32_t>(guess_.begin(), guess_.begin() + static_cast<std::ptrdiff_t>(depth));
 }
 

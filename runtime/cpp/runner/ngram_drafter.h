@@ -15,7 +15,7 @@ namespace thimble {
 class NgramDrafter final : public Drafter {
  public:
   Result<std::vector<int32_t>> propose(const std::vector<int32_t>& tokens, size_t most,
-                                       const DraftCosts& costs, const Sampler& sampler) override;
+                                       const CallCosts& costs, const Sampler& sampler) override;
 
  private:
   static constexpr size_t kShortest = 2, kLongest = 5;  ///< sequences that are looked up

@@ -66,12 +66,6 @@ Status Runner::choose_cache() const {
   return session()->use(cache_);
 }
 
-Result<std::unique_ptr<Constraint>> Runner::compile(const ConstraintText& text) const {
-  Result<std::shared_ptr<const Vocabulary>> vocabulary = model_->vocabulary();
-  if (!vocabulary.ok()) return vocabulary.status();
-  return Constraint::compile(text, std::move(*vocabulary));
-}
-
 Status Runner::use_adapter(const std::string& name) {
   if (name == adapter()) return {};
   if (session() == nullptr) {
@@ -101,13 +95,13 @@ Status Runner::truncate(size_t length) {
 Status Runner::rewind(size_t length) {
   Status status = choose_cache();
   if (!status.ok()) return status;
-  auto kept = static_cast<int64_t>(length);
-  if (session() != nullptr && session()->length() > kept) {
-    kept = session()->kept_by_truncate(kept);
-    status = session()->truncate(kept);
+  if (session() != nullptr && session()->length() > static_cast<int64_t>(length)) {
+    const Result<int64_t> kept = session()->rewind(static_cast<int64_t>(length));
+    if (!kept.ok()) return kept.status();
+    length = static_cast<size_t>(*kept);
   }
-  if (status.ok()) cached_.resize(static_cast<size_t>(kept));
-  return status;
+  cached_.resize(length);
+  return {};
 }
 
 Result<SessionHandle*> Runner::own_session(const char* verb) const {
@@ -264,7 +258,7 @@ Result<const float*> Runner::advance(const std::vector<int32_t>& chosen, const S
                              program().max_seq_len() - static_cast<int64_t>(tokens.size()));
   if (drafter_ != nullptr && room > 0) {
     Result<std::vector<int32_t>> proposed = drafter_->propose(
-        all, std::min(kMostDraft, static_cast<size_t>(room)), call_costs_.costs(), sampler);
+        all, std::min(kMostDraft, static_cast<size_t>(room)), call_costs_, sampler);
     if (!proposed.ok()) return proposed.status();
     draft = std::move(*proposed);
   }
@@ -298,10 +292,7 @@ Status Runner::generate(const std::vector<int32_t>& tokens, const GenerateOption
     return {};
   }
 
-  const bool at_start = std::all_of(tokens.begin(), tokens.end(), [this](int32_t token) {
-    return tokenizer().token_bytes(token).empty();
-  });
-  Answer answer(*model_, options, cached_.size(), at_start, on_text, &stats_);
+  Answer answer(*model_, options, tokens, on_text, &stats_);
   Stopwatch decode_watch;
   Status status;
   for (bool first = true;; first = false) {

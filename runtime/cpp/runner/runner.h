@@ -47,8 +47,11 @@ class Runner {
     return model_->encode_prompt(prompt);
   }
 
-  /// Compiles a constraint for GenerateOptions; the runner must outlive it.
-  Result<std::unique_ptr<Constraint>> compile(const ConstraintText& text) const;
+  /// Compiles a constraint for GenerateOptions, null if the text is none; the runner must outlive
+  /// it.
+  Result<std::unique_ptr<Constraint>> compile(const ConstraintText& text) const {
+    return model_->compile(text);
+  }
 
   /// Continues `tokens`. The part that is already in the key/value cache is not computed again.
   /// stats() has the statistics, on success and on failure.

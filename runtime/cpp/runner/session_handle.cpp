@@ -59,11 +59,14 @@ Status SessionHandle::ask_for(const std::vector<thimble_segment>& segments,
 
 int64_t SessionHandle::length() const { return thimble_cache_length(id_); }
 
-int64_t SessionHandle::kept_by_truncate(int64_t length) const {
-  return thimble_cache_kept_by_truncate(id_, length);
-}
-
 Status SessionHandle::truncate(int64_t length) { return call(thimble_cache_truncate, id_, length); }
+
+Result<int64_t> SessionHandle::rewind(int64_t length) {
+  const int64_t kept = thimble_cache_kept_by_truncate(id_, length);
+  const Status status = truncate(kept);
+  if (!status.ok()) return status;
+  return kept;
+}
 
 Status SessionHandle::save(std::vector<uint8_t>* data) const {
   const size_t before = data->size(), size = thimble_cache_size(id_);

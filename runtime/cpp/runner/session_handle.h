@@ -48,9 +48,9 @@ class SessionHandle {
   /// until the end of the call.
   Status ask_for(const std::vector<thimble_segment>& segments, std::vector<float>* logits);
   int64_t length() const;
-  /// The most positions, up to `length`, that truncate() can leave.
-  int64_t kept_by_truncate(int64_t length) const;
   Status truncate(int64_t length);
+  /// Removes every position from `length` on, or more if the cache must; returns how many are left.
+  Result<int64_t> rewind(int64_t length);
   /// Appends the cache to `data`.
   Status save(std::vector<uint8_t>* data) const;
   Status restore(const uint8_t* data, size_t size);

@@ -118,12 +118,9 @@ int thimble_constrain(thimble_runner* runner, int32_t kind, const char* text, si
   if (wanted.kind == runner->constraint_text.kind && wanted.text == runner->constraint_text.text) {
     return 0;
   }
-  std::unique_ptr<thimble::Constraint> constraint;
-  if (wanted.kind != Kind::kNone) {
-    auto compiled = runner->runner->compile(wanted);
-    if (!compiled.ok()) return report(compiled.status(), error, error_size);
-    constraint = std::move(*compiled);
-  }
+  auto compiled = runner->runner->compile(wanted);
+  if (!compiled.ok()) return report(compiled.status(), error, error_size);
+  std::unique_ptr<thimble::Constraint> constraint = std::move(*compiled);
   runner->notes.clear();
   for (const std::string& note : constraint ? constraint->notes() : std::vector<std::string>()) {
     runner->notes += note + "\n";
