@@ -3,7 +3,7 @@
 import os
 import sys
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import click
 
@@ -108,6 +108,39 @@ def package_command(out: Path) -> None:
 @click.option("--top-k", type=click.IntRange(0), default=0, show_default=True, help="0: all.")
 @click.option("--top-p", type=click.FloatRange(0, 1), default=1.0, show_default=True)
 @click.option("--min-p", type=click.FloatRange(0, 1), default=0.0, show_default=True)
+@click.option(
+    "--repetition-penalty",
+    type=click.FloatRange(0.01, 100),
+    default=1.0,
+    show_default=True,
+    help="Divides the logits of tokens that the text has, or multiplies those below 0.",
+)
+@click.option(
+    "--presence-penalty",
+    type=click.FloatRange(-2, 2),
+    default=0.0,
+    show_default=True,
+    help="Taken from the logits of tokens that the answer has.",
+)
+@click.option(
+    "--frequency-penalty",
+    type=click.FloatRange(-2, 2),
+    default=0.0,
+    show_default=True,
+    help="The same, as often as it has them.",
+)
+@click.option(
+    "--logit-bias",
+    multiple=True,
+    metavar="ID=VALUE",
+    help="-100 to 100: added to the logit of a token; one option for each.",
+)
+@click.option(
+    "--stop", multiple=True, help="The answer ends where the text would come; one option for each."
+)
+@click.option(
+    "--special-text", is_flag=True, help="Print the special tokens that the model writes."
+)
 @click.option("--seed", type=click.IntRange(0, 2**64 - 1), help="Makes sampling repeatable.")
 @click.option("--json-schema", help="The answer is JSON that this schema describes.")
 @click.option("--regex", help="A regular expression that matches the complete answer.")
@@ -126,18 +159,12 @@ def generate(
     model: Path,
     prompt: str,
     tokens: int | None,
-    temperature: float,
-    top_k: int,
-    top_p: float,
-    min_p: float,
-    seed: int | None,
-    json_schema: str | None,
-    regex: str | None,
-    choice: tuple[str, ...],
-    grammar: str | None,
     threads: int | None,
     adapter: str | None,
     draft: str | None,
+    choice: tuple[str, ...],
+    logit_bias: tuple[str, ...],
+    **options: Any,
 ) -> None:
     """Continue a prompt: the text goes to standard output, everything else to standard error."""
     from runtime.runner import Runner
@@ -150,22 +177,28 @@ def generate(
         _fail(error, 2)
     with runner:
         try:
-            options = (temperature, top_k, top_p, min_p, seed)
-            answer = runner.generate(
-                prompt,
-                tokens,
-                *options,
-                json_schema=json_schema,
-                regex=regex,
-                choice=choice or None,
-                grammar=grammar,
-            )
+            options |= {"choice": choice or None, "logit_bias": _read_bias(logit_bias)}
+            answer = runner.generate(prompt, tokens, **options)
             for text in answer:
                 click.echo(text, nl=False)
             click.echo()
             click.echo(_summary(runner.stats), err=True)
         except RunnerError as error:
             _fail(error, 1 if float(runner.stats["prefill_s"]) > 0 else 2)
+
+
+def _read_bias(values: tuple[str, ...]) -> dict[int, float]:
+    """Reads ID=VALUE."""
+    bias = {}
+    for value in values:
+        token, _, number = value.partition("=")
+        try:
+            bias[int(token)] = float(number)
+        except ValueError:
+            raise click.BadParameter(
+                f"{value!r} must be ID=VALUE", param_hint="--logit-bias"
+            ) from None
+    return bias
 
 
 def _find_source(directory: Path) -> ExecutorchSource:

@@ -3,45 +3,19 @@
 import ctypes
 import json
 import os
-import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from runtime.errors import RunnerError
-from runtime.library import Options
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
 MAX_COUNT = 2**31 - 1
+Number = TypeVar("Number", bound=float)
 JsonSchema = Mapping[str, Any] | bool | str  # a string: the schema as JSON
-
-
-def sampling_options(
-    max_new_tokens: int | None,
-    temperature: float,
-    top_k: int,
-    top_p: float,
-    min_p: float,
-    seed: int | None,
-) -> Options:
-    """Returns the sampling options; without a seed, a new one every time.
-
-    Raises:
-        RunnerError: a value is out of range.
-    """
-    if max_new_tokens is not None:
-        check("max_new_tokens", max_new_tokens, 1, MAX_COUNT)
-    check("temperature", temperature, 0, 100)
-    check("top_k", top_k, 0, MAX_COUNT)
-    check("top_p", top_p, 0, 1)
-    check("min_p", min_p, 0, 1)
-    if seed is None:
-        seed = secrets.randbits(64)
-    check("seed", seed, 0, 2**64 - 1)
-    return Options(max_new_tokens or 0, temperature, top_k, top_p, min_p, seed)
 
 
 @dataclass(frozen=True)
@@ -129,6 +103,12 @@ def text_of(error: "ctypes.Array[ctypes.c_char]") -> str:
     return error.value.decode("utf-8", "replace")
 
 
-def check(name: str, value: float, low: float, high: float) -> None:
+def check(name: str, value: Number, low: float, high: float) -> Number:
+    """Returns a value that is in its range.
+
+    Raises:
+        RunnerError: it is not.
+    """
     if not low <= value <= high:
         raise RunnerError(f"{name} is {value}, but must be from {low} to {high}")
+    return value

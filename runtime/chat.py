@@ -1,9 +1,10 @@
 """A conversation with a model; a Runner stores its messages together with the cache."""
 
 import ctypes
-from collections.abc import Generator, Sequence
+from collections.abc import Generator
+from typing import Unpack
 
-from runtime.arguments import JsonSchema, constraint, sampling_options
+from runtime.answer_options import AnswerOptions, read_options
 from runtime.library import library
 from runtime.runner import Runner
 
@@ -38,30 +39,20 @@ class Chat:
         self,
         message: str,
         max_new_tokens: int | None = None,
-        temperature: float = 0.0,
-        top_k: int = 0,
-        top_p: float = 1.0,
-        min_p: float = 0.0,
-        seed: int | None = None,
-        *,
-        json_schema: JsonSchema | None = None,
-        regex: str | None = None,
-        choice: Sequence[str] | None = None,
-        grammar: str | None = None,
+        **options: Unpack[AnswerOptions],
     ) -> Generator[str, None, None]:
-        """Sends a message and yields the answer as it is generated; see generate() for options and
-        errors.
+        """Sends a message and yields the answer as it is generated; options and errors are those
+        of Runner.generate(). The conversation keeps the text that is yielded.
 
         Closing the iterator ends the answer; the part generated so far stays in the conversation. A
         message that does not fit the context together with the system prompt is an error, and is
         not added to the conversation.
         """
-        options = sampling_options(max_new_tokens, temperature, top_k, top_p, min_p, seed)
-        wanted = constraint(json_schema, regex, choice, grammar)
+        answer = read_options(max_new_tokens, options)
         self._dropped_turns.value = 0
         dropped_turns = ctypes.byref(self._dropped_turns)
         say = library().thimble_chat_say
-        return self._runner._stream(say, message, options, wanted, dropped_turns)
+        return self._runner._stream(say, message, answer, dropped_turns)
 
     def reset(self) -> None:
         """Removes every turn; the system prompt stays.

@@ -1,77 +1,19 @@
 """Several requests at once with one loaded model: a Python class over the C++ engine."""
 
 import ctypes
-import json
 import threading
 import weakref
-from collections.abc import Iterator, Sequence
-from typing import Any, Self
+from collections.abc import Callable, Sequence
+from typing import Self, Unpack
 
-from runtime.arguments import (
-    JsonSchema,
-    check,
-    constraint,
-    read_tokens,
-    sampling_options,
-    text_of,
-    token_ids,
-)
+from runtime.answer_options import AnswerOptions, read_options
+from runtime.arguments import check, read_tokens, text_of, token_ids
 from runtime.errors import RunnerError
-from runtime.library import (
-    ERROR_SIZE,
-    EndCallback,
-    EngineOptions,
-    Request,
-    TextCallback,
-    library,
-)
+from runtime.generation import Generation
+from runtime.library import ERROR_SIZE, EngineOptions, Request, library
 from runtime.runner import Runner
-from runtime.stream import Pieces
 
 MAX_SEQUENCES = 32
-
-
-class Generation:
-    """A request at work: iterating yields its text as it is generated, in complete characters.
-
-    Attributes:
-        stats: once it has ended, the statistics, as those of Runner.
-    """
-
-    def __init__(self, engine: "Engine") -> None:
-        self.stats: dict[str, Any] | None = None
-        self._engine = engine
-        self._pieces = Pieces()
-        self._id = 0
-        # The library calls them until the request has ended.
-        self._on_text = TextCallback(self._take)
-        self._on_end = EndCallback(self._end)
-
-    def __iter__(self) -> Iterator[str]:
-        """Iterates over the text.
-
-        Raises:
-            RunnerError: the model failed.
-        """
-        return iter(self._pieces)
-
-    def text(self) -> str:
-        """Waits for the end; returns the complete text."""
-        return "".join(self)
-
-    def cancel(self) -> None:
-        """Ends it as interrupted; the text so far stays."""
-        self._engine._cancel(self._id)
-
-    def _take(self, text: Any, size: int, _context: Any) -> int:
-        self._pieces.put(text, size)
-        return 1
-
-    def _end(self, error: bytes | None, stats: bytes, _context: Any) -> None:
-        self.stats = json.loads(stats)
-        self._engine._forget(self)
-        failed = None if error is None else RunnerError(error.decode("utf-8", "replace"))
-        self._pieces.end(failed)
 
 
 class Engine:
@@ -121,43 +63,41 @@ class Engine:
         self,
         prompt: str | Sequence[int],
         max_new_tokens: int | None = None,
-        temperature: float = 0.0,
-        top_k: int = 0,
-        top_p: float = 1.0,
-        min_p: float = 0.0,
-        seed: int | None = None,
         *,
-        json_schema: JsonSchema | None = None,
-        regex: str | None = None,
-        choice: Sequence[str] | None = None,
-        grammar: str | None = None,
+        on_event: Callable[[], None] | None = None,
+        **options: Unpack[AnswerOptions],
     ) -> Generation:
-        """Accepts a request: a prompt, or its tokens with BOS. The options are those of
-        Runner.generate().
+        """Accepts a request: a prompt, or its tokens with BOS.
+
+        Args:
+            max_new_tokens, options: those of Runner.generate().
+            on_event: is called in the engine's thread whenever there is new text, and when the
+                request has ended; Generation.poll() then gives the text. It must return soon.
 
         Raises:
-            RunnerError: an option is out of range, the prompt does not fit the context, the queue
-                is full, or the engine is closed.
+            RunnerError: an option is unknown or out of range, the prompt does not fit the context,
+                the queue is full, or the engine is closed.
         """
-        options = sampling_options(max_new_tokens, temperature, top_k, top_p, min_p, seed)
-        wanted = constraint(json_schema, regex, choice, grammar)
+        answer = read_options(max_new_tokens, options)
+        wanted = answer.constraint
         ids = token_ids(self._encode(prompt) if isinstance(prompt, str) else prompt)
-        generation = Generation(self)
+        generation = Generation(self._cancel, self._forget, on_event)
         request = Request(
             ids.ctypes.data_as(ctypes.POINTER(ctypes.c_int32)),
             len(ids),
-            options,
+            answer.options,
             wanted.kind,
             wanted.text,
             len(wanted.text),
         )
         error = ctypes.create_string_buffer(ERROR_SIZE)
-        with self._work:
+        with self._work, answer.settings.open(generation._on_token) as settings:
             handle = self._open()
             self._running[id(generation)] = generation  # before a step can end it
-            generation._id = library().thimble_engine_submit(
+            generation._id = library().thimble_engine_submit_with(
                 handle,
                 ctypes.byref(request),
+                settings,
                 generation._on_text,
                 generation._on_end,
                 None,

@@ -39,10 +39,34 @@ class Options(ctypes.Structure):
     ]
 
 
+class Piece(ctypes.Structure):
+    """thimble_piece."""
+
+    _fields_ = [
+        ("text", ctypes.c_char_p),
+        ("size", ctypes.c_size_t),
+        ("literal", ctypes.c_int32),
+    ]
+
+
+class Token(ctypes.Structure):
+    """thimble_token."""
+
+    _fields_ = [
+        ("token", ctypes.c_int32),
+        ("logprob", ctypes.c_double),
+        ("text", ctypes.POINTER(ctypes.c_char)),
+        ("size", ctypes.c_size_t),
+    ]
+
+
 TextCallback = ctypes.CFUNCTYPE(
     ctypes.c_int, ctypes.POINTER(ctypes.c_char), ctypes.c_size_t, ctypes.c_void_p
 )
 
+TokenCallback = ctypes.CFUNCTYPE(
+    None, ctypes.POINTER(Token), ctypes.POINTER(Token), ctypes.c_size_t, ctypes.c_void_p
+)
 
 EndCallback = ctypes.CFUNCTYPE(None, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_void_p)
 
@@ -121,6 +145,11 @@ def _declare(lib: ctypes.CDLL) -> None:
         "chat_turns": (wide, pointer),
         "stats": (text, pointer),
         "encode": (wide, pointer, text, size, tokens, wide),
+        "encode_pieces": (
+            *(wide, pointer, ctypes.POINTER(Piece), wide, tokens, wide),
+            *(text, size),
+        ),
+        "chat_template": (text, pointer),
         "vocab_size": (wide, pointer),
         "logits": (number, pointer, tokens, wide, wide, logits, text, size),
         "length": (wide, pointer),
@@ -132,8 +161,17 @@ def _declare(lib: ctypes.CDLL) -> None:
         "stop_recording": (number, pointer, text, ctypes.POINTER(RecordingCounts), text, size),
         "verify": (number, pointer, text, size),
         "engine_open": (pointer, pointer, ctypes.POINTER(EngineOptions), text, size),
-        "engine_submit": (
-            *(wide, pointer, ctypes.POINTER(Request)),
+        "settings_new": (pointer,),
+        "settings_free": (None, pointer),
+        "settings_number": (number, pointer, text, ctypes.c_double, text, size),
+        "settings_bias": (number, pointer, ctypes.c_int32, ctypes.c_double, text, size),
+        "settings_stop": (number, pointer, text, size, text, size),
+        "settings_tokens": (
+            *(number, pointer, ctypes.c_int32, TokenCallback, pointer, text, size),
+        ),
+        "use_settings": (None, pointer, pointer),
+        "engine_submit_with": (
+            *(wide, pointer, ctypes.POINTER(Request), pointer),
             *(TextCallback, EndCallback, pointer, text, size),
         ),
         "engine_cancel": (None, pointer, wide),

@@ -3,26 +3,16 @@
 import ctypes
 import json
 import os
-import threading
-from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, Unpack
 
-from runtime.arguments import (
-    MAX_COUNT,
-    Constraint,
-    JsonSchema,
-    check,
-    constraint,
-    encoded,
-    read_tokens,
-    sampling_options,
-    text_of,
-    token_ids,
-)
+from runtime.answer_options import Answer, AnswerOptions, read_options
+from runtime.arguments import MAX_COUNT, check, encoded, read_tokens, text_of, token_ids
 from runtime.errors import RunnerError
-from runtime.library import ERROR_SIZE, LoadOptions, Options, RecordingCounts, library
+from runtime.handle import RunnerHandle
+from runtime.library import ERROR_SIZE, LoadOptions, Piece, RecordingCounts, library
+from runtime.logprobs import TokenLogprob, collector
 from runtime.recording import Recording
 from runtime.stream import stream
 
@@ -35,7 +25,7 @@ MAX_RECORDING_BYTES = 1 << 30  # a flatbuffer ends at 2 GB
 KV_CACHES = ("default", "float16", "float32", "int8")
 
 
-class Runner:
+class Runner(RunnerHandle):
     """A `.pte` that `python -m exporter` wrote, loaded and ready.
 
     Its key/value cache stays from one answer to the next: a prefix that a prompt shares with the
@@ -68,7 +58,8 @@ class Runner:
         adapter: str | None = None,
         draft: str | os.PathLike[str] | None = None,
     ) -> None:
-        self._handle: int | None = None
+        self._handle = None
+        self._logprobs: list[TokenLogprob] = []
         self._start()
         if threads is not None:
             check("threads", threads, 1, MAX_THREADS)
@@ -87,76 +78,53 @@ class Runner:
         if draft is not None:
             self._call(library().thimble_use_draft, encoded(draft))
 
-    def _start(self) -> None:
-        self._process = os.getpid()
-        self._busy = threading.Lock()  # held by whoever uses the model: one at a time
-        self._using = threading.Lock()  # held while this Runner's handle is at work
-        self._closing = False
-        self._on_close: Callable[[], None] | None = None  # ends what uses the handle for longer
-        self._control = threading.Lock()  # held by whoever needs the handle while the model runs
-
     def generate(
         self,
         prompt: str,
         max_new_tokens: int | None = None,
-        temperature: float = 0.0,
-        top_k: int = 0,
-        top_p: float = 1.0,
-        min_p: float = 0.0,
-        seed: int | None = None,
-        *,
-        json_schema: JsonSchema | None = None,
-        regex: str | None = None,
-        choice: Sequence[str] | None = None,
-        grammar: str | None = None,
+        **options: Unpack[AnswerOptions],
     ) -> Generator[str, None, None]:
         """Continues the prompt; yields text as it is generated, in complete characters.
 
-        Closing the iterator ends the generation. The options are those of the command line.
-        max_new_tokens None: until the model ends or the context is full; seed None: a new seed
-        every time. One constraint at most: an answer that ends by itself is then such a text;
-        `stats` tells whether it is `incomplete`.
+        Closing the iterator ends the generation.
 
         Args:
-            json_schema: the answer is JSON that it describes, without white space, properties in
-                the schema's order; a dictionary, a boolean, or JSON text.
-            regex: matches the complete answer.
-            choice: the answer is one of these.
-            grammar: the answer is a text of this GBNF grammar, llama.cpp's notation.
+            max_new_tokens: the most tokens to generate; None: until the model ends its text or the
+                context is full.
+            options: those of AnswerOptions, by name.
 
         Raises:
-            RunnerError: an option is out of range; while iterating: the constraint is not valid or
-                not supported, the prompt does not fit the context, the model fails, or the runner
-                is closed or busy.
+            RunnerError: an option is unknown or out of range; while iterating: the constraint is
+                not valid or not supported, a token of logit_bias is not in the vocabulary, the
+                prompt does not fit the context, the model fails, or the runner is closed or busy.
         """
-        options = sampling_options(max_new_tokens, temperature, top_k, top_p, min_p, seed)
-        wanted = constraint(json_schema, regex, choice, grammar)
-        return self._stream(library().thimble_generate, prompt, options, wanted)
+        answer = read_options(max_new_tokens, options)
+        return self._stream(library().thimble_generate, prompt, answer)
 
     def _stream(
-        self,
-        function: Callable[..., int],
-        text: str,
-        options: Options,
-        constraint: Constraint,
-        *results: object,
+        self, function: Callable[..., int], text: str, answer: Answer, *results: object
     ) -> Generator[str, None, None]:
         """Answers `text` with a function of the library, which may have additional results."""
-        prompt, wanted = text.encode("utf-8", "replace"), constraint.text
+        prompt, wanted = text.encode("utf-8", "replace"), answer.constraint
+        logprobs: list[TokenLogprob] = []
+        on_token = collector(logprobs)
         self._acquire()
         try:
+            self._logprobs = logprobs
             self._using.acquire()
             try:
                 handle = self._open()
+                with answer.settings.open(on_token) as settings:
+                    library().thimble_use_settings(handle, settings)
             except BaseException:
                 self._using.release()
                 raise
 
             def call(on_text: Any, error: "ctypes.Array[ctypes.c_char]") -> int:
                 return library().thimble_constrain(
-                    handle, constraint.kind, wanted, len(wanted), error, ERROR_SIZE
+                    handle, wanted.kind, wanted.text, len(wanted.text), error, ERROR_SIZE
                 ) or function(
-                    *(handle, prompt, len(prompt), ctypes.byref(options), on_text, None),
+                    *(handle, prompt, len(prompt), ctypes.byref(answer.options), on_text, None),
                     *(*results, error, ERROR_SIZE),
                 )
 
@@ -172,6 +140,12 @@ class Runner:
             return json.loads(library().thimble_stats(self._open()))
 
     @property
+    def logprobs(self) -> list[TokenLogprob]:
+        """The last answer's tokens, if it was asked for with `logprobs`; the list grows with the
+        answer, and has the tokens of a piece of text before that is yielded."""
+        return self._logprobs
+
+    @property
     def constraint_notes(self) -> list[str]:
         """What is to be known about the last answer's constraint, such as that oneOf is treated as
         anyOf."""
@@ -182,8 +156,46 @@ class Runner:
         """Returns the tokens of a text, without BOS; special tokens in it are plain text."""
         data = text.encode("utf-8", "replace")
         encode, size = library().thimble_encode, len(data)
-        with self._holding() as handle:  # a leading space may be a token
+        with self._control:  # a leading space may be a token
+            handle = self._open()
             return read_tokens(lambda ids: encode(handle, data, size, ids, len(ids)), size, more=1)
+
+    def encode_pieces(self, pieces: Sequence[tuple[str, bool]]) -> list[int]:
+        """Returns the tokens of pieces that are read as one text, without BOS.
+
+        Like encode(), it may be called at any time, also while an Engine is open.
+
+        Args:
+            pieces: texts, each with whether it may contain special tokens; in the others they are
+                plain text.
+        """
+        texts = [(text.encode("utf-8", "replace"), literal) for text, literal in pieces]
+        size = sum(len(text) for text, _ in texts)
+        parts = [Piece(text, len(text), literal) for text, literal in texts]
+        array = (Piece * len(parts))(*parts)
+        with self._control:
+            handle = self._open()
+
+            def fill(ids: "ctypes.Array[ctypes.c_int32]") -> int:
+                error = ctypes.create_string_buffer(ERROR_SIZE)
+                encode = library().thimble_encode_pieces
+                count: int = encode(handle, array, len(array), ids, len(ids), error, ERROR_SIZE)
+                if count < 0:
+                    raise RunnerError(text_of(error))
+                return count
+
+            return read_tokens(fill, size, more=1)
+
+    @property
+    def chat_template(self) -> dict[str, Any] | None:
+        """The model's chat template: `source` (jinja2), the texts `bos_token` and `eos_token` that
+        it takes, and `special_tokens`, the texts of the tokenizer's special tokens.
+
+        None if the file has none, or was exported before templates were kept in it.
+        """
+        with self._control:
+            told = library().thimble_chat_template(self._open())
+        return json.loads(told) if told else None
 
     def logits(self, tokens: Sequence[int], first: int = 0) -> "NDArray[np.float32]":
         """Computes the logits after each token, with one call of the model each, as in an answer.
@@ -286,6 +298,7 @@ class Runner:
         if not forked:
             raise RunnerError(text_of(error))
         runner = object.__new__(Runner)
+        runner._logprobs = []
         runner._start()
         runner._handle, runner._busy = forked, self._busy
         return runner
@@ -328,70 +341,3 @@ class Runner:
             RunnerError: it is damaged; the message names the part.
         """
         self._call(library().thimble_verify)
-
-    def close(self) -> None:
-        """Ends an answer in progress, waits for other calls, and frees the model."""
-        self._closing = True
-        if os.getpid() != self._process:
-            self._handle = None  # its threads belong to the other process
-            return
-        if self._on_close is not None:
-            self._on_close()
-        with self._using, self._control:
-            if self._handle is not None:
-                library().thimble_free(self._handle)
-            self._handle = None
-
-    def __reduce__(self) -> NoReturn:
-        raise TypeError("a Runner cannot be copied or pickled: load the model again")
-
-    def __enter__(self) -> "Runner":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def __del__(self) -> None:
-        self.close()
-
-    def _control_call(self, function: Callable[..., int], *arguments: object) -> None:
-        """Calls a function that may be called while the model runs."""
-        error = ctypes.create_string_buffer(ERROR_SIZE)
-        with self._control:
-            failed = function(self._open(), *arguments, error, ERROR_SIZE)
-        if failed:
-            raise RunnerError(text_of(error))
-
-    def _call(self, function: Callable[..., int], *arguments: object) -> None:
-        error = ctypes.create_string_buffer(ERROR_SIZE)
-        with self._holding() as handle:
-            failed = function(handle, *arguments, error, ERROR_SIZE)
-        if failed:
-            raise RunnerError(text_of(error))
-
-    @contextmanager
-    def _holding(self) -> Iterator[int]:
-        """Provides the handle, and excludes other use of the model."""
-        self._acquire()
-        try:
-            with self._using:
-                yield self._open()
-        finally:
-            self._busy.release()
-
-    def _acquire(self) -> None:
-        self._open()  # a closed Runner reports that even while a fork is busy
-        if not self._busy.acquire(blocking=False):
-            raise RunnerError(
-                "this Runner or a fork of it is generating already: finish or close its iterator"
-            )
-
-    def _open(self) -> int:
-        """The handle."""
-        if self._handle is None:
-            raise RunnerError("this Runner is closed: load the model again")
-        if os.getpid() != self._process:
-            raise RunnerError(
-                "this Runner was loaded before the process was forked: load the model again"
-            )
-        return self._handle

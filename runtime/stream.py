@@ -12,9 +12,10 @@ from runtime.library import ERROR_SIZE, TextCallback
 
 
 class Pieces:
-    """Text that one thread puts in, piece by piece, and another iterates over."""
+    """Text that one thread puts in, piece by piece, and another takes out."""
 
     def __init__(self) -> None:
+        # The last item, None or an error, stays in it: who comes later ends there too.
         self._pieces: queue.SimpleQueue[str | RunnerError | None] = queue.SimpleQueue()
 
     def put(self, text: Any, size: int) -> None:
@@ -26,10 +27,25 @@ class Pieces:
         self._pieces.put(error)
 
     def __iter__(self) -> Iterator[str]:
-        while (piece := self._pieces.get()) is not None:
-            if isinstance(piece, RunnerError):
-                raise piece
+        while isinstance(piece := self._pieces.get(), str):
             yield piece
+        self._pieces.put(piece)
+        if piece is not None:
+            raise piece
+
+    def poll(self) -> tuple[str, bool]:
+        """Takes what is there without waiting; returns it, and whether the text has ended."""
+        text = ""
+        while not self._pieces.empty():
+            piece = self._pieces.get()
+            if isinstance(piece, str):
+                text += piece
+                continue
+            self._pieces.put(piece)
+            if piece is not None:
+                raise piece
+            return text, True
+        return text, False
 
 
 # Receives the callback for text and the buffer for an error; 0 on success.

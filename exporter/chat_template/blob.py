@@ -1,14 +1,25 @@
 """Writes the flatbuffer of schemas/chat_template.fbs; the slots below are its fields, in order."""
 
+from dataclasses import dataclass
+
 import flatbuffers
 
 from exporter.chat_template.form import Form, Place, Rule
 
-VERSION = 1
+VERSION = 2
 _IDENTIFIER = b"THCT"
 
 
-def write_forms(with_system: Form | None, without_system: Form | None) -> bytes:
+@dataclass(frozen=True)
+class TemplateText:
+    """A template as a model's files have it, and the texts of the tokens that it takes."""
+
+    source: str
+    bos_token: str
+    eos_token: str
+
+
+def write_forms(text: TemplateText, with_system: Form | None, without_system: Form | None) -> bytes:
     """Returns the flatbuffer of a reduced template."""
     builder = flatbuffers.Builder(4096)
     offsets = {
@@ -16,17 +27,19 @@ def write_forms(with_system: Form | None, without_system: Form | None) -> bytes:
         for slot, form in ((1, with_system), (2, without_system))
         if form is not None
     }
-    return _finish(builder, offsets)
+    return _finish(builder, text, offsets)
 
 
-def write_source(source: str, reason: str) -> bytes:
+def write_text(text: TemplateText, reason: str) -> bytes:
     """Returns the flatbuffer of a template that could not be reduced, and the reason."""
     builder = flatbuffers.Builder(4096)
-    return _finish(builder, {3: builder.CreateString(source), 4: builder.CreateString(reason)})
+    return _finish(builder, text, {4: builder.CreateString(reason)})
 
 
-def _finish(builder: flatbuffers.Builder, offsets: dict[int, int]) -> bytes:
-    builder.StartObject(5)
+def _finish(builder: flatbuffers.Builder, text: TemplateText, offsets: dict[int, int]) -> bytes:
+    for slot, part in ((3, text.source), (5, text.bos_token), (6, text.eos_token)):
+        offsets[slot] = builder.CreateString(part)
+    builder.StartObject(7)
     builder.PrependUint32Slot(0, VERSION, 0)
     for slot, offset in offsets.items():
         builder.PrependUOffsetTRelativeSlot(slot, offset, 0)

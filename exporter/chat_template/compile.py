@@ -9,7 +9,7 @@ from typing import Any
 
 import jinja2
 
-from exporter.chat_template.blob import write_forms, write_source
+from exporter.chat_template.blob import TemplateText, write_forms, write_text
 from exporter.chat_template.environment import Messages, Render, load_template
 from exporter.chat_template.form import Form
 from exporter.chat_template.reduction import IrreducibleError, conversation, reduce_form
@@ -27,7 +27,7 @@ class CompiledChatTemplate:
 
     Attributes:
         data: the flatbuffer of schemas/chat_template.fbs.
-        reduced: whether the runner can render it; otherwise it is stored as text only.
+        reduced: whether the runner can render it; otherwise only its text is stored.
         reason: why it could not be reduced; or, if it was reduced, a remark (often empty).
     """
 
@@ -42,6 +42,7 @@ def compile_chat_template(template: str, bos_token: str, eos_token: str) -> Comp
     If the template inserts a date, it is the template's own default date, which it uses without a
     clock, or else today's; `reason` tells which.
     """
+    text = TemplateText(template, bos_token, eos_token)
     try:
         render, notes = _load(template, bos_token, eos_token)
         with_system = reduce_form(render, with_system=True)
@@ -51,8 +52,9 @@ def compile_chat_template(template: str, bos_token: str, eos_token: str) -> Comp
         notes += _verify(render, with_system, without_system)
     except (IrreducibleError, jinja2.TemplateError) as error:
         reason = str(error) or type(error).__name__
-        return CompiledChatTemplate(write_source(template, reason), False, reason)
-    return CompiledChatTemplate(write_forms(with_system, without_system), True, "; ".join(notes))
+        return CompiledChatTemplate(write_text(text, reason), False, reason)
+    data = write_forms(text, with_system, without_system)
+    return CompiledChatTemplate(data, True, "; ".join(notes))
 
 
 def find_chat_template(path: Path) -> str | None:

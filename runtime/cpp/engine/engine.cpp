@@ -39,7 +39,10 @@ Result<std::unique_ptr<Constraint>> Engine::compile(const ConstraintText& text) 
 
 Result<int64_t> Engine::submit(Request request) {
   if (request.tokens.empty()) return Status::error("the request has no tokens: give at least one");
-  const Status fits = model_->check_context(request.tokens);
+  Status fits = model_->check_context(request.tokens);
+  if (fits.ok()) {
+    fits = check_bias(request.options.sampler.changes, model_->program().vocab_size());
+  }
   if (!fits.ok()) return fits;
   Result<std::unique_ptr<Constraint>> constraint = compile(request.constraint);
   if (!constraint.ok()) return constraint.status();

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 
 namespace thimble {
 
@@ -21,13 +22,14 @@ Answer::Answer(const Model& model, const GenerateOptions& options,
                Stats* stats)
     : model_(model),
       options_(options),
-      on_text_(on_text),
       stats_(*stats),
-      sampler_(options.sampler),
+      sampler_(options.sampler, prompt),
       at_start_(begins_text(model, prompt)),
-      stream_(model.tokenizer(), at_start_),
+      text_(model.tokenizer(), options.output, on_text, at_start_),
       length_(static_cast<int64_t>(prompt.size())) {
   stats_.stop_reason = StopReason::kNone;
+  stats_.end_token = -1;
+  stats_.end_text.clear();
   if (options.constraint != nullptr) {
     const auto vocab_size = static_cast<size_t>(model.program().vocab_size());
     constrained_.emplace(*options.constraint, model.tokenizer(), vocab_size, at_start_);
@@ -38,13 +40,18 @@ Status Answer::choose(const float* logits) {
   chosen_.clear();
   if (generated_ == 0 && constrained_) {
     if (constrained_->ended()) end(StopReason::kComplete);
-    add_forced();
+    find_forced();
   }
-  if (ended() || !chosen_.empty()) return {};
+  if (ended()) return {};
+  if (!forced_.empty()) {
+    add_forced(logits);
+    return {};
+  }
   const Result<int32_t> token = sample(logits);
   if (!token.ok()) return token.status();
-  add(*token);
-  add_forced();
+  add(*token, logits);
+  find_forced();
+  if (!options_.output.on_token) add_forced(logits);
   return {};
 }
 
@@ -62,23 +69,42 @@ Result<int32_t> Answer::sample(const float* logits) {
                        " are not numbers: check the file with --verify");
 }
 
-void Answer::add_forced() {
+void Answer::find_forced() {
   if (!constrained_ || ended()) return;
-  for (const int32_t token : constrained_->forced()) {
-    if (ended()) return;
-    add(token);
+  const std::vector<int32_t> forced = constrained_->forced();
+  forced_.assign(forced.begin(), forced.end());
+}
+
+/// Adds all at once; one at a time where the logits before each are needed.
+void Answer::add_forced(const float* logits) {
+  while (!forced_.empty() && !ended()) {
+    const int32_t token = forced_.front();
+    forced_.pop_front();
+    add(token, logits);
     ++stats_.forced_tokens;
+    if (options_.output.on_token) return;
   }
 }
 
-void Answer::add(int32_t token) {
+void Answer::add(int32_t token, const float* logits) {
   ++generated_;
   ++stats_.generated_tokens;
-  if (model_.ends_answer(token)) return end(StopReason::kEos);
+  sampler_.add(token);
+  if (model_.ends_answer(token)) {
+    stats_.end_token = token;
+    stats_.end_text = model_.tokenizer().text_of(token);
+    return end(StopReason::kEos);
+  }
   if (constrained_) constrained_->add(token);
-  const std::string text = stream_.push(token);
+  std::optional<ChosenLogprob> logprob;
+  if (options_.output.on_token) {
+    const auto count = static_cast<int32_t>(model_.program().vocab_size());
+    logprob = logprob_of(token, logits, count, options_.output.top_logprobs, model_.tokenizer());
+  }
   const bool interrupted = options_.interrupted != nullptr && options_.interrupted->load();
-  if (interrupted || (!text.empty() && !on_text_(text))) return end(StopReason::kInterrupted);
+  const bool wanted = text_.add(token, std::move(logprob));
+  if (text_.stopped()) return end(StopReason::kStop);
+  if (interrupted || !wanted) return end(StopReason::kInterrupted);
   if (constrained_ && constrained_->ended()) return end(StopReason::kComplete);
   if (generated_ == options_.max_new_tokens) return end(StopReason::kLength);
   if (length_ == model_.program().max_context_len()) return end(StopReason::kContextFull);
@@ -88,8 +114,9 @@ void Answer::add(int32_t token) {
 
 void Answer::finish() {
   stats_.incomplete = constrained_ && !constrained_->complete();
-  const std::string rest = stream_.finish();
-  if (!rest.empty()) on_text_(rest);
+  const bool stopped = text_.stopped();
+  text_.finish();
+  if (text_.stopped() && !stopped) end(StopReason::kStop);
 }
 
 }  // namespace thimble

@@ -1,12 +1,13 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <optional>
 #include <vector>
 
+#include "runner/answer_text.h"
 #include "runner/constrained_answer.h"
 #include "runner/runner.h"
-#include "tokenizer/token_stream.h"
 
 namespace thimble {
 
@@ -30,18 +31,20 @@ class Answer {
 
  private:
   Result<int32_t> sample(const float* logits);
-  void add(int32_t token);
-  void add_forced();
+  /// Adds a token that was chosen, or forced, behind `logits`.
+  void add(int32_t token, const float* logits);
+  void add_forced(const float* logits);
+  void find_forced();
   void end(StopReason reason) { stats_.stop_reason = reason; }
 
   const Model& model_;
   const GenerateOptions& options_;
-  const Runner::TextCallback& on_text_;
   Stats& stats_;
   Sampler sampler_;
   const bool at_start_;  ///< its tokens begin a text, and do not go on behind a prompt
-  TokenStream stream_;
+  AnswerText text_;
   std::optional<ConstrainedAnswer> constrained_;
+  std::deque<int32_t> forced_;  ///< that come next
   std::vector<int32_t> chosen_;
   int64_t length_;  ///< of the context, with the tokens chosen
   int64_t generated_ = 0;

@@ -16,14 +16,21 @@
 /// \file
 /// What the files of the C interface share.
 
+struct thimble_settings {
+  thimble::LogitChangeOptions changes;
+  thimble::OutputOptions output;
+};
+
 struct thimble_runner {
   explicit thimble_runner(std::unique_ptr<thimble::Runner> loaded) : runner(std::move(loaded)) {}
 
   std::unique_ptr<thimble::Runner> runner;
   std::string stats;
+  thimble_settings settings;
   thimble::ConstraintText constraint_text;
   std::unique_ptr<thimble::Constraint> constraint;
-  std::string notes;  ///< of the constraint
+  std::string notes;          ///< of the constraint
+  std::string chat_template;  ///< as JSON, once it was asked for
 };
 
 namespace thimble {
@@ -61,11 +68,13 @@ inline Status check(const thimble_options& options) {
 }
 
 /// Without the constraint.
-inline GenerateOptions to_generate(const thimble_options& options) {
+inline GenerateOptions to_generate(const thimble_options& options,
+                                   const thimble_settings& settings) {
   GenerateOptions generate;
   generate.max_new_tokens = options.max_new_tokens;
-  generate.sampler = {options.temperature, options.top_k, options.top_p, options.min_p,
-                      options.seed};
+  generate.sampler = {options.temperature, options.top_k, options.top_p,
+                      options.min_p,       options.seed,  settings.changes};
+  generate.output = settings.output;
   return generate;
 }
 

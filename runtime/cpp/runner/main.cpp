@@ -136,6 +136,7 @@ int run(const Options& options) {
   generate.constraint = constraint->get();
   generate.max_new_tokens = options.max_new_tokens;
   generate.sampler = options.sampler;
+  generate.output = options.output;
   generate.sampler.seed = options.seed ? *options.seed : std::random_device()();
   generate.interrupted = &interrupted();
   catch_interrupt();

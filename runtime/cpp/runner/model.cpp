@@ -59,10 +59,7 @@ void Model::load_chat_template() {
   }
   // A template stored only as text fails here rather than at the first question.
   const auto probe = chat_template->render({{"user", "Hello"}}, /*add_generation_prompt=*/true);
-  if (!probe.ok()) {
-    chat_template_error_ = probe.message();
-    return;
-  }
+  if (!probe.ok()) chat_template_error_ = probe.message();
   chat_template_ = std::make_unique<ChatTemplate>(std::move(*chat_template));
 }
 

@@ -27,7 +27,11 @@ class Model {
   LoadedMethod& program() const { return *program_; }
   const Tokenizer& tokenizer() const { return *tokenizer_; }
   /// Null if the model has none that can be rendered; chat_template_error() has the reason.
-  const ChatTemplate* chat_template() const { return chat_template_.get(); }
+  const ChatTemplate* chat_template() const {
+    return chat_template_error_.empty() ? chat_template_.get() : nullptr;
+  }
+  /// The same, whether it can be rendered or not; null if the file has none.
+  const ChatTemplate* stored_chat_template() const { return chat_template_.get(); }
   const std::string& chat_template_error() const { return chat_template_error_; }
 
   /// The tokens of a plain prompt, after BOS if the model's tokenizer adds one. An empty prompt is

@@ -66,6 +66,7 @@ Result<std::vector<int32_t>> ModelDrafter::propose(const std::vector<int32_t>& t
     const auto width = static_cast<int32_t>(runner_->model().program().vocab_size());
     const int32_t token = ahead.sample(*logits, width);
     if (token < 0) break;
+    ahead.add(token);
     guess_.push_back(token);
     all.push_back(token);
   }

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "constraint/json.h"
+#include "tokenizer/utf8.h"
 
 namespace thimble {
 namespace {
@@ -153,6 +154,34 @@ Option choice(std::string_view name, Options* options) {
           }};
 }
 
+Option stop(std::string_view name, std::vector<std::string>* texts) {
+  return {name, "", true, [texts](const std::string& name, const std::string& text) {
+            if (text.empty()) return Status::error(name + " needs a value");
+            texts->push_back(with_valid_utf8(text));
+            return Status();
+          }};
+}
+
+/// Each use adds one, in place of an earlier one of the same token.
+Option bias(std::string_view name, LogitChangeOptions* changes) {
+  return {name, "", true, [changes](const std::string& name, const std::string& text) {
+            const size_t equals = text.find('=');
+            if (equals == std::string::npos) {
+              return Status::error(name + " is '" + text + "', but must be ID=VALUE");
+            }
+            uint64_t token = 0;
+            float value = 0;
+            Status status = read_integer(name, text.substr(0, equals), 0,
+                                         std::numeric_limits<int32_t>::max(), &token);
+            if (status.ok()) {
+              status = read_float(name, text.substr(equals + 1), -kMostBias, kMostBias,
+                                  "from -100 to 100", &value);
+            }
+            if (status.ok()) changes->set_bias(static_cast<int32_t>(token), value);
+            return status;
+          }};
+}
+
 std::vector<Option> all_options(Options* options) {
   constexpr uint64_t kMaxCount = std::numeric_limits<int32_t>::max();
   using Kind = ConstraintText::Kind;
@@ -168,6 +197,13 @@ std::vector<Option> all_options(Options* options) {
       integer("--top-k", "", 0, kMaxCount, &sampler.top_k),
       real("--top-p", 0, 1, &sampler.top_p),
       real("--min-p", 0, 1, &sampler.min_p),
+      real("--repetition-penalty", kLeastRepetitionPenalty, kMostRepetitionPenalty,
+           &sampler.changes.repetition_penalty),
+      real("--presence-penalty", -kMostPenalty, kMostPenalty, &sampler.changes.presence_penalty),
+      real("--frequency-penalty", -kMostPenalty, kMostPenalty, &sampler.changes.frequency_penalty),
+      bias("--logit-bias", &sampler.changes),
+      stop("--stop", &options->output.stop),
+      flag("--special-text", &options->output.special_text),
       integer("--seed", "", 0, std::numeric_limits<uint64_t>::max(), &options->seed),
       integer("--threads", "", 1, kMaxThreads, &options->load.threads),
       cache_type("--kv-cache", &options->load.cache_type),
@@ -267,60 +303,6 @@ Result<Options> parse_options(int argc, const char* const* argv) {
   const Status status = check(options);
   if (!status.ok()) return status;
   return options;
-}
-
-const char* usage() {
-  return "Usage: runner MODEL.pte -p TEXT [options]\n"
-         "       runner MODEL.pte --chat [options]\n"
-         "\n"
-         "Runs a language model that python -m exporter wrote. The text goes to standard output,\n"
-         "everything else to standard error.\n"
-         "\n"
-         "  -p, --prompt TEXT    the text to continue; if empty, the model begins a text\n"
-         "  -n, --tokens COUNT   the most tokens to generate (default: until the model ends its\n"
-         "                       text or the context is full)\n"
-         "  --temperature T      0 to 100; 0: always the most likely token (default 0)\n"
-         "  --top-k K            sample from the K most likely tokens; 0: all (default 0)\n"
-         "  --top-p P            0 to 1: nucleus sampling, from the smallest set of tokens whose\n"
-         "                       probabilities add up to P (default 1)\n"
-         "  --min-p P            0 to 1: sample from tokens that have at least P times the\n"
-         "                       probability of the most likely one (default 0)\n"
-         "  --seed S             makes sampling repeatable (default: a new seed for every run)\n"
-         "  --chat               chat: each line is a message; with -p, only that message. The\n"
-         "                       lines /reset (start a new conversation), /help and /exit are\n"
-         "                       commands; a line that starts with // is a message that starts\n"
-         "                       with /. When the context is full, the oldest turns are dropped\n"
-         "  --system TEXT        the system prompt of --chat (default: the session's)\n"
-         "  --json-schema TEXT, --json-schema-file FILE\n"
-         "                       the answer is JSON that this schema describes, without spaces; "
-         "its\n"
-         "                       properties come in the schema's order\n"
-         "  --json-object        the answer is a JSON object\n"
-         "  --regex TEXT         a regular expression matches the complete answer\n"
-         "  --choice TEXT        the answer is one of the texts; one option for each\n"
-         "  --grammar TEXT, --grammar-file FILE\n"
-         "                       the answer is a text of this GBNF grammar, llama.cpp's notation\n"
-         "  --threads N          1 to 256 (default: automatic)\n"
-         "  --kv-cache TYPE      default (set in the file), float16, float32 or int8\n"
-         "  --huge-pages         copy the weights into huge pages, if the system has them: faster\n"
-         "  --session FILE       resume from the key/value cache in FILE, if it exists, and save\n"
-         "                       the new one to it: a prefix that prompts share is computed only\n"
-         "                       once. With --chat, the conversation is resumed too\n"
-         "  --adapter NAME       run with an adapter that the model was exported with\n"
-         "  --draft ngram|FILE   guess the next tokens, from repetitions in the text or with a\n"
-         "                       smaller model of the same tokenizer, and verify several in one\n"
-         "                       call of the model: the same text, sooner where guesses are right\n"
-         "                       (these five options need a model exported with --delegate cpu)\n"
-         "  --json FILE          write the statistics as JSON\n"
-         "  --etdump FILE        record ExecuTorch's profile of the run: the first 256 calls of\n"
-         "                       the model, up to 32 MiB, and the first 1024 bytes of the prompt.\n"
-         "                       During a run, the signal SIGUSR1 starts a recording; the next\n"
-         "                       one ends it and writes FILE, then FILE.2, ...\n"
-         "                       (default: runner-PID.etdp, ...)\n"
-         "  --verify             first check the complete file, including the weights\n"
-         "  --version            print the versions of the runner, ExecuTorch and the formats\n"
-         "  -h, --help           print this help\n"
-         "  --                   end of the options: MODEL.pte may follow and begin with -\n";
 }
 
 }  // namespace thimble

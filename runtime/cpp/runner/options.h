@@ -6,6 +6,7 @@
 
 #include "constraint/constraint.h"
 #include "core/status.h"
+#include "runner/answer_text.h"
 #include "runner/sampler.h"
 #include "runner/session_handle.h"
 
@@ -17,6 +18,7 @@ struct Options {
   std::optional<std::string> prompt;
   int64_t max_new_tokens = 0;  ///< 0: until the model ends or the context is full
   SamplerOptions sampler;
+  OutputOptions output;
   std::optional<uint64_t> seed;
   LoadOptions load;
   ConstraintText constraint;

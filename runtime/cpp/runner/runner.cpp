@@ -281,8 +281,9 @@ Status Runner::drop_ahead() {
 
 Status Runner::generate(const std::vector<int32_t>& tokens, const GenerateOptions& options,
                         const TextCallback& on_text) {
-  const Status fits = model_->check_context(tokens);
-  if (!fits.ok()) return fits;
+  Status status = model_->check_context(tokens);
+  if (status.ok()) status = check_bias(options.sampler.changes, program().vocab_size());
+  if (!status.ok()) return status;
   Stopwatch watch;
   Result<const float*> logits = prefill(tokens, options.interrupted);
   stats_.prefill_s += watch.seconds();
@@ -294,7 +295,6 @@ Status Runner::generate(const std::vector<int32_t>& tokens, const GenerateOption
 
   Answer answer(*model_, options, tokens, on_text, &stats_);
   Stopwatch decode_watch;
-  Status status;
   for (bool first = true;; first = false) {
     status = answer.choose(*logits);
     if (first) {

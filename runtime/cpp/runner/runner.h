@@ -11,6 +11,7 @@
 
 #include "constraint/constraint.h"
 #include "core/status.h"
+#include "runner/answer_text.h"
 #include "runner/drafter.h"
 #include "runner/lookahead.h"
 #include "runner/model.h"
@@ -22,6 +23,7 @@ namespace thimble {
 struct GenerateOptions {
   int64_t max_new_tokens = 0;  ///< 0: until the model ends or the context is full
   SamplerOptions sampler;
+  OutputOptions output;
   Constraint* constraint = nullptr;                ///< of this model's vocabulary; null: any text
   const std::atomic<bool>* interrupted = nullptr;  ///< checked between calls of the model
 };
@@ -30,8 +32,7 @@ struct GenerateOptions {
 /// the model: only one thread at a time may use any of them.
 class Runner {
  public:
-  /// Receives complete UTF-8 characters as they are generated; false ends the answer.
-  using TextCallback = std::function<bool(std::string_view text)>;
+  using TextCallback = thimble::TextCallback;
 
   /// Loads a model. Threads of ExecuTorch's pool are shared by all runners of a process; those of
   /// the CPU delegate are the model's own.

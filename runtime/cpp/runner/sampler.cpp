@@ -24,6 +24,7 @@ int32_t likeliest(const float* logits, int32_t count, const TokenMask* allowed) 
 }  // namespace
 
 int32_t Sampler::sample(const float* logits, int32_t count, const TokenMask* allowed) {
+  logits = changes_.apply(logits, count, &changed_);
   const int32_t best = likeliest(logits, count, allowed);
   if (best < 0 || options_.temperature == 0.0f || std::isinf(logits[best])) return best;
 

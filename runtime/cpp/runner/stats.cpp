@@ -50,6 +50,8 @@ const char* stop_reason_name(StopReason reason) {
       return "context_full";
     case StopReason::kInterrupted:
       return "interrupted";
+    case StopReason::kStop:
+      return "stop";
   }
   return "";
 }
@@ -86,6 +88,8 @@ std::string to_json(const Stats& stats) {
   add("peak_memory_bytes", std::to_string(platform::peak_memory_bytes()));
   add("recorded_calls", std::to_string(stats.recorded_calls));
   add("dropped_calls", std::to_string(stats.dropped_calls));
+  add("end_token", std::to_string(stats.end_token));
+  add("end_text", quoted(stats.end_text));
   add("incomplete", stats.incomplete ? "true" : "false");
   add("stop_reason", quoted(stop_reason_name(stats.stop_reason)));
   return json + "}\n";

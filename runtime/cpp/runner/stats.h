@@ -13,12 +13,13 @@ enum class StopReason {
   kLength,       ///< as many tokens as asked for
   kContextFull,  ///< no room in the key/value cache
   kInterrupted,  ///< the caller stopped it
+  kStop,         ///< one of its stop texts came
 };
 
 const char* stop_reason_name(StopReason reason);
 
 /// What a run took. Times in seconds. Counts and times of phases add up over the turns of a chat;
-/// ttft_s, stop_reason and incomplete are the last answer's.
+/// ttft_s, stop_reason, end_token and incomplete are the last answer's.
 struct Stats {
   std::string model;      ///< the file's path
   std::string method;     ///< of the file, that ran
@@ -40,6 +41,8 @@ struct Stats {
   int64_t recorded_calls = 0;   ///< of the model, which a recording kept
   int64_t dropped_calls = 0;    ///< while recording, for which its bounds left no room
   StopReason stop_reason = StopReason::kNone;
+  int32_t end_token = -1;   ///< that ended the answer, if the reason is kEos; else -1
+  std::string end_text;     ///< its text
   bool incomplete = false;  ///< the answer ended before its constraint allowed it
 
   double prefill_tokens_per_s() const;

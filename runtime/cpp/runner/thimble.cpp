@@ -8,11 +8,13 @@
 #include <utility>
 #include <vector>
 
+#include "constraint/json.h"
 #include "runner/c_interface.h"
 #include "runner/chat.h"
 #include "runner/draft.h"
 #include "runner/runner.h"
 #include "runner/version.h"
+#include "tokenizer/utf8.h"
 
 namespace {
 
@@ -50,9 +52,23 @@ thimble_runner* to_handle(thimble::Result<std::unique_ptr<thimble::Runner>> runn
 
 thimble::GenerateOptions generate_options(const thimble_options& options,
                                           const thimble_runner& runner) {
-  thimble::GenerateOptions generate = thimble::to_generate(options);
+  thimble::GenerateOptions generate = thimble::to_generate(options, runner.settings);
   generate.constraint = runner.constraint.get();
   return generate;
+}
+
+std::string to_json(const thimble::ChatTemplate& stored, const thimble::Tokenizer& tokenizer) {
+  const auto quoted = [](std::string_view text) {
+    return thimble::quoted_json(thimble::with_valid_utf8(text));
+  };
+  std::string special;
+  for (const std::string_view text : tokenizer.special_tokens()) {
+    special += (special.empty() ? "" : ", ") + quoted(text);
+  }
+  return "{\"source\": " + quoted(stored.source()) +
+         ", \"bos_token\": " + quoted(stored.bos_token()) +
+         ", \"eos_token\": " + quoted(stored.eos_token()) + ", \"special_tokens\": [" + special +
+         "]}";
 }
 
 }  // namespace
@@ -175,6 +191,30 @@ int64_t thimble_encode(const thimble_runner* runner, const char* text, size_t te
   const auto count = static_cast<int64_t>(encoded.size());
   std::copy_n(encoded.begin(), std::min(count, capacity), tokens);
   return count;
+}
+
+int64_t thimble_encode_pieces(const thimble_runner* runner, const thimble_piece* pieces,
+                              int64_t count, int32_t* tokens, int64_t capacity, char* error,
+                              size_t error_size) {
+  const thimble::Status right = check<int64_t>("count", count, 0, INT32_MAX);
+  if (report(right, error, error_size) != 0) return -1;
+  std::vector<thimble::Piece> text;
+  for (int64_t i = 0; i < count; ++i) {
+    const thimble_piece& piece = pieces[i];
+    text.push_back({std::string(piece.text, piece.size), piece.literal != 0});
+  }
+  const std::vector<int32_t> encoded = runner->runner->model().tokenizer().encode(text);
+  const auto size = static_cast<int64_t>(encoded.size());
+  std::copy_n(encoded.begin(), std::min(size, capacity), tokens);
+  return size;
+}
+
+const char* thimble_chat_template(thimble_runner* runner) {
+  const thimble::Model& model = runner->runner->model();
+  const thimble::ChatTemplate* stored = model.stored_chat_template();
+  if (stored == nullptr || stored->source().empty()) return "";
+  if (runner->chat_template.empty()) runner->chat_template = to_json(*stored, model.tokenizer());
+  return runner->chat_template.c_str();
 }
 
 int64_t thimble_vocab_size(const thimble_runner* runner) {

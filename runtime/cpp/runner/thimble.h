@@ -106,6 +106,63 @@ THIMBLE_API int thimble_constrain(thimble_runner* runner, int32_t kind, const ch
 /// is treated as anyOf; "" if nothing. Valid until the next thimble_constrain().
 THIMBLE_API const char* thimble_constraint_notes(const thimble_runner* runner);
 
+/// Settings of an answer that thimble_options does not have. A new one has those that change
+/// nothing.
+typedef struct thimble_settings thimble_settings;
+
+THIMBLE_API thimble_settings* thimble_settings_new(void);
+
+/// Frees settings; null is allowed.
+THIMBLE_API void thimble_settings_free(thimble_settings* settings);
+
+/// Sets a number by its name. Returns 0 on success; on failure, for example because it is out of
+/// range, nothing changes. Before temperature, and in this order, logits are changed by the biases,
+/// by
+///   repetition_penalty   0.01 to 100; logits of the tokens of prompt and answer are divided by it
+///                        where they are above 0, multiplied where they are below; 1: none
+///   presence_penalty     -2 to 2; is taken from the logits of the tokens that the answer has
+///   frequency_penalty    -2 to 2; is taken from them as often as the answer has the token
+/// and
+///   special_text         1: special tokens are passed on as their text, except the one that ends
+///                        the answer; 0: they are left out
+THIMBLE_API int thimble_settings_number(thimble_settings* settings, const char* name, double value,
+                                        char* error, size_t error_size);
+
+/// Adds a number from -100 to 100 to the logit of a token, in place of one set before. -100 bans
+/// the token where any other may come. Returns 0 on success.
+THIMBLE_API int thimble_settings_bias(thimble_settings* settings, int32_t token, double value,
+                                      char* error, size_t error_size);
+
+/// Adds a text of `text_size` bytes, at least one, at which answers end: neither it nor what
+/// follows is passed on. Of several, the one that is complete first counts. Returns 0 on success.
+THIMBLE_API int thimble_settings_stop(thimble_settings* settings, const char* text,
+                                      size_t text_size, char* error, size_t error_size);
+
+/// A token, the natural logarithm of its probability, and its `size` bytes: what it adds to a text,
+/// or the text of a special token.
+typedef struct {
+  int32_t token;
+  double logprob;
+  const char* text;
+  size_t size;
+} thimble_token;
+
+/// Receives a token of an answer and the most likely ones in its place, the most likely first; the
+/// probabilities are those of the model's logits as they are. Pointers are valid during the call.
+typedef void (*thimble_token_callback)(const thimble_token* chosen, const thimble_token* top,
+                                       size_t top_count, void* context);
+
+/// Makes a callback receive the tokens of answers, each before the text that shows it, with the
+/// `top` most likely, 0 to 20. It gets neither the token that ends an answer nor those of a stop
+/// text. A null callback ends that. Returns 0 on success.
+THIMBLE_API int thimble_settings_tokens(thimble_settings* settings, int32_t top,
+                                        thimble_token_callback on_token, void* context, char* error,
+                                        size_t error_size);
+
+/// Makes thimble_generate() and thimble_chat_say() use settings, as they are now, from the next
+/// answer on; null: those that change nothing, as after the load. Forks begin with these.
+THIMBLE_API void thimble_use_settings(thimble_runner* runner, const thimble_settings* settings);
+
 /// Starts or continues a chat; the model must have a chat template. The conversation belongs to the
 /// runner: it is saved, restored and forked with the cache, and thimble_generate() does not change
 /// it. A system message of `system_size` bytes replaces the previous one; with 0, that one stays.
@@ -136,6 +193,25 @@ THIMBLE_API const char* thimble_stats(thimble_runner* runner);
 /// most `capacity` tokens; returns the number of all tokens.
 THIMBLE_API int64_t thimble_encode(const thimble_runner* runner, const char* text, size_t text_size,
                                    int32_t* tokens, int64_t capacity);
+
+/// A part of a text to encode.
+typedef struct {
+  const char* text;
+  size_t size;
+  int32_t literal; /* not 0: may contain special tokens; 0: they are plain text in it */
+} thimble_piece;
+
+/// Encodes `count` pieces that are read as one text, without BOS. Writes at most `capacity` tokens;
+/// returns the number of all tokens, or -1 on failure.
+THIMBLE_API int64_t thimble_encode_pieces(const thimble_runner* runner, const thimble_piece* pieces,
+                                          int64_t count, int32_t* tokens, int64_t capacity,
+                                          char* error, size_t error_size);
+
+/// Returns the model's chat template as JSON, {"source": ..., "bos_token": ..., "eos_token": ...,
+/// "special_tokens": [...]}: a jinja2 template, two texts that it takes, and the texts of the
+/// tokenizer's special tokens. "" if the file has no template, or was exported before they were
+/// kept in it. Valid as long as the runner.
+THIMBLE_API const char* thimble_chat_template(thimble_runner* runner);
 
 /// Returns the number of logits after a token.
 THIMBLE_API int64_t thimble_vocab_size(const thimble_runner* runner);
@@ -222,8 +298,8 @@ typedef void (*thimble_end_callback)(const char* error, const char* stats, void*
 
 /// Opens an engine for a runner's model, with the runner's adapter. The model must be exported with
 /// --delegate cpu. Until the engine is freed, neither the runner nor its forks may be used, except
-/// for thimble_encode() and thimble_encode_prompt(), and the runner must not be freed. Returns null
-/// on failure.
+/// for thimble_encode(), thimble_encode_pieces(), thimble_encode_prompt() and
+/// thimble_chat_template(), and the runner must not be freed. Returns null on failure.
 THIMBLE_API thimble_engine* thimble_engine_open(thimble_runner* runner,
                                                 const thimble_engine_options* options, char* error,
                                                 size_t error_size);
@@ -235,6 +311,14 @@ THIMBLE_API int64_t thimble_engine_submit(thimble_engine* engine, const thimble_
                                           thimble_text_callback on_text,
                                           thimble_end_callback on_end, void* context, char* error,
                                           size_t error_size);
+
+/// The same with settings; null: those that change nothing. They are copied.
+THIMBLE_API int64_t thimble_engine_submit_with(thimble_engine* engine,
+                                               const thimble_request* request,
+                                               const thimble_settings* settings,
+                                               thimble_text_callback on_text,
+                                               thimble_end_callback on_end, void* context,
+                                               char* error, size_t error_size);
 
 /// Ends a request, as interrupted, with the next step. A number that is not at work is ignored.
 THIMBLE_API void thimble_engine_cancel(thimble_engine* engine, int64_t request);

@@ -36,6 +36,14 @@ thimble_engine* thimble_engine_open(thimble_runner* runner, const thimble_engine
 int64_t thimble_engine_submit(thimble_engine* engine, const thimble_request* request,
                               thimble_text_callback on_text, thimble_end_callback on_end,
                               void* context, char* error, size_t error_size) {
+  return thimble_engine_submit_with(engine, request, /*settings=*/nullptr, on_text, on_end, context,
+                                    error, error_size);
+}
+
+int64_t thimble_engine_submit_with(thimble_engine* engine, const thimble_request* request,
+                                   const thimble_settings* settings, thimble_text_callback on_text,
+                                   thimble_end_callback on_end, void* context, char* error,
+                                   size_t error_size) {
   using Kind = thimble::ConstraintText::Kind;
   const thimble::Status right =
       thimble::first_error({check(request->options),
@@ -45,7 +53,8 @@ int64_t thimble_engine_submit(thimble_engine* engine, const thimble_request* req
   if (report(right, error, error_size) != 0) return 0;
   thimble::Request wanted;
   wanted.tokens.assign(request->tokens, request->tokens + request->count);
-  wanted.options = thimble::to_generate(request->options);
+  wanted.options =
+      thimble::to_generate(request->options, settings != nullptr ? *settings : thimble_settings());
   wanted.constraint.kind = static_cast<Kind>(request->constraint_kind);
   if (wanted.constraint.kind != Kind::kNone) {
     wanted.constraint.text.assign(request->constraint, request->constraint_size);

@@ -1,6 +1,7 @@
 #include "tokenizer/added_tokens.h"
 
 #include <algorithm>
+#include <iterator>
 #include <tuple>
 
 #include "tokenizer/utf8.h"
@@ -95,6 +96,25 @@ int32_t AddedTokens::find(std::string_view content) const {
     if (token.content == content) return token.id;
   }
   return -1;
+}
+
+std::string_view AddedTokens::content(int32_t id) const {
+  for (const AddedToken& token : tokens_) {
+    if (token.id == id) return token.content;
+  }
+  return {};
+}
+
+std::vector<std::string_view> AddedTokens::special() const {
+  std::vector<AddedToken> special;
+  std::copy_if(tokens_.begin(), tokens_.end(), std::back_inserter(special),
+               [](const AddedToken& token) { return token.special; });
+  std::sort(special.begin(), special.end(), [](const AddedToken& a, const AddedToken& b) {
+    return std::tie(a.id, a.content) < std::tie(b.id, b.content);
+  });
+  std::vector<std::string_view> contents;
+  for (const AddedToken& token : special) contents.push_back(token.content);
+  return contents;
 }
 
 const AddedToken* AddedTokens::longest_prefix(std::string_view text, size_t begin,

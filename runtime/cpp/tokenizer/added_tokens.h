@@ -55,6 +55,12 @@ class AddedTokens {
   /// The id of the token `content`; -1 if there is none.
   int32_t find(std::string_view content) const;
 
+  /// The content of the token `id`; "" if it is not one of them.
+  std::string_view content(int32_t id) const;
+
+  /// The contents of the special ones, in the order of their ids.
+  std::vector<std::string_view> special() const;
+
  private:
   /// The longest token in [begin, end) with which `text` begins; null if there is none.
   const AddedToken* longest_prefix(std::string_view text, size_t begin, size_t end) const;

@@ -7,9 +7,9 @@
 namespace thimble {
 namespace {
 
-constexpr uint32_t kVersion = 1;
+constexpr uint32_t kFirstVersion = 1, kVersion = 2;
 
-enum Field { kVersionField, kWithSystem, kWithoutSystem, kSource, kReason };
+enum Field { kVersionField, kWithSystem, kWithoutSystem, kSource, kReason, kBosToken, kEosToken };
 enum FormField { kEdges, kRules, kSystemBeforeLastUser };
 enum EdgeField { kOrigin, kTarget, kText };
 enum RuleField { kRulePlace, kStripLeft, kStripRight, kBehind };
@@ -124,19 +124,26 @@ Result<ChatTemplate> ChatTemplate::load(const uint8_t* data, size_t size) {
     return Status::error("the compiled chat template is damaged: export the model again");
   }
   const auto version = table.scalar<uint32_t>(kVersionField);
-  if (version != kVersion) {
+  if (version < kFirstVersion || version > kVersion) {
     return Status::error("the compiled chat template has version " + std::to_string(version) +
-                         "; this program reads version " + std::to_string(kVersion) +
-                         ": export the model again");
+                         "; this program reads versions " + std::to_string(kFirstVersion) + " to " +
+                         std::to_string(kVersion) + ": export the model again");
   }
   ChatTemplate chat_template;
   chat_template.table_ = table;
   return chat_template;
 }
 
+std::string_view ChatTemplate::source() const {
+  return table_.has(kBosToken) ? table_.string(kSource) : std::string_view();
+}
+
+std::string_view ChatTemplate::bos_token() const { return table_.string(kBosToken); }
+std::string_view ChatTemplate::eos_token() const { return table_.string(kEosToken); }
+
 Result<std::vector<Piece>> ChatTemplate::render(const std::vector<Message>& messages,
                                                 bool add_generation_prompt) const {
-  if (!table_.string(kSource).empty()) {
+  if (!table_.string(kReason).empty()) {
     return Status::error("the model's chat template is stored as text only (" +
                          std::string(table_.string(kReason)) +
                          "): write the prompt in the model's own format instead");

@@ -24,10 +24,17 @@ class ChatTemplate {
   /// are damaged, or of another kind or version.
   static Result<ChatTemplate> load(const uint8_t* data, size_t size);
 
+  /// The template itself, jinja2, and the texts of the tokens that it takes; "": the
+  /// file is of version 1, which does not have them all.
+  std::string_view source() const;
+  std::string_view bos_token() const;
+  std::string_view eos_token() const;
+
   /// Returns the conversation in the model's own format: the template's text, which may contain
   /// special tokens, and the messages' contents, which may not. Encode the pieces together
-  /// (Tokenizer::encode). Fails if the template was stored as text, if it does not support a given
-  /// system message, or if user and assistant messages do not alternate up to a final user message.
+  /// (Tokenizer::encode). Fails if the template could not be reduced, if it does not support a
+  /// given system message, or if user and assistant messages do not alternate up to a final user
+  /// message.
   Result<std::vector<Piece>> render(const std::vector<Message>& messages,
                                     bool add_generation_prompt) const;
 

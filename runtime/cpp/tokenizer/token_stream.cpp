@@ -1,21 +1,29 @@
 #include "tokenizer/token_stream.h"
 
+#include <utility>
+
 #include "tokenizer/utf8.h"
 
 namespace thimble {
 
-TokenStream::TokenStream(const Tokenizer& tokenizer, bool at_start)
-    : decoder_(tokenizer.decoder()), at_start_(at_start) {
+TokenStream::TokenStream(const Tokenizer& tokenizer, bool at_start, bool special_text)
+    : tokenizer_(tokenizer),
+      decoder_(tokenizer.decoder()),
+      special_text_(special_text),
+      at_start_(at_start) {
   Progress progress;
   progress.at_start = at_start;
   progress_.assign(decoder_.finish().size(), progress);
 }
 
 std::string TokenStream::push(int32_t id) {
-  if (decoder_.skips(id)) {
+  if (decoder_.skips(id) && special_text_) {
+    if (waiting_ >= 0) add(std::exchange(waiting_, -1), /*last=*/false);
+    held_ += tokenizer_.text_of(id);
+    at_start_ = false;
+  } else if (decoder_.skips(id)) {
     return finish_text(take(/*at_end=*/decoder_.skipped_cut()), /*at_end=*/false);
-  }
-  if (!decoder_.knows_last()) {
+  } else if (!decoder_.knows_last()) {
     add(id, /*last=*/false);
   } else {
     if (waiting_ >= 0) add(waiting_, /*last=*/false);

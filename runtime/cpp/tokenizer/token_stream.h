@@ -15,8 +15,8 @@ namespace thimble {
 class TokenStream {
  public:
   /// `tokenizer` must outlive the stream. `at_start`: the tokens begin a text, and do not go on
-  /// behind a prompt.
-  explicit TokenStream(const Tokenizer& tokenizer, bool at_start = true);
+  /// behind a prompt. `special_text`: special tokens are read as their text, and not left out.
+  explicit TokenStream(const Tokenizer& tokenizer, bool at_start = true, bool special_text = false);
 
   /// The text that `id` completes.
   std::string push(int32_t id);
@@ -36,7 +36,9 @@ class TokenStream {
   std::string take(bool at_end);
   std::string finish_text(const std::string& text, bool at_end);
 
+  const Tokenizer& tokenizer_;
   const Decoder& decoder_;
+  const bool special_text_;
   bool at_start_;
   int32_t waiting_ = -1;  ///< a token that would read otherwise if it were the last
   std::string held_;

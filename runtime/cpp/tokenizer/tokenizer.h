@@ -56,6 +56,15 @@ class Tokenizer {
   /// The id of the added token `name`; -1 if there is none.
   int32_t find_special(std::string_view name) const { return added_tokens_.find(name); }
 
+  /// The texts that encode() takes for special tokens where it may.
+  std::vector<std::string_view> special_tokens() const { return added_tokens_.special(); }
+
+  /// The bytes that `id` stands for: what it adds amid a text, or the text of a special token.
+  std::string_view text_of(int32_t id) const {
+    const std::string_view bytes = token_bytes(id);
+    return bytes.empty() ? added_tokens_.content(id) : bytes;
+  }
+
  private:
   using Model = std::variant<BpeModel, Unigram, WordPiece, WordLevel>;
 

@@ -1,0 +1,135 @@
+"""The options of an answer: of Runner.generate(), Chat.say() and Engine.submit()."""
+
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypedDict
+
+from runtime.arguments import MAX_COUNT, Constraint, JsonSchema, check, constraint
+from runtime.errors import RunnerError
+from runtime.library import Options
+from runtime.settings import Settings
+
+MAX_LOGPROBS = 20
+
+
+class AnswerOptions(TypedDict, total=False):
+    """The options of an answer beside `max_new_tokens`; None, and an option that is not given, are
+    the default.
+
+    A token is chosen by the model's logits, changed in this order: logit_bias,
+    repetition_penalty, presence_penalty and frequency_penalty, the constraint, temperature, top_k,
+    top_p, min_p. At most one constraint may be given: an answer that ends by itself is then such a
+    text, and `stats` tells whether it is `incomplete`.
+
+    Attributes:
+        temperature: 0 to 100, by which logits are divided; 0, the default: always the most likely
+            token.
+        top_k: sample from so many of the most likely tokens; 0, the default: from all.
+        top_p: 0 to 1: sample from the smallest set of tokens whose probabilities add up to it;
+            default 1.
+        min_p: 0 to 1: sample from tokens at least so many times as likely as the most likely one;
+            default 0.
+        seed: makes sampling repeatable; None, the default: a new seed every time.
+        repetition_penalty: 0.01 to 100: divides the logits above 0, and multiplies those below, of
+            tokens that the prompt or the answer has, as transformers does; default 1.
+        presence_penalty: -2 to 2, as OpenAI's: taken from the logits of tokens that the answer has;
+            default 0.
+        frequency_penalty: -2 to 2, as OpenAI's: taken from them as often as the answer has the
+            token; default 0.
+        logit_bias: numbers from -100 to 100 that are added to the logits of tokens, by id; -100
+            bans a token.
+        stop: a text, or several, where the answer ends; neither the text nor what follows is
+            passed on. Text that may be the beginning of one is held back until that is decided. Of
+            several, the one that is complete first counts.
+        logprobs: collects the logarithm of each token's probability, and this number of most
+            likely tokens, 0 to 20: see TokenLogprob. The token that ends the answer is not among
+            them, nor are those of a stop text. None, the default: not.
+        special_text: True: special tokens that the model writes are passed on as their text, except
+            for the one that ends the answer; False, the default: they are left out.
+        json_schema: the answer is JSON that it describes, without white space, properties in the
+            schema's order; a dictionary, a boolean, or JSON text.
+        regex: matches the complete answer.
+        choice: the answer is one of these.
+        grammar: the answer is a text of this GBNF grammar, llama.cpp's notation.
+    """
+
+    temperature: float
+    top_k: int
+    top_p: float
+    min_p: float
+    seed: int | None
+    repetition_penalty: float
+    presence_penalty: float
+    frequency_penalty: float
+    logit_bias: Mapping[int, float] | None
+    stop: str | Sequence[str] | None
+    logprobs: int | None
+    special_text: bool
+    json_schema: JsonSchema | None
+    regex: str | None
+    choice: Sequence[str] | None
+    grammar: str | None
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The options of an answer, checked, as the library takes them."""
+
+    options: Options
+    settings: Settings
+    constraint: Constraint
+
+
+def read_options(max_new_tokens: int | None, given: AnswerOptions) -> Answer:
+    """Checks the options of an answer; without a seed, there is a new one every time.
+
+    Raises:
+        RunnerError: there is no option of a name, a value is out of range, or several constraints
+            are given.
+    """
+    known = AnswerOptions.__annotations__
+    for name in given:
+        if name not in known:
+            names = ", ".join(known)
+            raise RunnerError(f"{name} is not an option of an answer: it must be one of {names}")
+    if max_new_tokens is not None:
+        check("max_new_tokens", max_new_tokens, 1, MAX_COUNT)
+    seed = given.get("seed")
+    if seed is None:
+        seed = secrets.randbits(64)
+    options = Options(
+        max_new_tokens or 0,
+        check("temperature", given.get("temperature", 0.0), 0, 100),
+        check("top_k", given.get("top_k", 0), 0, MAX_COUNT),
+        check("top_p", given.get("top_p", 1.0), 0, 1),
+        check("min_p", given.get("min_p", 0.0), 0, 1),
+        check("seed", seed, 0, 2**64 - 1),
+    )
+    wanted = constraint(
+        given.get("json_schema"), given.get("regex"), given.get("choice"), given.get("grammar")
+    )
+    return Answer(options, _settings(given), wanted)
+
+
+def _settings(given: AnswerOptions) -> Settings:
+    numbers = {
+        "repetition_penalty": check(
+            "repetition_penalty", given.get("repetition_penalty", 1.0), 0.01, 100
+        ),
+        "presence_penalty": check("presence_penalty", given.get("presence_penalty", 0.0), -2, 2),
+        "frequency_penalty": check("frequency_penalty", given.get("frequency_penalty", 0.0), -2, 2),
+        "special_text": float(bool(given.get("special_text", False))),
+    }
+    bias = dict(given.get("logit_bias") or {})
+    for token, value in bias.items():
+        check("a token of logit_bias", token, 0, MAX_COUNT)
+        check(f"logit_bias of token {token}", value, -100, 100)
+    stop = given.get("stop")
+    texts = [stop] if isinstance(stop, str) else list(stop or [])
+    if "" in texts:
+        raise RunnerError("a text of stop is empty: give at least one character")
+    logprobs = given.get("logprobs")
+    if logprobs is not None:
+        check("logprobs", logprobs, 0, MAX_LOGPROBS)
+    return Settings(numbers, bias, [text.encode("utf-8", "replace") for text in texts], logprobs)

@@ -1,0 +1,38 @@
+#include "runner/answer_text.h"
+
+#include <utility>
+
+namespace thimble {
+
+AnswerText::AnswerText(const Tokenizer& tokenizer, const OutputOptions& options,
+                       const TextCallback& on_text, bool at_start)
+    : options_(options),
+      on_text_(on_text),
+      stream_(tokenizer, at_start, options.special_text),
+      stops_(options.stop) {}
+
+bool AnswerText::add(int32_t token, std::optional<ChosenLogprob> logprob) {
+  if (logprob) waiting_.push_back({made_, std::move(*logprob)});
+  const std::string text = stream_.push(token);
+  made_ += text.size();
+  return pass_on(stops_.push(text));
+}
+
+bool AnswerText::pass_on(const std::string& text) {
+  passed_ += text.size();
+  for (; !waiting_.empty() && waiting_.front().begin < passed_; waiting_.pop_front()) {
+    options_.on_token(waiting_.front().logprob);
+  }
+  return text.empty() || on_text_(text);
+}
+
+void AnswerText::finish() {
+  std::string rest = stops_.push(stream_.finish());
+  if (!stopped()) rest += stops_.finish();
+  pass_on(rest);
+  if (stopped()) return;
+  for (const Waiting& waiting : waiting_) options_.on_token(waiting.logprob);
+  waiting_.clear();
+}
+
+}  // namespace thimble

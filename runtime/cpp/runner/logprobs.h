@@ -1,0 +1,32 @@
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "tokenizer/tokenizer.h"
+
+namespace thimble {
+
+inline constexpr int32_t kMostTopLogprobs = 20;
+
+/// A token and the logarithm of its probability.
+struct TokenLogprob {
+  int32_t token;
+  double logprob;
+  std::string_view text;  ///< its bytes; a special token's text
+};
+
+/// A token of an answer and those that were most likely in its place. The probabilities are the
+/// model's own, as its logits tell them: before bias, penalties, temperature and constraints, as
+/// OpenAI's interface has them.
+struct ChosenLogprob {
+  TokenLogprob chosen;
+  std::vector<TokenLogprob> top;  ///< the most likely first, of equal ones the lowest token
+};
+
+/// \param top the number of most likely tokens.
+ChosenLogprob logprob_of(int32_t token, const float* logits, int32_t count, int32_t top,
+                         const Tokenizer& tokenizer);
+
+}  // namespace thimble
