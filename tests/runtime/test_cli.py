@@ -37,6 +37,21 @@ def test_generate_speaks_on_stdout(cpp_build: Path, stories_pte: Path) -> None:
     assert result.stderr.endswith("tok/s, length\n")
 
 
+def test_the_options_of_an_answer(cpp_build: Path, stories_pte: Path) -> None:
+    options = ["-p", "Once", "-n", "30", "--stop", ", t", "--stop", "never"]
+    assert run("generate", stories_pte, *options).stdout == " upon a time\n"
+    banned = ["--logit-bias", "403=-100", "--logit-bias", "5=0.5", "--repetition-penalty", "1.2"]
+    more = ["--presence-penalty", "0.1", "--frequency-penalty", "-0.1", "--special-text"]
+    assert run("generate", stories_pte, *options, *banned, *more).returncode == 0
+    for wrong in ("5", "x=1", "5=x"):
+        result = run("generate", stories_pte, "-p", "x", "--logit-bias", wrong)
+        assert result.returncode == 2
+        assert f"Invalid value for --logit-bias: '{wrong}' must be ID=VALUE" in result.stderr
+    result = run("generate", stories_pte, "-p", "x", "--logit-bias", "5=101")
+    assert result.returncode == 2
+    assert "logit_bias of token 5 is 101.0, but must be from -100 to 100" in result.stderr
+
+
 def test_generate_fails_with_a_sentence(cpp_build: Path, tmp_path: Path) -> None:
     result = run("generate", tmp_path, "-p", "Once")
     assert result.returncode == 2

@@ -54,6 +54,19 @@ NUMBERS = [
     (["--top-k", "-1"], "--top-k is '-1', but must be a whole number from 0 to 2147483647"),
     (["--top-p", "1.1"], "--top-p is '1.1', but must be a number from 0 to 1"),
     (["--min-p", "2"], "--min-p is '2', but must be a number from 0 to 1"),
+    (
+        ["--repetition-penalty", "0"],
+        "--repetition-penalty is '0', but must be a number from 0.01 to 100",
+    ),
+    (["--presence-penalty=-3"], "--presence-penalty is '-3', but must be a number from -2 to 2"),
+    (["--frequency-penalty", "x"], "--frequency-penalty is 'x', but must be a number from -2 to 2"),
+    (["--logit-bias", "5"], "--logit-bias is '5', but must be ID=VALUE"),
+    (["--logit-bias", "5=200"], "--logit-bias is '200', but must be a number from -100 to 100"),
+    (
+        ["--logit-bias=-5=2"],
+        "--logit-bias is '-5', but must be a whole number from 0 to 2147483647",
+    ),
+    (["--stop", ""], "--stop needs a value"),
     (["--threads", "0"], "--threads is '0', but must be a whole number from 1 to 256"),
     (["--threads", "257"], "--threads is '257', but must be a whole number from 1 to 256"),
     (
