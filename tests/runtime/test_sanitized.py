@@ -74,6 +74,12 @@ def test_threads(thread_sanitized: Path, program: str) -> None:
     assert run(thread_sanitized / program).returncode == 0
 
 
+def test_an_engine(sanitized: Path, thread_sanitized: Path, stories_cpu_pte: Path) -> None:
+    """Requests come from several threads while another one steps."""
+    for directory in (sanitized, thread_sanitized):
+        assert run(directory / "engine_test", stories_cpu_pte).returncode == 0
+
+
 def test_damaged_constraints(sanitized: Path) -> None:
     """Schemas, regular expressions and grammars with random changes, and random texts for them."""
     chance = random.Random(4)
