@@ -23,7 +23,7 @@ class Engine:
     While it is open, its Runner and the forks of it cannot be used.
 
     Args:
-        runner: of a model exported with `--delegate cpu`; requests run with its adapter.
+        runner: of a model exported with `--delegate cpu`.
         sequences: requests that run at once, 1 to 32; each has a key/value cache.
         queue_size: requests that may wait for one of these.
         prompt_rows: tokens of prompts in a call of the model: fewer let answers wait less.
@@ -64,6 +64,7 @@ class Engine:
         prompt: str | Sequence[int],
         max_new_tokens: int | None = None,
         *,
+        adapter: str | None = None,
         on_event: Callable[[], None] | None = None,
         **options: Unpack[AnswerOptions],
     ) -> Generation:
@@ -71,12 +72,14 @@ class Engine:
 
         Args:
             max_new_tokens, options: those of Runner.generate().
+            adapter: one of the runner's `adapters`; "": none; None: the one that the runner has.
+                Requests with different adapters take turns.
             on_event: is called in the engine's thread whenever there is new text, and when the
                 request has ended; Generation.poll() then gives the text. It must return soon.
 
         Raises:
-            RunnerError: an option is unknown or out of range, the prompt does not fit the context,
-                the queue is full, or the engine is closed.
+            RunnerError: an option is unknown or out of range, there is no such adapter, the prompt
+                does not fit the context, the queue is full, or the engine is closed.
         """
         answer = read_options(max_new_tokens, options)
         wanted = answer.constraint
@@ -98,6 +101,7 @@ class Engine:
                 handle,
                 ctypes.byref(request),
                 settings,
+                None if adapter is None else adapter.encode("utf-8", "replace"),
                 generation._on_text,
                 generation._on_end,
                 None,

@@ -171,7 +171,7 @@ def _declare(lib: ctypes.CDLL) -> None:
         ),
         "use_settings": (None, pointer, pointer),
         "engine_submit_with": (
-            *(wide, pointer, ctypes.POINTER(Request), pointer),
+            *(wide, pointer, ctypes.POINTER(Request), pointer, text),
             *(TextCallback, EndCallback, pointer, text, size),
         ),
         "engine_cancel": (None, pointer, wide),

@@ -23,7 +23,7 @@ from exporter.pipeline import export_model
 from exporter.pte import read_report
 from exporter.source import EMBEDDED
 from quant.scheme import Scheme
-from runtime import Runner, RunnerError
+from runtime import Engine, Runner, RunnerError
 
 CONFIG = {
     "model_type": "llama",
@@ -141,6 +141,41 @@ def test_forks_keep_the_adapter(cpp_build: Path, pte: Path) -> None:
     for _ in range(2):  # in turn: each has a cache of its own
         assert np.array_equal(fork.logits(TOKENS, 39), logits(pte, "b", 39))
         assert np.array_equal(runner.logits(TOKENS, 39), logits(pte, "a", 39))
+
+
+def test_an_engine_runs_several(cpp_build: Path, pte: Path) -> None:
+    """Each gets the text that it would get alone; prefixes are shared where the adapter is."""
+    adapters = ("a", None, "b", "a", "", "b", "a")
+    prompts = [TOKENS[: 20 + i % 3] for i in range(len(adapters))]
+
+    def told(engine: Engine) -> list[str]:
+        work = [
+            engine.submit(prompt, 12, adapter=adapter, temperature=1.0, seed=3)
+            for prompt, adapter in zip(prompts, adapters, strict=True)
+        ]
+        texts = [generation.text() for generation in work]
+        names = [generation.stats["adapter"] for generation in work if generation.stats]
+        assert names == ["a", "b", "b", "a", "", "b", "a"]  # the runner has b
+        return texts
+
+    runner = Runner(pte, threads=1, adapter="b")
+    expected = []
+    for prompt, adapter in zip(prompts, adapters, strict=True):
+        name = "b" if adapter is None else adapter
+        with Engine(Runner(pte, threads=1, adapter=name or None)) as alone:
+            expected.append(alone.submit(prompt, 12, temperature=1.0, seed=3).text())
+    assert len(set(expected)) > 3
+    for sequences in (1, 3, 8):
+        with Engine(runner, sequences=sequences, prompt_rows=9) as engine:
+            assert told(engine) == expected
+            last = engine.submit(TOKENS[:22], 1, adapter="a")
+            last.text()
+            assert last.stats is not None
+            assert last.stats["cached_tokens"] >= (20 if sequences == 8 else 0)
+            with pytest.raises(RunnerError, match="^there is no adapter c: the model has a, b$"):
+                engine.submit(TOKENS, adapter="c")
+    assert runner.adapter == "b"
+    assert np.array_equal(runner.logits(TOKENS, 30), logits(pte, "b", 30))
 
 
 def test_sessions_belong_to_an_adapter(cpp_build: Path, pte: Path, tmp_path: Path) -> None:

@@ -93,6 +93,8 @@ def test_json_statistics(stats: Callable[..., dict], stories_pte: Path) -> None:
         "peak_memory_bytes",
         "recorded_calls",
         "dropped_calls",
+        "end_token",
+        "end_text",
         "incomplete",
         "stop_reason",
     ]

@@ -20,8 +20,8 @@ Result<std::unique_ptr<Engine>> Engine::create(const Runner& runner, const Engin
   const auto room = static_cast<int32_t>(std::min<int64_t>(program.max_seq_len(), INT32_MAX));
   fitting.sequences = std::min(options.sequences, room);
   fitting.prompt_rows = std::max(std::min(options.prompt_rows, room - fitting.sequences + 1), 1);
-  Result<Slots> slots =
-      Slots::create(model, runner.cache(), static_cast<size_t>(fitting.sequences));
+  Result<Slots> slots = Slots::create(model, runner.cache(), runner.adapter(),
+                                      static_cast<size_t>(fitting.sequences));
   if (!slots.ok()) return slots.status();
   return std::unique_ptr<Engine>(
       new Engine(model, fitting, std::move(*slots), runner.fresh_stats()));
@@ -44,6 +44,14 @@ Result<int64_t> Engine::submit(Request request) {
     fits = check_bias(request.options.sampler.changes, model_->program().vocab_size());
   }
   if (!fits.ok()) return fits;
+  const std::vector<std::string>& adapters = model_->adapters();
+  if (!request.adapter.empty() &&
+      std::find(adapters.begin(), adapters.end(), request.adapter) == adapters.end()) {
+    std::string names;
+    for (const std::string& name : adapters) names += (names.empty() ? "" : ", ") + name;
+    return Status::error("there is no adapter " + request.adapter + ": the model has " +
+                         (names.empty() ? "none" : names));
+  }
   Result<std::unique_ptr<Constraint>> constraint = compile(request.constraint);
   if (!constraint.ok()) return constraint.status();
   const std::lock_guard<std::mutex> lock(mutex_);
@@ -102,7 +110,7 @@ void Engine::admit() {
       sequence = std::move(waiting_.front());
       waiting_.pop_front();
     }
-    const Result<size_t> slot = slots_.take(sequence->tokens());
+    const Result<size_t> slot = slots_.take(sequence->tokens(), sequence->adapter());
     if (!slot.ok()) {
       sequence->end(slot.status());
       continue;
@@ -113,11 +121,22 @@ void Engine::admit() {
   }
 }
 
+std::vector<size_t> Engine::next_to_run() const {
+  const std::string& adapter = running_[turn_ % running_.size()]->adapter();
+  std::vector<size_t> next;
+  for (size_t i = 0; i < running_.size(); ++i) {
+    if (running_[i]->adapter() == adapter) next.push_back(i);
+  }
+  return next;
+}
+
 void Engine::call_model() {
+  const std::vector<size_t> group = next_to_run();
   std::vector<size_t> ready;
-  for (const auto& sequence : running_) ready.push_back(sequence->next().size());
-  const std::vector<Share> shares =
+  for (const size_t index : group) ready.push_back(running_[index]->next().size());
+  std::vector<Share> shares =
       divide(ready, turn_ % ready.size(), static_cast<size_t>(options_.prompt_rows));
+  for (Share& share : shares) share.sequence = group[share.sequence];
   ++turn_;
   std::vector<int64_t> tokens;
   std::vector<thimble_segment> segments;

@@ -42,8 +42,8 @@ class Engine {
   /// May be called from any thread.
   void cancel(int64_t id);
 
-  /// Calls the model once, for all that are at work; returns how many requests are left, waiting or
-  /// at work. One thread at a time.
+  /// Calls the model once, for all that are at work with the same adapter; adapters take turns.
+  /// Returns how many requests are left, waiting or at work. One thread at a time.
   size_t step();
 
  private:
@@ -56,6 +56,8 @@ class Engine {
   void drop_cancelled();
   /// Gives free slots to those that wait.
   void admit();
+  /// The indices of those whose turn it is.
+  std::vector<size_t> next_to_run() const;
   void call_model();
   void end(size_t index, const Status& status);
 

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "constraint/constraint.h"
@@ -17,6 +18,7 @@ struct Request {
   std::vector<int32_t> tokens;   ///< at least one
   GenerateOptions options;       ///< `constraint` and `interrupted` are the engine's
   ConstraintText constraint;     ///< that the answer must match
+  std::string adapter;           ///< that it runs with; "": none
   Runner::TextCallback on_text;  ///< called by Engine::step()
   /// Called once by Engine::step(), after which the engine has forgotten the request: how it went,
   /// and its statistics.

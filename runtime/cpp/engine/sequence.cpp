@@ -9,6 +9,7 @@ Sequence::Sequence(int64_t id, Request request, const Stats& stats,
     : id_(id), request_(std::move(request)), stats_(stats), constraint_(std::move(constraint)) {
   request_.options.constraint = constraint_.get();
   request_.options.interrupted = &cancelled_;
+  stats_.adapter = request_.adapter;
 }
 
 void Sequence::start(const Model& model, size_t slot, size_t cached) {

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "engine/request.h"
@@ -18,6 +19,7 @@ class Sequence {
 
   int64_t id() const { return id_; }
   const std::vector<int32_t>& tokens() const { return request_.tokens; }
+  const std::string& adapter() const { return request_.adapter; }
   void cancel() { cancelled_ = true; }
   bool cancelled() const { return cancelled_; }
 

@@ -11,7 +11,8 @@ constexpr size_t kLeastCopied = 32;
 
 }  // namespace
 
-Result<Slots> Slots::create(std::shared_ptr<Model> model, int32_t cache, size_t count) {
+Result<Slots> Slots::create(std::shared_ptr<Model> model, int32_t cache, const std::string& adapter,
+                            size_t count) {
   Slots slots(std::move(model), cache);
   SessionHandle& session = slots.session();
   for (size_t i = 0; i < count; ++i) {
@@ -19,7 +20,7 @@ Result<Slots> Slots::create(std::shared_ptr<Model> model, int32_t cache, size_t 
     if (!status.ok()) return status;
     const Result<int32_t> copy = session.fork();
     if (!copy.ok()) return copy.status();
-    slots.slots_.push_back({*copy, {}});
+    slots.slots_.push_back({*copy, adapter, {}});
     if (i > 0) continue;
     status = session.use(*copy);
     if (status.ok()) status = session.truncate(0);
@@ -38,17 +39,20 @@ bool Slots::any_free() const {
   return std::any_of(slots_.begin(), slots_.end(), [](const Slot& slot) { return !slot.taken; });
 }
 
-size_t Slots::shared(const Slot& slot, const std::vector<int32_t>& tokens) {
+size_t Slots::shared(const Slot& slot, const std::vector<int32_t>& tokens,
+                     const std::string& adapter) {
+  if (slot.adapter != adapter) return 0;
   const auto end =
       std::mismatch(slot.tokens.begin(), slot.tokens.end(), tokens.begin(), tokens.end());
   return std::min(static_cast<size_t>(end.first - slot.tokens.begin()), tokens.size() - 1);
 }
 
-size_t Slots::best(const std::vector<int32_t>& tokens, bool taken) const {
+size_t Slots::best(const std::vector<int32_t>& tokens, const std::string& adapter,
+                   bool taken) const {
   size_t best = slots_.size(), most = 0;
   for (size_t i = 0; i < slots_.size(); ++i) {
     if (slots_[i].taken != taken) continue;
-    const size_t count = shared(slots_[i], tokens);
+    const size_t count = shared(slots_[i], tokens, adapter);
     if (best == slots_.size() || count > most ||
         (count == most && slots_[i].last_used < slots_[best].last_used)) {
       best = i;
@@ -65,7 +69,18 @@ Status Slots::copy(size_t from, size_t to) {
   if (!copy.ok()) return copy.status();
   session().free(slots_[to].cache);
   slots_[to].cache = *copy;
+  slots_[to].adapter = slots_[from].adapter;
   slots_[to].tokens = slots_[from].tokens;
+  return {};
+}
+
+Status Slots::use_adapter(Slot* slot, const std::string& adapter) {
+  if (slot->adapter == adapter) return {};
+  Status status = session().use(slot->cache);
+  if (status.ok()) status = session().use_adapter(adapter);
+  if (!status.ok()) return status;
+  slot->adapter = adapter;
+  slot->tokens.clear();
   return {};
 }
 
@@ -78,15 +93,17 @@ Status Slots::truncate(Slot* slot, size_t length) {
   return {};
 }
 
-Result<size_t> Slots::take(const std::vector<int32_t>& tokens) {
-  const size_t free = best(tokens, /*taken=*/false), other = best(tokens, /*taken=*/true);
+Result<size_t> Slots::take(const std::vector<int32_t>& tokens, const std::string& adapter) {
+  const size_t free = best(tokens, adapter, /*taken=*/false);
+  const size_t other = best(tokens, adapter, /*taken=*/true);
   Status status;
-  if (other != slots_.size() &&
-      shared(slots_[other], tokens) >= shared(slots_[free], tokens) + kLeastCopied) {
+  if (other != slots_.size() && shared(slots_[other], tokens, adapter) >=
+                                    shared(slots_[free], tokens, adapter) + kLeastCopied) {
     status = copy(other, free);
   }
   Slot& slot = slots_[free];
-  if (status.ok()) status = truncate(&slot, shared(slot, tokens));
+  if (status.ok()) status = use_adapter(&slot, adapter);
+  if (status.ok()) status = truncate(&slot, shared(slot, tokens, adapter));
   const Status home = session().use(home_);
   if (status.ok()) status = home;
   if (!status.ok()) return status;

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "core/status.h"
@@ -15,13 +16,15 @@ class Slots {
  public:
   struct Slot {
     int32_t cache;
+    std::string adapter;  ///< of the cache
     std::vector<int32_t> tokens;
     bool taken = false;
     uint64_t last_used = 0;
   };
 
-  /// \param cache of the model, which is copied empty.
-  static Result<Slots> create(std::shared_ptr<Model> model, int32_t cache, size_t count);
+  /// \param cache of the model, which is copied empty, with its `adapter`.
+  static Result<Slots> create(std::shared_ptr<Model> model, int32_t cache,
+                              const std::string& adapter, size_t count);
   ~Slots();
   Slots(Slots&&) = default;
   Slots(const Slots&) = delete;
@@ -29,20 +32,23 @@ class Slots {
   Slot& operator[](size_t slot) { return slots_[slot]; }
   bool any_free() const;
 
-  /// Takes a free slot for a text, with as much of it as any slot holds, all but the last token at
-  /// most. A prefix in a slot that is taken is copied.
-  Result<size_t> take(const std::vector<int32_t>& tokens);
+  /// Takes a free slot for a text, with as much of it as any slot of its adapter holds, all but the
+  /// last token at most. A prefix in a slot that is taken is copied.
+  Result<size_t> take(const std::vector<int32_t>& tokens, const std::string& adapter);
   void release(size_t slot) { slots_[slot].taken = false; }
 
  private:
   Slots(std::shared_ptr<Model> model, int32_t home) : model_(std::move(model)), home_(home) {}
   SessionHandle& session() const { return *model_->program().session(); }
   /// The number of tokens that a text can take over.
-  static size_t shared(const Slot& slot, const std::vector<int32_t>& tokens);
+  static size_t shared(const Slot& slot, const std::vector<int32_t>& tokens,
+                       const std::string& adapter);
   /// The free slot, or the taken one, that holds most of a text, the one used longest ago if
   /// several do; slots_.size() if there is none.
-  size_t best(const std::vector<int32_t>& tokens, bool taken) const;
+  size_t best(const std::vector<int32_t>& tokens, const std::string& adapter, bool taken) const;
   Status copy(size_t from, size_t to);
+  /// Changes the adapter of a slot, which is then empty.
+  Status use_adapter(Slot* slot, const std::string& adapter);
   /// Removes every token from `length` on, or more if the cache must.
   Status truncate(Slot* slot, size_t length);
 

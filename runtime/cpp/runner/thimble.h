@@ -312,11 +312,12 @@ THIMBLE_API int64_t thimble_engine_submit(thimble_engine* engine, const thimble_
                                           thimble_end_callback on_end, void* context, char* error,
                                           size_t error_size);
 
-/// The same with settings; null: those that change nothing. They are copied.
+/// The same with settings, which are copied; null: those that change nothing. And with an adapter:
+/// "": none; null: that of the runner when the engine was opened.
 THIMBLE_API int64_t thimble_engine_submit_with(thimble_engine* engine,
                                                const thimble_request* request,
                                                const thimble_settings* settings,
-                                               thimble_text_callback on_text,
+                                               const char* adapter, thimble_text_callback on_text,
                                                thimble_end_callback on_end, void* context,
                                                char* error, size_t error_size);
 

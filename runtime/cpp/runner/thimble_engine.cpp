@@ -9,9 +9,11 @@
 #include "runner/thimble.h"
 
 struct thimble_engine {
-  explicit thimble_engine(std::unique_ptr<thimble::Engine> opened) : engine(std::move(opened)) {}
+  thimble_engine(std::unique_ptr<thimble::Engine> opened, std::string runners_adapter)
+      : engine(std::move(opened)), adapter(std::move(runners_adapter)) {}
 
   std::unique_ptr<thimble::Engine> engine;
+  const std::string adapter;  ///< the runner's
 };
 
 using thimble::check;
@@ -30,20 +32,20 @@ thimble_engine* thimble_engine_open(thimble_runner* runner, const thimble_engine
   if (options->prompt_rows > 0) wanted.prompt_rows = options->prompt_rows;
   auto engine = thimble::Engine::create(*runner->runner, wanted);
   if (report(engine.status(), error, error_size) != 0) return nullptr;
-  return new thimble_engine(std::move(*engine));
+  return new thimble_engine(std::move(*engine), runner->runner->adapter());
 }
 
 int64_t thimble_engine_submit(thimble_engine* engine, const thimble_request* request,
                               thimble_text_callback on_text, thimble_end_callback on_end,
                               void* context, char* error, size_t error_size) {
-  return thimble_engine_submit_with(engine, request, /*settings=*/nullptr, on_text, on_end, context,
-                                    error, error_size);
+  return thimble_engine_submit_with(engine, request, /*settings=*/nullptr, /*adapter=*/nullptr,
+                                    on_text, on_end, context, error, error_size);
 }
 
 int64_t thimble_engine_submit_with(thimble_engine* engine, const thimble_request* request,
-                                   const thimble_settings* settings, thimble_text_callback on_text,
-                                   thimble_end_callback on_end, void* context, char* error,
-                                   size_t error_size) {
+                                   const thimble_settings* settings, const char* adapter,
+                                   thimble_text_callback on_text, thimble_end_callback on_end,
+                                   void* context, char* error, size_t error_size) {
   using Kind = thimble::ConstraintText::Kind;
   const thimble::Status right =
       thimble::first_error({check(request->options),
@@ -59,6 +61,7 @@ int64_t thimble_engine_submit_with(thimble_engine* engine, const thimble_request
   if (wanted.constraint.kind != Kind::kNone) {
     wanted.constraint.text.assign(request->constraint, request->constraint_size);
   }
+  wanted.adapter = adapter != nullptr ? adapter : engine->adapter;
   wanted.on_text = thimble::to_callback(on_text, context);
   wanted.on_end = [=](const thimble::Status& status, const thimble::Stats& stats) {
     on_end(status.ok() ? nullptr : status.message().c_str(), thimble::to_json(stats).c_str(),

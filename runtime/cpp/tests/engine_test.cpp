@@ -58,8 +58,8 @@ int64_t submit(thimble_runner* runner, thimble_engine* engine, const std::string
   thimble_settings_bias(settings, 5, -1.0, error, sizeof(error));
   thimble_settings_stop(settings, "zz", 2, error, sizeof(error));
   thimble_settings_tokens(settings, 2, take_token, asked, error, sizeof(error));
-  const int64_t id = thimble_engine_submit_with(engine, &request, settings, take_text, take_end,
-                                                asked, error, sizeof(error));
+  const int64_t id = thimble_engine_submit_with(engine, &request, settings, nullptr, take_text,
+                                                take_end, asked, error, sizeof(error));
   thimble_settings_free(settings);
   if (id == 0) std::fprintf(stderr, "%s\n", error);
   return id;
