@@ -1,19 +1,8 @@
 #include "runner/logit_changes.h"
 
-#include <algorithm>
 #include <string>
 
 namespace thimble {
-
-void LogitChangeOptions::set_bias(int32_t token, double value) {
-  const auto same = std::find_if(bias.begin(), bias.end(),
-                                 [token](const auto& entry) { return entry.first == token; });
-  if (same == bias.end()) {
-    bias.emplace_back(token, static_cast<float>(value));
-  } else {
-    same->second = static_cast<float>(value);
-  }
-}
 
 Status check_bias(const LogitChangeOptions& options, int64_t vocab_size) {
   for (const auto& [token, value] : options.bias) {

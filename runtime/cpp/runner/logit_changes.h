@@ -1,9 +1,8 @@
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
+#include <map>
 #include <unordered_map>
-#include <utility>
 #include <vector>
 
 #include "core/status.h"
@@ -17,7 +16,7 @@ inline constexpr double kMostBias = 100.0;   ///< also below zero
 /// What is changed of the model's logits before temperature, in this order.
 struct LogitChangeOptions {
   /// What is added to the logits of tokens. -100 bans a token where any other may come.
-  std::vector<std::pair<int32_t, float>> bias;
+  std::map<int32_t, float> bias;
   /// A logit above 0 is divided by it, one below multiplied, if the prompt or the answer has the
   /// token (Keskar et al., 2019, "CTRL", as transformers' RepetitionPenaltyLogitsProcessor does
   /// it). 1: none.
@@ -26,9 +25,6 @@ struct LogitChangeOptions {
   /// it has, the second as often as it has it.
   float presence_penalty = 0.0f;
   float frequency_penalty = 0.0f;
-
-  /// Sets the bias of a token, in place of an earlier one.
-  void set_bias(int32_t token, double value);
 };
 
 /// Fails if a bias is of a token that the vocabulary does not have.

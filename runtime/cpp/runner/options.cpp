@@ -177,7 +177,7 @@ Option bias(std::string_view name, LogitChangeOptions* changes) {
               status = read_float(name, text.substr(equals + 1), -kMostBias, kMostBias,
                                   "from -100 to 100", &value);
             }
-            if (status.ok()) changes->set_bias(static_cast<int32_t>(token), value);
+            if (status.ok()) changes->bias[static_cast<int32_t>(token)] = value;
             return status;
           }};
 }

@@ -160,7 +160,7 @@ THIMBLE_API int thimble_settings_tokens(thimble_settings* settings, int32_t top,
                                         size_t error_size);
 
 /// Makes thimble_generate() and thimble_chat_say() use settings, as they are now, from the next
-/// answer on; null: those that change nothing, as after the load. Forks begin with these.
+/// answer on; null: those that change nothing, as after the load and in a new fork.
 THIMBLE_API void thimble_use_settings(thimble_runner* runner, const thimble_settings* settings);
 
 /// Starts or continues a chat; the model must have a chat template. The conversation belongs to the

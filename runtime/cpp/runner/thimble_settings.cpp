@@ -58,7 +58,7 @@ int thimble_settings_bias(thimble_settings* settings, int32_t token, double valu
       {check<int32_t>("a token of logit_bias", token, 0, INT32_MAX),
        check("a value of logit_bias", value, -thimble::kMostBias, thimble::kMostBias)});
   if (report(right, error, error_size) != 0) return 1;
-  settings->changes.set_bias(token, value);
+  settings->changes.bias[token] = static_cast<float>(value);
   return 0;
 }
 
