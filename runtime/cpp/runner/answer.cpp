@@ -74,8 +74,8 @@ void Answer::add_forced() {
 void Answer::add(int32_t token) {
   ++generated_;
   ++stats_.generated_tokens;
-  if (model_.ends_answer(token)) return end(StopReason::kEos);
   if (constrained_) constrained_->add(token);
+  if (model_.ends_answer(token)) return end(StopReason::kEos);
   const std::string text = stream_.push(token);
   const bool interrupted = options_.interrupted != nullptr && options_.interrupted->load();
   if (interrupted || (!text.empty() && !on_text_(text))) return end(StopReason::kInterrupted);
