@@ -35,8 +35,7 @@ TokenNames::TokenNames(const std::vector<Name>& names, const std::vector<std::st
     if (id < 0 || static_cast<size_t>(id) >= size) return;
     const auto index = static_cast<size_t>(id);
     const bool is_end = std::find(ends.begin(), ends.end(), id) != ends.end();
-    const bool has_text = index < texts.size() && !texts[index].empty();
-    const bool is_text = has_text && !is_end;
+    const bool is_text = !is_end && index < texts.size() && is_of_text(texts[index]);
     if (!is_text) marked_.set(index);
     tokens_.try_emplace(
         id, Token{std::string(name), is_text ? std::string(texts[index]) : token_mark(id)});

@@ -19,6 +19,10 @@ inline constexpr char kMarkByte = '\xFF';
 inline constexpr size_t kMarkSize = 6;
 /// The token whose mark `bytes` begins with; -1 if it begins with none.
 int32_t marked_token(std::string_view bytes);
+/// Whether a token of these bytes can be in a text under a constraint.
+inline bool is_of_text(std::string_view bytes) {
+  return !bytes.empty() && bytes.find(kMarkByte) == bytes.npos;
+}
 
 /// The tokens that a grammar can name: a tokenizer's added tokens, special or not, and those that
 /// end a text.

@@ -77,14 +77,13 @@ Vocabulary::Vocabulary(const std::vector<std::string_view>& texts, const std::ve
   }
 }
 
-/// All tokens by their bytes. A text that has the byte of marks is none, as it is not UTF-8.
+/// All tokens by their bytes.
 std::vector<TokenTrie::Token> Vocabulary::sorted(const std::vector<std::string_view>& texts) const {
   std::vector<TokenTrie::Token> tokens;
   tokens.reserve(texts.size());
   for (size_t i = 0; i < std::min(texts.size(), size_); ++i) {
     const auto id = static_cast<int32_t>(i);
-    const bool is_text = !texts[i].empty() && texts[i].find(kMarkByte) == std::string_view::npos;
-    if (is_text && !names_.is_marked(id)) tokens.emplace_back(texts[i], id);
+    if (is_of_text(texts[i]) && !names_.is_marked(id)) tokens.emplace_back(texts[i], id);
   }
   for (const auto& [id, token] : names_.tokens()) {
     if (names_.is_marked(id)) tokens.emplace_back(token.bytes, id);

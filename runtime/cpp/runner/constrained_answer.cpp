@@ -61,7 +61,7 @@ const TokenMask& ConstrainedAnswer::first_mask() {
     if (!is_apart(token)) {
       const std::string text = text_of(token);
       Matcher matcher = matcher_;
-      is_allowed = !text.empty() && matcher.accept(text);
+      is_allowed = is_of_text(text) && matcher.accept(text);
     }
     if (is_allowed) first_mask_.set(static_cast<size_t>(token));
   }
