@@ -211,8 +211,6 @@ GBNF_REFUSALS = [
     ('root ::= "a" root', "the grammar has no text that matches"),
     ('root ::= "\\q"', "the grammar is not valid at line 1, column 11: a backslash is followed by "
      "no escape"),
-    ("root ::= <[1]>", "the grammar is not valid at line 1, column 10: tokens in a grammar are not "
-     "supported: write their text"),
 ]  # fmt: skip
 
 

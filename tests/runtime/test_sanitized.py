@@ -87,6 +87,8 @@ def test_damaged_constraints(sanitized: Path) -> None:
     bases += [
         ("regex", r"^(?:[a-f\d]{2,5}|é+?.)*\x41\u{1F600}(?<n>x|[^\]\-z]){0,9}$"),
         ("grammar", 'root ::= (a "x\\n"{2,} | [^a-z\\x41])* b?\na ::= "é" . # c\nb ::= a+ root'),
+        ("grammar", 'root ::= a %json {"type": ["array", "null"], "maxItems": 2}{2}\na ::= "a"?'),
+        ("grammar", 'root ::= [a]* (<"\\x41"> | <|b|> | <[12]>)'),
         ("choice", '["a", "ab", "\\u00e9"]'),
     ]
     requests = []

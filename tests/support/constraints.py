@@ -61,10 +61,17 @@ def masks(
     tokens: list[bytes],
     ends: list[int],
     cases: list[tuple[str, object, list[int]]],
+    names: list[str] | None = None,
 ) -> list[list[NDArray[np.bool_]]]:
     """For each case (kind, constraint, ids) the tokens that are allowed at first and after each id,
-    as far as the ids are allowed."""
-    requests = [frame_texts(tokens) + frame(struct.pack(f"<{len(ends)}i", *ends), 4)]
+    as far as the ids are allowed.
+
+    Args:
+        tokens: the bytes of each, empty for special ones.
+        names: of the tokens that a grammar can name; empty for the others.
+    """
+    vocabulary = frame_texts(tokens) + frame(struct.pack(f"<{len(ends)}i", *ends), 4)
+    requests = [vocabulary + frame_texts([name.encode("utf-8") for name in names or []])]
     for kind, constraint, ids in cases:
         texts = frame_texts([kind.encode(), constraint_text(constraint)])
         requests.append(texts + frame(np.array(ids, dtype="<i4").tobytes(), 4))

@@ -25,7 +25,7 @@ const char* name_of(Kind kind) {
   }
 }
 
-Result<Grammar::Node> parse(const ConstraintText& text, Grammar* grammar,
+Result<Grammar::Node> parse(const ConstraintText& text, const TokenNames& tokens, Grammar* grammar,
                             std::vector<std::string>* notes) {
   switch (text.kind) {
     case Kind::kJsonSchema:
@@ -35,7 +35,7 @@ Result<Grammar::Node> parse(const ConstraintText& text, Grammar* grammar,
     case Kind::kChoice:
       return parse_choice(text.text, grammar);
     case Kind::kGrammar:
-      return parse_gbnf(text.text, grammar);
+      return parse_gbnf(text.text, tokens, grammar, notes);
     case Kind::kNone:
       break;
   }
@@ -44,9 +44,10 @@ Result<Grammar::Node> parse(const ConstraintText& text, Grammar* grammar,
 
 }  // namespace
 
-Result<Program> compile_constraint(const ConstraintText& text, std::vector<std::string>* notes) {
+Result<Program> compile_constraint(const ConstraintText& text, const TokenNames& tokens,
+                                   std::vector<std::string>* notes) {
   Grammar grammar;
-  const Result<Grammar::Node> node = parse(text, &grammar, notes);
+  const Result<Grammar::Node> node = parse(text, tokens, &grammar, notes);
   if (!node.ok()) return node.status();
   Result<Program> program = compile_program(grammar, *node);
   if (program.ok()) return program;
@@ -56,7 +57,7 @@ Result<Program> compile_constraint(const ConstraintText& text, std::vector<std::
 Result<std::unique_ptr<Constraint>> Constraint::compile(
     const ConstraintText& text, std::shared_ptr<const Vocabulary> vocabulary) {
   std::vector<std::string> notes;
-  Result<Program> program = compile_constraint(text, &notes);
+  Result<Program> program = compile_constraint(text, vocabulary->names(), &notes);
   if (!program.ok()) return program.status();
   std::unique_ptr<Constraint> constraint(
       new Constraint(std::move(*program), std::move(vocabulary)));
@@ -89,6 +90,8 @@ std::string Matcher::forced(size_t most) const {
     bytes += static_cast<char>(byte);
     state = recognizer.next(state, static_cast<uint8_t>(byte));
   }
+  const size_t mark = bytes.rfind(kMarkByte);
+  if (mark != bytes.npos && bytes.size() - mark < kMarkSize) bytes.erase(mark);
   return bytes;
 }
 

@@ -19,15 +19,17 @@ struct ConstraintText {
     kJsonSchema,  ///< JSON that a schema describes
     kRegex,       ///< a text that a regular expression matches as a whole
     kChoice,      ///< one of the strings of a JSON array
-    kGrammar,     ///< a text of a GBNF grammar, llama.cpp's notation
+    kGrammar,     ///< a text of a GBNF grammar, llama.cpp's notation, with schemas in it
   };
 
   Kind kind = Kind::kNone;
   std::string text;
 };
 
-/// Compiles a constraint's text; adds what its reader should know to `notes`.
-Result<Program> compile_constraint(const ConstraintText& text, std::vector<std::string>* notes);
+/// Compiles a constraint's text, which may name `tokens`; adds what its reader should know to
+/// `notes`.
+Result<Program> compile_constraint(const ConstraintText& text, const TokenNames& tokens,
+                                   std::vector<std::string>* notes);
 
 /// A compiled constraint for the tokens of a vocabulary, with all that is kept from one answer to
 /// the next. One thread at a time may use it.
@@ -42,6 +44,7 @@ class Constraint {
 
   Recognizer& recognizer() { return recognizer_; }
   Masks& masks() { return masks_; }
+  const TokenNames& names() const { return vocabulary_->names(); }
   const std::vector<std::string>& notes() const { return notes_; }
 
  private:
@@ -76,7 +79,7 @@ class Matcher {
   bool complete() const { return constraint_->recognizer().accepts(states_.back()); }
   /// Whether the text matches and nothing can follow.
   bool ended() const { return constraint_->recognizer().ends(states_.back()); }
-  /// The bytes that must follow, whatever else does: at most `most`.
+  /// The bytes that must follow, whatever else does: at most `most`. Marks of tokens are whole.
   std::string forced(size_t most) const;
 
  private:

@@ -8,6 +8,8 @@
 #include <vector>
 
 #include "constraint/code_points.h"
+#include "constraint/json.h"
+#include "constraint/schema.h"
 #include "tokenizer/utf8.h"
 
 namespace thimble {
@@ -23,7 +25,9 @@ bool is_name(char c) {
 
 class Parser {
  public:
-  Parser(std::string_view text, Grammar* grammar) : text_(text), grammar_(grammar) {}
+  Parser(std::string_view text, const TokenNames& tokens, Grammar* grammar,
+         std::vector<std::string>* notes)
+      : text_(text), tokens_(tokens), grammar_(grammar), notes_(notes) {}
 
   Result<Grammar::Node> parse() {
     if (with_valid_utf8(text_) != text_) return Status::error("the grammar is not UTF-8");
@@ -104,6 +108,7 @@ class Parser {
       return fail("the rule " + std::string(name) + " is defined twice");
     }
     skip_space(/*lines=*/true);
+    rule_name_ = name;
     Grammar::Node node = 0;
     if (!parse_choice(&node, 0)) return false;
     if (at_ < text_.size() && peek() != '\n' && peek() != '\r') {
@@ -136,7 +141,9 @@ class Parser {
       Grammar::Node part = 0;
       const char c = peek();
       if (c == '"') {
-        if (!parse_literal(&part)) return false;
+        std::string text;
+        if (!parse_text(&text)) return false;
+        part = grammar_->literal(text);
       } else if (c == '[') {
         if (!parse_class(&part)) return false;
       } else if (c == '(') {
@@ -152,8 +159,12 @@ class Parser {
       } else if (is_name(c)) {
         const size_t begin = at_;
         part = grammar_->call(named(parse_name(), begin).rule);
-      } else if (c == '<' || c == '!') {
-        return fail("tokens in a grammar are not supported: write their text");
+      } else if (c == '<') {
+        if (!parse_token(&part)) return false;
+      } else if (take("%json")) {
+        if (!parse_schema_of(&part)) return false;
+      } else if (c == '!') {
+        return fail("! is not supported: name the tokens that may come");
       } else {
         break;
       }
@@ -201,15 +212,74 @@ class Parser {
     for (*count = 0; peek() >= '0' && peek() <= '9'; ++at_) {
       *count = *count * 10 + static_cast<uint64_t>(peek() - '0');
       if (*count > kMaxCount) {
-        return fail("a repetition has more than " + std::to_string(kMaxCount) + " times");
+        return fail("a number is more than " + std::to_string(kMaxCount));
       }
     }
     return true;
   }
 
-  bool parse_literal(Grammar::Node* node) {
+  /// A token by its name, <|eot_id|> or <"any name">, or by its id, <[128010]>.
+  bool parse_token(Grammar::Node* node) {
     const size_t begin = at_++;
-    std::string text;
+    const TokenNames::Token* token = nullptr;
+    std::string said;
+    if (peek() == '[') {
+      ++at_;
+      uint64_t id = 0;
+      if (!parse_count(&id)) return false;
+      if (!take("]>")) return fail("]> is missing");
+      token = tokens_.find(static_cast<int32_t>(id));
+      said = "with the id " + std::to_string(id);
+    } else if (peek() == '"') {
+      std::string name;
+      if (!parse_text(&name)) return false;
+      if (!take(">")) return fail("> is missing");
+      token = tokens_.find(name);
+      said = quoted_json(name);
+    } else {
+      const size_t end = text_.find_first_of(">\r\n", at_);
+      if (end == text_.npos || text_[end] != '>') {
+        at_ = begin;
+        return fail("a token is not closed");
+      }
+      at_ = end + 1;
+      said = text_.substr(begin, at_ - begin);
+      token = tokens_.find(said);
+    }
+    if (token == nullptr) {
+      at_ = begin;
+      return fail("the model has no special or added token " + said);
+    }
+    *node = grammar_->literal(token->bytes);
+    return true;
+  }
+
+  bool parse_schema_of(Grammar::Node* node) {
+    skip_space(/*lines=*/true);
+    const std::string rule = "the grammar's rule " + rule_name_;
+    const Result<Json> schema = parse_json_within(text_, &at_);
+    if (!schema.ok()) {
+      error_ = Status::error(rule + " has a JSON schema that cannot be read: " + schema.message());
+      return false;
+    }
+    const auto [place, is_new] = schemas_.try_emplace(to_text(*schema));
+    if (is_new) {
+      std::vector<std::string> notes;
+      const Result<Grammar::Node> compiled = schema_node(*schema, grammar_, &notes);
+      if (!compiled.ok()) {
+        error_ = Status::error(rule + ": " + compiled.message());
+        return false;
+      }
+      place->second = grammar_->shared(*compiled);
+      for (const std::string& note : notes) notes_->push_back(rule + ": " + note);
+    }
+    *node = place->second;
+    return true;
+  }
+
+  /// A text in quotes.
+  bool parse_text(std::string* text) {
+    const size_t begin = at_++;
     while (peek() != '"') {
       uint32_t point = 0;
       if (at_ >= text_.size()) {
@@ -217,10 +287,9 @@ class Parser {
         return fail("a text is not closed");
       }
       if (!parse_character(&point)) return false;
-      append_utf8(point, &text);
+      append_utf8(point, text);
     }
     ++at_;
-    *node = grammar_->literal(text);
     return true;
   }
 
@@ -301,16 +370,21 @@ class Parser {
   }
 
   std::string_view text_;
+  const TokenNames& tokens_;
   Grammar* grammar_;
+  std::vector<std::string>* notes_;
   size_t at_ = 0;
   std::map<std::string, NamedRule> rules_;
+  std::string rule_name_;                         ///< the one that is parsed
+  std::map<std::string, Grammar::Node> schemas_;  ///< by their texts
   Status error_;
 };
 
 }  // namespace
 
-Result<Grammar::Node> parse_gbnf(std::string_view text, Grammar* grammar) {
-  return Parser(text, grammar).parse();
+Result<Grammar::Node> parse_gbnf(std::string_view text, const TokenNames& tokens, Grammar* grammar,
+                                 std::vector<std::string>* notes) {
+  return Parser(text, tokens, grammar, notes).parse();
 }
 
 }  // namespace thimble

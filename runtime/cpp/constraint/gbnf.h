@@ -1,13 +1,19 @@
 #pragma once
 
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "constraint/grammar.h"
+#include "constraint/token_names.h"
 #include "core/status.h"
 
 namespace thimble {
 
-/// The texts of the rule "root" of a grammar in GBNF, llama.cpp's notation.
-Result<Grammar::Node> parse_gbnf(std::string_view text, Grammar* grammar);
+/// The texts of the rule "root" of a grammar in GBNF, llama.cpp's notation. Beside that:
+/// - <|name|> and <"any name"> are a token by its name, <[128010]> is one by its id.
+/// - %json and a JSON schema are the JSON that the schema describes. Notes are those of schemas.
+Result<Grammar::Node> parse_gbnf(std::string_view text, const TokenNames& tokens, Grammar* grammar,
+                                 std::vector<std::string>* notes);
 
 }  // namespace thimble

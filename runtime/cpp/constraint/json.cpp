@@ -16,7 +16,7 @@ bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
 class Parser {
  public:
-  explicit Parser(std::string_view text) : text_(text) {}
+  explicit Parser(std::string_view text, size_t at = 0) : text_(text), at_(at) {}
 
   Result<Json> parse() {
     Json value;
@@ -27,6 +27,13 @@ class Parser {
       (void)fail("a second value");
       return error_;
     }
+    return value;
+  }
+
+  Result<Json> parse_one(size_t* at) {
+    Json value;
+    if (!parse_value(&value, 0)) return error_;
+    *at = at_;
     return value;
   }
 
@@ -265,6 +272,10 @@ void Json::remove(std::string_view key) {
 }
 
 Result<Json> parse_json(std::string_view text) { return Parser(text).parse(); }
+
+Result<Json> parse_json_within(std::string_view text, size_t* at) {
+  return Parser(text, *at).parse_one(at);
+}
 
 std::string to_text(const Json& value) {
   std::string text;

@@ -36,6 +36,9 @@ struct Json {
 /// Parses one value (RFC 8259). Refuses, with line and column: what the grammar does not have,
 /// text that is not UTF-8, lone surrogates, repeated keys, and more than 128 levels.
 Result<Json> parse_json(std::string_view text);
+/// The same of a value within a text, which begins at `*at`; moves `*at` behind it. Lines and
+/// columns are those of the whole text.
+Result<Json> parse_json_within(std::string_view text, size_t* at);
 
 /// The value without spaces. Only quotes, backslashes and control characters are escaped.
 std::string to_text(const Json& value);

@@ -2,7 +2,6 @@
 
 #include <utility>
 
-#include "constraint/json.h"
 #include "constraint/json_layout.h"
 #include "constraint/schema_compiler.h"
 
@@ -41,15 +40,20 @@ Result<Grammar::Node> parse_schema(std::string_view text, Grammar* grammar,
                                    std::vector<std::string>* notes) {
   const Result<Json> json = parse_json(text);
   if (!json.ok()) return Status::error("the JSON schema cannot be read: " + json.message());
+  return schema_node(*json, grammar, notes);
+}
+
+Result<Grammar::Node> schema_node(const Json& schema, Grammar* grammar,
+                                  std::vector<std::string>* notes) {
   JsonSpacing spacing;
-  const Json* options = json->find("x-guidance");
+  const Json* options = schema.find("x-guidance");
   if (options != nullptr) {
     const Status status = read_spacing(*options, &spacing);
     if (!status.ok()) return status;
   }
   Result<JsonLayout> layout = JsonLayout::create(grammar, spacing);
   if (!layout.ok()) return layout.status();
-  return SchemaCompiler(*json, grammar, &*layout, notes).compile(*json);
+  return SchemaCompiler(schema, grammar, &*layout, notes).compile(schema);
 }
 
 }  // namespace thimble

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "constraint/grammar.h"
+#include "constraint/json.h"
 #include "core/status.h"
 
 namespace thimble {
@@ -14,5 +15,8 @@ namespace thimble {
 /// with their path. Notes tell where the texts are other than the schema's.
 Result<Grammar::Node> parse_schema(std::string_view text, Grammar* grammar,
                                    std::vector<std::string>* notes);
+/// The same of a schema that was parsed.
+Result<Grammar::Node> schema_node(const Json& schema, Grammar* grammar,
+                                  std::vector<std::string>* notes);
 
 }  // namespace thimble

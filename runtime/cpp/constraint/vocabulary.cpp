@@ -4,6 +4,7 @@
 #include <array>
 #include <utility>
 
+#include "tokenizer/tokenizer.h"
 #include "tokenizer/utf8.h"
 
 namespace thimble {
@@ -26,62 +27,69 @@ size_t plain_characters(std::string_view text) {
   return count;
 }
 
-}  // namespace
-
-struct Vocabulary::Parts {
-  std::vector<TokenTrie::Token> other;
-  std::array<std::vector<TokenTrie::Token>, kGroups.size()> groups;
-  std::array<size_t, kGroups.size()> most{};
-};
-
-Vocabulary::Parts Vocabulary::divide(const std::vector<std::string_view>& texts,
-                                     const std::vector<int32_t>& ends, size_t size) {
-  std::vector<TokenTrie::Token> tokens;
-  tokens.reserve(texts.size());
-  for (size_t id = 0; id < std::min(texts.size(), size); ++id) {
-    if (!texts[id].empty()) tokens.emplace_back(texts[id], static_cast<int32_t>(id));
+std::vector<std::string_view> texts_of(const Tokenizer& tokenizer) {
+  std::vector<std::string_view> texts;
+  for (int32_t id = 0; id < tokenizer.vocab_size(); ++id) {
+    texts.push_back(tokenizer.decoder().skips(id) ? "" : tokenizer.token_bytes(id));
   }
-  const auto is_end = [&ends](const TokenTrie::Token& token) {
-    return std::find(ends.begin(), ends.end(), token.second) != ends.end();
-  };
-  tokens.erase(std::remove_if(tokens.begin(), tokens.end(), is_end), tokens.end());
-  std::sort(tokens.begin(), tokens.end());
-  Parts parts;
-  for (const TokenTrie::Token& token : tokens) {
-    const size_t characters = plain_characters(token.first);
-    if (characters == kNotPlain) {
-      parts.other.push_back(token);
-      continue;
-    }
-    const auto place = std::lower_bound(kGroups.begin(), kGroups.end(), characters);
-    if (place == kGroups.end()) {
-      parts.other.push_back(token);  // few are so long
-      continue;
-    }
-    const auto group = static_cast<size_t>(place - kGroups.begin());
-    parts.groups[group].push_back(token);
-    parts.most[group] = std::max(parts.most[group], characters);
-  }
-  return parts;
+  return texts;
 }
 
-Vocabulary::Vocabulary(const std::vector<std::string_view>& texts, const std::vector<int32_t>& ends,
-                       size_t size)
-    : Vocabulary(divide(texts, ends, size), ends, size) {}
+std::vector<TokenNames::Name> names_of(const Tokenizer& tokenizer) {
+  std::vector<TokenNames::Name> names;
+  for (const AddedToken& token : tokenizer.added_tokens()) {
+    names.push_back({token.content, token.id});
+  }
+  return names;
+}
 
-Vocabulary::Vocabulary(Parts parts, const std::vector<int32_t>& ends, size_t size)
-    : size_(size), other_(parts.other) {
+}  // namespace
+
+Vocabulary::Vocabulary(const Tokenizer& tokenizer, const std::vector<int32_t>& ends, size_t size)
+    : Vocabulary(texts_of(tokenizer), ends, size, names_of(tokenizer)) {}
+
+Vocabulary::Vocabulary(const std::vector<std::string_view>& texts, const std::vector<int32_t>& ends,
+                       size_t size, const std::vector<TokenNames::Name>& names)
+    : size_(size), names_(names, texts, ends, size), other_({}) {
   for (const int32_t end : ends) {
     if (end >= 0 && static_cast<size_t>(end) < size) ends_.push_back(end);
   }
-  for (size_t i = 0; i < kGroups.size(); ++i) {
-    if (parts.groups[i].empty()) continue;
-    TokenMask mask(size);
-    for (const TokenTrie::Token& token : parts.groups[i]) {
-      mask.set(static_cast<size_t>(token.second));
+  std::vector<TokenTrie::Token> other;
+  std::array<std::vector<TokenTrie::Token>, kGroups.size()> plain;
+  std::array<size_t, kGroups.size()> most{};
+  for (const TokenTrie::Token& token : sorted(texts)) {
+    const size_t characters = plain_characters(token.first);
+    const auto place = std::lower_bound(kGroups.begin(), kGroups.end(), characters);
+    if (characters == kNotPlain || place == kGroups.end()) {  // few are so long
+      other.push_back(token);
+      continue;
     }
-    groups_.push_back({parts.most[i], std::move(mask), TokenTrie(parts.groups[i])});
+    const auto group = static_cast<size_t>(place - kGroups.begin());
+    plain[group].push_back(token);
+    most[group] = std::max(most[group], characters);
   }
+  other_ = TokenTrie(other);
+  for (size_t i = 0; i < kGroups.size(); ++i) {
+    if (plain[i].empty()) continue;
+    TokenMask mask(size);
+    for (const TokenTrie::Token& token : plain[i]) mask.set(static_cast<size_t>(token.second));
+    groups_.push_back({most[i], std::move(mask), TokenTrie(plain[i])});
+  }
+}
+
+/// All tokens by their bytes.
+std::vector<TokenTrie::Token> Vocabulary::sorted(const std::vector<std::string_view>& texts) const {
+  std::vector<TokenTrie::Token> tokens;
+  tokens.reserve(texts.size());
+  for (size_t i = 0; i < std::min(texts.size(), size_); ++i) {
+    const auto id = static_cast<int32_t>(i);
+    if (is_of_text(texts[i]) && !names_.is_marked(id)) tokens.emplace_back(texts[i], id);
+  }
+  for (const auto& [id, token] : names_.tokens()) {
+    if (names_.is_marked(id)) tokens.emplace_back(token.bytes, id);
+  }
+  std::sort(tokens.begin(), tokens.end());
+  return tokens;
 }
 
 size_t Vocabulary::bytes() const {

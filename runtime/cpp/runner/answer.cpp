@@ -90,12 +90,12 @@ void Answer::add(int32_t token, const float* logits) {
   ++generated_;
   ++stats_.generated_tokens;
   sampler_.add(token);
+  if (constrained_) constrained_->add(token);
   if (model_.ends_answer(token)) {
     stats_.end_token = token;
     stats_.end_text = model_.tokenizer().text_of(token);
     return end(StopReason::kEos);
   }
-  if (constrained_) constrained_->add(token);
   std::optional<ChosenLogprob> logprob;
   if (options_.output.on_token) {
     const auto count = static_cast<int32_t>(model_.program().vocab_size());

@@ -35,10 +35,8 @@ ConstrainedAnswer::ConstrainedAnswer(Constraint& constraint, const Tokenizer& to
       matcher_(begun(constraint)) {}
 
 std::string ConstrainedAnswer::text_of(int32_t token) const {
-  const Decoder& decoder = tokenizer_.decoder();
-  if (decoder.skips(token)) return "";
-  std::string text(decoder.text(token, /*first=*/at_start_, /*last=*/false));
-  if (at_start_) strip_start(decoder.finish(), &text);
+  std::string text(tokenizer_.decoder().text(token, /*first=*/at_start_, /*last=*/false));
+  if (at_start_) strip_start(tokenizer_.decoder().finish(), &text);
   return text;
 }
 
@@ -59,17 +57,25 @@ const TokenMask& ConstrainedAnswer::first_mask() {
   first_mask_ = TokenMask(vocab_size_);
   const TokenMask& mask = matcher_.mask();
   for (int32_t token = 0; token < static_cast<int32_t>(vocab_size_); ++token) {
-    const std::string text = text_of(token);
-    Matcher matcher = matcher_;
-    if (text.empty() ? tokenizer_.decoder().skips(token) && mask[static_cast<size_t>(token)]
-                     : matcher.accept(text)) {
-      first_mask_.set(static_cast<size_t>(token));
+    bool is_allowed = mask[static_cast<size_t>(token)];
+    if (!is_apart(token)) {
+      const std::string text = text_of(token);
+      Matcher matcher = matcher_;
+      is_allowed = is_of_text(text) && matcher.accept(text);
     }
+    if (is_allowed) first_mask_.set(static_cast<size_t>(token));
   }
   return first_mask_;
 }
 
 void ConstrainedAnswer::add(int32_t token) {
+  if (is_apart(token)) {
+    if (!matcher_.accept(token_mark(token))) return;  // it ends the text
+    const TokenNames::Token* named = constraint_.names().find(token);
+    special_ = named == nullptr ? "" : named->name;
+    text_.clear();
+    return;
+  }
   const std::string text = text_of(token);
   (void)matcher_.accept(text);
   text_ += text;
@@ -81,18 +87,41 @@ std::vector<int32_t> ConstrainedAnswer::forced() const {
   if (at_start_) return {};
   const std::string forced = matcher_.forced(kMostForced);
   if (forced.size() < kLeastForced) return {};
-  // The tokens of the text so far and what is forced: those of its end, if one begins there.
-  const std::vector<int32_t> all = tokenizer_.encode(text_ + forced, /*parse_special=*/false);
+  std::string special = special_, before = text_;
+  std::vector<int32_t> tokens;
+  for (std::string_view rest = forced; !rest.empty();) {
+    const int32_t marked = marked_token(rest);
+    if (marked >= 0) {
+      tokens.push_back(marked);
+      special = constraint_.names().find(marked)->name;
+      before.clear();
+      rest.remove_prefix(kMarkSize);
+      continue;
+    }
+    const std::string_view text = rest.substr(0, rest.find(kMarkByte));
+    const std::vector<int32_t> of_text = split(special, before, text);
+    if (of_text.empty()) return tokens;
+    tokens.insert(tokens.end(), of_text.begin(), of_text.end());
+    rest.remove_prefix(text.size());
+    if (!rest.empty()) continue;
+    // The last one may be another when more text follows.
+    Matcher after = matcher_;
+    if (!after.accept(forced) || !after.ended()) tokens.pop_back();
+  }
+  return tokens;
+}
+
+/// The tokens of a text behind a special token and other text; none if they do not begin there.
+std::vector<int32_t> ConstrainedAnswer::split(const std::string& special, const std::string& before,
+                                              std::string_view text) const {
+  const std::vector<int32_t> all = tokenizer_.encode(
+      {{special, /*literal=*/true}, {before + std::string(text), /*literal=*/false}});
   size_t begin = all.size(), size = 0;
-  while (begin > 0 && size < forced.size()) size += tokenizer_.token_bytes(all[--begin]).size();
-  if (size != forced.size()) return {};
+  while (begin > 0 && size < text.size()) size += tokenizer_.token_bytes(all[--begin]).size();
   std::vector<int32_t> tokens(all.begin() + static_cast<std::ptrdiff_t>(begin), all.end());
   std::string joined;
   for (const int32_t token : tokens) joined += tokenizer_.token_bytes(token);
-  if (joined != forced) return {};
-  // The last one may be another when more text follows.
-  Matcher after = matcher_;
-  if (!after.accept(forced) || !after.ended()) tokens.pop_back();
+  if (joined != text) tokens.clear();
   return tokens;
 }
 

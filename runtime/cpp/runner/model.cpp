@@ -115,12 +115,8 @@ Result<std::shared_ptr<const Vocabulary>> Model::vocabulary() {
                          " has a tokenizer whose tokens read otherwise beside others: constraints "
                          "need one whose tokens are pieces of the text");
   }
-  std::vector<std::string_view> texts;
-  for (int32_t id = 0; id < tokenizer_->vocab_size(); ++id) {
-    texts.push_back(tokenizer_->decoder().skips(id) ? "" : tokenizer_->token_bytes(id));
-  }
-  vocabulary_ =
-      std::make_shared<Vocabulary>(texts, end_ids_, static_cast<size_t>(program_->vocab_size()));
+  vocabulary_ = std::make_shared<Vocabulary>(*tokenizer_, end_ids_,
+                                             static_cast<size_t>(program_->vocab_size()));
   return vocabulary_;
 }
 

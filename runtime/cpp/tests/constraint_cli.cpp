@@ -4,9 +4,10 @@
 // and for each text '0' if nothing that matches begins so, '-' if it is the beginning of one that
 // matches, '1' if it matches and may go on, '2' if it matches and cannot.
 // forced: the same with one text -> the bytes that must follow it.
-// masks: first a vocabulary's texts and the ids that end a text; then requests of texts (a kind,
-// its text) and ids -> an error or '+'; then, for each id and once before, the mask at that place,
-// as far as the ids are allowed. The framing is binary_requests.h's.
+// masks: first a vocabulary's texts, the ids that end a text and names; then requests of texts (a
+// kind, its text) and ids -> an error or '+'; then, for each id and once before, the mask at that
+// place, as far as the ids are allowed. A token without a name has an empty one. The framing is
+// binary_requests.h's.
 
 #include <memory>
 #include <string>
@@ -52,11 +53,15 @@ void check_texts(bool forced) {
 }
 
 void write_masks() {
-  std::vector<std::string> tokens;
+  std::vector<std::string> tokens, named;
   std::vector<int32_t> ends;
-  if (!read_texts(&tokens) || !read_values(&ends)) return;
+  if (!read_texts(&tokens) || !read_values(&ends) || !read_texts(&named)) return;
+  std::vector<TokenNames::Name> names;
+  for (size_t id = 0; id < named.size(); ++id) {
+    if (!named[id].empty()) names.push_back({named[id], static_cast<int32_t>(id)});
+  }
   const auto vocabulary = std::make_shared<Vocabulary>(
-      std::vector<std::string_view>(tokens.begin(), tokens.end()), ends, tokens.size());
+      std::vector<std::string_view>(tokens.begin(), tokens.end()), ends, tokens.size(), names);
   std::vector<std::string> request;
   for (std::vector<int32_t> ids; read_texts(&request) && read_values(&ids);) {
     const auto constraint = Constraint::compile(constraint_text(request), vocabulary);
@@ -66,7 +71,9 @@ void write_masks() {
     for (size_t i = 0;; ++i) {
       const TokenMask& mask = matcher.mask();
       write_text({reinterpret_cast<const char*>(mask.words().data()), 4 * mask.words().size()});
-      if (i == ids.size() || !matcher.accept(tokens[static_cast<size_t>(ids[i])])) break;
+      if (i == ids.size()) break;
+      const bool marked = vocabulary->names().is_marked(ids[i]);
+      if (!matcher.accept(marked ? token_mark(ids[i]) : tokens[static_cast<size_t>(ids[i])])) break;
     }
   }
 }

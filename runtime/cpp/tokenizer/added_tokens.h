@@ -52,6 +52,7 @@ class AddedTokens {
   std::vector<Stretch> cut(std::string_view text, bool normalized,
                            const std::vector<LiteralRange>& literal) const;
 
+  const std::vector<AddedToken>& tokens() const { return tokens_; }
   /// The id of the token `content`; -1 if there is none.
   int32_t find(std::string_view content) const;
 

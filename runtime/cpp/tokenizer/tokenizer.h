@@ -53,6 +53,7 @@ class Tokenizer {
   const std::vector<int32_t>& eos_ids() const { return eos_ids_; }
   int32_t vocab_size() const { return decoder_.vocab_size(); }
 
+  const std::vector<AddedToken>& added_tokens() const { return added_tokens_.tokens(); }
   /// The id of the added token `name`; -1 if there is none.
   int32_t find_special(std::string_view name) const { return added_tokens_.find(name); }
 
