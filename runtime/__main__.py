@@ -10,6 +10,7 @@ import click
 from exporter.commands.interruption import interruptible
 from exporter.commands.version import version_option
 from runtime.build import BUILD_DIR, PRODUCTS, build, wheel_directory
+from runtime.commands.serve import serve
 from runtime.errors import BuildError, RunnerError
 from runtime.executorch_source import ExecutorchSource, find_source
 from runtime.package import package
@@ -199,6 +200,9 @@ def _read_bias(values: tuple[str, ...]) -> dict[int, float]:
                 f"{value!r} must be ID=VALUE", param_hint="--logit-bias"
             ) from None
     return bias
+
+
+main.add_command(serve)
 
 
 def _find_source(directory: Path) -> ExecutorchSource:

@@ -10,13 +10,13 @@ from typing import Any
 import jinja2
 
 from exporter.chat_template.blob import TemplateText, write_forms, write_text
-from exporter.chat_template.environment import Messages, Render, load_template
 from exporter.chat_template.form import Form
 from exporter.chat_template.reduction import IrreducibleError, conversation, reduce_form
 from exporter.chat_template.verification import conversations
 from exporter.errors import ExportError
 from exporter.tokenizer.gguf import chat_template as stored_chat_template
 from exporter.tokenizer.source import TokenizerKind, find_tokenizer
+from runtime.chat_format.environment import Messages, Render, load_template
 
 _MESSAGE = "What is a thimble?"  # a message that no template has in itself
 

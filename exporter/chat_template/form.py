@@ -4,7 +4,7 @@ schemas/chat_template.fbs."""
 from dataclasses import dataclass, field
 from enum import IntEnum
 
-from exporter.chat_template.environment import Messages
+from runtime.chat_format.environment import Messages
 
 
 class Place(IntEnum):

@@ -6,8 +6,8 @@ words is the template's own. Words padded with white space then show what is str
 
 import jinja2
 
-from exporter.chat_template.environment import Messages, Render
 from exporter.chat_template.form import Form, Place, Rule, Strip, place_messages
+from runtime.chat_format.environment import Messages, Render
 
 # The numbers of messages of the probes; each probe ends with a user's message.
 _PROBES = (1, 3, 5, 7, 9)

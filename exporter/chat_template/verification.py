@@ -2,7 +2,7 @@
 
 import random
 
-from exporter.chat_template.environment import Messages
+from runtime.chat_format.environment import Messages
 
 COUNT = 200
 _SEED = 20260101

@@ -9,9 +9,9 @@ from support.cpp_programs import ask, frame_texts
 from support.trained_tokenizers import train_llama3
 
 from exporter.chat_template import compile_chat_template, find_chat_template
-from exporter.chat_template.environment import Messages, load_template
 from exporter.chat_template.verification import COUNT, conversations
 from exporter.errors import ExportError
+from runtime.chat_format.environment import Messages, load_template
 
 TEMPLATES = Path(__file__).resolve().parents[1] / "chat_templates"
 NAMES = sorted(path.stem for path in TEMPLATES.glob("*.jinja"))

@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
+from typing import Any
 
 import jinja2
 from jinja2 import nodes
@@ -11,9 +12,10 @@ from jinja2.ext import Extension
 from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-Messages = list[dict[str, str]]
-# Renders (messages, add_generation_prompt). Raises jinja2.TemplateError and nothing else.
-Render = Callable[[Messages, bool], str]
+Messages = list[dict[str, Any]]
+# Renders (messages, add_generation_prompt, **variables). Raises jinja2.TemplateError and nothing
+# else.
+Render = Callable[..., str]
 
 
 class TemplateRefusalError(jinja2.TemplateError):
@@ -51,15 +53,13 @@ def load_template(source: str, bos_token: str, eos_token: str, has_clock: bool) 
     with _only_template_errors():
         template = environment.from_string(source)
 
-    def render(messages: Messages, add_generation_prompt: bool) -> str:
+    fixed = {"tools": None, "documents": None, "bos_token": bos_token, "eos_token": eos_token}
+
+    def render(messages: Messages, add_generation_prompt: bool, **variables: object) -> str:
+        values = {**fixed, **variables}
         with _only_template_errors():
             text = template.render(
-                messages=messages,
-                tools=None,
-                documents=None,
-                add_generation_prompt=add_generation_prompt,
-                bos_token=bos_token,
-                eos_token=eos_token,
+                messages=messages, add_generation_prompt=add_generation_prompt, **values
             )
             text.encode("utf-8")  # or the half of a character would fail later
         return text
@@ -82,5 +82,13 @@ def _raise_exception(message: str) -> None:
     raise TemplateRefusalError(message)
 
 
-def _to_json(value: object, indent: int | None = None) -> str:
-    return json.dumps(value, ensure_ascii=False, indent=indent)
+def _to_json(
+    value: object,
+    ensure_ascii: bool = False,
+    indent: int | None = None,
+    separators: tuple[str, str] | None = None,
+    sort_keys: bool = False,
+) -> str:
+    return json.dumps(
+        value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys
+    )

@@ -1,0 +1,1 @@
+"""Conversations in a model's own format: messages and tools to tokens, answers to calls."""

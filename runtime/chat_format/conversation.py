@@ -1,0 +1,202 @@
+"""From a conversation and its functions to what an engine runs, and a reader of the answer."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from runtime.chat_format.calls import Tool
+from runtime.chat_format.formats import find_format
+from runtime.chat_format.formats.base import CallFormat
+from runtime.chat_format.formats.harmony import Harmony
+from runtime.chat_format.grammar import Grammar
+from runtime.chat_format.harmony_reader import HarmonyReader
+from runtime.chat_format.messages import prepare_messages
+from runtime.chat_format.reader import MarkedReader, Reader
+from runtime.chat_format.template import ChatTemplate, Piece
+from runtime.errors import RunnerError
+
+# The texts at which reasoning begins and ends, by what a template has of them.
+_REASONING = {
+    "</think>": ("<think>", "</think>"),
+    "[/THINK]": ("[THINK]", "[/THINK]"),
+    "<|channel>thought": ("<|channel>thought", "<channel|>"),
+}
+_BLANK = "[ \\n]*"
+
+ToolChoice = Literal["auto", "none", "required"] | Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """A conversation as an engine runs it.
+
+    Attributes:
+        pieces: the text, up to where the answer begins.
+        grammar: in GBNF, which the answer must match; None: any text.
+        reader: of the answer, whose special tokens must be passed on as text.
+    """
+
+    pieces: list[Piece]
+    grammar: str | None
+    reader: Reader
+
+
+def prepare(
+    template: ChatTemplate,
+    messages: Sequence[Mapping[str, Any]],
+    tools: Sequence[Mapping[str, Any]] = (),
+    tool_choice: ToolChoice = "auto",
+    parallel_tool_calls: bool = True,
+    json_schema: Mapping[str, Any] | bool | None = None,
+    variables: Mapping[str, Any] | None = None,
+) -> Prompt:
+    """Returns the prompt of a conversation.
+
+    Args:
+        messages: in OpenAI's form.
+        tools: functions in OpenAI's form. The arguments of a function with `strict`, and of one
+            that must be called, match its schema; those of others are any object.
+        tool_choice: whether the model may call functions: `auto`, `none`, `required`, or the one
+            that it must call, in OpenAI's form.
+        parallel_tool_calls: it may call several at once, if its format has that.
+        json_schema: of the answer, where it calls nothing.
+        variables: what else the template knows, such as `enable_thinking`.
+
+    Raises:
+        RunnerError: a message or a function is not valid, the template refuses them, or the model
+            cannot call functions.
+    """
+    prepared = prepare_messages(messages, template.source)
+    calls = _call_format(template) if tools else None
+    pieces = template.render(prepared, tools or None, variables)
+    called = _callable(tools, tool_choice)
+    if isinstance(calls or find_format(template.source, template.special_tokens), Harmony):
+        grammar = _Harmony(template).grammar(called, tool_choice, json_schema)
+        return Prompt(pieces, grammar, HarmonyReader())
+    reasoning = next((m for mark, m in _REASONING.items() if mark in template.source), None)
+    text = "".join(piece for piece, literal in pieces if literal).rstrip()
+    reasons = reasoning is not None and text.endswith(reasoning[0])
+    reader = MarkedReader(calls if called else None, reasoning, reasons)
+    several = parallel_tool_calls and calls is not None and calls.parallel
+    writer = _Writer(template, calls, reasoning, reasons)
+    return Prompt(pieces, writer.grammar(called, tool_choice, several, json_schema), reader)
+
+
+def _call_format(template: ChatTemplate) -> CallFormat:
+    found = find_format(template.source, template.special_tokens) if template.takes_tools else None
+    if found is None:
+        raise RunnerError(
+            "the model cannot call functions: its chat template has no tools, or writes calls in a "
+            "form that is not supported; leave out tools"
+        )
+    return found
+
+
+def _callable(tools: Sequence[Mapping[str, Any]], choice: ToolChoice) -> list[Tool]:
+    """The functions that the answer may call.
+
+    Raises:
+        RunnerError: a function is not valid, or the choice names none of them.
+    """
+    if choice == "none" or (not tools and choice == "auto"):
+        return []
+    wanted = choice["function"]["name"] if isinstance(choice, Mapping) else None
+    found = []
+    for tool in tools:
+        function = tool["function"]
+        if wanted in (None, function["name"]):
+            schema: Mapping[str, Any] = {"type": "object"}
+            if choice != "auto" or function.get("strict"):
+                schema = function.get("parameters") or {"type": "object", "properties": {}}
+            found.append(Tool(function["name"], schema))
+    if not found:
+        name = "a function" if wanted is None else repr(wanted)
+        raise RunnerError(f"tool_choice asks for {name}, which is not in tools")
+    return found
+
+
+class _Writer:
+    """Writes the grammar of answers whose parts are set off by marks."""
+
+    def __init__(
+        self,
+        template: ChatTemplate,
+        calls: CallFormat | None,
+        reasoning: tuple[str, str] | None,
+        reasons: bool,
+    ) -> None:
+        self._grammar = Grammar(template.special_tokens)
+        self._calls = calls
+        self._reasoning = reasoning
+        self._reasons = reasons
+
+    def grammar(
+        self,
+        called: Sequence[Tool],
+        choice: ToolChoice,
+        several: bool,
+        json_schema: Mapping[str, Any] | bool | None,
+    ) -> str | None:
+        """Returns the grammar; None: any text."""
+        grammar, calls = self._grammar, self._calls
+        if json_schema is None and calls is None:
+            return None
+        text = None if json_schema is None else grammar.json(json_schema)
+        if calls is None:
+            return self._root(text or "")
+        if not called:  # `none`: there is text, and no call in it
+            return self._root(text or self._text_without_calls(None))
+        rest = grammar.rule(calls.grammar(grammar, called, several))
+        call = f"{grammar.literal(calls.begin)} {rest}"
+        if choice != "auto":
+            return self._root(call)
+        if text is not None:
+            return self._root(f"{text} | {call}")
+        return self._root(self._text_without_calls(rest))
+
+    def _text_without_calls(self, rest: str | None) -> str:
+        """Text, and then perhaps a call, of which `rest` follows the beginning; None: no call."""
+        assert self._calls is not None
+        begin = self._calls.begin
+        if not self._calls.begins_answer:
+            return self._grammar.text_until({begin: rest}, may_end=True)
+        text = '"" | [^{ \\n] .*'
+        return text if rest is None else f"{text} | {self._grammar.literal(begin)} {rest}"
+
+    def _root(self, answer: str) -> str:
+        """The grammar of an answer behind reasoning, if there is some."""
+        if self._reasoning is None:
+            return self._grammar.text(answer)
+        begin, end = self._reasoning
+        name = self._grammar.rule(answer)
+        reasoned = self._grammar.text_until({end: f"{_BLANK} {name}"}, may_end=False)
+        if self._reasons:
+            return self._grammar.text(reasoned)
+        return self._grammar.text(f"{self._grammar.literal(begin)} {reasoned} | {name}")
+
+
+class _Harmony:
+    """Writes the grammar of gpt-oss's answers."""
+
+    def __init__(self, template: ChatTemplate) -> None:
+        self._grammar = Grammar(template.special_tokens)
+
+    def grammar(
+        self,
+        called: Sequence[Tool],
+        choice: ToolChoice,
+        json_schema: Mapping[str, Any] | bool | None,
+    ) -> str | None:
+        grammar = self._grammar
+        if not called and json_schema is None:
+            return None
+        text = ".*" if json_schema is None else grammar.json(json_schema)
+        last = []
+        if called:
+            calls = Harmony().grammar(grammar, called, several=False)
+            last.append(f"{grammar.literal(Harmony.begin)} {calls}")
+        if not called or choice == "auto":
+            last.append(f"{grammar.literal('<|channel|>final<|message|>')} {text}")
+        begin = grammar.literal("<|channel|>analysis<|message|>")
+        end = grammar.literal("<|end|><|start|>assistant")
+        return grammar.text(f"( {begin} .* {end} )? {grammar.one_of(last)}")

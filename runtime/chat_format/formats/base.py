@@ -1,0 +1,44 @@
+"""What a format of calls has to say."""
+
+from collections.abc import Collection, Sequence
+from typing import Protocol
+
+from runtime.chat_format.calls import Tool, ToolCall
+from runtime.chat_format.grammar import Grammar
+
+
+class CallFormat(Protocol):
+    """How a family of models writes calls of functions in its answers.
+
+    Attributes:
+        name: of the format.
+        begin: the text at which calls begin.
+        end: the text at which they end; empty: at the answer's end.
+        parallel: whether an answer may have several calls.
+        begins_answer: whether calls begin only where the answer does.
+    """
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def begin(self) -> str: ...
+    @property
+    def end(self) -> str: ...
+    @property
+    def parallel(self) -> bool: ...
+    @property
+    def begins_answer(self) -> bool: ...
+
+    def is_of(self, source: str, special_tokens: Collection[str]) -> bool:
+        """Whether a template with these special tokens has this format."""
+
+    def parse(self, text: str) -> list[ToolCall]:
+        """Returns the calls in the text between `begin` and `end`.
+
+        Raises:
+            ValueError: the text is not of this format.
+        """
+
+    def grammar(self, grammar: Grammar, tools: Sequence[Tool], several: bool) -> str:
+        """Returns the expression of what follows `begin`, for one call or several of these
+        functions."""

@@ -1,0 +1,95 @@
+"""Gemma 4's format: call:NAME{KEY:VALUE,...}, strings between two special tokens."""
+
+import json
+import re
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from runtime.chat_format.calls import Tool, ToolCall
+from runtime.chat_format.grammar import Grammar
+
+_QUOTE = '<|"|>'
+_CALL = re.compile(r"\s*call:([^{\s]+)\s*(\{.*\})\s*", re.DOTALL)
+_PART = re.compile(
+    rf"{re.escape(_QUOTE)}(.*?){re.escape(_QUOTE)}|([A-Za-z_][\w.-]*)\s*(?=:)", re.DOTALL
+)
+
+
+class Gemma4:
+    name = "gemma-4"
+    begin = "<|tool_call>"
+    end = "<tool_call|>"
+    parallel = True
+    begins_answer = False
+
+    def is_of(self, source: str, special_tokens: Collection[str]) -> bool:
+        return self.begin in source
+
+    def parse(self, text: str) -> list[ToolCall]:
+        found = _CALL.fullmatch(text)
+        if found is None:
+            raise ValueError("a call has no arguments")
+        # Strings and keys become JSON's; all else is JSON already.
+        as_json = _PART.sub(lambda m: json.dumps(m[2] if m[1] is None else m[1]), found[2])
+        arguments = json.loads(as_json)
+        return [ToolCall(found[1], json.dumps(arguments, ensure_ascii=False))]
+
+    def grammar(self, grammar: Grammar, tools: Sequence[Tool], several: bool) -> str:
+        values = _Values(grammar)
+        calls = [
+            f"{grammar.literal('call:' + tool.name)} {values.of(tool.schema)}" for tool in tools
+        ]
+        call = grammar.rule(f"{grammar.one_of(calls)} {grammar.literal(self.end)}")
+        return f"{call} ( {grammar.literal(self.begin)} {call} )*" if several else call
+
+
+class _Values:
+    """Expressions of values, by their schemas."""
+
+    def __init__(self, grammar: Grammar) -> None:
+        self._grammar = grammar
+        quote = grammar.literal(_QUOTE)
+        self._string = grammar.rule(f"{quote} .* {quote}")
+        plain = grammar.json({"type": ["number", "boolean", "null"]})
+        items = '( any-value ( "," any-value )* )?'
+        member = '[A-Za-z_] [A-Za-z0-9_.\\-]* ":" any-value'
+        members = f'( {member} ( "," {member} )* )?'
+        grammar.define(
+            "any-value", f'{self._string} | {plain} | "[" {items} "]" | "{{" {members} "}}"'
+        )
+        self._any = "any-value"
+
+    def of(self, schema: Any) -> str:
+        if not isinstance(schema, Mapping):
+            return self._any
+        if "enum" in schema or "const" in schema:
+            values = schema.get("enum", [schema.get("const")])
+            return self._grammar.one_of([self._constant(value) for value in values])
+        match schema.get("type"):
+            case "string":
+                return self._string
+            case "integer" | "number" | "boolean" | "null":
+                return self._grammar.json(schema)
+            case "array":
+                item = self._grammar.rule(self.of(schema.get("items")))
+                return f'"[" ( {item} ( "," {item} )* )? "]"'
+            case "object" if schema.get("properties"):
+                return self._members(schema)
+        return self._any
+
+    def _members(self, schema: Mapping[str, Any]) -> str:
+        """An object's members in the order of their names, with commas between them."""
+        required = schema.get("required", ())
+        later, first = '""', '""'  # what may follow a member, and what may come first
+        for name, value in sorted(schema["properties"].items(), reverse=True):
+            after = self._grammar.rule(
+                f"{self._grammar.literal(name + ':')} {self.of(value)} {later}"
+            )
+            optional = name not in required
+            later = self._grammar.rule(f'"," {after}' + (f" | {later}" if optional else ""))
+            first = self._grammar.rule(after + (f" | {first}" if optional else ""))
+        return f'"{{" {first} "}}"'
+
+    def _constant(self, value: Any) -> str:
+        text = _QUOTE + value + _QUOTE if isinstance(value, str) else json.dumps(value)
+        return self._grammar.literal(text)

@@ -1,0 +1,35 @@
+"""gpt-oss's format: messages with channels and recipients, each ended by a special token."""
+
+import json
+import re
+from collections.abc import Collection, Sequence
+
+from runtime.chat_format.calls import Tool, ToolCall, call_of
+from runtime.chat_format.grammar import Grammar
+
+_CALL = re.compile(r"\s*(\S+?)\s*(?:<\|constrain\|>)?\s*(?:json)?<\|message\|>(.*)", re.DOTALL)
+_ANY = ".*"
+
+
+class Harmony:
+    name = "harmony"
+    begin = "<|channel|>commentary to=functions."
+    end = "<|call|>"
+    parallel = False
+    begins_answer = False
+
+    def is_of(self, source: str, special_tokens: Collection[str]) -> bool:
+        return "<|channel|>" in source and "<|message|>" in source
+
+    def parse(self, text: str) -> list[ToolCall]:
+        found = _CALL.fullmatch(text)
+        if found is None:
+            raise ValueError("a call has no arguments")
+        return [call_of({"name": found[1], "arguments": json.loads(found[2])})]
+
+    def grammar(self, grammar: Grammar, tools: Sequence[Tool], several: bool) -> str:
+        header = " <|constrain|>json<|message|>"
+        calls = [
+            f"{grammar.literal(tool.name + header)} {grammar.json(tool.schema)}" for tool in tools
+        ]
+        return grammar.one_of(calls)

@@ -1,0 +1,35 @@
+"""Hermes' format, of Qwen 2.5 and 3 too: <tool_call> around JSON."""
+
+import json
+from collections.abc import Collection, Sequence
+
+from runtime.chat_format.calls import Tool, ToolCall, call_of
+from runtime.chat_format.grammar import Grammar
+
+
+class Hermes:
+    name = "hermes"
+    begin = "<tool_call>"
+    end = "</tool_call>"
+    parallel = True
+    begins_answer = False
+
+    def is_of(self, source: str, special_tokens: Collection[str]) -> bool:
+        return self.begin in source
+
+    def parse(self, text: str) -> list[ToolCall]:
+        return [call_of(json.loads(text))]
+
+    def grammar(self, grammar: Grammar, tools: Sequence[Tool], several: bool) -> str:
+        calls = [
+            f"{grammar.literal(name_and_arguments(tool))} {grammar.json(tool.schema)}"
+            for tool in tools
+        ]
+        close = grammar.literal("}\n" + self.end)
+        call = grammar.rule(f'"\\n" {grammar.one_of(calls)} {close}')
+        return f'{call} ( "\\n" {grammar.literal(self.begin)} {call} )*' if several else call
+
+
+def name_and_arguments(tool: Tool, arguments_key: str = "arguments") -> str:
+    """The beginning of a call as a JSON object, up to its arguments."""
+    return f'{{"name": {json.dumps(tool.name)}, "{arguments_key}": '

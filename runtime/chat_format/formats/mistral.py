@@ -1,0 +1,62 @@
+"""Mistral's formats: [TOOL_CALLS] and a JSON list, or behind each [TOOL_CALLS] one call."""
+
+import json
+import re
+from collections.abc import Collection, Sequence
+
+from runtime.chat_format.calls import Tool, ToolCall, call_of
+from runtime.chat_format.formats.phi4 import call_list
+from runtime.chat_format.grammar import Grammar
+
+_CALL = re.compile(r"\s*([^\[{\s]+)\s*(?:\[CALL_ID\]([^\[]*))?\[ARGS\](.*)", re.DOTALL)
+
+
+class MistralList:
+    """The older one."""
+
+    name = "mistral-list"
+    begin = "[TOOL_CALLS]"
+    end = ""
+    parallel = True
+    begins_answer = False
+
+    def is_of(self, source: str, special_tokens: Collection[str]) -> bool:
+        return self.begin in source
+
+    def parse(self, text: str) -> list[ToolCall]:
+        calls = json.loads(text)
+        if not isinstance(calls, list):
+            raise ValueError("the calls are not a list")
+        return [call_of(call) for call in calls]
+
+    def grammar(self, grammar: Grammar, tools: Sequence[Tool], several: bool) -> str:
+        return f'" "? {call_list(grammar, tools, several)}'
+
+
+class Mistral:
+    """The newer one, of Small 3.2, Devstral and Ministral 3."""
+
+    name = "mistral"
+    begin = "[TOOL_CALLS]"
+    end = ""
+    parallel = True
+    begins_answer = False
+
+    def is_of(self, source: str, special_tokens: Collection[str]) -> bool:
+        return self.begin in source and "[ARGS]" in source
+
+    def parse(self, text: str) -> list[ToolCall]:
+        calls = []
+        for part in text.split(self.begin):
+            found = _CALL.fullmatch(part)
+            if found is None:
+                raise ValueError("a call has no arguments")
+            calls.append(call_of({"name": found[1], "arguments": json.loads(found[3])}))
+        return calls
+
+    def grammar(self, grammar: Grammar, tools: Sequence[Tool], several: bool) -> str:
+        calls = [
+            f"{grammar.literal(tool.name + '[ARGS]')} {grammar.json(tool.schema)}" for tool in tools
+        ]
+        call = grammar.rule(grammar.one_of(calls))
+        return f"{call} ( {grammar.literal(self.begin)} {call} )*" if several else call

@@ -1,0 +1,37 @@
+"""Phi-4-mini's format: a JSON list of calls between two special tokens."""
+
+import json
+from collections.abc import Collection, Sequence
+
+from runtime.chat_format.calls import Tool, ToolCall, call_of
+from runtime.chat_format.formats.hermes import name_and_arguments
+from runtime.chat_format.grammar import Grammar
+
+
+class Phi4:
+    name = "phi-4"
+    begin = "<|tool_call|>"
+    end = "<|/tool_call|>"
+    parallel = True
+    begins_answer = False
+
+    def is_of(self, source: str, special_tokens: Collection[str]) -> bool:
+        return "<|tool|>" in source and self.begin in special_tokens
+
+    def parse(self, text: str) -> list[ToolCall]:
+        calls = json.loads(text)
+        return [call_of(call) for call in (calls if isinstance(calls, list) else [calls])]
+
+    def grammar(self, grammar: Grammar, tools: Sequence[Tool], several: bool) -> str:
+        return f"{call_list(grammar, tools, several)} {grammar.literal(self.end)}"
+
+
+def call_list(grammar: Grammar, tools: Sequence[Tool], several: bool) -> str:
+    """A JSON list of calls."""
+    calls = [
+        f'{grammar.literal(name_and_arguments(tool))} {grammar.json(tool.schema)} "}}"'
+        for tool in tools
+    ]
+    call = grammar.rule(grammar.one_of(calls))
+    more = f'( ", " {call} )*' if several else ""
+    return f'"[" {call} {more} "]"'

@@ -1,0 +1,105 @@
+"""Writes grammars in GBNF, the notation of runtime/cpp/constraint/gbnf.h."""
+
+import json
+import re
+from collections.abc import Collection, Mapping
+from typing import Any
+
+# The white space that models were trained to write in JSON.
+_SPACED = {"item_separator": ", ", "key_separator": ": "}
+
+
+class Grammar:
+    """Rules of a grammar, which expressions refer to by their names.
+
+    Args:
+        special_tokens: texts that are one special token each wherever they occur in a literal.
+    """
+
+    def __init__(self, special_tokens: Collection[str]) -> None:
+        self._rules: dict[str, str] = {}
+        longest_first = sorted(special_tokens, key=len, reverse=True)
+        self._special = re.compile("(" + "|".join(map(re.escape, longest_first)) + ")")
+        self._has_special = bool(special_tokens)
+
+    def text(self, root: str) -> str:
+        """Returns the grammar of an expression."""
+        rules = [f"{name} ::= {expression}" for name, expression in self._rules.items()]
+        return "\n".join([f"root ::= {root}", *rules]) + "\n"
+
+    def rule(self, expression: str) -> str:
+        """Adds a rule; returns its name."""
+        name = f"r{len(self._rules)}"
+        self.define(name, expression)
+        return name
+
+    def define(self, name: str, expression: str) -> None:
+        """Adds a rule by its name, which it may refer to."""
+        self._rules[name] = expression
+
+    def literal(self, text: str) -> str:
+        """A text, in which special tokens are these tokens."""
+        return " ".join(map(_terminal, self._symbols(text))) or '""'
+
+    def json(self, schema: Mapping[str, Any] | bool) -> str:
+        """JSON of a schema, with a space behind each comma and colon."""
+        if isinstance(schema, Mapping) and "x-guidance" not in schema:
+            schema = {**schema, "x-guidance": _SPACED}
+        return "%json " + json.dumps(schema, ensure_ascii=True)
+
+    def one_of(self, expressions: Collection[str]) -> str:
+        return "( " + " | ".join(expressions) + " )"
+
+    def text_until(self, markers: Mapping[str, str | None], may_end: bool) -> str:
+        """Any text up to the first of the markers, and what follows it.
+
+        Args:
+            markers: texts, none of them the beginning of another, each with the expression of what
+                follows it; None: the text must not have it.
+            may_end: the text may also end without a marker.
+        """
+        # The automaton of Aho and Corasick (Efficient string matching, 1975): a state is the
+        # longest end of the text that a marker begins with.
+        targets = {tuple(self._symbols(marker)): follows for marker, follows in markers.items()}
+        prefixes = sorted({marker[:n] for marker in targets for n in range(len(marker))})
+        names = {state: f"u{len(self._rules)}_{n}" for n, state in enumerate(prefixes)}
+        known = {**names, **targets}
+        for state, name in names.items():
+            ends = _ends(state)
+            symbols = sorted({prefix[-1] for prefix in known if prefix and prefix[:-1] in ends})
+            options = ['""'] if may_end else []
+            for symbol in symbols:
+                reached = next(end for end in _ends((*state, symbol)) if end in known)
+                if known[reached] is not None:
+                    options.append(f"{_terminal(symbol)} {known[reached]}")
+            characters = "".join(_escaped(symbol) for symbol in symbols if len(symbol) == 1)
+            options.append(f"{f'[^{characters}]' if characters else '.'} {names[()]}")
+            self.define(name, " | ".join(options))
+        return names[()]
+
+    def _symbols(self, text: str) -> list[str]:
+        """The text's characters, and its special tokens whole."""
+        if not self._has_special:
+            return list(text)
+        parts = self._special.split(text)
+        return [s for n, part in enumerate(parts) for s in ([part] if n % 2 else part)]
+
+
+def _ends(state: tuple[str, ...]) -> list[tuple[str, ...]]:
+    return [state[n:] for n in range(len(state) + 1)]
+
+
+def _terminal(symbol: str) -> str:
+    return _quoted(symbol) if len(symbol) == 1 else f"<{_quoted(symbol)}>"
+
+
+def _quoted(text: str) -> str:
+    return '"' + "".join(_escaped(character) for character in text) + '"'
+
+
+def _escaped(character: str) -> str:
+    """A character, escaped for a string as well as for a class."""
+    if character.isalnum() and character.isascii():
+        return character
+    code = ord(character)
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"

@@ -1,0 +1,100 @@
+"""Brings messages in OpenAI's form into the one that chat templates expect."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from runtime.chat_format.environment import Messages
+from runtime.errors import RunnerError
+
+
+def prepare_messages(messages: Sequence[Mapping[str, Any]], source: str) -> Messages:
+    """Returns messages for a template.
+
+    Contents become one string, the arguments of calls objects, and a tool's message gets the name
+    of the call that it answers. A template that does not name the role `developer` gets `system`.
+
+    Args:
+        messages: each with `role`; with `content` (a string, a list of text parts or None),
+            `tool_calls`, `tool_call_id`, `name` and `reasoning_content` where they apply.
+        source: of the template.
+
+    Raises:
+        RunnerError: there is no message, or one is not valid.
+    """
+    if not messages:
+        raise RunnerError("messages is empty: give at least one message")
+    names: dict[str, str] = {}  # of calls, by their id
+    return [
+        _prepare(message, f"messages[{index}]", names, "developer" in source)
+        for index, message in enumerate(messages)
+    ]
+
+
+def _prepare(
+    message: Mapping[str, Any], place: str, names: dict[str, str], knows_developer: bool
+) -> dict[str, Any]:
+    role = message.get("role")
+    if not isinstance(role, str) or not role:
+        raise RunnerError(f"{place} has no role")
+    prepared: dict[str, Any] = {
+        "role": "system" if role == "developer" and not knows_developer else role,
+        "content": _text(message.get("content"), place),
+    }
+    if message.get("tool_calls"):
+        prepared["tool_calls"] = [_call(call, place, names) for call in message["tool_calls"]]
+    reasoning = message.get("reasoning_content") or message.get("reasoning")
+    if reasoning:
+        # Templates have three names for it.
+        prepared |= dict.fromkeys(("reasoning_content", "reasoning", "thinking"), reasoning)
+    answered = message.get("tool_call_id")
+    if answered is not None:
+        prepared["tool_call_id"] = answered
+        if answered in names:
+            prepared["name"] = names[answered]
+    if message.get("name"):
+        prepared["name"] = message["name"]
+    return prepared
+
+
+def _text(content: object, place: str) -> str:
+    if content is None:
+        return ""
+    if isinstance(content, str):
+        return content
+    if not isinstance(content, list):
+        raise RunnerError(f"{place}.content must be a string or a list of parts")
+    texts = []
+    for part in content:
+        kind = part.get("type") if isinstance(part, Mapping) else None
+        if kind not in ("text", "refusal") or not isinstance(part.get(kind), str):
+            raise RunnerError(
+                f"{place}.content has a part of type {kind!r}: only text is supported"
+            )
+        texts.append(part[kind])
+    return "".join(texts)
+
+
+def _call(call: Mapping[str, Any], place: str, names: dict[str, str]) -> dict[str, Any]:
+    function = call.get("function") if isinstance(call, Mapping) else None
+    if not isinstance(function, Mapping) or not isinstance(function.get("name"), str):
+        raise RunnerError(f"{place}.tool_calls has a call without the name of a function")
+    arguments = function.get("arguments") or "{}"
+    if isinstance(arguments, str):
+        try:
+            arguments = json.loads(arguments)
+        except ValueError:
+            raise RunnerError(
+                f"{place}.tool_calls: the arguments of {function['name']} are not JSON"
+            ) from None
+    if not isinstance(arguments, Mapping):
+        raise RunnerError(
+            f"{place}.tool_calls: the arguments of {function['name']} are not an object"
+        )
+    if isinstance(call.get("id"), str):
+        names[call["id"]] = function["name"]
+    return {
+        "id": call.get("id"),
+        "type": "function",
+        "function": {"name": function["name"], "arguments": dict(arguments)},
+    }

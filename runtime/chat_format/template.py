@@ -1,0 +1,107 @@
+"""Renders a conversation with the model's own chat template."""
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+import jinja2
+
+from runtime.chat_format.environment import Messages, load_template
+from runtime.errors import RunnerError
+
+# A part of a prompt, and whether it may contain special tokens: text of messages may not.
+Piece = tuple[str, bool]
+
+# Code points that Unicode reserves for the inside of programs.
+_NONCHARACTERS = [chr(code) for code in range(0xFDD0, 0xFDF0)]
+
+
+class ChatTemplate:
+    """A jinja2 chat template, rendered as `transformers` does.
+
+    Special tokens in messages and tools stay plain text: a message cannot end its own turn.
+
+    Args:
+        source: the template.
+        bos_token, eos_token: what it calls by these names; empty if there is none.
+        special_tokens: the texts of the tokenizer's special tokens.
+
+    Raises:
+        RunnerError: `source` is not a template.
+    """
+
+    def __init__(
+        self, source: str, bos_token: str, eos_token: str, special_tokens: Iterable[str]
+    ) -> None:
+        self.source = source
+        self.special_tokens = frozenset(token for token in special_tokens if len(token) > 1)
+        try:
+            self._render = load_template(source, bos_token, eos_token, has_clock=True)
+        except jinja2.TemplateError as error:
+            raise RunnerError(f"the model's chat template is not valid: {error}") from None
+
+    @property
+    def takes_tools(self) -> bool:
+        return re.search(r"\btools\b", self.source) is not None
+
+    def render(
+        self,
+        messages: Messages,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        variables: Mapping[str, Any] | None = None,
+    ) -> list[Piece]:
+        """Returns the conversation up to where the model's answer begins.
+
+        Args:
+            messages: as runtime.chat_format.messages.prepare_messages() returns them.
+            tools: the functions that the model may call, in OpenAI's form; None: none.
+            variables: what else the template knows, such as `enable_thinking`.
+
+        Raises:
+            RunnerError: the template refuses them.
+        """
+        marks = _unused_characters(messages, tools)
+        given = {**(variables or {}), "tools": self._marked(tools, marks) if tools else None}
+        try:
+            text = self._render(self._marked(messages, marks), True, **given)
+        except jinja2.TemplateError as error:
+            reason = re.sub(f"[{marks}]", "", str(error)) or type(error).__name__
+            raise RunnerError(f"the model's chat template refuses the messages: {reason}") from None
+        return list(_pieces(text, marks))
+
+    @cached_property
+    def _special(self) -> re.Pattern[str]:
+        longest_first = sorted(self.special_tokens, key=len, reverse=True)
+        return re.compile("|".join(map(re.escape, longest_first)) or r"(?!)")
+
+    def _marked(self, value: Any, marks: str) -> Any:
+        """Puts the two marks around each special token in the strings of `value`."""
+        if isinstance(value, str):
+            return self._special.sub(lambda found: marks[0] + found[0] + marks[1], value)
+        if isinstance(value, Mapping):
+            return {self._marked(key, marks): self._marked(value[key], marks) for key in value}
+        if isinstance(value, list | tuple):
+            return [self._marked(item, marks) for item in value]
+        return value
+
+
+def _unused_characters(*values: object) -> str:
+    """Returns two characters that occur in none of the values.
+
+    Raises:
+        RunnerError: there are none.
+    """
+    text = json.dumps(values, ensure_ascii=False, default=str)
+    unused = [character for character in _NONCHARACTERS if character not in text][:2]
+    if len(unused) < 2:
+        raise RunnerError("the messages contain all of the code points U+FDD0 to U+FDEF")
+    return "".join(unused)
+
+
+def _pieces(text: str, marks: str) -> Iterator[Piece]:
+    for index, part in enumerate(re.split(f"{marks[0]}([^{marks}]*){marks[1]}", text)):
+        # A mark is alone where the template cut a text.
+        if part := re.sub(f"[{marks}]", "", part):
+            yield part, index % 2 == 0

@@ -1,0 +1,163 @@
+"""`python -m runtime serve`."""
+
+import asyncio
+import logging
+import socket
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import NoReturn
+
+import click
+
+from runtime.build import BUILD_DIR
+from runtime.engine import MAX_SEQUENCES
+
+_LOOPBACK = ("localhost", "127.0.0.1", "::1", "[::1]")
+
+
+@click.command()
+@click.argument("model", type=click.Path(path_type=Path, dir_okay=False))
+@click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
+@click.option(
+    "--port", type=click.IntRange(0, 65535), default=8080, show_default=True, help="0: a free one."
+)
+@click.option("--name", help="What clients call the model. Default: the file's name.")
+@click.option(
+    "--api-key",
+    envvar="THIMBLE_API_KEY",
+    show_envvar=True,
+    help="Clients must send it. Required if --host is not this computer's own address.",
+)
+@click.option("--threads", type=click.IntRange(1, 256), help="Default: automatic.")
+@click.option(
+    "--kv-cache",
+    type=click.Choice(["default", "float16", "float32", "int8"]),
+    default="default",
+    show_default=True,
+    help="The type of the key/value cache.",
+)
+@click.option("--adapter", help="The name of an adapter that the model was exported with.")
+@click.option(
+    "--parallel",
+    type=click.IntRange(1, MAX_SEQUENCES),
+    default=4,
+    show_default=True,
+    help="Answers at once; each has a key/value cache.",
+)
+@click.option(
+    "--queue",
+    "waiting",
+    type=click.IntRange(1, 10_000),
+    default=64,
+    show_default=True,
+    help="Requests that may wait; more are refused.",
+)
+@click.option("--max-tokens", type=click.IntRange(1), help="The most tokens of an answer.")
+@click.option(
+    "--timeout",
+    type=click.FloatRange(0.1),
+    default=600.0,
+    show_default=True,
+    help="The most seconds of an answer.",
+)
+@click.option(
+    "--max-body",
+    type=click.IntRange(1024),
+    default=4 << 20,
+    show_default=True,
+    help="The most bytes of a request.",
+)
+@click.option(
+    "--cors",
+    "origins",
+    multiple=True,
+    metavar="ORIGIN",
+    help="A web page's origin, such as http://localhost:3000, that may use the server; one option "
+    "for each.",
+)
+def serve(
+    model: Path,
+    host: str,
+    port: int,
+    name: str | None,
+    api_key: str | None,
+    threads: int | None,
+    kv_cache: str,
+    adapter: str | None,
+    parallel: int,
+    waiting: int,
+    max_tokens: int | None,
+    timeout: float,
+    max_body: int,
+    origins: tuple[str, ...],
+) -> None:
+    """Serve a model with OpenAI's HTTP interface.
+
+    The paths are /v1/chat/completions, /v1/completions, /v1/models, /health, /metrics, and / is a
+    page to chat with. The model must be exported with --delegate cpu.
+    """
+    try:
+        from runtime.server.app import make_app
+        from runtime.server.model import Model
+        from runtime.server.model_process import ModelOptions
+        from runtime.server.settings import ServerSettings
+    except ModuleNotFoundError as error:
+        _fail(f"{error.name} is not installed: pip install 'thimble[serve]'", 2)
+    if not model.is_file():
+        _fail(f"{model} does not exist: give a .pte file", 2)
+    if not (BUILD_DIR / "libthimble.so").is_file():
+        _fail("the C++ is not built: run python -m runtime build", 2)
+    local = host in _LOOPBACK
+    if not local and not api_key:
+        _fail(f"--host {host} lets others reach the server: give an --api-key", 2)
+    try:
+        listener = socket.create_server(
+            (host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET, backlog=2048
+        )
+    except OSError as error:
+        _fail(f"cannot listen on {host} port {port}: {error.strerror or error}", 2)
+    settings = ServerSettings(
+        name or model.stem,
+        api_key,
+        max_body,
+        max_tokens,
+        timeout,
+        origins,
+        hosts=_LOOPBACK if local else (),
+    )
+    options = ModelOptions(model, threads, kv_cache, adapter, parallel, waiting)
+    logging.basicConfig(format="runtime: %(message)s", level=logging.WARNING)
+    runner = Model(options)
+    with suppress(KeyboardInterrupt):
+        asyncio.run(_serve(runner, make_app(runner, settings), listener, settings.model))
+
+
+async def _serve(model: "Model", app: object, listener: socket.socket, name: str) -> None:  # type: ignore[name-defined]  # noqa: F821
+    import uvicorn
+
+    from runtime.server.model import ModelError
+
+    click.echo(f"loading {name} ...", err=True)
+    try:
+        await model.start()
+    except ModelError as error:
+        await model.stop()
+        _fail(str(error), 2)
+    host, port = listener.getsockname()[:2]
+    place = f"[{host}]" if ":" in host else host
+    click.echo(f"{name} is at http://{place}:{port} (Ctrl-C ends it)", err=True)
+    config = uvicorn.Config(
+        app,  # type: ignore[arg-type]
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=5,
+        lifespan="on",
+    )
+    await uvicorn.Server(config).serve(sockets=[listener])
+
+
+def _fail(reason: str, code: int) -> NoReturn:
+    click.echo(f"runtime: {reason}", err=True)
+    sys.exit(code)

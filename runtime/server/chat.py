@@ -1,0 +1,132 @@
+"""POST /v1/chat/completions."""
+
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
+
+from runtime.chat_format.calls import Event
+from runtime.chat_format.conversation import Prompt, prepare
+from runtime.chat_format.template import ChatTemplate
+from runtime.server.errors import HttpError
+from runtime.server.model import Answer
+from runtime.server.replies import ChatChoice, Reply, chat_logprobs, usage
+from runtime.server.requests import ChatRequest, JsonObjectFormat, JsonSchemaFormat, NamedTool
+
+
+def chat_prompts(request: ChatRequest, template: ChatTemplate) -> list[Prompt]:
+    """Returns the prompt of each of the request's answers, with a reader of its own.
+
+    Raises:
+        RunnerError: the template refuses the messages, or a function is not valid.
+    """
+    choice = request.tool_choice or "auto"
+    variables = dict(request.chat_template_kwargs or {})
+    if request.reasoning_effort is not None:
+        variables.setdefault("reasoning_effort", request.reasoning_effort)
+        variables.setdefault("enable_thinking", request.reasoning_effort != "none")
+    parallel = request.parallel_tool_calls
+    return [
+        prepare(
+            template,
+            [message.model_dump(exclude_none=True) for message in request.messages],
+            tools=[tool.model_dump(exclude_none=True) for tool in request.tools or []],
+            tool_choice=choice.model_dump() if isinstance(choice, NamedTool) else choice,
+            parallel_tool_calls=True if parallel is None else parallel,
+            json_schema=answer_schema(request),
+            variables=variables,
+        )
+        for _ in range(request.n or 1)
+    ]
+
+
+def answer_schema(request: ChatRequest) -> dict[str, Any] | bool | None:
+    match request.response_format:
+        case JsonObjectFormat():
+            return {"type": "object"}
+        case JsonSchemaFormat(json_schema=schema):
+            return {} if schema.schema_ is None else schema.schema_
+    return None
+
+
+def chat_options(
+    request: ChatRequest, prompts: Sequence[Prompt], most_tokens: int | None
+) -> list[dict[str, Any]]:
+    """Returns the options of each answer; one after the first has the seeds that follow."""
+    options = request.options() | {"special_text": True}
+    if request.logprobs:
+        options["logprobs"] = request.top_logprobs or 0
+    wanted = [n for n in (request.max_new_tokens(), most_tokens) if n is not None]
+    if wanted:
+        options["max_new_tokens"] = min(wanted)
+    found = []
+    for index, prompt in enumerate(prompts):
+        own = dict(options)
+        if "seed" in own:
+            own["seed"] = (own["seed"] + index) % 2**64
+        if prompt.grammar is not None:
+            own["grammar"] = prompt.grammar
+        found.append(own)
+    return found
+
+
+class ChatAnswers:
+    """The answers of a request as OpenAI's objects."""
+
+    def __init__(self, request: ChatRequest, prompts: Sequence[Prompt], reply: Reply) -> None:
+        self._request = request
+        self._readers = [prompt.reader for prompt in prompts]
+        self._choices = [ChatChoice(index) for index in range(len(prompts))]
+        self._reply = reply
+
+    async def whole(
+        self, answers: Sequence[Answer], events: AsyncIterator[tuple[int, Any]]
+    ) -> dict[str, Any]:
+        async for index, more in events:
+            for event in self._read(index, more):
+                self._choices[index].add(event)
+        wants_logprobs = bool(self._request.logprobs)
+        choices = [
+            choice.whole(answer.stats, wants_logprobs)
+            for choice, answer in zip(self._choices, answers, strict=True)
+        ]
+        return self._reply.whole(choices, usage(answer.stats for answer in answers))
+
+    async def chunks(
+        self, answers: Sequence[Answer], events: AsyncIterator[tuple[int, Any]]
+    ) -> AsyncIterator[dict[str, Any]]:
+        for choice in self._choices:
+            yield self._chunk(choice.index, {"role": "assistant", "content": ""})
+        async for index, more in events:
+            for event in self._read(index, more):
+                yield self._chunk(index, self._choices[index].add(event))
+            if more is None:
+                reason = self._choices[index].finish_reason(answers[index].stats)
+                yield self._chunk(index, {}, reason)
+        options = self._request.stream_options
+        if options is not None and options.include_usage:
+            yield self._reply.chunk([], usage(answer.stats for answer in answers))
+
+    def _read(self, index: int, more: Any) -> list[Event]:
+        if more is None:
+            return self._readers[index].finish()
+        self._choices[index].logprobs += chat_logprobs(more.logprobs)
+        return self._readers[index].push(more.text)
+
+    def _chunk(
+        self, index: int, delta: dict[str, Any], reason: str | None = None
+    ) -> dict[str, Any]:
+        choice = self._choices[index]
+        logprobs = None
+        if self._request.logprobs and choice.logprobs:
+            logprobs, choice.logprobs = {"content": choice.logprobs, "refusal": None}, []
+        found = {"index": index, "delta": delta, "logprobs": logprobs, "finish_reason": reason}
+        return self._reply.chunk([found])
+
+
+def need_template(template: ChatTemplate | None) -> ChatTemplate:
+    if template is None:
+        raise HttpError(
+            400,
+            "the model's file has no chat template: use /v1/completions, or export the model again "
+            "with its template",
+        )
+    return template

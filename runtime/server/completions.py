@@ -1,0 +1,113 @@
+"""POST /v1/completions."""
+
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
+
+from runtime.logprobs import TokenLogprob
+from runtime.server.errors import HttpError
+from runtime.server.model import Answer
+from runtime.server.replies import Reply, completion_logprobs, finish_reason, usage
+from runtime.server.requests import CompletionRequest
+
+_DEFAULT_TOKENS = 16
+
+
+def completion_prompts(request: CompletionRequest) -> list[Any]:
+    """Returns the prompt of each answer: `n` for each prompt of the request."""
+    prompts = request.prompts()
+    if any(not prompt and not isinstance(prompt, str) for prompt in prompts):
+        raise HttpError(400, "prompt: a list of tokens is empty", "prompt")
+    if request.echo and request.stream:
+        raise HttpError(400, "echo cannot be streamed", "echo")
+    if request.echo and not all(isinstance(prompt, str) for prompt in prompts):
+        if request.logprobs is None:
+            raise HttpError(400, "echo of tokens needs logprobs", "echo")
+    if request.max_tokens == 0 and not request.echo:
+        raise HttpError(400, "max_tokens: 0 needs echo", "max_tokens")
+    return [prompt for prompt in prompts for _ in range(request.n or 1)]
+
+
+def completion_options(
+    request: CompletionRequest, count: int, most_tokens: int | None
+) -> list[dict[str, Any]]:
+    options = request.options()
+    wanted = _DEFAULT_TOKENS if request.max_tokens is None else max(request.max_tokens, 1)
+    options["max_new_tokens"] = wanted if most_tokens is None else min(wanted, most_tokens)
+    if request.logprobs is not None:
+        options["logprobs"] = request.logprobs
+    seed = options.get("seed")
+    if seed is None:
+        return [options] * count
+    return [{**options, "seed": (seed + n % (request.n or 1)) % 2**64} for n in range(count)]
+
+
+class CompletionAnswers:
+    """The answers of a request as OpenAI's objects."""
+
+    def __init__(self, request: CompletionRequest, prompts: Sequence[Any], reply: Reply) -> None:
+        self._request = request
+        self._prompts = prompts
+        self._reply = reply
+        self._texts = [""] * len(prompts)
+        self._entries: list[list[TokenLogprob]] = [[] for _ in prompts]
+
+    async def whole(
+        self, answers: Sequence[Answer], events: AsyncIterator[tuple[int, Any]]
+    ) -> dict[str, Any]:
+        async for index, more in events:
+            if more is not None:
+                self._texts[index] += more.text
+                self._entries[index] += more.logprobs
+        choices = [self._choice(index, answer) for index, answer in enumerate(answers)]
+        return self._reply.whole(choices, usage(answer.stats for answer in answers))
+
+    async def chunks(
+        self, answers: Sequence[Answer], events: AsyncIterator[tuple[int, Any]]
+    ) -> AsyncIterator[dict[str, Any]]:
+        async for index, more in events:
+            if more is None:
+                yield self._chunk(index, "", [], finish_reason(answers[index].stats))
+            else:
+                yield self._chunk(index, more.text, more.logprobs, None)
+                self._texts[index] += more.text
+        options = self._request.stream_options
+        if options is not None and options.include_usage:
+            yield self._reply.chunk([], usage(answer.stats for answer in answers))
+
+    def _choice(self, index: int, answer: Answer) -> dict[str, Any]:
+        text, entries = self._texts[index], self._entries[index]
+        if self._request.max_tokens == 0:
+            text, entries = "", []
+        before, first = "", ""
+        if self._request.echo:
+            before = self._echo(index, answer)
+            if answer.scores:
+                rest = b"".join(entry.data for entry in answer.scores[1:])
+                first = before.removesuffix(rest.decode("utf-8", "replace"))
+        all_entries = [*answer.scores, *entries]
+        logprobs = None
+        if self._request.logprobs is not None:
+            logprobs = completion_logprobs(all_entries, first, 0)
+        return {
+            "index": index,
+            "text": before + text,
+            "logprobs": logprobs,
+            "finish_reason": "length"
+            if self._request.max_tokens == 0
+            else finish_reason(answer.stats),
+        }
+
+    def _echo(self, index: int, answer: Answer) -> str:
+        prompt = self._prompts[index]
+        if isinstance(prompt, str):
+            return prompt
+        return b"".join(e.data for e in answer.scores if e is not None).decode("utf-8", "replace")
+
+    def _chunk(
+        self, index: int, text: str, entries: Sequence[TokenLogprob], reason: str | None
+    ) -> dict[str, Any]:
+        logprobs = None
+        if self._request.logprobs is not None:
+            logprobs = completion_logprobs(entries, "", len(self._texts[index]))
+        choice = {"index": index, "text": text, "logprobs": logprobs, "finish_reason": reason}
+        return self._reply.chunk([choice])

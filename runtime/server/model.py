@@ -1,0 +1,244 @@
+"""The model as the server sees it: a process of its own, started again if it dies."""
+
+import asyncio
+import logging
+import multiprocessing
+import threading
+from collections.abc import AsyncIterator
+from itertools import count
+from multiprocessing.connection import Connection
+from typing import Any
+
+from runtime.chat_format.template import ChatTemplate
+from runtime.errors import RunnerError
+from runtime.server.model_process import (
+    Accepted,
+    Cancel,
+    Ended,
+    ModelOptions,
+    More,
+    Ready,
+    Refused,
+    Submit,
+    run_model,
+)
+
+_LOG = logging.getLogger("uvicorn.error")
+_RESTART_S = (0.1, 1.0, 5.0, 30.0)  # before the first, second ... restart in a row
+
+
+class RequestError(RunnerError):
+    """The model refuses a request; the client can mend it."""
+
+
+class BusyError(RunnerError):
+    """The model has no place for another request now."""
+
+
+class ModelError(RunnerError):
+    """The model failed, or its process ended."""
+
+
+class Answer:
+    """An answer at work.
+
+    Attributes:
+        scores: an entry for each token of the prompt, if they were asked for.
+        stats: once it has ended, its statistics.
+    """
+
+    def __init__(self, model: "Model", number: int) -> None:
+        self.number = number
+        self.scores: list[Any] = []
+        self.stats: dict[str, Any] = {}
+        self.events: asyncio.Queue[Any] = asyncio.Queue()
+        self._model = model
+        self._ended = False
+
+    async def accepted(self) -> None:
+        """Waits until the model has taken the request.
+
+        Raises:
+            RequestError: it refuses it.
+            ModelError: its process ended.
+        """
+        event = await self._next()
+        assert isinstance(event, Accepted)
+        self.scores = event.scores
+
+    async def __aiter__(self) -> AsyncIterator[More]:
+        """Iterates over what is generated.
+
+        Raises:
+            ModelError: the model failed.
+        """
+        while isinstance(event := await self._next(), More):
+            yield event
+        assert isinstance(event, Ended)
+        self.stats = event.stats
+        if event.failure is not None:
+            raise ModelError(f"the model failed: {event.failure}")
+
+    def close(self) -> None:
+        """Ends it, if it has not ended."""
+        if not self._ended:
+            self._ended = True
+            self._model.cancel(self)
+
+    async def _next(self) -> Any:
+        event = await self.events.get()
+        if isinstance(event, More | Accepted):
+            return event
+        self._ended = True
+        if isinstance(event, Refused):
+            raise RequestError(event.reason)
+        if isinstance(event, Exception):
+            raise event
+        return event
+
+
+class Model:
+    """Runs a model in another process.
+
+    Attributes:
+        template: of its chats; None: the model has none.
+        restarts: how often the process was started again.
+    """
+
+    def __init__(self, options: ModelOptions) -> None:
+        self.template: ChatTemplate | None = None
+        self.restarts = 0
+        self._options = options
+        self._numbers = count(1)
+        self._answers: dict[int, Answer] = {}
+        self._connection: Connection | None = None
+        self._process: Any = None
+        self._ready = False
+        self._stopping = False
+
+    @property
+    def ready(self) -> bool:
+        return self._ready
+
+    @property
+    def running(self) -> int:
+        """The number of requests at work or waiting."""
+        return len(self._answers)
+
+    async def start(self) -> None:
+        """Starts the process and waits until the model is loaded.
+
+        Raises:
+            ModelError: it cannot be loaded.
+        """
+        self._loop = asyncio.get_running_loop()
+        loaded: asyncio.Future[None] = self._loop.create_future()
+        context = multiprocessing.get_context("spawn")
+        here, there = context.Pipe()
+        self._connection = here
+        self._process = context.Process(
+            target=run_model, args=(there, self._options), daemon=True, name="thimble-model"
+        )
+        self._process.start()
+        there.close()
+        threading.Thread(target=self._receive, args=(here, loaded), daemon=True).start()
+        await loaded
+
+    async def stop(self) -> None:
+        """Ends the process, and with it every answer."""
+        self._stopping = True
+        if self._connection is not None:
+            self._connection.close()
+        if self._process is not None:
+            await asyncio.to_thread(self._process.join, 5)
+            self._process.kill()
+
+    async def submit(self, prompt: Any, options: dict[str, Any], scored: bool = False) -> Answer:
+        """Starts an answer, which the caller must close.
+
+        Raises:
+            RequestError: the request is not possible.
+            BusyError: too many are waiting, or the model is being loaded again.
+            ModelError: its process ended.
+        """
+        if not self._ready or self._connection is None:
+            raise BusyError("the model is being loaded again: try again in a few seconds")
+        if len(self._answers) >= self._options.sequences + self._options.waiting:
+            raise BusyError(
+                f"{len(self._answers)} requests are at work or waiting: try again later"
+            )
+        answer = Answer(self, next(self._numbers))
+        self._answers[answer.number] = answer
+        self._send(Submit(answer.number, prompt, options, scored))
+        try:
+            await answer.accepted()
+        except BaseException:
+            answer.close()
+            raise
+        return answer
+
+    def cancel(self, answer: Answer) -> None:
+        self._send(Cancel(answer.number))
+
+    def _send(self, command: Submit | Cancel) -> None:
+        try:
+            if self._connection is not None:
+                self._connection.send(command)
+        except (OSError, ValueError):
+            pass  # its process ended, which _receive() tells everyone
+
+    def _receive(self, connection: Connection, loaded: "asyncio.Future[None]") -> None:
+        """Passes on events until the process ends; runs in a thread."""
+        while True:
+            try:
+                event = connection.recv()
+            except (EOFError, OSError):
+                break
+            self._loop.call_soon_threadsafe(self._take, event, loaded)
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._lost, loaded)
+
+    def _take(self, event: Any, loaded: "asyncio.Future[None]") -> None:
+        if isinstance(event, Ready):
+            stored = event.template
+            self.template = None if stored is None else ChatTemplate(**stored)
+            self._ready = True
+            if not loaded.done():
+                loaded.set_result(None)
+        elif isinstance(event, Refused) and event.id == 0:
+            if not loaded.done():
+                loaded.set_exception(ModelError(event.reason))
+        else:
+            answer = self._answers.get(event.id)
+            if isinstance(event, Ended | Refused):
+                self._answers.pop(event.id, None)
+            if answer is not None:
+                answer.events.put_nowait(event)
+
+    def _lost(self, loaded: "asyncio.Future[None]") -> None:
+        """The process ended: its requests fail, and it is started again."""
+        self._ready = False
+        answers, self._answers = list(self._answers.values()), {}
+        for answer in answers:
+            answer.events.put_nowait(
+                ModelError("the model's process ended: send the request again")
+            )
+        if not loaded.done():
+            loaded.set_exception(ModelError("the model's process ended while it was loading"))
+        elif not self._stopping and loaded.exception() is None:
+            self._restarting = self._loop.create_task(self._restart())
+
+    async def _restart(self) -> None:
+        await asyncio.to_thread(self._process.join)
+        _LOG.error(
+            "the model's process ended with code %s; it is started again", self._process.exitcode
+        )
+        for pause in (*_RESTART_S, *[_RESTART_S[-1]] * 1000):
+            await asyncio.sleep(pause)
+            if self._stopping:
+                return
+            self.restarts += 1
+            try:
+                return await self.start()
+            except ModelError as error:
+                _LOG.error("the model cannot be loaded again: %s", error)

@@ -1,0 +1,209 @@
+"""The process of the model: takes requests from a connection, answers with events."""
+
+import queue
+import signal
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+from runtime.engine import Engine
+from runtime.errors import RunnerError
+from runtime.generation import Generation
+from runtime.runner import Runner
+from runtime.server.scores import Scorer
+
+
+@dataclass(frozen=True)
+class ModelOptions:
+    """How a model is loaded and run.
+
+    Attributes:
+        sequences: requests that run at once.
+        waiting: requests that may wait for one of these.
+    """
+
+    path: Path
+    threads: int | None = None
+    kv_cache: str = "default"
+    adapter: str | None = None
+    sequences: int = 8
+    waiting: int = 64
+
+
+@dataclass(frozen=True)
+class Submit:
+    """A request: a text, its tokens or the pieces of a conversation, and options of an answer.
+
+    Attributes:
+        scored: whether the log-probabilities of the prompt's own tokens are wanted too.
+    """
+
+    id: int
+    prompt: str | list[int] | list[tuple[str, bool]]
+    options: dict[str, Any]
+    scored: bool = False
+
+
+@dataclass(frozen=True)
+class Cancel:
+    id: int
+
+
+@dataclass(frozen=True)
+class Ready:
+    """The model is loaded.
+
+    Attributes:
+        template: what Runner.chat_template returns.
+    """
+
+    template: dict[str, Any] | None
+
+
+@dataclass(frozen=True)
+class Refused:
+    """A request that is not possible; with id 0, a model that cannot be loaded."""
+
+    id: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class Accepted:
+    """A request that will be answered; `scores` has an entry for each token of its prompt."""
+
+    id: int
+    scores: list[Any] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class More:
+    """More of an answer: its text, and its tokens if log-probabilities are wanted."""
+
+    id: int
+    text: str
+    logprobs: list[Any]
+
+
+@dataclass(frozen=True)
+class Ended:
+    """The end of an answer: its statistics, or why the model failed."""
+
+    id: int
+    stats: dict[str, Any]
+    failure: str | None = None
+
+
+def run_model(connection: Connection, options: ModelOptions) -> None:
+    """Loads a model and serves the connection until its other end is closed."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the server, which then ends this
+    try:
+        runner = Runner(
+            options.path,
+            threads=options.threads,
+            kv_cache=options.kv_cache,
+            adapter=options.adapter,
+        )
+        ready = Ready(runner.chat_template)
+        scorer = Scorer(options.path, options.threads)
+        engine = Engine(runner, sequences=options.sequences, queue_size=options.waiting)
+    except RunnerError as error:
+        connection.send(Refused(0, str(error)))
+        return
+    with runner, engine:
+        connection.send(ready)
+        _Requests(connection, runner, engine, scorer).serve()
+
+
+class _Requests:
+    """The requests at work. Commands are read by one thread, events sent by another."""
+
+    def __init__(
+        self, connection: Connection, runner: Runner, engine: Engine, scorer: Scorer
+    ) -> None:
+        self._connection = connection
+        self._runner = runner
+        self._engine = engine
+        self._scorer = scorer
+        self._running: dict[int, Generation] = {}
+        self._told: dict[int, int] = {}  # how many log-probabilities of each were sent
+        self._scored: queue.SimpleQueue[Submit] = queue.SimpleQueue()
+        self._news: queue.SimpleQueue[int | object] = queue.SimpleQueue()
+
+    def serve(self) -> None:
+        threading.Thread(target=self._send, daemon=True).start()
+        threading.Thread(target=self._score, daemon=True).start()
+        while True:
+            try:
+                command = self._connection.recv()
+            except (EOFError, OSError):
+                return
+            if isinstance(command, Cancel):
+                generation = self._running.get(command.id)
+                if generation is not None:
+                    generation.cancel()
+            elif command.scored:
+                self._scored.put(command)
+            else:
+                self._start(command, [])
+
+    def _start(self, request: Submit, scores: list[Any]) -> None:
+        try:
+            generation = self._engine.submit(
+                self._encode(request.prompt),
+                **request.options,
+                on_event=lambda: self._news.put(request.id),
+            )
+        except RunnerError as error:
+            self._news.put(Refused(request.id, str(error)))
+            return
+        self._running[request.id] = generation
+        self._news.put(Accepted(request.id, scores))
+        self._news.put(request.id)  # for what came before it was in the table
+
+    def _encode(self, prompt: str | list[int] | list[tuple[str, bool]]) -> str | Sequence[int]:
+        if isinstance(prompt, list) and prompt and isinstance(prompt[0], tuple):
+            return self._runner.encode_pieces(prompt)  # type: ignore[arg-type]
+        return prompt  # type: ignore[return-value]
+
+    def _score(self) -> None:
+        while True:
+            request = self._scored.get()
+            try:
+                scores = self._scorer.score(request.prompt, request.options.get("logprobs") or 0)
+            except RunnerError as error:
+                self._news.put(Refused(request.id, str(error)))
+                continue
+            self._start(request, scores)
+
+    def _send(self) -> None:
+        while True:
+            news = self._news.get()
+            try:
+                if isinstance(news, int):
+                    self._send_more(news)
+                else:
+                    self._connection.send(news)
+            except (OSError, ValueError):
+                return  # the server is gone; serve() ends too
+
+    def _send_more(self, request: int) -> None:
+        generation = self._running.get(request)
+        if generation is None:
+            return
+        failure = None
+        try:
+            text, ended = generation.poll()
+        except RunnerError as error:
+            text, ended, failure = "", True, str(error)
+        told = self._told.get(request, 0)
+        logprobs = generation.logprobs[told:]
+        self._told[request] = told + len(logprobs)
+        if text or logprobs:
+            self._connection.send(More(request, text, logprobs))
+        if ended:
+            del self._running[request], self._told[request]
+            self._connection.send(Ended(request, generation.stats or {}, failure))

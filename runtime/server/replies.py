@@ -1,0 +1,155 @@
+"""The objects of OpenAI's answers."""
+
+import secrets
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from runtime.chat_format.calls import Event, Reasoning, Text, ToolCall
+from runtime.logprobs import TokenLogprob
+
+_FINISH = {"length": "length", "context_full": "length"}
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What all objects of one reply have in common.
+
+    Attributes:
+        kind: `chat.completion` or `text_completion`.
+        prefix: of its id.
+    """
+
+    kind: str
+    prefix: str
+    model: str
+    created: int = field(default_factory=lambda: int(time.time()))
+    id: str = field(default_factory=lambda: secrets.token_hex(12))
+
+    def whole(self, choices: list[dict[str, Any]], usage: dict[str, Any]) -> dict[str, Any]:
+        return {**self._head(self.kind), "choices": choices, "usage": usage}
+
+    def chunk(
+        self, choices: list[dict[str, Any]], usage: dict[str, Any] | None = None
+    ) -> dict[str, Any]:
+        kind = "chat.completion.chunk" if self.kind == "chat.completion" else self.kind
+        return {**self._head(kind), "choices": choices, "usage": usage}
+
+    def _head(self, kind: str) -> dict[str, Any]:
+        return {
+            "id": f"{self.prefix}-{self.id}",
+            "object": kind,
+            "created": self.created,
+            "model": self.model,
+            "system_fingerprint": None,
+        }
+
+
+def finish_reason(stats: dict[str, Any]) -> str:
+    return _FINISH.get(stats["stop_reason"], "stop")
+
+
+def usage(all_stats: Iterable[dict[str, Any]]) -> dict[str, Any]:
+    """The tokens of a request's answers; those of a prompt shared by several count once."""
+    found = list(all_stats)
+    prompt = max((s["prompt_tokens"] + s["cached_tokens"] for s in found), default=0)
+    answer = sum(s["generated_tokens"] for s in found)
+    return {
+        "prompt_tokens": prompt,
+        "completion_tokens": answer,
+        "total_tokens": prompt + answer,
+        "prompt_tokens_details": {"cached_tokens": found[0]["cached_tokens"] if found else 0},
+    }
+
+
+@dataclass
+class ChatChoice:
+    """One answer of a chat, as it grows."""
+
+    index: int
+    text: str = ""
+    reasoning: str = ""
+    calls: list[dict[str, Any]] = field(default_factory=list)
+    logprobs: list[dict[str, Any]] = field(default_factory=list)
+
+    def add(self, event: Event) -> dict[str, Any]:
+        """Adds an event; returns it as a delta."""
+        match event:
+            case Text(text):
+                self.text += text
+                return {"content": text}
+            case Reasoning(text):
+                self.reasoning += text
+                return {"reasoning_content": text}
+            case ToolCall(name, arguments, identity):
+                function = {"name": name, "arguments": arguments}
+                call = {"id": identity, "type": "function", "function": function}
+                self.calls.append(call)
+                return {"tool_calls": [{"index": len(self.calls) - 1, **call}]}
+
+    def finish_reason(self, stats: dict[str, Any]) -> str:
+        reason = finish_reason(stats)
+        return "tool_calls" if self.calls and reason == "stop" else reason
+
+    def whole(self, stats: dict[str, Any], with_logprobs: bool) -> dict[str, Any]:
+        message: dict[str, Any] = {"role": "assistant", "content": self.text, "refusal": None}
+        if self.calls:
+            message["tool_calls"] = self.calls
+            message["content"] = self.text or None
+        if self.reasoning:
+            message["reasoning_content"] = self.reasoning
+        return {
+            "index": self.index,
+            "message": message,
+            "logprobs": {"content": self.logprobs, "refusal": None} if with_logprobs else None,
+            "finish_reason": self.finish_reason(stats),
+        }
+
+
+def chat_logprobs(entries: Sequence[TokenLogprob]) -> list[dict[str, Any]]:
+    return [
+        {
+            **_token(entry.data, entry.logprob),
+            "top_logprobs": [_token(data, logprob) for _, data, logprob in entry.top],
+        }
+        for entry in entries
+    ]
+
+
+def _token(data: bytes, logprob: float) -> dict[str, Any]:
+    text = data.decode("utf-8", "replace")
+    return {"token": text, "logprob": finite(logprob), "bytes": list(data)}
+
+
+def finite(logprob: float) -> float:
+    """A logarithm that JSON has a number for: OpenAI's stand-in for a probability of zero."""
+    return max(logprob, -9999.0)
+
+
+def completion_logprobs(
+    entries: Sequence[TokenLogprob | None], first: str, offset: int
+) -> dict[str, Any]:
+    """The log-probabilities of a text, which begins `offset` characters behind its prompt's start.
+
+    Args:
+        first: the text of a token without an entry.
+    """
+    tokens, logprobs, tops, offsets = [], [], [], []
+    for entry in entries:
+        text = first if entry is None else entry.data.decode("utf-8", "replace")
+        tokens.append(text)
+        offsets.append(offset)
+        offset += len(text)
+        logprobs.append(None if entry is None else finite(entry.logprob))
+        tops.append(
+            None
+            if entry is None
+            else {d.decode("utf-8", "replace"): finite(p) for _, d, p in reversed(entry.top)}
+        )
+    return {
+        "tokens": tokens,
+        "token_logprobs": logprobs,
+        "top_logprobs": tops,
+        "text_offset": offsets,
+    }

@@ -1,0 +1,230 @@
+"""What clients may ask for: OpenAI's requests, each field checked.
+
+Fields of `Ignored` are accepted and have no effect; fields that are not listed are refused.
+"""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+MAX_TOKENS = 2**31 - 1
+_Text = Annotated[str, Field(min_length=1, max_length=1000)]
+_Name = Annotated[str, Field(pattern=r"^[a-zA-Z0-9_.-]{1,64}$")]
+_Seed = Annotated[int, Field(ge=-(2**63), lt=2**63)]
+
+
+class Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+class Ignored(Strict):
+    """Fields without effect: they say who asks, or how the work is stored and billed."""
+
+    user: str | None = Field(None, description="no effect")
+    metadata: dict[str, Any] | None = Field(None, description="no effect")
+    store: bool | None = Field(None, description="no effect: nothing is stored")
+    service_tier: str | None = Field(None, description="no effect")
+    safety_identifier: str | None = Field(None, description="no effect")
+    prompt_cache_key: str | None = Field(
+        None, description="no effect: common beginnings of prompts are computed once anyway"
+    )
+
+
+class StreamOptions(Strict):
+    include_usage: bool | None = None
+    include_obfuscation: bool | None = Field(None, description="no effect")
+
+
+class Sampling(Ignored):
+    """How an answer is chosen, and where it ends."""
+
+    model: str = Field(description="as GET /v1/models lists it")
+    temperature: float | None = Field(None, ge=0, le=2)
+    top_p: float | None = Field(None, ge=0, le=1)
+    top_k: int | None = Field(None, ge=0, le=MAX_TOKENS, description="0: all; not OpenAI's")
+    min_p: float | None = Field(None, ge=0, le=1, description="not OpenAI's")
+    seed: _Seed | None = None
+    n: int | None = Field(None, ge=1, le=16)
+    stop: _Text | Annotated[list[_Text], Field(max_length=4)] | None = None
+    presence_penalty: float | None = Field(None, ge=-2, le=2)
+    frequency_penalty: float | None = Field(None, ge=-2, le=2)
+    repetition_penalty: float | None = Field(None, gt=0, le=10, description="not OpenAI's")
+    logit_bias: dict[str, Annotated[float, Field(ge=-100, le=100)]] | None = Field(
+        None, description="by token, in decimal"
+    )
+    stream: bool | None = None
+    stream_options: StreamOptions | None = None
+
+    @field_validator("logit_bias")
+    @classmethod
+    def _tokens(cls, value: dict[str, float] | None) -> dict[str, float] | None:
+        for token in value or {}:
+            if not (token.isascii() and token.isdigit() and int(token) <= MAX_TOKENS):
+                raise ValueError(f"{token!r} is not the number of a token")
+        return value
+
+    def stops(self) -> list[str]:
+        return [self.stop] if isinstance(self.stop, str) else self.stop or []
+
+    def options(self) -> dict[str, Any]:
+        """The options of an answer, as runtime.answer_options names them."""
+        seed = None if self.seed is None else self.seed % 2**64
+        found = {
+            "temperature": 1.0 if self.temperature is None else self.temperature,
+            "top_p": self.top_p,
+            "top_k": self.top_k,
+            "min_p": self.min_p,
+            "seed": seed,
+            "stop": self.stops() or None,
+            "presence_penalty": self.presence_penalty,
+            "frequency_penalty": self.frequency_penalty,
+            "repetition_penalty": self.repetition_penalty,
+            "logit_bias": {int(token): bias for token, bias in (self.logit_bias or {}).items()},
+        }
+        return {name: value for name, value in found.items() if value not in (None, {})}
+
+
+class Part(Strict):
+    type: Literal["text", "refusal"]
+    text: str | None = None
+    refusal: str | None = None
+
+
+class CalledFunction(Strict):
+    name: str
+    arguments: str = Field(description="JSON")
+
+
+class Call(Strict):
+    id: str
+    type: Literal["function"]
+    function: CalledFunction
+    index: int | None = None
+
+
+class Message(Strict):
+    role: Literal["system", "developer", "user", "assistant", "tool"]
+    content: str | list[Part] | None = None
+    name: str | None = None
+    tool_calls: list[Call] | None = None
+    tool_call_id: str | None = None
+    reasoning_content: str | None = Field(None, description="not OpenAI's")
+    refusal: str | None = None
+    annotations: list[Any] | None = Field(None, description="no effect")
+    audio: None = None
+    function_call: None = None
+
+    @model_validator(mode="after")
+    def _complete(self) -> "Message":
+        if self.role == "tool" and self.tool_call_id is None:
+            raise ValueError("a message of a tool needs tool_call_id")
+        if self.content is None and not (self.role == "assistant"):
+            raise ValueError(f"a message of the role {self.role} needs content")
+        return self
+
+
+class Function(Strict):
+    name: _Name
+    description: str | None = None
+    parameters: dict[str, Any] | None = None
+    strict: bool | None = None
+
+
+class FunctionTool(Strict):
+    type: Literal["function"]
+    function: Function
+
+
+class NamedFunction(Strict):
+    name: str
+
+
+class NamedTool(Strict):
+    type: Literal["function"]
+    function: NamedFunction
+
+
+class JsonSchema(Strict):
+    name: str
+    description: str | None = None
+    schema_: dict[str, Any] | None = Field(None, alias="schema")
+    strict: bool | None = None
+
+
+class TextFormat(Strict):
+    type: Literal["text"]
+
+
+class JsonObjectFormat(Strict):
+    type: Literal["json_object"]
+
+
+class JsonSchemaFormat(Strict):
+    type: Literal["json_schema"]
+    json_schema: JsonSchema
+
+
+ResponseFormat = Annotated[
+    TextFormat | JsonObjectFormat | JsonSchemaFormat, Field(discriminator="type")
+]
+
+
+class ChatRequest(Sampling):
+    """The body of POST /v1/chat/completions."""
+
+    messages: list[Message] = Field(min_length=1)
+    max_tokens: int | None = Field(None, ge=1, le=MAX_TOKENS)
+    max_completion_tokens: int | None = Field(None, ge=1, le=MAX_TOKENS)
+    logprobs: bool | None = None
+    top_logprobs: int | None = Field(None, ge=0, le=20)
+    response_format: ResponseFormat | None = None
+    tools: list[FunctionTool] | None = Field(None, max_length=128)
+    tool_choice: Literal["none", "auto", "required"] | NamedTool | None = None
+    parallel_tool_calls: bool | None = None
+    reasoning_effort: Literal["none", "minimal", "low", "medium", "high"] | None = None
+    chat_template_kwargs: dict[str, Any] | None = Field(
+        None, description="what the template knows, such as enable_thinking; not OpenAI's"
+    )
+    modalities: list[Literal["text"]] | None = Field(None, description="no effect")
+    verbosity: str | None = Field(None, description="no effect")
+
+    @model_validator(mode="after")
+    def _fits(self) -> "ChatRequest":
+        if self.top_logprobs is not None and not self.logprobs:
+            raise ValueError("top_logprobs needs logprobs to be true")
+        if self.tool_choice not in (None, "none") and not self.tools:
+            raise ValueError("tool_choice needs tools")
+        names = [tool.function.name for tool in self.tools or []]
+        if len(set(names)) < len(names):
+            raise ValueError("two of the tools have the same name")
+        return self
+
+    def max_new_tokens(self) -> int | None:
+        return self.max_completion_tokens or self.max_tokens
+
+
+_Prompt = (
+    str
+    | Annotated[list[str], Field(min_length=1, max_length=64)]
+    | Annotated[list[int], Field(min_length=1)]
+    | Annotated[list[list[int]], Field(min_length=1, max_length=64)]
+)
+
+
+class CompletionRequest(Sampling):
+    """The body of POST /v1/completions."""
+
+    prompt: _Prompt
+    max_tokens: int | None = Field(None, ge=0, le=MAX_TOKENS, description="16 unless given")
+    logprobs: int | None = Field(None, ge=0, le=20)
+    echo: bool | None = None
+    best_of: Literal[1] | None = Field(None, description="no effect")
+    suffix: None = None
+
+    def prompts(self) -> list[str] | list[list[int]]:
+        prompt = self.prompt
+        if isinstance(prompt, str):
+            return [prompt]
+        if isinstance(prompt[0], int):
+            return [prompt]  # type: ignore[list-item]
+        return prompt  # type: ignore[return-value]

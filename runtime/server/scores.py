@@ -1,0 +1,68 @@
+"""The log-probabilities of a prompt's own tokens."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from runtime.errors import RunnerError
+from runtime.logprobs import TokenLogprob
+from runtime.runner import Runner
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+_ROWS = 64  # of logits at once
+_MOST_TOKENS = 4096
+
+
+class Scorer:
+    """Scores prompts with a runner of its own, loaded with the first; it shares the file's weights.
+
+    Args:
+        path: the model.
+    """
+
+    def __init__(self, path: Path, threads: int | None) -> None:
+        self._path = path
+        self._threads = threads
+        self._runner: Runner | None = None
+
+    def score(self, prompt: str | list[int], top: int) -> list[TokenLogprob | None]:
+        """Returns an entry for each token of a prompt, with the `top` likeliest in its place; the
+        first, which follows nothing, has None.
+
+        Raises:
+            RunnerError: the prompt does not fit the context, or is not one of tokens.
+        """
+        if self._runner is None:
+            self._runner = Runner(self._path, threads=self._threads)
+        runner = self._runner
+        tokens = runner.encode_prompt(prompt) if isinstance(prompt, str) else list(prompt)
+        if len(tokens) > _MOST_TOKENS:
+            raise RunnerError(
+                f"the prompt has {len(tokens)} tokens: echo with logprobs is for {_MOST_TOKENS} at "
+                "most"
+            )
+        scores: list[TokenLogprob | None] = [None]
+        for first in range(0, len(tokens) - 1, _ROWS):
+            end = min(first + _ROWS, len(tokens) - 1)
+            rows = runner.logits(tokens[:end], first)
+            scores += map(self._entry, rows, tokens[first + 1 : end + 1], [top] * len(rows))
+        return scores
+
+    def _entry(self, logits: "NDArray[np.float32]", token: int, top: int) -> TokenLogprob:
+        import numpy as np
+
+        wide = logits.astype(np.float64)
+        logprobs = wide - wide.max()
+        logprobs -= np.log(np.exp(logprobs).sum())
+        likeliest = np.argsort(-logprobs, kind="stable")[:top]
+        assert self._runner is not None
+        names = [self._runner.token_bytes(int(i)) for i in (token, *likeliest)]
+        pairs = zip(likeliest, names[1:], strict=True)
+        return TokenLogprob(
+            token,
+            names[0],
+            float(logprobs[token]),
+            [(int(i), name, float(logprobs[i])) for i, name in pairs],
+        )

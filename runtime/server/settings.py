@@ -1,0 +1,26 @@
+"""What the person who starts a server decides."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class ServerSettings:
+    """Limits and names of a server.
+
+    Attributes:
+        model: what clients call the model.
+        api_key: what they must show; None: nothing.
+        max_body: bytes of a request.
+        max_tokens: of an answer; None: the context is the limit.
+        timeout: seconds of an answer.
+        origins: of web pages that may use the server.
+        hosts: names under which clients may address it; empty: any.
+    """
+
+    model: str
+    api_key: str | None = None
+    max_body: int = 4 << 20
+    max_tokens: int | None = None
+    timeout: float = 600.0
+    origins: tuple[str, ...] = ()
+    hosts: tuple[str, ...] = ()
