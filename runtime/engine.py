@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Self, Unpack
 
 from runtime.answer_options import AnswerOptions, read_options
-from runtime.arguments import check, read_tokens, text_of, token_ids
+from runtime.arguments import check, text_of, token_ids
 from runtime.errors import RunnerError
 from runtime.generation import Generation
 from runtime.library import ERROR_SIZE, EngineOptions, Request, library
@@ -83,7 +83,7 @@ class Engine:
         """
         answer = read_options(max_new_tokens, options)
         wanted = answer.constraint
-        ids = token_ids(self._encode(prompt) if isinstance(prompt, str) else prompt)
+        ids = token_ids(self._tokens(prompt))
         generation = Generation(self._cancel, self._forget, on_event)
         request = Request(
             ids.ctypes.data_as(ctypes.POINTER(ctypes.c_int32)),
@@ -156,21 +156,10 @@ class Engine:
         with self._work:
             self._running.pop(id(generation), None)
 
-    def _encode(self, prompt: str) -> list[int]:
-        data = prompt.encode("utf-8", "replace")
-        error = ctypes.create_string_buffer(ERROR_SIZE)
-
-        def fill(tokens: "ctypes.Array[ctypes.c_int32]") -> int:
-            count: int = library().thimble_encode_prompt(
-                self._runner_handle, data, len(data), tokens, len(tokens), error, ERROR_SIZE
-            )
-            if count < 0:
-                raise RunnerError(text_of(error))
-            return count
-
+    def _tokens(self, prompt: str | Sequence[int]) -> Sequence[int]:
         with self._work:
             self._open()
-            return read_tokens(fill, len(data), more=2)  # a leading space and BOS
+        return self._runner.encode_prompt(prompt) if isinstance(prompt, str) else prompt
 
     def _open(self) -> int:
         if self._handle is None or self._closing:

@@ -145,6 +145,7 @@ def _declare(lib: ctypes.CDLL) -> None:
         "chat_turns": (wide, pointer),
         "stats": (text, pointer),
         "encode": (wide, pointer, text, size, tokens, wide),
+        "token_text": (pointer, pointer, ctypes.c_int32, ctypes.POINTER(size)),
         "encode_pieces": (
             *(wide, pointer, ctypes.POINTER(Piece), wide, tokens, wide),
             *(text, size),

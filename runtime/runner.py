@@ -160,6 +160,32 @@ class Runner(RunnerHandle):
             handle = self._open()
             return read_tokens(lambda ids: encode(handle, data, size, ids, len(ids)), size, more=1)
 
+    def encode_prompt(self, prompt: str) -> list[int]:
+        """Returns the tokens of a prompt as generate() does, with BOS if the tokenizer adds one.
+
+        Like encode(), it may be called at any time, also while an Engine is open.
+        """
+        data = prompt.encode("utf-8", "replace")
+        encode, size = library().thimble_encode_prompt, len(data)
+        with self._control:
+            handle = self._open()
+
+            def fill(ids: "ctypes.Array[ctypes.c_int32]") -> int:
+                error = ctypes.create_string_buffer(ERROR_SIZE)
+                count: int = encode(handle, data, size, ids, len(ids), error, ERROR_SIZE)
+                if count < 0:
+                    raise RunnerError(text_of(error))
+                return count
+
+            return read_tokens(fill, size, more=2)  # a leading space and BOS
+
+    def token_text(self, token: int) -> bytes:
+        """Returns the bytes that a token adds to a text, or the text of a special token."""
+        size = ctypes.c_size_t()
+        with self._control:
+            text = library().thimble_token_text(self._open(), token, ctypes.byref(size))
+            return ctypes.string_at(text, size.value) if size.value else b""
+
     def encode_pieces(self, pieces: Sequence[tuple[str, bool]]) -> list[int]:
         """Returns the tokens of pieces that are read as one text, without BOS.
 

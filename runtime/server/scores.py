@@ -58,7 +58,7 @@ class Scorer:
         logprobs -= np.log(np.exp(logprobs).sum())
         likeliest = np.argsort(-logprobs, kind="stable")[:top]
         assert self._runner is not None
-        names = [self._runner.token_bytes(int(i)) for i in (token, *likeliest)]
+        names = [self._runner.token_text(int(i)) for i in (token, *likeliest)]
         pairs = zip(likeliest, names[1:], strict=True)
         return TokenLogprob(
             token,

@@ -209,6 +209,12 @@ int64_t thimble_encode_pieces(const thimble_runner* runner, const thimble_piece*
   return size;
 }
 
+const char* thimble_token_text(const thimble_runner* runner, int32_t token, size_t* size) {
+  const std::string_view text = runner->runner->model().tokenizer().text_of(token);
+  *size = text.size();
+  return text.data();
+}
+
 const char* thimble_chat_template(thimble_runner* runner) {
   const thimble::Model& model = runner->runner->model();
   const thimble::ChatTemplate* stored = model.stored_chat_template();

@@ -207,6 +207,11 @@ THIMBLE_API int64_t thimble_encode_pieces(const thimble_runner* runner, const th
                                           int64_t count, int32_t* tokens, int64_t capacity,
                                           char* error, size_t error_size);
 
+/// Returns the bytes that a token adds to a text, or the text of a special token, and writes their
+/// number to `size`: 0 for a token that is not in the vocabulary. Valid as long as the runner.
+THIMBLE_API const char* thimble_token_text(const thimble_runner* runner, int32_t token,
+                                           size_t* size);
+
 /// Returns the model's chat template as JSON, {"source": ..., "bos_token": ..., "eos_token": ...,
 /// "special_tokens": [...]}: a jinja2 template, two texts that it takes, and the texts of the
 /// tokenizer's special tokens. "" if the file has no template, or was exported before they were
