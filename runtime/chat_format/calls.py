@@ -45,11 +45,34 @@ class Tool:
     """A function that the model may call.
 
     Attributes:
-        schema: the JSON schema of its arguments, an object's.
+        parameters: the JSON schema of its arguments, an object's.
+        strict: whether the arguments must match it; otherwise they are any object.
     """
 
     name: str
-    schema: Mapping[str, Any]
+    parameters: Mapping[str, Any]
+    strict: bool
+
+    @property
+    def schema(self) -> Mapping[str, Any]:
+        """The schema that the arguments must match."""
+        return self.parameters if self.strict else {"type": "object"}
+
+    def arguments(self) -> list[tuple[str, Any, bool]]:
+        """The arguments for a format that names them: name, schema, whether it is required."""
+        properties = self.parameters.get("properties", {})
+        if not self.strict:
+            return [(name, True, False) for name in properties]
+        required = self.parameters.get("required", ())
+        shared = {k: self.parameters[k] for k in ("$defs", "definitions") if k in self.parameters}
+        return [
+            (
+                name,
+                {**shared, **schema} if isinstance(schema, Mapping) else schema,
+                name in required,
+            )
+            for name, schema in properties.items()
+        ]
 
 
 def call_of(value: Any, arguments_key: str = "arguments") -> ToolCall:

@@ -76,7 +76,7 @@ def prepare(
     reasoning = next((m for mark, m in _REASONING.items() if mark in template.source), None)
     text = "".join(piece for piece, literal in pieces if literal).rstrip()
     reasons = reasoning is not None and text.endswith(reasoning[0])
-    reader = MarkedReader(calls if called else None, reasoning, reasons)
+    reader = MarkedReader(calls, called, reasoning, reasons)
     several = parallel_tool_calls and calls is not None and calls.parallel
     writer = _Writer(template, calls, reasoning, reasons)
     return Prompt(pieces, writer.grammar(called, tool_choice, several, json_schema), reader)
@@ -105,10 +105,9 @@ def _callable(tools: Sequence[Mapping[str, Any]], choice: ToolChoice) -> list[To
     for tool in tools:
         function = tool["function"]
         if wanted in (None, function["name"]):
-            schema: Mapping[str, Any] = {"type": "object"}
-            if choice != "auto" or function.get("strict"):
-                schema = function.get("parameters") or {"type": "object", "properties": {}}
-            found.append(Tool(function["name"], schema))
+            parameters = function.get("parameters") or {"type": "object", "properties": {}}
+            strict = choice != "auto" or bool(function.get("strict"))
+            found.append(Tool(function["name"], parameters, strict))
     if not found:
         name = "a function" if wanted is None else repr(wanted)
         raise RunnerError(f"tool_choice asks for {name}, which is not in tools")

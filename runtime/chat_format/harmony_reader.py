@@ -49,7 +49,7 @@ class HarmonyReader:
         call = _CALL.search(header)
         if call is not None:
             try:
-                return list(Harmony().parse(f"{call[1]}<|message|>{text}"))
+                return list(Harmony().parse(f"{call[1]}<|message|>{text}", ()))
             except (ValueError, RecursionError):
                 return [Text(text)]
         if not text:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Protocol
 
-from runtime.chat_format.calls import Event, Reasoning, Text, ToolCall
+from runtime.chat_format.calls import Event, Reasoning, Text, Tool, ToolCall
 from runtime.chat_format.formats.base import CallFormat
 
 
@@ -38,15 +38,21 @@ class MarkedReader:
     """Reads answers whose parts are set off by marks in the text.
 
     Args:
-        calls: the format of calls; None: none are looked for.
+        calls: the format of calls.
+        tools: the functions that may be called; none: no calls are looked for.
         reasoning: the texts at which reasoning begins and ends; None: there is none.
         reasons: the prompt has begun the reasoning already.
     """
 
     def __init__(
-        self, calls: CallFormat | None, reasoning: tuple[str, str] | None, reasons: bool
+        self,
+        calls: CallFormat | None,
+        tools: Sequence[Tool],
+        reasoning: tuple[str, str] | None,
+        reasons: bool,
     ) -> None:
-        self._calls = calls
+        self._calls = calls if tools else None
+        self._tools = tools
         self._reasoning = reasoning
         self._part: type[Event] = Reasoning if reasons else Text
         self._rest = ""  # not yet decided
@@ -126,6 +132,6 @@ class MarkedReader:
     def _call(self, text: str, end: str) -> list[Event]:
         assert self._calls is not None
         try:
-            return list(self._calls.parse(text))
+            return list(self._calls.parse(text, self._tools))
         except (ValueError, TypeError, RecursionError):
             return [Text(self._calls.begin + text + end)]

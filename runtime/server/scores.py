@@ -1,7 +1,7 @@
 """The log-probabilities of a prompt's own tokens."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from runtime.errors import RunnerError
 from runtime.logprobs import TokenLogprob
@@ -27,8 +27,8 @@ class Scorer:
         self._threads = threads
         self._runner: Runner | None = None
 
-    def score(self, prompt: str | list[int], top: int) -> list[TokenLogprob | None]:
-        """Returns an entry for each token of a prompt, with the `top` likeliest in its place; the
+    def score(self, prompt: Any, top: int) -> list[TokenLogprob | None]:
+        """Returns an entry for each token of a prompt, a text or tokens, with the `top` likeliest; the
         first, which follows nothing, has None.
 
         Raises:

@@ -32,8 +32,8 @@ class CallFormat(Protocol):
     def is_of(self, source: str, special_tokens: Collection[str]) -> bool:
         """Whether a template with these special tokens has this format."""
 
-    def parse(self, text: str) -> list[ToolCall]:
-        """Returns the calls in the text between `begin` and `end`.
+    def parse(self, text: str, tools: Sequence[Tool]) -> list[ToolCall]:
+        """Returns the calls in the text between `begin` and `end`, of these functions.
 
         Raises:
             ValueError: the text is not of this format.

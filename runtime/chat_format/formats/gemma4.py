@@ -25,7 +25,7 @@ class Gemma4:
     def is_of(self, source: str, special_tokens: Collection[str]) -> bool:
         return self.begin in source
 
-    def parse(self, text: str) -> list[ToolCall]:
+    def parse(self, text: str, tools: Sequence[Tool]) -> list[ToolCall]:
         found = _CALL.fullmatch(text)
         if found is None:
             raise ValueError("a call has no arguments")
@@ -54,14 +54,12 @@ class _Values:
         items = '( any-value ( "," any-value )* )?'
         member = '[A-Za-z_] [A-Za-z0-9_.\\-]* ":" any-value'
         members = f'( {member} ( "," {member} )* )?'
-        grammar.define(
-            "any-value", f'{self._string} | {plain} | "[" {items} "]" | "{{" {members} "}}"'
-        )
-        self._any = "any-value"
+        grammar.define("any-object", f'"{{" {members} "}}"')
+        grammar.define("any-value", f'{self._string} | {plain} | "[" {items} "]" | any-object')
 
     def of(self, schema: Any) -> str:
         if not isinstance(schema, Mapping):
-            return self._any
+            return "any-value"
         if "enum" in schema or "const" in schema:
             values = schema.get("enum", [schema.get("const")])
             return self._grammar.one_of([self._constant(value) for value in values])
@@ -73,9 +71,9 @@ class _Values:
             case "array":
                 item = self._grammar.rule(self.of(schema.get("items")))
                 return f'"[" ( {item} ( "," {item} )* )? "]"'
-            case "object" if schema.get("properties"):
-                return self._members(schema)
-        return self._any
+            case "object":
+                return self._members(schema) if schema.get("properties") else "any-object"
+        return "any-value"
 
     def _members(self, schema: Mapping[str, Any]) -> str:
         """An object's members in the order of their names, with commas between them."""

@@ -21,7 +21,7 @@ class Harmony:
     def is_of(self, source: str, special_tokens: Collection[str]) -> bool:
         return "<|channel|>" in source and "<|message|>" in source
 
-    def parse(self, text: str) -> list[ToolCall]:
+    def parse(self, text: str, tools: Sequence[Tool]) -> list[ToolCall]:
         found = _CALL.fullmatch(text)
         if found is None:
             raise ValueError("a call has no arguments")

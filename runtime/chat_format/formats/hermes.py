@@ -6,6 +6,9 @@ from collections.abc import Collection, Sequence
 from runtime.chat_format.calls import Tool, ToolCall, call_of
 from runtime.chat_format.grammar import Grammar
 
+# What other formats have between the same marks.
+_OTHERS = ("<arg_key>", "<invoke ", "<function=")
+
 
 class Hermes:
     name = "hermes"
@@ -15,9 +18,9 @@ class Hermes:
     begins_answer = False
 
     def is_of(self, source: str, special_tokens: Collection[str]) -> bool:
-        return self.begin in source
+        return self.begin in source and not any(mark in source for mark in _OTHERS)
 
-    def parse(self, text: str) -> list[ToolCall]:
+    def parse(self, text: str, tools: Sequence[Tool]) -> list[ToolCall]:
         return [call_of(json.loads(text))]
 
     def grammar(self, grammar: Grammar, tools: Sequence[Tool], several: bool) -> str:

@@ -25,7 +25,7 @@ class Lfm2:
             or (self.begin in special_tokens and "List of tools: " in source)
         )
 
-    def parse(self, text: str) -> list[ToolCall]:
+    def parse(self, text: str, tools: Sequence[Tool]) -> list[ToolCall]:
         try:
             calls = ast.parse(text.strip(), mode="eval").body
         except (SyntaxError, RecursionError, MemoryError) as error:
@@ -65,16 +65,12 @@ def _value(node: ast.expr) -> Any:
 
 def _arguments(grammar: Grammar, tool: Tool) -> str:
     """Arguments by name, required or not, in the schema's order, with commas between them."""
-    required = tool.schema.get("required", ())
-    definitions = {key: tool.schema[key] for key in ("$defs", "definitions") if key in tool.schema}
     later, alone = '""', '""'  # what may follow an argument, and what follows none
-    for name, schema in reversed(tool.schema.get("properties", {}).items()):
-        whole = {**definitions, **schema} if isinstance(schema, dict) else schema
-        argument = f"{grammar.literal(name + '=')} {_literal(grammar, whole)}"
+    for name, schema, required in reversed(tool.arguments()):
+        argument = f"{grammar.literal(name + '=')} {_literal(grammar, schema)}"
         after = grammar.rule(f"{argument} {later}")
-        skip_later, skip_alone = ("", "") if name in required else (f"| {later}", f"| {alone}")
-        later = grammar.rule(f'", " {after} {skip_later}')
-        alone = grammar.rule(f"{after} {skip_alone}")
+        later = grammar.rule(f'", " {after}' + ("" if required else f" | {later}"))
+        alone = grammar.rule(after if required else f"{after} | {alone}")
     return alone
 
 

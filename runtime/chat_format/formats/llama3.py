@@ -18,7 +18,7 @@ class Llama3:
     def is_of(self, source: str, special_tokens: Collection[str]) -> bool:
         return '"parameters": ' in source and "ipython" in source
 
-    def parse(self, text: str) -> list[ToolCall]:
+    def parse(self, text: str, tools: Sequence[Tool]) -> list[ToolCall]:
         return [call_of(json.loads("{" + text), "parameters")]
 
     def grammar(self, grammar: Grammar, tools: Sequence[Tool], several: bool) -> str:

@@ -23,7 +23,7 @@ class MistralList:
     def is_of(self, source: str, special_tokens: Collection[str]) -> bool:
         return self.begin in source
 
-    def parse(self, text: str) -> list[ToolCall]:
+    def parse(self, text: str, tools: Sequence[Tool]) -> list[ToolCall]:
         calls = json.loads(text)
         if not isinstance(calls, list):
             raise ValueError("the calls are not a list")
@@ -45,7 +45,7 @@ class Mistral:
     def is_of(self, source: str, special_tokens: Collection[str]) -> bool:
         return self.begin in source and "[ARGS]" in source
 
-    def parse(self, text: str) -> list[ToolCall]:
+    def parse(self, text: str, tools: Sequence[Tool]) -> list[ToolCall]:
         calls = []
         for part in text.split(self.begin):
             found = _CALL.fullmatch(part)

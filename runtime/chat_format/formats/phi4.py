@@ -18,7 +18,7 @@ class Phi4:
     def is_of(self, source: str, special_tokens: Collection[str]) -> bool:
         return "<|tool|>" in source and self.begin in special_tokens
 
-    def parse(self, text: str) -> list[ToolCall]:
+    def parse(self, text: str, tools: Sequence[Tool]) -> list[ToolCall]:
         calls = json.loads(text)
         return [call_of(call) for call in (calls if isinstance(calls, list) else [calls])]
 

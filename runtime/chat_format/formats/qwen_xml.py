@@ -22,17 +22,18 @@ class QwenXml:
     def is_of(self, source: str, special_tokens: Collection[str]) -> bool:
         return "<tool_call>" in source and "<function=" in source
 
-    def parse(self, text: str) -> list[ToolCall]:
+    def parse(self, text: str, tools: Sequence[Tool]) -> list[ToolCall]:
         found = _FUNCTION.fullmatch(text)
         if found is None:
             raise ValueError("a call has no function")
         name, body = found.groups()
+        schemas = {tool.name: tool.parameters.get("properties", {}) for tool in tools}
         arguments, at = {}, 0
         while at < len(body.rstrip()):
             argument = _ARGUMENT.match(body, at)
             if argument is None:
                 raise ValueError("an argument is not an element")
-            arguments[argument[1]] = argument[2]
+            arguments[argument[1]] = _read(argument[2], schemas.get(name, {}).get(argument[1]))
             at = argument.end()
         return [ToolCall(name, json.dumps(arguments, ensure_ascii=False))]
 
@@ -46,29 +47,32 @@ class QwenXml:
         return f'{call} ( "\\n" {grammar.literal(self.begin)} {call} )*' if several else call
 
 
+def _read(text: str, schema: Any) -> Any:
+    """The value that a text stands for: itself, or JSON if the schema allows no string."""
+    kind = schema.get("type") if isinstance(schema, dict) else None
+    if kind is None or "string" in kind:
+        return text
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
 def _arguments(grammar: Grammar, tool: Tool) -> str:
-    required = tool.schema.get("required", ())
     parts = []
-    for name, schema in tool.schema.get("properties", {}).items():
+    for name, schema, required in tool.arguments():
         begin = grammar.literal(f"<parameter={name}>\n")
-        argument = f"( {begin} {_value(grammar, tool, schema)} )"
-        parts.append(argument if name in required else argument + "?")
+        argument = f"( {begin} {_value(grammar, schema)} )"
+        parts.append(argument if required else argument + "?")
     return " ".join(parts) or '""'
 
 
-def _value(grammar: Grammar, tool: Tool, schema: Any) -> str:
+def _value(grammar: Grammar, schema: Any) -> str:
     """A value and the end of its element."""
     end = "\n</parameter>\n"
-    if is_plain_text(schema):
-        return grammar.text_until({end: '""'}, may_end=False)
     if isinstance(schema, dict) and "enum" in schema:
         values = [v if isinstance(v, str) else json.dumps(v) for v in schema["enum"]]
         return f"{grammar.one_of([grammar.literal(v) for v in values])} {grammar.literal(end)}"
-    definitions = {key: tool.schema[key] for key in ("$defs", "definitions") if key in tool.schema}
-    whole = {**definitions, **schema} if isinstance(schema, dict) else schema
-    return f"{grammar.json(whole)} {grammar.literal(end)}"
-
-
-def is_plain_text(schema: Any) -> bool:
-    """Whether a schema describes any string."""
-    return isinstance(schema, dict) and schema.get("type") == "string" and "enum" not in schema
+    if schema is True or schema.get("type") == "string":
+        return grammar.text_until({end: '""'}, may_end=False)
+    return f"{grammar.json(schema)} {grammar.literal(end)}"
