@@ -28,8 +28,11 @@ class Scorer:
         self._runner: Runner | None = None
 
     def score(self, prompt: Any, top: int) -> list[TokenLogprob | None]:
-        """Returns an entry for each token of a prompt, a text or tokens, with the `top` likeliest; the
-        first, which follows nothing, has None.
+        """Returns an entry for each token of a prompt; the first, which follows nothing, has None.
+
+        Args:
+            prompt: a text, or tokens.
+            top: how many of the likeliest tokens in its place each entry has.
 
         Raises:
             RunnerError: the prompt does not fit the context, or is not one of tokens.

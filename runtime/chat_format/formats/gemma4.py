@@ -48,8 +48,8 @@ class _Values:
 
     def __init__(self, grammar: Grammar) -> None:
         self._grammar = grammar
-        quote = grammar.literal(_QUOTE)
-        self._string = grammar.rule(f"{quote} .* {quote}")
+        text = grammar.text_until({_QUOTE: '""'}, may_end=False)
+        self._string = grammar.rule(f"{grammar.literal(_QUOTE)} {text}")
         plain = grammar.json({"type": ["number", "boolean", "null"]})
         items = '( any-value ( "," any-value )* )?'
         member = '[A-Za-z_] [A-Za-z0-9_.\\-]* ":" any-value'

@@ -16,7 +16,7 @@ class Phi4:
     begins_answer = False
 
     def is_of(self, source: str, special_tokens: Collection[str]) -> bool:
-        return "<|tool|>" in source and self.begin in special_tokens
+        return "<|tool|>" in source and (self.begin in special_tokens or self.begin in source)
 
     def parse(self, text: str, tools: Sequence[Tool]) -> list[ToolCall]:
         calls = json.loads(text)
