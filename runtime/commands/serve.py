@@ -2,9 +2,10 @@
 
 import asyncio
 import logging
+import signal
 import socket
 import sys
-from contextlib import suppress
+from contextlib import nullcontext
 from pathlib import Path
 from typing import NoReturn
 
@@ -129,8 +130,7 @@ def serve(
     options = ModelOptions(model, threads, kv_cache, adapter, parallel, waiting)
     logging.basicConfig(format="runtime: %(message)s", level=logging.WARNING)
     runner = Model(options)
-    with suppress(KeyboardInterrupt):
-        asyncio.run(_serve(runner, make_app(runner, settings), listener, settings.model))
+    asyncio.run(_serve(runner, make_app(runner, settings), listener, settings.model))
 
 
 async def _serve(model: "Model", app: object, listener: socket.socket, name: str) -> None:  # type: ignore[name-defined]  # noqa: F821
@@ -155,7 +155,11 @@ async def _serve(model: "Model", app: object, listener: socket.socket, name: str
         timeout_graceful_shutdown=5,
         lifespan="on",
     )
-    await uvicorn.Server(config).serve(sockets=[listener])
+    server = uvicorn.Server(config)
+    for number in (signal.SIGINT, signal.SIGTERM):  # both end it well: with exit code 0
+        signal.signal(number, server.handle_exit)
+    server.capture_signals = nullcontext  # type: ignore[method-assign, assignment]
+    await server.serve(sockets=[listener])
 
 
 def _fail(reason: str, code: int) -> NoReturn:

@@ -78,16 +78,10 @@ class CompletionAnswers:
         text, entries = self._texts[index], self._entries[index]
         if self._request.max_tokens == 0:
             text, entries = "", []
-        before, first = "", ""
-        if self._request.echo:
-            before = self._echo(index, answer)
-            if answer.scores:
-                rest = b"".join(entry.data for entry in answer.scores[1:])
-                first = before.removesuffix(rest.decode("utf-8", "replace"))
-        all_entries = [*answer.scores, *entries]
+        before = self._echo(index, answer) if self._request.echo else ""
         logprobs = None
         if self._request.logprobs is not None:
-            logprobs = completion_logprobs(all_entries, first, 0)
+            logprobs = completion_logprobs([*answer.scores, *entries], 0)
         return {
             "index": index,
             "text": before + text,
@@ -101,13 +95,13 @@ class CompletionAnswers:
         prompt = self._prompts[index]
         if isinstance(prompt, str):
             return prompt
-        return b"".join(e.data for e in answer.scores if e is not None).decode("utf-8", "replace")
+        return b"".join(entry.data for entry in answer.scores).decode("utf-8", "replace")
 
     def _chunk(
         self, index: int, text: str, entries: Sequence[TokenLogprob], reason: str | None
     ) -> dict[str, Any]:
         logprobs = None
         if self._request.logprobs is not None:
-            logprobs = completion_logprobs(entries, "", len(self._texts[index]))
+            logprobs = completion_logprobs(entries, len(self._texts[index]))
         choice = {"index": index, "text": text, "logprobs": logprobs, "finish_reason": reason}
         return self._reply.chunk([choice])

@@ -1,5 +1,6 @@
 """The objects of OpenAI's answers."""
 
+import math
 import secrets
 import time
 from collections.abc import Iterable, Sequence
@@ -127,29 +128,23 @@ def finite(logprob: float) -> float:
     return max(logprob, -9999.0)
 
 
-def completion_logprobs(
-    entries: Sequence[TokenLogprob | None], first: str, offset: int
-) -> dict[str, Any]:
-    """The log-probabilities of a text, which begins `offset` characters behind its prompt's start.
-
-    Args:
-        first: the text of a token without an entry.
-    """
-    tokens, logprobs, tops, offsets = [], [], [], []
-    for entry in entries:
-        text = first if entry is None else entry.data.decode("utf-8", "replace")
-        tokens.append(text)
-        offsets.append(offset)
-        offset += len(text)
-        logprobs.append(None if entry is None else finite(entry.logprob))
-        tops.append(
-            None
-            if entry is None
-            else {d.decode("utf-8", "replace"): finite(p) for _, d, p in reversed(entry.top)}
-        )
-    return {
-        "tokens": tokens,
-        "token_logprobs": logprobs,
-        "top_logprobs": tops,
-        "text_offset": offsets,
+def completion_logprobs(entries: Sequence[TokenLogprob], offset: int) -> dict[str, Any]:
+    """The log-probabilities of a text, which begins `offset` characters behind its prompt's start;
+    a token that follows nothing has none."""
+    found: dict[str, list[Any]] = {
+        "tokens": [],
+        "token_logprobs": [],
+        "top_logprobs": [],
+        "text_offset": [],
     }
+    for entry in entries:
+        text = entry.data.decode("utf-8", "replace")
+        follows = not math.isnan(entry.logprob)
+        # Of two tokens with one text, the likelier counts.
+        top = {d.decode("utf-8", "replace"): finite(p) for _, d, p in reversed(entry.top)}
+        found["tokens"].append(text)
+        found["token_logprobs"].append(finite(entry.logprob) if follows else None)
+        found["top_logprobs"].append(top if follows else None)
+        found["text_offset"].append(offset)
+        offset += len(text)
+    return found

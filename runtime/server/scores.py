@@ -1,5 +1,6 @@
 """The log-probabilities of a prompt's own tokens."""
 
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,8 +28,8 @@ class Scorer:
         self._threads = threads
         self._runner: Runner | None = None
 
-    def score(self, prompt: Any, top: int) -> list[TokenLogprob | None]:
-        """Returns an entry for each token of a prompt; the first, which follows nothing, has None.
+    def score(self, prompt: Any, top: int) -> list[TokenLogprob]:
+        """Returns an entry for each token of a prompt; the first, which follows nothing, has nan.
 
         Args:
             prompt: a text, or tokens.
@@ -46,7 +47,7 @@ class Scorer:
                 f"the prompt has {len(tokens)} tokens: echo with logprobs is for {_MOST_TOKENS} at "
                 "most"
             )
-        scores: list[TokenLogprob | None] = [None]
+        scores = [TokenLogprob(n, runner.token_text(n), math.nan, []) for n in tokens[:1]]
         for first in range(0, len(tokens) - 1, _ROWS):
             end = min(first + _ROWS, len(tokens) - 1)
             rows = runner.logits(tokens[:end], first)

@@ -1,0 +1,397 @@
+"""The server with OpenAI's interface, asked by OpenAI's own client."""
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import jsonschema
+import numpy as np
+import openai
+import pytest
+from pydantic import BaseModel, Field
+from support.call_templates import HERMES
+from support.chats import export_chat_model
+from support.once import made_once
+from support.servers import Server, serving
+
+from runtime import Engine, Runner
+from runtime.chat_format.conversation import prepare
+from runtime.chat_format.template import ChatTemplate
+
+USER: list[Any] = [{"role": "user", "content": "Once upon a time"}]
+SCHEMA = {
+    "type": "object",
+    "properties": {"name": {"type": "string", "maxLength": 9}, "old": {"type": "boolean"}},
+    "required": ["name", "old"],
+    "additionalProperties": False,
+}
+TOOLS: list[Any] = [
+    {"type": "function", "function": {"name": "f", "parameters": SCHEMA, "strict": True}},
+    {"type": "function", "function": {"name": "now", "description": "The time."}},
+]
+
+
+class Person(BaseModel):
+    name: str = Field(max_length=9)
+    old: bool
+
+
+@pytest.fixture(scope="module")
+def pte(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """stories260K with a chat template that has functions, and a longer context than its own."""
+
+    def make(directory: Path) -> Path:
+        source = shutil.copytree(shared_data / "stories260K", directory / "longer")
+        config = json.loads((source / "config.json").read_text())
+        (source / "config.json").write_text(json.dumps({**config, "max_position_embeddings": 2048}))
+        template = HERMES
+        return export_chat_model(source, directory, template=template, max_context_len=2048)
+
+    return made_once(tmp_path_factory, "calls", make)
+
+
+@pytest.fixture(scope="module")
+def runner(cpp_build: Path, pte: Path) -> Iterator[Runner]:
+    with Runner(pte, threads=1) as runner:
+        yield runner
+
+
+@pytest.fixture(scope="module")
+def server(cpp_build: Path, pte: Path) -> Iterator[Server]:
+    with serving(pte, "--name", "stories", "--threads", "1", "--queue", "4") as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def client(server: Server) -> openai.OpenAI:
+    return server.client()
+
+
+def alone(runner: Runner, messages: list[Any], **options: Any) -> str:
+    """What the model answers outside of the server."""
+    template = ChatTemplate(**runner.chat_template or {})
+    pieces = prepare(template, messages).pieces
+    assert all(literal for _, literal in pieces)
+    runner.truncate(0)
+    with Engine(runner, sequences=1) as engine:
+        return engine.submit(runner.encode_pieces(pieces), **options).text()
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    """Waits for what must come, however busy the machine is."""
+    for _ in range(6000):
+        if condition():
+            return
+        time.sleep(0.02)
+    raise AssertionError("it does not come")
+
+
+def post(server: Server, path: str, body: Any, **options: Any) -> httpx.Response:
+    return httpx.post(server.address + path, json=body, timeout=120, **options)
+
+
+def chat_body(**fields: Any) -> dict[str, Any]:
+    return {"model": "stories", "messages": USER, "max_tokens": 5, **fields}
+
+
+def test_models_and_health(server: Server, client: openai.OpenAI) -> None:
+    assert [model.id for model in client.models.list()] == ["stories"]
+    assert client.models.retrieve("stories").owned_by == "thimble"
+    assert httpx.get(server.address + "/health").json() == {"status": "ok"}
+    assert "<title>Thimble" in httpx.get(server.address + "/").text
+    assert "/v1/chat/completions" in httpx.get(server.address + "/openapi.json").json()["paths"]
+
+
+def test_a_chat(client: openai.OpenAI, runner: Runner) -> None:
+    expected = alone(runner, USER, max_new_tokens=24)
+    answer = client.chat.completions.create(
+        model="stories", messages=USER, max_tokens=24, temperature=0
+    )
+    assert answer.choices[0].message.content == expected != ""
+    assert answer.choices[0].finish_reason == "length"
+    assert answer.usage is not None and answer.usage.completion_tokens == 24
+    assert answer.usage.total_tokens == answer.usage.prompt_tokens + 24
+
+
+def test_a_stream(client: openai.OpenAI, runner: Runner) -> None:
+    expected = alone(runner, USER, max_new_tokens=24, temperature=1.0, seed=5)
+    stream = client.chat.completions.create(
+        model="stories",
+        messages=USER,
+        max_completion_tokens=24,
+        seed=5,
+        stream=True,
+        stream_options={"include_usage": True},
+    )
+    chunks = list(stream)
+    texts = [chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices]
+    assert "".join(texts) == expected and len(texts) > 5
+    assert chunks[-2].choices[0].finish_reason == "length"
+    assert chunks[-1].usage is not None and chunks[-1].usage.completion_tokens == 24
+
+
+def test_several_answers(client: openai.OpenAI, runner: Runner) -> None:
+    expected = [
+        alone(runner, USER, max_new_tokens=9, temperature=1.0, seed=seed) for seed in (7, 8, 9)
+    ]
+    answer = client.chat.completions.create(
+        model="stories", messages=USER, max_tokens=9, seed=7, n=3
+    )
+    assert [choice.message.content for choice in answer.choices] == expected
+    assert len(set(expected)) > 1
+    assert answer.usage is not None and answer.usage.completion_tokens == 27
+
+
+def test_stop_and_penalties(client: openai.OpenAI, runner: Runner) -> None:
+    whole = alone(runner, USER, max_new_tokens=24)
+    stop = whole[5:8]
+    answer = client.chat.completions.create(
+        model="stories", messages=USER, max_tokens=24, temperature=0, stop=[stop, "zzz"]
+    )
+    assert answer.choices[0].message.content == whole[: whole.index(stop)]
+    assert answer.choices[0].finish_reason == "stop"
+    options: dict[str, Any] = {"presence_penalty": 1.5, "frequency_penalty": 0.5}
+    expected = alone(runner, USER, max_new_tokens=24, logit_bias={260: 4.0}, **options)
+    answer = client.chat.completions.create(
+        model="stories",
+        messages=USER,
+        max_tokens=24,
+        temperature=0,
+        logit_bias={"260": 4},
+        **options,
+    )
+    assert answer.choices[0].message.content == expected != whole
+
+
+def test_logprobs(client: openai.OpenAI) -> None:
+    options: dict[str, Any] = {"model": "stories", "messages": USER, "max_tokens": 12}
+    options |= {"logprobs": True, "top_logprobs": 3, "temperature": 0}
+    choice = client.chat.completions.create(**options).choices[0]
+    assert choice.logprobs is not None and choice.logprobs.content is not None
+    data = b"".join(bytes(entry.bytes or []) for entry in choice.logprobs.content)
+    assert data.decode() == choice.message.content
+    for entry in choice.logprobs.content:
+        assert len(entry.top_logprobs) == 3
+        assert entry.logprob == entry.top_logprobs[0].logprob <= 0
+    streamed = [
+        entry.logprob
+        for chunk in client.chat.completions.create(**options, stream=True)
+        if chunk.choices[0].logprobs is not None
+        for entry in chunk.choices[0].logprobs.content or []
+    ]
+    assert streamed == [entry.logprob for entry in choice.logprobs.content]
+
+
+def test_a_schema(client: openai.OpenAI) -> None:
+    for seed in range(4):
+        answer = client.chat.completions.parse(
+            model="stories", messages=USER, response_format=Person, seed=seed, max_tokens=400
+        )
+        assert isinstance(answer.choices[0].message.parsed, Person)
+    answer = client.chat.completions.create(
+        model="stories",
+        messages=USER,
+        response_format={"type": "json_object"},
+        max_tokens=60,
+        logit_bias={},
+    )
+    assert (answer.choices[0].message.content or "").startswith("{")
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_calls_of_functions(client: openai.OpenAI, stream: bool) -> None:
+    for seed in range(3):
+        options: dict[str, Any] = {"model": "stories", "messages": USER, "tools": TOOLS}
+        options |= {"tool_choice": {"type": "function", "function": {"name": "f"}}, "seed": seed}
+        options |= {"parallel_tool_calls": False, "max_tokens": 400}
+        if stream:
+            with client.chat.completions.stream(**options) as events:
+                choice = events.get_final_completion().choices[0]
+        else:
+            choice = client.chat.completions.create(**options).choices[0]
+        (call,) = choice.message.tool_calls or []
+        assert call.function.name == "f" and len(call.id) == 9
+        jsonschema.validate(json.loads(call.function.arguments), SCHEMA)
+        assert choice.finish_reason == "tool_calls" and not choice.message.content
+        said = {"name": "f", "arguments": call.function.arguments}
+        told = client.chat.completions.create(
+            model="stories",
+            max_tokens=5,
+            messages=[
+                *USER,
+                {
+                    "role": "assistant",
+                    "tool_calls": [{"id": call.id, "type": "function", "function": said}],
+                },
+                {"role": "tool", "tool_call_id": call.id, "content": "It is so."},
+            ],
+        )
+        assert told.choices[0].finish_reason == "length"
+
+
+def test_a_text_goes_on(client: openai.OpenAI, runner: Runner) -> None:
+    runner.truncate(0)
+    expected = "".join(runner.generate("Once upon a time", 16))
+    answer = client.completions.create(model="stories", prompt="Once upon a time", temperature=0)
+    assert answer.choices[0].text == expected
+    tokens = runner.encode_prompt("Once upon a time")
+    answer = client.completions.create(
+        model="stories", prompt=[tokens, tokens], temperature=0, max_tokens=16
+    )
+    assert [choice.text for choice in answer.choices] == [expected] * 2
+    chunks = client.completions.create(
+        model="stories", prompt="Once upon a time", temperature=0, stream=True
+    )
+    assert "".join(chunk.choices[0].text for chunk in chunks) == expected
+
+
+def test_the_scores_of_a_prompt(client: openai.OpenAI, runner: Runner) -> None:
+    prompt = "Once upon a time there was a girl."
+    answer = client.completions.create(
+        model="stories", prompt=prompt, echo=True, logprobs=2, max_tokens=1, temperature=0
+    )
+    found = answer.choices[0].logprobs
+    assert found is not None and found.tokens and found.token_logprobs and found.top_logprobs
+    tokens = runner.encode_prompt(prompt)
+    runner.truncate(0)
+    rows = runner.logits(tokens).astype(np.float64)
+    expected = rows - np.log(np.exp(rows - rows.max(1, keepdims=True)).sum(1, keepdims=True))
+    expected -= rows.max(1, keepdims=True)
+    scores = [float(expected[n, token]) for n, token in enumerate(tokens[1:])]
+    assert found.token_logprobs[0] is None
+    np.testing.assert_allclose(found.token_logprobs[1:-1], scores, atol=1e-9)
+    assert all(len(top) == 2 for top in found.top_logprobs[1:])
+    assert "".join(found.tokens[1:]).strip() == answer.choices[0].text
+    assert answer.choices[0].text.startswith(prompt)
+
+
+@pytest.mark.parametrize(
+    ("fields", "status", "sentence"),
+    [
+        ({"foo": 1}, 400, "foo is not supported"),
+        ({"functions": []}, 400, "functions is not supported"),
+        ({"temperature": 3}, 400, "temperature: .*less than or equal to 2"),
+        ({"messages": []}, 400, "messages: .*at least 1 item"),
+        ({"messages": [{"role": "tool", "content": "x"}]}, 400, "needs tool_call_id"),
+        ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, 400, "messages"),
+        ({"model": "gpt-4"}, 404, "there is no model 'gpt-4': this server has 'stories'"),
+        ({"tool_choice": "required"}, 400, "tool_choice needs tools"),
+        ({"logit_bias": {"x": 1}}, 400, "not the number of a token"),
+        ({"logit_bias": {"99999": 1}}, 400, "99999"),
+        ({"messages": [{"role": "user", "content": "a" * 9000}]}, 400, "context"),
+        (
+            {
+                "response_format": {
+                    "type": "json_schema",
+                    "json_schema": {"name": "x", "schema": {"not": {}}},
+                }
+            },
+            400,
+            "not",
+        ),
+    ],
+)
+def test_requests_that_are_not_possible(
+    server: Server, fields: dict[str, Any], status: int, sentence: str
+) -> None:
+    response = post(server, "/v1/chat/completions", chat_body(**fields))
+    assert response.status_code == status, response.text
+    error = response.json()["error"]
+    assert re.search(sentence, error["message"])
+
+
+def test_bodies_that_are_not_valid(server: Server) -> None:
+    address = server.address + "/v1/chat/completions"
+    as_json = {"content-type": "application/json"}
+    for content, headers, status in [
+        (b"{", as_json, 400),
+        (b"[]", as_json, 400),
+        (b"[" * 100_000, as_json, 400),
+        (b"\xff\xfe", as_json, 400),
+        (b"{}", {"content-type": "text/plain"}, 415),
+        (b" " * (5 << 20), as_json, 413),
+    ]:
+        response = httpx.post(address, content=content, headers=headers)
+        assert response.status_code == status and response.json()["error"]["message"]
+    assert httpx.get(address).status_code == 405
+    assert httpx.get(server.address + "/v2").status_code == 404
+    rebound = httpx.get(server.address + "/v1/models", headers={"host": "evil.example"})
+    assert rebound.status_code == 400
+
+
+def test_a_client_that_hangs_up_stops_its_work(server: Server, client: openai.OpenAI) -> None:
+    stream = client.chat.completions.create(
+        model="stories", messages=USER, stream=True, logit_bias={"2": -100}
+    )
+    next(iter(stream))
+    assert server.metric("thimble_running") == 1
+    stream.close()
+    wait_for(lambda: server.metric("thimble_running") == 0)
+    with pytest.raises(httpx.ReadTimeout):
+        body = chat_body(max_tokens=1900, logit_bias={"2": -100}, n=8)
+        httpx.post(server.address + "/v1/chat/completions", json=body, timeout=0.3)
+    wait_for(lambda: server.metric("thimble_running") == 0)
+
+
+def test_more_requests_than_places(server: Server, client: openai.OpenAI) -> None:
+    statuses: list[int] = []
+
+    def ask() -> None:
+        body = chat_body(max_tokens=300, logit_bias={"2": -100})
+        statuses.append(post(server, "/v1/chat/completions", body).status_code)
+
+    threads = [threading.Thread(target=ask) for _ in range(16)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert set(statuses) <= {200, 503} and statuses.count(200) >= 8
+
+
+def test_the_model_dies(cpp_build: Path, pte: Path) -> None:
+    with serving(pte, "--threads", "1", "--api-key", "secret") as server:
+        client = server.client("secret")
+        model = client.models.list().data[0].id
+        with pytest.raises(openai.AuthenticationError):
+            server.client("wrong").models.list()
+        stream = client.chat.completions.create(
+            model=model, messages=USER, stream=True, logit_bias={"2": -100}
+        )
+        next(iter(stream))
+        os.kill(server.model_process(), signal.SIGKILL)
+        with pytest.raises(openai.APIError, match="the model's process ended"):
+            list(stream)
+        wait_for(lambda: httpx.get(server.address + "/health").status_code == 200)
+        answer = client.chat.completions.create(model=model, messages=USER, max_tokens=5)
+        assert answer.choices[0].message.content
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["missing.pte"], "missing.pte does not exist"),
+        (["{pte}", "--host", "0.0.0.0"], "give an --api-key"),
+        (["{pte}", "--adapter", "x"], "adapter"),
+        (["{damaged}"], "damaged|not a"),
+    ],
+)
+def test_what_cannot_be_served(
+    cpp_build: Path, pte: Path, tmp_path: Path, arguments: list[str], sentence: str
+) -> None:
+    damaged = tmp_path / "damaged.pte"
+    damaged.write_bytes(pte.read_bytes()[:1000])
+    given = [argument.format(pte=pte, damaged=damaged) for argument in arguments]
+    command = [sys.executable, "-m", "runtime", "serve", *given, "--port", "0"]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert result.returncode == 2 and "Traceback" not in result.stderr
+    assert re.search(f"runtime: .*({sentence})", result.stderr)
