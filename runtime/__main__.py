@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 import click
 
-from exporter.commands.interruption import interruptible
+from exporter.commands.interruption import interruptible, say_from_now
 from exporter.commands.version import version_option
 from runtime.build import BUILD_DIR, PRODUCTS, build, wheel_directory
 from runtime.errors import BuildError, RunnerError
@@ -223,10 +223,8 @@ def _serve(site: Site, model: Path | None, port: int, opens: bool) -> None:
         click.echo(f"{url} (Ctrl-C ends)")
         if opens:
             webbrowser.open(url)
-        try:
-            server.serve_forever()
-        except KeyboardInterrupt:
-            pass
+        say_from_now("")
+        server.serve_forever()
 
 
 def _find_source(directory: Path) -> ExecutorchSource:

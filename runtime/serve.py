@@ -50,8 +50,6 @@ def open_server(files: Mapping[str, Path], port: int) -> ThreadingHTTPServer:
 class Handler(BaseHTTPRequestHandler):
     """Answers GET and HEAD, also for one range of a file."""
 
-    protocol_version = "HTTP/1.1"
-
     def __init__(self, files: Mapping[str, Path], *rest: object) -> None:
         self._files = files
         super().__init__(*rest)  # type: ignore[arg-type]
@@ -108,12 +106,8 @@ class Handler(BaseHTTPRequestHandler):
     def _send(self, file: BinaryIO, start: int, end: int) -> None:
         file.seek(start)
         try:
-            while start < end:
-                block = file.read(min(BLOCK, end - start))
-                if not block:  # the file became shorter
-                    self.close_connection = True
-                    return
+            while start < end and (block := file.read(min(BLOCK, end - start))):
                 self.wfile.write(block)
                 start += len(block)
-        except ConnectionError:  # the page was closed
-            self.close_connection = True
+        except ConnectionError:
+            pass  # the page was closed

@@ -4,7 +4,7 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from runtime.build import BUILD_DIR
+from runtime.build import BUILD_DIR, CHECKOUT
 from runtime.errors import BuildError
 
 WEB_DIR = Path(__file__).resolve().parent / "web"
@@ -40,6 +40,8 @@ def find_site(build_directory: Path = BUILD_DIR) -> Site:
         for path in sorted(WEB_DIR.rglob("*"))
         if path.is_file()
     }
+    if (CHECKOUT / "LICENSE").is_file():
+        files["LICENSE"] = CHECKOUT / "LICENSE"
     for name, preset in MODULES.items():
         files[name] = build_directory / preset / "thimble.wasm"
         if not files[name].is_file():

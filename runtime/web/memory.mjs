@@ -27,5 +27,6 @@ export function refuse(name, need, limit) {
 /** A size as people read it: "93 MB". */
 export function inUnits(bytes) {
   if (bytes >= 1e9) return `${(bytes / 1e9).toFixed(1)} GB`;
-  return bytes >= 1e6 ? `${Math.round(bytes / 1e6)} MB` : `${Math.ceil(bytes / 1e3)} kB`;
+  if (bytes < 1e6) return `${Math.ceil(bytes / 1e3)} kB`;
+  return `${(bytes / 1e6).toFixed(bytes < 1e7 ? 1 : 0)} MB`;
 }

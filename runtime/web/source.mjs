@@ -73,9 +73,10 @@ async function openUrl(url) {
 }
 
 async function openPath(path) {
-  const { openAsBlob } = await import(/* webpackIgnore: true */ /* @vite-ignore */ "node:fs");
-  const blob = await openAsBlob(path).catch((error) => {
-    throw new RunnerError(`cannot read ${path}: ${error.message}`);
-  });
-  return { name: String(path).split("/").at(-1), size: blob.size, stream: blob.stream() };
+  const fs = await import(/* webpackIgnore: true */ /* @vite-ignore */ "node:fs");
+  const { Readable } = await import(/* webpackIgnore: true */ /* @vite-ignore */ "node:stream");
+  const facts = fs.statSync(path, { throwIfNoEntry: false });
+  if (!facts?.isFile()) throw new RunnerError(`cannot read ${path}: there is no such file`);
+  const stream = Readable.toWeb(fs.createReadStream(path, { highWaterMark: 2 ** 20 }));
+  return { name: String(path).split("/").at(-1), size: facts.size, stream };
 }
