@@ -1,4 +1,4 @@
-"""The runner as WebAssembly in node, behind runtime/web: it says what the native runner says."""
+"""Each build of the runner as WebAssembly, in node: it says what the native runner says."""
 
 import json
 import subprocess

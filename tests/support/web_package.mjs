@@ -85,7 +85,7 @@ const uses = {
     const model = await load(file);
     const choice = await textOf(model.generate(PROMPT, { choice: ["red", "green"] }));
     const properties = { a: { type: "boolean" } };
-    const jsonSchema = { properties, required: ["a"], additionalProperties: false };
+    const jsonSchema = { type: "object", properties, required: ["a"], additionalProperties: false };
     const json = await textOf(model.generate(PROMPT, { jsonSchema, maxNewTokens: 60 }));
     const free = await textOf(model.generate(PROMPT, { maxNewTokens: 8 }));
     model.free();
