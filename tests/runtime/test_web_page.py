@@ -100,8 +100,9 @@ def test_a_file_then_offline(
         assert "tokens a second" in page.run("document.querySelector('#speed').textContent")
         assert fits(page)
         page.wait("navigator.serviceWorker.controller?.state == 'activated'")
+    page.run("window.isOld = true")
     page.ask("Page.reload")  # the server has ended
-    page.wait(f"{READY} && document.querySelector('.open') !== null")
+    page.wait(f"window.isOld === undefined && {READY}")
     page.click(".open")
     page.wait(LOADED)
     assert ask(page, PROMPT) == expected
@@ -129,6 +130,7 @@ def test_a_url_and_a_conversation(
         assert ask(page, PROMPT) == native(cpp_build, stories_cpu_pte)
         page.click("#to-models")
         page.wait(f"{READY} && document.querySelectorAll('.open').length == 2")
+        assert fits(page)
         page.run("window.confirm = () => true")
         page.click("#list li:first-child .quiet")
         page.wait("document.querySelectorAll('.open').length == 1")

@@ -9,8 +9,10 @@ async function folder() {
   return root.getDirectoryHandle(FOLDER, { create: true });
 }
 
-/** The stored files, by name. */
+/** The stored files, by name. What was not stored to its end is removed. */
 export async function listModels() {
+  const root = await navigator.storage.getDirectory();
+  await root.removeEntry("incoming").catch(() => {}); // none, or another tab is at it
   const files = [];
   for await (const handle of (await folder()).values()) files.push(await handle.getFile());
   return files.sort((a, b) => a.name.localeCompare(b.name));
@@ -29,16 +31,18 @@ export async function space() {
 /**
  * Stores a model; one of the same name is replaced.
  * @param {File | string} source a file, or an absolute URL
+ * @param {AbortSignal} signal ends it
  * @param {(loaded: number, total: number) => void} onProgress in bytes
  * @returns {Promise<File>}
  * @throws {RunnerError} it cannot be read, or there is no room
  */
-export async function storeModel(source, onProgress) {
+export async function storeModel(source, signal, onProgress) {
   const to = await folder();
   navigator.storage.persist?.(); // asks that it is not thrown away when room is short
   const worker = new Worker(new URL("./store.mjs", import.meta.url), { type: "module" });
   try {
     const name = await new Promise((resolve, reject) => {
+      signal.onabort = () => reject(new RunnerError("the model was not stored"));
       worker.onerror = (event) => reject(new RunnerError(`storing failed: ${event.message}`));
       worker.onmessage = ({ data }) => {
         if (data.progress) onProgress(...data.progress);

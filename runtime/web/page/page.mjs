@@ -36,6 +36,7 @@ async function act(work) {
     busy = false;
     find("models").inert = false;
     working(null);
+    find("cancel").hidden = true;
   }
 }
 
@@ -84,7 +85,7 @@ async function start(source, verify = false) {
   find("title").textContent = model.info.name;
   find("models").hidden = true;
   find("talk").hidden = false;
-  find("to-models").hidden = false;
+  find("tools").hidden = false;
   talk.begin(model);
 }
 
@@ -93,10 +94,14 @@ const add = (source) =>
     if (!canStore) return start(source, true);
     const name = source.name ?? source;
     working(`Storing ${name}`);
+    const cancelled = new AbortController();
+    find("cancel").hidden = false;
+    find("cancel").onclick = () => cancelled.abort();
     const onProgress = (loaded, total) => {
       working(`Storing ${name}: ${inUnits(loaded)} of ${inUnits(total)}`, loaded, total);
     };
-    const file = await storeModel(source, onProgress);
+    const file = await storeModel(source, cancelled.signal, onProgress);
+    find("cancel").hidden = true;
     await showModels();
     await start(file, true);
   });
@@ -115,7 +120,7 @@ find("to-models").addEventListener("click", () => {
   fail(null);
   find("title").textContent = "Thimble";
   find("talk").hidden = true;
-  find("to-models").hidden = true;
+  find("tools").hidden = true;
   find("models").hidden = false;
   act(showModels);
 });

@@ -61,7 +61,7 @@ export class Talk {
       for await (const piece of this.#pieces(model, text)) {
         this.#following(() => answer.append(piece));
       }
-      this.#tell(model.stats);
+      this.#following(() => this.#tell(model.stats));
     } catch (error) {
       if (model !== this.#model) return; // it was freed
       if (answer.textContent === "") box.value = text;
