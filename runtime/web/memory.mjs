@@ -4,16 +4,16 @@
 import { RunnerError } from "./errors.mjs";
 
 const MOST = 2 ** 32 - 2 ** 16; // of WebAssembly's addresses
-// Beside file and caches: what a call computes with (24 MiB at most), the tokenizer, the text.
-export const WORK_BYTES = 48 * 2 ** 20;
+// The tokenizer, the text, and what else is on the heap; caches and activations ask for their own.
+export const HEAP_BYTES = 48 * 2 ** 20;
 
 /**
  * @param {string} name what errors call the model
- * @param {number} size of its file, in bytes; its caches are asked for when it has been read
+ * @param {number} size of its file, in bytes; caches are asked for when the file tells their size
  * @throws {RunnerError} the model cannot fit
  */
 export function checkMemory(name, size) {
-  const need = size + WORK_BYTES;
+  const need = size + HEAP_BYTES;
   if (need > MOST) refuse(name, need, `a page can have ${inUnits(MOST)}`);
   const device = (globalThis.navigator?.deviceMemory ?? Infinity) * 2 ** 30; // rounded by browsers
   if (need > device) refuse(name, need, `this device has about ${inUnits(device)}`);

@@ -3,7 +3,7 @@
 // Views of the module's memory are taken anew for each use: they end when it grows.
 
 import { RunnerError } from "./errors.mjs";
-import { WORK_BYTES, checkMemory, inUnits } from "./memory.mjs";
+import { HEAP_BYTES, checkMemory, inUnits } from "./memory.mjs";
 import { readAll } from "./source.mjs";
 import { constraintOf, writeOptions, OPTIONS_BYTES } from "./options.mjs";
 import { systemCalls } from "./wasi.mjs";
@@ -105,19 +105,19 @@ export class Runner {
     return JSON.parse(this.#string(this.#exports.thimble_stats(this.#runner)));
   }
 
-  /** Allocates the file's bytes, and for a moment what calls will need: both or an error. */
+  /** Allocates the file's bytes, and for a moment what the heap will need: both or an error. */
   async #read(file, onProgress) {
     const { thimble_web_allocate: allocate, thimble_web_release: release } = this.#exports;
     this.#bytes = allocate(file.size);
-    const work = this.#bytes === 0 ? 0 : allocate(WORK_BYTES);
-    if (work === 0) {
-      const need = inUnits(file.size + WORK_BYTES);
+    const heap = this.#bytes === 0 ? 0 : allocate(HEAP_BYTES);
+    if (heap === 0) {
+      const need = inUnits(file.size + HEAP_BYTES);
       throw new RunnerError(
         `there is no memory for ${file.name}, which needs at least ${need}: close other pages, ` +
           "or use a smaller model",
       );
     }
-    release(work); // it stays the module's
+    release(heap); // it stays the module's
     await readAll(file, (chunk, at) => {
       new Uint8Array(this.#exports.memory.buffer).set(chunk, this.#bytes + at);
       onProgress(at + chunk.length, file.size);

@@ -156,6 +156,19 @@ def test_more_than_an_address_can_name(use: Use, tmp_path: Path) -> None:
     )
 
 
+def test_too_little_memory(installed: Path, stories_cpu_pte: Path) -> None:
+    """Of 32 MB in all."""
+    options = ["--wasm-max-mem-pages=500", USES.name, "refused", str(stories_cpu_pte)]
+    result = subprocess.run(
+        [find_node(), *options], cwd=installed, capture_output=True, text=True, timeout=200
+    )
+    assert result.returncode == 0, result.stderr
+    assert json.loads(result.stdout) == (
+        "there is no memory for stories.pte, which needs at least 51 MB: close other pages, or "
+        "use a smaller model"
+    )
+
+
 def test_the_readmes_example(installed: Path, stories_cpu_pte: Path) -> None:
     text = (WEB_DIR / "README.md").read_text(encoding="utf-8")
     (program,) = re.findall(r"```js\n(.*?)```", text, re.DOTALL)

@@ -55,6 +55,7 @@ export class Talk {
     if (this.#find("send").hidden || text.trim() === "") return;
     const model = this.#model;
     box.value = "";
+    this.#find("speed").textContent = "";
     this.#answering(true);
     const answer = this.#show(text);
     try {
