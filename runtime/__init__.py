@@ -1,6 +1,7 @@
 """Running a `.pte` from Python: `Runner("model.pte").generate("Once upon a time")`."""
 
 from runtime.answer_options import AnswerOptions
+from runtime.ask import Reply, ask
 from runtime.chat import Chat
 from runtime.engine import Engine
 from runtime.errors import RunnerError
@@ -15,7 +16,9 @@ __all__ = [
     "Engine",
     "Generation",
     "Recording",
+    "Reply",
     "Runner",
     "RunnerError",
     "TokenLogprob",
+    "ask",
 ]

@@ -1,241 +1,28 @@
-"""`python -m runtime build`, `package` and `generate`."""
+"""`python -m runtime build`, `package`, `generate`, `serve` and `web`."""
 
 import os
 import sys
-from pathlib import Path
-from typing import Any, NoReturn
 
 import click
 
 from exporter.commands.interruption import interruptible
 from exporter.commands.version import version_option
-from runtime.build import BUILD_DIR, PRODUCTS, build, wheel_directory
+from runtime.build import BUILD_DIR, PRODUCTS
+from runtime.commands.build import build_command, package_command
+from runtime.commands.generate import generate
+from runtime.commands.results import build_and_tell
 from runtime.commands.serve import serve
-from runtime.errors import BuildError, RunnerError
-from runtime.executorch_source import ExecutorchSource, find_source
-from runtime.package import package
-from runtime.wheel import fetch_wheel
-
-# The systems that are built from ExecuTorch's source, and the presets of each.
-PRESETS = {
-    "aarch64-static": ["aarch64-static"],
-    "macos-arm64": ["macos-arm64"],
-    "wasm32": ["wasm32", "wasm32-relaxed"],
-}
+from runtime.commands.web import web
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 @version_option()
 def main() -> None:
-    """Build the C++ runner, and run a model from Python."""
+    """Build the C++ runner; run a model from Python, as a server or in the browser."""
 
 
-@main.command("build")
-@click.option(
-    "--all",
-    "everything",
-    is_flag=True,
-    help="Also build the programs of the tests, such as build/metal_runner.",
-)
-@click.option("--sanitize", is_flag=True, help="With ASan and UBSan, into build/asan.")
-@click.option(
-    "--target",
-    type=click.Choice(["host", "aarch64", *PRESETS]),
-    default="host",
-    show_default=True,
-    help="aarch64: Arm on Linux; downloads ExecuTorch's wheel for it once. aarch64-static: one "
-    "file without libraries for Arm on any Linux kernel, also Android's. macos-arm64: linked here, "
-    "never run. wasm32: for browsers and node, also with relaxed SIMD, into build/wasm32-relaxed. "
-    "The result is in build/TARGET.",
-)
-@click.option(
-    "--executorch-source",
-    type=click.Path(path_type=Path, file_okay=False),
-    help="A clone of ExecuTorch, whose runtime is compiled in place of its wheel's; the result "
-    "runs programs of --delegate cpu. For the host, it is in build/source.",
-)
-def build_command(
-    everything: bool, sanitize: bool, target: str, executorch_source: Path | None
-) -> None:
-    """Build what is out of date."""
-    if sanitize and target != "host":
-        raise click.UsageError(f"--sanitize is for the host: leave out --target {target}")
-    if executorch_source is not None:
-        if sanitize or target == "aarch64":
-            raise click.UsageError("--sanitize and --target aarch64 use ExecuTorch's wheel")
-        source = _find_source(executorch_source)
-        for preset in PRESETS.get(target, ["source"]):
-            product = "thimble_web" if target == "wasm32" else "runner"
-            click.echo(_build(preset, (product,), source))
-        return
-    if target in PRESETS:
-        raise click.UsageError(
-            f"--target {target} compiles ExecuTorch's runtime: name a clone of it with "
-            "--executorch-source DIR"
-        )
-    if target == "host":
-        targets = () if everything else PRODUCTS
-        click.echo(_build("asan", ()) if sanitize else _build("default", targets))
-        return
-    try:
-        if fetch_wheel(wheel_directory()):
-            click.echo(f"fetched {wheel_directory()}")
-    except BuildError as error:
-        _fail(error, 1)
-    click.echo(_build(target, ()))
-
-
-@main.command("package")
-@click.option(
-    "--out",
-    type=click.Path(path_type=Path, file_okay=False),
-    default=Path("."),
-    show_default=True,
-    help="The directory for the wheel.",
-)
-def package_command(out: Path) -> None:
-    """Write a wheel for this platform, including the compiled programs."""
-    try:
-        click.echo(f"wrote {package(out)}")
-    except BuildError as error:
-        _fail(error, 1)
-
-
-@main.command()
-@click.argument("model", type=click.Path(path_type=Path))
-@click.option("-p", "--prompt", required=True, help="The text to continue; may be empty.")
-@click.option("-n", "--tokens", type=click.IntRange(1), help="The most tokens to generate.")
-@click.option("--temperature", type=click.FloatRange(0, 100), default=0.0, show_default=True)
-@click.option("--top-k", type=click.IntRange(0), default=0, show_default=True, help="0: all.")
-@click.option("--top-p", type=click.FloatRange(0, 1), default=1.0, show_default=True)
-@click.option("--min-p", type=click.FloatRange(0, 1), default=0.0, show_default=True)
-@click.option(
-    "--repetition-penalty",
-    type=click.FloatRange(0.01, 100),
-    default=1.0,
-    show_default=True,
-    help="Divides the logits of tokens that the text has, or multiplies those below 0.",
-)
-@click.option(
-    "--presence-penalty",
-    type=click.FloatRange(-2, 2),
-    default=0.0,
-    show_default=True,
-    help="Taken from the logits of tokens that the answer has.",
-)
-@click.option(
-    "--frequency-penalty",
-    type=click.FloatRange(-2, 2),
-    default=0.0,
-    show_default=True,
-    help="The same, as often as it has them.",
-)
-@click.option(
-    "--logit-bias",
-    multiple=True,
-    metavar="ID=VALUE",
-    help="-100 to 100: added to the logit of a token; one option for each.",
-)
-@click.option(
-    "--stop", multiple=True, help="The answer ends where the text would come; one option for each."
-)
-@click.option(
-    "--special-text", is_flag=True, help="Print the special tokens that the model writes."
-)
-@click.option("--seed", type=click.IntRange(0, 2**64 - 1), help="Makes sampling repeatable.")
-@click.option("--json-schema", help="The answer is JSON that this schema describes.")
-@click.option("--regex", help="A regular expression that matches the complete answer.")
-@click.option(
-    "--choice", multiple=True, help="The answer is one of the texts; one option for each."
-)
-@click.option("--grammar", help="The answer is a text of this GBNF grammar.")
-@click.option("--threads", type=click.IntRange(1, 256), help="Default: automatic.")
-@click.option("--adapter", help="The name of an adapter that the model was exported with.")
-@click.option(
-    "--draft",
-    metavar="ngram|FILE",
-    help="Verify guesses of the next tokens: repetitions in the text, or of a smaller model.",
-)
-def generate(
-    model: Path,
-    prompt: str,
-    tokens: int | None,
-    threads: int | None,
-    adapter: str | None,
-    draft: str | None,
-    choice: tuple[str, ...],
-    logit_bias: tuple[str, ...],
-    **options: Any,
-) -> None:
-    """Continue a prompt: the text goes to standard output, everything else to standard error."""
-    from runtime.runner import Runner
-
-    if not (BUILD_DIR / "libthimble.so").is_file():
-        click.echo(_build("default", PRODUCTS), err=True)
-    try:
-        runner = Runner(model, threads, adapter=adapter, draft=draft)
-    except RunnerError as error:
-        _fail(error, 2)
-    with runner:
-        try:
-            options |= {"choice": choice or None, "logit_bias": _read_bias(logit_bias)}
-            answer = runner.generate(prompt, tokens, **options)
-            for text in answer:
-                click.echo(text, nl=False)
-            click.echo()
-            click.echo(_summary(runner.stats), err=True)
-        except RunnerError as error:
-            _fail(error, 1 if float(runner.stats["prefill_s"]) > 0 else 2)
-
-
-def _read_bias(values: tuple[str, ...]) -> dict[int, float]:
-    """Reads ID=VALUE."""
-    bias = {}
-    for value in values:
-        token, _, number = value.partition("=")
-        try:
-            bias[int(token)] = float(number)
-        except ValueError:
-            raise click.BadParameter(
-                f"{value!r} must be ID=VALUE", param_hint="--logit-bias"
-            ) from None
-    return bias
-
-
-main.add_command(serve)
-
-
-def _find_source(directory: Path) -> ExecutorchSource:
-    try:
-        return find_source(directory)
-    except BuildError as error:
-        _fail(error, 2)
-
-
-def _build(preset: str, targets: tuple[str, ...], source: ExecutorchSource | None = None) -> str:
-    """Builds, and returns a line that tells what was done."""
-    try:
-        result = build(preset, targets, source)
-    except BuildError as error:
-        _fail(error, 1)
-    program = result.directory / ("thimble.wasm" if preset.startswith("wasm32") else "runner")
-    if result.seconds == 0.0:
-        return f"{program} is up to date"
-    return f"built {program} in {result.seconds:.1f} s"
-
-
-def _summary(stats: dict[str, str | int | float]) -> str:
-    return (
-        f"{stats['prompt_tokens']} prompt + {stats['generated_tokens']} generated tokens, "
-        f"prefill {stats['prefill_tokens_per_s']:.1f} tok/s, "
-        f"decode {stats['decode_tokens_per_s']:.1f} tok/s, {stats['stop_reason']}"
-    )
-
-
-def _fail(error: Exception, code: int) -> NoReturn:
-    """Exits with 2 if the request is not possible, with 1 if the work failed."""
-    click.echo(f"runtime: {error}", err=True)
-    sys.exit(code)
+for command in (build_command, package_command, generate, serve, web):
+    main.add_command(command)
 
 
 def run() -> None:
@@ -247,7 +34,7 @@ def run_runner() -> None:
     """Runs the C++ runner in this process; builds it first if it is missing."""
     program = BUILD_DIR / "runner"
     if not program.is_file():
-        click.echo(_build("default", PRODUCTS), err=True)
+        click.echo(build_and_tell("default", PRODUCTS), err=True)
     os.execv(program, [str(program), *sys.argv[1:]])
 
 

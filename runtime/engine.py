@@ -22,6 +22,9 @@ class Engine:
 
     While it is open, its Runner and the forks of it cannot be used.
 
+    Attributes:
+        runner: whose tokenizer and template may be used while the engine is open.
+
     Args:
         runner: of a model exported with `--delegate cpu`.
         sequences: requests that run at once, 1 to 32; each has a key/value cache.
@@ -40,7 +43,7 @@ class Engine:
         check("sequences", sequences, 1, MAX_SEQUENCES)
         check("queue_size", queue_size, 1, 2**31 - 1)
         check("prompt_rows", prompt_rows, 1, 2**31 - 1)
-        self._runner = runner
+        self.runner = runner
         self._hold = runner._holding()
         self._runner_handle = self._hold.__enter__()
         error = ctypes.create_string_buffer(ERROR_SIZE)
@@ -124,7 +127,7 @@ class Engine:
         self._worker.join()
         handle, self._handle = self._handle, None
         library().thimble_engine_free(handle)
-        self._runner._on_close = None
+        self.runner._on_close = None
         self._hold.__exit__(None, None, None)
 
     def __enter__(self) -> Self:
@@ -159,7 +162,7 @@ class Engine:
     def _tokens(self, prompt: str | Sequence[int]) -> Sequence[int]:
         with self._work:
             self._open()
-        return self._runner.encode_prompt(prompt) if isinstance(prompt, str) else prompt
+        return self.runner.encode_prompt(prompt) if isinstance(prompt, str) else prompt
 
     def _open(self) -> int:
         if self._handle is None or self._closing:

@@ -4,15 +4,15 @@ import asyncio
 import logging
 import signal
 import socket
-import sys
 from contextlib import nullcontext
 from pathlib import Path
-from typing import NoReturn
 
 import click
 
-from runtime.build import BUILD_DIR
+from runtime.build import BUILD_DIR, PRODUCTS
+from runtime.commands.results import build_and_tell, fail
 from runtime.engine import MAX_SEQUENCES
+from runtime.errors import RunnerError
 
 _LOOPBACK = ("localhost", "127.0.0.1", "::1", "[::1]")
 
@@ -104,20 +104,20 @@ def serve(
         from runtime.server.model_process import ModelOptions
         from runtime.server.settings import ServerSettings
     except ModuleNotFoundError as error:
-        _fail(f"{error.name} is not installed: pip install 'thimble[serve]'", 2)
+        fail(RunnerError(f"{error.name} is not installed: pip install 'thimble[serve]'"), 2)
     if not model.is_file():
-        _fail(f"{model} does not exist: give a .pte file", 2)
+        fail(RunnerError(f"{model} does not exist: give a .pte file"), 2)
     if not (BUILD_DIR / "libthimble.so").is_file():
-        _fail("the C++ is not built: run python -m runtime build", 2)
+        click.echo(build_and_tell("default", PRODUCTS), err=True)
     local = host in _LOOPBACK
     if not local and not api_key:
-        _fail(f"--host {host} lets others reach the server: give an --api-key", 2)
+        fail(RunnerError(f"--host {host} lets others reach the server: give an --api-key"), 2)
     try:
         listener = socket.create_server(
             (host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET, backlog=2048
         )
     except OSError as error:
-        _fail(f"cannot listen on {host} port {port}: {error.strerror or error}", 2)
+        fail(RunnerError(f"cannot listen on {host} port {port}: {error.strerror or error}"), 2)
     settings = ServerSettings(
         name or model.stem,
         api_key,
@@ -143,7 +143,7 @@ async def _serve(model: "Model", app: object, listener: socket.socket, name: str
         await model.start()
     except ModelError as error:
         await model.stop()
-        _fail(str(error), 2)
+        fail(error, 2)
     host, port = listener.getsockname()[:2]
     place = f"[{host}]" if ":" in host else host
     click.echo(f"{name} is at http://{place}:{port} (Ctrl-C ends it)", err=True)
@@ -160,8 +160,3 @@ async def _serve(model: "Model", app: object, listener: socket.socket, name: str
         signal.signal(number, server.handle_exit)
     server.capture_signals = nullcontext  # type: ignore[method-assign, assignment]
     await server.serve(sockets=[listener])
-
-
-def _fail(reason: str, code: int) -> NoReturn:
-    click.echo(f"runtime: {reason}", err=True)
-    sys.exit(code)

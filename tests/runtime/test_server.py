@@ -24,7 +24,7 @@ from support.chats import export_chat_model
 from support.once import made_once
 from support.servers import Server, serving
 
-from runtime import Engine, Runner
+from runtime import Engine, Runner, ask
 from runtime.chat_format.conversation import prepare
 from runtime.chat_format.template import ChatTemplate
 
@@ -395,3 +395,24 @@ def test_what_cannot_be_served(
     result = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert result.returncode == 2 and "Traceback" not in result.stderr
     assert re.search(f"runtime: .*({sentence})", result.stderr)
+
+
+def test_ask_in_python(runner: Runner) -> None:
+    messages = [*USER]
+    with Engine(runner, sequences=2) as engine:
+        reply = ask(
+            engine,
+            messages,
+            tools=TOOLS,
+            tool_choice="required",
+            temperature=1.0,
+            seed=3,
+            parallel_tool_calls=False,
+            max_new_tokens=400,
+        )
+        (call,) = reply.calls
+        assert call.name in ("f", "now") and reply.text == ""
+        assert reply.generation.stats is not None
+        plain = ask(engine, messages, max_new_tokens=20)
+        assert "".join(event.text for event in plain) == plain.text  # type: ignore[union-attr]
+    assert plain.text == alone(runner, messages, max_new_tokens=20)

@@ -1,20 +1,15 @@
-"""The runner as WebAssembly in node, behind runtime/web: it says what the native runner says."""
+"""Each build of the runner as WebAssembly, in node: it says what the native runner says."""
 
 import json
-import re
 import subprocess
-from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
 
 import pytest
 from support.browser import open_page
 from support.node import find_node
+from support.web import build_modules, served
 
-from runtime.build import build
-from runtime.errors import BuildError
-from runtime.executorch_source import find_source
+from runtime.web_site import WEB_DIR
 
 pytestmark = pytest.mark.check
 GENERATE = Path(__file__).parents[1] / "support" / "web_generate.mjs"
@@ -25,16 +20,7 @@ MOST_BYTES = 2 << 20
 @pytest.fixture(scope="module", params=KERNELS)
 def module(request: pytest.FixtureRequest, shared_data: Path) -> Path:
     """thimble.wasm, with and without relaxed SIMD."""
-    find_node()
-    directory = shared_data / "executorch_source"
-    if not directory.is_dir():
-        pytest.skip(f"{directory} is missing")
-    pytest.importorskip("ziglang", reason="pip install 'thimble[zig]'")
-    try:
-        source = find_source(directory)
-    except BuildError as error:
-        pytest.skip(str(error))
-    return build(request.param, ("thimble_web",), source).directory / "thimble.wasm"
+    return build_modules(shared_data, [request.param])[0]
 
 
 def run(module: Path, model: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -92,9 +78,10 @@ def test_files_that_cannot_run(
     damaged = tmp_path / "damaged.pte"
     damaged.write_bytes(stories_cpu_pte.read_bytes()[:-1000])
     sentences = {
-        damaged: "the model is truncated: it has",
-        stories_pte: "the model runs on XnnpackBackend, which this runner does not include: ",
-        GENERATE: "the model is not a Thimble program (no integrity record): ",
+        damaged: "damaged.pte is truncated: it has",
+        stories_pte: "stories.pte runs on XnnpackBackend, which this runner does not include: ",
+        GENERATE: "web_generate.mjs is not a Thimble program (no integrity record): ",
+        tmp_path / "nothing.pte": f"cannot read {tmp_path / 'nothing.pte'}: there is no such file",
     }
     for path, sentence in sentences.items():
         result = run(module, path, "generate")
@@ -102,37 +89,15 @@ def test_files_that_cannot_run(
         assert result.stderr.startswith(sentence) and result.stderr.count("\n") == 1
 
 
-def test_the_readmes_example(module: Path, embedded_cpu_pte: Path, tmp_path: Path) -> None:
-    root = Path(__file__).resolve().parents[2]
-    text = (root / "runtime" / "README.md").read_text(encoding="utf-8")
-    (program,) = re.findall(r"```js\n(.*?)```", text, re.DOTALL)
-    (tmp_path / "example.mjs").write_text(program)
-    (tmp_path / "model.pte").symlink_to(embedded_cpu_pte)
-    (tmp_path / "build" / "wasm32").mkdir(parents=True)
-    (tmp_path / "build" / "wasm32" / "thimble.wasm").symlink_to(module)
-    (tmp_path / "runtime").symlink_to(root / "runtime")
-    command = [find_node(), "example.mjs"]
-    result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
-    assert result.returncode == 0 and len(result.stdout) > 20, result.stderr
-
-
-class Files(SimpleHTTPRequestHandler):
-    """Serves a directory, with the types that browsers ask of modules."""
-
-    extensions_map = {".mjs": "text/javascript", ".wasm": "application/wasm", "": "text/html"}
-
-    def log_message(self, *_: object) -> None:
-        pass
-
-
 PAGE = """<!doctype html>
 <title>Thimble</title>
 <link rel="icon" href="data:,">
 <script type="module">
-import { Model } from "./web/thimble.mjs";
+import { Runner } from "./runner.mjs";
+import { openSource } from "./source.mjs";
 const module = await WebAssembly.compileStreaming(fetch("thimble.wasm"));
-const file = new Uint8Array(await (await fetch("model.pte")).arrayBuffer());
-const model = await Model.load(module, file);
+const file = await openSource(new URL("model.pte", location.href).href);
+const model = await Runner.load(module, file);
 let text = "";
 const show = (piece) => void (text += piece);
 const stats = model.generate("Once upon a time", { maxNewTokens: 40 }, show);
@@ -142,20 +107,16 @@ window.answer = { text, runsWith: stats.runs_with };
 
 
 def test_in_a_browser(module: Path, cpp_build: Path, stories_cpu_pte: Path, tmp_path: Path) -> None:
-    site = tmp_path / "site"
-    site.mkdir()
-    (site / "index.html").write_text(PAGE)
-    (site / "thimble.wasm").symlink_to(module)
-    (site / "model.pte").symlink_to(stories_cpu_pte)
-    (site / "web").symlink_to(Path(__file__).resolve().parents[2] / "runtime" / "web")
-    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Files, directory=site)) as server:
-        Thread(target=server.serve_forever, daemon=True).start()
+    page_file = tmp_path / "index.html"
+    page_file.write_text(PAGE)
+    files = {path.name: path for path in WEB_DIR.glob("*.mjs")}
+    files |= {"index.html": page_file, "thimble.wasm": module, "model.pte": stories_cpu_pte}
+    with served(files) as url:
         with open_page(tmp_path / "profile") as page:
-            page.ask("Page.navigate", url=f"http://127.0.0.1:{server.server_port}/index.html")
+            page.ask("Page.navigate", url=url)
             page.wait("typeof window.answer == 'object'")
             answer = page.run("window.answer")
             assert page.complaints == []
-        server.shutdown()
     assert answer["text"] == native(cpp_build, stories_cpu_pte, "-n", "40")
     assert answer["runsWith"].startswith(f"kernels {KERNELS[module.parent.name]}, ")
 

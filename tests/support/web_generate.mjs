@@ -1,7 +1,9 @@
-// Generates text with runtime/web in node: node web_generate.mjs THIMBLE.wasm MODEL.pte WHAT
+// Generates text with one build of the runner in node: node web_generate.mjs THIMBLE.wasm MODEL.pte WHAT
 // [PROMPT TOKENS]. The text goes to standard output, statistics and errors to standard error.
 import { readFile } from "node:fs/promises";
-import { Model, RunnerError } from "../../runtime/web/thimble.mjs";
+import { RunnerError } from "../../runtime/web/errors.mjs";
+import { Runner } from "../../runtime/web/runner.mjs";
+import { openSource } from "../../runtime/web/source.mjs";
 
 const [wasm, file, what, prompt = "Once upon a time", tokens = "40"] = process.argv.slice(2);
 const options = { maxNewTokens: Number(tokens) };
@@ -39,9 +41,7 @@ const uses = {
 
 try {
   const module = await WebAssembly.compile(await readFile(wasm));
-  const model = await Model.load(module, await readFile(file));
-  uses[what](model);
-  model.close();
+  uses[what](await Runner.load(module, await openSource(file)));
 } catch (error) {
   if (!(error instanceof RunnerError)) throw error;
   console.error(error.message);

@@ -1,0 +1,93 @@
+"""A conversation of any roles, with functions that the model may call."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Unpack
+
+from runtime.answer_options import AnswerOptions
+from runtime.chat_format.calls import Event, Text, ToolCall
+from runtime.chat_format.conversation import Prompt, ToolChoice, prepare
+from runtime.chat_format.template import ChatTemplate
+from runtime.engine import Engine
+from runtime.errors import RunnerError
+from runtime.generation import Generation
+
+
+class Reply:
+    """An answer at work: iterating yields Text, Reasoning and ToolCall as they come, once.
+
+    Attributes:
+        generation: what generates it: `cancel()` ends it; `stats` has its statistics.
+        events: those that came so far.
+    """
+
+    def __init__(self, generation: Generation, prompt: Prompt) -> None:
+        self.generation = generation
+        self.events: list[Event] = []
+        self._reader = prompt.reader
+
+    def __iter__(self) -> Iterator[Event]:
+        """Iterates over what was not read yet.
+
+        Raises:
+            RunnerError: the model failed.
+        """
+        for text in self.generation:
+            yield from self._keep(self._reader.push(text))
+        yield from self._keep(self._reader.finish())
+
+    @property
+    def text(self) -> str:
+        """The answer itself, once it has ended."""
+        self._read()
+        return "".join(event.text for event in self.events if isinstance(event, Text))
+
+    @property
+    def calls(self) -> list[ToolCall]:
+        """The functions that it calls, once it has ended."""
+        self._read()
+        return [event for event in self.events if isinstance(event, ToolCall)]
+
+    def _read(self) -> None:
+        for _ in self:
+            pass
+
+    def _keep(self, events: list[Event]) -> list[Event]:
+        self.events += events
+        return events
+
+
+def ask(
+    engine: Engine,
+    messages: Sequence[Mapping[str, Any]],
+    tools: Sequence[Mapping[str, Any]] = (),
+    tool_choice: ToolChoice = "auto",
+    parallel_tool_calls: bool = True,
+    json_schema: Mapping[str, Any] | bool | None = None,
+    variables: Mapping[str, Any] | None = None,
+    max_new_tokens: int | None = None,
+    **options: Unpack[AnswerOptions],
+) -> Reply:
+    """Submits a conversation to an engine, in the form of the model's own chat template.
+
+    Args:
+        messages, tools: in OpenAI's form.
+        tool_choice: `auto`, `none`, `required`, or the function that must be called.
+        json_schema: of the answer, where it calls nothing.
+        variables: what else the template knows, such as `enable_thinking`.
+        options: see AnswerOptions; not the constraints.
+
+    Raises:
+        RunnerError: the model has no chat template or refuses the messages, an option is not valid,
+            or the engine's queue is full.
+    """
+    stored = engine.runner.chat_template
+    if stored is None:
+        raise RunnerError("the model's file has no chat template: export the model with it")
+    template = ChatTemplate(**stored)
+    choice, parallel = tool_choice, parallel_tool_calls
+    prompt = prepare(template, messages, tools, choice, parallel, json_schema, variables)
+    if prompt.grammar is not None:
+        options["grammar"] = prompt.grammar
+    options["special_text"] = True
+    tokens = engine.runner.encode_pieces(prompt.pieces)
+    return Reply(engine.submit(tokens, max_new_tokens, **options), prompt)

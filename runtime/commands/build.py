@@ -1,0 +1,97 @@
+"""`python -m runtime build` and `package`."""
+
+from pathlib import Path
+
+import click
+
+from runtime.build import PRODUCTS, wheel_directory
+from runtime.commands.results import build_and_tell, fail
+from runtime.errors import BuildError
+from runtime.executorch_source import ExecutorchSource, find_source
+from runtime.package import package
+from runtime.wheel import fetch_wheel
+
+# The systems that are built from ExecuTorch's source, and the presets of each.
+PRESETS = {
+    "aarch64-static": ["aarch64-static"],
+    "macos-arm64": ["macos-arm64"],
+    "wasm32": ["wasm32", "wasm32-relaxed"],
+}
+
+
+@click.command("build")
+@click.option(
+    "--all",
+    "everything",
+    is_flag=True,
+    help="Also build the programs of the tests, such as build/metal_runner.",
+)
+@click.option("--sanitize", is_flag=True, help="With ASan and UBSan, into build/asan.")
+@click.option(
+    "--target",
+    type=click.Choice(["host", "aarch64", *PRESETS]),
+    default="host",
+    show_default=True,
+    help="aarch64: Arm on Linux; downloads ExecuTorch's wheel for it once. aarch64-static: one "
+    "file without libraries for Arm on any Linux kernel, also Android's. macos-arm64: linked here, "
+    "never run. wasm32: for browsers and node, also with relaxed SIMD, into build/wasm32-relaxed. "
+    "The result is in build/TARGET.",
+)
+@click.option(
+    "--executorch-source",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="A clone of ExecuTorch, whose runtime is compiled in place of its wheel's; the result "
+    "runs programs of --delegate cpu. For the host, it is in build/source.",
+)
+def build_command(
+    everything: bool, sanitize: bool, target: str, executorch_source: Path | None
+) -> None:
+    """Build what is out of date."""
+    if sanitize and target != "host":
+        raise click.UsageError(f"--sanitize is for the host: leave out --target {target}")
+    if executorch_source is not None:
+        if sanitize or target == "aarch64":
+            raise click.UsageError("--sanitize and --target aarch64 use ExecuTorch's wheel")
+        source = _find_source(executorch_source)
+        for preset in PRESETS.get(target, ["source"]):
+            product = "thimble_web" if target == "wasm32" else "runner"
+            click.echo(build_and_tell(preset, (product,), source))
+        return
+    if target in PRESETS:
+        raise click.UsageError(
+            f"--target {target} compiles ExecuTorch's runtime: name a clone of it with "
+            "--executorch-source DIR"
+        )
+    if target == "host":
+        targets = () if everything else PRODUCTS
+        click.echo(build_and_tell("asan", ()) if sanitize else build_and_tell("default", targets))
+        return
+    try:
+        if fetch_wheel(wheel_directory()):
+            click.echo(f"fetched {wheel_directory()}")
+    except BuildError as error:
+        fail(error, 1)
+    click.echo(build_and_tell(target, ()))
+
+
+@click.command("package")
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=Path("."),
+    show_default=True,
+    help="The directory for the wheel.",
+)
+def package_command(out: Path) -> None:
+    """Write a wheel for this platform, including the compiled programs."""
+    try:
+        click.echo(f"wrote {package(out)}")
+    except BuildError as error:
+        fail(error, 1)
+
+
+def _find_source(directory: Path) -> ExecutorchSource:
+    try:
+        return find_source(directory)
+    except BuildError as error:
+        fail(error, 2)

@@ -1,0 +1,98 @@
+/** What is wrong, what is allowed, what to do: one sentence. */
+export class RunnerError extends Error {}
+
+export interface LoadOptions {
+  /** Is called as the file is read. Numbers of bytes. */
+  onProgress?: (progress: { loaded: number; total: number }) => void;
+  /** Also check the weights against the file's checksums. Default: false. */
+  verify?: boolean;
+}
+
+export interface GenerateOptions {
+  /** The most tokens of the answer. Default: until the model ends or the context is full. */
+  maxNewTokens?: number;
+  /** 0 to 100; 0, the default, is always the most likely token. */
+  temperature?: number;
+  /** Only the so many most likely tokens; 0, the default: all. */
+  topK?: number;
+  /** Only the most likely tokens with this share of the probability, 0 to 1. Default: 1. */
+  topP?: number;
+  /** Only tokens with this share of the most likely one's probability, 0 to 1. Default: 0. */
+  minP?: number;
+  /** Makes sampling repeatable. Default: a new one each time. */
+  seed?: number | bigint;
+  /** The answer is JSON that this schema describes; a string is the schema as JSON. */
+  jsonSchema?: object | boolean | string;
+  /** The answer is a text that this regular expression matches as a whole. */
+  regex?: string;
+  /** The answer is one of these texts. */
+  choice?: string[];
+  /** The answer is a text of this GBNF grammar, llama.cpp's notation. */
+  grammar?: string;
+}
+
+export interface ChatOptions extends GenerateOptions {
+  /** Replaces the system message. */
+  system?: string;
+}
+
+export interface ModelInfo {
+  name: string;
+  /** Of the file, in bytes. */
+  size: number;
+  /** Whether the file has a chat template. Without one, chat() is refused. */
+  hasTemplate: boolean;
+}
+
+/** The statistics of an answer, as the command line's `--json` writes them; times in seconds. */
+export interface Stats {
+  runs_with: string;
+  threads: number;
+  load_s: number;
+  ttft_s: number;
+  prompt_tokens: number;
+  cached_tokens: number;
+  generated_tokens: number;
+  prefill_tokens_per_s: number;
+  decode_tokens_per_s: number;
+  peak_memory_bytes: number;
+  /** An answer with a constraint has ended before it was complete. */
+  incomplete: boolean;
+  stop_reason: "eos" | "complete" | "length" | "context_full" | "interrupted";
+  /** Of chat(): the oldest turns that no longer fitted the context. */
+  dropped_turns?: number;
+  [name: string]: string | number | boolean | undefined;
+}
+
+/** A loaded model in a worker of its own. One call at a time. */
+export interface Model {
+  readonly info: ModelInfo;
+  /** Of the last answer; null before it. */
+  readonly stats: Stats | null;
+  /**
+   * Continues a prompt; yields the text in pieces. Leaving the loop ends the answer.
+   * @throws RunnerError
+   */
+  generate(prompt: string, options?: GenerateOptions): AsyncGenerator<string, void, void>;
+  /**
+   * Answers the next message of the conversation, which the model keeps.
+   * @throws RunnerError also if the file has no chat template
+   */
+  chat(message: string, options?: ChatOptions): AsyncGenerator<string, void, void>;
+  /** Removes every turn of the conversation; the system message stays. */
+  resetChat(): Promise<void>;
+  /** Ends the answer at work after its next token; it keeps what it has. */
+  stop(): void;
+  /** Ends the worker, and with it the model's memory. */
+  free(): void;
+}
+
+/**
+ * Loads a `.pte` that was exported with `--delegate cpu`.
+ * @param source a URL, relative to the page or absolute; a path in node; a file; or its bytes
+ * @throws RunnerError the file is damaged, made for another delegate, or too large
+ */
+export function load(
+  source: string | URL | Blob | ArrayBuffer | ArrayBufferView,
+  options?: LoadOptions,
+): Promise<Model>;

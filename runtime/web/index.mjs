@@ -1,0 +1,134 @@
+// Thimble for browsers and node: a model in a worker, so that the page never waits.
+//
+//     const model = await load("model.pte");
+//     for await (const text of model.chat("Who wrote Faust?")) show(text);
+//     model.free();
+//
+// index.d.ts has the types.
+
+import { RunnerError } from "./errors.mjs";
+import { makeStop } from "./stop.mjs";
+import { inNode, startThread } from "./thread.mjs";
+
+export { RunnerError };
+
+export const load = (source, options) => Model.load(source, options);
+
+class Model {
+  /** What is known of the model: its name, its file's size in bytes, whether it has a template. */
+  info = null;
+  /** The statistics of the last answer; null before it. */
+  stats = null;
+  #thread = null;
+  #call = null; // the one at work
+  #stop = null;
+
+  static async load(source, { onProgress, verify = false } = {}) {
+    const message = { call: "load", source: await sendable(source), verify };
+    const model = new Model();
+    const onEnd = (why) => model.#end(`the worker has ended (${why}): load the model again`);
+    model.#thread = await startThread((message) => model.#receive(message), onEnd);
+    try {
+      model.info = Object.freeze(await model.#ask(message, { onProgress }));
+    } catch (error) {
+      model.free();
+      throw error;
+    }
+    return model;
+  }
+
+  generate(prompt, options = {}) {
+    return this.#answer("generate", prompt, options);
+  }
+
+  chat(message, options = {}) {
+    return this.#answer("chat", message, options);
+  }
+
+  async resetChat() {
+    await this.#ask({ call: "resetChat" });
+  }
+
+  stop() {
+    this.#stop?.();
+  }
+
+  free() {
+    this.#end("the model was freed");
+  }
+
+  /** Yields the pieces of an answer; leaving the loop stops it. */
+  async *#answer(call, text, options) {
+    const { signal, stop } = makeStop();
+    const pieces = [];
+    let ended = false;
+    let failure = null;
+    let wake = () => {};
+    const onText = (piece) => {
+      pieces.push(piece);
+      wake();
+    };
+    if (this.#call === null) this.#stop = stop;
+    const end = this.#ask({ call, text: String(text), options, signal }, { onText })
+      .then((stats) => void (this.stats = stats))
+      .catch((error) => void (failure = error))
+      .finally(() => {
+        ended = true;
+        wake();
+      });
+    try {
+      for (;;) {
+        while (pieces.length > 0) yield pieces.shift();
+        if (ended) break;
+        await new Promise((resolve) => void (wake = resolve));
+      }
+    } finally {
+      stop();
+      await end;
+    }
+    if (failure !== null) throw failure;
+  }
+
+  #ask(message, handlers = {}) {
+    if (this.#thread === null) return reject("the model was freed: load it again");
+    if (this.#call !== null) return reject("the model is at work: stop() it, or wait for its end");
+    return new Promise((resolve, reject) => {
+      this.#thread.postMessage(message);
+      this.#call = { resolve, reject, ...handlers };
+    });
+  }
+
+  #receive(message) {
+    if (this.#call === null) return;
+    if ("text" in message) return this.#call.onText(message.text);
+    if ("progress" in message) return this.#call.onProgress?.(message.progress);
+    const { resolve, reject } = this.#call;
+    this.#call = null;
+    if ("error" in message) reject(new RunnerError(message.error));
+    else resolve(message.value);
+  }
+
+  #end(why) {
+    this.#thread?.terminate();
+    this.#thread = null;
+    this.#call?.reject(new RunnerError(why));
+    this.#call = null;
+  }
+}
+
+const reject = (sentence) => Promise.reject(new RunnerError(sentence));
+
+/** What a worker can be sent: absolute URLs; not, in node, a file that is open here. */
+async function sendable(source) {
+  if (source instanceof URL) return source.href;
+  if (typeof source === "string") {
+    const page = globalThis.document?.baseURI ?? globalThis.location?.href;
+    return page === undefined ? source : new URL(source, page).href;
+  }
+  if (source instanceof Blob) return inNode ? new Uint8Array(await source.arrayBuffer()) : source;
+  if (source instanceof ArrayBuffer) return new Uint8Array(source);
+  if (ArrayBuffer.isView(source)) {
+    return new Uint8Array(source.buffer, source.byteOffset, source.byteLength);
+  }
+  throw new RunnerError("a model is loaded from a URL, a file, or bytes");
+}

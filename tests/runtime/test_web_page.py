@@ -1,0 +1,213 @@
+"""The page in Chromium, on a phone's screen and a desk's: it says what the native runner says."""
+
+import json
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+
+import pytest
+from support.browser import Page, open_page
+from support.web import built_site, served
+
+from runtime.web_site import Site
+
+pytestmark = pytest.mark.check
+PROMPT = "Once upon a time"
+SCREENS = {"phone": (360, 740), "desk": (1280, 800)}
+READY = "document.querySelector('#models')?.inert === false"
+LOADED = "!document.querySelector('#talk').hidden"
+REFUSED = "!document.querySelector('#error').hidden"
+ANSWERED = "document.querySelector('#speed').textContent != ''"
+
+
+@pytest.fixture(scope="module")
+def site(shared_data: Path) -> Site:
+    return built_site(shared_data)
+
+
+@pytest.fixture
+def page(tmp_path: Path) -> Iterator[Page]:
+    with open_page(tmp_path / "profile") as page:
+        show(page, *SCREENS["phone"])
+        yield page
+        assert page.complaints == []
+
+
+def show(page: Page, width: int, height: int) -> None:
+    screen = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600}
+    page.ask("Emulation.setDeviceMetricsOverride", **screen)
+
+
+def go(page: Page, url: str) -> None:
+    page.ask("Page.navigate", url=url)
+    page.wait(READY)
+
+
+def choose(page: Page, path: Path) -> None:
+    """As in the system's dialog."""
+    root = page.ask("DOM.getDocument")["root"]["nodeId"]
+    node = page.ask("DOM.querySelector", nodeId=root, selector="#file")["nodeId"]
+    page.ask("DOM.setFileInputFiles", files=[str(path)], nodeId=node)
+
+
+def write(page: Page, text: str) -> None:
+    page.run("document.querySelector('#text').focus()")
+    page.ask("Input.insertText", text=text)
+    page.click("#send")
+
+
+def ask(page: Page, text: str, tokens: int = 40) -> str:
+    """The answer to a prompt."""
+    page.run(f"document.querySelector('#tokens').value = {tokens}")
+    write(page, text)
+    page.wait(f"{ANSWERED} || {REFUSED}")
+    return page.run("[...document.querySelectorAll('.answer')].at(-1).textContent")
+
+
+def fits(page: Page) -> bool:
+    """Whether nothing is wider than the screen."""
+    return page.run("document.documentElement.scrollWidth <= innerWidth")
+
+
+def native(build: Path, model: Path, *options: str) -> str:
+    command = [build / "runner", model, "--threads", "1", "-p", PROMPT, "-n", "40", *options]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+@pytest.mark.parametrize("screen", SCREENS)
+def test_a_file_then_offline(
+    screen: str, page: Page, site: Site, cpp_build: Path, embedded_cpu_pte: Path
+) -> None:
+    expected = native(cpp_build, embedded_cpu_pte)
+    show(page, *SCREENS[screen])
+    with served(site.files) as url:
+        go(page, url)
+        assert fits(page)
+        page.run("document.documentElement.dataset.pieces = 0")
+        choose(page, embedded_cpu_pte)
+        page.wait(LOADED)
+        page.run(
+            "new MutationObserver(changes => { document.documentElement.dataset.pieces ="
+            "+document.documentElement.dataset.pieces + changes.length })"
+            ".observe(document.querySelector('#log'), {childList: true, subtree: true})"
+        )
+        assert ask(page, PROMPT) == expected
+        assert int(page.run("document.documentElement.dataset.pieces")) > 20  # streamed
+        assert "tokens a second" in page.run("document.querySelector('#speed').textContent")
+        assert fits(page)
+        page.wait("navigator.serviceWorker.controller?.state == 'activated'")
+    page.run("window.isOld = true")
+    page.ask("Page.reload")  # the server has ended
+    page.wait(f"window.isOld === undefined && {READY}")
+    page.click(".open")
+    page.wait(LOADED)
+    assert ask(page, PROMPT) == expected
+    page.complaints.clear()  # of addresses that did not answer
+
+
+def test_a_url_and_a_conversation(
+    page: Page, site: Site, cpp_build: Path, chat_pte: Path, stories_cpu_pte: Path
+) -> None:
+    files = {**site.files, "models/chat.pte": chat_pte, "models/plain.pte": stories_cpu_pte}
+    with served(files) as url:
+        go(page, f"{url}?model=models/chat.pte")
+        page.wait(LOADED)
+        assert page.run("crossOriginIsolated")
+        expected = native(cpp_build, chat_pte, "--chat").removesuffix("\n")
+        assert ask(page, PROMPT) == expected
+        page.click("#clear")
+        page.wait("document.querySelector('#log').childNodes.length == 0")
+        assert ask(page, PROMPT) == expected
+        page.click("#to-models")
+        page.wait(f"{READY} && document.querySelectorAll('.open').length == 1")
+        page.run(f"document.querySelector('#url').value = {json.dumps(f'{url}models/plain.pte')}")
+        page.click("#from-url button")
+        page.wait(LOADED)
+        assert ask(page, PROMPT) == native(cpp_build, stories_cpu_pte)
+        page.click("#to-models")
+        page.wait(f"{READY} && document.querySelectorAll('.open').length == 2")
+        assert fits(page)
+        page.run("window.confirm = () => true")
+        page.click("#list li:first-child .quiet")
+        page.wait("document.querySelectorAll('.open').length == 1")
+        assert page.run("document.querySelector('.open span').textContent") == "plain.pte"
+
+
+class Plain(SimpleHTTPRequestHandler):
+    """A web server that knows nothing of the page, so that it cannot share memory."""
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@contextmanager
+def plainly_served(directory: Path) -> Iterator[str]:
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Plain, directory=directory)) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}/"
+        server.shutdown()
+
+
+@pytest.mark.parametrize("isolated", [True, False])
+def test_stopping(
+    isolated: bool, page: Page, site: Site, embedded_cpu_pte: Path, tmp_path: Path
+) -> None:
+    site.write(tmp_path / "site")
+    with served(site.files) if isolated else plainly_served(tmp_path / "site") as url:
+        go(page, url)
+        choose(page, embedded_cpu_pte)
+        page.wait(LOADED)
+        assert page.run("crossOriginIsolated") is isolated
+        page.run(
+            "new MutationObserver(() => document.querySelector('#stop').click())"
+            ".observe(document.querySelector('#log'), {childList: true, subtree: true})"
+        )
+        page.run("document.querySelector('#tokens').value = ''")
+        write(page, PROMPT)
+        page.wait(ANSWERED)
+        assert "stopped" in page.run("document.querySelector('#speed').textContent")
+        assert page.run("document.querySelector('#stop').hidden")
+
+
+def damaged(tmp_path: Path, stories: Path, _: Path) -> tuple[Path, str]:
+    data = bytearray(stories.read_bytes())
+    data[len(data) // 2] ^= 1
+    path = tmp_path / "damaged.pte"
+    path.write_bytes(data)
+    return path, "damaged.pte is damaged in its "
+
+
+def of_another_delegate(_: Path, __: Path, xnnpack: Path) -> tuple[Path, str]:
+    return xnnpack, f"{xnnpack.name} runs on XnnpackBackend, which this runner does not include: "
+
+
+def too_large(tmp_path: Path, *_: Path) -> tuple[Path, str]:
+    path = tmp_path / "large.pte"
+    with path.open("wb") as file:
+        file.truncate(5 << 30)
+    return path, "large.pte needs at least 5.4 GB of memory, but "
+
+
+@pytest.mark.parametrize("make", [damaged, of_another_delegate, too_large])
+def test_files_that_cannot_run(
+    make: Callable[..., tuple[Path, str]],
+    page: Page,
+    site: Site,
+    stories_cpu_pte: Path,
+    stories_pte: Path,
+    tmp_path: Path,
+) -> None:
+    """One sentence each, on the page."""
+    path, beginning = make(tmp_path, stories_cpu_pte, stories_pte)
+    with served(site.files) as url:
+        go(page, url)
+        choose(page, path)
+        page.wait(REFUSED)
+        sentence = page.run("document.querySelector('#error').textContent")
+        assert sentence.startswith(beginning) and "\n" not in sentence
+        page.wait(READY)
+        assert fits(page)
