@@ -1,5 +1,6 @@
 """A conversation of any roles, with functions that the model may call."""
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Unpack
 
@@ -62,7 +63,6 @@ def ask(
     tools: Sequence[Mapping[str, Any]] = (),
     tool_choice: ToolChoice = "auto",
     parallel_tool_calls: bool = True,
-    json_schema: Mapping[str, Any] | bool | None = None,
     variables: Mapping[str, Any] | None = None,
     max_new_tokens: int | None = None,
     **options: Unpack[AnswerOptions],
@@ -72,9 +72,9 @@ def ask(
     Args:
         messages, tools: in OpenAI's form.
         tool_choice: `auto`, `none`, `required`, or the function that must be called.
-        json_schema: of the answer, where it calls nothing.
         variables: what else the template knows, such as `enable_thinking`.
-        options: see AnswerOptions; not the constraints.
+        options: see AnswerOptions; of the constraints json_schema alone, which the answer matches
+            where it calls nothing.
 
     Raises:
         RunnerError: the model has no chat template or refuses the messages, an option is not valid,
@@ -85,6 +85,9 @@ def ask(
         raise RunnerError("the model's file has no chat template: export the model with it")
     template = ChatTemplate(**stored)
     choice, parallel = tool_choice, parallel_tool_calls
+    json_schema = options.pop("json_schema", None)
+    if isinstance(json_schema, str):
+        json_schema = json.loads(json_schema)
     prompt = prepare(template, messages, tools, choice, parallel, json_schema, variables)
     if prompt.grammar is not None:
         options["grammar"] = prompt.grammar

@@ -109,7 +109,8 @@ def run_model(connection: Connection, options: ModelOptions) -> None:
         )
         ready = Ready(runner.chat_template)
         scorer = Scorer(options.path, options.threads)
-        engine = Engine(runner, sequences=options.sequences, queue_size=options.waiting)
+        most = options.sequences + options.waiting  # none has its place before the next step
+        engine = Engine(runner, sequences=options.sequences, queue_size=most)
     except RunnerError as error:
         connection.send(Refused(0, str(error)))
         return

@@ -2,11 +2,7 @@
 
 import json
 import os
-import re
-import shutil
 import signal
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -19,10 +15,7 @@ import numpy as np
 import openai
 import pytest
 from pydantic import BaseModel, Field
-from support.call_templates import HERMES
-from support.chats import export_chat_model
-from support.once import made_once
-from support.servers import Server, serving
+from support.servers import Server, export_caller, serving
 
 from runtime import Engine, Runner, ask
 from runtime.chat_format.conversation import prepare
@@ -48,16 +41,7 @@ class Person(BaseModel):
 
 @pytest.fixture(scope="module")
 def pte(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """stories260K with a chat template that has functions, and a longer context than its own."""
-
-    def make(directory: Path) -> Path:
-        source = shutil.copytree(shared_data / "stories260K", directory / "longer")
-        config = json.loads((source / "config.json").read_text())
-        (source / "config.json").write_text(json.dumps({**config, "max_position_embeddings": 2048}))
-        template = HERMES
-        return export_chat_model(source, directory, template=template, max_context_len=2048)
-
-    return made_once(tmp_path_factory, "calls", make)
+    return export_caller(shared_data, tmp_path_factory)
 
 
 @pytest.fixture(scope="module")
@@ -275,60 +259,6 @@ def test_the_scores_of_a_prompt(client: openai.OpenAI, runner: Runner) -> None:
     assert answer.choices[0].text.startswith(prompt)
 
 
-@pytest.mark.parametrize(
-    ("fields", "status", "sentence"),
-    [
-        ({"foo": 1}, 400, "foo is not supported"),
-        ({"functions": []}, 400, "functions is not supported"),
-        ({"temperature": 3}, 400, "temperature: .*less than or equal to 2"),
-        ({"messages": []}, 400, "messages: .*at least 1 item"),
-        ({"messages": [{"role": "tool", "content": "x"}]}, 400, "needs tool_call_id"),
-        ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, 400, "messages"),
-        ({"model": "gpt-4"}, 404, "there is no model 'gpt-4': this server has 'stories'"),
-        ({"tool_choice": "required"}, 400, "tool_choice needs tools"),
-        ({"logit_bias": {"x": 1}}, 400, "not the number of a token"),
-        ({"logit_bias": {"99999": 1}}, 400, "99999"),
-        ({"messages": [{"role": "user", "content": "a" * 9000}]}, 400, "context"),
-        (
-            {
-                "response_format": {
-                    "type": "json_schema",
-                    "json_schema": {"name": "x", "schema": {"not": {}}},
-                }
-            },
-            400,
-            "not",
-        ),
-    ],
-)
-def test_requests_that_are_not_possible(
-    server: Server, fields: dict[str, Any], status: int, sentence: str
-) -> None:
-    response = post(server, "/v1/chat/completions", chat_body(**fields))
-    assert response.status_code == status, response.text
-    error = response.json()["error"]
-    assert re.search(sentence, error["message"])
-
-
-def test_bodies_that_are_not_valid(server: Server) -> None:
-    address = server.address + "/v1/chat/completions"
-    as_json = {"content-type": "application/json"}
-    for content, headers, status in [
-        (b"{", as_json, 400),
-        (b"[]", as_json, 400),
-        (b"[" * 100_000, as_json, 400),
-        (b"\xff\xfe", as_json, 400),
-        (b"{}", {"content-type": "text/plain"}, 415),
-        (b" " * (5 << 20), as_json, 413),
-    ]:
-        response = httpx.post(address, content=content, headers=headers)
-        assert response.status_code == status and response.json()["error"]["message"]
-    assert httpx.get(address).status_code == 405
-    assert httpx.get(server.address + "/v2").status_code == 404
-    rebound = httpx.get(server.address + "/v1/models", headers={"host": "evil.example"})
-    assert rebound.status_code == 400
-
-
 def test_a_client_that_hangs_up_stops_its_work(server: Server, client: openai.OpenAI) -> None:
     stream = client.chat.completions.create(
         model="stories", messages=USER, stream=True, logit_bias={"2": -100}
@@ -374,27 +304,6 @@ def test_the_model_dies(cpp_build: Path, pte: Path) -> None:
         wait_for(lambda: httpx.get(server.address + "/health").status_code == 200)
         answer = client.chat.completions.create(model=model, messages=USER, max_tokens=5)
         assert answer.choices[0].message.content
-
-
-@pytest.mark.parametrize(
-    ("arguments", "sentence"),
-    [
-        (["missing.pte"], "missing.pte does not exist"),
-        (["{pte}", "--host", "0.0.0.0"], "give an --api-key"),
-        (["{pte}", "--adapter", "x"], "adapter"),
-        (["{damaged}"], "damaged|not a"),
-    ],
-)
-def test_what_cannot_be_served(
-    cpp_build: Path, pte: Path, tmp_path: Path, arguments: list[str], sentence: str
-) -> None:
-    damaged = tmp_path / "damaged.pte"
-    damaged.write_bytes(pte.read_bytes()[:1000])
-    given = [argument.format(pte=pte, damaged=damaged) for argument in arguments]
-    command = [sys.executable, "-m", "runtime", "serve", *given, "--port", "0"]
-    result = subprocess.run(command, capture_output=True, text=True, timeout=120)
-    assert result.returncode == 2 and "Traceback" not in result.stderr
-    assert re.search(f"runtime: .*({sentence})", result.stderr)
 
 
 def test_ask_in_python(runner: Runner) -> None:

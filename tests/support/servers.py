@@ -1,6 +1,8 @@
 """`python -m runtime serve` in a process of its own."""
 
+import json
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -10,6 +12,23 @@ from pathlib import Path
 
 import httpx
 import openai
+import pytest
+from support.call_templates import HERMES
+from support.chats import export_chat_model
+from support.once import made_once
+
+
+def export_caller(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """stories260K with a chat template that has functions, and a longer context than its own."""
+
+    def make(directory: Path) -> Path:
+        source = shutil.copytree(shared_data / "stories260K", directory / "longer")
+        config = json.loads((source / "config.json").read_text())
+        (source / "config.json").write_text(json.dumps({**config, "max_position_embeddings": 2048}))
+        template = HERMES
+        return export_chat_model(source, directory, template=template, max_context_len=2048)
+
+    return made_once(tmp_path_factory, "calls", make)
 
 
 class Server:

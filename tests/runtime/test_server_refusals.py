@@ -1,0 +1,104 @@
+"""What the server refuses: one sentence each, with the status that OpenAI's clients know."""
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from support.servers import Server, export_caller, serving
+
+USER: list[Any] = [{"role": "user", "content": "Once upon a time"}]
+
+
+@pytest.fixture(scope="module")
+def pte(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return export_caller(shared_data, tmp_path_factory)
+
+
+@pytest.fixture(scope="module")
+def server(cpp_build: Path, pte: Path) -> Iterator[Server]:
+    with serving(pte, "--name", "stories", "--threads", "1") as server:
+        yield server
+
+
+@pytest.mark.parametrize(
+    ("fields", "status", "sentence"),
+    [
+        ({"foo": 1}, 400, "foo is not supported"),
+        ({"functions": []}, 400, "functions is not supported"),
+        ({"temperature": 3}, 400, "temperature: .*less than or equal to 2"),
+        ({"messages": []}, 400, "messages: .*at least 1 item"),
+        ({"messages": [{"role": "tool", "content": "x"}]}, 400, "needs tool_call_id"),
+        ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, 400, "messages"),
+        ({"model": "gpt-4"}, 404, "there is no model 'gpt-4': this server has 'stories'"),
+        ({"tool_choice": "required"}, 400, "tool_choice needs tools"),
+        ({"logit_bias": {"x": 1}}, 400, "not the number of a token"),
+        ({"logit_bias": {"99999": 1}}, 400, "99999"),
+        ({"messages": [{"role": "user", "content": "a" * 9000}]}, 400, "context"),
+        (
+            {
+                "response_format": {
+                    "type": "json_schema",
+                    "json_schema": {"name": "x", "schema": {"not": {}}},
+                }
+            },
+            400,
+            "not",
+        ),
+    ],
+)
+def test_requests_that_are_not_possible(
+    server: Server, fields: dict[str, Any], status: int, sentence: str
+) -> None:
+    response = httpx.post(
+        server.address + "/v1/chat/completions",
+        json={"model": "stories", "messages": USER, "max_tokens": 5, **fields},
+        timeout=120,
+    )
+    assert response.status_code == status, response.text
+    error = response.json()["error"]
+    assert re.search(sentence, error["message"])
+
+
+def test_bodies_that_are_not_valid(server: Server) -> None:
+    address = server.address + "/v1/chat/completions"
+    as_json = {"content-type": "application/json"}
+    for content, headers, status in [
+        (b"{", as_json, 400),
+        (b"[]", as_json, 400),
+        (b"[" * 100_000, as_json, 400),
+        (b"\xff\xfe", as_json, 400),
+        (b"{}", {"content-type": "text/plain"}, 415),
+        (b" " * (5 << 20), as_json, 413),
+    ]:
+        response = httpx.post(address, content=content, headers=headers)
+        assert response.status_code == status and response.json()["error"]["message"]
+    assert httpx.get(address).status_code == 405
+    assert httpx.get(server.address + "/v2").status_code == 404
+    rebound = httpx.get(server.address + "/v1/models", headers={"host": "evil.example"})
+    assert rebound.status_code == 400
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["missing.pte"], "missing.pte does not exist"),
+        (["{pte}", "--host", "0.0.0.0"], "give an --api-key"),
+        (["{pte}", "--adapter", "x"], "adapter"),
+        (["{damaged}"], "damaged|not a"),
+    ],
+)
+def test_what_cannot_be_served(
+    cpp_build: Path, pte: Path, tmp_path: Path, arguments: list[str], sentence: str
+) -> None:
+    damaged = tmp_path / "damaged.pte"
+    damaged.write_bytes(pte.read_bytes()[:1000])
+    given = [argument.format(pte=pte, damaged=damaged) for argument in arguments]
+    command = [sys.executable, "-m", "runtime", "serve", *given, "--port", "0"]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert result.returncode == 2 and "Traceback" not in result.stderr
+    assert re.search(f"runtime: .*({sentence})", result.stderr)
