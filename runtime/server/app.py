@@ -90,6 +90,7 @@ class _Server:
         self._model = model
         self._settings = settings
         self._metrics = Metrics(lambda: model.running, lambda: model.restarts)
+        model.on_end = self._metrics.answered
 
     async def page(self, _request: Request) -> Response:
         return HTMLResponse(files("runtime.server").joinpath("page.html").read_text("utf-8"))
@@ -161,7 +162,6 @@ class _Server:
                 except (RunnerError, TimeoutError) as error:
                     yield _event(self._failure(error).body())
                 finally:
-                    self._count(answers)
                     await opened.__aexit__(None, None, None)
 
             return StreamingResponse(lines(), media_type="text/event-stream")
@@ -169,7 +169,6 @@ class _Server:
         async def whole() -> Response:
             async with opened as answers, asyncio.timeout(self._settings.timeout):
                 found = await replies.whole(answers, merged(answers))
-                self._count(answers)
                 return JSONResponse(found)
 
         return await _unless_gone(request, whole())
@@ -198,11 +197,6 @@ class _Server:
             return HttpError(500, str(error))
         code = "context_length_exceeded" if "context" in str(error) else None
         return HttpError(400, str(error), code=code)
-
-    def _count(self, answers: list[Any]) -> None:
-        for answer in answers:
-            if answer.stats:
-                self._metrics.answered(answer.stats)
 
     async def _body(self, request: Request, kind: type[_Body]) -> _Body:
         media_type = request.headers.get("content-type", "").split(";")[0].strip().lower()

@@ -4,7 +4,7 @@ import asyncio
 import logging
 import multiprocessing
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from itertools import count
 from multiprocessing.connection import Connection
 from typing import Any
@@ -103,11 +103,13 @@ class Model:
     Attributes:
         template: of its chats; None: the model has none.
         restarts: how often the process was started again.
+        on_end: called with the statistics of each answer, also of one that was cancelled.
     """
 
     def __init__(self, options: ModelOptions) -> None:
         self.template: ChatTemplate | None = None
         self.restarts = 0
+        self.on_end: Callable[[dict[str, Any]], None] | None = None
         self._options = options
         self._numbers = count(1)
         self._answers: dict[int, Answer] = {}
@@ -212,6 +214,8 @@ class Model:
             answer = self._answers.get(event.id)
             if isinstance(event, Ended | Refused):
                 self._answers.pop(event.id, None)
+            if isinstance(event, Ended) and event.stats and self.on_end is not None:
+                self.on_end(event.stats)
             if answer is not None:
                 answer.events.put_nowait(event)
 
