@@ -64,8 +64,9 @@ def test_constraints(embedded_cpu_pte: Path, cpp_build: Path) -> None:
     sampling = {"temperature": 1.2, "seed": 8, "max_new_tokens": 40}
     expected = ["".join(runner.generate("def", **sampling, **kind)) for kind in kinds]
     with Engine(runner, sequences=3) as engine:
-        work = [engine.submit("def", **sampling, **kind) for kind in kinds]
-        assert [generation.text() for generation in work] == expected
+        for _ in range(2):  # the second time with constraints of requests that have ended
+            work = [engine.submit("def", **sampling, **kind) for kind in kinds * 2]
+            assert [generation.text() for generation in work] == expected * 2
         with pytest.raises(RunnerError, match="a group is not closed"):
             engine.submit("def", regex="(")
 

@@ -32,11 +32,6 @@ Engine::~Engine() {
   for (const auto& sequence : waiting_) sequence->end({});
 }
 
-Result<std::unique_ptr<Constraint>> Engine::compile(const ConstraintText& text) {
-  const std::lock_guard<std::mutex> lock(constraint_mutex_);
-  return model_->compile(text);
-}
-
 Result<int64_t> Engine::submit(Request request) {
   if (request.tokens.empty()) return Status::error("the request has no tokens: give at least one");
   Status fits = model_->check_context(request.tokens);
@@ -52,7 +47,7 @@ Result<int64_t> Engine::submit(Request request) {
     return Status::error("there is no adapter " + request.adapter + ": the model has " +
                          (names.empty() ? "none" : names));
   }
-  Result<std::unique_ptr<Constraint>> constraint = compile(request.constraint);
+  Result<std::unique_ptr<Constraint>> constraint = constraints_.take(request.constraint);
   if (!constraint.ok()) return constraint.status();
   const std::lock_guard<std::mutex> lock(mutex_);
   if (waiting_.size() >= static_cast<size_t>(options_.queue)) {
@@ -84,6 +79,7 @@ void Engine::end(size_t index, const Status& status) {
   }
   slots_.release(sequence->slot());
   sequence->end(status);
+  constraints_.give(sequence->constraint_text(), sequence->take_constraint());
 }
 
 void Engine::drop_cancelled() {

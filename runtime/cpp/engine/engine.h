@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/status.h"
+#include "engine/idle_constraints.h"
 #include "engine/request.h"
 #include "engine/sequence.h"
 #include "engine/slots.h"
@@ -51,8 +52,8 @@ class Engine {
       : model_(std::move(model)),
         options_(options),
         slots_(std::move(slots)),
-        stats_(std::move(stats)) {}
-  Result<std::unique_ptr<Constraint>> compile(const ConstraintText& text);
+        stats_(std::move(stats)),
+        constraints_([this](const ConstraintText& text) { return model_->compile(text); }) {}
   void drop_cancelled();
   /// Gives free slots to those that wait.
   void admit();
@@ -70,7 +71,7 @@ class Engine {
   std::mutex mutex_;
   std::deque<std::unique_ptr<Sequence>> waiting_;  ///< guarded by mutex_
   int64_t next_id_ = 1;                            ///< guarded by mutex_
-  std::mutex constraint_mutex_;                    ///< held while a constraint is compiled
+  IdleConstraints constraints_;
 };
 
 }  // namespace thimble

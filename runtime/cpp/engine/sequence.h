@@ -34,6 +34,10 @@ class Sequence {
   Status advance(size_t count, const float* logits);
   bool ended() const { return answer_->ended(); }
 
+  const ConstraintText& constraint_text() const { return request_.constraint; }
+  /// Gives away the constraint, once the request has ended.
+  std::unique_ptr<Constraint> take_constraint() { return std::move(constraint_); }
+
   /// Calls the request's on_end.
   void end(const Status& status);
 

@@ -1,0 +1,32 @@
+#include "engine/idle_constraints.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace thimble {
+
+namespace {
+
+constexpr size_t kMost = 8;
+
+}  // namespace
+
+Result<std::unique_ptr<Constraint>> IdleConstraints::take(const ConstraintText& text) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const auto found = std::find_if(idle_.begin(), idle_.end(), [&text](const Idle& idle) {
+    return idle.text.kind == text.kind && idle.text.text == text.text;
+  });
+  if (found == idle_.end()) return compile_(text);
+  std::unique_ptr<Constraint> constraint = std::move(found->constraint);
+  idle_.erase(found);
+  return constraint;
+}
+
+void IdleConstraints::give(const ConstraintText& text, std::unique_ptr<Constraint> constraint) {
+  if (constraint == nullptr) return;
+  const std::lock_guard<std::mutex> lock(mutex_);
+  idle_.push_front({text, std::move(constraint)});
+  if (idle_.size() > kMost) idle_.pop_back();
+}
+
+}  // namespace thimble
