@@ -21,6 +21,18 @@ export interface GenerateOptions {
   minP?: number;
   /** Makes sampling repeatable. Default: a new one each time. */
   seed?: number | bigint;
+  /** 0.01 to 100: logits of tokens that the text has are divided by it. Default: 1. */
+  repetitionPenalty?: number;
+  /** -2 to 2: taken from the logits of tokens that the answer has. Default: 0. */
+  presencePenalty?: number;
+  /** -2 to 2: taken from them as often as the answer has them. Default: 0. */
+  frequencyPenalty?: number;
+  /** -100 to 100, added to the logits of tokens, by id; -100 bans a token. */
+  logitBias?: { [token: number]: number };
+  /** The answer ends before one of these texts. */
+  stop?: string | string[];
+  /** Special tokens that the model writes are part of the text. Default: false. */
+  specialText?: boolean;
   /** The answer is JSON that this schema describes; a string is the schema as JSON. */
   jsonSchema?: object | boolean | string;
   /** The answer is a text that this regular expression matches as a whole. */
@@ -58,7 +70,7 @@ export interface Stats {
   peak_memory_bytes: number;
   /** An answer with a constraint has ended before it was complete. */
   incomplete: boolean;
-  stop_reason: "eos" | "complete" | "length" | "context_full" | "interrupted";
+  stop_reason: "eos" | "complete" | "length" | "context_full" | "interrupted" | "stop";
   /** Of chat(): the oldest turns that no longer fitted the context. */
   dropped_turns?: number;
   [name: string]: string | number | boolean | undefined;

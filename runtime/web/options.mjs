@@ -30,6 +30,31 @@ export function constraintOf(options) {
   return { kind: CONSTRAINTS.indexOf(given[0]) + 1, text };
 }
 
+/** The numbers of thimble_settings_number() that are given, by their names there. */
+export function numbersOf(options) {
+  const { repetitionPenalty, presencePenalty, frequencyPenalty, specialText } = options;
+  const numbers = {
+    repetition_penalty: repetitionPenalty,
+    presence_penalty: presencePenalty,
+    frequency_penalty: frequencyPenalty,
+    special_text: specialText === undefined ? undefined : Number(specialText),
+  };
+  return Object.entries(numbers).filter(([, value]) => value !== undefined);
+}
+
+/** The biases of an answer: a token and a number each. */
+export function biasesOf({ logitBias = {} }) {
+  return Object.entries(logitBias).map(([token, bias]) => [
+    whole("a token of logitBias", Number(token), 0, MOST_COUNT),
+    bias,
+  ]);
+}
+
+/** The texts at which an answer ends. */
+export function stopsOf({ stop = [] }) {
+  return typeof stop === "string" ? [stop] : stop;
+}
+
 function whole(name, value, low, high) {
   if (Number.isInteger(value) && low <= value && value <= high) return value;
   throw new RunnerError(`${name} is ${value}, but must be a whole number from ${low} to ${high}`);

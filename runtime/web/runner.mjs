@@ -5,7 +5,14 @@
 import { RunnerError } from "./errors.mjs";
 import { HEAP_BYTES, checkMemory, inUnits } from "./memory.mjs";
 import { readAll } from "./source.mjs";
-import { constraintOf, writeOptions, OPTIONS_BYTES } from "./options.mjs";
+import {
+  OPTIONS_BYTES,
+  biasesOf,
+  constraintOf,
+  numbersOf,
+  stopsOf,
+  writeOptions,
+} from "./options.mjs";
 import { systemCalls } from "./wasi.mjs";
 
 const ERROR_BYTES = 1024;
@@ -153,6 +160,7 @@ export class Runner {
       const { thimble_constrain: constrain } = this.#exports;
       return constrain(this.#runner, kind, at, size, frame.error, ERROR_BYTES);
     });
+    this.#use(options);
     this.#onText = onText;
     this.#thrown = null;
     this.#call((frame) => {
@@ -162,6 +170,32 @@ export class Runner {
       return work(encoded, given, this.#exports.thimble_web_callback(), frame);
     });
     if (this.#thrown !== null) throw this.#thrown;
+  }
+
+  /** Sets what thimble_options does not have. */
+  #use(options) {
+    const { thimble_settings_new: create, thimble_settings_free: free } = this.#exports;
+    const { thimble_settings_number: number, thimble_settings_bias: bias } = this.#exports;
+    const { thimble_settings_stop: stop, thimble_use_settings: use } = this.#exports;
+    const settings = create();
+    const set = (work) => this.#call((frame) => work(frame, frame.error, ERROR_BYTES));
+    try {
+      for (const [name, value] of numbersOf(options)) {
+        set((frame, ...end) => number(settings, frame.text(`${name}\0`).at, value, ...end));
+      }
+      for (const [token, value] of biasesOf(options)) {
+        set((_frame, ...end) => bias(settings, token, value, ...end));
+      }
+      for (const text of stopsOf(options)) {
+        set((frame, ...end) => {
+          const { at, size } = frame.text(text);
+          return stop(settings, at, size, ...end);
+        });
+      }
+      use(this.#runner, settings);
+    } finally {
+      free(settings);
+    }
   }
 
   /** Calls `work` with memory that lives as long as the call; throws its error if it returns 1. */

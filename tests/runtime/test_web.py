@@ -55,6 +55,15 @@ def test_the_same_sampled_text(module: Path, cpp_build: Path, stories_cpu_pte: P
     assert result.stdout == native(cpp_build, stories_cpu_pte, *options) != ""
 
 
+def test_settings(module: Path, cpp_build: Path, stories_cpu_pte: Path) -> None:
+    options = ["--presence-penalty", "1.5", "--repetition-penalty", "1.1", "--logit-bias", "260=3"]
+    result = run(module, stories_cpu_pte, "settings")
+    assert json.loads(result.stderr)["stop_reason"] == "stop"
+    changed = native(cpp_build, stories_cpu_pte, "-n", "40", *options, "--stop", " the")
+    plain = native(cpp_build, stories_cpu_pte, "-n", "40")
+    assert result.stdout == f"{changed}|{plain}" and changed != plain
+
+
 def test_a_second_answer_continues_the_first(module: Path, stories_cpu_pte: Path) -> None:
     result = run(module, stories_cpu_pte, "twice", "Once upon a time", "33")
     assert result.stdout == run(module, stories_cpu_pte, "generate").stdout

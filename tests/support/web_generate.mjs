@@ -23,6 +23,12 @@ const uses = {
     console.error(JSON.stringify(model.generate(prompt, options, () => ++pieces < 3)));
     show(String(pieces));
   },
+  settings(model) {
+    const biased = { presencePenalty: 1.5, repetitionPenalty: 1.1, logitBias: { 260: 3 }, stop: [" the"] };
+    console.error(JSON.stringify(model.generate(prompt, { ...options, ...biased }, show)));
+    show("|");
+    model.generate(prompt, options, show); // they are of one answer
+  },
   throw(model) {
     const fail = () => {
       throw new TypeError("the page's own");
