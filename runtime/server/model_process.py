@@ -12,6 +12,7 @@ from typing import Any
 from runtime.engine import Engine
 from runtime.errors import RunnerError
 from runtime.generation import Generation
+from runtime.logprobs import TokenLogprob
 from runtime.runner import Runner
 from runtime.server.scores import Scorer
 
@@ -131,6 +132,8 @@ class _Requests:
         self._scorer = scorer
         self._running: dict[int, Generation] = {}
         self._told: dict[int, int] = {}  # how many log-probabilities of each were sent
+        self._to_score: set[int] = set()
+        self._gone: set[int] = set()  # requests that were cancelled before they were scored
         self._scored: queue.SimpleQueue[Submit] = queue.SimpleQueue()
         self._news: queue.SimpleQueue[int | object] = queue.SimpleQueue()
 
@@ -146,7 +149,10 @@ class _Requests:
                 generation = self._running.get(command.id)
                 if generation is not None:
                     generation.cancel()
+                elif command.id in self._to_score:
+                    self._gone.add(command.id)
             elif command.scored:
+                self._to_score.add(command.id)
                 self._scored.put(command)
             else:
                 self._start(command, [])
@@ -162,6 +168,8 @@ class _Requests:
             self._news.put(Refused(request.id, str(error)))
             return
         self._running[request.id] = generation
+        if request.id in self._gone:
+            generation.cancel()
         self._news.put(Accepted(request.id, scores))
         self._news.put(request.id)  # for what came before it was in the table
 
@@ -173,12 +181,19 @@ class _Requests:
     def _score(self) -> None:
         while True:
             request = self._scored.get()
+            top = request.options.get("logprobs") or 0
+            scores: list[TokenLogprob] = []
             try:
-                scores = self._scorer.score(request.prompt, request.options.get("logprobs") or 0)
+                for part in self._scorer.score(request.prompt, top):
+                    scores += part
+                    if request.id in self._gone:
+                        raise RunnerError("the request was cancelled")
             except RunnerError as error:
                 self._news.put(Refused(request.id, str(error)))
-                continue
-            self._start(request, scores)
+            else:
+                self._start(request, scores)
+            self._to_score.discard(request.id)
+            self._gone.discard(request.id)
 
     def _send(self) -> None:
         while True:

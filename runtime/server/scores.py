@@ -1,6 +1,7 @@
 """The log-probabilities of a prompt's own tokens."""
 
 import math
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,8 +29,10 @@ class Scorer:
         self._threads = threads
         self._runner: Runner | None = None
 
-    def score(self, prompt: Any, top: int) -> list[TokenLogprob]:
-        """Returns an entry for each token of a prompt; the first, which follows nothing, has nan.
+    def score(self, prompt: Any, top: int) -> Iterator[list[TokenLogprob]]:
+        """Yields entries for the tokens of a prompt, part by part.
+
+        The first token follows nothing: its logprob is nan.
 
         Args:
             prompt: a text, or tokens.
@@ -47,12 +50,12 @@ class Scorer:
                 f"the prompt has {len(tokens)} tokens: echo with logprobs is for {_MOST_TOKENS} at "
                 "most"
             )
-        scores = [TokenLogprob(n, runner.token_text(n), math.nan, []) for n in tokens[:1]]
+        yield [TokenLogprob(n, runner.token_text(n), math.nan, []) for n in tokens[:1]]
         for first in range(0, len(tokens) - 1, _ROWS):
             end = min(first + _ROWS, len(tokens) - 1)
             rows = runner.logits(tokens[:end], first)
-            scores += map(self._entry, rows, tokens[first + 1 : end + 1], [top] * len(rows))
-        return scores
+            followers = tokens[first + 1 : end + 1]
+            yield [self._entry(row, token, top) for row, token in zip(rows, followers, strict=True)]
 
     def _entry(self, logits: "NDArray[np.float32]", token: int, top: int) -> TokenLogprob:
         import numpy as np
