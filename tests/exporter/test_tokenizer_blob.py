@@ -112,7 +112,7 @@ def test_what_flatc_writes_is_read_back(tmp_path: Path, cpp_build: Path) -> None
 
 def test_the_chat_template_follows_its_schema(tmp_path: Path) -> None:
     written = read_with_flatc("chat_template.fbs", compile_template("mistral"), tmp_path)
-    assert written["version"] == 1
+    assert written["version"] == 2
     form = written["with_system"]
     assert form["system_before_last_user"] is True
     edges = {(edge["origin"], edge["target"]): edge["text"] for edge in form["edges"]}
@@ -201,4 +201,4 @@ def test_another_version_is_refused_by_number(tmp_path: Path, cpp_build: Path) -
         [cpp_build / "chat_template_cli", tmp_path / "blob.bin", "end"], capture_output=True
     )
     assert outcome.returncode == 1
-    assert b"has version 9; this program reads version 1" in outcome.stderr
+    assert b"has version 9; this program reads versions 1 to 2" in outcome.stderr

@@ -88,7 +88,7 @@ def test_the_service_worker_keeps_all_that_the_page_needs(site: Site) -> None:
 
 
 def test_packing(site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(commands, "find_site", lambda: site)
+    monkeypatch.setattr("runtime.commands.web.find_site", lambda: site)
     out = tmp_path / "out" / "site"
     result = CliRunner().invoke(commands.main, ["web", "--pack", str(out)])
     assert (result.exit_code, result.output) == (0, f"wrote {out}\n")
@@ -101,11 +101,12 @@ def test_packing(site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 PROGRAM = """
 import sys
 from pathlib import Path
-from runtime import __main__ as commands
+from runtime.__main__ import run
 from runtime.web_site import find_site
+import runtime.commands.web
 site = find_site(Path(sys.argv.pop(1)))
-commands.find_site = lambda: site
-commands.run()
+sys.modules["runtime.commands.web"].find_site = lambda: site
+run()
 """
 
 
