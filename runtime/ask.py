@@ -71,7 +71,7 @@ def ask(
 
     Args:
         messages, tools: in OpenAI's form.
-        tool_choice: `auto`, `none`, `required`, or the function that must be called.
+        tool_choice: `auto`, `none`, `required`, or the name of the function that must be called.
         variables: what else the template knows, such as `enable_thinking`.
         options: see AnswerOptions; of the constraints json_schema alone, which the answer matches
             where it calls nothing.
@@ -87,7 +87,10 @@ def ask(
     choice, parallel = tool_choice, parallel_tool_calls
     json_schema = options.pop("json_schema", None)
     if isinstance(json_schema, str):
-        json_schema = json.loads(json_schema)
+        try:
+            json_schema = json.loads(json_schema)
+        except ValueError as error:
+            raise RunnerError(f"json_schema is not JSON: {error}") from None
     prompt = prepare(template, messages, tools, choice, parallel, json_schema, variables)
     if prompt.grammar is not None:
         options["grammar"] = prompt.grammar

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from runtime.chat_format.calls import Tool
 from runtime.chat_format.formats import find_format
@@ -23,7 +23,7 @@ _REASONING = {
 }
 _BLANK = "[ \\n]*"
 
-ToolChoice = Literal["auto", "none", "required"] | Mapping[str, Any]
+ToolChoice = str | Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ def prepare(
         tools: functions in OpenAI's form. The arguments of a function with `strict`, and of one
             that must be called, match its schema; those of others are any object.
         tool_choice: whether the model may call functions: `auto`, `none`, `required`, or the one
-            that it must call, in OpenAI's form.
+            that it must call, its name or in OpenAI's form.
         parallel_tool_calls: it may call several at once, if its format has that.
         json_schema: of the answer, where it calls nothing.
         variables: what else the template knows, such as `enable_thinking`.
@@ -66,10 +66,27 @@ def prepare(
         RunnerError: a message or a function is not valid, the template refuses them, or the model
             cannot call functions.
     """
+    try:
+        return _prepare(
+            template, messages, tools, tool_choice, parallel_tool_calls, json_schema, variables
+        )
+    except RecursionError:
+        raise RunnerError("the messages or the functions are nested too deeply") from None
+
+
+def _prepare(
+    template: ChatTemplate,
+    messages: Sequence[Mapping[str, Any]],
+    tools: Sequence[Mapping[str, Any]],
+    tool_choice: ToolChoice,
+    parallel_tool_calls: bool,
+    json_schema: Mapping[str, Any] | bool | None,
+    variables: Mapping[str, Any] | None,
+) -> Prompt:
     prepared = prepare_messages(messages, template.source)
     calls = _call_format(template) if tools else None
-    pieces = template.render(prepared, tools or None, variables)
     called = _callable(tools, tool_choice)
+    pieces = template.render(prepared, tools or None, variables)
     if isinstance(calls or find_format(template.source, template.special_tokens), Harmony):
         grammar = _Harmony(template).grammar(called, tool_choice, json_schema)
         return Prompt(pieces, grammar, HarmonyReader())
@@ -98,20 +115,35 @@ def _callable(tools: Sequence[Mapping[str, Any]], choice: ToolChoice) -> list[To
     Raises:
         RunnerError: a function is not valid, or the choice names none of them.
     """
+    functions = [_function(tool) for tool in tools]
     if choice == "none" or (not tools and choice == "auto"):
         return []
-    wanted = choice["function"]["name"] if isinstance(choice, Mapping) else None
+    wanted = choice if isinstance(choice, str) else _function(choice)["name"]
+    any_of_them = wanted in ("auto", "required")
     found = []
-    for tool in tools:
-        function = tool["function"]
-        if wanted in (None, function["name"]):
+    for function in functions:
+        if any_of_them or function["name"] == wanted:
             parameters = function.get("parameters") or {"type": "object", "properties": {}}
             strict = choice != "auto" or bool(function.get("strict"))
             found.append(Tool(function["name"], parameters, strict))
     if not found:
-        name = "a function" if wanted is None else repr(wanted)
+        name = "a function" if any_of_them else repr(wanted)
         raise RunnerError(f"tool_choice asks for {name}, which is not in tools")
     return found
+
+
+def _function(tool: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The function of a tool in OpenAI's form.
+
+    Raises:
+        RunnerError: it has none.
+    """
+    function = tool.get("function") if isinstance(tool, Mapping) else None
+    if not isinstance(function, Mapping) or not isinstance(function.get("name"), str):
+        raise RunnerError(
+            'a tool must be {"type": "function", "function": {"name": ..., "parameters": ...}}'
+        )
+    return function
 
 
 class _Writer:

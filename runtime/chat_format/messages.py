@@ -24,6 +24,8 @@ def prepare_messages(messages: Sequence[Mapping[str, Any]], source: str) -> Mess
     """
     if not messages:
         raise RunnerError("messages is empty: give at least one message")
+    if not all(isinstance(message, Mapping) for message in messages):
+        raise RunnerError("messages must be a list of objects with role and content")
     names: dict[str, str] = {}  # of calls, by their id
     return [
         _prepare(message, f"messages[{index}]", names, "developer" in source)
@@ -83,7 +85,7 @@ def _call(call: Mapping[str, Any], place: str, names: dict[str, str]) -> dict[st
     if isinstance(arguments, str):
         try:
             arguments = json.loads(arguments)
-        except ValueError:
+        except (ValueError, RecursionError):
             raise RunnerError(
                 f"{place}.tool_calls: the arguments of {function['name']} are not JSON"
             ) from None

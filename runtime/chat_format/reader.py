@@ -83,7 +83,8 @@ class MarkedReader:
 
     def finish(self) -> list[Event]:
         if self._part is ToolCall:
-            return self._call(self._rest, "")
+            # Without its end, it was cut: the answer's length ended it.
+            return [event for event in self._call(self._rest, "") if isinstance(event, ToolCall)]
         events = self._text(self._rest)
         if self._blank and self._part is Text:
             events.append(Text(self._blank))

@@ -14,6 +14,9 @@ from runtime.errors import RunnerError
 # A part of a prompt, and whether it may contain special tokens: text of messages may not.
 Piece = tuple[str, bool]
 
+# What the template gets from elsewhere.
+_RESERVED = {"messages", "tools", "documents", "add_generation_prompt", "bos_token", "eos_token"}
+
 # Code points that Unicode reserves for the inside of programs.
 _NONCHARACTERS = [chr(code) for code in range(0xFDD0, 0xFDF0)]
 
@@ -62,6 +65,9 @@ class ChatTemplate:
         Raises:
             RunnerError: the template refuses them.
         """
+        taken = _RESERVED & set(variables or {})
+        if taken:
+            raise RunnerError(f"{min(taken)} is no variable of a chat template: it has a field")
         marks = _unused_characters(messages, tools)
         given = {**(variables or {}), "tools": self._marked(tools, marks) if tools else None}
         try:

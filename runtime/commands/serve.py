@@ -6,6 +6,8 @@ import signal
 import socket
 from contextlib import nullcontext
 from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING
 
 import click
 
@@ -13,6 +15,11 @@ from runtime.build import BUILD_DIR, PRODUCTS
 from runtime.commands.results import build_and_tell, fail
 from runtime.engine import MAX_SEQUENCES
 from runtime.errors import RunnerError
+
+if TYPE_CHECKING:
+    from starlette.applications import Starlette
+
+    from runtime.server.model import Model
 
 _LOOPBACK = ("localhost", "127.0.0.1", "::1", "[::1]")
 
@@ -65,7 +72,7 @@ _LOOPBACK = ("localhost", "127.0.0.1", "::1", "[::1]")
 @click.option(
     "--max-body",
     type=click.IntRange(1024),
-    default=4 << 20,
+    default=1 << 20,
     show_default=True,
     help="The most bytes of a request.",
 )
@@ -110,6 +117,8 @@ def serve(
     if not (BUILD_DIR / "libthimble.so").is_file():
         click.echo(build_and_tell("default", PRODUCTS), err=True)
     local = host in _LOOPBACK
+    if api_key is not None and not (api_key and api_key.isascii() and api_key.isprintable()):
+        fail(RunnerError("--api-key must be printable ASCII characters, at least one"), 2)
     if not local and not api_key:
         fail(RunnerError(f"--host {host} lets others reach the server: give an --api-key"), 2)
     try:
@@ -133,7 +142,7 @@ def serve(
     asyncio.run(_serve(runner, make_app(runner, settings), listener, settings.model))
 
 
-async def _serve(model: "Model", app: object, listener: socket.socket, name: str) -> None:  # type: ignore[name-defined]  # noqa: F821
+async def _serve(model: "Model", app: "Starlette", listener: socket.socket, name: str) -> None:
     import uvicorn
 
     from runtime.server.model import ModelError
@@ -148,7 +157,7 @@ async def _serve(model: "Model", app: object, listener: socket.socket, name: str
     place = f"[{host}]" if ":" in host else host
     click.echo(f"{name} is at http://{place}:{port} (Ctrl-C ends it)", err=True)
     config = uvicorn.Config(
-        app,  # type: ignore[arg-type]
+        app,
         log_level="warning",
         access_log=False,
         server_header=False,
@@ -156,7 +165,13 @@ async def _serve(model: "Model", app: object, listener: socket.socket, name: str
         lifespan="on",
     )
     server = uvicorn.Server(config)
+    loop = asyncio.get_running_loop()
+
+    def end(number: int, frame: FrameType | None) -> None:
+        server.handle_exit(number, frame)
+        loop.call_soon_threadsafe(model.fail_all, "the server is stopping")
+
     for number in (signal.SIGINT, signal.SIGTERM):  # both end it well: with exit code 0
-        signal.signal(number, server.handle_exit)
+        signal.signal(number, end)
     server.capture_signals = nullcontext  # type: ignore[method-assign, assignment]
     await server.serve(sockets=[listener])

@@ -3,8 +3,9 @@
 import asyncio
 import hmac
 import json
+import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from importlib.resources import files
 from typing import Any, TypeVar
 
@@ -14,22 +15,24 @@ from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 from starlette.middleware.trustedhost import TrustedHostMiddleware
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
 
 from runtime.errors import RunnerError
 from runtime.server.chat import ChatAnswers, chat_options, chat_prompts, need_template
 from runtime.server.completions import CompletionAnswers, completion_options, completion_prompts
 from runtime.server.errors import HttpError, not_valid
 from runtime.server.metrics import Metrics
-from runtime.server.model import BusyError, Model, ModelError
+from runtime.server.model import Answer, BusyError, Model, ModelError
 from runtime.server.openapi import description
 from runtime.server.replies import Reply
 from runtime.server.requests import ChatRequest, CompletionRequest, Sampling
 from runtime.server.settings import ServerSettings
 from runtime.server.streams import answers_to, merged
 
+_LOG = logging.getLogger("uvicorn.error")
 _Body = TypeVar("_Body", bound=Sampling)
 
 
@@ -44,6 +47,7 @@ def make_app(model: Model, settings: ServerSettings) -> Starlette:
 
     routes = [
         Route("/", server.page),
+        Route("/favicon.ico", lambda _request: Response(status_code=204)),
         Route("/health", server.health),
         Route("/metrics", server.metrics_text),
         Route("/openapi.json", server.openapi),
@@ -81,6 +85,18 @@ def _not_served(request: Request, error: HTTPException) -> Response:
     response = HttpError(error.status_code, reason).response()
     response.headers.update(error.headers or {})
     return response
+
+
+class _Stream(StreamingResponse):
+    """A stream of events, which ends its answers when it ends, also before its first event."""
+
+    def __init__(self, lines: AsyncIterator[str], opened: AsyncExitStack) -> None:
+        super().__init__(lines, media_type="text/event-stream")
+        self._opened = opened
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async with self._opened:
+            await super().__call__(scope, receive, send)
 
 
 class _Server:
@@ -149,27 +165,31 @@ class _Server:
         replies: ChatAnswers | CompletionAnswers,
         scored: bool,
     ) -> Response:
-        opened = answers_to(self._model, prompts, options, scored)
+        deadline = asyncio.get_running_loop().time() + self._settings.timeout
+        opened = AsyncExitStack()
+
+        async def open_answers() -> list[Answer]:
+            async with asyncio.timeout_at(deadline):
+                work = answers_to(self._model, prompts, options, scored)
+                return await opened.enter_async_context(work)
+
         if body.stream:
-            answers = await opened.__aenter__()
+            answers = await open_answers()
 
             async def lines() -> AsyncIterator[str]:
                 try:
-                    async with asyncio.timeout(self._settings.timeout):
-                        async for chunk in replies.chunks(answers, merged(answers)):
-                            yield _event(chunk)
+                    async for chunk in replies.chunks(answers, merged(answers, deadline)):
+                        yield _event(chunk)
                     yield "data: [DONE]\n\n"
                 except (RunnerError, TimeoutError) as error:
                     yield _event(self._failure(error).body())
-                finally:
-                    await opened.__aexit__(None, None, None)
 
-            return StreamingResponse(lines(), media_type="text/event-stream")
+            return _Stream(lines(), opened)
 
         async def whole() -> Response:
-            async with opened as answers, asyncio.timeout(self._settings.timeout):
-                found = await replies.whole(answers, merged(answers))
-                return JSONResponse(found)
+            async with opened:
+                answers = await open_answers()
+                return JSONResponse(await replies.whole(answers, merged(answers, deadline)))
 
         return await _unless_gone(request, whole())
 
@@ -182,6 +202,11 @@ class _Server:
             response = error.response()
         except (RunnerError, TimeoutError) as error:
             response = self._failure(error).response()
+        except ClientDisconnect:
+            response = Response(status_code=499)
+        except Exception:
+            _LOG.exception("a request failed")
+            response = HttpError(500, "the server failed: its log tells why").response()
         self._metrics.requests.labels(request.url.path, response.status_code).inc()
         return response
 
@@ -232,8 +257,9 @@ class _Server:
         key = self._settings.api_key
         if key is None:
             return
-        shown = request.headers.get("authorization", "").removeprefix("Bearer ")
-        if not hmac.compare_digest(shown.encode(), key.encode()):
+        scheme, _, shown = request.headers.get("authorization", "").partition(" ")
+        right = hmac.compare_digest(shown.strip().encode(), key.encode())
+        if scheme.lower() != "bearer" or not right:
             raise HttpError(
                 401,
                 "the API key is missing or wrong: send Authorization: Bearer KEY",

@@ -88,7 +88,9 @@ class ChatAnswers:
             choice.whole(answer.stats, wants_logprobs)
             for choice, answer in zip(self._choices, answers, strict=True)
         ]
-        return self._reply.whole(choices, usage(answer.stats for answer in answers))
+        return self._reply.whole(
+            choices, usage((answer.stats for answer in answers), self._request.n or 1)
+        )
 
     async def chunks(
         self, answers: Sequence[Answer], events: AsyncIterator[tuple[int, Any]]
@@ -103,7 +105,9 @@ class ChatAnswers:
                 yield self._chunk(index, {}, reason)
         options = self._request.stream_options
         if options is not None and options.include_usage:
-            yield self._reply.chunk([], usage(answer.stats for answer in answers))
+            yield self._reply.chunk(
+                [], usage((answer.stats for answer in answers), self._request.n or 1)
+            )
 
     def _read(self, index: int, more: Any) -> list[Event]:
         if more is None:

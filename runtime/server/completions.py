@@ -59,7 +59,9 @@ class CompletionAnswers:
                 self._texts[index] += more.text
                 self._entries[index] += more.logprobs
         choices = [self._choice(index, answer) for index, answer in enumerate(answers)]
-        return self._reply.whole(choices, usage(answer.stats for answer in answers))
+        return self._reply.whole(
+            choices, usage((answer.stats for answer in answers), self._request.n or 1)
+        )
 
     async def chunks(
         self, answers: Sequence[Answer], events: AsyncIterator[tuple[int, Any]]
@@ -72,7 +74,9 @@ class CompletionAnswers:
                 self._texts[index] += more.text
         options = self._request.stream_options
         if options is not None and options.include_usage:
-            yield self._reply.chunk([], usage(answer.stats for answer in answers))
+            yield self._reply.chunk(
+                [], usage((answer.stats for answer in answers), self._request.n or 1)
+            )
 
     def _choice(self, index: int, answer: Answer) -> dict[str, Any]:
         text, entries = self._texts[index], self._entries[index]

@@ -44,8 +44,9 @@ class HttpError(Exception):
 def not_valid(error: ValidationError) -> HttpError:
     """The first of a request's faults, as a sentence."""
     found = error.errors(include_url=False)
-    # Of a union's members, the one that goes deepest is what the client meant.
-    fault = max(found, key=lambda each: len(each["loc"]))
+    # Of a union's members, the one that has the right type is what the client meant, then the one
+    # that goes deepest.
+    fault = max(found, key=lambda each: (not each["type"].endswith("_type"), len(each["loc"])))
     place = ".".join(str(part) for part in fault["loc"] if _is_field(part))
     if fault["type"] == "extra_forbidden":
         return HttpError(400, f"{place} is not supported", place, "unsupported_parameter")
@@ -56,4 +57,6 @@ def not_valid(error: ValidationError) -> HttpError:
 
 def _is_field(part: int | str) -> bool:
     """Whether a part of a path is the client's own, and no name of a type in a union."""
-    return isinstance(part, int) or part.replace("_", "").islower() and "[" not in part
+    if isinstance(part, int):
+        return True
+    return part not in ("str", "int") and part.replace("_", "").islower() and "[" not in part

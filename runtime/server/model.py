@@ -3,8 +3,10 @@
 import asyncio
 import logging
 import multiprocessing
+import signal
 import threading
 from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
 from itertools import count
 from multiprocessing.connection import Connection
 from typing import Any
@@ -23,6 +25,7 @@ from runtime.server.model_process import (
     run_model,
 )
 
+_ENDING = (signal.SIGINT, signal.SIGTERM)
 _LOG = logging.getLogger("uvicorn.error")
 _RESTART_S = (0.1, 1.0, 5.0, 30.0)  # before the first, second ... restart in a row
 
@@ -114,6 +117,7 @@ class Model:
         self._numbers = count(1)
         self._answers: dict[int, Answer] = {}
         self._connection: Connection | None = None
+        self._sender = ThreadPoolExecutor(1)
         self._process: Any = None
         self._ready = False
         self._stopping = False
@@ -121,6 +125,11 @@ class Model:
     @property
     def ready(self) -> bool:
         return self._ready
+
+    @property
+    def places(self) -> int:
+        """The most requests at work or waiting."""
+        return self._options.sequences + self._options.waiting
 
     @property
     def running(self) -> int:
@@ -141,16 +150,25 @@ class Model:
         self._process = context.Process(
             target=run_model, args=(there, self._options), daemon=True, name="thimble-model"
         )
-        self._process.start()
+        handlers = {number: signal.signal(number, signal.SIG_IGN) for number in _ENDING}
+        self._process.start()  # it inherits that signals are ignored: they are for the server
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
         there.close()
         threading.Thread(target=self._receive, args=(here, loaded), daemon=True).start()
         await loaded
 
+    def fail_all(self, reason: str) -> None:
+        """Ends every answer with an error; no other can begin."""
+        self._ready, self._stopping = False, True
+        for answer in list(self._answers.values()):
+            self.cancel(answer)
+            answer.events.put_nowait(ModelError(reason))
+
     async def stop(self) -> None:
         """Ends the process, and with it every answer."""
         self._stopping = True
-        if self._connection is not None:
-            self._connection.close()
+        self._send(None)
         if self._process is not None:
             await asyncio.to_thread(self._process.join, 5)
             self._process.kill()
@@ -165,7 +183,7 @@ class Model:
         """
         if not self._ready or self._connection is None:
             raise BusyError("the model is being loaded again: try again in a few seconds")
-        if len(self._answers) >= self._options.sequences + self._options.waiting:
+        if len(self._answers) >= self.places:
             raise BusyError(
                 f"{len(self._answers)} requests are at work or waiting: try again later"
             )
@@ -182,7 +200,11 @@ class Model:
     def cancel(self, answer: Answer) -> None:
         self._send(Cancel(answer.number))
 
-    def _send(self, command: Submit | Cancel) -> None:
+    def _send(self, command: Submit | Cancel | None) -> None:
+        """Sends a command after those before it, without waiting: the process may be busy."""
+        self._sender.submit(self._send_now, command)
+
+    def _send_now(self, command: Submit | Cancel | None) -> None:
         try:
             if self._connection is not None:
                 self._connection.send(command)

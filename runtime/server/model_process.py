@@ -1,9 +1,9 @@
 """The process of the model: takes requests from a connection, answers with events."""
 
 import queue
-import signal
 import threading
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -99,8 +99,7 @@ class Ended:
 
 
 def run_model(connection: Connection, options: ModelOptions) -> None:
-    """Loads a model and serves the connection until its other end is closed."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the server, which then ends this
+    """Loads a model and serves the connection until None comes, or its other end is closed."""
     try:
         runner = Runner(
             options.path,
@@ -112,11 +111,14 @@ def run_model(connection: Connection, options: ModelOptions) -> None:
         scorer = Scorer(options.path, options.threads)
         most = options.sequences + options.waiting  # none has its place before the next step
         engine = Engine(runner, sequences=options.sequences, queue_size=most)
-    except RunnerError as error:
-        connection.send(Refused(0, str(error)))
-        return
-    with runner, engine:
         connection.send(ready)
+    except RunnerError as error:
+        with suppress(OSError):
+            connection.send(Refused(0, str(error)))
+        return
+    except OSError:
+        return  # the server is gone
+    with runner, engine:
         _Requests(connection, runner, engine, scorer).serve()
 
 
@@ -144,6 +146,8 @@ class _Requests:
             try:
                 command = self._connection.recv()
             except (EOFError, OSError):
+                return
+            if command is None:
                 return
             if isinstance(command, Cancel):
                 generation = self._running.get(command.id)

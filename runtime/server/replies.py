@@ -51,16 +51,18 @@ def finish_reason(stats: dict[str, Any]) -> str:
     return _FINISH.get(stats["stop_reason"], "stop")
 
 
-def usage(all_stats: Iterable[dict[str, Any]]) -> dict[str, Any]:
-    """The tokens of a request's answers; those of a prompt shared by several count once."""
+def usage(all_stats: Iterable[dict[str, Any]], answers: int) -> dict[str, Any]:
+    """The tokens of a request's answers, so many to each prompt; a prompt's count once."""
     found = list(all_stats)
-    prompt = max((s["prompt_tokens"] + s["cached_tokens"] for s in found), default=0)
+    prompt = sum(s["prompt_tokens"] + s["cached_tokens"] for s in found[::answers])
     answer = sum(s["generated_tokens"] for s in found)
     return {
         "prompt_tokens": prompt,
         "completion_tokens": answer,
         "total_tokens": prompt + answer,
-        "prompt_tokens_details": {"cached_tokens": found[0]["cached_tokens"] if found else 0},
+        "prompt_tokens_details": {
+            "cached_tokens": sum(s["cached_tokens"] for s in found[::answers])
+        },
     }
 
 

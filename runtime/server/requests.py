@@ -48,7 +48,7 @@ class Sampling(Ignored):
     stop: _Text | Annotated[list[_Text], Field(max_length=4)] | None = None
     presence_penalty: float | None = Field(None, ge=-2, le=2)
     frequency_penalty: float | None = Field(None, ge=-2, le=2)
-    repetition_penalty: float | None = Field(None, gt=0, le=10, description="not OpenAI's")
+    repetition_penalty: float | None = Field(None, ge=0.01, le=100, description="not OpenAI's")
     logit_bias: dict[str, Annotated[float, Field(ge=-100, le=100)]] | None = Field(
         None, description="by token, in decimal"
     )

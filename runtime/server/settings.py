@@ -19,7 +19,7 @@ class ServerSettings:
 
     model: str
     api_key: str | None = None
-    max_body: int = 4 << 20
+    max_body: int = 1 << 20
     max_tokens: int | None = None
     timeout: float = 600.0
     origins: tuple[str, ...] = ()

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
-from runtime.server.model import Answer, Model
+from runtime.server.model import Answer, Model, RequestError
 from runtime.server.model_process import More
 
 
@@ -18,6 +18,11 @@ async def answers_to(
     Raises:
         RunnerError: one of them is not possible; then none is at work.
     """
+    if len(prompts) > model.places:
+        raise RequestError(
+            f"the request asks for {len(prompts)} answers, but the server runs and queues "
+            f"{model.places} at most"
+        )
     answers: list[Answer] = []
     try:
         for prompt, chosen in zip(prompts, options, strict=True):
@@ -28,10 +33,13 @@ async def answers_to(
             answer.close()
 
 
-async def merged(answers: Sequence[Answer]) -> AsyncIterator[tuple[int, More | None]]:
+async def merged(
+    answers: Sequence[Answer], deadline: float
+) -> AsyncIterator[tuple[int, More | None]]:
     """Iterates over what all of them generate, each with its index; None is an answer's end.
 
     Raises:
+        TimeoutError: they have not ended at `deadline`, in the loop's time.
         ModelError: the model failed.
     """
     news: asyncio.Queue[tuple[int, More | Exception | None]] = asyncio.Queue()
@@ -49,7 +57,8 @@ async def merged(answers: Sequence[Answer]) -> AsyncIterator[tuple[int, More | N
     left = len(tasks)
     try:
         while left:
-            index, event = await news.get()
+            async with asyncio.timeout_at(deadline):
+                index, event = await news.get()
             if isinstance(event, Exception):
                 raise event
             left -= event is None

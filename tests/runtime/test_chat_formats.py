@@ -175,6 +175,8 @@ def test_a_schema_holds_behind_the_reasoning(cpp_build: Path) -> None:
 def test_what_is_no_call_is_text() -> None:
     for text in ("<tool_call>{broken</tool_call>", "a <tool_call", "<tool_call>[1]</tool_call>"):
         assert text_of(read(ask(template_of(HERMES)).reader, list(text))) == text
+    cut = 'a <tool_call>{"name": "get_weather", "argum'
+    assert read(ask(template_of(HERMES)).reader, [cut]) == [Text("a")]
 
 
 def test_text_without_functions_is_not_touched() -> None:

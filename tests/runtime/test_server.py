@@ -4,8 +4,7 @@ import json
 import os
 import signal
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +14,9 @@ import numpy as np
 import openai
 import pytest
 from pydantic import BaseModel, Field
-from support.servers import Server, export_caller, serving
+from support.servers import Server, export_caller, serving, wait_for
 
-from runtime import Engine, Runner, ask
+from runtime import Engine, Runner, RunnerError, ask
 from runtime.chat_format.conversation import prepare
 from runtime.chat_format.template import ChatTemplate
 
@@ -77,15 +76,6 @@ def alone(runner: Runner, messages: list[Any], **options: Any) -> str:
     runner.truncate(0)
     with Engine(runner, sequences=1) as engine:
         return engine.submit(runner.encode_pieces(pieces), **options).text()
-
-
-def wait_for(condition: Callable[[], bool]) -> None:
-    """Waits for what must come, however busy the machine is."""
-    for _ in range(6000):
-        if condition():
-            return
-        time.sleep(0.02)
-    raise AssertionError("it does not come")
 
 
 def post(server: Server, path: str, body: Any, **options: Any) -> httpx.Response:
@@ -241,6 +231,7 @@ def test_a_text_goes_on(client: openai.OpenAI, runner: Runner) -> None:
         model="stories", prompt=[tokens, tokens], temperature=0, max_tokens=16
     )
     assert [choice.text for choice in answer.choices] == [expected] * 2
+    assert answer.usage is not None and answer.usage.prompt_tokens == 2 * len(tokens)
     chunks = client.completions.create(
         model="stories", prompt="Once upon a time", temperature=0, stream=True
     )
@@ -314,6 +305,18 @@ def test_the_model_dies(cpp_build: Path, pte: Path) -> None:
         assert answer.choices[0].message.content
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_the_server_ends_in_mid_answer(cpp_build: Path, pte: Path, number: int) -> None:
+    with serving(pte, "--name", "stories", "--threads", "1") as server:
+        stream = server.client().chat.completions.create(**LONG, stream=True)
+        next(iter(stream))
+        os.kill(server.model_process(), number)  # as when a whole group gets the signal
+        os.kill(server.process.pid, number)
+        with pytest.raises(openai.APIError, match="the server is stopping"):
+            list(stream)
+        server.process.wait(60)
+
+
 def test_ask_in_python(runner: Runner) -> None:
     messages = [*USER]
     with Engine(runner, sequences=2) as engine:
@@ -330,6 +333,12 @@ def test_ask_in_python(runner: Runner) -> None:
         (call,) = reply.calls
         assert call.name in ("f", "now") and reply.text == ""
         assert reply.generation.stats is not None
+        named = ask(engine, messages, tools=TOOLS, tool_choice="now", max_new_tokens=400)
+        assert {call.name for call in named.calls} <= {"now"}
+        with pytest.raises(RunnerError, match="asks for 'later', which is not in tools"):
+            ask(engine, messages, tools=TOOLS, tool_choice="later")
+        with pytest.raises(RunnerError, match="a tool must be"):
+            ask(engine, messages, tools=[{"name": "f"}])
         plain = ask(engine, messages, max_new_tokens=20)
         assert "".join(event.text for event in plain) == plain.text  # type: ignore[union-attr]
     assert plain.text == alone(runner, messages, max_new_tokens=20)

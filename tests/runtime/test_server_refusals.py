@@ -9,7 +9,7 @@ from typing import Any
 
 import httpx
 import pytest
-from support.servers import Server, export_caller, serving
+from support.servers import Server, export_caller, serving, wait_for
 
 USER: list[Any] = [{"role": "user", "content": "Once upon a time"}]
 
@@ -35,6 +35,27 @@ def server(cpp_build: Path, pte: Path) -> Iterator[Server]:
         ({"messages": [{"role": "tool", "content": "x"}]}, 400, "needs tool_call_id"),
         ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, 400, "messages"),
         ({"model": "gpt-4"}, 404, "there is no model 'gpt-4': this server has 'stories'"),
+        ({"chat_template_kwargs": {"add_generation_prompt": True}}, 400, "add_generation_prompt"),
+        ({"stop": ["a", "b", "c", "d", "e"]}, 400, "stop: .*at most 4"),
+        ({"n": 17}, 400, "n: .*less than or equal to 16"),
+        (
+            {
+                "messages": [
+                    {
+                        "role": "assistant",
+                        "tool_calls": [
+                            {
+                                "id": "1",
+                                "type": "function",
+                                "function": {"name": "f", "arguments": "[" * 5000},
+                            }
+                        ],
+                    }
+                ]
+            },
+            400,
+            "the arguments of f are not JSON",
+        ),
         ({"tool_choice": "required"}, 400, "tool_choice needs tools"),
         ({"logit_bias": {"x": 1}}, 400, "not the number of a token"),
         ({"logit_bias": {"99999": 1}}, 400, "99999"),
@@ -83,11 +104,29 @@ def test_bodies_that_are_not_valid(server: Server) -> None:
     assert rebound.status_code == 400
 
 
+def test_more_answers_than_places(server: Server) -> None:
+    body = {"model": "stories", "prompt": ["x"] * 64, "n": 2}
+    response = httpx.post(server.address + "/v1/completions", json=body)
+    assert response.status_code == 400
+    assert "asks for 128 answers" in response.json()["error"]["message"]
+
+
+def test_a_prompt_that_takes_too_long_to_score(cpp_build: Path, pte: Path) -> None:
+    with serving(pte, "--name", "stories", "--threads", "1", "--timeout", "0.1") as server:
+        prompts = [f"{n} " + "a b " * 450 for n in range(32)]
+        body = {"model": "stories", "prompt": prompts, "echo": True, "logprobs": 1}
+        response = httpx.post(server.address + "/v1/completions", json=body, timeout=120)
+        assert response.status_code == 504
+        assert "took longer than 0.1 seconds" in response.json()["error"]["message"]
+        wait_for(lambda: server.metric("thimble_running") == 0)
+
+
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
         (["missing.pte"], "missing.pte does not exist"),
         (["{pte}", "--host", "0.0.0.0"], "give an --api-key"),
+        (["{pte}", "--api-key", "é"], "--api-key must be"),
         (["{pte}", "--adapter", "x"], "adapter"),
         (["{damaged}"], "damaged|not a"),
     ],

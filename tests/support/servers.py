@@ -6,7 +6,8 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -59,6 +60,15 @@ class Server:
         raise AssertionError("there is no process of the model")
 
 
+def wait_for(condition: Callable[[], bool]) -> None:
+    """Waits for what must come, however busy the machine is."""
+    for _ in range(6000):
+        if condition():
+            return
+        time.sleep(0.02)
+    raise AssertionError("it does not come")
+
+
 @contextmanager
 def serving(model: Path, *options: str) -> Iterator[Server]:
     """A server of a model, which ends with Ctrl-C."""
@@ -75,6 +85,7 @@ def serving(model: Path, *options: str) -> Iterator[Server]:
             raise AssertionError("".join(said))
         yield Server(process, found[1])
     finally:
-        process.send_signal(signal.SIGINT)
+        if process.poll() is None:
+            process.send_signal(signal.SIGINT)
         rest = process.communicate(timeout=60)[1]
     assert process.returncode == 0 and "Traceback" not in rest, rest
