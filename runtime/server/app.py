@@ -120,7 +120,7 @@ class _Server:
         return Response(self._metrics.text(), media_type="text/plain; version=0.0.4")
 
     async def openapi(self, _request: Request) -> Response:
-        return JSONResponse(description(self._settings.api_key is not None))
+        return JSONResponse(description(self._settings.model, self._settings.api_key is not None))
 
     async def models(self, request: Request) -> Response:
         self._check_key(request)

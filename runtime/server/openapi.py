@@ -22,14 +22,17 @@ _SUMMARIES = {
 }
 
 
-def description(has_key: bool) -> dict[str, Any]:
+def description(model: str, has_key: bool) -> dict[str, Any]:
     """Returns the description.
 
     Args:
+        model: what clients call it.
         has_key: clients must show an API key.
     """
     bodies = [(ChatRequest, "validation"), (CompletionRequest, "validation")]
     _, definitions = models_json_schema(bodies, ref_template="#/components/schemas/{model}")  # type: ignore[arg-type]
+    for kind, _ in bodies:
+        definitions["$defs"][kind.__name__]["properties"]["model"] = {"const": model}
     schemas = {**definitions["$defs"], "Error": _error(), "Answer": _answer()}
     return {
         "openapi": "3.1.0",
@@ -69,7 +72,7 @@ def description(has_key: bool) -> dict[str, Any]:
 def _post(path: str, body: str) -> dict[str, Any]:
     answer = {
         "application/json": {"schema": {"$ref": "#/components/schemas/Answer"}},
-        "text/event-stream": {"schema": {"type": "string"}},
+        "text/event-stream": {},
     }
     return {
         "summary": _SUMMARIES[path],

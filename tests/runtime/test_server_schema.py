@@ -1,0 +1,33 @@
+"""The server against its own OpenAPI description: requests that schemathesis makes up."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from support.servers import export_caller, serving
+
+pytestmark = pytest.mark.check
+
+CHECKS = (
+    "not_a_server_error,status_code_conformance,content_type_conformance,"
+    "response_schema_conformance,negative_data_rejection"
+)
+
+
+def test_answers_are_as_described(
+    cpp_build: Path, shared_data: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    pte = export_caller(shared_data, tmp_path_factory)
+    with serving(pte, "--name", "stories", "--threads", "1", "--max-tokens", "20") as server:
+        command = [
+            *(
+                Path(sys.executable).parent / "schemathesis",
+                "run",
+                server.address + "/openapi.json",
+            ),
+            *("--checks", CHECKS, "--max-examples", "25", "--seed", "1"),
+            *("--generation-database", "none"),
+        ]
+        result = subprocess.run(command, capture_output=True, text=True, timeout=400)
+        assert result.returncode == 0, result.stdout[-5000:]
