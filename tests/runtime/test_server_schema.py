@@ -16,7 +16,7 @@ CHECKS = (
 
 
 def test_answers_are_as_described(
-    cpp_build: Path, shared_data: Path, tmp_path_factory: pytest.TempPathFactory
+    cpp_build: Path, shared_data: Path, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     pte = export_caller(shared_data, tmp_path_factory)
     with serving(pte, "--name", "stories", "--threads", "1", "--max-tokens", "20") as server:
@@ -29,5 +29,5 @@ def test_answers_are_as_described(
             *("--checks", CHECKS, "--max-examples", "25", "--seed", "1"),
             *("--generation-database", "none"),
         ]
-        result = subprocess.run(command, capture_output=True, text=True, timeout=400)
+        result = subprocess.run(command, capture_output=True, text=True, timeout=400, cwd=tmp_path)
         assert result.returncode == 0, result.stdout[-5000:]
