@@ -15,6 +15,7 @@ from pathlib import Path
 
 from runtime.errors import BuildError
 from runtime.executorch_source import ExecutorchSource
+from runtime.ios_sdk import write_ios_sdk
 
 SOURCE_DIR = Path(__file__).resolve().parent / "cpp"
 CHECKOUT = SOURCE_DIR.parent.parent
@@ -23,8 +24,14 @@ CROSS_COMPILER = "aarch64-linux-gnu-g++"
 # All except the programs of the tests.
 PRODUCTS = ("runner", "thimble", "thimble_cpu", "thimble_watch", "bench")
 # Systems without a wheel of ExecuTorch, and the host without one ("source").
-SOURCE_PRESETS = ("source", "aarch64-static", "macos-arm64", "wasm32", "wasm32-relaxed")
-ZIG_PRESETS = ("macos-arm64", "wasm32", "wasm32-relaxed")
+ANDROID_PRESET = "android-arm64"
+IOS_PRESETS = ("ios-arm64", "ios-arm64-simulator")
+WASM_PRESETS = ("wasm32", "wasm32-relaxed", "wasm32-threads")
+SOURCE_PRESETS = (
+    *("source", "aarch64-static", "macos-arm64", *IOS_PRESETS, *WASM_PRESETS),
+    ANDROID_PRESET,
+)
+ZIG_PRESETS = ("macos-arm64", *IOS_PRESETS, *WASM_PRESETS)
 
 
 def _build_directory() -> Path:
@@ -81,17 +88,19 @@ def build(
     settings: dict[str, Path | str] = {
         **_find_compiler(preset),
         **_find_executorch(preset, source),
+        "THIMBLE_JNI_INCLUDE": _find_jni(preset),
         "CMAKE_MAKE_PROGRAM": ninja,
         "THIMBLE_VERSION": importlib.metadata.version("thimble"),
     }
     directory.mkdir(parents=True, exist_ok=True)
     start = time.monotonic()
     with _lock(directory / ".lock"):
+        environment = _environment(preset, directory)
         configured = _is_configured(directory, settings)
         if not configured:
             options = [f"-D{name}={value}" for name, value in settings.items()]
-            _run([cmake, "--preset", preset, "-B", directory, "--fresh", *options])
-        output = _run([ninja, "-C", directory, *targets])
+            _run([cmake, "--preset", preset, "-B", directory, "--fresh", *options], environment)
+        output = _run([ninja, "-C", directory, *targets], environment)
     idle = configured and "no work to do" in output
     return Build(directory, 0.0 if idle else time.monotonic() - start)
 
@@ -105,7 +114,16 @@ def _find_compiler(preset: str) -> dict[str, Path | str]:
     """Checks that the preset's compiler is there, and returns where, if CMake cannot know it."""
     if preset.startswith("aarch64") and shutil.which(CROSS_COMPILER) is None:
         raise BuildError(f"{CROSS_COMPILER} is not installed (Debian: g++-aarch64-linux-gnu)")
+    if preset == ANDROID_PRESET:
+        _find_ndk()
     return {"THIMBLE_ZIG": find_zig()} if preset in ZIG_PRESETS else {}
+
+
+def _find_ndk() -> None:
+    ndk = os.environ.get("ANDROID_NDK", "")
+    toolchain = Path(ndk) / "build" / "cmake" / "android.toolchain.cmake"
+    if not toolchain.is_file():
+        raise BuildError(f"ANDROID_NDK is {ndk or 'not set'}, but must be an NDK: no {toolchain}")
 
 
 def _find_executorch(preset: str, source: ExecutorchSource | None) -> dict[str, Path | str]:
@@ -126,6 +144,26 @@ def _find_executorch(preset: str, source: ExecutorchSource | None) -> dict[str, 
             f"{directory} is missing: python -m runtime build --target aarch64 fetches it"
         )
     return {"executorch_DIR": directory / "share" / "cmake"}
+
+
+def _find_jni(preset: str) -> str:
+    """Returns the folders of a JDK's jni.h as a list of CMake's; "" where there is none, and for
+    Android, whose compiler has its own."""
+    jdk = find_jdk()
+    if jdk is None or preset == ANDROID_PRESET:
+        return ""
+    include = jdk / "include"
+    return ";".join(str(folder) for folder in (include, *sorted(include.glob("*/"))))
+
+
+def find_jdk() -> Path | None:
+    """Returns the folder of a Java development kit: that of JAVA_HOME, else of javac on the PATH;
+    None if there is none."""
+    home, javac = os.environ.get("JAVA_HOME"), shutil.which("javac")
+    found = [Path(home)] if home else []
+    if javac is not None:
+        found.append(Path(javac).resolve().parent.parent)
+    return next((jdk for jdk in found if (jdk / "include" / "jni.h").is_file()), None)
 
 
 def find_zig() -> Path:
@@ -179,8 +217,17 @@ def _lock(path: Path) -> Iterator[None]:
         yield
 
 
-def _run(command: list[str | Path]) -> str:
-    result = subprocess.run(command, cwd=SOURCE_DIR, capture_output=True, text=True, check=False)
+def _environment(preset: str, directory: Path) -> dict[str, str]:
+    """What the build's programs see."""
+    if preset not in IOS_PRESETS:
+        return dict(os.environ)
+    return {**os.environ, "ZIG_LIBC": str(write_ios_sdk(find_zig(), directory / "sdk"))}
+
+
+def _run(command: list[str | Path], environment: dict[str, str]) -> str:
+    result = subprocess.run(
+        command, cwd=SOURCE_DIR, env=environment, capture_output=True, text=True, check=False
+    )
     if result.returncode != 0:
         said = "\n".join((result.stdout + result.stderr).strip().splitlines()[-40:])
         raise BuildError(f"{Path(command[0]).name} failed with code {result.returncode}:\n{said}")

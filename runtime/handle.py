@@ -33,10 +33,17 @@ class RunnerHandle:
             return
         if self._on_close is not None:
             self._on_close()
+        self._interrupt()
         with self._using, self._control:
             if self._handle is not None:
                 library().thimble_free(self._handle)
             self._handle = None
+
+    def _interrupt(self) -> None:
+        """Ends an answer in progress before its next call of the model."""
+        with self._control:
+            if self._handle is not None:
+                library().thimble_interrupt(self._handle, 1)
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a Runner cannot be copied or pickled: load the model again")

@@ -134,6 +134,7 @@ def _declare(lib: ctypes.CDLL) -> None:
         "use_adapter": (number, pointer, text, text, size),
         "use_draft": (number, pointer, text, text, size),
         "generate": (number, pointer, text, size, options, TextCallback, pointer, text, size),
+        "interrupt": (None, pointer, ctypes.c_int32),
         "constrain": (number, pointer, ctypes.c_int32, text, size, text, size),
         "constraint_notes": (text, pointer),
         "chat_start": (number, pointer, text, size, text, size),

@@ -114,6 +114,7 @@ class Runner(RunnerHandle):
             self._using.acquire()
             try:
                 handle = self._open()
+                library().thimble_interrupt(handle, int(self._closing))
                 with answer.settings.open(on_token) as settings:
                     library().thimble_use_settings(handle, settings)
             except BaseException:
@@ -128,7 +129,7 @@ class Runner(RunnerHandle):
                     *(*results, error, ERROR_SIZE),
                 )
 
-            yield from stream(call, lambda: not self._closing, self._using.release)
+            yield from stream(call, lambda: not self._closing, self._interrupt, self._using.release)
         finally:
             self._busy.release()
 
@@ -224,7 +225,10 @@ class Runner(RunnerHandle):
         return json.loads(told) if told else None
 
     def logits(self, tokens: Sequence[int], first: int = 0) -> "NDArray[np.float32]":
-        """Computes the logits after each token, with one call of the model each, as in an answer.
+        """Computes the logits after each token, as in an answer.
+
+        A model exported with `--delegate cpu` gives up to 64 rows in a call, bit for bit those of a
+        call for each token; others are called for each.
 
         Args:
             tokens: from the first position on, including BOS; those already in the cache are not

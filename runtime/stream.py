@@ -53,12 +53,14 @@ Call = Callable[[Any, "ctypes.Array[ctypes.c_char]"], int]
 
 
 def stream(
-    call: Call, wanted: Callable[[], bool], done: Callable[[], None]
+    call: Call, wanted: Callable[[], bool], interrupt: Callable[[], None], done: Callable[[], None]
 ) -> Generator[str, None, None]:
     """Makes a call of the library in a thread of its own; yields its text, piece by piece.
 
     Args:
         wanted: whether the text is still wanted; closing the iterator ends it too.
+        interrupt: ends the call soon, also while it reads a prompt; is called when the iterator is
+            closed early, perhaps after the call has ended.
         done: is called once, when the call has ended or could not begin.
 
     Raises:
@@ -88,4 +90,6 @@ def stream(
         yield from pieces
     finally:
         stop.set()
+        if worker.is_alive():
+            interrupt()
         worker.join()

@@ -5,6 +5,7 @@ from pathlib import Path
 import click
 
 from runtime.build import PRODUCTS, wheel_directory
+from runtime.commands.phones import build_android, build_apple, build_java
 from runtime.commands.results import build_and_tell, fail
 from runtime.errors import BuildError
 from runtime.executorch_source import ExecutorchSource, find_source
@@ -15,7 +16,7 @@ from runtime.wheel import fetch_wheel
 PRESETS = {
     "aarch64-static": ["aarch64-static"],
     "macos-arm64": ["macos-arm64"],
-    "wasm32": ["wasm32", "wasm32-relaxed"],
+    "wasm32": ["wasm32", "wasm32-relaxed", "wasm32-threads"],
 }
 
 
@@ -29,13 +30,15 @@ PRESETS = {
 @click.option("--sanitize", is_flag=True, help="With ASan and UBSan, into build/asan.")
 @click.option(
     "--target",
-    type=click.Choice(["host", "aarch64", *PRESETS]),
+    type=click.Choice(["host", "aarch64", *PRESETS, "java", "android", "apple"]),
     default="host",
     show_default=True,
     help="aarch64: Arm on Linux; downloads ExecuTorch's wheel for it once. aarch64-static: one "
     "file without libraries for Arm on any Linux kernel, also Android's. macos-arm64: linked here, "
-    "never run. wasm32: for browsers and node, also with relaxed SIMD, into build/wasm32-relaxed. "
-    "The result is in build/TARGET.",
+    "never run. wasm32: for browsers and node, also with relaxed SIMD, into build/wasm32-relaxed, "
+    "and with threads too, into build/wasm32-threads. java: the Java API, for this machine. "
+    "android: the same as an AAR; compiles its library with the NDK that the environment variable "
+    "ANDROID_NDK names. apple: a Swift package for iOS and macOS. The result is in build/TARGET.",
 )
 @click.option(
     "--executorch-source",
@@ -49,15 +52,22 @@ def build_command(
     """Build what is out of date."""
     if sanitize and target != "host":
         raise click.UsageError(f"--sanitize is for the host: leave out --target {target}")
+    if target in ("java", "android"):
+        source = None if executorch_source is None else _find_source(executorch_source)
+        build_java(source) if target == "java" else build_android(source)
+        return
     if executorch_source is not None:
         if sanitize or target == "aarch64":
             raise click.UsageError("--sanitize and --target aarch64 use ExecuTorch's wheel")
         source = _find_source(executorch_source)
+        if target == "apple":
+            build_apple(source)
+            return
         for preset in PRESETS.get(target, ["source"]):
             product = "thimble_web" if target == "wasm32" else "runner"
             click.echo(build_and_tell(preset, (product,), source))
         return
-    if target in PRESETS:
+    if target in PRESETS or target == "apple":
         raise click.UsageError(
             f"--target {target} compiles ExecuTorch's runtime: name a clone of it with "
             "--executorch-source DIR"

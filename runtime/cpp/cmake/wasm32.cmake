@@ -4,6 +4,12 @@ set(CMAKE_SYSTEM_NAME Generic)
 set(CMAKE_SYSTEM_PROCESSOR wasm32)
 set(zig_target wasm32-wasi)
 include(${CMAKE_CURRENT_LIST_DIR}/zig.cmake)
+# Of all code, the C library's too, or memory could not be shared.
+option(THIMBLE_WASM_THREADS "Share memory between threads" OFF)
+list(APPEND CMAKE_TRY_COMPILE_PLATFORM_VARIABLES THIMBLE_WASM_THREADS)
+if(THIMBLE_WASM_THREADS)
+  list(APPEND CMAKE_CXX_COMPILER -mcpu=generic+atomics+bulk_memory)
+endif()
 set(CMAKE_CXX_FLAGS_INIT "-fignore-exceptions -fno-rtti -ffunction-sections -fdata-sections")
 set(CMAKE_CXX_LINK_LIBRARY_USING_WHOLE_ARCHIVE_SUPPORTED TRUE)
 set(CMAKE_CXX_LINK_LIBRARY_USING_WHOLE_ARCHIVE

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -27,6 +28,7 @@ struct thimble_runner {
   std::unique_ptr<thimble::Runner> runner;
   std::string stats;
   thimble_settings settings;
+  std::atomic<bool> interrupted{false};
   thimble::ConstraintText constraint_text;
   std::unique_ptr<thimble::Constraint> constraint;
   std::string notes;          ///< of the constraint

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "core/status.h"
@@ -9,6 +10,11 @@
 #include "runner/sampler.h"
 
 namespace thimble {
+
+/// Drafted tokens of a sequence in a call; with the token before them as many rows as a call can
+/// take back of any model, and as a product with the weights takes at the cost of little more than
+/// one.
+inline constexpr size_t kMostDraft = 7;
 
 /// Guesses the tokens that come next, for the model to verify in one call (Leviathan et al., 2023,
 /// "Fast Inference from Transformers via Speculative Decoding"). A guess never changes the text,
@@ -22,6 +28,10 @@ class Drafter {
   /// \param sampler how the model's tokens are chosen.
   virtual Result<std::vector<int32_t>> propose(const std::vector<int32_t>& tokens, size_t most,
                                                const CallCosts& costs, const Sampler& sampler) = 0;
+
+  /// A drafter of the same kind for another text, which knows nothing of this one's; null if it
+  /// would need as much memory as a model.
+  virtual std::unique_ptr<Drafter> another() const = 0;
 };
 
 }  // namespace thimble

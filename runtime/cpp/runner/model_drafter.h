@@ -20,6 +20,7 @@ class ModelDrafter final : public Drafter {
 
   Result<std::vector<int32_t>> propose(const std::vector<int32_t>& tokens, size_t most,
                                        const CallCosts& costs, const Sampler& sampler) override;
+  std::unique_ptr<Drafter> another() const override { return nullptr; }
 
  private:
   explicit ModelDrafter(std::unique_ptr<Runner> runner) : runner_(std::move(runner)) {}

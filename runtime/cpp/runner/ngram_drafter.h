@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <unordered_map>
 #include <vector>
 
@@ -16,6 +17,7 @@ class NgramDrafter final : public Drafter {
  public:
   Result<std::vector<int32_t>> propose(const std::vector<int32_t>& tokens, size_t most,
                                        const CallCosts& costs, const Sampler& sampler) override;
+  std::unique_ptr<Drafter> another() const override { return std::make_unique<NgramDrafter>(); }
 
  private:
   static constexpr size_t kShortest = 2, kLongest = 5;  ///< sequences that are looked up

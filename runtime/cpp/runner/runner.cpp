@@ -10,9 +10,9 @@
 namespace thimble {
 namespace {
 
-/// Drafted tokens in a call; with the token before them as many rows as a call can take back of any
-/// model, and as a product with the weights takes at the cost of little more than one.
-constexpr size_t kMostDraft = 7;
+/// Tokens of a prompt in a call that can be interrupted: as many as the CPU delegate computes at a
+/// time. What it computes does not depend on the parts.
+constexpr int64_t kPromptPart = 256;
 
 class Stopwatch {
  public:
@@ -165,12 +165,16 @@ Status Runner::keep_common(const std::vector<int32_t>& tokens, size_t most) {
 
 Result<const float*> Runner::extend(const std::vector<int32_t>& tokens, size_t end,
                                     const std::atomic<bool>* interrupted) {
+  const bool in_parts = interrupted != nullptr && session() != nullptr;
+  const int64_t most =
+      in_parts ? std::min(kPromptPart, program().max_seq_len()) : program().max_seq_len();
   const float* logits = nullptr;
-  while (cached_.size() < end && !is_set(interrupted)) {
+  while (cached_.size() < end) {
+    if (is_set(interrupted)) return nullptr;
     const size_t start = cached_.size();
     const auto begin = tokens.begin() + static_cast<std::ptrdiff_t>(start);
-    const auto count = static_cast<std::ptrdiff_t>(
-        std::min<int64_t>(static_cast<int64_t>(end - start), program().max_seq_len()));
+    const auto count =
+        static_cast<std::ptrdiff_t>(std::min(static_cast<int64_t>(end - start), most));
     const Result<const float*> result = forward(std::vector<int64_t>(begin, begin + count));
     if (!result.ok()) return result;
     logits = *result;
@@ -204,10 +208,18 @@ Status Runner::logits(const std::vector<int32_t>& tokens, size_t first, float* l
   const Result<const float*> before = extend(tokens, first, /*interrupted=*/nullptr);
   if (!before.ok()) return before.status();
   const auto width = static_cast<size_t>(program().vocab_size());
-  for (size_t at = first; at < tokens.size(); ++at) {
-    const Result<const float*> row = step(tokens[at]);
-    if (!row.ok()) return row.status();
-    logits = std::copy_n(*row, width, logits);
+  const auto most =
+      program().runs_segments()
+          ? static_cast<size_t>(std::min<int64_t>(THIMBLE_MOST_LOGIT_ROWS, program().max_seq_len()))
+          : size_t{1};
+  while (cached_.size() < tokens.size()) {
+    const auto begin = tokens.begin() + static_cast<std::ptrdiff_t>(cached_.size());
+    const size_t count = std::min(most, tokens.size() - cached_.size());
+    const auto end = begin + static_cast<std::ptrdiff_t>(count);
+    const Result<const float*> rows = forward(std::vector<int64_t>(begin, end), count);
+    if (!rows.ok()) return rows.status();
+    cached_.insert(cached_.end(), begin, end);
+    logits = std::copy_n(*rows, count * width, logits);
   }
   return {};
 }
@@ -228,12 +240,6 @@ Result<const float*> Runner::forward(const std::vector<int64_t>& tokens, size_t 
   const Recorder::Fate fate = program().recorder().last_call();
   stats_.recorded_calls += fate == Recorder::Fate::kRecorded;
   stats_.dropped_calls += fate == Recorder::Fate::kDropped;
-  return logits;
-}
-
-Result<const float*> Runner::step(int32_t token) {
-  const Result<const float*> logits = forward({token});
-  if (logits.ok()) cached_.push_back(token);
   return logits;
 }
 
@@ -266,7 +272,7 @@ Result<const float*> Runner::advance(const std::vector<int32_t>& chosen, const S
   const Stopwatch watch;
   const Result<const float*> logits = forward(tokens, draft.size() + 1);
   if (!logits.ok()) return logits;
-  if (chosen.size() == 1) call_costs_.observe(tokens.size(), watch.seconds());
+  if (chosen.size() == 1) call_costs_.observe(draft.size(), watch.seconds());
   stats_.drafted_tokens += static_cast<int64_t>(draft.size());
   cached_ = std::move(all);
   ahead_.start(std::move(draft), *logits, static_cast<size_t>(program().vocab_size()));
@@ -290,6 +296,7 @@ Status Runner::generate(const std::vector<int32_t>& tokens, const GenerateOption
   if (!logits.ok()) return logits.status();
   if (*logits == nullptr) {
     stats_.stop_reason = StopReason::kInterrupted;
+    stats_.incomplete = options.constraint != nullptr;
     return {};
   }
 

@@ -59,8 +59,9 @@ class Runner {
   Status generate(const std::vector<int32_t>& tokens, const GenerateOptions& options,
                   const TextCallback& on_text);
 
-  /// The logits after each of `tokens` from index `first` on, with a call of the model for each, as
-  /// in an answer; those before are processed as a prompt. `logits` has room for a row of
+  /// The logits after each of `tokens` from index `first` on, as in an answer: the CPU delegate
+  /// gives up to 64 rows in a call, bit for bit those of a call for each; other delegates are
+  /// called for each. The tokens before are processed as a prompt. `logits` has room for a row of
   /// vocab_size() numbers for each.
   Status logits(const std::vector<int32_t>& tokens, size_t first, float* logits);
 
@@ -80,6 +81,7 @@ class Runner {
   /// Makes generate() verify guesses of what comes next, if the program gives the logits of several
   /// tokens; null: not, as at first. The text stays the same.
   void use_drafter(std::shared_ptr<Drafter> drafter) { drafter_ = std::move(drafter); }
+  const std::shared_ptr<Drafter>& drafter() const { return drafter_; }
 
   /// Removes every token from `length` on; fails if the cache has fewer. If its sliding windows do
   /// not reach so far back, the rest is computed again.
@@ -127,13 +129,12 @@ class Runner {
   /// `most` on, or more if it must.
   Status keep_common(const std::vector<int32_t>& tokens, size_t most);
   /// Extends the cache, which has a prefix of `tokens`, to `end` of them; returns the logits of the
-  /// last, null if there is nothing to do.
+  /// last, null if there is nothing to do or it was interrupted.
   Result<const float*> extend(const std::vector<int32_t>& tokens, size_t end,
                               const std::atomic<bool>* interrupted);
-  /// Extends the cache to all `tokens`; returns the logits of the last.
+  /// Extends the cache to all `tokens`; returns the logits of the last, null if interrupted.
   Result<const float*> prefill(const std::vector<int32_t>& tokens,
                                const std::atomic<bool>* interrupted);
-  Result<const float*> step(int32_t token);
   /// Extends the cache by tokens that were chosen; returns the logits after them. A drafter's
   /// guesses may be in the cache behind them, until drop_ahead().
   Result<const float*> advance(const std::vector<int32_t>& chosen, const Sampler& sampler);

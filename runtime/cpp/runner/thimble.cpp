@@ -54,6 +54,7 @@ thimble::GenerateOptions generate_options(const thimble_options& options,
                                           const thimble_runner& runner) {
   thimble::GenerateOptions generate = thimble::to_generate(options, runner.settings);
   generate.constraint = runner.constraint.get();
+  generate.interrupted = &runner.interrupted;
   return generate;
 }
 
@@ -121,6 +122,10 @@ int thimble_generate(thimble_runner* runner, const char* prompt, size_t prompt_s
   return report(runner->runner->generate(*tokens, generate_options(*options, *runner),
                                          to_callback(on_text, context)),
                 error, error_size);
+}
+
+void thimble_interrupt(thimble_runner* runner, int32_t interrupted) {
+  runner->interrupted = interrupted != 0;
 }
 
 int thimble_constrain(thimble_runner* runner, int32_t kind, const char* text, size_t text_size,

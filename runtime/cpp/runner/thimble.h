@@ -73,8 +73,9 @@ THIMBLE_API int thimble_use_adapter(thimble_runner* runner, const char* name, ch
 /// Makes the runner verify guesses of the next tokens, several in one call of the model: the same
 /// text, sooner where guesses are right. `draft` is "ngram", which looks for repetitions in the
 /// text, or the path of a smaller model of the same tokenizer; "": none, as after the load. Needs a
-/// model exported with --delegate cpu. Forks keep the draft. Returns 0 on success; on failure
-/// nothing changes.
+/// model exported with --delegate cpu. Forks keep the draft; the requests of an engine have "ngram"
+/// each for itself, and an engine refuses a model. Returns 0 on success; on failure nothing
+/// changes.
 THIMBLE_API int thimble_use_draft(thimble_runner* runner, const char* draft, char* error,
                                   size_t error_size);
 
@@ -83,6 +84,13 @@ THIMBLE_API int thimble_use_draft(thimble_runner* runner, const char* draft, cha
 THIMBLE_API int thimble_generate(thimble_runner* runner, const char* prompt, size_t prompt_size,
                                  const thimble_options* options, thimble_text_callback on_text,
                                  void* context, char* error, size_t error_size);
+
+/// Ends answers, from any thread and at any time before thimble_free(), also while another function
+/// runs: while `interrupted` is not 0, thimble_generate() and thimble_chat_say() end before their
+/// next call of the model, successfully, and the statistics' stop_reason is "interrupted". It stays
+/// until it is set to 0, as it is after the load and in a new fork. A model exported with
+/// --delegate cpu reads at most 256 tokens of a prompt in a call; what was read stays in the cache.
+THIMBLE_API void thimble_interrupt(thimble_runner* runner, int32_t interrupted);
 
 /// What thimble_constrain() can make an answer be.
 enum {
@@ -221,9 +229,10 @@ THIMBLE_API const char* thimble_chat_template(thimble_runner* runner);
 /// Returns the number of logits after a token.
 THIMBLE_API int64_t thimble_vocab_size(const thimble_runner* runner);
 
-/// Computes the logits after each of `count` tokens from index `first` on, with one call of the
-/// model for each, as in an answer. The tokens before `first` are processed as a prompt; those in
-/// the key/value cache are not computed again. `logits` has room for (count - first) rows of
+/// Computes the logits after each of `count` tokens from index `first` on, as in an answer: the CPU
+/// delegate gives up to 64 rows in a call, bit for bit those of a call for each; other delegates
+/// are called for each. The tokens before `first` are processed as a prompt; those in the key/value
+/// cache are not computed again. `logits` has room for (count - first) rows of
 /// thimble_vocab_size(). Returns 0 on success.
 THIMBLE_API int thimble_logits(thimble_runner* runner, const int32_t* tokens, int64_t count,
                                int64_t first, float* logits, char* error, size_t error_size);

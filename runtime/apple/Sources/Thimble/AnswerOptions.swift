@@ -1,0 +1,88 @@
+import CThimble
+import Foundation
+
+/// What an answer must be.
+public enum Constraint: Sendable {
+    /// JSON that this schema describes, given as JSON.
+    case jsonSchema(String)
+    /// A text that the expression matches as a whole.
+    case regex(String)
+    /// One of these texts.
+    case choice([String])
+    /// A text of a GBNF grammar, llama.cpp's notation.
+    case grammar(String)
+
+    func forC() throws -> (kind: Int32, text: [CChar]) {
+        switch self {
+        case .jsonSchema(let schema): return (Int32(THIMBLE_JSON_SCHEMA), schema.bytes)
+        case .regex(let expression): return (Int32(THIMBLE_REGEX), expression.bytes)
+        case .grammar(let grammar): return (Int32(THIMBLE_GRAMMAR), grammar.bytes)
+        case .choice(let texts):
+            let array = String(decoding: try JSONEncoder().encode(texts), as: UTF8.self)
+            return (Int32(THIMBLE_CHOICE), array.bytes)
+        }
+    }
+}
+
+/// The options of an answer. Those that are not set have no effect.
+///
+/// A token is chosen by the model's logits, changed in this order: logit biases, repetition, presence
+/// and frequency penalty, the constraint, temperature, topK, topP, minP.
+public struct AnswerOptions: Sendable {
+    /// The most tokens; 0: until the model ends or the context is full.
+    public var maxNewTokens = 0
+    /// 0 to 100, by which logits are divided; 0: always the most likely token.
+    public var temperature: Float = 0
+    /// Samples from so many of the most likely tokens; 0: from all.
+    public var topK = 0
+    /// 0 to 1: the smallest set of tokens whose probabilities add up to it.
+    public var topP: Float = 1
+    /// 0 to 1: tokens at least so many times as likely as the most likely one.
+    public var minP: Float = 0
+    /// Makes sampling repeatable; nil: a new seed every time.
+    public var seed: UInt64?
+    /// 0.01 to 100: divides logits above 0 of tokens that the text has.
+    public var repetitionPenalty = 1.0
+    /// -2 to 2: is taken from the logits of tokens that the answer has.
+    public var presencePenalty = 0.0
+    /// -2 to 2: is taken from them as often as the answer has the token.
+    public var frequencyPenalty = 0.0
+    /// -100 to 100, added to the logits of tokens; -100 bans one.
+    public var logitBias: [Int32: Double] = [:]
+    /// Texts where the answer ends: neither they nor what follows is passed on.
+    public var stop: [String] = []
+    /// Special tokens that the model writes are passed on as text, except the one that ends it.
+    public var specialText = false
+    public var constraint: Constraint?
+
+    public init() {}
+
+    var forC: thimble_options {
+        thimble_options(
+            max_new_tokens: Int64(maxNewTokens), temperature: temperature,
+            top_k: Int32(clamping: topK), top_p: topP, min_p: minP,
+            seed: seed ?? UInt64.random(in: .min ... .max))
+    }
+
+    /// Makes a runner use what thimble_options does not have.
+    func apply(to runner: OpaquePointer) throws {
+        let settings = thimble_settings_new()
+        defer { thimble_settings_free(settings) }
+        let numbers: [String: Double] = [
+            "repetition_penalty": repetitionPenalty, "presence_penalty": presencePenalty,
+            "frequency_penalty": frequencyPenalty, "special_text": specialText ? 1 : 0,
+        ]
+        for (name, value) in numbers {
+            try check { thimble_settings_number(settings, name, value, $0, $1) }
+        }
+        for (token, value) in logitBias {
+            try check { thimble_settings_bias(settings, token, value, $0, $1) }
+        }
+        for text in stop.map(\.bytes) {
+            try check { thimble_settings_stop(settings, text, text.count, $0, $1) }
+        }
+        thimble_use_settings(runner, settings)
+        let wanted = try constraint?.forC() ?? (kind: Int32(THIMBLE_ANY_TEXT), text: [])
+        try check { thimble_constrain(runner, wanted.kind, wanted.text, wanted.text.count, $0, $1) }
+    }
+}

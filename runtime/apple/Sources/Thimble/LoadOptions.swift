@@ -1,0 +1,27 @@
+import CThimble
+
+/// How to run a model. All but the threads need one that was exported with --delegate cpu.
+public struct LoadOptions: Sendable {
+    /// The type of the key/value cache's numbers.
+    public enum KVCache: Int32, Sendable {
+        /// As the file says.
+        case stored = 0
+        case float16 = 1
+        case float32 = 2
+        case int8 = 3
+    }
+
+    /// 1 to 256; 0 is chosen by the processor.
+    public var threads: Int = 0
+    public var kvCache: KVCache = .stored
+
+    public init(threads: Int = 0, kvCache: KVCache = .stored) {
+        self.threads = threads
+        self.kvCache = kvCache
+    }
+
+    var forC: thimble_load_options {
+        let count = Int32(clamping: threads)
+        return thimble_load_options(threads: count, cache_type: kvCache.rawValue, huge_pages: 0)
+    }
+}

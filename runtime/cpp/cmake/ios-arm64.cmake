@@ -1,0 +1,8 @@
+# iPhones and iPads: as macos-arm64.cmake, with the system's headers and library as the environment
+# variable ZIG_LIBC tells ziglang.
+set(CMAKE_SYSTEM_NAME Darwin)
+set(CMAKE_SYSTEM_PROCESSOR arm64)
+set(zig_target aarch64-ios.16.0)
+include(${CMAKE_CURRENT_LIST_DIR}/zig.cmake)
+set(CMAKE_CXX_FLAGS_INIT "-fno-sanitize=undefined")
+set(THIMBLE_METAL OFF CACHE BOOL "")
