@@ -8,7 +8,11 @@ from runtime.build import BUILD_DIR, CHECKOUT
 from runtime.errors import BuildError
 
 WEB_DIR = Path(__file__).resolve().parent / "web"
-MODULES = {"thimble.wasm": "wasm32", "thimble-relaxed.wasm": "wasm32-relaxed"}
+MODULES = {
+    "thimble.wasm": "wasm32",
+    "thimble-relaxed.wasm": "wasm32-relaxed",
+    "thimble-threads.wasm": "wasm32-threads",
+}
 
 
 @dataclass(frozen=True)
@@ -30,7 +34,7 @@ class Site:
 
 
 def find_site(build_directory: Path = BUILD_DIR) -> Site:
-    """Returns the page with both modules.
+    """Returns the page with its modules.
 
     Raises:
         BuildError: a module is not built.

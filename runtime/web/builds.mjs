@@ -1,6 +1,7 @@
 // Which build of the runner this engine gets. One without relaxed SIMD refuses that build, but one
 // that has it may compute it wrongly, as node 20 does, or round a product before the sum: a module
-// of two instructions tells.
+// of two instructions tells. Threads need memory that they share, which a page may have only if it
+// is isolated from others (`crossOriginIsolated`).
 
 import { RunnerError } from "./errors.mjs";
 
@@ -61,16 +62,64 @@ export function relaxedWorks() {
   return dotIsRight() && maddIsFused();
 }
 
+// A memory that is shared, and an atomic load from it.
+const SHARED_MEMORY = new Uint8Array([
+  ...[0x00, 0x61, 0x73, 0x6d, 0x01, 0x00, 0x00, 0x00],
+  ...[1, 4, 1, 0x60, 0, 0],
+  ...[3, 2, 1, 0],
+  ...[5, 4, 1, 3, 1, 1],
+  ...[10, 11, 1, 9, 0, 0x41, 0, 0xfe, 0x10, 2, 0, 0x1a, 0x0b],
+]);
+const FIRST_PAGES = 256; // as the module was linked
+const MOST_PAGES = [65535, 32768, 16384]; // a phone may not have as many addresses
+const DEFAULT_THREADS = 4; // more wait for memory
+export const MOST_THREADS = 16;
+
+/** The memory of the build with threads; null where there is none. */
+export function sharedMemory() {
+  if (globalThis.crossOriginIsolated === false || typeof SharedArrayBuffer !== "function") return null;
+  if (!WebAssembly.validate(SHARED_MEMORY)) return null;
+  for (const maximum of MOST_PAGES) {
+    try {
+      return new WebAssembly.Memory({ initial: FIRST_PAGES, maximum, shared: true });
+    } catch {
+      // there are not so many addresses
+    }
+  }
+  return null;
+}
+
+/** How many threads a model gets that nobody has asked for. */
+async function processors() {
+  if (globalThis.navigator?.hardwareConcurrency) return navigator.hardwareConcurrency;
+  if (typeof process !== "object") return 1;
+  const os = await import(/* webpackIgnore: true */ /* @vite-ignore */ "node:os");
+  return os.availableParallelism();
+}
+
 /**
- * The build for this engine, compiled.
- * @returns {Promise<WebAssembly.Module>}
+ * The build for this engine, compiled, and what it runs with.
+ * @param {number | undefined} wanted threads; undefined: as many as are worth it
+ * @returns {Promise<{module: WebAssembly.Module, threads: number, memory?: WebAssembly.Memory}>}
+ *   one thread where memory cannot be shared
  * @throws {RunnerError} it cannot be read
  */
-export async function loadModule() {
-  // Bundlers find files by these two expressions.
-  const url = relaxedWorks()
+export async function loadBuild(wanted) {
+  const relaxed = relaxedWorks();
+  const threads = wanted ?? Math.min(await processors(), DEFAULT_THREADS);
+  const memory = relaxed && threads > 1 ? sharedMemory() : null;
+  if (memory !== null) {
+    const url = new URL("./thimble-threads.wasm", import.meta.url);
+    return { module: await compile(url), threads, memory };
+  }
+  // Bundlers find files by these expressions.
+  const url = relaxed
     ? new URL("./thimble-relaxed.wasm", import.meta.url)
     : new URL("./thimble.wasm", import.meta.url);
+  return { module: await compile(url), threads: 1 };
+}
+
+async function compile(url) {
   if (url.protocol === "file:" && typeof process === "object") {
     const { readFile } = await import(/* webpackIgnore: true */ /* @vite-ignore */ "node:fs/promises");
     return WebAssembly.compile(await readFile(url).catch(() => missing(url)));

@@ -6,6 +6,12 @@ export interface LoadOptions {
   onProgress?: (progress: { loaded: number; total: number }) => void;
   /** Also check the weights against the file's checksums. Default: false. */
   verify?: boolean;
+  /**
+   * Threads that compute, 1 to 16. Default: one for each core, at most 4. It is 1 where threads
+   * cannot share memory: a page must be served with the headers Cross-Origin-Opener-Policy:
+   * same-origin and Cross-Origin-Embedder-Policy: require-corp.
+   */
+  threads?: number;
 }
 
 export interface GenerateOptions {

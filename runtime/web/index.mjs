@@ -6,6 +6,7 @@
 //
 // index.d.ts has the types.
 
+import { MOST_THREADS } from "./builds.mjs";
 import { RunnerError } from "./errors.mjs";
 import { makeStop } from "./stop.mjs";
 import { inNode, startThread } from "./thread.mjs";
@@ -23,8 +24,9 @@ class Model {
   #call = null; // the one at work
   #stop = null;
 
-  static async load(source, { onProgress, verify = false } = {}) {
-    const message = { call: "load", source: await sendable(source), verify };
+  static async load(source, { onProgress, verify = false, threads } = {}) {
+    checkThreads(threads);
+    const message = { call: "load", source: await sendable(source), verify, threads };
     const model = new Model();
     const onEnd = (why) => model.#end(`the worker has ended (${why}): load the model again`);
     model.#thread = await startThread((message) => model.#receive(message), onEnd);
@@ -114,6 +116,14 @@ class Model {
     this.#call?.reject(new RunnerError(why));
     this.#call = null;
   }
+}
+
+function checkThreads(threads) {
+  if (threads === undefined) return;
+  if (Number.isInteger(threads) && 1 <= threads && threads <= MOST_THREADS) return;
+  throw new RunnerError(
+    `threads is ${threads}, but must be a whole number from 1 to ${MOST_THREADS}, or left out`,
+  );
 }
 
 const reject = (sentence) => Promise.reject(new RunnerError(sentence));

@@ -13,6 +13,7 @@ import {
   stopsOf,
   writeOptions,
 } from "./options.mjs";
+import { startTeam } from "./team.mjs";
 import { systemCalls } from "./wasi.mjs";
 
 const ERROR_BYTES = 1024;
@@ -20,6 +21,8 @@ const ERROR_BYTES = 1024;
 /** A loaded model, with its own key/value cache. */
 export class Runner {
   #exports;
+  #memory; // its own, or the one that threads share
+  #threads = 1;
   #onText = null;
   #thrown = null;
   #runner = 0;
@@ -27,21 +30,26 @@ export class Runner {
 
   /**
    * Reads a model's file into the module's memory and loads it.
-   * @param {WebAssembly.Module} module thimble.wasm
+   * @param {{module: WebAssembly.Module, threads: number, memory?: WebAssembly.Memory}} build of
+   *   loadBuild(); more than one thread share the memory
    * @param {{name: string, size: number, stream: ReadableStream}} file of openSource()
    * @param {{verify?: boolean, onProgress?: (loaded: number, total: number) => void}} options
    *   `verify`: also checks the weights' checksums
    * @returns {Promise<Runner>}
    * @throws {RunnerError} the file is damaged, or made for another delegate, or there is no memory
    */
-  static async load(module, file, { verify = false, onProgress = () => {} } = {}) {
+  static async load(build, file, { verify = false, onProgress = () => {} } = {}) {
     checkMemory(file.name, file.size);
     const runner = new Runner();
     const thimble = { on_text: (text, size) => runner.#receive(text, size) };
-    const system = systemCalls(() => runner.#exports.memory);
-    const instance = await WebAssembly.instantiate(module, { thimble, ...system });
+    const { module, threads, memory } = build;
+    const system = systemCalls(() => runner.#memory);
+    const instance = await WebAssembly.instantiate(module, { thimble, ...system, env: { memory } });
     runner.#exports = instance.exports;
+    runner.#memory = memory ?? instance.exports.memory;
+    runner.#threads = threads;
     runner.#exports._initialize();
+    if (threads > 1) await startTeam(build, runner.#exports);
     await runner.#read(file, onProgress);
     runner.#open(file);
     if (verify) {
@@ -126,7 +134,7 @@ export class Runner {
     }
     release(heap); // it stays the module's
     await readAll(file, (chunk, at) => {
-      new Uint8Array(this.#exports.memory.buffer).set(chunk, this.#bytes + at);
+      new Uint8Array(this.#memory.buffer).set(chunk, this.#bytes + at);
       onProgress(at + chunk.length, file.size);
     });
   }
@@ -135,7 +143,7 @@ export class Runner {
     this.#call((frame) => {
       const called = frame.text(`${name}\0`);
       const options = frame.take(12);
-      frame.view().setInt32(options, 1, true); // one thread
+      frame.view().setInt32(options, this.#threads, true);
       frame.view().setInt32(options + 4, 0, true); // the file's own type of cache
       frame.view().setInt32(options + 8, 0, true);
       const { thimble_load_bytes: load } = this.#exports;
@@ -209,11 +217,11 @@ export class Runner {
     };
     const frame = {
       take,
-      view: () => new DataView(this.#exports.memory.buffer),
+      view: () => new DataView(this.#memory.buffer),
       text: (string) => {
         const encoded = new TextEncoder().encode(string);
         const at = take(Math.max(encoded.length, 1));
-        new Uint8Array(this.#exports.memory.buffer).set(encoded, at);
+        new Uint8Array(this.#memory.buffer).set(encoded, at);
         return { at, size: encoded.length };
       },
     };
@@ -222,8 +230,10 @@ export class Runner {
       if (work(frame) !== 0) throw new RunnerError(this.#string(frame.error));
     } catch (error) {
       if (!(error instanceof WebAssembly.RuntimeError)) throw error;
+      const inThread = this.#exports.thimble_web_failed?.();
       this.#exports = null; // what is in its memory is no longer whole
-      const why = `${error.message}: there may be too little memory`;
+      const reason = inThread ? "one of its threads has failed" : error.message;
+      const why = `${reason}: there may be too little memory`;
       throw new RunnerError(`the model has ended (${why}): load it again, or use a smaller one`);
     } finally {
       taken.forEach((at) => this.#exports?.thimble_web_release(at));
@@ -232,7 +242,7 @@ export class Runner {
 
   /** A piece of the answer; an error of the callback ends it, and is thrown at its end. */
   #receive(text, size) {
-    const bytes = new Uint8Array(this.#exports.memory.buffer, text, size);
+    const bytes = new Uint8Array(this.#memory.buffer, text, size);
     try {
       return this.#onText(new TextDecoder().decode(bytes.slice())) === false ? 0 : 1;
     } catch (error) {
@@ -243,7 +253,7 @@ export class Runner {
 
   /** The zero-terminated text at an address. */
   #string(at) {
-    const memory = new Uint8Array(this.#exports.memory.buffer);
+    const memory = new Uint8Array(this.#memory.buffer);
     return new TextDecoder().decode(memory.slice(at, memory.indexOf(0, at)));
   }
 }

@@ -4,10 +4,10 @@
 const CACHE = "thimble";
 const FILES = [
   "./", "icon.svg", "manifest.json",
-  "builds.mjs", "errors.mjs", "index.mjs", "memory.mjs", "options.mjs", "runner.mjs", "source.mjs",
-  "stop.mjs", "thread.mjs", "wasi.mjs", "worker.mjs",
+  "builds.mjs", "errors.mjs", "helper.mjs", "index.mjs", "memory.mjs", "options.mjs", "runner.mjs", "source.mjs",
+  "stop.mjs", "team.mjs", "thread.mjs", "wasi.mjs", "worker.mjs",
   "page/models.mjs", "page/page.mjs", "page/store.mjs", "page/style.css", "page/talk.mjs",
-  "thimble.wasm", "thimble-relaxed.wasm",
+  "thimble.wasm", "thimble-relaxed.wasm", "thimble-threads.wasm",
 ];
 const ADDRESSES = new Set(FILES.map((file) => new URL(file, location.href).href));
 

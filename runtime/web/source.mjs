@@ -66,7 +66,9 @@ async function openUrl(url) {
   const name = decodeURIComponent(new URL(url).pathname.split("/").at(-1)) || "the model";
   const length = response.headers.get("Content-Length");
   if (length !== null && !response.headers.has("Content-Encoding")) {
-    return { name, size: Number(length), stream: response.body };
+    // Piped: node cancels a body that nobody reads yet when its response is collected.
+    const stream = response.body.pipeThrough(new TransformStream());
+    return { name, size: Number(length), stream };
   }
   const blob = await response.blob(); // its size is known when it is there
   return { name, size: blob.size, stream: blob.stream() };

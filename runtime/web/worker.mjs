@@ -1,6 +1,6 @@
 // The thread in which a model computes: one call at a time, from index.mjs.
 
-import { loadModule } from "./builds.mjs";
+import { loadBuild } from "./builds.mjs";
 import { RunnerError } from "./errors.mjs";
 import { Runner } from "./runner.mjs";
 import { openSource } from "./source.mjs";
@@ -13,10 +13,10 @@ const port = inNode
 let runner;
 
 const calls = {
-  async load({ source, verify }) {
+  async load({ source, verify, threads }) {
     const file = await openSource(source);
     const onProgress = (loaded, total) => port.postMessage({ progress: { loaded, total } });
-    runner = await Runner.load(await loadModule(), file, { verify, onProgress });
+    runner = await Runner.load(await loadBuild(threads), file, { verify, onProgress });
     return { name: file.name, size: file.size, hasTemplate: runner.hasTemplate };
   },
   generate: ({ text, options, signal }) => runner.generate(text, options, send(signal)),

@@ -1,6 +1,7 @@
 """Each build of the runner as WebAssembly, in node: it says what the native runner says."""
 
 import json
+import re
 import subprocess
 from pathlib import Path
 
@@ -13,18 +14,32 @@ from runtime.web_site import WEB_DIR
 
 pytestmark = pytest.mark.check
 GENERATE = Path(__file__).parents[1] / "support" / "web_generate.mjs"
-KERNELS = {"wasm32": "wasm_simd", "wasm32-relaxed": "wasm_relaxed"}
+RELAXED = r"wasm_(relaxed|pairs)"  # the second on x86 without AVX-VNNI
+KERNELS = {"wasm32": "wasm_simd", "wasm32-relaxed": RELAXED, "wasm32-threads": RELAXED}
+THREADS = {"wasm32-threads": 3}  # the others have one
 MOST_BYTES = 2 << 20
 
 
 @pytest.fixture(scope="module", params=KERNELS)
 def module(request: pytest.FixtureRequest, shared_data: Path) -> Path:
-    """thimble.wasm, with and without relaxed SIMD."""
+    """thimble.wasm: plain, with relaxed SIMD, and with threads too."""
     return build_modules(shared_data, [request.param])[0]
 
 
-def run(module: Path, model: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [find_node(), GENERATE, module, model, *arguments]
+def threads_of(module: Path) -> int:
+    return THREADS.get(module.parent.name, 1)
+
+
+def run(
+    module: Path,
+    model: Path,
+    what: str,
+    prompt: str = "Once upon a time",
+    tokens: int = 40,
+    threads: int | None = None,
+) -> subprocess.CompletedProcess[str]:
+    numbers = [str(tokens), str(threads or threads_of(module))]
+    command = [find_node(), GENERATE, module, model, what, prompt, *numbers]
     return subprocess.run(command, capture_output=True, text=True, timeout=200)
 
 
@@ -42,10 +57,32 @@ def test_the_same_text(
     assert result.returncode == 0, result.stderr
     assert result.stdout == native(cpp_build, path, "-n", "40") != ""
     stats = json.loads(result.stderr)
-    assert stats["generated_tokens"] == 40 and stats["threads"] == 1
-    kernels = KERNELS[module.parent.name]
-    assert stats["runs_with"].startswith(f"kernels {kernels}, 1 thread, ")
+    threads = threads_of(module)
+    assert stats["generated_tokens"] == 40 and stats["threads"] == threads
+    begins = f"kernels {KERNELS[module.parent.name]}, {threads} thread{'s' * (threads > 1)}, "
+    assert re.match(begins, stats["runs_with"])
     assert stats["runs_with"].endswith("weights in place")
+
+
+def test_any_number_of_threads(cpp_build: Path, chat_pte: Path, shared_data: Path) -> None:
+    """Also more than the model has heads, for a prompt of many rows."""
+    (module,) = build_modules(shared_data, ["wasm32-threads"])
+    prompt = "Once upon a time, there was a little girl. " * 5
+    texts = {run(module, chat_pte, "generate", prompt, 60, n).stdout for n in (1, 2, 4, 7)}
+    command = [cpp_build / "runner", chat_pte, "-p", prompt, "-n", "60", "--threads", "1"]
+    text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert texts == {text} != {""}
+
+
+def test_a_thread_that_fails(shared_data: Path, stories_cpu_pte: Path) -> None:
+    """The others do not wait for it."""
+    (module,) = build_modules(shared_data, ["wasm32-threads"])
+    result = run(module, stories_cpu_pte, "trap", threads=3)
+    assert (result.returncode, result.stdout) == (1, "")
+    assert result.stderr == (
+        "the model has ended (one of its threads has failed: there may be too little memory): "
+        "load it again, or use a smaller one\n"
+    )
 
 
 def test_the_same_sampled_text(module: Path, cpp_build: Path, stories_cpu_pte: Path) -> None:
@@ -65,7 +102,7 @@ def test_settings(module: Path, cpp_build: Path, stories_cpu_pte: Path) -> None:
 
 
 def test_a_second_answer_continues_the_first(module: Path, stories_cpu_pte: Path) -> None:
-    result = run(module, stories_cpu_pte, "twice", "Once upon a time", "33")
+    result = run(module, stories_cpu_pte, "twice", tokens=33)
     assert result.stdout == run(module, stories_cpu_pte, "generate").stdout
     assert json.loads(result.stderr)["cached_tokens"] > 7
 
@@ -102,11 +139,13 @@ PAGE = """<!doctype html>
 <title>Thimble</title>
 <link rel="icon" href="data:,">
 <script type="module">
+import { sharedMemory } from "./builds.mjs";
 import { Runner } from "./runner.mjs";
 import { openSource } from "./source.mjs";
 const module = await WebAssembly.compileStreaming(fetch("thimble.wasm"));
 const file = await openSource(new URL("model.pte", location.href).href);
-const model = await Runner.load(module, file);
+const memory = SHARED ? sharedMemory() : undefined;
+const model = await Runner.load({ module, threads: 1, memory }, file);
 let text = "";
 const show = (piece) => void (text += piece);
 const stats = model.generate("Once upon a time", { maxNewTokens: 40 }, show);
@@ -117,7 +156,7 @@ window.answer = { text, runsWith: stats.runs_with };
 
 def test_in_a_browser(module: Path, cpp_build: Path, stories_cpu_pte: Path, tmp_path: Path) -> None:
     page_file = tmp_path / "index.html"
-    page_file.write_text(PAGE)
+    page_file.write_text(PAGE.replace("SHARED", str(threads_of(module) > 1).lower()))
     files = {path.name: path for path in WEB_DIR.glob("*.mjs")}
     files |= {"index.html": page_file, "thimble.wasm": module, "model.pte": stories_cpu_pte}
     with served(files) as url:
@@ -127,7 +166,7 @@ def test_in_a_browser(module: Path, cpp_build: Path, stories_cpu_pte: Path, tmp_
             answer = page.run("window.answer")
             assert page.complaints == []
     assert answer["text"] == native(cpp_build, stories_cpu_pte, "-n", "40")
-    assert answer["runsWith"].startswith(f"kernels {KERNELS[module.parent.name]}, ")
+    assert re.match(f"kernels {KERNELS[module.parent.name]}, 1 thread, ", answer["runsWith"])
 
 
 def test_a_context_that_is_full(module: Path, stories_cpu_pte: Path) -> None:

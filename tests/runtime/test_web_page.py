@@ -1,7 +1,9 @@
 """The page in Chromium, on a phone's screen and a desk's: it says what the native runner says."""
 
 import json
+import os
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -11,6 +13,8 @@ from threading import Thread
 
 import pytest
 from support.browser import Page, open_page
+from support.once import made_once
+from support.real_models import smollm2
 from support.web import built_site, served
 
 from runtime.web_site import Site
@@ -76,6 +80,40 @@ def fits(page: Page) -> bool:
 def native(build: Path, model: Path, *options: str) -> str:
     command = [build / "runner", model, "--threads", "1", "-p", PROMPT, "-n", "40", *options]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+@pytest.fixture(scope="module")
+def smollm2_pte(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """SmolLM2-135M-Instruct of PyPI's package, quantized by rtn4."""
+
+    def make(directory: Path) -> Path:
+        gguf = smollm2(directory)
+        out = directory / "smollm2.pte"
+        command = [sys.executable, "-m", "exporter", gguf, "--quant", "rtn4", "--out", out]
+        subprocess.run(command, check=True, capture_output=True)
+        gguf.unlink()
+        return out
+
+    return made_once(tmp_path_factory, "smollm2_web", make)
+
+
+@pytest.mark.parametrize("screen", SCREENS)
+def test_smollm2_from_a_file_and_from_a_url(
+    screen: str, page: Page, site: Site, cpp_build: Path, smollm2_pte: Path
+) -> None:
+    expected = native(cpp_build, smollm2_pte, "--chat").removesuffix("\n")
+    show(page, *SCREENS[screen])
+    with served({**site.files, "models/smollm2.pte": smollm2_pte}) as url:
+        go(page, url)
+        choose(page, smollm2_pte)
+        page.wait(LOADED)
+        assert ask(page, PROMPT) == expected
+        assert fits(page)
+        go(page, f"{url}?model=models/smollm2.pte")
+        page.wait(LOADED)
+        assert ask(page, PROMPT) == expected
+        if (directory := os.environ.get("THIMBLE_SCREENSHOTS")) is not None:
+            page.screenshot(Path(directory) / f"smollm2-{screen}.png")
 
 
 @pytest.mark.parametrize("screen", SCREENS)

@@ -13,7 +13,7 @@ from support.web import served
 from runtime import __main__ as commands
 from runtime.errors import BuildError, RunnerError
 from runtime.web_server import open_server
-from runtime.web_site import WEB_DIR, Site, find_site
+from runtime.web_site import MODULES, WEB_DIR, Site, find_site
 
 MOST_BYTES = 60_000  # of the page, without the modules
 Answer = tuple[int, dict[str, str], bytes]
@@ -74,7 +74,7 @@ def test_modules_that_are_not_built(tmp_path: Path) -> None:
 @pytest.fixture
 def site(tmp_path: Path) -> Site:
     """The page, with modules that hold nothing."""
-    for name in ("wasm32", "wasm32-relaxed"):
+    for name in MODULES.values():
         (tmp_path / "build" / name).mkdir(parents=True)
         (tmp_path / "build" / name / "thimble.wasm").touch()
     return find_site(tmp_path / "build")

@@ -1,11 +1,13 @@
 // Generates text with one build of the runner in node: node web_generate.mjs THIMBLE.wasm MODEL.pte WHAT
-// [PROMPT TOKENS]. The text goes to standard output, statistics and errors to standard error.
+// [PROMPT TOKENS THREADS]. The text goes to standard output, statistics and errors to standard error.
 import { readFile } from "node:fs/promises";
+import { sharedMemory } from "../../runtime/web/builds.mjs";
 import { RunnerError } from "../../runtime/web/errors.mjs";
 import { Runner } from "../../runtime/web/runner.mjs";
 import { openSource } from "../../runtime/web/source.mjs";
+import { STACK_BYTES } from "../../runtime/web/team.mjs";
 
-const [wasm, file, what, prompt = "Once upon a time", tokens = "40"] = process.argv.slice(2);
+const [wasm, file, what, prompt = "Once upon a time", tokens = "40", threads = "1"] = process.argv.slice(2);
 const options = { maxNewTokens: Number(tokens) };
 const show = (text) => void process.stdout.write(text);
 
@@ -39,15 +41,30 @@ const uses = {
       show(`${error.name}: ${error.message}`);
     }
   },
+  trap: (model) => model.generate(prompt, options, show),
   sample(model) {
     const sampling = { ...options, temperature: 0.8, topK: 40, topP: 0.9, minP: 0.05, seed: 7n };
     console.error(JSON.stringify(model.generate(prompt, sampling, show)));
   },
 };
 
+/** Gives helpers a stack that ends at once, so that they trap at their first work. */
+function breakHelpers() {
+  const instantiate = WebAssembly.instantiate;
+  WebAssembly.instantiate = async (...given) => {
+    const { exports } = await instantiate(...given);
+    const allocate = exports.thimble_web_allocate;
+    const broken = (size) => (size === STACK_BYTES ? 16 - STACK_BYTES : allocate(size));
+    return { exports: { ...exports, thimble_web_allocate: broken } };
+  };
+}
+
 try {
+  if (what === "trap") breakHelpers();
   const module = await WebAssembly.compile(await readFile(wasm));
-  uses[what](await Runner.load(module, await openSource(file)));
+  const shares = WebAssembly.Module.imports(module).some(({ name }) => name === "memory");
+  const build = { module, threads: Number(threads), memory: shares ? sharedMemory() : undefined };
+  uses[what](await Runner.load(build, await openSource(file)));
 } catch (error) {
   if (!(error instanceof RunnerError)) throw error;
   console.error(error.message);

@@ -44,6 +44,19 @@ const uses = {
     }
     return texts;
   },
+  async threads() {
+    const found = { texts: [], threads: [], refused: [] };
+    for (const threads of [1, 2, 5]) {
+      const model = await load(file, { threads });
+      found.texts.push(await textOf(model.generate(PROMPT, { maxNewTokens: 40 })));
+      found.threads.push(model.stats.threads);
+      model.free();
+    }
+    for (const threads of [0, 1.5, 17]) {
+      found.refused.push(await sentence(() => load(file, { threads })));
+    }
+    return found;
+  },
   async url() {
     const model = await load(new URL(more));
     const text = await textOf(model.generate(PROMPT, { maxNewTokens: 40 }));

@@ -5,7 +5,9 @@
 
 #include <mutex>
 
-#if defined(__wasi__)
+#if defined(__wasm_atomics__)
+#include "platform/wasm/threads.h"
+#elif defined(__wasi__)
 #include <cstdlib>
 #else
 #include <condition_variable>
@@ -14,9 +16,16 @@
 
 namespace thimble::platform {
 
-#if defined(__wasi__)
+#if defined(__wasm_atomics__)
 
 /// Whether a Thread can be started.
+inline constexpr bool kHasThreads = true;
+using Mutex = wasm::Mutex;
+using ConditionVariable = wasm::ConditionVariable;
+using Thread = wasm::Thread;
+
+#elif defined(__wasi__)
+
 inline constexpr bool kHasThreads = false;
 
 class Mutex {

@@ -11,6 +11,7 @@ uint32_t cpu_features() {
   uint32_t features = kWasmSimd;
 #if defined(THIMBLE_WASM_RELAXED)
   if (wasm_relaxed::madd_is_fused()) features |= kWasmRelaxed;
+  if (wasm_relaxed::dot_is_in_pairs()) features |= kWasmPairs;
 #endif
   return features;
 }

@@ -40,5 +40,8 @@ extern const Variant kVariant;
 namespace wasm_relaxed {
 extern const Variant kVariant;
 }
+namespace wasm_pairs {
+extern const Variant kVariant;
+}
 
 }  // namespace thimble::kernels

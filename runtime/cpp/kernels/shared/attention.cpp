@@ -54,6 +54,12 @@ Blocks<float, false> widened(const Blocks<Element, true>& from, size_t count, si
 
 /// With more rows than this, a tile is first converted to float32, once for all groups of rows.
 constexpr size_t kFewRows = 4;
+/// With more groups than this too: converting is dear where halves take several instructions.
+#if defined(__wasm_simd128__)
+constexpr size_t kFewGroups = 1;
+#else
+constexpr size_t kFewGroups = kMostGroups;
+#endif
 
 /// Runs up to kMostAttentionRows rows, in groups of kRows, through the positions of one split. They
 /// attend to those from `first` to before `end`.
@@ -74,7 +80,8 @@ void run_split(const AttentionArgs& args, RowGroup<kRows>* groups, size_t count,
     const auto values = blocks_at<Element>(args.type, args.values, row, padded_dim);
     row += kAttentionTile;
     if (row == args.ring) row = 0;
-    if constexpr (kRows <= kFewRows) {
+    const bool few_groups = kFewGroups == kMostGroups || count <= kFewGroups;
+    if (kRows <= kFewRows && few_groups) {
       for (size_t g = 0; g < count; ++g) groups[g].add_tile(start, keys, values);
     } else {
       const size_t positions = end - start < kAttentionTile ? end - start : kAttentionTile;
@@ -129,7 +136,9 @@ void run_some_rows(const AttentionArgs& args, size_t first, size_t count, size_t
   const size_t rows = divide_up(count, divide_up(count, kAttentionRows));
   if (rows == 1) return run(std::integral_constant<size_t, 1>{});
   if (rows == 2) return run(std::integral_constant<size_t, 2>{});
-  if (rows <= 4) return run(std::integral_constant<size_t, 4>{});
+  if constexpr (kAttentionRows >= 4) {
+    if (rows <= 4) return run(std::integral_constant<size_t, 4>{});
+  }
   if constexpr (kAttentionRows > 8) {
     if (rows <= 8) return run(std::integral_constant<size_t, 8>{});
   }

@@ -12,6 +12,9 @@
 #include "kernels/shared/exponential.h"
 #include "kernels/shared/lanes.h"
 #include "kernels/shared/unrolled.h"
+#if defined(__wasm_simd128__)
+#include "kernels/shared/products_wasm.h"
+#endif
 
 namespace thimble::kernels::THIMBLE_VARIANT {
 
@@ -143,8 +146,12 @@ class RowGroup {
 
  private:
   /// Vectors for which kRows rows have registers.
-  static constexpr size_t kRoom = kAttentionRows * kAttentionVectors / kRows;
+  [[maybe_unused]] static constexpr size_t kRoom = kAttentionRows * kAttentionVectors / kRows;
+#if defined(__wasm_simd128__)
+  static constexpr size_t kVectors = 1;  // of add_products()
+#else
   static constexpr size_t kVectors = kRoom >= 4 ? 4 : kRoom >= 2 ? 2 : 1;
+#endif
 
   /// Scores of `blocks` * 16 positions, in units of log(2).
   template <typename Tile>
@@ -159,6 +166,12 @@ class RowGroup {
     F32x16 acc[kRows][kBlocks];
     unrolled<kRows>(
         [&](auto r) { unrolled<kBlocks>([&](auto b) { acc[r][b] = broadcast(0.0f); }); });
+#if defined(__wasm_simd128__)
+    F32x16 sums[kRows];
+    unrolled<kRows>([&](auto r) { sums[r] = acc[r][0]; });
+    add_products(query_, kRows, 1, keys.block(first_block), kLanes, head_dim_, sums);
+    unrolled<kRows>([&](auto r) { acc[r][0] = sums[r]; });
+#else
     const float* query = query_;
     const Element* block = keys.block(first_block);
     const Element* ahead = keys.block(first_block + kAttentionTile / kLanes);
@@ -176,6 +189,7 @@ class RowGroup {
                               [[gnu::always_inline]] { acc[r][b] = fused(q, key[b], acc[r][b]); });
       });
     }
+#endif
     unrolled<kBlocks>([&](auto b) {
       float* weights = weights_ + (first_block + b) * kLanes;
       if (keys.scales == nullptr) {
@@ -278,9 +292,16 @@ class RowGroup {
     const float* weights = weights_;
     for (size_t block = 0; positions > 0; ++block) {
       const Element* row = values.block(block) + d;
-      const Element* ahead = values.block(block + kAttentionTile / kLanes) + d;
       const size_t count = positions < kLanes ? positions : kLanes;
       positions -= count;
+#if defined(__wasm_simd128__)
+      F32x16 sums[kRows];
+      unrolled<kRows>([&](auto r) { sums[r] = acc[r][0]; });
+      add_products(weights, 1, kAttentionTile, row, padded_dim_, count, sums);
+      unrolled<kRows>([&](auto r) { acc[r][0] = sums[r]; });
+      weights += count;
+#else
+      const Element* ahead = values.block(block + kAttentionTile / kLanes) + d;
       for (const float* end = weights + count; weights != end; ++weights, row += padded_dim_) {
         if constexpr (kFromMemory) {
           prefetch<kCount * kLanes>(ahead);
@@ -296,6 +317,7 @@ class RowGroup {
           });
         });
       }
+#endif
     }
     unrolled<kRows>([&](auto r) {
       unrolled<kCount>([&](auto v) { store(outputs + r * stride + v * kLanes, acc[r][v]); });

@@ -18,6 +18,24 @@ struct I32x16 {
   v128_t part[4];
 };
 
+/// A value that the compiler does not know. Engines make a constant anew at each of its uses; what
+/// is known only at run time is computed once, before a loop.
+[[gnu::always_inline]] inline v128_t held(v128_t value) {
+  asm("" : "+r"(value));
+  return value;
+}
+/// The same value; what is pinned is computed in the order in which the program says it.
+[[gnu::always_inline]] inline v128_t pinned(v128_t value) {
+  asm volatile("" : "+r"(value));
+  return value;
+}
+[[gnu::always_inline]] inline v128_t held_ints(int32_t value) {
+  return held(wasm_i32x4_splat(value));
+}
+[[gnu::always_inline]] inline v128_t held_floats(float value) {
+  return held(wasm_f32x4_splat(value));
+}
+
 template <typename Operation>
 inline F32x16 each(Operation operation) {
   return {{operation(0), operation(1), operation(2), operation(3)}};
@@ -34,7 +52,8 @@ inline void store(float* to, F32x16 a) {
   for (int i = 0; i < 4; ++i) wasm_v128_store(to + 4 * i, a.part[i]);
 }
 inline F32x16 broadcast(float value) {
-  return each([&](int) { return wasm_f32x4_splat(value); });
+  const v128_t four = held_floats(value);
+  return each([&](int) { return four; });
 }
 inline F32x16 add(F32x16 a, F32x16 b) {
   return each([&](int i) { return wasm_f32x4_add(a.part[i], b.part[i]); });
@@ -87,7 +106,8 @@ inline void store(int32_t* to, I32x16 a) {
   for (int i = 0; i < 4; ++i) wasm_v128_store(to + 4 * i, a.part[i]);
 }
 inline I32x16 broadcast(int32_t value) {
-  return each_int([&](int) { return wasm_i32x4_splat(value); });
+  const v128_t four = held_ints(value);
+  return each_int([&](int) { return four; });
 }
 inline I32x16 add(I32x16 a, I32x16 b) {
   return each_int([&](int i) { return wasm_i32x4_add(a.part[i], b.part[i]); });
@@ -105,7 +125,7 @@ inline I32x16 round_to_int(F32x16 a) {
   return each_int([&](int i) { return wasm_i32x4_trunc_sat_f32x4(wasm_f32x4_nearest(a.part[i])); });
 }
 inline void store_bytes(int8_t* to, I32x16 a) {
-  const auto low_bytes = [](v128_t x) { return wasm_v128_and(x, wasm_i32x4_const_splat(255)); };
+  const auto low_bytes = [](v128_t x) { return wasm_v128_and(x, held_ints(255)); };
   const v128_t low = wasm_u16x8_narrow_i32x4(low_bytes(a.part[0]), low_bytes(a.part[1]));
   const v128_t high = wasm_u16x8_narrow_i32x4(low_bytes(a.part[2]), low_bytes(a.part[3]));
   wasm_v128_store(to, wasm_u8x16_narrow_i16x8(low, high));
@@ -123,52 +143,50 @@ inline int32_t sum(I32x16 a) {
   return wasm_i32x4_extract_lane(two, 0) + wasm_i32x4_extract_lane(two, 1);
 }
 inline F32x16 power_of_two(I32x16 n) {
-  return each([&](int i) {
-    return wasm_i32x4_shl(wasm_i32x4_add(n.part[i], wasm_i32x4_const_splat(127)), 23);
-  });
+  return each([&](int i) { return wasm_i32x4_shl(wasm_i32x4_add(n.part[i], held_ints(127)), 23); });
 }
 inline F32x16 add_exponent(F32x16 a, F32x16 shifted) {
   return each(
       [&](int i) { return wasm_i32x4_add(a.part[i], wasm_i32x4_shl(shifted.part[i], 23)); });
 }
 
-/// half_to_float() of four.
-inline v128_t widen_half(const uint16_t* from) {
-  const v128_t half = wasm_u32x4_extend_low_u16x8(wasm_v128_load64_zero(from));
-  const v128_t sign = wasm_i32x4_shl(wasm_v128_and(half, wasm_i32x4_const_splat(0x8000)), 16);
-  const v128_t rest = wasm_v128_and(half, wasm_i32x4_const_splat(0x7FFF));
-  const v128_t special = wasm_i32x4_gt(rest, wasm_i32x4_const_splat(0x7BFF));
-  const v128_t not_a_number = wasm_i32x4_gt(rest, wasm_i32x4_const_splat(0x7C00));
-  const v128_t tiny = wasm_i32x4_lt(rest, wasm_i32x4_const_splat(0x400));
-  const v128_t bias = wasm_v128_bitselect(wasm_i32x4_const_splat(224 << 23),
-                                          wasm_i32x4_const_splat(112 << 23), special);
-  const v128_t normal = wasm_v128_or(wasm_i32x4_add(wasm_i32x4_shl(rest, 13), bias),
-                                     wasm_v128_and(not_a_number, wasm_i32x4_const_splat(0x400000)));
-  const v128_t denormal =
-      wasm_f32x4_mul(wasm_f32x4_convert_i32x4(rest), wasm_f32x4_const_splat(0x1p-24f));
-  return wasm_v128_or(sign, wasm_v128_bitselect(denormal, normal, tiny));
+/// Of widen_half(), to be made before a loop.
+struct HalfConstants {
+  v128_t bits = held_ints(static_cast<int>(0x8FFFE000));
+  v128_t size = held_ints(0x0FFFE000);
+  v128_t largest = held_ints(0x0F7FFFFF);
+  v128_t infinity = held_ints(0x7F800000);
+  v128_t factor = held_floats(0x1p+112f);
+};
+/// half_to_float() of four: exponents are 112 too small, which a product mends, also of denormals,
+/// but for infinities and NaN, which are told apart first. The product makes a NaN quiet.
+[[gnu::always_inline]] inline v128_t widen_half(const uint16_t* from,
+                                                const HalfConstants& constants) {
+  const v128_t moved = wasm_i32x4_shl(wasm_i32x4_load16x4(from), 13);  // with copies of the sign
+  const v128_t half = wasm_v128_and(moved, constants.bits);
+  const v128_t special = wasm_i32x4_gt(wasm_v128_and(half, constants.size), constants.largest);
+  return wasm_f32x4_mul(wasm_v128_or(half, wasm_v128_and(special, constants.infinity)),
+                        constants.factor);
 }
 inline F32x16 load_half(const uint16_t* from) {
-  return each([&](int i) { return widen_half(from + 4 * i); });
+  const HalfConstants constants;
+  return each([&](int i) { return widen_half(from + 4 * i, constants); });
 }
 /// float_to_half() of four.
 inline v128_t narrow_half(v128_t value) {
-  const v128_t magnitude = wasm_v128_and(value, wasm_i32x4_const_splat(0x7FFFFFFF));
-  const v128_t sign = wasm_v128_and(wasm_u32x4_shr(value, 16), wasm_i32x4_const_splat(0x8000));
+  const v128_t magnitude = wasm_v128_and(value, held_ints(0x7FFFFFFF));
+  const v128_t sign = wasm_v128_and(wasm_u32x4_shr(value, 16), held_ints(0x8000));
   const v128_t high = wasm_u32x4_shr(magnitude, 13);
-  const v128_t odd = wasm_v128_and(high, wasm_i32x4_const_splat(1));
-  const v128_t rounding = wasm_i32x4_add(odd, wasm_i32x4_const_splat(0xFFF - 0x38000000));
+  const v128_t odd = wasm_v128_and(high, held_ints(1));
+  const v128_t rounding = wasm_i32x4_add(odd, held_ints(0xFFF - 0x38000000));
   v128_t half = wasm_u32x4_shr(wasm_i32x4_add(magnitude, rounding), 13);
-  const v128_t denormal = wasm_i32x4_sub(wasm_f32x4_add(magnitude, wasm_f32x4_const_splat(0.5f)),
-                                         wasm_i32x4_const_splat(0x3F000000));
-  half = wasm_v128_bitselect(denormal, half,
-                             wasm_i32x4_lt(magnitude, wasm_i32x4_const_splat(0x38800000)));
-  half = wasm_v128_bitselect(wasm_i32x4_const_splat(0x7C00), half,
-                             wasm_i32x4_gt(magnitude, wasm_i32x4_const_splat(0x477FEFFF)));
-  const v128_t payload = wasm_v128_or(wasm_v128_and(high, wasm_i32x4_const_splat(0x3FF)),
-                                      wasm_i32x4_const_splat(0x7E00));
-  half = wasm_v128_bitselect(payload, half,
-                             wasm_i32x4_gt(magnitude, wasm_i32x4_const_splat(0x7F800000)));
+  const v128_t denormal =
+      wasm_i32x4_sub(wasm_f32x4_add(magnitude, held_floats(0.5f)), held_ints(0x3F000000));
+  half = wasm_v128_bitselect(denormal, half, wasm_i32x4_lt(magnitude, held_ints(0x38800000)));
+  half =
+      wasm_v128_bitselect(held_ints(0x7C00), half, wasm_i32x4_gt(magnitude, held_ints(0x477FEFFF)));
+  const v128_t payload = wasm_v128_or(wasm_v128_and(high, held_ints(0x3FF)), held_ints(0x7E00));
+  half = wasm_v128_bitselect(payload, half, wasm_i32x4_gt(magnitude, held_ints(0x7F800000)));
   return wasm_v128_or(sign, half);
 }
 inline void store_half(uint16_t* to, F32x16 a) {

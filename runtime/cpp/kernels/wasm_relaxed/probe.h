@@ -6,4 +6,8 @@ namespace thimble::kernels::wasm_relaxed {
 /// round twice.
 bool madd_is_fused();
 
+/// Whether this engine computes the relaxed dot product of four from those of pairs in 16 bits, as
+/// on x86 without AVX-VNNI: their saturation shows in what the standard leaves open.
+bool dot_is_in_pairs();
+
 }  // namespace thimble::kernels::wasm_relaxed

@@ -14,7 +14,7 @@ constexpr uint32_t kRequired = kWasmSimd | kWasmRelaxed;
 constexpr Tile kTile = {4, 4};
 constexpr size_t kFewRows = kMatvecRows;
 /// Query rows, and vectors of 16 positions, that fit the registers in attention.
-constexpr size_t kAttentionRows = 2, kAttentionVectors = 1;
+constexpr size_t kAttentionRows = 3, kAttentionVectors = 1;
 /// Rows of a float32 product, four accumulators each, that fit the registers.
 constexpr size_t kFloatRows = 1;
 

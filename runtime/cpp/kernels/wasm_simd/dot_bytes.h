@@ -18,6 +18,9 @@ struct ByteInput {
 /// Sums of four weight rows: two of each row, rows 0 and 1 first.
 struct ByteSums {
   static constexpr size_t kRegisters = 2;
+  /// Fours of columns after which codes of so many bits need collect().
+  template <size_t kBits>
+  static constexpr size_t kMostFours = 8;
   v128_t first = wasm_i32x4_const_splat(0), second = wasm_i32x4_const_splat(0);
 
   /// Adds the products of four rows by four columns.
@@ -27,6 +30,8 @@ struct ByteSums {
     first = wasm_i32x4_add(first, wasm_i32x4_dot_i16x8(low, input.words));
     second = wasm_i32x4_add(second, wasm_i32x4_dot_i16x8(high, input.words));
   }
+  template <typename Constants>
+  void collect(const Constants&) {}
   /// One number of each row.
   [[gnu::always_inline]] v128_t rows() const {
     return wasm_i32x4_add(wasm_i32x4_shuffle(first, second, 0, 2, 4, 6),

@@ -1,5 +1,7 @@
 #include <wasm_simd128.h>
 
+#include <type_traits>
+
 #include THIMBLE_VARIANT_HEADER
 #include "kernels/shared/epilogue.h"
 #include "kernels/shared/functions.h"
@@ -11,6 +13,16 @@ namespace {
 
 constexpr size_t kQuadBytes = 16;  // of a line: 4 weight rows by 4 columns
 constexpr size_t kQuads = 4;
+/// Constants are made anew at each use, unless they are known before the loops.
+struct Constants {
+  v128_t nibbles = held_ints(0x0F0F0F0F);
+  v128_t fifth_bits = held_ints(0x10101010);
+  v128_t upper_bits = held_ints(0x30303030);
+  v128_t multiples = held_ints(15);
+  v128_t ones = held_ints(0x00010001);  ///< in 16 bits
+  HalfConstants halves;
+};
+
 /// Registers for sums.
 constexpr size_t kSums = 8;
 
@@ -29,12 +41,6 @@ struct Rows {
         group_scales(rows.group_size == 0
                          ? nullptr
                          : rows.group_scales + m * (rows.columns / rows.group_size) + first) {}
-
-  /// Four columns, from k on, of a row.
-  template <typename Input>
-  [[gnu::always_inline]] Input load(size_t k, size_t row) const {
-    return Input::load(x + k * kMr + row * 4);
-  }
 };
 
 /// As many weight rows, in fours, as fit the registers.
@@ -43,68 +49,99 @@ constexpr size_t kQuadsAtOnce = kSums / (Sums::kRegisters * Rows<kMr>::kCount) <
                                     ? kSums / (Sums::kRegisters * Rows<kMr>::kCount)
                                     : kQuads;
 
+/// What a product of rows and weights has read so far: addresses that only grow, so that what is
+/// added to them is part of an instruction.
+template <size_t kMr>
+struct Cursor {
+  const uint8_t* lines;
+  const int8_t* x;
+  const int32_t* bias;
+
+  /// \param first a column.
+  Cursor(const uint8_t* values, size_t bits, const Rows<kMr>& rows, size_t first)
+      : lines(values + first * kBlockRows * bits / 8),
+        x(rows.x + first * kMr),
+        bias(rows.bias + first / kColumnStep * kMr) {}
+
+  [[gnu::always_inline]] void advance(size_t columns, size_t bits) {
+    lines += columns * kBlockRows * bits / 8;
+    x += columns * kMr;
+    bias += columns / kColumnStep * kMr;
+  }
+};
+
 /// The codes of 4 weight rows by columns 4 * kQuad .. + 3 of kColumnStep.
 /// \param four where these rows are in the step's first line.
 template <size_t kBits, size_t kQuad>
-[[gnu::always_inline]] inline v128_t codes(const uint8_t* four) {
+[[gnu::always_inline]] inline v128_t codes(const uint8_t* four, const Constants& constants) {
   const v128_t bytes = wasm_v128_load(four + kQuad / 2 * kLineBytes);
   const v128_t code =
-      kQuad % 2 == 0 ? wasm_v128_and(bytes, wasm_u8x16_const_splat(15)) : wasm_u8x16_shr(bytes, 4);
+      wasm_v128_and(kQuad % 2 == 0 ? bytes : wasm_u16x8_shr(bytes, 4), constants.nibbles);
   if constexpr (kBits == 4) return code;
   constexpr size_t kAt = kQuad * (kBits - 4);
   v128_t upper = wasm_v128_load(four + (4 + kAt / 8) * kLineBytes);
-  if constexpr (kAt % 8 < 4) upper = wasm_i8x16_shl(upper, 4 - kAt % 8);
-  if constexpr (kAt % 8 > 4) upper = wasm_u8x16_shr(upper, kAt % 8 - 4);
-  return wasm_v128_or(code, wasm_v128_and(upper, wasm_u8x16_const_splat((1 << kBits) - 16)));
+  if constexpr (kAt % 8 < 4) upper = wasm_i16x8_shl(upper, 4 - kAt % 8);
+  if constexpr (kAt % 8 > 4) upper = wasm_u16x8_shr(upper, kAt % 8 - 4);
+  const v128_t mask = kBits == 5 ? constants.fifth_bits : constants.upper_bits;
+  return wasm_v128_or(code, wasm_v128_and(upper, mask));
 }
 
 /// The integer dot products of a group, negative because a code is the largest value less the
-/// value.
-template <size_t kBits, size_t kMr, size_t kCount>
-[[gnu::always_inline]] inline void dot_codes(const uint8_t* lines, const Rows<kMr>& rows, size_t k,
-                                             size_t group_size,
+/// value. Moves `at` on.
+/// \param kSteps of kColumnStep; 0: group_size tells.
+template <size_t kBits, size_t kSteps, size_t kMr, size_t kCount>
+[[gnu::always_inline]] inline void dot_codes(Cursor<kMr>& at, size_t group_size,
+                                             const Constants& constants,
                                              v128_t (&acc)[kCount][Rows<kMr>::kCount]) {
   constexpr size_t kRows = Rows<kMr>::kCount;
   CodeSums sums[kCount][kRows];
-  int32_t bias[kRows] = {};
-  for (const size_t end = k + group_size; k < end; k += kColumnStep, lines += step_bytes(kBits)) {
+  v128_t bias[kRows];
+  unrolled<kRows>([&](auto r) { bias[r] = wasm_i32x4_const_splat(0); });
+  size_t steps = kSteps > 0 ? kSteps : group_size / kColumnStep;
+  do {
     unrolled<kRows>([&](auto r) [[gnu::always_inline]] {
-      bias[r] += offset_bias<largest_value(kBits)>(rows.bias[k / kColumnStep * kMr + r]);
+      const int32_t of_step = offset_bias<largest_value(kBits)>(at.bias[r]);
+      bias[r] = wasm_i32x4_add(bias[r], wasm_i32x4_splat(of_step));
     });
     unrolled<kColumnStep / 4>([&](auto i) [[gnu::always_inline]] {
       CodeInput x[kRows];
       unrolled<kRows>([&](auto r) [[gnu::always_inline]] {
-        x[r] = rows.template load<CodeInput>(k + 4 * i, r);
+        x[r] = CodeInput::load(at.x + (4 * i * kMr + 4 * r));
       });
       unrolled<kCount>([&](auto q) [[gnu::always_inline]] {
-        const v128_t weights = codes<kBits, i>(lines + q * kQuadBytes);
-        unrolled<kRows>([&](auto r) [[gnu::always_inline]] { sums[q][r].add(weights, x[r]); });
+        const v128_t weights = codes<kBits, i>(at.lines + q * kQuadBytes, constants);
+        unrolled<kRows>([&](auto r) [[gnu::always_inline]] {
+          sums[q][r].add(weights, x[r]);
+          if constexpr ((i + 1) % CodeSums::kMostFours<kBits> == 0) sums[q][r].collect(constants);
+        });
       });
     });
-  }
+    at.advance(kColumnStep, kBits);
+  } while (--steps > 0);
   unrolled<kCount>([&](auto q) [[gnu::always_inline]] {
     unrolled<kRows>([&](auto r) [[gnu::always_inline]] {
-      acc[q][r] = wasm_i32x4_add(sums[q][r].rows(), wasm_i32x4_splat(bias[r]));
+      acc[q][r] = wasm_i32x4_add(sums[q][r].rows(), bias[r]);
     });
   });
 }
 
-/// The integer dot products of int8 columns from `first` to before `last`.
+/// The integer dot products of so many int8 columns. Moves `at` on.
 template <size_t kMr, size_t kCount>
-[[gnu::always_inline]] inline void dot_bytes(const uint8_t* lines, const Rows<kMr>& rows,
-                                             size_t first, size_t last,
+[[gnu::always_inline]] inline void dot_bytes(Cursor<kMr>& at, size_t columns,
                                              v128_t (&acc)[kCount][Rows<kMr>::kCount]) {
   constexpr size_t kRows = Rows<kMr>::kCount;
   ByteSums sums[kCount][kRows];
-  for (size_t k = first; k < last; k += 4) {
+  const int8_t* four = at.x;
+  for (const uint8_t *line = at.lines, *end = line + columns * kBlockRows; line != end;
+       line += kLineBytes, four += 4 * kMr) {
     ByteInput x[kRows];
-    unrolled<kRows>([&](auto r)
-                        [[gnu::always_inline]] { x[r] = rows.template load<ByteInput>(k, r); });
+    unrolled<kRows>([&](auto r) [[gnu::always_inline]] { x[r] = ByteInput::load(four + 4 * r); });
     unrolled<kCount>([&](auto q) [[gnu::always_inline]] {
-      const v128_t weights = wasm_v128_load(lines + k * kBlockRows + q * kQuadBytes);
+      const v128_t weights = wasm_v128_load(line + q * kQuadBytes);
       unrolled<kRows>([&](auto r) [[gnu::always_inline]] { sums[q][r].add(weights, x[r]); });
     });
   }
+  at.advance(columns, 8);
   unrolled<kCount>([&](auto q) [[gnu::always_inline]] {
     unrolled<kRows>([&](auto r) [[gnu::always_inline]] { acc[q][r] = sums[q][r].rows(); });
   });
@@ -115,15 +152,16 @@ struct TwoLevel {
   using Totals = I32x16;
   using Sums = CodeSums;
 
-  template <size_t kMr, size_t kCount>
+  template <size_t kSteps, size_t kMr, size_t kCount>
   static void run(const LinearArgs& args, const BlockLayout& layout, const uint8_t* packed,
-                  const Rows<kMr>& rows, size_t quad, Totals (&totals)[Rows<kMr>::kCount]) {
+                  const Rows<kMr>& rows, size_t quad, const Constants& constants,
+                  Totals (&totals)[Rows<kMr>::kCount]) {
     constexpr size_t kRows = Rows<kMr>::kCount;
     const ColumnRange columns = columns_of(args);
     const size_t group_size = args.weight.group_size;
     const uint8_t* scales =
         packed + layout.scales + quad * kQuadBytes + columns.first / group_size / 8 * kLineBytes;
-    const uint8_t* lines = packed + layout.values + quad * kQuadBytes;
+    Cursor<kMr> at(packed + layout.values + quad * kQuadBytes, kBits, rows, columns.first);
     v128_t total[kCount][kRows], multiples[kCount];
     unrolled<kCount>([&](auto q) {
       multiples[q] = wasm_i32x4_const_splat(0);
@@ -135,9 +173,9 @@ struct TwoLevel {
         scales += kLineBytes;
       }
       v128_t acc[kCount][kRows];
-      dot_codes<kBits>(lines + k / kColumnStep * step_bytes(kBits), rows, k, group_size, acc);
+      dot_codes<kBits, kSteps>(at, group_size, constants, acc);
       unrolled<kCount>([&](auto q) [[gnu::always_inline]] {
-        const v128_t multiple = wasm_v128_and(multiples[q], wasm_i32x4_const_splat(15));
+        const v128_t multiple = wasm_v128_and(multiples[q], constants.multiples);
         multiples[q] = wasm_u32x4_shr(multiples[q], 4);
         unrolled<kRows>([&](auto r) [[gnu::always_inline]] {
           total[q][r] = wasm_i32x4_sub(total[q][r], wasm_i32x4_mul(acc[q][r], multiple));
@@ -153,42 +191,47 @@ struct Int8 {
   using Totals = I32x16;
   using Sums = ByteSums;
 
-  template <size_t kMr, size_t kCount>
+  template <size_t kSteps, size_t kMr, size_t kCount>
   static void run(const LinearArgs& args, const BlockLayout& layout, const uint8_t* packed,
-                  const Rows<kMr>& rows, size_t quad, Totals (&totals)[Rows<kMr>::kCount]) {
+                  const Rows<kMr>& rows, size_t quad, const Constants&,
+                  Totals (&totals)[Rows<kMr>::kCount]) {
     constexpr size_t kRows = Rows<kMr>::kCount;
     const ColumnRange columns = columns_of(args);
-    const uint8_t* lines = packed + layout.values + quad * kQuadBytes;
+    Cursor<kMr> at(packed + layout.values + quad * kQuadBytes, 8, rows, columns.first);
     v128_t total[kCount][kRows];
-    dot_bytes(lines, rows, columns.first, columns.last, total);
+    dot_bytes<kMr, kCount>(at, columns.last - columns.first, total);
     unrolled<kCount>(
         [&](auto q) { unrolled<kRows>([&](auto r) { totals[r].part[quad + q] = total[q][r]; }); });
   }
 };
 
-/// A format whose groups have float16 scales; `dot(k, acc)` gives the integers of a group.
-template <size_t kMr, size_t kCount, typename Dot>
+/// A format whose groups have float16 scales; `dot(acc)` gives the integers of the next group, the
+/// negative ones if kNegative.
+template <bool kNegative, size_t kMr, size_t kCount, typename Dot>
 [[gnu::always_inline]] inline void add_groups(const LinearArgs& args, const BlockLayout& layout,
                                               const uint8_t* packed, const Rows<kMr>& rows,
-                                              size_t quad, Dot dot,
+                                              size_t quad, const Constants& constants, Dot dot,
                                               F32x16 (&totals)[Rows<kMr>::kCount]) {
   constexpr size_t kRows = Rows<kMr>::kCount;
-  const size_t group_size = args.weight.group_size;
   const uint16_t* scales = reinterpret_cast<const uint16_t*>(packed + layout.scales) + quad * 4;
+  const float* of_inputs = rows.group_scales;
   v128_t total[kCount][kRows];
   unrolled<kCount>(
       [&](auto q) { unrolled<kRows>([&](auto r) { total[q][r] = wasm_f32x4_const_splat(0); }); });
-  for (size_t k = 0; k < args.weight.columns; k += group_size, scales += kBlockRows) {
+  for (size_t groups = args.weight.columns / args.weight.group_size; groups > 0; --groups) {
     v128_t acc[kCount][kRows];
-    dot(k, acc);
+    dot(acc);
     unrolled<kCount>([&](auto q) [[gnu::always_inline]] {
-      const v128_t scale = widen_half(scales + 4 * q);
+      const v128_t half = widen_half(scales + 4 * q, constants.halves);
+      const v128_t scale = kNegative ? wasm_f32x4_neg(half) : half;
       unrolled<kRows>([&](auto r) [[gnu::always_inline]] {
-        const v128_t of_input = wasm_f32x4_splat(rows.group_scales[k / group_size * kMr + r]);
+        const v128_t of_input = wasm_v128_load32_splat(of_inputs + r);
         total[q][r] = fused_four(wasm_f32x4_convert_i32x4(acc[q][r]),
                                  wasm_f32x4_mul(scale, of_input), total[q][r]);
       });
     });
+    scales += kBlockRows;
+    of_inputs += kMr;
   }
   unrolled<kCount>(
       [&](auto q) { unrolled<kRows>([&](auto r) { totals[r].part[quad + q] = total[q][r]; }); });
@@ -198,16 +241,15 @@ struct Int4Groups {
   using Totals = F32x16;
   using Sums = CodeSums;
 
-  template <size_t kMr, size_t kCount>
+  template <size_t kSteps, size_t kMr, size_t kCount>
   static void run(const LinearArgs& args, const BlockLayout& layout, const uint8_t* packed,
-                  const Rows<kMr>& rows, size_t quad, Totals (&totals)[Rows<kMr>::kCount]) {
-    const uint8_t* lines = packed + layout.values + quad * kQuadBytes;
-    const auto dot = [&](size_t k, v128_t(&acc)[kCount][Rows<kMr>::kCount]) {
-      dot_codes<4>(lines + k / kColumnStep * step_bytes(4), rows, k, args.weight.group_size, acc);
-      for (auto& of_rows : acc)
-        for (v128_t& sums : of_rows) sums = wasm_i32x4_neg(sums);
+                  const Rows<kMr>& rows, size_t quad, const Constants& constants,
+                  Totals (&totals)[Rows<kMr>::kCount]) {
+    Cursor<kMr> at(packed + layout.values + quad * kQuadBytes, 4, rows, 0);
+    const auto dot = [&](v128_t(&acc)[kCount][Rows<kMr>::kCount]) [[gnu::always_inline]] {
+      dot_codes<4, kSteps>(at, args.weight.group_size, constants, acc);
     };
-    add_groups<kMr, kCount>(args, layout, packed, rows, quad, dot, totals);
+    add_groups<true, kMr, kCount>(args, layout, packed, rows, quad, constants, dot, totals);
   }
 };
 
@@ -215,34 +257,46 @@ struct Int8Groups {
   using Totals = F32x16;
   using Sums = ByteSums;
 
-  template <size_t kMr, size_t kCount>
+  template <size_t kSteps, size_t kMr, size_t kCount>
   static void run(const LinearArgs& args, const BlockLayout& layout, const uint8_t* packed,
-                  const Rows<kMr>& rows, size_t quad, Totals (&totals)[Rows<kMr>::kCount]) {
-    const uint8_t* lines = packed + layout.values + quad * kQuadBytes;
-    const auto dot = [&](size_t k, v128_t(&acc)[kCount][Rows<kMr>::kCount]) {
-      dot_bytes(lines, rows, k, k + args.weight.group_size, acc);
+                  const Rows<kMr>& rows, size_t quad, const Constants& constants,
+                  Totals (&totals)[Rows<kMr>::kCount]) {
+    Cursor<kMr> at(packed + layout.values + quad * kQuadBytes, 8, rows, 0);
+    const auto dot = [&](v128_t(&acc)[kCount][Rows<kMr>::kCount]) [[gnu::always_inline]] {
+      dot_bytes<kMr, kCount>(at, args.weight.group_size, acc);
     };
-    add_groups<kMr, kCount>(args, layout, packed, rows, quad, dot, totals);
+    add_groups<false, kMr, kCount>(args, layout, packed, rows, quad, constants, dot, totals);
   }
 };
 
 /// Every tile of activations times a block of weights, which stays in the caches.
-template <typename Format, size_t kMr>
-void multiply(const LinearArgs& args) {
+template <typename Format, size_t kSteps, size_t kMr>
+void multiply_blocks(const LinearArgs& args) {
   const BlockLayout layout = args.weight.layout();
   constexpr size_t kRows = Rows<kMr>::kCount;
   constexpr size_t kCount = kQuadsAtOnce<typename Format::Sums, kMr>;
+  const Constants constants;
   for (size_t block = args.first_block; block < args.last_block; ++block) {
     const uint8_t* packed = args.weight.data + block * layout.bytes;
     for (size_t m = 0; m < args.x.rows; m += kRows) {
       const Rows<kMr> rows(args.x, m / kMr * kMr, m % kMr);
       typename Format::Totals totals[kRows];
       for (size_t quad = 0; quad < kQuads; quad += kCount)
-        Format::template run<kMr, kCount>(args, layout, packed, rows, quad, totals);
+        Format::template run<kSteps, kMr, kCount>(args, layout, packed, rows, quad, constants,
+                                                  totals);
       for (size_t r = 0; r < kRows && m + r < args.x.rows; ++r)
         store_totals(args, m + r, block, totals[r], packed);
     }
   }
+}
+
+/// Groups of 4 bits that are one step have no loop of their own.
+template <typename Format, size_t kMr>
+void multiply(const LinearArgs& args) {
+  if constexpr (std::is_same_v<Format, Int4Groups> || std::is_same_v<Format, TwoLevel<4>>) {
+    if (args.weight.group_size == kColumnStep) return multiply_blocks<Format, 1, kMr>(args);
+  }
+  multiply_blocks<Format, 0, kMr>(args);
 }
 
 template <typename Format>

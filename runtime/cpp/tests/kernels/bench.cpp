@@ -2,6 +2,7 @@
 //
 // usage: kernel_bench [VARIANT...]       one thread; about two seconds a variant
 
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -22,7 +23,14 @@ using thimble::test::AlignedBuffer;
 using thimble::test::Problem;
 
 /// Of this process's own time, which other processes disturb less than the clock on the wall.
-double seconds() { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; }
+double seconds() {
+#if defined(__wasi__)  // which has no other clock
+  const auto now = std::chrono::steady_clock::now().time_since_epoch();
+  return std::chrono::duration<double>(now).count();
+#else
+  return static_cast<double>(std::clock()) / CLOCKS_PER_SEC;
+#endif
+}
 
 /// The shortest of a few runs, in seconds.
 template <typename Run>
@@ -47,11 +55,11 @@ void measure_limits(uint32_t features, const AlignedBuffer& memory) {
     std::printf("%-31s read            %6.1f GB/s\n", "limit", memory.size() / took * 1e-9);
   }
   constexpr size_t kLoops = 300000;
-  for (const auto& [multiply, name] :
+  for (const auto& probe :
        {std::pair{limits.multiply, "limit"}, {limits.multiply_cached, "limit, operands cached"}}) {
-    if (multiply == nullptr) continue;
-    const double took = shortest([&] { sink = multiply(kLoops); });
-    std::printf("%-31s %-15s %6.1f GOPS\n", name, limits.unit,
+    if (probe.first == nullptr) continue;
+    const double took = shortest([&] { sink = probe.first(kLoops); });
+    std::printf("%-31s %-15s %6.1f GOPS\n", probe.second, limits.unit,
                 kLoops * limits.operations / took * 1e-9);
   }
 }
@@ -83,7 +91,8 @@ void measure_matvec(const Variant& variant, WeightFormat format, const char* for
 /// SwiGLU takes them.
 void measure_matmul(const Variant& variant, WeightFormat format, const char* format_name) {
   constexpr size_t kBlocksAtOnce = 16;
-  for (const auto& [outputs, columns] : {std::pair{kOutputs, kColumns}, {kColumns, kOutputs}}) {
+  for (const auto& shape : {std::pair{kOutputs, kColumns}, {kColumns, kOutputs}}) {
+    const size_t outputs = shape.first, columns = shape.second;
     for (size_t rows : {128, 256, 512}) {
       Problem problem(format, rows, outputs, columns, kGroup, variant.tile);
       LinearArgs args = problem.args();
