@@ -20,6 +20,7 @@ from delegates.passes.quantized import (
 
 SHORT_CONVOLUTION = "thimble.short_convolution.default"
 DELTA_RULE = "thimble.gated_delta_rule.default"
+SHARED_ATTENTION = "thimble.shared_attention.default"
 FLOAT_BITS = 32  # of a weight that is not quantized, whatever the delegate stores it as
 
 
@@ -105,6 +106,7 @@ class Limits:
         convolutions: whether it supports short convolutions, which keep a state.
         experts: whether it supports mixtures of experts.
         delta_rules: whether it supports the gated delta rule, which keeps states too.
+        shared_caches: whether it supports attention to the keys and values of another layer.
     """
 
     name: str
@@ -125,6 +127,7 @@ class Limits:
     convolutions: bool = False
     experts: bool = False
     delta_rules: bool = False
+    shared_caches: bool = False
 
     def check_kept(self) -> None:
         """Checks that weights may be stored as `--quant keep` finds them.
@@ -235,6 +238,21 @@ class Limits:
                 "cpu."
             )
 
+    def check_shared_caches(self, where: str = "") -> None:
+        """Checks that layers may attend to the keys and values of another.
+
+        Args:
+            where: as in check_convolution.
+
+        Raises:
+            DelegateError: they may not.
+        """
+        if not self.shared_caches:
+            raise DelegateError(
+                f"{self.name} does not support attention to the keys and values of another "
+                f"layer{where}: export with --delegate cpu or xnnpack."
+            )
+
     def check_experts(self) -> None:
         """Checks that layers may have a mixture of experts.
 
@@ -298,6 +316,8 @@ class Limits:
                 self.check_convolution(f" ({source_line(node)})")
             if str(node.target) == DELTA_RULE:
                 self.check_delta_rule(f" ({source_line(node)})")
+            if str(node.target) == SHARED_ATTENTION:
+                self.check_shared_caches(f" ({source_line(node)})")
 
     def _check_bits(self, bits: int) -> None:
         if bits not in self.weight_bits:

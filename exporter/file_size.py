@@ -18,6 +18,7 @@ from exporter.text import Text
 from quant.budget.spread import numbers_of, small_numbers
 from quant.layers.blocks import parts_of_layer
 from quant.layers.embedding_and_head import is_tied
+from quant.layers.outer import outer_parts
 from quant.layers.walk import walk
 from quant.machine.memory_size import show_size
 from quant.scheme import EMBEDDING_PART, FOUR_BITS, HEAD_BITS, HEAD_PART, Scheme
@@ -48,6 +49,9 @@ def weight_bytes(model: CausalLM, scheme: Scheme, limits: Limits) -> int:
         for part in parts_of_layer(stop.layer):
             name = f"{stop.name}.{part.name}"
             total += sum(stored(stop.layer.get_submodule(path), name) for path in part.linears)
+    for outer in outer_parts(model):
+        size = outer.bytes(scheme, storage)
+        total += size + -size % alignment
     return total + small_numbers(model) * storage.float_bytes
 
 

@@ -13,6 +13,7 @@ from exporter.models.decoder import CausalLM
 from exporter.options import ExportOptions
 from quant.layers.blocks import parts_of_layer
 from quant.layers.embedding_and_head import EMBEDDING, HEAD
+from quant.layers.outer import outer_parts
 from quant.layers.walk import walk
 from quant.scheme import EMBEDDING_PART, HEAD_PART, KEEP, Scheme
 from quant.weight_type import INT8, INT8_GROUPS, WeightType
@@ -110,6 +111,8 @@ def _parts(checkpoint: Checkpoint) -> Iterator[_Part]:
         for part in parts_of_layer(stop.layer):
             names = (f"{stop.name}.{linear}.weight" for linear in part.linears)
             yield _part(checkpoint, f"{stop.name}.{part.name}", *names)
+    for outer in outer_parts(model):
+        yield _part(checkpoint, outer.name, f"{outer.name}.weight")
     yield _part(checkpoint, EMBEDDING_PART, EMBEDDING)
     if not checkpoint.config.tie_word_embeddings:
         yield _part(checkpoint, HEAD_PART, HEAD)

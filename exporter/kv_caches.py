@@ -70,8 +70,9 @@ def kv_caches(spec: DecoderSpec, limits: Limits, context: int, seq_len: int) -> 
         context: positions of a whole context.
         seq_len: most tokens in one call.
     """
+    owners = [mixer for mixer in spec.attentions if mixer.shares is None]
     kinds = Counter(
-        (mixer.window, 2 * mixer.num_key_value_heads * mixer.head_dim) for mixer in spec.attentions
+        (mixer.window, 2 * mixer.num_key_value_heads * mixer.head_dim) for mixer in owners
     )
     caches = []
     for (window, numbers), layers in kinds.items():

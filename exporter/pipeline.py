@@ -253,6 +253,7 @@ def describe(
             "bits_per_weight": quantization.size.bits_per_weight,
             "linear_bits_per_weight": quantization.size.linear_bits_per_weight,
             "embedding_bytes": quantization.size.embedding,
+            **({"layer_input_bytes": outer} if (outer := quantization.size.outer) else {}),
             **({"compared_with": "the weights dequantized"} if options.scheme.name == KEEP else {}),
             "calibration_tokens": quantization.calibration_tokens,
             **({"experts": _experts(quantization)} if quantization.experts else {}),
@@ -301,6 +302,8 @@ def check_mixers(checkpoint: Checkpoint, context: int, limits: Limits) -> None:
             limits.check_delta_rule()
         else:
             limits.check_attention(mixer.window, mixer.soft_cap, mixer.sinks)
+            if mixer.shares is not None:
+                limits.check_shared_caches()
 
 
 def check_experts(checkpoint: Checkpoint, limits: Limits) -> None:

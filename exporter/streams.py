@@ -32,8 +32,16 @@ def hold_standard_streams() -> None:
 def outlive_reader() -> None:
     """Makes standard output drop its data from now on if its reader has gone or it was closed.
 
-    The work continues and ends with its own exit code. A full disk is still an error.
+    The work continues and ends with its own exit code. A full disk is still an error. A stream that
+    someone has put in its place is left as it is.
     """
+    try:
+        if sys.stdout.fileno() != 1:
+            return
+    except (OSError, ValueError):  # it has no file
+        return
+    with suppress(OSError):
+        sys.stdout.flush()
     sys.stdout = _text(_Unread(1, "w", closefd=False), sys.stdout, "strict")
 
 

@@ -35,7 +35,8 @@ class Part:
 
 @dataclass(frozen=True)
 class Block:
-    """hidden + after(module(norm(hidden), context)): one block of a layer, and its linears.
+    """(hidden + after(module(norm(hidden), context))) * times: one block of a layer, and its
+    linears.
 
     Attributes:
         module: path in the layer, such as "self_attn".
@@ -49,6 +50,9 @@ class Block:
             the values of each head may be rotated; None: they may not.
         router: path of the linear that chooses the experts of each row from the block's input, and
             stays in floats; the module is then a `Mixture`. None: there are no experts.
+        times: path of a number by which the hidden states behind the block are multiplied; None:
+            they are not.
+        leaves: how many numbers of a token it leaves in the context for later layers.
     """
 
     module: str
@@ -59,6 +63,8 @@ class Block:
     feeds_last: str | None
     heads: tuple[str, int] | None
     router: str | None = None
+    times: str | None = None
+    leaves: int = 0
 
     @property
     def parts(self) -> tuple[Part, ...]:
@@ -131,6 +137,22 @@ class CausalLM(Protocol):
     def context(self, seq_len: int) -> Any:
         """What the layers take besides the hidden states of positions 0 .. seq_len - 1: a pytree
         of tensors."""
+
+    @property
+    def reads_text(self) -> bool:
+        """Whether the layers also take what depends on the text: `text_context`."""
+
+    def text_context(
+        self, context: Any, tokens: Tensor, hidden: Tensor, weights: "WeightSource | None" = None
+    ) -> Any:
+        """`context`, with what the layers take of some sequences besides their hidden states; and
+        with what earlier layers leave there for later ones, as those sequences go through them.
+
+        Args:
+            tokens: int64 (batch, seq_len), on the CPU.
+            hidden: in front of the first layer, (batch, seq_len, hidden_size), on any device.
+            weights: where what is outside the layers is read, as floats; None: the model's own.
+        """
 
     def finish_logits(self, logits: Tensor) -> Tensor:
         """What comes after `lm_head`, for each logit separately, such as a soft cap."""

@@ -29,10 +29,11 @@ from quant.layers.gptq import gptq_layer
 from quant.layers.head_inputs import head_statistics
 from quant.layers.kept import keep_layer
 from quant.layers.nearest import round_layer
+from quant.layers.outer import fill_outer, outer_parts
 from quant.layers.place import Streams
-from quant.layers.stream import States, Stream
+from quant.layers.stream import States, Stream, contexts_on
 from quant.layers.walk import Stop, filling_walk, layers_of, load_finite, walk
-from quant.machine.device import context_on, full_memory_reported, move
+from quant.machine.device import full_memory_reported, move
 from quant.machine.resources import DEFAULTS, Resources
 from quant.measure.quality import Quality
 from quant.measure.size import STOCK, Storage, stored_size
@@ -80,7 +81,8 @@ def quantize(
     if scheme.choice.folds_rotation:
         require_rotatable(model, scheme.choice.rotation)
     layers, parts = layers_of(model), part_names(model)
-    _require_parts(scheme, parts, is_tied(model))
+    outer = [part.name for part in outer_parts(model)]
+    _require_parts(scheme, parts, outer, is_tied(model))
     linear_weights = [_linear_weights(layer) for layer in layers]
     head_weights = model.lm_head.in_features * model.lm_head.out_features
     head_work = 0 if scheme.needs_calibration else head_weights  # next to GPTQ, it takes no time
@@ -100,6 +102,7 @@ def quantize(
         load_embedding_and_head(model, weights)
     else:
         _fill_ends(model, scheme, weights, calibration, kept, device)
+    fill_outer(model, scheme, weights)
     resources.spill.park(cast(nn.Module, model))
     load_finite(weights, model.model.get_submodule("norm"), "model.norm.")
     meter.advance("model.embed_tokens", head_work)
@@ -161,7 +164,7 @@ def quantize(
         group_size=scheme.group_size,
         head_bits=scheme.head_bits,
         size=stored_size(model, layers, tied, storage),
-        widths=scheme.widths(parts),
+        widths=scheme.widths(parts, outer),
         method=scheme.choice.settings if scheme.bits == 4 else None,
         quality=quality,
         layer_errors=tuple(layer_errors),
@@ -173,12 +176,14 @@ def quantize(
     )
 
 
-def _require_parts(scheme: Scheme, layers: Sequence[Sequence[str]], tied: bool) -> None:
+def _require_parts(
+    scheme: Scheme, layers: Sequence[Sequence[str]], outer: Sequence[str], tied: bool
+) -> None:
     """Raises QuantError if a type is for a part that does not exist, or if two ends that are one
     weight have two types."""
     names = {f"model.layers.{i}.{part}" for i, parts in enumerate(layers) for part in parts}
     for part, _ in scheme.types:
-        if part not in names | {EMBEDDING_PART, HEAD_PART}:
+        if part not in names | {EMBEDDING_PART, HEAD_PART, *outer}:
             raise QuantError(f"the model has no part {part}, which was given a type of its own.")
     if tied and scheme.type_of(EMBEDDING_PART) != scheme.type_of(HEAD_PART):
         raise QuantError(
@@ -228,11 +233,13 @@ def _calibrated(
 ) -> Streams:
     """The calibration text's hidden states before the first layer."""
     spill, ranks, device = resources.spill, resources.ranks, resources.device
-    context, reference = context_on(device, model, calibration.shape[1]), None
+    seq_len, reference = calibration.shape[1], None
     if scheme.choice.follows_float:
         embed = partial(embed_float, model, weights)
-        reference = Stream(calibration, embed, context, spill, ranks, device)
-    hidden = Stream(calibration, model.embed, context, spill, ranks, device)
+        contexts = contexts_on(device, model, seq_len, weights)
+        reference = Stream(calibration, embed, contexts, spill, ranks, device)
+    contexts = contexts_on(device, model, seq_len)
+    hidden = Stream(calibration, model.embed, contexts, spill, ranks, device)
     return Streams(hidden, reference, spill, ranks, resources.speed)
 
 
@@ -249,9 +256,12 @@ class _EvaluationStreams:
         self, model: CausalLM, weights: WeightSource, tokens: Tensor, device: torch.device
     ) -> None:
         self._tokens = tokens.to(device)
-        context = context_on(device, model, tokens.shape[1])
-        self._float = States(embed_float(model, weights, tokens).to(device), context)
-        self._quantized = States(model.embed(tokens).to(device), context)
+        seq_len = tokens.shape[1]
+        embedded = embed_float(model, weights, tokens).to(device)
+        contexts = contexts_on(device, model, seq_len, weights)
+        self._float = States(embedded, contexts, tokens)
+        contexts = contexts_on(device, model, seq_len)
+        self._quantized = States(model.embed(tokens).to(device), contexts, tokens)
         self.layer_errors: list[float] = []
 
     def advance_float(self, stop: Stop) -> None:

@@ -25,6 +25,7 @@ METHODS = {  # of the schemes that choose integers
 FOUR_BITS = ("rtn4", "hqq4", "awq4", "gptq4")
 KEEP = "keep"
 SCHEMES = ("none", *METHODS, KEEP)
+_DECODER, _LAYERS = "model.", "model.layers."
 EMBEDDING_PART, HEAD_PART = "model.embed_tokens", "lm_head"
 
 
@@ -42,7 +43,7 @@ class Scheme:
         method: how the integers are chosen; None: as the table says.
         types: the parts that are stored in another type than the scheme's, and that type. Parts
             are "model.layers.0." and the name of a part of that layer, EMBEDDING_PART, HEAD_PART
-            (tied ends have one type).
+            (tied ends have one type), and others outside the layers.
         whole_rows: whether "rtn8" has one scale a row, for delegates without int8 in groups.
 
     Raises:
@@ -108,9 +109,9 @@ class Scheme:
 
     def type_of(self, part: str) -> WeightType | None:
         """The type of a part such as "model.layers.0.mlp.down_proj", EMBEDDING_PART or HEAD_PART;
-        None for floats."""
+        None for floats. What is outside the layers is stored like the two ends."""
         found = self._types.get(part)
-        is_end = part in (EMBEDDING_PART, HEAD_PART)
+        is_end = part.startswith(_DECODER) and not part.startswith(_LAYERS) or part == HEAD_PART
         if found is not None or self.name in ("none", KEEP) or not is_end:
             return found or self.type
         if self.head_bits == 8:
@@ -133,11 +134,12 @@ class Scheme:
     def _types(self) -> dict[str, WeightType]:
         return dict(self.types)
 
-    def widths(self, layers: Sequence[Sequence[str]]) -> dict[str, str]:
+    def widths(self, layers: Sequence[Sequence[str]], outer: Sequence[str] = ()) -> dict[str, str]:
         """Bits of each kind of part, as text: "4 bits, 8 in layers 0, 3-5".
 
         Args:
             layers: the names of each layer's parts in it.
+            outer: parts outside the layers besides the two ends.
         """
         shown = {}
         for part in dict.fromkeys(part for parts in layers for part in parts):
@@ -149,7 +151,7 @@ class Scheme:
                 f", {bits} in layers {_ranges([i for i in having if widths[i] == bits])}"
                 for bits in others
             )
-        for end in (EMBEDDING_PART, HEAD_PART):
+        for end in (EMBEDDING_PART, *outer, HEAD_PART):
             shown[end] = f"{_bits(self.type_of(end))} bits"
         return shown
 

@@ -24,6 +24,7 @@ LIMITS = Limits(
     convolutions=True,
     experts=True,
     delta_rules=True,
+    shared_caches=True,
 )
 
 __all__ = ["LIMITS", "file_layout", "load", "lower", "take", "take_rest", "why_unfused"]

@@ -16,6 +16,8 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind, OutputKind
 from torch.fx import Node
 
+from delegates.errors import DelegateError
+from delegates.lines import source_line
 from delegates.op_list.graph import Constants, operator_name
 from delegates.op_list.layout import PAGE_BYTES
 from delegates.op_list.low_rank import AdapterBlobs, LowRank, Pair
@@ -32,9 +34,11 @@ from delegates.op_list.ops import (
     Linear,
     Op,
     Rotate,
+    SharedAttention,
     State,
     Values,
 )
+from delegates.op_list.ops.op import ReadsCache
 from delegates.op_list.peepholes import merge
 from delegates.op_list.program import (
     CacheType,
@@ -51,6 +55,9 @@ from delegates.op_list.weights import FloatBlob, pack
 from delegates.spill import spilled
 
 FLOATS_ALIGNMENT = 64
+
+# The ops that read the position of the call.
+_POSITIONED = Attention | SharedAttention | Convolution | Delta | Rotate
 
 _RELEASING = ContextVar("releasing", default=False)
 
@@ -142,6 +149,15 @@ class DelegateCall:
         self._caches.append(replace(cache, name=_own_name(cache, self._caches)))
         return len(self._caches) - 1
 
+    def cache_of(self, op: ReadsCache) -> int:
+        for index, cache in enumerate(self._caches):
+            if cache.keys == op.keys:
+                return index
+        raise DelegateError(
+            f"The attention of {source_line(op.node)} uses the keys and values of another layer, "
+            "which is in another call of the delegate: export with --delegate cpu alone."
+        )
+
     def state(self, state: State) -> int:
         self._states.append(replace(state, name=_own_name(state, self._states)))
         return len(self._states) - 1
@@ -212,7 +228,7 @@ class DelegateCall:
         ]
         assert all(operator_name(node) == "aten::_local_scalar_dense" for node in rest), rest
         first = next(
-            (op for op in self.ops if isinstance(op, Attention | Convolution | Delta | Rotate)),
+            (op for op in self.ops if isinstance(op, _POSITIONED)),
             None,
         )
         if first is not None:

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from torch.fx import Graph, Node
 
-from delegates.op_list.graph import CACHED, args_of, operator_name
+from delegates.op_list.graph import CACHED, SHARED_ATTENTION, args_of, operator_name
 from delegates.op_list.ops import Op, Values, matchers
 from delegates.op_list.refused import Refused
 
@@ -58,11 +58,15 @@ def _match(node: Node, values: Values, covered: set[Node]) -> Op | Refused | Non
 def _is_closed(op: Op) -> bool:
     inside = set(op.nodes)
     return all(
-        user in inside or (user.op == "output" and _is_mutation(node))
+        user in inside or (_is_mutation(node) and _reads_mutation(user))
         for node in op.nodes
         if node is not op.node
         for user in node.users
     )
+
+
+def _reads_mutation(user: Node) -> bool:
+    return user.op == "output" or operator_name(user) == SHARED_ATTENTION
 
 
 def _is_mutation(node: Node) -> bool:

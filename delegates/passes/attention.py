@@ -17,6 +17,7 @@ from delegates.lines import source_line
 from delegates.passes.graph import call_like
 
 CACHED_ATTENTION = "thimble.cached_attention.default"
+SHARED_ATTENTION = "thimble.shared_attention.default"
 
 # Added to the score of a position that must not be seen. Float16 ends at 65504: a score may be
 # down to -35504 before the sum overflows, and exp(-30000 - largest score) is 0.
@@ -56,6 +57,13 @@ class AttentionArguments(NamedTuple):
 
 def attention_arguments(node: Node) -> AttentionArguments:
     return AttentionArguments(*cast(tuple[Any, ...], node.args))
+
+
+def shared_arguments(node: Node) -> AttentionArguments:
+    """Those of a `thimble::shared_attention`, which has no keys and values of its own: the queries
+    are in their places."""
+    query, *others = cast(tuple[Any, ...], node.args)
+    return AttentionArguments(query, query, query, *others)
 
 
 def refuse_windows(delegate: str, program: ExportedProgram) -> None:

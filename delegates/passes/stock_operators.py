@@ -1,6 +1,7 @@
 """The first pass: the captured program's attention and embedding become stock operators.
 
-`thimble::cached_attention` becomes `llama::update_cache` twice and `llama::custom_sdpa`;
+`thimble::cached_attention` becomes `llama::update_cache` twice and `llama::custom_sdpa`,
+`thimble::shared_attention` the last of these;
 `thimble::embedding` becomes `quantized_decomposed::embedding_byte` or `embedding_4bit`. Every new
 node takes the metadata (source lines, module path) of the node that it replaces.
 """
@@ -12,9 +13,11 @@ from torch.fx import Node
 
 from delegates.passes.attention import (
     CACHED_ATTENTION,
+    SHARED_ATTENTION,
     attention_arguments,
     mask_by_number,
     positions_of,
+    shared_arguments,
 )
 from delegates.passes.graph import call_like
 from delegates.passes.quantized import (
@@ -28,24 +31,27 @@ from delegates.passes.quantized import (
     new_buffer,
 )
 
+_ATTENTIONS = {CACHED_ATTENTION: attention_arguments, SHARED_ATTENTION: shared_arguments}
+
 
 def rewrite_attention(program: ExportedProgram) -> int:
     """Replaces every cached attention in place, a window by a mask; returns how many there were."""
     from executorch.extension.llm.custom_ops import custom_ops  # noqa: F401  (defines llama::)
 
     graph = program.graph
-    nodes = [node for node in graph.nodes if str(node.target) == CACHED_ATTENTION]
-    windows = {attention_arguments(node).window for node in nodes}
+    nodes = [node for node in graph.nodes if str(node.target) in _ATTENTIONS]
+    windows = {_ATTENTIONS[str(node.target)](node).window for node in nodes}
     positions = positions_of(program) if windows - {None} else None
     masks: dict[int | None, Node | None] = {None: None}
     for node in nodes:
-        given = attention_arguments(node)
+        given, writes = _ATTENTIONS[str(node.target)](node), str(node.target) == CACHED_ATTENTION
         with graph.inserting_before(node):
             if positions is not None and given.window not in masks:
                 context = given.key_cache.meta["val"].shape[1]
                 masks[given.window] = mask_by_number(node, positions, context, given.window)
             mask = masks[given.window]
-            for new, cache in ((given.key, given.key_cache), (given.value, given.value_cache)):
+            new_rows = ((given.key, given.key_cache), (given.value, given.value_cache))
+            for new, cache in new_rows if writes else ():
                 call_like(node, torch.ops.llama.update_cache.default, new, cache, given.start_pos)
             out = call_like(
                 node,

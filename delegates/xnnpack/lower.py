@@ -38,6 +38,7 @@ LIMITS = Limits(
     missing=nothing_missing,
     checks=always,
     caps_and_sinks=False,
+    shared_caches=True,
 )
 
 

@@ -41,7 +41,7 @@ class Engine(Protocol):
 
 
 class ServedEngine:
-    """A model behind a Server that knows prefill, decode, batch, fill and memory.
+    """A model behind a Server that knows prefill, decode, batch, sequences, fill and memory.
 
     Args:
         command: starts the server; the number of threads is appended.
@@ -75,6 +75,9 @@ class ServedEngine:
             return self._server.ask("prefill", workload.tokens)["seconds"]
         if workload.kind == "decode":
             return self._server.ask("decode", workload.depth, workload.tokens)["seconds"]
+        if workload.kind == "sequences":
+            words = (workload.sequences, workload.depth, workload.tokens)
+            return self._server.ask("sequences", *words)["seconds"]
         words = (workload.depth, workload.tokens, workload.calls)
         return self._server.ask("batch", *words)["seconds"]
 

@@ -1,4 +1,5 @@
-"""llama-bench of llama.cpp, or of a program with the same command line, as an engine."""
+"""llama-bench of llama.cpp, or of a program with the same command line, as an engine; for several
+sequences at once, llama-batched-bench beside it."""
 
 import json
 import subprocess
@@ -12,6 +13,8 @@ from devtools.bench.workload import FIRST_PROMPT, FULL_CONTEXT, Workload
 from devtools.errors import BadRequest, DevtoolsError
 
 _POLL_S = 0.005
+_ATTEMPTS = 5  # of llama-batched-bench, whose log may lose its last lines when it ends
+_CACHE_STEP = 256  # positions that llama.cpp rounds a sequence's cache up to
 
 
 class LlamaBench:
@@ -37,6 +40,8 @@ class LlamaBench:
         pass
 
     def measure(self, workload: Workload) -> float:
+        if workload.kind == "sequences":
+            return self._measure_sequences(workload)
         if workload.kind == "decode":
             work = ["-p", "0", "-n", str(workload.tokens)]
         else:
@@ -45,6 +50,33 @@ class LlamaBench:
         run = self._run(self._threads, [*work, *repeats])
         (test,) = run.tests
         return sum(test["samples_ns"]) / 1e9
+
+    def _measure_sequences(self, workload: Workload) -> float:
+        """Seconds of decoding, without the prompts. It draws its tokens at random, so that none is
+        chosen by the logits."""
+        program = self._program.with_name("llama-batched-bench")
+        if not program.is_file():
+            raise DevtoolsError(
+                f"{program} is missing but needed for several conversations; build it beside "
+                f"{self._program.name}."
+            )
+        context = -(-(workload.depth + workload.tokens) // _CACHE_STEP) * _CACHE_STEP
+        command: list[str | Path] = [program, "-m", self.model, "--output-format", "jsonl"]
+        for option, value in {
+            "-t": self._threads,
+            "-tb": self._threads,
+            "-c": context * workload.sequences,
+            "-npp": workload.depth,
+            "-ntg": workload.tokens,
+            "-npl": workload.sequences,
+        }.items():
+            command += [option, str(value)]
+        for _ in range(_ATTEMPTS - 1):
+            try:
+                return float(_Run(command, program.name).tests[0]["t_tg"])
+            except _SaidNothing:
+                pass
+        return float(_Run(command, program.name).tests[0]["t_tg"])
 
     def start(self, threads: int) -> tuple[float, float]:
         work = ["-p", str(FIRST_PROMPT), "-n", "0", "-r", "1", "--no-warmup"]
@@ -61,6 +93,10 @@ class LlamaBench:
         options = ["-t", str(threads), "-o", "jsonl", *arguments]
         command: list[str | Path] = [self._program, "-m", self.model, *options]
         return _Run(command, self.name)
+
+
+class _SaidNothing(DevtoolsError):
+    """A process ended well and without a line of JSON."""
 
 
 class _Run:
@@ -96,7 +132,8 @@ class _Run:
         self.peak_bytes = watch.peak_bytes
         if process.returncode != 0 or not self.tests:
             last = said[-1] if said else f"exit code {process.returncode}"
-            raise DevtoolsError(f"{name} ({command[0]}) failed: {last}")
+            kind = DevtoolsError if process.returncode != 0 else _SaidNothing
+            raise kind(f"{name} ({command[0]}) failed: {last}")
 
 
 class _MemoryWatch:

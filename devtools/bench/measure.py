@@ -99,8 +99,10 @@ def measure(
         DevtoolsError: ours failed.
     """
     outcome = Measurements(notes=list(plan.notes))
-    rounds = len(plan.workloads) * len(engines) + len(engines)
-    listener.begin(len(plan.threads) * (plan.repeats * rounds + 2 * len(engines)))
+    steps = 1 + plan.repeats * len(plan.workloads)
+    if plan.starts:
+        steps += plan.repeats + 1
+    listener.begin(len(plan.threads) * steps * len(engines))
     failed: set[str] = set()
     for threads in plan.threads:
         _measure_threads(_Scene(model, engines, plan, threads, listener, outcome, failed), bench)
@@ -154,7 +156,6 @@ def _measure_threads(scene: _Scene, bench: Path) -> None:
         for workload in plan.workloads
         for engine in scene.engines
     }
-    starts = {engine.name: Start(engine.name, threads) for engine in scene.engines}
     with ExitStack() as stack:
         machine = stack.enter_context(
             Server([bench, "--limits", str(threads)], "the limits' probe")
@@ -176,15 +177,7 @@ def _measure_threads(scene: _Scene, bench: Path) -> None:
                         work.seconds.append(engine.measure(workload))
                         work.limits.append(reached)
     # Starts come last, alone in memory: none of the above is running any more.
-    for turn in range(plan.repeats):
-        for engine in scene.left(turn):
-            with scene.attempt(engine, "start"):
-                load_s, ttft_s = engine.start(threads)
-                starts[engine.name].load_s.append(load_s)
-                starts[engine.name].ttft_s.append(ttft_s)
-    for engine in scene.left(0):
-        with scene.attempt(engine, "memory"):
-            starts[engine.name].peak_bytes = engine.peak_memory(threads)
+    starts = _measure_starts(scene) if plan.starts else []
     outcome.limits.append(limit)
     outcome.works += [work for work in works.values() if len(work.seconds) == plan.repeats]
     if threads == plan.threads[0]:
@@ -194,7 +187,21 @@ def _measure_threads(scene: _Scene, bench: Path) -> None:
             for workload in plan.workloads
             if not fits(engine, workload)
         ]
-    outcome.starts += [start for start in starts.values() if len(start.load_s) == plan.repeats]
+    outcome.starts += [start for start in starts if len(start.load_s) == plan.repeats]
+
+
+def _measure_starts(scene: _Scene) -> list[Start]:
+    starts = {engine.name: Start(engine.name, scene.threads) for engine in scene.engines}
+    for turn in range(scene.plan.repeats):
+        for engine in scene.left(turn):
+            with scene.attempt(engine, "start"):
+                load_s, ttft_s = engine.start(scene.threads)
+                starts[engine.name].load_s.append(load_s)
+                starts[engine.name].ttft_s.append(ttft_s)
+    for engine in scene.left(0):
+        with scene.attempt(engine, "memory"):
+            starts[engine.name].peak_bytes = engine.peak_memory(scene.threads)
+    return list(starts.values())
 
 
 def count(threads: int) -> str:

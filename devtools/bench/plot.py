@@ -30,7 +30,8 @@ def draw(report: dict[str, Any], out: Path) -> None:
     from matplotlib.figure import Figure
 
     threads = report["settings"]["threads"]
-    kinds = ("prefill", "decode")
+    measured = {result["kind"] for result in report["results"]}
+    kinds = [kind for kind in ("prefill", "decode", "sequences") if kind in measured]
     figure = Figure(figsize=(11, 3.4 * len(threads)), layout="constrained")
     FigureCanvasAgg(figure)
     panels = figure.subplots(len(threads), len(kinds), squeeze=False)

@@ -10,10 +10,10 @@ engines      [name, model]: ours first
 limits       one per thread count: threads; read_bytes_per_s and int8_operations_per_s (medians
              over the run; null where there is no probe); int8_unit
 results      one per engine, thread count and workload: engine, threads, work, kind, tokens,
-             depth, calls; seconds (every sample), median_s, tokens_per_s; limit_tokens_per_s
-             (what the machine's limit allowed, median) and share_of_limit (median of each
-             sample's share), null where nothing bounds it that was probed or, for rivals, where
-             the bytes they read are not known
+             depth, calls, sequences; seconds (every sample), median_s, tokens_per_s;
+             limit_tokens_per_s (what the machine's limit allowed, median) and share_of_limit
+             (median of each sample's share), null where nothing bounds it that was probed or, for
+             rivals, where the bytes they read are not known
 starts       one per engine and thread count: load_s, ttft_s (medians of *_samples), in seconds
              from the process's start; peak_memory_bytes, or null
 ratios       ours against each rival, medians, above 1 where ours is better: against, threads,
@@ -102,7 +102,7 @@ def limit_seconds(work: Work, model: Model, reached: float) -> float | None:
     """Seconds that one sample takes at the machine's limit; None where none was probed for it.
 
     Prefill makes int8 products, where the weights are integers; decoding reads weights and cache
-    once a token, a small batch once a call.
+    once a token, a small batch once a call; several sequences read the weights together.
     """
     workload = work.workload
     if workload.kind == "prefill":
@@ -112,7 +112,9 @@ def limit_seconds(work: Work, model: Model, reached: float) -> float | None:
     if workload.kind == "batch":
         return workload.calls * model.bytes_per_token(workload.depth) / reached
     depth = workload.depth + (workload.tokens - 1) / 2
-    return workload.tokens * model.bytes_per_token(depth) / reached
+    cache = model.bytes_per_token(depth) - model.weight_bytes_per_token
+    read = model.weight_bytes_per_token + workload.sequences * cache
+    return workload.tokens * read / reached
 
 
 def _limit(limit: Limit) -> dict[str, Any]:
@@ -141,6 +143,7 @@ def _result(work: Work, model: Model | None) -> dict[str, Any]:
         "tokens": workload.tokens,
         "depth": workload.depth,
         "calls": workload.calls,
+        "sequences": workload.sequences,
         "seconds": work.seconds,
         "median_s": median(work.seconds),
         "tokens_per_s": work.tokens_per_s,

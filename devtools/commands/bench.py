@@ -8,7 +8,7 @@ from pathlib import Path
 from devtools.bench.measure import measure
 from devtools.bench.plot import draw, require_plotting
 from devtools.bench.report import make_report
-from devtools.bench.workload import make_plan
+from devtools.bench.workload import make_plan, make_sequences_plan
 from devtools.commands.bench_tables import Display, show
 from devtools.commands.output import fail, table_console
 from devtools.commands.rivals import RivalOptions, check_rival, make_rivals, open_model
@@ -24,6 +24,7 @@ class Request:
     threads: tuple[int, ...]
     repeats: int
     quick: bool
+    sequences: tuple[int, ...]
     kv_cache: str
     huge_pages: bool
     against: tuple[str, ...]
@@ -60,6 +61,8 @@ def _run_bench(request: Request) -> None:
         if not path.is_file():
             raise BadRequest(f"{path} is not a file; name a GGUF model for llama-bench.")
     inputs = (request.model, *map(Path, request.against), *request.gguf)
+    if request.sequences and request.quick:
+        raise BadRequest("--sequences and --quick are different measurements; give one of them.")
     check_outputs((request.json, request.plot), inputs)
     if request.plot is not None:
         require_plotting(request.plot)
@@ -85,7 +88,11 @@ def _run_bench(request: Request) -> None:
                 engines.append(engine)
                 if rival is not None:
                     models[engine.name] = rival
-        plan = make_plan(model.max_context_len, request.threads, request.repeats, request.quick)
+        common = (model.max_context_len, request.threads, request.repeats)
+        if request.sequences:
+            plan = make_sequences_plan(*common, request.sequences)
+        else:
+            plan = make_plan(*common, request.quick)
         for note in plan.notes:
             display.note(note)
         run = measure(model, engines, plan, bench, display)

@@ -73,7 +73,8 @@ def show(report: dict[str, Any], console: Console) -> None:
         console.print(_limit_line(limit))
     for threads in report["settings"]["threads"]:
         console.print(_results(report, threads))
-        console.print(_starts(report, threads))
+        if report["starts"]:
+            console.print(_starts(report, threads))
     if report["ratios"]:
         console.print(_ratios(report))
     for cost in report["batch_costs"]:
@@ -81,6 +82,29 @@ def show(report: dict[str, Any], console: Console) -> None:
             f"{cost['engine']}, {_threads(cost['threads'])}: {cost['rows']} rows in one call take "
             f"{cost['ratio']:.2f} times one row"
         )
+    for line in _gains(report):
+        console.print(line)
+
+
+def _gains(report: dict[str, Any]) -> list[str]:
+    """How much more several conversations write than one."""
+    found = [result for result in report["results"] if result["kind"] == "sequences"]
+    alone = {
+        (result["engine"], result["threads"]): result["tokens_per_s"]
+        for result in found
+        if result["sequences"] == 1
+    }
+    lines = []
+    for (engine, threads), one in alone.items():
+        gains = ", ".join(
+            f"{result['tokens_per_s'] / one:.2f} ({result['sequences']})"
+            for result in found
+            if (result["engine"], result["threads"]) == (engine, threads)
+            and result["sequences"] > 1
+        )
+        if gains:
+            lines.append(f"{engine}, {_threads(threads)}: times 1 conversation: {gains}")
+    return lines
 
 
 def _limit_line(limit: dict[str, Any]) -> str:

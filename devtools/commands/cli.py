@@ -13,6 +13,7 @@ from devtools.commands.trace import trace
 from exporter.commands.version import version_option
 
 _MOST_THREADS = 256
+_MOST_SEQUENCES = 32
 _SETTINGS = {
     "help_option_names": ["-h", "--help"],
     "max_content_width": 100,
@@ -21,9 +22,18 @@ _SETTINGS = {
 
 
 class _Counts(click.ParamType):
-    """Numbers of threads, such as 1,2,4."""
+    """Numbers such as 1,2,4.
+
+    Args:
+        what: "thread" or the like: each is a count of them.
+        most: of one.
+    """
 
     name = "N,N"
+
+    def __init__(self, what: str, most: int) -> None:
+        self._what = what
+        self._most = most
 
     def convert(
         self, value: object, param: click.Parameter | None, context: click.Context | None
@@ -31,10 +41,10 @@ class _Counts(click.ParamType):
         if isinstance(value, tuple):
             return value
         words = str(value).split(",")
-        if not all(word.isdecimal() and 1 <= int(word) <= _MOST_THREADS for word in words):
+        if not all(word.isdecimal() and 1 <= int(word) <= self._most for word in words):
             self.fail(
-                f"{value!r} is not a list of thread counts; write numbers from 1 to "
-                f"{_MOST_THREADS}, such as 1,2.",
+                f"{value!r} is not a list of {self._what} counts; write numbers from 1 to "
+                f"{self._most}, such as 1,2.",
                 param,
                 context,
             )
@@ -64,7 +74,7 @@ main.add_command(report)
 @click.argument("model", type=click.Path(path_type=Path))
 @click.option(
     "--threads",
-    type=_Counts(),
+    type=_Counts("thread", _MOST_THREADS),
     help="Numbers of threads to measure with; by default 1, 2, 4 .. all cores.",
 )
 @click.option(
@@ -75,6 +85,12 @@ main.add_command(report)
 )
 @click.option(
     "--quick", is_flag=True, help="Only a short prefill, decoding at depth 0, and a small batch."
+)
+@click.option(
+    "--sequences",
+    type=_Counts("conversation", _MOST_SEQUENCES),
+    help="Only the tokens a second that so many conversations write at once, such as 1,2,4,8,16: "
+    "of an engine of ours, beside llama-batched-bench if it lies beside llama-bench.",
 )
 @click.option(
     "--kv-cache",
@@ -129,6 +145,7 @@ def bench(
     threads: tuple[int, ...] | None,
     repeats: int | None,
     quick: bool,
+    sequences: tuple[int, ...] | None,
     kv_cache: str,
     huge_pages: bool,
     against: tuple[str, ...],
@@ -156,6 +173,7 @@ def bench(
             threads=threads or _default_counts(),
             repeats=repeats or (2 if quick else 5),
             quick=quick,
+            sequences=sequences or (),
             kv_cache=kv_cache,
             huge_pages=huge_pages,
             against=against,

@@ -34,7 +34,7 @@ from devtools.errors import BadRequest
 from exporter.checkpoint import Checkpoint
 from exporter.etrecord import WEIGHTS
 from exporter.models.context import CachedContext
-from exporter.models.decoder import CausalLM, MixerModule
+from exporter.models.decoder import LAYER_INPUTS, CausalLM, MixerModule
 from exporter.models.experts import Experts
 from quant.layers.walk import float_walk
 from quant.method import Method
@@ -42,8 +42,9 @@ from quant.modules import QuantizedEmbedding, QuantizedLinear, QuantizedWeight, 
 from quant.weight_type import INT8, int4
 
 Streams = tuple[Tensor, Tensor, Tensor]  # of the float model, the quantized one, the program
-Run = Callable[[CausalLM, Tensor], Tensor]
+Run = Callable[[CausalLM, Tensor, CachedContext], Tensor]
 
+_METHODS = "scale_embedding", "finish_logits"  # of CausalLM, outside every forward
 _SCALES = "model.embed_tokens.scales"
 _LIFTED = "_lifted_tensor_constant"  # a number in the code, as ExecuTorch keeps it
 
@@ -109,7 +110,8 @@ def quantized_model(
         if key == "values":
             weight = _quantized(tensor, weights[f"{path}.scales"])
             if isinstance(module, nn.Embedding):
-                _set_embedding(model, weight)
+                own = path.rpartition(".")[2]
+                parent.add_module(own, QuantizedEmbedding(weight, module.embedding_dim))
             else:
                 if path.startswith("model.layers."):
                     weight = replace(weight, rotated=method.rotated(expected.shape[1]))
@@ -209,33 +211,49 @@ class _Pass:
         self._tokens = tokens[None]
         self._logged = list(logged)
         self._calls = calls
-        self._context = CachedContext(self._float.context(len(tokens)).ropes, 0)
+        ropes = self._float.context(len(tokens)).ropes
+        self._contexts = [CachedContext(ropes, 0, {}) for _ in range(3)]  # of each stream
         self._rows: list[Row] = []
 
     def run(self) -> tuple[Comparison, Logits]:
         self._load("model.embed_tokens")
-        streams = self._stage("", lambda model, x: model.embed(x), (self._tokens,) * 3)
+        streams = self._stage("", lambda model, x, _: model.embed(x), (self._tokens,) * 3)
+        if self._float.config.layer_input is not None:
+            self._make_inputs(streams)
         for stop in float_walk(self._float, self._checkpoint):
             streams = self._stage(stop.name, self._layer(stop.name), streams)
         self._load("model.norm")
         self._load("lm_head")
-        floats, quantized, _ = self._stage("", lambda model, x: model.head(x), streams)
+        floats, quantized, _ = self._stage("", lambda model, x, _: model.head(x), streams)
         rows = sorted(self._rows, key=lambda row: row.sink.order)
         unmatched = [item.sink for item in self._logged]
         return Comparison(rows, unmatched), Logits(floats[0], quantized[0])
+
+    def _make_inputs(self, streams: Streams) -> None:
+        """Gives the contexts what layers take besides the hidden states."""
+        path = f"model.{LAYER_INPUTS}"
+        self._load(path)
+
+        def run(model: CausalLM, x: Tensor, _: CachedContext) -> Tensor:
+            made: Tensor = model.get_submodule(path)(self._tokens, x)
+            return made
+
+        inputs = self._stage(path, run, streams)
+        pairs = zip(self._contexts, inputs, strict=True)
+        self._contexts = [context._replace(inputs=made) for context, made in pairs]
 
     def _load(self, path: str) -> None:
         self._checkpoint.load_into(self._float.get_submodule(path), f"{path}.")
 
     def _layer(self, path: str) -> Run:
-        def run(model: CausalLM, x: Tensor) -> Tensor:
+        def run(model: CausalLM, x: Tensor, context: CachedContext) -> Tensor:
             layer = model.get_submodule(path)
             mixers = [module for module in layer.modules() if isinstance(module, MixerModule)]
             for mixer in mixers:
                 mixer.setup_cache(x.shape[1])
-            out: Tensor = layer(x, self._context)
+            out: Tensor = layer(x, context)
             for mixer in mixers:
-                mixer.setup_cache(0)  # gives its memory back
+                mixer.setup_cache(0)  # gives its memory back, unless a later layer needs it
             return out
 
         return run
@@ -244,14 +262,15 @@ class _Pass:
         """Runs a part of the models three times, keeps the rows of it, and gives what comes next:
         the third stream is the program's own values, as far as it shows them."""
         recorders, outputs = [], []
-        for model, x in zip((self._float, self._quantized), inputs, strict=False):
-            recorders.append(Recorder())
+        models = self._float, self._quantized
+        for model, x, context in zip(models, inputs, self._contexts, strict=False):
+            recorders.append(Recorder(_METHODS))
             with recorders[-1].watching(model.get_submodule(path), path):
-                outputs.append(run(model, x))
-        recorders.append(Recorder())
+                outputs.append(run(model, x, context))
+        recorders.append(Recorder(_METHODS))
         module = self._quantized.get_submodule(path)
         with self._routed(module, path), recorders[-1].watching(module, path):
-            outputs.append(run(self._quantized, inputs[2]))
+            outputs.append(run(self._quantized, inputs[2], self._contexts[2]))
         floats, quantized, given = recorders
         stage = Stage(floats, quantized, given, self._weights(floats))
         rows = compare_stage(stage, self._logged, self._calls, self._tokens.shape[1])

@@ -3,7 +3,7 @@
 import re
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from types import FrameType
@@ -65,8 +65,10 @@ class Recorder(TorchFunctionMode):
         outputs: what every submodule returned, by path, where that is a tensor.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, methods: Collection[str] = ()) -> None:
+        """methods: whose lines count as those of a module's forward do."""
         super().__init__()
+        self._functions = {"forward", *methods}
         self.values: dict[Place, Tensor] = {}
         self.inputs: dict[str, Tensor] = {}
         self.outputs: dict[str, Tensor] = {}
@@ -83,7 +85,7 @@ class Recorder(TorchFunctionMode):
     ) -> Any:
         result = func(*args, **(kwargs or {}))
         if isinstance(result, Tensor):
-            found = _own_line(sys._getframe(1))
+            found = _own_line(sys._getframe(1), self._functions)
             if found is not None:
                 name = operator_name(getattr(func, "__name__", str(func)))
                 place = Place(self._paths[-1], *found, name, 0)
@@ -122,6 +124,13 @@ class Recorder(TorchFunctionMode):
         ]
         if on_line:
             return next(filter(like, reversed(on_line)), None)
+        if not place.module_path:  # the root's forward calls its methods, which are run alone
+            around = [
+                value
+                for other, value in self.values.items()
+                if (other.module_path, other.operator) == ("", place.operator)
+            ]
+            return next(filter(like, reversed(around)), None)
         if place.module_path not in self._leaves:
             return None
         returned = self.outputs.get(place.module_path)
@@ -144,12 +153,12 @@ class Recorder(TorchFunctionMode):
         return leave
 
 
-def _own_line(frame: FrameType | None) -> tuple[str, int] | None:
-    """The innermost line that is in a module's forward and not torch's own."""
+def _own_line(frame: FrameType | None, functions: Collection[str]) -> tuple[str, int] | None:
+    """The innermost line that is in one of the functions and not torch's own."""
     while frame is not None:
         file = frame.f_code.co_filename
         module = frame.f_globals.get("__name__", "")
-        if frame.f_code.co_name == "forward" and own_stack((Line(file, 1),)):
+        if frame.f_code.co_name in functions and own_stack((Line(file, 1),)):
             short = module.replace(".", "/") + ".py"
             return (short if file.endswith("/" + short) else file), frame.f_lineno
         frame = frame.f_back

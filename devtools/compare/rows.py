@@ -180,7 +180,10 @@ def program_rows(
     Returns:
         int64 (rows,) positions, float32 (rows, width); None if the program does not show it.
     """
-    for item in logged:
+    width = value.shape[-1]
+    for item in reversed(logged):  # of several operators of a line, the last one's is the line's
+        if item.sink.width != width:
+            continue
         if recorder.find(item.sink.place, lambda other: other is value) is value:
             return positions(item.calls, calls.starts, calls.lengths)
     return None

@@ -20,6 +20,8 @@ from devtools.profile.model import Line
 
 _Operator = tuple[int, str | None]  # an instruction, and what it is inside of its delegate
 _FLOAT = "float32"
+# An operator that changes some of its arguments: these come behind its own result.
+_FUNCTIONALIZED = "auto_functionalized"
 _VIEWS = {"view", "slice", "split_with_sizes", "cat", "unsqueeze", "permute", "expand", "getitem"}
 
 
@@ -188,7 +190,8 @@ class _Graph:
         found = []
         for index in indices:
             node, place = self._nodes[index], self._places[index]
-            readers = [reader for name in node.outputs for reader in self._readers[name]]
+            results = node.outputs[:1] if _FUNCTIONALIZED in node.target else node.outputs
+            readers = [reader for name in results for reader in self._readers[name]]
             if readers and inside.issuperset(readers):
                 continue
             if self._computed.isdisjoint(node.outputs):

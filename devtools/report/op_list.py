@@ -49,6 +49,8 @@ _KINDS = {
     9: _Kind("convolution", (0,), 1, states=(2,)),
     10: _Kind("experts", (0, 1), 2, weights=(3, 4)),
     11: _Kind("delta", (0, 1, 2), 3, states=(4, 5)),
+    12: _Kind("shared_attention", (0,), 1),
+    13: _Kind("columns", (0,), 1),
 }
 _FUNCTIONS = (  # of elementwise operators, by their numbers; the first few have two inputs
     *("add", "multiply"),

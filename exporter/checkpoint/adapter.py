@@ -155,6 +155,9 @@ def read_changes(directory: Path, weights: Weights, model: str) -> dict[str, Cha
             raise ExportError(f"{path} holds {key}, which is not a part of a LoRA adapter.")
         kind = match["kind"] or match["parameter"]
         modules.setdefault(match["module"], {})[kind] = file.tensor(key)
+    if not modules:
+        raise ExportError(f"{path} holds no tensors; save the adapter again.")
+    matrices = [name for name, shape in weights.shapes().items() if len(shape) == 2]
     changes: dict[str, Change] = {}
     for module, tensors in modules.items():
         for parameter, change in _changes_of(module, tensors, config, path).items():
@@ -168,8 +171,7 @@ def read_changes(directory: Path, weights: Weights, model: str) -> dict[str, Cha
                     "adapter's own base model."
                 )
             changes[name] = change
-    if not changes:
-        raise ExportError(f"{path} holds no tensors; save the adapter again.")
+    config.targets.check(modules, matrices)
     return changes
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from exporter.checkpoint.adapter_targets import AdapterTargets, read_pattern, read_targets
 from exporter.errors import ExportError
 from exporter.json_object import read_object
 
@@ -35,12 +36,14 @@ class AdapterConfig:
         alphas: other alphas, by regular expressions of modules' names.
         use_rslora: whether the scale is alpha / sqrt(r) instead of alpha / r.
         fan_in_fan_out: whether the base model stores (in_features, out_features).
+        targets: what the file of tensors holds.
     """
 
     alpha: float
     alphas: Mapping[str, float]
     use_rslora: bool
     fan_in_fan_out: bool
+    targets: AdapterTargets
 
     def scale(self, module: str, rank: int) -> float:
         """The factor of B A in a module."""
@@ -78,11 +81,13 @@ def read_adapter_config(directory: Path) -> AdapterConfig:
     alphas = fields.get("alpha_pattern") or {}
     if not isinstance(alphas, dict):
         raise ExportError(f"{path}: alpha_pattern is {alphas!r}, not an object of numbers.")
+    patterns = {read_pattern(path, "alpha_pattern", p): a for p, a in alphas.items()}
     return AdapterConfig(
         alpha=_number(path, "lora_alpha", fields.get("lora_alpha", 8)),
-        alphas={_pattern(path, p): _number(path, "alpha_pattern", a) for p, a in alphas.items()},
+        alphas={p: _number(path, "alpha_pattern", a) for p, a in patterns.items()},
         use_rslora=_flag(path, "use_rslora", fields),
         fan_in_fan_out=_flag(path, "fan_in_fan_out", fields),
+        targets=read_targets(path, fields),
     )
 
 
@@ -98,13 +103,3 @@ def _flag(path: Path, name: str, fields: Mapping[str, Any]) -> bool:
     if not isinstance(value, bool):
         raise ExportError(f"{path}: {name} is {value!r}, neither true nor false.")
     return value
-
-
-def _pattern(path: Path, pattern: str) -> str:
-    try:
-        re.compile(rf"(.*\.)?({pattern})$")
-    except re.error as error:
-        raise ExportError(
-            f"{path}: alpha_pattern {pattern!r} is not a regular expression ({error})."
-        ) from None
-    return pattern

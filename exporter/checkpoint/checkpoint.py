@@ -135,7 +135,11 @@ class Checkpoint:
             types = {source: self.weights.dtype(source) for source in stored.names}
             mis_typed += [f"{n} is {_dtype(t)}" for n, t in types.items() if t not in FLOATS]
         read = {source for name in expected for source in self._own(name).names}
-        extra = [f"{name} {_shape(shapes[name])}" for name in shapes if name not in read]
+        extra = [
+            f"{name} {_shape(shapes[name])}"
+            for name in shapes
+            if name not in read and not self.family.is_unread(self.config, name)
+        ]
         complaints = [
             _complaint("missing", missing),
             _complaint("with another shape", mis_shaped),

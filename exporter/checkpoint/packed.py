@@ -151,7 +151,16 @@ class UnpackedWeights:
     def _grid(self, name: str) -> Grid:
         parts = self._parts[name]
         others = {s: self._weights.tensor(n) for s, n in parts.items() if s != self._packing.main}
-        return self._packing.grid(others, self._matrices[name])
+        grid = self._packing.grid(others, self._matrices[name])
+        last = grid.scales.shape[1] - 1
+        first_group, last_group = (int(end) for end in grid.groups.aminmax())
+        if first_group < 0 or last_group > last:
+            wrong = first_group if first_group < 0 else last_group
+            raise ExportError(
+                f"{self._path}: {name} has an input in group {wrong}, but its groups are 0 to "
+                f"{last}; download the files again."
+            )
+        return grid
 
     def _values(self, name: str) -> Tensor:
         main = self._packing.main

@@ -4,10 +4,12 @@ from rich.console import Console
 from rich.table import Table
 
 from exporter.quiet import silence_known_noise
+from exporter.streams import outlive_reader
 
 
 def run_list_delegates() -> None:
     """Prints a table of all delegates, including other packages'; shows why one is unusable."""
+    outlive_reader()
     silence_known_noise()
     from delegates import DelegateError, delegate_names, get_delegate
 

@@ -8,9 +8,12 @@ import click
 from rich.console import Console
 from rich.table import Column, Table
 
+from exporter.streams import outlive_reader
+
 
 def run_inspect(path: Path) -> None:
     """Checks all bytes of a `.pte`, then prints its facts, quality and parts."""
+    outlive_reader()
     from exporter.errors import ExportError
     from exporter.pte import read_report, verify
 

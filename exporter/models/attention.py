@@ -24,11 +24,13 @@ class Attention(nn.Module):
         eps: float,
         query_rope: int | None = None,
         key_rope: int | None = None,
+        kept_as: int | None = None,
     ) -> None:
         """
         Args:
             eps: epsilon of the norms of queries and keys.
             query_rope, key_rope: the indices of the context's rotary tables; None: no rotation.
+            kept_as: the layer's index, if others attend to its keys and values; else None.
         """
         super().__init__()
         self.head_dim = spec.head_dim
@@ -45,7 +47,7 @@ class Attention(nn.Module):
         key_size = spec.num_key_value_heads * spec.head_dim
         self.q_proj = nn.Linear(hidden_size, query_size, spec.bias)
         self.k_proj = nn.Linear(hidden_size, key_size, spec.bias)
-        self.v_proj = nn.Linear(hidden_size, key_size, spec.bias)
+        self.v_proj = None if spec.values_are_keys else nn.Linear(hidden_size, key_size, spec.bias)
         if spec.gated:
             self.gate_proj = nn.Linear(hidden_size, query_size, spec.bias)
         self.gated = spec.gated
@@ -55,6 +57,8 @@ class Attention(nn.Module):
             self.q_norm = RMSNorm(spec.head_dim if over_heads else query_size, eps)
             self.k_norm = RMSNorm(spec.head_dim if over_heads else key_size, eps)
         self.qk_norm = spec.qk_norm
+        self.v_norm = RMSNorm(spec.head_dim, eps, weighted=False) if spec.value_norm else None
+        self.kept_as = kept_as
 
     def setup_cache(self, max_context_len: int, batch: int = 1) -> None:
         shape = (batch, max_context_len, self.num_key_value_heads, self.head_dim)
@@ -65,7 +69,7 @@ class Attention(nn.Module):
         heads = (*x.shape[:2], -1, self.head_dim)
         q = self.q_proj(x)
         k = self.k_proj(x)
-        v = self.v_proj(x)
+        v = k if self.v_proj is None else self.v_proj(x)
         gate = self.gate_proj(x) if self.gated else None
         if self.qk_norm == "rows":
             q, k = self.q_norm(q), self.k_norm(k)
@@ -74,6 +78,8 @@ class Attention(nn.Module):
         v = v.view(heads)
         if self.qk_norm == "heads":
             q, k = self.q_norm(q), self.k_norm(k)
+        if self.v_norm is not None:
+            v = self.v_norm(v)
         if self.query_rope is not None and self.key_rope is not None:
             queries, keys = context.ropes[self.query_rope], context.ropes[self.key_rope]
             q, k = apply_rope(q, queries), apply_rope(k, keys)
@@ -90,25 +96,29 @@ class Attention(nn.Module):
                 self.soft_cap,
                 self.sinks,
             )
+            self._keep(self.k_cache, self.v_cache, context)
         else:
             out = self._attend(q, k, v)
+            self._keep(k, v, context)
         out = out.flatten(2)
         return self.o_proj(out if gate is None else torch.sigmoid(gate) * out)
 
     def _attend(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        """Attends within complete sequences: each query to its own and earlier positions."""
-        mask = None
-        if self.window is not None:
-            pos = torch.arange(q.shape[1], device=q.device)
-            behind = pos[:, None] - pos  # (seq_len, seq_len)
-            mask = (behind >= 0) & (behind < self.window)
+        """Attends within complete sequences."""
+        mask = window_mask(q, self.window)
         return attend(q, k, v, mask, self.scale, self.soft_cap, self.sinks)
+
+    def _keep(self, keys: Tensor, values: Tensor, context: Context | CachedContext) -> None:
+        """Gives keys and values to later layers that attend to them."""
+        if self.kept_as is not None and context.kept is not None:
+            context.kept[self.kept_as] = keys, values
 
     def block(self, path: str, norms: Norms) -> Block:
         """Returns the description that quantization uses; `path` is the block's place in its
         layer."""
         q, k, v, o = (f"{path}.{name}" for name in ("q_proj", "k_proj", "v_proj", "o_proj"))
-        readers: tuple[Part, ...] = (Part(f"{path}.qkv_proj", (q, k, v)),)
+        own = (q, k) if self.v_proj is None else (q, k, v)
+        readers: tuple[Part, ...] = (Part(f"{path}.qkv_proj", own),)
         if self.gated:
             gate = f"{path}.gate_proj"
             readers += (Part(gate, (gate,)),)
@@ -118,6 +128,71 @@ class Attention(nn.Module):
             readers=readers,
             last=Part(o, (o,)),
             after=norms.after,
-            feeds_last=v if self.own_values else None,
-            heads=None if self.gated else (v, self.head_dim),
+            feeds_last=v if self.own_values and self.v_norm is None else None,
+            heads=None if self.gated or self.v_norm is not None else (v, self.head_dim),
+            leaves=0 if self.kept_as is None else 2 * self.num_key_value_heads * self.head_dim,
         )
+
+
+class SharedAttention(nn.Module):
+    """Attention to the keys and values of an earlier layer: it makes queries alone."""
+
+    def __init__(
+        self, spec: AttentionSpec, hidden_size: int, eps: float, query_rope: int | None
+    ) -> None:
+        """As those of `Attention`."""
+        super().__init__()
+        assert spec.shares is not None and spec.qk_norm == "heads" and not spec.gated
+        self.shares = spec.shares
+        self.head_dim = spec.head_dim
+        self.scale = spec.head_dim**-0.5 if spec.scale is None else spec.scale
+        self.window = spec.window
+        self.query_rope = query_rope
+        self.soft_cap = spec.soft_cap
+        query_size = spec.num_attention_heads * spec.head_dim
+        self.q_proj = nn.Linear(hidden_size, query_size, spec.bias)
+        self.o_proj = nn.Linear(query_size, hidden_size, spec.out_bias)
+        self.q_norm = RMSNorm(spec.head_dim, eps)
+
+    def setup_cache(self, max_context_len: int, batch: int = 1) -> None:
+        """It has none of its own."""
+
+    def forward(self, x: Tensor, context: Context | CachedContext) -> Tensor:
+        assert context.kept is not None
+        keys, values = context.kept[self.shares]
+        q = self.q_proj(x)
+        q = q.view(*x.shape[:2], -1, self.head_dim)  # (batch, seq_len, heads, head_dim)
+        q = self.q_norm(q)
+        if self.query_rope is not None:
+            q = apply_rope(q, context.ropes[self.query_rope])
+        if isinstance(context, CachedContext):
+            out = torch.ops.thimble.shared_attention(
+                q, keys, values, context.start_pos, self.scale, self.window, self.soft_cap
+            )
+        else:
+            mask = window_mask(q, self.window)
+            out = attend(q, keys, values, mask, self.scale, self.soft_cap, None)
+        return self.o_proj(out.flatten(2))
+
+    def block(self, path: str, norms: Norms) -> Block:
+        """As that of `Attention`."""
+        q, o = f"{path}.q_proj", f"{path}.o_proj"
+        return Block(
+            module=path,
+            norm=norms.before,
+            readers=(Part(q, (q,)),),
+            last=Part(o, (o,)),
+            after=norms.after,
+            feeds_last=None,
+            heads=None,
+        )
+
+
+def window_mask(q: Tensor, window: int | None) -> Tensor | None:
+    """Returns which positions of its own sequence each query of q (batch, seq_len, heads, head_dim)
+    sees: bool (seq_len, seq_len); None: its own and all earlier ones."""
+    if window is None:
+        return None
+    pos = torch.arange(q.shape[1], device=q.device)
+    behind = pos[:, None] - pos  # (seq_len, seq_len)
+    return (behind >= 0) & (behind < window)

@@ -1,7 +1,8 @@
-"""Our one operator in a captured program: writes this call's keys and values, then attends.
+"""Our operators of attention in a captured program: one writes this call's keys and values, then
+attends; the other attends to what an earlier one has written.
 
-Every delegate's first pass replaces it with an operator of that delegate, or with its decomposition
-into ATen. Eager mode runs the decomposition.
+Every delegate's first pass replaces them with operators of that delegate, or with their
+decompositions into ATen. Eager mode runs the decompositions.
 """
 
 import torch
@@ -14,6 +15,10 @@ _library.define(
     "cached_attention(Tensor query, Tensor key, Tensor value, Tensor(a!) key_cache, "
     "Tensor(b!) value_cache, SymInt start_pos, float scale, int? window=None, "
     "float? soft_cap=None, Tensor? sinks=None) -> Tensor"
+)
+_library.define(
+    "shared_attention(Tensor query, Tensor key_cache, Tensor value_cache, SymInt start_pos, "
+    "float scale, int? window=None, float? soft_cap=None) -> Tensor"
 )
 
 
@@ -44,15 +49,41 @@ def cached_attention(
     Returns:
         (1, seq_len, num_attention_heads, head_dim).
     """
-    seq_len, context = query.shape[1], key_cache.shape[1]
+    seq_len = query.shape[1]
     key_cache.narrow(1, start_pos, seq_len).copy_(key)
     value_cache.narrow(1, start_pos, seq_len).copy_(value)
+    mask = _seen(query, key_cache, start_pos, window)
+    return attend(query, key_cache, value_cache, mask, scale, soft_cap, sinks)
+
+
+def shared_attention(
+    query: Tensor,
+    key_cache: Tensor,
+    value_cache: Tensor,
+    start_pos: int,
+    scale: float,
+    window: int | None = None,
+    soft_cap: float | None = None,
+) -> Tensor:
+    """Computes causal grouped-query attention over a cache that already has this call's keys and
+    values: as `cached_attention`, without its writes.
+
+    Returns:
+        (1, seq_len, num_attention_heads, head_dim).
+    """
+    mask = _seen(query, key_cache, start_pos, window)
+    return attend(query, key_cache, value_cache, mask, scale, soft_cap, None)
+
+
+def _seen(query: Tensor, cache: Tensor, start_pos: int, window: int | None) -> Tensor:
+    """Returns which positions of a cache each query sees: bool (seq_len, context)."""
+    seq_len, context = query.shape[1], cache.shape[1]
     query_pos = start_pos + torch.arange(seq_len, device=query.device)
-    mask = torch.arange(context, device=query.device) <= query_pos[:, None]  # (seq_len, context)
+    mask = torch.arange(context, device=query.device) <= query_pos[:, None]
     if window is not None:
         oldest = query_pos[:, None] - window + 1
         mask = mask & (torch.arange(context, device=query.device) >= oldest)
-    return attend(query, key_cache, value_cache, mask, scale, soft_cap, sinks)
+    return mask
 
 
 def attend(
@@ -104,8 +135,11 @@ def attend(
 
 _library.impl("cached_attention", cached_attention, "CompositeExplicitAutograd")
 register_decomposition(torch.ops.thimble.cached_attention.default)(cached_attention)
+_library.impl("shared_attention", shared_attention, "CompositeExplicitAutograd")
+register_decomposition(torch.ops.thimble.shared_attention.default)(shared_attention)
 
 
+@torch.library.register_fake("thimble::shared_attention", lib=_library)
 @torch.library.register_fake("thimble::cached_attention", lib=_library)
 def _cached_attention_fake(query: Tensor, *_: object, **__: object) -> Tensor:
     return torch.empty_like(query, memory_format=torch.contiguous_format)

@@ -6,16 +6,18 @@ measurement.
 """
 
 from collections.abc import Sequence
-from typing import cast
+from dataclasses import replace
+from typing import TypeVar, cast
 
 import torch
 from torch import Tensor, nn
 
-from exporter.models.attention import Attention
+from exporter.models.attention import Attention, SharedAttention
 from exporter.models.context import CachedContext, Context
 from exporter.models.convolution import ShortConvolution
 from exporter.models.delta import GatedDeltaNet
 from exporter.models.experts import Experts
+from exporter.models.layer_input import LayerInput, LayerInputTable
 from exporter.models.mlp import MLP
 from exporter.models.norm import RMSNorm
 from exporter.models.rope import Rope, rope_table
@@ -24,29 +26,41 @@ from exporter.models.spec import (
     DecoderSpec,
     DeltaSpec,
     FeedForwardSpec,
-    LayerSpec,
-    Mixer,
     MlpSpec,
     Norms,
 )
-from quant.protocols import Block
+from quant.protocols import Block, WeightSource
 
-MixerModule = Attention | ShortConvolution | GatedDeltaNet
+MixerModule = Attention | SharedAttention | ShortConvolution | GatedDeltaNet
+
+LAYER_INPUTS = "layer_inputs"  # the module's name in the decoder
+_INPUT_NORMS = Norms(None, "post_per_layer_input_norm")
+AnyContext = TypeVar("AnyContext", Context, CachedContext)
 
 
 class DecoderLayer(nn.Module):
-    """Two blocks, each x = x + after(module(norm(x), context))."""
+    """Blocks, each x = x + after(module(norm(x), context)): a mixer, a feed-forward part and, in
+    some models, one that takes the layer's own input in. A learned number may multiply the last."""
 
-    def __init__(self, decoder: DecoderSpec, layer: LayerSpec) -> None:
+    def __init__(self, decoder: DecoderSpec, index: int) -> None:
         super().__init__()
-        size = decoder.hidden_size
+        layer, size = decoder.layers[index], decoder.hidden_size
         self._norm_size, self._eps = size, decoder.rms_norm_eps
-        name, mixer = _mixer(decoder, layer.mixer)
-        self._mixer = self._add(name, mixer, layer.mixer_norms)
+        name, mixer = _mixer(decoder, index)
         feed_forward = _feed_forward(layer.feed_forward, size)
+        self._mixer = self._add(name, mixer, layer.mixer_norms)
         self._mlp = self._add("mlp", feed_forward, layer.feed_forward_norms)
+        self._input: Block | None = None
+        if decoder.layer_input is not None:
+            taken = LayerInput(decoder.layer_input, index, size)
+            self._input = self._add("per_layer_input", taken, _INPUT_NORMS)
+        self.scaled = layer.scaled
+        if layer.scaled:
+            self.layer_scalar = nn.Parameter(torch.ones(1))
 
-    def _add(self, name: str, module: MixerModule | MLP | Experts, norms: Norms) -> Block:
+    def _add(
+        self, name: str, module: MixerModule | MLP | Experts | LayerInput, norms: Norms
+    ) -> Block:
         """Registers a block's module between its norms."""
         if norms.before is not None:
             self.add_module(norms.before, RMSNorm(self._norm_size, self._eps))
@@ -57,11 +71,19 @@ class DecoderLayer(nn.Module):
 
     def blocks(self) -> Sequence[Block]:
         """Returns the layer's blocks in the order of computation."""
-        return self._mixer, self._mlp
+        blocks = [self._mixer, self._mlp]
+        if self._input is not None:
+            blocks.append(self._input)
+        if self.scaled:
+            blocks[-1] = replace(blocks[-1], times="layer_scalar")
+        return blocks
 
     def forward(self, x: Tensor, context: Context | CachedContext) -> Tensor:
         x = x + self._run(self._mixer, x, context)
-        return x + self._run(self._mlp, x, context)
+        x = x + self._run(self._mlp, x, context)
+        if self._input is not None:
+            x = x + self._run(self._input, x, context)
+        return x * self.layer_scalar if self.scaled else x
 
     def _run(self, block: Block, x: Tensor, context: Context | CachedContext) -> Tensor:
         """Returns what a block adds to the hidden states."""
@@ -71,8 +93,9 @@ class DecoderLayer(nn.Module):
         return x if block.after is None else self.get_submodule(block.after)(x)
 
 
-def _mixer(decoder: DecoderSpec, mixer: Mixer) -> tuple[str, MixerModule]:
+def _mixer(decoder: DecoderSpec, index: int) -> tuple[str, MixerModule]:
     """Returns the name and the module of a layer's mixer."""
+    mixer = decoder.layers[index].mixer
     size, eps, tables = decoder.hidden_size, decoder.rms_norm_eps, decoder.rotary_tables
     if isinstance(mixer, ConvolutionSpec):
         return "conv", ShortConvolution(mixer, size)
@@ -80,7 +103,10 @@ def _mixer(decoder: DecoderSpec, mixer: Mixer) -> tuple[str, MixerModule]:
         return "linear_attn", GatedDeltaNet(mixer, size, eps)
     key_rope = None if mixer.rotary is None else tables.index(mixer.rotary)
     query_rope = key_rope if mixer.query_rotary is None else tables.index(mixer.query_rotary)
-    return "self_attn", Attention(mixer, size, eps, query_rope, key_rope)
+    if mixer.shares is not None:
+        return "self_attn", SharedAttention(mixer, size, eps, query_rope)
+    kept_as = index if index in decoder.shared_layers else None
+    return "self_attn", Attention(mixer, size, eps, query_rope, key_rope, kept_as)
 
 
 class Decoder(nn.Module):
@@ -89,8 +115,11 @@ class Decoder(nn.Module):
     def __init__(self, spec: DecoderSpec) -> None:
         super().__init__()
         self.embed_tokens = nn.Embedding(spec.vocab_size, spec.hidden_size)
-        self.layers = nn.ModuleList(DecoderLayer(spec, layer) for layer in spec.layers)
+        self.layers = nn.ModuleList(DecoderLayer(spec, index) for index in range(len(spec.layers)))
         self.norm = RMSNorm(spec.hidden_size, spec.rms_norm_eps)
+        if spec.layer_input is not None:
+            shape = len(spec.layers), spec.hidden_size, spec.rms_norm_eps
+            self.layer_inputs = LayerInputTable(spec.layer_input, *shape)
         self._tables = len(spec.rotary_tables)
 
     def setup_ropes(self, tables: Sequence[Rope]) -> None:
@@ -146,8 +175,9 @@ class CausalLM(nn.Module):
         start_pos = cast(int, input_pos.item())
         torch._check(start_pos >= 0)
         torch._check(start_pos + seq_len <= self.max_context_len)
-        context = CachedContext(self.model.ropes(start_pos, seq_len), start_pos)
+        context = CachedContext(self.model.ropes(start_pos, seq_len), start_pos, {})
         x = self.embed(tokens)  # (1, seq_len, hidden_size)
+        context = self._with_inputs(context, tokens, x)
         for layer in self.model.layers:
             x = layer(x, context)
         return self.head(x[:, -1])
@@ -165,6 +195,36 @@ class CausalLM(nn.Module):
         """Returns the layers' context for positions 0 .. seq_len - 1."""
         tables = self.config.rotary_tables
         return Context(tuple(rope_table(table, seq_len) for table in tables))
+
+    @property
+    def reads_text(self) -> bool:
+        """Whether layers need more than `context` knows: see `text_context`."""
+        return bool(self.config.shared_layers) or self.config.layer_input is not None
+
+    def text_context(
+        self, context: Context, tokens: Tensor, hidden: Tensor, weights: WeightSource | None = None
+    ) -> Context:
+        """Returns the layers' context of some sequences, which go through all layers in order.
+
+        Args:
+            context: of their positions.
+            tokens: int64 (batch, seq_len), on the CPU.
+            hidden: in front of the first layer, (batch, seq_len, hidden_size).
+            weights: where what is outside the layers is read, as floats; None: the model's own.
+        """
+        context = context._replace(kept={})
+        if self.config.layer_input is None:
+            return context
+        inputs = self.model.layer_inputs.layer_by_layer(
+            f"model.{LAYER_INPUTS}.", tokens, hidden.clone(), weights
+        )
+        return context._replace(inputs=inputs)
+
+    def _with_inputs(self, context: AnyContext, tokens: Tensor, x: Tensor) -> AnyContext:
+        """Returns the context with the layers' own inputs, if the model has them."""
+        if self.config.layer_input is None:
+            return context
+        return context._replace(inputs=self.model.layer_inputs(tokens, x))
 
     def head(self, hidden: Tensor) -> Tensor:
         """Maps hidden states (..., hidden_size) after the last layer to logits (...,
@@ -185,7 +245,8 @@ class CausalLM(nn.Module):
         Returns:
             (batch, seq_len, vocab_size).
         """
-        x, context = self.embed(tokens), self.context(tokens.shape[1])
+        x, context = self.embed(tokens), self.context(tokens.shape[1])._replace(kept={})
+        context = self._with_inputs(context, tokens, x)
         for layer in self.model.layers:
             x = layer(x, context)
         return self.head(x)

@@ -8,6 +8,11 @@ from exporter.models.spec import DecoderSpec
 from exporter.models.stored import Stored
 
 
+def none_unread(spec: DecoderSpec, name: str) -> bool:
+    """For families whose checkpoints store nothing that the decoder does not need."""
+    return False
+
+
 def by_name(spec: DecoderSpec, name: str) -> Stored:
     """Describes tensors that are stored as the model has them, under the same names."""
     return Stored((name,))
@@ -22,8 +27,10 @@ class Family:
         spec: maps the fields of a config.json to the decoder; raises ExportError for what the
             decoder does not compute and for fields that are missing, wrong or out of range.
         stored: tells how a checkpoint of this decoder stores the model's tensor of that name.
+        is_unread: whether checkpoints may store a tensor of that name that nothing needs.
     """
 
     model_type: str
     spec: Callable[[Mapping[str, Any]], DecoderSpec]
     stored: Callable[[DecoderSpec, str], Stored] = by_name
+    is_unread: Callable[[DecoderSpec, str], bool] = none_unread

@@ -7,11 +7,12 @@ from torch import Tensor, nn
 class RMSNorm(nn.Module):
     """y = x / rms(x) * weight over the last dimension (Zhang and Sennrich, 2019)."""
 
-    def __init__(self, size: int, eps: float) -> None:
+    def __init__(self, size: int, eps: float, weighted: bool = True) -> None:
+        """weighted: otherwise all weights are 1, and none is stored."""
         super().__init__()
-        self.weight = nn.Parameter(torch.ones(size))
+        self.weight = nn.Parameter(torch.ones(size)) if weighted else None
         self.eps = eps
 
     def forward(self, x: Tensor) -> Tensor:
         normed = x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + self.eps)
-        return normed * self.weight
+        return normed if self.weight is None else normed * self.weight

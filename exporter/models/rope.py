@@ -26,7 +26,8 @@ def rope_table(spec: RotarySpec, length: int) -> Rope:
     """
     spec = spec.for_context(length)
     pairs = torch.arange(0, spec.rotated, 2, dtype=torch.float32)
-    freqs = 1.0 / spec.theta ** (pairs / spec.rotated)  # (rotated / 2)
+    over = spec.head_dim if spec.proportional else spec.rotated
+    freqs = 1.0 / spec.theta ** (pairs / over)  # (rotated / 2)
     freqs, magnitude = _scaled(freqs, spec)
     positions = torch.arange(length, dtype=torch.float32)
     angles = torch.outer(positions, freqs).unsqueeze(1)

@@ -91,6 +91,8 @@ class RotarySpec:
         rotary_dim: how many numbers of a head rotate; None: all. The others are the last ones of
             each half of the head.
         growth: makes all rows grow with their position.
+        proportional: frequencies are those of a head that rotates completely, of which the first
+            ones are used; checkpoints store such heads like that, too (Gemma 4).
     """
 
     head_dim: int
@@ -98,11 +100,18 @@ class RotarySpec:
     scaling: RopeScaling | None = None
     rotary_dim: int | None = None
     growth: Growth | None = None
+    proportional: bool = False
 
     @property
     def rotated(self) -> int:
         """How many numbers of a head rotate."""
         return self.head_dim if self.rotary_dim is None else self.rotary_dim
+
+    @property
+    def leading(self) -> int:
+        """How many numbers rotate at the start of a head as checkpoints store it; all, if these
+        have the pairs that do not rotate in their places."""
+        return self.head_dim if self.proportional else self.rotated
 
     def for_context(self, length: int) -> "RotarySpec":
         """Returns the table for contexts of up to `length`: what depends on the length is fixed,

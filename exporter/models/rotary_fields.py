@@ -16,6 +16,8 @@ from exporter.models.rotary import (
     YarnScaling,
 )
 
+_PROPORTIONAL = "proportional"
+_SHARE = "partial_rotary_factor"
 _NOT_COMPUTED = (
     "alpha",
     "llama_4_scaling_beta",
@@ -43,13 +45,15 @@ def rotary(fields: Fields, head_dim: int, kind: str | None = None) -> RotarySpec
                 f"{name} {rope[name]!r} of the rotary embedding is not supported; remove it if the "
                 "model does not need it."
             )
+    rope_type = rope.get("rope_type", rope.get("type", "default"))
+    if rope_type == _PROPORTIONAL:
+        return _proportional(fields, rope, head_dim, theta)
     rotated = _rotated(fields, rope, head_dim)
     table = RotarySpec(head_dim, theta, rotary_dim=None if rotated == head_dim else rotated)
-    rope_type = rope.get("rope_type", rope.get("type", "default"))
     if rope_type == "default":
         return table
     if not isinstance(rope_type, str) or rope_type not in _SCALINGS:
-        known = ", ".join(repr(name) for name in ("default", *_SCALINGS))
+        known = ", ".join(repr(name) for name in ("default", *_SCALINGS, _PROPORTIONAL))
         raise ExportError(f"rope_type {rope_type!r} is not supported; supported are {known}.")
     scaling = _SCALINGS[rope_type]({**fields, **rope, **_original(fields, rope)}, rotated)
     return RotarySpec(head_dim, theta, scaling, table.rotary_dim)
@@ -57,7 +61,7 @@ def rotary(fields: Fields, head_dim: int, kind: str | None = None) -> RotarySpec
 
 def whole_heads(table: RotarySpec) -> RotarySpec:
     """Returns the table if it rotates complete heads; raises ExportError otherwise."""
-    if table.rotary_dim is not None:
+    if table.leading != table.head_dim:
         share = table.rotated / table.head_dim
         raise ExportError(
             f"partial_rotary_factor {share:g} is not supported; this architecture rotates complete "
@@ -124,17 +128,39 @@ def _rope_fields(fields: Fields, kind: str | None) -> Fields:
 
 def _rotated(fields: Fields, rope: Fields, head_dim: int) -> int:
     """Returns how many numbers of a head rotate."""
-    source = fields if rope.get("partial_rotary_factor") is None else rope
-    if source.get("partial_rotary_factor") is None:
+    share = _share(fields, rope)
+    if share is None:
         return head_dim
-    share = positive(source, "partial_rotary_factor")
     rotated = int(head_dim * share)
     if share > 1 or rotated < 2 or rotated % 2:
         raise ExportError(
-            f"partial_rotary_factor {share!r} of head_dim {head_dim} is {rotated} numbers; it must "
-            f"be an even number from 2 to {head_dim}."
+            f"{_SHARE} {share!r} of head_dim {head_dim} is {rotated} numbers; it must be an even "
+            f"number from 2 to {head_dim}."
         )
     return rotated
+
+
+def _share(fields: Fields, rope: Fields) -> float | None:
+    """Returns which share of a head rotates; None: the config does not say."""
+    source = fields if rope.get(_SHARE) is None else rope
+    return None if source.get(_SHARE) is None else positive(source, _SHARE)
+
+
+def _proportional(fields: Fields, rope: Fields, head_dim: int, theta: float) -> RotarySpec:
+    """Returns the table of heads of which the first pairs rotate, each as in a head that rotates
+    completely."""
+    share = _share(fields, rope) or 1.0
+    rotated = 2 * int(share * head_dim // 2)
+    if share > 1 or rotated < 2:
+        raise ExportError(
+            f"{_SHARE} {share!r} of head_dim {head_dim} is {rotated} numbers; it must be from 2 to "
+            f"{head_dim}."
+        )
+    factor = 1.0 if rope.get("factor") is None else positive(rope, "factor")
+    scaling = None if factor == 1.0 else LinearScaling(factor)
+    if rotated == head_dim:
+        return RotarySpec(head_dim, theta, scaling)
+    return RotarySpec(head_dim, theta, scaling, rotated, proportional=True)
 
 
 def _original(fields: Fields, rope: Fields) -> Fields:

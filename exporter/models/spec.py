@@ -28,6 +28,10 @@ class AttentionSpec:
             (gpt-oss).
         gated: each output is multiplied by the sigmoid of a gate, which the layer's input makes
             (Qwen3-Next).
+        value_norm: an RMSNorm without a weight of each head of the values (Gemma 4).
+        values_are_keys: values are what k_proj makes, too; there is no v_proj (Gemma 4).
+        shares: the index of an earlier layer, whose keys and values it attends to; None: it has its
+            own (Gemma 4).
     """
 
     num_attention_heads: int
@@ -43,6 +47,9 @@ class AttentionSpec:
     soft_cap: float | None = None
     sinks: bool = False
     gated: bool = False
+    value_norm: bool = False
+    values_are_keys: bool = False
+    shares: int | None = None
 
     def for_context(self, length: int) -> "AttentionSpec":
         """Returns the attention for contexts of up to `length`."""
@@ -155,13 +162,34 @@ class Norms:
 
 
 @dataclass(frozen=True)
+class LayerInputSpec:
+    """An input of its own for each layer: numbers of the token, from a table, and a projection of
+    the token's embedding (Gemma 3n and 4).
+
+    Attributes:
+        size: how many numbers a layer gets.
+        vocab_size: rows of the table.
+        activation: of the gate by which a layer multiplies them.
+    """
+
+    size: int
+    vocab_size: int
+    activation: Activation = "gelu_tanh"
+
+
+@dataclass(frozen=True)
 class LayerSpec:
-    """A layer: x + mixer(x), then x + feed_forward(x), each with its norms."""
+    """A layer: x + mixer(x), then x + feed_forward(x), each with its norms.
+
+    Attributes:
+        scaled: whether what the layer computes is multiplied by a learned number (Gemma 4).
+    """
 
     mixer: Mixer
     feed_forward: FeedForwardSpec
     mixer_norms: Norms = Norms("input_layernorm")
     feed_forward_norms: Norms = Norms("post_attention_layernorm")
+    scaled: bool = False
 
     @property
     def attention(self) -> AttentionSpec:
@@ -178,6 +206,7 @@ class DecoderSpec:
         context_limit: the longest context that the decoder computes exactly.
         embedding_scale: a factor on the embedding's rows.
         logit_soft_cap: logits become cap * tanh(logits / cap).
+        layer_input: what layers get besides the hidden states; None: nothing.
         folded: factors that loading multiplies weights and biases by, by the end of their module's
             path, where the original decoder multiplies activations.
     """
@@ -191,6 +220,7 @@ class DecoderSpec:
     tie_word_embeddings: bool = False
     embedding_scale: float | None = None
     logit_soft_cap: float | None = None
+    layer_input: LayerInputSpec | None = None
     folded: tuple[tuple[str, float], ...] = ()
     bos_token_id: int | None = None
     eos_token_ids: tuple[int, ...] = ()
@@ -204,6 +234,11 @@ class DecoderSpec:
         """The mixers that are attention, in order."""
         mixers = (layer.mixer for layer in self.layers)
         return tuple(mixer for mixer in mixers if isinstance(mixer, AttentionSpec))
+
+    @cached_property
+    def shared_layers(self) -> frozenset[int]:
+        """The indices of layers whose keys and values others attend to, too."""
+        return frozenset(mixer.shares for mixer in self.attentions if mixer.shares is not None)
 
     @cached_property
     def rotary_tables(self) -> tuple[RotarySpec, ...]:
@@ -223,8 +258,10 @@ class DecoderSpec:
         """The sizes of the parts by their Hugging Face names: a number if all layers have the same,
         otherwise a list with one entry for each layer. Those of attention are for layers that have
         it. `sliding_window`, where there is one, is 0 for layers without; `short_convolutions`
-        and `gated_delta_rules` count the layers with one, where there are any; `num_experts` and
-        `num_experts_per_tok` are those of the layers with experts, where there are any."""
+        and `gated_delta_rules` count the layers with one, where there are any; so does
+        `num_kv_shared_layers` those without keys and values of their own; `num_experts` and
+        `num_experts_per_tok` are those of the layers with experts, where there are any;
+        `hidden_size_per_layer_input` stands where layers have an input of their own."""
         mixers = self.attentions
         feed_forwards = [layer.feed_forward for layer in self.layers]
         experts = [part for part in feed_forwards if isinstance(part, ExpertsSpec)]
@@ -233,6 +270,7 @@ class DecoderSpec:
         others = {
             "short_convolutions": kinds[ConvolutionSpec],
             "gated_delta_rules": kinds[DeltaSpec],
+            "num_kv_shared_layers": sum(mixer.shares is not None for mixer in mixers),
         }
         return {
             "hidden_size": self.hidden_size,
@@ -245,6 +283,7 @@ class DecoderSpec:
             "tie_word_embeddings": self.tie_word_embeddings,
             **({"sliding_window": _shared(windows)} if any(windows) else {}),
             **{name: count for name, count in others.items() if count},
+            **({"hidden_size_per_layer_input": self.layer_input.size} if self.layer_input else {}),
             **(_expert_counts(experts) if experts else {}),
         }
 

@@ -223,7 +223,11 @@ def _merges(
 def _refuse_unsupported(path: Path, model: Any) -> None:
     types = {piece.type for piece in model.pieces}
     is_bpe = model.trainer_spec.model_type == _PROTOS.TrainerSpec.BPE
+    kept = [piece.piece for piece in model.pieces if piece.type == _KINDS.USER_DEFINED]
+    removes_spaces = model.normalizer_spec.remove_extra_whitespaces
     refusals = {
+        "user-defined pieces of several spaces, but removes extra spaces": removes_spaces
+        and any("  " in piece for piece in kept),
         "no unknown piece": _KINDS.UNKNOWN not in types,
         "unused pieces in a BPE model": is_bpe and _KINDS.UNUSED in types,
         "a denormalizer": bool(model.denormalizer_spec.precompiled_charsmap),

@@ -54,15 +54,18 @@ def awq_scale(weights: Sequence[Tensor], inputs: Tensor, group_size: int) -> Ten
 def awq_layer(layer: nn.Module, scheme: Scheme, name: str, streams: Streams, done: Done) -> None:
     """Scales and rounds a layer, and runs the streams through it in place."""
     hidden = list(streams.hidden)
+    contexts = [context for own in streams.hidden.contexts for context in own]
     squares: dict[str, Tensor] = {}  # of the inputs of a linear
     for told in blocks_of(layer):
-        block = LayerBlock(layer, told, streams.hidden.context)
+        block = LayerBlock(layer, told)
         readers = [linear for part in told.readers for linear in part.linears]
         inputs = [block.normed(x) for x in hidden]
         squares |= _rescale(layer, readers, told.norm, inputs, scheme)
-        inputs = [block.reach(block.normed(x)) for x in hidden]
+        inputs = [
+            block.reach(block.normed(x), own) for x, own in zip(hidden, contexts, strict=True)
+        ]
         squares |= _rescale(layer, (told.end,), told.feeds_last, inputs, scheme)
-        hidden = [block.run(x) for x in hidden]
+        hidden = [block.run(x, own) for x, own in zip(hidden, contexts, strict=True)]
     for told in blocks_of(layer):
         for part in told.parts:
             type = scheme.type_of(f"{name}.{part.name}")

@@ -26,9 +26,9 @@ from torch.nn import functional as F
 from quant.layers.blocks import parts_of_layer
 from quant.layers.embedding_and_head import EMBEDDING, HEAD, embed_float, is_tied
 from quant.layers.head_inputs import head_damp_percent
-from quant.layers.stream import States
+from quant.layers.stream import States, contexts_on
 from quant.layers.walk import float_walk, load_finite
-from quant.machine.device import HOST, context_on, move
+from quant.machine.device import HOST, move
 from quant.machine.products import fast_products
 from quant.method import Method
 from quant.protocols import CausalLM, WeightSource
@@ -65,9 +65,10 @@ def measure_costs(
         tokens: int64 (windows, seq_len).
         device: what computes.
     """
-    context = context_on(device, model, tokens.shape[1])
+    contexts = contexts_on(device, model, tokens.shape[1], weights)
     hidden = embed_float(model, weights, tokens).to(device)
-    states = States(hidden, context, _WINDOWS_TOGETHER)
+    states = States(hidden, contexts, tokens, _WINDOWS_TOGETHER)
+    left = [_Left(context) for context in states.contexts]
     before = []  # hidden states in front of each layer: (windows, seq_len, hidden_size)
     with torch.no_grad():
         for stop in float_walk(model, weights, device):
@@ -78,10 +79,10 @@ def measure_costs(
     gradient, costs[HEAD_PART] = _through_head(model, candidates, weights, states.hidden)
     for stop in float_walk(model, weights, device, backwards=True):
         errors = _Errors(stop.layer, stop.name, candidates)
-        inputs = before.pop().split(_WINDOWS_TOGETHER)
+        inputs = states.split(before.pop())
         gradients = [
-            errors.through(x, context, g)
-            for x, g in zip(inputs, gradient.split(_WINDOWS_TOGETHER), strict=True)
+            errors.through(x, own, g)
+            for x, own, g in zip(inputs, left, states.split(gradient), strict=True)
         ]
         gradient = torch.cat(gradients)
         costs.update(errors.costs(tokens.numel()))
@@ -117,6 +118,45 @@ class _Candidates:
         return tuple(s * h for s, h in zip(shares, (squares / 2).tolist(), strict=True))
 
 
+class _Left:
+    """What layers leave for later ones, of some windows, and the gradients that these have for it.
+
+    The layers are visited from the last to the first: the gradients of what a layer leaves are
+    complete when it is reached.
+    """
+
+    def __init__(self, context: Any) -> None:
+        """context: after the windows have gone through all layers."""
+        self.context = context
+        self._kept: dict[int, tuple[Tensor, ...]] = getattr(context, "kept", None) or {}
+        self._leaves: dict[int, tuple[Tensor, ...]] = {}
+        self._gradients: dict[int, list[Tensor]] = {}
+
+    def detach(self) -> None:
+        """Makes what is left the start of gradients."""
+        self._leaves = {
+            key: tuple(tensor.detach().requires_grad_() for tensor in tensors)
+            for key, tensors in self._kept.items()
+        }
+        self._kept.update(self._leaves)
+
+    def backward(self, output: Tensor, gradient: Tensor) -> None:
+        """Runs the gradient of a layer's output back, with those of what that layer has left."""
+        outputs, gradients = [output], [gradient]
+        for key, leaves in self._leaves.items():
+            tensors = self._kept[key]
+            if tensors is not leaves and key in self._gradients:  # which this layer has made
+                outputs += tensors
+                gradients += self._gradients.pop(key)
+        torch.autograd.backward(outputs, gradients)
+        for key, leaves in self._leaves.items():
+            if leaves[0].grad is not None:
+                own = self._gradients.setdefault(key, [torch.zeros_like(each) for each in leaves])
+                for total, leaf in zip(own, leaves, strict=True):
+                    assert leaf.grad is not None
+                    total += leaf.grad
+
+
 class _Errors:
     """A layer's parts: the changes of their weights by rounding, and the costs so far."""
 
@@ -130,7 +170,7 @@ class _Errors:
         self._parts = list(parts_of_layer(layer))
         self._compensation = {part.name: candidates.compensation() for part in self._parts}
 
-    def through(self, x: Tensor, context: Any, gradient: Tensor) -> Tensor:
+    def through(self, x: Tensor, left: "_Left", gradient: Tensor) -> Tensor:
         """Runs some windows through the layer and their gradient back; returns the gradient of the
         layer's input."""
         seen: dict[str, tuple[Tensor, Tensor]] = {}  # a linear's input and output
@@ -149,7 +189,9 @@ class _Errors:
         ]
         with torch.enable_grad():
             x = x.detach().requires_grad_()
-            self._layer(x, context).backward(gradient)
+            left.detach()
+            output = self._layer(x, left.context)
+            left.backward(output, gradient)
         for hook in hooks:
             hook.remove()
         for part in self._parts:

@@ -20,6 +20,7 @@ from quant.cache.store import Cache, bytes_of
 from quant.errors import QuantError
 from quant.layers.blocks import parts_of_layer
 from quant.layers.embedding_and_head import is_tied
+from quant.layers.outer import outer_parts
 from quant.layers.walk import walk
 from quant.machine.device import HOST
 from quant.measure.size import STOCK, Storage
@@ -81,7 +82,8 @@ def spread(
     device: torch.device = HOST,
     cache: Cache | None = None,
 ) -> Scheme:
-    """The scheme of 4 bits with the types of its parts that cost the least KL within a budget.
+    """The scheme of 4 bits with the types of its parts that cost the least KL within a budget. What
+    is outside the layers besides the two ends has 8 bits.
 
     Args:
         model: on the meta device.
@@ -94,7 +96,8 @@ def spread(
         QuantError: a scheme of another width, no text, or a budget below 4 bits for everything.
     """
     require_spreadable(scheme)
-    scheme = replace(scheme, head_bits=4, types=())
+    fixed = {part.name: INT8 for part in outer_parts(model)}  # whose costs are not measured
+    scheme = replace(scheme, head_bits=4, types=tuple(fixed.items()))
     types = types_of(scheme, budget.storage)
     parts = parts_of(model, scheme, budget.storage)
     room = _room(budget, model)
@@ -228,6 +231,7 @@ def small_numbers(model: CausalLM) -> int:
         for part in parts_of_layer(stop.layer)
         for linear in part.linears
     )
+    linears += sum(math.prod(part.shape) for part in outer_parts(model))
     table = model.lm_head.in_features * model.lm_head.out_features
     return numbers_of(model) - linears - (table if is_tied(model) else 2 * table)
 
@@ -244,7 +248,9 @@ def _room(budget: Budget, model: CausalLM) -> int:
 def _least(model: CausalLM, scheme: Scheme, storage: Storage) -> int:
     """Bytes of the weights with everything in its smallest type."""
     parts = parts_of(model, scheme, storage)
-    return storage.float_bytes * small_numbers(model) + sum(min(part.sizes) for part in parts)
+    outer = sum(part.bytes(scheme, storage) for part in outer_parts(model))
+    floats = storage.float_bytes * small_numbers(model)
+    return outer + floats + sum(min(part.sizes) for part in parts)
 
 
 def _too_little(budget: Budget, model: CausalLM, scheme: Scheme) -> str:
@@ -282,4 +288,4 @@ def _with_choices(
     }
     if is_tied(model) and EMBEDDING_PART in chosen:
         chosen[HEAD_PART] = chosen[EMBEDDING_PART]
-    return scheme.with_types(chosen)
+    return scheme.with_types({**dict(scheme.types), **chosen})

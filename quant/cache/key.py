@@ -25,6 +25,7 @@ from torch import Tensor
 import quant
 from quant.cache.store import bytes_of
 from quant.layers.embedding_and_head import EMBEDDING, HEAD, is_tied
+from quant.layers.outer import outer_tensors
 from quant.layers.walk import walk
 from quant.protocols import CausalLM, WeightSource
 from quant.scheme import Scheme
@@ -52,7 +53,7 @@ def layer_keys(
         torch.__version__,
         repr(model.config),
         repr((scheme, scheme.choice)),
-        _tensors_digest(weights, [EMBEDDING]),
+        _tensors_digest(weights, [EMBEDDING, *outer_tensors(model)]),
         "" if calibration is None else f"{tuple(calibration.shape)}",
         "" if calibration is None else hashlib.sha256(bytes_of(calibration)).hexdigest(),
         *(digests if scheme.choice.rotation == "learned" else ()),
@@ -70,6 +71,7 @@ def weights_key(model: CausalLM, weights: WeightSource, purpose: str) -> str:
     """The key of a result that depends on all of a model's weights and on `purpose`."""
     layers = [_layer_digest(stop.layer, f"{stop.name}.", weights) for stop in walk(model)]
     names = [EMBEDDING, _NORM] if is_tied(model) else [EMBEDDING, _NORM, HEAD]
+    names += outer_tensors(model)
     code = _code(type(model))
     config = repr(model.config)
     rest = _tensors_digest(weights, names)

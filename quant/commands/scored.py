@@ -79,8 +79,9 @@ def _open_checkpoint(model: str, advance: Advance) -> Scored:
 
     @torch.no_grad()
     def logits(tokens: Tensor, first: int) -> Iterator[Tensor]:
-        context = decoder.context(len(tokens))
-        hidden = through_layers(decoder, decoder.embed(tokens[None]), context)
+        hidden = decoder.embed(tokens[None])
+        context = decoder.text_context(decoder.context(len(tokens)), tokens[None], hidden)
+        hidden = through_layers(decoder, hidden, context)
         advance(len(tokens))
         for part in hidden[0, first:].split(PIECE):
             yield decoder.head(part)

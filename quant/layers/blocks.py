@@ -44,28 +44,28 @@ def quantize_linear(layer: nn.Module, linear: str, weight: QuantizedWeight) -> N
 
 @dataclass(frozen=True)
 class LayerBlock:
-    """A block in its layer, with the context that its module takes.
+    """A block in its layer.
 
     Its parts may be quantized meanwhile: each method runs them as they are when it is called.
     """
 
     layer: nn.Module
     block: Block
-    context: Any
 
     def normed(self, hidden: Tensor) -> Tensor:
         """Returns the module's input, from the hidden states before the block."""
         return hidden if self.block.norm is None else self._call(self.block.norm, hidden)
 
-    def reach(self, x: Tensor) -> Tensor:
-        """Returns the last linear's input, if the module's is x."""
+    def reach(self, x: Tensor, context: Any) -> Tensor:
+        """Returns the last linear's input, if the module's is x; `context` is what the module
+        takes besides it."""
 
         def stop(module: nn.Module, inputs: tuple[Tensor]) -> None:
             raise _Reached(inputs[0])
 
         hook = self.layer.get_submodule(self.block.end).register_forward_pre_hook(stop)
         try:
-            self.layer.get_submodule(self.block.module)(x, self.context)
+            self.layer.get_submodule(self.block.module)(x, context)
         except _Reached as reached:
             return reached.input
         finally:
@@ -74,12 +74,17 @@ class LayerBlock:
 
     def add(self, hidden: Tensor, given: Tensor) -> Tensor:
         """Returns the hidden states after the block, if its last linear's input is `given`."""
-        return hidden + self._behind(self._call(self.block.end, given))
+        return self._times(hidden + self._behind(self._call(self.block.end, given)))
 
-    def run(self, hidden: Tensor) -> Tensor:
+    def run(self, hidden: Tensor, context: Any) -> Tensor:
         """Returns the hidden states after the block."""
         module = self.layer.get_submodule(self.block.module)
-        return hidden + self._behind(module(self.normed(hidden), self.context))
+        return self._times(hidden + self._behind(module(self.normed(hidden), context)))
+
+    def _times(self, hidden: Tensor) -> Tensor:
+        if self.block.times is None:
+            return hidden
+        return hidden * self.layer.get_parameter(self.block.times)
 
     def _behind(self, output: Tensor) -> Tensor:
         return output if self.block.after is None else self._call(self.block.after, output)

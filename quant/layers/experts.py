@@ -7,6 +7,7 @@ searched scales instead.
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import cast
 
 import torch
@@ -31,12 +32,14 @@ def gptq_experts(place: Place) -> list[str]:
         the experts, by their paths in the layer, that the text gave too few tokens.
     """
     block, streams = place.block, place.streams
+    run = partial(block.run, context=None)  # which no expert reads
     experts = block.block.experts
     routed = _Routed(block, streams.hidden.shards)
     counts = streams.total(routed.counts(len(experts))).tolist()
     after = None
     if streams.reference is not None:
-        after = streams.keep(block.run, streams.reference.shards)  # while the block is float
+        # While the block is float.
+        after = streams.keep(run, streams.reference.shards)
     rare = []
     for numbers in _groups(experts, routed.per_token):
         inputs = routed.rows(place, streams.hidden.shards, numbers)
@@ -54,7 +57,7 @@ def gptq_experts(place: Place) -> list[str]:
     with dequantized_once(block.layer.get_submodule(block.block.module)):
         for shard in streams.hidden.shards:
             for index, x in enumerate(shard):
-                shard[index] = block.run(x)
+                shard[index] = run(x)
     if streams.reference is not None and after is not None:
         streams.reference.shards[:] = after
     return rare
@@ -113,16 +116,16 @@ def _gptq_expert(
 ) -> None:
     """Quantizes one expert by its own inputs (tokens, hidden_size)."""
     block, keep = expert.block, expert.streams.keep
-    described = block.block
+    described, reach = block.block, partial(block.reach, context=None)
     statistics = expert.statistics(described.readers[0].linears[0], inputs, reference, tokens)
     reached = None
     if reference is not None:  # through the expert while it is float
-        reached = keep(block.reach, cast(Shards, reference))
+        reached = keep(reach, cast(Shards, reference))
     for part in described.readers:
         expert.quantize(part, statistics, None)
     del statistics
     with dequantized_once(block.layer.get_submodule(described.module)):
-        inputs = keep(block.reach, inputs)
+        inputs = keep(reach, inputs)
     expert.quantize(described.last, expert.statistics(described.end, inputs, reached, tokens), None)
 
 

@@ -6,6 +6,7 @@ from quant.layers.blocks import LayerBlock, blocks_of
 from quant.layers.experts import gptq_experts
 from quant.layers.nearest import Done
 from quant.layers.place import Place, Streams
+from quant.layers.stream import through
 from quant.machine.products import fast_products
 from quant.modules import dequantized_once
 from quant.scheme import Scheme
@@ -22,7 +23,7 @@ def gptq_layer(
     """
     rare: list[str] = []
     for described in blocks_of(layer):
-        block = LayerBlock(layer, described, streams.hidden.context)
+        block = LayerBlock(layer, described)
         place = Place(block, scheme, name, streams, done)
         if described.router is None:
             _gptq_block(place)
@@ -45,7 +46,7 @@ def _gptq_block(place: Place) -> None:
     del statistics
 
     with dequantized_once(block.layer.get_submodule(described.module)):
-        inputs = streams.keep(block.reach, inputs)
+        inputs = through(block.reach, inputs, streams.hidden.contexts, streams.spill)
     statistics = place.statistics(described.end, inputs, reached)
     del reached
     place.quantize(described.last, statistics, place.residual(inputs, statistics))

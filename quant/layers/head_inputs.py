@@ -6,9 +6,9 @@ import torch
 from torch import Tensor
 
 from quant.layers.embedding_and_head import embed_float, is_tied
-from quant.layers.stream import States
+from quant.layers.stream import States, contexts_on
 from quant.layers.walk import float_walk, load_finite
-from quant.machine.device import HOST, context_on, move
+from quant.machine.device import HOST, move
 from quant.protocols import CausalLM, WeightSource
 from quant.rounding.gptq import gram, hessian_of, inverse_factor
 from quant.rounding.solve import Statistics, seen_by_linear
@@ -47,8 +47,8 @@ def head_statistics(
     count = max(1, MOST_TOKENS // calibration.shape[1])
     tokens = calibration[:: -(-len(calibration) // count)]
     hidden = embed_float(model, weights, tokens).to(device)
-    context = context_on(device, model, tokens.shape[1])
-    states = States(hidden, context, WINDOWS_TOGETHER)
+    contexts = contexts_on(device, model, tokens.shape[1], weights)
+    states = States(hidden, contexts, tokens, WINDOWS_TOGETHER)
     for stop in float_walk(model, weights, device):
         states.advance(stop.layer)
     norm = model.model.get_submodule("norm")

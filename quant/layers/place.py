@@ -69,8 +69,11 @@ class Place:
     @property
     def aims_at_residual(self) -> bool:
         """Whether the last linear should correct the drift of the residual stream. If a norm, which
-        is not linear, follows it, its outputs should stay the same instead."""
-        return self.scheme.choice.drift == "residual" and self.block.block.after is None
+        is not linear, follows it, its outputs should stay the same instead; so should they if a
+        number multiplies the stream behind it."""
+        described = self.block.block
+        unchanged = described.after is None and described.times is None
+        return self.scheme.choice.drift == "residual" and unchanged
 
     def follow(self) -> Shards | None:
         """Runs the float stream through the float block; returns the inputs of its last linear, if
@@ -78,10 +81,11 @@ class Place:
         if self.streams.reference is None:
             return None
         kept = []
-        for shard in self.streams.reference.shards:
+        stream = self.streams.reference
+        for shard, contexts in zip(stream.shards, stream.contexts, strict=True):
             reached = self.streams.spill.keep(())
-            for index, x in enumerate(shard):
-                outputs = self.block.reach(self.block.normed(x))
+            for index, (x, context) in enumerate(zip(shard, contexts, strict=True)):
+                outputs = self.block.reach(self.block.normed(x), context)
                 shard[index] = self.block.add(x, outputs)
                 if not self.aims_at_residual:
                     reached.append(outputs)

@@ -17,6 +17,8 @@ from quant.machine.spill import Spill
 from quant.protocols import CausalLM, WeightSource
 from quant.rounding.nearest import require_finite
 
+_WALKED = ("embed_tokens", "layers", "norm")
+
 
 @dataclass(frozen=True)
 class Stop:
@@ -52,6 +54,13 @@ def walk(model: CausalLM, backwards: bool = False) -> Iterator[Stop]:
         Stop(index, f"model.layers.{index}", layer) for index, layer in enumerate(layers_of(model))
     ]
     return reversed(stops) if backwards else iter(stops)
+
+
+def outer_modules(model: CausalLM) -> Iterator[tuple[str, nn.Module]]:
+    """The decoder's modules besides embedding, layers and last norm, by name."""
+    for name, module in model.model.named_children():
+        if name not in _WALKED:
+            yield f"model.{name}", module
 
 
 def float_walk(

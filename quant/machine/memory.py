@@ -6,6 +6,7 @@ factor, what Cholesky needs). `quant/machine/spill.py` takes hidden states, inpu
 finished layers out of memory.
 """
 
+import math
 import os
 import resource
 import sys
@@ -17,6 +18,7 @@ from torch import Tensor, nn
 from quant.layers.blocks import blocks_of, mixtures_of
 from quant.layers.embedding_and_head import HEAD_ROWS, is_tied
 from quant.layers.head_inputs import MOST_TOKENS, WINDOWS_TOGETHER
+from quant.layers.outer import outer_parts
 from quant.layers.stream import STREAM_TOKENS
 from quant.layers.walk import layers_of
 from quant.machine.ranks import SHARDS
@@ -71,11 +73,14 @@ def estimate_peak(
     table = model.lm_head.in_features * model.lm_head.out_features
     each = _FLOAT if scheme.name == "none" else 1 + (_FLOAT + 1) / scheme.group_size
     tables = (1 if is_tied(model) else 2) * table * (_FLOAT if scheme.name == "none" else 1)
+    others = outer_parts(model)
+    outer = sum(math.prod(part.shape) for part in others)
+    tables += outer * (_FLOAT if scheme.name == "none" else 1)
     integers = round(each * sum(sizes)) + tables
 
     layer = layer_weights * (_FLOAT + _STORED)
     storing = 3 * layer_weights // 2  # an entry of the cache, packed, and its bytes
-    states = sums = solving = 0
+    states = sums = solving = in_memory = 0
     if calibration is not None and scheme.choice.follows_calibration:
         tokens = calibration.numel() // ranks
         follows = scheme.choice.follows_float
@@ -86,13 +91,17 @@ def estimate_peak(
             # The rows of some experts, of both streams, and the float stream after the block.
             inputs = max(inputs, hidden * (3 if follows else 1))
         states = _FLOAT * tokens * (hidden * (2 if follows else 1) + inputs)
+        left = sum(block.leaves for layer in layers for block in blocks_of(layer))
+        left += hidden if model.reads_text else 0
+        in_memory = _FLOAT * tokens * left * (2 if follows else 1)
         square, outputs = widest * widest * _FLOAT, widest * hidden * _FLOAT
         waiting = 0 if spilled else (SHARDS // ranks).bit_length() - 1
         sums = max((1 + waiting) * square, 2 * square + (1 + waiting) * outputs)
         solving = _MATRICES * square + 2 * outputs
         solving += _SOLVE_COPIES * _SOLVED_ROWS * widest * _FLOAT
         sums += _BATCH_COPIES * min(tokens, STREAM_TOKENS) * widest * _FLOAT
-    rounding = table * (_STORED + 1) + tables
+    largest = max([table, *(math.prod(part.shape) for part in others)])
+    rounding = largest * (_STORED + 1) + tables
     if calibration is not None and scheme.calibrates_head:
         square, tokens = hidden * hidden * _FLOAT, min(calibration.numel(), MOST_TOKENS)
         batch = min(tokens, WINDOWS_TOGETHER * calibration.shape[1])
@@ -100,7 +109,7 @@ def estimate_peak(
         solving_head = _MATRICES * square + _SOLVE_COPIES * HEAD_ROWS * hidden * _FLOAT
         rounding = max(rounding + solving_head, layer + following)
     kept = 0 if spilled else integers
-    working = layer + max(storing, sums, solving) + (0 if spilled else states)
+    working = layer + max(storing, sums, solving) + in_memory + (0 if spilled else states)
     return Peak(
         quantizing=max(rounding, kept + working) + _SLACK,
         held=kept,

@@ -6,6 +6,7 @@ from typing import TypeGuard
 
 from torch import nn
 
+from quant.layers.walk import outer_modules
 from quant.modules import QuantizedEmbedding, QuantizedLinear
 from quant.protocols import CausalLM
 from quant.weight_type import FLOAT_BITS, WeightType
@@ -62,6 +63,7 @@ class StoredSize:
         linear_weights: how many of them are in the decoder layers' linears.
         linears: bytes of the decoder layers' linears.
         embedding: bytes of the token embedding.
+        outer: bytes of other matrices outside the layers.
         head: bytes of `lm_head`; 0 where it is stored as the embedding.
         rest: bytes of norms and biases.
     """
@@ -70,13 +72,15 @@ class StoredSize:
     linear_weights: int
     linears: int
     embedding: int
+    outer: int
     head: int
     rest: int
 
     @property
     def bits_per_weight(self) -> float:
         """All stored bits over all weights of the model."""
-        return 8 * (self.linears + self.embedding + self.head + self.rest) / self.weights
+        ends = self.embedding + self.outer + self.head
+        return 8 * (self.linears + ends + self.rest) / self.weights
 
     @property
     def linear_bits_per_weight(self) -> float:
@@ -92,15 +96,24 @@ def stored_size(
     linear_weights = sum(module.in_features * module.out_features for module in linears)
     small = [module for layer in layers for module in layer.modules() if not _is_linear(module)]
     small.append(model.model.get_submodule("norm"))
+    modules = [module for _, outer in outer_modules(model) for module in outer.modules()]
+    matrices = [module for module in modules if _is_linear(module) or _is_table(module)]
+    small += [module for module in modules if module not in matrices]
     rest = sum(p.numel() for module in small for p in module.parameters(recurse=False))
     rest += sum(module.bias.numel() for module in linears if module.bias is not None)
     table = model.lm_head.in_features * model.lm_head.out_features
     shared = tied and _bits(model.lm_head) in storage.shares_tied
     return StoredSize(
-        weights=linear_weights + rest + (table if tied else 2 * table),
+        weights=linear_weights + rest + sum(map(_numbers, matrices)) + (1 if tied else 2) * table,
         linear_weights=linear_weights,
         linears=sum(_linear_bytes(module, storage) for module in linears),
         embedding=_embedding_bytes(model.model.get_submodule("embed_tokens"), storage),
+        outer=sum(
+            _linear_bytes(module, storage)
+            if _is_linear(module)
+            else _embedding_bytes(module, storage)
+            for module in matrices
+        ),
         head=0 if shared else _linear_bytes(model.lm_head, storage),
         rest=storage.float_bytes * rest,
     )
@@ -108,6 +121,20 @@ def stored_size(
 
 def _is_linear(module: nn.Module) -> TypeGuard[nn.Linear | QuantizedLinear]:
     return isinstance(module, nn.Linear | QuantizedLinear)
+
+
+def _is_table(module: nn.Module) -> TypeGuard[nn.Embedding | QuantizedEmbedding]:
+    return isinstance(module, nn.Embedding | QuantizedEmbedding)
+
+
+def _numbers(matrix: nn.Module) -> int:
+    """How many numbers a linear or an embedding has, without padding."""
+    match matrix:
+        case QuantizedEmbedding():
+            return len(matrix.values) * matrix.embedding_dim
+        case QuantizedLinear():
+            return matrix.out_features * matrix.in_features
+    return matrix.get_parameter("weight").numel()
 
 
 def _bits(linear: nn.Module) -> int:

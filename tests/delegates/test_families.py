@@ -16,8 +16,16 @@ from exporter.program import capture
 LENGTHS = [20, 3, 1, 1, 15]
 # Between them: rows of one tensor, heads of which a part turns, factors for long contexts; norms of
 # rows, windows and tables by layer; four norms, scales and caps; queries with a table of their own;
-# sinks and experts with biases.
-ALWAYS = ("Phi3-phi-4-mini", "Olmo3-yarn", "Gemma2-caps", "Ministral3-grown", "GptOss-yarn")
+# sinks and experts with biases; keys and values of other layers, inputs of each layer.
+ALWAYS = (
+    "Phi3-phi-4-mini",
+    "Olmo3-yarn",
+    "Gemma2-caps",
+    "Ministral3-grown",
+    "GptOss-yarn",
+    "Gemma4Text-shared",
+    "Gemma4Text-keys-are-values",
+)
 
 
 def name_of(case: Case) -> str:

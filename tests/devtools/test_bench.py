@@ -175,6 +175,41 @@ def test_the_same_model_recording_and_in_another_build(
     assert {item["against"] for item in report["ratios"]} == set(names[1:])
 
 
+def test_conversations_at_once(
+    embedded_cpu_pte: Path, run: Run, cpp_build: Path, tmp_path: Path
+) -> None:
+    """In an engine of ours, and in that of another build."""
+    out, picture, other = tmp_path / "run.json", tmp_path / "run.svg", tmp_path / "before" / "bench"
+    other.parent.mkdir()
+    other.symlink_to(cpp_build / "bench")
+    result = run(
+        *(embedded_cpu_pte, "--sequences", "1,3", "--repeats", "2", "--against", other),
+        *("--json", out, "--plot", picture),
+        threads="1,2",
+    )
+    assert result.returncode == 0, result.stderr
+    report = read(out)
+    measured = {(r["engine"], r["threads"], r["work"]): r for r in report["results"]}
+    names = [embedded_cpu_pte.stem, "build before"]
+    works = ["1 conversation", "3 conversations"]
+    assert set(measured) == {(n, t, w) for n in names for t in (1, 2) for w in works}
+    for (_, _, work), item in measured.items():
+        count = 1 if work == works[0] else 3
+        assert (item["kind"], item["tokens"], item["sequences"]) == ("sequences", 32, count)
+        assert item["tokens_per_s"] == pytest.approx(count * 32 / item["median_s"])
+    assert report["starts"] == report["notes"] == []
+    assert {item["work"] for item in report["ratios"]} == set(works)
+    assert f"{names[0]}, 2 threads: times 1 conversation: " in result.stdout
+    assert picture.stat().st_size > 0
+
+
+def test_conversations_need_the_cpu_delegate(stories_gptq_pte: Path, run: Run) -> None:
+    result = run(stories_gptq_pte, "--sequences", "2", "--repeats", "1")
+    assert result.returncode == 1
+    assert "cannot run several sequences at once" in result.stderr
+    assert "--delegate cpu" in result.stderr
+
+
 def find_llama_bench() -> str | None:
     return os.environ.get("THIMBLE_LLAMA_BENCH") or shutil.which("llama-bench")
 
@@ -199,6 +234,22 @@ def test_llama_bench_is_measured_in_turns(embedded_pte: Path, run: Run, tmp_path
     for start in report["starts"]:
         assert 0 < start["load_s"] < start["ttft_s"]
         assert start["peak_memory_bytes"] > 1e6
+
+
+def test_conversations_beside_llama_batched_bench(
+    embedded_cpu_pte: Path, run: Run, tmp_path: Path
+) -> None:
+    program = find_llama_bench()
+    if program is None or not Path(program).with_name("llama-batched-bench").is_file():
+        pytest.skip("no llama-bench with llama-batched-bench beside it (THIMBLE_LLAMA_BENCH)")
+    out = tmp_path / "run.json"
+    rival = ["--against", program, "--gguf-type", "Q4_0"]
+    result = run(embedded_cpu_pte, "--sequences", "1,4", "--repeats", "1", *rival, "--json", out)
+    assert result.returncode == 0, result.stderr
+    report = read(out)
+    assert report["notes"] == []
+    assert {item["work"] for item in report["ratios"]} == {"1 conversation", "4 conversations"}
+    assert all(0 < item["ratio"] < math.inf for item in report["ratios"])
 
 
 @pytest.mark.parametrize(
@@ -251,10 +302,16 @@ def test_bad_requests_end_with_a_sentence(
     assert result.stderr.splitlines() == [f"Error: {sentence}"]
 
 
-def test_bad_thread_counts_are_refused(stories_gptq_pte: Path, run: Run) -> None:
+def test_bad_counts_are_refused(stories_gptq_pte: Path, run: Run) -> None:
     result = run(stories_gptq_pte, threads="1,zero")
     assert result.returncode == 2
     assert "'1,zero' is not a list of thread counts; write numbers from 1 to 256" in result.stderr
+    result = run(stories_gptq_pte, "--sequences", "33")
+    assert result.returncode == 2
+    assert "'33' is not a list of conversation counts; write numbers from 1 to 32" in result.stderr
+    result = run(stories_gptq_pte, "--sequences", "2", "--quick")
+    assert result.returncode == 2
+    assert "--sequences and --quick are different measurements" in result.stderr
 
 
 @pytest.mark.parametrize(

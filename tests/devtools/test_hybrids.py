@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
-from support.hybrid_models import HYBRIDS, export_hybrid
+from support.hybrid_models import HYBRIDS, SHARED, export_hybrid
 from support.recorded_runs import etrecord_of, record
 
 from devtools.commands.cli import main
@@ -15,11 +15,16 @@ from quant.scheme import Scheme
 LINES = {
     "short convolutions": "torch.ops.thimble.short_convolution(",
     "delta rule": "torch.ops.thimble.gated_delta_rule(",
+    "shared keys": "torch.ops.thimble.shared_attention(",
 }
-LAYERS = {"short convolutions": [0, 1, 3], "delta rule": [0, 1, 2]}  # with them
+LAYERS = {
+    "short convolutions": [0, 1, 3],
+    "delta rule": [0, 1, 2],
+    "shared keys": [3, 4, 5],
+}  # with them
 
 
-@pytest.fixture(scope="module", params=HYBRIDS)
+@pytest.fixture(scope="module", params=[*HYBRIDS, *SHARED])
 def hybrid(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, cpp_build: Path
 ) -> tuple[str, Path]:
@@ -42,7 +47,7 @@ def test_compare_finds_it_healthy(hybrid: tuple[str, Path]) -> None:
     layers = [
         row.layer
         for row in outcome.comparison.rows
-        if f"thimble.{row.sink.place.operator}(" in LINES[name]
+        if any(LINES[name] in line.text for line in row.sink.lines)
     ]
     assert layers == LAYERS[name]
 

@@ -21,6 +21,7 @@ pytestmark = pytest.mark.filterwarnings(
     "ignore:Model has `tie_word_embeddings=True`:UserWarning",
 )
 TOKENS = torch.randint(0, 96, (2, 9), generator=torch.Generator().manual_seed(0))
+Q_PROJ = "model.layers.0.self_attn.q_proj"
 CASES: list[dict[str, Any]] = [
     {"target_modules": ["q_proj", "v_proj"]},
     {"target_modules": "all-linear", "use_rslora": True},
@@ -159,6 +160,25 @@ def test_an_adapter_of_another_model(pair: tuple[Path, Path], tmp_path: Path) ->
         ({"use_rslora": 1}, "use_rslora is 1, neither true nor false."),
         ({"alpha_pattern": ["q_proj"]}, "alpha_pattern is ['q_proj'], not an object of numbers."),
         ({"alpha_pattern": {"(": 1}}, "alpha_pattern '(' is not a regular expression"),
+        ({"rank_pattern": {"(": 1}}, "rank_pattern '(' is not a regular expression"),
+        ({"target_modules": "("}, "target_modules '(' is not a regular expression"),
+        (
+            {"target_modules": ["q_proj", 1]},
+            "target_modules is ['q_proj', 1], not a list of names.",
+        ),
+        ({"r": "4"}, "the rank r is '4', not a whole number from 1 on."),
+        ({"r": 0}, "the rank r is 0, not a whole number from 1 on."),
+        ({"bias": "foo"}, "bias is 'foo'; it is one of none, all, lora_only."),
+        ({"layers_to_transform": ["0"]}, "layers_to_transform is ['0'], not a list of numbers."),
+        ({"r": 8}, f"{Q_PROJ} has a low-rank change of rank 4, not 8; take the two"),
+        ({"rank_pattern": {"q_proj": 2}}, f"{Q_PROJ} has a low-rank change of rank 4, not 2; take"),
+        ({"target_modules": []}, f"{Q_PROJ} has a low-rank change and is no target there;"),
+        ({"target_modules": "k_proj"}, f"{Q_PROJ} has a low-rank change and is no target there;"),
+        ({"exclude_modules": ["q_proj"]}, f"{Q_PROJ} has a low-rank change and is no target"),
+        ({"layers_to_transform": 1}, f"{Q_PROJ} has a low-rank change and is no target there;"),
+        ({"modules_to_save": ["lm_head"]}, "modules_to_save names lm_head, whose tensors are miss"),
+        ({"use_dora": True}, f"use_dora is True, and {Q_PROJ} has no lora_magnitude_vector;"),
+        ({"target_modules": ["q_proj", "gate_proj"]}, "target_modules names gate_proj, which has"),
     ],
 )
 def test_what_is_not_computed_is_refused(
@@ -184,6 +204,8 @@ def test_what_is_no_adapter(pair: tuple[Path, Path], tmp_path: Path) -> None:
     assert "lora_A and lora_B of model.layers.0.self_attn.q_proj do not fit each other" in refusal(
         base, alone
     )
+    save_file({name: t for name, t in tensors.items() if "layers.0" not in name}, weights)
+    assert f"{Q_PROJ} is one of target_modules and has no tensors" in refusal(base, alone)
     save_file({**tensors, "base_model.model.x.other": torch.zeros(1)}, weights)
     assert "holds base_model.model.x.other, which is not a part of a LoRA adapter." in refusal(
         base, alone

@@ -179,40 +179,54 @@ def extended(adapter: Path, tensors: dict[str, torch.Tensor]) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("name", "shape", "sentence"),
+    ("names", "shape", "fields", "sentence"),
     [
         (
-            "model.layers.0.self_attn.q_proj.lora_magnitude_vector",
+            [f"model.layers.{i}.self_attn.q_proj.lora_magnitude_vector" for i in (0, 1)],
             (48,),
+            {"use_dora": True},
             "The adapter a changes model.layers.0.self_attn.q_proj.weight by more than a low-rank "
             "product of its own (DoRA, a complete weight, or a form that llama does not store), "
             "which cannot be kept apart: merge it with --adapter {path}.",
         ),
         (
-            "model.layers.1.mlp.up_proj.weight",
+            ["model.layers.1.mlp.up_proj.weight"],
             (56, 40),
+            {"modules_to_save": ["up_proj"]},
             "The adapter a changes model.layers.1.mlp.up_proj.weight by more than",
         ),
         (
-            "model.embed_tokens.modules_to_save.default.weight",
+            ["model.embed_tokens.modules_to_save.default.weight"],
             (96, 40),
+            {"modules_to_save": ["embed_tokens"]},
             "The adapter a changes model.embed_tokens.weight, but only the weights of linears in "
             "decoder layers can be kept apart: merge it with --adapter {path}.",
         ),
-        ("lm_head.weight", (96, 40), "The adapter a changes lm_head.weight, but only"),
-        ("model.norm.weight", (40,), "The adapter a changes model.norm.weight, but only"),
+        (["lm_head.weight"], (96, 40), {}, "The adapter a changes lm_head.weight, but only"),
         (
-            "model.layers.0.self_attn.q_proj.base_layer.bias",
+            ["model.norm.weight"],
+            (40,),
+            {"modules_to_save": ["norm"]},
+            "The adapter a changes model.norm.weight, but only",
+        ),
+        (
+            ["model.layers.0.self_attn.q_proj.base_layer.bias"],
             (48,),
+            {"bias": "all"},
             "The adapter a changes model.layers.0.self_attn.q_proj.bias, but only",
         ),
     ],
 )
 def test_what_cannot_be_kept_apart(
-    llama: Checkpoint, tmp_path: Path, name: str, shape: tuple[int, ...], sentence: str
+    llama: Checkpoint,
+    tmp_path: Path,
+    names: list[str],
+    shape: tuple[int, ...],
+    fields: dict[str, Any],
+    sentence: str,
 ) -> None:
-    path = save_adapter(tmp_path / "a", llama.config, 1)
-    extended(path, {f"base_model.model.{name}": torch.ones(shape)})
+    path = save_adapter(tmp_path / "a", llama.config, 1, linears=["q_proj"], **fields)
+    extended(path, {f"base_model.model.{name}": torch.ones(shape) for name in names})
     assert refusal(llama, ("a", path)).startswith(sentence.format(path=path))
 
 

@@ -320,6 +320,28 @@ def test_what_is_not_read_is_refused(tmp_path: Path, config: dict[str, Any], sen
     assert sentence in str(raised.value)
 
 
+def test_groups_that_do_not_exist(tmp_path: Path) -> None:
+    def pack(rows: int, columns: int, seed: int) -> tuple[Rounded, Tensors]:
+        weight = rounded(rows, columns, 4, 32, seed)
+        return weight, gptq(weight, 4, 1, torch.arange(columns))
+
+    config = {"quant_method": "gptq", "bits": 4, "group_size": 32, "desc_act": True}
+    write(tmp_path, config, pack)
+    path, module = tmp_path / "model.safetensors", "model.layers.0.mlp.down_proj"
+    tensors = load_file(path)
+    groups = tensors[f"{module}.g_idx"]
+    last = int(groups.max())
+    for wrong in (-1, last + 1, 2**31 - 1):
+        groups[5] = wrong
+        save_file(tensors, path)
+        with pytest.raises(ExportError) as raised:
+            open_checkpoint(tmp_path).tensor(f"{module}.weight")
+        assert str(raised.value) == (
+            f"{tmp_path}: {module}.weight has an input in group {wrong}, but its groups are 0 to "
+            f"{last}; download the files again."
+        )
+
+
 def test_parts_that_do_not_fit(tmp_path: Path) -> None:
     write(
         tmp_path,

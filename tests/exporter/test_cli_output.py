@@ -152,3 +152,23 @@ def rows_of(text: str, title: str) -> list[str]:
     start = next(index for index, line in enumerate(lines) if line.strip() == title)
     end = next(index for index in range(start, len(lines)) if lines[index].startswith("└"))
     return lines[start + 2 : end]
+
+
+@pytest.mark.parametrize("question", ["--inspect", "--list-delegates"])
+def test_a_reader_that_closes_the_pipe(stories_cpu_pte: Path, question: str) -> None:
+    """As head does: no trace, and the exit code of what went well."""
+    words = [question, *([stories_cpu_pte] if question == "--inspect" else [])]
+    command = [sys.executable, "-m", "exporter", *map(str, words)]
+    read, write = os.pipe()
+    os.close(read)  # before the first line
+    with open(write, "wb") as pipe:
+        result = subprocess.run(command, cwd=ROOT, stdout=pipe, stderr=subprocess.PIPE, text=True)
+    assert (result.returncode, result.stderr) == (0, "")
+
+
+def test_an_answer_inside_another_program(stories_cpu_pte: Path) -> None:
+    """Its standard output is no file."""
+    answer = CliRunner().invoke(main, ["--list-delegates"])
+    assert answer.exit_code == 0 and "xnnpack" in answer.stdout
+    answer = CliRunner().invoke(main, ["--inspect", str(stories_cpu_pte)])
+    assert answer.exit_code == 0 and "every checksum is correct" in answer.stdout

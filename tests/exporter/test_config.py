@@ -229,7 +229,7 @@ def test_a_flag_of_the_wrong_kind_is_named(name: str, value: Any) -> None:
 ACTIVATIONS = (
     "supported are 'silu', 'swish', 'gelu', 'gelu_new', 'gelu_pytorch_tanh', 'relu', 'quick_gelu'."
 )
-SUPPORTED_ROPE = "supported are 'default', 'linear', 'dynamic', 'yarn', 'longrope', 'su', 'llama3'."
+ROPE_TYPES = "'default', 'linear', 'dynamic', 'yarn', 'longrope', 'su', 'llama3', 'proportional'"
 
 
 @pytest.mark.parametrize(
@@ -260,8 +260,8 @@ SUPPORTED_ROPE = "supported are 'default', 'linear', 'dynamic', 'yarn', 'longrop
             "(1.0).",
         ),
         (
-            {"rope_scaling": {"rope_type": "proportional", "factor": 4.0}},
-            f"rope_type 'proportional' is not supported; {SUPPORTED_ROPE}",
+            {"rope_scaling": {"rope_type": "ntk", "factor": 4.0}},
+            f"rope_type 'ntk' is not supported; supported are {ROPE_TYPES}.",
         ),
         (
             {"rope_scaling": {"type": "dynamic", "factor": 0.5}},

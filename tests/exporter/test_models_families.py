@@ -28,6 +28,7 @@ OURS = (
     "exaone4",
     "gemma2",
     "gemma3_text",
+    "gemma4_text",
     "gpt_oss",
     "granite",
     "granitemoehybrid",

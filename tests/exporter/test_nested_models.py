@@ -9,6 +9,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from support.exported import Quiet
 from support.family_models import GEMMA, QWEN3_5, SHAPE, assert_same, transformers
+from support.gemma4_configs import GEMMA4
 from support.loading import loaded
 
 from exporter.checkpoint import open_checkpoint
@@ -58,9 +59,21 @@ def qwen3_5() -> Any:
     return transformers.Qwen3_5ForConditionalGeneration(config)
 
 
+def gemma4() -> Any:
+    vision = dict(hidden_size=16, intermediate_size=24, num_hidden_layers=1, num_attention_heads=2)
+    config = transformers.Gemma4Config(
+        text_config={**TEXT, **GEMMA4, "pad_token_id": 0},
+        vision_config={**vision, "num_key_value_heads": 2, "head_dim": 8},
+        audio_config=dict(hidden_size=16, num_hidden_layers=1, num_attention_heads=2),
+        eos_token_id=[1, 106],
+    )
+    return transformers.Gemma4ForConditionalGeneration(config)
+
+
 # What is left out of each.
 PARTS = {
     gemma3: {"vision_tower", "multi_modal_projector"},
+    gemma4: {"audio_tower", "embed_audio", "embed_vision", "vision_tower"},
     mistral3: {"vision_tower", "multi_modal_projector"},
     qwen3_5: {"visual", "mtp"},
 }
@@ -75,7 +88,7 @@ def test_the_language_model_is_read(build: Any, older: bool, tmp_path: Path) -> 
     reference.config._attn_implementation = "eager"
     for name, parameter in reference.named_parameters():
         spread = (0.3 if parameter.dim() == 1 else 0.15) * torch.randn_like(parameter)
-        parameter.data = spread + ("norm" in name and build is mistral3)
+        parameter.data = spread + ("norm" in name and build in (mistral3, gemma4))
     reference.save_pretrained(tmp_path)
     tensors = load_file(tmp_path / "model.safetensors")
     is_older = any(name.startswith("language_model.model.") for name in tensors)
@@ -99,7 +112,7 @@ def test_the_language_model_is_read(build: Any, older: bool, tmp_path: Path) -> 
     parts = checkpoint.left_out
     assert said == [
         f"Exporting the language model of {checkpoint.name} alone, without "
-        + ", ".join(f"{name} ({count} tensors)" for name, count in parts.items())
+        + ", ".join(f"{name} ({count} tensor{'s' * (count > 1)})" for name, count in parts.items())
         + "."
     ]
 

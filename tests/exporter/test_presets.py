@@ -27,6 +27,7 @@ PARAMETERS = {
     "qwen3-1.7b": 1_720_574_976,
     "qwen3-4b": 4_022_468_096,
     "qwen3.5-0.8b": 752_393_024,  # without the vision tower and the head of more tokens
+    "gemma4-e2b": 4_628_569_379,  # without the vision and audio towers
     "smollm2-135m": 134_515_008,
     "smollm2-360m": 361_821_120,
     "smollm2-1.7b": 1_711_376_384,

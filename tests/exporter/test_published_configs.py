@@ -116,6 +116,11 @@ def test_another_gate_than_gpt_oss(change: dict[str, object]) -> None:
             "use_bidirectional_attention True is not supported; supported is False.",
         ),
         (
+            "google/gemma-3-270m-it",
+            {"attn_logit_softcapping": 50.0},
+            "attn_logit_softcapping 50.0 is not supported; supported is null.",
+        ),
+        (
             "microsoft/Phi-4-mini-instruct",
             {"lm_head_bias": True},
             "lm_head_bias True is not supported; supported is False.",

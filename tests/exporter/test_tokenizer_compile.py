@@ -3,6 +3,7 @@
 import json
 from base64 import b64encode
 from collections.abc import Callable
+from functools import partial
 from itertools import islice
 from pathlib import Path
 
@@ -269,6 +270,17 @@ def test_a_model_file_may_have_any_name(tmp_path: Path) -> None:
     assert compile_tokenizer(tmp_path).bos_id == 1
     (tmp_path / "other.model").write_bytes(b"x")
     with pytest.raises(TokenizerError, match=r"several tokenizers \(other.model, spiece.model\)"):
+        compile_tokenizer(tmp_path)
+
+
+def test_pieces_of_spaces_that_are_removed_are_refused(tmp_path: Path) -> None:
+    """SentencePiece keeps the spaces of such a piece; others of them go."""
+    train = partial(train_sentencepiece, user_defined_symbols=["  "])
+    model = tmp_path / "tokenizer.model"
+    model.write_bytes(train(remove_extra_whitespaces=False))
+    assert compile_tokenizer(tmp_path).bos_id == 1
+    model.write_bytes(train(remove_extra_whitespaces=True))
+    with pytest.raises(TokenizerError, match="several spaces, but removes extra spaces, which is"):
         compile_tokenizer(tmp_path)
 
 

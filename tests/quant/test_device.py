@@ -19,6 +19,7 @@ from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 import quant.layers.place
+import quant.layers.stream
 import quant.layers.walk
 import quant.rounding.solve
 from exporter.models.context import Context
@@ -109,7 +110,7 @@ def forgetful_diagonal(factor: InverseFactor) -> Tensor:
     ("place", "name", "forgetful"),
     [
         (quant.rounding.solve, "gram", forgetful_gram),
-        (sys.modules["quant.quantize"], "context_on", forgetful_context),
+        (quant.layers.stream, "context_on", forgetful_context),
         (InverseFactor, "inverse_diagonal", forgetful_diagonal),
         (quant.layers.walk, "move", lambda module, device: None),
         (quant.layers.place, "statistics", None),

@@ -1,5 +1,7 @@
 """Layers without attention are quantized as the others are, by what their blocks tell."""
 
+from pathlib import Path
+
 import pytest
 import torch
 from support.small_models import ModelWeights, random_model
@@ -8,7 +10,9 @@ from torch import Tensor, nn
 from exporter.models.decoder import CausalLM
 from exporter.models.families import decoder_spec
 from quant.budget.spread import Budget, parts_of, spread
+from quant.cache.store import Cache
 from quant.layers.blocks import parts_of_layer
+from quant.machine.resources import Resources
 from quant.measure.quality import compare_logits
 from quant.measure.size import STOCK
 from quant.modules import QuantizedLinear
@@ -39,6 +43,21 @@ CONFIGS = {
         "linear_key_head_dim": 16,
         "linear_value_head_dim": 16,
     },
+    "gemma4_text": {
+        "intermediate_size": 96,
+        "num_hidden_layers": 6,
+        "layer_types": ["sliding_attention", "full_attention"] * 3,
+        "sliding_window": 7,
+        "head_dim": 16,
+        "global_head_dim": 32,
+        "num_kv_shared_layers": 3,
+        "use_double_wide_mlp": True,
+        "vocab_size_per_layer_input": 90,
+        "hidden_size_per_layer_input": 32,
+        "final_logit_softcapping": 30.0,
+        "bos_token_id": None,
+        "eos_token_id": None,
+    },
 }
 
 
@@ -67,6 +86,28 @@ def test_a_scheme_measures_the_model_that_it_makes(model_type: str, name: str) -
         assert name == "none" or all(isinstance(each, QuantizedLinear) for each in linears)
 
 
+def test_an_interrupted_run_resumes_what_later_layers_need(tmp_path: Path) -> None:
+    """Keys and values that cached layers leave for those still to be made."""
+    fields = {**SHAPE, **CONFIGS["gemma4_text"], "model_type": "gemma4_text"}
+    model = random_model(decoder_spec(fields))
+
+    def run(cache: Cache | None) -> tuple[dict[str, Tensor], int]:
+        with torch.device("meta"):
+            made = CausalLM(model.config).eval()
+        resources = Resources(cache=cache)
+        weights, text = ModelWeights(model), tokens(24, 1)
+        report = quantize(made, Scheme("gptq4"), weights, text, resources=resources)
+        return dict(made.named_buffers(remove_duplicate=False)), report.cached_layers
+
+    wanted, _ = run(None)
+    run(Cache(tmp_path, 10**9))
+    for entry in sorted(path for path in tmp_path.rglob("*") if path.is_file())[::3]:
+        entry.unlink()
+    found, cached = run(Cache(tmp_path, 10**9))
+    assert 0 < cached < 6
+    assert all(torch.equal(found[name], tensor) for name, tensor in wanted.items())
+
+
 @pytest.mark.parametrize("model_type", CONFIGS)
 def test_a_budget_is_spread_over_it(model_type: str) -> None:
     model = random_model(decoder_spec({**SHAPE, **CONFIGS[model_type], "model_type": model_type}))
@@ -75,7 +116,11 @@ def test_a_budget_is_spread_over_it(model_type: str) -> None:
     weights = ModelWeights(model)
     chosen = spread(empty, Scheme("rtn4"), Budget(bits=6.5), weights, tokens(8, 9), lambda: None)
     parts = {part.name for part in parts_of(empty, Scheme("rtn4"), STOCK)}
-    mixer = "conv.in_proj" if model_type == "lfm2" else "linear_attn.in_proj"
+    mixer = {
+        "lfm2": "conv.in_proj",
+        "qwen3_5_text": "linear_attn.in_proj",
+        "gemma4_text": "self_attn.qkv_proj",
+    }[model_type]
     assert f"model.layers.0.{mixer}" in parts and chosen.types
     report = quantize(made, chosen, weights, tokens(24, 1), tokens(8, 9))
     assert 5 < report.size.bits_per_weight <= 6.5

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 import torch
+from support.gemma4_configs import GEMMA4_CASES
 from torch import Tensor
 
 from exporter.models.decoder import CausalLM
@@ -27,6 +28,7 @@ SHAPE: dict[str, Any] = dict(
 )
 _CAUSAL = {
     "Gemma3Text": "Gemma3",
+    "Gemma4Text": "Gemma4",
     "Qwen3_5Text": "Qwen3_5",
 }  # where the class of models is not called as that of configs
 
@@ -99,6 +101,7 @@ GPT_OSS: dict[str, Any] = dict(
 GEMMA: dict[str, Any] = dict(head_dim=16, query_pre_attn_scalar=10, sliding_window=9)
 MIXED = ["sliding_attention", "full_attention", "sliding_attention"]
 
+PROPORTIONAL = rope("proportional", 1e4, partial_rotary_factor=0.5, factor=2.0)
 LFM2: dict[str, Any] = dict(layer_types=["conv", "full_attention", "conv"], block_multiple_of=8)
 
 QWEN3_5: dict[str, Any] = dict(
@@ -118,6 +121,7 @@ CASES = [
     Case("Llama", "dynamic-rope-short", rope("dynamic", factor=3.0)),
     Case("Llama", "yarn", YARN),
     Case("Llama", "longrope", longrope(4, factor=2.0, original_max_position_embeddings=24)),
+    Case("Llama", "proportional-rope", dict(**PROPORTIONAL, head_dim=12)),
     Case("Llama", "theta", rope("default", 5e5)),
     Case("Llama", "biases", dict(attention_bias=True, mlp_bias=True)),
     Case("Llama", "gelu", dict(hidden_act="gelu")),
@@ -134,6 +138,7 @@ CASES = [
     Case("Qwen2", "window", dict(use_sliding_window=True, sliding_window=7, max_window_layers=1)),
     Case("Qwen2", "yarn", rope("yarn", factor=4.0, original_max_position_embeddings=16)),
     Case("Qwen3", "plain", dict(head_dim=16)),
+    Case("Qwen3", "proportional-rope", dict(head_dim=16, **PROPORTIONAL)),
     Case("Qwen3", "tied-biases", dict(tie_word_embeddings=True, attention_bias=True, head_dim=8)),
     Case(
         "Qwen3",
@@ -225,6 +230,7 @@ CASES = [
         {**DENSE_GRANITE4, "position_embedding_type": None, "attention_bias": True},
     ),
     Case("Olmo2", "plain"),
+    Case("Olmo2", "proportional-rope", PROPORTIONAL),
     Case("Olmo2", "biases", dict(attention_bias=True, num_key_value_heads=6, **LLAMA3)),
     Case("Olmo3", "pattern", dict(sliding_window=7, num_hidden_layers=4)),
     Case(
@@ -257,6 +263,7 @@ CASES = [
             **by_kind(rope("linear", 1e6, factor=8.0), rope("default", 1e4)),
         ),
     ),
+    *(Case("Gemma4Text", label, fields) for label, fields in GEMMA4_CASES.items()),
     Case("Exaone4", "hybrid", dict(sliding_window=9, sliding_window_pattern=2)),
     Case("Exaone4", "listed", dict(sliding_window=9, layer_types=MIXED, **LLAMA3)),
     Case(
@@ -329,7 +336,11 @@ def reference_model(case: Case) -> Any:
     torch.manual_seed(0)
     causal = _CAUSAL.get(case.architecture, case.architecture)
     model = getattr(transformers, f"{causal}ForCausalLM")(config).eval()
-    minus_one = case.architecture.startswith(("Gemma", "Qwen3_5"))  # as which norms are stored
+    # As which norms are stored.
+    minus_one = case.architecture.startswith(("Gemma2", "Gemma3", "Qwen3_5"))
+    for name, buffer in model.named_buffers():
+        if name.endswith("layer_scalar"):
+            buffer.fill_(0.7 + 0.3 * torch.rand(()))
     for name, parameter in model.named_parameters():
         spread = (0.3 if parameter.dim() == 1 else 0.15) * torch.randn_like(parameter)
         centre = 0.0 if minus_one and "linear_attn" not in name else 1.0

@@ -6,6 +6,7 @@ from typing import Any
 
 from support.exported import Quiet
 from support.family_models import QWEN3_5, Case, reference_model
+from support.gemma4_configs import GEMMA4
 
 from exporter.options import ExportOptions
 from exporter.pipeline import export_model
@@ -26,15 +27,26 @@ _LFM2 = {
     "block_multiple_of": 32,
     "layer_types": ["conv", "conv", "full_attention", "conv"],
 }
+_GEMMA4 = {
+    "num_hidden_layers": 6,
+    "num_key_value_heads": 2,
+    "head_dim": 16,
+    "global_head_dim": 32,
+    "hidden_size_per_layer_input": 32,
+    "vocab_size_per_layer_input": 4096,
+    "sliding_window": 40,  # with calls of 16 tokens, a ring smaller than the context
+}
 HYBRIDS = {
     "short convolutions": Case("Lfm2", "small", {**_SHAPE, **_LFM2}),
     "delta rule": Case("Qwen3_5Text", "small", {**_SHAPE, **QWEN3_5}),
 }
+# Without states, but with layers that use the keys and values of others.
+SHARED = {"shared keys": Case("Gemma4Text", "small", {**GEMMA4, **_SHAPE, **_GEMMA4})}
 
 
 def export_hybrid(directory: Path, name: str, scheme: Scheme, **options: Any) -> Path:
     """Writes a checkpoint and exports it; returns the `.pte`."""
-    reference_model(HYBRIDS[name]).save_pretrained(directory)
+    reference_model({**HYBRIDS, **SHARED}[name]).save_pretrained(directory)
     shutil.copy(EMBEDDED / "tokenizer.json", directory)
     return export_model(
         ExportOptions(

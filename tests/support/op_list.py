@@ -56,7 +56,7 @@ class OpList:
                 for name in ("norm", "gated", "accumulate", "last_row", "prepared", "query_norm")
                 if kind.get(name)
             ]
-            if op["kind_type"] == "Attention":
+            if op["kind_type"] in ("Attention", "SharedAttention"):
                 flags += ["rotate"] * ("cosines" in kind)
                 flags += [name for name in ("window", "soft_cap", "sinks") if kind.get(name)]
             if op["kind_type"] == "Elementwise":
@@ -240,6 +240,21 @@ class OpList:
         self.states[kind["state"]] = np.ascontiguousarray(blocks).reshape(1, -1)
         return out.reshape(count, -1).astype(np.float32)
 
+    def _columns(self, kind: Json, slots: dict[int, NDArray], *_: Any) -> NDArray:
+        end = kind["first"] + self.program["slots"][kind["output"]]
+        return slots[kind["input"]][:, kind["first"] : end]
+
+    def _sharedattention(
+        self, kind: Json, slots: dict[int, NDArray], _: Any, tokens: Any, start_pos: int
+    ) -> NDArray:
+        x = slots[kind["query"]]
+        query = x.reshape(len(x), kind["num_attention_heads"], -1)
+        if "query_norm" in kind:
+            query = norm(query, self._floats(kind["query_norm"]), kind["norm_eps"])
+        if "cosines" in kind:
+            query = self._rotated(kind, query, start_pos)
+        return self._attended(kind, query, start_pos)
+
     def _attention(
         self, kind: Json, slots: dict[int, NDArray], _: Any, tokens: Any, start_pos: int
     ) -> NDArray:
@@ -262,9 +277,16 @@ class OpList:
                 x = norm(x, self._floats(kind[f"{name}_norm"]), kind["norm_eps"])
             taken[name] = self._rotated(kind, x, start_pos) if "cosines" in kind else x
         keys[start_pos:end], values[start_pos:end] = taken["key"], taken["value"]
-        group = heads["query"] // key_heads
+        return self._attended(kind, taken["query"], start_pos)
+
+    def _attended(self, kind: Json, query: NDArray, start_pos: int) -> NDArray:
+        """Queries (rows, heads, head_dim) attend to the cache."""
+        length = len(query)
+        end = start_pos + length
+        keys, values = self.caches[kind["cache"]]
+        group = query.shape[1] // keys.shape[1]
         k, v = (cache[:end].repeat(group, axis=1) for cache in (keys, values))
-        scores = np.einsum("qhd,khd->hqk", taken["query"], k) * np.float32(kind["scale"])
+        scores = np.einsum("qhd,khd->hqk", query, k) * np.float32(kind["scale"])
         if kind["soft_cap"]:
             scores = kind["soft_cap"] * np.tanh(scores / kind["soft_cap"])
         ages = start_pos + np.arange(length)[:, None] - np.arange(end)

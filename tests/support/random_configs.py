@@ -85,6 +85,20 @@ _OPTIONS: dict[str, dict[str, list[Any]]] = {
         "sliding_window_pattern": [2, 3, 6],
         "head_dim": [8],
     },
+    "Gemma4Text": {
+        "attention_bias": _BIAS,
+        "sliding_window": _WINDOW,
+        "final_logit_softcapping": [None, 4.0],
+        "head_dim": [8],
+        "global_head_dim": [8, 16, 20],
+        "attention_k_eq_v": _BIAS,
+        "num_global_key_value_heads": [None, 1, 2, 6],
+        "layer_types": [_KINDS * 2],
+        "num_kv_shared_layers": [0, 1, 2],
+        "use_double_wide_mlp": _BIAS,
+        "vocab_size_per_layer_input": [199, 230],
+        "hidden_size_per_layer_input": [0, 12],
+    },
     "Exaone4": {"sliding_window": _WINDOW, "sliding_window_pattern": [1, 2, 3]},
     "Ministral3": {"sliding_window": [None, *_WINDOW], "head_dim": [8]},
     "Lfm2": {
@@ -131,6 +145,8 @@ def random_case(architecture: str, seed: int) -> Case:
     if architecture == "GraniteMoeHybrid":
         fields |= {**DENSE_GRANITE4, "layer_types": ["full_attention"] * LAYERS}
     fields |= {name: draw.choice(values) for name, values in _OPTIONS[architecture].items()}
+    if fields.get("hidden_size_per_layer_input") == 0:
+        fields["num_kv_shared_layers"] = 0  # which transformers cannot run without those inputs
     if architecture in _WITH_KINDS and draw.random() < 0.5:
         fields["layer_types"] = [draw.choice(_KINDS) for _ in range(LAYERS)]
         if architecture.startswith("Qwen") and not fields["use_sliding_window"]:
@@ -141,6 +157,10 @@ def random_case(architecture: str, seed: int) -> Case:
 
 
 def _rotary(draw: random.Random, architecture: str, head_dim: int) -> dict[str, Any]:
+    if architecture == "Gemma4Text":
+        partial = {"partial_rotary_factor": draw.choice([0.25, 0.5, 1.0])}
+        full = rope("proportional", 1e4, **partial, factor=draw.choice([1.0, 4.0]))
+        return by_kind(full, rope("default", draw.choice([1e2, 1e4])))
     if architecture in _TABLE_BY_KIND:
         return by_kind(_table(draw, head_dim), _table(draw, head_dim))
     if architecture == "Phi3":

@@ -166,6 +166,13 @@ class UnusualModel(nn.Module):
             tables[name] = (bias, window)
         return tables
 
+    @property
+    def reads_text(self) -> bool:
+        return False
+
+    def text_context(self, context: Context, *_: object) -> Context:
+        return context
+
     def finish_logits(self, logits: Tensor) -> Tensor:
         cap = self.config.logit_cap
         return cap * torch.tanh(logits / cap)

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from delegates.op_list.ops import (
     attention,
+    columns,
     convolution,
     delta,
     elementwise,
@@ -15,9 +16,11 @@ from delegates.op_list.ops import (
     norm,
     rotate,
     select_last,
+    shared_attention,
     view,
 )
 from delegates.op_list.ops.attention import Attention
+from delegates.op_list.ops.columns import Columns
 from delegates.op_list.ops.convolution import Convolution
 from delegates.op_list.ops.delta import Delta
 from delegates.op_list.ops.elementwise import Elementwise, Function
@@ -29,6 +32,7 @@ from delegates.op_list.ops.norm import Norm, NormWeight
 from delegates.op_list.ops.op import Cache, Field, Floats, Matcher, Op, Places, State, Values
 from delegates.op_list.ops.rotate import Rotate, Rotation
 from delegates.op_list.ops.select_last import SelectLast
+from delegates.op_list.ops.shared_attention import SharedAttention
 from delegates.op_list.ops.view import View
 
 # In the order of the schema's union Kind, which counts from 1.
@@ -44,10 +48,12 @@ KINDS: tuple[type[Op], ...] = (
     Convolution,
     Experts,
     Delta,
+    SharedAttention,
+    Columns,
 )
 _MODULES = (
     *(view, embedding, norm, low_rank, linear, attention, convolution, delta, rotate),
-    *(elementwise, glu, select_last, experts),
+    *(elementwise, glu, select_last, experts, shared_attention, columns),
 )
 
 
@@ -64,6 +70,7 @@ __all__ = [
     "KINDS",
     "Attention",
     "Cache",
+    "Columns",
     "Convolution",
     "Delta",
     "Elementwise",
@@ -81,6 +88,7 @@ __all__ = [
     "Rotate",
     "Rotation",
     "SelectLast",
+    "SharedAttention",
     "State",
     "Values",
     "View",

@@ -109,7 +109,7 @@ def match_attention(node: Node, values: Values) -> Attention | Refused | None:
         key=key,
         value=value,
         start_pos=given["start_pos"],
-        cache=Cache(name, key_heads, head_dim, context, rows),
+        cache=Cache(name, key_heads, head_dim, context, rows, names[0]),
         num_attention_heads=shape_of(heads[0])[2],
         scale=given["scale"],
         window=window,

@@ -38,6 +38,7 @@ class Cache:
 
     Attributes:
         rows: how many positions it keeps, as a ring; 0: all.
+        keys: the name of the buffer of its keys.
     """
 
     name: str
@@ -45,6 +46,7 @@ class Cache:
     head_dim: int
     max_context_len: int
     rows: int
+    keys: str = ""
 
 
 @dataclass(frozen=True)
@@ -61,12 +63,24 @@ class State:
     width: int
 
 
+class ReadsCache(Protocol):
+    """An op that reads the cache of an earlier one."""
+
+    @property
+    def keys(self) -> str:
+        """The name of the buffer of the cache's keys."""
+
+    @property
+    def node(self) -> Node: ...
+
+
 class Places(Protocol):
     """Where an op's operands are in the program."""
 
     def slot(self, rows: Rows) -> int: ...
     def weight(self, matrix: Matrix) -> int: ...
     def cache(self, cache: Cache) -> int: ...
+    def cache_of(self, op: "ReadsCache") -> int: ...
     def state(self, state: State) -> int: ...
     def vector(self, node: Node) -> Floats: ...
     def ones(self, length: int) -> Floats: ...

@@ -7,7 +7,7 @@ from typing import Any
 from exporter.models.config import unrotated_attention, windowed
 from exporter.models.families import gemma2
 from exporter.models.family import Family
-from exporter.models.fields import count, flag, layer_kinds
+from exporter.models.fields import count, flag, layer_kinds, refuse
 from exporter.models.rotary_fields import rotary_by_kind
 from exporter.models.spec import DecoderSpec
 
@@ -23,6 +23,7 @@ _DEFAULTS = {
 
 def spec(config: Mapping[str, Any]) -> DecoderSpec:
     fields = {**_DEFAULTS, **config}
+    refuse(fields, "attn_logit_softcapping")
     bias = flag(fields, "attention_bias")
     pattern = count(fields, "sliding_window_pattern", 6)
     kinds = layer_kinds(fields, lambda index: (index + 1) % pattern != 0)

@@ -46,7 +46,7 @@ def stored(spec: DecoderSpec, name: str) -> Stored:
         rotary = layer.attention.rotary
         if part == "v_proj" or rotary is None:
             return fused
-        return fused.half_split(rotary.head_dim, rotary.rotated)
+        return fused.half_split(rotary.head_dim, rotary.leading)
     return Stored((name,))
 
 

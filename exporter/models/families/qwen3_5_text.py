@@ -90,7 +90,7 @@ def stored(spec: DecoderSpec, name: str) -> Stored:
         which = 0 if part == "q_proj" else 1
         kept = fused.then(lambda rows: rows.unflatten(0, (-1, 2, head_dim))[:, which].flatten(0, 1))
     if part in ("q_proj", "k_proj", "q_norm", "k_norm") and rotary is not None:
-        kept = kept.half_split(head_dim, rotary.rotated)
+        kept = kept.half_split(head_dim, rotary.leading)
     return kept
 
 

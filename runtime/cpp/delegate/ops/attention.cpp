@@ -37,6 +37,10 @@ class Attention {
                                      : share(heads_ * rows, context_.thread, context_.threads());
     for (size_t i = part.first; i < part.last; ++i) prepare_head(i / rows, i % rows);
     if (!keeps_heads()) context_.team.barrier();
+    if (op_.shared) {
+      const size_t numbers = op_.num_attention_heads * dim_;
+      return context_.work(rows_.count * 2 * numbers * sizeof(float), 0, rows_.count);
+    }
     const size_t numbers = (op_.num_attention_heads + heads_) * dim_;
     return context_.work(rows * (2 * numbers * sizeof(float) + heads_ * cache_.position_bytes()), 0,
                          rows);
@@ -87,6 +91,7 @@ class Attention {
       float* query = context_.row(op_.query, row) + op_.query_offset + head * group_ * dim_;
       norm_and_rotate(query, group_, op_.query_norm, position);
     }
+    if (op_.shared) return;
     float* key = context_.row(op_.key, row) + op_.key_offset + head * dim_;
     norm_and_rotate(key, 1, op_.key_norm, position);
     const float* value = context_.row(op_.value, row) + op_.value_offset + head * dim_;

@@ -24,6 +24,7 @@ struct AttentionOp {
   uint32_t window;
   float soft_cap;
   Floats sinks;
+  bool shared = false;  ///< not in the schema: keys and values are another op's, and in its cache
 
   static constexpr const char* kName = "Attention";
   static constexpr bool kPerSegment = true;

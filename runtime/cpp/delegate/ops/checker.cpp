@@ -185,6 +185,12 @@ bool Checker::takes_cache(uint32_t cache) {
   return check(free, "uses cache " + std::to_string(cache) + " of another");
 }
 
+bool Checker::reads_cache(uint32_t cache) {
+  return check(cache < program_.caches.size(), "uses cache " + std::to_string(cache) + " of " +
+                                                   std::to_string(program_.caches.size())) &&
+         check(owners_[cache], "reads cache " + std::to_string(cache) + ", which nothing wrote");
+}
+
 bool Checker::takes_state(uint32_t state, size_t more) {
   if (!check(state < program_.states.size(), "uses state " + std::to_string(state) + " of " +
                                                  std::to_string(program_.states.size()))) {
@@ -212,6 +218,13 @@ void Checker::takes_window(uint32_t cache, size_t window) {
   check(window >= 1 && window < shape.rows && shape.most_rows() >= kernels::kMatvecRows,
         "sees " + std::to_string(window) + " positions (0: all) of a cache that keeps " +
             std::to_string(shape.rows));
+}
+
+void Checker::reads_window(uint32_t cache, size_t window) {
+  const CacheShape& shape = program_.caches[cache];
+  check(shape.rows == 0 || (window >= 1 && window <= shape.window),
+        "sees " + std::to_string(window) + " positions (0: all) of a cache in which another sees " +
+            std::to_string(shape.window));
 }
 
 void Checker::takes_tokens(size_t count) {

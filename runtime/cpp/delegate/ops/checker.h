@@ -43,6 +43,8 @@ class Checker {
   bool has_activation(kernels::Function function);
   /// Whether the cache exists and no earlier op uses it.
   bool takes_cache(uint32_t cache);
+  /// Whether the cache exists and an earlier op writes it.
+  bool reads_cache(uint32_t cache);
   /// Whether the state exists and no earlier op uses it.
   /// \param more rows that are kept beyond those that the next row reads.
   bool takes_state(uint32_t state, size_t more);
@@ -53,6 +55,9 @@ class Checker {
   void takes_window(uint32_t cache, size_t window);
   /// Records that the op embeds tokens below `count`.
   void takes_tokens(size_t count);
+  /// Checks that the op sees no more of a cache that an earlier one writes than that one: all of
+  /// it, or a ring's window.
+  void reads_window(uint32_t cache, size_t window);
   /// Records that the op supports the positions below `count`.
   void takes_positions(size_t count);
   /// Records that the op reads `count` numbers of an adapter that exists.

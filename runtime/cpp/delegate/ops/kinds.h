@@ -3,6 +3,7 @@
 #include <variant>
 
 #include "delegate/ops/attention.h"
+#include "delegate/ops/columns.h"
 #include "delegate/ops/convolution.h"
 #include "delegate/ops/delta.h"
 #include "delegate/ops/elementwise.h"
@@ -13,11 +14,13 @@
 #include "delegate/ops/norm.h"
 #include "delegate/ops/rotate.h"
 #include "delegate/ops/select_last.h"
+#include "delegate/ops/shared_attention.h"
 
 namespace thimble::cpu {
 
 /// Every kind of operator, in the order of the schema's union Kind, which counts from 1.
-using OpKind = std::variant<EmbeddingOp, NormOp, LinearOp, AttentionOp, RotateOp, ElementwiseOp,
-                            GluOp, SelectLastOp, ConvolutionOp, ExpertsOp, DeltaOp>;
+using OpKind =
+    std::variant<EmbeddingOp, NormOp, LinearOp, AttentionOp, RotateOp, ElementwiseOp, GluOp,
+                 SelectLastOp, ConvolutionOp, ExpertsOp, DeltaOp, SharedAttentionOp, ColumnsOp>;
 
 }  // namespace thimble::cpu

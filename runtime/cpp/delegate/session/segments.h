@@ -19,7 +19,7 @@ struct Segment {
 };
 
 /// Most rows of a call that get logits, unless the program gives those of all.
-inline constexpr size_t kMostLastRows = 64;
+inline constexpr size_t kMostLastRows = THIMBLE_MOST_LOGIT_ROWS;
 
 /// What thimble_session_segments() sets for the next call.
 struct AskedSegments {

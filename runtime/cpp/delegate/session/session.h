@@ -35,6 +35,8 @@ enum {
   THIMBLE_CACHE_INT8 = 3
 };
 
+enum { THIMBLE_MOST_LOGIT_ROWS = 64 /* of a call, of all its segments */ };
+
 typedef struct {
   int32_t threads;    /* 1 to 256; 0: one for each core worth using */
   int32_t cache_type; /* THIMBLE_CACHE_... */
@@ -76,9 +78,10 @@ typedef struct {
 ///
 /// `logits`, of `logits_size` floats, gets a row for each row that asks for logits, in the order of
 /// the call. Those must follow one another: put segments without logits first, then one with logits
-/// of some of its rows, then those with logits of all; at most 64 rows in all. The program's own
-/// output has the last of them; `logits` may be null if there is no other. A program that was
-/// exported to return the logits of all rows always does so, and then `logits` must be null.
+/// of some of its rows, then those with logits of all; at most THIMBLE_MOST_LOGIT_ROWS. The
+/// program's own output has the last of them; `logits` may be null if there is no other. A program
+/// that was exported to return the logits of all rows always does so, and then `logits` must be
+/// null.
 ///
 /// The Metal delegate supports one segment per call, with the logits of its last row.
 /// What is not supported is refused here, or by the call. `segments` is not used after the return,

@@ -9,8 +9,9 @@ namespace thimble::test {
 
 /// A decoder of what the op list allows beyond a Llama: a scaled embedding, norms before and after,
 /// with a weight and without, a window, a soft cap and sinks in one of two layers, two rotary
-/// tables, gates by gelu, a soft cap on the logits. Told in one op for each step, or fused as far
-/// as it goes: the same numbers, and the same bits.
+/// tables, gates by gelu, attention to the keys and values of both layers, some columns of a
+/// linear, a soft cap on the logits. Told in one op for each step, or fused as far as it goes: the
+/// same numbers, and the same bits.
 class GeneralModel : public ProgramBuilder {
  public:
   static constexpr size_t kHidden = 36, kHeads = 6, kKeyValueHeads = 3, kHeadDim = 12;
@@ -26,6 +27,9 @@ class GeneralModel : public ProgramBuilder {
     add_op(cpu::ElementwiseOp{kernels::Function::kScale, hidden_, 0, hidden_, 6});
     add_layer(kWindow, kernels::Function::kGeluTanh);
     add_layer(0, kernels::Function::kGelu);
+    add_shared_attention(0, kWindow);
+    add_shared_attention(1, 0);
+    add_columns();
     const cpu::Floats norm = add_floats(kHidden, 1, 0.2f);
     const uint32_t head = add_weight(reals(kVocabulary * kHidden, 0.2f), kHidden);
     const uint32_t logits = add_slot(kVocabulary);
@@ -111,6 +115,52 @@ class GeneralModel : public ProgramBuilder {
     add_op(linear(output, back, add_weight(reals(kHidden * kQueries, 0.2f), kQueries)));
     add_op(cpu::NormOp{back, back, add_floats(kHidden, 1, 0.2f), kEps, 1});
     add_op(cpu::ElementwiseOp{kernels::Function::kAdd, hidden_, back, hidden_, 0});
+  }
+
+  /// Attention to the keys and values of an earlier layer.
+  void add_shared_attention(uint32_t cache, size_t window) {
+    const cpu::Floats norm = add_floats(kHidden, 1, 0.2f);
+    const uint32_t queries = add_weight(reals(kQueries * kHidden, 0.2f), kHidden);
+    const uint32_t query = add_slot(kQueries), output = add_slot(kQueries);
+    cpu::SharedAttentionOp attention{};
+    attention.query = query;
+    attention.output = output;
+    attention.num_attention_heads = kHeads;
+    attention.cache = cache;
+    attention.scale = 0.3f;
+    attention.window = static_cast<uint32_t>(window);
+    attention.soft_cap = window > 0 ? 2 : 0;
+    const cpu::Floats query_norm = add_floats(kHeadDim, 1, 0.2f);
+    const cpu::Floats cosines = add_floats(kContext * kHeadDim / 2, 0, 1);
+    const cpu::Floats sines = add_floats(kContext * kHeadDim / 2, 0, 1);
+    if (fused_) {
+      cpu::LinearOp projection = linear(hidden_, query, queries);
+      projection.norm = norm;
+      add_op(projection);
+      attention.query_norm = query_norm;
+      attention.norm_eps = kEps;
+      attention.cosines = cosines;
+      attention.sines = sines;
+    } else {
+      const uint32_t normed = add_slot(kHidden), rotated = add_slot(kQueries);
+      add_op(cpu::NormOp{hidden_, normed, norm, kEps, 1});
+      add_op(linear(normed, query, queries));
+      add_op(cpu::NormOp{query, query, query_norm, kEps, kHeads});
+      add_op(cpu::RotateOp{query, rotated, kHeads, cosines, sines});
+      attention.query = rotated;
+    }
+    add_op(attention);
+    const uint32_t back = add_slot(kHidden);
+    add_op(linear(output, back, add_weight(reals(kHidden * kQueries, 0.2f), kQueries)));
+    add_op(cpu::ElementwiseOp{kernels::Function::kAdd, hidden_, back, hidden_, 0});
+  }
+
+  /// Some columns of what a linear makes.
+  void add_columns() {
+    const uint32_t wide = add_slot(2 * kHidden), some = add_slot(kHidden);
+    add_op(linear(hidden_, wide, add_weight(reals(2 * kHidden * kHidden, 0.2f), kHidden)));
+    add_op(cpu::ColumnsOp{wide, some, 8});
+    add_op(cpu::ElementwiseOp{kernels::Function::kAdd, hidden_, some, hidden_, 0});
   }
 
   void add_mlp(kernels::Function activation) {

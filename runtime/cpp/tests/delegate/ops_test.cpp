@@ -81,7 +81,7 @@ bool rows_of_the_last_token() {
   size_t last_alone = 0;
   for (const cpu::Op& op : program.ops) last_alone += op.rows == cpu::Rows::kLast;
   // Of the second layer the query's three and all from attention on; then the end.
-  return expect(last_alone == 19, "19 operators for the last row alone");
+  return expect(last_alone == 36, "36 operators for the last row alone");
 }
 
 /// The first op of a kind.
@@ -137,6 +137,37 @@ const test::Damage kDamages[] = {
     {[](cpu::Program* p) { first<cpu::AttentionOp>(p).soft_cap = -1; }, "has the soft cap -1"},
     {[](cpu::Program* p) { first<cpu::AttentionOp>(p).soft_cap = NAN; }, "has the soft cap nan"},
     {[](cpu::Program* p) { first<cpu::AttentionOp>(p).sinks.length = 5; }, "has 5 floats from"},
+    {[](cpu::Program* p) { first<cpu::SharedAttentionOp>(p).cache = 9; }, "uses cache 9 of 2"},
+    {[](cpu::Program* p) {
+       const cpu::SharedAttentionOp early = first<cpu::SharedAttentionOp>(p);
+       p->ops.insert(p->ops.begin(), cpu::Op{"early", early, 0, 0});
+     },
+     "reads cache 0, which nothing wrote"},
+    {[](cpu::Program* p) { first<cpu::SharedAttentionOp>(p).num_attention_heads = 4; },
+     "has 4 heads on 3 of keys and values"},
+    {[](cpu::Program* p) { first<cpu::SharedAttentionOp>(p).query = 0; }, "wants 72 columns"},
+    {[](cpu::Program* p) {
+       cpu::SharedAttentionOp& shared = first<cpu::SharedAttentionOp>(p);
+       shared.output = shared.query;
+     },
+     "reads and writes slot"},
+    {[](cpu::Program* p) { first<cpu::SharedAttentionOp>(p).scale = NAN; }, "has the scale nan"},
+    {[](cpu::Program* p) { first<cpu::SharedAttentionOp>(p).soft_cap = -1; },
+     "has the soft cap -1"},
+    {[](cpu::Program* p) { first<cpu::SharedAttentionOp>(p).sines.length = 6; },
+     "has cosines without sines"},
+    {[](cpu::Program* p) {
+       p->caches[0].rows = 128;
+       first<cpu::SharedAttentionOp>(p).window = 0;
+     },
+     "sees 0 positions (0: all) of a cache in which another sees 50"},
+    {[](cpu::Program* p) { first<cpu::ColumnsOp>(p).first = 99; }, "wants columns 99 to 135"},
+    {[](cpu::Program* p) {
+       cpu::ColumnsOp& columns = first<cpu::ColumnsOp>(p);
+       columns.first = 0;
+       columns.output = columns.input;
+     },
+     "reads and writes slot"},
     {[](cpu::Program* p) { p->caches[1].name = p->caches[0].name; }, "two caches have the name"},
     {[](cpu::Program* p) { p->caches[1].name.clear(); }, "a cache has no name"},
 };

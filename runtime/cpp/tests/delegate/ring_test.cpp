@@ -33,6 +33,8 @@ GeneralModel windowed(size_t rows, size_t window = GeneralModel::kWindow) {
     if (attention != nullptr && attention->cache == 0) {
       attention->window = static_cast<uint32_t>(window);
     }
+    auto* shared = std::get_if<cpu::SharedAttentionOp>(&op.kind);
+    if (shared != nullptr && shared->cache == 0) shared->window = static_cast<uint32_t>(window);
   }
   return model;
 }
