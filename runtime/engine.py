@@ -26,14 +26,16 @@ class Engine:
         runner: whose tokenizer and template may be used while the engine is open.
 
     Args:
-        runner: of a model exported with `--delegate cpu`.
+        runner: of a model exported with `--delegate cpu`. With its draft "ngram" each request
+            guesses for itself, the fewer tokens the more requests share a call; the texts stay the
+            same.
         sequences: requests that run at once, 1 to 32; each has a key/value cache.
         queue_size: requests that may wait for one of these.
         prompt_rows: tokens of prompts in a call of the model: fewer let answers wait less.
 
     Raises:
         RunnerError: an argument is out of range, the model was not exported with `--delegate cpu`,
-            or the runner is closed or busy.
+            the runner's draft is a model, or the runner is closed or busy.
     """
 
     def __init__(

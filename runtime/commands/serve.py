@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from runtime.server.model import Model
 
-_LOOPBACK = ("localhost", "127.0.0.1", "::1", "[::1]")
+_KEEP_ALIVE_S = 75  # longer than clients keep idle connections, which so are theirs to close
 
 
 @click.command()
@@ -46,6 +46,11 @@ _LOOPBACK = ("localhost", "127.0.0.1", "::1", "[::1]")
     help="The type of the key/value cache.",
 )
 @click.option("--adapter", help="The name of an adapter that the model was exported with.")
+@click.option(
+    "--draft",
+    type=click.Choice(["ngram"]),
+    help="Guess repetitions in each text, several tokens a call: the same text, often sooner.",
+)
 @click.option(
     "--parallel",
     type=click.IntRange(1, MAX_SEQUENCES),
@@ -84,6 +89,14 @@ _LOOPBACK = ("localhost", "127.0.0.1", "::1", "[::1]")
     help="A web page's origin, such as http://localhost:3000, that may use the server; one option "
     "for each.",
 )
+@click.option(
+    "--allowed-host",
+    "hosts",
+    multiple=True,
+    metavar="NAME",
+    help="Another name or address that clients may use for the server; one option for each. By "
+    "default only this computer's own, and any if --host is not one of these.",
+)
 def serve(
     model: Path,
     host: str,
@@ -93,12 +106,14 @@ def serve(
     threads: int | None,
     kv_cache: str,
     adapter: str | None,
+    draft: str | None,
     parallel: int,
     waiting: int,
     max_tokens: int | None,
     timeout: float,
     max_body: int,
     origins: tuple[str, ...],
+    hosts: tuple[str, ...],
 ) -> None:
     """Serve a model with OpenAI's HTTP interface.
 
@@ -107,6 +122,7 @@ def serve(
     """
     try:
         from runtime.server.app import make_app
+        from runtime.server.hosts import host_name, is_loopback
         from runtime.server.model import Model
         from runtime.server.model_process import ModelOptions
         from runtime.server.settings import ServerSettings
@@ -116,7 +132,13 @@ def serve(
         fail(RunnerError(f"{model} does not exist: give a .pte file"), 2)
     if not (BUILD_DIR / "libthimble.so").is_file():
         click.echo(build_and_tell("default", PRODUCTS), err=True)
-    local = host in _LOOPBACK
+    local = is_loopback(host.lower())
+    for other in hosts:
+        if host_name(f"[{other}]" if ":" in other else other) is None:
+            fail(
+                RunnerError(f"--allowed-host {other} is not a name or an address without a port"),
+                2,
+            )
     if api_key is not None and not (api_key and api_key.isascii() and api_key.isprintable()):
         fail(RunnerError("--api-key must be printable ASCII characters, at least one"), 2)
     if not local and not api_key:
@@ -134,9 +156,9 @@ def serve(
         max_tokens,
         timeout,
         origins,
-        hosts=_LOOPBACK if local else (),
+        hosts=(host, *hosts) if local or hosts else None,
     )
-    options = ModelOptions(model, threads, kv_cache, adapter, parallel, waiting)
+    options = ModelOptions(model, threads, kv_cache, adapter, draft, parallel, waiting)
     logging.basicConfig(format="runtime: %(message)s", level=logging.WARNING)
     runner = Model(options)
     asyncio.run(_serve(runner, make_app(runner, settings), listener, settings.model))
@@ -161,6 +183,7 @@ async def _serve(model: "Model", app: "Starlette", listener: socket.socket, name
         log_level="warning",
         access_log=False,
         server_header=False,
+        timeout_keep_alive=_KEEP_ALIVE_S,
         timeout_graceful_shutdown=5,
         lifespan="on",
     )

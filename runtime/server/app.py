@@ -14,7 +14,6 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
-from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
@@ -24,6 +23,7 @@ from runtime.errors import RunnerError
 from runtime.server.chat import ChatAnswers, chat_options, chat_prompts, need_template
 from runtime.server.completions import CompletionAnswers, completion_options, completion_prompts
 from runtime.server.errors import HttpError, not_valid
+from runtime.server.hosts import HostCheck
 from runtime.server.metrics import Metrics
 from runtime.server.model import Answer, BusyError, Model, ModelError
 from runtime.server.openapi import description
@@ -57,8 +57,8 @@ def make_app(model: Model, settings: ServerSettings) -> Starlette:
         Route("/v1/completions", server.completions, methods=["POST"]),
     ]
     middleware = []
-    if settings.hosts:
-        middleware.append(Middleware(TrustedHostMiddleware, allowed_hosts=list(settings.hosts)))
+    if settings.hosts is not None:
+        middleware.append(Middleware(HostCheck, names=settings.hosts))
     if settings.origins:
         middleware.append(
             Middleware(

@@ -6,7 +6,7 @@ from typing import Any
 from runtime.logprobs import TokenLogprob
 from runtime.server.errors import HttpError
 from runtime.server.model import Answer
-from runtime.server.replies import Reply, completion_logprobs, finish_reason, usage
+from runtime.server.replies import Offsets, Reply, completion_logprobs, finish_reason, usage
 from runtime.server.requests import CompletionRequest
 
 _DEFAULT_TOKENS = 16
@@ -49,6 +49,7 @@ class CompletionAnswers:
         self._prompts = prompts
         self._reply = reply
         self._texts = [""] * len(prompts)
+        self._offsets = [Offsets() for _ in prompts]
         self._entries: list[list[TokenLogprob]] = [[] for _ in prompts]
 
     async def whole(
@@ -71,7 +72,6 @@ class CompletionAnswers:
                 yield self._chunk(index, "", [], finish_reason(answers[index].stats))
             else:
                 yield self._chunk(index, more.text, more.logprobs, None)
-                self._texts[index] += more.text
         options = self._request.stream_options
         if options is not None and options.include_usage:
             yield self._reply.chunk(
@@ -85,7 +85,7 @@ class CompletionAnswers:
         before = self._echo(index, answer) if self._request.echo else ""
         logprobs = None
         if self._request.logprobs is not None:
-            logprobs = completion_logprobs([*answer.scores, *entries], 0)
+            logprobs = completion_logprobs([*answer.scores, *entries], Offsets())
         return {
             "index": index,
             "text": before + text,
@@ -106,6 +106,6 @@ class CompletionAnswers:
     ) -> dict[str, Any]:
         logprobs = None
         if self._request.logprobs is not None:
-            logprobs = completion_logprobs(entries, len(self._texts[index]))
+            logprobs = completion_logprobs(entries, self._offsets[index])
         choice = {"index": index, "text": text, "logprobs": logprobs, "finish_reason": reason}
         return self._reply.chunk([choice])

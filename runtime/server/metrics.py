@@ -26,7 +26,7 @@ class Metrics:
         )
         self._tokens = Counter(
             "thimble_tokens",
-            "Tokens by kind: prompt, cached, generated.",
+            "Tokens by kind: prompt, cached, generated, drafted, accepted.",
             ["kind"],
             registry=registry,
         )
@@ -50,9 +50,8 @@ class Metrics:
 
     def answered(self, stats: dict[str, Any]) -> None:
         """Adds an answer by its statistics."""
-        self._tokens.labels("prompt").inc(stats["prompt_tokens"])
-        self._tokens.labels("cached").inc(stats["cached_tokens"])
-        self._tokens.labels("generated").inc(stats["generated_tokens"])
+        for kind in ("prompt", "cached", "generated", "drafted", "accepted"):
+            self._tokens.labels(kind).inc(stats[f"{kind}_tokens"])
         self._first.observe(stats["ttft_s"])
         self._answer.observe(stats["ttft_s"] + stats["decode_s"])
 

@@ -30,8 +30,23 @@ class ModelOptions:
     threads: int | None = None
     kv_cache: str = "default"
     adapter: str | None = None
+    draft: str | None = None
     sequences: int = 8
     waiting: int = 64
+
+    def load(self) -> Runner:
+        """Loads the model.
+
+        Raises:
+            RunnerError: it cannot be used with these options.
+        """
+        return Runner(
+            self.path,
+            threads=self.threads,
+            kv_cache=self.kv_cache,
+            adapter=self.adapter,
+            draft=self.draft,
+        )
 
 
 @dataclass(frozen=True)
@@ -101,14 +116,9 @@ class Ended:
 def run_model(connection: Connection, options: ModelOptions) -> None:
     """Loads a model and serves the connection until None comes, or its other end is closed."""
     try:
-        runner = Runner(
-            options.path,
-            threads=options.threads,
-            kv_cache=options.kv_cache,
-            adapter=options.adapter,
-        )
+        runner = options.load()
         ready = Ready(runner.chat_template)
-        scorer = Scorer(options.path, options.threads)
+        scorer = Scorer(options.load)
         most = options.sequences + options.waiting  # none has its place before the next step
         engine = Engine(runner, sequences=options.sequences, queue_size=most)
         connection.send(ready)

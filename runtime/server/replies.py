@@ -1,5 +1,6 @@
 """The objects of OpenAI's answers."""
 
+import codecs
 import math
 import secrets
 import time
@@ -130,9 +131,23 @@ def finite(logprob: float) -> float:
     return max(logprob, -9999.0)
 
 
-def completion_logprobs(entries: Sequence[TokenLogprob], offset: int) -> dict[str, Any]:
-    """The log-probabilities of a text, which begins `offset` characters behind its prompt's start;
-    a token that follows nothing has none."""
+class Offsets:
+    """Where the tokens of a text begin, in characters; one inside a character, where that does."""
+
+    def __init__(self) -> None:
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._length = 0
+
+    def next(self, data: bytes) -> int:
+        """Returns where a token of these bytes begins, behind those before."""
+        begin = self._length
+        self._length += len(self._decoder.decode(data))
+        return begin
+
+
+def completion_logprobs(entries: Sequence[TokenLogprob], offsets: Offsets) -> dict[str, Any]:
+    """The log-probabilities of tokens that go on where the last ones ended; one that follows
+    nothing has none."""
     found: dict[str, list[Any]] = {
         "tokens": [],
         "token_logprobs": [],
@@ -147,6 +162,5 @@ def completion_logprobs(entries: Sequence[TokenLogprob], offset: int) -> dict[st
         found["tokens"].append(text)
         found["token_logprobs"].append(finite(entry.logprob) if follows else None)
         found["top_logprobs"].append(top if follows else None)
-        found["text_offset"].append(offset)
-        offset += len(text)
+        found["text_offset"].append(offsets.next(entry.data))
     return found

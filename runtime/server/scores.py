@@ -1,8 +1,7 @@
 """The log-probabilities of a prompt's own tokens."""
 
 import math
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from runtime.errors import RunnerError
@@ -21,12 +20,11 @@ class Scorer:
     """Scores prompts with a runner of its own, loaded with the first; it shares the file's weights.
 
     Args:
-        path: the model.
+        load: loads the runner, with the options of the one that answers.
     """
 
-    def __init__(self, path: Path, threads: int | None) -> None:
-        self._path = path
-        self._threads = threads
+    def __init__(self, load: Callable[[], Runner]) -> None:
+        self._load = load
         self._runner: Runner | None = None
 
     def score(self, prompt: Any, top: int) -> Iterator[list[TokenLogprob]]:
@@ -42,7 +40,7 @@ class Scorer:
             RunnerError: the prompt does not fit the context, or is not one of tokens.
         """
         if self._runner is None:
-            self._runner = Runner(self._path, threads=self._threads)
+            self._runner = self._load()
         runner = self._runner
         tokens = runner.encode_prompt(prompt) if isinstance(prompt, str) else list(prompt)
         if len(tokens) > _MOST_TOKENS:

@@ -14,7 +14,8 @@ class ServerSettings:
         max_tokens: of an answer; None: the context is the limit.
         timeout: seconds of an answer.
         origins: of web pages that may use the server.
-        hosts: names under which clients may address it; empty: any.
+        hosts: names and addresses under which clients may address it, beside those of this
+            computer; None: any.
     """
 
     model: str
@@ -23,4 +24,4 @@ class ServerSettings:
     max_tokens: int | None = None
     timeout: float = 600.0
     origins: tuple[str, ...] = ()
-    hosts: tuple[str, ...] = ()
+    hosts: tuple[str, ...] | None = ()

@@ -68,6 +68,8 @@ CASES: list[tuple[dict[str, object], list[str]]] = [
         ['"red"', '"gr\\"een"', '{"a":[1,2]}', "null"],
     ),
     ({"const": "only"}, ['"only"']),
+    ({"enum": ["red", "green", "grey", 3], "pattern": "^gr"}, ['"grey"']),
+    ({"type": "string", "format": "uri"}, ['"http://user@a.b:80/c?d=%20#e"', '"urn:isbn:1"']),
     (
         {
             "type": "object",

@@ -96,6 +96,55 @@ PLACES: list[tuple[object, str, str]] = [
     ({"enum": ["a", 1, {"k": [None]}], "type": "integer"}, '"', REFUSED),
     ({"enum": ["ab", "abc", "b"], "maxLength": 2}, '"abc', REFUSED),
     ({"enum": ["ab", "abc", "b"], "maxLength": 2}, '"ab"', ENDS),
+    ({"enum": ["ab", "cb", 3, None], "pattern": "^a"}, '"c', REFUSED),
+    ({"enum": ["ab", "cb", 3, None], "pattern": "^a"}, "3", ENDS),
+    ({"enum": ["ab", "cb"], "allOf": [{"pattern": "^c"}, {"pattern": "b"}]}, '"cb"', ENDS),
+    ({"enum": ["ab", "cb"], "allOf": [{"pattern": "^c"}, {"pattern": "b"}]}, '"a', REFUSED),
+    ({"enum": [{"b": 1, "a": 2}, {"a": 3}], "required": ["b"]}, '{"b":1,"a":2}', ENDS),
+    ({"enum": [{"b": 1, "a": 2}, {"a": 3}], "required": ["b"]}, '{"a', REFUSED),
+    (
+        {"enum": [{"b": [1], "a": 2}], "properties": {"a": {"type": "integer"}, "b": {}}},
+        '{"b":[1],"a":2}',
+        ENDS,
+    ),
+    ({"enum": [[1, 2], [3]], "items": {"maximum": 2}}, "[3", REFUSED),
+    ({"enum": [2.0, 7], "type": "integer", "maximum": 3}, "2.0", ENDS),
+    ({"const": 1000.0, "minimum": 5}, "1000.0", ENDS),
+    ({"const": "ab", "anyOf": [{"pattern": "^b"}, {"pattern": "b$"}]}, '"ab"', ENDS),
+    ({"type": "object", "propertyNames": {"pattern": "^[a-c]+$"}}, '{"ab":1,"c":[]}', ENDS),
+    ({"type": "object", "propertyNames": {"pattern": "^[a-c]+$"}}, '{"ab":1,"cd', REFUSED),
+    ({"type": "object", "propertyNames": {"enum": ["x", "yy"]}}, '{"yy":1,"x":2}', ENDS),
+    ({"type": "object", "propertyNames": {"enum": ["x", "yy"]}}, '{"yx', REFUSED),
+    ({"type": "object", "propertyNames": {"minLength": 2, "maxLength": 3}}, '{"é"', REFUSED),
+    ({"type": "object", "propertyNames": {"minLength": 2, "maxLength": 3}}, '{"éab":1}', ENDS),
+    ({"type": "object", "propertyNames": {"format": "date"}}, '{"2024-02-29":1}', ENDS),
+    ({"type": "object", "propertyNames": False}, "{}", ENDS),
+    ({"type": "object", "propertyNames": {"type": "integer"}}, '{"', REFUSED),
+    (
+        {"type": "object", "propertyNames": {"$ref": "#/$defs/n"}, "$defs": {"n": {"const": "k"}}},
+        '{"k":0}',
+        ENDS,
+    ),
+    ({**A_AND_B, "propertyNames": {"enum": ["b", "c"]}}, '{"b":"x"}', ENDS),
+    ({**A_AND_B, "propertyNames": {"enum": ["b", "c"]}}, '{"a', REFUSED),
+    (
+        {"properties": {"a": {"type": "null"}}, "propertyNames": {"pattern": "^a"}},
+        '{"a":null,"ab":1}',
+        ENDS,
+    ),
+    (
+        {"properties": {"a": {"type": "null"}}, "propertyNames": {"pattern": "^a"}},
+        '{"ab":1,"a"',
+        REFUSED,
+    ),
+    (
+        {
+            "type": "object",
+            "allOf": [{"propertyNames": {"pattern": "a"}}, {"propertyNames": {"maxLength": 2}}],
+        },
+        '{"bac',
+        REFUSED,
+    ),
     ({"const": 'a"b'}, '"a\\"b"', ENDS),
     ({"anyOf": [{"type": "integer"}, {"type": "null"}], "minimum": 5}, "-", REFUSED),
     ({"anyOf": [{"type": "integer"}, {"type": "null"}], "minimum": 5}, "51", MATCHES),
@@ -240,9 +289,18 @@ REFUSALS: list[tuple[object, str]] = [
      "out, and check the answer for it"),
     ({"type": "str"}, 'the JSON schema has the type "str" at #, but it must be null, boolean, '
      "integer, number, string, array or object"),
-    ({"type": "string", "format": "uri"}, 'the JSON schema at # has the format "uri", but only '
-     "date, time, date-time, duration, uuid, email, hostname, ipv4 and ipv6 are supported: leave "
-     "it out, or write a pattern"),
+    ({"type": "string", "format": "iri"}, 'the JSON schema at # has the format "iri", but only '
+     "date, time, date-time, duration, uuid, email, hostname, ipv4, ipv6 and uri are supported: "
+     "leave it out, or write a pattern"),
+    ({"type": "object", "propertyNames": {"not": {"const": "a"}}}, "the JSON schema has the "
+     'keyword "not" at #/propertyNames, which is not supported: leave it out, and check the answer '
+     "for it"),
+    ({"type": "object", "propertyNames": {"pattern": "^a"}, "required": ["b"]},
+     "the JSON schema has no text that matches"),
+    ({"enum": ["b"], "pattern": "a"}, "the JSON schema has no text that matches"),
+    ({"$defs": {"x": {"anyOf": [{"$ref": "#/$defs/x"}]}}, "enum": [[1]],
+      "items": {"$ref": "#/$defs/x"}}, "the JSON schema at #/items" + "/anyOf/0" * 64 + " has an "
+     "enum beside other keywords that refer to themselves"),
     ({"$ref": "other.json"}, 'the JSON schema at # refers to "other.json", but only references '
      "within it (#/...) are supported"),
     ({"$ref": "#/$defs/x"}, 'the JSON schema at # refers to "#/$defs/x", which it does not have'),

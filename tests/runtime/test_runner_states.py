@@ -7,12 +7,9 @@ import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
-from support.hybrid_models import BOS, CONTEXT, EOS, HYBRIDS, export_hybrid
-from support.loading import loaded
+from support.eager_answers import assert_eager_says_the_same
+from support.hybrid_models import CONTEXT, HYBRIDS, export_hybrid
 
-from exporter.checkpoint import open_checkpoint
-from exporter.source import EMBEDDED
-from exporter.tokenizer import load_tokenizer
 from quant.scheme import Scheme
 from runtime import Runner
 
@@ -90,19 +87,4 @@ def test_what_is_shown_of_the_states(pte: Path) -> None:
 
 @pytest.mark.parametrize("name", HYBRIDS)
 def test_the_runner_says_what_eager_says(name: str, tmp_path: Path, cpp_build: Path) -> None:
-    """Greedy tokens of the finished file, by the model in float, until one ends the answer."""
-    runner = Runner(export_hybrid(tmp_path, name, Scheme("none")), threads=1)
-    eager = loaded(open_checkpoint(tmp_path))
-    eager.setup_cache(CONTEXT)
-    tokenizer, told = load_tokenizer(EMBEDDED), []
-    for prompt in ("Once upon a time", "import os", "The state of a layer"):
-        ids = step = [BOS, *runner.encode(prompt)]
-        with torch.no_grad():
-            while len(ids) < 60 and step[-1] != EOS and step != [BOS]:
-                start = len(ids) - len(step)
-                step = [int(eager(torch.tensor([step]), torch.tensor([start])).argmax())]
-                ids = [*ids, *step]
-        told.append("".join(runner.generate(prompt, max_new_tokens=60)))
-        wanted = tokenizer.decode([token for token in ids[1:] if token not in (BOS, EOS)])
-        assert (prompt + told[-1])[: len(wanted)] == wanted
-    assert all(len(text) > 5 for text in told)
+    assert_eager_says_the_same(tmp_path, name, "The state of a layer")

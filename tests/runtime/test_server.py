@@ -59,7 +59,8 @@ def runner(cpp_build: Path, pte: Path) -> Iterator[Runner]:
 
 @pytest.fixture(scope="module")
 def server(cpp_build: Path, pte: Path) -> Iterator[Server]:
-    with serving(pte, "--name", "stories", "--threads", "1", "--queue", "4") as server:
+    options = ("--threads", "1", "--queue", "4", "--draft", "ngram")
+    with serving(pte, "--name", "stories", *options) as server:
         yield server
 
 
@@ -256,6 +257,21 @@ def test_the_scores_of_a_prompt(client: openai.OpenAI, runner: Runner) -> None:
     assert all(len(top) == 2 for top in found.top_logprobs[1:])
     assert "".join(found.tokens[1:]).strip() == answer.choices[0].text
     assert answer.choices[0].text.startswith(prompt)
+
+
+def test_drafts(server: Server, client: openai.OpenAI, runner: Runner) -> None:
+    options: dict[str, Any] = {"temperature": 0.8, "seed": 3, "max_tokens": 60}
+    few = {str(token): 100 for token in (300, 301, 302)}
+    before = server.metric('thimble_tokens_total{kind="drafted"}')
+    answer = client.completions.create(
+        model="stories", prompt="One day, one day,", logit_bias=few, **options
+    )
+    runner.truncate(0)
+    expected = runner.generate(
+        "One day, one day,", 60, temperature=0.8, seed=3, logit_bias={int(n): 100 for n in few}
+    )
+    assert answer.choices[0].text == "".join(expected)
+    assert server.metric('thimble_tokens_total{kind="drafted"}') > before
 
 
 def generated(server: Server) -> float:

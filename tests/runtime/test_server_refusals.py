@@ -21,7 +21,8 @@ def pte(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def server(cpp_build: Path, pte: Path) -> Iterator[Server]:
-    with serving(pte, "--name", "stories", "--threads", "1") as server:
+    options = ("--threads", "1", "--allowed-host", "Box.local", "--allowed-host", "fd00::1")
+    with serving(pte, "--name", "stories", *options) as server:
         yield server
 
 
@@ -100,8 +101,49 @@ def test_bodies_that_are_not_valid(server: Server) -> None:
         assert response.status_code == status and response.json()["error"]["message"]
     assert httpx.get(address).status_code == 405
     assert httpx.get(server.address + "/v2").status_code == 404
-    rebound = httpx.get(server.address + "/v1/models", headers={"host": "evil.example"})
-    assert rebound.status_code == 400
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("localhost", 200),
+        ("LOCALHOST.:8080", 200),
+        ("127.0.0.1:80", 200),
+        ("127.3.2.1", 200),
+        ("[::1]:8080", 200),
+        ("[0:0:0:0:0:0:0:1]", 200),
+        ("box.LOCAL:1", 200),
+        ("[fd00:0::1]:1", 200),
+        ("evil.example", 421),
+        ("localhost.evil.example:8080", 421),
+        ("127.0.0.1.evil.example", 421),
+        ("notbox.local", 421),
+        ("[fd00::2]", 421),
+        ("192.168.0.7", 421),
+        ("evil@localhost", 400),
+        ("[::1", 400),
+        ("a b", 400),
+        ("", 400),
+    ],
+)
+def test_hosts(server: Server, host: str, status: int) -> None:
+    """A page whose name was made to mean this computer gets nothing."""
+    for path in ("/health", "/v1/models", "/"):
+        response = httpx.get(server.address + path, headers={"host": host})
+        assert response.status_code == status, response.text
+    if status != 200:
+        error = response.json()["error"]
+        assert error["message"].count("host") or "Host" in error["message"]
+        assert (error["code"] == "host_not_allowed") == (status == 421)
+
+
+def test_any_host_where_others_may_come(cpp_build: Path, pte: Path) -> None:
+    """What listens to others needs a key, which a page does not have."""
+    with serving(pte, "--host", "0.0.0.0", "--api-key", "k", "--threads", "1") as server:
+        address = server.address.replace("0.0.0.0", "127.0.0.1")
+        for host, key, status in (("my.box", "k", 200), ("my.box", "wrong", 401)):
+            headers = {"host": host, "authorization": f"Bearer {key}"}
+            assert httpx.get(address + "/v1/models", headers=headers).status_code == status
 
 
 def test_more_answers_than_places(server: Server) -> None:
@@ -127,6 +169,7 @@ def test_a_prompt_that_takes_too_long_to_score(cpp_build: Path, pte: Path) -> No
         (["missing.pte"], "missing.pte does not exist"),
         (["{pte}", "--host", "0.0.0.0"], "give an --api-key"),
         (["{pte}", "--api-key", "é"], "--api-key must be"),
+        (["{pte}", "--allowed-host", "a:b:c/d"], "is not a name or an address without a port"),
         (["{pte}", "--adapter", "x"], "adapter"),
         (["{damaged}"], "damaged|not a"),
     ],

@@ -3,31 +3,21 @@
 #include <algorithm>
 #include <utility>
 
+#include "bench/sequence_bench.h"
 #include "bench/stopwatch.h"
+#include "engine/engine.h"
 #include "platform/memory_use.h"
-#include "runner/stats.h"
-#include "tokenizer/tokenizer.h"
 
 namespace thimble::bench {
 
 Result<std::unique_ptr<ModelBench>> ModelBench::load(const std::string& path,
                                                      const LoadOptions& options,
                                                      const std::string& etdump) {
-  Result<PteFile> file = PteFile::open(path);
-  if (!file.ok()) return file.status();
-  std::unique_ptr<ModelBench> bench(new ModelBench(std::move(*file), etdump));
   LoadOptions quiet = options;
   quiet.record = false;  // the load is not measured
-  Result<std::unique_ptr<LoadedMethod>> program = LoadedMethod::load(bench->file_, kForward, quiet);
-  if (!program.ok()) return program.status();
-  bench->program_ = std::move(*program);
-  const std::string_view blob = bench->program_->named_data("thimble.tokenizer");
-  const auto tokenizer =
-      Tokenizer::load(reinterpret_cast<const uint8_t*>(blob.data()), blob.size());
-  if (!tokenizer.ok()) {
-    return Status::error("cannot load the tokenizer of " + path + ": " + tokenizer.message());
-  }
-  return bench;
+  Result<std::unique_ptr<Runner>> runner = Runner::load(path, quiet);
+  if (!runner.ok()) return runner.status();
+  return std::unique_ptr<ModelBench>(new ModelBench(std::move(*runner), etdump));
 }
 
 std::string ModelBench::describe() {
@@ -36,7 +26,7 @@ std::string ModelBench::describe() {
   report = report.substr(0, report.find_last_not_of(' ') + 1);
   return "{\"threads\": " + std::to_string(program_->threads()) + ", \"runs_with\": \"" +
          (session == nullptr ? "" : session->describe()) + "\"" +
-         ", \"file_bytes\": " + std::to_string(file_.size()) +
+         ", \"file_bytes\": " + std::to_string(runner_->model().file().size()) +
          ", \"max_seq_len\": " + std::to_string(program_->max_seq_len()) +
          ", \"max_context_len\": " + std::to_string(program_->max_context_len()) +
          ", \"report\": " + (report.empty() ? "null" : std::string(report)) + "}";
@@ -73,17 +63,14 @@ Result<std::string> ModelBench::run(const Command& command) {
     });
   }
   if (command.is("sequences", 3)) {
-    return answer([&] {
-      return at_depth(numbers[1],
-                      [&] { return run_sequences(numbers[0], numbers[1], numbers[2]); });
-    });
+    return answer([&] { return run_sequences(numbers[0], numbers[1], numbers[2]); });
   }
   if (command.is("memory", 0)) {
     return to_json("peak_bytes", static_cast<double>(platform::peak_memory_bytes()));
   }
   return Status::error(
       "'" + command.name +
-      "' is not a command: prefill N, decode D N, batch D R N, sequences S D N, fill D, or memory");
+      "' is not a command: prefill N, decode D N, batch D R N, sequences S P N, fill D, or memory");
 }
 
 Status ModelBench::check_room(int64_t start_pos, int64_t count) const {
@@ -151,31 +138,21 @@ Result<double> ModelBench::run_batches(int64_t start_pos, int64_t rows, int64_t 
   return watch.seconds();
 }
 
-Result<double> ModelBench::run_sequences(int64_t sequences, int64_t start_pos, int64_t count) {
-  const Status room = check_room(start_pos, count);
+Result<double> ModelBench::run_sequences(int64_t sequences, int64_t prompt, int64_t count) {
+  const Status room = check_room(0, prompt + count + 1);
   if (!room.ok()) return room;
-  if (sequences < 1 || sequences > program_->max_seq_len() || !program_->runs_segments()) {
-    return Status::error("a call takes 1 to " + std::to_string(program_->max_seq_len()) +
-                         " sequences, of a model exported with --delegate cpu");
+  const int64_t most = std::min<int64_t>(kMostSequences, program_->max_seq_len());
+  if (sequences < 1 || sequences > most || prompt < 1) {
+    return Status::error("an engine runs 1 to " + std::to_string(most) +
+                         " sequences of this model, with prompts of at least 1 token");
   }
-  SessionHandle& session = *program_->session();
-  std::vector<thimble_segment> segments(static_cast<size_t>(sequences),
-                                        {session.current(), start_pos, 1, 1, nullptr});
-  for (size_t i = 1; i < segments.size(); ++i) {
-    const Result<int32_t> copy = session.fork();
-    if (!copy.ok()) return copy.status();
-    segments[i].cache = *copy;
+  std::vector<std::vector<int32_t>> prompts;
+  for (int64_t i = 0; i < sequences; ++i) {
+    const std::vector<int64_t> tokens = draw(prompt);
+    prompts.emplace_back(tokens.begin(), tokens.end());
   }
-  const std::vector<int64_t> tokens = draw(sequences);
-  const Stopwatch watch;
-  Status status;
-  for (int64_t i = 0; i < count && status.ok(); ++i) {
-    status = program_->run(tokens, segments).status();
-    for (thimble_segment& segment : segments) ++segment.start_pos;
-  }
-  const double seconds = watch.seconds();
-  for (size_t i = 1; i < segments.size(); ++i) session.free(segments[i].cache);
-  if (!status.ok()) return status;
+  const Result<double> seconds = time_sequences(*runner_, prompts, count);
+  runner_->shared_model()->free_given_up();
   return seconds;
 }
 

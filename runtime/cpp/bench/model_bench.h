@@ -9,17 +9,18 @@
 #include "bench/command.h"
 #include "core/status.h"
 #include "runner/loaded_method.h"
-#include "runner/pte_file.h"
+#include "runner/runner.h"
 #include "runner/session_handle.h"
 
 namespace thimble::bench {
 
 /// Measures a model that stays loaded. Each command returns how long it took, with random tokens
-/// and without sampling:
+/// and, but for sequences, without sampling:
 ///   prefill N      N tokens from position 0 on, in as few calls as the program takes
 ///   decode D N     N calls of one token, at positions D, D + 1, ...
 ///   batch D R N    N calls of R tokens at position D: what a verified draft costs
-///   sequences S D N  N calls of a token in each of S sequences, at positions D, D + 1, ...
+///   sequences S P N  N tokens of each of S answers at once, in an Engine, behind prompts of P
+///                    tokens: see time_sequences()
 ///   fill D         the cache up to position D, so that decoding at depth reads real numbers
 ///   memory         {"peak_bytes": ...} of the process so far
 class ModelBench {
@@ -38,8 +39,10 @@ class ModelBench {
   Result<std::string> run(const Command& command);
 
  private:
-  ModelBench(PteFile file, std::string etdump)
-      : file_(std::move(file)), etdump_(std::move(etdump)) {}
+  ModelBench(std::unique_ptr<Runner> runner, std::string etdump)
+      : runner_(std::move(runner)),
+        program_(&runner_->model().program()),
+        etdump_(std::move(etdump)) {}
   /// The seconds that `measure` returns; records a profile if requested.
   template <typename Measure>
   Result<std::string> answer(Measure measure);
@@ -52,12 +55,12 @@ class ModelBench {
   /// Seconds of running `count` tokens from start_pos on, `rows` in a call.
   Result<double> run_tokens(int64_t start_pos, int64_t count, int64_t rows);
   Result<double> run_batches(int64_t start_pos, int64_t rows, int64_t count);
-  Result<double> run_sequences(int64_t sequences, int64_t start_pos, int64_t count);
+  Result<double> run_sequences(int64_t sequences, int64_t prompt, int64_t count);
   std::vector<int64_t> draw(int64_t count);
 
-  PteFile file_;
+  std::unique_ptr<Runner> runner_;
+  LoadedMethod* program_;  ///< the runner's
   const std::string etdump_;
-  std::unique_ptr<LoadedMethod> program_;
   int32_t filled_ = 0;  ///< the session's cache that fill made; 0: none
   uint32_t random_ = 1;
 };

@@ -28,6 +28,18 @@ struct Format {
 #define ATOM "[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+"
 #define BYTE "(?:25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])"
 #define HEX "[0-9A-Fa-f]{1,4}"
+#define IPV6                                                                              \
+  "(?:(?:" HEX ":){7}" HEX "|(?:" HEX ":){1,7}:|(?:" HEX ":){1,6}:" HEX "|(?:" HEX        \
+  ":){1,5}(?::" HEX "){1,2}|(?:" HEX ":){1,4}(?::" HEX "){1,3}|(?:" HEX ":){1,3}(?::" HEX \
+  "){1,4}|(?:" HEX ":){1,2}(?::" HEX "){1,5}|" HEX ":(?::" HEX "){1,6}|:(?::" HEX "){1,7}|::)"
+// RFC 3986, appendix A, the scheme included.
+#define PLAIN "-A-Za-z0-9._~!$&'()*+,;="
+#define PERCENT "%[0-9A-Fa-f]{2}"
+#define PCHAR "(?:[" PLAIN ":@]|" PERCENT ")"
+#define USER "(?:(?:[" PLAIN ":]|" PERCENT ")*@)?"
+#define URI_HOST "(?:\\[(?:" IPV6 "|v[0-9A-Fa-f]+\\.[" PLAIN ":]+)\\]|(?:[" PLAIN "]|" PERCENT ")*)"
+#define PATH PCHAR "+(?:/" PCHAR "*)*"
+#define MORE "(?:" PCHAR "|[/?])*"
 
 constexpr Format kFormats[] = {
     {"date", DATE},
@@ -38,10 +50,9 @@ constexpr Format kFormats[] = {
     {"email", ATOM "(?:\\." ATOM ")*@" HOST},
     {"hostname", HOST},
     {"ipv4", BYTE "(?:\\." BYTE "){3}"},
-    {"ipv6",
-     "(?:" HEX ":){7}" HEX "|(?:" HEX ":){1,7}:|(?:" HEX ":){1,6}:" HEX "|(?:" HEX ":){1,5}(?::" HEX
-     "){1,2}|(?:" HEX ":){1,4}(?::" HEX "){1,3}|(?:" HEX ":){1,3}(?::" HEX "){1,4}|(?:" HEX
-     ":){1,2}(?::" HEX "){1,5}|" HEX ":(?::" HEX "){1,6}|:(?::" HEX "){1,7}|::"},
+    {"ipv6", IPV6},
+    {"uri", "[A-Za-z][A-Za-z0-9+.-]*:(?://" USER URI_HOST "(?::[0-9]*)?(?:/" PCHAR "*)*|/(?:" PATH
+            ")?|" PATH "|)(?:\\?" MORE ")?(?:#" MORE ")?"},
 };
 
 #undef DATE
@@ -53,6 +64,14 @@ constexpr Format kFormats[] = {
 #undef ATOM
 #undef BYTE
 #undef HEX
+#undef IPV6
+#undef PLAIN
+#undef PERCENT
+#undef PCHAR
+#undef USER
+#undef URI_HOST
+#undef PATH
+#undef MORE
 
 }  // namespace
 

@@ -185,4 +185,11 @@ void Recognizer::shrink() {
   row_bytes_ = 0;
 }
 
+bool program_matches(Program program, std::string_view text) {
+  Recognizer recognizer(std::move(program));
+  Recognizer::State state = recognizer.start();
+  for (const char c : text) state = recognizer.next(state, static_cast<uint8_t>(c));
+  return recognizer.accepts(state);
+}
+
 }  // namespace thimble

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -92,5 +93,8 @@ class Recognizer {
   std::vector<uint32_t> called_;                ///< rules
   std::vector<std::vector<uint64_t>> returns_;  ///< of each rule called
 };
+
+/// Whether a program matches a text as a whole.
+bool program_matches(Program program, std::string_view text);
 
 }  // namespace thimble

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "constraint/recognizer.h"
-
 namespace thimble {
 namespace {
 
@@ -13,29 +11,10 @@ Status error_at(const std::string& path, const std::string& what) {
   return Status::error("the JSON schema at " + path + " " + what);
 }
 
-std::string type_of(const Json& value) {
-  switch (value.kind) {
-    case Json::Kind::kNull:
-      return "null";
-    case Json::Kind::kFalse:
-    case Json::Kind::kTrue:
-      return "boolean";
-    case Json::Kind::kNumber:
-      return value.text.find_first_of(".eE") == std::string::npos ? "integer" : "number";
-    case Json::Kind::kString:
-      return "string";
-    case Json::Kind::kArray:
-      return "array";
-    case Json::Kind::kObject:
-      return "object";
-  }
-  return "";
-}
-
 }  // namespace
 
-Result<Grammar::Node> SchemaCompiler::compile(const Json& schema) {
-  const Result<Grammar::Node> root = node(schema, "#");
+Result<Grammar::Node> SchemaCompiler::compile(const Json& schema, const std::string& path) {
+  const Result<Grammar::Node> root = node(schema, path);
   if (!root.ok()) return root;
   while (!pending_.empty()) {
     const Pending next = std::move(pending_.front());
@@ -115,6 +94,7 @@ Result<Grammar::Node> SchemaCompiler::enumeration(const Json& schema, const std:
   rest.remove("const");
   const auto types = types_of(schema, path);
   if (!types.ok()) return types.status();
+  rest = with_single_patterns(std::move(rest));
   const bool only_type = std::all_of(rest.keys.begin(), rest.keys.end(), [](const auto& key) {
     return key == "type" || is_annotation(key);
   });
@@ -140,7 +120,7 @@ Result<Grammar::Node> SchemaCompiler::enumeration(const Json& schema, const std:
     };
     if (!has(type) && !(type == "integer" && has("number"))) continue;
     if (!only_type) {
-      const Result<bool> accepted = accepts(rest, value, path);
+      const Result<bool> accepted = holds(rest, value, path);
       if (!accepted.ok()) return accepted.status();
       if (!*accepted) continue;
     }
@@ -154,24 +134,20 @@ Result<Grammar::Node> SchemaCompiler::enumeration(const Json& schema, const std:
   return grammar_->choice(std::move(nodes));
 }
 
-/// Whether a schema's texts include a value's.
-Result<bool> SchemaCompiler::accepts(const Json& schema, const Json& value,
-                                     const std::string& path) {
+Result<std::optional<Program>> SchemaCompiler::program_of(const Json& schema,
+                                                          const std::string& path) {
   if (nesting_ == kMaxNesting) {
-    return error_at(path, "has an enum beside other keywords that refers to itself");
+    return error_at(path, "has an enum beside other keywords, or propertyNames, within themselves");
   }
   Grammar grammar;
   Result<JsonLayout> layout = JsonLayout::create(&grammar, JsonSpacing());
   if (!layout.ok()) return layout.status();
   SchemaCompiler compiler(document_, &grammar, &*layout, nullptr, nesting_ + 1);
-  const Result<Grammar::Node> node = compiler.compile(schema);
+  const Result<Grammar::Node> node = compiler.compile(schema, path);
   if (!node.ok()) return node.status();
   Result<Program> program = compile_program(grammar, *node);
-  if (!program.ok()) return false;
-  Recognizer recognizer(std::move(*program));
-  Recognizer::State state = recognizer.start();
-  for (const char c : to_text(value)) state = recognizer.next(state, static_cast<uint8_t>(c));
-  return recognizer.accepts(state);
+  if (!program.ok()) return std::optional<Program>();
+  return std::optional<Program>(std::move(*program));
 }
 
 Result<Grammar::Node> SchemaCompiler::of_type(const std::string& type, const Json& schema,

@@ -2,6 +2,7 @@
 
 #include <deque>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -9,10 +10,22 @@
 #include "constraint/grammar.h"
 #include "constraint/json.h"
 #include "constraint/json_layout.h"
+#include "constraint/program.h"
+#include "constraint/recognizer.h"
 #include "constraint/schema_merge.h"
 #include "core/status.h"
 
 namespace thimble {
+
+/// The type of a value; of a whole number integer, however it is written.
+std::string type_of(const Json& value);
+
+/// A schema that SchemaMerger has made as one that it takes, with one pattern in each part.
+Json with_single_patterns(Json schema);
+
+/// A keyword's whole number; `otherwise` if the schema lacks it.
+Result<uint64_t> count_of(const Json& schema, const char* key, uint64_t otherwise,
+                          const std::string& path);
 
 /// Compiles the schemas of one document to a grammar. References become rules, so that schemas may
 /// be recursive.
@@ -29,8 +42,8 @@ class SchemaCompiler {
         notes_(notes),
         nesting_(nesting) {}
 
-  /// The values of a schema, with all rules that they need.
-  Result<Grammar::Node> compile(const Json& schema);
+  /// The values of a schema, with all rules that they need. `path`: for messages.
+  Result<Grammar::Node> compile(const Json& schema, const std::string& path = "#");
 
  private:
   struct Pending {
@@ -44,13 +57,26 @@ class SchemaCompiler {
   Result<Grammar::Node> choices(const Json& schema, const std::string& key,
                                 const std::string& path);
   Result<Grammar::Node> enumeration(const Json& schema, const std::string& path);
-  Result<bool> accepts(const Json& schema, const Json& value, const std::string& path);
+  /// The values of a schema as a program of its own; none if it has no values.
+  Result<std::optional<Program>> program_of(const Json& schema, const std::string& path);
+  /// Whether a schema describes a value, whatever the order of its names and the form of its
+  /// numbers.
+  Result<bool> holds(const Json& schema, const Json& value, const std::string& path, int depth = 0);
+  Result<bool> holds_items(const Json& schema, const Json& value, const std::string& path,
+                           int depth);
+  Result<bool> holds_members(const Json& schema, const Json& value, const std::string& path,
+                             int depth);
   Result<Grammar::Node> of_type(const std::string& type, const Json& schema,
                                 const std::string& path);
   Result<Grammar::Node> number(const Json& schema, bool integer, const std::string& path);
   Result<Grammar::Node> string(const Json& schema, const std::string& path);
   Result<Grammar::Node> array(const Json& schema, const std::string& path);
   Result<Grammar::Node> object(const Json& schema, const std::string& path);
+  /// What the schema's propertyNames allow, in quotes; none if it has none.
+  Result<std::optional<Program>> names_of(const Json& schema, const std::string& path);
+  /// The names of properties that are not among `listed`, of those that are allowed.
+  Result<Grammar::Node> other_names(const std::vector<std::string>& listed,
+                                    const std::optional<Program>& allowed, const std::string& path);
 
   const Json& document_;
   SchemaMerger merger_;

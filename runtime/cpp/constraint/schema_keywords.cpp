@@ -52,6 +52,7 @@ constexpr std::string_view kSupported[] = {
     "pattern",
     "prefixItems",
     "properties",
+    "propertyNames",
     "required",
     "type",
 };

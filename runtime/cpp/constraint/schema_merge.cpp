@@ -258,7 +258,8 @@ Status SchemaMerger::merge_keyword(const std::string& key, const Json& ours, con
     *merged = Json::boolean(false);
     return {};
   }
-  if (key == "additionalProperties" || (key == "items" && !ours.is(Json::Kind::kArray))) {
+  if (key == "additionalProperties" || key == "propertyNames" ||
+      (key == "items" && !ours.is(Json::Kind::kArray))) {
     merged->set(key, both(ours, theirs));
     return {};
   }

@@ -10,6 +10,7 @@
 #include "constraint/formats.h"
 #include "constraint/intersection.h"
 #include "constraint/program.h"
+#include "constraint/recognizer.h"
 #include "constraint/regex.h"
 #include "constraint/schema_compiler.h"
 
@@ -21,21 +22,6 @@ constexpr const char* kNumber = "-?(?:0|[1-9][0-9]*)(?:\\.[0-9]+)?(?:[eE][+-]?[0
 
 Status error_at(const std::string& path, const std::string& what) {
   return Status::error("the JSON schema at " + path + " " + what);
-}
-
-/// A keyword's whole number; `otherwise` if the schema lacks it.
-Result<uint64_t> count(const Json& schema, const char* key, uint64_t otherwise,
-                       const std::string& path) {
-  const Json* value = schema.find(key);
-  if (value == nullptr) return otherwise;
-  std::optional<Decimal> number;
-  if (value->is(Json::Kind::kNumber)) number = parse_decimal(value->text);
-  const bool whole = number && !number->negative && number->fraction.empty();
-  if (!whole || number->integer.size() > 15) {
-    return error_at(path, std::string("has ") + key + " " + to_text(*value).substr(0, 40) +
-                              ", but it must be a whole number of at most 15 digits");
-  }
-  return std::stoull(number->integer);
 }
 
 /// The end of a range that two keywords tell. In draft 4 the exclusive one is a boolean.
@@ -63,6 +49,20 @@ Result<std::optional<Bound>> bound(const Json& schema, const char* key, const ch
 
 }  // namespace
 
+Result<uint64_t> count_of(const Json& schema, const char* key, uint64_t otherwise,
+                          const std::string& path) {
+  const Json* value = schema.find(key);
+  if (value == nullptr) return otherwise;
+  std::optional<Decimal> number;
+  if (value->is(Json::Kind::kNumber)) number = parse_decimal(value->text);
+  const bool whole = number && !number->negative && number->fraction.empty();
+  if (!whole || number->integer.size() > 15) {
+    return error_at(path, std::string("has ") + key + " " + to_text(*value).substr(0, 40) +
+                              ", but it must be a whole number of at most 15 digits");
+  }
+  return std::stoull(number->integer);
+}
+
 Result<Grammar::Node> SchemaCompiler::number(const Json& schema, bool integer,
                                              const std::string& path) {
   const auto min = bound(schema, "minimum", "exclusiveMinimum", true, path);
@@ -74,8 +74,8 @@ Result<Grammar::Node> SchemaCompiler::number(const Json& schema, bool integer,
 }
 
 Result<Grammar::Node> SchemaCompiler::string(const Json& schema, const std::string& path) {
-  const Result<uint64_t> min = count(schema, "minLength", 0, path);
-  const Result<uint64_t> max = count(schema, "maxLength", Grammar::kUnlimited, path);
+  const Result<uint64_t> min = count_of(schema, "minLength", 0, path);
+  const Result<uint64_t> max = count_of(schema, "maxLength", Grammar::kUnlimited, path);
   for (const Result<uint64_t>* length : {&min, &max}) {
     if (!length->ok()) return length->status();
   }
@@ -120,8 +120,8 @@ Result<Grammar::Node> SchemaCompiler::string(const Json& schema, const std::stri
 }
 
 Result<Grammar::Node> SchemaCompiler::array(const Json& schema, const std::string& path) {
-  const Result<uint64_t> min = count(schema, "minItems", 0, path);
-  const Result<uint64_t> max = count(schema, "maxItems", Grammar::kUnlimited, path);
+  const Result<uint64_t> min = count_of(schema, "minItems", 0, path);
+  const Result<uint64_t> max = count_of(schema, "maxItems", Grammar::kUnlimited, path);
   for (const Result<uint64_t>* length : {&min, &max}) {
     if (!length->ok()) return length->status();
   }
@@ -175,6 +175,8 @@ Result<Grammar::Node> SchemaCompiler::object(const Json& schema, const std::stri
     if (known.insert(name.text).second) names.push_back(name.text);
   }
   std::sort(needed.begin(), needed.end());
+  const Result<std::optional<Program>> allowed_names = names_of(schema, path);
+  if (!allowed_names.ok()) return allowed_names.status();
 
   const Result<Grammar::Node> more = node(*additional, path + "/additionalProperties");
   if (!more.ok()) return more;
@@ -185,13 +187,48 @@ Result<Grammar::Node> SchemaCompiler::object(const Json& schema, const std::stri
     const Result<Grammar::Node> value =
         listed ? node(properties->values[i], path + "/properties/" + name) : more;
     if (!value.ok()) return value;
-    members.push_back({grammar_->literal(quoted_json(name)), *value,
-                       std::binary_search(needed.begin(), needed.end(), name)});
+    const bool is_needed = std::binary_search(needed.begin(), needed.end(), name);
+    if (*allowed_names && !program_matches(**allowed_names, quoted_json(name))) {
+      if (is_needed) return grammar_->nothing();
+      continue;
+    }
+    members.push_back({grammar_->literal(quoted_json(name)), *value, is_needed});
   }
   if (*more == grammar_->nothing()) return layout_->object(members, std::nullopt);
-  const Result<Grammar::Node> other_names = layout_->strings().except(names);
-  if (!other_names.ok()) return error_at(path, "cannot be used: " + other_names.message());
-  return layout_->object(members, JsonMember{*other_names, *more, false});
+  const Result<Grammar::Node> others = other_names(names, *allowed_names, path);
+  if (!others.ok()) return others;
+  if (*others == grammar_->nothing()) return layout_->object(members, std::nullopt);
+  return layout_->object(members, JsonMember{*others, *more, false});
+}
+
+Result<std::optional<Program>> SchemaCompiler::names_of(const Json& schema,
+                                                        const std::string& path) {
+  const Json* names = schema.find("propertyNames");
+  if (names == nullptr) return std::optional<Program>();
+  // Values that are no strings are no names: other_names() has strings alone.
+  Result<std::optional<Program>> program = program_of(*names, path + "/propertyNames");
+  if (!program.ok()) return program.status();
+  if (*program) return program;
+  Grammar none;
+  const Grammar::Node zero = none.byte(ByteSet{}.set(0));  // with which no string begins
+  return std::optional<Program>(std::move(*compile_program(none, zero)));
+}
+
+Result<Grammar::Node> SchemaCompiler::other_names(const std::vector<std::string>& listed,
+                                                  const std::optional<Program>& allowed,
+                                                  const std::string& path) {
+  Grammar grammar;
+  JsonStrings strings(&grammar);
+  const Result<Grammar::Node> node =
+      allowed ? strings.except(listed) : layout_->strings().except(listed);
+  if (!node.ok()) return error_at(path, "cannot be used: " + node.message());
+  if (!allowed) return node;
+  Result<Program> unlisted = compile_program(grammar, *node);
+  if (!unlisted.ok()) return unlisted.status();
+  const Result<Grammar::Node> all = intersection({*allowed, std::move(*unlisted)}, grammar_);
+  if (all.ok()) return all;
+  return error_at(path + "/propertyNames", "with the names of properties " + all.message() +
+                                               ": allow fewer or shorter names");
 }
 
 }  // namespace thimble

@@ -1,12 +1,17 @@
 #include "engine/engine.h"
 
 #include <algorithm>
+#include <chrono>
 #include <iterator>
 #include <utility>
 
-#include "engine/schedule.h"
-
 namespace thimble {
+namespace {
+
+/// Whether it is the next token of an answer alone.
+bool is_answer(const Share& share) { return share.rows == 1 && share.gets_logits; }
+
+}  // namespace
 
 Result<std::unique_ptr<Engine>> Engine::create(const Runner& runner, const EngineOptions& options) {
   const std::shared_ptr<Model>& model = runner.shared_model();
@@ -16,6 +21,11 @@ Result<std::unique_ptr<Engine>> Engine::create(const Runner& runner, const Engin
                          " cannot run several sequences at once, because it does not run on the "
                          "CPU delegate as a whole: export it with --delegate cpu");
   }
+  if (runner.drafter() != nullptr && runner.drafter()->another() == nullptr) {
+    return Status::error(
+        "the draft is a model, which guesses for one text at a time: to run several sequences at "
+        "once, use the draft ngram, or none");
+  }
   EngineOptions fitting = options;
   const auto room = static_cast<int32_t>(std::min<int64_t>(program.max_seq_len(), INT32_MAX));
   fitting.sequences = std::min(options.sequences, room);
@@ -24,7 +34,7 @@ Result<std::unique_ptr<Engine>> Engine::create(const Runner& runner, const Engin
                                       static_cast<size_t>(fitting.sequences));
   if (!slots.ok()) return slots.status();
   return std::unique_ptr<Engine>(
-      new Engine(model, fitting, std::move(*slots), runner.fresh_stats()));
+      new Engine(model, fitting, std::move(*slots), runner.drafter(), runner.fresh_stats()));
 }
 
 Engine::~Engine() {
@@ -111,7 +121,8 @@ void Engine::admit() {
       sequence->end(slot.status());
       continue;
     }
-    sequence->start(*model_, *slot, slots_[*slot].tokens.size());
+    sequence->start(*model_, *slot, slots_[*slot].tokens.size(),
+                    drafter_ != nullptr ? drafter_->another() : nullptr);
     const std::lock_guard<std::mutex> lock(mutex_);
     running_.push_back(std::move(sequence));
   }
@@ -126,7 +137,7 @@ std::vector<size_t> Engine::next_to_run() const {
   return next;
 }
 
-void Engine::call_model() {
+std::vector<Share> Engine::next_shares() {
   const std::vector<size_t> group = next_to_run();
   std::vector<size_t> ready;
   for (const size_t index : group) ready.push_back(running_[index]->next().size());
@@ -134,30 +145,88 @@ void Engine::call_model() {
       divide(ready, turn_ % ready.size(), static_cast<size_t>(options_.prompt_rows));
   for (Share& share : shares) share.sequence = group[share.sequence];
   ++turn_;
+  return shares;
+}
+
+Status Engine::add_drafts(std::vector<Share>* shares) {
+  const auto answers =
+      static_cast<size_t>(std::count_if(shares->begin(), shares->end(), is_answer));
+  if (drafter_ == nullptr || answers == 0) return {};
+  const CallCosts& costs = costs_[answers];
+  if (answers == shares->size() && costs.needs_plain()) return {};
+  size_t rows = 0, with_logits = 0;
+  for (const Share& share : *shares) {
+    rows += share.rows;
+    with_logits += share.gets_logits ? 1 : 0;
+  }
+  const LoadedMethod& program = model_->program();
+  size_t room = std::min(static_cast<size_t>(program.max_seq_len()) - rows,
+                         THIMBLE_MOST_LOGIT_ROWS - with_logits);
+  for (Share& share : *shares) {
+    if (!is_answer(share)) continue;
+    Sequence& sequence = *running_[share.sequence];
+    const std::vector<int32_t>& read = slots_[sequence.slot()].tokens;
+    const size_t context = static_cast<size_t>(program.max_context_len()) - read.size() - 1;
+    Result<std::vector<int32_t>> draft =
+        sequence.draft(read, std::min({kMostDraft, room, context}), costs);
+    if (!draft.ok()) return draft.status();
+    share.draft = std::move(*draft);
+    room -= share.draft.size();
+  }
+  return {};
+}
+
+Result<const float*> Engine::run(const std::vector<Share>& shares) {
   std::vector<int64_t> tokens;
   std::vector<thimble_segment> segments;
+  size_t drafted = 0;
   for (const Share& share : shares) {
     const Sequence& sequence = *running_[share.sequence];
     Slots::Slot& slot = slots_[sequence.slot()];
-    const auto first = sequence.next().begin();
-    const auto last = first + static_cast<std::ptrdiff_t>(share.rows);
+    std::vector<int32_t> read(sequence.next().begin(),
+                              sequence.next().begin() + static_cast<std::ptrdiff_t>(share.rows));
+    read.insert(read.end(), share.draft.begin(), share.draft.end());
+    const size_t logit_rows = share.gets_logits ? 1 + share.draft.size() : 0;
     segments.push_back({slot.cache, static_cast<int64_t>(slot.tokens.size()),
-                        static_cast<int64_t>(share.rows), share.gets_logits ? 1 : 0, nullptr});
-    tokens.insert(tokens.end(), first, last);
-    slot.tokens.insert(slot.tokens.end(), first, last);
+                        static_cast<int64_t>(read.size()), static_cast<int64_t>(logit_rows),
+                        nullptr});
+    tokens.insert(tokens.end(), read.begin(), read.end());
+    slot.tokens.insert(slot.tokens.end(), read.begin(), read.end());
+    drafted += share.draft.size();
   }
+  const auto start = std::chrono::steady_clock::now();
   const Result<const float*> logits = model_->program().run(tokens, segments);
+  const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
+  if (logits.ok() && std::all_of(shares.begin(), shares.end(), is_answer)) {
+    costs_[shares.size()].observe(drafted, taken.count());
+  }
+  return logits;
+}
+
+Status Engine::advance(const Share& share, const float* logits) {
+  Sequence& sequence = *running_[share.sequence];
+  const Result<size_t> unused = sequence.advance(share.rows, share.draft, logits);
+  if (!unused.ok() || *unused == 0) return unused.status();
+  const Result<std::vector<int32_t>> lost = slots_.take_back(sequence.slot(), *unused);
+  if (!lost.ok()) return lost.status();
+  sequence.read_again(*lost);
+  return {};
+}
+
+void Engine::call_model() {
+  std::vector<Share> shares = next_shares();
+  const Status drafted = add_drafts(&shares);
+  const Result<const float*> logits = drafted.ok() ? run(shares) : Result<const float*>(drafted);
   std::vector<std::pair<size_t, Status>> ended;
   const float* row = logits.ok() ? *logits : nullptr;
   for (const Share& share : shares) {
-    Sequence& sequence = *running_[share.sequence];
-    if (!logits.ok()) {
-      slots_[sequence.slot()].tokens.clear();
-      ended.emplace_back(share.sequence, logits.status());
-      continue;
+    const Status status =
+        logits.ok() ? advance(share, share.gets_logits ? row : nullptr) : logits.status();
+    if (share.gets_logits && logits.ok()) {
+      row += (1 + share.draft.size()) * static_cast<size_t>(model_->program().vocab_size());
     }
-    const Status status = sequence.advance(share.rows, share.gets_logits ? row : nullptr);
-    if (share.gets_logits) row += model_->program().vocab_size();
+    const Sequence& sequence = *running_[share.sequence];
+    if (!status.ok()) slots_[sequence.slot()].tokens.clear();
     if (!status.ok() || sequence.ended()) ended.emplace_back(share.sequence, status);
   }
   std::sort(ended.begin(), ended.end(),

@@ -9,8 +9,10 @@
 #include "core/status.h"
 #include "engine/idle_constraints.h"
 #include "engine/request.h"
+#include "engine/schedule.h"
 #include "engine/sequence.h"
 #include "engine/slots.h"
+#include "runner/drafter.h"
 #include "runner/model.h"
 
 namespace thimble {
@@ -29,7 +31,8 @@ struct EngineOptions {
 class Engine {
  public:
   /// \param runner of the model, on the CPU delegate. Neither it nor its forks may work while the
-  ///   engine does.
+  ///   engine does. If it drafts, each request does, with a drafter of its own; a draft model is
+  ///   refused.
   static Result<std::unique_ptr<Engine>> create(const Runner& runner, const EngineOptions& options);
   /// Ends every request as interrupted.
   ~Engine();
@@ -48,24 +51,37 @@ class Engine {
   size_t step();
 
  private:
-  Engine(std::shared_ptr<Model> model, const EngineOptions& options, Slots slots, Stats stats)
+  Engine(std::shared_ptr<Model> model, const EngineOptions& options, Slots slots,
+         std::shared_ptr<Drafter> drafter, Stats stats)
       : model_(std::move(model)),
         options_(options),
         slots_(std::move(slots)),
+        drafter_(std::move(drafter)),
         stats_(std::move(stats)),
-        constraints_([this](const ConstraintText& text) { return model_->compile(text); }) {}
+        constraints_([this](const ConstraintText& text) { return model_->compile(text); }) {
+    for (int32_t n = 0; n <= options.sequences; ++n) costs_.emplace_back(static_cast<size_t>(n));
+  }
   void drop_cancelled();
   /// Gives free slots to those that wait.
   void admit();
   /// The indices of those whose turn it is.
   std::vector<size_t> next_to_run() const;
+  /// What each sequence has in the next call.
+  std::vector<Share> next_shares();
+  /// Lets sequences guess behind their only token, as far as the call has room.
+  Status add_drafts(std::vector<Share>* shares);
+  Result<const float*> run(const std::vector<Share>& shares);
   void call_model();
+  /// Gives a sequence its part of the logits; they may be null.
+  Status advance(const Share& share, const float* logits);
   void end(size_t index, const Status& status);
 
   std::shared_ptr<Model> model_;
   const EngineOptions options_;
   Slots slots_;
-  const Stats stats_;                               ///< what requests begin with
+  const std::shared_ptr<Drafter> drafter_;  ///< the runner's, of which each sequence has another
+  std::vector<CallCosts> costs_;            ///< of calls with so many answers
+  const Stats stats_;                       ///< what requests begin with
   std::vector<std::unique_ptr<Sequence>> running_;  ///< changed under mutex_, by step() alone
   size_t turn_ = 0;
   std::mutex mutex_;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <vector>
 
 namespace thimble {
@@ -9,7 +10,8 @@ namespace thimble {
 struct Share {
   size_t sequence;  ///< its index
   size_t rows;
-  bool gets_logits;  ///< the last row
+  bool gets_logits;                 ///< the last row
+  std::vector<int32_t> draft = {};  ///< guesses behind a single row; these get logits too
 };
 
 /// Divides a call among sequences: one row for each answer, and `prompt_rows` for prompts, which

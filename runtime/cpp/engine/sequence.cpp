@@ -12,30 +12,57 @@ Sequence::Sequence(int64_t id, Request request, const Stats& stats,
   stats_.adapter = request_.adapter;
 }
 
-void Sequence::start(const Model& model, size_t slot, size_t cached) {
+void Sequence::start(const Model& model, size_t slot, size_t cached,
+                     std::unique_ptr<Drafter> drafter) {
   const std::vector<int32_t>& tokens = request_.tokens;
   slot_ = slot;
   started_s_ = seconds();
   stats_.cached_tokens = static_cast<int64_t>(cached);
   stats_.prompt_tokens = static_cast<int64_t>(tokens.size() - cached);
   next_.assign(tokens.begin() + static_cast<std::ptrdiff_t>(cached), tokens.end());
+  vocab_size_ = static_cast<size_t>(model.program().vocab_size());
+  drafter_ = std::move(drafter);
   answer_.emplace(model, request_.options, tokens, request_.on_text, &stats_);
 }
 
-Status Sequence::advance(size_t count, const float* logits) {
+Result<std::vector<int32_t>> Sequence::draft(const std::vector<int32_t>& read, size_t most,
+                                             const CallCosts& costs) {
+  if (drafter_ == nullptr || !answers_ || most == 0) return std::vector<int32_t>();
+  std::vector<int32_t> all = read;
+  all.insert(all.end(), next_.begin(), next_.end());
+  return drafter_->propose(all, most, costs, answer_->sampler());
+}
+
+Result<size_t> Sequence::advance(size_t count, std::vector<int32_t> draft, const float* logits) {
   next_.erase(next_.begin(), next_.begin() + static_cast<std::ptrdiff_t>(count));
-  if (logits == nullptr) return {};
-  if (answers_) stats_.decoded_tokens += static_cast<int64_t>(count);
-  const Status status = answer_->choose(logits);
-  if (!answers_) {
+  if (logits == nullptr) return size_t{0};
+  const size_t drafted = draft.size();
+  Lookahead ahead;
+  ahead.start(std::move(draft), logits, vocab_size_);
+  Status status = answer_->choose(logits);
+  while (status.ok() && !ended()) {
+    const float* known = ahead.follow(answer_->chosen());
+    if (known == nullptr) break;
+    status = answer_->choose(known);
+  }
+  const size_t accepted = drafted - ahead.left();
+  stats_.drafted_tokens += static_cast<int64_t>(drafted);
+  stats_.accepted_tokens += static_cast<int64_t>(accepted);
+  if (answers_) {
+    stats_.decoded_tokens += static_cast<int64_t>(count + accepted);
+    stats_.decode_s = seconds() - stats_.ttft_s;
+  } else {
     stats_.ttft_s = seconds();
     stats_.prefill_s = stats_.ttft_s - started_s_;
     answers_ = true;
-  } else {
-    stats_.decode_s = seconds() - stats_.ttft_s;
   }
-  if (status.ok()) next_ = answer_->chosen();
-  return status;
+  if (!status.ok()) return status;
+  next_ = answer_->chosen();
+  return ahead.left();
+}
+
+void Sequence::read_again(const std::vector<int32_t>& tokens) {
+  next_.insert(next_.begin(), tokens.begin(), tokens.end());
 }
 
 void Sequence::end(const Status& status) {

@@ -9,6 +9,7 @@
 
 #include "engine/request.h"
 #include "runner/answer.h"
+#include "runner/drafter.h"
 
 namespace thimble {
 
@@ -23,15 +24,23 @@ class Sequence {
   void cancel() { cancelled_ = true; }
   bool cancelled() const { return cancelled_; }
 
-  /// Begins, in a slot whose cache has the first `cached` tokens.
-  void start(const Model& model, size_t slot, size_t cached);
+  /// Begins, in a slot whose cache has the first `cached` tokens. `drafter`: of this sequence
+  /// alone; null: none.
+  void start(const Model& model, size_t slot, size_t cached, std::unique_ptr<Drafter> drafter);
   size_t slot() const { return slot_; }
 
   /// The tokens that the model has not read yet.
   const std::vector<int32_t>& next() const { return next_; }
-  /// Records that the model has read `count` of them; `logits` are those after the last, if it has
-  /// read all.
-  Status advance(size_t count, const float* logits);
+  /// Guesses what its answer says behind them: see Drafter::propose(). `read`: the tokens that the
+  /// model has read.
+  Result<std::vector<int32_t>> draft(const std::vector<int32_t>& read, size_t most,
+                                     const CallCosts& costs);
+  /// Records that the model has read `count` of them and then a draft; `logits` are those after the
+  /// last and after each of the draft, if it has read all. Returns how many of the draft the answer
+  /// did not follow.
+  Result<size_t> advance(size_t count, std::vector<int32_t> draft, const float* logits);
+  /// Makes the model read tokens again, before those that it has not read.
+  void read_again(const std::vector<int32_t>& tokens);
   bool ended() const { return answer_->ended(); }
 
   const ConstraintText& constraint_text() const { return request_.constraint; }
@@ -56,6 +65,8 @@ class Sequence {
   double started_s_ = 0;
   size_t slot_ = 0;
   std::vector<int32_t> next_;
+  size_t vocab_size_ = 0;
+  std::unique_ptr<Drafter> drafter_;
   std::optional<Answer> answer_;
   bool answers_ = false;  ///< its first token was chosen
 };

@@ -93,6 +93,18 @@ Status Slots::truncate(Slot* slot, size_t length) {
   return {};
 }
 
+Result<std::vector<int32_t>> Slots::take_back(size_t slot, size_t count) {
+  Slot& used = slots_[slot];
+  const size_t length = used.tokens.size() - count;
+  const std::vector<int32_t> before = used.tokens;
+  Status status = truncate(&used, length);
+  const Status home = session().use(home_);
+  if (status.ok()) status = home;
+  if (!status.ok()) return status;
+  return std::vector<int32_t>(before.begin() + static_cast<std::ptrdiff_t>(used.tokens.size()),
+                              before.begin() + static_cast<std::ptrdiff_t>(length));
+}
+
 Result<size_t> Slots::take(const std::vector<int32_t>& tokens, const std::string& adapter) {
   const size_t free = best(tokens, adapter, /*taken=*/false);
   const size_t other = best(tokens, adapter, /*taken=*/true);

@@ -35,6 +35,9 @@ class Slots {
   /// Takes a free slot for a text, with as much of it as any slot of its adapter holds, all but the
   /// last token at most. A prefix in a slot that is taken is copied.
   Result<size_t> take(const std::vector<int32_t>& tokens, const std::string& adapter);
+  /// Removes the last `count` tokens of a slot, or more if its cache must; returns those that it
+  /// removed too much.
+  Result<std::vector<int32_t>> take_back(size_t slot, size_t count);
   void release(size_t slot) { slots_[slot].taken = false; }
 
  private:

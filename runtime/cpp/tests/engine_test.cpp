@@ -85,8 +85,10 @@ int main(int, char** argv) {
   const thimble_load_options load{2, 0, 0};
   thimble_runner* runner = thimble_load(argv[1], &load, error, sizeof(error));
   const thimble_engine_options options{2, 64, 4};
+  const bool ready =
+      runner != nullptr && thimble_use_draft(runner, "ngram", error, sizeof(error)) == 0;
   thimble_engine* engine =
-      runner == nullptr ? nullptr : thimble_engine_open(runner, &options, error, sizeof(error));
+      ready ? thimble_engine_open(runner, &options, error, sizeof(error)) : nullptr;
   if (engine == nullptr) return std::fprintf(stderr, "%s\n", error), 1;
 
   std::deque<Asked> asked(kThreads * kRequests);

@@ -1,0 +1,63 @@
+"""Values that a schema names itself, beside other keywords, and strings of the format uri."""
+
+import json
+from pathlib import Path
+
+import jsonschema
+import pytest
+from support.constraints import accepts
+
+SCHEMA = "json-schema"
+
+# Of RFC 3986, section 1.1.2 and others; and what is none.
+URIS = [
+    "ftp://ftp.is.co.za/rfc/rfc1808.txt",
+    "http://www.ietf.org/rfc/rfc2396.txt",
+    "ldap://[2001:db8::7]/c=GB?objectClass?one",
+    "mailto:John.Doe@example.com",
+    "news:comp.infosystems.www.servers.unix",
+    "tel:+1-816-555-1212",
+    "telnet://192.0.2.16:80/",
+    "urn:oasis:names:specification:docbook:dtd:xml:4.1.2",
+    "foo://example.com:8042/over/there?name=ferret#nose",
+    "http://user:pw@host:1/%20;a,b?/?#/?",
+    "file:///etc/hosts",
+    "x:",
+    "a+b-c.d:/",
+]
+NO_URIS = ["", "//host/", "a/b", "http://a b", "1a:b", "http://[::1", "x:#a#b", "x:%2", "x:%zz"]
+NO_URIS += ["http://é.fr", "x:<y>", "http://[1::2::3]/", "http://a:b/", "x:a[b]"]
+
+
+def test_uris(cpp_build: Path) -> None:
+    schema = {"type": "string", "format": "uri"}
+    texts = [json.dumps(text) for text in URIS + NO_URIS]
+    expected = [True] * len(URIS) + [False] * len(NO_URIS)
+    assert accepts(cpp_build, SCHEMA, schema, texts) == expected
+
+
+VALUES: list[object] = [
+    *("ab", "b", "", 1, -3, 2.5, None, True, [], [1], [1, "x"]),
+    *({}, {"a": 1}, {"b": "x", "a": 1}, {"a": 1, "c": 2}, {"ab": None}),
+]
+BESIDE: list[dict[str, object]] = [
+    {"pattern": "^a"},
+    {"type": ["string", "number"], "maxLength": 1, "minimum": 0},
+    {"type": "object", "propertyNames": {"pattern": "^a"}},
+    {"required": ["a"], "additionalProperties": {"type": "integer"}, "properties": {"b": True}},
+    {"maxItems": 1, "items": {"type": "integer"}},
+    {"prefixItems": [{"type": "integer"}], "items": False},
+    {"anyOf": [{"type": "string"}, {"minItems": 2}], "minLength": 1},
+    {"allOf": [{"type": ["object", "null"]}, {"properties": {"a": {"maximum": 0}}}]},
+]
+
+
+@pytest.mark.parametrize("beside", BESIDE)
+def test_an_enum_beside_other_keywords(cpp_build: Path, beside: dict[str, object]) -> None:
+    """The values that are left are those that `jsonschema` finds valid."""
+    schema = {"enum": VALUES, **beside}
+    validator = jsonschema.Draft202012Validator(schema)
+    texts = [json.dumps(value, separators=(",", ":")) for value in VALUES]
+    expected = [validator.is_valid(value) for value in VALUES]
+    assert True in expected and False in expected
+    assert accepts(cpp_build, SCHEMA, schema, texts) == expected
