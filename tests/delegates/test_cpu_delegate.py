@@ -145,6 +145,7 @@ def load_with(cpp_build: Path) -> Iterator[Callable[[Path, str], Callable]]:
         os.environ[KERNELS] = before
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("bits", [5, 6])
 @pytest.mark.parametrize(("name", "group_size"), [("tied", 32), ("llama", 64), ("biases", 128)])
 def test_weights_of_five_and_six_bits(

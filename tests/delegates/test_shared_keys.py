@@ -106,6 +106,7 @@ def test_only_layers_with_keys_of_their_own_have_caches(path: Path, tmp_path: Pa
     assert op_list.cache_bytes == 2 * sum(each.size for each in kept)  # float32 here
 
 
+@pytest.mark.check
 def test_integers_agree_within_rounding(tmp_path: Path, cpp_build: Path) -> None:
     quantized = prepare(model(), Scheme("rtn4"))
     reference = reference_logits(quantized, TOKENS, CALL, True)
@@ -117,6 +118,7 @@ def test_integers_agree_within_rounding(tmp_path: Path, cpp_build: Path) -> None
     assert agreement.error <= agreement.tolerance
 
 
+@pytest.mark.check
 def test_xnnpack_reads_the_other_layers_cache(
     wanted: Tensor, tmp_path: Path, cpp_build: Path
 ) -> None:

@@ -124,6 +124,7 @@ def test_the_decomposition_gives_eagers_logits(wanted: Tensor) -> None:
     assert (found - wanted[ends]).abs().max() < 2e-5 * wanted.abs().max()
 
 
+@pytest.mark.check
 def test_xnnpack_is_right_past_the_window(tmp_path: Path, cpp_build: Path) -> None:
     two = spec({"window": 20}, {})
     result = xnnpack.lower(capture(model_of(two), CONTEXT, CALL), {}, {}, with_etrecord=False)

@@ -70,6 +70,7 @@ def numbers(value: Any) -> list[float]:
     return [value] if isinstance(value, int | float) and not isinstance(value, bool) else []
 
 
+@pytest.mark.check
 def test_everything_is_measured_beside_its_limit(
     stories_gptq_pte: Path, run: Run, tmp_path: Path
 ) -> None:

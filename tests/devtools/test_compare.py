@@ -172,6 +172,7 @@ def test_xnnpack_shows_what_leaves_its_calls(two_layers: Path, tmp_path: Path) -
         assert (layer, "add") in by_module
 
 
+@pytest.mark.check
 def test_experts_are_those_that_the_program_chooses(cpp_build: Path, tmp_path: Path) -> None:
     """Rounding decides between almost equal scores."""
     shape = dict(vocab_size=4096, num_local_experts=12, num_hidden_layers=4)
@@ -254,6 +255,7 @@ def test_a_record_of_other_weights(cpu_pte: Path, two_layers: Path, broken_expor
     )
 
 
+@pytest.mark.check
 def test_a_record_of_another_delegates_program(
     cpu_pte: Path, two_layers: Path, tmp_path: Path
 ) -> None:
@@ -276,6 +278,7 @@ def test_a_delegate_that_runs_elsewhere(
         compare(ask(cpu_pte, two_layers))
 
 
+@pytest.mark.check
 def test_a_file_for_apple_is_not_blamed_on_the_checkpoint(two_layers: Path, tmp_path: Path) -> None:
     pte = export_recorded(two_layers, tmp_path, Scheme("rtn4"), "mlx")
     with pytest.raises(BadRequest, match="runs on mlx, which this machine cannot run; compare it"):

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
-from support.hybrid_models import HYBRIDS, SHARED, export_hybrid
+from support.hybrid_models import HYBRIDS, export_hybrid
 from support.recorded_runs import etrecord_of, record
+from support.tiers import checked
 
 from devtools.commands.cli import main
 from devtools.commands.compare import Request, compare
@@ -24,7 +25,7 @@ LAYERS = {
 }  # with them
 
 
-@pytest.fixture(scope="module", params=[*HYBRIDS, *SHARED])
+@pytest.fixture(scope="module", params=["shared keys", *checked(HYBRIDS)])
 def hybrid(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, cpp_build: Path
 ) -> tuple[str, Path]:

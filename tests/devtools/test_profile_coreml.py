@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import pytest
 from support.core_ml_program import CoreMLProgram, read_core_ml
 from support.decoder_specs import SMALL
 from support.recorded_runs import write_pair
@@ -25,6 +26,7 @@ def computing(program: CoreMLProgram) -> list[tuple[str, str]]:
     ]
 
 
+@pytest.mark.check
 def test_every_operator_has_a_line(tmp_path: Path) -> None:
     lowered = lower(capture(random_model(SMALL), 40, 16), {}, {}, with_etrecord=True)
     write_pair(lowered, tmp_path)

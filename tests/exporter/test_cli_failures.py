@@ -77,6 +77,7 @@ def out(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.check
 def test_a_file_is_kept_though_standard_output_is_closed(start: Start, out: Path) -> None:
     process = start(closed=[1])
     stdout, stderr = process.communicate(timeout=300)
@@ -98,6 +99,7 @@ def test_a_file_is_kept_though_its_readers_have_gone(start: Start, out: Path) ->
     verify(out, everything=True)
 
 
+@pytest.mark.check
 def test_no_room_for_the_file(start: Start, out: Path) -> None:
     process = start(limit=200_000)  # the file takes twice that
     stdout, stderr = process.communicate(timeout=300)

@@ -85,6 +85,7 @@ def test_who_takes_experts(name: str) -> None:
     get_delegate(f"{name},cpu").LIMITS.check_experts()
 
 
+@pytest.mark.check
 def test_an_export_names_experts_that_saw_few_tokens(tmp_path: Path, cpp_build: Path) -> None:
     """Calibrated on few tokens, within a budget."""
     shape = dict(vocab_size=4096, hidden_size=96, num_experts=24, num_experts_per_tok=1)

@@ -96,6 +96,7 @@ def test_keys_that_nothing_reads_may_be_stored(tmp_path: Path) -> None:
         loaded(open_checkpoint(tmp_path))
 
 
+@pytest.mark.check
 def test_what_is_said_of_memory_and_size(tmp_path: Path, cpp_build: Path) -> None:
     pte = export_hybrid(tmp_path, NAME, Scheme("rtn4"))
     report = read_report(pte)

@@ -46,7 +46,7 @@ def test_the_family_is_one_short_file() -> None:
         ("cpu", Scheme("gptq4")),
         pytest.param("xnnpack", Scheme("gptq4"), marks=pytest.mark.check),
         pytest.param("cpu", Scheme("none"), marks=pytest.mark.check),
-        ("xnnpack", Scheme("none")),
+        pytest.param("xnnpack", Scheme("none"), marks=pytest.mark.check),
     ],
 )
 def test_it_is_exported_and_finds_eagers_logits(

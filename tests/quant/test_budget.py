@@ -163,7 +163,9 @@ def test_the_cost_of_ends_of_4_bits_is_estimated(stories: Stories) -> None:
     assert costs[EMBEDDING_PART][0] == pytest.approx(quality.kl, rel=0.25)
 
 
-@pytest.mark.parametrize("storage", [STOCK, CPU], ids=["xnnpack", "cpu"])
+@pytest.mark.parametrize(
+    "storage", [pytest.param(STOCK, marks=pytest.mark.check), CPU], ids=["xnnpack", "cpu"]
+)
 def test_a_budget_is_kept_and_used(stories: Stories, storage: Storage) -> None:
     numbers = numbers_of(stories.empty())
     parts = parts_of(stories.empty(), Scheme("gptq4"), storage)
@@ -211,6 +213,7 @@ def test_costs_are_measured_once(
     stories.calibration[0, 5] -= 1
 
 
+@pytest.mark.check
 def test_it_beats_a_spread_that_looks_at_nothing(stories: Stories) -> None:
     """As many bytes in the last parts, in the model's order, as long as they fit."""
     parts = parts_of(stories.empty(), Scheme("gptq4"), CPU)
@@ -328,6 +331,7 @@ def test_a_rotation_that_unties_is_refused_at_once(shared_data: Path) -> None:
     assert listener.stages == []
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("delegate", ["cpu", "xnnpack"])
 def test_a_file_of_two_widths_runs_and_keeps_its_size(
     cpp_build: Path,

@@ -150,6 +150,7 @@ def test_dequantized_is_values_times_scales() -> None:
     assert torch.equal(weight.dequantize(), torch.tensor([[-4.0, 3.5, 2.0, 0.0]]))
 
 
+@pytest.mark.check
 @pytest.mark.parametrize(
     ("bits", "head_bits"),
     [(4, 4), *(pytest.param(bits, 8, marks=pytest.mark.check) for bits in (4, 8))],

@@ -332,7 +332,9 @@ def test_gptq_beats_a_third_and_a_bit_of_what_rounding_costs(stories: Stories) -
     assert ratio < 0.36
 
 
-@pytest.mark.parametrize("drift", DRIFTS)
+@pytest.mark.parametrize(
+    "drift", ["residual", *checked(drift for drift in DRIFTS if drift != "residual")]
+)
 def test_every_correction_of_drift_helps(stories: Stories, drift: str) -> None:
     method = replace(METHODS["gptq4"], drift=drift, descent=0)
     kl = stories.quality(Scheme("gptq4", method=method)).kl

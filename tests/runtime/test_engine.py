@@ -16,7 +16,7 @@ PROMPTS = ("Once upon a time", "import os", LONG, "", "def add(a, b):", "x", LON
 
 
 @pytest.fixture(
-    scope="module", params=["full", "delta rule", *checked(["windows", "short convolutions"])]
+    scope="module", params=["full", *checked(["delta rule", "windows", "short convolutions"])]
 )
 def pte(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, cpp_build: Path

@@ -1,4 +1,5 @@
-"""The CPU kernels, every variant against scalar: on this machine, and for Arm under qemu.
+"""The CPU kernels, every variant against scalar: on this machine, and (`make check`) for Arm under
+qemu.
 
 The C++ programs run every variant that their CPU supports; the cases here say which programs on
 which CPU, and check that the CPU really offered the variants that are to be tested.
@@ -26,10 +27,6 @@ SOURCE = Path(__file__).resolve().parents[2] / "runtime" / "cpp" / "tests" / "ke
 BUILD = Path(__file__).resolve().parents[2] / "build" / "aarch64-kernels"
 CROSS_COMPILER = "aarch64-linux-gnu-g++"
 QEMU = "qemu-aarch64"
-
-# Minutes of emulated floats; `make check` runs them.
-SLOW_ON_ARM = ["windows", "rings", "caps_and_sinks"]
-SLOW_PROGRAMS = ["kernel_attention_test"]
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -79,28 +76,22 @@ def arm(aarch64_build: Path) -> Run:
     return runs_in(aarch64_build, QEMU, "-cpu", "max")
 
 
-@pytest.fixture(scope="session", params=["host", "arm"])
+@pytest.fixture(scope="session", params=["host", pytest.param("arm", marks=pytest.mark.check)])
 def run(request: pytest.FixtureRequest) -> Run:
     return request.getfixturevalue(request.param)
 
 
-def all_cases(slow: list[str]) -> list[object]:
-    """Every program and case; the slow ones are for `make check`."""
-    marks = {case: pytest.mark.check for case in slow}
-    return [
-        pytest.param(program, case, marks=marks.get(case, ()))
-        for program, cases in CASES.items()
-        for case in cases
-    ]
+ALL_CASES = [(program, case) for program, cases in CASES.items() for case in cases]
 
 
-@pytest.mark.parametrize(("program", "case"), all_cases(slow=[]))
+@pytest.mark.parametrize(("program", "case"), ALL_CASES)
 def test_case(host: Run, program: str, case: str) -> None:
     result = host(program, case)
     assert result.returncode == 0, result.stderr
 
 
-@pytest.mark.parametrize(("program", "case"), all_cases(SLOW_ON_ARM))
+@pytest.mark.check
+@pytest.mark.parametrize(("program", "case"), ALL_CASES)
 def test_case_on_arm(arm: Run, program: str, case: str) -> None:
     result = arm(program, case)
     assert result.returncode == 0, result.stderr
@@ -136,6 +127,7 @@ def test_variants_of_this_cpu(cpp_build: Path) -> None:
     assert supported(cpp_build / "kernel_select_test") == expected
 
 
+@pytest.mark.check
 @pytest.mark.parametrize(
     ("cpu", "expected"),
     [
@@ -149,13 +141,8 @@ def test_variants_of_arm(aarch64_build: Path, cpu: str, expected: list[str]) -> 
     assert supported(QEMU, "-cpu", cpu, program) == expected
 
 
-@pytest.mark.parametrize(
-    "program",
-    [
-        pytest.param(program, marks=pytest.mark.check if program in SLOW_PROGRAMS else ())
-        for program in CASES
-    ],
-)
+@pytest.mark.check
+@pytest.mark.parametrize("program", CASES)
 def test_arm_without_i8mm(aarch64_build: Path, program: str) -> None:
     """No instruction of i8mm slips into what a CPU without it runs."""
     result = subprocess.run(

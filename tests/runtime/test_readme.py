@@ -46,6 +46,7 @@ def test_the_runners_example(cpp_build: Path, directory: Path) -> None:
     assert re.search(r"\n\d+ tokens a second\n$", said)
 
 
+@pytest.mark.check
 def test_the_exporters_example(tmp_path: Path) -> None:
     said = run_python(printed("python", "exporter/README.md", FROM_PYTHON), tmp_path)
     size = (tmp_path / "model.pte").stat().st_size

@@ -245,6 +245,7 @@ for step in sys.argv[1]:
 """
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("order", ["so", "os"])
 def test_it_works_beside_executorchs_own_python(
     cpp_build: Path, stories_pte: Path, order: str

@@ -68,5 +68,6 @@ def test_forks_and_sessions(pte: Path, tmp_path: Path) -> None:
     assert np.array_equal(restored.logits(tokens, 169), fresh(pte, tokens))
 
 
+@pytest.mark.check
 def test_the_runner_says_what_eager_says(tmp_path: Path, cpp_build: Path) -> None:
     assert_eager_says_the_same(tmp_path, NAME, "The keys of a layer")

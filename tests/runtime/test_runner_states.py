@@ -8,7 +8,8 @@ import pytest
 import torch
 from numpy.typing import NDArray
 from support.eager_answers import assert_eager_says_the_same
-from support.hybrid_models import CONTEXT, HYBRIDS, export_hybrid
+from support.hybrid_models import CONTEXT, export_hybrid
+from support.tiers import checked
 
 from quant.scheme import Scheme
 from runtime import Runner
@@ -17,7 +18,7 @@ TOKENS = torch.randint(3, 4096, (CONTEXT,), generator=torch.Generator().manual_s
 OTHER = TOKENS[::-1]
 
 
-@pytest.fixture(scope="module", params=HYBRIDS)
+@pytest.fixture(scope="module", params=["short convolutions", *checked(["delta rule"])])
 def pte(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, cpp_build: Path
 ) -> Path:
@@ -85,6 +86,6 @@ def test_what_is_shown_of_the_states(pte: Path) -> None:
     )
 
 
-@pytest.mark.parametrize("name", HYBRIDS)
+@pytest.mark.parametrize("name", ["short convolutions", *checked(["delta rule"])])
 def test_the_runner_says_what_eager_says(name: str, tmp_path: Path, cpp_build: Path) -> None:
     assert_eager_says_the_same(tmp_path, name, "The state of a layer")
