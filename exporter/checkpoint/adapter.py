@@ -1,8 +1,8 @@
 """A LoRA adapter as PEFT writes it, added to a checkpoint's weights as they are read.
 
 W' = W + s B A, where s is lora_alpha / r (Hu et al., 2021, section 4.1), or lora_alpha / sqrt(r)
-with use_rslora (Kalajdzievski, 2023). With use_dora every row of W' is then brought to the length
-that the adapter stores (Liu et al., 2024, equation 5).
+with use_rslora (Kalajdzievski, 2023). With use_dora every row of W' (of an embedding, every
+column) is then brought to the length that the adapter stores (Liu et al., 2024, equation 5).
 """
 
 import os
@@ -17,6 +17,7 @@ from torch import Tensor
 from exporter.checkpoint import hub
 from exporter.checkpoint.adapter_config import AdapterConfig, read_adapter_config
 from exporter.checkpoint.checkpoint import EMBEDDING, HEAD, Checkpoint
+from exporter.checkpoint.language_part import part_of
 from exporter.checkpoint.safetensors_file import SafetensorsFile
 from exporter.checkpoint.weights import Weights
 from exporter.errors import ExportError
@@ -26,10 +27,12 @@ _PAIRS = (("lora_A", "lora_B"), ("lora_embedding_A", "lora_embedding_B"))
 _KEY = re.compile(
     r"base_model\.model\.(?P<module>.+?)\."
     r"(?:(?P<kind>lora_A|lora_B|lora_embedding_A|lora_embedding_B|lora_magnitude_vector)"
-    r"(?:\.default)?(?:\.weight)?|(?:(?:modules_to_save\.default|base_layer)\.)?"
+    r"(?:\.default)?(?:\.weight)?|(?:(?:modules_to_save(?:\.default)?|base_layer)\.)?"
     r"(?P<parameter>weight|bias))"
 )
-_INSIDE = re.compile(r"(?:.*\.)?(layers\.\d+\..+|embed_tokens|norm)")
+_ORIGINAL = ".original_module."  # the base model's own tensor, beside one saved whole
+_DEEPER = r"(?:(?:base_model|model|language_model|text_model|llm|decoder)\.)*"
+_INSIDE = re.compile(_DEEPER + r"(layers\.\d+\..+|[^.]+)")
 
 
 @dataclass(frozen=True)
@@ -40,7 +43,7 @@ class Change:
         replacement: what takes its place, before anything is added.
         delta: A and B, transposed where needed: the product of (rows, r) and (r, columns) is added.
         scale: the factor of the product.
-        lengths: (rows,) of the sum's rows; None leaves them.
+        lengths: (rows, 1) of the sum's rows, or (1, columns) of its columns; None leaves them.
     """
 
     replacement: Tensor | None = None
@@ -62,7 +65,8 @@ class Change:
             left, right = self.delta
             values = torch.addmm(values, left.float(), right.float(), alpha=self.scale)
         if self.lengths is not None:
-            values = values * (self.lengths.float() / values.norm(dim=1))[:, None]
+            across = 1 if self.lengths.shape[1] == 1 else 0
+            values = values * (self.lengths.float() / values.norm(dim=across, keepdim=True))
         return values
 
 
@@ -106,7 +110,7 @@ def with_adapter(checkpoint: Checkpoint, source: str | Path) -> Checkpoint:
     Raises:
         ExportError: as `find_adapter` and `read_changes` do.
     """
-    changes = read_changes(find_adapter(source), checkpoint.weights, checkpoint.name)
+    changes = read_changes(find_adapter(source), checkpoint)
     adapted = AdaptedWeights(checkpoint.weights, changes)
     tied = checkpoint.config.tie_word_embeddings and not adapted.unties
     config = replace(checkpoint.config, tie_word_embeddings=tied)
@@ -132,16 +136,16 @@ def find_adapter(source: str | Path) -> Path:
     return directory
 
 
-def read_changes(directory: Path, weights: Weights, model: str) -> dict[str, Change]:
+def read_changes(directory: Path, checkpoint: Checkpoint) -> dict[str, Change]:
     """What the adapter in a directory makes of a model's stored weights, by their names.
 
-    Args:
-        model: the model's name, for messages.
+    What it makes of parts that the checkpoint leaves out, such as a vision tower, is left out too.
 
     Raises:
         ExportError: there is no adapter, it is damaged, belongs to another model, or asks for
             something that is not computed.
     """
+    weights, model = checkpoint.weights, checkpoint.name
     config, path = read_adapter_config(directory), directory / WEIGHTS
     if not path.is_file():
         raise ExportError(
@@ -150,14 +154,27 @@ def read_changes(directory: Path, weights: Weights, model: str) -> dict[str, Cha
     file = SafetensorsFile(path)
     modules: dict[str, dict[str, Tensor]] = {}
     for key in file.shapes():
+        if _ORIGINAL in key:
+            continue
         match = _KEY.fullmatch(key)
         if match is None:
-            raise ExportError(f"{path} holds {key}, which is not a part of a LoRA adapter.")
+            raise ExportError(
+                f"{path} holds {key}, which is neither a low-rank change nor a weight or bias; "
+                "adapters of other parameters are not supported."
+            )
         kind = match["kind"] or match["parameter"]
         modules.setdefault(match["module"], {})[kind] = file.tensor(key)
     if not modules:
         raise ExportError(f"{path} holds no tensors; save the adapter again.")
-    matrices = [name for name, shape in weights.shapes().items() if len(shape) == 2]
+    parts = {module: part_of(module) for module in modules}
+    modules = {
+        name: held for name, held in modules.items() if parts[name] not in checkpoint.left_out
+    }
+    if not modules:
+        raise ExportError(
+            f"The adapter {directory} changes only {', '.join(sorted(set(parts.values())))} of "
+            f"{model}, which is not exported; take an adapter of the language model."
+        )
     changes: dict[str, Change] = {}
     for module, tensors in modules.items():
         for parameter, change in _changes_of(module, tensors, config, path).items():
@@ -171,7 +188,7 @@ def read_changes(directory: Path, weights: Weights, model: str) -> dict[str, Cha
                     "adapter's own base model."
                 )
             changes[name] = change
-    config.targets.check(modules, matrices)
+    config.targets.check(modules, weights.shapes())
     return changes
 
 
@@ -197,13 +214,19 @@ def _changes_of(
                 f"{path}: {a_name} and {b_name} of {module} do not fit each other; save the "
                 "adapter again."
             )
+        if lengths is not None and lengths.shape != b.shape[:1]:
+            raise ExportError(
+                f"{path}: lora_magnitude_vector of {module} does not fit its matrices; save the "
+                "adapter again."
+            )
         transposed = config.fan_in_fan_out or a_name == "lora_embedding_A"
         delta = (a.T, b.T) if transposed else (b, a)
+        if lengths is not None:
+            lengths = lengths[None] if transposed else lengths[:, None]
         scale = config.scale(module, rank=a.shape[0])
-    if lengths is not None and (delta is None or lengths.shape != delta[0].shape[:1]):
+    if lengths is not None and delta is None:
         raise ExportError(
-            f"{path}: lora_magnitude_vector of {module} does not fit its matrices; save the "
-            "adapter again."
+            f"{path}: {module} has a lora_magnitude_vector and no matrices; save the adapter again."
         )
     if replacement is not None or delta is not None:
         changes["weight"] = Change(replacement, delta, scale, lengths)
@@ -214,8 +237,8 @@ def _stored_name(module: str, parameter: str, weights: Weights) -> str | None:
     """The stored tensor that a module of the adapter means: a decoder may lie deeper in the model
     that was trained."""
     inside = _INSIDE.fullmatch(module)
-    ours = f"model.{inside[1]}" if inside else module.rpartition(".")[2]
-    names = (f"{path}.{parameter}" for path in (module, ours))
+    paths = (module, f"model.{inside[1]}", inside[1]) if inside else (module,)
+    names = (f"{path}.{parameter}" for path in paths)
     return next((name for name in names if _source(name, weights) in weights.shapes()), None)
 
 

@@ -37,6 +37,7 @@ class AdapterTargets:
         layers_pattern: what stands before a layer's number.
         biases: whether biases were trained.
         use_dora: whether the lengths of rows were trained.
+        keeps_ties: whether tied embedding and head were both trained if one is a target.
     """
 
     path: Path
@@ -49,42 +50,47 @@ class AdapterTargets:
     layers_pattern: tuple[str, ...]
     biases: bool
     use_dora: bool
+    keeps_ties: bool
 
-    def check(self, held: Mapping[str, Mapping[str, Tensor]], stored: Collection[str]) -> None:
+    def check(
+        self, held: Mapping[str, Mapping[str, Tensor]], stored: Mapping[str, tuple[int, ...]]
+    ) -> None:
         """Compares the settings with a file.
 
         Args:
             held: the file's tensors by module and kind, such as `lora_A`.
-            stored: the names of the base model's matrices.
+            stored: the shapes of the base model's tensors. As for PEFT, names in the settings that
+                none of them has mean nothing.
 
         Raises:
             ExportError: they contradict each other.
         """
         for module, tensors in held.items():
             self._check_module(module, tensors)
+        ends = [_module(name) for name in (EMBEDDING, HEAD)]  # of which a tied one is not stored
+        modules = {*map(_module, stored), *ends}
         for name in self.saved:
-            if not any("weight" in held[module] for module in held if _lies_in(module, name)):
+            given = any("weight" in held[module] for module in held if _lies_in(module, name))
+            if not given and any(_lies_in(module, name) for module in modules):
                 raise self._contradicted(f"modules_to_save names {name}, whose tensors are missing")
-        if not isinstance(self.modules, tuple):
-            return
-        for target in self.modules:
-            if not any(module == target or module.endswith(f".{target}") for module in held):
-                raise self._contradicted(f"target_modules names {target}, which has no tensors")
-        changed = {tuple(module.split(".")[-3:]) for module in held}
-        for name in stored:
-            module, _, parameter = name.rpartition(".")
-            expected = parameter == "weight" and ".layers." in name and self._targets(module)
-            # The experts of a mixture are one module or many, as the library's version has it.
-            if (
-                expected
-                and ".experts." not in name
-                and tuple(module.split(".")[-3:]) not in changed
-            ):
+        changed = set(map(_place, held))
+        # The experts of a mixture are one module or many, as the library's version has it.
+        matrices = [
+            _module(name)
+            for name, shape in stored.items()
+            if len(shape) == 2 and name.endswith(".weight") and ".experts." not in name
+        ]
+        for module in dict.fromkeys((*matrices, *ends)):
+            inside = ".layers." in module or module in ends
+            if inside and self._targets(module) and _place(module) not in changed:
                 raise self._contradicted(f"{module} is one of target_modules and has no tensors")
 
     def _check_module(self, module: str, tensors: Mapping[str, Tensor]) -> None:
         found = [tensors[kind] for kind in _LOW_RANK if kind in tensors]
+        tied = self.keeps_ties and module.rpartition(".")[2] in _EMBEDDINGS
         for a in found:
+            if tied:  # the settings name only one of the two
+                continue
             if self.modules is not None and not self._targets(module):
                 raise self._contradicted(f"{module} has a low-rank change and is no target there")
             rank = self._rank(module)
@@ -165,7 +171,19 @@ def read_targets(path: Path, fields: Mapping[str, Any]) -> AdapterTargets:
         layers_pattern=_list(path, "layers_pattern", fields.get("layers_pattern") or []),
         biases=bias != "none",
         use_dora=dora,
+        keeps_ties=bool(fields.get("ensure_weight_tying")),
     )
+
+
+def _module(name: str) -> str:
+    """The module of a tensor."""
+    return name.rpartition(".")[0]
+
+
+def _place(module: str) -> str:
+    """A module's name from its layer on: decoders lie at different depths in models."""
+    layered = module.rpartition("layers.")
+    return layered[2] if layered[1] else module.rpartition(".")[2]
 
 
 def _lies_in(module: str, name: str) -> bool:

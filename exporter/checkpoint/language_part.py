@@ -45,7 +45,7 @@ def find_language_part(stored: Iterable[str]) -> LanguagePart:
             others.append(name)
         else:
             names[_BASE + ours if is_bare else ours] = name
-    return LanguagePart(names, dict(Counter(map(_part, others))), is_nested)
+    return LanguagePart(names, dict(Counter(map(part_of, others))), is_nested)
 
 
 def _own_name(name: str, is_nested: bool) -> str | None:
@@ -60,6 +60,6 @@ def _own_name(name: str, is_nested: bool) -> str | None:
     return None
 
 
-def _part(name: str) -> str:
-    """Returns the part of a tensor, such as vision_tower for model.vision_tower.encoder.weight."""
+def part_of(name: str) -> str:
+    """The part of a tensor or module, such as vision_tower of model.vision_tower.encoder."""
     return name.removeprefix(_BASE).partition(".")[0]

@@ -71,7 +71,7 @@ def read_adapter(checkpoint: Checkpoint, name: str, source: str) -> LowRankAdapt
         ExportError: as merging it does; or it changes more than the linears of layers, or these
             otherwise than by a low-rank product, or experts.
     """
-    changes = read_changes(find_adapter(source), checkpoint.weights, checkpoint.name)
+    changes = read_changes(find_adapter(source), checkpoint)
     with torch.device("meta"):
         model = CausalLM(checkpoint.config)
     mixtures = tuple(

@@ -93,7 +93,8 @@ def partition(sets: list[CodePointSet]) -> tuple[npt.NDArray[np.uint8], int]:
     for members in sets:
         changes[1:] |= members[1:] != members[:-1]
     starts = np.flatnonzero(changes)
-    signatures = np.array([members[starts] for members in sets], dtype=np.bool_)
+    every = np.ones(CODE_POINTS, dtype=np.bool_)  # there may be no sets: a pattern may be empty
+    signatures = np.array([members[starts] for members in (every, *sets)], dtype=np.bool_)
     split, class_of_run = np.unique(signatures, axis=1, return_inverse=True)
     count = split.shape[1]
     if count > 255:

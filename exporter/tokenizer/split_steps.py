@@ -91,6 +91,9 @@ def _byte_level(step: Json) -> list[Step]:
 
 def _split(step: Json) -> list[Step]:
     behavior = _BEHAVIORS[step["behavior"]]
+    keeps_all = behavior is not Behavior.REMOVED or not step["invert"]
+    if keeps_all and step["pattern"] in ({"String": ""}, {"Regex": ""}):
+        return _fixed_length({"length": 1})  # the empty text is found between all characters
     return [Split(pattern_automaton(step["pattern"]), behavior, bool(step["invert"]))]
 
 

@@ -18,6 +18,7 @@ from exporter.models.decoder import CausalLM
 pytestmark = pytest.mark.filterwarnings(
     "ignore:`is_gradient_checkpointing` is deprecated:FutureWarning",
     "ignore:Setting `save_embedding_layers`:UserWarning",
+    "ignore:You have requested `ensure_weight_tying`:UserWarning",
     "ignore:Model has `tie_word_embeddings=True`:UserWarning",
 )
 TOKENS = torch.randint(0, 96, (2, 9), generator=torch.Generator().manual_seed(0))
@@ -38,6 +39,12 @@ CASES: list[dict[str, Any]] = [
     {"target_modules": ["q_proj"], "modules_to_save": ["lm_head"]},
     {"target_modules": ["q_proj"], "modules_to_save": ["embed_tokens"]},
     {"target_modules": ["q_proj"], "bias": "all"},
+    {"target_modules": ["q_proj", "embed_tokens"], "use_dora": True},
+    # Names that mean nothing in this model, or that other settings take back.
+    {"target_modules": ["v_proj", "qkv_proj"], "modules_to_save": ["q_norm"]},
+    {"target_modules": ["v_proj", "o_proj"], "exclude_modules": ["o_proj"]},
+    {"target_modules": ["v_proj", "down_proj", "embed_tokens"], "layers_to_transform": [1]},
+    {"target_modules": ["q_proj", "lm_head"], "ensure_weight_tying": True},
 ]
 
 
@@ -57,7 +64,9 @@ def base_model(tied: bool) -> LlamaForCausalLM:
     return LlamaForCausalLM(config).eval()
 
 
-def save(directory: Path, tied: bool, **settings: Any) -> tuple[Path, Path, Tensor]:
+def save(
+    directory: Path, tied: bool, save_embedding_layers: bool | str = "auto", **settings: Any
+) -> tuple[Path, Path, Tensor]:
     """A random model and an adapter of it, each as its library saves it, and PEFT's logits."""
     base, adapter = directory / "base", directory / "adapter"
     model = base_model(tied)
@@ -66,7 +75,7 @@ def save(directory: Path, tied: bool, **settings: Any) -> tuple[Path, Path, Tens
     for parameter in adapted.parameters():
         if parameter.requires_grad:
             parameter.data += 0.1 * torch.randn(parameter.shape)
-    adapted.save_pretrained(adapter)
+    adapted.save_pretrained(adapter, save_embedding_layers=save_embedding_layers)
     with torch.no_grad():
         return base, adapter, adapted(TOKENS).logits
 
@@ -78,6 +87,17 @@ def logits(checkpoint: Checkpoint) -> Tensor:
     checkpoint.load_into(model, "")
     with torch.no_grad():
         return model.logits(TOKENS)
+
+
+def test_a_file_that_holds_saved_embeddings_twice(tmp_path: Path) -> None:
+    """As PEFT writes them with save_embedding_layers, which it sets for a changed vocabulary."""
+    settings = {"target_modules": ["q_proj"], "modules_to_save": ["embed_tokens"]}
+    base, adapter, want = save(tmp_path, False, save_embedding_layers=True, **settings)
+    names = load_file(adapter / "adapter_model.safetensors")
+    start = "base_model.model.model.embed_tokens"
+    assert {f"{start}.original_module.weight", f"{start}.modules_to_save.weight"} <= names.keys()
+    have = logits(with_adapter(open_checkpoint(base), adapter))
+    assert torch.allclose(have, want, rtol=0, atol=1e-5)
 
 
 @pytest.fixture(scope="module")
@@ -178,7 +198,8 @@ def test_an_adapter_of_another_model(pair: tuple[Path, Path], tmp_path: Path) ->
         ({"layers_to_transform": 1}, f"{Q_PROJ} has a low-rank change and is no target there;"),
         ({"modules_to_save": ["lm_head"]}, "modules_to_save names lm_head, whose tensors are miss"),
         ({"use_dora": True}, f"use_dora is True, and {Q_PROJ} has no lora_magnitude_vector;"),
-        ({"target_modules": ["q_proj", "gate_proj"]}, "target_modules names gate_proj, which has"),
+        ({"target_modules": ["q_proj", "gate_proj"]}, "mlp.gate_proj is one of target_modules and"),
+        ({"target_modules": ["q_proj", "lm_head"]}, "lm_head is one of target_modules and has no"),
     ],
 )
 def test_what_is_not_computed_is_refused(
@@ -207,7 +228,7 @@ def test_what_is_no_adapter(pair: tuple[Path, Path], tmp_path: Path) -> None:
     save_file({name: t for name, t in tensors.items() if "layers.0" not in name}, weights)
     assert f"{Q_PROJ} is one of target_modules and has no tensors" in refusal(base, alone)
     save_file({**tensors, "base_model.model.x.other": torch.zeros(1)}, weights)
-    assert "holds base_model.model.x.other, which is not a part of a LoRA adapter." in refusal(
+    assert "holds base_model.model.x.other, which is neither a low-rank change nor" in refusal(
         base, alone
     )
     save_file({}, weights)

@@ -6,13 +6,14 @@ from typing import Any
 
 import pytest
 import torch
+from peft import LoraConfig, get_peft_model
 from safetensors.torch import load_file, save_file
 from support.exported import Quiet
 from support.family_models import GEMMA, QWEN3_5, SHAPE, assert_same, transformers
 from support.gemma4_configs import GEMMA4
 from support.loading import loaded
 
-from exporter.checkpoint import open_checkpoint
+from exporter.checkpoint import open_checkpoint, with_adapter
 from exporter.errors import ExportError
 from exporter.models.families import decoder_spec
 from exporter.options import ExportOptions
@@ -26,6 +27,7 @@ VISION: dict[str, Any] = dict(
     image_size=28,
     patch_size=14,
 )
+VISION_Q_PROJ = "base_model.model.model.vision_tower.encoder.layers.1.self_attn.q_proj"
 TEXT = {**SHAPE, "num_hidden_layers": 2, "tie_word_embeddings": True}
 
 
@@ -115,6 +117,36 @@ def test_the_language_model_is_read(build: Any, older: bool, tmp_path: Path) -> 
         + ", ".join(f"{name} ({count} tensor{'s' * (count > 1)})" for name, count in parts.items())
         + "."
     ]
+
+
+@pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing` is deprecated:FutureWarning")
+@pytest.mark.parametrize("build", [gemma3, qwen3_5])
+@torch.no_grad()
+def test_adapters_that_also_change_what_is_left_out(build: Any, tmp_path: Path) -> None:
+    """Of layers of the same shape as the language model's, too."""
+    torch.manual_seed(0)
+    reference = build().eval()
+    reference.save_pretrained(tmp_path / "base")
+    adapted = get_peft_model(reference, LoraConfig(r=3, target_modules="all-linear")).eval()
+    for parameter in adapted.parameters():
+        parameter.data += parameter.requires_grad * 0.1 * torch.randn(parameter.shape)
+    adapted.save_pretrained(tmp_path / "adapter")
+    tensors = load_file(tmp_path / "adapter" / "adapter_model.safetensors")
+    vision = {name: tensor for name, tensor in tensors.items() if "language_model" not in name}
+    assert vision
+    q_proj = "base_model.model.model.language_model.layers.1.self_attn.q_proj"
+    for matrix in ("lora_A", "lora_B") if build is gemma3 else ():
+        zeros = torch.zeros_like(tensors[f"{q_proj}.{matrix}.weight"])
+        tensors[f"{VISION_Q_PROJ}.{matrix}.weight"] = zeros
+    save_file(tensors, tmp_path / "adapter" / "adapter_model.safetensors")
+    checkpoint, tokens = open_checkpoint(tmp_path / "base"), torch.arange(20, 60)[None]
+    merged = loaded(with_adapter(checkpoint, tmp_path / "adapter"))
+    torch.testing.assert_close(
+        merged.logits(tokens), adapted(input_ids=tokens).logits, rtol=0, atol=1e-4
+    )
+    save_file(vision, tmp_path / "adapter" / "adapter_model.safetensors")
+    with pytest.raises(ExportError, match="changes only .* of base, which is not exported; take"):
+        with_adapter(checkpoint, tmp_path / "adapter")
 
 
 def renamed(name: str, old: str, new: str) -> str:

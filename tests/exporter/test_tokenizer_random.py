@@ -8,14 +8,20 @@ import os
 import random
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytest
 from support.cpp_programs import CppTokenizer
 from support.hostile_text import hostile_strings
-from support.random_tokenizers import random_sentencepiece, random_tokenizer
+from support.random_tokenizers import (
+    random_sentencepiece,
+    random_tokenizer,
+    train_sentencepiece,
+)
 from support.tiers import checked
-from tokenizers import Tokenizer
+from tokenizers import AddedToken, Regex, Tokenizer
+from tokenizers.models import WordLevel
+from tokenizers.pre_tokenizers import Split
 
 from exporter.tokenizer import ReferenceTokenizer, compile_tokenizer, load_tokenizer
 
@@ -100,6 +106,55 @@ def test_scores_that_the_library_reads_one_bit_off(tmp_path: Path, cpp_build: Pa
     library = Tokenizer.from_str(json.dumps(document))
     texts = ["ababab", "ababababab", "ababababababab", "ab²ab²ababab"]
     expected = [library.encode(text).ids for text in texts]
+    assert CppTokenizer(cpp_build, tmp_path / "blob").encode(texts) == expected
+
+
+def characters(**steps: Any) -> Tokenizer:
+    """Of single characters, an unknown one and "ab"."""
+    tokens = [*"ab \n", "[UNK]", "ab"]
+    tokenizer = Tokenizer(WordLevel({token: at for at, token in enumerate(tokens)}, "[UNK]"))
+    for name, step in steps.items():
+        setattr(tokenizer, name, step)
+    return tokenizer
+
+
+@pytest.mark.parametrize("lstrip", [False, True])
+@pytest.mark.parametrize("content", [" ", "\n", " a"])
+def test_added_tokens_in_the_white_space_that_another_took(
+    content: str, lstrip: bool, tmp_path: Path, cpp_build: Path
+) -> None:
+    tokenizer = characters()
+    tokenizer.add_tokens([AddedToken(content, lstrip=lstrip, rstrip=True), AddedToken("\n\n")])
+    document = tokenizer.to_str()
+    (tmp_path / "tokenizer.json").write_text(document, encoding="utf-8")
+    (tmp_path / "blob").write_bytes(compile_tokenizer(tmp_path).data)
+    texts = ["  the  ", "\n\n", "a" + 40 * " " + "b", " a  a\n \n a", "\n\n\n a\n b \n\na"]
+    expected = [tokenizer.encode(text).ids for text in texts]
+    assert CppTokenizer(cpp_build, tmp_path / "blob").encode(texts) == expected
+
+
+@pytest.mark.parametrize("pattern", ["", Regex("")], ids=["text", "regex"])
+@pytest.mark.parametrize("behavior", ["isolated", "removed", "merged_with_next"])
+def test_a_split_at_the_empty_text(
+    pattern: Any, behavior: Any, tmp_path: Path, cpp_build: Path
+) -> None:
+    tokenizer = characters(pre_tokenizer=Split(pattern, behavior))
+    (tmp_path / "tokenizer.json").write_text(tokenizer.to_str(), encoding="utf-8")
+    (tmp_path / "blob").write_bytes(compile_tokenizer(tmp_path).data)
+    texts = ["ab", "", "a\n é b", "éé"]
+    expected = [tokenizer.encode(text).ids for text in texts]
+    assert CppTokenizer(cpp_build, tmp_path / "blob").encode(texts) == expected
+
+
+@pytest.mark.parametrize("kind", ["unigram", "bpe"])
+def test_a_text_of_which_nothing_is_left(kind: str, tmp_path: Path, cpp_build: Path) -> None:
+    """The prefix of texts is."""
+    model = train_sentencepiece(model_type=kind, remove_extra_whitespaces=False)
+    (tmp_path / "spiece.model").write_bytes(model)
+    (tmp_path / "blob").write_bytes(compile_tokenizer(tmp_path).data)
+    texts = ["", "\x1c", "\x1c\x1a", "\x1c ", "a\x1c"]
+    expected = [load_tokenizer(tmp_path).encode(text) for text in texts]
+    assert expected[1]
     assert CppTokenizer(cpp_build, tmp_path / "blob").encode(texts) == expected
 
 

@@ -72,10 +72,10 @@ std::vector<Stretch> AddedTokens::cut(std::string_view text, bool normalized,
       if (range == literal.end() || begin < range->begin) continue;
     }
     if (token->single_word && !stands_alone(text, begin, end)) continue;
-    if (token->lstrip) begin = skip_white_space_back(text, std::min(done, begin), begin);
+    if (token->lstrip) begin = begin < done ? done : skip_white_space_back(text, done, begin);
     if (token->rstrip) end = skip_white_space(text, end);
     if (done < begin) stretches.push_back({done, begin, nullptr});
-    stretches.push_back({begin, end, token});
+    if (begin < end) stretches.push_back({begin, end, token});  // else the last one took it
     done = end;
   }
   if (done < text.size()) stretches.push_back({done, text.size(), nullptr});

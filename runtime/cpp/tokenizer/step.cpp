@@ -149,7 +149,7 @@ bool Step::change_spaces(std::string_view text, std::string* out) const {
   out->clear();
   size_t position = 0;
   while (removes_extra_ && position < text.size() && text[position] == ' ') ++position;
-  if (position == text.size()) return true;
+  if (removes_extra_ && position == text.size()) return true;
   if (adds_prefix_) out->append(space);
   bool after_space = false;
   for (; position < text.size(); ++position) {
