@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from delegates import DelegationReport, Limits, get_delegate, load_program
 from delegates.spill import spilling_to
@@ -29,6 +30,7 @@ from exporter.source import find_checkpoint
 from exporter.text import Text, prepare_text
 from quant.cache.store import Cache, default_size
 from quant.machine.resources import DEFAULTS, Resources
+from quant.measure.windows import WINDOW
 from quant.quantize import quantize
 from quant.report import QuantReport
 from quant.scheme import KEEP, Scheme
@@ -67,6 +69,11 @@ def export_model(options: ExportOptions, listener: Listener = SILENT) -> ExportR
                 "The runner's --chat will refuse this model, whose chat template is kept as text "
                 f"only: {text.template_fault}"
             )
+        if text.evaluation is None:
+            listener.note(
+                "Quality is not measured: the tokenizer makes too few tokens of the built-in text; "
+                "to measure it, name a text of the model's own kind with --calibration."
+            )
         context, seq_len = context_lengths(options, checkpoint)
         if options.scheme.name == KEEP:
             delegate.LIMITS.check_kept()
@@ -88,9 +95,8 @@ def export_model(options: ExportOptions, listener: Listener = SILENT) -> ExportR
 
         listener.stage("capture")
         quantized = options.scheme.name != "none"
-        reference = reference_logits(
-            model, text.evaluation[0][:context], seq_len, quantized, spill.release
-        )
+        sample = _sample(text, checkpoint.config.vocab_size)[:context]
+        reference = reference_logits(model, sample, seq_len, quantized, spill.release)
         attach(model, checkpoint.adapters)
         program = capture(model, context, seq_len)
         del model  # the program now holds the weights, and lowering releases them
@@ -262,7 +268,7 @@ def describe(
             "name": text.source,
             "sha256": text.sha256,
             "calibration_tokens": 0 if text.calibration is None else text.calibration.numel(),
-            "held_out_tokens": text.evaluation.numel(),
+            "held_out_tokens": 0 if text.evaluation is None else text.evaluation.numel(),
         },
         "quality": quality.to_dict() if quality else None,
     }
@@ -286,6 +292,13 @@ def _adapters(checkpoint: Checkpoint) -> list[dict[str, Any]]:
         }
         for each in checkpoint.adapters
     ]
+
+
+def _sample(text: Text, vocab_size: int) -> Tensor:
+    """The tokens on which the file and the model are compared: held-out ones, or random ones."""
+    if text.evaluation is not None:
+        return text.evaluation[0]
+    return torch.randint(vocab_size, (WINDOW,), generator=torch.Generator().manual_seed(0))
 
 
 def check_mixers(checkpoint: Checkpoint, context: int, limits: Limits) -> None:

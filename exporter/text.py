@@ -16,7 +16,7 @@ from exporter.options import ExportOptions
 from exporter.pte import CHAT_TEMPLATE, TOKENIZER
 from exporter.source import EMBEDDED
 from exporter.text_file import read_text_file
-from exporter.tokenizer import compile_tokenizer, load_tokenizer
+from exporter.tokenizer import TokenizerError, compile_tokenizer, load_tokenizer
 from quant.errors import QuantError
 from quant.measure.windows import (
     EVALUATION_TOKENS,
@@ -43,7 +43,8 @@ class Text:
         chat_template: "compiled" or "stored as text", with a reason or remark; None if the model
             has none.
         calibration: int64 (windows, seq_len); None if neither the scheme nor a budget needs it.
-        evaluation: int64 (windows, seq_len), held out.
+        evaluation: int64 (windows, seq_len), held out; None if no text was named and the tokenizer
+            makes too few tokens of the package's, so that quality is not measured.
         prompts: token ids with which the model's own texts begin, if it writes a part of the
             calibration.
         source: the name of the text of these two.
@@ -55,7 +56,7 @@ class Text:
     eos_ids: tuple[int, ...]
     chat_template: str | None
     calibration: Tensor | None
-    evaluation: Tensor
+    evaluation: Tensor | None
     prompts: tuple[tuple[int, ...], ...]
     source: str
     sha256: str
@@ -93,14 +94,21 @@ def prepare_text(options: ExportOptions, checkpoint: Checkpoint) -> Text:
     weights = sum(math.prod(shape) for shape in checkpoint.weights.shapes().values())
     window = min(WINDOW, config.context_limit)
     bos_id = compiled.bos_id if compiled.bos_id is not None else config.bos_token_id
-    calibration = None
+    calibration = evaluation = None
+    calibrates = options.scheme.needs_calibration or options.has_budget
     try:
         evaluation = _joined(evaluation_windows, texts, encode, EVALUATION_TOKENS, window, bos_id)
-        if options.scheme.needs_calibration or options.has_budget:
+        if calibrates:
             tokens = options.calibration_tokens or default_calibration_tokens(weights)
             calibration = _joined(calibration_windows, texts, encode, tokens, window, bos_id)
-    except QuantError as error:
-        raise ExportError(f"The calibration text {sources[0]}: {error}") from None
+    except (QuantError, TokenizerError) as error:  # the latter for want of an unknown token
+        if options.calibration is not None:
+            raise ExportError(f"The calibration text {sources[0]}: {error}") from None
+        if calibrates:
+            raise ExportError(
+                f"The tokenizer of {checkpoint.name} makes too few tokens of the built-in text to "
+                "calibrate on; name a text of the model's own kind with --calibration."
+            ) from None
     starts = [[token] for token in (bos_id, *ends) if token is not None][:1]
     blobs, chat_template = {TOKENIZER: compiled.data}, None
     template = find_chat_template(path)
@@ -110,7 +118,7 @@ def prepare_text(options: ExportOptions, checkpoint: Checkpoint) -> Text:
         chat_template = "compiled" if chat.reduced else _AS_TEXT
         chat_template += f": {chat.reason}" if chat.reason else ""
         turn = first_turn(template, compiled.bos_token, compiled.eos_token)
-        if turn:
+        if turn and calibration is not None:
             ids = encode(turn)
             starts.append(ids if bos_id is None or ids[:1] == [bos_id] else [bos_id, *ids])
     return Text(

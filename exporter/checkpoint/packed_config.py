@@ -38,7 +38,8 @@ def read_packing(path: Path, fields: Mapping[str, Any]) -> Packing | None:
 
 
 def _gptq(config: Mapping[str, Any]) -> Packing:
-    layout = config.get("checkpoint_format", "gptq")
+    _refuse(config, "adapter")
+    layout = config.get("checkpoint_format", config.get("format", "gptq"))
     _allow("checkpoint_format", layout, ("gptq", "gptq_v2"))
     _allow("bits", config["bits"], (2, 4, 8))
     return GptqPacking(config["bits"], _group_size(config["group_size"]), int(layout == "gptq"))
@@ -51,11 +52,13 @@ def _awq(config: Mapping[str, Any]) -> Packing:
 
 
 def _compressed(config: Mapping[str, Any]) -> Packing:
+    _refuse(config, "transform_config", "kv_cache_scheme")
     layout = config["format"]
     _allow("format", layout, tuple(_LAYOUTS))
     sparsity = (config.get("sparsity_config") or {}).get("format", "dense")
     _allow("sparsity_config.format", sparsity, ("dense",))
-    weights = [group["weights"] for group in config["config_groups"].values()]
+    groups = config["config_groups"].values()
+    weights = [group["weights"] for group in groups if group["weights"]]  # else of activations
     settings = {(w["num_bits"], w["type"], w.get("group_size")) for w in weights}
     if len(settings) != 1:
         raise ValueError(f"config_groups of {len(settings)} kinds, where one is read")
@@ -66,6 +69,13 @@ def _compressed(config: Mapping[str, Any]) -> Packing:
 
 
 _READERS = {"gptq": _gptq, "awq": _awq, "compressed-tensors": _compressed}
+
+
+def _refuse(config: Mapping[str, Any], *names: str) -> None:
+    """Refuses settings of what is computed beside the weights."""
+    for name in names:
+        if config.get(name):
+            raise ValueError(f"{name} {config[name]!r}, which is not supported")
 
 
 def _allow(name: str, value: object, allowed: tuple[object, ...]) -> None:

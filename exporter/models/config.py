@@ -129,6 +129,7 @@ def decoder(fields: Fields, layers: Iterable[LayerSpec]) -> DecoderSpec:
     layers = tuple(layers)
     layer_types(fields)
     refuse(fields, "is_causal", True)
+    refuse(fields, "compression_config")  # quantization_config's first name
     quantization = fields.get("quantization_config")
     method = quantization.get("quant_method") if isinstance(quantization, dict) else None
     if quantization and method not in PACKED_METHODS:

@@ -112,9 +112,10 @@ def _exceptions(
 
 def _replace(step: Json, token: str, _: _Place) -> str:
     pattern = step["pattern"]
-    if "String" in pattern:
-        return token.replace(pattern["String"], step["content"]) if pattern["String"] else token
-    return str(decoders.Replace(Regex(pattern["Regex"]), step["content"]).decode([token]))
+    if pattern.get("String"):
+        return token.replace(pattern["String"], step["content"])
+    found = Regex(pattern.get("Regex", ""))  # the empty text is found between all characters
+    return str(decoders.Replace(found, step["content"]).decode([token]))
 
 
 def _strip(step: Json, token: str, _: _Place) -> str:

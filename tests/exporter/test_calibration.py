@@ -6,12 +6,17 @@ from pathlib import Path
 import pytest
 import torch
 from support.exported import Quiet
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from tokenizers.pre_tokenizers import WhitespaceSplit
 
 from exporter.calibration import with_own_text
 from exporter.chat_template import first_turn
 from exporter.checkpoint import Checkpoint
+from exporter.errors import ExportError
 from exporter.models.decoder import CausalLM
 from exporter.options import ExportOptions
+from exporter.pipeline import export_model
 from exporter.self_written import SEED, write_texts, writing_bytes, writing_form
 from exporter.source import EMBEDDED, find_checkpoint
 from exporter.text import Text, prepare_text
@@ -115,6 +120,42 @@ def test_what_needs_no_own_text_gets_none(
     assert listener.stages == []
     (note,) = listener.notes
     assert note.startswith("Calibrating on the shipped text only: to write its own, the model")
+
+
+@pytest.fixture
+def few(tmp_path: Path) -> Path:
+    """A tokenizer that makes almost no tokens of English text, and has no unknown one."""
+    tokenizer = Tokenizer(WordLevel({"ACGT": 0, "TTAG": 1}))
+    tokenizer.pre_tokenizer = WhitespaceSplit()
+    tokenizer.save(str(tmp_path / "tokenizer.json"))
+    return tmp_path
+
+
+def test_a_tokenizer_that_the_shipped_text_does_not_suit(
+    few: Path, options: ExportOptions, checkpoint: Checkpoint, tmp_path: Path
+) -> None:
+    plain = replace(options, tokenizer=few, scheme=Scheme("rtn4"))
+    text = prepare_text(plain, checkpoint)
+    assert text.evaluation is None and text.calibration is None
+    with pytest.raises(ExportError, match="^The tokenizer of .* makes too few tokens of"):
+        prepare_text(replace(plain, scheme=Scheme("gptq4")), checkpoint)
+    own = tmp_path / "own.txt"
+    own.write_text("ACGT TTAG TTAG\n" * 4000)
+    for named in (
+        replace(plain, calibration=own),
+        replace(options, tokenizer=few, calibration=own),
+    ):
+        assert prepare_text(named, checkpoint).evaluation is not None
+
+
+@pytest.mark.check
+def test_quality_that_cannot_be_measured(few: Path, options: ExportOptions) -> None:
+    listener = Quiet()
+    plain = replace(options, tokenizer=few, scheme=Scheme("none"), out=few / "model.pte")
+    result = export_model(plain, listener)
+    assert result.report["quality"] is None and result.report["text"]["held_out_tokens"] == 0
+    assert result.agreement is not None and result.agreement.positions == 8
+    assert any(note.startswith("Quality is not measured: the tokenizer") for note in listener.notes)
 
 
 @pytest.mark.parametrize(

@@ -285,6 +285,7 @@ def pack_awq(rows: int, columns: int, seed: int) -> tuple[Rounded, Tensors]:
     return weight, awq(weight)
 
 
+GPTQ = {"quant_method": "gptq", "bits": 4, "group_size": 32}
 AWQ = {"quant_method": "awq", "bits": 4, "group_size": 32}
 WEIGHTS = {"num_bits": 4, "type": "int", "group_size": 32}
 COMPRESSED = {
@@ -304,6 +305,13 @@ COMPRESSED = {
         ({**COMPRESSED, "format": "float-quantized"}, "format 'float-quantized', where"),
         ({**COMPRESSED, "config_groups": 7}, "quantization_config is not laid out as one"),
         (
+            {**COMPRESSED, "transform_config": {"a": 1}},
+            "transform_config {'a': 1}, which is not su",
+        ),
+        ({**COMPRESSED, "kv_cache_scheme": {"num_bits": 8}}, "kv_cache_scheme {'num_bits': 8}, wh"),
+        ({**GPTQ, "adapter": {"rank": 8}}, "adapter {'rank': 8}, which is not supported; use the"),
+        ({**GPTQ, "format": "marlin"}, "checkpoint_format 'marlin', where gptq, gptq_v2 is read"),
+        (
             {**COMPRESSED, "config_groups": {"a": {"weights": {**WEIGHTS, "type": "float"}}}},
             "type 'float', where int is read",
         ),
@@ -318,6 +326,24 @@ def test_what_is_not_read_is_refused(tmp_path: Path, config: dict[str, Any], sen
     with pytest.raises(ExportError) as raised:
         open_checkpoint(tmp_path)
     assert sentence in str(raised.value)
+
+
+def test_the_older_name_of_quantization_config_is_refused(tmp_path: Path) -> None:
+    write(tmp_path, AWQ, pack_awq)
+    fields = json.loads((tmp_path / "config.json").read_text())
+    fields["compression_config"] = fields.pop("quantization_config")
+    (tmp_path / "config.json").write_text(json.dumps(fields))
+    with pytest.raises(ExportError, match="compression_config {'quant_method': 'awq'.* is not supported"):
+        open_checkpoint(tmp_path)
+
+
+@pytest.mark.parametrize("key", ["format", "checkpoint_format"])
+def test_either_key_names_gptqs_version(tmp_path: Path, key: str) -> None:
+    def pack(rows: int, columns: int, seed: int) -> tuple[Rounded, Tensors]:
+        weight = rounded(rows, columns, 4, 32, seed)
+        return weight, gptq(weight, 4, 0, None)
+
+    assert_read(tmp_path, write(tmp_path, {**GPTQ, key: "gptq_v2"}, pack))
 
 
 def test_groups_that_do_not_exist(tmp_path: Path) -> None:

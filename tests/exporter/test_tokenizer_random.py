@@ -19,7 +19,7 @@ from support.random_tokenizers import (
     train_sentencepiece,
 )
 from support.tiers import checked
-from tokenizers import AddedToken, Regex, Tokenizer
+from tokenizers import AddedToken, Regex, Tokenizer, decoders
 from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Split
 
@@ -144,6 +144,14 @@ def test_a_split_at_the_empty_text(
     texts = ["ab", "", "a\n é b", "éé"]
     expected = [tokenizer.encode(text).ids for text in texts]
     assert CppTokenizer(cpp_build, tmp_path / "blob").encode(texts) == expected
+
+
+def test_a_decoder_that_replaces_the_empty_text(tmp_path: Path, cpp_build: Path) -> None:
+    tokenizer = characters(decoder=decoders.Replace("", "-"))
+    (tmp_path / "tokenizer.json").write_text(tokenizer.to_str(), encoding="utf-8")
+    (tmp_path / "blob").write_bytes(compile_tokenizer(tmp_path).data)
+    assert tokenizer.decode([0, 5, 1]) == "-a--a-b--b-"
+    assert CppTokenizer(cpp_build, tmp_path / "blob").decode([[0, 5, 1]]) == ["-a--a-b--b-"]
 
 
 @pytest.mark.parametrize("kind", ["unigram", "bpe"])

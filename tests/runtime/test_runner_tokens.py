@@ -10,6 +10,7 @@ import pytest
 from support.free_text import free_text_until
 from support.once import made_once
 from support.tool_models import export_prepending_model, export_suffix_model, export_tool_model
+from tokenizers import Tokenizer
 
 from runtime import Engine, Runner, RunnerError
 
@@ -43,6 +44,11 @@ def tools_pte(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def runner(tools_pte: Path, cpp_build: Path) -> Iterator[Runner]:
     with Runner(tools_pte, threads=1) as runner:
         yield runner
+
+
+@pytest.fixture(scope="module")
+def suffixed(tmp_path_factory: pytest.TempPathFactory, cpp_build: Path) -> Path:
+    return export_suffix_model(tmp_path_factory.mktemp("suffixed"))
 
 
 def said(runner: Runner, grammar: str, prompt: str = "A call: ", **options: object) -> str:
@@ -119,16 +125,26 @@ def test_engines_and_drafts_say_the_same(runner: Runner, tools_pte: Path) -> Non
         assert [generation.text() for generation in work] == expected
 
 
-def test_refusals(runner: Runner, tmp_path: Path) -> None:
+def test_an_answer_behind_a_token_that_reads_otherwise_at_the_end(suffixed: Path) -> None:
+    """A prompt and its answer are what the library makes of the tokens of both."""
+    library = Tokenizer.from_file(str(suffixed.parent / "checkpoint" / "tokenizer.json"))
+    with Runner(suffixed, threads=1) as runner:
+        for prompt, token in (("a b", 5), ("a b", 3), ("ab ba a", 5), ("", 5)):
+            answer = "".join(runner.generate(prompt, 3, logit_bias={token: 100}))
+            ids = [*library.encode(prompt).ids, token, token, token]
+            assert prompt + answer == library.decode(ids)
+
+
+def test_refusals(runner: Runner, suffixed: Path) -> None:
     with pytest.raises(RunnerError, match=r"no special or added token <\|eom_id\|>$"):
         said(runner, "root ::= <|eom_id|>")
     with pytest.raises(RunnerError, match="no special or added token with the id 70$"):
         said(runner, "root ::= <[70]>")
     with (
-        Runner(export_suffix_model(tmp_path), threads=1) as suffixed,
+        Runner(suffixed, threads=1) as other,
         pytest.raises(RunnerError, match="whose tokens read otherwise beside others"),
     ):
-        said(suffixed, 'root ::= <"[CLS]">')
+        said(other, 'root ::= <"[CLS]">')
     note = 'root ::= %json {"oneOf": [{"const": 1}, {"const": 2}]}'
     assert said(runner, note) in ("1", "2")
     assert runner.constraint_notes == [

@@ -5,10 +5,10 @@
 namespace thimble {
 
 AnswerText::AnswerText(const Tokenizer& tokenizer, const OutputOptions& options,
-                       const TextCallback& on_text, bool at_start)
+                       const TextCallback& on_text, bool at_start, int32_t behind)
     : options_(options),
       on_text_(on_text),
-      stream_(tokenizer, at_start, options.special_text),
+      stream_(tokenizer, at_start, options.special_text, behind),
       stops_(options.stop) {}
 
 bool AnswerText::add(int32_t token, std::optional<ChosenLogprob> logprob) {

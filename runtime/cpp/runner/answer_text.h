@@ -33,9 +33,10 @@ struct OutputOptions {
 /// Passes on the text of tokens, up to a stop text, with the tokens' probabilities.
 class AnswerText {
  public:
-  /// All must outlive it. `at_start`: the tokens begin a text, and do not go on behind a prompt.
+  /// All must outlive it. `at_start`: the tokens begin a text, and do not go on behind a prompt,
+  /// whose last token is `behind`.
   AnswerText(const Tokenizer& tokenizer, const OutputOptions& options, const TextCallback& on_text,
-             bool at_start);
+             bool at_start, int32_t behind);
 
   /// Adds a token, whose probability is needed if on_token is. False if the reader wants no more.
   bool add(int32_t token, std::optional<ChosenLogprob> logprob);

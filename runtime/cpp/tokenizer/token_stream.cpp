@@ -6,7 +6,8 @@
 
 namespace thimble {
 
-TokenStream::TokenStream(const Tokenizer& tokenizer, bool at_start, bool special_text)
+TokenStream::TokenStream(const Tokenizer& tokenizer, bool at_start, bool special_text,
+                         int32_t behind)
     : tokenizer_(tokenizer),
       decoder_(tokenizer.decoder()),
       special_text_(special_text),
@@ -14,11 +15,16 @@ TokenStream::TokenStream(const Tokenizer& tokenizer, bool at_start, bool special
   Progress progress;
   progress.at_start = at_start;
   progress_.assign(decoder_.finish().size(), progress);
+  if (at_start || decoder_.skips(behind)) return;
+  const std::string_view last = decoder_.text(behind, /*first=*/false, /*last=*/true);
+  between_ = decoder_.text(behind, /*first=*/false, /*last=*/false);
+  between_.remove_prefix(between_.substr(0, last.size()) == last ? last.size() : between_.size());
 }
 
 std::string TokenStream::push(int32_t id) {
   if (decoder_.skips(id) && special_text_) {
     if (waiting_ >= 0) add(std::exchange(waiting_, -1), /*last=*/false);
+    held_ += std::exchange(between_, {});
     held_ += tokenizer_.text_of(id);
     at_start_ = false;
   } else if (decoder_.skips(id)) {
@@ -40,6 +46,7 @@ std::string TokenStream::finish() {
 
 void TokenStream::add(int32_t id, bool last) {
   const std::string_view text = decoder_.text(id, at_start_, last);
+  held_ += std::exchange(between_, {});
   held_ += text;
   at_start_ = at_start_ && decoder_.start_lasts() && text.empty();
 }

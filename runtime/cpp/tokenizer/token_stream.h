@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "tokenizer/tokenizer.h"
@@ -16,7 +17,9 @@ class TokenStream {
  public:
   /// `tokenizer` must outlive the stream. `at_start`: the tokens begin a text, and do not go on
   /// behind a prompt. `special_text`: special tokens are read as their text, and not left out.
-  explicit TokenStream(const Tokenizer& tokenizer, bool at_start = true, bool special_text = false);
+  /// `behind`: the prompt's last token, which reads otherwise where text follows it; -1: none.
+  explicit TokenStream(const Tokenizer& tokenizer, bool at_start = true, bool special_text = false,
+                       int32_t behind = -1);
 
   /// The text that `id` completes.
   std::string push(int32_t id);
@@ -40,7 +43,8 @@ class TokenStream {
   const Decoder& decoder_;
   const bool special_text_;
   bool at_start_;
-  int32_t waiting_ = -1;  ///< a token that would read otherwise if it were the last
+  int32_t waiting_ = -1;      ///< a token that would read otherwise if it were the last
+  std::string_view between_;  ///< what the prompt's last token has if text follows
   std::string held_;
   std::vector<Progress> progress_;
 };
