@@ -69,10 +69,6 @@ def wait_for(condition: Callable[[], bool]) -> None:
     raise AssertionError("it does not come")
 
 
-def open_files(process: int) -> int:
-    return len(list(Path(f"/proc/{process}/fd").iterdir()))
-
-
 @contextmanager
 def serving(model: Path, *options: str) -> Iterator[Server]:
     """A server of a model, which ends with Ctrl-C."""
