@@ -5,6 +5,7 @@ import logging
 import signal
 import socket
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
@@ -75,6 +76,13 @@ _KEEP_ALIVE_S = 75  # longer than clients keep idle connections, which so are th
     help="The most seconds of an answer.",
 )
 @click.option(
+    "--stall-timeout",
+    type=click.FloatRange(0.1),
+    default=300.0,
+    show_default=True,
+    help="Seconds in which a client must take some of what waits for it, or is disconnected.",
+)
+@click.option(
     "--max-body",
     type=click.IntRange(1024),
     default=1 << 20,
@@ -111,6 +119,7 @@ def serve(
     waiting: int,
     max_tokens: int | None,
     timeout: float,
+    stall_timeout: float,
     max_body: int,
     origins: tuple[str, ...],
     hosts: tuple[str, ...],
@@ -161,12 +170,15 @@ def serve(
     options = ModelOptions(model, threads, kv_cache, adapter, draft, parallel, waiting)
     logging.basicConfig(format="runtime: %(message)s", level=logging.WARNING)
     runner = Model(options)
-    asyncio.run(_serve(runner, make_app(runner, settings), listener, settings.model))
+    asyncio.run(_serve(runner, make_app(runner, settings), listener, settings.model, stall_timeout))
 
 
-async def _serve(model: "Model", app: "Starlette", listener: socket.socket, name: str) -> None:
+async def _serve(
+    model: "Model", app: "Starlette", listener: socket.socket, name: str, patience: float
+) -> None:
     import uvicorn
 
+    from runtime.server.connections import Connection, Readers
     from runtime.server.model import ModelError
 
     click.echo(f"loading {name} ...", err=True)
@@ -180,6 +192,7 @@ async def _serve(model: "Model", app: "Starlette", listener: socket.socket, name
     click.echo(f"{name} is at http://{place}:{port} (Ctrl-C ends it)", err=True)
     config = uvicorn.Config(
         app,
+        http=partial(Connection, readers=Readers(patience)),  # type: ignore[arg-type]
         log_level="warning",
         access_log=False,
         server_header=False,

@@ -30,7 +30,7 @@ from runtime.server.openapi import description
 from runtime.server.replies import Reply
 from runtime.server.requests import ChatRequest, CompletionRequest, Sampling
 from runtime.server.settings import ServerSettings
-from runtime.server.streams import answers_to, merged
+from runtime.server.streams import Progress, answers_to, progress_of
 
 _LOG = logging.getLogger("uvicorn.error")
 _Body = TypeVar("_Body", bound=Sampling)
@@ -168,17 +168,18 @@ class _Server:
         deadline = asyncio.get_running_loop().time() + self._settings.timeout
         opened = AsyncExitStack()
 
-        async def open_answers() -> list[Answer]:
+        async def open_answers() -> tuple[list[Answer], Progress]:
             async with asyncio.timeout_at(deadline):
                 work = answers_to(self._model, prompts, options, scored)
-                return await opened.enter_async_context(work)
+                answers = await opened.enter_async_context(work)
+            return answers, await opened.enter_async_context(progress_of(answers, deadline))
 
         if body.stream:
-            answers = await open_answers()
+            answers, progress = await open_answers()
 
             async def lines() -> AsyncIterator[str]:
                 try:
-                    async for chunk in replies.chunks(answers, merged(answers, deadline)):
+                    async for chunk in replies.chunks(answers, progress.events()):
                         yield _event(chunk)
                     yield "data: [DONE]\n\n"
                 except (RunnerError, TimeoutError) as error:
@@ -188,8 +189,8 @@ class _Server:
 
         async def whole() -> Response:
             async with opened:
-                answers = await open_answers()
-                return JSONResponse(await replies.whole(answers, merged(answers, deadline)))
+                answers, progress = await open_answers()
+                return JSONResponse(await replies.whole(answers, progress.events()))
 
         return await _unless_gone(request, whole())
 
@@ -228,10 +229,16 @@ class _Server:
         if media_type != "application/json":
             raise HttpError(415, "the body must be JSON, with Content-Type: application/json")
         data = bytearray()
-        async for part in request.stream():
-            data += part
-            if len(data) > self._settings.max_body:
-                raise HttpError(413, f"the body has more than {self._settings.max_body} bytes")
+        try:
+            async with asyncio.timeout(self._settings.timeout):
+                async for part in request.stream():
+                    data += part
+                    if len(data) > self._settings.max_body:
+                        most = self._settings.max_body
+                        raise HttpError(413, f"the body has more than {most} bytes")
+        except TimeoutError:
+            seconds = self._settings.timeout
+            raise HttpError(408, f"the body took longer than {seconds:g} seconds") from None
         try:
             value = json.loads(data)
             if not isinstance(value, dict):

@@ -10,6 +10,7 @@ _ERRORS = {
     400: "The request is not possible.",
     401: "The API key is missing or wrong.",
     404: "There is no such model.",
+    408: "The body takes too long to come.",
     413: "The body is too large.",
     415: "The body is not JSON.",
     500: "The model failed.",

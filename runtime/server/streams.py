@@ -33,36 +33,76 @@ async def answers_to(
             answer.close()
 
 
-async def merged(
-    answers: Sequence[Answer], deadline: float
-) -> AsyncIterator[tuple[int, More | None]]:
-    """Iterates over what all of them generate, each with its index; None is an answer's end.
+class Progress:
+    """What several answers have generated and their reader has not taken.
 
-    Raises:
-        TimeoutError: they have not ended at `deadline`, in the loop's time.
-        ModelError: the model failed.
+    It is gathered whether the reader takes it or not, and joined: one who is behind gets more at
+    once. An answer that is not complete at the deadline is ended then, also if nobody reads.
     """
-    news: asyncio.Queue[tuple[int, More | Exception | None]] = asyncio.Queue()
 
-    async def follow(index: int, answer: Answer) -> None:
-        try:
-            async for more in answer:
-                news.put_nowait((index, more))
-        except Exception as error:
-            news.put_nowait((index, error))
-        else:
-            news.put_nowait((index, None))
+    def __init__(self, answers: Sequence[Answer], deadline: float) -> None:
+        self._waiting: dict[int, list[More]] = {}
+        self._ended: list[int] = []
+        self._failure: Exception | None = None
+        self._news = asyncio.Event()
+        self._left = len(answers)
+        self._tasks = [
+            asyncio.create_task(self._follow(index, answer, deadline))
+            for index, answer in enumerate(answers)
+        ]
 
-    tasks = [asyncio.create_task(follow(*each)) for each in enumerate(answers)]
-    left = len(tasks)
-    try:
-        while left:
-            async with asyncio.timeout_at(deadline):
-                index, event = await news.get()
-            if isinstance(event, Exception):
-                raise event
-            left -= event is None
-            yield index, event
-    finally:
-        for task in tasks:
+    async def events(self) -> AsyncIterator[tuple[int, More | None]]:
+        """Iterates over what is generated, each with the index of its answer; None is an end.
+
+        Raises:
+            TimeoutError: the answers were not complete at the deadline.
+            ModelError: the model failed.
+        """
+        while self._left:
+            await self._news.wait()
+            self._news.clear()
+            waiting, self._waiting = self._waiting, {}
+            ended, self._ended = self._ended, []
+            failure = self._failure
+            for index, parts in waiting.items():
+                yield index, _joined(parts)
+            for index in ended:
+                self._left -= 1
+                yield index, None
+            if failure is not None:
+                raise failure
+
+    def close(self) -> None:
+        for task in self._tasks:
             task.cancel()
+
+    async def _follow(self, index: int, answer: Answer, deadline: float) -> None:
+        try:
+            async with asyncio.timeout_at(deadline):
+                async for more in answer:
+                    self._waiting.setdefault(index, []).append(more)
+                    self._news.set()
+            self._ended.append(index)
+        except Exception as error:
+            answer.close()
+            self._failure = error
+        self._news.set()
+
+
+@asynccontextmanager
+async def progress_of(answers: Sequence[Answer], deadline: float) -> AsyncIterator[Progress]:
+    """Follows answers until it is left.
+
+    Args:
+        deadline: when they must be complete, in the loop's time.
+    """
+    progress = Progress(answers, deadline)
+    try:
+        yield progress
+    finally:
+        progress.close()
+
+
+def _joined(parts: Sequence[More]) -> More:
+    logprobs = [entry for part in parts for entry in part.logprobs]
+    return More(parts[0].id, "".join(part.text for part in parts), logprobs)
