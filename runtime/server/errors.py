@@ -59,4 +59,8 @@ def _is_field(part: int | str) -> bool:
     """Whether a part of a path is the client's own, and no name of a type in a union."""
     if isinstance(part, int):
         return True
-    return part not in ("str", "int") and part.replace("_", "").islower() and "[" not in part
+    return (
+        part not in ("str", "int", "constrained-str")
+        and part.replace("_", "").islower()
+        and "[" not in part
+    )

@@ -59,7 +59,8 @@ class Sampling(Ignored):
     @classmethod
     def _tokens(cls, value: dict[str, float] | None) -> dict[str, float] | None:
         for token in value or {}:
-            if not (token.isascii() and token.isdigit() and int(token) <= MAX_TOKENS):
+            digits = token.isascii() and token.isdigit() and len(token) <= 10
+            if not digits or int(token) > MAX_TOKENS:
                 raise ValueError(f"{token!r} is not the number of a token")
         return value
 

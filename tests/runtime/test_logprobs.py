@@ -1,5 +1,7 @@
 """Log-probabilities of an answer's tokens against Runner.logits()."""
 
+import json
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -111,3 +113,32 @@ def test_the_bytes_of_parts_of_characters(runner: Runner) -> None:
     assert "".join(runner.generate(PROMPT, logprobs=0, choice=["aé😀"])) == "aé😀"
     assert b"".join(entry.data for entry in runner.logprobs) == "aé😀".encode()
     assert any(len(entry.data) < 2 and entry.data > b"\x7f" for entry in runner.logprobs)
+
+
+@pytest.mark.parametrize("name", ["greedy", "constrained"])
+def test_the_program_writes_what_python_has(
+    runner: Runner, embedded_cpu_pte: Path, cpp_build: Path, tmp_path: Path, name: str
+) -> None:
+    text = "".join(runner.generate(PROMPT, 25, logprobs=3, **ANSWERS[name]))
+    options = ["-p", PROMPT, "-n", "25", "--threads", "1", "--logprobs", "3"]
+    if "json_schema" in ANSWERS[name]:
+        options += ["--json-schema", json.dumps(ANSWERS[name]["json_schema"])]
+    program = [str(cpp_build / "runner"), str(embedded_cpu_pte), *options]
+    told = tmp_path / "told.json"
+    result = subprocess.run([*program, "--json", str(told)], capture_output=True, check=True)
+    assert result.stdout == text.encode()
+    stats = json.loads(told.read_text("utf-8"))
+    assert stats["generated_tokens"] == runner.stats["generated_tokens"]
+    assert len(stats["logprobs"]) == len(runner.logprobs)
+    for entry, expected in zip(stats["logprobs"], runner.logprobs, strict=True):
+        found = [entry, *entry["top"]]
+        wanted = [(expected.token, expected.data, expected.logprob), *expected.top]
+        assert [(e["id"], bytes(e["bytes"])) for e in found] == [(i, d) for i, d, _ in wanted]
+        assert [e["logprob"] for e in found] == pytest.approx([p for _, _, p in wanted])
+        assert [e["text"] for e in found] == [d.decode("utf-8", "replace") for _, d, _ in wanted]
+
+
+def test_the_program_needs_a_file_to_write_them(cpp_build: Path) -> None:
+    command = [str(cpp_build / "runner"), "m.pte", "-p", "x", "--logprobs", "1"]
+    result = subprocess.run(command, capture_output=True, text=True)
+    assert result.returncode == 2 and "--logprobs has no effect without --json" in result.stderr

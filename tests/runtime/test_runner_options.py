@@ -67,6 +67,7 @@ NUMBERS = [
         "--logit-bias is '-5', but must be a whole number from 0 to 2147483647",
     ),
     (["--stop", ""], "--stop needs a value"),
+    (["--logprobs", "21"], "--logprobs is '21', but must be a whole number from 0 to 20"),
     (["--threads", "0"], "--threads is '0', but must be a whole number from 1 to 256"),
     (["--threads", "257"], "--threads is '257', but must be a whole number from 1 to 256"),
     (

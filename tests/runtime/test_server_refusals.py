@@ -38,6 +38,8 @@ def server(cpp_build: Path, pte: Path) -> Iterator[Server]:
         ({"model": "gpt-4"}, 404, "there is no model 'gpt-4': this server has 'stories'"),
         ({"chat_template_kwargs": {"add_generation_prompt": True}}, 400, "add_generation_prompt"),
         ({"stop": ["a", "b", "c", "d", "e"]}, 400, "stop: .*at most 4"),
+        ({"stop": ""}, 400, "^stop: .*at least 1 character"),
+        ({"logit_bias": {"9" * 5000: 1}}, 400, "not the number of a token"),
         ({"n": 17}, 400, "n: .*less than or equal to 16"),
         (
             {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -28,5 +29,9 @@ struct ChosenLogprob {
 /// \param top the number of most likely tokens.
 ChosenLogprob logprob_of(int32_t token, const float* logits, int32_t count, int32_t top,
                          const Tokenizer& tokenizer);
+
+/// As a JSON array of objects: id, text (valid UTF-8), bytes, logprob (-9999 for a probability of
+/// zero), and top, the same of the most likely tokens.
+std::string to_json(const std::vector<ChosenLogprob>& logprobs);
 
 }  // namespace thimble

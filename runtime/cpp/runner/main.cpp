@@ -78,7 +78,8 @@ Status verify(const std::string& model) {
 }
 
 /// Writes every requested file, even if one fails; false if one fails.
-bool write_files(Runner& runner, const Options& options, RecordingSignal& signal) {
+bool write_files(Runner& runner, const Options& options, RecordingSignal& signal,
+                 const std::vector<ChosenLogprob>& logprobs) {
   bool all = true;
   const auto check = [&all](const Status& status) {
     if (!status.ok()) fail(status, kFailed);
@@ -86,7 +87,10 @@ bool write_files(Runner& runner, const Options& options, RecordingSignal& signal
   };
   if (!options.session.empty()) check(runner.save(options.session));
   check(signal.finish());
-  if (!options.json.empty()) check(platform::write_file(options.json, {to_json(runner.stats())}));
+  if (!options.json.empty()) {
+    const std::string tokens = options.logprobs ? to_json(logprobs) : "";
+    check(platform::write_file(options.json, {to_json(runner.stats(), tokens)}));
+  }
   return all;
 }
 
@@ -138,6 +142,12 @@ int run(const Options& options) {
   generate.sampler = options.sampler;
   generate.output = options.output;
   generate.sampler.seed = options.seed ? *options.seed : std::random_device()();
+  std::vector<ChosenLogprob> logprobs;
+  if (options.logprobs) {
+    generate.output.on_token = [&logprobs](const ChosenLogprob& token) {
+      logprobs.push_back(token);
+    };
+  }
   generate.interrupted = &interrupted();
   catch_interrupt();
 
@@ -146,7 +156,7 @@ int run(const Options& options) {
                                         : continue_prompt(runner, options, generate);
   if (!code.ok()) return fail(code.status(), runner.stats().prefill_s > 0 ? kFailed : kBadUse);
   std::fprintf(stderr, "runner: %s\n", to_line(runner.stats()).c_str());
-  if (!write_files(runner, options, signal)) return kFailed;
+  if (!write_files(runner, options, signal, logprobs)) return kFailed;
   return ended() == 0 ? *code : kSignalled + ended();
 }
 

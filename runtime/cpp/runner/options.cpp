@@ -204,6 +204,14 @@ std::vector<Option> all_options(Options* options) {
       bias("--logit-bias", &sampler.changes),
       stop("--stop", &options->output.stop),
       flag("--special-text", &options->output.special_text),
+      {"--logprobs", "", true,
+       [options](const std::string& name, const std::string& text) {
+         uint64_t top = 0;
+         Status status = read_integer(name, text, 0, kMostTopLogprobs, &top);
+         options->output.top_logprobs = static_cast<int32_t>(top);
+         options->logprobs = true;
+         return status;
+       }},
       integer("--seed", "", 0, std::numeric_limits<uint64_t>::max(), &options->seed),
       integer("--threads", "", 1, kMaxThreads, &options->load.threads),
       cache_type("--kv-cache", &options->load.cache_type),
@@ -257,6 +265,9 @@ Status check(const Options& options) {
   if (!options.system.empty() && !options.chat) {
     return Status::error(
         "--system has no effect without --chat: add --chat, or put the text into -p");
+  }
+  if (options.logprobs && options.json.empty()) {
+    return Status::error("--logprobs has no effect without --json FILE, which they are written to");
   }
   return {};
 }

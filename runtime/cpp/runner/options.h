@@ -28,6 +28,7 @@ struct Options {
   std::string etdump;
   std::string json;
   std::string system;
+  bool logprobs = false;  ///< write them with the statistics
   bool chat = false;
   bool verify = false;
   bool help = false;

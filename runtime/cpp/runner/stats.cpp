@@ -60,7 +60,7 @@ double Stats::prefill_tokens_per_s() const { return rate(prompt_tokens, prefill_
 
 double Stats::decode_tokens_per_s() const { return rate(decoded_tokens, decode_s); }
 
-std::string to_json(const Stats& stats) {
+std::string to_json(const Stats& stats, const std::string& logprobs) {
   std::string json = "{\"model\": " + quoted(stats.model);
   const auto add = [&json](const char* key, const std::string& value) {
     json += std::string(", \"") + key + "\": " + value;
@@ -92,6 +92,7 @@ std::string to_json(const Stats& stats) {
   add("end_text", quoted(stats.end_text));
   add("incomplete", stats.incomplete ? "true" : "false");
   add("stop_reason", quoted(stop_reason_name(stats.stop_reason)));
+  if (!logprobs.empty()) add("logprobs", logprobs);
   return json + "}\n";
 }
 

@@ -50,7 +50,8 @@ struct Stats {
 };
 
 /// The statistics as one JSON object and a newline, valid UTF-8 whatever the path is.
-std::string to_json(const Stats& stats);
+/// \param logprobs a JSON array that is one of its values; "": there is none.
+std::string to_json(const Stats& stats, const std::string& logprobs = "");
 
 /// The statistics as one line for people, without a newline.
 std::string to_line(const Stats& stats);
