@@ -12,8 +12,15 @@ from exporter.keep import keeping, require_keepable
 from exporter.kv_caches import KvCaches, States, kv_caches, states
 from exporter.listener import Listener
 from exporter.models.decoder import CausalLM
+from exporter.models.low_rank import attach
 from exporter.options import ExportOptions
-from exporter.pipeline import check_experts, check_mixers, context_lengths, stored_scheme
+from exporter.pipeline import (
+    check_adapters,
+    check_experts,
+    check_mixers,
+    context_lengths,
+    stored_scheme,
+)
 from exporter.program import capture
 from exporter.shapes import Shapes, explain_shapes, noting_conditions
 from exporter.source import find_checkpoint
@@ -89,6 +96,7 @@ def explain_export(options: ExportOptions, listener: Listener) -> Explanation:
     delegate.LIMITS.check_head(options.scheme.head_bits)
     check_experts(checkpoint, delegate.LIMITS)
     check_mixers(checkpoint, context, delegate.LIMITS)
+    check_adapters(options, delegate.LIMITS)
     scheme = quick_scheme(stored_scheme(delegate.LIMITS, options.scheme))
     with torch.device("meta"):
         model = CausalLM(checkpoint.config.for_context(context))
@@ -96,6 +104,7 @@ def explain_export(options: ExportOptions, listener: Listener) -> Explanation:
     listener.stage("load" if scheme.name == "none" else "quantize")
     quantize(model, scheme, checkpoint, progress=listener.progress)
 
+    attach(model, checkpoint.adapters)
     listener.stage("capture")
     with noting_conditions() as lines:
         program = capture(model, context, seq_len)

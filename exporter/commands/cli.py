@@ -226,6 +226,7 @@ def main(
             Question(
                 model=model,
                 checkpoint=checkpoint,
+                adapter=adapter,
                 scheme=quant,
                 group_size=group_size,
                 head_bits=head_bits,

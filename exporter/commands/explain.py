@@ -33,6 +33,7 @@ class Request:
 
     model: str | None
     checkpoint: str | None
+    adapter: tuple[str, ...]
     scheme: str
     group_size: int
     head_bits: int
@@ -49,6 +50,7 @@ def run_explain(request: Request, json_file: Path | None) -> None:
     _check(request, json_file)
     silence_known_noise()
     with nothing_to_clean_up():
+        from exporter.checkpoint import split_adapters
         from exporter.explain import explain_export
         from exporter.files import replacing
         from exporter.options import ExportOptions
@@ -56,10 +58,13 @@ def run_explain(request: Request, json_file: Path | None) -> None:
     with silence_native_noise() as stderr:
         display = Display(stderr)
         try:
+            adapter, adapters = split_adapters(request.adapter)
             options = ExportOptions(
                 model=request.model,
                 out=_UNWRITTEN,
                 checkpoint=request.checkpoint,
+                adapter=adapter,
+                adapters=adapters,
                 scheme=Scheme(request.scheme, request.group_size, request.head_bits),
                 max_context_len=request.max_context_len,
                 max_seq_len=request.max_seq_len,

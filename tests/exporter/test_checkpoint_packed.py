@@ -333,7 +333,7 @@ def test_the_older_name_of_quantization_config_is_refused(tmp_path: Path) -> Non
     fields = json.loads((tmp_path / "config.json").read_text())
     fields["compression_config"] = fields.pop("quantization_config")
     (tmp_path / "config.json").write_text(json.dumps(fields))
-    with pytest.raises(ExportError, match="compression_config {'quant_method': 'awq'.* is not supported"):
+    with pytest.raises(ExportError, match="compression_config .*'awq'.* is not supported"):
         open_checkpoint(tmp_path)
 
 

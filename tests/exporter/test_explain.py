@@ -11,6 +11,7 @@ import click
 import pytest
 import torch
 from click.testing import CliRunner
+from support.adapters import save_adapter
 from support.cpu_models import TINY
 from support.model_lines import model_line
 from support.small_models import quantized_model, random_model
@@ -19,6 +20,7 @@ from torch.export import Dim, export
 
 from delegates import get_delegate
 from delegates.op_list.unfused import why_unfused
+from exporter.checkpoint import open_checkpoint
 from exporter.commands.cli import main
 from exporter.errors import ExportError
 from exporter.explain import quick_scheme
@@ -263,6 +265,21 @@ def test_its_json_says_what_the_table_says(delegate: str, explained: Explained) 
     assert conditions and changes and found["unfused"] == []
     assert bool(left) is (delegate == "xnnpack")  # the CPU delegate runs all of it
     assert len(lines) == len(told) + len(changes) + text.splitlines().count("  none")
+
+
+def test_adapters_that_are_kept_apart_are_explained(
+    one_layer_checkpoint: Path, tmp_path: Path
+) -> None:
+    spec = open_checkpoint(one_layer_checkpoint).config
+    adapter = save_adapter(tmp_path / "a", spec, 1, linears=["q_proj", "o_proj"])
+    written = tmp_path / "explained.json"
+    arguments = [str(one_layer_checkpoint), "--adapter", f"a={adapter}"]
+    result = CliRunner().invoke(main, [*arguments, "--explain-json", str(written)])
+    assert result.exit_code == 0, result.output
+    delegation = json.loads(written.read_text(encoding="utf-8"))["delegation"]
+    assert delegation["delegated"]["thimble::low_rank"] == 2 and not delegation["lines"]
+    result = CliRunner().invoke(main, [*arguments, "--explain", "--delegate", "xnnpack"])
+    assert result.exit_code == 2 and "xnnpack does not keep adapters apart" in result.stderr
 
 
 def test_explaining_writes_no_file(one_layer_checkpoint: Path, tmp_path: Path) -> None:
