@@ -143,7 +143,8 @@ class _Requests:
         self._engine = engine
         self._scorer = scorer
         self._running: dict[int, Generation] = {}
-        self._told: dict[int, int] = {}  # how many log-probabilities of each were sent
+        # How many log-probabilities were sent of each that the server knows to be accepted.
+        self._told: dict[int, int] = {}
         self._to_score: set[int] = set()
         self._gone: set[int] = set()  # requests that were cancelled before they were scored
         self._scored: queue.SimpleQueue[Submit] = queue.SimpleQueue()
@@ -160,11 +161,11 @@ class _Requests:
             if command is None:
                 return
             if isinstance(command, Cancel):
+                if command.id in self._to_score:
+                    self._gone.add(command.id)
                 generation = self._running.get(command.id)
                 if generation is not None:
                     generation.cancel()
-                elif command.id in self._to_score:
-                    self._gone.add(command.id)
             elif command.scored:
                 self._to_score.add(command.id)
                 self._scored.put(command)
@@ -185,7 +186,7 @@ class _Requests:
         if request.id in self._gone:
             generation.cancel()
         self._news.put(Accepted(request.id, scores))
-        self._news.put(request.id)  # for what came before it was in the table
+        self._news.put(request.id)  # for what came before
 
     def _encode(self, prompt: str | list[int] | list[tuple[str, bool]]) -> str | Sequence[int]:
         if isinstance(prompt, list) and prompt and isinstance(prompt[0], tuple):
@@ -217,21 +218,22 @@ class _Requests:
                     self._send_more(news)
                 else:
                     self._connection.send(news)
+                    if isinstance(news, Accepted):
+                        self._told[news.id] = 0
             except (OSError, ValueError):
                 return  # the server is gone; serve() ends too
 
     def _send_more(self, request: int) -> None:
-        generation = self._running.get(request)
-        if generation is None:
+        if request not in self._told:
             return
+        generation = self._running[request]
         failure = None
         try:
             text, ended = generation.poll()
         except RunnerError as error:
             text, ended, failure = "", True, str(error)
-        told = self._told.get(request, 0)
-        logprobs = generation.logprobs[told:]
-        self._told[request] = told + len(logprobs)
+        logprobs = generation.logprobs[self._told[request] :]
+        self._told[request] += len(logprobs)
         if text or logprobs:
             self._connection.send(More(request, text, logprobs))
         if ended:
