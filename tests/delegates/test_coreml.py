@@ -245,6 +245,7 @@ def test_one_token_at_a_time_is_a_program_of_fixed_shapes(tmp_path: Path) -> Non
     require_agreement(case, some_tokens(model.config, [1] * 6), [1] * 6)
 
 
+@pytest.mark.check
 def test_hidden_states_whose_squares_float16_does_not_hold(tmp_path: Path) -> None:
     """Real models have such states; a norm as it is written makes zeros of them in float16."""
     config = varied(SMALL, tie_word_embeddings=False, attention_bias=True)
@@ -308,6 +309,7 @@ class Acosh(CausalLM):
         return super().head(hidden).acosh()
 
 
+@pytest.mark.check
 def test_an_operator_that_core_ml_does_not_have() -> None:
     model = Acosh(SMALL).requires_grad_(False)
     sentence = refusal(capture(model, CONTEXT, 16))

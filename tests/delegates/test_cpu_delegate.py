@@ -178,6 +178,7 @@ def test_all_kernels_are_bit_identical(model: LoweredModel, load_with: Callable)
         assert torch.equal(values, logits["scalar"]), kernels
 
 
+@pytest.mark.check
 def test_recomputes_from_any_position(stories_cpu_pte: Path, load_with: Callable) -> None:
     step = load_with(stories_cpu_pte, "scalar")
     tokens = torch.arange(5, 45)[None]

@@ -23,6 +23,7 @@ def offered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(PACKAGES))
 
 
+@pytest.mark.check
 def test_another_packages_delegate_gets_the_same_treatment(
     offered: None, one_layer_checkpoint: Path, calibration_text: Path, tmp_path: Path
 ) -> None:

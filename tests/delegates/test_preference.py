@@ -135,6 +135,7 @@ class Acosh(CausalLM):
         return super().head(hidden).acosh()
 
 
+@pytest.mark.check
 def test_core_ml_takes_the_decoder_and_leaves_what_comes_after_it(tmp_path: Path) -> None:
     lowered = lowered_by("coreml,cpu", Acosh(CONFIG).requires_grad_(False))
     took = parts(lowered.report)
@@ -163,6 +164,7 @@ class Bessel(CausalLM):
         return torch.special.i0(super().head(hidden))
 
 
+@pytest.mark.check
 def test_an_operator_that_no_delegate_takes_leaves_no_file(
     one_layer_checkpoint: Path,
     calibration_text: Path,

@@ -74,6 +74,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return found.path
 
 
+@pytest.mark.check
 def test_the_file_says_what_eager_says(path: Path, wanted: Tensor, cpp_build: Path) -> None:
     step = cpu.load(path)
     assert step is not None

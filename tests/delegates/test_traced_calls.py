@@ -23,6 +23,7 @@ def written(directory: Path) -> bytes:
     return path.read_bytes()
 
 
+@pytest.mark.check
 def test_the_file_is_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ran: list[str] = []
     module = ExportedProgram.module

@@ -105,6 +105,7 @@ def test_more_layers_need_no_more_memory(
     assert few[2] > 0 and many[2] == few[2]
 
 
+@pytest.mark.check
 def test_a_full_disk_is_said_in_a_sentence(five_layers: Path, five_layers_pte: Path) -> None:
     request = Request(five_layers_pte, str(five_layers), None, None, TOKENS, None)
     with pytest.raises(DevtoolsError) as raised, small_disk(4096):

@@ -40,6 +40,7 @@ def run(*arguments: str | Path) -> Result:
     return outcome
 
 
+@pytest.mark.check
 def test_compare_finds_it_healthy(hybrid: tuple[str, Path]) -> None:
     name, pte = hybrid
     outcome = compare(Request(pte, str(pte.parent), None, None, 64, None))

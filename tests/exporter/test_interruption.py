@@ -94,6 +94,7 @@ with interruptible("Interrupted; nothing was written."):
     assert (result.returncode, result.stderr) == (130, "Interrupted; the file was written.\n")
 
 
+@pytest.mark.check
 def test_standard_output_that_takes_no_more() -> None:
     command = [sys.executable, "-m", "exporter", "--list-delegates"]
     with open("/dev/full", "w", encoding="utf-8") as full:

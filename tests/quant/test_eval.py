@@ -199,6 +199,7 @@ def test_a_cache_that_a_pte_cannot_have_is_an_error(
     assert "--delegate cpu" in result.stderr
 
 
+@pytest.mark.check
 def test_the_table_has_a_line_for_every_row_and_group(
     shared_data: Path, calibration_text: Path
 ) -> None:

@@ -175,6 +175,7 @@ def test_in_memory_it_stays_below_the_estimate(mid_checkpoint: Path) -> None:
     assert peak - before > 0.6 * (estimated - before)  # and what was estimated is no fantasy
 
 
+@pytest.mark.check
 def test_an_export_through_the_disk_is_the_same_file(
     one_layer_checkpoint: Path,
     calibration_text: Path,

@@ -78,6 +78,7 @@ def test_rewound_saved_and_forked(pte: Path, tmp_path: Path) -> None:
         assert np.array_equal(runner.logits(told, len(told) - 1), fresh(pte, told))
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("name", ["qwen3_moe", *checked(["gpt_oss"])])
 def test_the_runner_says_what_transformers_says(name: str, tmp_path: Path, cpp_build: Path) -> None:
     """Greedy tokens of the finished file, in float, until one ends the answer."""

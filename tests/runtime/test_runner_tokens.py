@@ -125,6 +125,7 @@ def test_engines_and_drafts_say_the_same(runner: Runner, tools_pte: Path) -> Non
         assert [generation.text() for generation in work] == expected
 
 
+@pytest.mark.check
 def test_an_answer_behind_a_token_that_reads_otherwise_at_the_end(suffixed: Path) -> None:
     """A prompt and its answer are what the library makes of the tokens of both."""
     library = Tokenizer.from_file(str(suffixed.parent / "checkpoint" / "tokenizer.json"))
