@@ -60,7 +60,6 @@ class ProgramBuilder {
   uint32_t add_weight(size_t rows, size_t columns, kernels::WeightFormat format) {
     using kernels::WeightFormat;
     const bool grouped = kernels::in_groups(format);
-    const int32_t most = kernels::largest_value(kernels::bits_of(format));
     const size_t group = grouped ? 32 : 0;
     const auto index = static_cast<uint32_t>(program.weights.size());
     program.weights.push_back({"w" + std::to_string(index), rows, columns, group, format});
@@ -71,6 +70,7 @@ class ProgramBuilder {
       kernels::pack_float32(reals(rows * columns, 0.2f).data(), rows, columns, out);
       return index;
     }
+    const int32_t most = kernels::largest_value(kernels::bits_of(format));
     std::vector<int8_t> values(rows * columns);
     for (int8_t& value : values) value = static_cast<int8_t>(numbers_.between(-most - 1, most));
     const size_t groups = grouped ? kernels::divide_up(columns, group) : 0;
