@@ -72,8 +72,8 @@ def build_command(
             f"--target {target} compiles ExecuTorch's runtime: name a clone of it with "
             "--executorch-source DIR"
         )
+    targets = () if everything else PRODUCTS
     if target == "host":
-        targets = () if everything else PRODUCTS
         click.echo(build_and_tell("asan", ()) if sanitize else build_and_tell("default", targets))
         return
     try:
@@ -81,7 +81,7 @@ def build_command(
             click.echo(f"fetched {wheel_directory()}")
     except BuildError as error:
         fail(error, 1)
-    click.echo(build_and_tell(target, ()))
+    click.echo(build_and_tell(target, targets))
 
 
 @click.command("package")

@@ -23,7 +23,7 @@ def arm_build() -> Path:
             pytest.skip(f"{tool} is not installed (Debian: {package})")
     if not wheel_directory().is_dir():
         pytest.skip("ExecuTorch for Arm is absent: run python -m runtime build --target aarch64")
-    return build("aarch64").directory
+    return build("aarch64", ("runner",)).directory
 
 
 def run_arm(

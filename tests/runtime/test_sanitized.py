@@ -15,14 +15,24 @@ from runtime.build import build
 pytestmark = pytest.mark.check
 
 
+PROGRAMS = ["sampler_test", "ops_test", "flatbuffer_test", "constraint_test"]
+KERNELS = ["attention", "convolution", "delta", "elementwise", "linear", "quantize", "select"]
+METAL = ["metal_rows_test", "metal_linear_test", "metal_attention_test"]
+DELEGATE = [
+    f"delegate_{name}_test" for name in ("team", "executor", "ops", "segments", "session", "state")
+]
+TESTS = PROGRAMS + DELEGATE + METAL + [f"kernel_{name}_test" for name in KERNELS]
+OTHERS = ["runner", "engine_test", "constraint_cli", "delegate_damage_test"]
+
+
 @pytest.fixture(scope="module")
 def sanitized() -> Path:
-    return build("asan").directory
+    return build("asan", (*TESTS, *OTHERS)).directory
 
 
 @pytest.fixture(scope="module")
 def thread_sanitized() -> Path:
-    return build("tsan").directory
+    return build("tsan", (*DELEGATE, "engine_test")).directory
 
 
 def run(program: Path, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
@@ -32,17 +42,7 @@ def run(program: Path, *arguments: str | Path) -> subprocess.CompletedProcess[st
     return result
 
 
-PROGRAMS = ["sampler_test", "ops_test", "flatbuffer_test", "constraint_test"]
-KERNELS = ["attention", "convolution", "delta", "elementwise", "linear", "quantize", "select"]
-METAL = ["metal_rows_test", "metal_linear_test", "metal_attention_test"]
-DELEGATE = [
-    f"delegate_{name}_test" for name in ("team", "executor", "ops", "segments", "session", "state")
-]
-
-
-@pytest.mark.parametrize(
-    "program", PROGRAMS + DELEGATE + METAL + [f"kernel_{name}_test" for name in KERNELS]
-)
+@pytest.mark.parametrize("program", TESTS)
 def test_the_test_programs(sanitized: Path, program: str) -> None:
     assert run(sanitized / program).returncode == 0
 
