@@ -82,7 +82,7 @@ def test_an_install_that_cannot_do(package: Path, tmp_path: Path) -> None:
     assert "build it with EXECUTORCH_BUILD_EXTENSION_MODULE=ON" in sentence
 
 
-@pytest.mark.check
+@pytest.mark.soak
 def test_the_least_install_runs_the_cpu_delegate(
     package: Path, tmp_path: Path, cpp_build: Path, stories_cpu_pte: Path, stories_pte: Path
 ) -> None:

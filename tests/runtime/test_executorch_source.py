@@ -54,7 +54,11 @@ def test_the_same_text_from_source(
 
 @pytest.mark.check
 def test_messages_from_source(
-    cpp_build: Path, source: ExecutorchSource, stories_cpu_pte: Path, tmp_path: Path
+    cpp_build: Path,
+    source: ExecutorchSource,
+    stories_cpu_pte: Path,
+    stories_pte: Path,
+    tmp_path: Path,
 ) -> None:
     built = build("source", ("runner", "thimble"), source).directory / "runner"
     damaged = tmp_path / "damaged.pte"
@@ -65,7 +69,15 @@ def test_messages_from_source(
         here, there = (run(program, *options) for program in (built, cpp_build / "runner"))
         assert (here.returncode, here.stderr) == (there.returncode, there.stderr)
         assert here.returncode == 2
-    assert "ETDump" in run(built, stories_cpu_pte, *PROMPT, "--etdump", tmp_path / "e").stderr
+    refused = run(built, stories_pte, *PROMPT)
+    assert refused.returncode == 2
+    assert refused.stderr == (
+        f"runner: {stories_pte} runs on XnnpackBackend, which this runner does not include: "
+        "export it with --delegate cpu\n"
+    )
+    refused = run(built, stories_cpu_pte, *PROMPT, "--etdump", tmp_path / "e")
+    assert refused.returncode == 2
+    assert refused.stderr.startswith("runner: this runner was built without ETDump")
 
 
 @pytest.mark.check
@@ -85,7 +97,9 @@ def test_the_static_runner_is_one_file(static_runner: Path) -> None:
         ("cortex-a53", "scalar"),
     ],
 )
-@pytest.mark.parametrize("model", ["stories_cpu_pte", "embedded_cpu_pte"])
+@pytest.mark.parametrize(
+    "model", ["stories_cpu_pte", pytest.param("embedded_cpu_pte", marks=pytest.mark.soak)]
+)
 def test_the_static_runner_says_the_same(
     cpp_build: Path,
     static_runner: Path,
