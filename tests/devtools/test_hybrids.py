@@ -5,13 +5,12 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
-from support.hybrid_models import HYBRIDS, export_hybrid
+from support.hybrid_models import HYBRIDS, shared_hybrid
 from support.recorded_runs import etrecord_of, record
 from support.tiers import checked
 
 from devtools.commands.cli import main
 from devtools.commands.compare import Request, compare
-from quant.scheme import Scheme
 
 LINES = {
     "short convolutions": "torch.ops.thimble.short_convolution(",
@@ -21,7 +20,7 @@ LINES = {
 LAYERS = {
     "short convolutions": [0, 1, 3],
     "delta rule": [0, 1, 2],
-    "shared keys": [3, 4, 5],
+    "shared keys": [2, 3],
 }  # with them
 
 
@@ -29,9 +28,7 @@ LAYERS = {
 def hybrid(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, cpp_build: Path
 ) -> tuple[str, Path]:
-    directory = tmp_path_factory.mktemp("hybrid")
-    etrecord = directory / "model.etrecord"
-    return request.param, export_hybrid(directory, request.param, Scheme("rtn4"), etrecord=etrecord)
+    return request.param, shared_hybrid(tmp_path_factory, request.param)
 
 
 def run(*arguments: str | Path) -> Result:

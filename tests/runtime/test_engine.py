@@ -4,11 +4,10 @@ import threading
 from pathlib import Path
 
 import pytest
-from support.hybrid_models import export_hybrid
+from support.hybrid_models import shared_hybrid
 from support.tiers import checked
-from support.windowed_model import export_windowed
+from support.windowed_model import shared_windowed
 
-from quant.scheme import Scheme
 from runtime import Engine, Runner, RunnerError
 
 LONG = "A long text, which is read in several parts, before its answer begins. " * 6
@@ -23,10 +22,9 @@ def pte(
 ) -> Path:
     if request.param == "full":
         return request.getfixturevalue("embedded_cpu_pte")
-    directory = tmp_path_factory.mktemp("engine")
     if request.param == "windows":
-        return export_windowed(directory)
-    return export_hybrid(directory, request.param, Scheme("rtn4"))
+        return shared_windowed(tmp_path_factory)
+    return shared_hybrid(tmp_path_factory, request.param)
 
 
 def options(i: int) -> dict[str, float]:

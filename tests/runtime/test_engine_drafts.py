@@ -4,11 +4,10 @@ without any."""
 from pathlib import Path
 
 import pytest
-from support.hybrid_models import export_hybrid
+from support.hybrid_models import shared_hybrid
 from support.tiers import checked
-from support.windowed_model import CONTEXT, export_windowed
+from support.windowed_model import CONTEXT, shared_windowed
 
-from quant.scheme import Scheme
 from runtime import AnswerOptions, Engine, Runner, RunnerError
 
 CODE = "def add(first, second):\n    return first + second\n\n\n" * 2 + "def add(first"
@@ -31,10 +30,9 @@ def pte(
 ) -> Path:
     if request.param == "full":
         return request.getfixturevalue("embedded_cpu_pte")
-    directory = tmp_path_factory.mktemp("engine_drafts")
     if request.param == "windows":
-        return export_windowed(directory)
-    return export_hybrid(directory, request.param, Scheme("rtn4"))
+        return shared_windowed(tmp_path_factory)
+    return shared_hybrid(tmp_path_factory, request.param)
 
 
 def options(i: int) -> AnswerOptions:

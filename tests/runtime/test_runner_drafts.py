@@ -6,11 +6,10 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from support.hybrid_models import HYBRIDS, export_hybrid
+from support.hybrid_models import HYBRIDS, shared_hybrid
 from support.tiers import checked
-from support.windowed_model import CONTEXT, export_windowed
+from support.windowed_model import CONTEXT, shared_windowed
 
-from quant.scheme import Scheme
 from runtime import Chat, Runner, RunnerError
 
 CODE = "def add(first, second):\n    return first + second\n\n\n" * 2 + "def add(first"
@@ -23,10 +22,9 @@ def short_pte(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, cpp_build: Path
 ) -> Path:
     """A model with a context of CONTEXT."""
-    directory = tmp_path_factory.mktemp("drafts")
     if request.param == "windows":
-        return export_windowed(directory)
-    return export_hybrid(directory, request.param, Scheme("rtn4"))
+        return shared_windowed(tmp_path_factory)
+    return shared_hybrid(tmp_path_factory, request.param)
 
 
 def told(runner: Runner, prompt: str, sampling: dict[str, float]) -> tuple[str, str, int]:

@@ -4,11 +4,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support.hybrid_models import HYBRIDS, export_hybrid
+from support.hybrid_models import HYBRIDS, shared_hybrid
 from support.tiers import checked
-from support.windowed_model import export_windowed
+from support.windowed_model import shared_windowed
 
-from quant.scheme import Scheme
 from runtime import Runner
 
 TOKENS = np.random.default_rng(5).integers(3, 500, 150).tolist()
@@ -23,10 +22,9 @@ def pte(
     if request.param in ("full", "float32"):
         name = "embedded_cpu_pte" if request.param == "full" else "stories_cpu_float_pte"
         return request.getfixturevalue(name)
-    directory = tmp_path_factory.mktemp("logits")
     if request.param == "windows":
-        return export_windowed(directory)
-    return export_hybrid(directory, request.param, Scheme("rtn4"))
+        return shared_windowed(tmp_path_factory)
+    return shared_hybrid(tmp_path_factory, request.param)
 
 
 @pytest.mark.parametrize("kv_cache", ["default", *checked(["float32", "int8"])])

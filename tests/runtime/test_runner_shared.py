@@ -9,9 +9,8 @@ import pytest
 import torch
 from numpy.typing import NDArray
 from support.eager_answers import assert_eager_says_the_same
-from support.hybrid_models import CONTEXT, SHARED, export_hybrid
+from support.hybrid_models import CONTEXT, SHARED, shared_hybrid
 
-from quant.scheme import Scheme
 from runtime import Runner
 
 TOKENS = torch.randint(3, 4096, (CONTEXT,), generator=torch.Generator().manual_seed(3)).tolist()
@@ -21,7 +20,7 @@ OTHER = TOKENS[::-1]
 
 @pytest.fixture(scope="module")
 def pte(tmp_path_factory: pytest.TempPathFactory, cpp_build: Path) -> Path:
-    return export_hybrid(tmp_path_factory.mktemp("shared"), NAME, Scheme("rtn4"))
+    return shared_hybrid(tmp_path_factory, NAME)
 
 
 def fresh(pte: Path, tokens: list[int]) -> NDArray[np.float32]:

@@ -8,10 +8,9 @@ import pytest
 import torch
 from numpy.typing import NDArray
 from support.eager_answers import assert_eager_says_the_same
-from support.hybrid_models import CONTEXT, export_hybrid
+from support.hybrid_models import CONTEXT, shared_hybrid
 from support.tiers import checked
 
-from quant.scheme import Scheme
 from runtime import Runner
 
 TOKENS = torch.randint(3, 4096, (CONTEXT,), generator=torch.Generator().manual_seed(3)).tolist()
@@ -22,7 +21,7 @@ OTHER = TOKENS[::-1]
 def pte(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, cpp_build: Path
 ) -> Path:
-    return export_hybrid(tmp_path_factory.mktemp("states"), request.param, Scheme("rtn4"))
+    return shared_hybrid(tmp_path_factory, request.param)
 
 
 def fresh(pte: Path, tokens: list[int]) -> NDArray[np.float32]:

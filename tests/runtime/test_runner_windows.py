@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
-from support.windowed_model import CONTEXT, export_windowed
+from support.windowed_model import CONTEXT, shared_windowed
 
 from runtime import Runner
 
@@ -17,7 +17,7 @@ OTHER = TOKENS[::-1]
 
 @pytest.fixture(scope="module")
 def pte(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return export_windowed(tmp_path_factory.mktemp("windows"))
+    return shared_windowed(tmp_path_factory)
 
 
 def fresh(pte: Path, tokens: list[int]) -> NDArray[np.float32]:

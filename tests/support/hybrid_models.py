@@ -4,9 +4,11 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import pytest
 from support.exported import Quiet
 from support.family_models import QWEN3_5, Case, reference_model
 from support.gemma4_configs import GEMMA4
+from support.once import made_once
 
 from exporter.options import ExportOptions
 from exporter.pipeline import export_model
@@ -28,7 +30,9 @@ _LFM2 = {
     "layer_types": ["conv", "conv", "full_attention", "conv"],
 }
 _GEMMA4 = {
-    "num_hidden_layers": 6,
+    "num_hidden_layers": 4,
+    "layer_types": ["sliding_attention", "full_attention"] * 2,
+    "num_kv_shared_layers": 2,
     "num_key_value_heads": 2,
     "head_dim": 16,
     "global_head_dim": 32,
@@ -59,3 +63,14 @@ def export_hybrid(directory: Path, name: str, scheme: Scheme, **options: Any) ->
         ),
         Quiet(),
     ).out
+
+
+def shared_hybrid(tmp_path_factory: pytest.TempPathFactory, name: str) -> Path:
+    """The `.pte` in 4 bits, beside its checkpoint and its ETRecord; read them, do not write
+    them."""
+
+    def make(directory: Path) -> Path:
+        etrecord = directory / "model.etrecord"
+        return export_hybrid(directory, name, Scheme("rtn4"), etrecord=etrecord)
+
+    return made_once(tmp_path_factory, name, make)

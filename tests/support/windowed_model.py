@@ -3,9 +3,11 @@
 import json
 from pathlib import Path
 
+import pytest
 import torch
 from safetensors.torch import save_file
 from support.exported import Quiet
+from support.once import made_once
 
 from exporter.models.decoder import CausalLM
 from exporter.models.families import decoder_spec
@@ -54,3 +56,8 @@ def export_windowed(directory: Path) -> Path:
         delegate="cpu",
     )
     return export_model(options, Quiet()).out
+
+
+def shared_windowed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The `.pte`; read it, do not write it."""
+    return made_once(tmp_path_factory, "windows", export_windowed)
