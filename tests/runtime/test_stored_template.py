@@ -30,9 +30,9 @@ def test_a_template_that_the_runner_renders(chat_pte: Path, cpp_build: Path) -> 
 
 
 def test_a_template_that_it_cannot_render(
-    shared_data: Path, tmp_path: Path, cpp_build: Path
+    one_layer_checkpoint: Path, tmp_path: Path, cpp_build: Path
 ) -> None:
-    pte = export_chat_model(shared_data / "stories260K", tmp_path, IRREDUCIBLE)
+    pte = export_chat_model(one_layer_checkpoint, tmp_path, IRREDUCIBLE)
     with Runner(pte, threads=1) as runner:
         assert runner.chat_template is not None
         assert runner.chat_template["source"] == IRREDUCIBLE
@@ -60,18 +60,19 @@ def old(builder: flatbuffers.Builder, text: blob.TemplateText, offsets: dict[int
 @pytest.mark.parametrize("template", [TEMPLATE, IRREDUCIBLE])
 def test_a_file_of_an_earlier_version(
     template: str,
-    shared_data: Path,
+    one_layer_checkpoint: Path,
     tmp_path: Path,
-    chat_pte: Path,
     cpp_build: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(blob, "_finish", old)
-    pte = export_chat_model(shared_data / "stories260K", tmp_path, template)
-    with Runner(pte, threads=1) as runner, Runner(chat_pte, threads=1) as new:
+    with monkeypatch.context() as patch:
+        patch.setattr(blob, "_finish", old)
+        pte = export_chat_model(one_layer_checkpoint, tmp_path / "old", template)
+    with Runner(pte, threads=1) as runner:
         assert runner.chat_template is None
         if template == TEMPLATE:
-            said = [list(Chat(one).say("One?", 9)) for one in (runner, new)]
+            with Runner(export_chat_model(one_layer_checkpoint, tmp_path / "new")) as new:
+                said = [list(Chat(one).say("One?", 9)) for one in (runner, new)]
             assert said[0] == said[1]
         else:
             with pytest.raises(RunnerError, match="stored as text only"):
