@@ -19,10 +19,10 @@ chat: build build/chat.pte
 	build/runner build/chat.pte --chat
 
 test: build .venv/tasks
-	$(BIN)/python -m pytest -q -n auto --dist loadfile --timeout 900
+	$(BIN)/python -m pytest -q -n auto --dist worksteal --timeout 900
 
 check: build .venv/tasks lint
-	$(BIN)/python -m pytest -q -m check -n auto --dist loadfile --timeout 2400
+	$(BIN)/python -m pytest -q -m 'check and not soak' -n auto --dist worksteal --timeout 2400
 
 soak: build .venv/tasks
 	$(BIN)/python -m pytest -q -m soak
