@@ -33,6 +33,7 @@ LENGTHS = [20, 3, 1]
 # Every peephole has something to do here: values that are normed keep three linears apart.
 FUSED = OddDecoder((OddLayer(head_norm="weight"), OddLayer(value_norm=True)))
 LAYER = "layers.0"
+CHOSEN = list(ACTIVATIONS)
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,7 @@ def run(decoder: OddDecoder, directory: Path) -> Run:
     return Run(call, float(max(errors)))
 
 
-@pytest.mark.parametrize("seed", [*range(4), *checked(range(4, 12))])
+@pytest.mark.parametrize("seed", [*range(2), *checked(range(2, 12))])
 def test_a_random_decoder_is_one_call(seed: int, tmp_path: Path, cpp_build: Path) -> None:
     assert run(random_decoder(seed), tmp_path).error < 1e-5
 
@@ -129,7 +130,7 @@ def test_functional_aten_is_matched_as_the_edge_dialect_is(seed: int) -> None:
     assert found[0] == found[1]
 
 
-@pytest.mark.parametrize("activation", ACTIVATIONS)
+@pytest.mark.parametrize("activation", [*CHOSEN[:2], *checked(CHOSEN[2:])])
 def test_every_activation_gates(activation: str, tmp_path: Path, cpp_build: Path) -> None:
     found = run(OddDecoder((OddLayer(activation=activation),)), tmp_path)
     assert found.error < 1e-5

@@ -10,6 +10,7 @@ from pathlib import Path
 import click
 import pytest
 from click.testing import CliRunner
+from support.tiers import checked
 
 import devtools.commands.cli
 import exporter.embedded.train
@@ -154,7 +155,7 @@ def rows_of(text: str, title: str) -> list[str]:
     return lines[start + 2 : end]
 
 
-@pytest.mark.parametrize("question", ["--inspect", "--list-delegates"])
+@pytest.mark.parametrize("question", ["--inspect", *checked(["--list-delegates"])])
 def test_a_reader_that_closes_the_pipe(stories_cpu_pte: Path, question: str) -> None:
     """As head does: no trace, and the exit code of what went well."""
     words = [question, *([stories_cpu_pte] if question == "--inspect" else [])]

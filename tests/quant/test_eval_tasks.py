@@ -147,7 +147,11 @@ def test_a_limit_and_shots_are_the_harness_own(
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        (("--tasks", "no_such_task"), "task 'no_such_task' is not known to lm_eval "),
+        pytest.param(
+            ("--tasks", "no_such_task"),
+            "task 'no_such_task' is not known to lm_eval ",
+            marks=pytest.mark.check,
+        ),
         pytest.param(
             ("--tasks", "story_lost"),
             "the data of story_lost cannot be loaded (",

@@ -352,6 +352,7 @@ def test_a_head_of_4_bits_costs_more_than_one_of_8(stories: Stories) -> None:
     assert eight < four < 2 * eight
 
 
+@pytest.mark.check
 def test_a_head_of_4_bits_is_calibrated_too(stories: Stories) -> None:
     """GPTQ's share in the ends: without it the same layers, and ends rounded to nearest."""
     calibrated = stories.quality(Scheme("gptq4", head_bits=4)).kl

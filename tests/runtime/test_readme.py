@@ -53,6 +53,7 @@ def test_the_exporters_example(tmp_path: Path) -> None:
     assert re.fullmatch(rf"model\.pte: {size} bytes, KL 0\.\d+ nats\n", said)
 
 
+@pytest.mark.check
 def test_quantizations_example(tmp_path: Path) -> None:
     (tmp_path / "text.txt").write_bytes((ROOT / "exporter/embedded/encyclopedia.txt").read_bytes())
     said = run_python(printed("python", "quant/README.md", FROM_PYTHON), tmp_path)

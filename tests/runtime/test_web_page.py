@@ -97,7 +97,7 @@ def smollm2_pte(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made_once(tmp_path_factory, "smollm2_web", make)
 
 
-@pytest.mark.parametrize("screen", SCREENS)
+@pytest.mark.parametrize("screen", ["phone", pytest.param("desk", marks=pytest.mark.soak)])
 def test_smollm2_from_a_file_and_from_a_url(
     screen: str, page: Page, site: Site, cpp_build: Path, smollm2_pte: Path
 ) -> None:
