@@ -1,6 +1,7 @@
 """What delegates say of their files' sizes is what the files grow by."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -15,6 +16,7 @@ from exporter.program import capture
 from quant.measure.size import StoredSize, stored_size
 from quant.scheme import Scheme
 
+# Of the other delegates `make check` runs the first here, `make soak` the rest.
 CASES = [
     ("cpu", Scheme("rtn4"), "tied"),
     ("cpu", Scheme("none"), "untied"),
@@ -30,6 +32,14 @@ CASES = [
     ("vulkan", Scheme("none"), "tied"),
     ("tosa", Scheme("none"), "tied"),
 ]
+
+
+def mark_of(delegate: str, scheme: Scheme, ends: str) -> Any:
+    """Which of the longer runs has the case."""
+    if delegate == "cpu":
+        return ()
+    first = next(case for case in CASES if case[0] == delegate)
+    return pytest.mark.check if first == (delegate, scheme, ends) else pytest.mark.soak
 
 
 def sizes(
@@ -78,7 +88,7 @@ def test_weights_take_what_shapes_foretell(delegate: str, scheme: Scheme, ends: 
 
 @pytest.mark.parametrize(
     ("delegate", "scheme", "ends"),
-    [pytest.param(*case, marks=() if case[0] == "cpu" else pytest.mark.check) for case in CASES],
+    [pytest.param(*case, marks=mark_of(*case)) for case in CASES],
     ids=[f"{name}-{scheme.name}-{ends}" for name, scheme, ends in CASES],
 )
 def test_a_file_grows_as_its_delegate_says(

@@ -10,7 +10,7 @@ from safetensors.torch import load_file, save_file
 from support.exported import Quiet
 from support.family_models import SHAPE, Case, assert_same, reference_model, tokens_of
 from support.gemma4_configs import GEMMA4
-from support.hybrid_models import SHARED, export_hybrid
+from support.hybrid_models import SHARED, shared_hybrid
 from support.loading import loaded
 
 from exporter.checkpoint import open_checkpoint
@@ -97,17 +97,19 @@ def test_keys_that_nothing_reads_may_be_stored(tmp_path: Path) -> None:
 
 
 @pytest.mark.check
-def test_what_is_said_of_memory_and_size(tmp_path: Path, cpp_build: Path) -> None:
-    pte = export_hybrid(tmp_path, NAME, Scheme("rtn4"))
+def test_what_is_said_of_memory_and_size(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, cpp_build: Path
+) -> None:
+    pte = shared_hybrid(tmp_path_factory, NAME)
     report = read_report(pte)
     assert report["model"]["num_kv_shared_layers"] == 2
     assert report["model"]["hidden_size_per_layer_input"] == 32
     assert report["quantization"]["bits"]["model.layer_inputs.embedding"] == "8 bits"
     assert report["quantization"]["layer_input_bytes"] > 4096 * 4 * 32
-    stored = load_file(tmp_path / "model.safetensors")
+    stored = load_file(pte.with_name("model.safetensors"))
     assert report["model"]["parameters"] == sum(tensor.numel() for tensor in stored.values())
     options = ExportOptions(
-        model=str(tmp_path), out=tmp_path / "other.pte", scheme=Scheme("rtn4"), max_seq_len=16
+        model=str(pte.parent), out=tmp_path / "other.pte", scheme=Scheme("rtn4"), max_seq_len=16
     )
     explained = explain_export(options, Quiet())
     assert [(each.window, each.layers) for each in explained.caches] == [(40, 1), (None, 1)]
