@@ -8,7 +8,7 @@ import torch
 from support.cpu_models import CONTEXT, LoweredModel, prepare, write
 from support.expert_models import CLAMPED, EXPERTS, expert_model
 from support.exported import feed
-from support.tiers import checked
+from support.tiers import checked, soaked
 
 from delegates.cpu import load
 from exporter.agreement import compare, reference_logits
@@ -65,7 +65,7 @@ def test_operators_of_a_layer(tmp_path: Path) -> None:
     assert (report.calls, report.left) == (1, {})
 
 
-@pytest.mark.parametrize("pair", [*FEW, *checked(pair for pair in PAIRS if pair not in FEW)])
+@pytest.mark.parametrize("pair", [*FEW, *soaked(pair for pair in PAIRS if pair not in FEW)])
 def test_the_file_computes_the_model(
     pair: tuple[str, Scheme], tmp_path: Path, cpp_build: Path
 ) -> None:

@@ -16,7 +16,7 @@ from exporter.program import capture
 from quant.measure.size import StoredSize, stored_size
 from quant.scheme import Scheme
 
-# Of the other delegates `make check` runs the first here, `make soak` the rest.
+# `make test` runs those of our own delegate, `make check` the first of each other one.
 CASES = [
     ("cpu", Scheme("rtn4"), "tied"),
     ("cpu", Scheme("none"), "untied"),

@@ -49,6 +49,12 @@ def cpu_pte(cpp_build: Path, two_layers: Path, tmp_path_factory: pytest.TempPath
     return export_recorded(two_layers, tmp_path_factory.mktemp("cpu"), Scheme("rtn4"), "cpu")
 
 
+@pytest.fixture(scope="module")
+def xnnpack_pte(two_layers: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("xnnpack")
+    return export_recorded(two_layers, directory, Scheme("rtn4"), "xnnpack")
+
+
 def ask(model: Path, checkpoint: Path, **changes: Any) -> Request:
     request = Request(model, str(checkpoint), None, None, 64, None)
     return dataclasses.replace(request, **changes)
@@ -158,9 +164,8 @@ def test_the_command_prints_it_as_text_and_as_json(
 
 
 @pytest.mark.check
-def test_xnnpack_shows_what_leaves_its_calls(two_layers: Path, tmp_path: Path) -> None:
-    pte = export_recorded(two_layers, tmp_path, Scheme("rtn4"), "xnnpack")
-    outcome = compare(ask(pte, two_layers))
+def test_xnnpack_shows_what_leaves_its_calls(two_layers: Path, xnnpack_pte: Path) -> None:
+    outcome = compare(ask(xnnpack_pte, two_layers))
     assert outcome.wrong is None and outcome.odd == []
     places = {row.sink.place: row for row in outcome.comparison.rows}
     by_module = {(place.module_path, place.operator): row for place, row in places.items()}
@@ -257,11 +262,9 @@ def test_a_record_of_other_weights(cpu_pte: Path, two_layers: Path, broken_expor
 
 @pytest.mark.check
 def test_a_record_of_another_delegates_program(
-    cpu_pte: Path, two_layers: Path, tmp_path: Path
+    cpu_pte: Path, xnnpack_pte: Path, two_layers: Path
 ) -> None:
-    other = export_recorded(two_layers, tmp_path, Scheme("rtn4"), "xnnpack").with_suffix(
-        ".etrecord"
-    )
+    other = xnnpack_pte.with_suffix(".etrecord")
     with pytest.raises(BadRequest) as caught:
         compare(ask(cpu_pte, two_layers, etrecord=other))
     assert str(caught.value) == (

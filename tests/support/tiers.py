@@ -9,3 +9,8 @@ import pytest
 def checked(cases: Iterable[object]) -> list[Any]:
     """Single arguments of `pytest.mark.parametrize` that only `make check` runs."""
     return [pytest.param(case, marks=pytest.mark.check) for case in cases]
+
+
+def soaked(cases: Iterable[object]) -> list[Any]:
+    """The same of arguments that only `make soak` runs."""
+    return [pytest.param(case, marks=pytest.mark.soak) for case in cases]
