@@ -38,7 +38,7 @@ def run(*command: str | Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=300)
 
 
-@pytest.mark.check
+@pytest.mark.soak
 @pytest.mark.parametrize("model", ["stories_cpu_pte", "embedded_cpu_pte"])
 def test_the_same_text_from_source(
     cpp_build: Path, source: ExecutorchSource, model: str, request: pytest.FixtureRequest
@@ -54,28 +54,24 @@ def test_the_same_text_from_source(
 
 @pytest.mark.check
 def test_messages_from_source(
-    cpp_build: Path,
-    source: ExecutorchSource,
-    stories_cpu_pte: Path,
-    stories_pte: Path,
-    tmp_path: Path,
+    cpp_build: Path, static_runner: Path, stories_cpu_pte: Path, stories_pte: Path, tmp_path: Path
 ) -> None:
-    built = build("source", ("runner", "thimble"), source).directory / "runner"
+    built = (EMULATOR, static_runner)
     damaged = tmp_path / "damaged.pte"
     data = bytearray(stories_cpu_pte.read_bytes())
     data[300] ^= 255
     damaged.write_bytes(data)
     for options in ([damaged, *PROMPT], [tmp_path, *PROMPT], [stories_cpu_pte, "-p", "x" * 9999]):
-        here, there = (run(program, *options) for program in (built, cpp_build / "runner"))
+        here, there = run(*built, *options), run(cpp_build / "runner", *options)
         assert (here.returncode, here.stderr) == (there.returncode, there.stderr)
         assert here.returncode == 2
-    refused = run(built, stories_pte, *PROMPT)
+    refused = run(*built, stories_pte, *PROMPT)
     assert refused.returncode == 2
     assert refused.stderr == (
         f"runner: {stories_pte} runs on XnnpackBackend, which this runner does not include: "
         "export it with --delegate cpu\n"
     )
-    refused = run(built, stories_cpu_pte, *PROMPT, "--etdump", tmp_path / "e")
+    refused = run(*built, stories_cpu_pte, *PROMPT, "--etdump", tmp_path / "e")
     assert refused.returncode == 2
     assert refused.stderr.startswith("runner: this runner was built without ETDump")
 
