@@ -77,13 +77,18 @@ inline I32x16 shift_right(I32x16 a) {
 
 using Bytes = __m512i;
 inline Bytes load_bytes(const int8_t* from) { return _mm512_loadu_si512(from); }
-inline I32x16 add_products(I32x16 acc, Bytes a, int32_t four) {
-  return _mm512_dpbusd_epi32(acc, _mm512_set1_epi32(four), a);
+/// The instruction itself: GCC's intrinsic moves sums from register to register, and to the stack.
+[[gnu::always_inline]] inline I32x16 dpbusd(I32x16 acc, __m512i positive, __m512i bytes) {
+  asm("vpdpbusd %2, %1, %0" : "+v"(acc) : "v"(positive), "v"(bytes));
+  return acc;
+}
+[[gnu::always_inline]] inline I32x16 add_products(I32x16 acc, Bytes a, int32_t four) {
+  return dpbusd(acc, _mm512_set1_epi32(four), a);
 }
 inline I32x16 begin_biased(int32_t sum) { return _mm512_set1_epi32(-128 * sum); }
 inline Bytes load_biased(const uint8_t* from) { return _mm512_loadu_si512(from); }
-inline I32x16 add_biased(I32x16 acc, Bytes a, int32_t four) {
-  return _mm512_dpbusd_epi32(acc, a, _mm512_set1_epi32(four));
+[[gnu::always_inline]] inline I32x16 add_biased(I32x16 acc, Bytes a, int32_t four) {
+  return dpbusd(acc, a, _mm512_set1_epi32(four));
 }
 
 }  // namespace thimble::kernels::THIMBLE_VARIANT
