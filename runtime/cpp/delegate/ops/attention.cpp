@@ -90,10 +90,12 @@ class Attention {
     if (row >= rows_.first && row < rows_.first + rows_.count) {
       float* query = context_.row(op_.query, row) + op_.query_offset + head * group_ * dim_;
       norm_and_rotate(query, group_, op_.query_norm, position);
+      spread(query, group_);
     }
     if (op_.shared) return;
     float* key = context_.row(op_.key, row) + op_.key_offset + head * dim_;
     norm_and_rotate(key, 1, op_.key_norm, position);
+    spread(key, 1);
     const float* value = context_.row(op_.value, row) + op_.value_offset + head * dim_;
     context_.kernels.write_cache({key, value, dim_, cache_.geometry().row(position),
                                   cache_.geometry().type, cache_.keys(head), cache_.values(head)});
@@ -110,6 +112,16 @@ class Attention {
     const size_t at = position * (dim_ / 2);
     context_.kernels.rope(heads, count, dim_, context_.numbers(op_.cosines) + at,
                           context_.numbers(op_.sines) + at);
+  }
+
+  /// Rotates queries and keys of an int8 cache in blocks, which leaves their products: outliers of
+  /// a few dimensions, which would decide the scale, are spread over many (QuaRot, Ashkboos et al.,
+  /// 2024, section 4.2).
+  void spread(float* heads, size_t count) const {
+    if (cache_.geometry().type != kernels::CacheType::kInt8) return;
+    for (const size_t block : {64, 32, 16}) {
+      if (dim_ % block == 0) return context_.kernels.hadamard(heads, count * dim_, block);
+    }
   }
 
   /// Some queries of a key/value head, for some of the op's rows.

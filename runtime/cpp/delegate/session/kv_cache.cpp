@@ -5,6 +5,7 @@
 namespace thimble::cpu {
 
 using kernels::CacheType;
+using kernels::kCacheFour;
 using kernels::kCacheLanes;
 
 const char* cache_type_name(CacheType type) {
@@ -113,21 +114,35 @@ size_t KvCache::scale_bytes() const {
   return geometry_.type == CacheType::kInt8 ? kCacheLanes * sizeof(float) : 0;
 }
 
+void KvCache::clear_scales(size_t used, uint8_t* block) const {
+  if (scale_bytes() == 0) return;
+  std::memset(block + used * sizeof(float), 0, scale_bytes() - used * sizeof(float));
+}
+
 void KvCache::clear_keys(size_t used, uint8_t* block) const {
-  const size_t scales = scale_bytes();
-  const size_t row = (key_bytes(kCacheLanes) - scales) / geometry_.head_dim;
-  if (scales > 0) std::memset(block + used * sizeof(float), 0, scales - used * sizeof(float));
+  clear_scales(used, block);
+  const bool in_fours = geometry_.type == CacheType::kInt8;
+  const size_t rows =
+      in_fours ? kernels::divide_up(geometry_.head_dim, kCacheFour) : geometry_.head_dim;
+  const size_t row = (key_bytes(kCacheLanes) - scale_bytes()) / rows;
   const size_t kept = used * (row / kCacheLanes);
-  for (size_t d = 0; d < geometry_.head_dim; ++d) {
-    std::memset(block + scales + d * row + kept, 0, row - kept);
+  for (size_t i = 0; i < rows; ++i) {
+    std::memset(block + scale_bytes() + i * row + kept, 0, row - kept);
   }
 }
 
 void KvCache::clear_values(size_t used, uint8_t* block) const {
-  const size_t scales = scale_bytes();
-  const size_t row = (value_bytes(kCacheLanes) - scales) / kCacheLanes;
-  if (scales > 0) std::memset(block + used * sizeof(float), 0, scales - used * sizeof(float));
-  std::memset(block + scales + used * row, 0, (kCacheLanes - used) * row);
+  clear_scales(used, block);
+  const bool in_fours = geometry_.type == CacheType::kInt8;
+  const size_t together = in_fours ? kCacheFour : 1;  // positions whose numbers alternate
+  const size_t bytes = value_bytes(kCacheLanes) - scale_bytes();
+  const size_t end = kernels::round_up(used, together), row = bytes / kCacheLanes;
+  uint8_t* const values = block + scale_bytes();
+  std::memset(values + end * row, 0, bytes - end * row);
+  if (end == used) return;
+  const size_t kept = used % together;
+  for (uint8_t* four = values + (end - together) * row; four < values + end * row; four += together)
+    std::memset(four + kept, 0, together - kept);
 }
 
 }  // namespace thimble::cpu

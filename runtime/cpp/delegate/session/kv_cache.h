@@ -100,6 +100,7 @@ class KvCache {
     }
   }
   /// Sets a block to zero except for its first `used` positions.
+  void clear_scales(size_t used, uint8_t* block) const;
   void clear_keys(size_t used, uint8_t* block) const;
   void clear_values(size_t used, uint8_t* block) const;
 

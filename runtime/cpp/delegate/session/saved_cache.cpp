@@ -36,6 +36,11 @@ uint32_t number_at(const uint8_t* bytes) {
   return value;
 }
 
+/// The number of a type of cache; 2 was int8 in another order of bytes.
+size_t saved_type(kernels::CacheType type) {
+  return type == kernels::CacheType::kInt8 ? 3 : static_cast<size_t>(type);
+}
+
 /// The adapter of a saved cache of `size` bytes, kFactsAt at least; "" if it has none.
 std::string saved_adapter(const uint8_t* bytes, size_t size) {
   if (number_at(bytes + kVersionAt) != kAdapterVersion || size - kFactsAt < sizeof(uint32_t)) {
@@ -71,7 +76,7 @@ std::vector<uint8_t> Session::header() const {
       append(&bytes, cache->geometry().heads);
       append(&bytes, cache->geometry().head_dim);
       append(&bytes, cache->geometry().capacity);
-      append(&bytes, static_cast<size_t>(cache->geometry().type));
+      append(&bytes, saved_type(cache->geometry().type));
       append(&bytes, cache->geometry().window);
     }
     if (caches.states.empty()) continue;

@@ -11,6 +11,8 @@ constexpr Tile kTile = {12, 4};
 constexpr size_t kFewRows = 32;
 /// Query rows, and vectors of 16 positions, that fit the registers in attention.
 constexpr size_t kAttentionRows = 12, kAttentionVectors = 2;
+/// Query rows whose integer sums do.
+constexpr size_t kByteRows = 12;
 /// Rows of a float32 product, four accumulators each, that fit the registers.
 constexpr size_t kFloatRows = 4;
 

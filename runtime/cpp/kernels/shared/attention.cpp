@@ -2,6 +2,8 @@
 #include <type_traits>
 
 #include THIMBLE_VARIANT_HEADER
+#include "kernels/shared/attention_bytes.h"
+#include "kernels/shared/attention_floats.h"
 #include "kernels/shared/attention_rows.h"
 #include "kernels/shared/functions.h"
 
@@ -26,16 +28,9 @@ struct Scratch {
   }
 };
 
-/// Keys or values of a cache from `start` on, a multiple of 16.
-template <typename Element>
-Blocks<Element, true> blocks_at(CacheType type, const void* cache, size_t start, size_t columns) {
-  const size_t bytes = cache_block_bytes(type, columns);
-  const uint8_t* first = static_cast<const uint8_t*>(cache) + start / kLanes * bytes;
-  if (type != CacheType::kInt8)
-    return {reinterpret_cast<const Element*>(first), kLanes * columns, nullptr, 0};
-  return {reinterpret_cast<const Element*>(first + kLanes * sizeof(float)), bytes,
-          reinterpret_cast<const float*>(first), bytes / sizeof(float)};
-}
+template <size_t kRows, typename Element>
+using Group = RowGroup<kRows, std::conditional_t<std::is_same_v<Element, int8_t>,
+                                                 ByteProducts<kRows>, FloatProducts<kRows>>>;
 
 /// `count` blocks as floats.
 template <typename Element>
@@ -64,7 +59,7 @@ constexpr size_t kFewGroups = kMostGroups;
 /// Runs up to kMostAttentionRows rows, in groups of kRows, through the positions of one split. They
 /// attend to those from `first` to before `end`.
 template <size_t kRows, typename Element>
-void run_split(const AttentionArgs& args, RowGroup<kRows>* groups, size_t count, size_t split,
+void run_split(const AttentionArgs& args, Group<kRows, Element>* groups, size_t count, size_t split,
                size_t first, size_t end) {
   const Scratch scratch(args);
   const size_t padded_dim = round_up(args.head_dim, kLanes);
@@ -76,12 +71,15 @@ void run_split(const AttentionArgs& args, RowGroup<kRows>* groups, size_t count,
   size_t start = split_start + unseen * kAttentionTile;
   size_t row = args.ring == 0 ? start : start % args.ring;
   for (; start < end; start += kAttentionTile) {
-    const auto keys = blocks_at<Element>(args.type, args.keys, row, args.head_dim);
-    const auto values = blocks_at<Element>(args.type, args.values, row, padded_dim);
+    const auto keys = blocks_at<Element>(args.keys, row, args.head_dim);
+    const auto values = blocks_at<Element>(args.values, row, padded_dim);
     row += kAttentionTile;
     if (row == args.ring) row = 0;
     const bool few_groups = kFewGroups == kMostGroups || count <= kFewGroups;
-    if (kRows <= kFewRows && few_groups) {
+    if constexpr (std::is_same_v<Element, int8_t>) {
+      groups[0].add_tile(start, keys, values);
+      for (size_t g = 1; g < count; ++g) groups[g].add_tile(start, keys.again(), values.again());
+    } else if (kRows <= kFewRows && few_groups) {
       for (size_t g = 0; g < count; ++g) groups[g].add_tile(start, keys, values);
     } else {
       const size_t positions = end - start < kAttentionTile ? end - start : kAttentionTile;
@@ -96,11 +94,11 @@ void run_split(const AttentionArgs& args, RowGroup<kRows>* groups, size_t count,
 
 /// Runs rows through splits; at the end of each calls `end_split(row - first,
 /// state)` for all.
-template <size_t kRows, typename EndSplit>
+template <size_t kRows, typename Element, typename EndSplit>
 void run_rows(const AttentionArgs& args, size_t first, size_t count, size_t first_split,
               size_t last_split, EndSplit end_split) {
   const Scratch scratch(args);
-  RowGroup<kRows> groups[kMostGroups];
+  Group<kRows, Element> groups[kMostGroups];
   const size_t group_count = divide_up(count, kRows), state = attention_state_size(args.head_dim);
   for (size_t g = 0; g < group_count; ++g) {
     const size_t row = g * kRows, left = count - row;
@@ -111,17 +109,7 @@ void run_rows(const AttentionArgs& args, size_t first, size_t count, size_t firs
   const size_t from = attention_first(args.start_pos + first / args.heads, args.window);
   const size_t end = args.start_pos + (first + count - 1) / args.heads + 1;
   for (size_t split = first_split; split < last_split; ++split) {
-    switch (args.type) {
-      case CacheType::kFloat16:
-        run_split<kRows, uint16_t>(args, groups, group_count, split, from, end);
-        break;
-      case CacheType::kFloat32:
-        run_split<kRows, float>(args, groups, group_count, split, from, end);
-        break;
-      case CacheType::kInt8:
-        run_split<kRows, int8_t>(args, groups, group_count, split, from, end);
-        break;
-    }
+    run_split<kRows, Element>(args, groups, group_count, split, from, end);
     for (size_t r = 0; r < count; ++r) end_split(r, groups[r / kRows].state(r % kRows));
   }
 }
@@ -131,7 +119,15 @@ template <typename EndSplit>
 void run_some_rows(const AttentionArgs& args, size_t first, size_t count, size_t first_split,
                    size_t last_split, EndSplit end_split) {
   const auto run = [&](auto rows) {
-    run_rows<decltype(rows)::value>(args, first, count, first_split, last_split, end_split);
+    constexpr size_t kRows = decltype(rows)::value;
+    switch (args.type) {
+      case CacheType::kFloat16:
+        return run_rows<kRows, uint16_t>(args, first, count, first_split, last_split, end_split);
+      case CacheType::kFloat32:
+        return run_rows<kRows, float>(args, first, count, first_split, last_split, end_split);
+      case CacheType::kInt8:
+        return run_rows<kRows, int8_t>(args, first, count, first_split, last_split, end_split);
+    }
   };
   const size_t rows = divide_up(count, divide_up(count, kAttentionRows));
   if (rows == 1) return run(std::integral_constant<size_t, 1>{});

@@ -9,10 +9,11 @@
 /// of float16 or float32. Scores of 16 positions come from one vector of each
 /// dimension, outputs of 16 dimensions from one vector of each position: no sum
 /// runs across lanes. Of int8, both are in blocks of 16 positions, each after its
-/// scales, so that the scores and weights are multiplied by scales, not the data:
+/// scales, in the order in which processors multiply four bytes at a time; keys are
+/// stored plus 128, as some of them want one of two factors unsigned:
 ///
-///     float scales[16];  int8 keys[head_dim][16]
-///     float scales[16];  int8 values[16][head_dim padded to 16]
+///     float scales[16];  uint8 keys[head_dim padded to 4 / 4][16][4]
+///     float scales[16];  int8 values[16 / 4][head_dim padded to 16][4]
 ///
 /// In every type the first positions are in the first bytes. A ring with fewer rows than positions,
 /// as for a sliding window, has the same layout: position p is in row p % rows.
@@ -24,6 +25,9 @@ namespace thimble::kernels {
 enum class CacheType : uint8_t { kFloat16 = 0, kFloat32 = 1, kInt8 = 2 };
 
 constexpr size_t kCacheLanes = 16;
+/// Of int8: bytes that are multiplied together, and what a key's byte is more than the key.
+constexpr size_t kCacheFour = 4;
+constexpr int kCacheBias = 128;
 
 /// Bytes of 16 positions of `columns` elements each.
 constexpr size_t cache_block_bytes(CacheType type, size_t columns) {
@@ -36,7 +40,7 @@ constexpr size_t cache_block_bytes(CacheType type, size_t columns) {
     case CacheType::kInt8:
       break;
   }
-  return kCacheLanes * sizeof(float) + elements;
+  return kCacheLanes * (sizeof(float) + round_up(columns, kCacheFour));
 }
 
 /// Bytes of the keys, or values, of the first `positions` positions, in whole
@@ -73,6 +77,12 @@ struct CacheWriteArgs {
 /// fused chains in the order of dimensions, outputs in the order of positions; sums of weights run
 /// by position % 16. Positions that a row must not attend to do not change its state. So a row's
 /// result depends neither on the other rows of the call nor on which thread computes which split.
+///
+/// With an int8 cache the query is rounded to int8 like a key, and a score is float(the integers'
+/// dot product) * (the key's scale * the query's). In a tile, the weights times their values'
+/// scales become integers, w = round(clamp(weight / step, 0, 16383)), step = largest / 16383, all
+/// zero where the step is below the smallest normal; outputs = fused(float(w . values), step,
+/// outputs * factor).
 struct AttentionArgs {
   const float* q;   ///< [tokens][heads][head_dim], tokens q_stride apart
   size_t q_stride;  ///< in floats

@@ -1,23 +1,12 @@
-#include <cfloat>
-
 #include THIMBLE_VARIANT_HEADER
 #include "kernels/shared/functions.h"
-#include "kernels/shared/lanes.h"
+#include "kernels/shared/symmetric.h"
 
 namespace thimble::kernels::THIMBLE_VARIANT {
 namespace {
 
 inline void store_rounded(uint16_t* to, F32x16 a) { store_half(to, a); }
 inline void store_rounded(float* to, F32x16 a) { store(to, a); }
-
-/// Calls `put(first dimension, how many, 16 floats)` for a head's numbers.
-template <typename Put>
-inline void each_vector(const float* x, size_t head_dim, Put put) {
-  for (size_t d = 0; d < head_dim; d += kLanes) {
-    const size_t left = head_dim - d;
-    put(d, left < kLanes ? left : kLanes, left < kLanes ? load_some(x + d, left) : load(x + d));
-  }
-}
 
 template <typename Element>
 void write_floats(const CacheWriteArgs& args) {
@@ -34,25 +23,6 @@ void write_floats(const CacheWriteArgs& args) {
               [&](size_t d, size_t, F32x16 value) { store_rounded(values + d, value); });
 }
 
-/// Writes x's scale and calls `put(first dimension, how many, 16 int8)`.
-template <typename Put>
-void write_quantized(const float* x, size_t head_dim, float* scale, Put put) {
-  F32x16 largest = broadcast(0.0f);
-  each_vector(x, head_dim, [&](size_t, size_t, F32x16 a) {
-    largest = max(max(a, sub(broadcast(0.0f), a)), largest);
-  });
-  *scale = lane_max(largest) / 127.0f;
-  const bool is_normal = *scale >= FLT_MIN;
-  const F32x16 inverse = broadcast(is_normal ? 1.0f / *scale : 0.0f);
-  if (!is_normal) *scale = 0.0f;
-  each_vector(x, head_dim, [&](size_t d, size_t count, F32x16 a) {
-    const F32x16 steps = max(mul(a, inverse), broadcast(-127.0f));
-    int8_t lanes[kLanes];
-    store_bytes(lanes, round_to_int(min(steps, broadcast(127.0f))));
-    put(d, count, lanes);
-  });
-}
-
 void write_int8(const CacheWriteArgs& args) {
   const size_t padded_dim = round_up(args.head_dim, kLanes);
   const size_t block = args.position / kLanes, lane = args.position % kLanes;
@@ -60,16 +30,20 @@ void write_int8(const CacheWriteArgs& args) {
       static_cast<uint8_t*>(args.keys) + block * cache_block_bytes(args.type, args.head_dim);
   uint8_t* values =
       static_cast<uint8_t*>(args.values) + block * cache_block_bytes(args.type, padded_dim);
-  int8_t* key_lanes = reinterpret_cast<int8_t*>(keys + kLanes * sizeof(float)) + lane;
-  int8_t* value_row =
-      reinterpret_cast<int8_t*>(values + kLanes * sizeof(float)) + lane * padded_dim;
-  write_quantized(args.key, args.head_dim, reinterpret_cast<float*>(keys) + lane,
-                  [&](size_t d, size_t count, const int8_t* lanes) {
-                    for (size_t i = 0; i < count; ++i) key_lanes[(d + i) * kLanes] = lanes[i];
-                  });
-  write_quantized(
-      args.value, args.head_dim, reinterpret_cast<float*>(values) + lane,
-      [&](size_t d, size_t, const int8_t* lanes) { std::memcpy(value_row + d, lanes, kLanes); });
+  uint8_t* key_fours = keys + kLanes * sizeof(float) + lane * kCacheFour;
+  uint8_t* value_fours = values + kLanes * sizeof(float) +
+                         lane / kCacheFour * kCacheFour * padded_dim + lane % kCacheFour;
+  reinterpret_cast<float*>(keys)[lane] =
+      quantize_symmetric(args.key, args.head_dim, [&](size_t d, size_t count, const int8_t* lanes) {
+        for (size_t i = d; i < d + count; ++i)
+          key_fours[i / kCacheFour * kLineBytes + i % kCacheFour] =
+              static_cast<uint8_t>(lanes[i - d] + kCacheBias);
+      });
+  reinterpret_cast<float*>(values)[lane] =
+      quantize_symmetric(args.value, args.head_dim, [&](size_t d, size_t, const int8_t* lanes) {
+        for (size_t i = d; i < d + kLanes; ++i)
+          value_fours[i * kCacheFour] = static_cast<uint8_t>(lanes[i - d]);
+      });
 }
 
 }  // namespace

@@ -21,11 +21,6 @@ namespace thimble::kernels::THIMBLE_VARIANT {
                                                const HalfConstants& constants) {
   return widen_half(from, constants);
 }
-[[gnu::always_inline]] inline v128_t load_four(const int8_t* from, const HalfConstants&) {
-  const v128_t words = wasm_i16x8_extend_low_i8x16(wasm_v128_load32_zero(from));
-  return wasm_f32x4_convert_i32x4(wasm_i32x4_extend_low_i16x8(words));
-}
-
 /// acc[r] = numbers[i * number_step + r * row_step] * (16 elements from i * element_step on) +
 /// acc[r], fused, for i from 0 to before `count`, in order.
 template <size_t kRows, typename Element>

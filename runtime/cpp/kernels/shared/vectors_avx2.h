@@ -103,11 +103,6 @@ inline void store_bytes(int8_t* to, I32x16 a) {
       _mm_packus_epi16(_mm256_castsi256_si128(ordered), _mm256_extracti128_si256(ordered, 1));
   _mm_storeu_si128(reinterpret_cast<__m128i*>(to), bytes);
 }
-inline F32x16 load_int8(const int8_t* from) {
-  const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from));
-  return {_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(bytes)),
-          _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_srli_si128(bytes, 8)))};
-}
 inline int32_t sum(I32x16 a) {
   const __m256i pairs = _mm256_add_epi32(a.low, a.high);
   __m128i four = _mm_add_epi32(_mm256_castsi256_si128(pairs), _mm256_extracti128_si256(pairs, 1));
@@ -133,6 +128,37 @@ inline void store_half(uint16_t* to, F32x16 a) {
   __m128i* halves = reinterpret_cast<__m128i*>(to);
   _mm_storeu_si128(halves, _mm256_cvtps_ph(a.low, _MM_FROUND_TO_NEAREST_INT));
   _mm_storeu_si128(halves + 1, _mm256_cvtps_ph(a.high, _MM_FROUND_TO_NEAREST_INT));
+}
+
+template <int kBits>
+inline I32x16 shift_right(I32x16 a) {
+  return {_mm256_srli_epi32(a.low, kBits), _mm256_srli_epi32(a.high, kBits)};
+}
+
+using Bytes = I32x16;
+inline Bytes load_bytes(const int8_t* from) {
+  return {_mm256_loadu_si256(as_vector(from)), _mm256_loadu_si256(as_vector(from + 32))};
+}
+/// Two products of 0 to 127 and a byte fit 16 bits.
+inline __m256i add_products(__m256i acc, __m256i positive, __m256i bytes) {
+  const __m256i pairs = _mm256_maddubs_epi16(positive, bytes);
+  return _mm256_add_epi32(acc, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
+}
+inline I32x16 add_products(I32x16 acc, Bytes a, int32_t four) {
+  const __m256i factors = _mm256_set1_epi32(four);
+  return {add_products(acc.low, factors, a.low), add_products(acc.high, factors, a.high)};
+}
+inline I32x16 begin_biased(int32_t /*sum*/) { return broadcast(int32_t{0}); }
+inline Bytes load_biased(const uint8_t* from) {
+  const __m256i bias = _mm256_set1_epi8(-128);
+  return {_mm256_xor_si256(_mm256_loadu_si256(as_vector(from)), bias),
+          _mm256_xor_si256(_mm256_loadu_si256(as_vector(from + 32)), bias)};
+}
+/// The factors' signs go to the bytes, which are not -128.
+inline I32x16 add_biased(I32x16 acc, Bytes a, int32_t four) {
+  const __m256i factors = _mm256_set1_epi32(four), sizes = _mm256_abs_epi8(factors);
+  return {add_products(acc.low, sizes, _mm256_sign_epi8(a.low, factors)),
+          add_products(acc.high, sizes, _mm256_sign_epi8(a.high, factors))};
 }
 
 }  // namespace thimble::kernels::THIMBLE_VARIANT

@@ -54,10 +54,6 @@ inline I32x16 round_to_int(F32x16 a) {
 inline void store_bytes(int8_t* to, I32x16 a) {
   _mm_storeu_si128(reinterpret_cast<__m128i*>(to), _mm512_cvtepi32_epi8(a));
 }
-inline F32x16 load_int8(const int8_t* from) {
-  const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from));
-  return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(bytes));
-}
 inline int32_t sum(I32x16 a) { return _mm512_reduce_add_epi32(a); }
 inline F32x16 power_of_two(I32x16 n) {
   return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_add_epi32(n, _mm512_set1_epi32(127)), 23));
@@ -72,6 +68,27 @@ inline F32x16 load_half(const uint16_t* from) {
 inline void store_half(uint16_t* to, F32x16 a) {
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(to),
                       _mm512_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+}
+
+template <int kBits>
+inline I32x16 shift_right(I32x16 a) {
+  return _mm512_srli_epi32(a, kBits);
+}
+
+using Bytes = __m512i;
+inline Bytes load_bytes(const int8_t* from) { return _mm512_loadu_si512(from); }
+/// The instruction itself: GCC's intrinsic moves sums from register to register, and to the stack.
+[[gnu::always_inline]] inline I32x16 dpbusd(I32x16 acc, __m512i positive, __m512i bytes) {
+  asm("vpdpbusd %2, %1, %0" : "+v"(acc) : "v"(positive), "v"(bytes));
+  return acc;
+}
+[[gnu::always_inline]] inline I32x16 add_products(I32x16 acc, Bytes a, int32_t four) {
+  return dpbusd(acc, _mm512_set1_epi32(four), a);
+}
+inline I32x16 begin_biased(int32_t sum) { return _mm512_set1_epi32(-128 * sum); }
+inline Bytes load_biased(const uint8_t* from) { return _mm512_loadu_si512(from); }
+[[gnu::always_inline]] inline I32x16 add_biased(I32x16 acc, Bytes a, int32_t four) {
+  return dpbusd(acc, a, _mm512_set1_epi32(four));
 }
 
 }  // namespace thimble::kernels::THIMBLE_VARIANT

@@ -104,14 +104,6 @@ inline void store_bytes(int8_t* to, I32x16 a) {
   const int16x8_t high = vcombine_s16(vmovn_s32(a.part[2]), vmovn_s32(a.part[3]));
   vst1q_s8(to, vcombine_s8(vmovn_s16(low), vmovn_s16(high)));
 }
-inline F32x16 load_int8(const int8_t* from) {
-  const int8x16_t bytes = vld1q_s8(from);
-  const int16x8_t low = vmovl_s8(vget_low_s8(bytes)), high = vmovl_s8(vget_high_s8(bytes));
-  return {{vcvtq_f32_s32(vmovl_s16(vget_low_s16(low))),
-           vcvtq_f32_s32(vmovl_s16(vget_high_s16(low))),
-           vcvtq_f32_s32(vmovl_s16(vget_low_s16(high))),
-           vcvtq_f32_s32(vmovl_s16(vget_high_s16(high)))}};
-}
 inline int32_t sum(I32x16 a) {
   return vaddvq_s32(vaddq_s32(vaddq_s32(a.part[0], a.part[1]), vaddq_s32(a.part[2], a.part[3])));
 }
@@ -135,5 +127,32 @@ inline F32x16 load_half(const uint16_t* from) {
 inline void store_half(uint16_t* to, F32x16 a) {
   for (int i = 0; i < 4; ++i) vst1_u16(to + 4 * i, vreinterpret_u16_f16(vcvt_f16_f32(a.part[i])));
 }
+
+template <int kBits>
+inline I32x16 shift_right(I32x16 a) {
+  return each_int([&](int i) { return vshrq_n_s32(a.part[i], kBits); });
+}
+
+struct Bytes {
+  int8x16_t part[4];
+};
+template <typename Operation>
+inline Bytes each_bytes(Operation operation) {
+  return {{operation(0), operation(1), operation(2), operation(3)}};
+}
+inline Bytes load_bytes(const int8_t* from) {
+  return each_bytes([&](int i) { return vld1q_s8(from + 16 * i); });
+}
+inline I32x16 add_products(I32x16 acc, Bytes a, int32_t four) {
+  const int8x16_t factors = vreinterpretq_s8_s32(vdupq_n_s32(four));
+  return each_int([&](int i) { return vdotq_s32(acc.part[i], a.part[i], factors); });
+}
+inline I32x16 begin_biased(int32_t /*sum*/) { return broadcast(int32_t{0}); }
+inline Bytes load_biased(const uint8_t* from) {
+  const uint8x16_t bias = vdupq_n_u8(128);
+  return each_bytes(
+      [&](int i) { return vreinterpretq_s8_u8(veorq_u8(vld1q_u8(from + 16 * i), bias)); });
+}
+inline I32x16 add_biased(I32x16 acc, Bytes a, int32_t four) { return add_products(acc, a, four); }
 
 }  // namespace thimble::kernels::THIMBLE_VARIANT

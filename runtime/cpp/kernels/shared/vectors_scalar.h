@@ -112,9 +112,6 @@ inline I32x16 round_to_int(F32x16 a) {
 inline void store_bytes(int8_t* to, I32x16 a) {
   for (int i = 0; i < 16; ++i) to[i] = static_cast<int8_t>(a.lane[i]);
 }
-inline F32x16 load_int8(const int8_t* from) {
-  return each([&](int i) { return static_cast<float>(from[i]); });
-}
 inline int32_t sum(I32x16 a) {
   int32_t total = 0;
   for (int32_t lane : a.lane) total += lane;
@@ -145,6 +142,41 @@ inline F32x16 load_half(const uint16_t* from) {
 /// To nearest, ties to even.
 inline void store_half(uint16_t* to, F32x16 a) {
   for (int i = 0; i < 16; ++i) to[i] = float_to_half(a.lane[i]);
+}
+
+/// Lanes shifted to the right; they may not be negative.
+template <int kBits>
+inline I32x16 shift_right(I32x16 a) {
+  for (int32_t& lane : a.lane) lane >>= kBits;
+  return a;
+}
+
+/// Four bytes for each lane.
+struct Bytes {
+  int8_t byte[64];
+};
+inline Bytes load_bytes(const int8_t* from) {
+  Bytes bytes;
+  std::memcpy(bytes.byte, from, sizeof bytes.byte);
+  return bytes;
+}
+/// acc + the products of each lane's four bytes and those of `four`, which are 0 to 127.
+inline I32x16 add_products(I32x16 acc, const Bytes& a, int32_t four) {
+  int8_t factors[4];
+  std::memcpy(factors, &four, sizeof factors);
+  for (int i = 0; i < 64; ++i) acc.lane[i / 4] += a.byte[i] * factors[i % 4];
+  return acc;
+}
+/// For sums of products of bytes that are stored plus 128: what such a sum begins with, of the sum
+/// of its other factors; the bytes; and the sum, with four factors, -127 to 127, more.
+inline I32x16 begin_biased(int32_t /*sum*/) { return broadcast(int32_t{0}); }
+inline Bytes load_biased(const uint8_t* from) {
+  Bytes bytes;
+  for (int i = 0; i < 64; ++i) bytes.byte[i] = static_cast<int8_t>(from[i] - 128);
+  return bytes;
+}
+inline I32x16 add_biased(I32x16 acc, const Bytes& a, int32_t four) {
+  return add_products(acc, a, four);
 }
 
 }  // namespace thimble::kernels::THIMBLE_VARIANT

@@ -130,12 +130,6 @@ inline void store_bytes(int8_t* to, I32x16 a) {
   const v128_t high = wasm_u16x8_narrow_i32x4(low_bytes(a.part[2]), low_bytes(a.part[3]));
   wasm_v128_store(to, wasm_u8x16_narrow_i16x8(low, high));
 }
-inline F32x16 load_int8(const int8_t* from) {
-  return each([&](int i) {
-    const v128_t words = wasm_i16x8_extend_low_i8x16(wasm_v128_load32_zero(from + 4 * i));
-    return wasm_f32x4_convert_i32x4(wasm_i32x4_extend_low_i16x8(words));
-  });
-}
 inline int32_t sum(I32x16 a) {
   const v128_t four =
       wasm_i32x4_add(wasm_i32x4_add(a.part[0], a.part[1]), wasm_i32x4_add(a.part[2], a.part[3]));
@@ -196,5 +190,37 @@ inline void store_half(uint16_t* to, F32x16 a) {
     wasm_v128_store(to + 4 * i, halves);
   }
 }
+
+template <int kBits>
+inline I32x16 shift_right(I32x16 a) {
+  return each_int([&](int i) { return wasm_u32x4_shr(a.part[i], kBits); });
+}
+
+struct Bytes {
+  v128_t part[4];
+};
+inline Bytes load_bytes(const int8_t* from) {
+  return {{wasm_v128_load(from), wasm_v128_load(from + 16), wasm_v128_load(from + 32),
+           wasm_v128_load(from + 48)}};
+}
+inline I32x16 add_products(I32x16 acc, Bytes a, int32_t four) {
+  const v128_t factors = wasm_i16x8_extend_low_i8x16(wasm_i32x4_splat(four));
+  return each_int([&](int i) {
+    const v128_t low = wasm_i32x4_dot_i16x8(wasm_i16x8_extend_low_i8x16(a.part[i]), factors);
+    const v128_t high = wasm_i32x4_dot_i16x8(wasm_i16x8_extend_high_i8x16(a.part[i]), factors);
+    const v128_t sums = wasm_i32x4_add(wasm_i32x4_shuffle(low, high, 0, 2, 4, 6),
+                                       wasm_i32x4_shuffle(low, high, 1, 3, 5, 7));
+    return wasm_i32x4_add(acc.part[i], sums);
+  });
+}
+inline I32x16 begin_biased(int32_t /*sum*/) { return broadcast(int32_t{0}); }
+inline Bytes load_biased(const uint8_t* from) {
+  const v128_t bias = wasm_i8x16_splat(-128);
+  return {{wasm_v128_xor(wasm_v128_load(from), bias),
+           wasm_v128_xor(wasm_v128_load(from + 16), bias),
+           wasm_v128_xor(wasm_v128_load(from + 32), bias),
+           wasm_v128_xor(wasm_v128_load(from + 48), bias)}};
+}
+inline I32x16 add_biased(I32x16 acc, Bytes a, int32_t four) { return add_products(acc, a, four); }
 
 }  // namespace thimble::kernels::THIMBLE_VARIANT

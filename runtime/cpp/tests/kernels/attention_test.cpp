@@ -36,7 +36,7 @@ struct Shape {
 /// Whether attention runs as one call, or split by split.
 enum class Parts { kOne, kSplits };
 
-/// What the cache makes of one head's numbers.
+/// What the cache makes of one head's numbers, and attention of a query of an int8 cache.
 std::vector<float> stored(const float* x, size_t count, CacheType type) {
   std::vector<float> result(x, x + count);
   float largest = 0;
@@ -120,6 +120,7 @@ class Problem {
   bool is_right(const std::vector<float>& out) const {
     const size_t dim = shape_.head_dim;
     std::vector<std::vector<float>> keys, values;
+    const bool rounds = type_ == CacheType::kInt8;  // queries and weights too
     for (size_t p = 0; p < positions_; ++p) {
       keys.push_back(stored(&key_[p * dim], dim, type_));
       values.push_back(stored(&value_[p * dim], dim, type_));
@@ -128,12 +129,14 @@ class Problem {
       const size_t end = shape_.start_pos + row / shape_.heads + 1;
       const size_t first = shape_.window == 0 || end < shape_.window ? 0 : end - shape_.window;
       const size_t visible = end - first;
+      const std::vector<float> query =
+          stored(&q_[row * dim], dim, rounds ? type_ : CacheType::kFloat32);
       std::vector<double> weights(visible);
       double largest = -1e300, sum = 0, most = 0;
       for (size_t p = 0; p < visible; ++p) {
         double dot = 0, size = 0;
         for (size_t d = 0; d < dim; ++d) {
-          const double term = static_cast<double>(q_[row * dim + d]) * keys[first + p][d];
+          const double term = static_cast<double>(query[d]) * keys[first + p][d];
           dot += term;
           size += std::fabs(term);
         }
@@ -157,15 +160,17 @@ class Problem {
       const double sunk = sinks_.empty() ? 0 : std::fabs(sink);
       const double tolerance = kEpsilon * (2 * ((dim + 7) * most + 14 * capped + sunk) +
                                            2 * visible + 2.0 * visible / 64 * 5 + 16);
+      const std::vector<double> steps = rounds ? steps_of(first, weights) : std::vector<double>();
       for (size_t d = 0; d < dim; ++d) {
-        double expected = 0, size = 0;
+        double expected = 0, size = 0, rounded = 0;
         for (size_t p = 0; p < visible; ++p) {
           const double term = weights[p] / sum * values[first + p][d];
           expected += term;
           size += std::fabs(term);
+          if (rounds) rounded += steps[p] / sum * largest_value(first + p);
         }
-        if (!(std::fabs(out[row * dim + d] - expected) <= tolerance * size + visible * 0x1p-125))
-          return false;
+        const double error = tolerance * size + rounded + visible * 0x1p-125;
+        if (!(std::fabs(out[row * dim + d] - expected) <= error)) return false;
       }
     }
     return true;
@@ -193,6 +198,33 @@ class Problem {
   }
 
   float scale() const { return 1.0f / std::sqrt(static_cast<float>(shape_.head_dim)); }
+
+  /// The scale of an int8 value.
+  double largest_value(size_t position) const {
+    double largest = 0;
+    for (size_t d = 0; d < shape_.head_dim; ++d)
+      largest = std::fmax(largest, std::fabs(value_[position * shape_.head_dim + d]));
+    return largest;
+  }
+
+  /// By how much a weight may be off, in units of the largest value of its position, as it is
+  /// rounded to one of 16383 steps of the largest weight times value of its tile: half a step, and
+  /// a little for the roundings of the step itself. Where the step is no normal number, all are
+  /// lost.
+  std::vector<double> steps_of(size_t first, const std::vector<double>& weights) const {
+    std::vector<double> errors(weights.size());
+    for (size_t p = 0; p < weights.size(); ++p) {
+      const size_t tile = (first + p) / kAttentionTile;
+      double largest = 0;
+      for (size_t other = 0; other < weights.size(); ++other)
+        if ((first + other) / kAttentionTile == tile)
+          largest = std::fmax(largest, weights[other] * largest_value(first + other));
+      const double scale = largest_value(first + p);
+      const double step = std::fmax(largest / 16383, 127.0 * FLT_MIN);
+      errors[p] = scale > 0 ? 0.51 * step / scale : 0;
+    }
+    return errors;
+  }
 
   Shape shape_;
   CacheType type_;

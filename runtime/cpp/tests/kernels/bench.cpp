@@ -116,11 +116,11 @@ void measure_matmul(const Variant& variant, WeightFormat format, const char* for
   }
 }
 
-/// Heads of 64, four to a key/value head, float16: a step at depth 4096 and a prefill of 512.
-void measure_attention(const Variant& variant) {
+/// Heads of 64, four to a key/value head: a step at depth 4096 and a prefill of 512.
+void measure_attention(const Variant& variant, CacheType type, const char* name) {
   constexpr size_t kHeadDim = 64, kHeads = 4, kDepth = 4096, kTokens = 512;
-  AlignedBuffer keys(key_cache_bytes(CacheType::kFloat16, kDepth, kHeadDim));
-  AlignedBuffer values(value_cache_bytes(CacheType::kFloat16, kDepth, kHeadDim));
+  AlignedBuffer keys(key_cache_bytes(type, kDepth, kHeadDim));
+  AlignedBuffer values(value_cache_bytes(type, kDepth, kHeadDim));
   AlignedBuffer scratch(attention_scratch_size(kHeadDim) * sizeof(float));
   std::memset(keys.data(), 0x2C, keys.size());
   std::memset(values.data(), 0x2C, values.size());
@@ -131,6 +131,7 @@ void measure_attention(const Variant& variant) {
   args.heads = kHeads;
   args.head_dim = kHeadDim;
   args.scale = 0.125f;
+  args.type = type;
   args.keys = keys.data();
   args.values = values.data();
   args.out = out.data();
@@ -138,12 +139,12 @@ void measure_attention(const Variant& variant) {
   args.tokens = 1;
   args.start_pos = kDepth - 1;
   const double step = shortest([&] { variant.attention(args); });
-  std::printf("%-14s %-16s at depth %zu  %6.1f GB/s\n", variant.name, "attention", kDepth,
-              (keys.size() + values.size()) / step * 1e-9);
+  std::printf("%-14s attention, %-7s at depth %zu  %6.1f us, %5.1f GB/s\n", variant.name, name,
+              kDepth, step * 1e6, (keys.size() + values.size()) / step * 1e-9);
   args.tokens = kTokens;
   args.start_pos = 0;
   const double prefill = shortest([&] { variant.attention(args); });
-  std::printf("%-14s %-16s of %zu rows    %6.1f GFLOPS\n", variant.name, "attention", kTokens,
+  std::printf("%-14s attention, %-7s of %zu rows    %6.1f GOPS\n", variant.name, name, kTokens,
               2.0 * kTokens * kTokens * kHeads * kHeadDim / prefill * 1e-9);
 }
 
@@ -158,7 +159,8 @@ int main(int argc, char** argv) {
     if (!wanted || (variant->required & ~cpu_features()) != 0) continue;
     if (argc == 1 && std::strcmp(variant->name, "scalar") == 0) continue;
     measure_limits(variant->required, memory);
-    measure_attention(*variant);
+    measure_attention(*variant, CacheType::kFloat16, "float16");
+    measure_attention(*variant, CacheType::kInt8, "int8");
     constexpr const char* kFormats[] = {"int4 two-level", "int5 two-level", "int6 two-level",
                                         "int4",           "int8",           "int8 groups"};
     for (size_t format = 0; format < kIntegerFormats; ++format) {

@@ -1,0 +1,223 @@
+#pragma once
+
+/// \file
+/// The products of attention with a cache of int8: integers, which every order of sums gives alike.
+
+#include <cfloat>
+#include <cstring>
+
+#include THIMBLE_VARIANT_HEADER
+#include "kernels/shared/attention_blocks.h"
+#include "kernels/shared/symmetric.h"
+
+namespace thimble::kernels::THIMBLE_VARIANT {
+
+inline int32_t four_at(const int8_t* bytes) {
+  int32_t four;
+  std::memcpy(&four, bytes, sizeof four);
+  return four;
+}
+
+/// The products of kRows rows.
+template <size_t kRows>
+class ByteProducts {
+ public:
+  /// \param query room for [head_dim][kRows] floats.
+  void start(size_t head_dim, float* query) {
+    head_dim_ = head_dim;
+    fours_ = divide_up(head_dim, kFour);
+    padded_dim_ = round_up(head_dim, kLanes);
+    query_ = reinterpret_cast<int8_t*>(query);
+  }
+
+  /// Takes row r's query, as int8; its scores are products by `scale`.
+  void take_query(size_t r, const float* q, float scale) {
+    int32_t sum = 0;
+    const float step =
+        quantize_symmetric(q, head_dim_, [&](size_t d, size_t count, const int8_t* lanes) {
+          for (size_t i = 0; i < count; i += kFour)
+            std::memcpy(query_ + ((d + i) / kFour * kRows + r) * kFour, lanes + i, kFour);
+          for (size_t i = 0; i < kLanes; ++i) sum += lanes[i];
+        });
+    query_scale_[r] = step * scale;
+    query_sum_[r] = sum;
+  }
+
+  /// Scores of `blocks` * 16 positions, row after row.
+  template <bool kFromMemory>
+  void score(const Blocks<int8_t, kFromMemory>& keys, size_t blocks, float* scores) const {
+    for (size_t row = 0; row < kRows; row += kTogether) {
+      size_t b = 0;
+      for (; b + kVectors <= blocks; b += kVectors) score_blocks<kVectors>(keys, b, row, scores);
+      for (; b < blocks; ++b) score_blocks<1>(keys, b, row, scores);
+    }
+  }
+
+  /// outputs = outputs * factor + weights . values; the weights are lost.
+  template <bool kFromMemory>
+  void mix(const Blocks<int8_t, kFromMemory>& values, size_t positions, float* weights,
+           const float* factor, float* states, size_t stride) const {
+    Digits digits[kRows];
+    float steps[kLanes];
+    const size_t blocks = divide_up(positions, kLanes);
+    quantize(values, blocks, positions, weights, digits, steps);
+    for (size_t row = 0; row < kRows; row += kTogether) {
+      const Mixed rows{digits + row, steps + row, factor + row, states + row * stride, stride};
+      size_t d = 0;
+      for (; d + kVectors * kLanes <= padded_dim_; d += kVectors * kLanes)
+        mix_vectors<kVectors>(values, blocks, d, rows);
+      for (; d < padded_dim_; d += kLanes) mix_vectors<1>(values, blocks, d, rows);
+    }
+  }
+
+ private:
+  static constexpr size_t kFour = 4;  ///< bytes whose products are added together
+  /// A weight has two digits, 0 to 127: instructions that multiply bytes of different signs, and
+  /// those that add two products in 16 bits, take them.
+  static constexpr int32_t kBase = 128, kMostSteps = kBase * kBase - 1;
+  struct Digits {
+    int8_t high[kAttentionTile], low[kAttentionTile];
+  };
+  /// kTogether rows' weights and where they are mixed to.
+  struct Mixed {
+    const Digits* digits;
+    const float *steps, *factor;
+    float* outputs;
+    size_t stride;
+  };
+  static constexpr size_t kPasses = divide_up(kRows, kByteRows);
+  static constexpr size_t kTogether =
+      divide_up(kRows, kPasses);  ///< rows whose sums are in registers
+  static_assert(kPasses * kTogether == kRows);
+  static constexpr size_t kRoom = kByteRows * kAttentionVectors / kTogether;
+  static constexpr size_t kVectors = kRoom >= 4 ? 4 : kRoom >= 2 ? 2 : 1;
+
+  template <size_t kBlocks, bool kFromMemory>
+  void score_blocks(const Blocks<int8_t, kFromMemory>& keys, size_t first_block, size_t row,
+                    float* scores) const {
+    I32x16 acc[kTogether][kBlocks];
+    unrolled<kTogether>([&](auto r) {
+      unrolled<kBlocks>([&](auto b) { acc[r][b] = begin_biased(query_sum_[row + r]); });
+    });
+    const int8_t* query = query_ + row * kFour;
+    const uint8_t* block = reinterpret_cast<const uint8_t*>(keys.block(first_block));
+    const int8_t* ahead = keys.block(first_block + kAttentionTile / kLanes);
+    for (size_t i = 0; i < fours_; ++i, query += kRows * kFour, block += kLineBytes) {
+      Bytes key[kBlocks];
+      unrolled<kBlocks>([&](auto b) [[gnu::always_inline]] {
+        if constexpr (kFromMemory) prefetch<kLineBytes>(ahead + b * keys.stride + i * kLineBytes);
+        key[b] = load_biased(block + b * keys.stride);
+      });
+      unrolled<kTogether>([&](auto r) [[gnu::always_inline]] {
+        const int32_t four = four_at(query + r * kFour);
+        unrolled<kBlocks>([&](auto b) [[gnu::always_inline]] {
+          acc[r][b] = add_biased(acc[r][b], key[b], four);
+        });
+      });
+    }
+    unrolled<kBlocks>([&](auto b) {
+      float* to = scores + (first_block + b) * kLanes;
+      const F32x16 scale = load(keys.scales + (first_block + b) * keys.scale_stride);
+      unrolled<kTogether>([&](auto r) {
+        store(to + (row + r) * kAttentionTile,
+              mul(to_float(acc[r][b]), mul(scale, broadcast(query_scale_[row + r]))));
+      });
+    });
+  }
+
+  template <size_t kCount, bool kFromMemory>
+  void mix_vectors(const Blocks<int8_t, kFromMemory>& values, size_t blocks, size_t d,
+                   const Mixed& rows) const {
+    I32x16 acc[kTogether][kCount];
+    unrolled<kTogether>(
+        [&](auto r) { unrolled<kCount>([&](auto v) { acc[r][v] = broadcast(int32_t{0}); }); });
+    add_digits<kFromMemory, kCount>(values, blocks, d, rows.digits->high, acc);
+    unrolled<kTogether>([&](auto r) {
+      unrolled<kCount>([&](auto v) { acc[r][v] = mul(acc[r][v], broadcast(kBase)); });
+    });
+    add_digits<false, kCount>(values.again(), blocks, d, rows.digits->low, acc);
+    unrolled<kTogether>([&](auto r) {
+      unrolled<kCount>([&](auto v) {
+        float* output = rows.outputs + r * rows.stride + d + v * kLanes;
+        const F32x16 before = mul(load(output), broadcast(rows.factor[r]));
+        store(output, fused(to_float(acc[r][v]), broadcast(rows.steps[r]), before));
+      });
+    });
+  }
+
+  /// Adds the values times one digit of each row's weights.
+  template <bool kFromMemory, size_t kCount>
+  void add_digits(const Blocks<int8_t, kFromMemory>& values, size_t blocks, size_t d,
+                  const int8_t* digits, I32x16 (&acc)[kTogether][kCount]) const {
+    const size_t step = padded_dim_ * kFour;
+    for (size_t b = 0; b < blocks; ++b) {
+      const int8_t* block = values.block(b) + d * kFour;
+      const int8_t* ahead = values.block(b + kAttentionTile / kLanes) + d * kFour;
+      for (size_t p = 0; p < kLanes; p += kFour, block += step, digits += kFour) {
+        if constexpr (kFromMemory) prefetch<kCount * kLineBytes>(ahead + p * padded_dim_);
+        Bytes value[kCount];
+        unrolled<kCount>(
+            [&](auto v) [[gnu::always_inline]] { value[v] = load_bytes(block + v * kLineBytes); });
+        unrolled<kTogether>([&](auto r) [[gnu::always_inline]] {
+          const int32_t four = four_at(digits + r * sizeof(Digits));
+          unrolled<kCount>([&](auto v) [[gnu::always_inline]] {
+            acc[r][v] = add_products(acc[r][v], value[v], four);
+          });
+        });
+      }
+    }
+  }
+
+  /// Multiplies the rows' weights by the values' scales and writes their digits, of positions that
+  /// do not exist zero, and their steps.
+  template <bool kFromMemory>
+  static void quantize(const Blocks<int8_t, kFromMemory>& values, size_t blocks, size_t positions,
+                       float* weights, Digits (&digits)[kRows], float (&steps)[kLanes]) {
+    alignas(kLineBytes) float largest[kLanes] = {}, inverse[kLanes];
+    for (size_t r = 0; r < kRows; ++r)
+      largest[r] = weigh(values, blocks, positions, weights + r * kAttentionTile);
+    store(steps, mul(load(largest), broadcast(1.0f / kMostSteps)));
+    store(inverse, div(broadcast(static_cast<float>(kMostSteps)), load(largest)));
+    for (size_t r = 0; r < kRows; ++r) {
+      if (!(steps[r] >= FLT_MIN)) steps[r] = inverse[r] = 0;
+      for (size_t b = 0; b < blocks; ++b) {
+        const F32x16 weight = load(weights + r * kAttentionTile + b * kLanes);
+        const F32x16 number = max(mul(weight, broadcast(inverse[r])), broadcast(0.0f));
+        const I32x16 both = round_to_int(min(number, broadcast(static_cast<float>(kMostSteps))));
+        const I32x16 high = shift_right<7>(both);
+        store_bytes(digits[r].high + b * kLanes, high);
+        store_bytes(digits[r].low + b * kLanes, sub(both, mul(high, broadcast(kBase))));
+      }
+    }
+  }
+
+  /// Multiplies a row's weights by the values' scales; returns the largest.
+  template <bool kFromMemory>
+  static float weigh(const Blocks<int8_t, kFromMemory>& values, size_t blocks, size_t positions,
+                     float* weights) {
+    F32x16 largest = broadcast(0.0f);
+    const size_t whole = positions / kLanes;
+    for (size_t b = 0; b < whole; ++b) {
+      const F32x16 scale = load(values.scales + b * values.scale_stride);
+      const F32x16 weight = mul(load(weights + b * kLanes), scale);
+      store(weights + b * kLanes, weight);
+      largest = max(weight, largest);
+    }
+    if (whole < blocks) {  // scales of positions that do not exist are any numbers
+      float* last = weights + whole * kLanes;
+      const size_t left = positions % kLanes;
+      const F32x16 scale = load_some(values.scales + whole * values.scale_stride, left);
+      const F32x16 weight = mul(load_some(last, left), scale);
+      store(last, weight);
+      largest = max(weight, largest);
+    }
+    return lane_max(largest);
+  }
+
+  size_t head_dim_, fours_, padded_dim_;
+  int8_t* query_;  // [fours][kRows][4]
+  float query_scale_[kRows];
+  int32_t query_sum_[kRows];
+};
+
+}  // namespace thimble::kernels::THIMBLE_VARIANT
