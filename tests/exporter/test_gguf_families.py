@@ -11,6 +11,7 @@ import torch
 from gguf import GGMLQuantizationType as Type
 from support.family_models import (
     GPT_OSS,
+    LFM2,
     LLAMA3,
     MIXED,
     MIXTURE,
@@ -23,6 +24,7 @@ from support.family_models import (
     rope,
     tokens_of,
 )
+from support.gemma4_configs import GEMMA4, GEMMA4_CASES
 from support.gguf_models import GgufForm, with_split_experts, write_model
 from support.loading import loaded
 
@@ -54,6 +56,26 @@ DELTA = {
 DELTA_SIZES = {
     "ssm.inner_size": QWEN3_5["linear_num_value_heads"] * QWEN3_5["linear_value_head_dim"],
     "rope.dimension_count": QWEN3_5["head_dim"] // 4,
+}
+SHORT = {
+    "attention.layer_norm_rms_epsilon": "norm_eps",
+    "shortconv.l_cache": "conv_L_cache",
+}
+GEMMA4_KEYS = {
+    **SLIDES,
+    "attention.key_length_swa": "head_dim",
+    "attention.value_length_swa": "head_dim",
+    "attention.shared_kv_layers": "num_kv_shared_layers",
+    "embedding_length_per_layer_input": "hidden_size_per_layer_input",
+    "final_logit_softcapping": "final_logit_softcapping",
+}
+GEMMA4_SIZES = {
+    "attention.key_length": GEMMA4["global_head_dim"],
+    "attention.value_length": GEMMA4["global_head_dim"],
+    "rope.dimension_count": GEMMA4["global_head_dim"],
+    "rope.dimension_count_swa": GEMMA4["head_dim"],
+    "rope.freq_base_swa": 1e4,
+    "attention.sliding_window_pattern": [True, False] * 3,
 }
 LISTED = ["linear_attention", "full_attention", "linear_attention"]
 
@@ -198,6 +220,50 @@ CASES = [
             from_one=True,
         ),
     ),
+    (
+        Case("Lfm2", "tied", LFM2),
+        GgufForm("lfm2", SHORT, {"attention.head_count_kv": [0, 2, 0], "feed_forward_length": 64}),
+    ),
+    (
+        Case(
+            "Lfm2",
+            "biases",
+            {
+                "layer_types": ["conv", "conv", "full_attention"],
+                "conv_bias": True,
+                "block_auto_adjust_ff_dim": False,
+                "tie_word_embeddings": False,
+            },
+        ),
+        GgufForm("lfm2", SHORT, {"attention.head_count_kv": [0, 0, 2]}),
+    ),
+    (
+        Case("Gemma4Text", "shared", GEMMA4),
+        GgufForm(
+            "gemma4",
+            GEMMA4_KEYS,
+            {**GEMMA4_SIZES, "feed_forward_length": [88] * 3 + [176] * 3},
+            factors={"rope_freqs.weight": as_array([1.0] * 2 + [1e30] * 6)},
+        ),
+    ),
+    (
+        Case("Gemma4Text", "keys-are-values", GEMMA4_CASES["keys-are-values"]),
+        GgufForm(
+            "gemma4",
+            GEMMA4_KEYS,
+            {**GEMMA4_SIZES, "attention.head_count_kv": [2, 3] * 3, "rope.freq_base_swa": 1e3},
+            factors={"rope_freqs.weight": as_array([1.0] * 6 + [1e30] * 2)},
+        ),
+    ),
+    (
+        Case("Gemma4Text", "nothing-shared", GEMMA4_CASES["nothing-shared"]),
+        GgufForm(
+            "gemma4",
+            {key: name for key, name in GEMMA4_KEYS.items() if name != "final_logit_softcapping"},
+            GEMMA4_SIZES,
+            factors={"rope_freqs.weight": as_array([1.0] * 2 + [1e30] * 6)},
+        ),
+    ),
     (Case("Phi3", "plain"), GgufForm("phi3", more={"attention.sliding_window": 0})),
     (
         Case("Phi3", "partial", dict(head_dim=8, **rope("default", partial_rotary_factor=0.75))),
@@ -228,7 +294,7 @@ def test_logits_are_those_of_transformers(tmp_path: Path, case: Case, form: Gguf
     model = loaded(checkpoint)
     with torch.no_grad():
         hidden = model.embed(tokens)
-        context = model.context(tokens.shape[1])
+        context = model.text_context(model.context(tokens.shape[1]), tokens, hidden)
         for layer in model.model.layers:
             hidden = layer(hidden, context)
         logits = model.finish_logits(model.lm_head(model.model.norm(hidden)))
