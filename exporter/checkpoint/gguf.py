@@ -328,7 +328,7 @@ def _hugging_face_name(name: str, kind: Architecture) -> str:
 
 def _shape(name: str, shape: tuple[int, ...]) -> tuple[int, ...]:
     """Hugging Face's shape of a tensor."""
-    return (shape[0], 1, *shape[1:]) if name.endswith(_CONVOLUTION) else shape
+    return (*shape[:1], 1, *shape[1:]) if name.endswith(_CONVOLUTION) else shape
 
 
 def _layer(name: str) -> int:

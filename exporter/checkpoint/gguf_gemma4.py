@@ -55,17 +55,20 @@ def computed(
             },
         },
     }
-    if _TABLE in shapes:
+    if len(shapes.get(_TABLE, ())) == 2:
         fields["vocab_size_per_layer_input"] = shapes[_TABLE][0]
     slides, layers = stored("attention.sliding_window_pattern"), so_far.get("num_hidden_layers")
     shared = so_far.get("num_kv_shared_layers", 0)
-    if not isinstance(slides, list) or len(slides) != layers or not isinstance(shared, int):
+    listed = isinstance(slides, list) and len(slides) == layers
+    if not listed or not isinstance(shared, int) or not 0 <= shared <= layers:
         return fields  # the family says what is wrong
     fields |= _widths(so_far.get("intermediate_size"), layers - shared, shared)
     full = [index for index, slide in enumerate(slides) if not slide]
     heads = so_far.get("num_key_value_heads")
     if isinstance(heads, list) and len(heads) == layers and len(full) < layers:
-        fields["num_key_value_heads"] = heads[slides.index(True)]
+        fields["num_key_value_heads"] = next(
+            each for each, slide in zip(heads, slides, strict=True) if slide
+        )
         fields["num_global_key_value_heads"] = heads[full[0]] if full else None
     fields["attention_k_eq_v"] = any(
         f"blk.{index}.attn_k.weight" in shapes and f"blk.{index}.attn_v.weight" not in shapes

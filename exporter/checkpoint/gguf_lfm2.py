@@ -41,6 +41,6 @@ def computed(
     heads = so_far.get("num_key_value_heads")
     if isinstance(heads, list):
         fields["layer_types"] = ["full_attention" if each else "conv" for each in heads]
-        different = sorted({each for each in heads if each})
-        fields["num_key_value_heads"] = different[0] if len(different) == 1 else different
+        different = {each for each in heads if each}
+        fields["num_key_value_heads"] = different.pop() if len(different) == 1 else heads
     return fields

@@ -1,6 +1,8 @@
 """Each architecture that GGUF files hold: random models of transformers, stored as llama.cpp's
 converter does, compute the same logits when they are read back."""
 
+import random
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,10 +27,13 @@ from support.family_models import (
     tokens_of,
 )
 from support.gemma4_configs import GEMMA4, GEMMA4_CASES
+from support.gguf_files import COMMON
 from support.gguf_models import GgufForm, with_split_experts, write_model
 from support.loading import loaded
 
 from exporter.checkpoint import open_checkpoint
+from exporter.errors import ExportError
+from exporter.models.decoder import CausalLM
 
 SLIDES = {"attention.sliding_window": "sliding_window"}
 KEYS = {"attention.key_length": "head_dim", "attention.value_length": "head_dim"}
@@ -321,3 +326,24 @@ def test_experts_are_read_one_by_one(tmp_path: Path, type: Type) -> None:
             if kept is not None:
                 floats = kept.values.unflatten(1, (-1, 32)) * kept.scales[..., None]
                 assert torch.equal(floats.flatten(1), want[expert])
+
+
+@pytest.mark.parametrize("architecture", ["lfm2", "gemma4", "qwen35"])
+def test_other_metadata_is_read_or_refused_in_a_sentence(tmp_path: Path, architecture: str) -> None:
+    """One value replaced by another, most of them of a wrong type or size."""
+    case, form = next((case, form) for case, form in CASES if form.architecture == architecture)
+    reference, refused = reference_model(case), 0
+    values = [0, 1, 7, 2**31 - 1, -1.0, 0.5, float("nan"), "x", True, [0], [1, 2, 3], [2] * 6]
+    values += [[0.5] * 3, ["x", "y", "z"], [False] * 3, [True] * 6, [False] * 6]
+    changes = [(key, value) for key in (*COMMON, *form.names, *form.more) for value in values]
+    for key, value in random.Random(0).sample(changes, 60):
+        changed = replace(form, more={**form.more, key: value})
+        path = write_model(tmp_path / "m.gguf", reference, changed)
+        try:
+            checkpoint = open_checkpoint(path)
+            with torch.device("meta"):
+                checkpoint.check(CausalLM(checkpoint.config))
+        except ExportError as error:
+            refused += 1
+            assert "\n" not in str(error) and str(error).endswith("."), (key, value)
+    assert refused > 20
