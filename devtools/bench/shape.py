@@ -84,11 +84,14 @@ class Model:
         return self.weight_bytes_per_token + share * self.cache_bytes_per_position
 
 
-def describe_model(said: dict[str, Any], path: str, kv_cache: str) -> Model:
+def describe_model(
+    said: dict[str, Any], path: str, kv_cache: str, adapter: str | None = None
+) -> Model:
     """The model behind the first line of build/bench.
 
     Args:
         kv_cache: the type that our own delegate was told to keep keys and values in.
+        adapter: the one of the file's that it runs with.
 
     Raises:
         DevtoolsError: its report is missing or has no full shape, or its layers differ in size.
@@ -114,6 +117,7 @@ def describe_model(said: dict[str, Any], path: str, kv_cache: str) -> Model:
     shared = delegate == "cpu" and shape.tie_word_embeddings
     table = 0 if shared else quantization["embedding_bytes"]
     weights = round(facts["parameters"] * quantization["bits_per_weight"] / 8)
+    weights += sum(a["bytes"] for a in facts.get("adapters", ()) if a["name"] == adapter)
     if delegate != "cpu" or (kv_cache == "default" and floats):
         kv_cache = "float32"
     elif kv_cache == "default":

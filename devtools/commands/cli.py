@@ -107,8 +107,8 @@ main.add_command(report)
     multiple=True,
     help="Also measure this engine, in turns with the model: xnnpack, cpu or openvino, a .pte "
     "file, or the path of llama-bench (with a model of the same shape and random "
-    "weights). Or the same model: recording (while its profile is recorded), or the path "
-    "of another build's bench. Can be repeated.",
+    "weights). Or the same model: recording (while its profile is recorded), adapter:NAME "
+    "(with an adapter that the file keeps), or the path of another build's bench. Can be repeated.",
 )
 @click.option("--json", type=click.Path(path_type=Path), help="Also write everything as JSON.")
 @click.option(

@@ -23,6 +23,7 @@ from devtools.files import replacing
 DELEGATES = ("cpu", "xnnpack")  # what build/bench runs
 OPENVINO = "openvino"
 RECORDING = "recording"  # our own model, its calls recorded all the time
+ADAPTER = "adapter:"  # begins the name of one that the file keeps: our own model with it
 BENCH = "bench"  # the name of our own program: another build of it
 GGUF_TYPES = ("Q4_0", "Q4_K_M")
 _REFUSES = f"{BENCH}: "  # begins its sentence on what it cannot do
@@ -66,7 +67,7 @@ def check_rival(name: str, makes_gguf: bool) -> None:
     Raises:
         BadRequest: no rival has that name, and no program or model lies at that path.
     """
-    if name in (*DELEGATES, OPENVINO, RECORDING):
+    if name in (*DELEGATES, OPENVINO, RECORDING) or name.startswith(ADAPTER):
         return
     path = Path(name)
     if path.suffix == ".pte" and path.is_file():
@@ -74,7 +75,8 @@ def check_rival(name: str, makes_gguf: bool) -> None:
     if not (path.is_file() and os.access(path, os.X_OK)):
         raise BadRequest(
             f"--against {name} is not known; give {', '.join(DELEGATES)}, {OPENVINO}, "
-            f"{RECORDING}, a .pte file, or the path of llama-bench or of another build's {BENCH}."
+            f"{RECORDING}, {ADAPTER}NAME, a .pte file, or the path of llama-bench or of another "
+            f"build's {BENCH}."
         )
     if path.name == BENCH or not makes_gguf:
         return
@@ -96,12 +98,14 @@ def open_model(
     kv_cache: str = "default",
     huge_pages: bool = False,
     etdump: Path | None = None,
+    adapter: str | None = None,
 ) -> tuple[Engine, Model]:
     """A `.pte` as an engine, and what it says of itself.
 
     Args:
         kv_cache, huge_pages: what our own delegate is told; others do not listen.
         etdump: where each measurement leaves its profile; None: nothing is recorded.
+        adapter: the one of the file's that it runs with; None: none.
 
     Raises:
         BadRequest: the program refuses it.
@@ -112,10 +116,12 @@ def open_model(
         command.append("--huge-pages")
     if etdump is not None:
         command += ["--etdump", etdump]
+    if adapter is not None:
+        command += ["--adapter", adapter]
     command.append("--threads")
     try:
         with Server([*command, "1"], str(path)) as server:
-            model = describe_model(server.greeting, str(path), kv_cache)
+            model = describe_model(server.greeting, str(path), kv_cache, adapter)
     except Ended as error:
         if not error.said.startswith(_REFUSES):
             raise
@@ -151,6 +157,8 @@ def make_rivals(
         profile = options.cache / "recording.etdp"
         profile.parent.mkdir(parents=True, exist_ok=True)
         return [same(name, bench=options.bench, etdump=profile)]
+    if name.startswith(ADAPTER):
+        return [same(name, bench=options.bench, adapter=name.removeprefix(ADAPTER))]
     rival = Path(name)
     if rival.suffix == ".pte":
         return [open_model(rival.stem, rival, options.bench)]

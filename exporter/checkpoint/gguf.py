@@ -1,9 +1,9 @@
 """GGUF, llama.cpp's format: one file, or the parts of a split one, with a model and its tokenizer.
 
 What differs from Hugging Face's layout: the names; the rows of queries and keys where the
-architecture rotates pairs; Gemma's norms, of which Hugging Face stores the distance from 1; the
-experts of a layer, which are one tensor, and which we read one by one; and the types, of which the
-`gguf` package makes floats.
+architecture rotates pairs; the norms of Gemma 2 and 3, of which Hugging Face stores the distance
+from 1; the experts of a layer, which are one tensor, and which we read one by one; and the types,
+of which the `gguf` package makes floats.
 """
 
 import math
@@ -65,6 +65,7 @@ _LAYER = {
     "post_ffw_norm": "post_feedforward_layernorm",
 }
 _EXPERTS = ".mlp.experts."
+_CONVOLUTION = ".conv.conv.weight"  # of LFM2
 _BARE = "self_attn.sinks"  # a parameter of its module, not the weight of a module
 _PLAIN = {  # types that PyTorch has too
     GGMLQuantizationType.F64: torch.float64,
@@ -137,7 +138,7 @@ class GgufWeights:
         }
         rest = len(places) - len(self._places)
         self.left_out = {"mtp": rest} if rest else {}
-        shapes = {key: place.shape for key, place in self._places.items()}
+        shapes = {key: _shape(key, place.shape) for key, place in self._places.items()}
         if self._delta is not None:
             shapes = {key: self._delta.shape(key, shape) for key, shape in shapes.items()}
         self._shapes = shapes
@@ -168,6 +169,8 @@ class GgufWeights:
 
     def tensor(self, name: str) -> Tensor:
         made = read_tensor(self._places[name])
+        if name.endswith(_CONVOLUTION):
+            return made.view(_shape(name, tuple(made.shape)))
         if self._has_pairs(name):
             return halves_from_pairs(made, self._head_dim)
         if self._kind.norms_from_one and name.endswith("norm.weight"):
@@ -308,8 +311,9 @@ def _places(name: str, file: GgufFile, key: str) -> Iterator[tuple[str, Place]]:
 
 def _hugging_face_name(name: str, kind: Architecture) -> str:
     module, _, what = name.rpartition(".")
-    if module in _TOP:
-        return f"{_TOP[module]}.{what}"
+    top = {**_TOP, **kind.names}.get(module)
+    if top is not None:
+        return f"{top}.{what}"
     match = re.fullmatch(r"blk\.(\d+)\.(.+)", name)
     if match is None:
         return name
@@ -320,6 +324,11 @@ def _hugging_face_name(name: str, kind: Architecture) -> str:
         return name
     end = "" if inner == _BARE else f".{what}"
     return f"model.layers.{match[1]}.{inner}{end}"
+
+
+def _shape(name: str, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Hugging Face's shape of a tensor."""
+    return (*shape[:1], 1, *shape[1:]) if name.endswith(_CONVOLUTION) else shape
 
 
 def _layer(name: str) -> int:

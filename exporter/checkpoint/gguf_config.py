@@ -1,15 +1,14 @@
 """The metadata of a GGUF file in the words of a Hugging Face `config.json`."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from exporter.checkpoint.gguf_delta import NAMES as DELTA_NAMES
-from exporter.checkpoint.gguf_delta import delta_fields
+from exporter.checkpoint import gguf_delta, gguf_gemma4, gguf_lfm2
 from exporter.errors import ExportError
 
 EMBEDDING = "token_embd.weight"
@@ -32,6 +31,9 @@ _COMMON = {
 _TEMPERATURE = "attention.temperature_scale"  # by which queries grow with their position
 _LLAMA3_LOW, _LLAMA3_HIGH = 1.0, 4.0  # llama3's rotary factors in every published model
 _ORIGINAL_CONTEXTS = (8192, *(2**power for power in range(4, 21)))
+Metadata = Callable[[str], Any]
+Fields = Mapping[str, Any]
+Shapes = Mapping[str, tuple[int, ...]]
 
 
 @dataclass(frozen=True)
@@ -46,7 +48,10 @@ class Architecture:
             halves as in Hugging Face's files.
         norms_from_one: whether the family's checkpoints store norms as distances from 1, and GGUF
             does not.
-        names: of a layer's tensors, where they differ from other architectures'.
+        names: of tensors, where they differ from other architectures'.
+        computed: returns fields of config.json that several of the metadata's make, from a function
+            that reads the metadata behind the architecture's name and a dot, the fields so far, the
+            shapes of the stored tensors, and those with rotary factors.
         larger_heads: the number of layers of the one model that scales queries by hidden_size /
             heads instead of the head's size.
         constants: fields of config.json that no file holds and every published model has.
@@ -58,6 +63,7 @@ class Architecture:
     pairs_rotate: bool = False
     norms_from_one: bool = False
     names: Mapping[str, str] = field(default_factory=dict)
+    computed: Callable[[Metadata, Fields, Shapes, Mapping[str, Tensor]], Fields] | None = None
     larger_heads: int | None = None
     constants: Mapping[str, Any] = field(default_factory=dict)
     yarn: Mapping[str, Any] = field(default_factory=dict)
@@ -86,8 +92,14 @@ _QWEN3_MOE = {
 _GPT_OSS = {"num_local_experts": "expert_count", "num_experts_per_tok": "expert_used_count"}
 ARCHITECTURES = {
     "exaone4": Architecture("exaone4"),
-    "gemma2": Architecture("gemma2", _GEMMA2_CAPS, False, True, _GEMMA_NAMES, 46),
-    "gemma3": Architecture("gemma3_text", _GEMMA3, False, True, _GEMMA_NAMES, 62),
+    "gemma2": Architecture("gemma2", _GEMMA2_CAPS, False, True, _GEMMA_NAMES, larger_heads=46),
+    "gemma3": Architecture("gemma3_text", _GEMMA3, False, True, _GEMMA_NAMES, larger_heads=62),
+    "gemma4": Architecture(
+        "gemma4_text",
+        gguf_gemma4.FIELDS,
+        names={**_GEMMA_NAMES, **gguf_gemma4.NAMES},
+        computed=gguf_gemma4.computed,
+    ),
     "gpt-oss": Architecture(
         "gpt_oss",
         _GPT_OSS,
@@ -95,6 +107,9 @@ ARCHITECTURES = {
         yarn={"beta_fast": 32.0, "beta_slow": 1.0, "truncate": False},
     ),
     "granite": Architecture("granite", _GRANITE, True),
+    "lfm2": Architecture(
+        "lfm2", gguf_lfm2.FIELDS, names=gguf_lfm2.NAMES, computed=gguf_lfm2.computed
+    ),
     "llama": Architecture("llama", pairs_rotate=True),
     "mistral3": Architecture("mistral", pairs_rotate=True, yarn={"mscale": 1.0}),
     "olmo2": Architecture("olmo2"),
@@ -107,7 +122,9 @@ ARCHITECTURES = {
         names={"ffn_gate_inp": "mlp.gate"},
         constants={"norm_topk_prob": True},
     ),
-    "qwen35": Architecture("qwen3_5_text", norms_from_one=True, names=DELTA_NAMES),
+    "qwen35": Architecture(
+        "qwen3_5_text", norms_from_one=True, names=gguf_delta.NAMES, computed=gguf_delta.computed
+    ),
     "smollm3": Architecture("smollm3", pairs_rotate=True),
 }
 
@@ -157,9 +174,10 @@ def config_fields(
     more = layers_of_more_tokens(metadata)
     if more:
         fields["num_hidden_layers"] = more.start
-    fields |= delta_fields(stored, fields.get("num_hidden_layers"))
     if len(shapes.get(EMBEDDING, ())) != 2:
         raise ExportError(f"there is no matrix {EMBEDDING}; it gives the vocabulary's size.")
+    if kind.computed is not None:
+        fields |= kind.computed(stored, fields, shapes, rope_factors)
     fields |= {
         **kind.constants,
         "model_type": kind.model_type,
@@ -177,9 +195,6 @@ def config_fields(
             "are not built."
         )
     head_dim = _head_dim(fields)
-    turned = stored("rope.dimension_count")
-    if head_dim and isinstance(turned, int) and turned != head_dim:
-        fields["partial_rotary_factor"] = turned / head_dim
     if kind.larger_heads is not None and head_dim:
         larger = fields.get("num_hidden_layers") == kind.larger_heads
         heads = fields["num_attention_heads"]
@@ -187,6 +202,11 @@ def config_fields(
     if stored(_TEMPERATURE) is not None:
         fields["model_type"] = "ministral3"  # which shares its architecture with Mistral
     fields |= _windows(fields, stored("attention.sliding_window_pattern"))
+    if "rope_parameters" in fields:
+        return fields
+    turned = stored("rope.dimension_count")
+    if head_dim and isinstance(turned, int) and turned != head_dim:
+        fields["partial_rotary_factor"] = turned / head_dim
     scaling = _rope_scaling(fields, stored, rope_factors, head_dim)
     if scaling is not None:
         yarn = kind.yarn if scaling["rope_type"] == "yarn" else {}

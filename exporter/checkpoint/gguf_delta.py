@@ -32,12 +32,14 @@ _MODULE = ".linear_attn."
 _MIXED = ("in_proj_qkv.weight", "conv1d.weight")  # whose first rows are queries and keys
 
 
-def delta_fields(stored: Callable[[str], Any], layers: Any) -> Mapping[str, Any]:
-    """Returns config.json's fields of the delta rule, from the metadata by its own names.
-
-    Args:
-        layers: how many the model has; more may be listed.
-    """
+def computed(
+    stored: Callable[[str], Any],
+    so_far: Mapping[str, Any],
+    shapes: Mapping[str, tuple[int, ...]],
+    rope_factors: Mapping[str, Tensor],
+) -> Mapping[str, Any]:
+    """Returns config.json's fields of the delta rule; layers beyond the model's may be listed."""
+    layers = so_far.get("num_hidden_layers")
     fields = {name: stored(key) for name, key in _FIELDS.items()}
     size, heads = stored("ssm.inner_size"), fields["linear_num_value_heads"]
     if isinstance(size, int) and isinstance(heads, int) and heads > 0:

@@ -7,6 +7,8 @@ from typing import Any
 from exporter.errors import ExportError
 
 _LARGEST = 2.0**128 - 2.0**104  # the largest float32
+_MOST = 2**27  # of a size; a matrix with two of them has a number of bytes that fits 64 bits
+_OF_POSITIONS = ("max_position_embeddings", "sliding_window")
 
 Fields = Mapping[str, Any]
 
@@ -24,6 +26,8 @@ def count(fields: Fields, name: str, default: int | None = None, least: int = 1)
         )
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         raise ExportError(f"{name} is {value!r}; it must be a whole number of at least {least}.")
+    if value > _MOST and not name.endswith(_OF_POSITIONS):
+        raise ExportError(f"{name} is {value}; at most {_MOST} is supported.")
     return value
 
 

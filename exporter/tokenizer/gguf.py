@@ -1,7 +1,8 @@
 """The tokenizer and the chat template in a GGUF file's metadata, as the files they came from.
 
-`tokenizer.ggml.model` is `gpt2` for byte-level BPE, which becomes a tokenizer.json, or `llama` for
-SentencePiece's BPE, which becomes a SentencePiece model; both are then read as such.
+`tokenizer.ggml.model` is `gpt2` for byte-level BPE or `gemma4` for BPE over characters, which
+become a tokenizer.json, or `llama` for SentencePiece's BPE, which becomes a SentencePiece model;
+all are then read as such.
 """
 
 from dataclasses import dataclass
@@ -29,7 +30,13 @@ _END_TEXTS = (
     "<|end_of_text|>",
     "<|endoftext|>",
     "<end_of_turn>",
+    "<turn|>",
+    "<|tool_response>",
+    "<|return|>",
+    "<|call|>",
 )
+_OF_A_CHANNEL = "<|end|>"  # where there is the next: what follows is another channel of the answer
+_OF_CHANNELS = "<|return|>"
 _LLAMA3 = BEHIND_CONTRACTIONS.replace("{digits}", r"\p{N}{1,3}")
 _QWEN2 = BEHIND_CONTRACTIONS.replace("{digits}", r"\p{N}")
 _QWEN35 = (
@@ -69,6 +76,8 @@ class _Split:
         nfc: whether text is first normalized to Unicode's form C.
         whole_words: whether a piece that is a token is not merged.
         adds_bos: whether a text begins with BOS if the file does not say.
+        characters: whether characters are merged, not bytes, and blanks are first replaced; there
+            is no pattern.
     """
 
     pattern: str | None = None
@@ -76,6 +85,7 @@ class _Split:
     nfc: bool = False
     whole_words: bool = False
     adds_bos: bool = False
+    characters: bool = False
 
 
 _GPT2_SPLIT = _Split()
@@ -99,6 +109,7 @@ _SPLITS = {
     "llama-v3": _LLAMA3_SPLIT,
     "llama-bpe": _LLAMA3_SPLIT,
     "falcon3": _LLAMA3_SPLIT,
+    "lfm2": _LLAMA3_SPLIT,
     "dbrx": _CL100K_SPLIT,
     "smaug-bpe": _CL100K_SPLIT,
     "qwen2": _QWEN2_SPLIT,
@@ -106,6 +117,19 @@ _SPLITS = {
     "qwen35": _Split(_QWEN35),
     "tekken": _Split(_TEKKEN, whole_words=True, adds_bos=True),
     "gpt-4o": _Split(_GPT4O),
+    "gemma4": _Split(adds_bos=True, characters=True),
+}
+_OF_CHARACTERS: dict[str, Any] = {  # the steps around the merges of characters
+    "normalizer": {"type": "Replace", "pattern": {"String": " "}, "content": SPACE},
+    "pre_tokenizer": None,
+    "decoder": {
+        "type": "Sequence",
+        "decoders": [
+            {"type": "Replace", "pattern": {"String": SPACE}, "content": " "},
+            {"type": "ByteFallback"},
+            {"type": "Fuse"},
+        ],
+    },
 }
 
 
@@ -116,7 +140,7 @@ def read_gguf(path: Path) -> TokenizerSpec:
         TokenizerError: there is none, it is damaged, or its kind is not supported (named).
     """
     stored = _Stored.read(path)
-    if stored.model == "gpt2":
+    if stored.is_document:
         spec = read_document(stored.document(), path)
         adds_bos = stored.split().adds_bos
     else:
@@ -128,9 +152,9 @@ def read_gguf(path: Path) -> TokenizerSpec:
 
 
 def reference_document(path: Path) -> dict[str, Any] | None:
-    """The tokenizer.json of a file with byte-level BPE; None of one with SentencePiece's."""
+    """The tokenizer.json of a file with BPE of its own; None of one with SentencePiece's."""
     stored = _Stored.read(path)
-    return stored.document() if stored.model == "gpt2" else None
+    return stored.document() if stored.is_document else None
 
 
 def reference_model(path: Path) -> bytes:
@@ -166,10 +190,11 @@ class _Stored:
         metadata = GgufFile(path).metadata
         fields = {k.removeprefix(prefix): v for k, v in metadata.items() if k.startswith(prefix)}
         model = fields.get("model")
-        if model not in ("gpt2", "llama"):
+        if model not in ("gpt2", "gemma4", "llama"):
             raise TokenizerError(
-                f"{path}: tokenizer.ggml.model {model!r} is not supported; gpt2 (byte-level BPE) "
-                "and llama (SentencePiece) are: give the model's own tokenizer with --tokenizer."
+                f"{path}: tokenizer.ggml.model {model!r} is not supported; gpt2 (byte-level BPE), "
+                "gemma4 (BPE over characters) and llama (SentencePiece) are: give the model's own "
+                "tokenizer with --tokenizer."
             )
         tokens, types = fields.get("tokens"), fields.get("token_type")
         if not _is_list(tokens, str) or not tokens:
@@ -178,6 +203,11 @@ class _Stored:
         if not _is_list(types, int) or len(types) != len(tokens):
             raise _damaged(path, "token_type does not give a type for each token")
         return cls(path, fields, model, tokens, types)
+
+    @property
+    def is_document(self) -> bool:
+        """Whether it becomes a tokenizer.json."""
+        return self.model != "llama"
 
     def id_of(self, name: str) -> int | None:
         """The id that a field names."""
@@ -197,11 +227,15 @@ class _Stored:
     def ends(self) -> list[int]:
         """The tokens that end a text, those that the file names first."""
         named = [token for token in map(self.id_of, _ENDS) if token is not None]
-        known = self._of_type(_Type.CONTROL)
-        return list(dict.fromkeys(named + [id for id in known if self.tokens[id] in _END_TEXTS]))
+        added = [*self._of_type(_Type.CONTROL), *self._of_type(_Type.USER_DEFINED)]
+        texts = {self.tokens[id]: id for id in added}
+        known = [texts[text] for text in _END_TEXTS if text in texts]
+        if _OF_CHANNELS in texts:
+            known = [id for id in known if self.tokens[id] != _OF_A_CHANNEL]
+        return list(dict.fromkeys(named + sorted(known)))
 
     def split(self) -> _Split:
-        pre = self.fields.get("pre")
+        pre = "gemma4" if self.model == "gemma4" else self.fields.get("pre")
         if not isinstance(pre, str) or pre not in _SPLITS:
             raise TokenizerError(
                 f"{self.path}: tokenizer.ggml.pre {pre!r} is not a known way of splitting "
@@ -210,38 +244,26 @@ class _Stored:
         return _SPLITS[pre]
 
     def document(self) -> dict[str, Any]:
-        """The equivalent tokenizer.json of byte-level BPE."""
+        """The equivalent tokenizer.json of BPE."""
         split, merges = self.split(), self.fields.get("merges")
         if not _is_list(merges, str):
             raise _damaged(self.path, "merges is not a list of strings")
         added = [*self._of_type(_Type.CONTROL), *self._of_type(_Type.USER_DEFINED)]
         absent = set(self._of_type(_Type.UNUSED))
-        steps: list[dict[str, Any]] = []
-        if split.digits:
-            steps.append({"type": "Digits", "individual_digits": True})
-        if split.pattern is not None:
-            regex = {"Regex": split.pattern}
-            steps.append(
-                {"type": "Split", "pattern": regex, "behavior": "Isolated", "invert": False}
-            )
-        byte_level = {"add_prefix_space": False, "trim_offsets": True}
-        use_regex = split.pattern is None
-        steps.append({"type": "ByteLevel", **byte_level, "use_regex": use_regex})
+        unknown = self.id_of("unknown") if split.characters else None
         return {
             "version": "1.0",
             "added_tokens": [self._added_token(id) for id in sorted(added)],
-            "normalizer": {"type": "NFC"} if split.nfc else None,
-            "pre_tokenizer": {"type": "Sequence", "pretokenizers": steps},
+            **(_OF_CHARACTERS if split.characters else _of_bytes(split)),
             "post_processor": None,
-            "decoder": {"type": "ByteLevel", **byte_level, "use_regex": True},
             "model": {
                 "type": "BPE",
                 "dropout": None,
-                "unk_token": None,
+                "unk_token": None if unknown is None else self.tokens[unknown],
                 "continuing_subword_prefix": None,
                 "end_of_word_suffix": None,
-                "fuse_unk": False,
-                "byte_fallback": False,
+                "fuse_unk": split.characters,
+                "byte_fallback": split.characters,
                 "ignore_merges": split.whole_words,
                 "vocab": {t: id for id, t in enumerate(self.tokens) if id not in absent},
                 "merges": merges,
@@ -294,6 +316,23 @@ class _Stored:
         special = self.types[id] == _Type.CONTROL
         flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
         return {"id": id, "content": self.tokens[id], **flags, "special": special}
+
+
+def _of_bytes(split: _Split) -> dict[str, Any]:
+    """The steps around the merges of bytes."""
+    steps: list[dict[str, Any]] = []
+    if split.digits:
+        steps.append({"type": "Digits", "individual_digits": True})
+    if split.pattern is not None:
+        regex = {"Regex": split.pattern}
+        steps.append({"type": "Split", "pattern": regex, "behavior": "Isolated", "invert": False})
+    byte_level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True}
+    steps.append({**byte_level, "use_regex": split.pattern is None})
+    return {
+        "normalizer": {"type": "NFC"} if split.nfc else None,
+        "pre_tokenizer": {"type": "Sequence", "pretokenizers": steps},
+        "decoder": {**byte_level, "use_regex": True},
+    }
 
 
 def _is_list(value: Any, of: type) -> bool:

@@ -14,9 +14,10 @@ from exporter.tokenizer.specification import TokenizerSpec
 def apply_configs(spec: TokenizerSpec, beside: Path, model_directory: Path) -> None:
     """Lets the configs, if there are any, override the tokenizer's own BOS and end tokens.
 
-    BOS comes from `tokenizer_config.json`, else `config.json`. If `tokenizer_config.json` has none
-    and the tokenizer itself puts one before a text, that one stays. A text ends at any of the
-    tokens that `generation_config.json`, `config.json` and `tokenizer_config.json` name.
+    BOS comes from `tokenizer_config.json`, else `config.json`, else its `text_config`. If
+    `tokenizer_config.json` has none and the tokenizer itself puts one before a text, that one
+    stays. A text ends at any of the tokens that `generation_config.json`, `config.json`, its
+    `text_config` and `tokenizer_config.json` name.
 
     Args:
         beside: the directory of the tokenizer and its `tokenizer_config.json`.
@@ -30,7 +31,7 @@ def apply_configs(spec: TokenizerSpec, beside: Path, model_directory: Path) -> N
     generation = _read(model_directory, "generation_config.json")
     generation = generation or _read(beside, "generation_config.json")
     tokenizer = _read(beside, "tokenizer_config.json")
-    begins = model.ids("bos_token_id")
+    begins = model.ids("bos_token_id") or model.text.ids("bos_token_id")
     if "bos_token" in tokenizer.fields:
         named = _id_of(spec, tokenizer.token("bos_token"))
         if named is not None or not spec.adds_bos:
@@ -40,7 +41,7 @@ def apply_configs(spec: TokenizerSpec, beside: Path, model_directory: Path) -> N
     if isinstance(tokenizer.fields.get("add_bos_token"), bool):
         spec.adds_bos = tokenizer.fields["add_bos_token"]
     spec.adds_bos = spec.adds_bos and spec.bos_id is not None
-    ends = [*generation.ids("eos_token_id"), *model.ids("eos_token_id")]
+    ends = [id for config in (generation, model, model.text) for id in config.ids("eos_token_id")]
     named = _id_of(spec, tokenizer.token("eos_token"))
     ends += [] if named is None else [named]
     if ends:
@@ -56,6 +57,12 @@ class _Config:
 
     def __bool__(self) -> bool:
         return bool(self.fields)
+
+    @property
+    def text(self) -> "_Config":
+        """The fields of the language model, if the file has them apart."""
+        inner = self.fields.get("text_config")
+        return _Config(self.path, inner if isinstance(inner, dict) else {})
 
     def ids(self, name: str) -> list[int]:
         """Returns the ids of a field that holds one id, a list of ids, or null."""

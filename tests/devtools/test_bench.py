@@ -12,9 +12,16 @@ from typing import Any
 
 import pytest
 from PIL import Image
+from support.adapters import save_adapter
+from support.exported import Quiet
 
+from devtools.bench.server import Server
 from devtools.bench.shape import SHAPE_FIELDS, Shape, describe_model
 from devtools.errors import DevtoolsError
+from exporter.checkpoint import open_checkpoint
+from exporter.options import ExportOptions
+from exporter.pipeline import export_model
+from quant.scheme import Scheme
 
 ROOT = Path(__file__).resolve().parents[2]
 KEYS = {
@@ -176,6 +183,34 @@ def test_the_same_model_recording_and_in_another_build(
     assert {item["against"] for item in report["ratios"]} == set(names[1:])
 
 
+def test_an_adapter_of_the_file(
+    shared_data: Path, run: Run, cpp_build: Path, tmp_path: Path
+) -> None:
+    checkpoint = shared_data / "stories260K"
+    adapter = save_adapter(tmp_path / "a", open_checkpoint(checkpoint).config, 1)
+    pte, out = tmp_path / "model.pte", tmp_path / "run.json"
+    options = ExportOptions(
+        model=str(checkpoint),
+        out=pte,
+        adapters=(("mine", str(adapter)),),
+        scheme=Scheme("rtn4"),
+        delegate="cpu",
+    )
+    (facts,) = export_model(options, Quiet()).report["model"]["adapters"]
+    result = run(pte, "--quick", "--against", "adapter:mine", "--json", out)
+    assert result.returncode == 0, result.stderr
+    report = read(out)
+    assert [engine["name"] for engine in report["engines"]] == ["model", "adapter:mine"]
+    assert {item["against"] for item in report["ratios"]} == {"adapter:mine"}
+    result = run(pte, "--quick", "--against", "adapter:other")
+    assert result.returncode == 2
+    assert result.stderr == "Error: there is no adapter other: the model has mine.\n"
+    with Server([cpp_build / "bench", pte, "-p", "", "--adapter", "mine"], "bench") as server:
+        said = server.greeting
+    plain, with_it = (describe_model(said, str(pte), "default", name) for name in (None, "mine"))
+    assert with_it.weight_bytes_per_token - plain.weight_bytes_per_token == facts["bytes"]
+
+
 def test_conversations_at_once(
     embedded_cpu_pte: Path, run: Run, cpp_build: Path, tmp_path: Path
 ) -> None:
@@ -259,8 +294,8 @@ def test_conversations_beside_llama_batched_bench(
         (["nothing.pte"], "nothing.pte is not a file; name a .pte that python -m exporter wrote."),
         (
             ["MODEL", "--against", "nobody"],
-            "--against nobody is not known; give cpu, xnnpack, openvino, recording, a .pte file, "
-            "or the path of llama-bench or of another build's bench.",
+            "--against nobody is not known; give cpu, xnnpack, openvino, recording, adapter:NAME, "
+            "a .pte file, or the path of llama-bench or of another build's bench.",
         ),
         (
             ["MODEL", "--against", "/bin/sh"],

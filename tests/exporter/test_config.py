@@ -221,6 +221,12 @@ def test_a_number_that_float32_does_not_hold_is_named(name: str) -> None:
     )
 
 
+@pytest.mark.parametrize("name", ["hidden_size", "intermediate_size", "vocab_size", "head_dim"])
+def test_a_size_whose_matrix_no_memory_holds_is_named(name: str) -> None:
+    said = f"{name} is 2147483647; at most 134217728 is supported."
+    assert refusal(**{name: 2**31 - 1}) == said
+
+
 @pytest.mark.parametrize("name", ["tie_word_embeddings", "attention_bias", "mlp_bias"])
 @pytest.mark.parametrize("value", ["true", 1, []])
 def test_a_flag_of_the_wrong_kind_is_named(name: str, value: Any) -> None:

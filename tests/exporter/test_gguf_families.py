@@ -1,6 +1,8 @@
 """Each architecture that GGUF files hold: random models of transformers, stored as llama.cpp's
 converter does, compute the same logits when they are read back."""
 
+import random
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ import torch
 from gguf import GGMLQuantizationType as Type
 from support.family_models import (
     GPT_OSS,
+    LFM2,
     LLAMA3,
     MIXED,
     MIXTURE,
@@ -23,10 +26,14 @@ from support.family_models import (
     rope,
     tokens_of,
 )
+from support.gemma4_configs import GEMMA4, GEMMA4_CASES
+from support.gguf_files import COMMON
 from support.gguf_models import GgufForm, with_split_experts, write_model
 from support.loading import loaded
 
 from exporter.checkpoint import open_checkpoint
+from exporter.errors import ExportError
+from exporter.models.decoder import CausalLM
 
 SLIDES = {"attention.sliding_window": "sliding_window"}
 KEYS = {"attention.key_length": "head_dim", "attention.value_length": "head_dim"}
@@ -54,6 +61,26 @@ DELTA = {
 DELTA_SIZES = {
     "ssm.inner_size": QWEN3_5["linear_num_value_heads"] * QWEN3_5["linear_value_head_dim"],
     "rope.dimension_count": QWEN3_5["head_dim"] // 4,
+}
+SHORT = {
+    "attention.layer_norm_rms_epsilon": "norm_eps",
+    "shortconv.l_cache": "conv_L_cache",
+}
+GEMMA4_KEYS = {
+    **SLIDES,
+    "attention.key_length_swa": "head_dim",
+    "attention.value_length_swa": "head_dim",
+    "attention.shared_kv_layers": "num_kv_shared_layers",
+    "embedding_length_per_layer_input": "hidden_size_per_layer_input",
+    "final_logit_softcapping": "final_logit_softcapping",
+}
+GEMMA4_SIZES = {
+    "attention.key_length": GEMMA4["global_head_dim"],
+    "attention.value_length": GEMMA4["global_head_dim"],
+    "rope.dimension_count": GEMMA4["global_head_dim"],
+    "rope.dimension_count_swa": GEMMA4["head_dim"],
+    "rope.freq_base_swa": 1e4,
+    "attention.sliding_window_pattern": [True, False] * 3,
 }
 LISTED = ["linear_attention", "full_attention", "linear_attention"]
 
@@ -198,6 +225,50 @@ CASES = [
             from_one=True,
         ),
     ),
+    (
+        Case("Lfm2", "tied", LFM2),
+        GgufForm("lfm2", SHORT, {"attention.head_count_kv": [0, 2, 0], "feed_forward_length": 64}),
+    ),
+    (
+        Case(
+            "Lfm2",
+            "biases",
+            {
+                "layer_types": ["conv", "conv", "full_attention"],
+                "conv_bias": True,
+                "block_auto_adjust_ff_dim": False,
+                "tie_word_embeddings": False,
+            },
+        ),
+        GgufForm("lfm2", SHORT, {"attention.head_count_kv": [0, 0, 2]}),
+    ),
+    (
+        Case("Gemma4Text", "shared", GEMMA4),
+        GgufForm(
+            "gemma4",
+            GEMMA4_KEYS,
+            {**GEMMA4_SIZES, "feed_forward_length": [88] * 3 + [176] * 3},
+            factors={"rope_freqs.weight": as_array([1.0] * 2 + [1e30] * 6)},
+        ),
+    ),
+    (
+        Case("Gemma4Text", "keys-are-values", GEMMA4_CASES["keys-are-values"]),
+        GgufForm(
+            "gemma4",
+            GEMMA4_KEYS,
+            {**GEMMA4_SIZES, "attention.head_count_kv": [2, 3] * 3, "rope.freq_base_swa": 1e3},
+            factors={"rope_freqs.weight": as_array([1.0] * 6 + [1e30] * 2)},
+        ),
+    ),
+    (
+        Case("Gemma4Text", "nothing-shared", GEMMA4_CASES["nothing-shared"]),
+        GgufForm(
+            "gemma4",
+            {key: name for key, name in GEMMA4_KEYS.items() if name != "final_logit_softcapping"},
+            GEMMA4_SIZES,
+            factors={"rope_freqs.weight": as_array([1.0] * 2 + [1e30] * 6)},
+        ),
+    ),
     (Case("Phi3", "plain"), GgufForm("phi3", more={"attention.sliding_window": 0})),
     (
         Case("Phi3", "partial", dict(head_dim=8, **rope("default", partial_rotary_factor=0.75))),
@@ -228,7 +299,7 @@ def test_logits_are_those_of_transformers(tmp_path: Path, case: Case, form: Gguf
     model = loaded(checkpoint)
     with torch.no_grad():
         hidden = model.embed(tokens)
-        context = model.context(tokens.shape[1])
+        context = model.text_context(model.context(tokens.shape[1]), tokens, hidden)
         for layer in model.model.layers:
             hidden = layer(hidden, context)
         logits = model.finish_logits(model.lm_head(model.model.norm(hidden)))
@@ -255,3 +326,24 @@ def test_experts_are_read_one_by_one(tmp_path: Path, type: Type) -> None:
             if kept is not None:
                 floats = kept.values.unflatten(1, (-1, 32)) * kept.scales[..., None]
                 assert torch.equal(floats.flatten(1), want[expert])
+
+
+@pytest.mark.parametrize("architecture", ["lfm2", "gemma4", "qwen35"])
+def test_other_metadata_is_read_or_refused_in_a_sentence(tmp_path: Path, architecture: str) -> None:
+    """One value replaced by another, most of them of a wrong type or size."""
+    case, form = next((case, form) for case, form in CASES if form.architecture == architecture)
+    reference, refused = reference_model(case), 0
+    values = [0, 1, 7, 2**31 - 1, -1.0, 0.5, float("nan"), "x", True, [0], [1, 2, 3], [2] * 6]
+    values += [[0.5] * 3, ["x", "y", "z"], [False] * 3, [True] * 6, [False] * 6]
+    changes = [(key, value) for key in (*COMMON, *form.names, *form.more) for value in values]
+    for key, value in random.Random(0).sample(changes, 60):
+        changed = replace(form, more={**form.more, key: value})
+        path = write_model(tmp_path / "m.gguf", reference, changed)
+        try:
+            checkpoint = open_checkpoint(path)
+            with torch.device("meta"):
+                checkpoint.check(CausalLM(checkpoint.config))
+        except ExportError as error:
+            refused += 1
+            assert "\n" not in str(error) and str(error).endswith("."), (key, value)
+    assert refused > 20

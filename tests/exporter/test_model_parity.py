@@ -1,5 +1,6 @@
 """The decoder computes what transformers' implementation of each architecture computes."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -7,6 +8,7 @@ import torch
 from support.family_models import (
     CASES,
     LENGTH,
+    PIECES,
     QWEN3_5,
     Case,
     assert_same,
@@ -15,14 +17,15 @@ from support.family_models import (
     tokens_of,
     transformers,
 )
+from support.family_parity import row
 from support.random_configs import ARCHITECTURES, random_case
 
 from exporter.checkpoint import open_checkpoint
 from exporter.errors import ExportError
 from exporter.models.decoder import CausalLM
-from exporter.models.families import decoder_spec
+from exporter.models.families import decoder_spec, family_names
 
-PIECES = ((0, 1), (1, 3), (3, 10), (10, LENGTH))
+README = Path(__file__).resolve().parents[2] / "exporter" / "README.md"
 each_case = pytest.mark.parametrize("case", CASES, ids=lambda c: f"{c.architecture}-{c.label}")
 
 
@@ -93,3 +96,12 @@ def test_features_at_random(architecture: str) -> None:
         reference = reference_model(random_case(architecture, seed))
         tokens = tokens_of(reference)
         assert_same(our_model(reference).logits(tokens), reference(tokens).logits)
+
+
+def test_the_readmes_table_has_every_family_and_its_parity_is_printed() -> None:
+    table = README.read_text(encoding="utf-8").partition("| family (`model_type`)")[2]
+    rows = table.partition("\n\n")[0].splitlines()
+    listed = [name for line in rows for name in re.findall(r"\(`(\w+)`\)", line)]
+    assert sorted(listed) == sorted(family_names())
+    name, models, parity = row("Olmo2", 1).strip("| ").split(" | ")
+    assert (name, models) == ("`olmo2`", "4") and 0 < float(parity) < 1e-4

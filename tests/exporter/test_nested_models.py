@@ -1,6 +1,7 @@
 """Models that see as well: of these the language model is read, and what is left out is named."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,8 @@ from exporter.checkpoint import open_checkpoint, with_adapter
 from exporter.errors import ExportError
 from exporter.models.families import decoder_spec
 from exporter.options import ExportOptions
-from exporter.source import find_checkpoint
+from exporter.source import EMBEDDED, find_checkpoint
+from exporter.tokenizer import compile_tokenizer
 
 VISION: dict[str, Any] = dict(
     hidden_size=16,
@@ -193,3 +195,13 @@ def test_heads_that_predict_more_tokens_are_left_out(tmp_path: Path) -> None:
     checkpoint = open_checkpoint(tmp_path)
     assert checkpoint.left_out == {"mtp": 2}
     assert list(checkpoint.weights.shapes()) == ["model.norm.weight"]
+
+
+def test_the_tokens_that_begin_and_end_a_text_may_be_nested(tmp_path: Path) -> None:
+    """As in Qwen3.5's config.json, whose eos_token_id is in text_config alone."""
+    shutil.copy(EMBEDDED / "tokenizer.json", tmp_path)
+    tokens = {"bos_token_id": 5, "eos_token_id": 7}
+    for outer, begin, ends in (({}, 5, [7]), ({"bos_token_id": 6, "eos_token_id": [8]}, 6, [8, 7])):
+        (tmp_path / "config.json").write_text(json.dumps({**outer, "text_config": tokens}))
+        compiled = compile_tokenizer(tmp_path)
+        assert (compiled.bos_id, compiled.eos_ids) == (begin, ends)

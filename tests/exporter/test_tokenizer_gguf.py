@@ -13,7 +13,7 @@ from support.cpp_programs import CppTokenizer
 from support.gguf_files import write_gguf
 from support.hostile_text import hostile_strings
 from support.json_mutations import VALUES
-from support.trained_tokenizers import train_digits, training_text
+from support.trained_tokenizers import train_digits, train_prepending, training_text
 
 from exporter.chat_template import find_chat_template
 from exporter.errors import ExportError
@@ -43,6 +43,26 @@ def byte_level_metadata(pre: str) -> dict[str, Any]:
         "tokenizer.ggml.bos_token_id": 0,
         "tokenizer.ggml.eos_token_id": 0,
         "tokenizer.chat_template": TEMPLATE,
+    }
+
+
+def character_metadata() -> dict[str, Any]:
+    """Gemma 4's kind: characters are merged, and those without a token are bytes."""
+    model = json.loads(train_prepending())["model"]
+    tokens = [*sorted(model["vocab"], key=model["vocab"].__getitem__), "<|tool>", "<turn|>"]
+    types = [BYTE if token.startswith("<0x") else NORMAL for token in tokens]
+    types[:3] = [UNKNOWN, CONTROL, CONTROL]
+    types[-2:] = [USER_DEFINED, CONTROL]
+    return {
+        "tokenizer.ggml.model": "gemma4",
+        "tokenizer.ggml.tokens": tokens,
+        "tokenizer.ggml.token_type": types,
+        "tokenizer.ggml.merges": [
+            m if isinstance(m, str) else " ".join(m) for m in model["merges"]
+        ],
+        "tokenizer.ggml.unknown_token_id": 0,
+        "tokenizer.ggml.bos_token_id": 1,
+        "tokenizer.ggml.eos_token_id": 2,
     }
 
 
@@ -98,6 +118,17 @@ def test_each_way_of_splitting_text(tmp_path: Path, cpp_build: Path, pre: str) -
     assert_equal_to_the_reference(write(tmp_path / "m.gguf", byte_level_metadata(pre)), cpp_build)
 
 
+def test_characters(tmp_path: Path, cpp_build: Path) -> None:
+    metadata = character_metadata()
+    path = write(tmp_path / "m.gguf", metadata)
+    assert_equal_to_the_reference(path, cpp_build)
+    tokens, reference = metadata["tokenizer.ggml.tokens"], load_tokenizer(path)
+    found = [tokens[id] for id in reference.encode("  the \ue000")]
+    assert found[-3:] == ["<0xEE>", "<0x80>", "<0x80>"] and "▁" in "".join(found[:-3])
+    compiled = compile_tokenizer(path)
+    assert (compiled.bos_id, compiled.eos_ids) == (1, [2, tokens.index("<turn|>")])
+
+
 @pytest.mark.parametrize("prefix", [True, False], ids=["space-first", "bare"])
 def test_sentencepiece(
     tmp_path: Path, cpp_build: Path, sentencepiece_metadata: dict[str, Any], prefix: bool
@@ -115,6 +146,18 @@ def test_the_file_says_what_begins_and_ends_a_text(tmp_path: Path) -> None:
     assert compiled.bos_token == metadata["tokenizer.ggml.tokens"][0]
     assert compiled.vocab_size == end + 2  # the last id has no token
     assert find_chat_template(path) == TEMPLATE
+
+
+def test_the_end_of_a_channel_ends_no_answer(tmp_path: Path) -> None:
+    """Of gpt-oss: its answers go on in another channel, until `<|return|>` or `<|call|>`."""
+    metadata = byte_level_metadata("gpt-4o")
+    tokens = metadata["tokenizer.ggml.tokens"]
+    last = len(tokens)
+    metadata["tokenizer.ggml.tokens"] = [*tokens, "<|return|>", "<|end|>", "<|call|>"]
+    metadata["tokenizer.ggml.token_type"] += [CONTROL] * 3
+    metadata["tokenizer.ggml.eos_token_id"] = last
+    compiled = compile_tokenizer(write(tmp_path / "m.gguf", metadata))
+    assert compiled.eos_ids == [last, 0, tokens.index("<|im_end|>"), last + 2]
 
 
 @pytest.mark.parametrize(("stored", "begins"), [(None, True), (True, True), (False, False)])

@@ -51,6 +51,27 @@ def test_a_row_does_not_depend_on_its_call(pte: Path, threads: int) -> None:
         assert np.array_equal(logits[None], fresh(pte, TOKENS[: 51 + row])), row
 
 
+def test_a_conversation_with_rewinds_is_computed_from_scratch(pte: Path, tmp_path: Path) -> None:
+    """Four turns past the windows; each is answered, rewound to the question, and answered in
+    another way; each begins from a session that was saved after the one before."""
+    runner, text = Runner(pte, threads=2), []
+    for turn in range(4):
+        question = TOKENS[50 * turn : 50 * turn + 23]
+        for answer in (TOKENS[100 : 109 + turn], OTHER[: 30 + turn]):
+            told = [*text, *question, *answer]
+            found = runner.logits(told, len(told) - 3)
+            assert np.array_equal(found[-1:], fresh(pte, told)), (turn, len(answer))
+            assert np.array_equal(found[:1], fresh(pte, told[:-2])), (turn, len(answer))
+        runner.save(tmp_path / "turn.session")
+        runner = Runner(pte, threads=2)
+        runner.restore(tmp_path / "turn.session")
+        assert runner.length == len(told)
+        runner.truncate(len(told) - 20)  # in the midst of the answer
+        text = told[:-20]
+    told = [*text, *TOKENS[:7]]
+    assert np.array_equal(runner.logits(told, len(told) - 1), fresh(pte, told))
+
+
 def test_forks_and_sessions(pte: Path, tmp_path: Path) -> None:
     first = Runner(pte, threads=1)
     first.logits(TOKENS[:150], 149)

@@ -14,6 +14,7 @@ from exporter.models.families import decoder_spec, get_family
 transformers = pytest.importorskip("transformers")
 
 LENGTH = 40  # past every window, every original context and any piece boundary
+PIECES = ((0, 1), (1, 3), (3, 10), (10, LENGTH))  # calls over a cache
 SHAPE: dict[str, Any] = dict(
     vocab_size=199,
     hidden_size=48,

@@ -61,7 +61,7 @@ def stored_tensors(
         part = name.split(".")[-2]
         if pairs_rotate and part in heads:
             tensor = _pairs_from_halves(tensor, config[heads[part]])
-        matrix = tensor.ndim == 2 and "conv1d" not in name
+        matrix = tensor.ndim == 2 and part not in ("conv1d", "conv")
         of = type if matrix else GGMLQuantizationType.F32
         key = names.get_name(name, try_suffixes=(".weight", ".bias"))
         assert key is not None, name

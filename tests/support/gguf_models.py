@@ -69,6 +69,12 @@ def write_model(path: Path, reference: Any, form: GgufForm) -> Path:
     tensors = with_split_experts(reference.state_dict())
     if "linear_num_key_heads" in config:
         tensors = delta_tensors(config, tensors)
+    tensors = {
+        f"{name}.weight" if name.endswith(".layer_scalar") else name: tensor.squeeze(1)
+        if name.endswith(".conv.conv.weight")
+        else tensor
+        for name, tensor in tensors.items()
+    }
     if config["tie_word_embeddings"]:
         del tensors["lm_head.weight"]
     if form.from_one:

@@ -1,8 +1,8 @@
 /// A model or the machine's limits, measured command by command.
 ///
 /// usage: bench MODEL.pte -p "" [options]   with the runner's options for loading: --threads,
-///                                          --kv-cache, --huge-pages; with --etdump FILE each
-///                                          measurement is recorded; see model_bench.h
+///                                          --kv-cache, --huge-pages, --adapter; with --etdump FILE
+///                                          each measurement is recorded; see model_bench.h
 ///        bench --limits THREADS            see limit_bench.h
 ///
 /// When it is ready, it describes itself in one line. Then it answers every line of standard input
@@ -58,7 +58,8 @@ int main(int argc, char** argv) {
   }
   const auto options = thimble::parse_options(argc, argv);
   if (!options.ok()) return fail(options.message(), 2);
-  auto bench = thimble::bench::ModelBench::load(options->model, options->load, options->etdump);
+  auto bench = thimble::bench::ModelBench::load(options->model, options->load, options->adapter,
+                                                options->etdump);
   if (!bench.ok()) return fail(bench.message(), 1);
   serve(**bench);
   return 0;

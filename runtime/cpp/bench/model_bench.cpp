@@ -12,11 +12,16 @@ namespace thimble::bench {
 
 Result<std::unique_ptr<ModelBench>> ModelBench::load(const std::string& path,
                                                      const LoadOptions& options,
+                                                     const std::string& adapter,
                                                      const std::string& etdump) {
   LoadOptions quiet = options;
   quiet.record = false;  // the load is not measured
   Result<std::unique_ptr<Runner>> runner = Runner::load(path, quiet);
   if (!runner.ok()) return runner.status();
+  if (!adapter.empty()) {
+    const Status status = (*runner)->use_adapter(adapter);
+    if (!status.ok()) return status;
+  }
   return std::unique_ptr<ModelBench>(new ModelBench(std::move(*runner), etdump));
 }
 

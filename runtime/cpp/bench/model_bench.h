@@ -25,10 +25,12 @@ namespace thimble::bench {
 ///   memory         {"peak_bytes": ...} of the process so far
 class ModelBench {
  public:
-  /// Loads all that the runner loads: file, program, tokenizer. `etdump`: the file to which each
-  /// measured command writes its profile; empty: nothing is recorded.
+  /// Loads all that the runner loads: file, program, tokenizer. `adapter`: what it runs with;
+  /// empty: none. `etdump`: the file to which each measured command writes its profile; empty:
+  /// nothing is recorded.
   static Result<std::unique_ptr<ModelBench>> load(const std::string& path,
                                                   const LoadOptions& options,
+                                                  const std::string& adapter,
                                                   const std::string& etdump);
 
   /// The first line: what the CPU delegate runs with, the file's size and that of its weights in

@@ -1,0 +1,67 @@
+"""How close each family is to transformers: the largest difference of a logit, over the models of
+`family_models` and others at random, in one call and over the cache in pieces.
+
+    PYTHONPATH=tests python -m support.family_parity [--random N] [ARCHITECTURE ...]
+
+prints a row for each family, as the table of exporter/README.md has them.
+"""
+
+import argparse
+from collections.abc import Iterator
+
+import support.silent  # noqa: F401
+import torch
+from support.family_models import (
+    CASES,
+    LENGTH,
+    PIECES,
+    Case,
+    our_model,
+    reference_model,
+    tokens_of,
+    transformers,
+)
+from support.random_configs import ARCHITECTURES, random_case
+
+
+def cases_of(architecture: str, random: int) -> Iterator[Case]:
+    """The listed models of an architecture, and as many others at random."""
+    yield from (case for case in CASES if case.architecture == architecture)
+    yield from (random_case(architecture, seed) for seed in range(random))
+
+
+@torch.no_grad()
+def difference(case: Case) -> float:
+    """The largest one between our logits and those of transformers, whatever the calls."""
+    reference = reference_model(case)
+    tokens = tokens_of(reference)
+    expected = reference(tokens).logits
+    model = our_model(reference)
+    found = (model.logits(tokens) - expected).abs().max()
+    model.setup_cache(LENGTH)
+    for start, end in PIECES:
+        ours = model(tokens[:, start:end], torch.tensor([start]))
+        found = torch.maximum(found, (ours - expected[:, end - 1]).abs().max())
+    return found.item()
+
+
+def row(architecture: str, random: int) -> str:
+    """One family's row."""
+    found = [difference(case) for case in cases_of(architecture, random)]
+    name = reference_model(next(cases_of(architecture, random))).config.model_type
+    return f"| `{name}` | {len(found)} | {max(found):.0e} |"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("architectures", nargs="*", default=ARCHITECTURES, metavar="ARCHITECTURE")
+    parser.add_argument("--random", type=int, default=24, metavar="N", help="models at random")
+    arguments = parser.parse_args()
+    transformers.logging.set_verbosity_error()  # it warns of some of what is drawn
+    print("| family | models | parity |\n|---|---|---|")
+    for architecture in arguments.architectures:
+        print(row(architecture, arguments.random), flush=True)
+
+
+if __name__ == "__main__":
+    main()
