@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Self, Unpack
 
 from runtime.answer_options import AnswerOptions, read_options
-from runtime.arguments import check, text_of, token_ids
+from runtime.arguments import check_whole, text_of, token_ids
 from runtime.errors import RunnerError
 from runtime.generation import Generation
 from runtime.library import ERROR_SIZE, EngineOptions, Request, library
@@ -42,9 +42,9 @@ class Engine:
         self, runner: Runner, sequences: int = 8, queue_size: int = 64, prompt_rows: int = 64
     ) -> None:
         self._handle: int | None = None
-        check("sequences", sequences, 1, MAX_SEQUENCES)
-        check("queue_size", queue_size, 1, 2**31 - 1)
-        check("prompt_rows", prompt_rows, 1, 2**31 - 1)
+        check_whole("sequences", sequences, 1, MAX_SEQUENCES)
+        check_whole("queue_size", queue_size, 1, 2**31 - 1)
+        check_whole("prompt_rows", prompt_rows, 1, 2**31 - 1)
         self.runner = runner
         self._hold = runner._holding()
         self._runner_handle = self._hold.__enter__()
