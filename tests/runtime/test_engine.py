@@ -118,6 +118,26 @@ def test_more_requests_than_places(embedded_cpu_pte: Path, cpp_build: Path) -> N
         assert waiting[1].stats["stop_reason"] in ("length", "eos")
 
 
+def test_a_free_place_is_no_queue(embedded_cpu_pte: Path, cpp_build: Path) -> None:
+    """Requests that come between two steps fill the places first."""
+    held, go = threading.Event(), threading.Event()
+
+    def hold() -> None:  # in the engine's thread, which takes no step then
+        held.set()
+        go.wait()
+
+    with Engine(Runner(embedded_cpu_pte), sequences=3, queue_size=1) as engine:
+        work = [engine.submit("a", max_new_tokens=2, on_event=hold)]
+        try:
+            held.wait()
+            work += [engine.submit("b", max_new_tokens=2) for _ in range(3)]
+            with pytest.raises(RunnerError, match="the queue is full: 1 requests wait; try again"):
+                engine.submit("c")
+        finally:
+            go.set()
+        assert all(generation.text() is not None for generation in work)
+
+
 def test_requests_from_many_threads(embedded_cpu_pte: Path, cpp_build: Path) -> None:
     runner = Runner(embedded_cpu_pte)
     expected = ["".join(runner.generate(f"x{i} = ", max_new_tokens=12)) for i in range(24)]
