@@ -120,9 +120,15 @@ class Engine:
         return generation
 
     def close(self) -> None:
-        """Ends every request as interrupted, and frees the engine; the runner can be used again."""
+        """Ends every request as interrupted, and frees the engine; the runner can be used again.
+
+        Raises:
+            RunnerError: it is called by an `on_event`, in the engine's own thread.
+        """
         if self._handle is None:
             return
+        if threading.current_thread() is self._worker:
+            raise RunnerError("an on_event cannot close its Engine: close it in another thread")
         with self._work:
             self._closing = True
             self._work.notify()

@@ -180,6 +180,21 @@ def test_closing_ends_what_is_at_work(embedded_cpu_pte: Path, cpp_build: Path) -
     assert left.stats["stop_reason"] == "interrupted"
 
 
+def test_its_own_thread_cannot_close_it(embedded_cpu_pte: Path, cpp_build: Path) -> None:
+    said: list[str] = []
+    with Engine(Runner(embedded_cpu_pte)) as engine:
+
+        def close() -> None:
+            try:
+                engine.close()
+            except RunnerError as error:
+                said.append(str(error))
+
+        assert engine.submit("a", max_new_tokens=2, on_event=close).text() is not None
+        assert engine.submit("a", max_new_tokens=2).text() is not None
+    assert set(said) == {"an on_event cannot close its Engine: close it in another thread"}
+
+
 def test_what_is_not_possible(embedded_cpu_pte: Path, embedded_pte: Path, cpp_build: Path) -> None:
     with pytest.raises(RunnerError, match="cannot run several sequences.*--delegate cpu"):
         Engine(Runner(embedded_pte))
