@@ -3,7 +3,7 @@
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypedDict
+from typing import Any, TypedDict
 
 from runtime.arguments import (
     MAX_COUNT,
@@ -137,7 +137,7 @@ def _settings(given: AnswerOptions) -> Settings:
         check_whole("a token of logit_bias", token, 0, MAX_COUNT)
         check(f"logit_bias of token {token}", value, -100, 100)
     stop = given.get("stop")
-    stops = stop if isinstance(stop, list | tuple) else [] if stop is None else [stop]
+    stops: Any = stop if isinstance(stop, list | tuple) else [] if stop is None else [stop]
     texts = [check_text("a text of stop", text) for text in stops]
     if "" in texts:
         raise RunnerError("a text of stop is empty: give at least one character")
