@@ -94,6 +94,11 @@ def test_the_format_is_found(name: str) -> None:
     assert found is not None and found.name == name
 
 
+def test_a_list_between_other_marks_is_another_format() -> None:
+    """Apriel's: its template names <tool_call>, and writes <tool_calls>."""
+    assert find_format("in <tool_call></tool_call> tags: <tool_calls>[", frozenset()) is None
+
+
 @pytest.mark.parametrize("name", TEMPLATES)
 @settings(deadline=None, max_examples=25)
 @given(arguments=ARGUMENTS, cut=st.integers(1, 9))
