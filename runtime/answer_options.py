@@ -3,9 +3,17 @@
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypedDict
+from typing import Any, TypedDict
 
-from runtime.arguments import MAX_COUNT, Constraint, JsonSchema, check, constraint
+from runtime.arguments import (
+    MAX_COUNT,
+    Constraint,
+    JsonSchema,
+    check,
+    check_text,
+    check_whole,
+    constraint,
+)
 from runtime.errors import RunnerError
 from runtime.library import Options
 from runtime.settings import Settings
@@ -93,18 +101,19 @@ def read_options(max_new_tokens: int | None, given: AnswerOptions) -> Answer:
         if name not in known:
             names = ", ".join(known)
             raise RunnerError(f"{name} is not an option of an answer: it must be one of {names}")
+    given = {name: value for name, value in given.items() if value is not None}  # type: ignore[assignment]
     if max_new_tokens is not None:
-        check("max_new_tokens", max_new_tokens, 1, MAX_COUNT)
+        check_whole("max_new_tokens", max_new_tokens, 1, MAX_COUNT)
     seed = given.get("seed")
     if seed is None:
         seed = secrets.randbits(64)
     options = Options(
         max_new_tokens or 0,
         check("temperature", given.get("temperature", 0.0), 0, 100),
-        check("top_k", given.get("top_k", 0), 0, MAX_COUNT),
+        check_whole("top_k", given.get("top_k", 0), 0, MAX_COUNT),
         check("top_p", given.get("top_p", 1.0), 0, 1),
         check("min_p", given.get("min_p", 0.0), 0, 1),
-        check("seed", seed, 0, 2**64 - 1),
+        check_whole("seed", seed, 0, 2**64 - 1),
     )
     wanted = constraint(
         given.get("json_schema"), given.get("regex"), given.get("choice"), given.get("grammar")
@@ -121,15 +130,20 @@ def _settings(given: AnswerOptions) -> Settings:
         "frequency_penalty": check("frequency_penalty", given.get("frequency_penalty", 0.0), -2, 2),
         "special_text": float(bool(given.get("special_text", False))),
     }
-    bias = dict(given.get("logit_bias") or {})
+    bias = given.get("logit_bias") or {}
+    if not isinstance(bias, Mapping):
+        raise RunnerError(f"logit_bias is {bias!r}, but must map tokens to numbers")
     for token, value in bias.items():
-        check("a token of logit_bias", token, 0, MAX_COUNT)
+        check_whole("a token of logit_bias", token, 0, MAX_COUNT)
         check(f"logit_bias of token {token}", value, -100, 100)
     stop = given.get("stop")
-    texts = [stop] if isinstance(stop, str) else list(stop or [])
+    stops: Any = stop if isinstance(stop, list | tuple) else [] if stop is None else [stop]
+    texts = [check_text("a text of stop", text) for text in stops]
     if "" in texts:
         raise RunnerError("a text of stop is empty: give at least one character")
     logprobs = given.get("logprobs")
     if logprobs is not None:
-        check("logprobs", logprobs, 0, MAX_LOGPROBS)
-    return Settings(numbers, bias, [text.encode("utf-8", "replace") for text in texts], logprobs)
+        check_whole("logprobs", logprobs, 0, MAX_LOGPROBS)
+    return Settings(
+        numbers, dict(bias), [text.encode("utf-8", "replace") for text in texts], logprobs
+    )

@@ -5,6 +5,7 @@ import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from runtime.errors import RunnerError
@@ -45,9 +46,9 @@ def constraint(
     try:
         texts = {
             "json_schema": json_schema if isinstance(json_schema, str) else _json(json_schema),
-            "regex": regex,
+            "regex": None if regex is None else check_text("regex", regex),
             "choice": None if choice is None else _json(list(choice)),
-            "grammar": grammar,
+            "grammar": None if grammar is None else check_text("grammar", grammar),
         }
     except (TypeError, ValueError) as error:
         raise RunnerError(f"the constraint cannot be written as JSON: {error}") from error
@@ -69,6 +70,8 @@ def _json(value: object) -> str | None:
 def token_ids(tokens: Sequence[int]) -> "NDArray[np.int32]":
     import numpy as np
 
+    if isinstance(tokens, bytes) or not hasattr(tokens, "__len__"):
+        raise RunnerError(f"tokens are {tokens!r}, but must be a list of whole numbers")
     ids = np.asarray(tokens, dtype=None if len(tokens) else np.int32)
     if ids.ndim != 1 or ids.dtype.kind not in "iu":
         raise RunnerError("tokens must be one row of whole numbers")
@@ -105,11 +108,35 @@ def text_of(error: "ctypes.Array[ctypes.c_char]") -> str:
 
 
 def check(name: str, value: Number, low: float, high: float) -> Number:
-    """Returns a value that is in its range.
+    """Returns a number that is in its range.
 
     Raises:
         RunnerError: it is not.
     """
+    if not isinstance(value, Real):
+        raise RunnerError(f"{name} is {value!r}, but must be a number from {low} to {high}")
     if not low <= value <= high:
         raise RunnerError(f"{name} is {value}, but must be from {low} to {high}")
+    return value
+
+
+def check_whole(name: str, value: int, low: int, high: int) -> int:
+    """Returns a whole number that is in its range.
+
+    Raises:
+        RunnerError: it is not.
+    """
+    if not isinstance(value, Integral):
+        raise RunnerError(f"{name} is {value!r}, but must be a whole number from {low} to {high}")
+    return int(check(name, value, low, high))
+
+
+def check_text(name: str, value: str) -> str:
+    """Returns a value that is a string.
+
+    Raises:
+        RunnerError: it is not.
+    """
+    if not isinstance(value, str):
+        raise RunnerError(f"{name} is {value!r}, but must be a string")
     return value

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Self, Unpack
 
 from runtime.answer_options import AnswerOptions, read_options
-from runtime.arguments import check, text_of, token_ids
+from runtime.arguments import check_whole, text_of, token_ids
 from runtime.errors import RunnerError
 from runtime.generation import Generation
 from runtime.library import ERROR_SIZE, EngineOptions, Request, library
@@ -42,9 +42,9 @@ class Engine:
         self, runner: Runner, sequences: int = 8, queue_size: int = 64, prompt_rows: int = 64
     ) -> None:
         self._handle: int | None = None
-        check("sequences", sequences, 1, MAX_SEQUENCES)
-        check("queue_size", queue_size, 1, 2**31 - 1)
-        check("prompt_rows", prompt_rows, 1, 2**31 - 1)
+        check_whole("sequences", sequences, 1, MAX_SEQUENCES)
+        check_whole("queue_size", queue_size, 1, 2**31 - 1)
+        check_whole("prompt_rows", prompt_rows, 1, 2**31 - 1)
         self.runner = runner
         self._hold = runner._holding()
         self._runner_handle = self._hold.__enter__()
@@ -120,9 +120,15 @@ class Engine:
         return generation
 
     def close(self) -> None:
-        """Ends every request as interrupted, and frees the engine; the runner can be used again."""
+        """Ends every request as interrupted, and frees the engine; the runner can be used again.
+
+        Raises:
+            RunnerError: it is called by an `on_event`, in the engine's own thread.
+        """
         if self._handle is None:
             return
+        if threading.current_thread() is self._worker:
+            raise RunnerError("an on_event cannot close its Engine: close it in another thread")
         with self._work:
             self._closing = True
             self._work.notify()

@@ -8,7 +8,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
 from runtime.answer_options import Answer, AnswerOptions, read_options
-from runtime.arguments import MAX_COUNT, check, encoded, read_tokens, text_of, token_ids
+from runtime.arguments import (
+    MAX_COUNT,
+    check_text,
+    check_whole,
+    encoded,
+    read_tokens,
+    text_of,
+    token_ids,
+)
 from runtime.errors import RunnerError
 from runtime.handle import RunnerHandle
 from runtime.library import ERROR_SIZE, LoadOptions, Piece, RecordingCounts, library
@@ -62,7 +70,7 @@ class Runner(RunnerHandle):
         self._logprobs: list[TokenLogprob] = []
         self._start()
         if threads is not None:
-            check("threads", threads, 1, MAX_THREADS)
+            check_whole("threads", threads, 1, MAX_THREADS)
         if kv_cache not in KV_CACHES:
             raise RunnerError(
                 f"kv_cache is {kv_cache!r}, but must be one of {', '.join(KV_CACHES)}"
@@ -105,7 +113,8 @@ class Runner(RunnerHandle):
         self, function: Callable[..., int], text: str, answer: Answer, *results: object
     ) -> Generator[str, None, None]:
         """Answers `text` with a function of the library, which may have additional results."""
-        prompt, wanted = text.encode("utf-8", "replace"), answer.constraint
+        prompt = check_text("the prompt", text).encode("utf-8", "replace")
+        wanted = answer.constraint
         logprobs: list[TokenLogprob] = []
         on_token = collector(logprobs)
         self._acquire()
@@ -155,7 +164,7 @@ class Runner(RunnerHandle):
 
     def encode(self, text: str) -> list[int]:
         """Returns the tokens of a text, without BOS; special tokens in it are plain text."""
-        data = text.encode("utf-8", "replace")
+        data = check_text("the text", text).encode("utf-8", "replace")
         encode, size = library().thimble_encode, len(data)
         with self._control:  # a leading space may be a token
             handle = self._open()
@@ -166,7 +175,7 @@ class Runner(RunnerHandle):
 
         Like encode(), it may be called at any time, also while an Engine is open.
         """
-        data = prompt.encode("utf-8", "replace")
+        data = check_text("the prompt", prompt).encode("utf-8", "replace")
         encode, size = library().thimble_encode_prompt, len(data)
         with self._control:
             handle = self._open()
@@ -245,7 +254,7 @@ class Runner(RunnerHandle):
         """
         import numpy as np
 
-        check("first", first, 0, max(len(tokens) - 1, 0))
+        check_whole("first", first, 0, max(len(tokens) - 1, 0))
         ids = token_ids(tokens)
         with self._holding() as handle:
             width = library().thimble_vocab_size(handle)
@@ -291,7 +300,7 @@ class Runner(RunnerHandle):
         Raises:
             RunnerError: the cache has fewer, or the runner is closed or busy.
         """
-        check("length", length, 0, MAX_COUNT)
+        check_whole("length", length, 0, MAX_COUNT)
         self._call(library().thimble_truncate, length)
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -346,8 +355,8 @@ class Runner(RunnerHandle):
         Raises:
             RunnerError: it already records, a limit is out of range, or the runner is closed.
         """
-        check("max_calls", max_calls, 1, MAX_COUNT)
-        check("max_bytes", max_bytes, 1, MAX_RECORDING_BYTES)
+        check_whole("max_calls", max_calls, 1, MAX_COUNT)
+        check_whole("max_bytes", max_bytes, 1, MAX_RECORDING_BYTES)
         self._control_call(library().thimble_start_recording, max_calls, max_bytes)
 
     def stop_recording(self, path: str | os.PathLike[str]) -> Recording:

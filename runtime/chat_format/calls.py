@@ -75,6 +75,15 @@ class Tool:
         ]
 
 
+def make_call(name: str, arguments: Mapping[str, Any]) -> ToolCall:
+    """Returns a call of a function.
+
+    Raises:
+        ValueError: JSON does not have a value of the arguments, such as NaN.
+    """
+    return ToolCall(name, json.dumps(arguments, ensure_ascii=False, allow_nan=False))
+
+
 def call_of(value: Any, arguments_key: str = "arguments") -> ToolCall:
     """Returns the call that a JSON object describes.
 
@@ -86,4 +95,4 @@ def call_of(value: Any, arguments_key: str = "arguments") -> ToolCall:
     arguments = value.get(arguments_key, {})
     if not isinstance(arguments, dict):
         raise ValueError("the arguments of a call are not an object")
-    return ToolCall(value["name"], json.dumps(arguments, ensure_ascii=False))
+    return make_call(value["name"], arguments)

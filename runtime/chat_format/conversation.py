@@ -123,9 +123,8 @@ def _callable(tools: Sequence[Mapping[str, Any]], choice: ToolChoice) -> list[To
     found = []
     for function in functions:
         if any_of_them or function["name"] == wanted:
-            parameters = function.get("parameters") or {"type": "object", "properties": {}}
             strict = choice != "auto" or bool(function.get("strict"))
-            found.append(Tool(function["name"], parameters, strict))
+            found.append(Tool(function["name"], _parameters(function), strict))
     if not found:
         name = "a function" if any_of_them else repr(wanted)
         raise RunnerError(f"tool_choice asks for {name}, which is not in tools")
@@ -144,6 +143,25 @@ def _function(tool: Mapping[str, Any]) -> Mapping[str, Any]:
             'a tool must be {"type": "function", "function": {"name": ..., "parameters": ...}}'
         )
     return function
+
+
+def _parameters(function: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The schema of a function's arguments.
+
+    Raises:
+        RunnerError: it is none of an object.
+    """
+    parameters = function.get("parameters") or {"type": "object", "properties": {}}
+    if (
+        not isinstance(parameters, Mapping)
+        or not isinstance(parameters.get("properties", {}), Mapping)
+        or not isinstance(parameters.get("required", []), list)
+    ):
+        raise RunnerError(
+            f"the parameters of {function['name']} are not a JSON schema of an object, with "
+            "properties in an object and required in a list"
+        )
+    return parameters
 
 
 class _Writer:

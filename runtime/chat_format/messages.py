@@ -69,10 +69,12 @@ def _text(content: object, place: str) -> str:
     texts = []
     for part in content:
         kind = part.get("type") if isinstance(part, Mapping) else None
-        if kind not in ("text", "refusal") or not isinstance(part.get(kind), str):
+        if kind not in ("text", "refusal"):
             raise RunnerError(
                 f"{place}.content has a part of type {kind!r}: only text is supported"
             )
+        if not isinstance(part.get(kind), str):
+            raise RunnerError(f"{place}.content has a part of type {kind!r} without its {kind}")
         texts.append(part[kind])
     return "".join(texts)
 

@@ -9,6 +9,8 @@ from typing import Any
 import jinja2
 
 from runtime.chat_format.environment import Messages, load_template
+from runtime.chat_format.formats import find_format
+from runtime.chat_format.placement import place_calls, place_functions
 from runtime.errors import RunnerError
 
 # A part of a prompt, and whether it may contain special tokens: text of messages may not.
@@ -69,9 +71,12 @@ class ChatTemplate:
         if taken:
             raise RunnerError(f"{min(taken)} is no variable of a chat template: it has a field")
         marks = _unused_characters(messages, tools)
-        given = {**(variables or {}), "tools": self._marked(tools, marks) if tools else None}
+        functions, placed = self._marked(tools, marks), self._marked(messages, marks)
+        if tools:
+            placed = place_functions(placed, functions, self.source)
+        placed = place_calls(placed, self.source, find_format(self.source, self.special_tokens))
         try:
-            text = self._render(self._marked(messages, marks), True, **given)
+            text = self._render(placed, True, **{**(variables or {}), "tools": functions or None})
         except jinja2.TemplateError as error:
             reason = re.sub(f"[{marks}]", "", str(error)) or type(error).__name__
             raise RunnerError(f"the model's chat template refuses the messages: {reason}") from None

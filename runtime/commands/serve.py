@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import math
 import signal
 import socket
 from contextlib import nullcontext
@@ -150,6 +151,8 @@ def serve(
             )
     if api_key is not None and not (api_key and api_key.isascii() and api_key.isprintable()):
         fail(RunnerError("--api-key must be printable ASCII characters, at least one"), 2)
+    if math.isnan(timeout) or math.isnan(stall_timeout):
+        fail(RunnerError("--timeout and --stall-timeout must be numbers of seconds, not nan"), 2)
     if not local and not api_key:
         fail(RunnerError(f"--host {host} lets others reach the server: give an --api-key"), 2)
     try:

@@ -94,6 +94,7 @@ class Part(Strict):
 class CalledFunction(Strict):
     name: str
     arguments: str = Field(description="JSON")
+    parsed_arguments: Any = Field(None, description="no effect: openai's client adds it")
 
 
 class Call(Strict):
@@ -112,6 +113,7 @@ class Message(Strict):
     reasoning_content: str | None = Field(None, description="not OpenAI's")
     refusal: str | None = None
     annotations: list[Any] | None = Field(None, description="no effect")
+    parsed: Any = Field(None, description="no effect: openai's client adds it")
     audio: None = None
     function_call: None = None
 

@@ -133,7 +133,12 @@ async function sendable(source) {
   if (source instanceof URL) return source.href;
   if (typeof source === "string") {
     const page = globalThis.document?.baseURI ?? globalThis.location?.href;
-    return page === undefined ? source : new URL(source, page).href;
+    if (page === undefined) return source;
+    try {
+      return new URL(source, page).href;
+    } catch {
+      throw new RunnerError(`${source} is not a URL: give a model's, such as model.pte`);
+    }
   }
   if (source instanceof Blob) return inNode ? new Uint8Array(await source.arrayBuffer()) : source;
   if (source instanceof ArrayBuffer) return new Uint8Array(source);

@@ -63,7 +63,7 @@ async function openUrl(url) {
     const status = `${response.status} ${response.statusText}`.trim();
     throw new RunnerError(`cannot load ${url}: the server answers ${status}`);
   }
-  const name = decodeURIComponent(new URL(url).pathname.split("/").at(-1)) || "the model";
+  const name = nameOf(url) || "the model";
   const length = response.headers.get("Content-Length");
   if (length !== null && !response.headers.has("Content-Encoding")) {
     // Piped: node cancels a body that nobody reads yet when its response is collected.
@@ -72,6 +72,15 @@ async function openUrl(url) {
   }
   const blob = await response.blob(); // its size is known when it is there
   return { name, size: blob.size, stream: blob.stream() };
+}
+
+function nameOf(url) {
+  const part = new URL(url).pathname.split("/").at(-1);
+  try {
+    return decodeURIComponent(part);
+  } catch {
+    return part; // a % that begins no code
+  }
 }
 
 async function openPath(path) {

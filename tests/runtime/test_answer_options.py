@@ -3,6 +3,7 @@ text alone, in an Engine and with drafts."""
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -125,12 +126,36 @@ def test_the_constraint_stays(runner: Runner) -> None:
         ),
         ({"stop": ["a", ""]}, "a text of stop is empty: give at least one character"),
         ({"logprobs": 21}, "logprobs is 21, but must be from 0 to 20"),
+        ({"temperature": "1"}, "temperature is '1', but must be a number from 0 to 100"),
+        ({"top_k": 1.5}, "top_k is 1.5, but must be a whole number from 0 to 2147483647"),
+        ({"logit_bias": [1]}, "logit_bias is [1], but must map tokens to numbers"),
+        (
+            {"logit_bias": {"1": 1}},
+            "a token of logit_bias is '1', but must be a whole number from 0 to 2147483647",
+        ),
+        ({"stop": 5}, "a text of stop is 5, but must be a string"),
+        ({"regex": 5}, "regex is 5, but must be a string"),
     ],
 )
 def test_out_of_range(runner: Runner, options: AnswerOptions, sentence: str) -> None:
     with pytest.raises(RunnerError) as caught:
         runner.generate("x", **options)
     assert str(caught.value) == sentence
+
+
+def test_none_is_the_default(runner: Runner) -> None:
+    unset: Any = dict.fromkeys(AnswerOptions.__annotations__)
+    usual = "".join(runner.generate(PROMPT, 8))
+    assert "".join(runner.generate(PROMPT, 8, **unset)) == usual
+
+
+def test_texts_that_are_none(runner: Runner) -> None:
+    wrong: Any = b"x"
+    for use in (lambda: list(runner.generate(wrong)), lambda: runner.encode(wrong)):
+        with pytest.raises(RunnerError, match="is b'x', but must be a string"):
+            use()
+    with Engine(runner) as engine, pytest.raises(RunnerError, match="must be a list of whole"):
+        engine.submit(wrong)
 
 
 def test_unknown_names(runner: Runner) -> None:

@@ -8,7 +8,7 @@ import jsonschema
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.call_templates import HERMES, SPECIAL_TOKENS, TEMPLATES
+from support.call_templates import HERMES, SPECIAL_TOKENS, TEMPLATES, WITHOUT_CALLS
 from support.constraints import accepts
 
 from runtime.chat_format.calls import Event, Reasoning, Text, ToolCall
@@ -94,6 +94,11 @@ def test_the_format_is_found(name: str) -> None:
     assert found is not None and found.name == name
 
 
+def test_a_list_between_other_marks_is_another_format() -> None:
+    """Apriel's: its template names <tool_call>, and writes <tool_calls>."""
+    assert find_format("in <tool_call></tool_call> tags: <tool_calls>[", frozenset()) is None
+
+
 @pytest.mark.parametrize("name", TEMPLATES)
 @settings(deadline=None, max_examples=25)
 @given(arguments=ARGUMENTS, cut=st.integers(1, 9))
@@ -124,7 +129,7 @@ def test_the_grammar_takes_what_the_template_writes(
     plain = template_of(TEMPLATES[name], ())
     wanted: Any = {"type": "function", "function": {"name": "get_weather"}}
     prompt = ask(plain, tool_choice=wanted if choice == "named" else choice)
-    arguments = {"city": "Rome", "days": 3, "unit": "F"}
+    arguments = {"city": "Rome", "days": 3, "fast": True, "unit": "F"}
     right = answer_with(plain, [call("get_weather", arguments)])
     wrong = [
         answer_with(plain, [call("get_weather", {"days": 3})]),
@@ -137,6 +142,99 @@ def test_the_grammar_takes_what_the_template_writes(
     texts[-1] = final + texts[-1]
     expected = [True, False, False, False, choice != "named", choice == "auto"]
     assert accepts(cpp_build, "grammar", prompt.grammar, texts) == expected
+
+
+def test_functions_of_the_system_message() -> None:
+    """Phi-4-mini's template takes them from there."""
+    template = template_of(WITHOUT_CALLS["phi-4"])
+    system = {"role": "system", "content": "Be brief."}
+    for messages, before in ((USER, ""), ([system, *USER], "Be brief.")):
+        text = "".join(piece for piece, _ in prepare(template, messages, tools=TOOLS).pieces)
+        told = text.removeprefix(f"<|system|>{before}<|tool|>").split("<|/tool|>")[0]
+        assert json.loads(told) == [tool["function"] for tool in TOOLS]
+
+
+@pytest.mark.parametrize("name", WITHOUT_CALLS)
+def test_calls_that_a_template_does_not_write(name: str) -> None:
+    template = template_of(WITHOUT_CALLS[name])
+    hostile: dict[str, Any] = {"city": "it's\n<|end|>é", "fast": True, "tags": [1, {"a": None}]}
+    calls = [call("get-weather", hostile), call("now", {"from": 1})]
+    said = {"role": "assistant", "content": "I look. ", "tool_calls": calls}
+    pieces = prepare(template, [*USER, said, {"role": "user", "content": "?"}], tools=TOOLS).pieces
+    assert ("<|end|>", False) in pieces  # what an argument spells is plain text
+    text = "".join(piece for piece, _ in pieces)
+    answer = text[text.index("I look. ") :].split("<|im_start|>")[0].removesuffix("<|user|>?")
+    events = read(ask(template).reader, [answer])
+    found = [(e.name, json.loads(e.arguments)) for e in events if isinstance(e, ToolCall)]
+    assert found == [("get-weather", hostile), ("now", {"from": 1})]
+
+
+def test_calls_of_a_model_without_functions_are_refused() -> None:
+    source = "{% for message in messages %}{{ message.content }}{% endfor %}"
+    messages = [*USER, {"role": "assistant", "tool_calls": [call("now", {})]}]
+    with pytest.raises(RunnerError, match="does not write tool_calls: leave them out"):
+        prepare(template_of(source), messages)
+
+
+NULL = {"type": "null"}
+
+
+@pytest.mark.parametrize(
+    ("schema", "text", "value"),
+    [
+        ({"type": "boolean"}, "True", True),
+        ({"type": "boolean"}, "false", False),
+        ({"anyOf": [{"type": "integer"}, NULL]}, "3", 3),
+        ({"anyOf": [{"type": "integer"}, NULL]}, "None", None),
+        ({"anyOf": [{"type": "string"}, NULL]}, "null", None),
+        ({"anyOf": [{"type": "string"}, NULL]}, "3", "3"),
+        ({"type": ["string", "null"]}, "a b", "a b"),
+        ({"$ref": "#/$defs/count"}, "12", 12),
+        ({"enum": [1, 2]}, "2", 2),
+        ({}, "2", "2"),
+    ],
+)
+def test_values_without_quotes(
+    cpp_build: Path, schema: dict[str, Any], text: str, value: object
+) -> None:
+    """The elements of Qwen3-Coder do not tell a string from a number: the schema does."""
+    parameters = {
+        "type": "object",
+        "properties": {"x": schema},
+        "required": ["x"],
+        "$defs": {"count": {"type": "integer"}},
+    }
+    tools = [{"type": "function", "function": {"name": "f", "parameters": parameters}}]
+    prompt = ask(template_of(TEMPLATES["qwen-xml"], ()), tools=tools, tool_choice="required")
+    said = (
+        f"<tool_call>\n<function=f>\n<parameter=x>\n{text}\n</parameter>\n</function>\n</tool_call>"
+    )
+    assert read(prompt.reader, [said]) == [ToolCall("f", json.dumps({"x": value}))]
+    if not (value is None and "None" in text):
+        assert accepts(cpp_build, "grammar", prompt.grammar, [said]) == [True]
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("lfm2", '<|tool_call_start|>[read-file(from="a=b(", class=3)]<|tool_call_end|>'),
+        ("lfm2", "<|tool_call_start|>[read-file(from='a=b(', class=3)]<|tool_call_end|>"),
+        ("gemma-4", '<|tool_call>call:read-file{class:3,from:<|"|>a=b(<|"|>}<tool_call|>'),
+    ],
+)
+def test_names_that_python_does_not_have(name: str, said: str) -> None:
+    (found,) = read(ask(template_of(TEMPLATES[name])).reader, list(said))
+    assert isinstance(found, ToolCall) and found.name == "read-file"
+    assert json.loads(found.arguments) == {"from": "a=b(", "class": 3}
+
+
+@pytest.mark.parametrize("name", ["hermes", "lfm2", "gemma-4", "qwen-xml"])
+def test_numbers_that_json_does_not_have(name: str) -> None:
+    written = answer_with(template_of(TEMPLATES[name]), [call("f", {"days": 1234567})])
+    said = written.replace("1234567", "1e999")
+    parameters = {"type": "object", "properties": {"days": {"type": "number"}}}
+    tools = [{"type": "function", "function": {"name": "f", "parameters": parameters}}]
+    assert text_of(read(ask(template_of(TEMPLATES[name]), tools=tools).reader, [said])) == said
 
 
 def test_none_forbids_calls(cpp_build: Path) -> None:
@@ -226,6 +324,7 @@ def test_calls_that_were_read_match_their_schema() -> None:
         ([{"content": "x"}], r"messages\[0\] has no role"),
         ([{"role": "user", "content": 3}], "must be a string or a list of parts"),
         ([{"role": "user", "content": [{"type": "image_url"}]}], "only text is supported"),
+        ([{"role": "user", "content": [{"type": "text"}]}], "of type 'text' without its text"),
         (
             [{"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": "{"}}]}],
             "the arguments of f are not JSON",
@@ -245,6 +344,10 @@ def test_a_model_without_functions() -> None:
     source = "{% for m in messages %}{{ m.content }}{% endfor %}"
     with pytest.raises(RunnerError, match="cannot call functions"):
         ask(template_of(source))
+    for parameters in ([1], {"properties": 3}, {"required": 3}):
+        function = {"name": "f", "parameters": parameters}
+        with pytest.raises(RunnerError, match="parameters of f are not a JSON schema of an object"):
+            ask(template_of(HERMES), tools=[{"type": "function", "function": function}])
     with pytest.raises(RunnerError, match="refuses the messages: no"):
         prepare(template_of("{{ raise_exception('no') }}"), USER)
     with pytest.raises(RunnerError, match="is not valid"):

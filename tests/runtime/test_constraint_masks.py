@@ -9,6 +9,14 @@ Both write JSON without white space here. What differs, and why:
 - -0 is a number for both, but where bounds are given, only for llguidance.
 - Where the maximum is 2.25, llguidance refuses 2.2, for which it wants 2.20, and 2.250.
 - A name beside `properties` may have printable characters as \\u escapes for llguidance.
+
+Texts of the 50 schemas of support/answer_schemas.py were compared by hand with xgrammar 0.2.8 (it
+needs triton). It differs in these, and jsonschema agrees with us in each:
+
+- It refuses escapes, such as of a quote, in strings with a bound of their length or a pattern.
+- It allows the 30th of February.
+- It ignores all but one part of allOf, and the order in which allOf's parts have their properties.
+- It refuses 1500.0 as a constant that the schema has as 1.5e3.
 """
 
 import json

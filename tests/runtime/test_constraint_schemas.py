@@ -23,6 +23,7 @@ NODE = {
     "required": ["value"],
 }
 A_AND_B = {**CLOSED, "properties": {"a": {"type": "integer"}, "b": {"type": "string"}}}
+WORD_FIRST = {"type": "array", "prefixItems": [{"type": "string"}], "maxItems": 2}
 
 PLACES: list[tuple[object, str, str]] = [
     (True, "[1,{", BEGINS),
@@ -152,6 +153,11 @@ PLACES: list[tuple[object, str, str]] = [
     ({"allOf": [{"minimum": 3}, {"maximum": 5}], "type": "integer"}, "6", REFUSED),
     ({"allOf": [{**A_AND_B, "additionalProperties": True}, {"required": ["b"]}]}, "{}", REFUSED),
     ({"allOf": [A_AND_B, {"properties": {"c": True}}]}, '{"c"', REFUSED),
+    ({**WORD_FIRST, "allOf": [{"items": {"maxLength": 2}}]}, '["ab","cd"]', ENDS),
+    ({**WORD_FIRST, "allOf": [{"items": {"maxLength": 2}}]}, '["abc', REFUSED),
+    ({**WORD_FIRST, "allOf": [{"prefixItems": [{}, {"type": "null"}]}]}, '["ab",null]', ENDS),
+    ({**WORD_FIRST, "allOf": [{"prefixItems": [{}, {"type": "null"}]}]}, '["ab","', REFUSED),
+    ({"items": {"type": "null"}, "anyOf": [WORD_FIRST, {"type": "null"}]}, '["', REFUSED),
     ({"type": "number", "exclusiveMinimum": 0, "maximum": 1}, "0", BEGINS),
     ({"type": "number", "exclusiveMinimum": 0, "maximum": 1}, "0.001", MATCHES),
     ({"type": "number", "exclusiveMinimum": 0, "maximum": 1}, "1.00", MATCHES),
@@ -273,6 +279,10 @@ def test_bytes_that_must_follow(cpp_build: Path) -> None:
 
 
 REFUSALS: list[tuple[object, str]] = [
+    (
+        {"prefixItems": [True], "allOf": [{"items": [True]}]},
+        "the JSON schema at # joins prefixItems with a list of items: write both as prefixItems",
+    ),
     ("{", "the JSON schema cannot be read: the JSON is not valid at line 1, column 2: a key in "
      "quotes is missing at the end"),
     ('{"a":1,\n"a":2}', "the JSON schema cannot be read: the JSON is not valid at line 2, column "

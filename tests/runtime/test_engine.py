@@ -116,6 +116,26 @@ def test_more_requests_than_places(embedded_cpu_pte: Path, cpp_build: Path) -> N
         assert waiting[1].stats["stop_reason"] in ("length", "eos")
 
 
+def test_a_free_place_is_no_queue(embedded_cpu_pte: Path, cpp_build: Path) -> None:
+    """Requests that come between two steps fill the places first."""
+    held, go = threading.Event(), threading.Event()
+
+    def hold() -> None:  # in the engine's thread, which takes no step then
+        held.set()
+        go.wait()
+
+    with Engine(Runner(embedded_cpu_pte), sequences=3, queue_size=1) as engine:
+        work = [engine.submit("a", max_new_tokens=2, on_event=hold)]
+        try:
+            held.wait()
+            work += [engine.submit("b", max_new_tokens=2) for _ in range(3)]
+            with pytest.raises(RunnerError, match="the queue is full: 1 requests wait; try again"):
+                engine.submit("c")
+        finally:
+            go.set()
+        assert all(generation.text() is not None for generation in work)
+
+
 def test_requests_from_many_threads(embedded_cpu_pte: Path, cpp_build: Path) -> None:
     runner = Runner(embedded_cpu_pte)
     expected = ["".join(runner.generate(f"x{i} = ", max_new_tokens=12)) for i in range(24)]
@@ -156,6 +176,21 @@ def test_closing_ends_what_is_at_work(embedded_cpu_pte: Path, cpp_build: Path) -
     runner.close()  # closes the engine first
     left.text()
     assert left.stats["stop_reason"] == "interrupted"
+
+
+def test_its_own_thread_cannot_close_it(embedded_cpu_pte: Path, cpp_build: Path) -> None:
+    said: list[str] = []
+    with Engine(Runner(embedded_cpu_pte)) as engine:
+
+        def close() -> None:
+            try:
+                engine.close()
+            except RunnerError as error:
+                said.append(str(error))
+
+        assert engine.submit("a", max_new_tokens=2, on_event=close).text() is not None
+        assert engine.submit("a", max_new_tokens=2).text() is not None
+    assert set(said) == {"an on_event cannot close its Engine: close it in another thread"}
 
 
 def test_what_is_not_possible(embedded_cpu_pte: Path, embedded_pte: Path, cpp_build: Path) -> None:

@@ -118,6 +118,8 @@ def test_notes_and_refusals(cpp_build: Path, embedded_cpu_pte: Path, tmp_path: P
          "can have one"),
         (["--grammar-file", str(missing)], f"--grammar-file: cannot read {missing}: No such "
          "file or directory"),
+        (["--json-schema-file", str(tmp_path)], f"--json-schema-file: cannot read {tmp_path}: Is "
+         "a directory"),
         (["--choice", "\udcff"], "the choice cannot be read: the JSON is not valid at line 1, "
          "column 3: a string is not UTF-8"),
     ]  # fmt: skip

@@ -206,16 +206,12 @@ def test_calls_of_functions(client: openai.OpenAI, stream: bool) -> None:
         assert call.function.name == "f" and len(call.id) == 9
         jsonschema.validate(json.loads(call.function.arguments), SCHEMA)
         assert choice.finish_reason == "tool_calls" and not choice.message.content
-        said = {"name": "f", "arguments": call.function.arguments}
         told = client.chat.completions.create(
             model="stories",
             max_tokens=5,
             messages=[
                 *USER,
-                {
-                    "role": "assistant",
-                    "tool_calls": [{"id": call.id, "type": "function", "function": said}],
-                },
+                choice.message,  # type: ignore[list-item]  # as openai's examples hand it back
                 {"role": "tool", "tool_call_id": call.id, "content": "It is so."},
             ],
         )

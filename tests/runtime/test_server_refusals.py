@@ -171,6 +171,7 @@ def test_a_prompt_that_takes_too_long_to_score(cpp_build: Path, pte: Path) -> No
         (["missing.pte"], "missing.pte does not exist"),
         (["{pte}", "--host", "0.0.0.0"], "give an --api-key"),
         (["{pte}", "--api-key", "é"], "--api-key must be"),
+        (["{pte}", "--stall-timeout", "nan"], "must be numbers of seconds, not nan"),
         (["{pte}", "--allowed-host", "a:b:c/d"], "is not a name or an address without a port"),
         (["{pte}", "--adapter", "x"], "adapter"),
         (["{damaged}"], "damaged|not a"),

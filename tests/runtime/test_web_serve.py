@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from support.node import find_node
 from support.web import served
 
 from runtime import __main__ as commands
@@ -51,6 +52,23 @@ def test_files_and_ranges(tmp_path: Path) -> None:
         assert ask(url, path, "HEAD")[1]["Content-Length"] == str(len(data))
         for nothing in ("/../runtime/serve.py", "/models/", "/%00", "/etc/passwd"):
             assert ask(url, nothing)[::2] == (404, b"")
+
+
+NAME = """
+const { openSource } = await import(process.argv[1]);
+console.log((await openSource(process.argv[2])).name);
+"""
+
+
+def test_a_name_with_a_percent_sign(tmp_path: Path) -> None:
+    model = tmp_path / "model.pte"
+    model.write_bytes(b"x")
+    with served({"50%.pte": model}) as url:
+        command = [find_node(), "--input-type=module", "-e", NAME]
+        for name in ("50%.pte", "50%25.pte"):
+            arguments = [WEB_DIR / "source.mjs", url + name]
+            result = subprocess.run([*command, *arguments], capture_output=True, text=True)
+            assert result.stdout == "50%.pte\n", result.stderr
 
 
 def test_the_page_is_small() -> None:

@@ -35,7 +35,8 @@ TEMPLATES = {
     "qwen-xml": _turns(
         "{{ '\\n' if not loop.first }}<tool_call>{{ '\\n' }}<function={{ call.function.name }}>"
         "{{ '\\n' }}{% for name, value in call.function.arguments.items() %}"
-        "<parameter={{ name }}>{{ '\\n' }}{{ value if value is string else value | tojson }}"
+        "<parameter={{ name }}>{{ '\\n' }}{{ value | tojson if value is mapping or (value is "
+        "sequence and value is not string) else value | string }}"
         "{{ '\\n' }}</parameter>{{ '\\n' }}{% endfor %}</function>{{ '\\n' }}</tool_call>"
     ),
     "phi-4": _listed("<|tool_call|>[", "JSON", "]<|/tool_call|>") + "{# <|tool|> #}",
@@ -47,7 +48,8 @@ TEMPLATES = {
     "lfm2": _listed(
         "<|tool_call_start|>[",
         "{{ call.function.name }}({% for name, value in call.function.arguments.items() %}"
-        "{{ name + '=' + (value | tojson) + (', ' if not loop.last else '') }}{% endfor %})",
+        "{{ name + '=' + (value | string if value is boolean else value | tojson) }}"
+        "{{ ', ' if not loop.last }}{% endfor %})",
         "]<|tool_call_end|>",
     ),
     "gemma-4": """
@@ -78,6 +80,25 @@ TEMPLATES = {
 {%- endif %}
 {%- endfor %}
 {%- if add_generation_prompt %}<|start|>assistant{% endif %}
+""",
+}
+
+# Templates that write no calls: a message's text has them. The first takes the functions, as JSON,
+# from the system message.
+WITHOUT_CALLS = {
+    "phi-4": """
+{%- for message in messages %}
+{{- '<|' + message.role + '|>' + message.content }}
+{%- if message['role'] == 'system' and 'tools' in message %}
+{{- '<|tool|>' + message['tools'] + '<|/tool|>' }}{% endif %}
+{{- '<|end|>' }}
+{%- endfor %}
+{%- if add_generation_prompt %}<|assistant|>{% endif %}
+""",
+    "lfm2": """
+{%- if tools %}{{ 'List of tools: <|tool_list_start|>' + (tools | tojson) }}{% endif %}
+{%- for message in messages %}{{ '<|im_start|>' + message.role + message.content }}{% endfor %}
+{%- if add_generation_prompt %}<|im_start|>assistant{% endif %}
 """,
 }
 

@@ -1,7 +1,7 @@
 """What a format of calls has to say."""
 
-from collections.abc import Collection, Sequence
-from typing import Protocol
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, Protocol, runtime_checkable
 
 from runtime.chat_format.calls import Tool, ToolCall
 from runtime.chat_format.grammar import Grammar
@@ -42,3 +42,11 @@ class CallFormat(Protocol):
     def grammar(self, grammar: Grammar, tools: Sequence[Tool], several: bool) -> str:
         """Returns the expression of what follows `begin`, for one call or several of these
         functions."""
+
+
+@runtime_checkable
+class CallWriter(Protocol):
+    """A format of models whose templates do not write calls."""
+
+    def write(self, calls: Sequence[Mapping[str, Any]]) -> str:
+        """Returns the text of calls in OpenAI's form, whose arguments are objects."""

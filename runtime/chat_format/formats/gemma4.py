@@ -5,13 +5,14 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from runtime.chat_format.calls import Tool, ToolCall
+from runtime.chat_format.calls import Tool, ToolCall, make_call
 from runtime.chat_format.grammar import Grammar
 
 _QUOTE = '<|"|>'
 _CALL = re.compile(r"\s*call:([^{\s]+)\s*(\{.*\})\s*", re.DOTALL)
 _PART = re.compile(
-    rf"{re.escape(_QUOTE)}(.*?){re.escape(_QUOTE)}|([A-Za-z_][\w.-]*)\s*(?=:)", re.DOTALL
+    rf'{re.escape(_QUOTE)}(.*?){re.escape(_QUOTE)}|(?<=[{{,])\s*([^\s:{{}},"<\[\]][^:{{}},"<\[\]]*)(?=:)',
+    re.DOTALL,
 )
 
 
@@ -30,9 +31,9 @@ class Gemma4:
         if found is None:
             raise ValueError("a call has no arguments")
         # Strings and keys become JSON's; all else is JSON already.
-        as_json = _PART.sub(lambda m: json.dumps(m[2] if m[1] is None else m[1]), found[2])
+        as_json = _PART.sub(lambda m: json.dumps(m[2].strip() if m[1] is None else m[1]), found[2])
         arguments = json.loads(as_json)
-        return [ToolCall(found[1], json.dumps(arguments, ensure_ascii=False))]
+        return [make_call(found[1], arguments)]
 
     def grammar(self, grammar: Grammar, tools: Sequence[Tool], several: bool) -> str:
         values = _Values(grammar)
@@ -60,8 +61,8 @@ class _Values:
     def of(self, schema: Any) -> str:
         if not isinstance(schema, Mapping):
             return "any-value"
-        if "enum" in schema or "const" in schema:
-            values = schema.get("enum", [schema.get("const")])
+        values = schema.get("enum", [schema["const"]] if "const" in schema else None)
+        if isinstance(values, list):
             return self._grammar.one_of([self._constant(value) for value in values])
         match schema.get("type"):
             case "string":
@@ -72,7 +73,7 @@ class _Values:
                 item = self._grammar.rule(self.of(schema.get("items")))
                 return f'"[" ( {item} ( "," {item} )* )? "]"'
             case "object":
-                return self._members(schema) if schema.get("properties") else "any-object"
+                return self._members(schema) if _has_members(schema) else "any-object"
         return "any-value"
 
     def _members(self, schema: Mapping[str, Any]) -> str:
@@ -91,3 +92,8 @@ class _Values:
     def _constant(self, value: Any) -> str:
         text = _QUOTE + value + _QUOTE if isinstance(value, str) else json.dumps(value)
         return self._grammar.literal(text)
+
+
+def _has_members(schema: Mapping[str, Any]) -> bool:
+    properties, required = schema.get("properties"), schema.get("required", [])
+    return isinstance(properties, Mapping) and bool(properties) and isinstance(required, list)

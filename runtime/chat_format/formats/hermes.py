@@ -7,7 +7,7 @@ from runtime.chat_format.calls import Tool, ToolCall, call_of
 from runtime.chat_format.grammar import Grammar
 
 # What other formats have between the same marks.
-_OTHERS = ("<arg_key>", "<invoke ", "<function=")
+_OTHERS = ("<arg_key>", "<invoke ", "<function=", "<tool_calls>")
 
 
 class Hermes:

@@ -2,13 +2,16 @@
 
 import ast
 import json
-from collections.abc import Collection, Sequence
+import re
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from runtime.chat_format.calls import Tool, ToolCall
+from runtime.chat_format.calls import Tool, ToolCall, make_call
 from runtime.chat_format.grammar import Grammar
 
 _JSON_NAMES = {"true": True, "false": False, "null": None}
+# A text, or the name of a function or an argument, which may be one that Python does not allow.
+_NAME = re.compile(r""""(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'|([\w.-]+)\s*(?=[=(])""", re.DOTALL)
 
 
 class Lfm2:
@@ -26,11 +29,27 @@ class Lfm2:
         )
 
     def parse(self, text: str, tools: Sequence[Tool]) -> list[ToolCall]:
+        names: list[str] = []
+
+        def numbered(found: re.Match[str]) -> str:
+            if found[1] is None:  # a text, which models write with its line breaks
+                return found[0].replace("\n", "\\n").replace("\r", "\\r")
+            names.append(found[1])
+            return f"n{len(names) - 1}"
+
         try:
-            calls = ast.parse(text.strip(), mode="eval").body
+            calls = ast.parse(_NAME.sub(numbered, text.strip()), mode="eval").body
         except (SyntaxError, RecursionError, MemoryError) as error:
             raise ValueError(str(error)) from None
-        return [_call(call) for call in (calls.elts if isinstance(calls, ast.List) else [calls])]
+        listed = calls.elts if isinstance(calls, ast.List) else [calls]
+        return [_call(call, names) for call in listed]
+
+    def write(self, calls: Sequence[Mapping[str, Any]]) -> str:
+        written = []
+        for function in (call["function"] for call in calls):
+            named = [f"{name}={_literal(value)}" for name, value in function["arguments"].items()]
+            written.append(f"{function['name']}({', '.join(named)})")
+        return f"{self.begin}[{', '.join(written)}]{self.end}"
 
     def grammar(self, grammar: Grammar, tools: Sequence[Tool], several: bool) -> str:
         functions = []
@@ -42,11 +61,17 @@ class Lfm2:
         return f'"[" {call} {more} "]" {grammar.literal(self.end)}'
 
 
-def _call(node: ast.expr) -> ToolCall:
-    if not isinstance(node, ast.Call) or node.args:
+def _call(node: ast.expr, names: Sequence[str]) -> ToolCall:
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name) or node.args:
         raise ValueError("a call has no names for its arguments")
-    arguments = {str(keyword.arg): _value(keyword.value) for keyword in node.keywords}
-    return ToolCall(ast.unparse(node.func), json.dumps(arguments, ensure_ascii=False))
+    arguments = {_name(keyword.arg, names): _value(keyword.value) for keyword in node.keywords}
+    return make_call(_name(node.func.id, names), arguments)
+
+
+def _name(numbered: str | None, names: Sequence[str]) -> str:
+    if numbered is None:
+        raise ValueError("an argument has no name")
+    return names[int(numbered[1:])]
 
 
 def _value(node: ast.expr) -> Any:
@@ -63,18 +88,27 @@ def _value(node: ast.expr) -> Any:
     return value
 
 
+def _literal(value: Any) -> str:
+    """A value as Python writes it, strings as JSON does."""
+    if isinstance(value, Mapping):
+        return f"{{{', '.join(f'{_literal(k)}: {_literal(v)}' for k, v in value.items())}}}"
+    if isinstance(value, list):
+        return f"[{', '.join(map(_literal, value))}]"
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, str) else repr(value)
+
+
 def _arguments(grammar: Grammar, tool: Tool) -> str:
     """Arguments by name, required or not, in the schema's order, with commas between them."""
     later, alone = '""', '""'  # what may follow an argument, and what follows none
     for name, schema, required in reversed(tool.arguments()):
-        argument = f"{grammar.literal(name + '=')} {_literal(grammar, schema)}"
+        argument = f"{grammar.literal(name + '=')} {_value_grammar(grammar, schema)}"
         after = grammar.rule(f"{argument} {later}")
         later = grammar.rule(f'", " {after}' + ("" if required else f" | {later}"))
         alone = grammar.rule(after if required else f"{after} | {alone}")
     return alone
 
 
-def _literal(grammar: Grammar, schema: Any) -> str:
+def _value_grammar(grammar: Grammar, schema: Any) -> str:
     """JSON, but Python's words for true and false."""
     if isinstance(schema, dict) and schema.get("type") == "boolean":
         return '( "True" | "False" )'

@@ -1,7 +1,8 @@
 """Phi-4-mini's format: a JSON list of calls between two special tokens."""
 
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
 
 from runtime.chat_format.calls import Tool, ToolCall, call_of
 from runtime.chat_format.formats.hermes import name_and_arguments
@@ -16,11 +17,15 @@ class Phi4:
     begins_answer = False
 
     def is_of(self, source: str, special_tokens: Collection[str]) -> bool:
-        return "<|tool|>" in source and (self.begin in special_tokens or self.begin in source)
+        return "<|tool|>" in source
 
     def parse(self, text: str, tools: Sequence[Tool]) -> list[ToolCall]:
         calls = json.loads(text)
         return [call_of(call) for call in (calls if isinstance(calls, list) else [calls])]
+
+    def write(self, calls: Sequence[Mapping[str, Any]]) -> str:
+        functions = [call["function"] for call in calls]
+        return f"{self.begin}{json.dumps(functions, ensure_ascii=False)}{self.end}"
 
     def grammar(self, grammar: Grammar, tools: Sequence[Tool], several: bool) -> str:
         return f"{call_list(grammar, tools, several)} {grammar.literal(self.end)}"

@@ -2,14 +2,16 @@
 
 import json
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from runtime.chat_format.calls import Tool, ToolCall
+from runtime.chat_format.calls import Tool, ToolCall, make_call
 from runtime.chat_format.grammar import Grammar
+from runtime.chat_format.kinds import kinds_of
 
 _FUNCTION = re.compile(r"\s*<function=([^>\n]+)>(.*?)(?:</function>)?\s*", re.DOTALL)
 _ARGUMENT = re.compile(r"\s*<parameter=([^>\n]+)>\n?(.*?)\n?</parameter>\s*", re.DOTALL)
+_WORDS = {"True": True, "False": False, "None": None}
 
 
 class QwenXml:
@@ -27,15 +29,16 @@ class QwenXml:
         if found is None:
             raise ValueError("a call has no function")
         name, body = found.groups()
-        schemas = {tool.name: tool.parameters.get("properties", {}) for tool in tools}
+        root = next((tool.parameters for tool in tools if tool.name == name), {})
+        schemas = root.get("properties", {})
         arguments, at = {}, 0
         while at < len(body.rstrip()):
             argument = _ARGUMENT.match(body, at)
             if argument is None:
                 raise ValueError("an argument is not an element")
-            arguments[argument[1]] = _read(argument[2], schemas.get(name, {}).get(argument[1]))
+            arguments[argument[1]] = _read(argument[2], schemas.get(argument[1]), root)
             at = argument.end()
-        return [ToolCall(name, json.dumps(arguments, ensure_ascii=False))]
+        return [make_call(name, arguments)]
 
     def grammar(self, grammar: Grammar, tools: Sequence[Tool], several: bool) -> str:
         close = grammar.literal("</function>\n" + self.end)
@@ -47,13 +50,16 @@ class QwenXml:
         return f'{call} ( "\\n" {grammar.literal(self.begin)} {call} )*' if several else call
 
 
-def _read(text: str, schema: Any) -> Any:
-    """The value that a text stands for: itself, or JSON if the schema allows no string."""
-    kind = schema.get("type") if isinstance(schema, dict) else None
-    if kind is None or "string" in kind:
+def _read(text: str, schema: Any, root: Mapping[str, Any]) -> Any:
+    """The value that a text stands for: itself if the schema allows strings, else JSON, or Python's
+    words, which the models' templates write."""
+    kinds = kinds_of(schema, root)
+    if "null" in kinds and text in ("null", "None"):
+        return None
+    if "string" in kinds:
         return text
     try:
-        return json.loads(text)
+        return _WORDS[text] if text in _WORDS else json.loads(text)
     except ValueError:
         return text
 
@@ -70,9 +76,13 @@ def _arguments(grammar: Grammar, tool: Tool) -> str:
 def _value(grammar: Grammar, schema: Any) -> str:
     """A value and the end of its element."""
     end = "\n</parameter>\n"
-    if isinstance(schema, dict) and "enum" in schema:
+    if isinstance(schema, Mapping) and isinstance(schema.get("enum"), list):
         values = [v if isinstance(v, str) else json.dumps(v) for v in schema["enum"]]
         return f"{grammar.one_of([grammar.literal(v) for v in values])} {grammar.literal(end)}"
-    if schema is True or schema.get("type") == "string":
+    kinds = kinds_of(schema, schema)
+    if "string" in kinds:
         return grammar.text_until({end: '""'}, may_end=False)
-    return f"{grammar.json(schema)} {grammar.literal(end)}"
+    value = grammar.json(schema)
+    if kinds == {"boolean"}:
+        value = '( "true" | "false" | "True" | "False" )'
+    return f"{value} {grammar.literal(end)}"

@@ -174,9 +174,14 @@ Result<Json> SchemaMerger::merge(Json a, const Json& b, const std::string& path)
     if (!properties.ok()) return properties;
     merged.set("properties", std::move(*properties));
   }
+  if (a.find("prefixItems") != nullptr || b.find("prefixItems") != nullptr) {
+    Result<Json> items = merge_first_items(a, b, path);
+    if (!items.ok()) return items;
+    merged.set("prefixItems", std::move(*items));
+  }
   for (size_t i = 0; i < b.keys.size(); ++i) {
     const std::string& key = b.keys[i];
-    if (key == "properties") continue;
+    if (key == "properties" || key == "prefixItems") continue;
     const Json* ours = a.find(key);
     if (ours == nullptr) {
       merged.set(key, b.values[i]);
@@ -213,6 +218,34 @@ Result<Json> SchemaMerger::merge_properties(const Json& a, const Json& b) const 
   for (size_t i = 0; i < second.keys.size(); ++i) {
     if (others[second.keys[i]] == nullptr) continue;
     merged.append(second.keys[i], both(*additional(a), second.values[i]));
+  }
+  return merged;
+}
+
+/// A first item that only one of them has is, for the other, one of its items.
+Result<Json> SchemaMerger::merge_first_items(const Json& a, const Json& b,
+                                             const std::string& path) const {
+  const Json none = Json::array({}), anything = Json::boolean(true);
+  for (const Json* schema : {&a, &b}) {
+    const Json *first = schema->find("prefixItems"), *items = schema->find("items");
+    if (first != nullptr && !first->is(Json::Kind::kArray)) {
+      return error_at(path, "has prefixItems that are not an array");
+    }
+    if (items != nullptr && items->is(Json::Kind::kArray)) {
+      return error_at(path, "joins prefixItems with a list of items: write both as prefixItems");
+    }
+  }
+  const auto found = [](const Json& schema, const char* key, const Json& otherwise) {
+    const Json* value = schema.find(key);
+    return value == nullptr ? &otherwise : value;
+  };
+  const Json &first = *found(a, "prefixItems", none), &second = *found(b, "prefixItems", none);
+  const Json &first_rest = *found(a, "items", anything),
+             &second_rest = *found(b, "items", anything);
+  Json merged = Json::array({});
+  for (size_t i = 0; i < std::max(first.values.size(), second.values.size()); ++i) {
+    merged.values.push_back(both(i < first.values.size() ? first.values[i] : first_rest,
+                                 i < second.values.size() ? second.values[i] : second_rest));
   }
   return merged;
 }

@@ -25,6 +25,7 @@ class SchemaMerger {
   Status merge_keyword(const std::string& key, const Json& ours, const Json& theirs,
                        const std::string& path, Json* merged);
   Result<Json> merge_properties(const Json& a, const Json& b) const;
+  Result<Json> merge_first_items(const Json& a, const Json& b, const std::string& path) const;
 
   const Json& document_;
   int work_ = 0;

@@ -60,8 +60,10 @@ Result<int64_t> Engine::submit(Request request) {
   Result<std::unique_ptr<Constraint>> constraint = constraints_.take(request.constraint);
   if (!constraint.ok()) return constraint.status();
   const std::lock_guard<std::mutex> lock(mutex_);
-  if (waiting_.size() >= static_cast<size_t>(options_.queue)) {
-    return Status::error("the queue is full: " + std::to_string(waiting_.size()) +
+  // Those that wait for the next step only, because a place is free, are not in the queue.
+  const auto places = static_cast<size_t>(options_.sequences);
+  if (running_.size() + waiting_.size() >= places + static_cast<size_t>(options_.queue)) {
+    return Status::error("the queue is full: " + std::to_string(options_.queue) +
                          " requests wait; try again later");
   }
   const int64_t id = next_id_++;

@@ -1,14 +1,14 @@
 #include "runner/options.h"
 
+#include <array>
 #include <cerrno>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <fstream>
 #include <functional>
-#include <iterator>
 #include <limits>
+#include <memory>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -53,9 +53,16 @@ Status read_integer(const std::string& name, const std::string& text, uint64_t l
 }
 
 Result<std::string> read_text_file(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-  if (file.good() || file.eof()) return text;
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "rb"),
+                                                             &std::fclose);
+  std::string text;
+  std::array<char, 4096> part{};
+  if (file != nullptr) {
+    while (const size_t size = std::fread(part.data(), 1, part.size(), file.get())) {
+      text.append(part.data(), size);
+    }
+    if (std::ferror(file.get()) == 0) return text;  // a directory can be opened, and not read
+  }
   return Status::error("cannot read " + path + ": " + std::strerror(errno));
 }
 
