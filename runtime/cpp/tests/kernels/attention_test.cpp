@@ -160,14 +160,13 @@ class Problem {
       const double sunk = sinks_.empty() ? 0 : std::fabs(sink);
       const double tolerance = kEpsilon * (2 * ((dim + 7) * most + 14 * capped + sunk) +
                                            2 * visible + 2.0 * visible / 64 * 5 + 16);
-      const std::vector<double> steps = rounds ? steps_of(first, weights) : std::vector<double>();
+      const double rounded = rounds ? rounding_of(first, weights) / sum : 0;
       for (size_t d = 0; d < dim; ++d) {
-        double expected = 0, size = 0, rounded = 0;
+        double expected = 0, size = 0;
         for (size_t p = 0; p < visible; ++p) {
           const double term = weights[p] / sum * values[first + p][d];
           expected += term;
           size += std::fabs(term);
-          if (rounds) rounded += steps[p] / sum * largest_value(first + p);
         }
         const double error = tolerance * size + rounded + visible * 0x1p-125;
         if (!(std::fabs(out[row * dim + d] - expected) <= error)) return false;
@@ -199,31 +198,30 @@ class Problem {
 
   float scale() const { return 1.0f / std::sqrt(static_cast<float>(shape_.head_dim)); }
 
-  /// The scale of an int8 value.
+  /// The largest magnitude of a position's value.
   double largest_value(size_t position) const {
-    double largest = 0;
+    const float* value = &value_[position * shape_.head_dim];
+    float largest = 0;
     for (size_t d = 0; d < shape_.head_dim; ++d)
-      largest = std::fmax(largest, std::fabs(value_[position * shape_.head_dim + d]));
-    return largest;
+      if (std::fabs(value[d]) > largest) largest = std::fabs(value[d]);
+    return static_cast<double>(largest);
   }
 
-  /// By how much a weight may be off, in units of the largest value of its position, as it is
-  /// rounded to one of 16383 steps of the largest weight times value of its tile: half a step, and
-  /// a little for the roundings of the step itself. Where the step is no normal number, all are
-  /// lost.
-  std::vector<double> steps_of(size_t first, const std::vector<double>& weights) const {
-    std::vector<double> errors(weights.size());
-    for (size_t p = 0; p < weights.size(); ++p) {
-      const size_t tile = (first + p) / kAttentionTile;
-      double largest = 0;
-      for (size_t other = 0; other < weights.size(); ++other)
-        if ((first + other) / kAttentionTile == tile)
-          largest = std::fmax(largest, weights[other] * largest_value(first + other));
-      const double scale = largest_value(first + p);
-      const double step = std::fmax(largest / 16383, 127.0 * FLT_MIN);
-      errors[p] = scale > 0 ? 0.51 * step / scale : 0;
+  /// How far rounded weights may move an output: each, times its value, by half of one of 16383
+  /// steps of the largest weight times value of its tile, and a little for the roundings of the
+  /// step itself. Where the step is no normal number, all are lost.
+  double rounding_of(size_t first, const std::vector<double>& weights) const {
+    double error = 0, largest = 0;
+    for (size_t p = 0, count = 0; p < weights.size(); ++p) {
+      largest = std::fmax(largest, weights[p] * largest_value(first + p));
+      ++count;
+      if ((first + p + 1) % kAttentionTile != 0 && p + 1 < weights.size()) continue;
+      error +=
+          static_cast<double>(count) * std::fmax(0.51 * largest / 16383, 16384 * 127.0 * FLT_MIN);
+      count = 0;
+      largest = 0;
     }
-    return errors;
+    return error;
   }
 
   Shape shape_;
