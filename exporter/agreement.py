@@ -24,13 +24,15 @@ _JITTER = 1e-6  # of the embedding: the effect of another order of a few float32
 # differ from the model by a few times that difference. A wrong zero point, scale or mask in a
 # single layer moves the logits by 0.15 and more, in all layers by 1.
 #
-# Of a mixture of experts, a difference as small as that of float16 caches decides between experts
-# with almost equal scores. In quantized models this is measured likewise, with jitter of that size.
+# Float16 caches change the sums themselves, and so more roundings: in quantized models this is
+# measured likewise, with jitter of that size. In a mixture it also decides between experts with
+# almost equal scores.
 _QUANTIZED_FLOOR = 0.03
 _FLOAT_FLOOR = 1e-3
 _TIMES_JITTER = 4.0
-_ROUTING_JITTER = 1e-3
-_TIMES_ROUTING_JITTER = 3.0
+_CACHE_JITTER = 1e-3
+_TIMES_CACHE_JITTER = 1.5
+_TIMES_CACHE_JITTER_OF_EXPERTS = 3.0
 _CEILING = 0.5
 
 
@@ -100,8 +102,10 @@ def reference_logits(
 
     jitters = {_JITTER: _TIMES_JITTER}
     feed_forwards = (layer.feed_forward for layer in model.config.layers)
-    if quantized and any(isinstance(part, ExpertsSpec) for part in feed_forwards):
-        jitters[_ROUTING_JITTER] = _TIMES_ROUTING_JITTER
+    has_experts = any(isinstance(part, ExpertsSpec) for part in feed_forwards)
+    if quantized:
+        times = _TIMES_CACHE_JITTER_OF_EXPERTS if has_experts else _TIMES_CACHE_JITTER
+        jitters[_CACHE_JITTER] = times
     embedded = model.embed(tokens[None])  # (1, seq_len, hidden_size)
     noise = torch.randn(embedded.shape[1:], generator=torch.Generator().manual_seed(0))
     hidden = torch.cat((embedded, *(embedded * (1 + jitter * noise) for jitter in jitters)))

@@ -59,9 +59,10 @@ def computed(
         fields["vocab_size_per_layer_input"] = shapes[_TABLE][0]
     slides, layers = stored("attention.sliding_window_pattern"), so_far.get("num_hidden_layers")
     shared = so_far.get("num_kv_shared_layers", 0)
-    listed = isinstance(slides, list) and len(slides) == layers
-    if not listed or not isinstance(shared, int) or not 0 <= shared <= layers:
+    if not isinstance(layers, int) or not isinstance(slides, list) or len(slides) != layers:
         return fields  # the family says what is wrong
+    if not isinstance(shared, int) or not 0 <= shared <= layers:
+        return fields
     fields |= _widths(so_far.get("intermediate_size"), layers - shared, shared)
     full = [index for index, slide in enumerate(slides) if not slide]
     heads = so_far.get("num_key_value_heads")

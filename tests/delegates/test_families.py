@@ -5,14 +5,16 @@ from typing import Any
 
 import pytest
 import torch
-from support.cpu_models import write
+from support.cpu_models import prepare, write
 from support.exported import feed
 from support.family_models import CASES, LENGTH, Case, our_model, reference_model, tokens_of
+from support.random_configs import random_case
 
 from delegates.cpu import load
-from exporter.agreement import reference_logits
+from exporter.agreement import compare, reference_logits, require_agreement
 from exporter.models.decoder import CausalLM
 from exporter.program import capture
+from quant.scheme import Scheme
 
 LENGTHS = [20, 3, 1, 1, 15]
 # Between them: rows of one tensor, heads of which a part turns, factors for long contexts; norms of
@@ -55,3 +57,19 @@ def test_a_family_is_one_call(case: Case, tmp_path: Path, cpp_build: Path) -> No
     step = load(found.path)
     assert step is not None
     torch.testing.assert_close(feed(step, tokens, LENGTHS), want, rtol=0, atol=1e-4)
+
+
+@torch.no_grad()
+def test_what_float16_caches_round_is_explained(tmp_path: Path, cpp_build: Path) -> None:
+    """Attention that is sharpened tells their keys apart; int8 activations are then rounded
+    otherwise in many places."""
+    ours = our_model(reference_model(random_case("Ministral3", 201)))
+    length = min(60, ours.config.context_limit)
+    model = CausalLM(ours.config.for_context(length)).eval()
+    model.load_state_dict(ours.state_dict())
+    model = prepare(model, Scheme("rtn4")).requires_grad_(False)
+    tokens = torch.randint(3, 199, (40,), generator=torch.Generator().manual_seed(5))
+    eager = reference_logits(model, tokens, 7, True)
+    step = load(write(capture(model, length, 7), tmp_path, eager).path)
+    assert step is not None
+    require_agreement(compare(eager, step))
