@@ -3,12 +3,16 @@
 import subprocess
 import tempfile
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from devtools.bench.random_weights import LETTERS, draw, tensors
 from devtools.bench.shape import Shape
 from devtools.errors import BadRequest, DevtoolsError
+
+if TYPE_CHECKING:
+    from gguf import GGUFWriter
 
 PURE = ("Q4_0",)  # types that are given to every tensor; others mix as their tool does
 
@@ -67,7 +71,6 @@ def write_floats(out: Path, shape: Shape) -> None:
             "The package gguf is missing, and llama-bench needs a GGUF file of this shape: "
             "pip install gguf."
         ) from None
-    vocabulary = range(shape.vocab_size)
     writer = gguf.GGUFWriter(out, "llama")
     writer.add_vocab_size(shape.vocab_size)
     writer.add_context_length(131072)
@@ -82,15 +85,7 @@ def write_floats(out: Path, shape: Shape) -> None:
     writer.add_rope_freq_base(500000.0)
     writer.add_layer_norm_rms_eps(1e-5)
     writer.add_file_type(gguf.LlamaFileType.MOSTLY_F16)
-    # Without a vocabulary llama-bench draws no tokens. Its own byte tokens, then words.
-    words = [f"<0x{index:02X}>" if index < LETTERS else f"w{index}" for index in vocabulary]
-    writer.add_tokenizer_model("llama")
-    writer.add_token_list(words)
-    writer.add_token_scores([0.0 for _ in vocabulary])
-    writer.add_token_types(
-        [gguf.TokenType.BYTE if index < LETTERS else gguf.TokenType.NORMAL for index in vocabulary]
-    )
-    writer.add_add_bos_token(False)
+    add_words(writer, shape.vocab_size)
     kinds: dict[int, np.dtype] = {
         1: np.dtype("f4"),
         2: np.dtype("f2"),
@@ -106,6 +101,19 @@ def write_floats(out: Path, shape: Shape) -> None:
     for _, dimensions in tensors(shape):
         writer.write_tensor_data(draw(dimensions, rng).astype(kinds[len(dimensions)]))
     writer.close()
+
+
+def add_words(writer: "GGUFWriter", count: int) -> None:
+    """A vocabulary, without which llama-bench draws no tokens: its own byte tokens, then words."""
+    from gguf import TokenType
+
+    words = [f"<0x{index:02X}>" if index < LETTERS else f"w{index}" for index in range(count)]
+    kinds = [TokenType.BYTE if index < LETTERS else TokenType.NORMAL for index in range(count)]
+    writer.add_tokenizer_model("llama")
+    writer.add_token_list(words)
+    writer.add_token_scores([0.0] * count)
+    writer.add_token_types(kinds)
+    writer.add_add_bos_token(False)
 
 
 def gguf_name(name: str) -> str:

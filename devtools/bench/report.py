@@ -4,7 +4,7 @@ version      1
 machine      cpu, cores, memory_bytes, system
 model        file, name, delegate, scheme, group_size, head_bits, runs_with (what our own
              delegate says of itself), file_bytes, weight_bytes_per_token,
-             cache_bytes_per_position, shape
+             cache_bytes_per_position, state_bytes, shape (null if the layers differ)
 settings     threads, repeats
 engines      [name, model]: ours first
 limits       one per thread count: threads; read_bytes_per_s and int8_operations_per_s (medians
@@ -61,7 +61,8 @@ def make_report(
             "file_bytes": model.file_bytes,
             "weight_bytes_per_token": model.weight_bytes_per_token,
             "cache_bytes_per_position": model.cache_bytes_per_position,
-            "shape": model.shape.to_dict(),
+            "state_bytes": model.state_bytes,
+            "shape": model.shape and model.shape.to_dict(),
         },
         "settings": {"threads": list(plan.threads), "repeats": plan.repeats},
         "engines": [{"name": engine.name, "model": str(engine.model)} for engine in engines],
@@ -108,12 +109,12 @@ def limit_seconds(work: Work, model: Model, reached: float) -> float | None:
     if workload.kind == "prefill":
         if reached <= 0.0 or model.scheme == "none":
             return None
-        return model.shape.prefill_operations(workload.tokens) / reached
+        return model.prefill_operations(workload.tokens) / reached
+    weights = model.weight_bytes_per_token
     if workload.kind == "batch":
-        return workload.calls * model.bytes_per_token(workload.depth) / reached
+        return workload.calls * (weights + model.context_bytes(workload.depth)) / reached
     depth = workload.depth + (workload.tokens - 1) / 2
-    cache = model.bytes_per_token(depth) - model.weight_bytes_per_token
-    read = model.weight_bytes_per_token + workload.sequences * cache
+    read = weights + workload.sequences * model.context_bytes(depth)
     return workload.tokens * read / reached
 
 

@@ -21,28 +21,30 @@ class Shape:
     vocab_size: int
     tie_word_embeddings: bool
 
-    @property
-    def linear_weights(self) -> int:
-        """Weights of the decoder layers' matrices: each is used once for every token."""
-        heads = 2 * self.num_attention_heads + 2 * self.num_key_value_heads
-        layer = self.hidden_size * (heads * self.head_dim + 3 * self.intermediate_size)
-        return self.num_hidden_layers * layer
-
-    @property
-    def head_weights(self) -> int:
-        """Weights of `lm_head`: used for the last token of a call."""
-        return self.hidden_size * self.vocab_size
-
-    def prefill_operations(self, tokens: int) -> int:
-        """Multiplications and additions of the matrix products of one prefill; attention's are
-        not among them."""
-        return 2 * (self.linear_weights * tokens + self.head_weights)
-
     def to_dict(self) -> dict[str, int]:
         return asdict(self)
 
 
 SHAPE_FIELDS = tuple(field.name for field in fields(Shape))
+_KINDS = {  # in a report only of what is no plain decoder
+    "short_convolutions",
+    "gated_delta_rules",
+    "num_experts",
+    "hidden_size_per_layer_input",
+}
+
+
+@dataclass(frozen=True)
+class Cache:
+    """What one layer keeps of each position.
+
+    Attributes:
+        bytes_per_position: read for every later token.
+        window: the positions that it looks back at; 0 for all.
+    """
+
+    bytes_per_position: int
+    window: int
 
 
 @dataclass(frozen=True)
@@ -58,9 +60,13 @@ class Model:
         runs_with: what our own delegate reports that it runs with, without the threads; "" for
             every other delegate.
         file_bytes: the whole file.
-        weight_bytes_per_token: what one decoded token reads of the weights.
-        cache_bytes_per_position: what it reads of the key/value cache for each position before it.
-        windows: of each layer, the positions that it looks back at; 0 for all.
+        weights_per_token: numbers of the decoder layers that a token is multiplied by.
+        head_weights: those of `lm_head`, used for the last token of a call.
+        weight_bytes_per_token: what one decoded token reads of the weights; of experts, those that
+            it is given to.
+        state_bytes: what it reads and writes of states, whose size does not depend on the position.
+        caches: of the layers that keep keys and values.
+        shape: None if the layers are of several kinds or sizes.
     """
 
     name: str
@@ -72,16 +78,28 @@ class Model:
     file_bytes: int
     max_seq_len: int
     max_context_len: int
+    weights_per_token: int
+    head_weights: int
     weight_bytes_per_token: int
-    cache_bytes_per_position: int
-    shape: Shape
-    windows: tuple[int, ...]
+    state_bytes: int
+    caches: tuple[Cache, ...]
+    shape: Shape | None
 
-    def bytes_per_token(self, depth: float) -> float:
-        """Bytes that must come from memory for a token at that depth."""
-        positions = sum(min(depth, window or depth) for window in self.windows)
-        share = positions / len(self.windows)
-        return self.weight_bytes_per_token + share * self.cache_bytes_per_position
+    @property
+    def cache_bytes_per_position(self) -> int:
+        """What a token reads of the caches for each position before it, if no window ends."""
+        return sum(cache.bytes_per_position for cache in self.caches)
+
+    def context_bytes(self, depth: float) -> float:
+        """What a token at that depth reads and writes of caches and states."""
+        return self.state_bytes + sum(
+            cache.bytes_per_position * min(depth, cache.window or depth) for cache in self.caches
+        )
+
+    def prefill_operations(self, tokens: int) -> int:
+        """Multiplications and additions of the matrix products of one prefill; attention's are
+        not among them."""
+        return 2 * (self.weights_per_token * tokens + self.head_weights)
 
 
 def describe_model(
@@ -94,7 +112,7 @@ def describe_model(
         adapter: the one of the file's that it runs with.
 
     Raises:
-        DevtoolsError: its report is missing or has no full shape, or its layers differ in size.
+        DevtoolsError: its report is missing or has no full shape.
     """
     report = said["report"]
     if report is None or not set(SHAPE_FIELDS) <= report["model"].keys():
@@ -103,29 +121,27 @@ def describe_model(
             "exporter."
         )
     facts, quantization = report["model"], report["quantization"]
-    uneven = [name for name in SHAPE_FIELDS if isinstance(facts[name], list)]
-    if uneven:
-        raise DevtoolsError(
-            f"{path} has layers of several sizes ({uneven[0]} {facts[uneven[0]]}), whose work this "
-            "does not count; name a model whose layers are alike."
-        )
-    shape = Shape(**{name: facts[name] for name in SHAPE_FIELDS})
     delegate = report["delegation"]["delegate"]
-    floats = quantization["scheme"] == "none"
-    # Our own delegate stores a tied embedding as the head alone; every other has a table of its
-    # own beside the head, of which a token reads one row.
-    shared = delegate == "cpu" and shape.tie_word_embeddings
-    table = 0 if shared else quantization["embedding_bytes"]
-    weights = round(facts["parameters"] * quantization["bits_per_weight"] / 8)
-    weights += sum(a["bytes"] for a in facts.get("adapters", ()) if a["name"] == adapter)
-    if delegate != "cpu" or (kv_cache == "default" and floats):
+    if delegate != "cpu" or (kv_cache == "default" and quantization["scheme"] == "none"):
         kv_cache = "float32"
     elif kv_cache == "default":
         kv_cache = "float16"
-    window = facts.get("sliding_window", 0)
-    windows = window if isinstance(window, list) else [window] * shape.num_hidden_layers
-    vectors = 2 * shape.num_hidden_layers * shape.num_key_value_heads
-    scale = 4 if kv_cache == "int8" else 0  # bytes, for each head and position
+    head = facts["hidden_size"] * facts["vocab_size"]
+    tied = facts["tie_word_embeddings"]
+    # Our own delegate stores a tied embedding as the head alone; every other has a table of its
+    # own beside the head, of which a token reads one row.
+    unread = 0.0 if delegate == "cpu" and tied else quantization["embedding_bytes"]
+    weights = facts["parameters"] - (1 if tied else 2) * head
+    if "hidden_size_per_layer_input" in facts:  # a table, and a projection of the embedding
+        inputs = facts["hidden_size_per_layer_input"] * facts["num_hidden_layers"]
+        table, projection = inputs * facts["vocab_size"], inputs * facts["hidden_size"]
+        unread += quantization["layer_input_bytes"] * table / (table + projection)
+        weights -= table
+    idle = _idle_expert_weights(facts)
+    unread += idle * quantization.get("linear_bits_per_weight", 0.0) / 8
+    stored = facts["parameters"] * quantization["bits_per_weight"] / 8
+    stored += sum(a["bytes"] for a in facts.get("adapters", ()) if a["name"] == adapter)
+    same = not (_KINDS & facts.keys() or any(type(facts[name]) is list for name in SHAPE_FIELDS))
     return Model(
         name=facts["name"],
         delegate=delegate,
@@ -136,8 +152,36 @@ def describe_model(
         file_bytes=said["file_bytes"],
         max_seq_len=said["max_seq_len"],
         max_context_len=said["max_context_len"],
-        weight_bytes_per_token=weights - table,
-        cache_bytes_per_position=vectors * (shape.head_dim * KV_CACHES[kv_cache] + scale),
-        shape=shape,
-        windows=tuple(windows),
+        weights_per_token=weights - idle,
+        head_weights=head,
+        weight_bytes_per_token=round(stored - unread),
+        state_bytes=2 * 4 * facts.get("gated_delta_rules", 0) * facts.get("delta_state_size", 0),
+        caches=_caches(facts, kv_cache),
+        shape=Shape(**{name: facts[name] for name in SHAPE_FIELDS}) if same else None,
     )
+
+
+def _idle_expert_weights(facts: dict[str, Any]) -> int:
+    """Weights of the experts that a token is not given to."""
+    idle = facts.get("num_experts", 0) - facts.get("num_experts_per_tok", 0)
+    if not idle:
+        return 0
+    return 3 * facts["hidden_size"] * facts["intermediate_size"] * idle * facts["num_hidden_layers"]
+
+
+def _caches(facts: dict[str, Any], kv_cache: str) -> tuple[Cache, ...]:
+    """One for each layer with attention to keys and values of its own."""
+    others = facts.get("short_convolutions", 0) + facts.get("gated_delta_rules", 0)
+    attentions = facts["num_hidden_layers"] - others
+
+    def each(name: str) -> list[int]:
+        value = facts.get(name, 0)
+        return value if isinstance(value, list) else [value] * attentions
+
+    scale = 4 if kv_cache == "int8" else 0  # bytes, for each head and position
+    sizes = zip(each("num_key_value_heads"), each("head_dim"), each("sliding_window"), strict=True)
+    caches = [
+        Cache(2 * heads * (head_dim * KV_CACHES[kv_cache] + scale), window)
+        for heads, head_dim, window in sizes
+    ]
+    return tuple(caches[: attentions - facts.get("num_kv_shared_layers", 0)])

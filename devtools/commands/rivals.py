@@ -16,7 +16,7 @@ from devtools.bench.gguf_model import write_gguf
 from devtools.bench.llama_bench import LlamaBench
 from devtools.bench.random_weights import LETTERS, write_checkpoint
 from devtools.bench.server import Ended, Server
-from devtools.bench.shape import Model, describe_model
+from devtools.bench.shape import Model, Shape, describe_model
 from devtools.errors import BadRequest, DevtoolsError
 from devtools.files import replacing
 
@@ -192,10 +192,23 @@ def _made(
     return path
 
 
+def _shape(model: Model) -> Shape:
+    """
+    Raises:
+        BadRequest: no model of random weights can be made like this one.
+    """
+    if model.shape is None:
+        raise BadRequest(
+            f"The layers of {model.name} are of several kinds or sizes, and no rival's model is "
+            "made of such; give a .pte, or llama-bench with --gguf FILE."
+        )
+    return model.shape
+
+
 def _facts(model: Model) -> dict[str, object]:
     """What a rival's model depends on."""
     return {
-        **model.shape.to_dict(),
+        **_shape(model).to_dict(),
         "floats": model.scheme == "none",
         "bits": 8 if model.scheme == "rtn8" else 4,
         "group_size": model.group_size,
@@ -216,16 +229,16 @@ def _export(out: Path, delegate: str, model: Model) -> None:
     from quant.errors import QuantError
     from quant.scheme import Scheme
 
-    if model.shape.vocab_size < LETTERS:
+    if _shape(model).vocab_size < LETTERS:
         raise DevtoolsError(
-            f"The vocabulary of {model.shape.vocab_size} is too small for a random model; at least "
-            f"{LETTERS} tokens are needed."
+            f"The vocabulary of {_shape(model).vocab_size} is too small for a random model; at "
+            f"least {LETTERS} tokens are needed."
         )
     scheme = "rtn4" if model.scheme == "gptq4" else model.scheme
     stores = get_delegate(delegate).LIMITS.weight_bits
     head_bits = model.head_bits if model.head_bits in stores else 8
     with tempfile.TemporaryDirectory(dir=out.parent) as directory, silence_native_noise():
-        write_checkpoint(Path(directory), model.shape, model.max_context_len)
+        write_checkpoint(Path(directory), _shape(model), model.max_context_len)
         try:
             export_model(
                 ExportOptions(
@@ -260,11 +273,11 @@ def _llama(
 ) -> list[Engine]:
     if options.gguf:
         return [LlamaBench(f"{program.name} {path.stem}", program, path) for path in options.gguf]
-    facts = {**model.shape.to_dict(), "made_by": str(program.resolve())}
+    facts = {**_shape(model).to_dict(), "made_by": str(program.resolve())}
     engines: list[Engine] = []
     for kind in options.gguf_types:
         make = partial(
-            write_gguf, shape=model.shape, kind=kind, quantizer=quantizer_beside(program)
+            write_gguf, shape=_shape(model), kind=kind, quantizer=quantizer_beside(program)
         )
         path = _made(options.cache, f"{kind}.gguf", facts, make, note)
         engines.append(LlamaBench(f"{program.name} {kind}", program, path))
@@ -287,7 +300,7 @@ def _openvino(model: Model, options: RivalOptions, note: Callable[[str], None]) 
             f"{python} lacks the package openvino or nncf; install both there, or give a Python "
             "that has them with --openvino-python."
         )
-    facts = {**model.shape.to_dict(), "head_bits": model.head_bits}
+    facts = {**_shape(model).to_dict(), "head_bits": model.head_bits}
     path = _made(
         options.cache,
         "openvino.xml",

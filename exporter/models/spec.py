@@ -96,6 +96,11 @@ class DeltaSpec:
         keys, values = self.num_key_heads * self.key_head_dim, self.num_value_heads
         return 2 * keys + values * self.value_head_dim
 
+    @property
+    def state_size(self) -> int:
+        """Numbers of its matrices, one for each head of values."""
+        return self.num_value_heads * self.key_head_dim * self.value_head_dim
+
     def for_context(self, length: int) -> "DeltaSpec":
         """Returns the same: no length changes it."""
         return self
@@ -258,8 +263,9 @@ class DecoderSpec:
         """The sizes of the parts by their Hugging Face names: a number if all layers have the same,
         otherwise a list with one entry for each layer. Those of attention are for layers that have
         it. `sliding_window`, where there is one, is 0 for layers without; `short_convolutions`
-        and `gated_delta_rules` count the layers with one, where there are any; so does
-        `num_kv_shared_layers` those without keys and values of their own; `num_experts` and
+        and `gated_delta_rules` count the layers with one, where there are any, and so does
+        `num_kv_shared_layers` those without keys and values of their own; `delta_state_size` is
+        how many numbers the matrices of one delta rule hold; `num_experts` and
         `num_experts_per_tok` are those of the layers with experts, where there are any;
         `hidden_size_per_layer_input` stands where layers have an input of their own."""
         mixers = self.attentions
@@ -267,9 +273,11 @@ class DecoderSpec:
         experts = [part for part in feed_forwards if isinstance(part, ExpertsSpec)]
         windows = [mixer.window or 0 for mixer in mixers]
         kinds = Counter(type(layer.mixer) for layer in self.layers)
+        rules = [layer.mixer for layer in self.layers if isinstance(layer.mixer, DeltaSpec)]
         others = {
             "short_convolutions": kinds[ConvolutionSpec],
             "gated_delta_rules": kinds[DeltaSpec],
+            "delta_state_size": max((rule.state_size for rule in rules), default=0),
             "num_kv_shared_layers": sum(mixer.shares is not None for mixer in mixers),
         }
         return {
