@@ -24,7 +24,7 @@ from devtools.bench.random_weights import byte_tokenizer, draw
 from exporter.published_hybrids import HYBRIDS as PRESETS
 
 _DRAWN = 1 << 24  # numbers, which every matrix repeats from another one on
-_QWEN35_08B = HYBRIDS["Qwen/Qwen3.5-0.8B"]["text_config"]
+_QWEN35_08B = {**HYBRIDS["Qwen/Qwen3.5-0.8B"]["text_config"], "mtp_num_hidden_layers": 0}
 _GEMMA4_E2B = {name: fields for name, fields, _ in PRESETS}["gemma4-e2b"]
 _LFM25_ATTENTION = (2, 5, 8, 10, 12, 14)
 SHAPES: dict[str, dict[str, Any]] = {
