@@ -1,27 +1,17 @@
 """Reading config.json: what transformers 5 writes, what older files hold, and every refusal."""
 
-import json
 import random
-from pathlib import Path
 from typing import Any
 
 import pytest
+from support.llama_config import LLAMA
 from support.tiers import checked
 
-from exporter.checkpoint.hugging_face import read_config
 from exporter.errors import ExportError
-from exporter.models.families import decoder_spec, family_names, get_family
+from exporter.models.families import decoder_spec, family_names
 from exporter.models.rotary import LinearScaling, Llama3Scaling, RotarySpec
 from exporter.models.spec import AttentionSpec, DecoderSpec
 
-LLAMA: dict[str, Any] = {
-    "model_type": "llama",
-    "hidden_size": 64,
-    "intermediate_size": 172,
-    "num_hidden_layers": 4,
-    "num_attention_heads": 8,
-    "vocab_size": 512,
-}
 LLAMA3_ROPE = {
     "rope_type": "llama3",
     "factor": 32.0,
@@ -364,41 +354,3 @@ def test_any_damage_to_a_field_is_an_error_or_a_config(seed: int) -> None:
             decoder_spec(fields)
         except ExportError as error:
             assert str(error).endswith("."), fields
-
-
-def test_a_file_is_read_and_named_in_errors(tmp_path: Path) -> None:
-    path = tmp_path / "config.json"
-    path.write_text(json.dumps(LLAMA))
-    assert read_config(path) == (get_family("llama"), decoder_spec(LLAMA))
-    path.write_text(json.dumps({**LLAMA, "head_dim": 7}))
-    with pytest.raises(ExportError) as raised:
-        read_config(path)
-    assert str(raised.value).startswith(f"{path}: head_dim 7 is odd; rotary embedding rotates ")
-
-
-@pytest.mark.parametrize(
-    ("content", "said"),
-    [
-        (b"", "cannot be read as JSON (Expecting value"),
-        (b'{"model_type": ', "cannot be read as JSON (Expecting value"),
-        (b"\xff\xfe\x00", "cannot be read as JSON ('utf-8' codec"),
-        (b"[]", "is not a JSON object; download it again."),
-        (b"[" * 100_000, "cannot be read as JSON (maximum recursion depth exceeded"),
-        (b"version https://git-lfs.github.com/spec/v1\n", "is only a Git LFS pointer"),
-    ],
-)
-def test_a_damaged_file_is_said_to_be(tmp_path: Path, content: bytes, said: str) -> None:
-    path = tmp_path / "config.json"
-    path.write_bytes(content)
-    with pytest.raises(ExportError) as raised:
-        read_config(path)
-    assert str(raised.value).startswith(f"{path} {said}")
-
-
-def test_no_file(tmp_path: Path) -> None:
-    with pytest.raises(ExportError) as raised:
-        read_config(tmp_path / "config.json")
-    assert str(raised.value) == (
-        f"{tmp_path} has no config.json; a Hugging Face model directory has one next to its "
-        "weights: check the path of --checkpoint."
-    )
