@@ -22,6 +22,7 @@ DELEGATE = [
     f"delegate_{name}_test" for name in ("team", "executor", "ops", "segments", "session", "state")
 ]
 TESTS = PROGRAMS + DELEGATE + METAL + [f"kernel_{name}_test" for name in KERNELS]
+PATIENCE = 1200  # seconds, for what hangs: sanitizers are slow
 OTHERS = ["runner", "engine_test", "constraint_cli", "delegate_damage_test"]
 
 
@@ -37,7 +38,7 @@ def thread_sanitized() -> Path:
 
 def run(program: Path, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
     command = [program, *arguments]
-    result = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    result = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
     assert "Sanitizer" not in result.stderr and "runtime error" not in result.stderr, result.stderr
     return result
 
@@ -53,7 +54,7 @@ def test_a_chat(sanitized: Path, chat_pte: Path, tmp_path: Path) -> None:
     command = [sanitized / "runner", chat_pte, "--chat", "--session", session, "-n", "20"]
 
     def chat(lines: str) -> int:
-        result = subprocess.run(command, input=lines, capture_output=True, text=True, timeout=120)
+        result = subprocess.run(command, input=lines, capture_output=True, text=True, timeout=PATIENCE)
         assert "Sanitizer" not in result.stderr and "runtime error" not in result.stderr
         return result.returncode
 

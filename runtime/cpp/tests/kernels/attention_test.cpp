@@ -1,6 +1,6 @@
-// Cache writes and attention: every variant's bits, and the definition in
-// double.
+// Cache writes and attention: every variant's bits, and the definition in double.
 
+#include <algorithm>
 #include <cfloat>
 #include <cmath>
 #include <cstdio>
@@ -201,26 +201,21 @@ class Problem {
   /// The largest magnitude of a position's value.
   double largest_value(size_t position) const {
     const float* value = &value_[position * shape_.head_dim];
-    float largest = 0;
-    for (size_t d = 0; d < shape_.head_dim; ++d)
-      if (std::fabs(value[d]) > largest) largest = std::fabs(value[d]);
-    return static_cast<double>(largest);
+    const auto smaller = [](float a, float b) { return std::fabs(a) < std::fabs(b); };
+    return std::fabs(*std::max_element(value, value + shape_.head_dim, smaller));
   }
 
-  /// How far rounded weights may move an output: each, times its value, by half of one of 16383
-  /// steps of the largest weight times value of its tile, and a little for the roundings of the
-  /// step itself. Where the step is no normal number, all are lost.
+  /// How far rounded weights may move an output: each, times its value, by half of 1/16383 of the
+  /// largest weight times value of its tile, and a little for that step itself, if it is normal.
   double rounding_of(size_t first, const std::vector<double>& weights) const {
-    double error = 0, largest = 0;
-    for (size_t p = 0, count = 0; p < weights.size(); ++p) {
-      largest = std::fmax(largest, weights[p] * largest_value(first + p));
-      ++count;
-      if ((first + p + 1) % kAttentionTile != 0 && p + 1 < weights.size()) continue;
-      error +=
-          static_cast<double>(count) * std::fmax(0.51 * largest / 16383, 16384 * 127.0 * FLT_MIN);
-      count = 0;
-      largest = 0;
+    std::vector<double> largest(positions_ / kAttentionTile + 1, 0x1p+36 * FLT_MIN);
+    for (size_t p = 0; p < weights.size(); ++p) {
+      double& of_tile = largest[(first + p) / kAttentionTile];
+      of_tile = std::fmax(of_tile, weights[p] * largest_value(first + p));
     }
+    double error = 0;
+    for (size_t p = 0; p < weights.size(); ++p)
+      error += 0.51 / 16383 * largest[(first + p) / kAttentionTile];
     return error;
   }
 
@@ -230,7 +225,16 @@ class Problem {
   std::vector<float> q_, key_, value_, sinks_;
 };
 
-/// What a shape is, for people.
+/// The variants that this processor runs; those that borrow attention from another, once.
+std::vector<const Variant*> variants_here() {
+  std::vector<const Variant*> here;
+  for (const Variant* variant : all_variants()) {
+    const bool borrows = !here.empty() && here.back()->attention == variant->attention;
+    if ((variant->required & ~cpu_features()) == 0 && !borrows) here.push_back(variant);
+  }
+  return here;
+}
+
 void show(const Shape& shape, CacheType type) {
   std::fprintf(stderr,
                "%zu tokens, %zu heads of %zu from %zu, window %zu, ring %zu, cap %g, sinks %d, "
@@ -244,8 +248,7 @@ bool check(const Shape& shape, float size) {
     const Problem problem(shape, type, size);
     const std::vector<float> expected = problem.run(scalar::kVariant);
     const char* failure = problem.is_right(expected) ? nullptr : "the definition of attention";
-    for (const Variant* variant : all_variants()) {
-      if ((variant->required & ~cpu_features()) != 0) continue;
+    for (const Variant* variant : variants_here()) {
       for (Parts parts : {Parts::kOne, Parts::kSplits}) {
         const std::vector<float> out = problem.run(*variant, parts);
         if (std::memcmp(out.data(), expected.data(), out.size() * sizeof(float)) == 0) continue;
@@ -305,8 +308,7 @@ bool windows_alone() {
   constexpr size_t kTokens = 70, kHeads = 3, kDim = 16;
   for (size_t window : {0, 1, 16, 40, 100})
     for (CacheType type : kTypes)
-      for (const Variant* variant : all_variants()) {
-        if ((variant->required & ~cpu_features()) != 0) continue;
+      for (const Variant* variant : variants_here()) {
         const Problem problem({kTokens, kHeads, kDim, 480, window}, type, 1.0f);
         const std::vector<float> all = problem.run(*variant);
         for (size_t first = 0, count = 1; first < kTokens; first += count, count += 3) {
@@ -332,8 +334,7 @@ bool rings() {
           whole.window = window;
           Shape ring = whole;
           ring.ring = round_up(window - 1 + kCacheLanes - 1 + shape.tokens, kAttentionTile) + room;
-          for (const Variant* variant : all_variants()) {
-            if ((variant->required & ~cpu_features()) != 0) continue;
+          for (const Variant* variant : variants_here()) {
             const std::vector<float> expected = Problem(whole, type, 1.0f).run(*variant);
             for (Parts parts : {Parts::kOne, Parts::kSplits}) {
               const std::vector<float> out = Problem(ring, type, 1.0f).run(*variant, parts);
@@ -371,8 +372,7 @@ bool nan_ends() {
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
   for (float odd : {std::numeric_limits<float>::quiet_NaN(), kInfinity, -kInfinity})
     for (CacheType type : kTypes)
-      for (const Variant* variant : all_variants()) {
-        if ((variant->required & ~cpu_features()) != 0) continue;
+      for (const Variant* variant : variants_here()) {
         const Problem problem({4, 2, 32, 20}, type, odd);
         for (Parts parts : {Parts::kOne, Parts::kSplits})
           if (problem.run(*variant, parts).size() != 4 * 2 * 32) return expect(false, "an answer");
