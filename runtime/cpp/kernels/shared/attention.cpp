@@ -34,7 +34,7 @@ using Group = RowGroup<kRows, std::conditional_t<std::is_same_v<Element, int8_t>
 
 /// `count` blocks as floats.
 template <typename Element>
-Blocks<float, false> widened(const Blocks<Element, true>& from, size_t count, size_t columns,
+Blocks<float, false> widened(const Blocks<Element, kPrefetches>& from, size_t count, size_t columns,
                              float* to) {
   if constexpr (std::is_same_v<Element, float>) {
     return {from.first, from.stride, from.scales, from.scale_stride};

@@ -12,6 +12,13 @@
 
 namespace thimble::kernels::THIMBLE_VARIANT {
 
+/// Whether prefetching has an effect.
+#if defined(__wasm_simd128__)
+constexpr bool kPrefetches = false;
+#else
+constexpr bool kPrefetches = true;
+#endif
+
 /// Prefetches the cache lines of kCount elements.
 template <size_t kCount, typename Element>
 [[gnu::always_inline]] inline void prefetch(const Element* from) {
@@ -39,7 +46,7 @@ struct Blocks {
 
 /// Keys or values of a cache from row `start` on, a multiple of 16.
 template <typename Element>
-Blocks<Element, true> blocks_at(const void* cache, size_t start, size_t columns) {
+Blocks<Element, kPrefetches> blocks_at(const void* cache, size_t start, size_t columns) {
   constexpr bool kIsInt8 = std::is_same_v<Element, int8_t>;
   constexpr CacheType kType = kIsInt8                          ? CacheType::kInt8
                               : std::is_same_v<Element, float> ? CacheType::kFloat32
