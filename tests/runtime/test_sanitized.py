@@ -54,7 +54,9 @@ def test_a_chat(sanitized: Path, chat_pte: Path, tmp_path: Path) -> None:
     command = [sanitized / "runner", chat_pte, "--chat", "--session", session, "-n", "20"]
 
     def chat(lines: str) -> int:
-        result = subprocess.run(command, input=lines, capture_output=True, text=True, timeout=PATIENCE)
+        result = subprocess.run(
+            command, input=lines, capture_output=True, text=True, timeout=PATIENCE
+        )
         assert "Sanitizer" not in result.stderr and "runtime error" not in result.stderr
         return result.returncode
 
