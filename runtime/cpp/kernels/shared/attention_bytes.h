@@ -71,7 +71,7 @@ class ByteProducts {
   }
 
  private:
-  static constexpr size_t kFour = 4;  ///< bytes whose products are added together
+  static constexpr size_t kFour = kCacheFour;
   /// A weight has two digits, 0 to 127: instructions that multiply bytes of different signs, and
   /// those that add two products in 16 bits, take them.
   static constexpr int32_t kBase = 128, kMostSteps = kBase * kBase - 1;
