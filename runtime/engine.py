@@ -14,13 +14,15 @@ from runtime.library import ERROR_SIZE, EngineOptions, Request, library
 from runtime.runner import Runner
 
 MAX_SEQUENCES = 32
+MOST_WAIT_S = 1.0
 
 
 class Engine:
     """Runs several requests at once, in shared calls of a model; each gets the text that it would
     get alone.
 
-    While it is open, its Runner and the forks of it cannot be used.
+    While it is open, its Runner and the forks of it cannot be used. One that is dropped without
+    close() is closed when its requests have ended.
 
     Attributes:
         runner: whose tokenizer and template may be used while the engine is open.
@@ -41,28 +43,12 @@ class Engine:
     def __init__(
         self, runner: Runner, sequences: int = 8, queue_size: int = 64, prompt_rows: int = 64
     ) -> None:
-        self._handle: int | None = None
         check_whole("sequences", sequences, 1, MAX_SEQUENCES)
         check_whole("queue_size", queue_size, 1, 2**31 - 1)
         check_whole("prompt_rows", prompt_rows, 1, 2**31 - 1)
         self.runner = runner
-        self._hold = runner._holding()
-        self._runner_handle = self._hold.__enter__()
-        error = ctypes.create_string_buffer(ERROR_SIZE)
-        options = EngineOptions(sequences, queue_size, prompt_rows)
-        self._handle = library().thimble_engine_open(
-            self._runner_handle, ctypes.byref(options), error, ERROR_SIZE
-        )
-        if not self._handle:
-            self._hold.__exit__(None, None, None)
-            raise RunnerError(text_of(error))
-        close = weakref.WeakMethod(self.close)
-        runner._on_close = lambda: (end := close()) and end()
-        self._work = threading.Condition()
-        self._running: dict[int, Generation] = {}
-        self._closing = False
-        self._worker = threading.Thread(target=self._run, name="thimble-engine", daemon=True)
-        self._worker.start()
+        self._work = _Work(runner, EngineOptions(sequences, queue_size, prompt_rows))
+        weakref.finalize(self, self._work.close_when_done)
 
     def submit(
         self,
@@ -89,7 +75,7 @@ class Engine:
         answer = read_options(max_new_tokens, options)
         wanted = answer.constraint
         ids = token_ids(self._tokens(prompt))
-        generation = Generation(self._cancel, self._forget, on_event)
+        generation = Generation(self._work.cancel, self._work.forget, on_event)
         request = Request(
             ids.ctypes.data_as(ctypes.POINTER(ctypes.c_int32)),
             len(ids),
@@ -98,9 +84,56 @@ class Engine:
             wanted.text,
             len(wanted.text),
         )
+        with answer.settings.open(generation._on_token) as settings:
+            self._work.submit(generation, request, settings, adapter)
+        return generation
+
+    def close(self) -> None:
+        """Ends every request as interrupted, and frees the engine; the runner can be used again.
+
+        Raises:
+            RunnerError: it is called by an `on_event`, in the engine's own thread.
+        """
+        self._work.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _tokens(self, prompt: str | Sequence[int]) -> Sequence[int]:
+        self._work.check_open()
+        return self.runner.encode_prompt(prompt) if isinstance(prompt, str) else prompt
+
+
+class _Work:
+    """What the thread of an Engine does. It does not know the Engine, which can so be dropped."""
+
+    def __init__(self, runner: Runner, options: EngineOptions) -> None:
+        self._runner = runner
+        self._hold = runner._holding()
+        runner_handle = self._hold.__enter__()
         error = ctypes.create_string_buffer(ERROR_SIZE)
-        with self._work, answer.settings.open(generation._on_token) as settings:
-            handle = self._open()
+        self._handle: int | None = library().thimble_engine_open(
+            runner_handle, ctypes.byref(options), error, ERROR_SIZE
+        )
+        if not self._handle:
+            self._hold.__exit__(None, None, None)
+            raise RunnerError(text_of(error))
+        runner._on_close = self.close
+        self._changed = threading.Condition()
+        self._running: dict[int, Generation] = {}
+        self._closing = self._closing_when_done = False
+        self._thread = threading.Thread(target=self._run, name="thimble-engine", daemon=True)
+        self._thread.start()
+
+    def submit(
+        self, generation: Generation, request: Request, settings: int | None, adapter: str | None
+    ) -> None:
+        error = ctypes.create_string_buffer(ERROR_SIZE)
+        with self._changed:
+            handle = self.check_open()
             self._running[id(generation)] = generation  # before a step can end it
             generation._id = library().thimble_engine_submit_with(
                 handle,
@@ -116,63 +149,63 @@ class Engine:
             if not generation._id:
                 del self._running[id(generation)]
                 raise RunnerError(text_of(error))
-            self._work.notify()
-        return generation
+            self._changed.notify()
 
-    def close(self) -> None:
-        """Ends every request as interrupted, and frees the engine; the runner can be used again.
-
-        Raises:
-            RunnerError: it is called by an `on_event`, in the engine's own thread.
-        """
-        if self._handle is None:
-            return
-        if threading.current_thread() is self._worker:
-            raise RunnerError("an on_event cannot close its Engine: close it in another thread")
-        with self._work:
-            self._closing = True
-            self._work.notify()
-        self._worker.join()
-        handle, self._handle = self._handle, None
-        library().thimble_engine_free(handle)
-        self.runner._on_close = None
-        self._hold.__exit__(None, None, None)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def __del__(self) -> None:
-        self.close()
-
-    def _run(self) -> None:
-        """Steps while there is work; waits for it otherwise."""
-        left = 0
-        while True:
-            with self._work:
-                while not (self._closing or left or self._running):
-                    self._work.wait()
-                if self._closing:
-                    return
-            left = library().thimble_engine_step(self._handle)
-
-    def _cancel(self, request: int) -> None:
-        with self._work:
+    def cancel(self, request: int) -> None:
+        with self._changed:
             if self._handle is not None:
                 library().thimble_engine_cancel(self._handle, request)
 
-    def _forget(self, generation: Generation) -> None:
-        with self._work:
+    def forget(self, generation: Generation) -> None:
+        with self._changed:
             self._running.pop(id(generation), None)
 
-    def _tokens(self, prompt: str | Sequence[int]) -> Sequence[int]:
-        with self._work:
-            self._open()
-        return self.runner.encode_prompt(prompt) if isinstance(prompt, str) else prompt
+    def check_open(self) -> int:
+        with self._changed:
+            if self._handle is None or self._closing:
+                raise RunnerError("this Engine is closed: open another")
+            return self._handle
 
-    def _open(self) -> int:
-        if self._handle is None or self._closing:
-            raise RunnerError("this Engine is closed: open another")
-        return self._handle
+    def close(self) -> None:
+        if not self._thread.is_alive():  # it was closed, or this process was forked
+            return
+        if threading.current_thread() is self._thread:
+            if self._handle is None:
+                return
+            raise RunnerError("an on_event cannot close its Engine: close it in another thread")
+        with self._changed:
+            self._closing = True
+            self._changed.notify()
+        self._thread.join()
+
+    def close_when_done(self) -> None:
+        """Closes once every request has ended; waits a moment for it if there is none.
+
+        It may be called whenever objects are freed, in any thread: with locks held that the thread
+        waits for, so that it must not wait for long.
+        """
+        if not self._thread.is_alive():
+            return
+        with self._changed:
+            self._closing_when_done = True
+            self._changed.notify()
+            idle = not self._running
+        if idle and threading.current_thread() is not self._thread:
+            self._thread.join(MOST_WAIT_S)
+
+    def _run(self) -> None:
+        """Steps while there is work, waits for it otherwise; frees the engine in the end."""
+        left = 0
+        while True:
+            with self._changed:
+                while not (self._closing or left or self._running or self._closing_when_done):
+                    self._changed.wait()
+                if self._closing or not (left or self._running):
+                    break
+            left = library().thimble_engine_step(self._handle)
+        with self._changed:
+            handle, self._handle = self._handle, None
+        library().thimble_engine_free(handle)
+        self._runner._on_close = None
+        self._hold.__exit__(None, None, None)
+        del self._runner, self._hold

@@ -1,10 +1,12 @@
 """Several requests at once: each gets the text, and the statistics, that it would get alone."""
 
 import threading
+import weakref
 from pathlib import Path
 
 import pytest
 from support.hybrid_models import shared_hybrid
+from support.servers import wait_for
 from support.tiers import checked
 from support.windowed_model import shared_windowed
 
@@ -176,6 +178,23 @@ def test_closing_ends_what_is_at_work(embedded_cpu_pte: Path, cpp_build: Path) -
     runner.close()  # closes the engine first
     left.text()
     assert left.stats["stop_reason"] == "interrupted"
+
+
+def test_one_that_is_dropped_lets_its_runner_go(embedded_cpu_pte: Path, cpp_build: Path) -> None:
+    runner = Runner(embedded_cpu_pte)
+    expected = "".join(runner.generate("a", max_new_tokens=40))
+    engine = Engine(runner)
+    assert engine.submit("a", max_new_tokens=40).text() == expected
+    del engine
+    assert "".join(runner.generate("a", max_new_tokens=40)) == expected
+    # What is at work when it is dropped ends as it would have, read or not.
+    left = Engine(runner, sequences=1).submit("a", max_new_tokens=40)
+    Engine.submit(Engine(Runner(embedded_cpu_pte)), "a", max_new_tokens=40)
+    assert left.text() == expected
+    freed = weakref.ref(runner)
+    del runner
+    wait_for(lambda: freed() is None)
+    wait_for(lambda: all(thread.name != "thimble-engine" for thread in threading.enumerate()))
 
 
 def test_its_own_thread_cannot_close_it(embedded_cpu_pte: Path, cpp_build: Path) -> None:
