@@ -7,6 +7,7 @@ import pytest
 
 CASES = {
     "constraint_test": [
+        "masks_are_those_of_single_tokens",
         "truncating_restores_what_was",
         "copies_go_their_own_ways",
         "ends_are_allowed_where_the_text_is_complete",

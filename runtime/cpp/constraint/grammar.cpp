@@ -6,9 +6,10 @@
 namespace thimble {
 namespace {
 
-constexpr uint64_t kMostInline = 4096;  // instructions of a repetition that is written out
-constexpr uint64_t kSmall = 16;         // instructions that need no rule of their own
-constexpr int kMaxLevels = 64;          // of a tree of literals
+constexpr uint64_t kMostInline = 64;  // instructions of a repetition that is written out
+constexpr uint64_t kSmall = 16;       // instructions that need no rule of their own
+constexpr int kMaxLevels = 64;        // of a tree of literals
+constexpr uint64_t kMostCount = uint64_t{1} << 31;
 constexpr uint64_t kHuge = uint64_t{1} << 40;
 
 }  // namespace
@@ -117,47 +118,33 @@ Grammar::Node Grammar::repeat_inline(Node node, uint64_t min, uint64_t max) {
   return add(std::move(data));
 }
 
-Grammar::Node Grammar::times(Node node, uint64_t count, std::vector<Node>* powers) {
-  if (powers->empty()) powers->push_back(shared(node));
-  std::vector<Node> parts;
-  for (size_t bit = 0; count >> bit != 0; ++bit) {
-    if (bit == powers->size()) {
-      const Node half = powers->back();
-      const Rule rule = add_rule("repetition");
-      define(rule, sequence({half, half}));
-      powers->push_back(call(rule));
-    }
-    if ((count >> bit & 1) != 0) parts.push_back((*powers)[bit]);
-  }
-  std::reverse(parts.begin(), parts.end());
-  return sequence(std::move(parts));
-}
-
 Grammar::Node Grammar::repeat(Node node, uint64_t min, uint64_t max) {
   if (min > max) return nothing();
   if (max == 0 || node == empty()) return empty();
   if (node == nothing()) return min == 0 ? empty() : nothing();
+  if (max > kMostCount) max = kUnlimited;  // no text is so long
+  min = std::min(min, kMostCount);
   const uint64_t size = nodes_[node].size + 1;
   const uint64_t most = std::max<uint64_t>(min, max == kUnlimited ? 1 : max);
   if (most <= kMostInline / size || most == 1) return repeat_inline(node, min, max);
-
-  std::vector<Node> powers;
-  std::vector<Node> parts{times(node, min, &powers)};
   if (max == kUnlimited) {
-    parts.push_back(repeat_inline(shared(node), 0, kUnlimited));
-    return sequence(std::move(parts));
+    node = shared(node);
+    return sequence({repeat(node, min, min), repeat_inline(node, 0, kUnlimited)});
   }
-  // Parts of 1, 2, 4, ... and the remainder, any of which may be left out: every number up to
-  // max - min is a sum of some.
-  std::vector<Node> may_lack;
-  uint64_t left = max - min;
-  for (uint64_t part = 1; left > 0; part *= 2) {
-    const uint64_t taken = std::min(part, left);
-    may_lack.push_back(optional(times(node, taken, &powers)));
-    left -= taken;
-  }
-  parts.insert(parts.end(), may_lack.rbegin(), may_lack.rend());
-  return sequence(std::move(parts));
+  NodeData data(Kind::kCounted);
+  data.value = rule_of(node);
+  data.min = static_cast<uint32_t>(min);
+  data.max = static_cast<uint32_t>(max);
+  data.size = 2;
+  return add(std::move(data));
+}
+
+/// A rule of a node.
+Grammar::Rule Grammar::rule_of(Node node) {
+  if (nodes_[node].kind == Kind::kCall) return nodes_[node].value;
+  const Rule rule = add_rule("repetition");
+  define(rule, node);
+  return rule;
 }
 
 Grammar::Rule Grammar::add_rule(std::string name) {

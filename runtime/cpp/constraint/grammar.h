@@ -34,7 +34,7 @@ class Grammar {
   Node literals(std::vector<std::string> texts);
   Node sequence(std::vector<Node> nodes);
   Node choice(std::vector<Node> nodes);
-  /// `min` to `max` times. Large numbers become rules that double: their size is the logarithm.
+  /// `min` to `max` times. What would be long written out becomes a rule that is counted.
   Node repeat(Node node, uint64_t min, uint64_t max);
   Node optional(Node node) { return choice({node, empty()}); }
 
@@ -44,13 +44,22 @@ class Grammar {
   /// The node for use in several places: a call of a rule of its own unless it is small.
   Node shared(Node node);
 
-  enum class Kind : uint8_t { kLiteral, kByte, kSequence, kChoice, kRepeat, kCall, kNothing };
+  enum class Kind : uint8_t {
+    kLiteral,
+    kByte,
+    kSequence,
+    kChoice,
+    kRepeat,   ///< written out
+    kCounted,  ///< calls of a rule that are counted, at most max
+    kCall,
+    kNothing
+  };
 
   struct NodeData {
     explicit NodeData(Kind kind) : kind(kind) {}
 
     Kind kind;
-    uint32_t value = 0;  ///< kByte: of sets(); kCall: the rule
+    uint32_t value = 0;  ///< kByte: of sets(); kCall, kCounted: the rule
     uint64_t size = 0;   ///< about as many instructions
     uint32_t min = 0;
     bool unlimited = false;  ///< kRepeat: has no end; else the most is max
@@ -70,7 +79,7 @@ class Grammar {
 
  private:
   Node add(NodeData data);
-  Node times(Node node, uint64_t count, std::vector<Node>* powers);
+  Rule rule_of(Node node);
   Node repeat_inline(Node node, uint64_t min, uint64_t max);
   Node literal_tree(const std::vector<std::string>& texts, size_t begin, size_t end, size_t depth,
                     int level);

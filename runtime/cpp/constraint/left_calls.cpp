@@ -25,6 +25,11 @@ std::vector<Edge> edges_of(const Program& program, uint32_t rule, std::vector<bo
     seen.push_back(at);
     const auto [op, a, b] = program.code[at];
     if (op == Op::kCall || op == Op::kEnter) edges.push_back({a, op == Op::kCall});
+    if (op == Op::kRepeat) {
+      const auto [again, min, max] = program.code[at + 1];
+      if (max > 0) edges.push_back({a, true});
+      if (min == 0) left.push_back(b);
+    }
     if (op == Op::kSplit) {
       left.push_back(a);
       left.push_back(b);

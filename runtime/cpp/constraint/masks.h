@@ -9,7 +9,8 @@
 
 namespace thimble {
 
-/// Which tokens may come at each state of a recognizer. A mask is kept for when its state returns.
+/// Which tokens may come at each state of a recognizer. A mask is kept for when its state returns,
+/// or another one that allows the same texts of a token's length.
 class Masks {
  public:
   /// Both must outlive the masks.
@@ -24,12 +25,15 @@ class Masks {
   void clear();
 
  private:
-  TokenMask compute(Recognizer::State state);
+  void compute(Recognizer::State state, TokenMask* mask);
+  void compute(const Vocabulary::Group& group, bool plain, Recognizer::State state,
+               TokenMask* mask);
 
   Recognizer& recognizer_;
   const Vocabulary& vocabulary_;
   PlainReach reach_;
-  std::unordered_map<Recognizer::State, TokenMask> kept_;
+  /// Of all tokens, and of groups of them with or without the plain ones.
+  std::unordered_map<uint32_t, TokenMask> kept_;
 };
 
 }  // namespace thimble

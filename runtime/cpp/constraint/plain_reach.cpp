@@ -47,10 +47,23 @@ bool step(Recognizer& recognizer, const std::vector<Recognizer::State>& from, Ra
   return true;
 }
 
+constexpr std::array<Range, 3> kAscii = {{{0x20, 0x21}, {0x23, 0x5B}, {0x5D, 0x7E}}};
+
+/// Whether no plain character is allowed.
+bool allows_none(Recognizer& recognizer, Recognizer::State state) {
+  const auto refuses = [&](Range range) {
+    for (unsigned byte = range.first; byte <= range.last; ++byte) {
+      if (recognizer.next(state, static_cast<uint8_t>(byte)) != Recognizer::kDead) return false;
+    }
+    return true;
+  };
+  return std::all_of(kAscii.begin(), kAscii.end(), refuses) && refuses({0xC2, 0xF4});
+}
+
 /// The states after one plain character; false if one is not allowed.
 bool successors(Recognizer& recognizer, Recognizer::State state,
                 std::vector<Recognizer::State>* states) {
-  for (const Range range : {Range{0x20, 0x21}, Range{0x23, 0x5B}, Range{0x5D, 0x7E}}) {
+  for (const Range range : kAscii) {
     if (!step(recognizer, {state}, range, states)) return false;
   }
   for (const std::array<Range, 4>& ranges : kCharacters) {
@@ -74,6 +87,26 @@ bool PlainReach::allows(Recognizer& recognizer, Recognizer::State state, size_t 
   return count <= 255 && check(recognizer, state, count);
 }
 
+int PlainReach::exactly(Recognizer& recognizer, Recognizer::State state, int most) {
+  if (allows(recognizer, state, static_cast<size_t>(most))) return most;
+  return limit(recognizer, state, most);
+}
+
+/// What exactly() says, if it is less than `most`.
+int PlainReach::limit(Recognizer& recognizer, Recognizer::State state, int most) {
+  Known& found = known(recognizer, state);  // stays where it is when others are added
+  if (found.is_exact_known) return found.exactly;
+  if (most == 0 || budget_ < 0) return -1;
+  found.is_exact_known = true;
+  if (allows_none(recognizer, state)) {
+    found.exactly = 0;
+  } else if (found.next.size() == 1) {
+    const int after = limit(recognizer, found.next[0], most - 1);
+    if (after >= 0) found.exactly = after + 1;
+  }
+  return found.exactly;
+}
+
 PlainReach::Known& PlainReach::known(Recognizer& recognizer, Recognizer::State state) {
   Known& known = known_[state];
   if (!known.is_new) return known;
@@ -84,7 +117,9 @@ PlainReach::Known& PlainReach::known(Recognizer& recognizer, Recognizer::State s
     known.next.clear();
   } else {
     // A state that leads to itself allows as many as its other successors do, and one more.
-    known.next.erase(std::remove(known.next.begin(), known.next.end(), state), known.next.end());
+    const auto self = std::remove(known.next.begin(), known.next.end(), state);
+    known.is_exact_known = self != known.next.end();  // there is no last one
+    known.next.erase(self, known.next.end());
     known.allowed = known.next.empty() ? 255 : 1;
   }
   return known;

@@ -16,15 +16,22 @@ class PlainReach {
   /// long to find out.
   bool allows(Recognizer& recognizer, Recognizer::State state, size_t count);
 
+  /// The number of plain characters up to which any may follow, and after which none may; `most` if
+  /// it is not less. -1 if it depends on the characters, or would take long to find out.
+  int exactly(Recognizer& recognizer, Recognizer::State state, int most);
+
  private:
   struct Known {
     bool is_new = true;
     uint8_t allowed = 0;
     uint8_t refused = 255;
+    bool is_exact_known = false;
+    int exactly = -1;
     std::vector<Recognizer::State> next;  ///< the states after a character, itself left out
   };
 
   bool check(Recognizer& recognizer, Recognizer::State state, size_t count);
+  int limit(Recognizer& recognizer, Recognizer::State state, int most);
   Known& known(Recognizer& recognizer, Recognizer::State state);
 
   std::unordered_map<Recognizer::State, Known> known_;

@@ -129,6 +129,11 @@ class Compiler {
       }
       case Grammar::Kind::kRepeat:
         return emit_repeat(data, next);
+      case Grammar::Kind::kCounted: {
+        const uint32_t first = add(Op::kRepeat, data.value + 1, next);
+        (void)add(Op::kAgain, data.min, data.max);
+        return first;
+      }
       case Grammar::Kind::kCall:
         // A call at a rule's end needs no return to it: so repetition by recursion at the end keeps
         // the stack as it is.
@@ -161,8 +166,9 @@ class Compiler {
     for (uint32_t at = 0; at < code.size(); ++at) {
       const auto [op, a, b] = code[at];
       if (op == Op::kSplit) before[a].push_back(at);
-      if (op == Op::kByte || op == Op::kSplit || op == Op::kCall) before[b].push_back(at);
-      if (op == Op::kEnter || op == Op::kCall) callers[a].push_back(at);
+      const bool calls = op == Op::kCall || op == Op::kRepeat;
+      if (op == Op::kByte || op == Op::kSplit || calls) before[b].push_back(at);
+      if (op == Op::kEnter || calls) callers[a].push_back(at);
     }
     std::vector<std::vector<uint32_t>> rules_at(code.size());
     for (uint32_t rule = 0; rule < program_.starts.size(); ++rule) {
@@ -173,9 +179,12 @@ class Compiler {
     productive_[kReturnAt] = true;
     const auto visit = [&](uint32_t at) {
       const auto [op, a, b] = code[at];
-      const bool reaches = op != Op::kCall || (productive_[b] && productive_[program_.starts[a]]);
-      if (!reaches || productive_[at]) return;
+      const bool repeats = op == Op::kRepeat;
+      const bool calls = op == Op::kCall || (repeats && code[at + 1].a > 0);
+      const bool reaches = !calls || (productive_[b] && productive_[program_.starts[a]]);
+      if (!reaches || productive_[at] || (repeats && !productive_[b])) return;
       productive_[at] = true;
+      if (repeats) productive_[at + 1] = true;
       left.push_back(at);
     };
     while (!left.empty()) {
@@ -188,6 +197,8 @@ class Compiler {
     }
     for (uint32_t at = 0; at < code.size(); ++at) {
       if (!productive_[at]) program_.code[at] = {Op::kNever};
+      const auto [op, a, b] = code[at];
+      if (op == Op::kRepeat && !productive_[program_.starts[a]]) program_.code[at + 1].b = 0;
     }
   }
 
@@ -205,6 +216,7 @@ class Compiler {
     const auto count = static_cast<uint32_t>(program_.code.size());
     for (uint32_t at = 0; at < count; ++at) {
       const Program::Instruction call = program_.code[at];
+      if (call.op == Op::kRepeat && empty[call.a]) program_.code[at + 1].a = 0;
       if (call.op != Op::kCall || !empty[call.a]) continue;
       const uint32_t moved = add(Op::kCall, call.a, call.b);
       program_.code[at] = {Op::kSplit, moved, call.b};
@@ -224,7 +236,9 @@ class Compiler {
       const auto [op, a, b] = program_.code[at];
       found = op == Op::kReturn || (op == Op::kEnter && empty[a]);
       if (op == Op::kSplit) left.push_back(a);
-      if (op == Op::kSplit || (op == Op::kCall && empty[a])) left.push_back(b);
+      const bool calls = op == Op::kCall || op == Op::kRepeat;
+      const bool skips = op == Op::kRepeat && program_.code[at + 1].a == 0;
+      if (op == Op::kSplit || skips || (calls && empty[a])) left.push_back(b);
     }
     for (const uint32_t at : seen) visited_[at] = false;
     return found;

@@ -17,6 +17,8 @@ struct Program {
     kSplit,   ///< goes on at a and at b
     kEnter,   ///< goes on at the start of rule a, whose return is this rule's
     kCall,    ///< runs rule a, which takes at least one byte, then goes on at b
+    kRepeat,  ///< runs rule a, as often as the kAgain behind it says, then goes on at b
+    kAgain,   ///< at least a times, at most b times; each takes at least one byte
     kReturn,  ///< ends the rule
     kNever,   ///< ends nowhere
   };

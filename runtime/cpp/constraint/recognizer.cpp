@@ -10,13 +10,22 @@ using Op = Program::Op;
 
 constexpr uint64_t kAccepts = ~uint64_t{0};
 constexpr size_t kFewItems = 16;
+constexpr size_t kFewReturns = 8;
+constexpr int kLevels = 3;  // of a stack whose counts are looked at
 constexpr size_t kMostBytes = size_t{64} << 20;
+constexpr size_t kMostWithin = size_t{1} << 18;
 constexpr size_t kMostRowBytes = size_t{32} << 20;
+
+void make_set(std::vector<uint64_t>* values) {
+  std::sort(values->begin(), values->end());
+  values->erase(std::unique(values->begin(), values->end()), values->end());
+}
 
 }  // namespace
 
 Recognizer::Recognizer(Program program) : program_(std::move(program)) {
   returns_.resize(program_.starts.size());
+  for (const Program::Instruction& code : program_.code) counts_ |= code.op == Op::kAgain;
   begin();
 }
 
@@ -101,8 +110,13 @@ void Recognizer::follow(Pair first, bool returns) {
         left_.push_back({program_.starts[code.a], pair.stack});
         break;
       case Op::kCall:
-        if (returns_[code.a].empty()) called_.push_back(code.a);
-        returns_[code.a].push_back(packed({code.b, pair.stack}));
+        call(code.a, {code.b, pair.stack});
+        break;
+      case Op::kRepeat:
+        left_.push_back({pair.at + 1, stacks_.add({packed({0, pair.stack})})});
+        break;
+      case Op::kAgain:
+        repeat(pair);
         break;
       case Op::kReturn:
         if (!returns) break;
@@ -113,6 +127,21 @@ void Recognizer::follow(Pair first, bool returns) {
         break;
     }
   }
+}
+
+void Recognizer::call(uint32_t rule, Pair back) {
+  if (returns_[rule].empty()) called_.push_back(rule);
+  returns_[rule].push_back(packed(back));
+}
+
+/// Goes on from a kAgain.
+void Recognizer::repeat(Pair pair) {
+  const Program::Instruction& call_of = program_.code[pair.at - 1];
+  const auto [op, min, max] = program_.code[pair.at];
+  const auto [count, below] = unpacked(*stacks_[pair.stack].begin());
+  if (count >= min) left_.push_back({call_of.b, below});
+  if (count >= max) return;
+  call(call_of.a, {pair.at, stacks_.add({packed({count + 1, below})})});
 }
 
 /// The state of all that left_ leads to.
@@ -129,8 +158,7 @@ Recognizer::State Recognizer::close() {
     *place = called_.back();
     called_.pop_back();
     std::vector<uint64_t>& returns = returns_[rule];
-    std::sort(returns.begin(), returns.end());
-    returns.erase(std::unique(returns.begin(), returns.end()), returns.end());
+    make_set(&returns);
     const uint32_t stack = stacks_.add(returns);
     returns.clear();
     follow({program_.starts[rule], stack}, /*returns=*/false);
@@ -139,11 +167,7 @@ Recognizer::State Recognizer::close() {
   if (accepting_) waiting_.push_back(kAccepts);
   State state = kDead;
   if (!waiting_.empty() && items_.bytes() + stacks_.bytes() < kMostBytes) {
-    state = items_.add(waiting_);
-    if (state == accepts_.size()) {
-      accepts_.push_back(accepting_);
-      rows_.emplace_back();
-    }
+    state = add_state();
   } else {
     full_ = full_ || !waiting_.empty();
   }
@@ -151,6 +175,59 @@ Recognizer::State Recognizer::close() {
   seen_.clear();
   accepting_ = false;
   return state;
+}
+
+/// The state of waiting_.
+Recognizer::State Recognizer::add_state() {
+  const State state = items_.add(waiting_);
+  if (state == accepts_.size()) {
+    accepts_.push_back(waiting_.back() == kAccepts);
+    rows_.emplace_back();
+  }
+  return state;
+}
+
+Recognizer::State Recognizer::within(State state, uint32_t length) {
+  if (!counts_ || items_.bytes() + stacks_.bytes() >= kMostBytes) return state;
+  const uint32_t number = asked_.add({packed({length, state})});
+  if (number < within_.size()) return within_[number];
+  uint32_t stack = 0, moved = 0;  // mostly all items have the same one
+  for (const uint64_t item : items_[state]) {
+    const Pair pair = unpacked(item);
+    if (item != kAccepts && pair.stack != stack) {
+      stack = pair.stack;
+      moved = stack_within(stack, length, kLevels);
+    }
+    waiting_.push_back(item == kAccepts ? item : packed({pair.at, moved}));
+  }
+  make_set(&waiting_);
+  within_.push_back(waiting_.empty() ? state : add_state());
+  waiting_.clear();
+  return within_.back();
+}
+
+/// A stack with the counts of its upper levels moved away from limits that `length` calls do not
+/// reach.
+uint32_t Recognizer::stack_within(uint32_t stack, uint32_t length, int levels) {
+  if (levels == 0 || stacks_[stack].size() > kFewReturns) return stack;
+  std::vector<uint64_t> moved;
+  for (size_t i = 0; i < stacks_[stack].size(); ++i) {
+    Pair back = unpacked(stacks_[stack].begin()[i]);
+    const auto [op, min, max] = program_.code[back.at];
+    if (op == Op::kAgain) {
+      Pair counted = unpacked(*stacks_[back.stack].begin());
+      const uint64_t last = uint64_t{counted.at} + length;
+      if (last < min) counted.at = 0;
+      if (counted.at > min && last < max) counted.at = min;
+      counted.stack = stack_within(counted.stack, length, levels - 1);
+      back.stack = stacks_.add({packed(counted)});
+    } else {
+      back.stack = stack_within(back.stack, length, levels - 1);
+    }
+    moved.push_back(packed(back));
+  }
+  make_set(&moved);
+  return stacks_.add(moved);
 }
 
 int Recognizer::only_byte(State state) const {
@@ -172,6 +249,8 @@ bool Recognizer::restart() {
   if (!full_ && items_.bytes() + stacks_.bytes() < kMostBytes / 2) return false;
   items_ = Interner();
   stacks_ = Interner();
+  asked_ = Interner();
+  within_.clear();
   rows_.clear();
   row_bytes_ = 0;
   full_ = false;
@@ -180,6 +259,10 @@ bool Recognizer::restart() {
 }
 
 void Recognizer::shrink() {
+  if (within_.size() > kMostWithin) {
+    asked_ = Interner();
+    within_.clear();
+  }
   if (row_bytes_ < kMostRowBytes) return;
   for (std::unique_ptr<State[]>& row : rows_) row.reset();
   row_bytes_ = 0;

@@ -50,6 +50,10 @@ class Recognizer {
   static constexpr State kUnknown = 0xFFFFFFFF;
   State compute(State state, uint8_t symbol);
 
+  /// A state that allows the same texts of up to `length` bytes. Of the states of a long repetition
+  /// it is the same one, as far as the limits of its count are further away.
+  State within(State state, uint32_t length);
+
   /// Whether text may go on with one byte only: which; else -1.
   int only_byte(State state) const;
 
@@ -73,12 +77,19 @@ class Recognizer {
 
   void begin();
   State after(State state, uint8_t symbol);
+  State add_state();
+  void call(uint32_t rule, Pair back);
+  void repeat(Pair pair);
+  uint32_t stack_within(uint32_t stack, uint32_t length, int levels);
   void follow(Pair pair, bool returns);
   State close();
 
   Program program_;
   Interner items_;   ///< of states: what they wait for; an item of its own if they accept
-  Interner stacks_;  ///< 0: the empty one
+  Interner stacks_;  ///< 0: the empty one; that of a kAgain is its count and the stack below
+  bool counts_ = false;
+  Interner asked_;  ///< of within(): a length and a state
+  std::vector<State> within_;
   std::vector<bool> accepts_;
   std::vector<std::unique_ptr<State[]>> rows_;
   size_t row_bytes_ = 0;

@@ -11,7 +11,7 @@ namespace thimble {
 namespace {
 
 constexpr size_t kNotPlain = 0;
-constexpr std::array<size_t, 3> kGroups = {4, 10, 20};
+constexpr std::array<size_t, Vocabulary::kMostGroups> kGroups = {4, 8, 16, 32, ~size_t{0}};
 
 /// The number of characters of a text that is plain.
 size_t plain_characters(std::string_view text) {
@@ -50,31 +50,34 @@ Vocabulary::Vocabulary(const Tokenizer& tokenizer, const std::vector<int32_t>& e
 
 Vocabulary::Vocabulary(const std::vector<std::string_view>& texts, const std::vector<int32_t>& ends,
                        size_t size, const std::vector<TokenNames::Name>& names)
-    : size_(size), names_(names, texts, ends, size), other_({}) {
+    : size_(size), names_(names, texts, ends, size), plain_(kMostCharacters + 1, TokenMask(size)) {
   for (const int32_t end : ends) {
     if (end >= 0 && static_cast<size_t>(end) < size) ends_.push_back(end);
   }
-  std::vector<TokenTrie::Token> other;
-  std::array<std::vector<TokenTrie::Token>, kGroups.size()> plain;
-  std::array<size_t, kGroups.size()> most{};
+  struct Tokens {
+    std::vector<TokenTrie::Token> plain, other;
+    size_t most_bytes = 0, most_characters = 0;
+  };
+  std::array<Tokens, kGroups.size()> groups;
   for (const TokenTrie::Token& token : sorted(texts)) {
-    const size_t characters = plain_characters(token.first);
-    const auto place = std::lower_bound(kGroups.begin(), kGroups.end(), characters);
-    if (characters == kNotPlain || place == kGroups.end()) {  // few are so long
-      other.push_back(token);
-      continue;
+    const size_t bytes = token.first.size(), characters = plain_characters(token.first);
+    const auto place = std::lower_bound(kGroups.begin(), kGroups.end(), bytes);
+    Tokens& group = groups[static_cast<size_t>(place - kGroups.begin())];
+    group.most_bytes = std::max(group.most_bytes, bytes);
+    if (characters == kNotPlain || characters > kMostCharacters) {
+      group.other.push_back(token);
+    } else {
+      group.plain.push_back(token);
+      group.most_characters = std::max(group.most_characters, characters);
+      plain_[characters].set(static_cast<size_t>(token.second));
     }
-    const auto group = static_cast<size_t>(place - kGroups.begin());
-    plain[group].push_back(token);
-    most[group] = std::max(most[group], characters);
   }
-  other_ = TokenTrie(other);
-  for (size_t i = 0; i < kGroups.size(); ++i) {
-    if (plain[i].empty()) continue;
-    TokenMask mask(size);
-    for (const TokenTrie::Token& token : plain[i]) mask.set(static_cast<size_t>(token.second));
-    groups_.push_back({most[i], std::move(mask), TokenTrie(plain[i])});
+  for (const Tokens& group : groups) {
+    if (group.most_bytes == 0) continue;
+    groups_.push_back({static_cast<uint32_t>(group.most_bytes), group.most_characters,
+                       TokenTrie(group.plain), TokenTrie(group.other)});
   }
+  for (size_t i = 1; i < plain_.size(); ++i) plain_[i].add(plain_[i - 1]);
 }
 
 /// All tokens by their bytes.
@@ -93,10 +96,8 @@ std::vector<TokenTrie::Token> Vocabulary::sorted(const std::vector<std::string_v
 }
 
 size_t Vocabulary::bytes() const {
-  size_t bytes = other_.bytes();
-  for (const Group& group : groups_) {
-    bytes += group.trie.bytes() + group.mask.words().size() * sizeof(uint32_t);
-  }
+  size_t bytes = plain_.size() * plain_[0].words().size() * sizeof(uint32_t);
+  for (const Group& group : groups_) bytes += group.plain.bytes() + group.other.bytes();
   return bytes;
 }
 

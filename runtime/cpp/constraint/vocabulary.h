@@ -13,10 +13,11 @@ class Tokenizer;
 
 /// The tokens of a model as a constraint needs them.
 ///
-/// Most tokens are plain: whole characters that a JSON string may hold without an escape. They are
-/// apart, in groups by their number of characters: where a state allows any plain characters, as
-/// many as the longest of a group has, the group's mask is added without a walk. Special tokens are
-/// among the others, with their marks as bytes.
+/// They are in groups by their number of bytes, because a group's mask depends on no more of a text
+/// than its longest token has. Most tokens are plain: whole characters that a JSON string may hold
+/// without an escape. They are apart in each group: where a state allows any plain characters,
+/// plain() of as many is added without a walk. Special tokens are among the others, with their
+/// marks as bytes.
 class Vocabulary {
  public:
   /// `texts`: the bytes of each token, empty if it is in no text. `ends`: the tokens that end a
@@ -31,14 +32,16 @@ class Vocabulary {
   const std::vector<int32_t>& ends() const { return ends_; }
   const TokenNames& names() const { return names_; }
 
-  /// A group of plain tokens.
   struct Group {
-    size_t most_characters;
-    TokenMask mask;
-    TokenTrie trie;
+    uint32_t most_bytes;
+    size_t most_characters;  ///< of a plain one
+    TokenTrie plain, other;
   };
   const std::vector<Group>& groups() const { return groups_; }
-  const TokenTrie& other() const { return other_; }
+  static constexpr size_t kMostGroups = 5;
+  static constexpr size_t kMostCharacters = 20;  ///< of a token among the plain: few have more
+  /// The plain tokens of up to `characters`, at most kMostCharacters.
+  const TokenMask& plain(size_t characters) const { return plain_[characters]; }
   size_t bytes() const;
 
  private:
@@ -48,7 +51,7 @@ class Vocabulary {
   std::vector<int32_t> ends_;
   TokenNames names_;
   std::vector<Group> groups_;
-  TokenTrie other_;
+  std::vector<TokenMask> plain_;
 };
 
 }  // namespace thimble

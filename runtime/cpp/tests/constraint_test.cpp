@@ -1,8 +1,10 @@
-/// Matchers taken back and copied, and recognizers at the limit of their memory.
+/// Matchers taken back and copied, masks beside tokens tried one by one, and recognizers at the
+/// limit of their memory.
 
 #include "constraint/constraint.h"
 
 #include <memory>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -81,7 +83,72 @@ bool memory_is_bounded() {
          expect(Matcher(*constraint).accept("aaa"), "the next text");
 }
 
+/// Tokens of up to 40 characters: plain ones, quotes, escapes, control characters, broken ones.
+std::vector<std::string> random_tokens(std::mt19937* random) {
+  const std::vector<std::string> parts = {
+      "a", "b",  "z",  "a",     "b",  " ",        "\xC3\xA9",
+      "7", "\"", "\\", "\\u00", "\n", "\xE6\x97", "\xE6\x97\xA5",
+      ",", ":",  "[",  "]",     ",",  "\",\"",    "\x7F"};
+  std::vector<std::string> tokens(parts);
+  for (const size_t size : {40u, 39u, 33u, 17u, 9u, 8u}) tokens.emplace_back(size, 'a');
+  while (tokens.size() < 600) {
+    std::string token;
+    const size_t kinds = (*random)() % 3 == 0 ? parts.size() : 6;  // most are plain
+    for (size_t left = 1 + (*random)() % ((*random)() % 4 == 0 ? 30 : 6); left > 0; --left) {
+      token += parts[(*random)() % kinds];
+    }
+    tokens.push_back(token);
+  }
+  return tokens;
+}
+
+/// Counts near and far from their limits, in each other, of texts that can be read in two ways.
+bool masks_are_those_of_single_tokens() {
+  std::mt19937 random(7);
+  const std::vector<std::string> tokens = random_tokens(&random);
+  const std::vector<std::string_view> views(tokens.begin(), tokens.end());
+  const auto vocabulary = std::make_shared<Vocabulary>(views, std::vector<int32_t>(), views.size());
+  const std::vector<ConstraintText> constraints = {
+      {Kind::kJsonSchema, R"({"type": "string", "minLength": 60, "maxLength": 300})"},
+      {Kind::kJsonSchema, R"({"type": "string", "maxLength": 30})"},
+      {Kind::kJsonSchema, R"({"type": "array", "items": {"type": "string", "minLength": 5,
+                              "maxLength": 90}, "minItems": 50, "maxItems": 200})"},
+      {Kind::kJsonSchema, R"({"type": "string", "minLength": 500})"},
+      {Kind::kJsonSchema, R"({"type": "string", "pattern": "^[ab ]{70,90}7"})"},
+      {Kind::kRegex, "(([ab]{10,50},){20,30}:){3,100}"},
+      {Kind::kRegex, "(a|aa|b){60,100}(a|z){0,80}"},
+      {Kind::kRegex, "((a?b?){70}z){100,200}"},
+      {Kind::kRegex, "([ab]{3,80}|[az]{50,60}7)(a|b| ){80,}"},
+  };
+  size_t compared = 0;
+  for (const ConstraintText& text : constraints) {
+    const auto constraint = Constraint::compile(text, vocabulary);
+    if (!expect(constraint.ok(), text.text.c_str())) return false;
+    Recognizer& recognizer = (*constraint)->recognizer();
+    for (int walk = 0; walk < 6; ++walk) {
+      Recognizer::State state = recognizer.start();
+      for (int length = 0; length < 60 && state != Recognizer::kDead; ++length) {
+        const TokenMask mask = (*constraint)->masks().at(state);
+        std::vector<Recognizer::State> allowed{Recognizer::kDead};
+        for (size_t token = 0; token < tokens.size(); ++token) {
+          Recognizer::State next = state;
+          for (const char c : tokens[token]) {
+            next = recognizer.next(next, static_cast<uint8_t>(c));
+          }
+          if (!expect(mask[token] == (next != Recognizer::kDead), tokens[token].c_str()))
+            return false;
+          if (next != Recognizer::kDead) allowed.push_back(next);
+        }
+        state = allowed.size() == 1 ? allowed[0] : allowed[1 + random() % (allowed.size() - 1)];
+        ++compared;
+      }
+    }
+  }
+  return expect(compared > 800, "many states");
+}
+
 const test::Case kCases[] = {
+    {"masks_are_those_of_single_tokens", masks_are_those_of_single_tokens},
     {"truncating_restores_what_was", truncating_restores_what_was},
     {"copies_go_their_own_ways", copies_go_their_own_ways},
     {"ends_are_allowed_where_the_text_is_complete", ends_are_allowed_where_the_text_is_complete},
