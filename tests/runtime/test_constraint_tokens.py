@@ -149,7 +149,7 @@ REFUSALS = [
     ("root ::= %json " + '{"items":' * 200 + "{}" + "}" * 200, "the grammar's rule root has a JSON "
      "schema that cannot be read: the JSON is not valid at line 1, column 1177: it has more than "
      "128 levels"),
-    ("root ::= %json false", "the grammar has no text that matches"),
+    ("root ::= %json false", "the grammar, or a JSON schema in it, has no text that matches"),
 ]  # fmt: skip
 
 

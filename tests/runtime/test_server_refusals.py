@@ -73,6 +73,16 @@ def server(cpp_build: Path, pte: Path) -> Iterator[Server]:
             400,
             "not",
         ),
+        (
+            {
+                "response_format": {
+                    "type": "json_schema",
+                    "json_schema": {"name": "x", "schema": {"enum": []}},
+                }
+            },
+            400,
+            "a JSON schema in it, has no text that matches",
+        ),
     ],
 )
 def test_requests_that_are_not_possible(

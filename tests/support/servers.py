@@ -6,6 +6,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -74,18 +75,23 @@ def serving(model: Path, *options: str) -> Iterator[Server]:
     """A server of a model, which ends with Ctrl-C."""
     command = [sys.executable, "-m", "runtime", "serve", str(model), "--port", "0", *options]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    assert process.stderr is not None
+    said: list[str] = []
+    reader = threading.Thread(target=said.extend, args=[process.stderr])
     try:
-        assert process.stderr is not None
-        said = []
         for line in process.stderr:
             said.append(line)
             if found := re.search(r"is at (http://\S+)", line):
                 break
         else:
             raise AssertionError("".join(said))
+        # A server that complains of much rubbish waits when nobody reads it.
+        reader.start()
         yield Server(process, found[1])
     finally:
         if process.poll() is None:
             process.send_signal(signal.SIGINT)
-        rest = process.communicate(timeout=60)[1]
-    assert process.returncode == 0 and "Traceback" not in rest, rest
+        process.wait(timeout=60)
+        if reader.ident is not None:
+            reader.join()
+    assert process.returncode == 0 and "Traceback" not in "".join(said), said[-100:]

@@ -51,7 +51,11 @@ Result<Program> compile_constraint(const ConstraintText& text, const TokenNames&
   if (!node.ok()) return node.status();
   Result<Program> program = compile_program(grammar, *node);
   if (program.ok()) return program;
-  return Status::error(std::string(name_of(text.kind)) + " " + program.message());
+  std::string name = name_of(text.kind);
+  if (text.kind == Kind::kGrammar && text.text.find("%json") != text.text.npos) {
+    name += ", or a JSON schema in it,";  // a server's users give it only that
+  }
+  return Status::error(name + " " + program.message());
 }
 
 Result<std::unique_ptr<Constraint>> Constraint::compile(
