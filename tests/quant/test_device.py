@@ -294,7 +294,9 @@ def test_a_gpu_quantizes_as_well_as_the_cpu(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.skipif(GPUS < 2, reason="fewer than two GPUs here: NCCL is not run")
 def test_two_gpus_are_bit_identical_to_one(shared_data: Path, tmp_path: Path) -> None:
-    starter = Starter(shared_data, shared_data / "text" / "tinystories_calibration.txt")
+    starter = Starter(
+        shared_data / "stories260K", shared_data / "text" / "tinystories_calibration.txt"
+    )
     for count in (1, 2):
         finish(starter.start(count, tmp_path / str(count), "--device", "cuda"))
     assert entries(tmp_path / "1") == entries(tmp_path / "2") != {}

@@ -1,20 +1,27 @@
 """Several processes quantize one model: the bits of one, and nothing hangs when one dies."""
 
 import os
+import shutil
 import signal
 import time
 from pathlib import Path
 
 import pytest
+from support.family_models import MIXTURE, Case, reference_model
+from support.hybrid_models import HYBRIDS, SHARED
+from support.tiers import checked, soaked
 from support.torchrun import Starter, entries, finish
 
+from exporter.source import EMBEDDED
 from quant.errors import QuantError
 from quant.machine.ranks import Ranks
 
 
 @pytest.fixture(scope="module")
 def starter(shared_data: Path) -> Starter:
-    return Starter(shared_data, shared_data / "text" / "tinystories_calibration.txt")
+    return Starter(
+        shared_data / "stories260K", shared_data / "text" / "tinystories_calibration.txt"
+    )
 
 
 @pytest.fixture(scope="module")
@@ -60,6 +67,25 @@ def test_one_that_dies_stops_the_others_and_the_run_resumes(
     assert 1 <= kept < 6
     assert f"{kept} of them from earlier runs" in finish(starter.start(2, tmp_path))
     assert entries(tmp_path) == alone
+
+
+MIXTURE_CASE = Case("Qwen3Moe", "small", {**MIXTURE, "vocab_size": 4096, "num_hidden_layers": 2})
+
+
+@pytest.mark.parametrize(
+    "name",
+    [*checked(["delta rule", "experts"]), *soaked(["short convolutions", "shared keys"])],
+)
+def test_two_share_other_kinds_of_layers(name: str, shared_data: Path, tmp_path: Path) -> None:
+    case = {**HYBRIDS, **SHARED, "experts": MIXTURE_CASE}[name]
+    reference_model(case).save_pretrained(tmp_path / "model")
+    shutil.copy(EMBEDDED / "tokenizer.json", tmp_path / "model")
+    text = shared_data / "text" / "tinystories_calibration.txt"
+    starter = Starter(tmp_path / "model", text)
+    for count in (1, 2):
+        process = starter.start(count, tmp_path / str(count), "--calibration-tokens", "512")
+        finish(process, case.fields["num_hidden_layers"])
+    assert entries(tmp_path / "1") == entries(tmp_path / "2") != {}
 
 
 def children(pid: int) -> list[int]:

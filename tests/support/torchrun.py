@@ -1,4 +1,4 @@
-"""`quant run` on stories260K, as one process or as several of torchrun's."""
+"""`quant run` on a model, as one process or as several of torchrun's."""
 
 import os
 import subprocess
@@ -9,10 +9,10 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 class Starter:
-    """Starts `quant run` on stories260K, as one process or as torchrun's."""
+    """Starts `quant run` on a checkpoint, as one process or as torchrun's."""
 
-    def __init__(self, data: Path, text: Path) -> None:
-        self._arguments = ["-m", "quant", "run", str(data / "stories260K")]
+    def __init__(self, checkpoint: Path, text: Path) -> None:
+        self._arguments = ["-m", "quant", "run", str(checkpoint)]
         self._arguments += ["--calibration", str(text), "--calibration-tokens", "4096"]
 
     def start(self, count: int, cache: Path, *options: str) -> subprocess.Popen[str]:
@@ -34,8 +34,8 @@ def entries(directory: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in directory.rglob("*.safetensors")}
 
 
-def finish(process: subprocess.Popen[str]) -> str:
+def finish(process: subprocess.Popen[str], layers: int = 5) -> str:
     out, error = process.communicate(timeout=300)
     assert process.returncode == 0, error
-    assert out.count("5 layers in") == 1  # one process speaks
+    assert out.count(f"{layers} layers in") == 1  # one process speaks
     return out
