@@ -1,26 +1,17 @@
-"""Keeps packed weights on disk instead of in memory until the file is written."""
+"""Where packed weights are kept until the file is written: in memory, or on disk."""
 
-import hashlib
-import io
-import os
-import shutil
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
-from typing import IO
-
-from executorch.exir._serialize._cord import FileBackedData
 
 _DIRECTORY: ContextVar[Path | None] = ContextVar("directory", default=None)
-_CHUNK_BYTES = 1 << 23
 
 
 @contextmanager
 def spilling_to(directory: Path | None) -> Iterator[None]:
-    """Within the block, `spilled` writes to files in a directory; with None everything stays in
-    memory."""
+    """Within the block, packed weights are kept in files in a directory; with None everything stays
+    in memory."""
     token = _DIRECTORY.set(directory)
     try:
         yield
@@ -28,39 +19,6 @@ def spilling_to(directory: Path | None) -> Iterator[None]:
         _DIRECTORY.reset(token)
 
 
-def spilled(data: bytes) -> bytes | FileBackedData:
-    """Returns the same bytes, on disk if requested."""
-    directory = _DIRECTORY.get()
-    return data if directory is None else _NamelessData(data, directory)
-
-
-class _NamelessData(FileBackedData):
-    """Bytes in a file without a name, which disappears with the object or the process."""
-
-    def __init__(self, data: bytes, directory: Path) -> None:
-        directory.mkdir(parents=True, exist_ok=True)
-        self._file: IO[bytes] = tempfile.TemporaryFile(dir=directory)
-        self._file.write(data)
-        self._file.flush()
-        self._size = len(data)
-
-    def prefix(self, size: int) -> bytes:
-        return os.pread(self._file.fileno(), size, 0)
-
-    def sha256(self) -> bytes:
-        digest = hashlib.sha256()
-        self._file.seek(0)
-        while chunk := self._file.read(_CHUNK_BYTES):
-            digest.update(chunk)
-        return digest.digest()
-
-    def to_bytes(self) -> bytes:
-        self._file.seek(0)
-        return self._file.read()
-
-    def write_to_file(self, outfile: io.BufferedIOBase) -> None:
-        self._file.seek(0)
-        shutil.copyfileobj(self._file, outfile, _CHUNK_BYTES)
-
-    def close(self) -> None:
-        self._file.close()
+def spill_directory() -> Path | None:
+    """Returns the directory of the block that this is called in."""
+    return _DIRECTORY.get()

@@ -8,12 +8,6 @@ arguments `bits`, `group_size` and `levels` are those of quant.weight_type.
 import torch
 from torch import Tensor
 from torch.nn import functional as F
-from torchao.quantization.quant_primitives import (
-    MappingType,
-    choose_qparams_affine,
-    dequantize_affine,
-    quantize_affine,
-)
 
 from quant.rotation.inputs import rotate_blocks
 
@@ -106,6 +100,13 @@ def dequantized(values: Tensor, scales: Tensor) -> Tensor:
 
 def _rounded(x: Tensor) -> Tensor:
     """Each token rounded to int8 and back, by torchao's own steps."""
+    from torchao.quantization.quant_primitives import (  # here: a second and more to import
+        MappingType,
+        choose_qparams_affine,
+        dequantize_affine,
+        quantize_affine,
+    )
+
     block = [1] * (x.dim() - 1) + [x.shape[-1]]
     scale, zero_point = choose_qparams_affine(
         x,

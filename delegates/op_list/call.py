@@ -51,8 +51,8 @@ from delegates.op_list.program import (
 )
 from delegates.op_list.rows import Rows
 from delegates.op_list.slots import assign_slots
+from delegates.op_list.spilled import spilled
 from delegates.op_list.weights import FloatBlob, pack
-from delegates.spill import spilled
 
 FLOATS_ALIGNMENT = 64
 

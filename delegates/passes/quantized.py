@@ -174,7 +174,7 @@ def dequantize(program: ExportedProgram, node: Node, values: Node, scales: Node,
     zero_points = _zero_points(program, scales)
     return call_like(
         node,
-        torch.ops.torchao.dequantize_affine.default,
+        _torchao().dequantize_affine.default,
         *(values, [1, group], scales, zero_points, torch.int8, *LIMITS[bits]),
     )
 
@@ -199,7 +199,7 @@ def _padded(node: Node, x: Node, columns: int) -> Node:
 
 def _rounded(node: Node, x: Node, columns: int) -> Node:
     """Rounds each token to int8 and back, as torchao does."""
-    torchao = torch.ops.torchao
+    torchao = _torchao()
     block = [1] * (x.meta["val"].dim() - 1) + [columns]
     choice = call_like(
         node,
@@ -214,6 +214,13 @@ def _rounded(node: Node, x: Node, columns: int) -> Node:
     return call_like(
         node, torchao.dequantize_affine.default, quantized, block, scale, zero_point, *_INT8
     )
+
+
+def _torchao() -> Any:
+    """torchao's operators. They are defined on import, which takes a second and more."""
+    from torchao.quantization import quant_primitives  # noqa: F401
+
+    return torch.ops.torchao
 
 
 def _zero_points(program: ExportedProgram, scales: Node) -> Node:
