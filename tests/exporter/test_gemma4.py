@@ -38,6 +38,13 @@ def test_later_layers_use_the_last_earlier_one_of_their_kind() -> None:
     assert spec(use_double_wide_mlp=None).dimensions()["intermediate_size"] == 88
 
 
+def test_layers_may_be_written_with_zeros_in_front() -> None:
+    sizes = {"head_dim": 20}
+    plain = spec(per_layer_config={"2": sizes, "5": sizes}, num_kv_shared_layers=0)
+    assert [mixer.head_dim for mixer in plain.attentions] == [16, 16, 20, 16, 16, 20]
+    assert spec(per_layer_config={"02": sizes, "05": sizes}, num_kv_shared_layers=0) == plain
+
+
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
@@ -48,6 +55,7 @@ def test_later_layers_use_the_last_earlier_one_of_their_kind() -> None:
         ({"vocab_size_per_layer_input": 198}, "vocab_size_per_layer_input 198 is below"),
         ({"use_bidirectional_attention": "all"}, "use_bidirectional_attention 'all' is not"),
         ({"per_layer_config": {"6": {}}}, "it must be an object from layers, 0 to 5, to"),
+        ({"per_layer_config": {"5": {}, "05": {}}}, "it must be an object from layers, 0 to 5, to"),
         ({"per_layer_config": {"1": {"sliding_window": 4}}}, "supported are the fields head_dim"),
         ({"per_layer_config": {"5": {"head_dim": 24}}}, "layer 5 has other key/value heads than"),
         ({"rope_parameters": "proportional"}, "it must be an object or null"),

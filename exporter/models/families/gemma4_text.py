@@ -155,20 +155,27 @@ def _overrides(fields: Mapping[str, Any], kinds: Sequence[str]) -> list[Mapping[
         if flag(fields, "attention_k_eq_v") and fields.get("num_global_key_value_heads"):
             full["num_key_value_heads"] = count(fields, "num_global_key_value_heads")
         return [full if kind == FULL else {} for kind in kinds]
-    layers = {str(index) for index in range(len(kinds))}
-    if not isinstance(given, dict) or not {str(key) for key in given} <= layers:
+    named = {_layer(key): value for key, value in given.items()} if isinstance(given, dict) else {}
+    layers = set(range(len(kinds)))
+    if not isinstance(given, dict) or len(named) < len(given) or not named.keys() <= layers:
         raise ExportError(
             f"per_layer_config is {given!r}; it must be an object from layers, 0 to "
             f"{len(kinds) - 1}, to the fields in which they differ."
         )
-    named = {str(key): value for key, value in given.items()}
     for key, value in named.items():
         if not isinstance(value, dict) or not set(value) <= set(_OVERRIDES):
             raise ExportError(
                 f"per_layer_config[{key}] is {value!r}; it must be an object, and supported are "
                 f"the fields {' and '.join(_OVERRIDES)}."
             )
-    return [named.get(str(index), {}) for index in range(len(kinds))]
+    return [named.get(index, {}) for index in range(len(kinds))]
+
+
+def _layer(key: object) -> int:
+    """The layer that a key of `per_layer_config` means, which files may write with zeros in front;
+    -1: none."""
+    text = str(key)
+    return int(text) if text.isascii() and text.isdigit() else -1
 
 
 def stored(spec: DecoderSpec, name: str) -> Stored:
