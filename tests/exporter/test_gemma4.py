@@ -41,7 +41,7 @@ def test_later_layers_use_the_last_earlier_one_of_their_kind() -> None:
 def test_layers_may_be_written_with_zeros_in_front() -> None:
     sizes = {"head_dim": 20}
     plain = spec(per_layer_config={"2": sizes, "5": sizes}, num_kv_shared_layers=0)
-    assert [mixer.head_dim for mixer in plain.attentions] == [16, 16, 20, 16, 16, 20]
+    assert [mixer.head_dim for mixer in plain.attentions] == [8, 8, 20, 8, 8, 20]
     assert spec(per_layer_config={"02": sizes, "05": sizes}, num_kv_shared_layers=0) == plain
 
 
