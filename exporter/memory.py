@@ -1,5 +1,6 @@
 """Chooses where an export keeps large data, so that it stays below --max-memory."""
 
+import math
 import os
 import shutil
 from pathlib import Path
@@ -14,6 +15,7 @@ from exporter.listener import Listener
 from exporter.models.decoder import CausalLM
 from exporter.options import ExportOptions
 from exporter.text import Text
+from quant.layers.outer import outer_parts
 from quant.machine.memory import Peak, estimate_peak, resident
 from quant.machine.memory_size import show_size
 from quant.machine.spill import Spill
@@ -86,7 +88,8 @@ def _peaks(
 ) -> dict[str, int]:
     """Returns the peak memory of each stage in bytes."""
     peak = _peak(options, model, text, spilled)
-    largest = model.lm_head.in_features * model.lm_head.out_features
+    ends = model.lm_head.in_features * model.lm_head.out_features
+    largest = max([ends, *(math.prod(part.shape) for part in outer_parts(model))])
     file = weight_bytes(model, options.scheme, get_delegate(options.delegate).LIMITS)
     if spilled and _streams(options.delegate):
         lower = max(file, 3 * largest)

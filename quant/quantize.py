@@ -102,8 +102,9 @@ def quantize(
         load_embedding_and_head(model, weights)
     else:
         _fill_ends(model, scheme, weights, calibration, kept, device)
-    fill_outer(model, scheme, weights)
     resources.spill.park(cast(nn.Module, model))
+    fill_outer(model, scheme, weights, resources.spill)
+    resources.spill.release()
     load_finite(weights, model.model.get_submodule("norm"), "model.norm.")
     meter.advance("model.embed_tokens", head_work)
 

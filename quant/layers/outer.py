@@ -4,18 +4,24 @@ each layer.
 Its matrices are stored like the embedding, rounded to nearest; the rest stays floats.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import cast
 
-from torch import nn
+from torch import Tensor, nn
 
 from quant.layers.kept import keep_weight
 from quant.layers.walk import load_finite, outer_modules
+from quant.machine.spill import IN_MEMORY, Spill
 from quant.measure.size import Storage
-from quant.modules import QuantizedEmbedding, set_weight
+from quant.method import Method
+from quant.modules import QuantizedEmbedding, QuantizedWeight, set_weight
 from quant.protocols import CausalLM, WeightSource
 from quant.rounding.nearest import round_weight
 from quant.scheme import KEEP, Scheme
+from quant.weight_type import WeightType
+
+PIECE = 1 << 26  # numbers of a matrix that are rounded at once, where it lies on disk
 
 
 @dataclass(frozen=True)
@@ -68,8 +74,14 @@ def outer_tensors(model: CausalLM) -> list[str]:
     ]
 
 
-def fill_outer(model: CausalLM, scheme: Scheme, weights: WeightSource) -> None:
+def fill_outer(
+    model: CausalLM, scheme: Scheme, weights: WeightSource, spill: Spill = IN_MEMORY
+) -> None:
     """Loads and quantizes it.
+
+    Args:
+        spill: where the integers and scales are kept; with a directory, a matrix is rounded some
+            rows at a time, and never whole in memory.
 
     Raises:
         QuantError: a stored value is not finite.
@@ -82,7 +94,7 @@ def fill_outer(model: CausalLM, scheme: Scheme, weights: WeightSource) -> None:
         if scheme.name == KEEP:
             quantized = keep_weight(weights, name, type, scheme)
         else:
-            quantized = round_weight(weights.tensor(name), type, name, scheme.choice)
+            quantized = _rounded(weights, name, type, scheme.choice, spill)
         weights.release()
         parent, _, own = part.name.rpartition(".")
         owner = cast(nn.Module, model).get_submodule(parent)
@@ -90,9 +102,28 @@ def fill_outer(model: CausalLM, scheme: Scheme, weights: WeightSource) -> None:
             owner.add_module(own, QuantizedEmbedding(quantized, part.shape[1]))
         else:
             set_weight(owner, own, quantized)
+        if scheme.name == KEEP:
+            spill.park(owner.get_submodule(own))
     for name, module in outer_modules(model):
         for path, each in module.named_modules():
             if any(each.named_parameters(recurse=False)) and not isinstance(
                 each, nn.Linear | nn.Embedding
             ):
                 load_finite(weights, each, f"{name}.{path}." if path else f"{name}.")
+
+
+def _rounded(
+    weights: WeightSource, name: str, type: WeightType, method: Method, spill: Spill
+) -> QuantizedWeight:
+    weight = weights.tensor(name)
+    if spill.directory is None:
+        return round_weight(weight, type, name, method)
+
+    def pieces() -> Iterator[tuple[Tensor, Tensor]]:
+        for rows in weight.split(max(1, PIECE // weight.shape[1])):
+            piece = round_weight(rows, type, name, method)
+            weights.release()
+            yield piece.values, piece.scales
+
+    values, scales = spill.stack(pieces(), len(weight))
+    return QuantizedWeight(values, scales, type)

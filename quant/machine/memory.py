@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from quant.layers.blocks import blocks_of, mixtures_of
 from quant.layers.embedding_and_head import HEAD_ROWS, is_tied
 from quant.layers.head_inputs import MOST_TOKENS, WINDOWS_TOGETHER
-from quant.layers.outer import outer_parts
+from quant.layers.outer import PIECE, outer_parts
 from quant.layers.stream import STREAM_TOKENS
 from quant.layers.walk import layers_of
 from quant.machine.ranks import SHARDS
@@ -31,6 +31,7 @@ _SLACK = 200_000_000  # pieces that are freed but not given back, libraries' own
 _SOLVED_ROWS = 1024
 _SOLVE_COPIES = 12  # of those rows: targets, values, gradients, candidates
 _BATCH_COPIES = 4  # of a batch's widest activations
+_PIECE_COPIES = 4  # bytes of a number of a piece: stored, rounded, scales
 _MATRICES = 3  # Hessian, factor, and one more to make it or to descend with
 
 
@@ -72,11 +73,10 @@ def estimate_peak(
     widest = max(linear.in_features for linear in linears)
     table = model.lm_head.in_features * model.lm_head.out_features
     each = _FLOAT if scheme.name == "none" else 1 + (_FLOAT + 1) / scheme.group_size
-    tables = (1 if is_tied(model) else 2) * table * (_FLOAT if scheme.name == "none" else 1)
-    others = outer_parts(model)
-    outer = sum(math.prod(part.shape) for part in others)
-    tables += outer * (_FLOAT if scheme.name == "none" else 1)
-    integers = round(each * sum(sizes)) + tables
+    number = _FLOAT if scheme.name == "none" else 1
+    ends = (1 if is_tied(model) else 2) * table * number
+    others = [math.prod(part.shape) for part in outer_parts(model)]
+    integers = round(each * sum(sizes)) + ends + sum(others) * number
 
     layer = layer_weights * (_FLOAT + _STORED)
     storing = 3 * layer_weights // 2  # an entry of the cache, packed, and its bytes
@@ -100,8 +100,11 @@ def estimate_peak(
         solving = _MATRICES * square + 2 * outputs
         solving += _SOLVE_COPIES * _SOLVED_ROWS * widest * _FLOAT
         sums += _BATCH_COPIES * min(tokens, STREAM_TOKENS) * widest * _FLOAT
-    largest = max([table, *(math.prod(part.shape) for part in others)])
-    rounding = largest * (_STORED + 1) + tables
+    rounding = table * (_STORED + 1) + ends
+    if others and spilled:
+        rounding = max(rounding, _PIECE_COPIES * PIECE)
+    elif others:
+        rounding = max(rounding, max(others) * (_STORED + 1)) + sum(others) * number
     if calibration is not None and scheme.calibrates_head:
         square, tokens = hidden * hidden * _FLOAT, min(calibration.numel(), MOST_TOKENS)
         batch = min(tokens, WINDOWS_TOGETHER * calibration.shape[1])

@@ -7,6 +7,7 @@ them however the process ends. What is read back is bit-identical.
 """
 
 import ctypes
+import math
 import mmap
 import os
 import tempfile
@@ -126,30 +127,61 @@ class Spill:
                 pages.madvise(mmap.MADV_DONTNEED)
         _trim_heap()
 
+    def stack(self, pieces: Iterable[Sequence[Tensor]], rows: int) -> list[Tensor]:
+        """Tensors (rows, columns) of which some rows come at a time. With a directory, no more of
+        them than those is in memory, until they are read."""
+        if self.directory is None:
+            return [torch.cat(parts) for parts in zip(*pieces, strict=True)]
+        files: list[IO[bytes]] = []
+        last: list[Tensor] = []
+        for piece in pieces:
+            files = files or [open_nameless(self.directory) for _ in piece]
+            last = list(piece)
+            for file, tensor in zip(files, last, strict=True):
+                self._append(file, tensor)
+        return [
+            _read(self._map(file), 0, (rows, *tensor.shape[1:]), tensor.dtype)
+            for file, tensor in zip(files, last, strict=True)
+        ]
+
     def _mapped(self, tensors: Sequence[Tensor]) -> list[Tensor]:
         """The same numbers in one file, read through a private mapping."""
         assert self.directory is not None
-        tensors = [tensor.contiguous() for tensor in tensors]
-        offsets = [0]
-        with open_nameless(self.directory) as file:
+        file = open_nameless(self.directory)
+        offsets = []
+        for tensor in tensors:
+            offsets.append(file.seek(-file.tell() % _ALIGNMENT, os.SEEK_CUR))
+            self._append(file, tensor)
+        pages = self._map(file)
+        return [
+            _read(pages, at, tensor.shape, tensor.dtype)
+            for at, tensor in zip(offsets, tensors, strict=True)
+        ]
+
+    def _append(self, file: IO[bytes], tensor: Tensor) -> None:
+        try:
+            file.write(tensor.contiguous().flatten().view(torch.uint8).numpy().data)
+        except OSError as error:
+            raise _no_room(self.directory, error) from None
+
+    def _map(self, file: IO[bytes]) -> mmap.mmap:
+        """Closes a file that is written, and maps it."""
+        with file:
             try:
-                for tensor in tensors:
-                    file.write(tensor.flatten().view(torch.uint8).numpy().data)
-                    offsets.append(file.seek(-file.tell() % _ALIGNMENT, os.SEEK_CUR))
-                file.truncate()
                 file.flush()
             except OSError as error:
                 raise _no_room(self.directory, error) from None
             pages = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
         self._maps = [*(ref for ref in self._maps if ref() is not None), weakref.ref(pages)]
-        return [_read(pages, at, one) for at, one in zip(offsets, tensors, strict=False)]
+        return pages
 
 
-def _read(pages: mmap.mmap, offset: int, like: Tensor) -> Tensor:
-    """A tensor of that shape in mapped pages."""
-    flat = torch.frombuffer(pages, dtype=like.dtype, count=like.numel(), offset=offset)
+def _read(pages: mmap.mmap, offset: int, shape: Sequence[int], dtype: torch.dtype) -> Tensor:
+    """A tensor in mapped pages."""
+    flat = torch.frombuffer(pages, dtype=dtype, count=math.prod(shape), offset=offset)
     # Not a view: it would keep the flat tensor, and the file, after its own data is released.
-    return flat.new_empty(0).set_(flat.untyped_storage(), 0, like.shape, like.stride())
+    stride = torch.empty(shape, device="meta").stride()
+    return flat.new_empty(0).set_(flat.untyped_storage(), 0, shape, stride)
 
 
 def _together(tensors: Mapping[int, Tensor]) -> Iterator[list[int]]:

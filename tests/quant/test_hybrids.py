@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from support.quantization import MemoryWeights
 from support.small_models import ModelWeights, random_model
 from torch import Tensor, nn
 
@@ -13,6 +14,7 @@ from quant.budget.spread import Budget, parts_of, spread
 from quant.cache.store import Cache
 from quant.layers.blocks import parts_of_layer
 from quant.machine.resources import Resources
+from quant.machine.spill import Spill
 from quant.measure.quality import compare_logits
 from quant.measure.size import STOCK
 from quant.modules import QuantizedLinear
@@ -106,6 +108,31 @@ def test_an_interrupted_run_resumes_what_later_layers_need(tmp_path: Path) -> No
     found, cached = run(Cache(tmp_path, 10**9))
     assert 0 < cached < 6
     assert all(torch.equal(found[name], tensor) for name, tensor in wanted.items())
+
+
+@pytest.mark.parametrize("name", ["rtn4", "keep"])
+def test_a_table_that_lies_on_disk_is_rounded_some_rows_at_a_time(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fields = {**SHAPE, **CONFIGS["gemma4_text"], "model_type": "gemma4_text"}
+    weights = MemoryWeights(dict(random_model(decoder_spec(fields)).state_dict()))
+
+    def run(spill: Spill) -> dict[str, Tensor]:
+        with torch.device("meta"):
+            made = CausalLM(decoder_spec(fields)).eval()
+        quantize(made, Scheme(name), weights, resources=Resources(spill=spill))
+        return dict(made.named_buffers(remove_duplicate=False))
+
+    wanted, released = run(Spill()), weights.released
+    monkeypatch.setattr("quant.layers.outer.PIECE", 7 * 6 * 32)  # 7 of the table's 90 rows
+    spill = Spill(tmp_path)
+    found = run(spill)
+    assert all(torch.equal(found[key], tensor) for key, tensor in wanted.items())
+    table = "model.layer_inputs.embedding.values"
+    assert found[table].shape == (90, 6 * 32) and spill.mapped
+    pieces = weights.released - 2 * released
+    assert pieces >= 13 if name == "rtn4" else pieces == 0
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("model_type", CONFIGS)
