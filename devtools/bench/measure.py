@@ -1,5 +1,6 @@
 """The run: every engine in turn, round after round, and the machine's limits at each moment."""
 
+import os
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -99,6 +100,8 @@ def measure(
         DevtoolsError: ours failed.
     """
     outcome = Measurements(notes=list(plan.notes))
+    for engine in engines:
+        _forget_pages(engine.model)
     steps = 1 + plan.repeats * len(plan.workloads)
     if plan.starts:
         steps += plan.repeats + 1
@@ -202,6 +205,16 @@ def _measure_starts(scene: _Scene) -> list[Start]:
         with scene.attempt(engine, "memory"):
             starts[engine.name].peak_bytes = engine.peak_memory(scene.threads)
     return list(starts.values())
+
+
+def _forget_pages(model: Path) -> None:
+    """Lets the system drop what it has of a file in memory, where it can: read again from the disk,
+    each file lies in the largest pages that the system gives, and not as it happened to be
+    written."""
+    if model.is_file() and hasattr(os, "posix_fadvise"):
+        with model.open("rb") as file:
+            os.fsync(file.fileno())  # what is not yet on the disk cannot be dropped
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
 def count(threads: int) -> str:
