@@ -19,9 +19,12 @@ from quant.layers.outer import outer_parts
 from quant.machine.memory import Peak, estimate_peak, resident
 from quant.machine.memory_size import show_size
 from quant.machine.spill import Spill
+from quant.scheme import EMBEDDING_PART, HEAD_PART, Scheme
+from quant.weight_type import FLOAT_BITS
 
 _PROGRAMS = 800_000_000  # PyTorch, ExecuTorch and graphs: the memory of a tiny model's export
 _SLACK = 200_000_000
+_BESIDE = 1.5  # bytes of a number that is packed: as it comes, and its scales
 
 
 def plan_memory(
@@ -88,11 +91,9 @@ def _peaks(
 ) -> dict[str, int]:
     """Returns the peak memory of each stage in bytes."""
     peak = _peak(options, model, text, spilled)
-    ends = model.lm_head.in_features * model.lm_head.out_features
-    largest = max([ends, *(math.prod(part.shape) for part in outer_parts(model))])
     file = weight_bytes(model, options.scheme, get_delegate(options.delegate).LIMITS)
     if spilled and _streams(options.delegate):
-        lower = max(file, 3 * largest)
+        lower = max(file, _packing(model, options.scheme))
     else:
         lower = _peak(options, model, text, spilled=False).held + 2 * file
     lower += 2 * sum(adapter.bytes for adapter in checkpoint.adapters)
@@ -100,6 +101,15 @@ def _peaks(
         "quantize": resident() + peak.quantizing,
         "lower": _PROGRAMS + lower + _SLACK,
     }
+
+
+def _packing(model: CausalLM, scheme: Scheme) -> int:
+    """Bytes of the largest matrix outside the layers, and of what it is packed into."""
+    ends = model.lm_head.in_features * model.lm_head.out_features
+    sizes = [(ends, scheme.type_of(HEAD_PART)), (ends, scheme.type_of(EMBEDDING_PART))]
+    sizes += [(math.prod(part.shape), scheme.type_of(part.name)) for part in outer_parts(model)]
+    each = ((numbers, FLOAT_BITS if type is None else type.bits) for numbers, type in sizes)
+    return max(round(numbers * (_BESIDE + bits / 8)) for numbers, bits in each)
 
 
 def _peak(options: ExportOptions, model: CausalLM, text: Text, spilled: bool) -> Peak:

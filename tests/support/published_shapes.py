@@ -61,7 +61,11 @@ SHAPES: dict[str, dict[str, Any]] = {
 
 
 def write_checkpoint(directory: Path, fields: dict[str, Any]) -> None:
-    """Matrices of N(0, 0.02^2) and vectors of ones in bfloat16, with the names of transformers."""
+    """Matrices of N(0, 0.02^2) and vectors of ones in bfloat16, with the names of transformers.
+
+    Where scores of attention are not scaled, as in Gemma 4, the norm of the queries scales them:
+    with ones, every head would take one position alone, and the last bit decide which.
+    """
     no_ends = {"bos_token_id": None, "eos_token_id": None, "pad_token_id": None}
     config = AutoConfig.for_model(**{**fields, **no_ends})
     with torch.device("meta"):
@@ -81,17 +85,23 @@ def write_checkpoint(directory: Path, fields: dict[str, Any]) -> None:
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
     rng = np.random.default_rng(0)
-    drawn = (draw((1, _DRAWN), rng).view(np.uint32) >> 16).astype("<u2")[0]
-    ones = np.full(_DRAWN, 0x3F80, "<u2")
+    drawn, ones = _bfloat16(draw((1, _DRAWN), rng)[0]), _bfloat16(np.ones(_DRAWN, np.float32))
     with open(directory / "model.safetensors", "wb") as file:
         file.write(len(text).to_bytes(8, "little") + text)
-        for shape in shapes.values():
+        for name, shape in shapes.items():
             left = int(np.prod(shape))
             numbers, first = (ones, 0) if len(shape) < 2 else (drawn, int(rng.integers(_DRAWN)))
+            if name.endswith("q_norm.weight") and fields["model_type"] == "gemma4_text":
+                numbers = _bfloat16(np.full(left, left**-0.5, np.float32))
             while left > 0:
                 piece = numbers[first : first + left]
                 file.write(piece.tobytes())
                 left, first = left - len(piece), 0
+
+
+def _bfloat16(numbers: np.ndarray) -> np.ndarray:
+    """The upper halves of float32 numbers."""
+    return (numbers.view(np.uint32) >> 16).astype("<u2")
 
 
 def write_gguf(directory: Path, source: Path) -> None:
