@@ -6,7 +6,7 @@ ones, so that neither drift nor quality costs a second reading of the weights.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import cast
 
@@ -155,10 +155,17 @@ def quantize(
     del calibrated
 
     if streams is not None:
-        measured = streams.compare(model, weights, tied), streams.layer_errors
+        compared = streams.compare(
+            model,
+            weights,
+            tied,
+            lambda numbers: meter.advance("quality", numbers if measure_work else 0),
+        )
+        measured = compared, streams.layer_errors
         if kept is not None:
             kept.store_quality(*measured)
-    meter.advance("quality", measure_work)
+    else:
+        meter.advance("quality", measure_work)
     quality, layer_errors = (None, []) if measured is None else measured
     return QuantReport(
         scheme=scheme.name,
@@ -274,12 +281,18 @@ class _EvaluationStreams:
         wanted, hidden = self._float.hidden, self._quantized.hidden
         self.layer_errors.append(((hidden - wanted).norm() / wanted.norm()).item())
 
-    def compare(self, model: CausalLM, weights: WeightSource, tied: bool) -> Quality:
+    def compare(
+        self,
+        model: CausalLM,
+        weights: WeightSource,
+        tied: bool,
+        advance: Callable[[int], None],
+    ) -> Quality:
         reference, hidden = (
             states.hidden[:, :-1].flatten(0, 1) for states in (self._float, self._quantized)
         )
         targets = self._tokens[:, 1:].flatten()
-        quality = compare_heads(model, weights, tied, reference, hidden, targets)
+        quality = compare_heads(model, weights, tied, reference, hidden, targets, advance)
         _require_sense("lm_head", math.isfinite(quality.perplexity_float))
         return quality
 

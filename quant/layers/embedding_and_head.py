@@ -3,7 +3,7 @@
 They are read in their stored type a few rows at a time; no float32 copy of either is made.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import cast
 
 import torch
@@ -114,6 +114,7 @@ def compare_heads(
     reference: Tensor,
     hidden: Tensor,
     targets: Tensor,
+    advance: Callable[[int], None] = lambda _: None,
 ) -> Quality:
     """Compares the logits of two streams of hidden states, a slice of the vocabulary at a time.
 
@@ -123,6 +124,7 @@ def compare_heads(
         reference: float32 (positions, hidden_size) after the float layers, on any device.
         hidden: the same after the model's own layers.
         targets: int64 (positions,), the tokens that came next.
+        advance: is given the numbers of each part of the head that has been compared.
     """
     norm, device = model.model.get_submodule("norm"), hidden.device
     stored = weights.tensor(EMBEDDING if tied else HEAD)
@@ -132,6 +134,7 @@ def compare_heads(
         for rows, logits in _head_slices(model, hidden):
             wanted = F.linear(reference, stored[rows].to(device).float())
             comparison.add(model.finish_logits(wanted), logits)
+            advance((rows.stop - rows.start) * model.lm_head.in_features)
     weights.release()
     return comparison.result()
 
