@@ -1,5 +1,8 @@
 """A run's report as tables, and its progress as a bar."""
 
+import math
+import time
+from collections.abc import Callable
 from types import TracebackType
 from typing import Any, TextIO
 
@@ -15,11 +18,15 @@ from rich.progress import (
 )
 from rich.table import Table
 
+_SECONDS_BETWEEN_LINES = 10
+
 
 class Display:
-    """Progress on standard error: a bar on a terminal, otherwise only lines of notes."""
+    """Progress on standard error: a bar on a terminal, otherwise a line for the step that begins
+    when the last line is ten seconds old."""
 
-    def __init__(self, stream: TextIO) -> None:
+    def __init__(self, stream: TextIO, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
         self._console = Console(file=stream, highlight=False, soft_wrap=True)
         self._bar = Progress(
             BarColumn(bar_width=20),
@@ -31,7 +38,8 @@ class Display:
             disable=not self._console.is_terminal,
         )
         self._task: TaskID | None = None
-        self._done = 0
+        self._done = self._steps = 0
+        self._written = -math.inf
 
     def __enter__(self) -> "Display":
         self._bar.start()
@@ -52,12 +60,16 @@ class Display:
 
     def begin(self, steps: int) -> None:
         self._task = self._bar.add_task("", total=steps)
-        self._done = 0
+        self._done, self._steps = 0, steps
 
     def step(self, what: str) -> None:
         if self._task is not None:
             self._bar.update(self._task, completed=self._done, description=what)
             self._done += 1
+            now = self._clock()
+            if not self._console.is_terminal and now - self._written >= _SECONDS_BETWEEN_LINES:
+                self._written = now
+                self.note(f"{self._done} of {self._steps}: {what}")
 
 
 def show(report: dict[str, Any], console: Console) -> None:

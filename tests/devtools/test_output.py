@@ -1,5 +1,6 @@
 """What becomes of a command whose standard output is closed, or whose reader leaves."""
 
+import io
 import json
 import subprocess
 import sys
@@ -7,6 +8,8 @@ from pathlib import Path
 
 import pytest
 from support.recorded_runs import Recorded
+
+from devtools.commands.bench_tables import Display
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -83,3 +86,13 @@ def test_a_full_disk_is_a_failure(pair: tuple[Path, Path], tmp_path: Path) -> No
     assert result.returncode == 1
     assert result.stderr == "Error: standard output cannot be written (No space left on device).\n"
     assert json.loads(out.read_text())["phases"]
+
+
+def test_without_a_terminal_a_line_tells_how_far_a_measurement_is() -> None:
+    said, now = io.StringIO(), 0.0
+    with Display(said, lambda: now) as display:
+        display.begin(5)
+        for seconds, what in ((0, "a"), (9, "b"), (10, "c"), (12, "d"), (300, "e")):
+            now = float(seconds)
+            display.step(what)
+    assert said.getvalue() == "1 of 5: a\n3 of 5: c\n5 of 5: e\n"
