@@ -61,14 +61,17 @@ def test_quantizations_example(tmp_path: Path) -> None:
 
 
 def test_c(cpp_build: Path, directory: Path) -> None:
-    compiler = shutil.which("cc")
-    if compiler is None:
+    if shutil.which("cc") is None:
         pytest.skip("no C compiler (cc) is installed")
-    source = directory / "example.c"
-    source.write_text(f'#include <stdio.h>\n#include "thimble.h"\n\n{printed("c")}')
-    include = ROOT / "runtime" / "cpp" / "runner"
-    command = [compiler, "-Wall", "-Werror", "-I", include, source, cpp_build / "libthimble.so"]
-    command += [f"-Wl,-rpath,{cpp_build}", "-o", directory / "example"]
-    subprocess.run(command, check=True)
-    result = subprocess.run([directory / "example"], cwd=directory, capture_output=True, text=True)
+    (directory / "main.c").write_text(printed("c"))
+    (directory / "runtime").symlink_to(ROOT / "runtime")
+    (directory / "build").symlink_to(cpp_build)
+    said = re.search(r"From C \(`(cc [^`]+)`\)", (ROOT / "README.md").read_text(encoding="utf-8"))
+    assert said is not None
+    subprocess.run(f"{said[1]} -Wall -Werror", shell=True, cwd=directory, check=True)
+    program = [directory / "a.out"]
+    result = subprocess.run(program, cwd=directory, capture_output=True, text=True)
     assert result.returncode == 0 and len(result.stdout) > 20, result.stdout + result.stderr
+    (directory / "model.pte").unlink()
+    result = subprocess.run(program, cwd=directory, capture_output=True, text=True)
+    assert result.returncode == 1 and "model.pte" in result.stdout

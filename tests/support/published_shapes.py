@@ -10,6 +10,7 @@ both is the bytes, and words without meaning.
 import argparse
 import json
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -105,7 +106,10 @@ def _bfloat16(numbers: np.ndarray) -> np.ndarray:
 
 
 def write_gguf(directory: Path, source: Path) -> None:
-    """The checkpoint by llama.cpp's own converter, in float16."""
+    """The checkpoint by llama.cpp's own converter, in float16.
+
+    Of Gemma's embedding it keeps as many rows as tokenizer.json has words: it is given all of them.
+    """
     sys.path.insert(0, str(source))
     import convert_hf_to_gguf
     from conversion import get_model_class
@@ -117,8 +121,14 @@ def write_gguf(directory: Path, source: Path) -> None:
 
     get_model_class(config["architectures"][0]).set_vocab = set_vocab
     out = directory / "floats.gguf"
-    sys.argv = ["convert_hf_to_gguf.py", str(directory), "--outtype", "f16", "--outfile", str(out)]
-    convert_hf_to_gguf.main()
+    words = {f"word {index}": index for index in range(config["vocab_size"])}
+    tokenizer = {"model": {"vocab": words}, "added_tokens": []}
+    with tempfile.TemporaryDirectory() as given:
+        for name in ("config.json", "model.safetensors"):
+            (Path(given) / name).symlink_to((directory / name).resolve())
+        (Path(given) / "tokenizer.json").write_text(json.dumps(tokenizer), encoding="utf-8")
+        sys.argv = ["convert_hf_to_gguf.py", given, "--outtype", "f16", "--outfile", str(out)]
+        convert_hf_to_gguf.main()
 
 
 def main() -> None:
