@@ -82,7 +82,8 @@ Examples:
 @click.option(
     "--max-size",
     metavar="SIZE",
-    help="Mix 4 to 8 bits so that the file is at most this large, such as 700MB.",
+    help="Mix 4 to 8 bits so that the file is at most this large; a number and a unit, such as "
+    "700MB.",
 )
 @click.option(
     "--calibration",
@@ -132,7 +133,7 @@ Examples:
 @click.option(
     "--max-memory",
     metavar="SIZE",
-    help="Memory limit, such as 6GB. Data that does not fit is kept on disk next to the cache; "
+    help="Memory limit, a number and a unit such as 6GB. Data that does not fit is kept on disk next to the cache; "
     "an export that cannot meet the limit is refused at the start.",
 )
 @click.option(

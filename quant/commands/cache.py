@@ -10,6 +10,7 @@ import click
 if TYPE_CHECKING:
     from quant.cache.store import Cache
 
+_INSTEAD = ", or use --clear to remove everything"
 _PIPE_WIDTH = 160  # where nothing says how wide a line may be
 
 
@@ -19,7 +20,8 @@ _PIPE_WIDTH = 160  # where nothing says how wide a line may be
 @click.option(
     "--prune",
     metavar="SIZE",
-    help="Remove the least recently used entries until this size is reached.",
+    help="Remove the least recently used entries until this size, a number and a unit such as "
+    "5GB, is reached.",
 )
 @click.option(
     "--cache",
@@ -30,7 +32,8 @@ _PIPE_WIDTH = 160  # where nothing says how wide a line may be
 def cache_command(as_list: bool, clear: bool, prune: str | None, directory: Path | None) -> None:
     """Shows or removes quantized layers that earlier runs stored.
 
-    $THIMBLE_CACHE_SIZE limits the size of the cache, such as 50GB; by default 20GB.
+    $THIMBLE_CACHE_SIZE, a number and a unit such as 50GB, limits the size of the cache; by default
+    20GB.
     """
     if as_list + clear + (prune is not None) > 1:
         raise click.UsageError("--list, --clear and --prune exclude each other; use only one.")
@@ -39,7 +42,7 @@ def cache_command(as_list: bool, clear: bool, prune: str | None, directory: Path
     from quant.machine.memory_size import parse_size, show_size
 
     try:
-        limit = None if prune is None else parse_size(prune, "--prune")
+        limit = None if prune is None else parse_size(prune, "--prune", _INSTEAD)
         from quant.cache.store import Cache, default_directory, default_size  # imports PyTorch
 
         cache = Cache(directory or default_directory(), default_size())

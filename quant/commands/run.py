@@ -33,7 +33,11 @@ import click
     help="Directory for the layers, which all ranks must share; by default $THIMBLE_CACHE or "
     "the user's cache directory.",
 )
-@click.option("--max-memory", metavar="SIZE", help="Memory limit of each process, such as 6GB.")
+@click.option(
+    "--max-memory",
+    metavar="SIZE",
+    help="Memory limit of each process, a number and a unit such as 6GB.",
+)
 @click.option(
     "--device",
     metavar="NAME",

@@ -32,7 +32,7 @@ def test_what_cannot_be_removed_is_not_called_removed(
 
     with monkeypatch.context() as patch:
         patch.setattr(Path, "unlink", refuse)
-        for option in (["--clear"], ["--prune", "1"]):
+        for option in (["--clear"], ["--prune", "1B"]):
             result = run("cache", "--cache", tmp_path, *option)
             assert result.exit_code == 1 and result.stdout == ""
             assert result.stderr.startswith("Error: [Errno 30] Read-only file system: ")
