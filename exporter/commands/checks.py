@@ -24,7 +24,7 @@ def check_source(model: str | None, checkpoint: str | None) -> None:
 
 def check_quantization(
     scheme: str,
-    method: str,
+    method: str | None,
     group_size: int,
     head_bits: int,
     calibration: Path | None,

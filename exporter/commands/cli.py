@@ -5,6 +5,8 @@ from pathlib import Path
 
 import click
 
+from exporter.commands.brief import BriefCommand
+from exporter.commands.filled import FilledPath, FilledText
 from exporter.commands.version import version_option
 
 _SETTINGS = {
@@ -25,18 +27,20 @@ Examples:
 """
 
 
-@click.command(epilog=EPILOG, context_settings=_SETTINGS)
+@click.command(cls=BriefCommand, epilog=EPILOG, context_settings=_SETTINGS)
 @version_option()
-@click.argument("model", required=False)
-@click.option("--out", type=click.Path(path_type=Path), help="The .pte to write.")
+@click.argument("model", type=FilledText("name a model such as llama3"), required=False)
+@click.option("--out", type=FilledPath("name a .pte to write"), help="The .pte to write.")
 @click.option(
     "--checkpoint",
+    type=FilledText("name a directory, a GGUF file or a hub id"),
     metavar="DIR|GGUF|HUB_ID",
     help="Weights: a directory in the layout of Hugging Face, Meta or torchtune, a GGUF file, or a "
     "hub id, optionally followed by the name of a GGUF file. They define the model's shape.",
 )
 @click.option(
     "--adapter",
+    type=FilledText("name a directory or a hub id"),
     metavar="[NAME=]DIR|HUB_ID",
     multiple=True,
     help="A LoRA adapter, as PEFT saves it. Without a name it is merged into the weights, at most "
@@ -44,7 +48,7 @@ Examples:
 )
 @click.option(
     "--tokenizer",
-    type=click.Path(path_type=Path),
+    type=FilledPath("name a file or directory"),
     help="A tokenizer file or directory, if the checkpoint has none.",
 )
 @click.option(
@@ -58,8 +62,7 @@ Examples:
 @click.option(
     "--method",
     metavar="NAME=VALUE[,...]",
-    default="",
-    show_default=False,
+    type=FilledText("write NAME=VALUE, such as rotation=none"),
     help="How a 4-bit scheme chooses its integers, such as drift=none,descent=0 or "
     "rotation=none; quant/method.py lists the names.",
 )
@@ -87,7 +90,7 @@ Examples:
 )
 @click.option(
     "--calibration",
-    type=click.Path(path_type=Path),
+    type=FilledPath("name a text file"),
     help="Text for calibration and for measuring quality (on its last tenth, which is held "
     "out). By default: texts in the package, and for half of the calibration a text that "
     "the model writes.",
@@ -121,20 +124,20 @@ Examples:
 )
 @click.option(
     "--etrecord",
-    type=click.Path(path_type=Path),
+    type=FilledPath("name a file to write"),
     help="Also write the graphs, which a profiler needs to show source lines.",
 )
 @click.option(
     "--cache",
-    type=click.Path(path_type=Path, file_okay=False),
+    type=FilledPath("name a directory", file_okay=False),
     help="Directory for quantized layers, which later exports reuse; by default $THIMBLE_CACHE "
     "or the user's cache directory.",
 )
 @click.option(
     "--max-memory",
     metavar="SIZE",
-    help="Memory limit, a number and a unit such as 6GB. Data that does not fit is kept on disk next to the cache; "
-    "an export that cannot meet the limit is refused at the start.",
+    help="Memory limit, a number and a unit such as 6GB. Data that does not fit is kept on disk "
+    "next to the cache; an export that cannot meet the limit is refused at the start.",
 )
 @click.option(
     "--device",
@@ -155,13 +158,13 @@ Examples:
 )
 @click.option(
     "--explain-json",
-    type=click.Path(path_type=Path),
+    type=FilledPath("name a file to write"),
     metavar="FILE",
     help="Like --explain, and also write it to FILE as JSON.",
 )
 @click.option(
     "--inspect",
-    type=click.Path(path_type=Path),
+    type=FilledPath("name a .pte"),
     metavar="FILE",
     help="Print the contents of a .pte; export nothing.",
 )
@@ -172,7 +175,7 @@ def main(
     adapter: tuple[str, ...],
     tokenizer: Path | None,
     quant: str,
-    method: str,
+    method: str | None,
     group_size: int,
     head_bits: int,
     bits: float | None,

@@ -33,7 +33,7 @@ class Request:
     adapter: tuple[str, ...]
     tokenizer: Path | None
     scheme: str
-    method: str
+    method: str | None
     group_size: int
     head_bits: int
     bits: float | None

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from exporter.commands.filled import FilledPath
+
 if TYPE_CHECKING:
     from quant.cache.store import Cache
 
@@ -26,7 +28,7 @@ _PIPE_WIDTH = 160  # where nothing says how wide a line may be
 @click.option(
     "--cache",
     "directory",
-    type=click.Path(path_type=Path, file_okay=False),
+    type=FilledPath("name a directory", file_okay=False),
     help="The directory; by default $THIMBLE_CACHE or the user's cache directory.",
 )
 def cache_command(as_list: bool, clear: bool, prune: str | None, directory: Path | None) -> None:

@@ -4,6 +4,8 @@ from pathlib import Path
 
 import click
 
+from exporter.commands.brief import BriefGroup
+from exporter.commands.filled import FilledPath, FilledText
 from exporter.commands.version import version_option
 from quant.commands.cache import cache_command
 from quant.commands.run import run_command
@@ -21,6 +23,7 @@ Examples:
 
 
 @click.group(
+    cls=BriefGroup,
     epilog=EPILOG,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
@@ -30,12 +33,17 @@ def main() -> None:
 
 
 @main.command("eval", context_settings={"show_default": True})
-@click.argument("model")
-@click.option("--text", type=click.Path(path_type=Path), help="UTF-8 text.")
-@click.option("--against", metavar="MODEL", help="The model to compare with, for KL and top-1.")
+@click.argument("model", type=FilledText("name a model such as llama3"))
+@click.option("--text", type=FilledPath("name a text file"), help="UTF-8 text.")
+@click.option(
+    "--against",
+    type=FilledText("name a model such as llama3"),
+    metavar="MODEL",
+    help="The model to compare with, for KL and top-1.",
+)
 @click.option(
     "--tokenizer",
-    type=click.Path(path_type=Path),
+    type=FilledPath("name a file or directory"),
     help="A tokenizer file or directory; by default a checkpoint's own.",
 )
 @click.option(
@@ -50,7 +58,7 @@ def main() -> None:
 )
 @click.option(
     "--separator",
-    metavar="TEXT",
+    type=FilledText("write the string between documents"),
     help="The string between documents: each document then begins with BOS and a new window.",
 )
 @click.option(
@@ -69,16 +77,23 @@ def main() -> None:
 @click.option(
     "--adapter",
     metavar="NAME",
+    type=FilledText("name an adapter"),
     help="An adapter that a .pte was exported with, kept apart; by default none.",
 )
-@click.option("--against-adapter", metavar="NAME", help="The same for the model of --against.")
+@click.option(
+    "--against-adapter",
+    metavar="NAME",
+    type=FilledText("name an adapter"),
+    help="The same for the model of --against.",
+)
 @click.option(
     "--tasks",
     metavar="NAME[,...]",
+    type=FilledText("name a task"),
     help="Instead of a text: tasks of the lm-evaluation-harness (pip install thimble[lm-eval]).",
 )
 @click.option(
-    "--task-path", type=click.Path(path_type=Path), help="A directory of further tasks in YAML."
+    "--task-path", type=FilledPath("name a directory"), help="A directory of further tasks in YAML."
 )
 @click.option(
     "--limit",
@@ -140,19 +155,21 @@ def eval_command(
 
 
 @main.command("compare", context_settings={"show_default": True})
-@click.argument("model", default="llama3")
+@click.argument("model", type=FilledText("name a model such as llama3"), default="llama3")
 @click.option(
     "--calibration",
-    type=click.Path(path_type=Path),
+    type=FilledPath("name a text file"),
     help="Text for calibration; by default the first nine tenths of the text in the package.",
 )
 @click.option(
     "--held-out",
-    type=click.Path(path_type=Path),
+    type=FilledPath("name a text file"),
     help="Text to measure on; by default the last tenth of the calibration text.",
 )
 @click.option(
-    "--separator", metavar="TEXT", help="The string between documents in the held-out text."
+    "--separator",
+    type=FilledText("write the string between documents"),
+    help="The string between documents in the held-out text.",
 )
 @click.option(
     "--group-size", "group_sizes", multiple=True, type=int, default=(32, 128), metavar="N"

@@ -38,7 +38,7 @@ class Request:
 
     model: str
     scheme: str
-    method: str
+    method: str | None
     group_size: int
     head_bits: int
     calibration: Path | None

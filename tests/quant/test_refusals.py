@@ -41,6 +41,27 @@ def test_what_cannot_be_removed_is_not_called_removed(
     assert list((tmp_path / "layers").iterdir()) == []
 
 
+@pytest.mark.parametrize(
+    ("command", "sentence"),
+    [
+        (["nosuch"], "No such command 'nosuch'."),
+        (["run"], "Missing argument 'MODEL'."),
+        (["run", ""], "MODEL is empty; name a model such as llama3."),
+        (
+            ["run", "llama3", "--method", ""],
+            "--method is empty; write NAME=VALUE, such as rotation=none, or leave it out.",
+        ),
+        (["compare", "", "--held-out", ""], "--held-out is empty; name a text file, or leave it"),
+        (["eval", "llama3", "--against", ""], "--against is empty; name a model such as llama3, "),
+        (["cache", "--cache", ""], "--cache is empty; name a directory, or leave it out."),
+    ],
+)
+def test_unfinished_command_lines(command: list[str], sentence: str) -> None:
+    result = run(*command)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr.startswith(f"Error: {sentence}") and result.stderr.count("\n") == 1
+
+
 def fill(data: Path, *options: object) -> Result:
     text = data / "text" / "tinystories_calibration.txt"
     arguments = ("--calibration", text, "--calibration-tokens", 512, "--device", "cpu")
