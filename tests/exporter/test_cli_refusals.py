@@ -65,11 +65,21 @@ def replace_config(stories: Path, **changes: Any) -> None:
     replace_file(stories / "config.json", json.dumps({**config, **changes}).encode())
 
 
-def test_no_such_model(out: Path, tmp_path: Path) -> None:
-    missing = tmp_path / "missing"
-    sentence = refusal(out, missing)
-    assert sentence.startswith(f"There is no model '{missing}'; name one of llama2, llama3, ")
+def test_no_such_model(out: Path) -> None:
+    sentence = refusal(out, "missing")
+    assert sentence.startswith("There is no model 'missing'; name one of llama2, llama3, ")
     assert sentence.endswith("a directory, or a hub id such as meta-llama/Llama-3.2-1B.")
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [("nofile.pte", "file"), ("./no.gguf", "file"), ("~/no", "directory"), ("a/b/c", "directory")],
+)
+def test_no_such_path(out: Path, name: str, kind: str) -> None:
+    assert refusal(out, name) == (
+        f"There is no {kind} '{name}'; name a directory, a GGUF file, a hub id such as "
+        "meta-llama/Llama-3.2-1B, or a model such as llama3."
+    )
 
 
 def test_an_unknown_preset_names_the_nearest(out: Path) -> None:
