@@ -99,8 +99,8 @@ Examples:
     "--calibration-tokens",
     metavar="N",
     type=click.IntRange(min=1),
-    help="Number of tokens for GPTQ; by default 32768, or 16384 for models of 100 million "
-    "weights or more.",
+    help="Number of tokens to calibrate on (gptq4, awq4, --bits, --max-size); by default 32768, "
+    "or 16384 for models of 100 million weights or more.",
 )
 @click.option(
     "--max-context-len",

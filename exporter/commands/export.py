@@ -126,6 +126,8 @@ def _check(request: Request) -> None:
             request.group_size,
             request.head_bits,
             request.calibration,
+            request.calibration_tokens,
+            request.bits is not None or request.max_size is not None,
             request.max_memory,
             request.device,
         )

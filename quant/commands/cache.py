@@ -1,5 +1,6 @@
 """`python -m quant cache`: shows and removes stored results of earlier quantizations."""
 
+import os
 import sys
 import time
 from pathlib import Path
@@ -44,6 +45,8 @@ def cache_command(as_list: bool, clear: bool, prune: str | None, directory: Path
     from quant.machine.memory_size import parse_size, show_size
 
     try:
+        if directory is not None and not os.path.isdir(directory):
+            raise QuantError(f"--cache {directory} does not exist; check its path.")
         limit = None if prune is None else parse_size(prune, "--prune", _INSTEAD)
         from quant.cache.store import Cache, default_directory, default_size  # imports PyTorch
 

@@ -148,7 +148,7 @@ def eval_command(
             separator,
             RunAs(kv_cache, adapter),
             RunAs(against_kv_cache, against_adapter),
-            Tasks(names, task_path, limit, shots) if names else None,
+            Tasks(names, task_path, limit, shots),
         ),
         as_json,
     )

@@ -82,7 +82,17 @@ def run_command(
         if quant == "keep":
             raise QuantError("--quant keep makes no layers to store; use a scheme such as gptq4.")
         check_source(model, None)
-        check_quantization(quant, method, group_size, head_bits, calibration, max_memory, device)
+        check_quantization(
+            quant,
+            method,
+            group_size,
+            head_bits,
+            calibration,
+            calibration_tokens,
+            False,
+            max_memory,
+            device,
+        )
     except (QuantError, ExportError) as error:
         if os.environ.get("RANK", "0") == "0":  # the same for all processes of torchrun
             click.echo(f"Error: {error}", err=True)

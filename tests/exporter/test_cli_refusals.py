@@ -155,6 +155,20 @@ def test_unknown_values(out: Path, stories: Path, option: str, value: str, sente
     assert refusal(out, stories, option, value) == sentence
 
 
+@pytest.mark.parametrize("quant", ["none", "keep", "rtn4", "rtn8", "hqq4"])
+def test_calibration_of_a_scheme_without_any(out: Path, stories: Path, quant: str) -> None:
+    assert refusal(out, stories, "--quant", quant, "--calibration-tokens", "5") == (
+        f"--calibration-tokens 5 has no effect with {quant}, which does not calibrate; leave it "
+        "out, or take gptq4."
+    )
+
+
+@pytest.mark.parametrize("use", ["--method=rotation=learned", "--bits=5", "--max-size=1kB"])
+def test_calibration_that_rtn4_has_a_use_for(out: Path, use: str) -> None:
+    options = ("--quant", "rtn4", "--calibration-tokens", "5", use, "--device", "tpu")
+    assert refusal(out, "llama3", *options).startswith("--device 'tpu' is not supported")
+
+
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [

@@ -53,10 +53,15 @@ def test_what_cannot_be_removed_is_not_called_removed(
         ),
         (["compare", "", "--held-out", ""], "--held-out is empty; name a text file, or leave it"),
         (["eval", "llama3", "--against", ""], "--against is empty; name a model such as llama3, "),
+        (
+            ["run", "llama3", "--quant", "rtn4", "--calibration-tokens", "5"],
+            "--calibration-tokens 5 has no effect with rtn4, which does not calibrate; leave it",
+        ),
+        (["cache", "--cache", "/no/such"], "--cache /no/such does not exist; check its path."),
         (["cache", "--cache", ""], "--cache is empty; name a directory, or leave it out."),
     ],
 )
-def test_unfinished_command_lines(command: list[str], sentence: str) -> None:
+def test_command_lines_that_cannot_be_meant(command: list[str], sentence: str) -> None:
     result = run(*command)
     assert (result.exit_code, result.stdout) == (2, "")
     assert result.stderr.startswith(f"Error: {sentence}") and result.stderr.count("\n") == 1
