@@ -14,10 +14,9 @@ if TYPE_CHECKING:
     from quant.cache.store import Cache
 
 _INSTEAD = ", or use --clear to remove everything"
-_PIPE_WIDTH = 160  # where nothing says how wide a line may be
 
 
-@click.command("cache")
+@click.command("cache", short_help="Lists or removes stored layers.")
 @click.option("--list", "as_list", is_flag=True, help="Show every entry; the default.")
 @click.option("--clear", is_flag=True, help="Remove everything.")
 @click.option(
@@ -68,9 +67,9 @@ def cache_command(as_list: bool, clear: bool, prune: str | None, directory: Path
 
 
 def _show(cache: "Cache") -> None:
-    from rich.console import Console
     from rich.table import Table
 
+    from exporter.commands.tables import print_table
     from quant.machine.memory_size import show_size
 
     table = Table("last used", "size", "state", "what", "key", box=None, pad_edge=False)
@@ -79,15 +78,10 @@ def _show(cache: "Cache") -> None:
         used = time.strftime("%Y-%m-%d %H:%M", time.localtime(entry.used))
         state = "sound" if entry.sound else "damaged: will be made again"
         table.add_row(used, show_size(entry.size), state, entry.what, entry.key[:12])
-    console = Console(highlight=False)
-    if not console.is_terminal:
-        console.width = _PIPE_WIDTH
     if entries:
-        console.print(table)
+        print_table(table)
     total = sum(entry.size for entry in entries)
-    console.print(
+    click.echo(
         f"{len(entries)} entries, {show_size(total)} of {show_size(cache.limit)} in "
-        f"{cache.directory}",
-        markup=False,
-        soft_wrap=True,
+        f"{cache.directory}"
     )
