@@ -8,6 +8,7 @@ import click
 from exporter.commands.brief import BriefCommand
 from exporter.commands.filled import FilledPath, FilledText
 from exporter.commands.version import version_option
+from quant.method import SETTINGS
 
 _SETTINGS = {
     "help_option_names": ["-h", "--help"],
@@ -63,15 +64,15 @@ Examples:
     "--method",
     metavar="NAME=VALUE[,...]",
     type=FilledText("write NAME=VALUE, such as rotation=none"),
-    help="How a 4-bit scheme chooses its integers, such as drift=none,descent=0 or "
-    "rotation=none; quant/method.py lists the names.",
+    help="How a 4-bit scheme chooses its integers, such as drift=none,descent=0 or rotation=none; "
+    f"the names are {', '.join(SETTINGS)}.",
 )
 @click.option(
     "--group-size",
     metavar="N",
     default=32,
-    help="Number of inputs that share a scale: 32, 64 or 128. Delegates other than cpu and mps "
-    "store rtn8 with one scale a row.",
+    help="Number of inputs that share a scale: 32, 64 or 128. xnnpack, coreml and mlx store rtn8 "
+    "with one scale a row.",
 )
 @click.option(
     "--head-bits", metavar="N", default=8, help="Bits of the embedding and lm_head: 8, 6, 5 or 4."
@@ -153,8 +154,8 @@ Examples:
 @click.option(
     "--explain",
     is_flag=True,
-    help="Print the reason for each size, guard, decomposition, undelegated and unfused "
-    "operator, with its line of the model; export nothing.",
+    help="Explain, by line of the model, which sizes may vary, which operators were replaced, and "
+    "which the delegate does not run; export nothing.",
 )
 @click.option(
     "--explain-json",

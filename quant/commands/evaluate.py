@@ -269,17 +269,21 @@ def describe(figures: dict[str, Any]) -> str:
         from quant.commands.harness import describe_tasks
 
         return "\n".join(describe_tasks(figures))
+    from quant.measure.figures import with_error
+
+    def shown(name: str, digits: int) -> str:
+        return with_error(figures[name], figures[f"{name}_error"], digits)
+
     lines = [
         f"{figures['model']}: {figures['tokens']} tokens predicted, context {figures['context']}",
         f"runs with      {figures['runs_with']}",
-        f"perplexity     {figures['perplexity']:.4f} ± {figures['perplexity_error']:.4f}",
-        f"bits per byte  {figures['bits_per_byte']:.4f} ± {figures['bits_per_byte_error']:.4f}",
+        f"perplexity     {shown('perplexity', 4)}",
+        f"bits per byte  {shown('bits_per_byte', 4)}",
     ]
     if figures["against"] is not None:
         lines += [
-            f"against {figures['against']}, perplexity {figures['against_perplexity']:.4f} ± "
-            f"{figures['against_perplexity_error']:.4f}",
-            f"KL             {figures['kl']:.5f} ± {figures['kl_error']:.5f} nats",
+            f"against {figures['against']}, perplexity {shown('against_perplexity', 4)}",
+            f"KL             {shown('kl', 5)} nats",
             f"top-1          {figures['top1']:.2%} ± {figures['top1_error']:.2%}",
         ]
     return "\n".join(lines)

@@ -9,7 +9,11 @@ import click
 from exporter.commands.filled import FilledPath, FilledText
 
 
-@click.command("run", context_settings={"show_default": True})
+@click.command(
+    "run",
+    short_help="Quantizes a model and stores its layers.",
+    context_settings={"show_default": True},
+)
 @click.argument("model", type=FilledText("name a model such as llama3"))
 @click.option("--quant", metavar="SCHEME", default="gptq4", help="As in python -m exporter.")
 @click.option(
@@ -35,7 +39,7 @@ from exporter.commands.filled import FilledPath, FilledText
 @click.option(
     "--cache",
     type=FilledPath("name a directory", file_okay=False),
-    help="Directory for the layers, which all ranks must share; by default $THIMBLE_CACHE or "
+    help="Directory for the layers, which all processes must share; by default $THIMBLE_CACHE or "
     "the user's cache directory.",
 )
 @click.option(
