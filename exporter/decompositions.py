@@ -73,8 +73,8 @@ def _reason(gone: Mapping[str, int], new: Mapping[str, int]) -> str:
     if any(name.startswith(_OURS) for name in gone):
         return "rewritten into operators that the delegate knows"
     if all(name.removesuffix("_copy") in _VIEWS for name in (*gone, *new)):
-        return "an edge program has no views, only copies"
-    return "an edge program has core ATen operators only"
+        return "an ExecuTorch program has no views, only copies"
+    return "an ExecuTorch program has core ATen operators only"
 
 
 _SAME = {"_assert_scalar", "_assert_tensor_metadata", "clone", "detach", "dropout", "to"}

@@ -10,6 +10,7 @@ from exporter.published import SHAPES
 
 ALIASES = {"llama2": "llama2-7b", "llama3": "llama3.2-1b"}
 _PRESETS = [name for name, _, _ in SHAPES]
+_FILES = (".bin", ".gguf", ".json", ".model", ".pt", ".pte", ".pth", ".safetensors", ".txt")
 
 
 def preset_name(name: str) -> str | None:
@@ -43,6 +44,11 @@ def check_model(name: str) -> None:
     """
     if preset_name(name) is not None or _is_source(name):
         return
+    if os.sep in name or _is_file_name(name):
+        raise ExportError(
+            f"{missing(name)} {name!r}; name a directory, a GGUF file, a hub id such as "
+            "meta-llama/Llama-3.2-1B, or a model such as llama3."
+        )
     names = [*ALIASES, *_PRESETS]
     close = difflib.get_close_matches(name.lower(), names, n=3)
     hint = f" (did you mean {' or '.join(close)}?)" if close else ""
@@ -60,9 +66,18 @@ def check_checkpoint(source: str | Path) -> None:
     """
     if not _is_source(source):
         raise ExportError(
-            f"There is no directory {source}; a checkpoint is a directory, a GGUF file or a hub id "
+            f"{missing(source)} {source}; a checkpoint is a directory, a GGUF file or a hub id "
             "such as meta-llama/Llama-3.2-1B."
         )
+
+
+def missing(path: str | Path) -> str:
+    """Returns the beginning of a sentence on a path that does not exist."""
+    return f"There is no {'file' if _is_file_name(path) else 'directory'}"
+
+
+def _is_file_name(path: str | Path) -> bool:
+    return str(path).lower().endswith(_FILES)
 
 
 def _is_source(source: str | Path) -> bool:

@@ -115,6 +115,7 @@ class Method:
         return self.rounding == "gptq" and self.drift != "none"
 
 
+SETTINGS = tuple(field.name for field in fields(Method))
 _ALLOWED = {
     "rounding": ROUNDINGS,
     "scales": SCALES,

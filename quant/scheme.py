@@ -183,7 +183,7 @@ def _ranges(numbers: list[int]) -> str:
     return ", ".join(f"{a}" if a == b else f"{a}-{b}" for a, b in pairs)
 
 
-def scheme_from_text(name: str, settings: str, group_size: int, head_bits: int) -> Scheme:
+def scheme_from_text(name: str, settings: str | None, group_size: int, head_bits: int) -> Scheme:
     """A scheme whose method has some settings changed, such as "drift=none,descent=0".
 
     Raises:

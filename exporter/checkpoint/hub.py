@@ -18,6 +18,7 @@ from huggingface_hub.errors import (
 from exporter.errors import ExportError
 from exporter.model_names import is_hub_file as is_hub_file
 from exporter.model_names import is_hub_id as is_hub_id
+from exporter.model_names import missing
 
 _NEEDED = [
     "adapter_config.json",
@@ -96,14 +97,14 @@ def download(hub_id: str, patterns: list[str] = _NEEDED) -> Path:
         ) from None
     except (RepositoryNotFoundError, HFValidationError):
         raise ExportError(
-            f"There is no directory and no public hub model {hub_id!r}; check the spelling "
+            f"{missing(hub_id)} and no public hub model {hub_id!r}; check the spelling "
             "or, for a private model, run `hf auth login`."
         ) from None
     except HfHubHTTPError as error:
         raise ExportError(_failed(hub_id, error)) from None
     except (LocalEntryNotFoundError, OfflineModeIsEnabled, HTTPError):
         raise ExportError(
-            f"There is no directory {hub_id!r}, and the hub model of that name cannot be "
+            f"{missing(hub_id)} {hub_id!r}, and the hub model of that name cannot be "
             "downloaded: huggingface.co cannot be reached and the cache does not hold all its "
             "files; connect, or name a local directory."
         ) from None

@@ -5,7 +5,10 @@ from pathlib import Path
 
 import click
 
+from exporter.commands.brief import BriefCommand
+from exporter.commands.filled import FilledPath, FilledText
 from exporter.commands.version import version_option
+from quant.method import SETTINGS
 
 _SETTINGS = {
     "help_option_names": ["-h", "--help"],
@@ -25,18 +28,20 @@ Examples:
 """
 
 
-@click.command(epilog=EPILOG, context_settings=_SETTINGS)
+@click.command(cls=BriefCommand, epilog=EPILOG, context_settings=_SETTINGS)
 @version_option()
-@click.argument("model", required=False)
-@click.option("--out", type=click.Path(path_type=Path), help="The .pte to write.")
+@click.argument("model", type=FilledText("name a model such as llama3"), required=False)
+@click.option("--out", type=FilledPath("name a .pte to write"), help="The .pte to write.")
 @click.option(
     "--checkpoint",
+    type=FilledText("name a directory, a GGUF file or a hub id"),
     metavar="DIR|GGUF|HUB_ID",
     help="Weights: a directory in the layout of Hugging Face, Meta or torchtune, a GGUF file, or a "
     "hub id, optionally followed by the name of a GGUF file. They define the model's shape.",
 )
 @click.option(
     "--adapter",
+    type=FilledText("name a directory or a hub id"),
     metavar="[NAME=]DIR|HUB_ID",
     multiple=True,
     help="A LoRA adapter, as PEFT saves it. Without a name it is merged into the weights, at most "
@@ -44,7 +49,7 @@ Examples:
 )
 @click.option(
     "--tokenizer",
-    type=click.Path(path_type=Path),
+    type=FilledPath("name a file or directory"),
     help="A tokenizer file or directory, if the checkpoint has none.",
 )
 @click.option(
@@ -58,17 +63,16 @@ Examples:
 @click.option(
     "--method",
     metavar="NAME=VALUE[,...]",
-    default="",
-    show_default=False,
-    help="How a 4-bit scheme chooses its integers, such as drift=none,descent=0 or "
-    "rotation=none; quant/method.py lists the names.",
+    type=FilledText("write NAME=VALUE, such as rotation=none"),
+    help="How a 4-bit scheme chooses its integers, such as drift=none,descent=0 or rotation=none; "
+    f"the names are {', '.join(SETTINGS)}.",
 )
 @click.option(
     "--group-size",
     metavar="N",
     default=32,
-    help="Number of inputs that share a scale: 32, 64 or 128. Delegates other than cpu and mps "
-    "store rtn8 with one scale a row.",
+    help="Number of inputs that share a scale: 32, 64 or 128. xnnpack, coreml and mlx store rtn8 "
+    "with one scale a row.",
 )
 @click.option(
     "--head-bits", metavar="N", default=8, help="Bits of the embedding and lm_head: 8, 6, 5 or 4."
@@ -82,11 +86,12 @@ Examples:
 @click.option(
     "--max-size",
     metavar="SIZE",
-    help="Mix 4 to 8 bits so that the file is at most this large, such as 700MB.",
+    help="Mix 4 to 8 bits so that the file is at most this large; a number and a unit, such as "
+    "700MB.",
 )
 @click.option(
     "--calibration",
-    type=click.Path(path_type=Path),
+    type=FilledPath("name a text file"),
     help="Text for calibration and for measuring quality (on its last tenth, which is held "
     "out). By default: texts in the package, and for half of the calibration a text that "
     "the model writes.",
@@ -95,8 +100,8 @@ Examples:
     "--calibration-tokens",
     metavar="N",
     type=click.IntRange(min=1),
-    help="Number of tokens for GPTQ; by default 32768, or 16384 for models of 100 million "
-    "weights or more.",
+    help="Number of tokens to calibrate on (gptq4, awq4, --bits, --max-size); by default 32768, "
+    "or 16384 for models of 100 million weights or more.",
 )
 @click.option(
     "--max-context-len",
@@ -120,20 +125,20 @@ Examples:
 )
 @click.option(
     "--etrecord",
-    type=click.Path(path_type=Path),
+    type=FilledPath("name a file to write"),
     help="Also write the graphs, which a profiler needs to show source lines.",
 )
 @click.option(
     "--cache",
-    type=click.Path(path_type=Path, file_okay=False),
+    type=FilledPath("name a directory", file_okay=False),
     help="Directory for quantized layers, which later exports reuse; by default $THIMBLE_CACHE "
     "or the user's cache directory.",
 )
 @click.option(
     "--max-memory",
     metavar="SIZE",
-    help="Memory limit, such as 6GB. Data that does not fit is kept on disk next to the cache; "
-    "an export that cannot meet the limit is refused at the start.",
+    help="Memory limit, a number and a unit such as 6GB. Data that does not fit is kept on disk "
+    "next to the cache; an export that cannot meet the limit is refused at the start.",
 )
 @click.option(
     "--device",
@@ -149,18 +154,18 @@ Examples:
 @click.option(
     "--explain",
     is_flag=True,
-    help="Print the reason for each size, guard, decomposition, undelegated and unfused "
-    "operator, with its line of the model; export nothing.",
+    help="Explain, by line of the model, which sizes may vary, which operators were replaced, and "
+    "which the delegate does not run; export nothing.",
 )
 @click.option(
     "--explain-json",
-    type=click.Path(path_type=Path),
+    type=FilledPath("name a file to write"),
     metavar="FILE",
     help="Like --explain, and also write it to FILE as JSON.",
 )
 @click.option(
     "--inspect",
-    type=click.Path(path_type=Path),
+    type=FilledPath("name a .pte"),
     metavar="FILE",
     help="Print the contents of a .pte; export nothing.",
 )
@@ -171,7 +176,7 @@ def main(
     adapter: tuple[str, ...],
     tokenizer: Path | None,
     quant: str,
-    method: str,
+    method: str | None,
     group_size: int,
     head_bits: int,
     bits: float | None,

@@ -1,8 +1,9 @@
 """`python -m exporter --list-delegates`: what each delegate supports and requires."""
 
-from rich.console import Console
+import click
 from rich.table import Table
 
+from exporter.commands.tables import print_table
 from exporter.quiet import silence_known_noise
 from exporter.streams import outlive_reader
 
@@ -13,7 +14,7 @@ def run_list_delegates() -> None:
     silence_known_noise()
     from delegates import DelegateError, delegate_names, get_delegate
 
-    table = Table("delegate", "runs on", "weight bits", "lengths", "lowers here", "checked here")
+    table = Table("delegate", "runs on", "weight bits", "lengths", "lowers here", "file run here")
     notes = []
     for name in delegate_names():
         try:
@@ -33,7 +34,6 @@ def run_list_delegates() -> None:
             "yes" if missing is None else "no",
             "yes" if missing is None and limits.checks() else "no",
         )
-    console = Console(highlight=False)
-    console.print(table)
+    print_table(table)
     for note in notes:
-        console.print(note, soft_wrap=True, markup=False)
+        click.echo(note)

@@ -25,7 +25,8 @@ STAGES = {
 
 
 class Display:
-    """Shows an export's notes, stages and progress."""
+    """Shows an export's notes, stages and progress; notes from before the first stage once it
+    begins, so that a request that is refused gets none."""
 
     def __init__(self, stream: TextIO, clock: Clock = time.monotonic) -> None:
         self._console = Console(file=stream, highlight=False, soft_wrap=True)
@@ -44,6 +45,7 @@ class Display:
         self._task: TaskID | None = None
         self._stage = ""
         self._since = 0.0
+        self._early: list[str] = []
 
     @property
     def began_work(self) -> bool:
@@ -65,14 +67,19 @@ class Display:
         if not self._console.is_terminal:
             self._lines.__exit__(kind, error, trace)
         if kind is None:
+            self._say_early()
             self._finish_stage()
         self._bar.stop()
 
     def note(self, text: str) -> None:
-        self._console.print(text, markup=False)
+        if self.began_work:
+            self._console.print(text, markup=False)
+        else:
+            self._early.append(text)
 
     def stage(self, name: str) -> None:
         raise_if_interrupted()
+        self._say_early()
         self._finish_stage()
         self._stage, self._since = STAGES[name], self._clock()
         if not self._console.is_terminal:
@@ -86,6 +93,11 @@ class Display:
         self._lines.progress(progress.done, progress.total, progress.seconds_left)
         left = f"{duration(progress.seconds_left)} left" if progress.seconds_left else ""
         self._bar.update(self._task, completed=progress.done, total=progress.total, left=left)
+
+    def _say_early(self) -> None:
+        for text in self._early:
+            self._console.print(text, markup=False)
+        self._early.clear()
 
     def _finish_stage(self) -> None:
         if self._task is None:

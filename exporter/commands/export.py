@@ -17,10 +17,13 @@ from exporter.errors import ExportError
 from exporter.quiet import silence_known_noise, silence_native_noise
 from exporter.streams import drop_standard_output
 from quant.errors import QuantError
+from quant.measure.figures import with_error
 
 if TYPE_CHECKING:
     from delegates import DelegationReport
     from exporter.pipeline import ExportResult
+
+_LEAST_SHARE = 0.0001  # below it, Python would write an exponent
 
 
 @dataclass(frozen=True)
@@ -33,7 +36,7 @@ class Request:
     adapter: tuple[str, ...]
     tokenizer: Path | None
     scheme: str
-    method: str
+    method: str | None
     group_size: int
     head_bits: int
     bits: float | None
@@ -106,7 +109,7 @@ def run_export(request: Request, layer_errors: bool) -> None:
             sys.exit(1 if display.began_work else 2)
     say_from_now(f"Interrupted; {request.out} was written.")
     try:
-        _show(result, layer_errors, time.monotonic() - started)
+        _show(result, request.etrecord, layer_errors, time.monotonic() - started)
     except OSError as error:
         drop_standard_output()
         click.echo(
@@ -126,6 +129,8 @@ def _check(request: Request) -> None:
             request.group_size,
             request.head_bits,
             request.calibration,
+            request.calibration_tokens,
+            request.bits is not None or request.max_size is not None,
             request.max_memory,
             request.device,
         )
@@ -134,32 +139,38 @@ def _check(request: Request) -> None:
         sys.exit(2)
 
 
-def _show(result: "ExportResult", layer_errors: bool, seconds: float) -> None:
+def _show(
+    result: "ExportResult", etrecord: Path | None, layer_errors: bool, seconds: float
+) -> None:
     quantization, report = result.quantization, result.delegation
     if layer_errors:
         for index, error in enumerate(quantization.layer_errors):
             click.echo(f"layer {index}: relative error {error:.4f}")
     size = quantization.size
+    head = f"head {_megabytes(size.head)}" if size.head else "head shared with the embedding"
     click.echo(
         f"weights: {size.weights:,} at {size.bits_per_weight:.2f} bits each "
         f"({size.linear_bits_per_weight:.3f} in the layers; embedding {_megabytes(size.embedding)},"
-        f" head {_megabytes(size.head)})"
+        f" {head})"
     )
     quality = quantization.quality
     if quality is not None:
         reference = "of the weights dequantized" if quantization.scheme == "keep" else "in float"
         click.echo(
-            f"quality: perplexity {quality.perplexity_float:.3f} ± "
-            f"{quality.perplexity_float_error:.3f} {reference}, "
-            f"{quality.perplexity_quantized:.3f} ± {quality.perplexity_quantized_error:.3f} "
-            f"as exported; KL {quality.kl:.4f} ± {quality.kl_error:.4f} nats, top-1 "
+            "quality: perplexity "
+            f"{with_error(quality.perplexity_float, quality.perplexity_float_error, 3)} "
+            f"{reference}, "
+            f"{with_error(quality.perplexity_quantized, quality.perplexity_quantized_error, 3)} "
+            f"as exported; KL {with_error(quality.kl, quality.kl_error, 4)} nats, top-1 "
             f"{quality.top1:.1%} ± {quality.top1_error:.1%} ({quality.tokens} held-out tokens)"
         )
     _show_delegation(report)
     if result.agreement is not None:
+        error = result.agreement.error
+        share = f"{error:.2g}" if error >= _LEAST_SHARE else f"less than {_LEAST_SHARE}"
         click.echo(
-            f"checked: the file's logits are within {result.agreement.error:.1e} of the quantized "
-            f"model's over {result.agreement.positions} calls"
+            f"checked: the file's logits differ from the quantized model's by {share} of their "
+            f"deviation over {result.agreement.positions} calls"
         )
     else:
         users = " and ".join(report.users)
@@ -169,6 +180,8 @@ def _show(result: "ExportResult", layer_errors: bool, seconds: float) -> None:
         f"wrote {result.out}: {_megabytes(result.size)} in {seconds:.0f} s, "
         f"peak memory {_megabytes(peak)}"
     )
+    if etrecord is not None:
+        click.echo(f"wrote {etrecord}: {_megabytes(etrecord.stat().st_size)}")
 
 
 def _show_delegation(report: "DelegationReport") -> None:

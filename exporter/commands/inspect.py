@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich.console import Console
 from rich.table import Column, Table
 
+from exporter.commands.tables import print_table
 from exporter.streams import outlive_reader
 
 
@@ -23,14 +23,13 @@ def run_inspect(path: Path) -> None:
     except ExportError as error:
         click.echo(f"Error: {error}", err=True)
         sys.exit(2)
-    console = Console(highlight=False)
     for title, facts in report.items():
         if not facts:
             continue
         listed = {name: value for name, value in facts.items() if _is_table(value)}
-        console.print(_facts(title, {name: facts[name] for name in facts if name not in listed}))
+        print_table(_facts(title, {name: facts[name] for name in facts if name not in listed}))
         for name, rows in listed.items():
-            console.print(_rows(f"{title}: {name}", rows))
+            print_table(_rows(f"{title}: {name}", rows))
     parts = Table("part", "pieces", "bytes", "checked", title="file: every checksum is correct")
     parts.title_justify = "left"
     for name in dict.fromkeys(item.name.split()[0] for item in ranges):
@@ -38,13 +37,14 @@ def run_inspect(path: Path) -> None:
         size = sum(item.size for item in pieces)
         when = "at load" if pieces[0].at_load else "on request"
         parts.add_row(name, f"{len(pieces)}", f"{size:,}", when)
-    console.print(parts)
+    print_table(parts)
 
 
 def _facts(title: str, facts: dict[str, Any]) -> Table:
     table = Table("", Column(overflow="fold"), title=title, title_justify="left", show_header=False)
     for name, value in facts.items():
-        table.add_row(name, _shown(value))
+        if value not in ([], {}):
+            table.add_row(name, _shown(value))
     return table
 
 
@@ -60,10 +60,12 @@ def _rows(title: str, rows: list[dict[str, Any]]) -> Table:
 
 
 def _shown(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
     if isinstance(value, dict):
         return ", ".join(f"{key} {_shown(item)}" for key, item in value.items()) or "none"
     if isinstance(value, list):
         return ", ".join(_shown(item) for item in value) or "none"
     if isinstance(value, float):
         return f"{value:.6g}"
-    return "none" if value is None else f"{value:,}" if type(value) is int else str(value)
+    return "none" if value is None else f"{value:,}" if isinstance(value, int) else str(value)

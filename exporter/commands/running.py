@@ -23,7 +23,7 @@ class RunningLines:
         self._stage: str | None = None
         self._since = self._last = 0.0
         self._far = "still running"
-        self._left = ""
+        self._ends: float | None = None  # when the stage is expected to
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._keep_time, daemon=True)
 
@@ -43,7 +43,7 @@ class RunningLines:
     def begin(self, stage: str) -> None:
         """Begins a stage and ends the one before it."""
         with self._lock:
-            self._stage, self._far, self._left = stage, "still running", ""
+            self._stage, self._far, self._ends = stage, "still running", None
             self._since = self._last = self._clock()
 
     def end(self) -> None:
@@ -55,7 +55,7 @@ class RunningLines:
         """Records how much of the stage is done."""
         with self._lock:
             self._far = f"{int(100 * done / total)}%" if total else "still running"
-            self._left = f", {duration(seconds_left)} left" if seconds_left else ""
+            self._ends = self._clock() + seconds_left if seconds_left else None
         self.tick()
 
     def tick(self) -> None:
@@ -65,7 +65,9 @@ class RunningLines:
             if self._stage is None or now - self._last < BETWEEN_LINES:
                 return
             self._last = now
-            self._say(f"{self._stage}: {self._far}, {duration(now - self._since)}{self._left}")
+            left = 0.0 if self._ends is None else self._ends - now
+            shown = f", {duration(left)} left" if left > 0 else ""
+            self._say(f"{self._stage}: {self._far}, {duration(now - self._since)}{shown}")
 
     def _keep_time(self) -> None:
         while not self._stopped.wait(_LOOK):

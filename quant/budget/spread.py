@@ -259,7 +259,7 @@ def _too_little(budget: Budget, model: CausalLM, scheme: Scheme) -> str:
         for size in GROUP_SIZES
     }
     least, smallest = sizes[scheme.group_size], min(sizes, key=sizes.__getitem__)
-    other = "" if sizes[smallest] == least else f", or --group-size {smallest}"
+    other = f", or take --group-size {smallest}" if sizes[smallest] <= _room(budget, model) else ""
     if budget.bits is not None:
         return (
             f"--bits {budget.bits:g} is not possible; in groups of {scheme.group_size} the model "
@@ -269,7 +269,7 @@ def _too_little(budget: Budget, model: CausalLM, scheme: Scheme) -> str:
     assert budget.size is not None
     return (
         f"--max-size {budget.size:,} bytes is not possible; in groups of {scheme.group_size} the "
-        f"file may take {least + budget.other:,}: ask for more{other}."
+        f"file takes at least {least + budget.other:,} bytes: ask for that or more{other}."
     )
 
 

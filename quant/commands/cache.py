@@ -1,5 +1,6 @@
 """`python -m quant cache`: shows and removes stored results of earlier quantizations."""
 
+import os
 import sys
 import time
 from pathlib import Path
@@ -7,30 +8,34 @@ from typing import TYPE_CHECKING
 
 import click
 
+from exporter.commands.filled import FilledPath
+
 if TYPE_CHECKING:
     from quant.cache.store import Cache
 
-_PIPE_WIDTH = 160  # where nothing says how wide a line may be
+_INSTEAD = ", or use --clear to remove everything"
 
 
-@click.command("cache")
+@click.command("cache", short_help="Lists or removes stored layers.")
 @click.option("--list", "as_list", is_flag=True, help="Show every entry; the default.")
 @click.option("--clear", is_flag=True, help="Remove everything.")
 @click.option(
     "--prune",
     metavar="SIZE",
-    help="Remove the least recently used entries until this size is reached.",
+    help="Remove the least recently used entries until this size, a number and a unit such as "
+    "5GB, is reached.",
 )
 @click.option(
     "--cache",
     "directory",
-    type=click.Path(path_type=Path, file_okay=False),
+    type=FilledPath("name a directory", file_okay=False),
     help="The directory; by default $THIMBLE_CACHE or the user's cache directory.",
 )
 def cache_command(as_list: bool, clear: bool, prune: str | None, directory: Path | None) -> None:
     """Shows or removes quantized layers that earlier runs stored.
 
-    $THIMBLE_CACHE_SIZE limits the size of the cache, such as 50GB; by default 20GB.
+    $THIMBLE_CACHE_SIZE, a number and a unit such as 50GB, limits the size of the cache; by default
+    20GB.
     """
     if as_list + clear + (prune is not None) > 1:
         raise click.UsageError("--list, --clear and --prune exclude each other; use only one.")
@@ -39,7 +44,9 @@ def cache_command(as_list: bool, clear: bool, prune: str | None, directory: Path
     from quant.machine.memory_size import parse_size, show_size
 
     try:
-        limit = None if prune is None else parse_size(prune, "--prune")
+        if directory is not None and not os.path.isdir(directory):
+            raise QuantError(f"--cache {directory} does not exist; check its path.")
+        limit = None if prune is None else parse_size(prune, "--prune", _INSTEAD)
         from quant.cache.store import Cache, default_directory, default_size  # imports PyTorch
 
         cache = Cache(directory or default_directory(), default_size())
@@ -60,9 +67,9 @@ def cache_command(as_list: bool, clear: bool, prune: str | None, directory: Path
 
 
 def _show(cache: "Cache") -> None:
-    from rich.console import Console
     from rich.table import Table
 
+    from exporter.commands.tables import print_table
     from quant.machine.memory_size import show_size
 
     table = Table("last used", "size", "state", "what", "key", box=None, pad_edge=False)
@@ -71,15 +78,10 @@ def _show(cache: "Cache") -> None:
         used = time.strftime("%Y-%m-%d %H:%M", time.localtime(entry.used))
         state = "sound" if entry.sound else "damaged: will be made again"
         table.add_row(used, show_size(entry.size), state, entry.what, entry.key[:12])
-    console = Console(highlight=False)
-    if not console.is_terminal:
-        console.width = _PIPE_WIDTH
     if entries:
-        console.print(table)
+        print_table(table)
     total = sum(entry.size for entry in entries)
-    console.print(
+    click.echo(
         f"{len(entries)} entries, {show_size(total)} of {show_size(cache.limit)} in "
-        f"{cache.directory}",
-        markup=False,
-        soft_wrap=True,
+        f"{cache.directory}"
     )

@@ -1,6 +1,7 @@
 """Checks that need no large library: a wrong argument is reported before PyTorch is imported."""
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +20,11 @@ class RunAs:
 
     kv_cache: str = "default"
     adapter: str | None = None
+
+    @property
+    def set_kv_cache(self) -> str | None:
+        """The type that was chosen, if it is not the file's own."""
+        return None if self.kv_cache == "default" else self.kv_cache
 
 
 def read_text(path: Path) -> str:
@@ -40,6 +46,14 @@ def read_text(path: Path) -> str:
         ) from None
 
 
+def require_for(owner: str, options: Mapping[str, object]) -> None:
+    """Raises QuantError if one of the options has a value: they have an effect only with another,
+    which was not given."""
+    for option, value in options.items():
+        if value is not None:
+            raise QuantError(f"{option} {value} has no effect without {owner}; leave it out.")
+
+
 def is_program(model: str) -> bool:
     """Whether the name of a model is a `.pte`, which need not have that suffix."""
     path = Path(model)
@@ -57,7 +71,7 @@ def check_scored(model: str, run_as: RunAs) -> None:
     if Path(model).suffix == ".pte" and not os.path.exists(model):
         raise QuantError(f"There is no file {model}; check its path, or give a checkpoint.")
     for option, value in (
-        ("--kv-cache", run_as.kv_cache if run_as.kv_cache != "default" else None),
+        ("--kv-cache", run_as.set_kv_cache),
         ("--adapter", run_as.adapter),
     ):
         if value is not None:

@@ -4,6 +4,8 @@ from pathlib import Path
 
 import click
 
+from exporter.commands.brief import BriefGroup
+from exporter.commands.filled import FilledPath, FilledText
 from exporter.commands.version import version_option
 from quant.commands.cache import cache_command
 from quant.commands.run import run_command
@@ -21,6 +23,7 @@ Examples:
 
 
 @click.group(
+    cls=BriefGroup,
     epilog=EPILOG,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
@@ -29,13 +32,20 @@ def main() -> None:
     """Measures models and quantization methods."""
 
 
-@main.command("eval", context_settings={"show_default": True})
-@click.argument("model")
-@click.option("--text", type=click.Path(path_type=Path), help="UTF-8 text.")
-@click.option("--against", metavar="MODEL", help="The model to compare with, for KL and top-1.")
+@main.command(
+    "eval", short_help="Measures the quality of a model.", context_settings={"show_default": True}
+)
+@click.argument("model", type=FilledText("name a model such as llama3"))
+@click.option("--text", type=FilledPath("name a text file"), help="UTF-8 text.")
+@click.option(
+    "--against",
+    type=FilledText("name a model such as llama3"),
+    metavar="MODEL",
+    help="The model to compare with, for KL and top-1; by default none.",
+)
 @click.option(
     "--tokenizer",
-    type=click.Path(path_type=Path),
+    type=FilledPath("name a file or directory"),
     help="A tokenizer file or directory; by default a checkpoint's own.",
 )
 @click.option(
@@ -46,12 +56,16 @@ def main() -> None:
     "lower.",
 )
 @click.option(
-    "--tokens", metavar="N", type=click.IntRange(min=2), help="Most tokens to read from the text."
+    "--tokens",
+    metavar="N",
+    type=click.IntRange(min=2),
+    help="Most tokens to read from the text; by default all.",
 )
 @click.option(
     "--separator",
-    metavar="TEXT",
-    help="The string between documents: each document then begins with BOS and a new window.",
+    type=FilledText("write the string between documents"),
+    help="The string between documents: each document then begins with BOS and a new window; "
+    "by default the text is one document.",
 )
 @click.option(
     "--kv-cache",
@@ -69,28 +83,37 @@ def main() -> None:
 @click.option(
     "--adapter",
     metavar="NAME",
+    type=FilledText("name an adapter"),
     help="An adapter that a .pte was exported with, kept apart; by default none.",
 )
-@click.option("--against-adapter", metavar="NAME", help="The same for the model of --against.")
+@click.option(
+    "--against-adapter",
+    metavar="NAME",
+    type=FilledText("name an adapter"),
+    help="The same for the model of --against; by default none.",
+)
 @click.option(
     "--tasks",
     metavar="NAME[,...]",
+    type=FilledText("name a task"),
     help="Instead of a text: tasks of the lm-evaluation-harness (pip install thimble[lm-eval]).",
 )
 @click.option(
-    "--task-path", type=click.Path(path_type=Path), help="A directory of further tasks in YAML."
+    "--task-path",
+    type=FilledPath("name a directory"),
+    help="A directory of further tasks in YAML; by default none.",
 )
 @click.option(
     "--limit",
     metavar="N",
     type=click.IntRange(min=1),
-    help="Number of documents of each task, from the first.",
+    help="Number of documents of each task, from the first; by default all.",
 )
 @click.option(
     "--shots",
     metavar="N",
     type=click.IntRange(min=0),
-    help="Number of examples before each question.",
+    help="Number of examples before each question; by default the task's own.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def eval_command(
@@ -111,7 +134,7 @@ def eval_command(
     shots: int | None,
     as_json: bool,
 ) -> None:
-    """Perplexity, bits per byte, and with --against KL and top-1, of a checkpoint or a .pte.
+    """Measures a checkpoint or a .pte: perplexity, bits per byte, and with --against KL and top-1.
 
     As in the GPTQ paper: the complete text is tokenized, with BOS before it, and cut into
     consecutive windows of --context tokens; in each, every token but the first is predicted from
@@ -133,29 +156,41 @@ def eval_command(
             separator,
             RunAs(kv_cache, adapter),
             RunAs(against_kv_cache, against_adapter),
-            Tasks(names, task_path, limit, shots) if names else None,
+            Tasks(names, task_path, limit, shots),
         ),
         as_json,
     )
 
 
-@main.command("compare", context_settings={"show_default": True})
-@click.argument("model", default="llama3")
+@main.command(
+    "compare",
+    short_help="Compares methods of quantization.",
+    context_settings={"show_default": True},
+)
+@click.argument("model", type=FilledText("name a model such as llama3"), default="llama3")
 @click.option(
     "--calibration",
-    type=click.Path(path_type=Path),
+    type=FilledPath("name a text file"),
     help="Text for calibration; by default the first nine tenths of the text in the package.",
 )
 @click.option(
     "--held-out",
-    type=click.Path(path_type=Path),
+    type=FilledPath("name a text file"),
     help="Text to measure on; by default the last tenth of the calibration text.",
 )
 @click.option(
-    "--separator", metavar="TEXT", help="The string between documents in the held-out text."
+    "--separator",
+    type=FilledText("write the string between documents"),
+    help="The string between documents in the held-out text; by default it is one document.",
 )
 @click.option(
-    "--group-size", "group_sizes", multiple=True, type=int, default=(32, 128), metavar="N"
+    "--group-size",
+    "group_sizes",
+    multiple=True,
+    type=int,
+    default=(32, 128),
+    metavar="N",
+    help="Number of inputs that share a scale: 32, 64 or 128; may be repeated.",
 )
 @click.option(
     "--tokens",
@@ -164,8 +199,16 @@ def eval_command(
     default=4096,
     help="Number of held-out tokens.",
 )
-@click.option("--calibration-tokens", metavar="N", type=click.IntRange(min=1), default=32768)
-@click.option("--only", multiple=True, metavar="NAME", help="Rows to compute; by default all.")
+@click.option(
+    "--calibration-tokens",
+    metavar="N",
+    type=click.IntRange(min=1),
+    default=32768,
+    help="Number of tokens to calibrate on.",
+)
+@click.option(
+    "--only", multiple=True, metavar="NAME", help="Row to compute; may be repeated; by default all."
+)
 def compare_command(
     model: str,
     calibration: Path | None,
@@ -176,7 +219,10 @@ def compare_command(
     calibration_tokens: int,
     only: tuple[str, ...],
 ) -> None:
-    """Prints a Markdown table that compares methods on one model with the same protocol."""
+    """Prints a Markdown table that compares methods on one model with the same protocol.
+
+    MODEL is by default llama3, the small model in the package.
+    """
     from quant.commands.compare import Request, run_compare
 
     run_compare(

@@ -38,13 +38,35 @@ class Request:
     separator: str | None
     run_as: "RunAs"
     against_as: "RunAs"
-    tasks: "Tasks | None"
+    tasks: "Tasks"
+
+    @property
+    def for_text(self) -> dict[str, object]:
+        """The options that have an effect only with --text."""
+        return {
+            "--tokenizer": self.tokenizer,
+            "--context": self.context,
+            "--tokens": self.tokens,
+            "--separator": self.separator,
+        }
+
+    @property
+    def for_tasks(self) -> dict[str, object]:
+        """The options that have an effect only with --tasks."""
+        tasks = self.tasks
+        return {"--task-path": tasks.path, "--limit": tasks.limit, "--shots": tasks.shots}
+
+    @property
+    def for_against(self) -> dict[str, object]:
+        """The options that have an effect only with --against."""
+        run_as = self.against_as
+        return {"--against-kv-cache": run_as.set_kv_cache, "--against-adapter": run_as.adapter}
 
 
 def run_eval(request: Request, as_json: bool) -> None:
     """Measures a model and prints the figures; exits with 2 if the request is not possible."""
     _check(request)
-    if request.tasks is not None:
+    if request.tasks.names:
         os.environ.setdefault("TQDM_DISABLE", "1")  # the harness' bars; tqdm looks when imported
         use_cache_without_network()
     from exporter.quiet import silence_known_noise
@@ -58,8 +80,8 @@ def run_eval(request: Request, as_json: bool) -> None:
 
     sentences = (QuantError, DelegateError, ExportError, TokenizerError, RunnerError, BuildError)
     try:
-        if request.tasks is not None:
-            figures = evaluate_tasks(request, request.tasks)
+        if request.tasks.names:
+            figures = evaluate_tasks(request)
         else:
             assert request.text is not None  # _check()
             figures = evaluate(request, request.text)
@@ -72,28 +94,32 @@ def run_eval(request: Request, as_json: bool) -> None:
 def _check(request: Request) -> None:
     """Exits with 2 if an argument is not valid; large libraries are imported after this."""
     from exporter.errors import ExportError
-    from quant.commands.checks import check_scored, read_text
+    from quant.commands.checks import check_scored, read_text, require_for
     from quant.errors import QuantError
 
     try:
-        if request.tasks is not None:
+        if request.tasks.names:
             if request.text is not None or request.against is not None:
                 raise QuantError(
                     "--tasks cannot be used with --text or --against; run them separately."
                 )
+            require_for("--text", request.for_text)
         elif request.text is None:
             raise QuantError("no text or tasks were given; add --text FILE or --tasks NAMES.")
         else:
+            require_for("--tasks", request.for_tasks)
             read_text(request.text)
         check_scored(request.model, request.run_as)
-        if request.against is not None:
+        if request.against is None:
+            require_for("--against", request.for_against)
+        else:
             check_scored(request.against, request.against_as)
     except (QuantError, ExportError) as error:
         click.echo(f"Error: {error}", err=True)
         sys.exit(2)
 
 
-def evaluate_tasks(request: Request, tasks: "Tasks") -> dict[str, object]:
+def evaluate_tasks(request: Request) -> dict[str, object]:
     """Returns the tasks' figures by name.
 
     Raises:
@@ -105,9 +131,9 @@ def evaluate_tasks(request: Request, tasks: "Tasks") -> dict[str, object]:
     from quant.commands.scored import open_scored
 
     with progress_bar("Answering") as bar:
-        found = load_tasks(tasks)
+        found = load_tasks(request.tasks)
         model = open_scored(request.model, request.run_as, bar.advance)
-        figures = run_tasks(model, found, tasks)
+        figures = run_tasks(model, found, request.tasks)
     return {"model": model.name, "runs_with": model.runs_with, "tasks": figures}
 
 
@@ -243,17 +269,21 @@ def describe(figures: dict[str, Any]) -> str:
         from quant.commands.harness import describe_tasks
 
         return "\n".join(describe_tasks(figures))
+    from quant.measure.figures import with_error
+
+    def shown(name: str, digits: int) -> str:
+        return with_error(figures[name], figures[f"{name}_error"], digits)
+
     lines = [
         f"{figures['model']}: {figures['tokens']} tokens predicted, context {figures['context']}",
         f"runs with      {figures['runs_with']}",
-        f"perplexity     {figures['perplexity']:.4f} ± {figures['perplexity_error']:.4f}",
-        f"bits per byte  {figures['bits_per_byte']:.4f} ± {figures['bits_per_byte_error']:.4f}",
+        f"perplexity     {shown('perplexity', 4)}",
+        f"bits per byte  {shown('bits_per_byte', 4)}",
     ]
     if figures["against"] is not None:
         lines += [
-            f"against {figures['against']}, perplexity {figures['against_perplexity']:.4f} ± "
-            f"{figures['against_perplexity_error']:.4f}",
-            f"KL             {figures['kl']:.5f} ± {figures['kl_error']:.5f} nats",
+            f"against {figures['against']}, perplexity {shown('against_perplexity', 4)}",
+            f"KL             {shown('kl', 5)} nats",
             f"top-1          {figures['top1']:.2%} ± {figures['top1_error']:.2%}",
         ]
     return "\n".join(lines)

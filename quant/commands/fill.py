@@ -28,6 +28,7 @@ from quant.machine.memory_size import parse_size, show_size
 from quant.machine.ranks import Ranks
 from quant.machine.resources import Resources
 from quant.machine.speed import Speed, matmul_gflops
+from quant.measure.figures import with_error
 from quant.report import QuantReport
 from quant.scheme import scheme_from_text
 
@@ -38,7 +39,7 @@ class Request:
 
     model: str
     scheme: str
-    method: str
+    method: str | None
     group_size: int
     head_bits: int
     calibration: Path | None
@@ -163,7 +164,7 @@ def _describe(figures: dict[str, object]) -> str:
     quality = figures["quality"]
     if isinstance(quality, dict):
         lines.append(
-            f"quality: KL {quality['kl']:.4f} ± {quality['kl_error']:.4f} nats, top-1 "
+            f"quality: KL {with_error(quality['kl'], quality['kl_error'], 4)} nats, top-1 "
             f"{quality['top1']:.1%} ({quality['tokens']} held-out tokens)"
         )
     return "\n".join(lines)

@@ -22,7 +22,7 @@ class Tasks:
     """The tasks to run on a model.
 
     Attributes:
-        names: of tasks, groups or tags.
+        names: of tasks, groups or tags; empty if a text is measured instead.
         path: a directory of further tasks in YAML, or None.
         limit: the number of documents of each task, from the first; None: all.
         shots: the number of examples before each question; None: the task's own.

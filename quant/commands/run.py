@@ -6,34 +6,47 @@ from pathlib import Path
 
 import click
 
+from exporter.commands.filled import FilledPath, FilledText
 
-@click.command("run", context_settings={"show_default": True})
-@click.argument("model")
+
+@click.command(
+    "run",
+    short_help="Quantizes a model and stores its layers.",
+    context_settings={"show_default": True},
+)
+@click.argument("model", type=FilledText("name a model such as llama3"))
 @click.option("--quant", metavar="SCHEME", default="gptq4", help="As in python -m exporter.")
 @click.option(
     "--method",
     metavar="NAME=VALUE[,...]",
-    default="",
-    show_default=False,
+    type=FilledText("write NAME=VALUE, such as rotation=none"),
     help="As in python -m exporter.",
 )
 @click.option("--group-size", metavar="N", default=32, help="As in python -m exporter.")
 @click.option("--head-bits", metavar="N", default=8, help="As in python -m exporter.")
-@click.option("--calibration", type=click.Path(path_type=Path), help="As in python -m exporter.")
+@click.option(
+    "--calibration", type=FilledPath("name a text file"), help="As in python -m exporter."
+)
 @click.option(
     "--calibration-tokens",
     metavar="N",
     type=click.IntRange(min=1),
     help="As in python -m exporter.",
 )
-@click.option("--tokenizer", type=click.Path(path_type=Path), help="As in python -m exporter.")
+@click.option(
+    "--tokenizer", type=FilledPath("name a file or directory"), help="As in python -m exporter."
+)
 @click.option(
     "--cache",
-    type=click.Path(path_type=Path, file_okay=False),
-    help="Directory for the layers, which all ranks must share; by default $THIMBLE_CACHE or "
+    type=FilledPath("name a directory", file_okay=False),
+    help="Directory for the layers, which all processes must share; by default $THIMBLE_CACHE or "
     "the user's cache directory.",
 )
-@click.option("--max-memory", metavar="SIZE", help="Memory limit of each process, such as 6GB.")
+@click.option(
+    "--max-memory",
+    metavar="SIZE",
+    help="Memory limit of each process, a number and a unit such as 6GB.",
+)
 @click.option(
     "--device",
     metavar="NAME",
@@ -44,7 +57,7 @@ import click
 def run_command(
     model: str,
     quant: str,
-    method: str,
+    method: str | None,
     group_size: int,
     head_bits: int,
     calibration: Path | None,
@@ -73,7 +86,17 @@ def run_command(
         if quant == "keep":
             raise QuantError("--quant keep makes no layers to store; use a scheme such as gptq4.")
         check_source(model, None)
-        check_quantization(quant, method, group_size, head_bits, calibration, max_memory, device)
+        check_quantization(
+            quant,
+            method,
+            group_size,
+            head_bits,
+            calibration,
+            calibration_tokens,
+            False,
+            max_memory,
+            device,
+        )
     except (QuantError, ExportError) as error:
         if os.environ.get("RANK", "0") == "0":  # the same for all processes of torchrun
             click.echo(f"Error: {error}", err=True)

@@ -16,6 +16,7 @@ from quant.commands.checks import read_text
 from quant.commands.compare_request import Request
 from quant.commands.compare_rows import ROWS
 from quant.commands.windows import score_windows
+from quant.measure.figures import with_error
 from quant.measure.quality import compare_positions, summarize
 from quant.measure.windows import WINDOW, calibration_windows, held_out_part
 from quant.modules import drop_activation_rounding
@@ -122,6 +123,6 @@ def _figures(model: CausalLM, held_out: _HeldOut) -> list[str]:
         ]
     )
     return [
-        f"{quality.kl * 1000:.1f} ± {quality.kl_error * 1000:.1f}",
-        f"{quality.perplexity_quantized:.3f} ± {quality.perplexity_quantized_error:.3f}",
+        with_error(quality.kl * 1000, quality.kl_error * 1000, 1),
+        with_error(quality.perplexity_quantized, quality.perplexity_quantized_error, 3),
     ]

@@ -33,13 +33,11 @@ def score_windows(
         context: tokens of a window.
         tokens: take no more of the text than so many; None takes all.
         bos_id: begins the text, and each document where there are several.
-        separator: what parts documents; white space around each is dropped.
+        separator: what parts documents, not empty; white space around each is dropped.
 
     Raises:
-        QuantError: the separator is empty, or no token of the text would be predicted.
+        QuantError: no token of the text would be predicted.
     """
-    if separator == "":
-        raise QuantError("--separator is empty; give a string, or leave it out.")
     documents = [text]
     if separator is not None:
         documents = [part.strip() for part in text.split(separator) if part.strip()]

@@ -4,20 +4,25 @@ import re
 
 from quant.errors import QuantError
 
-_UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
+_UNITS = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 _UNITS |= {"KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40}
 
 
-def parse_size(text: str, where: str) -> int:
-    """Bytes of "6GB", "700 MB", "1.5GiB" or "123456".
+def parse_size(text: str, where: str, instead: str = "") -> int:
+    """Bytes of "6GB", "700 MB" or "1.5GiB".
 
     Args:
         where: the option or variable that holds it, for the message.
+        instead: what else the user may have meant by a number without a unit, for the message.
 
     Raises:
         QuantError: it is not a size above 0.
     """
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", text)
+    if match is not None and not match[2]:
+        raise QuantError(
+            f"{where} {text!r} has no unit; write a number and a unit, such as 5GB{instead}."
+        )
     unit = None if match is None else _UNITS.get(match[2].upper())
     if match is None or unit is None:
         raise QuantError(

@@ -50,6 +50,17 @@ def test_a_stage_that_failed_is_not_called_finished() -> None:
     assert log.getvalue() == ""
 
 
+def test_what_is_refused_before_any_work_gets_no_notes() -> None:
+    log = io.StringIO()
+    with pytest.raises(ValueError), Display(log) as display:
+        display.note("No --checkpoint given")
+        raise ValueError
+    assert log.getvalue() == ""
+    with Display(log) as display:
+        display.note("No --checkpoint given")
+    assert log.getvalue() == "No --checkpoint given\n"
+
+
 def test_a_long_stage_is_heard_of_every_ten_seconds() -> None:
     clock, log = Clock(), io.StringIO()
     display = Display(log, clock)
@@ -84,6 +95,21 @@ def test_a_stage_without_progress_of_its_own_is_still_running() -> None:
     assert said == [
         "Capturing the program: still running, 10.0 s",
         "Capturing the program: still running, 3 min 15 s",
+    ]
+
+
+def test_the_time_left_counts_down_between_reports() -> None:
+    clock, said = Clock(), list[str]()
+    lines = RunningLines(said.append, clock)
+    lines.begin("Quantizing")
+    lines.progress(4, 100, 25.0)
+    for _ in range(3):
+        clock.now += 10.0
+        lines.tick()
+    assert said == [
+        "Quantizing: 4%, 10.0 s, 15.0 s left",
+        "Quantizing: 4%, 20.0 s, 5.0 s left",
+        "Quantizing: 4%, 30.0 s",
     ]
 
 

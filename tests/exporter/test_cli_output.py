@@ -16,6 +16,7 @@ import devtools.commands.cli
 import exporter.embedded.train
 import quant.commands.cli
 import runtime.__main__
+from delegates import DELEGATES, get_delegate
 from exporter.commands.cli import main
 from exporter.pte import read_report
 
@@ -65,14 +66,15 @@ def test_an_export_prints_only_our_lines(
         [
             rf"layer 0: relative error {NUMBER}",
             rf"weights: {NUMBER} at {NUMBER} bits each \({NUMBER} in the layers; embedding {SIZE}, "
-            rf"head {SIZE}\)",
+            r"head shared with the embedding\)",
             rf"quality: perplexity {NUMBER} ± {NUMBER} in float, {NUMBER} ± {NUMBER} as exported; "
             rf"KL {NUMBER} ± {NUMBER} nats, top-1 {NUMBER}% ± {NUMBER}% "
             rf"\({NUMBER} held-out tokens\)",
             r"delegate: cpu runs 8 of 8 linears \(100%\) in 1 call",
-            rf"checked: the file's logits are within {NUMBER} of the quantized model's over 8 "
-            r"calls",
+            rf"checked: the file's logits differ from the quantized model's by {NUMBER} of their "
+            r"deviation over 8 calls",
             rf"wrote {re.escape(str(out))}: {SIZE} in \d+ s, peak memory {SIZE}",
+            rf"wrote {re.escape(str(etrecord))}: {SIZE}",
         ],
     )
     assert sorted(tmp_path.iterdir()) == [etrecord, out]
@@ -146,6 +148,39 @@ def test_an_inspection_fits_any_width(stories_gptq_pte: Path, columns: str) -> N
     digest = read_report(stories_gptq_pte)["text"]["sha256"]
     shown = "".join(line.split("│")[2].strip() for line in rows_of(result.stdout, "text"))
     assert digest in shown  # on several lines where one is too narrow
+
+
+def test_an_inspection_for_a_pipe(stories_gptq_pte: Path) -> None:
+    text = CliRunner().invoke(main, ["--inspect", str(stories_gptq_pte)]).stdout
+    assert not re.search(r" $", text, re.MULTILINE)
+    facts = dict(re.findall(r"^│ (\w+) +│ (.*?) +│$", text, re.MULTILINE))
+    assert facts["tie_word_embeddings"] == "yes" and facts["adapter"] == "none"
+    assert (
+        "parts" not in facts and facts["sha256"] == read_report(stories_gptq_pte)["text"]["sha256"]
+    )
+
+
+def test_the_list_of_delegates_for_a_pipe() -> None:
+    text = CliRunner().invoke(main, ["--list-delegates"]).stdout
+    rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in text.splitlines()]
+    answers = {row[0]: row[4:] for row in rows if row}
+    assert list(answers) == list(DELEGATES)  # a line each
+    assert answers["xnnpack"] == ["yes", "yes"] and answers["mlx"] == ["yes", "no"]
+    assert "file run here" in text
+
+
+def test_the_help_names_who_stores_rtn8_by_rows() -> None:
+    limits = [get_delegate(name).LIMITS for name in DELEGATES]
+    by_rows = [each.name for each in limits if 8 in each.weight_bits and not each.int8_groups]
+    text = " ".join(CliRunner().invoke(main, ["--help"]).stdout.split())
+    assert f"{', '.join(by_rows[:-1])} and {by_rows[-1]} store rtn8 with one scale a row" in text
+
+
+def test_summaries_of_commands_are_whole() -> None:
+    text = CliRunner().invoke(quant.commands.cli.main, ["--help"]).stdout
+    summaries = text.partition("Commands:\n")[2].partition("\n\n")[0].splitlines()
+    assert len(summaries) == 4
+    assert all(re.fullmatch(r"  \w+ +[A-Z]\w+s .*[a-z]\.", line) for line in summaries)
 
 
 def rows_of(text: str, title: str) -> list[str]:

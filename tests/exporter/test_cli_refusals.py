@@ -65,11 +65,21 @@ def replace_config(stories: Path, **changes: Any) -> None:
     replace_file(stories / "config.json", json.dumps({**config, **changes}).encode())
 
 
-def test_no_such_model(out: Path, tmp_path: Path) -> None:
-    missing = tmp_path / "missing"
-    sentence = refusal(out, missing)
-    assert sentence.startswith(f"There is no model '{missing}'; name one of llama2, llama3, ")
+def test_no_such_model(out: Path) -> None:
+    sentence = refusal(out, "missing")
+    assert sentence.startswith("There is no model 'missing'; name one of llama2, llama3, ")
     assert sentence.endswith("a directory, or a hub id such as meta-llama/Llama-3.2-1B.")
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [("nofile.pte", "file"), ("./no.gguf", "file"), ("~/no", "directory"), ("a/b/c", "directory")],
+)
+def test_no_such_path(out: Path, name: str, kind: str) -> None:
+    assert refusal(out, name) == (
+        f"There is no {kind} '{name}'; name a directory, a GGUF file, a hub id such as "
+        "meta-llama/Llama-3.2-1B, or a model such as llama3."
+    )
 
 
 def test_an_unknown_preset_names_the_nearest(out: Path) -> None:
@@ -143,6 +153,20 @@ def test_weights_of_another_shape(out: Path, stories: Path, calibration: Path) -
 )
 def test_unknown_values(out: Path, stories: Path, option: str, value: str, sentence: str) -> None:
     assert refusal(out, stories, option, value) == sentence
+
+
+@pytest.mark.parametrize("quant", ["none", "keep", "rtn4", "rtn8", "hqq4"])
+def test_calibration_of_a_scheme_without_any(out: Path, stories: Path, quant: str) -> None:
+    assert refusal(out, stories, "--quant", quant, "--calibration-tokens", "5") == (
+        f"--calibration-tokens 5 has no effect with {quant}, which does not calibrate; leave it "
+        "out, or take gptq4."
+    )
+
+
+@pytest.mark.parametrize("use", ["--method=rotation=learned", "--bits=5", "--max-size=1kB"])
+def test_calibration_that_rtn4_has_a_use_for(out: Path, use: str) -> None:
+    options = ("--quant", "rtn4", "--calibration-tokens", "5", use, "--device", "tpu")
+    assert refusal(out, "llama3", *options).startswith("--device 'tpu' is not supported")
 
 
 @pytest.mark.parametrize(
@@ -278,12 +302,23 @@ def test_an_etrecord_that_cannot_be_written(out: Path, stories: Path, tmp_path: 
         (["llama3"], "Error: No output file was given; add --out model.pte."),
         (["llama3", "--quantize"], "Error: No such option '--quantize'."),
         (["llama3", "--group-size", "x"], "Error: Invalid value for '--group-size': 'x' is not"),
+        ([""], "Error: MODEL is empty; name a model such as llama3, or leave it out."),
+        (
+            ["llama3", "--method", ""],
+            "Error: --method is empty; write NAME=VALUE, such as rotation=none, or leave it out.",
+        ),
+        *(
+            (["llama3", "--out", "x.pte", option, ""], f"Error: {option} is empty; name ")
+            for option in ("--adapter", "--cache", "--calibration", "--checkpoint", "--etrecord")
+        ),
+        (["llama3", "--out", ""], "Error: --out is empty; name a .pte to write, or leave it out."),
+        (["--inspect", ""], "Error: --inspect is empty; name a .pte, or leave it out."),
     ],
 )
 def test_unfinished_command_lines(arguments: list[str], sentence: str) -> None:
     result = CliRunner().invoke(main, arguments)
     assert result.exit_code == 2
-    assert sentence in result.stderr and "Usage:" in result.stderr
+    assert result.stderr.startswith(sentence) and result.stderr.count("\n") == 1
 
 
 def test_inspecting_what_is_not_ours(tmp_path: Path, stories_pte: Path) -> None:

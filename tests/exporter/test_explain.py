@@ -227,9 +227,10 @@ def test_an_explanation_of_the_decoder(explained: Explained) -> None:
         "  tokens.size(1): 1 to 512",
         f"  input_pos.item(): 0 to 511 (read at {model_line('start_pos = cast(int')})",
         f"  {fits}: tokens.size(1) + input_pos.item() <= 512",
-        f"  {rope}: 2 x chunk -> 2 x split_with_sizes_copy (an edge program has no views, only "
+        f"  {rope}: 2 x chunk -> 2 x split_with_sizes_copy (an ExecuTorch program has no views, "
+        "only copies)",
+        f"  {select}: 1 x select -> 1 x select_copy (an ExecuTorch program has no views, only "
         "copies)",
-        f"  {select}: 1 x select -> 1 x select_copy (an edge program has no views, only copies)",
         "operators that cpu does not run (1 call runs the others):",
     ):
         assert line in text.splitlines(), text

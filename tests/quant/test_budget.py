@@ -245,7 +245,7 @@ def test_it_beats_a_spread_that_looks_at_nothing(stories: Stories) -> None:
         (
             "gptq4",
             {"size": 99000, "other": 1000},
-            "--max-size 99,000 bytes is not possible; in groups of 32 the file may",
+            "--max-size 99,000 bytes is not possible; in groups of 32 the file takes at least",
         ),
         ("gptq4", {"bits": 5.0, "size": 1}, "a budget is in bits or in bytes; give one of --bits "),
         ("gptq4", {}, "a budget is in bits or in bytes; give one of --bits and --max-size."),
@@ -276,15 +276,19 @@ def test_a_budget_that_cannot_be_kept_is_an_error(
 
 
 @pytest.mark.parametrize(
-    ("group_size", "bits", "advice"),
-    [(128, "8.624", "ask for more, or --group-size 32."), (32, "5.525", "ask for more.")],
+    ("group_size", "asked", "bits", "advice"),
+    [
+        (128, 6.0, "8.624", "ask for more, or take --group-size 32."),
+        (128, 5.0, "8.624", "ask for more."),
+        (32, 5.0, "5.525", "ask for more."),
+    ],
 )
-def test_only_smaller_groups_are_advised(
-    stories: Stories, group_size: int, bits: str, advice: str
+def test_only_groups_that_suffice_are_advised(
+    stories: Stories, group_size: int, asked: float, bits: str, advice: str
 ) -> None:
     """Of rows of 64 and 172 numbers a group of 128 is mostly padding: 8 bits take less."""
     with pytest.raises(QuantError) as error:
-        stories.spread(Budget(bits=5.0, storage=CPU), Scheme("gptq4", group_size))
+        stories.spread(Budget(bits=asked, storage=CPU), Scheme("gptq4", group_size))
     assert f"the model takes at least {bits} bits a weight: {advice}" in str(error.value)
 
 

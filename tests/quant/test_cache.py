@@ -356,12 +356,16 @@ def test_where_and_how_large(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
             "--max-memory '6 apples' is not a valid size; write a number and a unit of kB, MB, GB, "
             "TB, KiB, MiB, GiB or TiB, such as 6GB or 700MB.",
         ),
+        (
+            "5",
+            "--max-memory '5' has no unit; write a number and a unit, such as 5GB, or nothing.",
+        ),
         ("0GB", "--max-memory '0GB' is not a valid size; give one above 0, such as 6GB."),
     ],
 )
 def test_sizes_that_are_none(text: str, sentence: str) -> None:
     with pytest.raises(QuantError) as error:
-        parse_size(text, "--max-memory")
+        parse_size(text, "--max-memory", ", or nothing")
     assert str(error.value) == sentence
 
 
@@ -382,7 +386,11 @@ def test_the_command_looks_into_it(cache: Cache) -> None:
     assert "layer 2 of small by gptq4, groups of 32" in listed.stdout
     assert listed.stdout.count("damaged") == 1 and "4 entries" in listed.stdout
     assert "left" in command("--prune", "60kB").stdout and cache.size() <= 60_000
-    refused = command("--prune", "many")
-    assert refused.returncode == 2 and "--prune 'many' is not a valid size" in refused.stderr
+    refused = command("--prune", "5")
+    assert refused.returncode == 2 and cache.size() > 0
+    assert refused.stderr == (
+        "Error: --prune '5' has no unit; write a number and a unit, such as 5GB, or use --clear to "
+        "remove everything.\n"
+    )
     assert command("--clear").stdout.startswith("removed ") and cache.size() == 0
     assert command("--clear", "--list").returncode == 2

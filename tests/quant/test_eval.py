@@ -142,7 +142,16 @@ def test_what_a_type_of_cache_costs_is_measured(
     [
         ({"MODEL": "no-such-model"}, "Error: "),
         ({"MODEL": "a/no.pte"}, "Error: There is no file a/no.pte; check its path, or give a "),
-        ({"--separator": ""}, "Error: --separator is empty; give a string, or "),
+        ({"--separator": ""}, "Error: --separator is empty; write the string between documents, "),
+        (
+            {"--against-kv-cache": "int8"},
+            "Error: --against-kv-cache int8 has no effect without --against; leave it out.",
+        ),
+        (
+            {"--against-adapter": "a"},
+            "Error: --against-adapter a has no effect without --against; leave it out.",
+        ),
+        ({"--limit": "3"}, "Error: --limit 3 has no effect without --tasks; leave it out."),
         ({"--text": "no-such.txt"}, "Error: the text no-such.txt cannot be read (No such file"),
         ({"--against": "no-such-model"}, "Error: "),
         (

@@ -161,6 +161,10 @@ def test_a_limit_and_shots_are_the_harness_own(
             ("--tasks", "story_bytes", "--against", "llama3"),
             "--tasks cannot be used with --text or --aga",
         ),
+        (
+            ("--tasks", "story_bytes", "--context", "64"),
+            "--context 64 has no effect without --text; leave it out.",
+        ),
         ((), "no text or tasks were given; add --text FILE or --tasks NAMES."),
     ],
 )

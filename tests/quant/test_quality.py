@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
+from quant.measure.figures import with_error
 from quant.measure.quality import LogitComparison, compare_logits
 
 
@@ -68,3 +69,16 @@ def test_batches_of_windows_are_flattened() -> None:
     flat = compare_logits(reference, other, targets)
     windows = compare_logits(reference.view(4, 6, 50), other.view(4, 6, 50), targets.view(4, 6))
     assert flat == windows
+
+
+@pytest.mark.parametrize(
+    ("value", "error", "text"),
+    [
+        (0.08284, 0.00181, "0.0828 ± 0.0018"),
+        (0.00079, 0.000016, "0.00079 ± 0.00002"),
+        (0.0, 0.0, "0.0000 ± 0.0000"),
+        (1.0, 1e-30, "1.000000000 ± 0.000000000"),
+    ],
+)
+def test_an_error_is_not_shown_as_zero(value: float, error: float, text: str) -> None:
+    assert with_error(value, error, 4) == text

@@ -32,13 +32,39 @@ def test_what_cannot_be_removed_is_not_called_removed(
 
     with monkeypatch.context() as patch:
         patch.setattr(Path, "unlink", refuse)
-        for option in (["--clear"], ["--prune", "1"]):
+        for option in (["--clear"], ["--prune", "1B"]):
             result = run("cache", "--cache", tmp_path, *option)
             assert result.exit_code == 1 and result.stdout == ""
             assert result.stderr.startswith("Error: [Errno 30] Read-only file system: ")
     (tmp_path / "layers" / ".half.1.tmp").write_bytes(b"half")
     assert run("cache", "--cache", tmp_path, "--clear").exit_code == 0
     assert list((tmp_path / "layers").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("command", "sentence"),
+    [
+        (["nosuch"], "No such command 'nosuch'."),
+        (["run"], "Missing argument 'MODEL'."),
+        (["run", ""], "MODEL is empty; name a model such as llama3."),
+        (
+            ["run", "llama3", "--method", ""],
+            "--method is empty; write NAME=VALUE, such as rotation=none, or leave it out.",
+        ),
+        (["compare", "", "--held-out", ""], "--held-out is empty; name a text file, or leave it"),
+        (["eval", "llama3", "--against", ""], "--against is empty; name a model such as llama3, "),
+        (
+            ["run", "llama3", "--quant", "rtn4", "--calibration-tokens", "5"],
+            "--calibration-tokens 5 has no effect with rtn4, which does not calibrate; leave it",
+        ),
+        (["cache", "--cache", "/no/such"], "--cache /no/such does not exist; check its path."),
+        (["cache", "--cache", ""], "--cache is empty; name a directory, or leave it out."),
+    ],
+)
+def test_command_lines_that_cannot_be_meant(command: list[str], sentence: str) -> None:
+    result = run(*command)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr.startswith(f"Error: {sentence}") and result.stderr.count("\n") == 1
 
 
 def fill(data: Path, *options: object) -> Result:

@@ -1,0 +1,48 @@
+"""Values that must not be empty: a shell passes "" where a variable is not set."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+
+class FilledText(click.ParamType):
+    """A text.
+
+    Args:
+        advice: what to do instead of leaving it empty, such as "name a model".
+    """
+
+    name = "text"
+
+    def __init__(self, advice: str) -> None:
+        self._advice = advice
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        return _filled(value, param, self._advice)
+
+
+class FilledPath(click.Path):
+    """A path.
+
+    Args:
+        advice: as for `FilledText`.
+        file_okay: whether it may be a file.
+    """
+
+    def __init__(self, advice: str, file_okay: bool = True) -> None:
+        super().__init__(path_type=Path, file_okay=file_okay)
+        self._advice = advice
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        return super().convert(_filled(value, param, self._advice), param, ctx)
+
+
+def _filled(value: Any, param: click.Parameter | None, advice: str) -> str:
+    text = str(value)
+    if text:
+        return text
+    assert param is not None
+    name = param.opts[0] if isinstance(param, click.Option) else param.human_readable_name
+    otherwise = "" if param.required else ", or leave it out"
+    raise click.UsageError(f"{name} is empty; {advice}{otherwise}.")
