@@ -85,7 +85,7 @@ def test_another_device_computes_the_same_from_its_own_tensors(scheme: Scheme) -
 
 
 @pytest.mark.parametrize("tied", [True, *checked([False])])
-@pytest.mark.parametrize("head_bits", [4, 8])
+@pytest.mark.parametrize("head_bits", [4, *checked([8])])
 def test_spilled_states_come_back_to_the_device(tied: bool, head_bits: int, tmp_path: Path) -> None:
     config = replace(CONFIG, tie_word_embeddings=tied)
     scheme = Scheme("gptq4", head_bits=head_bits, method=SHORT)

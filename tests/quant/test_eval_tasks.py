@@ -186,7 +186,7 @@ def silent_hub() -> Iterator[str]:
 
 
 def test_a_hub_that_does_not_answer(silent_hub: str) -> None:
-    assert not hub_answers(silent_hub, seconds=0.5)
+    assert not hub_answers(silent_hub, seconds=0.2)
     assert not hub_answers("http://127.0.0.1:9", seconds=0.5)
     assert not hub_answers("not an address", seconds=0.5)
 

@@ -17,6 +17,7 @@ from quant.machine.resources import Resources
 from quant.machine.spill import Spill
 from quant.measure.quality import compare_logits
 from quant.measure.size import STOCK
+from quant.method import Method
 from quant.modules import QuantizedLinear
 from quant.quantize import quantize
 from quant.scheme import SCHEMES, Scheme
@@ -74,7 +75,7 @@ def test_a_scheme_measures_the_model_that_it_makes(model_type: str, name: str) -
     with torch.device("meta"):
         made = CausalLM(model.config).eval()
     text = tokens(8, seed=9)
-    report = quantize(made, Scheme(name), ModelWeights(model), tokens(24, seed=1), text)
+    report = quantize(made, Scheme(name), ModelWeights(model), tokens(8, seed=1), text)
     assert report.quality is not None
     logits = (each.logits(text)[:, :-1] for each in (model, made))
     wanted = compare_logits(*logits, text[:, 1:]).to_dict()
@@ -93,16 +94,16 @@ def test_an_interrupted_run_resumes_what_later_layers_need(tmp_path: Path) -> No
     fields = {**SHAPE, **CONFIGS["gemma4_text"], "model_type": "gemma4_text"}
     model = random_model(decoder_spec(fields))
 
-    def run(cache: Cache | None) -> tuple[dict[str, Tensor], int]:
+    def run(cache: Cache) -> tuple[dict[str, Tensor], int]:
         with torch.device("meta"):
             made = CausalLM(model.config).eval()
         resources = Resources(cache=cache)
-        weights, text = ModelWeights(model), tokens(24, 1)
-        report = quantize(made, Scheme("gptq4"), weights, text, resources=resources)
+        weights, text = ModelWeights(model), tokens(8, 1)
+        scheme = Scheme("gptq4", method=Method(descent=0))
+        report = quantize(made, scheme, weights, text, resources=resources)
         return dict(made.named_buffers(remove_duplicate=False)), report.cached_layers
 
-    wanted, _ = run(None)
-    run(Cache(tmp_path, 10**9))
+    wanted, _ = run(Cache(tmp_path, 10**9))
     for entry in sorted(path for path in tmp_path.rglob("*") if path.is_file())[::3]:
         entry.unlink()
     found, cached = run(Cache(tmp_path, 10**9))

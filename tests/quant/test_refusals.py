@@ -67,22 +67,26 @@ def test_command_lines_that_cannot_be_meant(command: list[str], sentence: str) -
     assert result.stderr.startswith(f"Error: {sentence}") and result.stderr.count("\n") == 1
 
 
-def fill(data: Path, *options: object) -> Result:
-    text = data / "text" / "tinystories_calibration.txt"
+def fill(model: Path, text: Path, *options: object) -> Result:
     arguments = ("--calibration", text, "--calibration-tokens", 512, "--device", "cpu")
-    return run("run", data / "stories260K", *arguments, *options)
+    return run("run", model, *arguments, *options)
 
 
-def test_too_little_memory_is_refused_before_any_work(shared_data: Path, tmp_path: Path) -> None:
-    result = fill(shared_data, "--cache", tmp_path / "cache", "--max-memory", "1MB")
+def test_too_little_memory_is_refused_before_any_work(
+    one_layer_checkpoint: Path, calibration_text: Path, tmp_path: Path
+) -> None:
+    options = ("--cache", tmp_path / "cache", "--max-memory", "1MB")
+    result = fill(one_layer_checkpoint, calibration_text, *options)
     assert result.exit_code == 2 and result.stdout == ""
     assert "of memory even with the disk, but --max-memory is 1.0 MB" in result.stderr
 
 
-def test_a_run_that_kept_nothing_has_failed(shared_data: Path, tmp_path: Path) -> None:
+def test_a_run_that_kept_nothing_has_failed(
+    one_layer_checkpoint: Path, calibration_text: Path, tmp_path: Path
+) -> None:
     (tmp_path / "file").write_text("")
     place = tmp_path / "file" / "cache"
-    result = fill(shared_data, "--cache", place)
+    result = fill(one_layer_checkpoint, calibration_text, "--cache", place)
     assert result.exit_code == 1 and result.stdout == ""
     assert result.stderr.splitlines()[-1] == (
         f"Error: {place} could not store all layers; free some space, or choose another place with "

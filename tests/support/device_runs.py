@@ -15,7 +15,15 @@ from quant.quantize import quantize
 from quant.report import QuantReport
 from quant.scheme import Scheme
 
-CONFIG = varied(SMALL, num_hidden_layers=2, attention_bias=True)
+CONFIG = varied(
+    SMALL,
+    num_hidden_layers=2,
+    hidden_size=32,
+    num_attention_heads=2,
+    num_key_value_heads=1,
+    intermediate_size=48,
+    attention_bias=True,
+)
 FLOAT = random_model(CONFIG)
 SHORT = Method(descent=0)  # of the descent's many small steps one test is enough
 
