@@ -24,7 +24,6 @@ from devtools.profile.load import load_profile
 from devtools.profile.model import Phase, Profile
 from devtools.profile.rows import View
 
-_FINE_MS = 0.1  # below it times are shown to the nanosecond
 _STYLES = {Verdict.SLOWER: "red", Verdict.FASTER: "green"}
 
 
@@ -91,11 +90,12 @@ def _side_line(name: str, profiles: Sequence[Profile]) -> str:
 
 def _phase_line(found: PhaseDifference) -> str:
     whole = found.whole
-    changed = f"{whole.verdict}, {_change_text(whole)}"
-    return (
-        f"{found.phase}: {_milliseconds(whole.a_ns)} -> {_milliseconds(whole.b_ns)} ms a call "
-        f"({changed}; {found.calls[0]} and {found.calls[1]} calls)"
-    )
+    a, b = found.calls
+    sides = f"{a} call{'s' * (a > 1)} on each side" if a == b else f"{a} and {b} calls"
+    times = f"{_milliseconds(whole.a_ns)} -> {_milliseconds(whole.b_ns)} ms a call"
+    if whole.verdict is Verdict.TOO_FEW:
+        return f"{found.phase}: {times} ({sides}: too few to judge)"
+    return f"{found.phase}: {times} ({whole.verdict}, {_change_text(whole)}; {sides})"
 
 
 def _change_text(change: Change) -> str:
@@ -143,10 +143,7 @@ def _table(found: PhaseDifference, view: View, top: int) -> Table:
 
 
 def _milliseconds(time_ns: float | None) -> str:
-    if time_ns is None:
-        return "-"
-    value = time_ns / 1e6
-    return f"{value:.4f}" if value >= _FINE_MS else f"{value:.6f}"
+    return "-" if time_ns is None else f"{time_ns / 1e6:.6f}"
 
 
 def _plain(difference: Difference, a: Sequence[Profile], b: Sequence[Profile]) -> dict[str, Any]:

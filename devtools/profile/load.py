@@ -13,6 +13,7 @@ from devtools.profile.etdump import Record as Interval
 from devtools.profile.etdump import Run, read_etdump
 from devtools.profile.etrecord import Record, read_etrecord
 from devtools.profile.model import (
+    PREPARING,
     Call,
     Coverage,
     DelegateCall,
@@ -299,7 +300,7 @@ class _Reader:
             moved, operations, _, threads = _WORK.unpack(item.metadata)
             known = threads if 0 < threads <= _MOST_THREADS else None
             event = replace(event, bytes_moved=moved, operations=operations, threads=known)
-        name = event.name if part != "prepare" else f"{event.name}, prepared"
+        name = event.name if part != "prepare" else event.name + PREPARING
         return replace(event, part=part, op_kind=kind, name=name)
 
     def _with_counted_work(self, event: Event, found: Attribution, seq_len: int | None) -> Event:

@@ -16,6 +16,8 @@ from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
 
+PREPARING = " (preparing its input)"  # behind a name: the part before a product or attention
+
 
 class Phase(StrEnum):
     """What a call of the model is for."""
@@ -153,8 +155,8 @@ class Event:
 
     @property
     def kind(self) -> str:
-        """Such as linear, or `linear, prepare` for what comes before the product."""
-        return f"{self.op_kind}, prepare" if self.part == "prepare" else self.op_kind
+        """Such as linear, or `linear (preparing its input)` for what comes before the product."""
+        return self.op_kind + PREPARING if self.part == "prepare" else self.op_kind
 
     @property
     def line(self) -> Line | None:
@@ -286,8 +288,8 @@ class Coverage:
     def summary(self) -> str:
         """The first two figures, as the end of a sentence."""
         return (
-            f"{self.delegate_time:.1%} of delegate time and {self.event_count:.1%} of events "
-            "resolve to a line"
+            f"the line is known of {self.delegate_time:.1%} of delegate time and of "
+            f"{self.event_count:.1%} of events"
         )
 
     @property
