@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +61,8 @@ def _run_diff(request: Request) -> None:
     a = [load_profile(path, request.etrecord_a) for path in request.a]
     b = [load_profile(path, request.etrecord_b) for path in request.b]
     difference = compare_profiles(a, b, request.by)
+    others = tuple(dict.fromkeys(profile.note for profile in (*a, *b) if profile.note))
+    difference = replace(difference, notes=(*others, *difference.notes))
     if request.json is not None:
         with replacing(request.json) as temporary:
             text = json.dumps(_plain(difference, a, b), indent=1)

@@ -80,6 +80,8 @@ def coverage_lines(report: dict[str, Any]) -> list[str]:
             f"  without a line: {item['name']}{where}, {item['count']} times, "
             f"{_milliseconds(item['time_ns'])} ms"
         )
+    if report["note"]:
+        lines.insert(0, report["note"])
     hidden = len(coverage["unresolved"]) - _MOST_UNRESOLVED
     if hidden > 0:
         lines.append(f"  and {hidden} more; --json lists them")

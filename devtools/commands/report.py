@@ -61,6 +61,8 @@ def report(
     except DevtoolsError as error:
         click.echo(f"Error: {error}", err=True)
         sys.exit(2 if isinstance(error, BadRequest) else 1)
+    if found.note:
+        click.echo(found.note, err=True)
     click.echo(
         f"wrote {out}: {size / 1000:.0f} kB, {len(found.calls)} calls; {found.coverage.summary}"
     )

@@ -38,4 +38,6 @@ def trace(profile: Path, etrecord: Path, out: Path) -> None:
     except DevtoolsError as error:
         click.echo(f"Error: {error}", err=True)
         sys.exit(2 if isinstance(error, BadRequest) else 1)
+    if found.note:
+        click.echo(found.note, err=True)
     click.echo(f"wrote {out}: {count} events of {len(found.calls)} calls; {found.coverage.summary}")

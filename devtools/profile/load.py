@@ -45,7 +45,7 @@ def load_profile(etdump: Path, etrecord: Path) -> Profile:
     """Reads what a run recorded and gives every event its lines.
 
     A record of the same graph with other weights works as well: it has the same lines, shapes and
-    bytes.
+    bytes, if it came from the same source, and Profile.note says so.
 
     Args:
         etdump: what the runner's --etdump wrote.
@@ -78,6 +78,7 @@ def load_profile(etdump: Path, etrecord: Path) -> Profile:
         sum(dropped),
         {found[1]: found[2] for run in runs if (found := _FACT.fullmatch(run.name))},
         record.weights_crc32,
+        record.fingerprint,
     )
 
 

@@ -315,6 +315,8 @@ class Profile:
             record none.
         weights_crc32: of the weights of each program in the ETRecord; the exporter's report has one
             of them.
+        written_with: the fingerprint of the `.pte` that the ETRecord was written with; empty where
+            it does not tell.
     """
 
     calls: tuple[Call, ...]
@@ -326,6 +328,19 @@ class Profile:
     dropped_calls: int = 0
     facts: Mapping[str, str] = field(default_factory=dict)
     weights_crc32: frozenset[str] = frozenset()
+    written_with: str = ""
+
+    @property
+    def note(self) -> str | None:
+        """What is to be known of a run of another export than the ETRecord's, which has the same
+        operators; None if it is of this one, or if one of the files does not tell."""
+        if not self.written_with or self.facts.get("fingerprint", "") in ("", self.written_with):
+            return None
+        return (
+            f"note: {self.etdump} ran another export than that of {self.etrecord}: lines and "
+            "shapes are right only if both came from the same source; give the ETRecord that was "
+            "written with the .pte that ran."
+        )
 
     @property
     def threads(self) -> int | None:

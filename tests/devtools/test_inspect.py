@@ -2,10 +2,12 @@
 
 import csv
 import json
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from zipfile import ZipFile
 
 import pytest
 import torch
@@ -94,6 +96,23 @@ def test_coverage_heads_every_report(pair: tuple[str, str], tmp_path: Path) -> N
     assert coverage["unresolved"] == []
     run = json.loads((tmp_path / "out.json").read_text())["run"]
     assert run["prompt"] == PROMPT and run["threads"] == "1" and run["date"].endswith("Z")
+
+
+def test_a_record_of_another_export_is_noted(pair: tuple[str, str], tmp_path: Path) -> None:
+    """Of the same graph: its lines may be others, which ids do not tell."""
+    other = tmp_path / "other.etrecord"
+    shutil.copy(pair[1], other)
+    with ZipFile(other, "a") as archive:
+        assert archive.comment.isdigit()
+        archive.comment = b"1"
+    note = f"note: {pair[0]} ran another export than that of {other}: "
+    commands = [["inspect"], ["trace", "--out", tmp_path / "x.json"], ["diff", pair[0]]]
+    for command in [*commands, ["report", "--out", tmp_path / "x.html"]]:
+        for record in (other, pair[1]):
+            words = [*command, pair[0], "--etrecord", record]
+            outcome = CliRunner().invoke(main, [str(word) for word in words])
+            assert outcome.exit_code == 0, outcome.output
+            assert outcome.output.replace("\n", " ").count(note) == (record is other)
 
 
 def test_json_adds_up(pair: tuple[str, str], tmp_path: Path) -> None:
