@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from devtools.files import replacing
-from devtools.profile.model import Call, DelegateCall, Event, Phase, Profile
+from devtools.profile.model import PREPARING, Call, DelegateCall, Event, Phase, Profile
 
 TraceEvent = dict[str, Any]
 
@@ -49,8 +49,8 @@ def make_trace(profile: Profile) -> dict[str, Any]:
         "otherData": {
             "profile": profile.etdump.name,
             "delegates": ", ".join(profile.delegates) or "none",
-            "delegate time resolved to lines": f"{profile.coverage.delegate_time:.1%}",
-            "events resolved to lines": f"{profile.coverage.event_count:.1%}",
+            "delegate time whose line is known": f"{profile.coverage.delegate_time:.1%}",
+            "events whose line is known": f"{profile.coverage.event_count:.1%}",
         },
     }
 
@@ -120,7 +120,7 @@ def _clip(times: tuple[int, int], limits: tuple[int, int]) -> tuple[int, int]:
 def _operator(event: Event, times: tuple[int, int], origin: int, thread: int) -> TraceEvent:
     name = event.module_path or event.name
     if event.part == "prepare":
-        name += " (prepare)"
+        name += PREPARING
     category = event.backend or "runtime"
     return _slice(name, category, times, origin, _arguments(event), _CALLER + thread)
 

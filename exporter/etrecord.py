@@ -33,6 +33,12 @@ def save_etrecord(etrecord: Any, path: Path) -> None:
                     shutil.copyfileobj(entry, compressed, 1 << 20)
 
 
+def name_program(path: Path, fingerprint: int) -> None:
+    """Notes in a record which `.pte` it was written with, where no reader of ExecuTorch's looks."""
+    with ZipFile(path, "a") as archive:
+        archive.comment = str(fingerprint).encode()
+
+
 def weights_crc32(path: Path) -> str | None:
     """Returns the CRC-32 of a record's weights, in hexadecimal digits, as the zip file lists it;
     None if the record has no weights."""

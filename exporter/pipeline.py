@@ -14,7 +14,7 @@ from exporter.budget import require_size, storage_of, within_budget
 from exporter.calibration import with_own_text
 from exporter.checkpoint import Checkpoint
 from exporter.errors import ExportError
-from exporter.etrecord import save_etrecord, weights_crc32
+from exporter.etrecord import name_program, save_etrecord, weights_crc32
 from exporter.file_size import require_room, room_to_leave
 from exporter.files import check_outputs, replacing
 from exporter.keep import keeping, require_keepable
@@ -122,7 +122,9 @@ def export_model(options: ExportOptions, listener: Listener = SILENT) -> ExportR
         agreement = check(delegation, temporary, reference)
         report["delegation"] = delegation.to_dict()
         report["agreement"] = agreement.to_dict() if agreement else {"checked": NOT_RUN}
-        seal(temporary, report)
+        fingerprint = seal(temporary, report)
+        if "etrecord" in report and etrecord is not None:
+            name_program(etrecord, fingerprint)
         require_size(options, temporary)
     return ExportResult(
         options.out, options.out.stat().st_size, report, quantization, delegation, agreement

@@ -55,8 +55,9 @@ def encode_report(report: Mapping[str, Any]) -> bytes:
     return text.ljust(REPORT_BYTES)
 
 
-def seal(path: Path, report: Mapping[str, Any]) -> None:
-    """Writes the report to its reserved place and the integrity record after the program.
+def seal(path: Path, report: Mapping[str, Any]) -> int:
+    """Writes the report to its reserved place and the integrity record after the program; returns
+    the number by which the runner tells files apart (PteFile::fingerprint).
 
     Args:
         path: a new `.pte`; an integrity record in it is replaced.
@@ -71,6 +72,7 @@ def seal(path: Path, report: Mapping[str, Any]) -> None:
         file.seek(file_size)
         file.write(record + _FOOTER.pack(len(record), zlib.crc32(record), _MAGIC))
         file.truncate()
+    return zlib.crc32(record) << 32 ^ file_size
 
 
 def read_report(path: Path) -> dict[str, Any]:

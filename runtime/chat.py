@@ -5,8 +5,11 @@ from collections.abc import Generator
 from typing import Unpack
 
 from runtime.answer_options import AnswerOptions, read_options
+from runtime.errors import RunnerError
 from runtime.library import library
 from runtime.runner import Runner
+
+_OF_PROGRAM = "run it with -p instead of --chat"  # what the library says without a template
 
 
 class Chat:
@@ -33,7 +36,10 @@ class Chat:
         self._runner = runner
         self._dropped_turns = ctypes.c_int64()
         data = system.encode("utf-8", "replace")
-        runner._call(library().thimble_chat_start, data, len(data))
+        try:
+            runner._call(library().thimble_chat_start, data, len(data))
+        except RunnerError as error:
+            raise RunnerError(str(error).replace(_OF_PROGRAM, "use generate()")) from None
 
     def say(
         self,

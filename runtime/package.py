@@ -15,7 +15,7 @@ PACKAGES = ("exporter", "quant", "delegates", "runtime", "devtools")
 
 
 def package(directory: Path) -> Path:
-    """Builds the programs and writes a wheel with them to a directory.
+    """Builds the programs and writes a wheel with them to a directory, which exists.
 
     The programs use the installed executorch package.
 
@@ -40,7 +40,6 @@ def package(directory: Path) -> Path:
         option = f"--config-settings=--build-option=--plat-name={platform}"
         _run([*pip, option, "--wheel-dir", str(written), str(source)])
         (wheel,) = written.glob("*.whl")
-        directory.mkdir(parents=True, exist_ok=True)
         return Path(shutil.move(wheel, directory / wheel.name))
 
 

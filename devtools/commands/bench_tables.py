@@ -172,7 +172,7 @@ def _starts(report: dict[str, Any], threads: int) -> Table:
 
 
 def _ratios(report: dict[str, Any]) -> Table:
-    table = Table(title="ratios of medians: above 1, ours is better", title_justify="left")
+    table = Table(title="ratios of medians: above 1, Thimble is better", title_justify="left")
     rivals = list(dict.fromkeys(ratio["against"] for ratio in report["ratios"]))
     columns = [(rival, threads) for rival in rivals for threads in report["settings"]["threads"]]
     table.add_column("against")

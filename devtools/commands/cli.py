@@ -10,6 +10,7 @@ import click
 from devtools.commands.profile_options import diff, inspect
 from devtools.commands.report import report
 from devtools.commands.trace import trace
+from exporter.commands.values import TEXT, FileName
 from exporter.commands.version import version_option
 
 _MOST_THREADS = 256
@@ -70,8 +71,8 @@ main.add_command(trace)
 main.add_command(report)
 
 
-@main.command(context_settings=_SETTINGS)
-@click.argument("model", type=click.Path(path_type=Path))
+@main.command(context_settings=_SETTINGS, short_help="Measure a .pte's speed, start and memory.")
+@click.argument("model", type=FileName(".pte file"))
 @click.option(
     "--threads",
     type=_Counts("thread", _MOST_THREADS),
@@ -90,7 +91,7 @@ main.add_command(report)
     "--sequences",
     type=_Counts("conversation", _MOST_SEQUENCES),
     help="Only the tokens a second that so many conversations write at once, such as 1,2,4,8,16: "
-    "of an engine of ours, beside llama-batched-bench if it lies beside llama-bench.",
+    "of Thimble's Engine, beside llama-batched-bench if it lies beside llama-bench.",
 )
 @click.option(
     "--kv-cache",
@@ -104,25 +105,25 @@ main.add_command(report)
 @click.option(
     "--against",
     metavar="RIVAL",
+    type=TEXT,
     multiple=True,
     help="Also measure this engine, in turns with the model: xnnpack, cpu or openvino, a .pte "
     "file, or the path of llama-bench (with a model of the same shape and random "
     "weights). Or the same model: recording (while its profile is recorded), adapter:NAME "
     "(with an adapter that the file keeps), or the path of another build's bench. Can be repeated.",
 )
-@click.option("--json", type=click.Path(path_type=Path), help="Also write everything as JSON.")
-@click.option(
-    "--plot", type=click.Path(path_type=Path), help="Also draw a chart: a .png, .svg or .pdf file."
-)
+@click.option("--json", type=FileName(), help="Also write everything as JSON.")
+@click.option("--plot", type=FileName(), help="Also draw a chart: a .png, .svg or .pdf file.")
 @click.option(
     "--cache",
-    type=click.Path(path_type=Path),
+    type=FileName(),
     help="Directory for the models of other engines; by default thimble/bench in the user's "
     "cache directory.",
 )
 @click.option(
     "--gguf-type",
     metavar="TYPE",
+    type=TEXT,
     multiple=True,
     help="Quantization of llama-bench's models; by default Q4_0 (every tensor) and Q4_K_M.",
 )
@@ -130,14 +131,13 @@ main.add_command(report)
     "--gguf",
     metavar="FILE",
     multiple=True,
-    type=click.Path(path_type=Path),
-    help="Run llama-bench on this model instead, as the same one in llama.cpp's types. Can be "
-    "repeated.",
+    type=FileName(),
+    help="Run llama-bench on this file, which must hold the same model. Can be repeated.",
 )
 @click.option(
     "--openvino-python",
     metavar="PYTHON",
-    type=click.Path(path_type=Path),
+    type=FileName(),
     help="A Python interpreter with the packages openvino and nncf; by default this one.",
 )
 def bench(
@@ -156,8 +156,8 @@ def bench(
     gguf: tuple[Path, ...],
     openvino_python: Path | None,
 ) -> None:
-    """Measures a .pte: prefill, decoding at several depths, a small batch, start and memory;
-    compares with the limits of this machine.
+    """Measure a .pte: prefill, decoding at several depths, a small batch, start and memory;
+    compare them with the limits of this machine.
 
     The limit of prefill is the rate of int8 products, the limit of decoding is the memory
     bandwidth; both are measured next to every sample. Engines take turns, so that changes of the
@@ -187,22 +187,23 @@ def bench(
     )
 
 
-@main.command(context_settings=_SETTINGS)
-@click.argument("model", type=click.Path(path_type=Path))
+@main.command(context_settings=_SETTINGS, short_help="Find the line that a .pte computes wrongly.")
+@click.argument("model", type=FileName(".pte file"))
 @click.option(
     "--checkpoint",
     metavar="DIR|HUB_ID",
+    type=TEXT,
     required=True,
     help="The checkpoint that was exported; llama3 is the small model in the package.",
 )
 @click.option(
     "--etrecord",
-    type=click.Path(path_type=Path),
+    type=FileName(),
     help="The file that the export's --etrecord wrote; by default MODEL with the suffix .etrecord.",
 )
 @click.option(
     "--text",
-    type=click.Path(path_type=Path),
+    type=FileName(),
     help="UTF-8 text to run; by default a text in the package that calibration does not use.",
 )
 @click.option(
@@ -212,7 +213,7 @@ def bench(
     default=64,
     help="Number of tokens of the text to run.",
 )
-@click.option("--json", type=click.Path(path_type=Path), help="Also write everything as JSON.")
+@click.option("--json", type=FileName(), help="Also write everything as JSON.")
 def compare(
     model: Path,
     checkpoint: str,
@@ -221,7 +222,7 @@ def compare(
     tokens: int,
     json: Path | None,
 ) -> None:
-    """Finds the line of the model that a .pte computes wrongly.
+    """Find the line of the model that a .pte computes wrongly.
 
     Runs the checkpoint in float, the quantized model and the .pte on the same tokens, half of them
     at once and the rest one by one. Compares the results of every line, layer by layer: once with
@@ -233,13 +234,15 @@ def compare(
     run_compare(Request(model, checkpoint, etrecord, text, tokens, json))
 
 
-@main.command(context_settings=_SETTINGS)
-@click.argument("model", metavar="MODEL.gguf", type=click.Path(path_type=Path))
+@main.command(
+    context_settings=_SETTINGS, short_help="Measure KL divergence against bits, beside llama.cpp."
+)
+@click.argument("model", metavar="MODEL.gguf", type=FileName(".gguf file"))
 @click.option(
     "--llama-cpp",
     metavar="DIR",
     required=True,
-    type=click.Path(path_type=Path),
+    type=FileName(),
     help="The directory with llama-imatrix, llama-quantize and llama-perplexity.",
 )
 @click.option(
@@ -248,7 +251,7 @@ def compare(
     metavar="FILE",
     required=True,
     multiple=True,
-    type=click.Path(path_type=Path),
+    type=FileName(),
     help="UTF-8 text to measure on; may be repeated.",
 )
 @click.option(
@@ -258,7 +261,7 @@ def compare(
     "--types",
     metavar="T,T",
     default="Q3_K_M,IQ3_S,IQ4_XS,Q4_K_M,Q5_K_M,Q6_K",
-    help="llama.cpp's types; of each, a file of ours with as many bits is made too.",
+    help="llama.cpp's types; of each, a file of Thimble's with as many bits is made too.",
 )
 @click.option(
     "--keep",
@@ -269,11 +272,11 @@ def compare(
 @click.option(
     "--calibration",
     metavar="FILE",
-    type=click.Path(path_type=Path),
+    type=FileName(),
     help="Text to calibrate both on; by default the exporter's, with what the model writes.",
 )
-@click.option("--json", type=click.Path(path_type=Path), help="Also write the rows as JSON.")
-@click.option("--plot", type=click.Path(path_type=Path), help="Also draw KL against bits.")
+@click.option("--json", type=FileName(), help="Also write the rows as JSON.")
+@click.option("--plot", type=FileName(), help="Also draw KL against bits.")
 def quality(
     model: Path,
     llama_cpp: Path,
@@ -286,11 +289,11 @@ def quality(
     json: Path | None,
     plot: Path | None,
 ) -> None:
-    """Measures KL divergence against bits, ours and llama.cpp's files of one float model.
+    """Measure KL divergence against bits: Thimble's files and llama.cpp's of one float model.
 
-    llama.cpp's types use an importance matrix from the text that ours calibrate on, rows padded to
-    multiples of 256 where its types need that, and its own arithmetic; zeros do not count as bits.
-    Both are scored on the second half of each 512 tokens.
+    llama.cpp's types use an importance matrix from the text that Thimble's calibrate on, rows
+    padded to multiples of 256 where its types need that, and its own arithmetic; zeros do not count
+    as bits. Both are scored on the second half of each 512 tokens.
     """
     from exporter.quiet import silence_known_noise, silence_native_noise
 

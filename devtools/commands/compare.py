@@ -235,8 +235,9 @@ def _tokens(request: Request, checkpoint: "Checkpoint", facts: dict[str, Any]) -
         try:
             text = request.text.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
+            reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
             raise BadRequest(
-                f"{request.text} cannot be read as text ({error}); name a UTF-8 text file."
+                f"{request.text} cannot be read as text ({reason}); name a UTF-8 text file."
             ) from None
     count = min(request.tokens, facts["max_context_len"])
     ids = load_tokenizer(checkpoint.directory).encode(text[: 32 * count])

@@ -5,6 +5,7 @@ import math
 from rich.console import Console
 from rich.table import Table
 
+from devtools.commands.output import table_console
 from devtools.compare.figures import Distance
 from devtools.compare.outcome import Outcome
 from devtools.compare.rows import DECODE, OUTLIER, PREFILL, Row
@@ -20,9 +21,7 @@ _LOGITS = {
 
 def show(outcome: Outcome) -> None:
     """Prints the lines, the verdict and the logits."""
-    console = Console(highlight=False)
-    if not console.is_terminal:
-        console = Console(highlight=False, width=_WIDTH)
+    console = table_console(_WIDTH)
     facts = outcome.facts
     console.print(
         f"{facts['model']}: {facts['scheme']} on {facts['delegate']}, beside "

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,6 @@ from devtools.profile.load import load_profile
 from devtools.profile.model import Phase, Profile
 from devtools.profile.rows import View
 
-_FINE_MS = 0.1  # below it times are shown to the nanosecond
 _STYLES = {Verdict.SLOWER: "red", Verdict.FASTER: "green"}
 
 
@@ -62,6 +61,8 @@ def _run_diff(request: Request) -> None:
     a = [load_profile(path, request.etrecord_a) for path in request.a]
     b = [load_profile(path, request.etrecord_b) for path in request.b]
     difference = compare_profiles(a, b, request.by)
+    others = tuple(dict.fromkeys(profile.note for profile in (*a, *b) if profile.note))
+    difference = replace(difference, notes=(*others, *difference.notes))
     if request.json is not None:
         with replacing(request.json) as temporary:
             text = json.dumps(_plain(difference, a, b), indent=1)
@@ -91,11 +92,12 @@ def _side_line(name: str, profiles: Sequence[Profile]) -> str:
 
 def _phase_line(found: PhaseDifference) -> str:
     whole = found.whole
-    changed = f"{whole.verdict}, {_change_text(whole)}"
-    return (
-        f"{found.phase}: {_milliseconds(whole.a_ns)} -> {_milliseconds(whole.b_ns)} ms a call "
-        f"({changed}; {found.calls[0]} and {found.calls[1]} calls)"
-    )
+    a, b = found.calls
+    sides = f"{a} call{'s' * (a > 1)} on each side" if a == b else f"{a} and {b} calls"
+    times = f"{_milliseconds(whole.a_ns)} -> {_milliseconds(whole.b_ns)} ms a call"
+    if whole.verdict is Verdict.TOO_FEW:
+        return f"{found.phase}: {times} ({sides}: too few to judge)"
+    return f"{found.phase}: {times} ({whole.verdict}, {_change_text(whole)}; {sides})"
 
 
 def _change_text(change: Change) -> str:
@@ -143,10 +145,7 @@ def _table(found: PhaseDifference, view: View, top: int) -> Table:
 
 
 def _milliseconds(time_ns: float | None) -> str:
-    if time_ns is None:
-        return "-"
-    value = time_ns / 1e6
-    return f"{value:.4f}" if value >= _FINE_MS else f"{value:.6f}"
+    return "-" if time_ns is None else f"{time_ns / 1e6:.6f}"
 
 
 def _plain(difference: Difference, a: Sequence[Profile], b: Sequence[Profile]) -> dict[str, Any]:

@@ -18,6 +18,12 @@ HEADINGS = {
     View.LAYER: "layer",
 }
 _MOST_UNRESOLVED = 5  # names in the list
+_MEANING = "self and total are shares of all calls' time; the median is of one call."
+_OVERHEAD = (
+    "overhead: a delegate's time outside its operators, and the runtime's outside of operators and "
+    "delegates."
+)
+_ALSO = "with: lines whose work the same operators do, without time of their own."
 _SHARING = (
     "shares with: one operator computes these together. Its time is divided by the bytes of their "
     "weights in calls of one token, by their operations in longer ones and in norms."
@@ -51,27 +57,31 @@ def show(
         if phase in report["phases"]
         for row in _shown(report["phases"][phase]["by"][view], top)
     ]
-    if any(row["shared_with"] for row in rows):
-        console.print()
-        console.print(_SHARING, markup=False)
+    notes = [_MEANING, _OVERHEAD] if rows else []
+    notes += [_ALSO] if any(row["also"] for row in rows) else []
+    notes += [_SHARING] if any(row["shared_with"] for row in rows) else []
+    for note in ("", *notes) if notes else ():
+        console.print(note, markup=False)
 
 
 def coverage_lines(report: dict[str, Any]) -> list[str]:
-    """Returns the three figures at the top of every report, and what did not resolve."""
+    """Returns the three figures at the top of every report, and what has no line."""
     coverage = report["coverage"]
     inside = " and ".join(report["delegates"])
     lines = [
-        f"coverage: {_share(coverage['delegate_time'])} of the time inside {inside or 'delegates'} "
-        f"resolves to a line; {_share(coverage['event_count'])} of the events do "
+        f"coverage: the line is known of {_share(coverage['delegate_time'])} of the time inside "
+        f"{inside or 'delegates'} and of {_share(coverage['event_count'])} of the events "
         f"({coverage['events_resolved']} of {coverage['events']}); events are "
         f"{_share(coverage['call_time'])} of the calls' time"
     ]
     for item in coverage["unresolved"][:_MOST_UNRESOLVED]:
         where = f" in {item['backend']}" if item["backend"] else ""
         lines.append(
-            f"  not resolved: {item['name']}{where}, {item['count']} times, "
+            f"  without a line: {item['name']}{where}, {item['count']} times, "
             f"{_milliseconds(item['time_ns'])} ms"
         )
+    if report["note"]:
+        lines.insert(0, report["note"])
     hidden = len(coverage["unresolved"]) - _MOST_UNRESOLVED
     if hidden > 0:
         lines.append(f"  and {hidden} more; --json lists them")
@@ -101,10 +111,10 @@ def _phase_line(phase: Phase, found: dict[str, Any]) -> str:
         what += f" of {found['tokens']} tokens"
     wall = found["wall_ns"]
     parts = {
-        "resolved": found["attributed_ns"],
-        "not resolved": found["unattributed_ns"],
-        "delegates outside their operators": found["delegate_overhead_ns"],
-        "runtime": found["runtime_overhead_ns"],
+        "operators with a line": found["attributed_ns"],
+        "without": found["unattributed_ns"],
+        "delegates' overhead": found["delegate_overhead_ns"],
+        "the runtime's overhead": found["runtime_overhead_ns"],
     }
     shares = ", ".join(f"{name} {_share(time / wall)}" for name, time in parts.items() if time)
     return f"{what}, median {_milliseconds(found['median_call_ns'])} ms ({shares})"

@@ -1,7 +1,9 @@
 """Where commands print: tables to standard output, and the sentence that ends a failed one."""
 
+import io
+import re
 import sys
-from typing import NoReturn
+from typing import IO, NoReturn, cast
 
 import click
 from rich.console import Console
@@ -9,9 +11,26 @@ from rich.console import Console
 _WIDE = 200  # columns, where standard output is no terminal
 
 
-def table_console() -> Console:
-    """For tables: as wide as the terminal, or wide enough for a file."""
-    return Console(highlight=False, width=None if sys.stdout.isatty() else _WIDE)
+class _Trimmed(io.TextIOBase):
+    """Standard output without the spaces that fill a table's last column."""
+
+    @property
+    def encoding(self) -> str:  # type: ignore[override]
+        return sys.stdout.encoding
+
+    def write(self, text: str) -> int:
+        sys.stdout.write(re.sub(" +$", "", text, flags=re.MULTILINE))
+        return len(text)
+
+    def flush(self) -> None:
+        sys.stdout.flush()
+
+
+def table_console(width: int = _WIDE) -> Console:
+    """For tables: as wide as the terminal, or `width` in a file."""
+    if sys.stdout.isatty():
+        return Console(highlight=False)
+    return Console(highlight=False, width=width, file=cast(IO[str], _Trimmed()))
 
 
 def fail(error: Exception, code: int) -> NoReturn:

@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from exporter.commands.values import FileName
+
 if TYPE_CHECKING:
     from devtools.profile.rows import View
 
@@ -18,14 +20,14 @@ _SETTINGS = {
 etrecord_option = click.option(
     "--etrecord",
     metavar="FILE",
-    type=click.Path(path_type=Path),
+    type=FileName(),
     required=True,
     help="The file that python -m exporter --etrecord wrote with the model.",
 )
 limits_option = click.option(
     "--limits",
     metavar="FILE",
-    type=click.Path(path_type=Path),
+    type=FileName(),
     help="The limits of the recording machine, as written by python -m devtools bench --json: "
     "each line then shows its limit, and how close it came.",
 )
@@ -62,8 +64,10 @@ _top = click.option(
 )
 
 
-@click.command(context_settings=_SETTINGS)
-@click.argument("profile", type=click.Path(path_type=Path))
+@click.command(
+    context_settings=_SETTINGS, short_help="Show where a recorded run spent its time, by line."
+)
+@click.argument("profile", type=FileName())
 @etrecord_option
 @_by
 @_every_layer
@@ -76,8 +80,8 @@ _top = click.option(
     help="Measure the limits now instead; only valid on the machine of the recording.",
 )
 @threads_option
-@click.option("--json", type=click.Path(path_type=Path), help="Also write all views as JSON.")
-@click.option("--csv", type=click.Path(path_type=Path), help="Also write the view as CSV.")
+@click.option("--json", type=FileName(), help="Also write all views as JSON.")
+@click.option("--csv", type=FileName(), help="Also write the view as CSV.")
 def inspect(
     profile: Path,
     etrecord: Path,
@@ -91,7 +95,7 @@ def inspect(
     json: Path | None,
     csv: Path | None,
 ) -> None:
-    """Shows where a recorded run spent its time, by line of the exported Python.
+    """Show where a recorded run spent its time, by line of the exported Python.
 
     PROFILE is a file that the runner's --etdump wrote. The self time is an event's own; the total
     time includes what a line or module calls. Time that belongs to no line has separate rows, so
@@ -110,35 +114,37 @@ def inspect(
     run_inspect(Request(profile, etrecord, view, phases, top, limits, probe, threads, json, csv))
 
 
-@click.command(context_settings=_SETTINGS)
-@click.argument("a", metavar="A", type=click.Path(path_type=Path))
-@click.argument("b", metavar="B", type=click.Path(path_type=Path))
+@click.command(
+    context_settings=_SETTINGS, short_help="Show which lines became slower from run A to run B."
+)
+@click.argument("a", metavar="A", type=FileName())
+@click.argument("b", metavar="B", type=FileName())
 @etrecord_option
 @click.option(
     "--etrecord-b",
     metavar="FILE",
-    type=click.Path(path_type=Path),
+    type=FileName(),
     help="The ETRecord of B, if it ran another program.",
 )
 @click.option(
     "--again-a",
     metavar="FILE",
     multiple=True,
-    type=click.Path(path_type=Path),
+    type=FileName(),
     help="Another run of A: differences between its runs then count as noise. Can be repeated.",
 )
 @click.option(
     "--again-b",
     metavar="FILE",
     multiple=True,
-    type=click.Path(path_type=Path),
+    type=FileName(),
     help="Another run of B. Can be repeated.",
 )
 @_by
 @_every_layer
 @_phase
 @_top
-@click.option("--json", type=click.Path(path_type=Path), help="Also write everything as JSON.")
+@click.option("--json", type=FileName(), help="Also write everything as JSON.")
 def diff(
     a: Path,
     b: Path,
@@ -152,7 +158,7 @@ def diff(
     top: int,
     json: Path | None,
 ) -> None:
-    """Shows, by line, what became slower from run A to run B, and what is only noise.
+    """Show, by line, what became slower from run A to run B, and what is only noise.
 
     Times are those of the median call of each side, and every change is from A's median to B's. A
     line is slower or faster if the difference of its calls is significant (Mann-Whitney, Holm, 5%
@@ -160,8 +166,9 @@ def diff(
     the halves of a run, and between runs of one side. The time of an operator that computes several
     lines is divided among them, as in inspect.
 
-    One run does not show how much runs differ by themselves: 5% is assumed. For a reliable verdict,
-    record three runs or more of each side and add them with --again-a and --again-b.
+    One run does not show how much runs differ by themselves: 5% is assumed, and with one run on
+    each side a line is only perhaps slower or faster. For a reliable verdict, record three runs or
+    more of each side and add them with --again-a and --again-b.
     """
     from devtools.commands.diff import Request, run_diff
     from devtools.profile.model import Phase

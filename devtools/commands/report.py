@@ -8,22 +8,25 @@ import click
 from devtools.commands.profile_options import etrecord_option, limits_option, threads_option
 from devtools.errors import BadRequest, DevtoolsError
 from devtools.files import check_outputs
+from exporter.commands.values import FileName
 
 
-@click.command(context_settings={"show_default": True})
-@click.argument("profile", type=click.Path(path_type=Path))
+@click.command(
+    context_settings={"show_default": True}, short_help="Write a recorded run as one HTML page."
+)
+@click.argument("profile", type=FileName())
 @etrecord_option
 @click.option(
     "--out",
     metavar="FILE",
-    type=click.Path(path_type=Path),
+    type=FileName(),
     required=True,
     help="The .html page to write.",
 )
 @click.option(
     "--pte",
     metavar="FILE",
-    type=click.Path(path_type=Path),
+    type=FileName(),
     help="The model of the run: the page then also shows its memory, and why operators are not "
     "delegated.",
 )
@@ -37,7 +40,7 @@ def report(
     limits: Path | None,
     threads: int | None,
 ) -> None:
-    """Writes a recorded run as one HTML file that works offline: the model's source with times, a
+    """Write a recorded run as one HTML file that works offline: the model's source with times, a
     flame graph, the roofline, prefill compared with decode, memory, and delegation.
 
     PROFILE is a file that the runner's --etdump wrote.
@@ -49,6 +52,8 @@ def report(
 
     try:
         check_outputs((out,), (profile, etrecord, pte, limits))
+        if out.suffix.lower() != ".html":
+            raise BadRequest(f"{out} does not end in .html; name a .html file to write.")
         found = load_profile(profile, etrecord)
         program = read_program(pte) if pte is not None else None
         machine = load_limits(limits, threads or found.threads) if limits is not None else None
@@ -56,6 +61,8 @@ def report(
     except DevtoolsError as error:
         click.echo(f"Error: {error}", err=True)
         sys.exit(2 if isinstance(error, BadRequest) else 1)
+    if found.note:
+        click.echo(found.note, err=True)
     click.echo(
         f"wrote {out}: {size / 1000:.0f} kB, {len(found.calls)} calls; {found.coverage.summary}"
     )

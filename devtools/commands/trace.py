@@ -8,20 +8,21 @@ import click
 from devtools.commands.profile_options import etrecord_option
 from devtools.errors import BadRequest, DevtoolsError
 from devtools.files import check_outputs
+from exporter.commands.values import FileName
 
 
-@click.command()
-@click.argument("profile", type=click.Path(path_type=Path))
+@click.command(short_help="Write a recorded run for Perfetto or chrome://tracing.")
+@click.argument("profile", type=FileName())
 @etrecord_option
 @click.option(
     "--out",
     metavar="FILE",
-    type=click.Path(path_type=Path),
+    type=FileName(),
     required=True,
     help="The .json trace to write.",
 )
 def trace(profile: Path, etrecord: Path, out: Path) -> None:
-    """Writes a recorded run as a trace to open in https://ui.perfetto.dev or chrome://tracing.
+    """Write a recorded run as a trace to open in https://ui.perfetto.dev or chrome://tracing.
 
     PROFILE is a file that the runner's --etdump wrote. Each thread has a track, the operators of a
     delegate are nested in its calls, arrows connect tokens, and a click on an operator shows its
@@ -37,4 +38,6 @@ def trace(profile: Path, etrecord: Path, out: Path) -> None:
     except DevtoolsError as error:
         click.echo(f"Error: {error}", err=True)
         sys.exit(2 if isinstance(error, BadRequest) else 1)
+    if found.note:
+        click.echo(found.note, err=True)
     click.echo(f"wrote {out}: {count} events of {len(found.calls)} calls; {found.coverage.summary}")

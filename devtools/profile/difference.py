@@ -7,7 +7,7 @@ The samples of a line are its times in the calls of a phase. A line changed if t
 - the medians of both sides differ by more than the noise: what a side's own median moved by, from
   the first half of a run's calls to the second and from one run to another, since calls of one run
   share the state of the machine. One run alone does not show how much runs differ, so a side of one
-  run is assumed to move by 5%, and a note says so;
+  run is assumed to move by 5%, and where both sides are one run, a change is only called possible;
 - and it is at least the resolution: a nanosecond clock's for most, but XNNPACK's profiler counts
   whole microseconds.
 """
@@ -34,6 +34,8 @@ class Verdict(StrEnum):
 
     SLOWER = "slower"
     FASTER = "faster"
+    MAYBE_SLOWER = "perhaps slower"
+    MAYBE_FASTER = "perhaps faster"
     SAME = "same"
     TOO_FEW = "too few calls"
     ONLY_A = "only in A"
@@ -126,8 +128,11 @@ def compare_profiles(a: Sequence[Profile], b: Sequence[Profile], view: View) -> 
     if phases and lone:
         notes.append(
             f"{' and '.join(lone)} {'is' if len(lone) == 1 else 'are'} one run only, which does "
-            f"not show how much runs differ by themselves: {_LONE_RUN:.0%} is assumed; to measure "
-            "it, record three runs or more of each side and add them with --again-a and --again-b"
+            f"not show how much runs differ by themselves: {_LONE_RUN:.0%} is assumed"
+            + ", and a change beyond it is only possible"
+            * (len(lone) == 2)
+            + "; to measure it, record three runs or more of each side and add them with --again-a "
+            "and --again-b"
         )
     return Difference(tuple(phases), tuple(notes))
 
@@ -158,13 +163,14 @@ def _compare_phase(
 ) -> PhaseDifference:
     tracks_a, tracks_b = _tracks(runs_a, view), _tracks(runs_b, view)
     changes = [_change(tracks_a.get(name), tracks_b.get(name)) for name in {**tracks_b, **tracks_a}]
-    changes = _holm(changes)
-    order = [Verdict.SLOWER, Verdict.ONLY_B, Verdict.FASTER, Verdict.ONLY_A]
-    changes.sort(key=lambda item: (item.verdict not in order, -abs(_size(item))))
+    lone = len(runs_a) == len(runs_b) == 1
+    changes = _holm(changes, lone)
+    undecided = Verdict.SAME, Verdict.TOO_FEW
+    changes.sort(key=lambda item: (item.verdict in undecided, -abs(_size(item))))
     walls = [[[float(call.wall_ns) for call in run] for run in runs] for runs in (runs_a, runs_b)]
     whole = _judge(f"{phase}, whole calls", Kind.EVENTS, None, walls[0], walls[1])
     calls = (sum(map(len, runs_a)), sum(map(len, runs_b)))
-    return PhaseDifference(phase, calls, _holm([whole])[0], tuple(changes))
+    return PhaseDifference(phase, calls, _holm([whole], lone)[0], tuple(changes))
 
 
 def _size(change: Change) -> float:
@@ -237,8 +243,12 @@ def _noise(runs: _Samples) -> float:
     return max(moves)
 
 
-def _holm(changes: Sequence[Change]) -> list[Change]:
-    """Verdicts at one significance for all: from the smallest p on, each against its share."""
+def _holm(changes: Sequence[Change], lone: bool) -> list[Change]:
+    """Verdicts at one significance for all: from the smallest p on, each against its share.
+
+    Args:
+        lone: each side is one run.
+    """
     tested = sorted(
         (change for change in changes if change.p is not None), key=lambda change: change.p or 0.0
     )
@@ -247,14 +257,17 @@ def _holm(changes: Sequence[Change]) -> list[Change]:
         if (change.p or 0.0) > _SIGNIFICANCE / (len(tested) - rank):
             break
         certain.add(change.key)
-    return [_decided(change) if change.key in certain else change for change in changes]
+    return [_decided(change, lone) if change.key in certain else change for change in changes]
 
 
-def _decided(change: Change) -> Change:
+def _decided(change: Change, lone: bool) -> Change:
     moved = change.change_ns or 0.0
     if abs(moved) <= change.noise_ns or abs(moved) < _RESOLUTION_NS and _is_coarse(change):
         return change
-    return replace(change, verdict=Verdict.SLOWER if moved > 0 else Verdict.FASTER)
+    slower, faster = Verdict.SLOWER, Verdict.FASTER
+    if lone:
+        slower, faster = Verdict.MAYBE_SLOWER, Verdict.MAYBE_FASTER
+    return replace(change, verdict=slower if moved > 0 else faster)
 
 
 def _is_coarse(change: Change) -> bool:

@@ -92,6 +92,7 @@ class Record:
         files: the exporting machine's names of files, by their short ones.
         weights_crc32: of the weights of each program that it holds, in hexadecimal digits; the
             exporter's report has one of them.
+        fingerprint: of the `.pte` that it was written with; empty where it does not tell.
     """
 
     arguments: tuple[str, ...]
@@ -101,6 +102,7 @@ class Record:
     delegates: Mapping[int, Delegate]
     files: Mapping[str, str]
     weights_crc32: frozenset[str] = frozenset()
+    fingerprint: str = ""
 
 
 def read_etrecord(path: Path, method: str = "forward") -> Record:
@@ -129,6 +131,7 @@ def read_etrecord(path: Path, method: str = "forward") -> Record:
                 else {}
             )
             program = json.loads(archive.read(graph_name))
+            fingerprint = archive.comment.decode("ascii", "replace")
             weights = [e for e in archive.infolist() if e.filename.endswith(_WEIGHTS)]
         version = program.get("schema_version", {}).get("major")
         if version not in _SCHEMA_MAJOR:
@@ -138,7 +141,11 @@ def read_etrecord(path: Path, method: str = "forward") -> Record:
                 "this package asks for."
             )
         record = _record(program["graph_module"], handles, delegates)
-        return replace(record, weights_crc32=frozenset(f"{e.CRC:08x}" for e in weights))
+        return replace(
+            record,
+            weights_crc32=frozenset(f"{e.CRC:08x}" for e in weights),
+            fingerprint=fingerprint,
+        )
     except BadRequest:
         raise
     except OSError as error:

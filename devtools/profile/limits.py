@@ -45,7 +45,7 @@ class Bound:
         """As "memory-bound, 92% of the limit". More than the limit of memory means that what was
         counted as moved stayed in a cache."""
         if self.share > 1 and self.resource is Resource.MEMORY:
-            return f"in caches, {self.share:.1f} x memory's limit"
+            return f"read from caches at {self.share:.1f} times the memory's rate"
         return f"{self.resource}-bound, {self.share:.0%} of the limit"
 
 

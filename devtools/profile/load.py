@@ -13,6 +13,7 @@ from devtools.profile.etdump import Record as Interval
 from devtools.profile.etdump import Run, read_etdump
 from devtools.profile.etrecord import Record, read_etrecord
 from devtools.profile.model import (
+    PREPARING,
     Call,
     Coverage,
     DelegateCall,
@@ -44,7 +45,7 @@ def load_profile(etdump: Path, etrecord: Path) -> Profile:
     """Reads what a run recorded and gives every event its lines.
 
     A record of the same graph with other weights works as well: it has the same lines, shapes and
-    bytes.
+    bytes, if it came from the same source, and Profile.note says so.
 
     Args:
         etdump: what the runner's --etdump wrote.
@@ -77,6 +78,7 @@ def load_profile(etdump: Path, etrecord: Path) -> Profile:
         sum(dropped),
         {found[1]: found[2] for run in runs if (found := _FACT.fullmatch(run.name))},
         record.weights_crc32,
+        record.fingerprint,
     )
 
 
@@ -299,7 +301,7 @@ class _Reader:
             moved, operations, _, threads = _WORK.unpack(item.metadata)
             known = threads if 0 < threads <= _MOST_THREADS else None
             event = replace(event, bytes_moved=moved, operations=operations, threads=known)
-        name = event.name if part != "prepare" else f"{event.name}, prepared"
+        name = event.name if part != "prepare" else event.name + PREPARING
         return replace(event, part=part, op_kind=kind, name=name)
 
     def _with_counted_work(self, event: Event, found: Attribution, seq_len: int | None) -> Event:

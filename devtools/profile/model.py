@@ -16,6 +16,8 @@ from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
 
+PREPARING = " (preparing its input)"  # behind a name: the part before a product or attention
+
 
 class Phase(StrEnum):
     """What a call of the model is for."""
@@ -153,8 +155,8 @@ class Event:
 
     @property
     def kind(self) -> str:
-        """Such as linear, or `linear, prepare` for what comes before the product."""
-        return f"{self.op_kind}, prepare" if self.part == "prepare" else self.op_kind
+        """Such as linear, or `linear (preparing its input)` for what comes before the product."""
+        return self.op_kind + PREPARING if self.part == "prepare" else self.op_kind
 
     @property
     def line(self) -> Line | None:
@@ -286,8 +288,8 @@ class Coverage:
     def summary(self) -> str:
         """The first two figures, as the end of a sentence."""
         return (
-            f"{self.delegate_time:.1%} of delegate time and {self.event_count:.1%} of events "
-            "resolve to a line"
+            f"the line is known of {self.delegate_time:.1%} of delegate time and of "
+            f"{self.event_count:.1%} of events"
         )
 
     @property
@@ -313,6 +315,8 @@ class Profile:
             record none.
         weights_crc32: of the weights of each program in the ETRecord; the exporter's report has one
             of them.
+        written_with: the fingerprint of the `.pte` that the ETRecord was written with; empty where
+            it does not tell.
     """
 
     calls: tuple[Call, ...]
@@ -324,6 +328,19 @@ class Profile:
     dropped_calls: int = 0
     facts: Mapping[str, str] = field(default_factory=dict)
     weights_crc32: frozenset[str] = frozenset()
+    written_with: str = ""
+
+    @property
+    def note(self) -> str | None:
+        """What is to be known of a run of another export than the ETRecord's, which has the same
+        operators; None if it is of this one, or if one of the files does not tell."""
+        if not self.written_with or self.facts.get("fingerprint", "") in ("", self.written_with):
+            return None
+        return (
+            f"note: {self.etdump} ran another export than that of {self.etrecord}: lines and "
+            "shapes are right only if both came from the same source; give the ETRecord that was "
+            "written with the .pte that ran."
+        )
 
     @property
     def threads(self) -> int | None:

@@ -1,6 +1,7 @@
 """A profile summed up as plain data: what the inspect command prints and writes as JSON.
 
 profile, etrecord    the files
+note                 a sentence if the two are of different exports of one graph; else null
 delegates            backends that had calls
 dropped_calls        calls that did not fit into the recording
 run                  what our runner recorded of the run: model, fingerprint, processor, threads,
@@ -43,6 +44,7 @@ def make_report(profile: Profile, limits: Limits | None) -> dict[str, Any]:
     return {
         "profile": str(profile.etdump),
         "etrecord": str(profile.etrecord),
+        "note": profile.note,
         "delegates": list(profile.delegates),
         "dropped_calls": profile.dropped_calls,
         "run": dict(profile.facts),

@@ -211,9 +211,9 @@ def _overheads(calls: Sequence[Call]) -> list[Row]:
     for backend in dict.fromkeys(item.backend for call in calls for item in call.delegate_calls):
         times = [_outside_operators(call, backend) for call in calls]
         count = sum(item.backend == backend for call in calls for item in call.delegate_calls)
-        rows.append(_overhead(f"{backend}, outside its operators", times, count))
+        rows.append(_overhead(f"{backend}'s overhead", times, count))
     times = [call.runtime_overhead_ns for call in calls]
-    return [*rows, _overhead("the runtime, between instructions", times, len(calls))]
+    return [*rows, _overhead("the runtime's overhead", times, len(calls))]
 
 
 def _outside_operators(call: Call, backend: str) -> int:

@@ -28,7 +28,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Share:
-    """What one place did: steps of the program, operators in them, and time of the whole run."""
+    """What one place did: steps of a call, events in them, and time of the whole run."""
 
     place: str
     steps: int
@@ -84,7 +84,7 @@ def _cells(call: Call) -> tuple[Cell, ...]:
     for item in call.delegate_calls:
         inside = [event for event in call.events if event.instruction_id == item.instruction_id]
         modules = list(dict.fromkeys(event.module_path for event in inside if event.module_path))
-        title = f"{item.backend}: {len(inside)} operators"
+        title = f"{item.backend}: {len(inside)} events"
         if modules:
             title += f", {modules[0]}" + (f" … {modules[-1]}" if len(modules) > 1 else "")
         cells.append((item.start_ns, Cell(item.backend, title, item.duration_ns, len(inside))))

@@ -9,7 +9,7 @@ from typing import Any
 from devtools.profile.model import Event, Phase, Profile
 
 _LAYERS = "layers"
-_OVERHEADS = ("delegates' overhead", "runtime's overhead")
+_OVERHEADS = ("delegates' overhead", "the runtime's overhead")
 _SMALL = 0.0005  # of the run: frames below it are drawn as one
 
 Frame = dict[str, Any]

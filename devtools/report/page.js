@@ -60,7 +60,7 @@
   function button({ frame, names, left, width }, longest) {
     const element = document.createElement("button");
     element.type = "button";
-    element.textContent = frame.n;
+    element.textContent = element.title = frame.n;
     element.style.left = `${left}%`;
     element.style.width = `${width}%`;
     element.style.setProperty("--s", Math.min(1, time(frame) / Math.max(1, time(tree()))));

@@ -1,9 +1,11 @@
 """`python -m runtime build` and `package`."""
 
+import os
 from pathlib import Path
 
 import click
 
+from exporter.commands.values import FileName
 from runtime.build import PRODUCTS, wheel_directory
 from runtime.commands.phones import build_android, build_apple, build_java
 from runtime.commands.results import build_and_tell, fail
@@ -20,7 +22,7 @@ PRESETS = {
 }
 
 
-@click.command("build")
+@click.command("build", short_help="Build the C++ that is out of date.")
 @click.option(
     "--all",
     "everything",
@@ -42,14 +44,14 @@ PRESETS = {
 )
 @click.option(
     "--executorch-source",
-    type=click.Path(path_type=Path, file_okay=False),
+    type=FileName("directory", file_okay=False),
     help="A clone of ExecuTorch, whose runtime is compiled in place of its wheel's; the result "
     "runs programs of --delegate cpu. For the host, it is in build/source.",
 )
 def build_command(
     everything: bool, sanitize: bool, target: str, executorch_source: Path | None
 ) -> None:
-    """Build what is out of date."""
+    """Build what is out of date in the C++."""
     if sanitize and target != "host":
         raise click.UsageError(f"--sanitize is for the host: leave out --target {target}")
     if target in ("java", "android"):
@@ -84,16 +86,20 @@ def build_command(
     click.echo(build_and_tell(target, targets))
 
 
-@click.command("package")
+@click.command("package", short_help="Write a wheel with the compiled programs.")
 @click.option(
     "--out",
-    type=click.Path(path_type=Path, file_okay=False),
+    type=FileName("directory", file_okay=False),
     default=Path("."),
     show_default=True,
     help="The directory for the wheel.",
 )
 def package_command(out: Path) -> None:
     """Write a wheel for this platform, including the compiled programs."""
+    if not out.is_dir():
+        fail(BuildError(f"{out} does not exist; name an existing, writable directory."), 2)
+    if not os.access(out, os.W_OK | os.X_OK):
+        fail(BuildError(f"{out} cannot be written; name an existing, writable directory."), 2)
     try:
         click.echo(f"wrote {package(out)}")
     except BuildError as error:

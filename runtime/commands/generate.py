@@ -5,19 +5,52 @@ from typing import Any
 
 import click
 
+from exporter.commands.values import TEXT, FileName
 from runtime.build import BUILD_DIR, PRODUCTS
 from runtime.commands.results import build_and_tell, fail
 from runtime.errors import RunnerError
 
+_RATES = "prefill", "decode"
 
-@click.command()
-@click.argument("model", type=click.Path(path_type=Path))
+
+@click.command(short_help="Continue a prompt.")
+@click.argument("model", type=FileName(".pte file"))
 @click.option("-p", "--prompt", required=True, help="The text to continue; may be empty.")
-@click.option("-n", "--tokens", type=click.IntRange(1), help="The most tokens to generate.")
-@click.option("--temperature", type=click.FloatRange(0, 100), default=0.0, show_default=True)
-@click.option("--top-k", type=click.IntRange(0), default=0, show_default=True, help="0: all.")
-@click.option("--top-p", type=click.FloatRange(0, 1), default=1.0, show_default=True)
-@click.option("--min-p", type=click.FloatRange(0, 1), default=0.0, show_default=True)
+@click.option(
+    "-n",
+    "--tokens",
+    type=click.IntRange(1),
+    help="The most tokens to generate. Default: until the model ends its text or the context is "
+    "full.",
+)
+@click.option(
+    "--temperature",
+    type=click.FloatRange(0, 100),
+    default=0.0,
+    show_default=True,
+    help="Divides the logits; 0: always the most likely token.",
+)
+@click.option(
+    "--top-k",
+    type=click.IntRange(0),
+    default=0,
+    show_default=True,
+    help="Sample from so many of the most likely tokens; 0: from all.",
+)
+@click.option(
+    "--top-p",
+    type=click.FloatRange(0, 1),
+    default=1.0,
+    show_default=True,
+    help="Sample from the smallest set of tokens whose probabilities add up to it.",
+)
+@click.option(
+    "--min-p",
+    type=click.FloatRange(0, 1),
+    default=0.0,
+    show_default=True,
+    help="Sample from tokens at least so many times as likely as the most likely one.",
+)
 @click.option(
     "--repetition-penalty",
     type=click.FloatRange(0.01, 100),
@@ -46,22 +79,35 @@ from runtime.errors import RunnerError
     help="-100 to 100: added to the logit of a token; one option for each.",
 )
 @click.option(
-    "--stop", multiple=True, help="The answer ends where the text would come; one option for each."
+    "--stop",
+    type=TEXT,
+    multiple=True,
+    help="The answer ends where the text would come; one option for each.",
 )
 @click.option(
     "--special-text", is_flag=True, help="Print the special tokens that the model writes."
 )
-@click.option("--seed", type=click.IntRange(0, 2**64 - 1), help="Makes sampling repeatable.")
-@click.option("--json-schema", help="The answer is JSON that this schema describes.")
-@click.option("--regex", help="A regular expression that matches the complete answer.")
 @click.option(
-    "--choice", multiple=True, help="The answer is one of the texts; one option for each."
+    "--seed",
+    type=click.IntRange(0, 2**64 - 1),
+    help="Makes sampling repeatable. Default: a new one every time.",
 )
-@click.option("--grammar", help="The answer is a text of this GBNF grammar.")
+@click.option("--json-schema", type=TEXT, help="The answer is JSON that this schema describes.")
+@click.option("--regex", type=TEXT, help="A regular expression that matches the complete answer.")
+@click.option(
+    "--choice",
+    type=TEXT,
+    multiple=True,
+    help="The answer is one of the texts; one option for each.",
+)
+@click.option("--grammar", type=TEXT, help="The answer is a text of this GBNF grammar.")
 @click.option("--threads", type=click.IntRange(1, 256), help="Default: automatic.")
-@click.option("--adapter", help="The name of an adapter that the model was exported with.")
+@click.option(
+    "--adapter", type=TEXT, help="The name of an adapter that the model was exported with."
+)
 @click.option(
     "--draft",
+    type=TEXT,
     metavar="ngram|FILE",
     help="Verify guesses of the next tokens: repetitions in the text, or of a smaller model.",
 )
@@ -92,7 +138,7 @@ def generate(
             for text in answer:
                 click.echo(text, nl=False)
             click.echo()
-            click.echo(_summary(runner.stats), err=True)
+            click.echo(summary(runner.stats), err=True)
         except RunnerError as error:
             fail(error, 1 if float(runner.stats["prefill_s"]) > 0 else 2)
 
@@ -111,9 +157,11 @@ def _read_bias(values: tuple[str, ...]) -> dict[int, float]:
     return bias
 
 
-def _summary(stats: dict[str, str | int | float]) -> str:
-    return (
-        f"{stats['prompt_tokens']} prompt + {stats['generated_tokens']} generated tokens, "
-        f"prefill {stats['prefill_tokens_per_s']:.1f} tok/s, "
-        f"decode {stats['decode_tokens_per_s']:.1f} tok/s, {stats['stop_reason']}"
+def summary(stats: dict[str, str | int | float]) -> str:
+    rates = (
+        f"{name} {stats[f'{name}_tokens_per_s']:.1f} tok/s"
+        for name in _RATES
+        if stats[f"{name}_tokens_per_s"]
     )
+    counts = f"{stats['prompt_tokens']} prompt + {stats['generated_tokens']} generated tokens"
+    return ", ".join((counts, *rates, f"stopped: {stats['stop_reason']}"))

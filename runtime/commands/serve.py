@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from exporter.commands.values import TEXT, FileName
 from runtime.build import BUILD_DIR, PRODUCTS
 from runtime.commands.results import build_and_tell, fail
 from runtime.engine import MAX_SEQUENCES
@@ -26,13 +27,15 @@ if TYPE_CHECKING:
 _KEEP_ALIVE_S = 75  # longer than clients keep idle connections, which so are theirs to close
 
 
-@click.command()
-@click.argument("model", type=click.Path(path_type=Path, dir_okay=False))
-@click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
+@click.command(short_help="Serve a model with OpenAI's HTTP interface.")
+@click.argument("model", type=FileName(".pte file", dir_okay=False))
+@click.option(
+    "--host", type=TEXT, default="127.0.0.1", show_default=True, help="The address to listen on."
+)
 @click.option(
     "--port", type=click.IntRange(0, 65535), default=8080, show_default=True, help="0: a free one."
 )
-@click.option("--name", help="What clients call the model. Default: the file's name.")
+@click.option("--name", type=TEXT, help="What clients call the model. Default: the file's name.")
 @click.option(
     "--api-key",
     envvar="THIMBLE_API_KEY",
@@ -47,7 +50,9 @@ _KEEP_ALIVE_S = 75  # longer than clients keep idle connections, which so are th
     show_default=True,
     help="The type of the key/value cache.",
 )
-@click.option("--adapter", help="The name of an adapter that the model was exported with.")
+@click.option(
+    "--adapter", type=TEXT, help="The name of an adapter that the model was exported with."
+)
 @click.option(
     "--draft",
     type=click.Choice(["ngram"]),
@@ -68,7 +73,11 @@ _KEEP_ALIVE_S = 75  # longer than clients keep idle connections, which so are th
     show_default=True,
     help="Requests that may wait; more are refused.",
 )
-@click.option("--max-tokens", type=click.IntRange(1), help="The most tokens of an answer.")
+@click.option(
+    "--max-tokens",
+    type=click.IntRange(1),
+    help="The most tokens of an answer. Default: what the context allows.",
+)
 @click.option(
     "--timeout",
     type=click.FloatRange(0.1),
@@ -93,6 +102,7 @@ _KEEP_ALIVE_S = 75  # longer than clients keep idle connections, which so are th
 @click.option(
     "--cors",
     "origins",
+    type=TEXT,
     multiple=True,
     metavar="ORIGIN",
     help="A web page's origin, such as http://localhost:3000, that may use the server; one option "
@@ -101,6 +111,7 @@ _KEEP_ALIVE_S = 75  # longer than clients keep idle connections, which so are th
 @click.option(
     "--allowed-host",
     "hosts",
+    type=TEXT,
     multiple=True,
     metavar="NAME",
     help="Another name or address that clients may use for the server; one option for each. By "
@@ -160,7 +171,7 @@ def serve(
             (host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET, backlog=2048
         )
     except OSError as error:
-        fail(RunnerError(f"cannot listen on {host} port {port}: {error.strerror or error}"), 2)
+        fail(RunnerError(f"cannot listen on {host} port {port}: {_reason(error)}"), 2)
     settings = ServerSettings(
         name or model.stem,
         api_key,
@@ -174,6 +185,11 @@ def serve(
     logging.basicConfig(format="runtime: %(message)s", level=logging.WARNING)
     runner = Model(options)
     asyncio.run(_serve(runner, make_app(runner, settings), listener, settings.model, stall_timeout))
+
+
+def _reason(error: OSError) -> str:
+    """Without the address, which asyncio and socket repeat in parentheses."""
+    return (error.strerror or str(error)).partition(" (")[0]
 
 
 async def _serve(

@@ -7,16 +7,15 @@ from urllib.parse import quote
 import click
 
 from exporter.commands.interruption import say_from_now
+from exporter.commands.values import FileName
 from runtime.commands.results import fail
 from runtime.errors import BuildError, RunnerError
 from runtime.web_server import open_server
 from runtime.web_site import Site, find_site
 
 
-@click.command()
-@click.argument(
-    "model", type=click.Path(path_type=Path, exists=True, dir_okay=False), required=False
-)
+@click.command(short_help="Run models in the browser of this computer.")
+@click.argument("model", type=FileName(".pte file", exists=True, dir_okay=False), required=False)
 @click.option(
     "--port",
     type=click.IntRange(0, 65535),
@@ -27,13 +26,13 @@ from runtime.web_site import Site, find_site
 @click.option("--open", "opens", is_flag=True, help="Also open the page in the browser.")
 @click.option(
     "--pack",
-    type=click.Path(path_type=Path, file_okay=False),
+    type=FileName("directory", file_okay=False),
     metavar="DIR",
     help="Write the page into DIR instead, for any web server; it is the npm package too: npm pack "
     "DIR makes its archive.",
 )
 def web(model: Path | None, port: int, opens: bool, pack: Path | None) -> None:
-    """Run models in the browser of this computer: serves a page, and MODEL for it to load.
+    """Run models in the browser of this computer: serve a page, and MODEL for it to load.
 
     The page runs a .pte that was exported with --delegate cpu; nothing that is typed leaves the
     browser. Without MODEL, choose a file in the page. Only this computer can reach the server;

@@ -1,11 +1,40 @@
 """Errors as OpenAI's clients read them: a status and one sentence."""
 
+import json
+from collections.abc import Mapping
 from typing import Any
 
 from pydantic import ValidationError
 from starlette.responses import JSONResponse
 
 _TYPES = {401: "authentication_error", 429: "rate_limit_error", 404: "not_found_error"}
+_LONGEST = 40  # characters of a value that a sentence repeats
+# What a value must be, by pydantic's kinds of faults; the names in braces are of a fault's context.
+_MUST_BE = {
+    "greater_than_equal": "at least {ge}",
+    "greater_than": "more than {gt}",
+    "less_than_equal": "at most {le}",
+    "less_than": "less than {lt}",
+    "literal_error": "{expected}",
+    "union_tag_invalid": "of the type {expected_tags}",
+    "union_tag_not_found": "an object with a type",
+    "string_type": "a string",
+    "int_type": "a whole number",
+    "int_from_float": "a whole number",
+    "float_type": "a number",
+    "finite_number": "a finite number",
+    "bool_type": "true or false",
+    "none_required": "null",
+    "list_type": "a list",
+    "dict_type": "an object",
+    "model_type": "an object",
+    "model_attributes_type": "an object",
+    "string_too_short": "a string of length {min_length} or more",
+    "string_too_long": "a string of length {max_length} or less",
+    "too_short": "a list of length {min_length} or more",
+    "too_long": "a list of length {max_length} or less",
+    "string_pattern_mismatch": "a string that matches {pattern}",
+}
 
 
 class HttpError(Exception):
@@ -47,12 +76,35 @@ def not_valid(error: ValidationError) -> HttpError:
     # Of a union's members, the one that has the right type is what the client meant, then the one
     # that goes deepest.
     fault = max(found, key=lambda each: (not each["type"].endswith("_type"), len(each["loc"])))
-    place = ".".join(str(part) for part in fault["loc"] if _is_field(part))
+    parts = list(fault["loc"])
+    if parts[:1] == ["response_format"]:
+        del parts[1:2]  # its type, by which pydantic chooses
+    place = ".".join(str(part) for part in parts if _is_field(part))
     if fault["type"] == "extra_forbidden":
         return HttpError(400, f"{place} is not supported", place, "unsupported_parameter")
-    reason = fault["msg"].removeprefix("Value error, ")
-    sentence = f"{place}: {reason}" if place else reason
-    return HttpError(400, sentence, place or None)
+    return HttpError(400, _sentence(place, fault), place or None)
+
+
+def _sentence(place: str, fault: Mapping[str, Any]) -> str:
+    if fault["type"] == "missing":
+        return f"{place} is missing"
+    wanted = _MUST_BE.get(fault["type"])
+    if wanted is None:
+        reason = fault["msg"].removeprefix("Value error, ")
+        return f"{place}: {reason}" if place else reason
+    context = fault.get("ctx", {}).items()
+    wanted = wanted.format_map({name: _plain(value) for name, value in context})
+    value = fault["input"]
+    if isinstance(value, str | int | float | None):
+        shown = json.dumps(value, ensure_ascii=False)
+        if len(shown) <= _LONGEST:
+            return f"{place} is {shown}, but must be {wanted}"
+    return f"{place} must be {wanted}"
+
+
+def _plain(value: Any) -> Any:
+    """2 for 2.0."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def _is_field(part: int | str) -> bool:

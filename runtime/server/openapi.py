@@ -4,7 +4,7 @@ from typing import Any
 
 from pydantic.json_schema import models_json_schema
 
-from runtime.server.requests import ChatRequest, CompletionRequest, Ignored
+from runtime.server.requests import ChatRequest, CompletionRequest, StreamOptions, Strict
 
 _ERRORS = {
     400: "The request is not possible.",
@@ -41,7 +41,7 @@ def description(model: str, has_key: bool) -> dict[str, Any]:
             "title": "Thimble",
             "version": "1",
             "description": "OpenAI's interface for one model. Fields without effect: "
-            + ", ".join(Ignored.model_fields)
+            + ", ".join(_ignored(ChatRequest, CompletionRequest, stream_options=StreamOptions))
             + "; every field that is not listed is refused.",
         },
         "paths": {
@@ -68,6 +68,21 @@ def description(model: str, has_key: bool) -> dict[str, Any]:
         },
         "security": [{"key": []}] if has_key else [],
     }
+
+
+def _ignored(*bodies: type[Strict], **inside: type[Strict]) -> list[str]:
+    """The fields of bodies, and of the objects inside them, that say that they have no effect."""
+    kinds = [
+        *(("", body) for body in bodies),
+        *((f"{name}.", kind) for name, kind in inside.items()),
+    ]
+    names = [
+        prefix + name
+        for prefix, kind in kinds
+        for name, field in kind.model_fields.items()
+        if (field.description or "").startswith("no effect")
+    ]
+    return list(dict.fromkeys(names))
 
 
 def _post(path: str, body: str) -> dict[str, Any]:

@@ -188,7 +188,7 @@ class ChatRequest(Sampling):
     chat_template_kwargs: dict[str, Any] | None = Field(
         None, description="what the template knows, such as enable_thinking; not OpenAI's"
     )
-    modalities: list[Literal["text"]] | None = Field(None, description="no effect")
+    modalities: list[Literal["text"]] | None = Field(None, description="no effect: text alone")
     verbosity: str | None = Field(None, description="no effect")
 
     @model_validator(mode="after")
@@ -221,7 +221,7 @@ class CompletionRequest(Sampling):
     max_tokens: int | None = Field(None, ge=0, le=MAX_TOKENS, description="16 unless given")
     logprobs: int | None = Field(None, ge=0, le=20)
     echo: bool | None = None
-    best_of: Literal[1] | None = Field(None, description="no effect")
+    best_of: Literal[1] | None = Field(None, description="1 alone")
     suffix: None = None
 
     def prompts(self) -> list[str] | list[list[int]]:

@@ -227,7 +227,10 @@ def test_a_rotated_export_has_other_lines(
     ("changes", "sentence"),
     [
         ({"etrecord": Path("absent.etrecord")}, "There is no absent.etrecord; export with --etr"),
-        ({"text": Path("absent.txt")}, "absent.txt cannot be read as text"),
+        (
+            {"text": Path("absent.txt")},
+            r"absent.txt cannot be read as text \(No such file or directory\); name ",
+        ),
     ],
 )
 def test_bad_requests(

@@ -74,9 +74,9 @@ def steady(profile: Profile, seed: int, slower: dict[str, float]) -> Profile:
 
 def test_finds_the_line_that_became_slower(runs: dict[str, Path]) -> None:
     profile = load_profile(runs["a"], runs["etrecord"])
-    a = steady(profile, 1, {})
+    a = [steady(profile, 1, {}), steady(profile, 3, {})]
     b = steady(profile, 2, {"self.down_proj": 1.3, "self.o_proj": 0.7})
-    (decode,) = compare_profiles([a], [b], View.LINE).phases
+    (decode,) = compare_profiles(a, [b], View.LINE).phases
     verdicts = {
         change.line.text: change.verdict for change in decode.changes if change.line is not None
     }
@@ -106,7 +106,7 @@ def test_a_side_that_moves_by_itself_hides_small_changes(runs: dict[str, Path]) 
     (decode,) = compare_profiles(a, b, View.LINE).phases
     assert {change.verdict for change in decode.changes} == {Verdict.SAME}
     (decode,) = compare_profiles(a[:1], b, View.LINE).phases
-    assert decode.changes[0].verdict is Verdict.SLOWER
+    assert decode.changes[0].verdict is Verdict.MAYBE_SLOWER
 
 
 def test_one_run_does_not_show_how_much_runs_differ(runs: dict[str, Path]) -> None:
@@ -194,8 +194,9 @@ def test_real_runs(runs: dict[str, Path], tmp_path: Path) -> None:
 def assert_figures_agree(text: str, rows: int) -> None:
     """Every percentage is what the two times beside it make."""
     whole = re.findall(r"^\w+: ([\d.]+) -> ([\d.]+) ms a call \([\w ]+, ([+-][\d.]+)%", text, re.M)
-    lines = re.findall(r"^[a-z ]+?  +([\d.]+) +([\d.]+) +([+-][\d.]+)% ", text, re.M)
-    assert len(whole) == 2 and len(lines) == rows
+    lines = re.findall(r"^[a-z ]+?  +(\d+\.\d{6}) +(\d+\.\d{6}) +([+-][\d.]+)% ", text, re.M)
+    assert re.search(r"^prefill: .* ms a call \(\w+ and \w+ calls: too few to judge\)$", text, re.M)
+    assert len(whole) == 1 and len(lines) == rows
     for a, b, share in [*whole, *lines]:
         assert f"{float(b) / float(a) - 1:+.1%}" == f"{share}%"
 
@@ -206,7 +207,7 @@ def test_modules_of_every_layer_are_compared_apart(runs: dict[str, Path]) -> Non
     assert "model.layers.*.mlp.up_proj" in together.stdout
     assert "model.layers.4.mlp.up_proj" in apart.stdout and "*" not in apart.stdout
     for outcome in (together, apart):
-        assert re.search(r"noise, ms +module *\n", outcome.stdout)
+        assert re.search(r"noise, ms +module\n", outcome.stdout)
 
 
 def test_prompts_of_different_lengths_are_not_compared(runs: dict[str, Path]) -> None:

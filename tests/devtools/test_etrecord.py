@@ -13,6 +13,7 @@ from executorch.devtools.etrecord import parse_etrecord
 from support.recorded_runs import Recorded
 
 from devtools.commands.compare_models import read_weights
+from devtools.report.program import read_program
 from exporter.etrecord import holds_weights, save_etrecord, weights_crc32
 
 MODELS = ["stories_gptq_pte", "stories_cpu_pte"]
@@ -23,6 +24,8 @@ def test_a_record_holds_weights_once(recorded: Recorded, name: str) -> None:
     _, path = recorded(name)
     with ZipFile(path) as archive:
         entries = {entry.filename: entry for entry in archive.infolist()}
+        named = archive.comment.decode()
+    assert named == read_program(path.with_suffix(".pte")).fingerprint
     weights = [entry for entry in entries if entry.endswith("_state_dict")]
     assert weights == ["edge_dialect_exported_program/forward_state_dict"]
     assert "exported_program" not in entries

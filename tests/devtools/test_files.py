@@ -66,6 +66,28 @@ def test_every_command_refuses_a_pipe_before_it_works(tmp_path: Path) -> None:
         assert pipe.is_fifo()
 
 
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["inspect", "@", "--etrecord", "x"], "the name is empty; give a file."),
+        (["trace", "x", "--etrecord", "x", "--out", "@"], "the name is empty; give a file."),
+        (["bench", "@"], "the name is empty; give a .pte file."),
+        (["bench", "x", "--against", "@"], "the text is empty; give one, or leave the option out."),
+        (
+            ["report", "x", "--etrecord", "x", "--out", "x.txt"],
+            "x.txt does not end in .html; name ",
+        ),
+    ],
+)
+def test_names_that_are_refused(words: list[str], sentence: str) -> None:
+    outcome = CliRunner().invoke(main, ["" if word == "@" else word for word in words])
+    assert outcome.exit_code == 2 and sentence in outcome.stderr
+
+
+def test_help_is_not_cut() -> None:
+    assert "..." not in CliRunner().invoke(main, ["--help"]).stdout.partition("Commands:")[2]
+
+
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT, errno.EFBIG])
 def test_a_full_disk(tmp_path: Path, code: int) -> None:
     path = tmp_path / "out.json"
@@ -87,12 +109,12 @@ def test_a_full_disk(tmp_path: Path, code: int) -> None:
 def test_a_limit_on_the_size_of_files(words: list[str], pair: Pair, tmp_path: Path) -> None:
     command, option = words
     etdump, etrecord = map(str, pair)
-    arguments = [command, etdump, "--etrecord", etrecord, option, str(tmp_path / "out")]
+    arguments = [command, etdump, "--etrecord", etrecord, option, str(tmp_path / "out.html")]
     with small_disk(1000):
         result = CliRunner().invoke(main, arguments)
     assert result.exit_code == 1
     assert result.stderr == (
-        f"Error: The disk cannot store more (File too large) and {tmp_path / 'out'} was not "
+        f"Error: The disk cannot store more (File too large) and {tmp_path / 'out.html'} was not "
         "written; free some space or choose another place.\n"
     )
     assert list(tmp_path.iterdir()) == []

@@ -2,10 +2,12 @@
 
 import csv
 import json
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from zipfile import ZipFile
 
 import pytest
 import torch
@@ -77,10 +79,16 @@ def test_coverage_heads_every_report(pair: tuple[str, str], tmp_path: Path) -> N
         assert outcome.exit_code == 0, outcome.output
         first = outcome.stdout.splitlines()[0]
         assert first.startswith(
-            "coverage: 100.0% of the time inside ThimbleCpuBackend resolves to a line; "
-            "100.0% of the events do ("
+            "coverage: the line is known of 100.0% of the time inside ThimbleCpuBackend and of "
+            "100.0% of the events ("
         )
         assert "of the calls' time" in first
+        assert not any(line.endswith(" ") for line in outcome.stdout.splitlines())
+        assert "self and total are shares of all calls' time; the median is of one call." in (
+            outcome.stdout
+        )
+        assert ("with: lines" in outcome.stdout) == (view == "line")
+        assert ("linear (preparing its input)\n" in outcome.stdout) == (view == "op")
     outcome = inspect(pair[0], "--etrecord", pair[1], "--json", tmp_path / "out.json")
     coverage = json.loads((tmp_path / "out.json").read_text())["coverage"]
     assert coverage["delegate_time"] == coverage["event_count"] == 1
@@ -88,6 +96,23 @@ def test_coverage_heads_every_report(pair: tuple[str, str], tmp_path: Path) -> N
     assert coverage["unresolved"] == []
     run = json.loads((tmp_path / "out.json").read_text())["run"]
     assert run["prompt"] == PROMPT and run["threads"] == "1" and run["date"].endswith("Z")
+
+
+def test_a_record_of_another_export_is_noted(pair: tuple[str, str], tmp_path: Path) -> None:
+    """Of the same graph: its lines may be others, which ids do not tell."""
+    other = tmp_path / "other.etrecord"
+    shutil.copy(pair[1], other)
+    with ZipFile(other, "a") as archive:
+        assert archive.comment.isdigit()
+        archive.comment = b"1"
+    note = f"note: {pair[0]} ran another export than that of {other}: "
+    commands = [["inspect"], ["trace", "--out", tmp_path / "x.json"], ["diff", pair[0]]]
+    for command in [*commands, ["report", "--out", tmp_path / "x.html"]]:
+        for record in (other, pair[1]):
+            words = [*command, pair[0], "--etrecord", record]
+            outcome = CliRunner().invoke(main, [str(word) for word in words])
+            assert outcome.exit_code == 0, outcome.output
+            assert outcome.output.replace("\n", " ").count(note) == (record is other)
 
 
 def test_json_adds_up(pair: tuple[str, str], tmp_path: Path) -> None:
@@ -191,7 +216,7 @@ def test_bounds() -> None:
     assert compute.text == "compute-bound, 90% of the limit"
     cached = find_bound(1_000_000, 25_000_000, None, limits)
     assert cached is not None
-    assert cached.text == "in caches, 2.5 x memory's limit"
+    assert cached.text == "read from caches at 2.5 times the memory's rate"
     assert find_bound(1_000_000, None, None, limits) is None
     assert find_bound(0, 1, 1, limits) is None
     assert find_bound(1_000_000, 1, 1, None) is None

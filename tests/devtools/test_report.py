@@ -322,7 +322,7 @@ def test_the_command_writes_it(pte: Path, etdump: Path, tmp_path: Path) -> None:
     result = CliRunner().invoke(main, [str(word) for word in (*arguments, "--limits", limits)])
     assert result.exit_code == 0, result.output
     assert result.output.startswith(f"wrote {out}: ")
-    assert "100.0% of delegate time and 100.0% of events resolve to a line" in result.output
+    assert "the line is known of 100.0% of delegate time and of 100.0% of events" in result.output
     page = out.read_text(encoding="utf-8")
     assert page.startswith("<!doctype html>") and "-bound, " in page
 

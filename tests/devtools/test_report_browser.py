@@ -91,6 +91,21 @@ def test_bars_leave_the_percentages_free(browser: Page, report: Path, width: int
         assert length > 30 and number <= cell - length
 
 
+@pytest.mark.parametrize("width", [320, 1280])
+def test_no_label_is_cut(browser: Page, report: Path, width: int) -> None:
+    """One that does not fit is out of sight, and the mark's title has it."""
+    browser.show(report, width)
+    labels = browser.run(
+        "[...document.querySelectorAll('#flame button, .stack span')].map(e => {"
+        "const text = document.createRange(); text.selectNodeContents(e);"
+        "const label = text.getBoundingClientRect(), box = e.getBoundingClientRect();"
+        "return [label.right <= box.right, label.top >= box.bottom, e.title.length > 0]; })"
+    )
+    assert len(labels) > 10 and all(titled for *_, titled in labels)
+    assert all(fits or hidden for fits, hidden, _ in labels)
+    assert {fits and not hidden for fits, hidden, _ in labels} == {True, False}
+
+
 def luminance(browser: Page, element: str, name: str) -> float:
     """Relative luminance of a colour, as WCAG 2.2 defines it."""
     color = f"getComputedStyle({element}).{name}"

@@ -1,14 +1,18 @@
 """`python -m runtime`: generating and building from the command line."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 import runtime.build
+from runtime.__main__ import main
 from runtime.build import build, wheel_directory
+from runtime.commands.generate import summary
 from runtime.errors import BuildError
 from runtime.wheel import fetch_wheel
 
@@ -34,7 +38,7 @@ def test_generate_speaks_on_stdout(cpp_build: Path, stories_pte: Path) -> None:
     assert result.returncode == 0, result.stderr
     assert result.stdout == " upon a time, there\n"
     assert result.stderr.startswith("2 prompt + 5 generated tokens, prefill ")
-    assert result.stderr.endswith("tok/s, length\n")
+    assert result.stderr.endswith("tok/s, stopped: length\n")
 
 
 def test_the_options_of_an_answer(cpp_build: Path, stories_pte: Path) -> None:
@@ -62,6 +66,49 @@ def test_bad_use_is_exit_2(tmp_path: Path) -> None:
     assert run("generate", tmp_path).returncode == 2
     assert run("generate", tmp_path, "-p", "x", "--threads", "0").returncode == 2
     assert run("fly").returncode == 2
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "generate @ -p x",
+        *(f"generate x.pte -p x {option} @" for option in ("--adapter", "--draft", "--choice")),
+        *(f"generate x.pte -p x {option} @" for option in ("--regex", "--json-schema", "--stop")),
+        "serve @",
+        *(f"serve x.pte {option} @" for option in ("--name", "--adapter", "--cors", "--host")),
+        "web @",
+        "package --out @",
+    ],
+)
+def test_an_empty_value_is_refused(command: str) -> None:
+    words = ["" if word == "@" else word for word in command.split()]
+    outcome = CliRunner().invoke(main, words)
+    assert outcome.exit_code == 2
+    assert re.search(r"': the (name|text) is empty; give \S.*\.$", outcome.stderr)
+
+
+def test_a_wheel_needs_a_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("runtime.commands.build.package", lambda _: pytest.fail("built"))
+    outcome = CliRunner().invoke(main, ["package", "--out", str(tmp_path / "none")])
+    assert outcome.exit_code == 2
+    assert outcome.stderr == (
+        f"runtime: {tmp_path}/none does not exist; name an existing, writable directory.\n"
+    )
+
+
+def test_help_is_not_cut() -> None:
+    assert "..." not in CliRunner().invoke(main, ["--help"]).stdout.partition("Commands:")[2]
+
+
+def test_an_answer_of_one_token_has_no_rate_of_decoding() -> None:
+    stats: dict[str, str | int | float] = {
+        "prompt_tokens": 2,
+        "generated_tokens": 1,
+        "prefill_tokens_per_s": 100.0,
+    }
+    stats |= {"decode_tokens_per_s": 0.0, "stop_reason": "length"}
+    said = "2 prompt + 1 generated tokens, prefill 100.0 tok/s, stopped: length"
+    assert summary(stats) == said
 
 
 def test_a_second_build_does_nothing(cpp_build: Path) -> None:

@@ -46,6 +46,20 @@ def test_the_runners_example(cpp_build: Path, directory: Path) -> None:
     assert re.search(r"\n\d+ tokens a second\n$", said)
 
 
+def test_the_runners_other_examples(cpp_build: Path, directory: Path) -> None:
+    """All but those that need a chat template, an adapter or a server."""
+    text = (ROOT / "runtime/README.md").read_text(encoding="utf-8")
+    blocks: list[str] = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    others = ("Chat", "ask", "adapter", "openai")
+    chosen = [block for block in blocks[1:] if not any(word in block for word in others)]
+    assert len(chosen) == 4
+    for program in chosen:
+        run_python(program, directory)
+    for program in blocks:
+        names = ["ruff", "check", "--isolated", "--select", "F821", "--stdin-filename", "x.py", "-"]
+        subprocess.run([sys.executable, "-m", *names], input=program, text=True, check=True)
+
+
 @pytest.mark.check
 def test_the_exporters_example(tmp_path: Path) -> None:
     said = run_python(printed("python", "exporter/README.md", FROM_PYTHON), tmp_path)

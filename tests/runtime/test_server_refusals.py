@@ -1,6 +1,7 @@
 """What the server refuses: one sentence each, with the status that OpenAI's clients know."""
 
 import re
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -9,7 +10,14 @@ from typing import Any
 
 import httpx
 import pytest
+from click.testing import CliRunner
+from pydantic import ValidationError
 from support.servers import Server, export_caller, serving, wait_for
+
+from runtime.__main__ import main
+from runtime.server.errors import not_valid
+from runtime.server.openapi import description
+from runtime.server.requests import ChatRequest, CompletionRequest
 
 USER: list[Any] = [{"role": "user", "content": "Once upon a time"}]
 
@@ -27,20 +35,57 @@ def server(cpp_build: Path, pte: Path) -> Iterator[Server]:
 
 
 @pytest.mark.parametrize(
+    ("fields", "sentence"),
+    [
+        ({}, "prompt is missing"),
+        ({"prompt": "x", "temperature": "9"}, 'temperature is "9", but must be a number'),
+        ({"prompt": "x", "top_k": 1.5}, "top_k is 1.5, but must be a whole number"),
+        ({"prompt": "x", "n": 0}, "n is 0, but must be at least 1"),
+        ({"prompt": "x", "stream": "yes"}, 'stream is "yes", but must be true or false'),
+        ({"prompt": 3}, "prompt is 3, but must be a string"),
+        ({"prompt": "x", "best_of": 3}, "best_of is 3, but must be 1"),
+        ({"prompt": "x", "suffix": "y"}, 'suffix is "y", but must be null'),
+        ({"prompt": "x", "user": {}}, "user must be a string"),
+    ],
+)
+def test_pydantics_faults_are_said_in_our_words(fields: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(ValidationError) as caught:
+        CompletionRequest.model_validate({"model": "m", **fields})
+    assert not_valid(caught.value).message == sentence
+
+
+def test_a_format_without_its_schema() -> None:
+    body = {"model": "m", "messages": USER, "response_format": {"type": "json_schema"}}
+    with pytest.raises(ValidationError) as caught:
+        ChatRequest.model_validate(body)
+    assert not_valid(caught.value).message == "response_format.json_schema is missing"
+
+
+def test_the_readme_names_the_fields_without_effect() -> None:
+    readme = (Path(__file__).resolve().parents[2] / "runtime/README.md").read_text("utf-8")
+    named = readme.partition("`reasoning_content`. ")[2].partition("have no effect")[0]
+    listed = description("m", False)["info"]["description"].partition("without effect: ")[2]
+    assert set(re.findall(r"[a-z_.]{3,}", named)) == {
+        *listed.partition(";")[0].split(", "),
+        "and",
+    }
+
+
+@pytest.mark.parametrize(
     ("fields", "status", "sentence"),
     [
         ({"foo": 1}, 400, "foo is not supported"),
         ({"functions": []}, 400, "functions is not supported"),
-        ({"temperature": 3}, 400, "temperature: .*less than or equal to 2"),
-        ({"messages": []}, 400, "messages: .*at least 1 item"),
+        ({"temperature": 3}, 400, "temperature is 3, but must be at most 2$"),
+        ({"messages": []}, 400, "messages must be a list of length 1 or more"),
         ({"messages": [{"role": "tool", "content": "x"}]}, 400, "needs tool_call_id"),
         ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, 400, "messages"),
         ({"model": "gpt-4"}, 404, "there is no model 'gpt-4': this server has 'stories'"),
         ({"chat_template_kwargs": {"add_generation_prompt": True}}, 400, "add_generation_prompt"),
-        ({"stop": ["a", "b", "c", "d", "e"]}, 400, "stop: .*at most 4"),
-        ({"stop": ""}, 400, "^stop: .*at least 1 character"),
+        ({"stop": ["a", "b", "c", "d", "e"]}, 400, "stop must be a list of length 4 or less"),
+        ({"stop": ""}, 400, '^stop is "", but must be a string of length 1 or more'),
         ({"logit_bias": {"9" * 5000: 1}}, 400, "not the number of a token"),
-        ({"n": 17}, 400, "n: .*less than or equal to 16"),
+        ({"n": 17}, 400, "n is 17, but must be at most 16"),
         (
             {
                 "messages": [
@@ -173,6 +218,14 @@ def test_a_prompt_that_takes_too_long_to_score(cpp_build: Path, pte: Path) -> No
         assert response.status_code == 504
         assert "took longer than 0.1 seconds" in response.json()["error"]["message"]
         wait_for(lambda: server.metric("thimble_running") == 0)
+
+
+def test_a_port_in_use(cpp_build: Path, pte: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        outcome = CliRunner().invoke(main, ["serve", str(pte), "--port", str(port)])
+    said = f"runtime: cannot listen on 127.0.0.1 port {port}: Address already in use\n"
+    assert (outcome.exit_code, outcome.stderr) == (2, said)
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,7 @@ typedef struct {
   int32_t top_k;          /* 0 to INT32_MAX; 0: all */
   float top_p;            /* 0 to 1; 1: all */
   float min_p;            /* 0 to 1; 0: all */
-  uint64_t seed;
+  uint64_t seed;          /* 0 is a seed too; the same gives the same text, another another */
 } thimble_options;
 
 /// Receives a piece of the answer: `size` bytes, complete characters. Returning 0 ends the answer.
