@@ -21,6 +21,10 @@ from exporter.options import ExportOptions
 from exporter.pipeline import export_model
 from quant.scheme import Scheme
 
+# Python's readline tells the programs that it starts how wide the terminal is, where there is none.
+os.environ.pop("COLUMNS", None)
+os.unsetenv("COLUMNS")
+
 SHARED_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 
 

@@ -363,7 +363,6 @@ def test_the_command_looks_into_it(filled: Cache) -> None:
     listed = subprocess.run(
         [sys.executable, "-m", "quant", *arguments, "--list"],
         cwd=ROOT,
-        env=dict(os.environ),  # without the COLUMNS that pytest's readline sets for children
         capture_output=True,
         text=True,
     )
