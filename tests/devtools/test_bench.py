@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -76,6 +77,9 @@ def numbers(value: Any) -> list[float]:
     return [value] if isinstance(value, int | float) and not isinstance(value, bool) else []
 
 
+PROGRESS = re.compile(r"\d+ of \d+: ")
+
+
 @pytest.mark.check
 def test_everything_is_measured_beside_its_limit(
     stories_gptq_pte: Path, run: Run, tmp_path: Path
@@ -147,7 +151,8 @@ def test_xnnpack_is_measured_in_turns(embedded_pte: Path, run: Run, tmp_path: Pa
         result = run(embedded_pte, "--quick", "--against", "xnnpack", "--json", out)
         assert result.returncode == 0, result.stderr
         assert ("making" in result.stderr) == (attempt == 0)
-        assert len(result.stderr.splitlines()) <= 1, "a healthy run warns of nothing"
+        said = [line for line in result.stderr.splitlines() if not PROGRESS.match(line)]
+        assert len(said) <= 1, "a healthy run warns of nothing"
     report = read(out)
     ours, theirs = (engine["name"] for engine in report["engines"])
     assert (ours, theirs) == (embedded_pte.stem, "xnnpack")
