@@ -10,7 +10,7 @@ from devtools.bench.plot import draw, require_plotting
 from devtools.bench.report import make_report
 from devtools.bench.workload import make_plan, make_sequences_plan
 from devtools.commands.bench_tables import Display, show
-from devtools.commands.output import fail, table_console
+from devtools.commands.output import fail, wide_console
 from devtools.commands.rivals import RivalOptions, check_rival, make_rivals, open_model
 from devtools.errors import BadRequest, DevtoolsError
 from devtools.files import check_outputs, replacing
@@ -98,7 +98,7 @@ def _run_bench(request: Request) -> None:
         run = measure(model, engines, plan, bench, display)
     report = make_report(request.model, models, engines, plan, run)
     # In a file or a pipe, tables are not wrapped.
-    show(report, table_console())
+    show(report, wide_console())
     if request.json is not None:
         with replacing(request.json) as temporary:
             temporary.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")

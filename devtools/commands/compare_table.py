@@ -5,11 +5,11 @@ import math
 from rich.console import Console
 from rich.table import Table
 
-from devtools.commands.output import table_console
 from devtools.compare.figures import Distance
 from devtools.compare.outcome import Outcome
 from devtools.compare.rows import DECODE, OUTLIER, PREFILL, Row
 from devtools.profile.model import Line
+from exporter.commands.tables import table_console
 
 _WIDTH = 120  # of a table that goes to a file
 _LOGITS = {

@@ -10,7 +10,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from devtools.commands.inspect_tables import HEADINGS
-from devtools.commands.output import fail, table_console
+from devtools.commands.output import fail, wide_console
 from devtools.errors import BadRequest, DevtoolsError
 from devtools.files import check_outputs, replacing
 from devtools.profile.difference import (
@@ -67,7 +67,7 @@ def _run_diff(request: Request) -> None:
         with replacing(request.json) as temporary:
             text = json.dumps(_plain(difference, a, b), indent=1)
             temporary.write_text(text + "\n", encoding="utf-8")
-    console = table_console()
+    console = wide_console()
     for name, profiles in (("A", a), ("B", b)):
         console.print(_side_line(name, profiles), markup=False)
     for note in difference.notes:

@@ -10,7 +10,7 @@ from typing import Any
 from devtools.bench.server import Server
 from devtools.commands.bench import find_bench
 from devtools.commands.inspect_tables import show
-from devtools.commands.output import fail, table_console
+from devtools.commands.output import fail, wide_console
 from devtools.errors import BadRequest, DevtoolsError
 from devtools.files import check_outputs, replacing
 from devtools.profile.limits import Limits, load_limits
@@ -64,7 +64,7 @@ def _run_inspect(request: Request) -> None:
         with replacing(request.csv) as temporary:
             _write_csv(report, request.by, request.phases, temporary)
     # In a file or a pipe, tables are not wrapped.
-    console = table_console()
+    console = wide_console()
     show(report, request.by, request.phases, request.top, console)
 
 

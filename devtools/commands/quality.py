@@ -15,7 +15,7 @@ from delegates import DelegateError
 from devtools.bench.plot import require_plotting
 from devtools.commands.bench_tables import Display
 from devtools.commands.float_logits import FloatLogits, Logits
-from devtools.commands.output import fail, table_console
+from devtools.commands.output import fail, wide_console
 from devtools.errors import BadRequest, DevtoolsError
 from devtools.files import check_outputs, replacing, using_temporary_files
 from devtools.quality.llama_cpp import CHUNK, FIRST, Base, LlamaCpp
@@ -91,7 +91,7 @@ def _run_quality(request: Request) -> None:
     ):
         measurement = Measurement(request, schemes, tools, display, Path(directory))
         rows = measurement.kept_rows() if request.keep else measurement.rows()
-    table_console().print(table_of(rows, names))
+    wide_console().print(table_of(rows, names))
     if request.json is not None:
         with replacing(request.json) as path:
             path.write_text(json.dumps([row.to_dict() for row in rows], indent=1) + "\n")
