@@ -126,13 +126,12 @@ def compare_profiles(a: Sequence[Profile], b: Sequence[Profile], view: View) -> 
         phases.append(_compare_phase(phase, runs_a, runs_b, view))
     lone = [name for name, runs in (("A", a), ("B", b)) if len(runs) == 1]
     if phases and lone:
+        doubt = ", and a change beyond it is only possible" if len(lone) == 2 else ""
         notes.append(
             f"{' and '.join(lone)} {'is' if len(lone) == 1 else 'are'} one run only, which does "
-            f"not show how much runs differ by themselves: {_LONE_RUN:.0%} is assumed"
-            + ", and a change beyond it is only possible"
-            * (len(lone) == 2)
-            + "; to measure it, record three runs or more of each side and add them with --again-a "
-            "and --again-b"
+            f"not show how much runs differ by themselves: {_LONE_RUN:.0%} is assumed{doubt}; to "
+            "measure it, record three runs or more of each side and add them with --again-a and "
+            "--again-b"
         )
     return Difference(tuple(phases), tuple(notes))
 

@@ -128,10 +128,9 @@ class Spill:
         _trim_heap()
 
     def stack(self, pieces: Iterable[Sequence[Tensor]], rows: int) -> list[Tensor]:
-        """Tensors (rows, columns) of which some rows come at a time. With a directory, no more of
+        """Tensors (rows, columns) of which some rows come at a time, in the directory: no more of
         them than those is in memory, until they are read."""
-        if self.directory is None:
-            return [torch.cat(parts) for parts in zip(*pieces, strict=True)]
+        assert self.directory is not None
         files: list[IO[bytes]] = []
         last: list[Tensor] = []
         for piece in pieces:
