@@ -1,14 +1,13 @@
 """What a quantized model is made of: a linear and an embedding of integers and scales."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
 
 import quant.operators  # noqa: F401  (defines torch.ops.thimble.linear and embedding)
-from quant.operators import dequantized, input_group, linear_of_floats
+from quant.operators import dequantized
 from quant.rotation.inputs import rotate_blocks
 from quant.weight_type import WeightType
 
@@ -73,14 +72,12 @@ class QuantizedLinear(_Quantized):
         self.in_features = in_features
         self.out_features = len(weight.values)
         self.register_parameter("bias", bias)
-        self._floats: Tensor | None = None  # in `dequantized_once`
+        self.ready: Callable[[Tensor], Tensor] | None = None  # of quant.integers.dequantized_once
 
     def forward(self, x: Tensor) -> Tensor:
         """float32 (..., in_features) to (..., out_features)."""
-        if self._floats is not None:
-            type = self.weight_type
-            groups = input_group(type.group_size, type.levels)
-            return linear_of_floats(x, self._floats, self.bias, self.rotated, groups)
+        if self.ready is not None:
+            return self.ready(x)
         return torch.ops.thimble.linear(
             x,
             self.values,
@@ -98,19 +95,6 @@ class QuantizedLinear(_Quantized):
         weight = replace(stored, values=self.values[rows], scales=self.scales[rows])
         bias = None if self.bias is None else nn.Parameter(self.bias[rows], requires_grad=False)
         return QuantizedLinear(weight, self.in_features, bias)
-
-
-@contextmanager
-def dequantized_once(module: nn.Module) -> Iterator[None]:
-    """Runs many calls of a module: its linears are dequantized before the first, not in each."""
-    linears = [each for each in module.modules() if isinstance(each, QuantizedLinear)]
-    try:
-        for linear in linears:
-            linear._floats = dequantized(linear.values, linear.scales)
-        yield
-    finally:
-        for linear in linears:
-            linear._floats = None
 
 
 class QuantizedEmbedding(_Quantized):

@@ -13,11 +13,11 @@ from typing import cast
 import torch
 from torch import Tensor
 
+from quant.integers import dequantized_once
 from quant.layers.blocks import LayerBlock, weight_of
 from quant.layers.nearest import round_part
 from quant.layers.place import Place
 from quant.layers.stream import Shards
-from quant.modules import dequantized_once
 from quant.protocols import Block, Mixture
 
 _COLUMNS_PER_TOKEN = 8  # of an expert's input; with fewer tokens than that it is not calibrated

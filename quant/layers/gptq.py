@@ -2,13 +2,13 @@
 
 from torch import nn
 
+from quant.integers import dequantized_once
 from quant.layers.blocks import LayerBlock, blocks_of
 from quant.layers.experts import gptq_experts
 from quant.layers.nearest import Done
 from quant.layers.place import Place, Streams
 from quant.layers.stream import through
 from quant.machine.products import fast_products
-from quant.modules import dequantized_once
 from quant.scheme import Scheme
 
 

@@ -56,7 +56,7 @@ def head_statistics(
     move(norm, device)
     seen = seen_by_linear(replace(scheme.choice, rotation="none"))
     columns = hidden.shape[-1] + -hidden.shape[-1] % scheme.largest_group
-    inputs = (seen(norm(x)) for x in hidden.split(WINDOWS_TOGETHER))
+    inputs = (seen(norm(x)).floats() for x in hidden.split(WINDOWS_TOGETHER))
     hessian = hessian_of(gram(inputs, columns, device), tokens.numel())
     factor = inverse_factor(hessian, head_damp_percent(is_tied(model)), scheme.choice.act_order)
     importance = torch.where(hessian.diagonal() == 0, 0.0, 1 / factor.inverse_diagonal())

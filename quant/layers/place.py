@@ -14,6 +14,7 @@ from quant.machine.ranks import ALONE, Ranks
 from quant.machine.speed import Speed, hessian_operations, update_operations
 from quant.machine.spill import IN_MEMORY, Spill
 from quant.protocols import Part
+from quant.rounding.activations import Seen
 from quant.rounding.drift import residual_drift, residual_products
 from quant.rounding.nearest import require_finite, round_int8
 from quant.rounding.solve import (
@@ -124,7 +125,7 @@ class Place:
         bias = getattr(self.block.layer.get_submodule(linear), "bias", None)
         seen = seen_by_linear(method)
 
-        def pairs(shard: int) -> Iterator[tuple[Tensor, Tensor]]:
+        def pairs(shard: int) -> Iterator[tuple[Tensor, Seen]]:
             """What the linear should add, without its bias, to make the streams equal; its
             inputs."""
             hidden = self.streams.hidden.shards[shard]

@@ -7,11 +7,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from quant.integers import dequantized_once
 from quant.machine.device import HOST, context_on
 from quant.machine.products import fast_products
 from quant.machine.ranks import ALONE, SHARDS, Ranks
 from quant.machine.spill import IN_MEMORY, Batches, Spill
-from quant.modules import dequantized_once
 from quant.protocols import CausalLM, WeightSource
 
 STREAM_TOKENS = 2048  # that go through a layer together

@@ -18,7 +18,7 @@ from quant.machine.device_name import check_device_name
 from quant.protocols import CausalLM
 
 HOST = torch.device("cpu")
-_ROWS, _GPU_ROWS = 1024, 8192
+_ROWS, _GPU_ROWS = 320, 8192
 
 
 def find_device(name: str, rank: int = 0, count: int = 1) -> torch.device:
@@ -106,8 +106,8 @@ def context_on(device: torch.device, model: CausalLM, seq_len: int) -> Any:
 def rows_together(device: torch.device) -> int:
     """How many rows of a weight are solved together; they do not depend on each other.
 
-    On a CPU, few enough that a block of their columns stays in its cache. A GPU needs no longer for
-    a column of thousands than for the launch.
+    On a CPU, few enough that each thread has some, and that a block of their columns stays in its
+    cache. A GPU needs no longer for a column of thousands than for the launch.
     """
     return _ROWS if device == HOST else _GPU_ROWS
 

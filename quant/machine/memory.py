@@ -23,14 +23,16 @@ from quant.layers.stream import STREAM_TOKENS
 from quant.layers.walk import layers_of
 from quant.machine.ranks import SHARDS
 from quant.protocols import CausalLM
+from quant.rounding.int8_gram import TOGETHER
 from quant.scheme import Scheme
 
 _FLOAT = 4
 _STORED = 2  # bytes of a number in a checkpoint; float32 ones are read slower, not kept longer
 _SLACK = 200_000_000  # pieces that are freed but not given back, libraries' own
-_SOLVED_ROWS = 1024
+_SOLVED_ROWS = 1280  # by four threads
 _SOLVE_COPIES = 12  # of those rows: targets, values, gradients, candidates
 _BATCH_COPIES = 4  # of a batch's widest activations
+_INT8_COPIES = 4  # of the inputs whose products are summed at once: as they come, and two digits
 _PIECE_COPIES = 4  # bytes of a number of a piece: stored, rounded, scales
 _MATRICES = 3  # Hessian, factor, and one more to make it or to descend with
 
@@ -100,6 +102,7 @@ def estimate_peak(
         solving = _MATRICES * square + 2 * outputs
         solving += _SOLVE_COPIES * _SOLVED_ROWS * widest * _FLOAT
         sums += _BATCH_COPIES * min(tokens, STREAM_TOKENS) * widest * _FLOAT
+        sums += _INT8_COPIES * min(tokens // SHARDS * widest, TOGETHER)
     rounding = table * (_STORED + 1) + ends
     if others and spilled:
         rounding = max(rounding, _PIECE_COPIES * PIECE)

@@ -1,5 +1,7 @@
 """Activations as they are at run time: int8, dynamic, per token."""
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
 
@@ -7,17 +9,54 @@ _LOW, _HIGH = -128, 127
 _EPS = torch.finfo(torch.float32).eps  # the smallest scale, the same as at run time
 
 
-def int8_round_trip(x: Tensor) -> Tensor:
-    """Rounds each token to int8 and back, as 8da4w linears do with their input.
+@dataclass(frozen=True)
+class Seen:
+    """An input as a linear sees it.
+
+    Attributes:
+        numbers: float32 (tokens, columns): where there are scales, integers, which bfloat16 holds.
+        scale: float32 (tokens, 1), of which the floats are multiples; None: these are the numbers.
+    """
+
+    numbers: Tensor
+    scale: Tensor | None
+
+    def floats(self) -> Tensor:
+        """float32 (tokens, columns)."""
+        return self.numbers if self.scale is None else self.numbers * self.scale
+
+    def weighted(self, left: Tensor) -> Tensor:
+        """What the numbers are multiplied by where the floats are by `left` (tokens, any)."""
+        return left if self.scale is None else left * self.scale
+
+
+def int8_values(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Rounds each token to int8, as 8da4w linears do with their input.
 
     scale = (max - min) / 255 over min(x, 0) .. max(x, 0), zero point round(-128 - min / scale).
 
     Args:
         x: float32 (..., features), a token per row.
+
+    Returns:
+        The values, integers (..., features), the zero points and the scales (..., 1): float32.
     """
     low = x.amin(dim=-1, keepdim=True).clamp_max_(0)
     high = x.amax(dim=-1, keepdim=True).clamp_min_(0)
     scale = ((high - low) / (_HIGH - _LOW)).clamp_min_(_EPS)
     zero_point = (_LOW - (low / scale).round()).clamp_(_LOW, _HIGH)
-    values = (x / scale).round_().add_(zero_point).clamp_(_LOW, _HIGH)
-    return values.sub_(zero_point).mul_(scale)
+    values = (x * (1 / scale)).round_()  # torchao's own steps, so that no tie is broken otherwise
+    return values.add_(zero_point).clamp_(_LOW, _HIGH), zero_point, scale
+
+
+def int8_codes(x: Tensor) -> tuple[Tensor, Tensor]:
+    """Rounds each token (..., features) to int8: the values less the zero point, integers in
+    -255..255, and the scales (..., 1), float32."""
+    values, zero_point, scale = int8_values(x)
+    return values.sub_(zero_point), scale
+
+
+def int8_round_trip(x: Tensor) -> Tensor:
+    """Rounds each token (..., features) to int8 and back."""
+    codes, scale = int8_codes(x)
+    return codes.mul_(scale)

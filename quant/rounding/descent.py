@@ -15,9 +15,8 @@ rounding, on their grid, in the Hessian's metric. No step makes the error larger
 import torch
 from torch import Tensor
 
-from quant.machine.device import rows_together
-from quant.rounding.gptq import InverseFactor
-from quant.rounding.nearest import one_thread
+from quant.machine.device import HOST, rows_together
+from quant.machine.threads import one_thread
 from quant.rounding.scales import Grid, TwoLevelScales
 
 _BLOCK = 256  # columns whose changes reach all others together (one matrix product)
@@ -28,25 +27,21 @@ def descend(
     target: Tensor,
     values: Tensor,
     scales: TwoLevelScales,
-    factor: InverseFactor,
     hessian: Tensor,
     sweeps: int,
 ) -> tuple[Tensor, TwoLevelScales]:
-    """Lowers tr((W - Q) (H + damping) (W - Q)^T), a group of columns at a time.
+    """Lowers tr((W - Q) H (W - Q)^T), a group of columns at a time.
 
     Args:
         target: float32 (rows, columns), the weight W.
         values: int8 (rows, columns), to begin with.
         scales: to begin with; the row scales stay.
-        factor: for the damping with which the Hessian was factored.
-        hessian: float32 (columns, columns).
+        hessian: float32 (columns, columns), damped as it was factored.
         sweeps: over all groups; it ends early when nothing changes any more.
 
     Returns:
         The new values and scales.
     """
-    damped = hessian.clone()
-    damped.diagonal().add_(factor.damping).masked_fill_(hessian.diagonal() == 0, factor.mean)
     new_values, multiple = torch.empty_like(values), torch.empty_like(scales.multiple)
     together = rows_together(target.device)
     for start in range(0, len(values), together):
@@ -56,7 +51,7 @@ def descend(
             values[rows],
             scales.multiple[rows],
             scales.grid,
-            damped,
+            hessian,
         )
         for sweep in range(sweeps):
             if not problem.sweep(last=sweep == sweeps - 1):
@@ -75,7 +70,8 @@ class _Rows:
         self._hessian = hessian
         self._group_size = values.shape[1] // multiple.shape[1]
         self._values = values.T.float().contiguous()  # (columns, rows)
-        self.multiple = multiple.T.contiguous()  # (groups, rows)
+        self.multiple = torch.empty_like(multiple.T, memory_format=torch.contiguous_format)
+        self.multiple.copy_(multiple.T)  # (groups, rows)
         steps = self.multiple.repeat_interleave(self._group_size, dim=0)
         self._gradient = hessian @ (target.T - self._values * steps)  # (columns, rows)
 
@@ -115,6 +111,15 @@ class _Rows:
     def _descend_group(self, group: int, columns: slice) -> Tensor:
         """Finds the group's best integers and scale; returns by how much Q moved."""
         hessian = self._hessian[columns, columns]
+        if hessian.device != HOST:
+            return self._descend_by_steps(group, columns, hessian)
+        from quant.rounding.compiled import descend_group  # here: half a second to import
+
+        values, gradient = self._values[columns], self._gradient[columns]
+        return descend_group(values, self.multiple[group], gradient, hessian, self._grid)
+
+    def _descend_by_steps(self, group: int, columns: slice, hessian: Tensor) -> Tensor:
+        """The same, a call of PyTorch for each step."""
         gradient, values = self._gradient[columns], self._values[columns]
         multiple = self.multiple[group].float()  # (rows,)
         candidates = torch.cat([(multiple + step).clamp_(1, self._grid.most) for step in _STEPS])
@@ -123,20 +128,19 @@ class _Rows:
         found = _descend_columns(hessian, gradients, before, candidates, self._grid)
         changes = (found * candidates).sub_(before)
         gains = (changes * gradients.mul_(2).sub_(hessian @ changes)).sum(dim=0)
-        best_values, best_multiple = values, multiple
-        best_change, best_gain = torch.zeros_like(values), torch.zeros_like(multiple)
-        tried = (gains, candidates, found, changes)
-        for gain, candidate, integers, change in zip(
+        best_values, best_multiple, best_gain = values, multiple, torch.zeros_like(multiple)
+        tried = (gains, candidates, found)
+        for gain, candidate, integers in zip(
             *(each.chunk(len(_STEPS), dim=-1) for each in tried), strict=True
         ):
             better = gain > best_gain
             best_gain = torch.where(better, gain, best_gain)
             best_multiple = torch.where(better, candidate, best_multiple)
             best_values = torch.where(better, integers, best_values)
-            best_change = torch.where(better, change, best_change)
+        change = (best_values * best_multiple).sub_(values * multiple)
         self._values[columns] = best_values
         self.multiple[group] = best_multiple.to(torch.uint8)
-        return best_change
+        return change
 
 
 def _descend_columns(
@@ -155,11 +159,11 @@ def _descend_columns(
     found = (before / scale).round_().clamp_(grid.low, grid.high)
     gradient = torch.addmm(gradient, hessian, found * scale - before, alpha=-1)
     unit = hessian.diagonal().unsqueeze(1) * scale
-    moved, change = torch.empty_like(scale), torch.empty_like(scale)
-    for i in range(len(found)):
-        torch.div(gradient[i], unit[i], out=moved)
-        moved.add_(found[i]).round_().clamp_(grid.low, grid.high)
-        torch.sub(moved, found[i], out=change)
-        gradient[i + 1 :].addr_(hessian[i, i + 1 :], change.mul_(scale), alpha=-1)
-        found[i] = moved
-    return found
+    integers = torch.empty_like(found)
+    rows = zip(gradient.unbind(), unit.unbind(), found.unbind(), integers.unbind(), strict=True)
+    for i, (steepness, step, old, new) in enumerate(rows):
+        torch.div(steepness, step, out=new)
+        new.add_(old).round_().clamp_(grid.low, grid.high)
+        change = torch.sub(new, old, out=old).mul_(scale)
+        gradient[i + 1 :].addr_(hessian[i, i + 1 :], change, alpha=-1)
+    return integers

@@ -19,16 +19,18 @@ import torch
 from torch import Tensor
 
 from quant.machine.device import HOST
+from quant.machine.products import add_product
+from quant.rounding.activations import Seen
 from quant.rounding.gptq import InverseFactor
 
 
 def drift_products(
-    pairs: Iterable[tuple[Tensor, Tensor]], columns: int, device: torch.device = HOST
+    pairs: Iterable[tuple[Tensor, Seen]], columns: int, device: torch.device = HOST
 ) -> Tensor:
     """(X - X')^T X' of pairs (X, X'); D = 2/N times that, for N tokens.
 
     Args:
-        pairs: float32 (..., in_features) both, the float model's and the quantized one's.
+        pairs: float32 (..., in_features) of the float model, and the quantized one's.
         columns: of the padded weight; what is beyond in_features stays 0.
         device: of the pairs.
 
@@ -37,17 +39,17 @@ def drift_products(
     """
     products = torch.zeros(columns, columns, device=device)
     for reference, x in pairs:
-        reference, x = reference.flatten(0, -2), x.flatten(0, -2)
-        used = x.shape[1]
-        products[:used, :used].addmm_((reference - x).T, x)
+        drifted = x.weighted(reference.flatten(0, -2) - x.floats())
+        used = drifted.shape[1]
+        add_product(products[:used, :used], drifted, x.numbers, exact=x.scale is not None)
     return products
 
 
-def residual_products(pairs: Iterable[tuple[Tensor, Tensor]], weight: Tensor) -> Tensor:
+def residual_products(pairs: Iterable[tuple[Tensor, Seen]], weight: Tensor) -> Tensor:
     """(Y + r)^T X' for `residual_drift`.
 
     Args:
-        pairs: float32 (..., rows) and (..., in_features): Y + r, and X'.
+        pairs: float32 (..., rows), Y + r, and X'.
         weight: float32 (rows, columns), padded.
 
     Returns:
@@ -55,8 +57,8 @@ def residual_products(pairs: Iterable[tuple[Tensor, Tensor]], weight: Tensor) ->
     """
     products = torch.zeros_like(weight)
     for wanted, x in pairs:
-        wanted, x = wanted.flatten(0, -2), x.flatten(0, -2)
-        products[:, : x.shape[1]].addmm_(wanted.T, x)
+        used, exact = products[:, : x.numbers.shape[1]], x.scale is not None
+        add_product(used, x.weighted(wanted.flatten(0, -2)), x.numbers, exact)
     return products
 
 

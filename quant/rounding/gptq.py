@@ -23,7 +23,7 @@ from torch import Tensor
 
 from quant.errors import QuantError
 from quant.machine.device import HOST, rows_together
-from quant.rounding.nearest import one_thread
+from quant.machine.threads import one_thread
 from quant.rounding.scales import Grid, TwoLevelScales
 
 _MAX_DAMP_PERCENT = 100.0
@@ -69,6 +69,13 @@ class InverseFactor:
     order: Tensor  # int64 (columns,)
     mean: float  # of the live columns' diagonal
     damping: float  # what was added to the diagonal, in the Hessian's own unit
+
+    def damped(self, hessian: Tensor) -> Tensor:
+        """A copy of the Hessian with what was added to its diagonal."""
+        dead = hessian.diagonal() == 0
+        damped = hessian.clone()
+        damped.diagonal().add_(self.damping).masked_fill_(dead, self.mean)
+        return damped
 
     def inverse_diagonal(self) -> Tensor:
         """diag(H^-1) in the columns' own order: float32 (columns,)."""
@@ -219,14 +226,19 @@ def _round_block(
     first: Tensor | None,
 ) -> Tensor:
     """Rounds the columns of one block, all (block, rows), into `values`; returns err_i."""
+    if free.device == HOST and carry is None and first is None:
+        from quant.rounding.compiled import round_block  # here: half a second to import
+
+        return round_block(free, steps, grid, upper, values)
     errors = torch.empty_like(free)
     diagonal = upper.diagonal().tolist()
-    for i in range(len(free)):
-        aim = first if i == 0 and first is not None else free[i]
-        rounded = (aim / steps[i]).round_().clamp_(grid.low, grid.high)
-        values[i] = rounded
-        errors[i] = (free[i] - rounded * steps[i]) / diagonal[i]
-        free[i + 1 :].addr_(upper[i, i + 1 :], errors[i], alpha=-1)
+    rows = zip(free.unbind(), steps.unbind(), values.unbind(), errors.unbind(), strict=True)
+    for i, (column, step, rounded, error) in enumerate(rows):
+        aim = first if i == 0 and first is not None else column
+        torch.div(aim, step, out=rounded).round_().clamp_(grid.low, grid.high)
+        torch.mul(rounded, step, out=error)
+        torch.sub(column, error, out=error).div_(diagonal[i])
+        free[i + 1 :].addr_(upper[i, i + 1 :], error, alpha=-1)
         if carry is not None:
-            free[i + 1 :].addr_(carry[i, i + 1 :], free[i])
+            free[i + 1 :].addr_(carry[i, i + 1 :], column)
     return errors

@@ -2,7 +2,6 @@
 groups."""
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 
 import torch
 from torch import Tensor
@@ -11,6 +10,7 @@ from torch.nn import functional as F
 from quant.baselines.hqq import hqq_scales
 from quant.errors import QuantError
 from quant.machine.device import HOST
+from quant.machine.threads import one_thread
 from quant.method import Method
 from quant.modules import QuantizedWeight
 from quant.rounding.scales import (
@@ -177,14 +177,3 @@ def row_chunks(weight: Tensor) -> Iterator[tuple[int, Tensor]]:
     count = max(1, elements // weight.shape[1])
     for start in range(0, weight.shape[0], count):
         yield start, weight[start : start + count]
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """For many short operations: two threads would spend more time waiting than working."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)

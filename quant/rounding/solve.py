@@ -9,15 +9,18 @@ from torch.nn import functional as F
 
 from quant.baselines.drift import gptaq_carry, qronos_first
 from quant.layers.stream import Shards
-from quant.machine.device import rows_together
+from quant.machine.device import HOST, rows_together
+from quant.machine.products import integers_are_fast
 from quant.machine.ranks import ALONE, Ranks
+from quant.machine.threads import for_each
 from quant.method import Method
 from quant.modules import QuantizedWeight
 from quant.rotation.inputs import rotate_blocks
-from quant.rounding.activations import int8_round_trip
+from quant.rounding.activations import Seen, int8_codes
 from quant.rounding.descent import descend
 from quant.rounding.drift import corrected, drift_products
 from quant.rounding.gptq import InverseFactor, gptq, gram, hessian_of, inverse_factor
+from quant.rounding.int8_gram import int8_gram
 from quant.rounding.nearest import closed_scales, search_scales
 from quant.rounding.scales import GRIDS, Grid, TwoLevelScales
 from quant.weight_type import WeightType
@@ -62,7 +65,13 @@ def statistics(
         device: of the inputs, of which there may be none here.
     """
     seen = seen_by_linear(method)
-    products = total(gram(map(seen, shard), columns, device) for shard in inputs)
+    if method.int8_statistics and device == HOST and integers_are_fast():
+        rotate = rotated_by(method)
+        products = total(int8_gram(map(rotate, shard), columns) for shard in inputs)
+    else:
+        products = total(
+            gram((seen(x).floats() for x in shard), columns, device) for shard in inputs
+        )
     hessian = hessian_of(products, tokens)
     factor = inverse_factor(hessian, act_order=method.act_order)
     importance = hessian.diagonal().contiguous()  # strided, it costs ten times the search
@@ -81,10 +90,16 @@ def statistics(
     return Statistics(hessian, factor, importance, drift, carry)
 
 
-def seen_by_linear(method: Method) -> Callable[[Tensor], Tensor]:
-    """A linear's input as its weight sees it: at run time, it is rotated and rounded to int8."""
+def seen_by_linear(method: Method) -> Callable[[Tensor], Seen]:
+    """A linear's input (..., in_features) as its weight sees it: at run time, it is rotated and
+    rounded to int8."""
     rotate = rotated_by(method)
-    return (lambda x: int8_round_trip(rotate(x))) if method.int8_statistics else rotate
+
+    def seen(x: Tensor) -> Seen:
+        rows = rotate(x).flatten(0, -2)
+        return Seen(*int8_codes(rows)) if method.int8_statistics else Seen(rows, None)
+
+    return seen
 
 
 def rotated_by(method: Method) -> Callable[[Tensor], Tensor]:
@@ -119,15 +134,20 @@ def solve(
     owners: list[tuple[slice, int]] = []
     together = rows_together(weight.device)
     for start in range(0, rows, together):
-        here, owner = slice(start, start + together), ranks.next_owner()
-        owners.append((here, owner))
-        if owner != ranks.rank:
-            continue
+        owners.append((slice(start, start + together), ranks.next_owner()))
+    damped = statistics.factor.damped(statistics.hessian) if method.descent else None
+
+    def solve_rows(here: slice) -> None:
         part = None if correlation is None else correlation[here]
         if statistics.drift is not None:
             part = weight[here] @ statistics.drift
-        values[here], scales = _solve_rows(weight[here], grid, group_size, method, statistics, part)
+        values[here], scales = _solve_rows(
+            weight[here], grid, group_size, method, statistics, part, damped
+        )
         multiple[here], row_scale[here] = scales.multiple, scales.row_scale
+
+    own = (here for here, owner in owners if owner == ranks.rank)
+    for_each(solve_rows, own, weight.device)
     for here, owner in owners:
         for tensor in (values, multiple, row_scale):
             ranks.share(tensor[here], owner)
@@ -160,6 +180,7 @@ def _solve_rows(
     method: Method,
     statistics: Statistics,
     correlation: Tensor | None,
+    damped: Tensor | None,
 ) -> tuple[Tensor, TwoLevelScales]:
     """Rows do not depend on each other: the same for some rows (rows, columns) of a weight."""
     target, first = weight, None
@@ -175,8 +196,6 @@ def _solve_rows(
     else:
         scales = closed_scales(start, group_size, grid)
     values = gptq(start, scales, statistics.factor, carry=statistics.carry, first=first)
-    if method.descent:
-        return descend(
-            target, values, scales, statistics.factor, statistics.hessian, method.descent
-        )
+    if damped is not None:
+        return descend(target, values, scales, damped, method.descent)
     return values, scales

@@ -47,7 +47,7 @@ def test_no_row_gets_worse_and_gptq_gets_better(group_size: int, grid: Grid) -> 
     values = gptq(weight, scales, factor)
     before = errors(weight, values, scales, hessian, factor)
     for sweeps in (1, 3):
-        moved, refitted = descend(weight, values, scales, factor, hessian, sweeps)
+        moved, refitted = descend(weight, values, scales, factor.damped(hessian), sweeps)
         after = errors(weight, moved, refitted, hessian, factor)
         assert (after <= before * (1 + 1e-4)).all()  # float32 gains
         assert after.sum() < 0.97 * before.sum()
@@ -62,7 +62,7 @@ def test_rounding_to_nearest_gets_nearly_as_good_as_gptq() -> None:
     weight, hessian, factor = problem(rows=64, columns=128, seed=3)
     scales = rtn_scales(weight, 32)
     nearest = round_to_grid(weight, scales, 32)
-    found = descend(weight, nearest, scales, factor, hessian, sweeps=10)
+    found = descend(weight, nearest, scales, factor.damped(hessian), sweeps=10)
     by_gptq = errors(weight, gptq(weight, scales, factor), scales, hessian, factor).sum()
     assert errors(weight, *found, hessian, factor).sum() < by_gptq
 
@@ -71,7 +71,7 @@ def test_a_single_column_of_each_group_moves_to_its_best() -> None:
     """At the end no integer and no scale can be better, all others as they are."""
     weight, hessian, factor = problem(rows=4, columns=64, seed=5)
     scales = searched_scales(weight, 32)
-    found = descend(weight, round_to_grid(weight, scales, 32), scales, factor, hessian, 50)
+    found = descend(weight, round_to_grid(weight, scales, 32), scales, factor.damped(hessian), 50)
     values, scales = found
     best = errors(weight, values, scales, hessian, factor)
     for column, step in itertools.product(range(64), (-1, 1)):
@@ -89,10 +89,10 @@ def test_blocks_and_row_chunks_change_nothing(monkeypatch: pytest.MonkeyPatch) -
     weight, hessian, factor = problem(rows=20, columns=256, seed=7)
     scales = searched_scales(weight, 32)
     values = gptq(weight, scales, factor)
-    whole = descend(weight, values, scales, factor, hessian, 2)
+    whole = descend(weight, values, scales, factor.damped(hessian), 2)
     monkeypatch.setattr("quant.rounding.descent._BLOCK", 32)
     monkeypatch.setattr("quant.rounding.descent.rows_together", lambda device: 8)
-    parts = descend(weight, values, scales, factor, hessian, 2)
+    parts = descend(weight, values, scales, factor.damped(hessian), 2)
     # Sums in another order may break a tie otherwise.
     assert (whole[0] == parts[0]).float().mean() > 0.99
     assert errors(weight, *whole, hessian, factor).sum().item() == pytest.approx(
@@ -105,7 +105,7 @@ def test_a_weight_on_the_grid_stays() -> None:
     scales = searched_scales(weight, 32)
     values = round_to_grid(weight, scales, 32)
     on_grid = (values.unflatten(1, (-1, 32)) * scales.product().unsqueeze(2)).flatten(1)
-    moved, refitted = descend(on_grid, values, scales, factor, hessian, 3)
+    moved, refitted = descend(on_grid, values, scales, factor.damped(hessian), 3)
     assert torch.equal(moved, values) and torch.equal(refitted.multiple, scales.multiple)
 
 
@@ -116,5 +116,5 @@ def test_dead_and_padded_columns_stay_zero() -> None:
     hessian[:, 40:] = 0
     factor = inverse_factor(hessian)
     scales = searched_scales(weight, 32)
-    values, _ = descend(weight, gptq(weight, scales, factor), scales, factor, hessian, 2)
+    values, _ = descend(weight, gptq(weight, scales, factor), scales, factor.damped(hessian), 2)
     assert torch.count_nonzero(values[:, 40:]) == 0

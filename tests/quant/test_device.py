@@ -44,8 +44,11 @@ GPUS = torch.cuda.device_count() if torch.cuda.is_available() else 0
 
 
 @pytest.fixture(autouse=True)
-def plain_attention() -> Iterator[None]:
-    """Attention is made of its parts on any device, for the fused one is the CPU's."""
+def plain_arithmetic(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Attention is made of its parts on any device, for the fused one is the CPU's; so are its
+    products of two parts, and its sums of integers."""
+    monkeypatch.setattr("quant.machine.products._rounds", lambda: False)
+    monkeypatch.setattr("quant.rounding.solve.integers_are_fast", lambda: False)
     with sdpa_kernel(SDPBackend.MATH):
         yield
 

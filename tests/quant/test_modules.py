@@ -12,11 +12,11 @@ from torchao.quantization.quantize_.workflows.intx.intx_unpacked_to_int8_tensor 
 )
 
 from delegates.passes.quantized import expand_embeddings, expand_linears, gathered
+from quant.integers import dequantized_once
 from quant.modules import (
     QuantizedEmbedding,
     QuantizedLinear,
     QuantizedWeight,
-    dequantized_once,
     set_weight,
 )
 from quant.rounding.nearest import round_groups, round_int8
@@ -68,8 +68,9 @@ def test_a_linear_that_is_dequantized_once_computes_the_same() -> None:
     expected = linear(x)
     with torch.no_grad(), dequantized_once(nn.Sequential(linear)):
         linear.values.zero_()  # it is not read again
-        assert torch.equal(linear(x), expected)
-    assert not torch.equal(linear(x), expected)
+        # Of 90 products of integers times two scales: sums of other order, and one more rounding.
+        torch.testing.assert_close(linear(x), expected, rtol=0, atol=1e-5)
+    assert not torch.allclose(linear(x), expected, atol=1e-2)
 
 
 @pytest.mark.parametrize("type", [WeightType(4, 64, 1), INT8_GROUPS])

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
+from quant.rounding.activations import Seen
 from quant.rounding.drift import drift_products, residual_drift, residual_products
 from quant.rounding.gptq import gram, hessian_of
 
@@ -17,13 +18,17 @@ def accumulate_hessian(inputs: Sequence[Tensor], columns: int) -> Tensor:
 
 def input_drift(pairs: Pairs, columns: int) -> Tensor:
     """D = 2/N (X - X')^T X'."""
-    return drift_products(pairs, columns) * (2 / _tokens([x for _, x in pairs]))
+    return drift_products(_seen(pairs), columns) * (2 / _tokens([x for _, x in pairs]))
 
 
 def drift_of_residual(pairs: Pairs, weight: Tensor, hessian: Tensor) -> Tensor:
     """C of pairs (Y + r, X')."""
     tokens = _tokens([x for _, x in pairs])
-    return residual_drift(residual_products(pairs, weight), tokens, weight, hessian)
+    return residual_drift(residual_products(_seen(pairs), weight), tokens, weight, hessian)
+
+
+def _seen(pairs: Pairs) -> list[tuple[Tensor, Seen]]:
+    return [(left, Seen(x.flatten(0, -2), None)) for left, x in pairs]
 
 
 def _tokens(inputs: Sequence[Tensor]) -> int:

@@ -1,0 +1,99 @@
+"""Quantized linears that run many times: their weights are made ready before the first."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from quant.machine.products import integer_product
+from quant.modules import QuantizedLinear
+from quant.operators import dequantized, input_group, linear_of_floats
+from quant.rotation.inputs import rotate_blocks
+from quant.rounding.activations import int8_codes
+
+_ODD = range(3, 16, 2)  # what a row's float may be a multiple of, besides a power of two
+
+
+@contextmanager
+def dequantized_once(module: nn.Module) -> Iterator[None]:
+    """Within the block, the quantized linears of a module do not dequantize in each call, and those
+    that have an input in common round it once."""
+    linears = [each for each in module.modules() if isinstance(each, QuantizedLinear)]
+    inputs = _Inputs()
+    try:
+        for linear in linears:
+            type = linear.weight_type
+            grouped = input_group(type.group_size, type.levels)
+            linear.ready = _OfFloats(linear) if grouped else _OfIntegers(linear, inputs)
+        yield
+    finally:
+        for linear in linears:
+            linear.ready = None
+
+
+class _Inputs:
+    """The last input of some linears, rounded."""
+
+    def __init__(self) -> None:
+        self._given: tuple[Tensor | None, int, int] = (None, 0, 0)
+        self._rounded = (torch.empty(0), torch.empty(0))
+
+    def rounded(self, x: Tensor, rotated: int, columns: int) -> tuple[Tensor, Tensor]:
+        """Rotates an input, pads it to some columns and rounds it: its codes and scales."""
+        last, *form = self._given
+        if x is not last or form != [rotated, columns]:
+            turned = rotate_blocks(x, rotated)
+            padding = columns - x.shape[-1]
+            self._rounded = int8_codes(F.pad(turned, (0, padding)) if padding else turned)
+            self._given = x, rotated, columns
+        return self._rounded
+
+
+class _OfIntegers:
+    """A linear whose inputs are rounded per token: a product of integers, which is exact but for
+    the order of its sums, times the scales of tokens and rows."""
+
+    def __init__(self, linear: QuantizedLinear, inputs: _Inputs) -> None:
+        self._units = row_units(linear.scales)
+        self._integers = dequantized(linear.values, linear.scales / self._units)
+        self._rotated, self._bias, self._inputs = linear.rotated, linear.bias, inputs
+
+    def __call__(self, x: Tensor) -> Tensor:
+        codes, scale = self._inputs.rounded(x, self._rotated, self._integers.shape[1])
+        product = integer_product(codes, self._integers).mul_(scale).mul_(self._units.squeeze(1))
+        return product if self._bias is None else product.add_(self._bias)
+
+
+class _OfFloats:
+    """A linear whose inputs are rounded in groups."""
+
+    def __init__(self, linear: QuantizedLinear) -> None:
+        self._floats = dequantized(linear.values, linear.scales)
+        self._rotated, self._bias, self._type = linear.rotated, linear.bias, linear.weight_type
+
+    def __call__(self, x: Tensor) -> Tensor:
+        group_size = self._type.group_size
+        return linear_of_floats(x, self._floats, self._bias, self._rotated, group_size)
+
+
+def row_units(scales: Tensor) -> Tensor:
+    """The odd factor of each row's scales, such that what is left times an integer of the weight
+    is exact in bfloat16.
+
+    Args:
+        scales: float32 (rows, groups) of two levels, or one for each row.
+
+    Returns:
+        float32 (rows, 1), 1 to 15; of a single scale, the scale itself.
+    """
+    if scales.shape[1] == 1:
+        return torch.where(scales == 0, 1, scales)
+    mantissa, _ = torch.frexp(scales)
+    whole = (mantissa * 256).int()  # a scale of two levels has 8 bits
+    units = torch.ones_like(scales[:, :1])
+    for odd in _ODD:
+        divides = (whole % odd == 0).all(dim=1, keepdim=True)
+        units = torch.where(divides, odd, units)
+    return units

@@ -1,0 +1,159 @@
+"""The loops of GPTQ and of coordinate descent, compiled for this processor by Numba.
+
+PyTorch needs a call for each step of each column, which costs more than the step. Here the same
+arithmetic runs over some rows of a weight at a time, whose numbers stay in the first cache. Loops
+over all of a tile, also where it is not full, are those that LLVM turns into vectors.
+"""
+
+from typing import Any
+
+import numba
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from quant.rounding.scales import Grid
+
+_TILE = 64  # rows that are rounded together
+
+Floats = NDArray[np.float32]
+
+_compiled: Any = numba.njit(cache=True, nogil=True, error_model="numpy")
+
+
+def round_block(free: Tensor, steps: Tensor, grid: Grid, upper: Tensor, values: Tensor) -> Tensor:
+    """Rounds the columns of a block, each after the errors of those before: see gptq.py.
+
+    Args:
+        free: float32 (block, rows): what is to be rounded.
+        steps: float32 (block, rows), of the rounding.
+        upper: float32 (block, block), U.
+        values: float32 (block, rows): is filled with integers.
+
+    Returns:
+        err_i, float32 (block, rows).
+    """
+    errors = torch.empty_like(free)
+    arrays = (each.contiguous().numpy() for each in (free, steps, upper))
+    _round_block(
+        *arrays, values.numpy(), errors.numpy(), np.float32(grid.low), np.float32(grid.high)
+    )
+    return errors
+
+
+def descend_group(
+    values: Tensor, multiple: Tensor, gradient: Tensor, hessian: Tensor, grid: Grid
+) -> Tensor:
+    """Finds the best integers and the best integer scale of a group of columns: see descent.py.
+
+    Args:
+        values: float32 (group_size, rows), integers; changed.
+        multiple: uint8 (rows,), their scales; changed.
+        gradient: float32 (group_size, rows).
+        hessian: float32 (group_size, group_size).
+
+    Returns:
+        By how much Q moves: float32 (group_size, rows).
+    """
+    changes = torch.empty_like(values)
+    given = (values, multiple, gradient, hessian.contiguous(), changes)
+    limits = (np.float32(limit) for limit in (grid.low, grid.high, grid.most))
+    _descend_group(*(tensor.numpy() for tensor in given), *limits)
+    return changes
+
+
+@_compiled
+def _round_block(
+    free: Floats,
+    steps: Floats,
+    upper: Floats,
+    values: Floats,
+    errors: Floats,
+    low: np.float32,
+    high: np.float32,
+) -> None:
+    columns, rows = free.shape
+    left = np.zeros((columns, _TILE), np.float32)
+    error = np.zeros(_TILE, np.float32)
+    for start in range(0, rows, _TILE):
+        count = min(_TILE, rows - start)
+        left[:, :count] = free[:, start : start + count]
+        for i in range(columns):
+            diagonal = upper[i, i]
+            for t in range(count):
+                step = steps[i, start + t]
+                integer = min(max(np.rint(left[i, t] / step), low), high)
+                values[i, start + t] = integer
+                error[t] = (left[i, t] - integer * step) / diagonal
+                errors[i, start + t] = error[t]
+            for j in range(i + 1, columns):
+                factor = upper[i, j]
+                for t in range(_TILE):
+                    left[j, t] -= factor * error[t]
+
+
+@_compiled
+def _descend_group(
+    values: Floats,
+    multiple: NDArray[np.uint8],
+    gradient: Floats,
+    hessian: Floats,
+    changes: Floats,
+    low: np.float32,
+    high: np.float32,
+    most: np.float32,
+) -> None:
+    size, rows = values.shape
+    before, slopes = np.zeros((size, _TILE), np.float32), np.zeros((size, _TILE), np.float32)
+    integers, best = np.zeros_like(slopes), np.zeros_like(slopes)
+    was, scale, best_scale = np.ones((3, _TILE), np.float32)
+    move, gain, best_gain = np.zeros((3, _TILE), np.float32)
+    for start in range(0, rows, _TILE):
+        count = min(_TILE, rows - start)
+        best[:, :count] = values[:, start : start + count]
+        was[:count] = multiple[start : start + count]
+        best_scale[:] = was
+        best_gain[:] = 0
+        for i in range(size):
+            for t in range(_TILE):
+                before[i, t] = best[i, t] * was[t]
+        for step in (0, -1, 1):
+            for t in range(_TILE):
+                scale[t] = min(max(was[t] + np.float32(step), np.float32(1)), most)
+            gain[:] = 0
+            slopes[:, :count] = gradient[:, start : start + count]
+            for i in range(size):  # to the nearest integers at this scale
+                diagonal = hessian[i, i]
+                for t in range(_TILE):
+                    integers[i, t] = min(max(np.rint(before[i, t] / scale[t]), low), high)
+                    move[t] = integers[i, t] * scale[t] - before[i, t]
+                    gain[t] += move[t] * (slopes[i, t] + slopes[i, t] - move[t] * diagonal)
+                for j in range(size if step else 0):
+                    factor = hessian[i, j]
+                    for t in range(_TILE):
+                        slopes[j, t] -= factor * move[t]
+            for i in range(size):  # and from there to the best, one after the other
+                diagonal = hessian[i, i]
+                for t in range(_TILE):
+                    old = integers[i, t]
+                    new = np.rint(slopes[i, t] / (diagonal * scale[t]) + old)
+                    integers[i, t] = min(max(new, low), high)
+                    move[t] = (integers[i, t] - old) * scale[t]
+                    gain[t] += move[t] * (slopes[i, t] + slopes[i, t] - move[t] * diagonal)
+                for j in range(i + 1, size):
+                    factor = hessian[i, j]
+                    for t in range(_TILE):
+                        slopes[j, t] -= factor * move[t]
+            for i in range(size):
+                for t in range(_TILE):
+                    best[i, t] = integers[i, t] if gain[t] > best_gain[t] else best[i, t]
+            for t in range(_TILE):
+                best_scale[t] = scale[t] if gain[t] > best_gain[t] else best_scale[t]
+                best_gain[t] = max(gain[t], best_gain[t])
+        for i in range(size):
+            for t in range(count):
+                changes[i, start + t] = best[i, t] * best_scale[t] - before[i, t]
+                values[i, start + t] = best[i, t]
+        for t in range(count):
+            multiple[start + t] = np.uint8(best_scale[t])
