@@ -29,7 +29,7 @@ from quant.scheme import Scheme
 _FLOAT = 4
 _STORED = 2  # bytes of a number in a checkpoint; float32 ones are read slower, not kept longer
 _SLACK = 200_000_000  # pieces that are freed but not given back, libraries' own
-_LOOPS = 210_000_000  # Numba, and what it compiles
+LOOPS = 210_000_000  # Numba, and what it compiles
 _SOLVED_ROWS = 1280  # by four threads
 _SOLVE_COPIES = 12  # of those rows: targets, values, gradients, candidates
 _BATCH_COPIES = 4  # of a batch's widest activations
@@ -116,7 +116,7 @@ def estimate_peak(
         solving_head = _MATRICES * square + _SOLVE_COPIES * HEAD_ROWS * hidden * _FLOAT
         rounding = max(rounding + solving_head, layer + following)
     kept = 0 if spilled else integers
-    loops = _LOOPS if calibration is not None and scheme.choice.rounding == "gptq" else 0
+    loops = LOOPS if calibration is not None and scheme.choice.rounding == "gptq" else 0
     working = layer + max(storing, sums, solving) + in_memory + (0 if spilled else states)
     return Peak(
         quantizing=max(rounding, kept + working) + loops + _SLACK,

@@ -109,7 +109,7 @@ import torch
 from exporter.checkpoint import open_checkpoint
 from exporter.models.decoder import CausalLM
 from quant.machine.resources import Resources
-from quant.machine.memory import estimate_peak, resident
+from quant.machine.memory import LOOPS, estimate_peak, resident
 from quant.quantize import quantize
 from quant.scheme import Scheme
 from quant.machine.spill import Spill
@@ -167,7 +167,7 @@ def test_spilled_it_stays_below_the_estimate(mid_checkpoint: Path, tmp_path: Pat
     states = (
         4 * TOKENS * (3 * MID.hidden_size + MID.layers[0].feed_forward.intermediate_size)
     )  # what lay on disk
-    assert states > 300e6 and peak - before < states
+    assert states > 300e6 and peak - before - LOOPS < states
 
 
 @pytest.mark.soak
