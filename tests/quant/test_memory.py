@@ -25,6 +25,7 @@ from exporter.pipeline import export_model
 from exporter.source import find_checkpoint
 from exporter.text import prepare_text
 from quant.errors import QuantError
+from quant.machine.memory import LOOPS
 from quant.machine.ranks import Ranks
 from quant.machine.resources import Resources
 from quant.machine.speed import Speed, hessian_operations, update_operations
@@ -109,7 +110,7 @@ import torch
 from exporter.checkpoint import open_checkpoint
 from exporter.models.decoder import CausalLM
 from quant.machine.resources import Resources
-from quant.machine.memory import LOOPS, estimate_peak, resident
+from quant.machine.memory import estimate_peak, resident
 from quant.quantize import quantize
 from quant.scheme import Scheme
 from quant.machine.spill import Spill
