@@ -21,7 +21,9 @@ from quant.layers.head_inputs import MOST_TOKENS, WINDOWS_TOGETHER
 from quant.layers.outer import PIECE, outer_parts
 from quant.layers.stream import STREAM_TOKENS
 from quant.layers.walk import layers_of
+from quant.machine.device import HOST, rows_together
 from quant.machine.ranks import SHARDS
+from quant.machine.threads import MOST_THREADS
 from quant.protocols import CausalLM
 from quant.rounding.int8_gram import TOGETHER
 from quant.scheme import Scheme
@@ -30,7 +32,6 @@ _FLOAT = 4
 _STORED = 2  # bytes of a number in a checkpoint; float32 ones are read slower, not kept longer
 _SLACK = 200_000_000  # pieces that are freed but not given back, libraries' own
 LOOPS = 210_000_000  # Numba, and what it compiles
-_SOLVED_ROWS = 1280  # by four threads
 _SOLVE_COPIES = 12  # of those rows: targets, values, gradients, candidates
 _BATCH_COPIES = 4  # of a batch's widest activations
 _INT8_COPIES = 4  # of the inputs whose products are summed at once: as they come, and two digits
@@ -101,7 +102,8 @@ def estimate_peak(
         waiting = 0 if spilled else (SHARDS // ranks).bit_length() - 1
         sums = max((1 + waiting) * square, 2 * square + (1 + waiting) * outputs)
         solving = _MATRICES * square + 2 * outputs
-        solving += _SOLVE_COPIES * _SOLVED_ROWS * widest * _FLOAT
+        solved_rows = rows_together(HOST) * MOST_THREADS
+        solving += _SOLVE_COPIES * solved_rows * widest * _FLOAT
         sums += _BATCH_COPIES * min(tokens, STREAM_TOKENS) * widest * _FLOAT
         sums += _INT8_COPIES * min(tokens // SHARDS * widest, TOGETHER)
     rounding = table * (_STORED + 1) + ends

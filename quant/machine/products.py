@@ -57,9 +57,9 @@ def add_product(total: Tensor, left: Tensor, right: Tensor, exact: bool) -> None
         exact: bfloat16 holds the numbers of `right`.
     """
     if exact and left.device.type == "cpu" and _rounds():
-        upper = left.bfloat16().float()
+        upper, lower = _two_parts(left)
         with _precision("bf16"):
-            total.addmm_((left - upper).T, right).addmm_(upper.T, right)
+            total.addmm_(lower.T, right).addmm_(upper.T, right)
     else:
         total.addmm_(left.T, right)
 
@@ -97,14 +97,18 @@ class _SplitLinears(TorchFunctionMode):
 
 
 def _split_linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    rows = x.flatten(0, -2)
-    upper = rows.bfloat16().float()
+    upper, lower = _two_parts(x.flatten(0, -2))
     with _precision("bf16"):
-        product = (rows - upper) @ weight.T
-        product.addmm_(upper, weight.T)
+        product = (lower @ weight.T).addmm_(upper, weight.T)
     if bias is not None:
         product.add_(bias)
     return product.unflatten(0, x.shape[:-1])
+
+
+def _two_parts(x: Tensor) -> tuple[Tensor, Tensor]:
+    """x to 8 bits, which bfloat16 holds, and the rest, which it holds but for 2^-9 of it."""
+    upper = x.bfloat16().float()
+    return upper, x - upper
 
 
 @cache

@@ -12,7 +12,7 @@ import torch
 
 from quant.machine.device import HOST
 
-_MOST = 4  # each has its own temporary tensors
+MOST_THREADS = 4  # each has its own temporary tensors
 
 Piece = TypeVar("Piece")
 
@@ -20,11 +20,11 @@ Piece = TypeVar("Piece")
 def for_each(work: Callable[[Piece], None], pieces: Iterable[Piece], device: torch.device) -> None:
     """Calls `work` with each piece: in a few threads, where one of PyTorch's is left to each, or,
     for a GPU, one after the other. The first error is raised."""
-    threads = min(torch.get_num_threads(), _MOST)
     if device != HOST:
         for piece in pieces:
             work(piece)
         return
+    threads = min(torch.get_num_threads(), MOST_THREADS)
     with ThreadPoolExecutor(threads, initializer=_begin_thread) as pool:
         for _ in pool.map(work, pieces):
             pass

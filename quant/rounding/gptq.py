@@ -15,7 +15,7 @@ triangular matrix U with H^-1 = U^T U, computed once:
 fixed from W beforehand, so any order gives weights that need no reordering at run time.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import torch
@@ -43,12 +43,23 @@ def gram(inputs: Iterable[Tensor], columns: int, device: torch.device = HOST) ->
     """
     products = torch.zeros(columns, columns, device=device)
     for x in inputs:
-        x = x.flatten(0, -2)  # (tokens, in_features)
-        for start in range(0, x.shape[1], _HESSIAN_ROWS):  # the upper triangle, and a bit
-            end = min(start + _HESSIAN_ROWS, x.shape[1])
-            rows = products[start:end, start : x.shape[1]]
-            rows.addmm_(x[:, start:end].T, x[:, start:])
+        used = x.shape[-1]
+        add_gram(products[:used, :used], x.flatten(0, -2))
     return products
+
+
+def add_gram(products: Tensor, x: Tensor) -> None:
+    """Adds X^T X of float32 (tokens, columns), the upper triangle and a bit."""
+    for rows in upper_rows(products):
+        products[rows, rows.start :].addmm_(x[:, rows].T, x[:, rows.start :])
+
+
+def upper_rows(products: Tensor) -> Iterator[slice]:
+    """The rows whose products from the diagonal on are computed together: what is left out below
+    it is little less than half of a large matrix."""
+    columns = len(products)
+    for start in range(0, columns, _HESSIAN_ROWS):
+        yield slice(start, min(start + _HESSIAN_ROWS, columns))
 
 
 def hessian_of(products: Tensor, tokens: int) -> Tensor:

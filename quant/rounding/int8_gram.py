@@ -17,9 +17,10 @@ import torch
 from torch import Tensor
 
 from quant.rounding.activations import int8_values
+from quant.rounding.gptq import add_gram, upper_rows
 
-TOGETHER = 1 << 26  # numbers of tokens whose sums are made in int32: at most 2^31 / 2^14 tokens
-_ROWS = 1024  # of the sums at a time: below the diagonal, little more than half is left out
+TOGETHER = 1 << 26  # numbers whose products are summed in int32
+_MOST_TOKENS = 1 << 16  # so: products are at most 2^14, and a batch comes on top
 _PIECE = 1 << 19  # numbers that are floats at a time, in the second cache
 _ABOVE_MEDIAN = 4.0
 _MOST = 127 * 256 / 128  # of w times an int8
@@ -56,7 +57,8 @@ def _together(inputs: Iterable[Tensor]) -> Iterator[_Tokens]:
     waiting: list[_Tokens] = []
     for x in inputs:
         waiting += map(_rounded, x.flatten(0, -2).split(max(1, _PIECE // x.shape[-1])))
-        if sum(part.values.numel() for part in waiting) >= TOGETHER:
+        tokens = sum(len(part.values) for part in waiting)
+        if tokens >= min(_MOST_TOKENS, TOGETHER // x.shape[-1]):
             yield _joined(waiting)
             waiting = []
     if waiting:
@@ -84,8 +86,7 @@ def _add(products: Tensor, tokens: _Tokens) -> None:
     step = max(1, _PIECE // values.shape[1])
     for rare in (~usual).squeeze(1).nonzero().squeeze(1).split(step):
         x = (values[rare] - zero_point[rare]) * weight[rare].sqrt()
-        for rows in _rows(products):
-            products[rows, rows.start :].addmm_(x[:, rows].T, x[:, rows.start :])
+        add_gram(products, x)
     weight = weight * usual
     high, low = torch.empty_like(values), torch.empty_like(values)
     shifted = torch.zeros(products.shape[1])
@@ -96,15 +97,10 @@ def _add(products: Tensor, tokens: _Tokens) -> None:
         x.mul_(weight[here] * (_MOST / most)).round_()
         upper = (x / 256).round_()
         high[here], low[here] = upper, x.sub_(upper, alpha=256).clamp_(-128, 127)
-    for rows in _rows(products):
+    for rows in upper_rows(products):
         left = values[:, rows].T
         sums = torch._int_mm(left, high[:, rows.start :]).float().mul_(256)
         sums += torch._int_mm(left, low[:, rows.start :])
         products[rows, rows.start :].add_(sums, alpha=float(most) / _MOST)
     constant = (zero_point.square() * weight).sum()
     products.sub_(shifted).sub_(shifted.unsqueeze(1)).add_(constant)
-
-
-def _rows(products: Tensor) -> Iterator[slice]:
-    columns = len(products)
-    return (slice(start, min(start + _ROWS, columns)) for start in range(0, columns, _ROWS))

@@ -86,7 +86,7 @@ def test_a_scheme_measures_the_model_that_it_makes(name: str, tied: bool, shape:
     measured = report.quality.to_dict()
     # Sums of another order round some of the inputs to the next of 255 steps: in 120 tokens, each
     # moves a figure by a thousandth or so.
-    assert measured == pytest.approx(wanted, rel=1e-2, abs=1e-5)
+    assert measured == pytest.approx(wanted, rel=1e-3 if name == "none" else 1e-2, abs=1e-6)
     assert len(report.layer_errors) == 3
     if name == "none":
         assert max(report.layer_errors) == 0
