@@ -151,6 +151,39 @@ def test_arm_without_i8mm(aarch64_build: Path, program: str) -> None:
     assert result.returncode == 0, result.stderr
 
 
+@pytest.fixture(scope="session")
+def qemu_x86_64() -> str:
+    if platform.machine() != "x86_64":
+        pytest.skip("the programs of this machine are not x86's")
+    name = "qemu-x86_64"
+    if shutil.which(name) is None:
+        pytest.skip(f"{name} is not installed (Debian: qemu-user)")
+    return name
+
+
+X86 = {"Haswell": ["avx2", "scalar"], "Nehalem": ["scalar"]}
+
+
+@pytest.mark.parametrize("cpu", X86)
+def test_variants_of_older_x86(cpp_build: Path, qemu_x86_64: str, cpu: str) -> None:
+    """No instruction of a better variant runs at start."""
+    program = cpp_build / "kernel_select_test"
+    assert supported(qemu_x86_64, "-cpu", cpu, program) == X86[cpu]
+
+
+@pytest.mark.parametrize("cpu", X86)
+def test_the_runner_on_older_x86(
+    cpp_build: Path, qemu_x86_64: str, stories_cpu_pte: Path, cpu: str
+) -> None:
+    """Nor later. The text is the same, as all variants compute the same numbers."""
+    command = [cpp_build / "runner", stories_cpu_pte, "-p", "Once upon", "-n", "16"]
+    options = {"capture_output": True, "text": True, "timeout": 600}
+    here = subprocess.run(command, **options)
+    there = subprocess.run([qemu_x86_64, "-cpu", cpu, *command], **options)
+    assert there.returncode == 0, there.stderr
+    assert there.stdout == here.stdout
+
+
 def selected(build: Path, name: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [build / "kernel_select_test", "--selected"],

@@ -3,16 +3,16 @@
 #include "kernels/amx_int8/matmul.h"
 #include "kernels/select/variants.h"
 
+#undef THIMBLE_VARIANT
+#define THIMBLE_VARIANT avx512vnni  // the functions that are borrowed
+#include "kernels/shared/table.h"
+
 namespace thimble::kernels::amx_int8 {
 namespace {
 
 /// The same as avx512vnni except for products with many rows.
-Variant with_tile_products() {
-  Variant variant = avx512vnni::kVariant;
-  variant.name = THIMBLE_VARIANT_NAME;
-  variant.required = kRequired;
-  variant.tile = kTile;
-  variant.few_rows = kFewRows;
+constexpr Variant with_tile_products() {
+  Variant variant = avx512vnni::table(THIMBLE_VARIANT_NAME, kRequired, kTile, kFewRows);
   variant.matmul[static_cast<int>(WeightFormat::kInt4TwoLevel)] = matmul_int4_two_level;
   variant.matmul[static_cast<int>(WeightFormat::kInt5TwoLevel)] = matmul_int5_two_level;
   variant.matmul[static_cast<int>(WeightFormat::kInt6TwoLevel)] = matmul_int6_two_level;
@@ -24,6 +24,6 @@ Variant with_tile_products() {
 
 }  // namespace
 
-const Variant kVariant = with_tile_products();
+constexpr Variant kVariant = with_tile_products();
 
 }  // namespace thimble::kernels::amx_int8

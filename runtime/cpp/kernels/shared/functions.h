@@ -38,6 +38,4 @@ void attention(const AttentionArgs& args);
 void attention_split(const AttentionArgs& args, size_t split, float* partial);
 void attention_merge(const AttentionArgs& args, float* partials);
 
-extern const Variant kVariant;
-
 }  // namespace thimble::kernels::THIMBLE_VARIANT

@@ -1,16 +1,18 @@
 #include "kernels/wasm_pairs/variant.h"
 
 #include "kernels/select/variants.h"
-#include "kernels/shared/functions.h"
+#include "kernels/wasm_pairs/linear.h"
+
+#undef THIMBLE_VARIANT
+#define THIMBLE_VARIANT wasm_relaxed  // the functions that are borrowed
+#include "kernels/shared/table.h"
 
 namespace thimble::kernels::wasm_pairs {
 namespace {
 
 /// The same as wasm_relaxed except for products with codes.
-Variant with_sums_of_pairs() {
-  Variant variant = wasm_relaxed::kVariant;
-  variant.name = THIMBLE_VARIANT_NAME;
-  variant.required = kRequired;
+constexpr Variant with_sums_of_pairs() {
+  Variant variant = wasm_relaxed::table(THIMBLE_VARIANT_NAME, kRequired, kTile, kFewRows);
   const auto use = [&](WeightFormat format, LinearFunction matvec, LinearFunction matmul) {
     variant.matvec[static_cast<int>(format)] = matvec;
     variant.matmul[static_cast<int>(format)] = matmul;
@@ -24,6 +26,6 @@ Variant with_sums_of_pairs() {
 
 }  // namespace
 
-const Variant kVariant = with_sums_of_pairs();
+constexpr Variant kVariant = with_sums_of_pairs();
 
 }  // namespace thimble::kernels::wasm_pairs

@@ -12,5 +12,6 @@ namespace thimble::kernels::wasm_pairs {
 
 constexpr uint32_t kRequired = kWasmSimd | kWasmRelaxed | kWasmPairs;
 constexpr Tile kTile = {4, 4};
+constexpr size_t kFewRows = kMatvecRows;
 
 }  // namespace thimble::kernels::wasm_pairs

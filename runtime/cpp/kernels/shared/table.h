@@ -1,0 +1,42 @@
+#pragma once
+
+/// \file
+/// All functions of a namespace as a variant. Variants are constants of the compiler's: code that
+/// filled one in at start would use its instruction set on processors that lack it.
+
+#include "kernels/shared/functions.h"
+
+namespace thimble::kernels::THIMBLE_VARIANT {
+
+constexpr Variant table(const char* name, uint32_t required, Tile tile, size_t few_rows) {
+  return {
+      name,
+      required,
+      tile,
+      few_rows,
+      quantize,
+      {matvec_int4_two_level, matvec_int5_two_level, matvec_int6_two_level, matvec_int4,
+       matvec_int8, matvec_int8_groups},
+      finish_sums,
+      {matmul_int4_two_level, matmul_int5_two_level, matmul_int6_two_level, matmul_int4,
+       matmul_int8, matmul_int8_groups},
+      float_linear,
+      shrink,
+      expand,
+      rms_norm,
+      softmax,
+      hadamard,
+      rope,
+      elementwise,
+      glu,
+      convolve,
+      delta_rule,
+      replay_delta,
+      write_cache,
+      attention,
+      attention_split,
+      attention_merge,
+  };
+}
+
+}  // namespace thimble::kernels::THIMBLE_VARIANT
