@@ -80,9 +80,12 @@ def test_a_scheme_measures_the_model_that_it_makes(model_type: str, name: str) -
     logits = (each.logits(text)[:, :-1] for each in (model, made))
     wanted = compare_logits(*logits, text[:, 1:]).to_dict()
     measured = report.quality.to_dict()
+    exact = name == "none"
     # Sums of another order round some of the inputs to the next of 255 steps: in 120 tokens, each
-    # moves a figure by a thousandth or so.
-    assert measured == pytest.approx(wanted, rel=1e-3 if name == "none" else 1e-2, abs=1e-6)
+    # moves a figure by a thousandth or so, and two likeliest tokens that are as likely may change
+    # places in one of them.
+    assert measured.pop("top1") == pytest.approx(wanted.pop("top1"), abs=0 if exact else 1.5 / 120)
+    assert measured == pytest.approx(wanted, rel=1e-3 if exact else 1e-2, abs=1e-6)
     for layer in made.model.layers:
         assert isinstance(layer, nn.Module)
         linears = [layer.get_submodule(path) for p in parts_of_layer(layer) for path in p.linears]
