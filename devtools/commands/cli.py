@@ -10,7 +10,7 @@ import click
 from devtools.commands.profile_options import diff, inspect
 from devtools.commands.report import report
 from devtools.commands.trace import trace
-from exporter.commands.values import TEXT, FileName
+from exporter.commands.filled import FilledPath, FilledText
 from exporter.commands.version import version_option
 
 _MOST_THREADS = 256
@@ -72,7 +72,7 @@ main.add_command(report)
 
 
 @main.command(context_settings=_SETTINGS, short_help="Measure a .pte's speed, start and memory.")
-@click.argument("model", type=FileName(".pte file"))
+@click.argument("model", type=FilledPath("name a .pte file"))
 @click.option(
     "--threads",
     type=_Counts("thread", _MOST_THREADS),
@@ -105,25 +105,27 @@ main.add_command(report)
 @click.option(
     "--against",
     metavar="RIVAL",
-    type=TEXT,
+    type=FilledText("give a text"),
     multiple=True,
     help="Also measure this engine, in turns with the model: xnnpack, cpu or openvino, a .pte "
     "file, or the path of llama-bench (with a model of the same shape and random "
     "weights). Or the same model: recording (while its profile is recorded), adapter:NAME "
     "(with an adapter that the file keeps), or the path of another build's bench. Can be repeated.",
 )
-@click.option("--json", type=FileName(), help="Also write everything as JSON.")
-@click.option("--plot", type=FileName(), help="Also draw a chart: a .png, .svg or .pdf file.")
+@click.option("--json", type=FilledPath("name a file"), help="Also write everything as JSON.")
+@click.option(
+    "--plot", type=FilledPath("name a file"), help="Also draw a chart: a .png, .svg or .pdf file."
+)
 @click.option(
     "--cache",
-    type=FileName(),
+    type=FilledPath("name a file"),
     help="Directory for the models of other engines; by default thimble/bench in the user's "
     "cache directory.",
 )
 @click.option(
     "--gguf-type",
     metavar="TYPE",
-    type=TEXT,
+    type=FilledText("give a text"),
     multiple=True,
     help="Quantization of llama-bench's models; by default Q4_0 (every tensor) and Q4_K_M.",
 )
@@ -131,13 +133,13 @@ main.add_command(report)
     "--gguf",
     metavar="FILE",
     multiple=True,
-    type=FileName(),
+    type=FilledPath("name a file"),
     help="Run llama-bench on this file, which must hold the same model. Can be repeated.",
 )
 @click.option(
     "--openvino-python",
     metavar="PYTHON",
-    type=FileName(),
+    type=FilledPath("name a file"),
     help="A Python interpreter with the packages openvino and nncf; by default this one.",
 )
 def bench(
@@ -188,22 +190,22 @@ def bench(
 
 
 @main.command(context_settings=_SETTINGS, short_help="Find the line that a .pte computes wrongly.")
-@click.argument("model", type=FileName(".pte file"))
+@click.argument("model", type=FilledPath("name a .pte file"))
 @click.option(
     "--checkpoint",
     metavar="DIR|HUB_ID",
-    type=TEXT,
+    type=FilledText("give a text"),
     required=True,
     help="The checkpoint that was exported; llama3 is the small model in the package.",
 )
 @click.option(
     "--etrecord",
-    type=FileName(),
+    type=FilledPath("name a file"),
     help="The file that the export's --etrecord wrote; by default MODEL with the suffix .etrecord.",
 )
 @click.option(
     "--text",
-    type=FileName(),
+    type=FilledPath("name a file"),
     help="UTF-8 text to run; by default a text in the package that calibration does not use.",
 )
 @click.option(
@@ -213,7 +215,7 @@ def bench(
     default=64,
     help="Number of tokens of the text to run.",
 )
-@click.option("--json", type=FileName(), help="Also write everything as JSON.")
+@click.option("--json", type=FilledPath("name a file"), help="Also write everything as JSON.")
 def compare(
     model: Path,
     checkpoint: str,
@@ -237,12 +239,12 @@ def compare(
 @main.command(
     context_settings=_SETTINGS, short_help="Measure KL divergence against bits, beside llama.cpp."
 )
-@click.argument("model", metavar="MODEL.gguf", type=FileName(".gguf file"))
+@click.argument("model", metavar="MODEL.gguf", type=FilledPath("name a .gguf file"))
 @click.option(
     "--llama-cpp",
     metavar="DIR",
     required=True,
-    type=FileName(),
+    type=FilledPath("name a file"),
     help="The directory with llama-imatrix, llama-quantize and llama-perplexity.",
 )
 @click.option(
@@ -251,7 +253,7 @@ def compare(
     metavar="FILE",
     required=True,
     multiple=True,
-    type=FileName(),
+    type=FilledPath("name a file"),
     help="UTF-8 text to measure on; may be repeated.",
 )
 @click.option(
@@ -272,11 +274,11 @@ def compare(
 @click.option(
     "--calibration",
     metavar="FILE",
-    type=FileName(),
+    type=FilledPath("name a file"),
     help="Text to calibrate both on; by default the exporter's, with what the model writes.",
 )
-@click.option("--json", type=FileName(), help="Also write the rows as JSON.")
-@click.option("--plot", type=FileName(), help="Also draw KL against bits.")
+@click.option("--json", type=FilledPath("name a file"), help="Also write the rows as JSON.")
+@click.option("--plot", type=FilledPath("name a file"), help="Also draw KL against bits.")
 def quality(
     model: Path,
     llama_cpp: Path,

@@ -8,25 +8,25 @@ import click
 from devtools.commands.profile_options import etrecord_option, limits_option, threads_option
 from devtools.errors import BadRequest, DevtoolsError
 from devtools.files import check_outputs
-from exporter.commands.values import FileName
+from exporter.commands.filled import FilledPath
 
 
 @click.command(
     context_settings={"show_default": True}, short_help="Write a recorded run as one HTML page."
 )
-@click.argument("profile", type=FileName())
+@click.argument("profile", type=FilledPath("name a file"))
 @etrecord_option
 @click.option(
     "--out",
     metavar="FILE",
-    type=FileName(),
+    type=FilledPath("name a file"),
     required=True,
     help="The .html page to write.",
 )
 @click.option(
     "--pte",
     metavar="FILE",
-    type=FileName(),
+    type=FilledPath("name a file"),
     help="The model of the run: the page then also shows its memory, and why operators are not "
     "delegated.",
 )

@@ -8,16 +8,16 @@ import click
 from devtools.commands.profile_options import etrecord_option
 from devtools.errors import BadRequest, DevtoolsError
 from devtools.files import check_outputs
-from exporter.commands.values import FileName
+from exporter.commands.filled import FilledPath
 
 
 @click.command(short_help="Write a recorded run for Perfetto or chrome://tracing.")
-@click.argument("profile", type=FileName())
+@click.argument("profile", type=FilledPath("name a file"))
 @etrecord_option
 @click.option(
     "--out",
     metavar="FILE",
-    type=FileName(),
+    type=FilledPath("name a file"),
     required=True,
     help="The .json trace to write.",
 )

@@ -27,11 +27,11 @@ class FilledPath(click.Path):
 
     Args:
         advice: as for `FilledText`.
-        file_okay: whether it may be a file.
+        options: those of click.Path.
     """
 
-    def __init__(self, advice: str, file_okay: bool = True) -> None:
-        super().__init__(path_type=Path, file_okay=file_okay)
+    def __init__(self, advice: str, **options: Any) -> None:
+        super().__init__(path_type=Path, **options)
         self._advice = advice
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:

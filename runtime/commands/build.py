@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from exporter.commands.values import FileName
+from exporter.commands.filled import FilledPath
 from runtime.build import PRODUCTS, wheel_directory
 from runtime.commands.phones import build_android, build_apple, build_java
 from runtime.commands.results import build_and_tell, fail
@@ -44,7 +44,7 @@ PRESETS = {
 )
 @click.option(
     "--executorch-source",
-    type=FileName("directory", file_okay=False),
+    type=FilledPath("name a directory", file_okay=False),
     help="A clone of ExecuTorch, whose runtime is compiled in place of its wheel's; the result "
     "runs programs of --delegate cpu. For the host, it is in build/source.",
 )
@@ -89,7 +89,7 @@ def build_command(
 @click.command("package", short_help="Write a wheel with the compiled programs.")
 @click.option(
     "--out",
-    type=FileName("directory", file_okay=False),
+    type=FilledPath("name a directory", file_okay=False),
     default=Path("."),
     show_default=True,
     help="The directory for the wheel.",

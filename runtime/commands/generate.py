@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from exporter.commands.values import TEXT, FileName
+from exporter.commands.filled import FilledPath, FilledText
 from runtime.build import BUILD_DIR, PRODUCTS
 from runtime.commands.results import build_and_tell, fail
 from runtime.errors import RunnerError
@@ -14,7 +14,7 @@ _RATES = "prefill", "decode"
 
 
 @click.command(short_help="Continue a prompt.")
-@click.argument("model", type=FileName(".pte file"))
+@click.argument("model", type=FilledPath("name a .pte file"))
 @click.option("-p", "--prompt", required=True, help="The text to continue; may be empty.")
 @click.option(
     "-n",
@@ -80,7 +80,7 @@ _RATES = "prefill", "decode"
 )
 @click.option(
     "--stop",
-    type=TEXT,
+    type=FilledText("give a text"),
     multiple=True,
     help="The answer ends where the text would come; one option for each.",
 )
@@ -92,22 +92,34 @@ _RATES = "prefill", "decode"
     type=click.IntRange(0, 2**64 - 1),
     help="Makes sampling repeatable. Default: a new one every time.",
 )
-@click.option("--json-schema", type=TEXT, help="The answer is JSON that this schema describes.")
-@click.option("--regex", type=TEXT, help="A regular expression that matches the complete answer.")
+@click.option(
+    "--json-schema",
+    type=FilledText("give a text"),
+    help="The answer is JSON that this schema describes.",
+)
+@click.option(
+    "--regex",
+    type=FilledText("give a text"),
+    help="A regular expression that matches the complete answer.",
+)
 @click.option(
     "--choice",
-    type=TEXT,
+    type=FilledText("give a text"),
     multiple=True,
     help="The answer is one of the texts; one option for each.",
 )
-@click.option("--grammar", type=TEXT, help="The answer is a text of this GBNF grammar.")
+@click.option(
+    "--grammar", type=FilledText("give a text"), help="The answer is a text of this GBNF grammar."
+)
 @click.option("--threads", type=click.IntRange(1, 256), help="Default: automatic.")
 @click.option(
-    "--adapter", type=TEXT, help="The name of an adapter that the model was exported with."
+    "--adapter",
+    type=FilledText("give a text"),
+    help="The name of an adapter that the model was exported with.",
 )
 @click.option(
     "--draft",
-    type=TEXT,
+    type=FilledText("give a text"),
     metavar="ngram|FILE",
     help="Verify guesses of the next tokens: repetitions in the text, or of a smaller model.",
 )

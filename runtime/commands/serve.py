@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from exporter.commands.values import TEXT, FileName
+from exporter.commands.filled import FilledPath, FilledText
 from runtime.build import BUILD_DIR, PRODUCTS
 from runtime.commands.results import build_and_tell, fail
 from runtime.engine import MAX_SEQUENCES
@@ -28,14 +28,22 @@ _KEEP_ALIVE_S = 75  # longer than clients keep idle connections, which so are th
 
 
 @click.command(short_help="Serve a model with OpenAI's HTTP interface.")
-@click.argument("model", type=FileName(".pte file", dir_okay=False))
+@click.argument("model", type=FilledPath("name a .pte file", dir_okay=False))
 @click.option(
-    "--host", type=TEXT, default="127.0.0.1", show_default=True, help="The address to listen on."
+    "--host",
+    type=FilledText("give a text"),
+    default="127.0.0.1",
+    show_default=True,
+    help="The address to listen on.",
 )
 @click.option(
     "--port", type=click.IntRange(0, 65535), default=8080, show_default=True, help="0: a free one."
 )
-@click.option("--name", type=TEXT, help="What clients call the model. Default: the file's name.")
+@click.option(
+    "--name",
+    type=FilledText("give a text"),
+    help="What clients call the model. Default: the file's name.",
+)
 @click.option(
     "--api-key",
     envvar="THIMBLE_API_KEY",
@@ -51,7 +59,9 @@ _KEEP_ALIVE_S = 75  # longer than clients keep idle connections, which so are th
     help="The type of the key/value cache.",
 )
 @click.option(
-    "--adapter", type=TEXT, help="The name of an adapter that the model was exported with."
+    "--adapter",
+    type=FilledText("give a text"),
+    help="The name of an adapter that the model was exported with.",
 )
 @click.option(
     "--draft",
@@ -102,7 +112,7 @@ _KEEP_ALIVE_S = 75  # longer than clients keep idle connections, which so are th
 @click.option(
     "--cors",
     "origins",
-    type=TEXT,
+    type=FilledText("give a text"),
     multiple=True,
     metavar="ORIGIN",
     help="A web page's origin, such as http://localhost:3000, that may use the server; one option "
@@ -111,7 +121,7 @@ _KEEP_ALIVE_S = 75  # longer than clients keep idle connections, which so are th
 @click.option(
     "--allowed-host",
     "hosts",
-    type=TEXT,
+    type=FilledText("give a text"),
     multiple=True,
     metavar="NAME",
     help="Another name or address that clients may use for the server; one option for each. By "

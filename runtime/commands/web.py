@@ -6,8 +6,8 @@ from urllib.parse import quote
 
 import click
 
+from exporter.commands.filled import FilledPath
 from exporter.commands.interruption import say_from_now
-from exporter.commands.values import FileName
 from runtime.commands.results import fail
 from runtime.errors import BuildError, RunnerError
 from runtime.web_server import open_server
@@ -15,7 +15,9 @@ from runtime.web_site import Site, find_site
 
 
 @click.command(short_help="Run models in the browser of this computer.")
-@click.argument("model", type=FileName(".pte file", exists=True, dir_okay=False), required=False)
+@click.argument(
+    "model", type=FilledPath("name a .pte file", exists=True, dir_okay=False), required=False
+)
 @click.option(
     "--port",
     type=click.IntRange(0, 65535),
@@ -26,7 +28,7 @@ from runtime.web_site import Site, find_site
 @click.option("--open", "opens", is_flag=True, help="Also open the page in the browser.")
 @click.option(
     "--pack",
-    type=FileName("directory", file_okay=False),
+    type=FilledPath("name a directory", file_okay=False),
     metavar="DIR",
     help="Write the page into DIR instead, for any web server; it is the npm package too: npm pack "
     "DIR makes its archive.",

@@ -69,10 +69,10 @@ def test_every_command_refuses_a_pipe_before_it_works(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (["inspect", "@", "--etrecord", "x"], "the name is empty; give a file."),
-        (["trace", "x", "--etrecord", "x", "--out", "@"], "the name is empty; give a file."),
-        (["bench", "@"], "the name is empty; give a .pte file."),
-        (["bench", "x", "--against", "@"], "the text is empty; give one, or leave the option out."),
+        (["inspect", "@", "--etrecord", "x"], "PROFILE is empty; name a file."),
+        (["trace", "x", "--etrecord", "x", "--out", "@"], "--out is empty; name a file."),
+        (["bench", "@"], "MODEL is empty; name a .pte file."),
+        (["bench", "x", "--against", "@"], "--against is empty; give a text, or leave it out."),
         (
             ["report", "x", "--etrecord", "x", "--out", "x.txt"],
             "x.txt does not end in .html; name ",
