@@ -39,18 +39,30 @@ uint64_t read_words(const uint8_t* data, size_t size) {
   return static_cast<uint64_t>(_mm256_extract_epi64(all, 0));
 }
 
-/// Without a dot product instruction: pairs into 16 bits, pairs of those into 32, and the sum.
+/// So many products of 4 bits with 8 are added in 16 bits before the sums need 32: those of 32
+/// columns.
+constexpr size_t kWordSums = 8;
+
+/// Without a dot product instruction: pairs into 16 bits, sums of those, and pairs of the sums into
+/// 32.
 [[gnu::target("avx2")]] uint64_t multiply_avx2(size_t loops) {
   __m256i a = _mm256_setzero_si256(), b = a, c = a, d = a, p, q, r, s;
   const __m256i x = _mm256_set1_epi8(3), ones = _mm256_set1_epi16(1);
-  for (; loops > 0; --loops)
-    asm("vpmaddubsw %8, %8, %4\n\tvpmaddubsw %8, %8, %5\n\t"
-        "vpmaddubsw %8, %8, %6\n\tvpmaddubsw %8, %8, %7\n\t"
-        "vpmaddwd %9, %4, %4\n\tvpmaddwd %9, %5, %5\n\t"
-        "vpmaddwd %9, %6, %6\n\tvpmaddwd %9, %7, %7\n\t"
+  for (; loops > 0; --loops) {
+    __m256i e = _mm256_setzero_si256(), f = e, g = e, h = e;
+#pragma GCC unroll 8
+    for (size_t i = 0; i < kWordSums; ++i)
+      asm("vpmaddubsw %8, %8, %4\n\tvpmaddubsw %8, %8, %5\n\t"
+          "vpmaddubsw %8, %8, %6\n\tvpmaddubsw %8, %8, %7\n\t"
+          "vpaddw %4, %0, %0\n\tvpaddw %5, %1, %1\n\tvpaddw %6, %2, %2\n\tvpaddw %7, %3, %3"
+          : "+x"(e), "+x"(f), "+x"(g), "+x"(h), "=&x"(p), "=&x"(q), "=&x"(r), "=&x"(s)
+          : "x"(x));
+    asm("vpmaddwd %8, %4, %4\n\tvpmaddwd %8, %5, %5\n\t"
+        "vpmaddwd %8, %6, %6\n\tvpmaddwd %8, %7, %7\n\t"
         "vpaddd %4, %0, %0\n\tvpaddd %5, %1, %1\n\tvpaddd %6, %2, %2\n\tvpaddd %7, %3, %3"
-        : "+x"(a), "+x"(b), "+x"(c), "+x"(d), "=&x"(p), "=&x"(q), "=&x"(r), "=&x"(s)
-        : "x"(x), "x"(ones));
+        : "+x"(a), "+x"(b), "+x"(c), "+x"(d), "+x"(e), "+x"(f), "+x"(g), "+x"(h)
+        : "x"(ones));
+  }
   a = _mm256_add_epi32(_mm256_add_epi32(a, b), _mm256_add_epi32(c, d));
   return static_cast<uint64_t>(_mm256_extract_epi64(a, 0));
 }
@@ -122,7 +134,7 @@ uint64_t multiply_amx_cached(size_t loops) {
 Limits limits(uint32_t features) {
   if ((features & kernels::kAvx2) == 0) return {read_words, nullptr, 0, ""};
   if ((features & kernels::kAvx512Vnni) == 0)
-    return {read, multiply_avx2, size_t{4} * 64, "vpmaddubsw"};
+    return {read, multiply_avx2, kWordSums * 4 * 64, "vpmaddubsw"};
 #if defined(THIMBLE_AMX_INT8)
   if ((features & kernels::kAmxInt8) != 0) {
     return {read, multiply_amx, size_t{4} * 2 * 16 * 16 * 64, "tdpbssd", multiply_amx_cached};
