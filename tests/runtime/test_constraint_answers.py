@@ -51,13 +51,8 @@ def test_fifty_schemas(embedded_cpu_pte: Path, cpp_build: Path) -> None:
         assert complete_answers(runner, 200) > 180
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param("embedded", marks=pytest.mark.check),
-        pytest.param("smollm2", marks=pytest.mark.soak),
-    ],
-)
+@pytest.mark.soak
+@pytest.mark.parametrize("name", ["embedded", "smollm2"])
 def test_ten_thousand_answers(
     name: str, request: pytest.FixtureRequest, tmp_path: Path, cpp_build: Path
 ) -> None:

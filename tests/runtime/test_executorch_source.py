@@ -52,7 +52,7 @@ def test_the_same_text_from_source(
         assert "executorch" not in run("ldd", built / program).stdout
 
 
-@pytest.mark.check
+@pytest.mark.soak
 def test_messages_from_source(
     cpp_build: Path, static_runner: Path, stories_cpu_pte: Path, stories_pte: Path, tmp_path: Path
 ) -> None:
@@ -76,14 +76,14 @@ def test_messages_from_source(
     assert refused.stderr.startswith("runner: this runner was built without ETDump")
 
 
-@pytest.mark.check
+@pytest.mark.soak
 def test_the_static_runner_is_one_file(static_runner: Path) -> None:
     program = static_runner.read_bytes()
     assert program[:4] == b"\x7fELF" and b"/lib/ld-linux" not in program
     assert len(program) < 4 << 20
 
 
-@pytest.mark.check
+@pytest.mark.soak
 @pytest.mark.parametrize(
     ("cpu", "kernels"),
     [
@@ -93,9 +93,7 @@ def test_the_static_runner_is_one_file(static_runner: Path) -> None:
         ("cortex-a53", "scalar"),
     ],
 )
-@pytest.mark.parametrize(
-    "model", ["stories_cpu_pte", pytest.param("embedded_cpu_pte", marks=pytest.mark.soak)]
-)
+@pytest.mark.parametrize("model", ["stories_cpu_pte", "embedded_cpu_pte"])
 def test_the_static_runner_says_the_same(
     cpp_build: Path,
     static_runner: Path,
@@ -112,7 +110,7 @@ def test_the_static_runner_says_the_same(
     assert result.stdout == run(cpp_build / "runner", path, *PROMPT).stdout != ""
 
 
-@pytest.mark.check
+@pytest.mark.soak
 def test_the_static_runner_writes_its_files(
     cpp_build: Path, static_runner: Path, stories_cpu_pte: Path, tmp_path: Path
 ) -> None:

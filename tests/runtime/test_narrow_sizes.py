@@ -41,7 +41,7 @@ def compile_for_arm(source: Path, directory: Path) -> subprocess.CompletedProces
     return subprocess.run(command, capture_output=True, text=True)
 
 
-@pytest.mark.check
+@pytest.mark.soak
 def test_32_bits(tmp_path: Path) -> None:
     assert len(sources()) > 60
     for source in sources():

@@ -16,7 +16,7 @@ from support.web import built_site, npm, served
 
 from runtime.web_site import MODULES, WEB_DIR
 
-pytestmark = pytest.mark.check
+pytestmark = pytest.mark.soak
 USES = Path(__file__).parents[1] / "support" / "web_package.mjs"
 MOST_BYTES = 2_000_000  # of the archive
 Use = Callable[..., Any]

@@ -19,7 +19,7 @@ from support.web import built_site, served
 
 from runtime.web_site import Site
 
-pytestmark = pytest.mark.check
+pytestmark = pytest.mark.soak
 PROMPT = "Once upon a time"
 SCREENS = {"phone": (360, 740), "desk": (1280, 800)}
 READY = "document.querySelector('#models')?.inert === false"
@@ -97,7 +97,7 @@ def smollm2_pte(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made_once(tmp_path_factory, "smollm2_web", make)
 
 
-@pytest.mark.parametrize("screen", ["phone", pytest.param("desk", marks=pytest.mark.soak)])
+@pytest.mark.parametrize("screen", ["phone", "desk"])
 def test_smollm2_from_a_file_and_from_a_url(
     screen: str, page: Page, site: Site, cpp_build: Path, smollm2_pte: Path
 ) -> None:
