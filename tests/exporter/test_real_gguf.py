@@ -16,7 +16,7 @@ PROMPT = "Once upon a time, there was a little girl who"
 TOKENS = 64
 
 
-@pytest.fixture(scope="module", params=[smollm2, gemma3])
+@pytest.fixture(scope="module", params=[smollm2, pytest.param(gemma3, marks=pytest.mark.soak)])
 def gguf(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return request.param(tmp_path_factory.mktemp("model"))
 
