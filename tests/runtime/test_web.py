@@ -12,19 +12,15 @@ from support.web import build_modules, served
 
 from runtime.web_site import WEB_DIR
 
-pytestmark = pytest.mark.check
+pytestmark = pytest.mark.soak
 GENERATE = Path(__file__).parents[1] / "support" / "web_generate.mjs"
 RELAXED = r"wasm_(relaxed|pairs)"  # the second on x86 without AVX-VNNI
 KERNELS = {"wasm32": "wasm_simd", "wasm32-relaxed": RELAXED, "wasm32-threads": RELAXED}
-PLAINER = ["wasm32", "wasm32-relaxed"]
 THREADS = {"wasm32-threads": 3}  # the others have one
 MOST_BYTES = 2 << 20
 
 
-@pytest.fixture(
-    scope="module",
-    params=["wasm32-threads", *(pytest.param(name, marks=pytest.mark.soak) for name in PLAINER)],
-)
+@pytest.fixture(scope="module", params=KERNELS)
 def module(request: pytest.FixtureRequest, shared_data: Path) -> Path:
     """thimble.wasm: plain, with relaxed SIMD, and with threads too."""
     return build_modules(shared_data, [request.param])[0]
