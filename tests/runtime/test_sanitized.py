@@ -21,6 +21,7 @@ METAL = ["metal_rows_test", "metal_linear_test", "metal_attention_test"]
 DELEGATE = [
     f"delegate_{name}_test" for name in ("team", "executor", "ops", "segments", "session", "state")
 ]
+SLOW_THREADS = {"delegate_segments_test", "delegate_state_test"}
 TESTS = PROGRAMS + DELEGATE + METAL + [f"kernel_{name}_test" for name in KERNELS]
 PATIENCE = 1200  # seconds, for what hangs: sanitizers are slow
 OTHERS = ["runner", "engine_test", "constraint_cli", "delegate_damage_test"]
@@ -72,7 +73,13 @@ def test_a_chat(sanitized: Path, chat_pte: Path, tmp_path: Path) -> None:
         assert chat("Hello\n") == 2
 
 
-@pytest.mark.parametrize("program", DELEGATE)
+@pytest.mark.parametrize(
+    "program",
+    [
+        pytest.param(name, marks=pytest.mark.soak if name in SLOW_THREADS else ())
+        for name in DELEGATE
+    ],
+)
 def test_threads(thread_sanitized: Path, program: str) -> None:
     assert run(thread_sanitized / program).returncode == 0
 
