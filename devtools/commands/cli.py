@@ -105,27 +105,25 @@ main.add_command(report)
 @click.option(
     "--against",
     metavar="RIVAL",
-    type=FilledText("give a text"),
+    type=FilledText(),
     multiple=True,
     help="Also measure this engine, in turns with the model: xnnpack, cpu or openvino, a .pte "
     "file, or the path of llama-bench (with a model of the same shape and random "
     "weights). Or the same model: recording (while its profile is recorded), adapter:NAME "
     "(with an adapter that the file keeps), or the path of another build's bench. Can be repeated.",
 )
-@click.option("--json", type=FilledPath("name a file"), help="Also write everything as JSON.")
-@click.option(
-    "--plot", type=FilledPath("name a file"), help="Also draw a chart: a .png, .svg or .pdf file."
-)
+@click.option("--json", type=FilledPath(), help="Also write everything as JSON.")
+@click.option("--plot", type=FilledPath(), help="Also draw a chart: a .png, .svg or .pdf file.")
 @click.option(
     "--cache",
-    type=FilledPath("name a file"),
+    type=FilledPath("name a directory"),
     help="Directory for the models of other engines; by default thimble/bench in the user's "
     "cache directory.",
 )
 @click.option(
     "--gguf-type",
     metavar="TYPE",
-    type=FilledText("give a text"),
+    type=FilledText(),
     multiple=True,
     help="Quantization of llama-bench's models; by default Q4_0 (every tensor) and Q4_K_M.",
 )
@@ -133,13 +131,13 @@ main.add_command(report)
     "--gguf",
     metavar="FILE",
     multiple=True,
-    type=FilledPath("name a file"),
+    type=FilledPath(),
     help="Run llama-bench on this file, which must hold the same model. Can be repeated.",
 )
 @click.option(
     "--openvino-python",
     metavar="PYTHON",
-    type=FilledPath("name a file"),
+    type=FilledPath(),
     help="A Python interpreter with the packages openvino and nncf; by default this one.",
 )
 def bench(
@@ -194,18 +192,18 @@ def bench(
 @click.option(
     "--checkpoint",
     metavar="DIR|HUB_ID",
-    type=FilledText("give a text"),
+    type=FilledText(),
     required=True,
     help="The checkpoint that was exported; llama3 is the small model in the package.",
 )
 @click.option(
     "--etrecord",
-    type=FilledPath("name a file"),
+    type=FilledPath(),
     help="The file that the export's --etrecord wrote; by default MODEL with the suffix .etrecord.",
 )
 @click.option(
     "--text",
-    type=FilledPath("name a file"),
+    type=FilledPath(),
     help="UTF-8 text to run; by default a text in the package that calibration does not use.",
 )
 @click.option(
@@ -215,7 +213,7 @@ def bench(
     default=64,
     help="Number of tokens of the text to run.",
 )
-@click.option("--json", type=FilledPath("name a file"), help="Also write everything as JSON.")
+@click.option("--json", type=FilledPath(), help="Also write everything as JSON.")
 def compare(
     model: Path,
     checkpoint: str,
@@ -244,7 +242,7 @@ def compare(
     "--llama-cpp",
     metavar="DIR",
     required=True,
-    type=FilledPath("name a file"),
+    type=FilledPath("name a directory"),
     help="The directory with llama-imatrix, llama-quantize and llama-perplexity.",
 )
 @click.option(
@@ -253,7 +251,7 @@ def compare(
     metavar="FILE",
     required=True,
     multiple=True,
-    type=FilledPath("name a file"),
+    type=FilledPath(),
     help="UTF-8 text to measure on; may be repeated.",
 )
 @click.option(
@@ -274,11 +272,11 @@ def compare(
 @click.option(
     "--calibration",
     metavar="FILE",
-    type=FilledPath("name a file"),
+    type=FilledPath(),
     help="Text to calibrate both on; by default the exporter's, with what the model writes.",
 )
-@click.option("--json", type=FilledPath("name a file"), help="Also write the rows as JSON.")
-@click.option("--plot", type=FilledPath("name a file"), help="Also draw KL against bits.")
+@click.option("--json", type=FilledPath(), help="Also write the rows as JSON.")
+@click.option("--plot", type=FilledPath(), help="Also draw KL against bits.")
 def quality(
     model: Path,
     llama_cpp: Path,

@@ -20,14 +20,14 @@ _SETTINGS = {
 etrecord_option = click.option(
     "--etrecord",
     metavar="FILE",
-    type=FilledPath("name a file"),
+    type=FilledPath(),
     required=True,
     help="The file that python -m exporter --etrecord wrote with the model.",
 )
 limits_option = click.option(
     "--limits",
     metavar="FILE",
-    type=FilledPath("name a file"),
+    type=FilledPath(),
     help="The limits of the recording machine, as written by python -m devtools bench --json: "
     "each line then shows its limit, and how close it came.",
 )
@@ -67,7 +67,7 @@ _top = click.option(
 @click.command(
     context_settings=_SETTINGS, short_help="Show where a recorded run spent its time, by line."
 )
-@click.argument("profile", type=FilledPath("name a file"))
+@click.argument("profile", type=FilledPath())
 @etrecord_option
 @_by
 @_every_layer
@@ -80,8 +80,8 @@ _top = click.option(
     help="Measure the limits now instead; only valid on the machine of the recording.",
 )
 @threads_option
-@click.option("--json", type=FilledPath("name a file"), help="Also write all views as JSON.")
-@click.option("--csv", type=FilledPath("name a file"), help="Also write the view as CSV.")
+@click.option("--json", type=FilledPath(), help="Also write all views as JSON.")
+@click.option("--csv", type=FilledPath(), help="Also write the view as CSV.")
 def inspect(
     profile: Path,
     etrecord: Path,
@@ -117,34 +117,34 @@ def inspect(
 @click.command(
     context_settings=_SETTINGS, short_help="Show which lines became slower from run A to run B."
 )
-@click.argument("a", metavar="A", type=FilledPath("name a file"))
-@click.argument("b", metavar="B", type=FilledPath("name a file"))
+@click.argument("a", metavar="A", type=FilledPath())
+@click.argument("b", metavar="B", type=FilledPath())
 @etrecord_option
 @click.option(
     "--etrecord-b",
     metavar="FILE",
-    type=FilledPath("name a file"),
+    type=FilledPath(),
     help="The ETRecord of B, if it ran another program.",
 )
 @click.option(
     "--again-a",
     metavar="FILE",
     multiple=True,
-    type=FilledPath("name a file"),
+    type=FilledPath(),
     help="Another run of A: differences between its runs then count as noise. Can be repeated.",
 )
 @click.option(
     "--again-b",
     metavar="FILE",
     multiple=True,
-    type=FilledPath("name a file"),
+    type=FilledPath(),
     help="Another run of B. Can be repeated.",
 )
 @_by
 @_every_layer
 @_phase
 @_top
-@click.option("--json", type=FilledPath("name a file"), help="Also write everything as JSON.")
+@click.option("--json", type=FilledPath(), help="Also write everything as JSON.")
 def diff(
     a: Path,
     b: Path,

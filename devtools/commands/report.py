@@ -14,19 +14,19 @@ from exporter.commands.filled import FilledPath
 @click.command(
     context_settings={"show_default": True}, short_help="Write a recorded run as one HTML page."
 )
-@click.argument("profile", type=FilledPath("name a file"))
+@click.argument("profile", type=FilledPath())
 @etrecord_option
 @click.option(
     "--out",
     metavar="FILE",
-    type=FilledPath("name a file"),
+    type=FilledPath(),
     required=True,
     help="The .html page to write.",
 )
 @click.option(
     "--pte",
     metavar="FILE",
-    type=FilledPath("name a file"),
+    type=FilledPath(),
     help="The model of the run: the page then also shows its memory, and why operators are not "
     "delegated.",
 )

@@ -12,12 +12,12 @@ from exporter.commands.filled import FilledPath
 
 
 @click.command(short_help="Write a recorded run for Perfetto or chrome://tracing.")
-@click.argument("profile", type=FilledPath("name a file"))
+@click.argument("profile", type=FilledPath())
 @etrecord_option
 @click.option(
     "--out",
     metavar="FILE",
-    type=FilledPath("name a file"),
+    type=FilledPath(),
     required=True,
     help="The .json trace to write.",
 )

@@ -15,7 +15,7 @@ class FilledText(click.ParamType):
 
     name = "text"
 
-    def __init__(self, advice: str) -> None:
+    def __init__(self, advice: str = "give a text") -> None:
         self._advice = advice
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
@@ -30,7 +30,7 @@ class FilledPath(click.Path):
         options: those of click.Path.
     """
 
-    def __init__(self, advice: str, **options: Any) -> None:
+    def __init__(self, advice: str = "name a file", **options: Any) -> None:
         super().__init__(path_type=Path, **options)
         self._advice = advice
 

@@ -80,7 +80,7 @@ _RATES = "prefill", "decode"
 )
 @click.option(
     "--stop",
-    type=FilledText("give a text"),
+    type=FilledText(),
     multiple=True,
     help="The answer ends where the text would come; one option for each.",
 )
@@ -94,32 +94,30 @@ _RATES = "prefill", "decode"
 )
 @click.option(
     "--json-schema",
-    type=FilledText("give a text"),
+    type=FilledText(),
     help="The answer is JSON that this schema describes.",
 )
 @click.option(
     "--regex",
-    type=FilledText("give a text"),
+    type=FilledText(),
     help="A regular expression that matches the complete answer.",
 )
 @click.option(
     "--choice",
-    type=FilledText("give a text"),
+    type=FilledText(),
     multiple=True,
     help="The answer is one of the texts; one option for each.",
 )
-@click.option(
-    "--grammar", type=FilledText("give a text"), help="The answer is a text of this GBNF grammar."
-)
+@click.option("--grammar", type=FilledText(), help="The answer is a text of this GBNF grammar.")
 @click.option("--threads", type=click.IntRange(1, 256), help="Default: automatic.")
 @click.option(
     "--adapter",
-    type=FilledText("give a text"),
+    type=FilledText(),
     help="The name of an adapter that the model was exported with.",
 )
 @click.option(
     "--draft",
-    type=FilledText("give a text"),
+    type=FilledText(),
     metavar="ngram|FILE",
     help="Verify guesses of the next tokens: repetitions in the text, or of a smaller model.",
 )

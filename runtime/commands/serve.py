@@ -31,7 +31,7 @@ _KEEP_ALIVE_S = 75  # longer than clients keep idle connections, which so are th
 @click.argument("model", type=FilledPath("name a .pte file", dir_okay=False))
 @click.option(
     "--host",
-    type=FilledText("give a text"),
+    type=FilledText(),
     default="127.0.0.1",
     show_default=True,
     help="The address to listen on.",
@@ -41,7 +41,7 @@ _KEEP_ALIVE_S = 75  # longer than clients keep idle connections, which so are th
 )
 @click.option(
     "--name",
-    type=FilledText("give a text"),
+    type=FilledText(),
     help="What clients call the model. Default: the file's name.",
 )
 @click.option(
@@ -60,7 +60,7 @@ _KEEP_ALIVE_S = 75  # longer than clients keep idle connections, which so are th
 )
 @click.option(
     "--adapter",
-    type=FilledText("give a text"),
+    type=FilledText(),
     help="The name of an adapter that the model was exported with.",
 )
 @click.option(
@@ -112,7 +112,7 @@ _KEEP_ALIVE_S = 75  # longer than clients keep idle connections, which so are th
 @click.option(
     "--cors",
     "origins",
-    type=FilledText("give a text"),
+    type=FilledText(),
     multiple=True,
     metavar="ORIGIN",
     help="A web page's origin, such as http://localhost:3000, that may use the server; one option "
@@ -121,7 +121,7 @@ _KEEP_ALIVE_S = 75  # longer than clients keep idle connections, which so are th
 @click.option(
     "--allowed-host",
     "hosts",
-    type=FilledText("give a text"),
+    type=FilledText(),
     multiple=True,
     metavar="NAME",
     help="Another name or address that clients may use for the server; one option for each. By "

@@ -84,7 +84,9 @@ def test_an_empty_value_is_refused(command: str) -> None:
     words = ["" if word == "@" else word for word in command.split()]
     outcome = CliRunner().invoke(main, words)
     assert outcome.exit_code == 2
-    assert re.search(r" is empty; (name|give) \S.*\.$", outcome.stderr)
+    at = words.index("")
+    name = words[at - 1] if words[at - 1].startswith("--") else "MODEL"
+    assert re.search(rf"^Error: {name} is empty; (name|give) \S.*\.$", outcome.stderr, re.MULTILINE)
 
 
 def test_a_wheel_needs_a_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
