@@ -1,11 +1,12 @@
-"""An export within a budget: turns --bits or --max-size into a scheme before anything is stored."""
+"""4 to 8 bits in one file: turns --bits, --max-size or the default size into a scheme, before
+anything is stored."""
 
 from dataclasses import replace
 from pathlib import Path
 
 import torch
 
-from delegates import Limits
+from delegates import DEFAULT_DELEGATE, Limits, get_delegate
 from exporter.checkpoint import Checkpoint
 from exporter.errors import ExportError
 from exporter.listener import Listener
@@ -16,7 +17,10 @@ from exporter.text import Text
 from quant.budget.spread import Budget, PartSizes, parts_of, require_spreadable, spread
 from quant.cache.store import Cache
 from quant.machine.memory_size import show_size
+from quant.machine.ranks import ALONE, Ranks
 from quant.measure.size import STOCK, Storage
+from quant.rounding.scales import GRIDS
+from quant.scheme import Scheme
 
 _GRAPH = 1 << 15  # bytes of a program without layers; more than any delegate needs
 
@@ -50,19 +54,19 @@ def within_budget(
         QuantError: the scheme's bits cannot be spread, or the budget cannot be met.
     """
     require_spreadable(options.scheme)
-    method = options.scheme.method
-    if method is not None and method.folds_rotation and checkpoint.config.tie_word_embeddings:
+    if _unties(options.scheme, checkpoint):
         raise ExportError(
-            f"rotation={method.rotation} unties this model's embedding and lm_head, but a budget "
-            "counts them as one; leave out the rotation, or --bits and --max-size."
+            f"rotation={options.scheme.choice.rotation} unties this model's embedding and lm_head, "
+            "but a budget counts them as one; leave out the rotation, or --bits and --max-size."
         )
     limits.check_mix(checkpoint.config.num_hidden_layers)
     with torch.device("meta"):
         model = CausalLM(checkpoint.config)
+    checkpoint.check(model)
     storage = storage_of(limits)
     other = other_bytes(limits, checkpoint, text, max_context_len)
     other += _padding(parts_of(model, options.scheme, storage), limits)
-    budget = Budget(options.bits, options.max_size, other, storage)
+    budget = Budget(options.bits, options.max_size, other=other, storage=storage)
     scheme = spread(
         model,
         options.scheme,
@@ -74,6 +78,42 @@ def within_budget(
         cache,
     )
     return replace(options, scheme=scheme)
+
+
+def mixed(
+    options: ExportOptions,
+    limits: Limits,
+    checkpoint: Checkpoint,
+    text: Text,
+    listener: Listener,
+    cache: Cache | None,
+    ranks: Ranks = ALONE,
+) -> ExportOptions:
+    """Returns the options with a scheme of 4 to 8 bits, as large as 4 in all layers and 8 in the
+    ends. It is the same for all delegates; for one that does not store them all, the options stay.
+    """
+    if not set(GRIDS) <= set(limits.weight_bits) or _unties(options.scheme, checkpoint):
+        return options
+    with torch.device("meta"):
+        model = CausalLM(checkpoint.config)
+    checkpoint.check(model)
+    scheme = spread(
+        model,
+        options.scheme,
+        Budget(even=True, storage=storage_of(get_delegate(DEFAULT_DELEGATE).LIMITS)),
+        checkpoint,
+        text.calibration,
+        lambda: listener.stage("measure"),
+        options.device,
+        cache,
+        ranks,
+    )
+    return replace(options, scheme=scheme)
+
+
+def _unties(scheme: Scheme, checkpoint: Checkpoint) -> bool:
+    """Whether a folded rotation makes two weights of tied ends."""
+    return scheme.choice.folds_rotation and checkpoint.config.tie_word_embeddings
 
 
 def require_size(options: ExportOptions, path: Path) -> None:

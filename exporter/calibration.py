@@ -18,10 +18,8 @@ from exporter.text import Text
 from quant.cache.store import Cache
 from quant.machine.memory import resident
 from quant.machine.memory_size import show_size
-from quant.machine.ranks import Ranks
+from quant.machine.ranks import ALONE, Ranks
 from quant.scheme import Scheme
-
-ALONE = Ranks()
 
 
 def with_own_text(

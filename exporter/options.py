@@ -29,6 +29,8 @@ class ExportOptions:
         scheme: how weights are stored.
         bits: the most bits of a weight on average, scales included; 4 to 8 bits are mixed.
         max_size: the most bytes of the file; 4 to 8 bits are mixed.
+        mixed: whether 4 to 8 bits are mixed within the size of 4 in all layers and 8 in both ends,
+            where the delegate stores 5 and 6 too.
         calibration: text to calibrate and measure on; None: the embedded model's text.
         calibration_tokens: for GPTQ; None: a number that depends on the model's size.
         max_context_len: positions of the KV cache; None: the model's limit, at most 2048.
@@ -51,6 +53,7 @@ class ExportOptions:
     scheme: Scheme = field(default_factory=Scheme)
     bits: float | None = None
     max_size: int | None = None
+    mixed: bool = False
     calibration: Path | None = None
     calibration_tokens: int | None = None
     max_context_len: int | None = None
@@ -63,5 +66,5 @@ class ExportOptions:
 
     @property
     def has_budget(self) -> bool:
-        """Whether 4 to 8 bits are spread over the weights."""
+        """Whether the user set one, over which 4 to 8 bits are spread."""
         return self.bits is not None or self.max_size is not None

@@ -10,7 +10,7 @@ from torch import Tensor
 from delegates import DelegationReport, Limits, get_delegate, load_program
 from delegates.spill import spilling_to
 from exporter.agreement import Agreement, Reference, compare, reference_logits, require_agreement
-from exporter.budget import require_size, storage_of, within_budget
+from exporter.budget import mixed, require_size, storage_of, within_budget
 from exporter.calibration import with_own_text
 from exporter.checkpoint import Checkpoint
 from exporter.errors import ExportError
@@ -89,6 +89,8 @@ def export_model(options: ExportOptions, listener: Listener = SILENT) -> ExportR
             size = require_room(options, *facts)
         spill = plan_memory(options, checkpoint, text, size, listener)
         cache = _cache(options, listener, size)
+        if options.mixed and not options.has_budget:
+            options = mixed(options, delegate.LIMITS, checkpoint, text, listener, cache)
         text = with_own_text(options, checkpoint, text, cache, listener)
         resources = Resources(cache, spill=spill, device=options.device)
         model, quantization = load_quantized(options, checkpoint, text, listener, resources)

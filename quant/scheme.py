@@ -183,13 +183,23 @@ def _ranges(numbers: list[int]) -> str:
     return ", ".join(f"{a}" if a == b else f"{a}-{b}" for a, b in pairs)
 
 
-def scheme_from_text(name: str, settings: str | None, group_size: int, head_bits: int) -> Scheme:
+def mixes_by_default(name: str, head_bits: int | None) -> bool:
+    """Whether a scheme mixes 4 to 8 bits where the user asks for no widths."""
+    return name == "gptq4" and head_bits is None
+
+
+def scheme_from_text(
+    name: str, settings: str | None, group_size: int, head_bits: int | None
+) -> Scheme:
     """A scheme whose method has some settings changed, such as "drift=none,descent=0".
+
+    Args:
+        head_bits: None for 8.
 
     Raises:
         QuantError: a name or value outside the tables.
     """
-    scheme = Scheme(name, group_size, head_bits)
+    scheme = Scheme(name, group_size, 8 if head_bits is None else head_bits)
     if not settings:
         return scheme
     scheme = replace(scheme, method=scheme.choice)  # refused where there is none to set

@@ -115,7 +115,7 @@ def embedded_pte(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def stories_cpu_pte(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """stories260K in 4 bits for the CPU delegate, its ETRecord beside it; do not write it."""
+    """stories260K in 4 to 8 bits for the CPU delegate, its ETRecord beside it; do not write it."""
     return _export_cpu(shared_data, tmp_path_factory, Scheme("gptq4"))
 
 
@@ -206,6 +206,7 @@ def _export_cpu(
             out=out,
             etrecord=out.with_suffix(".etrecord"),
             scheme=scheme,
+            mixed=scheme.name == "gptq4",
             calibration=shared_data / "text" / "tinystories_calibration.txt",
             calibration_tokens=16 * 256,
             delegate="cpu",

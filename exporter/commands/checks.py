@@ -27,7 +27,7 @@ def check_quantization(
     scheme: str,
     method: str | None,
     group_size: int,
-    head_bits: int,
+    head_bits: int | None,
     calibration: Path | None,
     calibration_tokens: int | None,
     has_budget: bool,

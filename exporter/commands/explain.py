@@ -17,7 +17,7 @@ from exporter.errors import ExportError
 from exporter.quiet import silence_known_noise, silence_native_noise
 from quant.errors import QuantError
 from quant.machine.memory_size import show_size
-from quant.scheme import Scheme
+from quant.scheme import Scheme, scheme_from_text
 
 if TYPE_CHECKING:
     from exporter.explain import Explanation
@@ -36,7 +36,7 @@ class Request:
     adapter: tuple[str, ...]
     scheme: str
     group_size: int
-    head_bits: int
+    head_bits: int | None
     max_context_len: int | None
     max_seq_len: int | None
     delegate: str
@@ -65,7 +65,9 @@ def run_explain(request: Request, json_file: Path | None) -> None:
                 checkpoint=request.checkpoint,
                 adapter=adapter,
                 adapters=adapters,
-                scheme=Scheme(request.scheme, request.group_size, request.head_bits),
+                scheme=scheme_from_text(
+                    request.scheme, None, request.group_size, request.head_bits
+                ),
                 max_context_len=request.max_context_len,
                 max_seq_len=request.max_seq_len,
                 delegate=request.delegate,
@@ -86,10 +88,14 @@ def _check(request: Request, json_file: Path | None) -> None:
     try:
         check_file(request.delegate, json_file, None, None)
         check_source(request.model, request.checkpoint)
-        Scheme(request.scheme, request.group_size, request.head_bits)
+        _scheme(request)
     except (QuantError, DelegateError, ExportError) as error:
         click.echo(f"Error: {error}", err=True)
         sys.exit(2)
+
+
+def _scheme(request: Request) -> Scheme:
+    return scheme_from_text(request.scheme, None, request.group_size, request.head_bits)
 
 
 def describe(explanation: "Explanation") -> str:

@@ -38,7 +38,7 @@ class Request:
     scheme: str
     method: str | None
     group_size: int
-    head_bits: int
+    head_bits: int | None
     bits: float | None
     max_size: str | None
     calibration: Path | None
@@ -70,7 +70,7 @@ def run_export(request: Request, layer_errors: bool) -> None:
         from quant.cache.store import default_directory
         from quant.machine.device import find_device
         from quant.machine.memory_size import parse_size
-        from quant.scheme import scheme_from_text
+        from quant.scheme import mixes_by_default, scheme_from_text
 
     with silence_native_noise() as stderr:
         display = Display(stderr)
@@ -86,6 +86,7 @@ def run_export(request: Request, layer_errors: bool) -> None:
                 scheme=scheme_from_text(
                     request.scheme, request.method, request.group_size, request.head_bits
                 ),
+                mixed=mixes_by_default(request.scheme, request.head_bits),
                 bits=request.bits,
                 max_size=None
                 if request.max_size is None

@@ -6,17 +6,18 @@ distribution p moves by
     KL(p || p') = 1/2 E[(g . e)^2],  g = d log p(label) / d output,  label drawn from p
 
 (the Fisher information is the Hessian of KL; Amari, 1998). A part's g comes from one pass forward
-and one backward over calibration text, with labels drawn from the model itself; its e is the text's
-own inputs times what rounding to nearest changes in the weight. Errors of different parts and
-positions are assumed independent, so that their costs add up. GPTQ costs less: when a column is
+and one backward over calibration text, with labels drawn from the model itself; its e is the
+inputs x times what rounding to nearest changes in the weight. The changes of single numbers are
+taken to be independent, so that their costs add up, each the change squared times E[g^2 x^2] / 2
+(the diagonal of the weights' Fisher information). GPTQ costs less: when a column is
 rounded, those after it compensate for a part of the error, and of its cost H_ii, 1 / U_ii^2 remains
 (quant.rounding.gptq); so the cost of a weight that it rounds is multiplied by the ratio of their
 sums. The layers are read one at a time, once forward, once backward; of the head, a slice of the
 vocabulary at a time.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -40,7 +41,8 @@ from quant.weight_type import WeightType
 
 _WINDOWS_TOGETHER = 4
 _HEAD_ROWS = 2048
-_BLOCK = 768  # columns, of thousands of tokens
+_BLOCK = 192  # columns, of a thousand tokens
+_ROUNDED_ROWS = 128
 _SEED = 0
 
 
@@ -74,18 +76,18 @@ def measure_costs(
         for stop in float_walk(model, weights, device):
             before.append(states.hidden.clone())
             states.advance(stop.layer)
-    candidates = _Candidates(method, tuple(types))
+    candidates = Candidates(method, tuple(types))
     costs: dict[str, Costs] = {}
     gradient, costs[HEAD_PART] = _through_head(model, candidates, weights, states.hidden)
     for stop in float_walk(model, weights, device, backwards=True):
-        errors = _Errors(stop.layer, stop.name, candidates)
+        information = _Information(stop.layer, stop.name, candidates)
         inputs = states.split(before.pop())
         gradients = [
-            errors.through(x, own, g)
+            information.through(x, own, g)
             for x, own, g in zip(inputs, left, states.split(gradient), strict=True)
         ]
         gradient = torch.cat(gradients)
-        costs.update(errors.costs(tokens.numel()))
+        costs.update(information.costs(tokens.numel()))
     costs[EMBEDDING_PART] = _of_embedding(model, candidates, weights, tokens, gradient.cpu())
     if is_tied(model):
         both = zip(costs.pop(HEAD_PART), costs[EMBEDDING_PART], strict=True)
@@ -94,16 +96,41 @@ def measure_costs(
 
 
 @dataclass(frozen=True)
-class _Candidates:
-    """The types that a part may have, and how it would be rounded to them."""
+class Candidates:
+    """The types that a part may have, and how much rounding to them changes a weight."""
 
     method: Method
     types: tuple[WeightType, ...]
 
-    def changes(self, weight: Tensor, name: str, importance: Tensor | None) -> list[Tensor]:
-        """Returns the change of a weight (rows, columns) by rounding to each type."""
-        rounded = (round_weight(weight, t, name, self.method, importance) for t in self.types)
-        return [each.dequantize()[:, : weight.shape[1]] - weight for each in rounded]
+    def rounded(
+        self, weight: Tensor, name: str, importance: Tensor | None = None
+    ) -> Iterator[Tensor]:
+        """Yields the change of a weight (rows, columns) by rounding to each type."""
+        method = replace(self.method, rounding="nearest")
+        for type in self.types:
+            stored = round_weight(weight, type, name, method, importance).dequantize()
+            yield stored[:, : weight.shape[1]].sub_(weight)
+
+    def squares(self, weight: Tensor, name: str, information: Tensor) -> Tensor:
+        """E[(g . e)^2] at each type: float64 (types,).
+
+        Only some rows are rounded, drawn in proportion to E[(g . w x)^2], which is what a row's
+        share would be if rounding changed all weights by the same factor.
+
+        Args:
+            information: E[g^2 x^2] of each number of the weight: float32 (rows, columns).
+        """
+        mass = weight.square().mul_(information).sum(dim=1, dtype=torch.float64)
+        total = mass.sum()
+        if total == 0:
+            return mass.new_zeros(len(self.types))
+        drawn = (torch.arange(_ROUNDED_ROWS, device=mass.device) + 0.5) * (total / _ROUNDED_ROWS)
+        rows = torch.searchsorted(mass.cumsum(dim=0), drawn).clamp_max_(len(mass) - 1)
+        importance = information.sum(dim=0) if self.method.follows_calibration else None
+        weight, information, mass = weight[rows], information[rows], mass[rows]
+        changes = self.rounded(weight, name, importance)
+        moved = [c.square_().mul_(information).sum(dim=1, dtype=torch.float64) for c in changes]
+        return torch.stack([(each / mass).mean() * total for each in moved])
 
     def compensation(self) -> "_Compensation | None":
         """Returns what measures GPTQ's compensation, if the method is GPTQ."""
@@ -157,16 +184,16 @@ class _Left:
                     total += leaf.grad
 
 
-class _Errors:
-    """A layer's parts: the changes of their weights by rounding, and the costs so far."""
+class _Information:
+    """What the text tells of a layer's weights: E[g^2 x^2] of each number, and so what rounding
+    costs."""
 
-    def __init__(self, layer: nn.Module, name: str, candidates: _Candidates) -> None:
+    def __init__(self, layer: nn.Module, name: str, candidates: Candidates) -> None:
         self._layer = layer
         self._rotated = rotated_by(candidates.method)
         self._name = name
         self._candidates = candidates
-        self._changes: dict[str, list[Tensor]] = {}  # a linear's, at each type
-        self._squares: dict[str, Tensor] = {}  # a part's (types,), summed over tokens
+        self._squares: dict[str, Tensor] = {}  # a linear's, summed over tokens
         self._parts = list(parts_of_layer(layer))
         self._compensation = {part.name: candidates.compensation() for part in self._parts}
 
@@ -203,37 +230,34 @@ class _Errors:
 
     def costs(self, tokens: int) -> dict[str, Costs]:
         """Each part's, by its full name."""
-        return {
-            f"{self._name}.{part}": self._candidates.costs(
-                squares / tokens, self._compensation[part]
+        costs = {}
+        for part in self._parts:
+            moved = [self._moved(path, tokens) for path in part.linears if path in self._squares]
+            costs[f"{self._name}.{part.name}"] = self._candidates.costs(
+                torch.stack(moved).sum(dim=0), self._compensation[part.name]
             )
-            for part, squares in self._squares.items()
-        }
+        return costs
 
     def _add(
         self, name: str, group: Sequence[str], seen: Mapping[str, tuple[Tensor, Tensor]]
     ) -> None:
-        """Adds what linears of a part do that read one input."""
-        moved = sum(self._moved(path, *seen[path]) for path in group)
-        assert isinstance(moved, Tensor)
-        squares = moved.square().flatten(1).sum(dim=1)
-        self._squares[name] = self._squares.get(name, torch.zeros_like(squares)) + squares
+        """Adds the information of linears of a part that read one input."""
+        inputs = self._rotated(seen[group[0]][0].flatten(0, -2))
         compensation = self._compensation[name]
         if compensation is not None:
-            compensation.add(self._rotated(seen[group[0]][0].flatten(0, -2)))
+            compensation.add(inputs)
+        inputs = inputs.square()
+        for path in group:
+            gradient = seen[path][1].grad
+            assert gradient is not None
+            gradient = gradient.flatten(0, -2).square_()
+            if path not in self._squares:
+                self._squares[path] = inputs.new_zeros(gradient.shape[1], inputs.shape[1])
+            self._squares[path].addmm_(gradient.T, inputs)
 
-    def _moved(self, path: str, inputs: Tensor, output: Tensor) -> Tensor:
-        """g . e of each token, at each type: float32 (types, ..., of inputs)."""
-        assert output.grad is not None
-        inputs = self._rotated(inputs)
-        if path not in self._changes:
-            weight = self._rotated(self._layer.get_parameter(f"{path}.weight").detach())
-            squares = inputs.flatten(0, -2).square().mean(dim=0)
-            self._changes[path] = self._candidates.changes(weight, path, squares)
-        gradient = output.grad
-        return torch.stack(
-            [(F.linear(inputs, change) * gradient).sum(dim=-1) for change in self._changes[path]]
-        )
+    def _moved(self, path: str, tokens: int) -> Tensor:
+        weight = self._rotated(self._layer.get_parameter(f"{path}.weight").detach())
+        return self._candidates.squares(weight, path, self._squares.pop(path).div_(tokens))
 
 
 class _Compensation:
@@ -267,12 +291,12 @@ class _Compensation:
 
 @torch.no_grad()
 def _through_head(
-    model: CausalLM, candidates: _Candidates, weights: WeightSource, hidden: Tensor
+    model: CausalLM, candidates: Candidates, weights: WeightSource, hidden: Tensor
 ) -> tuple[Tensor, Costs]:
     """Returns the gradient of log p(label) before the final norm, and the costs of the head.
 
     The head's errors e move the logits by e times the slope of `finish_logits`: KL is half the
-    variance of that under p.
+    variance of that under p, to which an independent error in the row of a label adds p (1 - p).
     """
     norm, device = model.model.get_submodule("norm"), hidden.device
     load_finite(weights, norm, "model.norm.")
@@ -284,46 +308,42 @@ def _through_head(
     stored = weights.tensor(EMBEDDING if is_tied(model) else HEAD)
     slices = [slice(at, at + _HEAD_ROWS) for at in range(0, len(stored), _HEAD_ROWS)]
 
-    generator = torch.Generator().manual_seed(_SEED)
     largest = torch.full_like(x[:, 0], -torch.inf)
-    total, best = torch.zeros_like(largest), largest
-    drawn = torch.zeros_like(x)  # the label's row of the head, times the slope of its logit
+    total = torch.zeros_like(largest)
     for rows in slices:
-        weight = stored[rows].to(device).float()
-        logits, slope = _finished(model, F.linear(x, weight))
+        logits, _ = _finished(model, F.linear(x, stored[rows].to(device).float()))
         top = torch.maximum(largest, logits.amax(dim=1))
         total = total * (largest - top).exp() + (logits - top[:, None]).exp().sum(dim=1)
         largest = top
-        noise = torch.empty(logits.shape).exponential_(generator=generator).log_()
-        race, index = (logits - noise.to(device)).max(dim=1)  # Gumbel's: the first is drawn from p
-        ahead = race > best
-        best = torch.where(ahead, race, best)
-        steepness = slope[ahead].gather(1, index[ahead].unsqueeze(1))
-        drawn[ahead] = weight[index[ahead]] * steepness
 
-    gradient = drawn  # of log p(label) in x: the label's row less the mean row
-    knows_inputs = candidates.method.rounding == "gptq"  # as round to nearest does not
-    squares = x.square().mean(dim=0) if knows_inputs else None
+    generator = torch.Generator().manual_seed(_SEED)
+    drawn = torch.rand(len(x), generator=generator).to(device)  # how far into p the label lies
+    passed = torch.zeros_like(largest)  # how much of p the rows so far have
+    gradient = torch.zeros_like(x)  # of log p(label) in x: the label's row less the mean row
     compensation = candidates.compensation()
     if compensation is not None:
         compensation.add(x)
-    moments = x.new_zeros(len(candidates.types), 2, len(x))  # of e and e^2 under p, at each type
+    squares = torch.zeros(len(candidates.types), dtype=torch.float64, device=device)
+    squared = x.square().div_(len(x))
     for rows in slices:
         weight = stored[rows].to(device).float()
         logits, slope = _finished(model, F.linear(x, weight))
-        p = (logits - largest[:, None]).exp_() / total[:, None]
-        gradient -= (p * slope) @ weight
-        for which, change in enumerate(candidates.changes(weight, HEAD, squares)):
-            error = F.linear(x, change) * slope
-            moments[which, 0] += (p * error).sum(dim=1)
-            moments[which, 1] += (p * error.square_()).sum(dim=1)
-    variance = moments[:, 1] - moments[:, 0].square()
+        p = (logits - largest[:, None]).exp_().div_(total[:, None])
+        gradient.addmm_(p * slope, weight, alpha=-1)
+        before, passed = passed, passed + p.sum(dim=1)
+        is_last = rows is slices[-1]  # where the rest of p goes, which rounding may leave
+        here = ((before <= drawn) & ((drawn < passed) | is_last)).nonzero()[:, 0]
+        rises = before[here, None] + p[here].cumsum(dim=1)
+        label = (rises <= drawn[here, None]).sum(dim=1).clamp_max_(len(weight) - 1)
+        gradient.index_add_(0, here, weight[label] * slope[here, label].unsqueeze(1))
+        moved = (p - p.square()).mul_(slope).mul_(slope)
+        squares += candidates.squares(weight, HEAD, moved.T @ squared)
     with torch.enable_grad():
         normed.backward(gradient.view_as(normed))
     weights.release()
     assert hidden.grad is not None
     damp = head_damp_percent(is_tied(model))
-    return hidden.grad, candidates.costs(variance.mean(dim=1), compensation, damp)
+    return hidden.grad, candidates.costs(squares, compensation, damp)
 
 
 def _finished(model: CausalLM, logits: Tensor) -> tuple[Tensor, Tensor]:
@@ -338,7 +358,7 @@ def _finished(model: CausalLM, logits: Tensor) -> tuple[Tensor, Tensor]:
 
 def _of_embedding(
     model: CausalLM,
-    candidates: _Candidates,
+    candidates: Candidates,
     weights: WeightSource,
     tokens: Tensor,
     gradient: Tensor,
@@ -350,7 +370,7 @@ def _of_embedding(
     gradient = gradient.flatten(0, 1)
     squares = tuple(
         (model.scale_embedding(change)[places] * gradient).sum(dim=1).square().mean().item() / 2
-        for change in candidates.changes(rows, EMBEDDING, None)
+        for change in candidates.rounded(rows, EMBEDDING)
     )
     weights.release()
     return squares

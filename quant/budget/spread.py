@@ -23,6 +23,7 @@ from quant.layers.embedding_and_head import is_tied
 from quant.layers.outer import outer_parts
 from quant.layers.walk import walk
 from quant.machine.device import HOST
+from quant.machine.ranks import ALONE, Ranks
 from quant.measure.size import STOCK, Storage
 from quant.protocols import CausalLM, WeightSource
 from quant.rounding.scales import GRIDS
@@ -30,17 +31,18 @@ from quant.scheme import EMBEDDING_PART, FOUR_BITS, GROUP_SIZES, HEAD_PART, Sche
 from quant.weight_type import INT8, WeightType
 
 _STEPS = 1 << 18  # at most, into which the bytes to distribute are divided
-_MOST_TOKENS = 4096
+_MOST_TOKENS = 1024
 _COSTS = "costs"
 
 
 @dataclass(frozen=True)
 class Budget:
-    """The most that a model may take: one of `bits` and `size`.
+    """The most that a model may take: one of `bits`, `size` and `even`.
 
     Attributes:
         bits: on average over all of its numbers, tied ones counted once, scales and all.
         size: bytes of the finished file.
+        even: as much as with 4 bits in all layers and 8 in the ends.
         other: bytes of the file that are no weights.
         storage: how its delegate stores weights.
 
@@ -50,11 +52,12 @@ class Budget:
 
     bits: float | None = None
     size: int | None = None
+    even: bool = False
     other: int = 0
     storage: Storage = STOCK
 
     def __post_init__(self) -> None:
-        if (self.bits is None) == (self.size is None):
+        if (self.bits is not None) + (self.size is not None) + self.even != 1:
             raise QuantError("a budget is in bits or in bytes; give one of --bits and --max-size.")
         if self.bits is not None and not 0 < self.bits < math.inf:
             raise QuantError(
@@ -81,6 +84,7 @@ def spread(
     begin: Callable[[], None],
     device: torch.device = HOST,
     cache: Cache | None = None,
+    ranks: Ranks = ALONE,
 ) -> Scheme:
     """The scheme of 4 bits with the types of its parts that cost the least KL within a budget. What
     is outside the layers besides the two ends has 8 bits.
@@ -91,6 +95,7 @@ def spread(
         begin: is called before the measurement, once the budget is known to be possible.
         device: what measures.
         cache: of measured costs, which are the same for every budget.
+        ranks: the first of them measures.
 
     Raises:
         QuantError: a scheme of another width, no text, or a budget below 4 bits for everything.
@@ -100,8 +105,8 @@ def spread(
     scheme = replace(scheme, head_bits=4, types=tuple(fixed.items()))
     types = types_of(scheme, budget.storage)
     parts = parts_of(model, scheme, budget.storage)
-    room = _room(budget, model)
     least = _least(model, scheme, budget.storage)
+    room = least + _even(parts) if budget.even else _room(budget, model)
     if room < least:
         raise QuantError(_too_little(budget, model, scheme))
     widest = len(types) - 1
@@ -111,6 +116,26 @@ def spread(
         raise QuantError(
             "a budget needs text to measure the effect of bits; name one with --calibration."
         )
+    costs = torch.empty(len(parts), len(types), dtype=torch.float64, device=device)
+    if ranks.first:
+        costs.copy_(_costs(model, scheme, types, parts, weights, calibration, begin, device, cache))
+    ranks.share(costs, 0)
+    choices = choose(parts, costs.tolist(), room - least)
+    return _with_choices(scheme, types, model, parts, choices)
+
+
+def _costs(
+    model: CausalLM,
+    scheme: Scheme,
+    types: Sequence[WeightType],
+    parts: Sequence[PartSizes],
+    weights: WeightSource,
+    calibration: Tensor,
+    begin: Callable[[], None],
+    device: torch.device,
+    cache: Cache | None,
+) -> Tensor:
+    """What each part costs in each type, measured or from the cache: float64 (parts, types)."""
     begin()
     count = max(1, _MOST_TOKENS // calibration.shape[1])
     sample = calibration[:: -(-len(calibration) // count)]
@@ -120,17 +145,15 @@ def spread(
         return {_COSTS: torch.tensor([costs[part.name] for part in parts], dtype=torch.float64)}
 
     if cache is None:
-        found = measured()
-    else:
-        asked = hashlib.sha256(repr(("costs", scheme.choice, types, device.type)).encode())
-        asked.update(bytes_of(sample))
-        key = weights_key(model, weights, asked.hexdigest())
-        kept = cache.load(key)
-        found = measured() if kept is None else kept
-        if kept is None:
-            cache.store(key, found, "what bits cost each part")
-    choices = choose(parts, found[_COSTS].tolist(), room - least)
-    return _with_choices(scheme, types, model, parts, choices)
+        return measured()[_COSTS]
+    asked = hashlib.sha256(repr(("costs", scheme.choice, types, device.type)).encode())
+    asked.update(bytes_of(sample))
+    key = weights_key(model, weights, asked.hexdigest())
+    kept = cache.load(key)
+    found = measured() if kept is None else kept
+    if kept is None:
+        cache.store(key, found, "what bits cost each part")
+    return found[_COSTS]
 
 
 def choose(parts: Sequence[PartSizes], costs: Sequence[Sequence[float]], room: int) -> list[int]:
@@ -243,6 +266,13 @@ def _room(budget: Budget, model: CausalLM) -> int:
         return int(min(size, 2.0**63))  # a float may be more than all disks
     assert budget.size is not None
     return budget.size - budget.other
+
+
+def _even(parts: Sequence[PartSizes]) -> int:
+    """Bytes beyond the smallest types everywhere of 4 bits in the layers and 8 in the ends."""
+    ends = (EMBEDDING_PART, HEAD_PART)
+    sizes = (part.sizes[-1] if part.name in ends else part.sizes[0] for part in parts)
+    return sum(sizes) - sum(min(part.sizes) for part in parts)
 
 
 def _least(model: CausalLM, scheme: Scheme, storage: Storage) -> int:

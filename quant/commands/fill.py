@@ -11,6 +11,8 @@ from pathlib import Path
 import click
 import torch
 
+from delegates import get_delegate
+from exporter.budget import mixed
 from exporter.calibration import with_own_text
 from exporter.checkpoint import Checkpoint
 from exporter.commands.display import Display
@@ -30,7 +32,7 @@ from quant.machine.resources import Resources
 from quant.machine.speed import Speed, matmul_gflops
 from quant.measure.figures import with_error
 from quant.report import QuantReport
-from quant.scheme import scheme_from_text
+from quant.scheme import mixes_by_default, scheme_from_text
 
 
 @dataclass(frozen=True)
@@ -41,7 +43,7 @@ class Request:
     scheme: str
     method: str | None
     group_size: int
-    head_bits: int
+    head_bits: int | None
     calibration: Path | None
     calibration_tokens: int | None
     tokenizer: Path | None
@@ -67,6 +69,9 @@ def run_fill(request: Request, as_json: bool) -> None:
                 speed = Speed()
                 cache = Cache(options.cache, default_size(), listener.note)
                 spill = plan_memory(options, checkpoint, text, 0, listener)
+                if options.mixed:
+                    limits = get_delegate(options.delegate).LIMITS
+                    options = mixed(options, limits, checkpoint, text, listener, cache, ranks)
                 text = with_own_text(options, checkpoint, text, cache, listener, ranks)
                 resources = Resources(cache, spill=spill, ranks=ranks, speed=speed, device=device)
                 report = load_quantized(options, checkpoint, text, listener, resources)[1]
@@ -98,6 +103,7 @@ def _options(request: Request, device: torch.device) -> ExportOptions:
         scheme=scheme_from_text(
             request.scheme, request.method, request.group_size, request.head_bits
         ),
+        mixed=mixes_by_default(request.scheme, request.head_bits),
         calibration=request.calibration,
         calibration_tokens=request.calibration_tokens,
         cache=cache,

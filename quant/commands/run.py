@@ -23,7 +23,7 @@ from exporter.commands.filled import FilledPath, FilledText
     help="As in python -m exporter.",
 )
 @click.option("--group-size", metavar="N", default=32, help="As in python -m exporter.")
-@click.option("--head-bits", metavar="N", default=8, help="As in python -m exporter.")
+@click.option("--head-bits", metavar="N", type=int, help="As in python -m exporter.")
 @click.option(
     "--calibration", type=FilledPath("name a text file"), help="As in python -m exporter."
 )
@@ -59,7 +59,7 @@ def run_command(
     quant: str,
     method: str | None,
     group_size: int,
-    head_bits: int,
+    head_bits: int | None,
     calibration: Path | None,
     calibration_tokens: int | None,
     tokenizer: Path | None,

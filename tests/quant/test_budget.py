@@ -10,15 +10,11 @@ from pathlib import Path
 
 import pytest
 import torch
-from support.exported import Quiet
 
-from delegates import DelegateError, get_delegate
+from delegates import get_delegate
 from exporter.budget import storage_of
 from exporter.checkpoint import Checkpoint, open_checkpoint
-from exporter.errors import ExportError
 from exporter.models.decoder import CausalLM
-from exporter.options import ExportOptions
-from exporter.pipeline import export_model
 from exporter.tokenizer import load_tokenizer
 from quant.budget.sensitivity import measure_costs
 from quant.budget.spread import Budget, PartSizes, choose, numbers_of, parts_of, spread, types_of
@@ -30,7 +26,6 @@ from quant.layers.walk import walk
 from quant.measure.quality import compare_logits
 from quant.measure.size import STOCK, Storage
 from quant.measure.windows import calibration_windows, evaluation_windows
-from quant.method import Method
 from quant.modules import QuantizedLinear, drop_activation_rounding
 from quant.quantize import quantize
 from quant.report import QuantReport
@@ -196,6 +191,18 @@ def test_a_budget_is_kept_and_used(stories: Stories, storage: Storage, tmp_path:
     assert kl[1] < 0.8 * kl[0]
 
 
+def test_bits_of_the_same_size_are_spread_for_half_the_loss(stories: Stories) -> None:
+    kl, sizes = [], []
+    even = Scheme("gptq4", head_bits=8)
+    for scheme in (even, stories.spread(Budget(even=True, storage=CPU), even)):
+        report = stories.quantized(scheme, CPU)[1]
+        assert report.quality is not None
+        kl.append(report.quality.kl)
+        sizes.append(report.size.bits_per_weight)
+    assert 0.97 * sizes[0] < sizes[1] <= sizes[0]
+    assert kl[1] < 0.7 * kl[0]
+
+
 def test_costs_are_measured_once(
     stories: Stories, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -299,68 +306,3 @@ def test_a_budget_beyond_all_weights_is_8_bits(stories: Stories) -> None:
     scheme = stories.spread(Budget(bits=1e308), Scheme("gptq4"))
     names = {part.name for part in parts_of(stories.empty(), scheme, STOCK)}
     assert dict(scheme.types) == dict.fromkeys((*names, HEAD_PART), INT8)
-
-
-def test_a_delegate_of_one_width_says_so_at_once(one_layer_checkpoint: Path) -> None:
-    listener = Quiet()
-    options = ExportOptions(
-        model=str(one_layer_checkpoint), out=Path("no.pte"), bits=6.0, delegate="vulkan"
-    )
-    with pytest.raises(DelegateError) as error:
-        export_model(options, listener)
-    assert str(error.value).startswith(
-        "vulkan does not support weights of 8 bits, but a budget uses 4 and 8 in all parts of "
-        "model.layers.0 to 0: "
-    )
-    assert listener.stages == []
-
-
-def test_floats_are_refused_at_once(one_layer_checkpoint: Path) -> None:
-    listener = Quiet()
-    options = ExportOptions(
-        str(one_layer_checkpoint), out=Path("no.pte"), scheme=Scheme("none"), max_size=10**6
-    )
-    with pytest.raises(QuantError, match="a budget spreads 4 to 8 bits, and none stores"):
-        export_model(options, listener)
-    assert listener.stages == []
-
-
-def test_a_rotation_that_unties_is_refused_at_once(shared_data: Path) -> None:
-    listener = Quiet()
-    options = ExportOptions(
-        model=str(shared_data / "stories260K"),
-        out=Path("no.pte"),
-        scheme=Scheme("gptq4", method=Method(rotation="hadamard")),
-        bits=6.0,
-    )
-    with pytest.raises(ExportError, match="rotation=hadamard unties this model's embedding and"):
-        export_model(options, listener)
-    assert listener.stages == []
-
-
-@pytest.mark.check
-@pytest.mark.parametrize("delegate", ["cpu", "xnnpack"])
-def test_a_file_of_two_widths_runs_and_keeps_its_size(
-    cpp_build: Path,
-    one_layer_checkpoint: Path,
-    calibration_text: Path,
-    tmp_path: Path,
-    delegate: str,
-) -> None:
-    options = ExportOptions(
-        model=str(one_layer_checkpoint),
-        out=tmp_path / "model.pte",
-        max_size=310_000 if delegate == "cpu" else 214_000,
-        calibration=calibration_text,
-        calibration_tokens=1024,
-        max_context_len=64,
-        delegate=delegate,
-    )
-    listener = Quiet()
-    result = export_model(options, listener)
-    assert listener.stages[0] == "measure"
-    assert options.max_size is not None and result.size <= options.max_size
-    assert result.agreement is not None and result.delegation.linears_delegated == 8
-    widths = set(result.report["quantization"]["bits"].values())
-    assert "4 bits" in widths and len(widths) > 1, result.size
-    assert result.report["quantization"]["method"]["rounding"] == "gptq"

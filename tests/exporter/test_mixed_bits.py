@@ -1,0 +1,123 @@
+"""Exports of 4 to 8 bits: by default, within --bits and --max-size, and what is refused."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from support.exported import Quiet
+
+from delegates import DelegateError, get_delegate
+from exporter.budget import mixed, storage_of
+from exporter.checkpoint import open_checkpoint
+from exporter.errors import ExportError
+from exporter.listener import SILENT
+from exporter.models.decoder import CausalLM
+from exporter.options import ExportOptions
+from exporter.pipeline import export_model
+from exporter.text import prepare_text
+from quant.budget.spread import Budget, spread
+from quant.errors import QuantError
+from quant.method import Method
+from quant.scheme import METHODS, Scheme
+
+
+@pytest.mark.parametrize(
+    ("delegate", "rotation", "spreads"),
+    [
+        ("cpu", "inputs", True),
+        ("mps", "inputs", True),
+        ("xnnpack", "none", False),  # stores 4 and 8 bits alone
+        ("xnnpack,cpu", "none", False),
+        ("cpu", "hadamard", False),  # would count tied ends once, and make two of them
+    ],
+)
+def test_bits_are_mixed_where_all_widths_are_stored(
+    shared_data: Path, delegate: str, rotation: str, spreads: bool
+) -> None:
+    method = replace(METHODS["gptq4"], rotation=rotation)
+    options = ExportOptions(
+        model=str(shared_data / "stories260K"),
+        out=Path("no.pte"),
+        scheme=Scheme("gptq4", method=method),
+        calibration=shared_data / "text" / "tinystories_calibration.txt",
+        calibration_tokens=1024,
+    )
+    checkpoint = open_checkpoint(str(shared_data / "stories260K"))
+    text = prepare_text(options, checkpoint)
+    limits = get_delegate(delegate).LIMITS
+    found = mixed(options, limits, checkpoint, text, SILENT, None)
+    assert bool(found.scheme.types) is spreads
+    assert replace(found, scheme=options.scheme) == options
+    if spreads:
+        with torch.device("meta"):
+            model = CausalLM(checkpoint.config)
+        storage = storage_of(get_delegate("cpu").LIMITS)  # for all, so that one cache serves all
+        even, sample = Budget(even=True, storage=storage), text.calibration
+        scheme = spread(model, options.scheme, even, checkpoint, sample, lambda: None)
+        assert found.scheme == scheme
+
+
+def test_a_delegate_of_one_width_says_so_at_once(one_layer_checkpoint: Path) -> None:
+    listener = Quiet()
+    options = ExportOptions(
+        model=str(one_layer_checkpoint), out=Path("no.pte"), bits=6.0, delegate="vulkan"
+    )
+    with pytest.raises(DelegateError) as error:
+        export_model(options, listener)
+    assert str(error.value).startswith(
+        "vulkan does not support weights of 8 bits, but a budget uses 4 and 8 in all parts of "
+        "model.layers.0 to 0: "
+    )
+    assert listener.stages == []
+
+
+def test_floats_are_refused_at_once(one_layer_checkpoint: Path) -> None:
+    listener = Quiet()
+    options = ExportOptions(
+        str(one_layer_checkpoint), out=Path("no.pte"), scheme=Scheme("none"), max_size=10**6
+    )
+    with pytest.raises(QuantError, match="a budget spreads 4 to 8 bits, and none stores"):
+        export_model(options, listener)
+    assert listener.stages == []
+
+
+def test_a_rotation_that_unties_is_refused_at_once(shared_data: Path) -> None:
+    listener = Quiet()
+    options = ExportOptions(
+        model=str(shared_data / "stories260K"),
+        out=Path("no.pte"),
+        scheme=Scheme("gptq4", method=Method(rotation="hadamard")),
+        bits=6.0,
+    )
+    with pytest.raises(ExportError, match="rotation=hadamard unties this model's embedding and"):
+        export_model(options, listener)
+    assert listener.stages == []
+
+
+@pytest.mark.check
+@pytest.mark.parametrize("delegate", ["cpu", "xnnpack"])
+def test_a_file_of_two_widths_runs_and_keeps_its_size(
+    cpp_build: Path,
+    one_layer_checkpoint: Path,
+    calibration_text: Path,
+    tmp_path: Path,
+    delegate: str,
+) -> None:
+    options = ExportOptions(
+        model=str(one_layer_checkpoint),
+        out=tmp_path / "model.pte",
+        max_size=310_000 if delegate == "cpu" else 214_000,
+        calibration=calibration_text,
+        calibration_tokens=1024,
+        max_context_len=64,
+        delegate=delegate,
+    )
+    listener = Quiet()
+    result = export_model(options, listener)
+    assert listener.stages[0] == "measure"
+    assert options.max_size is not None and result.size <= options.max_size
+    assert result.agreement is not None and result.delegation.linears_delegated == 8
+    widths = set(result.report["quantization"]["bits"].values())
+    assert "4 bits" in widths and len(widths) > 1, result.size
+    assert result.report["quantization"]["method"]["rounding"] == "gptq"
