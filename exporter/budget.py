@@ -76,6 +76,7 @@ def within_budget(
         lambda: listener.stage("measure"),
         options.device,
         cache,
+        progress=listener.progress,
     )
     return replace(options, scheme=scheme)
 
@@ -107,6 +108,7 @@ def mixed(
         options.device,
         cache,
         ranks,
+        listener.progress,
     )
     return replace(options, scheme=scheme)
 

@@ -16,37 +16,32 @@ sums. The layers are read one at a time, once forward, once backward; of the hea
 vocabulary at a time.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from quant.budget.candidates import Candidates, Costs
 from quant.layers.blocks import parts_of_layer
 from quant.layers.embedding_and_head import EMBEDDING, HEAD, embed_float, is_tied
 from quant.layers.head_inputs import head_damp_percent
 from quant.layers.stream import States, contexts_on
-from quant.layers.walk import float_walk, load_finite
+from quant.layers.walk import float_walk, layers_of, load_finite
 from quant.machine.device import HOST, move
 from quant.machine.products import fast_products
 from quant.method import Method
+from quant.progress import ProgressCallback, ProgressMeter
 from quant.protocols import CausalLM, WeightSource
-from quant.rounding.gptq import inverse_factor
-from quant.rounding.nearest import round_weight
 from quant.rounding.solve import rotated_by
 from quant.scheme import EMBEDDING_PART, HEAD_PART
 from quant.weight_type import WeightType
 
 _WINDOWS_TOGETHER = 4
 _HEAD_ROWS = 2048
-_BLOCK = 192  # columns, of a thousand tokens
-_ROUNDED_ROWS = 128
+_WORK = 4  # of a layer: once forward, and three times as much to come back
 _SEED = 0
-
-
-Costs = tuple[float, ...]  # KL in nats a token, of a part stored in each of some types
 
 
 @fast_products()
@@ -57,6 +52,7 @@ def measure_costs(
     weights: WeightSource,
     tokens: Tensor,
     device: torch.device = HOST,
+    progress: ProgressCallback | None = None,
 ) -> Mapping[str, Costs]:
     """Returns the cost of each part in each type, in their order, by the names of quant.scheme;
     the cost of both tied ends is under the embedding's name.
@@ -66,7 +62,9 @@ def measure_costs(
         method: by which parts in groups will be rounded.
         tokens: int64 (windows, seq_len).
         device: what computes.
+        progress: is called after every layer, forward and back.
     """
+    meter = ProgressMeter(_WORK * len(layers_of(model)), progress)
     contexts = contexts_on(device, model, tokens.shape[1], weights)
     hidden = embed_float(model, weights, tokens).to(device)
     states = States(hidden, contexts, tokens, _WINDOWS_TOGETHER)
@@ -76,6 +74,7 @@ def measure_costs(
         for stop in float_walk(model, weights, device):
             before.append(states.hidden.clone())
             states.advance(stop.layer)
+            meter.advance(stop.name, 1)
     candidates = Candidates(method, tuple(types))
     costs: dict[str, Costs] = {}
     gradient, costs[HEAD_PART] = _through_head(model, candidates, weights, states.hidden)
@@ -88,61 +87,12 @@ def measure_costs(
         ]
         gradient = torch.cat(gradients)
         costs.update(information.costs(tokens.numel()))
+        meter.advance(stop.name, _WORK - 1)
     costs[EMBEDDING_PART] = _of_embedding(model, candidates, weights, tokens, gradient.cpu())
     if is_tied(model):
         both = zip(costs.pop(HEAD_PART), costs[EMBEDDING_PART], strict=True)
         costs[EMBEDDING_PART] = tuple(map(sum, both))
     return costs
-
-
-@dataclass(frozen=True)
-class Candidates:
-    """The types that a part may have, and how much rounding to them changes a weight."""
-
-    method: Method
-    types: tuple[WeightType, ...]
-
-    def rounded(
-        self, weight: Tensor, name: str, importance: Tensor | None = None
-    ) -> Iterator[Tensor]:
-        """Yields the change of a weight (rows, columns) by rounding to each type."""
-        method = replace(self.method, rounding="nearest")
-        for type in self.types:
-            stored = round_weight(weight, type, name, method, importance).dequantize()
-            yield stored[:, : weight.shape[1]].sub_(weight)
-
-    def squares(self, weight: Tensor, name: str, information: Tensor) -> Tensor:
-        """E[(g . e)^2] at each type: float64 (types,).
-
-        Only some rows are rounded, drawn in proportion to E[(g . w x)^2], which is what a row's
-        share would be if rounding changed all weights by the same factor.
-
-        Args:
-            information: E[g^2 x^2] of each number of the weight: float32 (rows, columns).
-        """
-        mass = weight.square().mul_(information).sum(dim=1, dtype=torch.float64)
-        total = mass.sum()
-        if total == 0:
-            return mass.new_zeros(len(self.types))
-        drawn = (torch.arange(_ROUNDED_ROWS, device=mass.device) + 0.5) * (total / _ROUNDED_ROWS)
-        rows = torch.searchsorted(mass.cumsum(dim=0), drawn).clamp_max_(len(mass) - 1)
-        importance = information.sum(dim=0) if self.method.follows_calibration else None
-        weight, information, mass = weight[rows], information[rows], mass[rows]
-        changes = self.rounded(weight, name, importance)
-        moved = [c.square_().mul_(information).sum(dim=1, dtype=torch.float64) for c in changes]
-        return torch.stack([(each / mass).mean() * total for each in moved])
-
-    def compensation(self) -> "_Compensation | None":
-        """Returns what measures GPTQ's compensation, if the method is GPTQ."""
-        return _Compensation() if self.method.rounding == "gptq" else None
-
-    def costs(
-        self, squares: Tensor, compensation: "_Compensation | None", damp: float = 1.0
-    ) -> Costs:
-        """KL from E[(g . e)^2] at each type: float (types,)."""
-        share = 1.0 if compensation is None else compensation.share_left(damp)
-        shares = (share if type.in_groups else 1.0 for type in self.types)
-        return tuple(s * h for s, h in zip(shares, (squares / 2).tolist(), strict=True))
 
 
 class _Left:
@@ -258,35 +208,6 @@ class _Information:
     def _moved(self, path: str, tokens: int) -> Tensor:
         weight = self._rotated(self._layer.get_parameter(f"{path}.weight").detach())
         return self._candidates.squares(weight, path, self._squares.pop(path).div_(tokens))
-
-
-class _Compensation:
-    """How much of the cost of rounding remains with GPTQ, by a weight's inputs.
-
-    Only blocks on the Hessian's diagonal are used, small enough for the tokens to determine them.
-    """
-
-    def __init__(self) -> None:
-        self._blocks: list[Tensor] = []
-
-    def add(self, inputs: Tensor) -> None:
-        """Adds inputs (tokens, columns)."""
-        columns = inputs.shape[1]
-        width = min(columns, _BLOCK)
-        parts = inputs.split(width, dim=1)
-        if not self._blocks:
-            self._blocks = [part.new_zeros(part.shape[1], part.shape[1]) for part in parts]
-        for block, part in zip(self._blocks, parts, strict=True):
-            block.addmm_(part.T, part)
-
-    def share_left(self, damp_percent: float = 1.0) -> float:
-        """From 0 to 1; 1 if there were no inputs."""
-        left = whole = 0.0
-        for block in self._blocks:
-            factor = inverse_factor(block, damp_percent)
-            left += factor.mean * factor.upper.diagonal().square().reciprocal().sum().item()
-            whole += block.diagonal().sum().item()
-        return min(left / whole, 1.0) if whole else 1.0
 
 
 @torch.no_grad()

@@ -6,7 +6,6 @@ a multiple-choice knapsack (Sinha and Zoltners, 1979), and small enough to be so
 dynamic programming over the bytes.
 """
 
-import hashlib
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -14,9 +13,8 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor, nn
 
-from quant.budget.sensitivity import measure_costs
-from quant.cache.key import weights_key
-from quant.cache.store import Cache, bytes_of
+from quant.budget.known_costs import find_costs
+from quant.cache.store import Cache
 from quant.errors import QuantError
 from quant.layers.blocks import parts_of_layer
 from quant.layers.embedding_and_head import is_tied
@@ -25,6 +23,7 @@ from quant.layers.walk import walk
 from quant.machine.device import HOST
 from quant.machine.ranks import ALONE, Ranks
 from quant.measure.size import STOCK, Storage
+from quant.progress import ProgressCallback
 from quant.protocols import CausalLM, WeightSource
 from quant.rounding.scales import GRIDS
 from quant.scheme import EMBEDDING_PART, FOUR_BITS, GROUP_SIZES, HEAD_PART, Scheme
@@ -32,7 +31,6 @@ from quant.weight_type import INT8, WeightType
 
 _STEPS = 1 << 18  # at most, into which the bytes to distribute are divided
 _MOST_TOKENS = 1024
-_COSTS = "costs"
 
 
 @dataclass(frozen=True)
@@ -85,6 +83,7 @@ def spread(
     device: torch.device = HOST,
     cache: Cache | None = None,
     ranks: Ranks = ALONE,
+    progress: ProgressCallback | None = None,
 ) -> Scheme:
     """The scheme of 4 bits with the types of its parts that cost the least KL within a budget. What
     is outside the layers besides the two ends has 8 bits.
@@ -96,6 +95,7 @@ def spread(
         device: what measures.
         cache: of measured costs, which are the same for every budget.
         ranks: the first of them measures.
+        progress: of the measurement.
 
     Raises:
         QuantError: a scheme of another width, no text, or a budget below 4 bits for everything.
@@ -118,42 +118,19 @@ def spread(
         )
     costs = torch.empty(len(parts), len(types), dtype=torch.float64, device=device)
     if ranks.first:
-        costs.copy_(_costs(model, scheme, types, parts, weights, calibration, begin, device, cache))
+        begin()
+        asked = model, scheme.choice, types, weights, _sample(calibration)
+        found = find_costs(*asked, device, cache, progress)
+        costs.copy_(torch.tensor([found[part.name] for part in parts], dtype=torch.float64))
     ranks.share(costs, 0)
     choices = choose(parts, costs.tolist(), room - least)
     return _with_choices(scheme, types, model, parts, choices)
 
 
-def _costs(
-    model: CausalLM,
-    scheme: Scheme,
-    types: Sequence[WeightType],
-    parts: Sequence[PartSizes],
-    weights: WeightSource,
-    calibration: Tensor,
-    begin: Callable[[], None],
-    device: torch.device,
-    cache: Cache | None,
-) -> Tensor:
-    """What each part costs in each type, measured or from the cache: float64 (parts, types)."""
-    begin()
+def _sample(calibration: Tensor) -> Tensor:
+    """Windows on which costs are measured, from the whole text."""
     count = max(1, _MOST_TOKENS // calibration.shape[1])
-    sample = calibration[:: -(-len(calibration) // count)]
-
-    def measured() -> dict[str, Tensor]:
-        costs = measure_costs(model, scheme.choice, types, weights, sample, device)
-        return {_COSTS: torch.tensor([costs[part.name] for part in parts], dtype=torch.float64)}
-
-    if cache is None:
-        return measured()[_COSTS]
-    asked = hashlib.sha256(repr(("costs", scheme.choice, types, device.type)).encode())
-    asked.update(bytes_of(sample))
-    key = weights_key(model, weights, asked.hexdigest())
-    kept = cache.load(key)
-    found = measured() if kept is None else kept
-    if kept is None:
-        cache.store(key, found, "what bits cost each part")
-    return found[_COSTS]
+    return calibration[:: -(-len(calibration) // count)]
 
 
 def choose(parts: Sequence[PartSizes], costs: Sequence[Sequence[float]], room: int) -> list[int]:

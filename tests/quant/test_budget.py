@@ -215,7 +215,7 @@ def test_costs_are_measured_once(
         return stories.spread(Budget(bits=bits, storage=CPU), scheme, cache)
 
     assert found(6.5) == stories.spread(Budget(bits=6.5, storage=CPU), Scheme("gptq4"))
-    monkeypatch.setattr("quant.budget.spread.measure_costs", None)  # is not called again
+    monkeypatch.setattr("quant.budget.known_costs.measure_costs", None)  # is not called again
     narrow = found(6.0)
     assert narrow.types and narrow != found(6.5)
     stories.calibration[0, 5] += 1

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from quant.budget.sensitivity import Candidates
+from quant.budget.candidates import Candidates
 from quant.rounding.nearest import round_weight
 from quant.scheme import METHODS
 from quant.weight_type import INT8, int4
