@@ -257,7 +257,7 @@ def describe(
         "quantization": {
             "scheme": quantization.scheme,
             "group_size": options.scheme.largest_group,
-            "head_bits": options.scheme.head_bits,
+            "head_bits": quantization.head_bits,
             "bits": quantization.widths,
             "method": quantization.method,
             "bits_per_weight": quantization.size.bits_per_weight,

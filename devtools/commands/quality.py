@@ -36,7 +36,7 @@ from quant.cache.store import Cache, default_size
 from quant.commands.checks import RunAs
 from quant.commands.scored import open_scored
 from quant.errors import QuantError
-from quant.scheme import Scheme
+from quant.scheme import Scheme, mixes_by_default
 from runtime.errors import BuildError, RunnerError
 
 
@@ -147,7 +147,14 @@ class Measurement:
             kl = {name: self._tools.score(out, base) for name, base in bases.items()}
             rows.append(Row(THEIRS, kind, source.bits(out), kl))
         wanted: list[tuple[str, ExportOptions, str | None]] = [
-            *((scheme.name, self._with(scheme=scheme), None) for scheme in self._schemes),
+            *(
+                (
+                    scheme.name,
+                    self._with(scheme=scheme, mixed=mixes_by_default(scheme.name, None)),
+                    None,
+                )
+                for scheme in self._schemes
+            ),
             *((f"{row.bits:.2f} bits", self._with(bits=row.bits), row.name) for row in rows),
         ]
         for name, options, beside in wanted:
