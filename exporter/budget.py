@@ -14,8 +14,10 @@ from exporter.models.decoder import CausalLM
 from exporter.options import ExportOptions
 from exporter.pte import REPORT_BYTES
 from exporter.text import Text
-from quant.budget.spread import Budget, PartSizes, parts_of, require_spreadable, spread
+from quant.budget.sensitivity import measuring_bytes
+from quant.budget.spread import Budget, PartSizes, parts_of, require_spreadable, sample, spread
 from quant.cache.store import Cache
+from quant.machine.memory import resident
 from quant.machine.memory_size import show_size
 from quant.machine.ranks import ALONE, Ranks
 from quant.measure.size import STOCK, Storage
@@ -50,7 +52,8 @@ def within_budget(
 
     Raises:
         DelegateError: the delegate does not support several widths in one program.
-        ExportError: a rotation would untie weights that the budget counts once.
+        ExportError: a rotation would untie weights that the budget counts once, or --max-memory is
+            less than the measurement needs.
         QuantError: the scheme's bits cannot be spread, or the budget cannot be met.
     """
     require_spreadable(options.scheme)
@@ -63,6 +66,13 @@ def within_budget(
     with torch.device("meta"):
         model = CausalLM(checkpoint.config)
     checkpoint.check(model)
+    needed = _lacking(options, model, text)
+    if needed is not None:
+        raise ExportError(
+            f"to measure the effect of bits, {checkpoint.name} needs about {show_size(needed)} of "
+            f"memory, but --max-memory is {show_size(options.max_memory or 0)}; allow that much, "
+            "or leave out --bits and --max-size."
+        )
     storage = storage_of(limits)
     other = other_bytes(limits, checkpoint, text, max_context_len)
     other += _padding(parts_of(model, options.scheme, storage), limits)
@@ -98,6 +108,13 @@ def mixed(
     with torch.device("meta"):
         model = CausalLM(checkpoint.config)
     checkpoint.check(model)
+    needed = _lacking(options, model, text)
+    if needed is not None:
+        listener.note(
+            "Storing every layer in 4 bits: to measure the effect of more, the model needs about "
+            f"{show_size(needed)} of memory, more than --max-memory."
+        )
+        return options
     scheme = spread(
         model,
         options.scheme,
@@ -111,6 +128,14 @@ def mixed(
         listener.progress,
     )
     return replace(options, scheme=scheme)
+
+
+def _lacking(options: ExportOptions, model: CausalLM, text: Text) -> int | None:
+    """Bytes that the measurement needs, if --max-memory allows less."""
+    if options.max_memory is None or text.calibration is None:
+        return None
+    needed = resident() + measuring_bytes(model, sample(text.calibration))
+    return needed if needed > options.max_memory else None
 
 
 def _unties(scheme: Scheme, checkpoint: Checkpoint) -> bool:

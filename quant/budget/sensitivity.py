@@ -41,6 +41,9 @@ from quant.weight_type import WeightType
 _WINDOWS_TOGETHER = 4
 _HEAD_ROWS = 2048
 _WORK = 4  # of a layer: once forward, and three times as much to come back
+_HEAD_COPIES = 6  # of the logits of those rows
+_EXPERTS_OF_A_TOKEN = 8  # more than most models have
+_SLACK = 200_000_000  # rotated inputs, attention, what is freed but not given back
 _SEED = 0
 
 
@@ -93,6 +96,35 @@ def measure_costs(
         both = zip(costs.pop(HEAD_PART), costs[EMBEDDING_PART], strict=True)
         costs[EMBEDDING_PART] = tuple(map(sum, both))
     return costs
+
+
+def measuring_bytes(model: CausalLM, tokens: Tensor) -> int:
+    """Estimates the memory that `measure_costs` takes, from shapes alone.
+
+    Of a layer, the weights and as much information, and what its linears read and write, twice: of
+    experts, those that a token is given to. Of the checkpoint, the head's pages, of two bytes a
+    number.
+    """
+    count, together = tokens.numel(), min(len(tokens), _WINDOWS_TOGETHER) * tokens.shape[1]
+    hidden = model.lm_head.in_features
+    each = [2 * _numbers(layer) + 2 * together * _activations(layer) for layer in layers_of(model)]
+    states = (len(each) + 3) * count * hidden
+    head = _HEAD_ROWS * (2 * hidden + _HEAD_COPIES * count)
+    return 4 * (max(each) + states + head) + 2 * hidden * model.lm_head.out_features + _SLACK
+
+
+def _numbers(layer: nn.Module) -> int:
+    return sum(parameter.numel() for parameter in layer.parameters())
+
+
+def _activations(layer: nn.Module) -> int:
+    """Numbers that the linears of a layer read and write for a token."""
+    total = 0
+    for part in parts_of_layer(layer):
+        linears = part.linears[: _EXPERTS_OF_A_TOKEN * len(part.linears) // part.experts]
+        shapes = [layer.get_parameter(f"{path}.weight").shape for path in linears]
+        total += sum(map(sum, shapes))
+    return total
 
 
 class _Left:

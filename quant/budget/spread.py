@@ -119,7 +119,7 @@ def spread(
     costs = torch.empty(len(parts), len(types), dtype=torch.float64, device=device)
     if ranks.first:
         begin()
-        asked = model, scheme.choice, types, weights, _sample(calibration)
+        asked = model, scheme.choice, types, weights, sample(calibration)
         found = find_costs(*asked, device, cache, progress)
         costs.copy_(torch.tensor([found[part.name] for part in parts], dtype=torch.float64))
     ranks.share(costs, 0)
@@ -127,8 +127,8 @@ def spread(
     return _with_choices(scheme, types, model, parts, choices)
 
 
-def _sample(calibration: Tensor) -> Tensor:
-    """Windows on which costs are measured, from the whole text."""
+def sample(calibration: Tensor) -> Tensor:
+    """The windows of a text on which costs are measured."""
     count = max(1, _MOST_TOKENS // calibration.shape[1])
     return calibration[:: -(-len(calibration) // count)]
 

@@ -1,5 +1,6 @@
 """Exports of 4 to 8 bits: by default, within --bits and --max-size, and what is refused."""
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -121,3 +122,32 @@ def test_a_file_of_two_widths_runs_and_keeps_its_size(
     widths = set(result.report["quantization"]["bits"].values())
     assert "4 bits" in widths and len(widths) > 1, result.size
     assert result.report["quantization"]["method"]["rounding"] == "gptq"
+
+
+def test_little_memory_leaves_bits_as_they_are_or_is_refused(
+    shared_data: Path, calibration_text: Path
+) -> None:
+    checkpoint = open_checkpoint(str(shared_data / "stories260K"))
+    options = ExportOptions(
+        model=str(shared_data / "stories260K"),
+        out=Path("no.pte"),
+        mixed=True,
+        calibration=calibration_text,
+        calibration_tokens=1024,
+        max_memory=10**6,
+    )
+    text, limits, listener = prepare_text(options, checkpoint), get_delegate("cpu").LIMITS, Quiet()
+    assert mixed(options, limits, checkpoint, text, listener, None) == options
+    assert listener.stages == []
+    (note,) = listener.notes
+    assert re.fullmatch(
+        r"Storing every layer in 4 bits: to measure the effect of more, the model needs about "
+        r"[\d.]+ [MG]B of memory, more than --max-memory\.",
+        note,
+    )
+    with pytest.raises(ExportError) as error:
+        export_model(replace(options, bits=6.0), listener)
+    assert str(error.value).startswith(
+        "to measure the effect of bits, stories260K needs about "
+    ) and "but --max-memory is 1.0 MB; allow that much, or leave out --bits" in str(error.value)
+    assert listener.stages == []
