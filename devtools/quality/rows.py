@@ -40,6 +40,12 @@ def table_of(rows: Sequence[Row], texts: Sequence[str]) -> Table:
     for row in sorted(rows, key=lambda row: (row.bits, row.engine)):
         other = theirs.get(row.beside or "")
         ratios = [f"{row.kl[text][0] / other.kl[text][0]:.2f}" for text in texts] if other else []
-        shown = [f"{1000 * row.kl[text][0]:.1f} ± {1000 * row.kl[text][1]:.1f}" for text in texts]
+        shown = [_thousandths(*row.kl[text]) for text in texts]
         table.add_row(f"{row.engine} {row.name}", f"{row.bits:.2f}", *shown, ", ".join(ratios))
     return table
+
+
+def _thousandths(kl: float, error: float) -> str:
+    """With a second digit where the error would else be shown as zero."""
+    digits = 1 if 1000 * error >= 0.05 else 2
+    return f"{1000 * kl:.{digits}f} ± {1000 * error:.{digits}f}"

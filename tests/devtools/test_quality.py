@@ -124,7 +124,7 @@ def test_tokens_are_read_from_llama_perplexitys_file(tmp_path: Path) -> None:
 ROWS = [
     Row(THEIRS, "Q4_K_M", 5.5, {"novel": (0.05, 0.002), "chat": (0.04, 0.001)}),
     Row(OURS, "5.50 bits", 5.49, {"novel": (0.04, 0.001), "chat": (0.03, 0.001)}, "Q4_K_M"),
-    Row(OURS, "rtn8", 8.05, {"novel": (0.01, 0.001), "chat": (0.02, 0.001)}),
+    Row(OURS, "rtn8", 8.05, {"novel": (0.01, 0.00004), "chat": (0.02, 0.001)}),
 ]
 
 
@@ -132,7 +132,7 @@ def test_rows_stand_beside_each_other() -> None:
     table = table_of(ROWS, ["novel", "chat"])
     columns = [list(column.cells) for column in table.columns]
     assert columns[0] == ["thimble 5.50 bits", "llama.cpp Q4_K_M", "thimble rtn8"]
-    assert columns[2] == ["40.0 ± 1.0", "50.0 ± 2.0", "10.0 ± 1.0"]
+    assert columns[2] == ["40.0 ± 1.0", "50.0 ± 2.0", "10.00 ± 0.04"]
     assert columns[4] == ["0.80, 0.75", "", ""]
 
 
