@@ -92,9 +92,15 @@ def test_bytes_decide_for_one_token_and_operations_for_more(recorded: Recorded) 
     """Keys in 8 bits beside queries and values in 4."""
     record = read_etrecord(recorded("stories_cpu_pte")[1])
     q, k, v = _fused(record)
-    wide = replace(k, constants={**k.constants, "bits": 8, "group_size": 0, "levels": 1})
-    nodes = tuple(wide if node is k else node for node in record.nodes)
-    changed = replace(record, nodes=nodes)
+    types = {k.name: {"bits": 8, "group_size": 0, "levels": 1}}
+    types |= {node.name: {"bits": 4} for node in (q, v)}
+    changed = replace(
+        record,
+        nodes=tuple(
+            replace(node, constants={**node.constants, **types.get(node.name, {})})
+            for node in record.nodes
+        ),
+    )
     attributions = Attributions(changed)
     sharing = Sharing(attributions, WorkCounter(changed))
     found = attributions.of(tuple(node.debug_handle or 0 for node in (q, k, v)))
