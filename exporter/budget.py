@@ -63,9 +63,7 @@ def within_budget(
             "but a budget counts them as one; leave out the rotation, or --bits and --max-size."
         )
     limits.check_mix(checkpoint.config.num_hidden_layers)
-    with torch.device("meta"):
-        model = CausalLM(checkpoint.config)
-    checkpoint.check(model)
+    model = _empty(checkpoint)
     needed = _lacking(options, model, text)
     if needed is not None:
         raise ExportError(
@@ -77,18 +75,7 @@ def within_budget(
     other = other_bytes(limits, checkpoint, text, max_context_len)
     other += _padding(parts_of(model, options.scheme, storage), limits)
     budget = Budget(options.bits, options.max_size, other=other, storage=storage)
-    scheme = spread(
-        model,
-        options.scheme,
-        budget,
-        checkpoint,
-        text.calibration,
-        lambda: listener.stage("measure"),
-        options.device,
-        cache,
-        progress=listener.progress,
-    )
-    return replace(options, scheme=scheme)
+    return _spread(options, model, budget, checkpoint, text, listener, cache)
 
 
 def mixed(
@@ -105,9 +92,7 @@ def mixed(
     """
     if not set(GRIDS) <= set(limits.weight_bits) or _unties(options.scheme, checkpoint):
         return options
-    with torch.device("meta"):
-        model = CausalLM(checkpoint.config)
-    checkpoint.check(model)
+    model = _empty(checkpoint)
     needed = _lacking(options, model, text)
     if needed is not None:
         listener.note(
@@ -115,10 +100,33 @@ def mixed(
             f"{show_size(needed)} of memory, more than --max-memory."
         )
         return options
+    budget = Budget(even=True, storage=storage_of(get_delegate(DEFAULT_DELEGATE).LIMITS))
+    return _spread(options, model, budget, checkpoint, text, listener, cache, ranks)
+
+
+def _empty(checkpoint: Checkpoint) -> CausalLM:
+    """The model on the meta device, whose weights the checkpoint has."""
+    with torch.device("meta"):
+        model = CausalLM(checkpoint.config)
+    checkpoint.check(model)
+    return model
+
+
+def _spread(
+    options: ExportOptions,
+    model: CausalLM,
+    budget: Budget,
+    checkpoint: Checkpoint,
+    text: Text,
+    listener: Listener,
+    cache: Cache | None,
+    ranks: Ranks = ALONE,
+) -> ExportOptions:
+    """The options with a scheme within the budget."""
     scheme = spread(
         model,
         options.scheme,
-        Budget(even=True, storage=storage_of(get_delegate(DEFAULT_DELEGATE).LIMITS)),
+        budget,
         checkpoint,
         text.calibration,
         lambda: listener.stage("measure"),

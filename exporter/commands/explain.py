@@ -65,9 +65,7 @@ def run_explain(request: Request, json_file: Path | None) -> None:
                 checkpoint=request.checkpoint,
                 adapter=adapter,
                 adapters=adapters,
-                scheme=scheme_from_text(
-                    request.scheme, None, request.group_size, request.head_bits
-                ),
+                scheme=_scheme(request),
                 max_context_len=request.max_context_len,
                 max_seq_len=request.max_seq_len,
                 delegate=request.delegate,

@@ -191,7 +191,7 @@ def test_a_budget_is_kept_and_used(stories: Stories, storage: Storage, tmp_path:
     assert kl[1] < 0.8 * kl[0]
 
 
-def test_bits_of_the_same_size_are_spread_for_half_the_loss(stories: Stories) -> None:
+def test_bits_of_the_same_size_are_spread_for_less_loss(stories: Stories) -> None:
     kl, sizes = [], []
     even = Scheme("gptq4", head_bits=8)
     for scheme in (even, stories.spread(Budget(even=True, storage=CPU), even)):
