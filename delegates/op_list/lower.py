@@ -10,6 +10,7 @@ from torch.export import ExportedProgram
 from delegates.contract import Taken
 from delegates.op_list.layout import PAGE_BYTES
 from delegates.op_list.tidy import tidy
+from delegates.passes.in_place import passes_in_place
 from delegates.passes.weights import weights_not_copied
 
 if TYPE_CHECKING:
@@ -22,16 +23,17 @@ def to_edge_program(
     """The edge program whose operators partition() knows."""
     from executorch.exir import EdgeCompileConfig, to_edge
 
-    return to_edge(
-        program,
-        constant_methods=dict(constant_methods),
-        compile_config=EdgeCompileConfig(
-            preserve_ops=[torch.ops.aten.linear.default, torch.ops.aten.silu.default],
-            _check_ir_validity=False,  # the verifier knows neither torchao's operators nor ours
-            _skip_dim_order=True,
-        ),
-        generate_etrecord=with_etrecord,
-    )
+    with passes_in_place():
+        return to_edge(
+            program,
+            constant_methods=dict(constant_methods),
+            compile_config=EdgeCompileConfig(
+                preserve_ops=[torch.ops.aten.linear.default, torch.ops.aten.silu.default],
+                _check_ir_validity=False,  # the verifier knows neither torchao's operators nor ours
+                _skip_dim_order=True,
+            ),
+            generate_etrecord=with_etrecord,
+        )
 
 
 def partition(edge: "EdgeProgramManager", backend: type, releasing: bool) -> Taken:

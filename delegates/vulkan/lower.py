@@ -14,6 +14,7 @@ from delegates.finish import Lowered, finish
 from delegates.limits import FLOAT_BITS, FileSizes, Limits, StoredAs, never, nothing_missing
 from delegates.passes.attention import refuse_caps_and_sinks, refuse_windows
 from delegates.passes.graph import complete_values, drop_checks
+from delegates.passes.in_place import passes_in_place
 from delegates.passes.quantized import expand_linears
 from delegates.passes.stock_operators import (
     rewrite_attention,
@@ -80,15 +81,16 @@ def lower(
         from executorch.backends.vulkan.partitioner.vulkan_partitioner import VulkanPartitioner
         from executorch.backends.vulkan.vulkan_preprocess import VulkanBackend
 
-        edge = to_edge(
-            program,
-            constant_methods=dict(constant_methods),
-            compile_config=EdgeCompileConfig(
-                _check_ir_validity=False,  # the verifier knows neither llama:: nor torchao's
-                _skip_dim_order=True,
-            ),
-            generate_etrecord=with_etrecord,
-        )
+        with passes_in_place():
+            edge = to_edge(
+                program,
+                constant_methods=dict(constant_methods),
+                compile_config=EdgeCompileConfig(
+                    _check_ir_validity=False,  # the verifier knows neither llama:: nor torchao's
+                    _skip_dim_order=True,
+                ),
+                generate_etrecord=with_etrecord,
+            )
         with weights_not_copied(VulkanBackend):
             edge = edge.to_backend(VulkanPartitioner({"require_dynamic_shapes": True}))
     report = _with_linears(delegation_report("vulkan", edge.exported_program().graph_module))

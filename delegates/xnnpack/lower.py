@@ -14,6 +14,7 @@ from delegates.finish import Lowered, finish
 from delegates.limits import FLOAT_BITS, Limits, always, nothing_missing
 from delegates.passes.attention import refuse_caps_and_sinks
 from delegates.passes.graph import complete_values
+from delegates.passes.in_place import passes_in_place
 from delegates.passes.quantized import expand_linears
 from delegates.passes.stock_operators import (
     restore_mutations,
@@ -94,16 +95,17 @@ def take(
     expand_linears(program)
     if with_etrecord:
         complete_values(program)
-    edge = to_edge(
-        program,
-        constant_methods=dict(constant_methods),
-        compile_config=EdgeCompileConfig(
-            preserve_ops=[torch.ops.aten.linear.default],
-            _check_ir_validity=False,  # the verifier knows neither llama:: nor torchao's operators
-            _skip_dim_order=True,
-        ),
-        generate_etrecord=with_etrecord,
-    )
+    with passes_in_place():
+        edge = to_edge(
+            program,
+            constant_methods=dict(constant_methods),
+            compile_config=EdgeCompileConfig(
+                preserve_ops=[torch.ops.aten.linear.default],
+                _check_ir_validity=False,  # the verifier knows neither llama:: nor torchao's
+                _skip_dim_order=True,
+            ),
+            generate_etrecord=with_etrecord,
+        )
     return take_rest(edge)
 
 

@@ -9,9 +9,9 @@ constexpr uint32_t kRequired = 0;
 constexpr Tile kTile = {4, 4};
 constexpr size_t kFewRows = kMatvecRows;
 /// Query rows, and vectors of 16 positions, that fit the registers in attention.
-constexpr size_t kAttentionRows = 4, kAttentionVectors = 1;
+constexpr size_t kAttentionRows = 2, kAttentionVectors = 1;
 /// Query rows whose integer sums do.
-constexpr size_t kByteRows = 4;
+constexpr size_t kByteRows = 2;
 /// Rows of a float32 product, four accumulators each, that fit the registers.
 constexpr size_t kFloatRows = 1;
 

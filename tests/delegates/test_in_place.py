@@ -1,0 +1,91 @@
+"""The conversion to the edge dialect in place, beside ExecuTorch's own."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from executorch.exir import EdgeCompileConfig, to_edge
+from support.odd_models import captured_odd, random_decoder
+from support.tiers import checked
+from torch import Tensor, nn
+from torch.export import Dim, ExportedProgram, export
+from torch.fx import Node
+
+from delegates.passes.in_place import passes_in_place
+
+
+class Function(nn.Module):
+    """A function of one tensor, (rows, 4); the number of rows is dynamic."""
+
+    def __init__(self, function: Callable[[Tensor], Tensor]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.function(x)
+
+
+FUNCTIONS = {
+    "numbers": lambda x: (x + 1.5) * 2 - 1e-5,
+    "an integer beside floats": lambda x: x * 3,
+    "two types": lambda x: x + torch.arange(4),
+    "integers divided": lambda x: x.to(torch.int64) / torch.arange(1, 5),
+    "divided and rounded": lambda x: torch.div(x, 2.0, rounding_mode="floor"),
+    "views": lambda x: x.unsqueeze(0).transpose(1, 2).flatten(0, 1).narrow(0, 1, 2).t(),
+    "a size for a tensor": lambda x: x * x.shape[0],
+    "halves and a number": lambda x: x.half() + 0.5,
+    "branches": lambda x: torch.cond(
+        x.sum() > 0, lambda y: (y + 1).view(-1), lambda y: (y * 2.0).view(-1), (x,)
+    ),
+}
+
+
+def described(program: ExportedProgram) -> list[Any]:
+    """Each node's operator, arguments, origin, and the value of the example that it carries."""
+    return [
+        (module_name, node.op, str(node.target) if node.op == "call_function" else "", of(node))
+        for module_name, module in program.graph_module.named_modules()
+        if isinstance(module, torch.fx.GraphModule)
+        for node in module.graph.nodes
+    ]
+
+
+def of(node: Node) -> Any:
+    value = node.meta.get("val")
+    arguments = [str(each) if not isinstance(each, Node) else each.op for each in node.args]
+    if any(isinstance(each, list | tuple) for each in node.args):
+        arguments = []  # of names, which are a trace's own
+    tensor = (value.dtype, str(value.shape), str(value.stride())) if torch.is_tensor(value) else ()
+    return arguments, tensor, "debug_handle" in node.meta
+
+
+def edge_program(program: ExportedProgram) -> ExportedProgram:
+    config = EdgeCompileConfig(_check_ir_validity=False, _skip_dim_order=True)
+    return to_edge(program, compile_config=config).exported_program()
+
+
+def in_place(program: ExportedProgram) -> ExportedProgram:
+    with passes_in_place():
+        return edge_program(program)
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_it_is_executorchs(name: str) -> None:
+    module = Function(FUNCTIONS[name])
+    x = torch.randn(3, 4)
+    shapes = None if name == "branches" else ({0: Dim("rows", min=2, max=9)},)
+    program = export(module, (x,), dynamic_shapes=shapes)
+    expected, found = edge_program(program), in_place(program)
+    assert described(found) == described(expected)
+    assert torch.equal(found.module()(x), expected.module()(x))
+
+
+@pytest.mark.parametrize("seed", [0, *checked(range(1, 3))])
+def test_decoders(seed: int) -> None:
+    program = captured_odd(random_decoder(seed))
+    expected, found = edge_program(program), in_place(program)
+    assert described(found) == described(expected)
+    ours, theirs = found.state_dict, expected.state_dict
+    assert ours.keys() == theirs.keys()
+    assert all(torch.equal(ours[name], theirs[name]) for name in ours)
