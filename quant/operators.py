@@ -10,9 +10,10 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from quant.rotation.inputs import rotate_blocks
+from quant.rounding.activations import int8_round_trip
 
 _TYPE = "int bits, int group_size, int levels"
-_INT8 = (-128, 127)
+_MOST_INT8 = 127
 
 _library = torch.library.Library("thimble", "FRAGMENT")
 _library.define(
@@ -65,7 +66,7 @@ def linear_of_floats(
     input = rotate_blocks(input, rotated)
     padding = weight.shape[1] - input.shape[-1]
     padded = F.pad(input, (0, padding)) if padding else input
-    rounded = _rounded_groups(padded, group_size) if group_size else _rounded(padded)
+    rounded = _rounded_groups(padded, group_size) if group_size else int8_round_trip(padded)
     return F.linear(rounded, weight, bias)
 
 
@@ -98,35 +99,10 @@ def dequantized(values: Tensor, scales: Tensor) -> Tensor:
     return groups.flatten(-2)
 
 
-def _rounded(x: Tensor) -> Tensor:
-    """Each token rounded to int8 and back, by torchao's own steps."""
-    from torchao.quantization.quant_primitives import (  # here: a second and more to import
-        MappingType,
-        choose_qparams_affine,
-        dequantize_affine,
-        quantize_affine,
-    )
-
-    block = [1] * (x.dim() - 1) + [x.shape[-1]]
-    scale, zero_point = choose_qparams_affine(
-        x,
-        MappingType.ASYMMETRIC,
-        block,
-        target_dtype=torch.int8,
-        quant_min=_INT8[0],
-        quant_max=_INT8[1],
-        zero_point_dtype=torch.int8,
-    )
-    values = quantize_affine(x, block, scale, zero_point, torch.int8, *_INT8)
-    return dequantize_affine(
-        values, block, scale, zero_point, torch.int8, *_INT8, output_dtype=x.dtype
-    )
-
-
 def _rounded_groups(x: Tensor, group_size: int) -> Tensor:
     """Each group rounded to int8 and back: scale = max |x| / 127, at least the smallest normal."""
     groups = x.unflatten(-1, (-1, group_size))
-    scale = groups.abs().amax(dim=-1, keepdim=True).div(_INT8[1])
+    scale = groups.abs().amax(dim=-1, keepdim=True).div(_MOST_INT8)
     scale = scale.clamp_min(torch.finfo(torch.float32).tiny)
     return (groups / scale).round().mul(scale).flatten(-2)
 
