@@ -3,13 +3,14 @@
 import errno
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import overload
 
 from exporter.errors import ExportError
 
+_OURS = (".pte", ".etrecord")  # the ends of what an export writes
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # disk, quota or limit on a file's size
 
 
@@ -49,17 +50,39 @@ def replacing(path: Path | None) -> Iterator[Path | None]:
         temporary.unlink(missing_ok=True)
 
 
-def check_outputs(out: Path | None, etrecord: Path | None) -> None:
+def check_outputs(
+    out: Path | None, etrecord: Path | None, inputs: Iterable[str | Path] = ()
+) -> None:
     """Checks that both files of an export can be written; None for one that is not requested.
 
+    Args:
+        inputs: what the export reads: files, directories, and names that are neither.
+
     Raises:
-        ExportError: a place cannot be written, or both are the same.
+        ExportError: a place cannot be written, both are the same, or one is an input.
     """
     paths = [path for path in (out, etrecord) if path is not None]
     if len({os.path.realpath(path) for path in paths}) < len(paths):
         raise ExportError(f"{out} is both --out and --etrecord; name two different files.")
     for path in paths:
         _touch_temporary(path).unlink()
+        for given in inputs:
+            if _is_of(path, str(given)):
+                raise ExportError(
+                    f"{path} is an input of this export, which would overwrite it; name another "
+                    "file to write."
+                )
+
+
+def _is_of(path: Path, given: str) -> bool:
+    """Whether a file that exists is an input, or lies in one that is a directory; an earlier
+    export's file there is not one."""
+    if not path.exists() or not os.path.exists(given):
+        return False
+    if os.path.isdir(given):
+        directory = Path(os.path.realpath(path.parent))
+        return path.suffix not in _OURS and directory.is_relative_to(os.path.realpath(given))
+    return path.samefile(given)
 
 
 def _touch_temporary(path: Path) -> Path:

@@ -65,6 +65,13 @@ class ExportOptions:
     device: torch.device = HOST
 
     @property
+    def inputs(self) -> list[str | Path]:
+        """What the user named to read: files, directories, presets and hub ids."""
+        adapters = [place for _, place in self.adapters]
+        named = (self.model, self.checkpoint, self.adapter, self.tokenizer, self.calibration)
+        return [*adapters, *(each for each in named if each is not None)]
+
+    @property
     def has_budget(self) -> bool:
         """Whether the user set one, over which 4 to 8 bits are spread."""
         return self.bits is not None or self.max_size is not None

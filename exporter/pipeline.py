@@ -58,7 +58,7 @@ def export_model(options: ExportOptions, listener: Listener = SILENT) -> ExportR
     """
     delegate = get_delegate(options.delegate)
     options = replace(options, scheme=_scheme_for(delegate.LIMITS, options.scheme, listener))
-    check_outputs(options.out, options.etrecord)
+    check_outputs(options.out, options.etrecord, options.inputs)
     require_keepable(options)
     with replacing(options.out) as temporary, replacing(options.etrecord) as etrecord:
         checkpoint = find_checkpoint(options, listener)

@@ -10,9 +10,9 @@ from runtime.arguments import (
     Constraint,
     JsonSchema,
     check,
-    check_text,
     check_whole,
     constraint,
+    utf8_of,
 )
 from runtime.errors import RunnerError
 from runtime.library import Options
@@ -138,12 +138,10 @@ def _settings(given: AnswerOptions) -> Settings:
         check(f"logit_bias of token {token}", value, -100, 100)
     stop = given.get("stop")
     stops: Any = stop if isinstance(stop, list | tuple) else [] if stop is None else [stop]
-    texts = [check_text("a text of stop", text) for text in stops]
-    if "" in texts:
+    texts = [utf8_of("a text of stop", text) for text in stops]
+    if b"" in texts:
         raise RunnerError("a text of stop is empty: give at least one character")
     logprobs = given.get("logprobs")
     if logprobs is not None:
         check_whole("logprobs", logprobs, 0, MAX_LOGPROBS)
-    return Settings(
-        numbers, dict(bias), [text.encode("utf-8", "replace") for text in texts], logprobs
-    )
+    return Settings(numbers, dict(bias), texts, logprobs)

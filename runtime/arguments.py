@@ -50,7 +50,7 @@ def constraint(
             "choice": None if choice is None else _json(list(choice)),
             "grammar": None if grammar is None else check_text("grammar", grammar),
         }
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, RecursionError) as error:
         raise RunnerError(f"the constraint cannot be written as JSON: {error}") from error
     found = [
         (name, Constraint(kind, text.encode("utf-8", "surrogatepass")))
@@ -140,3 +140,17 @@ def check_text(name: str, value: str) -> str:
     if not isinstance(value, str):
         raise RunnerError(f"{name} is {value!r}, but must be a string")
     return value
+
+
+def utf8_of(name: str, value: str) -> bytes:
+    """Returns a string in UTF-8. What a command line had that is none keeps its bytes, as in the
+    runner; half of a surrogate pair becomes "?".
+
+    Raises:
+        RunnerError: it is not a string.
+    """
+    text = check_text(name, value)
+    try:
+        return text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "replace")

@@ -5,6 +5,7 @@ from collections.abc import Generator
 from typing import Unpack
 
 from runtime.answer_options import AnswerOptions, read_options
+from runtime.arguments import utf8_of
 from runtime.errors import RunnerError
 from runtime.library import library
 from runtime.runner import Runner
@@ -35,7 +36,7 @@ class Chat:
     def __init__(self, runner: Runner, system: str = "") -> None:
         self._runner = runner
         self._dropped_turns = ctypes.c_int64()
-        data = system.encode("utf-8", "replace")
+        data = utf8_of("the system prompt", system)
         try:
             runner._call(library().thimble_chat_start, data, len(data))
         except RunnerError as error:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Self, Unpack
 
 from runtime.answer_options import AnswerOptions, read_options
-from runtime.arguments import check_whole, text_of, token_ids
+from runtime.arguments import check_whole, text_of, token_ids, utf8_of
 from runtime.errors import RunnerError
 from runtime.generation import Generation
 from runtime.library import ERROR_SIZE, EngineOptions, Request, library
@@ -73,6 +73,8 @@ class Engine:
                 does not fit the context, the queue is full, or the engine is closed.
         """
         answer = read_options(max_new_tokens, options)
+        if on_event is not None and not callable(on_event):
+            raise RunnerError(f"on_event is {on_event!r}, but must be a function")
         wanted = answer.constraint
         ids = token_ids(self._tokens(prompt))
         generation = Generation(self._work.cancel, self._work.forget, on_event)
@@ -139,7 +141,7 @@ class _Work:
                 handle,
                 ctypes.byref(request),
                 settings,
-                None if adapter is None else adapter.encode("utf-8", "replace"),
+                None if adapter is None else utf8_of("the adapter", adapter),
                 generation._on_text,
                 generation._on_end,
                 None,

@@ -28,6 +28,7 @@ class Generation:
         self.stats: dict[str, Any] | None = None
         self.logprobs: list[TokenLogprob] = []
         self._cancel, self._forget, self._on_event = cancel, forget, on_event
+        self._broken: Exception | None = None
         self._pieces = Pieces()
         self._id = 0
         # The library calls them until the request has ended.
@@ -40,6 +41,7 @@ class Generation:
 
         Raises:
             RunnerError: the model failed.
+            Exception: what `on_event` raised, at the end; it was not called again after that.
         """
         return iter(self._pieces)
 
@@ -68,9 +70,13 @@ class Generation:
         self.stats = json.loads(stats)
         self._forget(self)
         failed = None if error is None else RunnerError(error.decode("utf-8", "replace"))
-        self._pieces.end(failed)
+        self._pieces.end(self._broken or failed)
         self._report()
 
     def _report(self) -> None:
-        if self._on_event is not None:
+        if self._on_event is None:
+            return
+        try:
             self._on_event()
+        except Exception as error:  # in a thread whose errors nobody would see
+            self._on_event, self._broken = None, error

@@ -86,7 +86,8 @@ class RunnerHandle:
         self._open()  # a closed Runner reports that even while a fork is busy
         if not self._busy.acquire(blocking=False):
             raise RunnerError(
-                "this Runner or a fork of it is generating already: finish or close its iterator"
+                "this Runner or a fork of it is generating already: finish or close its iterator, "
+                "or close its Engine"
             )
 
     def _open(self) -> int:

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, Unpack
 from runtime.answer_options import Answer, AnswerOptions, read_options
 from runtime.arguments import (
     MAX_COUNT,
-    check_text,
     check_whole,
     encoded,
     read_tokens,
     text_of,
     token_ids,
+    utf8_of,
 )
 from runtime.errors import RunnerError
 from runtime.handle import RunnerHandle
@@ -113,7 +113,7 @@ class Runner(RunnerHandle):
         self, function: Callable[..., int], text: str, answer: Answer, *results: object
     ) -> Generator[str, None, None]:
         """Answers `text` with a function of the library, which may have additional results."""
-        prompt = check_text("the prompt", text).encode("utf-8", "replace")
+        prompt = utf8_of("the prompt", text)
         wanted = answer.constraint
         logprobs: list[TokenLogprob] = []
         on_token = collector(logprobs)
@@ -164,7 +164,7 @@ class Runner(RunnerHandle):
 
     def encode(self, text: str) -> list[int]:
         """Returns the tokens of a text, without BOS; special tokens in it are plain text."""
-        data = check_text("the text", text).encode("utf-8", "replace")
+        data = utf8_of("the text", text)
         encode, size = library().thimble_encode, len(data)
         with self._control:  # a leading space may be a token
             handle = self._open()
@@ -175,7 +175,7 @@ class Runner(RunnerHandle):
 
         Like encode(), it may be called at any time, also while an Engine is open.
         """
-        data = check_text("the prompt", prompt).encode("utf-8", "replace")
+        data = utf8_of("the prompt", prompt)
         encode, size = library().thimble_encode_prompt, len(data)
         with self._control:
             handle = self._open()
@@ -205,7 +205,7 @@ class Runner(RunnerHandle):
             pieces: texts, each with whether it may contain special tokens; in the others they are
                 plain text.
         """
-        texts = [(text.encode("utf-8", "replace"), literal) for text, literal in pieces]
+        texts = [(utf8_of("a piece", text), literal) for text, literal in pieces]
         size = sum(len(text) for text, _ in texts)
         parts = [Piece(text, len(text), literal) for text, literal in texts]
         array = (Piece * len(parts))(*parts)
@@ -283,7 +283,7 @@ class Runner(RunnerHandle):
 
     @adapter.setter
     def adapter(self, name: str | None) -> None:
-        self._call(library().thimble_use_adapter, (name or "").encode("utf-8", "replace"))
+        self._call(library().thimble_use_adapter, utf8_of("the adapter", name or ""))
 
     @property
     def length(self) -> int:

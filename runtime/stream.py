@@ -16,13 +16,13 @@ class Pieces:
 
     def __init__(self) -> None:
         # The last item, None or an error, stays in it: who comes later ends there too.
-        self._pieces: queue.SimpleQueue[str | RunnerError | None] = queue.SimpleQueue()
+        self._pieces: queue.SimpleQueue[str | Exception | None] = queue.SimpleQueue()
 
     def put(self, text: Any, size: int) -> None:
         """Adds what the library gives to a callback for text."""
         self._pieces.put(ctypes.string_at(text, size).decode("utf-8", "replace"))
 
-    def end(self, error: RunnerError | None) -> None:
+    def end(self, error: Exception | None) -> None:
         """Ends the text; an error is raised there."""
         self._pieces.put(error)
 

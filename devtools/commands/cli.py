@@ -211,7 +211,7 @@ def bench(
     metavar="N",
     type=click.IntRange(2),
     default=64,
-    help="Number of tokens of the text to run.",
+    help="Number of tokens of the text to run, at most the context of the file.",
 )
 @click.option("--json", type=FilledPath(), help="Also write everything as JSON.")
 def compare(
@@ -224,10 +224,10 @@ def compare(
 ) -> None:
     """Find the line of the model that a .pte computes wrongly.
 
-    Runs the checkpoint in float, the quantized model and the .pte on the same tokens, half of them
-    at once and the rest one by one. Compares the results of every line, layer by layer: once with
-    each model on its own values, and once with the same inputs of the layer, so that each fault
-    appears where it arises. At the end it compares the logits.
+    Runs the checkpoint in float, the quantized model and the .pte on the same tokens: the last
+    half of them one by one, but at most 32, and those before at once. Compares the results of every
+    line, layer by layer: once with each model on its own values, and once with the same inputs of
+    the layer, so that each fault appears where it arises. At the end it compares the logits.
     """
     from devtools.commands.compare import Request, run_compare
 

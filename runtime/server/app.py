@@ -241,11 +241,14 @@ class _Server:
             raise HttpError(408, f"the body took longer than {seconds:g} seconds") from None
         try:
             value = json.loads(data)
+            json.dumps(value, ensure_ascii=False).encode()
             if not isinstance(value, dict):
                 raise HttpError(400, "the body must be a JSON object")
             body = kind.model_validate(value)
         except ValidationError as error:
             raise not_valid(error) from None
+        except UnicodeEncodeError:
+            raise HttpError(400, "the body has half of a surrogate pair, not a character") from None
         except (ValueError, RecursionError) as error:
             raise HttpError(400, f"the body is not JSON: {error}") from None
         self._check_model(body.model)

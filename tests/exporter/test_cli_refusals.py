@@ -13,6 +13,8 @@ import pytest
 from click.testing import CliRunner
 
 from exporter.commands.cli import main
+from exporter.errors import ExportError
+from exporter.files import check_outputs
 
 OLD = b"the file that was there before"
 
@@ -280,6 +282,32 @@ def test_places_that_cannot_be_written(stories: Path, tmp_path: Path) -> None:
     assert "cannot be written (File name too long)" in refusal(tmp_path / ("x" * 300), stories)
     assert "cannot be written (" in refusal(Path("/sys/x.pte"), stories)  # read-only, to root too
     assert not list(tmp_path.glob("**/*.tmp"))
+
+
+def test_inputs_are_not_overwritten(stories: Path, out: Path, tmp_path: Path) -> None:
+    text, link = tmp_path / "text.txt", tmp_path / "link.txt"
+    text.write_text("Once upon a time. " * 200)
+    os.link(text, link)
+    tokenizer = stories / "tokenizer.model"
+    before = tokenizer.read_bytes(), text.read_bytes()
+    reason = " is an input of this export, which would overwrite it; name another file to write."
+    for place, *options in (
+        (text, "--out", text, "--calibration", text),
+        (link, "--out", link, "--calibration", text),
+        (tokenizer, "--out", tokenizer),
+        (tokenizer, "--out", out, "--etrecord", tokenizer),
+    ):
+        result = CliRunner().invoke(main, [str(stories), *map(str, options)])
+        assert (result.stderr, result.exit_code) == (f"Error: {place}{reason}\n", 2)
+    assert (tokenizer.read_bytes(), text.read_bytes()) == before
+
+
+def test_an_earlier_file_beside_the_inputs_is_replaced(stories: Path) -> None:
+    out, config = stories / "model.pte", stories / "config.json"
+    out.write_bytes(OLD)
+    check_outputs(out, None, [stories, config, "meta-llama/Llama-3.2-1B"])
+    with pytest.raises(ExportError, match="is an input of this export"):
+        check_outputs(config, None, [stories])
 
 
 def test_an_etrecord_that_cannot_be_written(out: Path, stories: Path, tmp_path: Path) -> None:

@@ -111,6 +111,8 @@ def test_a_refused_message_is_not_part_of_the_chat(runner: Runner, tmp_path: Pat
     for options in ({"temperature": -1.0}, {"max_new_tokens": 0}):
         with pytest.raises(RunnerError, match="but must be from"):
             chat.say("Hello", **options)  # type: ignore[arg-type]
+    with pytest.raises(RunnerError, match="^the system prompt is None, but must be a string"):
+        Chat(runner, None)  # type: ignore[arg-type]
     with pytest.raises(RunnerError, match="^the system prompt has .* holds 256: shorten it"):
         Chat(runner, "word " * 300)
     runner.save(session)

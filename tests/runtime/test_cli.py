@@ -41,6 +41,16 @@ def test_generate_speaks_on_stdout(cpp_build: Path, stories_pte: Path) -> None:
     assert result.stderr.endswith("tok/s, stopped: length\n")
 
 
+def test_a_prompt_that_is_not_utf_8_is_what_the_runner_reads(
+    cpp_build: Path, stories_pte: Path
+) -> None:
+    options = ["-p", b"caf\xe9 \xff", "-n", "6"]
+    runner = subprocess.run([cpp_build / "runner", stories_pte, *options], capture_output=True)
+    command = [sys.executable, "-m", "runtime", "generate", stories_pte, *options]
+    result = subprocess.run(command, capture_output=True)
+    assert (result.stdout, result.returncode) == (runner.stdout + b"\n", 0), result.stderr
+
+
 def test_the_options_of_an_answer(cpp_build: Path, stories_pte: Path) -> None:
     options = ["-p", "Once", "-n", "30", "--stop", ", t", "--stop", "never"]
     assert run("generate", stories_pte, *options).stdout == " upon a time\n"

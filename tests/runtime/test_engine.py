@@ -212,6 +212,27 @@ def test_its_own_thread_cannot_close_it(embedded_cpu_pte: Path, cpp_build: Path)
     assert set(said) == {"an on_event cannot close its Engine: close it in another thread"}
 
 
+def test_what_a_callback_raises_is_raised_at_the_end(
+    embedded_cpu_pte: Path, cpp_build: Path
+) -> None:
+    calls: list[int] = []
+
+    def fail() -> None:
+        calls.append(1)
+        raise ValueError("of the callback")
+
+    with Engine(Runner(embedded_cpu_pte)) as engine:
+        broken = engine.submit("def", max_new_tokens=6, on_event=fail)
+        with pytest.raises(ValueError, match="of the callback"):
+            broken.text()
+        assert broken.stats is not None and broken.stats["generated_tokens"] == 6
+        with pytest.raises(RunnerError, match="on_event is 5, but must be a function"):
+            engine.submit("def", on_event=5)  # type: ignore[arg-type]
+        with pytest.raises(RunnerError, match="or close its Engine"):
+            engine.runner.logits([1])
+    assert len(calls) == 1
+
+
 def test_what_is_not_possible(embedded_cpu_pte: Path, embedded_pte: Path, cpp_build: Path) -> None:
     with pytest.raises(RunnerError, match="cannot run several sequences.*--delegate cpu"):
         Engine(Runner(embedded_pte))

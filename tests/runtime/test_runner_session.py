@@ -227,6 +227,7 @@ def test_a_session_behind_a_link_is_written_where_it_leads(
     target.parent.mkdir()
     if exists:
         run(cpp_build, stories_cpu_pte, "Once", "--session", target)
+        target.chmod(0o600)
     before = target.read_bytes() if exists else b""
     middle = tmp_path / "middle"
     middle.symlink_to("elsewhere/target")
@@ -234,6 +235,7 @@ def test_a_session_behind_a_link_is_written_where_it_leads(
     assert run(cpp_build, stories_cpu_pte, STORY, "--session", session).returncode == 0
     assert session.is_symlink() and middle.is_symlink()
     assert len(target.read_bytes()) > len(before)
+    assert not exists or target.stat().st_mode & 0o777 == 0o600  # it keeps who may read it
     assert os.listdir(target.parent) == ["target"]
 
 

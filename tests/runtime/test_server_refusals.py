@@ -151,6 +151,7 @@ def test_bodies_that_are_not_valid(server: Server) -> None:
         (b"[]", as_json, 400),
         (b"[" * 100_000, as_json, 400),
         (b"\xff\xfe", as_json, 400),
+        (b'{"model": "half \\ud83d of a pair"}', as_json, 400),
         (b"{}", {"content-type": "text/plain"}, 415),
         (b" " * (5 << 20), as_json, 413),
     ]:

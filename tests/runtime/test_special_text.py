@@ -109,6 +109,8 @@ def test_pieces_of_text(runner: Runner) -> None:
     assert mixed.count(end) == 1
     assert runner.encode_pieces([(text[:5], True), (text[5:], True)]) == [end]
     assert end not in runner.encode_pieces([(text[:5], True), (text[5:], False)])
+    with pytest.raises(RunnerError, match="a piece is 5, but must be a string"):
+        runner.encode_pieces([(5, True)])  # type: ignore[list-item]
     assert runner.encode_pieces([("x\0y", False)]) == runner.encode("x\0y")
     with Engine(runner) as engine:
         assert runner.encode_pieces([(text, True)]) == [end]

@@ -101,8 +101,8 @@ bool same_file(const std::string& a, const std::string& b) {
 Status write_file(const std::string& path, std::initializer_list<std::string_view> pieces) {
   struct stat info{};
   // A device or a pipe is written, never replaced; so is /dev/stdout, even if it is a file.
-  const bool direct =
-      path.rfind("/dev/", 0) == 0 || (stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode));
+  const bool exists = stat(path.c_str(), &info) == 0;
+  const bool direct = path.rfind("/dev/", 0) == 0 || (exists && !S_ISREG(info.st_mode));
   const std::string target = direct ? path : target_of(path).string();
   const std::string written = target + std::string(kPart) + std::to_string(getpid());
   if (!direct) remove_abandoned(target);
@@ -111,6 +111,7 @@ Status write_file(const std::string& path, std::initializer_list<std::string_vie
              : open(written.c_str(), O_WRONLY | O_CLOEXEC | O_CREAT | O_TRUNC, 0666);
   if (descriptor < 0) return cannot_write(path, errno);
   int error = 0;
+  if (exists && !direct && fchmod(descriptor, info.st_mode & 0777) != 0) error = errno;
   for (const std::string_view piece : pieces) {
     if (error == 0) error = write_all(descriptor, piece);
   }
