@@ -148,15 +148,17 @@ def _peak_gpu_memory(device: torch.device) -> int | None:
 
 def _describe(figures: dict[str, object]) -> str:
     """Returns the figures as readable lines."""
+    count = figures["layers"]
+    layers = f"{count} layer" if count == 1 else f"{count} layers"
     lines = [
-        f"{figures['model']} by {figures['scheme']}: {figures['layers']} layers in "
-        f"{figures['cache']}, {figures['layers_from_cache']} of them from earlier runs"
+        f"{figures['model']} by {figures['scheme']}: {layers} in {figures['cache']}, "
+        f"{figures['layers_from_cache']} of them from earlier runs"
     ]
     each = figures["seconds_per_layer"]
     assert isinstance(figures["peak_memory"], int)
     if isinstance(each, float):
         lines.append(
-            f"{each:.1f} s for each of the others by {figures['processes']} process"
+            f"{each:.1f} s for each other layer by {figures['processes']} process"
             f"{'es' if figures['processes'] != 1 else ''}, peak memory "
             f"{show_size(figures['peak_memory'])}"
         )

@@ -72,9 +72,11 @@ def table(request: Request, running: RunningLines) -> Iterator[str]:
     for group_size in request.group_sizes:
         for name in request.only or ROWS:
             scheme, method = ROWS[name]
-            running.begin(f"{name}, groups of {group_size}")
+            row = f"{name}, groups of {group_size}"
+            running.begin(row)
             chosen = Scheme(scheme, group_size, method=method)
             result = _quantized(checkpoint, chosen, calibration, running)
+            running.begin(f"{row}, measured")
             with_activations = _figures(result.model, held_out)
             drop_activation_rounding(result.model)
             cells = [f"{group_size}", name, f"{result.bits:.3f}", *with_activations]
