@@ -111,8 +111,8 @@ def choose_limits(entries: Sequence[Limits], threads: int | None, source: str) -
         if entry.threads == threads:
             return entry
     raise BadRequest(
-        f"{source} has limits for {counts} thread{'' if counts == '1' else 's'}, but the run used {threads}; measure them with "
-        f"python -m devtools bench --threads {threads}."
+        f"{source} has limits for {counts} thread{'' if counts == '1' else 's'}, but the run used "
+        f"{threads}; measure them with python -m devtools bench --threads {threads}."
     )
 
 
