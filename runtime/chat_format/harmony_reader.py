@@ -2,7 +2,8 @@
 
 import re
 
-from runtime.chat_format.calls import Event, Reasoning, Text
+from runtime.chat_format.call_end import CallEnd
+from runtime.chat_format.calls import Event, Reasoning, Text, ToolCall
 from runtime.chat_format.formats.harmony import Harmony
 from runtime.chat_format.reader import split_at
 
@@ -16,6 +17,7 @@ class HarmonyReader:
     def __init__(self) -> None:
         self._rest = ""
         self._header: str | None = None  # of the message at work; None: it is not complete
+        self._call_end = CallEnd(_ENDS, self._calls)
 
     def push(self, text: str) -> list[Event]:
         self._rest += text
@@ -26,9 +28,15 @@ class HarmonyReader:
                 if marker is None:
                     return events
                 self._header, self._rest = before, rest
+            if self._is_call():
+                ended = self._call_end.find(self._rest)
+                if ended is None:
+                    return events  # calls are passed on whole
+                calls, self._rest = ended
+                events += calls
+                self._header = None
+                continue
             before, marker, rest = split_at(self._rest, _ENDS)
-            if marker is None and self._is_call():
-                return events  # calls are passed on whole
             events += self._part(before)
             self._rest = rest
             if marker is None:
@@ -36,6 +44,9 @@ class HarmonyReader:
             self._header = None
 
     def finish(self) -> list[Event]:
+        if self._is_call():
+            calls = self._call_end.read(self._rest)
+            return [Text(self._rest)] if calls is None else [*calls]
         if self._header is not None:
             return self._part(self._rest)
         header = re.sub(r"<\|\w+\|>", "", self._rest).strip()
@@ -44,14 +55,12 @@ class HarmonyReader:
     def _is_call(self) -> bool:
         return self._header is not None and _CALL.search(self._header) is not None
 
+    def _calls(self, text: str) -> list[ToolCall]:
+        call = _CALL.search(self._header or "")
+        return Harmony().parse(f"{call[1]}<|message|>{text}", ()) if call is not None else []
+
     def _part(self, text: str) -> list[Event]:
-        header = self._header or ""
-        call = _CALL.search(header)
-        if call is not None:
-            try:
-                return list(Harmony().parse(f"{call[1]}<|message|>{text}", ()))
-            except (ValueError, RecursionError):
-                return [Text(text)]
         if not text:
             return []
-        return [Reasoning(text) if "<|channel|>analysis" in header else Text(text)]
+        analysis = "<|channel|>analysis" in (self._header or "")
+        return [Reasoning(text) if analysis else Text(text)]

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Protocol
 
+from runtime.chat_format.call_end import CallEnd
 from runtime.chat_format.calls import Event, Reasoning, Text, Tool, ToolCall
 from runtime.chat_format.formats.base import CallFormat
 
@@ -52,7 +53,10 @@ class MarkedReader:
         reasons: bool,
     ) -> None:
         self._calls = calls if tools else None
-        self._tools = tools
+        self._call_end = CallEnd(
+            [calls.end] if calls is not None else [],
+            lambda text: calls.parse(text, tools) if calls is not None else [],
+        )
         self._reasoning = reasoning
         self._part: type[Event] = Reasoning if reasons else Text
         self._rest = ""  # not yet decided
@@ -63,37 +67,44 @@ class MarkedReader:
         self._rest += text
         events: list[Event] = []
         while True:
-            before, marker, self._rest = split_at(self._rest, self._markers())
-            if self._part is ToolCall and marker is None:
-                self._rest = before + self._rest
-                return events
             if self._part is ToolCall:
-                events += self._call(before, marker or "")
+                ended = self._call_end.find(self._rest)
+                if ended is None:
+                    return events
+                calls, self._rest = ended
+                events += calls
                 self._enter(Text)
-                continue
+            before, marker, self._rest = split_at(self._rest, self._markers())
             events += self._text(before)
             if marker is None:
                 return events
             entered = self._entered_by(marker)
             if entered is ToolCall and self._begun and self._calls_begin_answers():
                 events += self._text(marker)
-                continue
-            self._blank = ""
-            self._enter(entered)
+            elif entered is ToolCall:
+                self._part = ToolCall  # the text goes on behind it, should it be no call
+            else:
+                self._enter(entered)
 
     def finish(self) -> list[Event]:
-        if self._part is ToolCall:
-            # Without its end, it was cut: the answer's length ended it.
-            return [event for event in self._call(self._rest, "") if isinstance(event, ToolCall)]
-        events = self._text(self._rest)
+        events: list[Event] = []
+        while self._part is ToolCall:
+            calls = self._call_end.read(self._rest)
+            cut = self._call_end.cut(self._rest) if calls is None else None
+            if cut is None:  # without its end, it was cut: the answer's length ended it
+                return [*events, *(calls or [])]
+            assert self._calls is not None
+            self._part = Text
+            events += self._text(self._calls.begin + cut[0])
+            self._rest = cut[1]
+            events += self.push("")
+        events += self._text(self._rest)
         if self._blank and self._part is Text:
             events.append(Text(self._blank))
         return events
 
     def _markers(self) -> list[str]:
         calls, reasoning = self._calls, self._reasoning
-        if self._part is ToolCall:
-            return [calls.end] if calls is not None and calls.end else []
         if self._part is Reasoning:
             return [reasoning[1]] if reasoning is not None else []
         markers = []
@@ -114,6 +125,7 @@ class MarkedReader:
 
     def _enter(self, part: type[Event]) -> None:
         self._part = part
+        self._blank = ""
         self._begun = False
 
     def _text(self, text: str) -> list[Event]:
@@ -129,10 +141,3 @@ class MarkedReader:
             return []
         self._begun = True
         return [Reasoning(kept) if self._part is Reasoning else Text(kept)]
-
-    def _call(self, text: str, end: str) -> list[Event]:
-        assert self._calls is not None
-        try:
-            return list(self._calls.parse(text, self._tools))
-        except (ValueError, TypeError, RecursionError):
-            return [Text(self._calls.begin + text + end)]

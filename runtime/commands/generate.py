@@ -149,6 +149,8 @@ def generate(
                 click.echo(text, nl=False)
             click.echo()
             click.echo(summary(runner.stats), err=True)
+            if (reason := why_incomplete(runner.stats)) is not None:
+                click.echo(f"the answer is not complete: {reason}", err=True)
         except RunnerError as error:
             fail(error, 1 if float(runner.stats["prefill_s"]) > 0 else 2)
 
@@ -175,3 +177,18 @@ def summary(stats: dict[str, str | int | float]) -> str:
     )
     counts = f"{stats['prompt_tokens']} prompt + {stats['generated_tokens']} generated tokens"
     return ", ".join((counts, *rates, f"stopped: {stats['stop_reason']}"))
+
+
+def why_incomplete(stats: dict[str, str | int | float]) -> str | None:
+    """Why an answer is only the beginning of a text of its constraint; None if it is complete, or
+    ends where the user wanted it."""
+    if not stats["incomplete"]:
+        return None
+    match stats["stop_reason"]:
+        case "length":
+            return f"its constraint needs more than the {stats['generated_tokens']} tokens of -n"
+        case "context_full":
+            return "its constraint needs more than the context has"
+        case "eos":
+            return f"{stats['end_text']} ends it, and its constraint goes on behind that"
+    return None

@@ -1,5 +1,6 @@
 """`python -m runtime`: generating and building from the command line."""
 
+import json
 import os
 import re
 import subprocess
@@ -121,6 +122,14 @@ def test_an_answer_of_one_token_has_no_rate_of_decoding() -> None:
     stats |= {"decode_tokens_per_s": 0.0, "stop_reason": "length"}
     said = "2 prompt + 1 generated tokens, prefill 100.0 tok/s, stopped: length"
     assert summary(stats) == said
+
+
+def test_an_answer_that_is_cut_is_told(cpp_build: Path, stories_pte: Path) -> None:
+    schema = json.dumps({"type": "string", "minLength": 100})
+    options = ["generate", stories_pte, "-p", "Once", "--json-schema"]
+    said = "the answer is not complete: its constraint needs more than the 5 tokens of -n\n"
+    assert run(*options, schema, "-n", "5").stderr.endswith(said)
+    assert "not complete" not in run(*options, '{"const": 1}').stderr
 
 
 def test_a_second_build_does_nothing(cpp_build: Path) -> None:

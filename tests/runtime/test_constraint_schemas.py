@@ -328,6 +328,10 @@ REFUSALS: list[tuple[object, str]] = [
      "format or lengths of a string, which takes more than 20000 states: write them as one "
      "pattern"),
     ({"pattern": ["a"]}, "the JSON schema at # has a pattern that is not a string"),
+    ({"type": "string", "anyOf": [{"pattern": 3}]},
+     "the JSON schema at #/anyOf/0 has a pattern that is not a string"),
+    ({"allOf": [{}, {"pattern": 3}]},
+     "the JSON schema at #/allOf/1 has a pattern that is not a string"),
     ({"minLength": -1}, "the JSON schema at # has minLength -1, but it must be a whole number of "
      "at most 15 digits"),
     ({"x-guidance": {"lenient": True}}, 'the JSON schema\'s x-guidance has "lenient": true, but '

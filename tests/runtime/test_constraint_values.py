@@ -36,6 +36,12 @@ def test_uris(cpp_build: Path) -> None:
     assert accepts(cpp_build, SCHEMA, schema, texts) == expected
 
 
+def test_numbers_fit_a_double(cpp_build: Path) -> None:
+    texts = ["8e446", "1E+100", "-7.5e-99", "12e9"]
+    for schema in ({"type": "number"}, {}):
+        assert accepts(cpp_build, SCHEMA, schema, texts) == [False, False, True, True]
+
+
 VALUES: list[object] = [
     *("ab", "b", "", 1, -3, 2.5, None, True, [], [1], [1, "x"]),
     *({}, {"a": 1}, {"b": "x", "a": 1}, {"a": 1, "c": 2}, {"ab": None}),
@@ -48,6 +54,7 @@ BESIDE: list[dict[str, object]] = [
     {"maxItems": 1, "items": {"type": "integer"}},
     {"prefixItems": [{"type": "integer"}], "items": False},
     {"anyOf": [{"type": "string"}, {"minItems": 2}], "minLength": 1},
+    {"type": "string", "pattern": "b", "anyOf": [{"pattern": "^a"}, {"maxLength": 0}]},
     {"allOf": [{"type": ["object", "null"]}, {"properties": {"a": {"maximum": 0}}}]},
 ]
 

@@ -2,6 +2,7 @@
 
 import json
 import re
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from support.tool_models import export_prepending_model, export_suffix_model, ex
 from tokenizers import Tokenizer
 
 from runtime import Engine, Runner, RunnerError
+from runtime.commands.generate import why_incomplete
 
 WEATHER = {
     "type": "object",
@@ -94,11 +96,18 @@ def test_forced_tokens_are_those_of_the_tokenizer(runner: Runner) -> None:
     assert is_cached(runner, f"A call:{text}")
 
 
-def test_nothing_is_forced_where_the_model_may_end(runner: Runner) -> None:
+def test_nothing_is_forced_where_the_model_may_end(
+    runner: Runner, tools_pte: Path, cpp_build: Path
+) -> None:
     assert said(runner, "root ::= <|call|>") == ""
     assert (runner.stats["stop_reason"], runner.stats["incomplete"]) == ("eos", False)
     assert said(runner, 'root ::= "x" <|call|> "y"') == "x"
     assert (runner.stats["stop_reason"], runner.stats["incomplete"]) == ("eos", True)
+    said_in_python = why_incomplete(runner.stats)
+    assert said_in_python == "<|call|> ends it, and its constraint goes on behind that"
+    command = [cpp_build / "runner", tools_pte, "-p", "x", "--grammar", 'root ::= "x" <|call|> "y"']
+    result = subprocess.run(command, capture_output=True, text=True)
+    assert f"runner: the answer is not complete: {said_in_python}\n" in result.stderr
 
 
 def test_a_text_that_begins_with_a_special_token(runner: Runner, tmp_path: Path) -> None:

@@ -36,7 +36,7 @@ class CallFormat(Protocol):
         """Returns the calls in the text between `begin` and `end`, of these functions.
 
         Raises:
-            ValueError: the text is not of this format.
+            ValueError: the text is not of this format, or it is cut: a string of it may have `end`.
         """
 
     def grammar(self, grammar: Grammar, tools: Sequence[Tool], several: bool) -> str:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+from runtime.chat_format.allowed import Allowed, allowed_by
 from runtime.chat_format.calls import Tool, ToolCall, make_call
 from runtime.chat_format.grammar import Grammar
 
@@ -110,6 +111,7 @@ def _arguments(grammar: Grammar, tool: Tool) -> str:
 
 def _value_grammar(grammar: Grammar, schema: Any) -> str:
     """JSON, but Python's words for true and false."""
-    if isinstance(schema, dict) and schema.get("type") == "boolean":
+    any_boolean = allowed_by(schema, schema) == Allowed(frozenset(["boolean"]))
+    if any_boolean and "allOf" not in schema:
         return '( "True" | "False" )'
     return grammar.json(schema)

@@ -8,7 +8,8 @@ from runtime.chat_format.calls import Tool, ToolCall, call_of
 from runtime.chat_format.formats.phi4 import call_list
 from runtime.chat_format.grammar import Grammar
 
-_CALL = re.compile(r"\s*([^\[{\s]+)\s*(?:\[CALL_ID\]([^\[]*))?\[ARGS\](.*)", re.DOTALL)
+_HEADER = re.compile(r"\s*(?:\[TOOL_CALLS\])?\s*([^\[{\s]+)\s*(?:\[CALL_ID\][^\[]*)?\[ARGS\]\s*")
+_JSON = json.JSONDecoder()
 
 
 class MistralList:
@@ -46,12 +47,14 @@ class Mistral:
         return self.begin in source and "[ARGS]" in source
 
     def parse(self, text: str, tools: Sequence[Tool]) -> list[ToolCall]:
-        calls = []
-        for part in text.split(self.begin):
-            found = _CALL.fullmatch(part)
+        calls: list[ToolCall] = []
+        at, end = 0, len(text.rstrip())
+        while at < end or not calls:
+            found = _HEADER.match(text, at)
             if found is None:
                 raise ValueError("a call has no arguments")
-            calls.append(call_of({"name": found[1], "arguments": json.loads(found[3])}))
+            arguments, at = _JSON.raw_decode(text, found.end())
+            calls.append(call_of({"name": found[1], "arguments": arguments}))
         return calls
 
     def grammar(self, grammar: Grammar, tools: Sequence[Tool], several: bool) -> str:

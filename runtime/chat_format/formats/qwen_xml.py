@@ -5,12 +5,15 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+from runtime.chat_format.allowed import allowed_by
 from runtime.chat_format.calls import Tool, ToolCall, make_call
 from runtime.chat_format.grammar import Grammar
-from runtime.chat_format.kinds import kinds_of
+from runtime.errors import RunnerError
 
 _FUNCTION = re.compile(r"\s*<function=([^>\n]+)>(.*?)(?:</function>)?\s*", re.DOTALL)
-_ARGUMENT = re.compile(r"\s*<parameter=([^>\n]+)>\n?(.*?)\n?</parameter>\s*", re.DOTALL)
+# A value may have </parameter>, but no line that is that: the grammar has none either.
+_END = "\n</parameter>\n"
+_ARGUMENT = re.compile(rf"\s*<parameter=([^>\n]+)>\n(.*?){_END}\s*", re.DOTALL)
 _WORDS = {"True": True, "False": False, "None": None}
 
 
@@ -51,12 +54,14 @@ class QwenXml:
 
 
 def _read(text: str, schema: Any, root: Mapping[str, Any]) -> Any:
-    """The value that a text stands for: itself if the schema allows strings, else JSON, or Python's
-    words, which the models' templates write."""
-    kinds = kinds_of(schema, root)
-    if "null" in kinds and text in ("null", "None"):
+    """The value that a text stands for: itself if the schema allows this string, else JSON, or
+    Python's words, which the models' templates write."""
+    allowed = allowed_by(schema, root)
+    if text in allowed.strings:
+        return text
+    if "null" in allowed.all_kinds and text in ("null", "None"):
         return None
-    if "string" in kinds:
+    if "string" in allowed.kinds or allowed.all_kinds == {"string"}:
         return text
     try:
         return _WORDS[text] if text in _WORDS else json.loads(text)
@@ -68,21 +73,31 @@ def _arguments(grammar: Grammar, tool: Tool) -> str:
     parts = []
     for name, schema, required in tool.arguments():
         begin = grammar.literal(f"<parameter={name}>\n")
-        argument = f"( {begin} {_value(grammar, schema)} )"
+        argument = f"( {begin} {_value(grammar, schema, f'{tool.name}, {name}')} )"
         parts.append(argument if required else argument + "?")
     return " ".join(parts) or '""'
 
 
-def _value(grammar: Grammar, schema: Any) -> str:
-    """A value and the end of its element."""
-    end = "\n</parameter>\n"
-    if isinstance(schema, Mapping) and isinstance(schema.get("enum"), list):
-        values = [v if isinstance(v, str) else json.dumps(v) for v in schema["enum"]]
-        return f"{grammar.one_of([grammar.literal(v) for v in values])} {grammar.literal(end)}"
-    kinds = kinds_of(schema, schema)
-    if "string" in kinds:
-        return grammar.text_until({end: '""'}, may_end=False)
-    value = grammar.json(schema)
-    if kinds == {"boolean"}:
-        value = '( "true" | "false" | "True" | "False" )'
-    return f"{value} {grammar.literal(end)}"
+def _value(grammar: Grammar, schema: Any, place: str) -> str:
+    """A value and the end of its element.
+
+    Raises:
+        RunnerError: a string that the schema lists cannot be told from the end.
+    """
+    allowed = allowed_by(schema, schema)
+    if "string" in allowed.kinds:
+        return grammar.text_until({_END: '""'}, may_end=False)
+    values = []
+    for value in allowed.listed:
+        text = value if isinstance(value, str) else json.dumps(value)
+        if (text + _END).index(_END) < len(text):
+            raise RunnerError(
+                f"the schema of {place} has the string {json.dumps(text)}, whose line </parameter> "
+                "ends a value in the model's form of calls: leave it out"
+            )
+        values.append(grammar.literal(text))
+    if allowed.kinds == {"boolean"} and "allOf" not in schema:
+        values += ['"true"', '"false"', '"True"', '"False"']
+    elif allowed.kinds:
+        values.append(grammar.json(schema))
+    return f"{grammar.one_of(values)} {grammar.literal(_END)}"

@@ -5,12 +5,6 @@
 #include "constraint/regex.h"
 
 namespace thimble {
-namespace {
-
-constexpr const char* kNumber = "-?(?:0|[1-9][0-9]*)(?:\\.[0-9]+)?(?:[eE][+-]?[0-9]+)?";
-
-}  // namespace
-
 Result<JsonLayout> JsonLayout::create(Grammar* grammar, const JsonSpacing& spacing) {
   JsonLayout layout(grammar);
   ByteSet white;
@@ -38,7 +32,7 @@ Grammar::Node JsonLayout::any() {
   if (any_) return *any_;
   const Grammar::Rule rule = grammar_->add_rule("any JSON");
   any_ = grammar_->call(rule);
-  const Result<Grammar::Node> number = parse_regex(kNumber, grammar_);
+  const Result<Grammar::Node> number = parse_regex(kJsonNumber, grammar_);
   const Grammar::Node node = grammar_->choice(
       {grammar_->literals({"null", "true", "false"}), *number, strings_.any(),
        array({}, *any_, 0, Grammar::kUnlimited), object({}, {{strings_.any(), *any_, false}})});

@@ -11,6 +11,11 @@
 
 namespace thimble {
 
+/// The numbers that an answer may write. Two digits of an exponent keep them, but for those of
+/// hundreds of digits, inside the range of a double, beyond which readers of JSON have no numbers.
+inline constexpr const char* kJsonNumber =
+    "-?(?:0|[1-9][0-9]*)(?:\\.[0-9]+)?(?:[eE][+-]?[0-9]{1,2})?";
+
 /// Where JSON in an answer may have white space; none by default. A schema sets it with the key
 /// x-guidance, as for llguidance.
 struct JsonSpacing {

@@ -77,11 +77,15 @@ Result<Grammar::Node> SchemaCompiler::choices(const Json& schema, const std::str
   }
   Json base = schema;
   base.remove(key);
+  base = with_single_patterns(std::move(base));
   if (std::all_of(base.keys.begin(), base.keys.end(), is_annotation)) base = Json::boolean(true);
   std::vector<Grammar::Node> nodes;
   for (size_t i = 0; i < options.values.size(); ++i) {
-    const Result<Grammar::Node> one =
-        node(both(base, options.values[i]), path + "/" + key + "/" + std::to_string(i));
+    const std::string place = path + "/" + key + "/" + std::to_string(i);
+    // Alone first: a fault in it is told at its own path, without the base.
+    const Result<Json> alone = merger_.flatten(options.values[i], place);
+    if (!alone.ok()) return alone.status();
+    const Result<Grammar::Node> one = node(both(base, options.values[i]), place);
     if (!one.ok()) return one;
     nodes.push_back(*one);
   }

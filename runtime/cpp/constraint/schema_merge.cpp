@@ -139,7 +139,7 @@ Result<Json> SchemaMerger::flatten(const Json& schema, const std::string& path, 
       if (!status.ok()) return status;
     }
     std::vector<const Json*> parts;
-    std::string part_path = path + "/" + key;
+    std::string part_path;
     if (key == "$ref") {
       if (!value.is(Json::Kind::kString)) return error_at(path, "has a $ref that is not a string");
       const Result<const Json*> target = resolve(value.text, path);
@@ -150,8 +150,9 @@ Result<Json> SchemaMerger::flatten(const Json& schema, const std::string& path, 
       if (!value.is(Json::Kind::kArray)) return error_at(path, "has an allOf that is not an array");
       for (const Json& part : value.values) parts.push_back(&part);
     }
-    for (const Json* part : parts) {
-      const Result<Json> flat = flatten(*part, part_path, depth + 1);
+    for (size_t part = 0; part < parts.size(); ++part) {
+      if (key == "allOf") part_path = path + "/allOf/" + std::to_string(part);
+      const Result<Json> flat = flatten(*parts[part], part_path, depth + 1);
       if (!flat.ok()) return flat;
       Result<Json> sum = merge(std::move(merged), *flat, path);
       if (!sum.ok()) return sum;

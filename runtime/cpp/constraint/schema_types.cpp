@@ -18,7 +18,6 @@ namespace thimble {
 namespace {
 
 constexpr const char* kInteger = "-?(?:0|[1-9][0-9]*)";
-constexpr const char* kNumber = "-?(?:0|[1-9][0-9]*)(?:\\.[0-9]+)?(?:[eE][+-]?[0-9]+)?";
 
 Status error_at(const std::string& path, const std::string& what) {
   return Status::error("the JSON schema at " + path + " " + what);
@@ -69,7 +68,7 @@ Result<Grammar::Node> SchemaCompiler::number(const Json& schema, bool integer,
   if (!min.ok()) return min.status();
   const auto max = bound(schema, "maximum", "exclusiveMaximum", false, path);
   if (!max.ok()) return max.status();
-  if (!*min && !*max) return parse_regex(integer ? kInteger : kNumber, grammar_);
+  if (!*min && !*max) return parse_regex(integer ? kInteger : kJsonNumber, grammar_);
   return decimal_range(grammar_, *min, *max, integer);
 }
 

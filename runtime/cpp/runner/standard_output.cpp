@@ -34,11 +34,17 @@ void explain_end(const Runner& runner) {
   } else if (runner.stats().stop_reason == StopReason::kInterrupted) {
     std::fprintf(stderr, "runner: interrupted\n");
   }
-  if (runner.stats().incomplete && runner.stats().stop_reason == StopReason::kLength) {
+  if (!runner.stats().incomplete) return;
+  if (runner.stats().stop_reason == StopReason::kLength) {
     std::fprintf(stderr,
                  "runner: the answer is not complete: its constraint needs more than the %lld "
                  "tokens of -n\n",
                  static_cast<long long>(runner.stats().generated_tokens));
+  } else if (runner.stats().stop_reason == StopReason::kEos) {
+    std::fprintf(stderr,
+                 "runner: the answer is not complete: %s ends it, and its constraint goes on "
+                 "behind that\n",
+                 runner.stats().end_text.c_str());
   }
 }
 

@@ -1,0 +1,58 @@
+"""Finds where a call ends in a growing text."""
+
+from collections.abc import Callable, Sequence
+
+from runtime.chat_format.calls import ToolCall
+
+
+class CallEnd:
+    """Looks for the first mark before which the text is a whole call: a mark before that is in a
+    string of the call, for what is cut within a string cannot be read.
+
+    Args:
+        marks: the texts at which calls end.
+        parse: reads a call without its mark; raises ValueError or TypeError if it is none.
+    """
+
+    def __init__(self, marks: Sequence[str], parse: Callable[[str], list[ToolCall]]) -> None:
+        self._marks = [mark for mark in marks if mark]
+        self._parse = parse
+        self._tried = 0  # the beginning of the text in which marks were looked for
+
+    def find(self, text: str) -> tuple[list[ToolCall], str] | None:
+        """The calls and the rest of the text; None: the end has not come.
+
+        Args:
+            text: the same as before, and more; another one once an end was found.
+        """
+        while (found := self._first(text)) is not None:
+            at, mark = found
+            calls = self.read(text[:at])
+            if calls is not None:
+                self._tried = 0
+                return calls, text[at + len(mark) :]
+            self._tried = at + 1
+        longest = max(map(len, self._marks), default=0)
+        self._tried = max(self._tried, len(text) - longest + 1)
+        return None
+
+    def read(self, text: str) -> list[ToolCall] | None:
+        """The calls in a text without a mark behind it; None if it is not whole."""
+        try:
+            return self._parse(text)
+        except (ValueError, TypeError, RecursionError):
+            return None
+
+    def cut(self, text: str) -> tuple[str, str] | None:
+        """What is no call, with the mark behind it, and the rest of the text; None: no mark."""
+        self._tried = 0
+        found = self._first(text)
+        if found is None:
+            return None
+        end = found[0] + len(found[1])
+        return text[:end], text[end:]
+
+    def _first(self, text: str) -> tuple[int, str] | None:
+        """The first mark that was not tried, and where it is."""
+        found = [(text.find(mark, self._tried), mark) for mark in self._marks]
+        return min(((at, mark) for at, mark in found if at >= 0), default=None)

@@ -1,0 +1,108 @@
+"""Arguments of calls as each format writes them: marks in their strings, and values that a schema
+lists."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.call_templates import SPECIAL_TOKENS, TEMPLATES
+from support.constraints import accepts
+
+from runtime.chat_format.calls import Event, Text, ToolCall
+from runtime.chat_format.conversation import Prompt, prepare
+from runtime.chat_format.template import ChatTemplate
+from runtime.errors import RunnerError
+
+USER = [{"role": "user", "content": "Hi"}]
+CALLS = {
+    "hermes": '<tool_call>\n{"name": "f", "arguments": {"x": VALUE}}\n</tool_call>',
+    "phi-4": '<|tool_call|>[{"name": "f", "arguments": {"x": VALUE}}]<|/tool_call|>',
+    "mistral": '[TOOL_CALLS]f[ARGS]{"x": VALUE}',
+    "lfm2": "<|tool_call_start|>[f(x=VALUE)]<|tool_call_end|>",
+    "harmony": '<|channel|>commentary to=functions.f <|constrain|>json<|message|>{"x": VALUE}',
+    "qwen-xml": (
+        "<tool_call>\n<function=f>\n<parameter=x>\nVALUE\n</parameter>\n</function>\n</tool_call>"
+    ),
+}
+MARKS = "</tool_call> [TOOL_CALLS]<|/tool_call|><|tool_call_end|><|end|>  </parameter></function>"
+
+
+def prompt_of(name: str, schema: Any, special: tuple[str, ...] = ()) -> Prompt:
+    parameters = {"type": "object", "properties": {"x": schema}, "required": ["x"]}
+    parameters |= {"additionalProperties": False, "$defs": {"yes": {"const": True}}}
+    tools = [{"type": "function", "function": {"name": "f", "parameters": parameters}}]
+    template = ChatTemplate(TEMPLATES[name], "", "</s>", special)
+    return prepare(template, USER, tools=tools, tool_choice="required")
+
+
+def read(prompt: Prompt, pieces: list[str]) -> list[Event]:
+    events = [event for piece in pieces for event in prompt.reader.push(piece)]
+    return events + prompt.reader.finish()
+
+
+@pytest.mark.parametrize("name", CALLS)
+@pytest.mark.parametrize("value", [MARKS, [1, MARKS]])
+def test_marks_in_strings(cpp_build: Path, name: str, value: Any) -> None:
+    raw = name == "qwen-xml" and isinstance(value, str)
+    said = CALLS[name].replace("VALUE", value if raw else json.dumps(value))
+    for pieces in ([said], list(said)):
+        prompt = prompt_of(name, {"const": value}, SPECIAL_TOKENS)
+        assert read(prompt, pieces) == [ToolCall("f", json.dumps({"x": value}))]
+    plain = prompt_of(name, {"const": value})
+    assert accepts(cpp_build, "grammar", plain.grammar, [said]) == [True]
+
+
+def test_text_behind_a_call_that_cannot_be_read_is_kept() -> None:
+    prompt = prompt_of("hermes", {"type": "string"})
+    call = CALLS["hermes"].replace("VALUE", '"a"')
+    first = 'So:  <tool_call>{broken "</tool_call>  and \n'
+    events = read(prompt, list(first + call))
+    assert "".join(e.text for e in events if isinstance(e, Text)) == first.rstrip()
+    assert events[-1] == ToolCall("f", '{"x": "a"}')
+
+
+@pytest.mark.parametrize("name", ["qwen-xml", "lfm2"])
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"const": True},
+        {"type": "boolean", "const": True},
+        {"enum": [True]},
+        {"anyOf": [{"const": True}]},
+        {"$ref": "#/$defs/yes"},
+    ],
+)
+def test_one_boolean_alone(cpp_build: Path, name: str, schema: dict[str, Any]) -> None:
+    texts = [CALLS[name].replace("VALUE", word) for word in ("true", "false", "False")]
+    found = accepts(cpp_build, "grammar", prompt_of(name, schema).grammar, texts)
+    assert found == [True, False, False]
+
+
+@pytest.mark.parametrize(
+    ("schema", "text", "value"),
+    [
+        ({"enum": ["a", 1.5]}, "1.5", 1.5),
+        ({"enum": ["a", 1.5]}, "a", "a"),
+        ({"enum": ["1.5", 1.5]}, "1.5", "1.5"),
+        ({"enum": ["a", [1, {"k": "b"}]]}, '[1, {"k": "b"}]', [1, {"k": "b"}]),
+        ({"const": "a"}, "a", "a"),
+        ({"const": "null"}, "null", "null"),
+        ({"anyOf": [{"enum": ["a", True]}, {"type": "null"}]}, "null", None),
+        ({"anyOf": [{"enum": ["a", True]}, {"type": "null"}]}, "true", True),
+        ({"anyOf": [{"enum": ["a", True]}, {"type": "null"}]}, "a", "a"),
+    ],
+)
+def test_values_that_a_schema_lists(
+    cpp_build: Path, schema: dict[str, Any], text: str, value: object
+) -> None:
+    """Where strings have no quotes, the list tells a string from another value."""
+    said = [CALLS["qwen-xml"].replace("VALUE", word) for word in (text, "z")]
+    prompt = prompt_of("qwen-xml", schema)
+    assert read(prompt, [said[0]]) == [ToolCall("f", json.dumps({"x": value}))]
+    assert accepts(cpp_build, "grammar", prompt.grammar, said) == [True, False]
+
+
+def test_a_string_that_cannot_be_told_from_its_end_is_refused() -> None:
+    with pytest.raises(RunnerError, match="the schema of f, x has the string .* leave it out"):
+        prompt_of("qwen-xml", {"enum": ["a", "a\n</parameter>"]})
