@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import math
+import re
 import signal
 import socket
 from contextlib import nullcontext
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
     from runtime.server.model import Model
 
+_ORIGIN = re.compile(r"\*|null|[a-z][a-z0-9+.-]*://[^/?#\s]+")  # as browsers send it
 _KEEP_ALIVE_S = 75  # longer than clients keep idle connections, which so are theirs to close
 
 
@@ -170,6 +172,10 @@ def serve(
                 RunnerError(f"--allowed-host {other} is not a name or an address without a port"),
                 2,
             )
+    for origin in origins:
+        if not _ORIGIN.fullmatch(origin):
+            example = "such as http://localhost:3000, without a path"
+            fail(RunnerError(f"--cors {origin} is not an origin, {example}"), 2)
     if api_key is not None and not (api_key and api_key.isascii() and api_key.isprintable()):
         fail(RunnerError("--api-key must be printable ASCII characters, at least one"), 2)
     if math.isnan(timeout) or math.isnan(stall_timeout):

@@ -237,6 +237,7 @@ def test_a_port_in_use(cpp_build: Path, pte: Path) -> None:
         (["{pte}", "--api-key", "é"], "--api-key must be"),
         (["{pte}", "--stall-timeout", "nan"], "must be numbers of seconds, not nan"),
         (["{pte}", "--allowed-host", "a:b:c/d"], "is not a name or an address without a port"),
+        (["{pte}", "--cors", "http://localhost:3000/"], "is not an origin, such as http://"),
         (["{pte}", "--adapter", "x"], "adapter"),
         (["{damaged}"], "damaged|not a"),
     ],
