@@ -107,6 +107,14 @@ def test_widths_are_shown_by_part() -> None:
     }
 
 
+def test_ends_of_two_widths_have_none_in_common() -> None:
+    config = varied(CONFIG, tie_word_embeddings=False)
+    scheme = Scheme("rtn4", head_bits=4)
+    for types, bits in (({}, 4), ({HEAD_PART: INT8}, None)):
+        report = quantize(empty_model(config), scheme.with_types(types), random_weights(config))
+        assert report.head_bits == bits
+
+
 class Stories:
     """The 260K model and its texts."""
 
