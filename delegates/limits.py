@@ -70,6 +70,7 @@ class FileSizes:
         alignment: bytes, to which each stored part is aligned.
         rotary_numbers: stored for each position and dimension of a head.
         layer_bytes: the most bytes of a program besides its weights, for each layer.
+        graph_bytes: the most bytes of a program without layers.
     """
 
     weight_bytes: Callable[[int, int, StoredAs], int] | None = None
@@ -79,6 +80,7 @@ class FileSizes:
     alignment: int = 128
     rotary_numbers: int = 2
     layer_bytes: int = 1 << 15
+    graph_bytes: int = 1 << 15
 
 
 @dataclass(frozen=True)

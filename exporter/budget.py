@@ -15,16 +15,19 @@ from exporter.options import ExportOptions
 from exporter.pte import REPORT_BYTES
 from exporter.text import Text
 from quant.budget.sensitivity import measuring_bytes
-from quant.budget.spread import Budget, PartSizes, parts_of, require_spreadable, sample, spread
+from quant.budget.spread import Budget, require_spreadable, sample, small_numbers, spread
 from quant.cache.store import Cache
+from quant.layers.blocks import mixtures_of
+from quant.layers.walk import layers_of
 from quant.machine.memory import resident
 from quant.machine.memory_size import show_size
 from quant.machine.ranks import ALONE, Ranks
-from quant.measure.size import STOCK, Storage
+from quant.measure.size import STOCK, Storage, round_up
 from quant.rounding.scales import GRIDS
 from quant.scheme import Scheme
 
-_GRAPH = 1 << 15  # bytes of a program without layers; more than any delegate needs
+_RECORD = 1 << 10  # bytes of the integrity record; more than any file's
+_LINE = 64  # bytes, to which vectors of floats are padded
 
 
 def storage_of(limits: Limits) -> Storage:
@@ -72,9 +75,9 @@ def within_budget(
             "or leave out --bits and --max-size."
         )
     storage = storage_of(limits)
-    other = other_bytes(limits, checkpoint, text, max_context_len)
-    other += _padding(parts_of(model, options.scheme, storage), limits)
-    budget = Budget(options.bits, options.max_size, other=other, storage=storage)
+    other = other_bytes(limits, checkpoint, model, text, max_context_len)
+    alignment = 1 if options.max_size is None else limits.sizes.alignment
+    budget = Budget(options.bits, options.max_size, False, other, storage, alignment)
     return _spread(options, model, budget, checkpoint, text, listener, cache)
 
 
@@ -161,22 +164,26 @@ def require_size(options: ExportOptions, path: Path) -> None:
         )
 
 
-def other_bytes(limits: Limits, checkpoint: Checkpoint, text: Text, max_context_len: int) -> int:
-    """Returns the most bytes that a file needs besides its weights."""
+def other_bytes(
+    limits: Limits, checkpoint: Checkpoint, model: CausalLM, text: Text, max_context_len: int
+) -> int:
+    """Returns the most bytes that a file needs besides its weights; `model` may be on the meta
+    device."""
     config, stored = checkpoint.config, limits.sizes
-    blobs = sum(len(blob) for blob in text.blobs.values()) + REPORT_BYTES
+
+    def filled(size: int) -> int:
+        return round_up(size, stored.alignment)
+
+    blobs = sum(filled(len(blob)) for blob in text.blobs.values()) + filled(REPORT_BYTES)
+    # Two pieces, the graph and what the delegate reads, however these bytes are divided.
+    program = filled(stored.graph_bytes + stored.layer_bytes * config.num_hidden_layers)
+    program += stored.alignment
     row = sum(table.head_dim for table in config.rotary_tables)
     rotary = stored.rotary_numbers * max_context_len * row * stored.float_bytes
-    padding = (len(text.blobs) + 4) * stored.alignment
-    layers = stored.layer_bytes * config.num_hidden_layers
-    # The parts of an adapter start at lines of 64 bytes, and the adapter at the alignment.
-    adapters = sum(
-        each.bytes + 128 * len(each.pairs) + stored.alignment for each in checkpoint.adapters
-    )
-    return blobs + adapters + rotary + padding + _GRAPH + layers
-
-
-def _padding(parts: list[PartSizes], limits: Limits) -> int:
-    """Returns the most bytes of padding between parts that start at a multiple of the alignment."""
-    alignment = limits.sizes.alignment
-    return sum(max(-size % alignment for size in part.sizes) for part in parts)
+    small = small_numbers(model) * stored.float_bytes
+    vectors = sum(parameter.dim() < 2 for parameter in model.parameters())
+    floats = filled(small + rotary + 2 * _LINE * vectors) - small
+    routers = sum(len(mixtures_of(layer)) for layer in layers_of(model)) * stored.alignment
+    # The parts of an adapter start at lines, and the adapter at the alignment.
+    adapters = sum(filled(each.bytes + 2 * _LINE * len(each.pairs)) for each in checkpoint.adapters)
+    return blobs + program + floats + routers + adapters + _RECORD

@@ -6,7 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import torch
-from torch import nn
 
 from delegates import Limits
 from exporter.budget import other_bytes, storage_of
@@ -16,11 +15,12 @@ from exporter.models.decoder import CausalLM
 from exporter.options import ExportOptions
 from exporter.text import Text
 from quant.budget.spread import numbers_of, small_numbers
-from quant.layers.blocks import parts_of_layer
+from quant.layers.blocks import parts_of_layer, shape_of
 from quant.layers.embedding_and_head import is_tied
 from quant.layers.outer import outer_parts
 from quant.layers.walk import walk
 from quant.machine.memory_size import show_size
+from quant.measure.size import part_bytes, round_up
 from quant.scheme import EMBEDDING_PART, FOUR_BITS, HEAD_BITS, HEAD_PART, Scheme
 from quant.weight_type import FLOAT_BITS
 
@@ -30,28 +30,25 @@ def weight_bytes(model: CausalLM, scheme: Scheme, limits: Limits) -> int:
     device."""
     storage, alignment = storage_of(limits), limits.sizes.alignment
 
-    def stored(linear: nn.Module, part: str, table: bool = False) -> int:
-        rows, columns = linear.get_parameter("weight").shape
+    def end(part: str, table: bool) -> int:
+        rows, columns = model.lm_head.out_features, model.lm_head.in_features
         type = scheme.type_of(part)
         if type is None:
-            size = rows * columns * storage.float_bytes
-        else:
-            bytes_of = storage.table_bytes if table else storage.weight_bytes
-            size = bytes_of(rows, type.padded(columns), type)
-        return size + -size % alignment
+            return round_up(rows * columns * storage.float_bytes, alignment)
+        bytes_of = storage.table_bytes if table else storage.weight_bytes
+        return round_up(bytes_of(rows, type.padded(columns), type), alignment)
 
-    head = stored(model.lm_head, HEAD_PART)
-    table = stored(model.lm_head, EMBEDDING_PART, table=True)
+    head, table = end(HEAD_PART, table=False), end(EMBEDDING_PART, table=True)
     type = scheme.type_of(HEAD_PART)
     bits = FLOAT_BITS if type is None else type.bits
     total = max(head, table) if is_tied(model) and bits in storage.shares_tied else head + table
     for stop in walk(model):
         for part in parts_of_layer(stop.layer):
-            name = f"{stop.name}.{part.name}"
-            total += sum(stored(stop.layer.get_submodule(path), name) for path in part.linears)
+            shapes = [shape_of(stop.layer, linear) for linear in part.linears]
+            type = scheme.type_of(f"{stop.name}.{part.name}")
+            total += part_bytes(part, shapes, type, storage, alignment)
     for outer in outer_parts(model):
-        size = outer.bytes(scheme, storage)
-        total += size + -size % alignment
+        total += round_up(outer.bytes(scheme, storage), alignment)
     return total + small_numbers(model) * storage.float_bytes
 
 
@@ -69,7 +66,7 @@ def estimate_size(
     if options.has_budget and scheme.name in FOUR_BITS and not scheme.types:
         scheme = replace(scheme, head_bits=min(HEAD_BITS))
     weights = weight_bytes(model, scheme, limits)
-    return weights + other_bytes(limits, checkpoint, text, max_context_len)
+    return weights + other_bytes(limits, checkpoint, model, text, max_context_len)
 
 
 def require_room(

@@ -18,11 +18,14 @@ class Part:
         name: in the layer, such as "self_attn.qkv_proj" or "mlp.down_proj".
         linears: their paths in the layer, such as "self_attn.q_proj", "self_attn.k_proj".
         experts: how many these are of, one expert's after the other's; 1: of a block without.
+        joins: whether a delegate that joins linears makes one matrix of them: nothing else reads
+            what they make.
     """
 
     name: str
     linears: tuple[str, ...]
     experts: int = 1
+    joins: bool = False
 
     @property
     def groups(self) -> tuple[tuple[str, ...], ...]:

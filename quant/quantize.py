@@ -167,11 +167,10 @@ def quantize(
     else:
         meter.advance("quality", measure_work)
     quality, layer_errors = (None, []) if measured is None else measured
-    head = scheme.type_of(HEAD_PART)
     return QuantReport(
         scheme=scheme.name,
         group_size=scheme.group_size,
-        head_bits=scheme.head_bits if head is None else head.bits,
+        head_bits=scheme.ends_bits,
         size=stored_size(model, layers, tied, storage),
         widths=scheme.widths(parts, outer),
         method=scheme.choice.settings if scheme.bits == 4 else None,

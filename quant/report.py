@@ -26,7 +26,7 @@ class QuantReport:
 
     scheme: str
     group_size: int
-    head_bits: int
+    head_bits: int | None
     size: StoredSize
     quality: Quality | None
     layer_errors: tuple[float, ...]

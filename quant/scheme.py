@@ -156,6 +156,14 @@ class Scheme:
         return shown
 
     @property
+    def ends_bits(self) -> int | None:
+        """Bits of the embedding and `lm_head`, where both have as many; else None. With floats,
+        `head_bits`."""
+        ends = {self.type_of(EMBEDDING_PART), self.type_of(HEAD_PART)}
+        widths = {self.head_bits if type is None else type.bits for type in ends}
+        return widths.pop() if len(widths) == 1 else None
+
+    @property
     def calibrates_head(self) -> bool:
         """Whether a head in groups is chosen by what it is given."""
         type = self.type_of(HEAD_PART)

@@ -100,4 +100,5 @@ SIZES = FileSizes(
     alignment=PAGE_BYTES,
     rotary_numbers=1,
     layer_bytes=1 << 13,
+    graph_bytes=1 << 13,
 )

@@ -2,8 +2,8 @@
 
 version      1
 machine      cpu, cores, memory_bytes, system
-model        file, name, delegate, scheme, group_size, head_bits, runs_with (what our own
-             delegate says of itself), file_bytes, weight_bytes_per_token,
+model        file, name, delegate, scheme, group_size, head_bits (null if the two ends differ),
+             runs_with (what our own delegate says of itself), file_bytes, weight_bytes_per_token,
              cache_bytes_per_position, state_bytes, shape (null if the layers differ)
 settings     threads, repeats
 engines      [name, model]: ours first

@@ -56,7 +56,7 @@ class Model:
         delegate: what runs it.
         scheme: how its weights are stored: rtn4, gptq4, rtn8 or none.
         group_size: inputs that share a 4-bit scale.
-        head_bits: bits of the embedding and the head.
+        head_bits: bits of the embedding and the head; None: they have different ones.
         runs_with: what our own delegate reports that it runs with, without the threads; "" for
             every other delegate.
         file_bytes: the whole file.
@@ -73,7 +73,7 @@ class Model:
     delegate: str
     scheme: str
     group_size: int
-    head_bits: int
+    head_bits: int | None
     runs_with: str
     file_bytes: int
     max_seq_len: int

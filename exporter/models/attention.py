@@ -118,7 +118,9 @@ class Attention(nn.Module):
         layer."""
         q, k, v, o = (f"{path}.{name}" for name in ("q_proj", "k_proj", "v_proj", "o_proj"))
         own = (q, k) if self.v_proj is None else (q, k, v)
-        readers: tuple[Part, ...] = (Part(f"{path}.qkv_proj", own),)
+        alone = self.v_proj is not None and self.v_norm is None and self.kept_as is None
+        joins = alone and self.qk_norm != "rows"
+        readers: tuple[Part, ...] = (Part(f"{path}.qkv_proj", own, joins=joins),)
         if self.gated:
             gate = f"{path}.gate_proj"
             readers += (Part(gate, (gate,)),)

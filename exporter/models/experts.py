@@ -85,7 +85,7 @@ class Experts(nn.Module):
 def _together(name: str, parts: Sequence[Part]) -> Part:
     """The parts of all experts as one, whose weights are stored alike."""
     linears = tuple(linear for part in parts for linear in part.linears)
-    return Part(name, linears, experts=len(parts))
+    return Part(name, linears, experts=len(parts), joins=True)
 
 
 def _call(expert: nn.Module, context: Context | CachedContext, rows: Tensor) -> Tensor:

@@ -52,7 +52,7 @@ class MLP(nn.Module):
         """Returns the description that quantization uses; `path` is the block's place in its
         layer."""
         up = f"{path}.up_proj"
-        readers = Part(f"{path}.gate_up_proj", (f"{path}.gate_proj", up))
+        readers = Part(f"{path}.gate_up_proj", (f"{path}.gate_proj", up), joins=True)
         down = Part(f"{path}.down_proj", (f"{path}.down_proj",))
         return Block(
             module=path,

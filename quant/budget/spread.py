@@ -16,13 +16,13 @@ from torch import Tensor, nn
 from quant.budget.known_costs import find_costs
 from quant.cache.store import Cache
 from quant.errors import QuantError
-from quant.layers.blocks import parts_of_layer
+from quant.layers.blocks import parts_of_layer, shape_of
 from quant.layers.embedding_and_head import is_tied
 from quant.layers.outer import outer_parts
 from quant.layers.walk import walk
 from quant.machine.device import HOST
 from quant.machine.ranks import ALONE, Ranks
-from quant.measure.size import STOCK, Storage
+from quant.measure.size import STOCK, Storage, part_bytes, round_up
 from quant.progress import ProgressCallback
 from quant.protocols import CausalLM, WeightSource
 from quant.rounding.scales import GRIDS
@@ -43,6 +43,8 @@ class Budget:
         even: as much as with 4 bits in all layers and 8 in the ends.
         other: bytes of the file that are no weights.
         storage: how its delegate stores weights.
+        alignment: bytes, to a multiple of which the file fills up each matrix; 1 for budgets in
+            bits, which count no such padding.
 
     Raises:
         QuantError: both, or neither, or a number that is not above 0.
@@ -53,6 +55,7 @@ class Budget:
     even: bool = False
     other: int = 0
     storage: Storage = STOCK
+    alignment: int = 1
 
     def __post_init__(self) -> None:
         if (self.bits is not None) + (self.size is not None) + self.even != 1:
@@ -104,8 +107,8 @@ def spread(
     fixed = {part.name: INT8 for part in outer_parts(model)}  # whose costs are not measured
     scheme = replace(scheme, head_bits=4, types=tuple(fixed.items()))
     types = types_of(scheme, budget.storage)
-    parts = parts_of(model, scheme, budget.storage)
-    least = _least(model, scheme, budget.storage)
+    parts = parts_of(model, scheme, budget.storage, budget.alignment)
+    least = _least(model, scheme, budget)
     room = least + _even(parts) if budget.even else _room(budget, model)
     if room < least:
         raise QuantError(_too_little(budget, model, scheme))
@@ -179,26 +182,29 @@ def types_of(scheme: Scheme, storage: Storage) -> tuple[WeightType, ...]:
     return *(replace(scheme.type, bits=bits) for bits in widths), INT8
 
 
-def parts_of(model: CausalLM, scheme: Scheme, storage: Storage) -> list[PartSizes]:
-    """Returns the sizes of a model's parts in each of `types_of`; tied ends are one part, under the
-    embedding's name."""
+def parts_of(
+    model: CausalLM, scheme: Scheme, storage: Storage, alignment: int = 1
+) -> list[PartSizes]:
+    """Returns the sizes of a model's parts in each of `types_of`, each linear counted on its own as
+    in `stored_size`; tied ends are one part, under the embedding's name.
+
+    Args:
+        alignment: as in `Budget`.
+    """
     types = types_of(scheme, storage)
 
-    def sizes(rows: int, columns: int) -> tuple[int, ...]:
-        return tuple(storage.weight_bytes(rows, type.padded(columns), type) for type in types)
+    def end(bytes_of: Callable[[int, int, WeightType], int]) -> tuple[int, ...]:
+        rows, columns = model.lm_head.out_features, model.lm_head.in_features
+        each = (bytes_of(rows, type.padded(columns), type) for type in types)
+        return tuple(round_up(size, alignment) for size in each)
 
     parts = []
     for stop in walk(model):
         for part in parts_of_layer(stop.layer):
-            shapes = [_shape(stop.layer.get_submodule(linear)) for linear in part.groups[0]]
-            if part.experts == 1:  # a device that joins them has one matrix
-                shapes = [(sum(shape[0] for shape in shapes), shapes[0][1])]
-            each = zip(*(sizes(*shape) for shape in shapes), strict=True)
-            total = tuple(part.experts * sum(one) for one in each)  # in each type
-            parts.append(PartSizes(f"{stop.name}.{part.name}", total))
-    rows, columns = model.lm_head.out_features, model.lm_head.in_features
-    head = sizes(rows, columns)
-    ends = tuple(storage.table_bytes(rows, type.padded(columns), type) for type in types)
+            shapes = [shape_of(stop.layer, linear) for linear in part.linears]
+            total = (part_bytes(part, shapes, type, storage, alignment) for type in types)
+            parts.append(PartSizes(f"{stop.name}.{part.name}", tuple(total)))
+    head, ends = end(storage.weight_bytes), end(storage.table_bytes)
     if not is_tied(model):
         parts.append(PartSizes(HEAD_PART, head))
     else:
@@ -218,15 +224,10 @@ def _module(model: CausalLM) -> nn.Module:
     return model
 
 
-def _shape(linear: nn.Module) -> tuple[int, int]:
-    rows, columns = linear.get_parameter("weight").shape
-    return rows, columns
-
-
 def small_numbers(model: CausalLM) -> int:
     """How many numbers stay floats: norms, biases, routers."""
     linears = sum(
-        math.prod(_shape(stop.layer.get_submodule(linear)))
+        math.prod(shape_of(stop.layer, linear))
         for stop in walk(model)
         for part in parts_of_layer(stop.layer)
         for linear in part.linears
@@ -252,19 +253,17 @@ def _even(parts: Sequence[PartSizes]) -> int:
     return sum(sizes) - sum(min(part.sizes) for part in parts)
 
 
-def _least(model: CausalLM, scheme: Scheme, storage: Storage) -> int:
+def _least(model: CausalLM, scheme: Scheme, budget: Budget) -> int:
     """Bytes of the weights with everything in its smallest type."""
-    parts = parts_of(model, scheme, storage)
-    outer = sum(part.bytes(scheme, storage) for part in outer_parts(model))
+    storage, alignment = budget.storage, budget.alignment
+    parts = parts_of(model, scheme, storage, alignment)
+    outer = sum(round_up(part.bytes(scheme, storage), alignment) for part in outer_parts(model))
     floats = storage.float_bytes * small_numbers(model)
     return outer + floats + sum(min(part.sizes) for part in parts)
 
 
 def _too_little(budget: Budget, model: CausalLM, scheme: Scheme) -> str:
-    sizes = {
-        size: _least(model, replace(scheme, group_size=size), budget.storage)
-        for size in GROUP_SIZES
-    }
+    sizes = {size: _least(model, replace(scheme, group_size=size), budget) for size in GROUP_SIZES}
     least, smallest = sizes[scheme.group_size], min(sizes, key=sizes.__getitem__)
     other = f", or take --group-size {smallest}" if sizes[smallest] <= _room(budget, model) else ""
     if budget.bits is not None:

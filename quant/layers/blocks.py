@@ -36,6 +36,12 @@ def weight_of(layer: nn.Module, linear: str) -> Tensor:
     return layer.get_parameter(f"{linear}.weight")
 
 
+def shape_of(layer: nn.Module, linear: str) -> tuple[int, int]:
+    """Rows and columns of the float linear of that path."""
+    rows, columns = weight_of(layer, linear).shape
+    return rows, columns
+
+
 def quantize_linear(layer: nn.Module, linear: str, weight: QuantizedWeight) -> None:
     """Replaces the linear of that path by a quantized one."""
     parent, _, name = linear.rpartition(".")

@@ -8,7 +8,7 @@ from torch import nn
 
 from quant.layers.walk import outer_modules
 from quant.modules import QuantizedEmbedding, QuantizedLinear
-from quant.protocols import CausalLM
+from quant.protocols import CausalLM, Part
 from quant.weight_type import FLOAT_BITS, WeightType
 
 
@@ -52,6 +52,36 @@ class Storage:
 
 
 STOCK = Storage()
+
+
+def round_up(size: int, alignment: int) -> int:
+    """Bytes with the padding behind them."""
+    return -(-size // alignment) * alignment
+
+
+def part_bytes(
+    part: Part,
+    shapes: Sequence[tuple[int, int]],
+    type: WeightType | None,
+    storage: Storage,
+    alignment: int = 1,
+) -> int:
+    """What the linears of a layer's part take in a file.
+
+    Args:
+        shapes: rows and columns of each of `part.linears`.
+        type: None for floats.
+        alignment: bytes, to a multiple of which each matrix is filled up.
+    """
+    sizes = [
+        storage.float_bytes * rows * columns
+        if type is None
+        else storage.weight_bytes(rows, type.padded(columns), type)
+        for rows, columns in shapes
+    ]
+    if part.joins:
+        return round_up(sum(sizes), alignment)
+    return sum(round_up(size, alignment) for size in sizes)
 
 
 @dataclass(frozen=True)

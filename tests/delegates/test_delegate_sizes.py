@@ -83,7 +83,8 @@ def test_weights_take_what_shapes_foretell(delegate: str, scheme: Scheme, ends: 
         whole = quantized_model(whole, scheme)
     stored = stored_size(whole, list(whole.model.layers), ends == "tied", storage_of(limits))
     sizes = stored.linears + stored.embedding + stored.head + stored.rest
-    assert sizes <= estimated <= sizes + (2 * 7 + 2) * limits.sizes.alignment
+    # Four matrices of each layer and both ends are filled up.
+    assert sizes <= estimated <= sizes + (2 * 4 + 2) * limits.sizes.alignment
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 import torch
+from support.decoder_specs import varied
+from support.quantization import CONFIG, empty_model, random_weights, tokens
 
 from delegates import get_delegate
 from exporter.budget import storage_of
@@ -103,6 +105,14 @@ def test_widths_are_shown_by_part() -> None:
         EMBEDDING_PART: "4 bits",
         HEAD_PART: "8 bits",
     }
+
+
+def test_ends_of_two_widths_have_none_in_common() -> None:
+    config = varied(CONFIG, tie_word_embeddings=False)
+    scheme = Scheme("rtn4", head_bits=4)
+    for types, bits in (({}, 4), ({HEAD_PART: INT8}, None)):
+        report = quantize(empty_model(config), scheme.with_types(types), random_weights(config))
+        assert report.head_bits == bits
 
 
 class Stories:
@@ -201,6 +211,30 @@ def test_bits_of_the_same_size_are_spread_for_less_loss(stories: Stories) -> Non
         sizes.append(report.size.bits_per_weight)
     assert 0.97 * sizes[0] < sizes[1] <= sizes[0]
     assert kl[1] < 0.7 * kl[0]
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_rows_and_columns_that_are_padded_count(tied: bool) -> None:
+    """Of 3 heads of 24 rows, 72 and 200 columns: no matrix fills its blocks and groups."""
+    attention = {"num_attention_heads": 3, "num_key_value_heads": 1, "head_dim": 24}
+    sizes = {"hidden_size": 72, "intermediate_size": 200, "tie_word_embeddings": tied}
+    config = varied(CONFIG, **attention, **sizes)
+    weights, text = random_weights(config), tokens(4)
+
+    def spread_within(budget: Budget) -> float:
+        scheme = spread(empty_model(config), Scheme("rtn4"), budget, weights, text, lambda: None)
+        return bits_of(scheme)
+
+    def bits_of(scheme: Scheme) -> float:
+        report = quantize(empty_model(config), scheme, weights, storage=CPU)
+        return report.size.bits_per_weight
+
+    least = bits_of(Scheme("rtn4", head_bits=4))
+    for bits in (least + 0.001, least + 0.3, least + 0.6):
+        assert bits - 0.3 < spread_within(Budget(bits, storage=CPU)) <= bits
+    assert spread_within(Budget(even=True, storage=CPU)) <= bits_of(Scheme("rtn4"))
+    with pytest.raises(QuantError, match=f"the model takes at least {least:.3f} bits a weight"):
+        spread_within(Budget(least - 0.01, storage=CPU))
 
 
 def test_costs_are_measured_once(
