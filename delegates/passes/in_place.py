@@ -73,7 +73,8 @@ def _operators(module: GraphModule) -> Iterator[tuple[Node, Any]]:
 
 
 def _rename_to_edge(module: GraphModule) -> PassResult:
-    """Gives every operator its name in the edge dialect."""
+    """Gives every operator its name in the edge dialect, and its node the name that a trace would
+    have given it, by which profiles show it."""
     from executorch.exir.passes.replace_aten_with_edge_pass import (
         aten_to_edge,
         should_lower_to_edge,
@@ -82,6 +83,7 @@ def _rename_to_edge(module: GraphModule) -> PassResult:
     for node, operator in _operators(module):
         if should_lower_to_edge(operator):
             node.target = aten_to_edge(operator)
+            node._rename(node.graph._target_to_str(node.target))
     module.recompile()
     return PassResult(module, True)
 

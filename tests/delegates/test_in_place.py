@@ -42,9 +42,9 @@ FUNCTIONS = {
 
 
 def described(program: ExportedProgram) -> list[Any]:
-    """Each node's operator, arguments, origin, and the value of the example that it carries."""
+    """Each node's name, operator, arguments, origin, and the example that it carries."""
     return [
-        (module_name, node.op, str(node.target) if node.op == "call_function" else "", of(node))
+        (module_name, node.name, node.op, str(node.target), of(node))
         for module_name, module in program.graph_module.named_modules()
         if isinstance(module, torch.fx.GraphModule)
         for node in module.graph.nodes
