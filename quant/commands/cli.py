@@ -221,7 +221,10 @@ def compare_command(
 ) -> None:
     """Prints a Markdown table that compares methods on one model with the same protocol.
 
-    MODEL is by default llama3, the small model in the package.
+    MODEL is by default llama3, the small model in the package. The bits are those of a weight in
+    the layers with a float16 for each group, as stock ExecuTorch stores it; a delegate of ours may
+    need others, which an export prints. The text is cut into windows, so that a little more of it
+    may be taken than asked for.
     """
     from quant.commands.compare import Request, run_compare
 
