@@ -77,7 +77,9 @@ def within_budget(
     storage = storage_of(limits)
     other = other_bytes(limits, checkpoint, model, text, max_context_len)
     alignment = 1 if options.max_size is None else limits.sizes.alignment
-    budget = Budget(options.bits, options.max_size, False, other, storage, alignment)
+    budget = Budget(
+        options.bits, options.max_size, other=other, storage=storage, alignment=alignment
+    )
     return _spread(options, model, budget, checkpoint, text, listener, cache)
 
 

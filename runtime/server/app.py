@@ -241,7 +241,7 @@ class _Server:
             raise HttpError(408, f"the body took longer than {seconds:g} seconds") from None
         try:
             value = json.loads(data)
-            json.dumps(value, ensure_ascii=False).encode()
+            json.dumps(value, ensure_ascii=False).encode()  # half of a surrogate pair has no UTF-8
             if not isinstance(value, dict):
                 raise HttpError(400, "the body must be a JSON object")
             body = kind.model_validate(value)
