@@ -12,7 +12,7 @@ constexpr size_t kFewRows = kMatvecRows;
 /// Query rows, and vectors of 16 positions, that fit the registers in attention.
 constexpr size_t kAttentionRows = 6, kAttentionVectors = 1;
 /// Query rows whose integer sums do.
-constexpr size_t kByteRows = 3;
+constexpr size_t kByteRows = 6;
 /// Rows of a float32 product, four accumulators each, that fit the registers.
 constexpr size_t kFloatRows = 1;
 

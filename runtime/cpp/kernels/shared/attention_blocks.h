@@ -44,6 +44,22 @@ struct Blocks {
   Blocks<Element, false> again() const { return {first, stride, scales, scale_stride}; }
 };
 
+/// Calls `run(line, position)` for every four positions of an int8 tile's values, whose kCount
+/// lines from column d on follow each other.
+template <size_t kCount, bool kFromMemory, typename Run>
+[[gnu::always_inline]] inline void each_four(const Blocks<int8_t, kFromMemory>& values,
+                                             size_t blocks, size_t d, size_t columns, Run run) {
+  const size_t step = columns * kCacheFour;
+  for (size_t b = 0; b < blocks; ++b) {
+    const int8_t* line = values.block(b) + d * kCacheFour;
+    const int8_t* ahead = values.block(b + kAttentionTile / kLanes) + d * kCacheFour;
+    for (size_t p = 0; p < kLanes; p += kCacheFour, line += step) {
+      if constexpr (kFromMemory) prefetch<kCount * kLineBytes>(ahead + p * columns);
+      run(line, b * kLanes + p);
+    }
+  }
+}
+
 /// Keys or values of a cache from row `start` on, a multiple of 16.
 template <typename Element>
 Blocks<Element, kPrefetches> blocks_at(const void* cache, size_t start, size_t columns) {

@@ -4,19 +4,17 @@
 /// The products of attention with a cache of int8: integers, which every order of sums gives alike.
 
 #include <cfloat>
-#include <cstring>
 
 #include THIMBLE_VARIANT_HEADER
 #include "kernels/shared/attention_blocks.h"
 #include "kernels/shared/symmetric.h"
+#if defined(__AVX512VNNI__) || defined(__ARM_FEATURE_DOTPROD)
+#include "kernels/shared/attention_fours.h"
+#else
+#include "kernels/shared/attention_pairs.h"
+#endif
 
 namespace thimble::kernels::THIMBLE_VARIANT {
-
-inline int32_t four_at(const int8_t* bytes) {
-  int32_t four;
-  std::memcpy(&four, bytes, sizeof four);
-  return four;
-}
 
 /// The products of kRows rows.
 template <size_t kRows>
@@ -25,7 +23,7 @@ class ByteProducts {
   /// \param query room for [head_dim][kRows] floats.
   void start(size_t head_dim, float* query) {
     head_dim_ = head_dim;
-    fours_ = divide_up(head_dim, kFour);
+    fours_ = divide_up(head_dim, kCacheFour);
     padded_dim_ = round_up(head_dim, kLanes);
     query_ = reinterpret_cast<int8_t*>(query);
   }
@@ -35,8 +33,10 @@ class ByteProducts {
     int32_t sum = 0;
     const float step =
         quantize_symmetric(q, head_dim_, [&](size_t d, size_t count, const int8_t* lanes) {
-          for (size_t i = 0; i < count; i += kFour)
-            std::memcpy(query_ + ((d + i) / kFour * kRows + r) * kFour, lanes + i, kFour);
+          for (size_t i = 0; i < count; i += kCacheFour) {
+            const size_t at = (d + i) / kCacheFour * kRows + r;
+            IntegerProducts::put_query(lanes + i, query_ + at * kQueryBytes);
+          }
           for (size_t i = 0; i < kLanes; ++i) sum += lanes[i];
         });
     query_scale_[r] = step * scale;
@@ -57,12 +57,12 @@ class ByteProducts {
   template <bool kFromMemory>
   void mix(const Blocks<int8_t, kFromMemory>& values, size_t positions, float* weights,
            const float* factor, float* states, size_t stride) const {
-    Digits digits[kRows];
+    IntegerProducts::Weights integers[kRows];
     float steps[kLanes];
     const size_t blocks = divide_up(positions, kLanes);
-    quantize(values, blocks, positions, weights, digits, steps);
+    quantize(values, blocks, positions, weights, integers, steps);
     for (size_t row = 0; row < kRows; row += kTogether) {
-      const Mixed rows{digits + row, steps + row, factor + row, states + row * stride, stride};
+      const Mixed rows{integers + row, steps + row, factor + row, states + row * stride, stride};
       size_t d = 0;
       for (; d + kVectors * kLanes <= padded_dim_; d += kVectors * kLanes)
         mix_vectors<kVectors>(values, blocks, d, rows);
@@ -71,16 +71,11 @@ class ByteProducts {
   }
 
  private:
-  static constexpr size_t kFour = kCacheFour;
-  /// A weight has two digits, 0 to 127: instructions that multiply bytes of different signs, and
-  /// those that add two products in 16 bits, take them.
-  static constexpr int32_t kBase = 128, kMostSteps = kBase * kBase - 1;
-  struct Digits {
-    int8_t high[kAttentionTile], low[kAttentionTile];
-  };
+  static constexpr size_t kQueryBytes = IntegerProducts::kQueryBytes;
+  static constexpr float kMostSteps = (1 << 14) - 1;
   /// kTogether rows' weights and where they are mixed to.
   struct Mixed {
-    const Digits* digits;
+    const IntegerProducts::Weights* weights;
     const float *steps, *factor;
     float* outputs;
     size_t stride;
@@ -97,23 +92,18 @@ class ByteProducts {
                     float* scores) const {
     I32x16 acc[kTogether][kBlocks];
     unrolled<kTogether>([&](auto r) {
-      unrolled<kBlocks>([&](auto b) { acc[r][b] = begin_biased(query_sum_[row + r]); });
+      unrolled<kBlocks>(
+          [&](auto b) { acc[r][b] = IntegerProducts::begin_score(query_sum_[row + r]); });
     });
-    const int8_t* query = query_ + row * kFour;
+    const int8_t* query = query_ + row * kQueryBytes;
     const uint8_t* block = reinterpret_cast<const uint8_t*>(keys.block(first_block));
     const int8_t* ahead = keys.block(first_block + kAttentionTile / kLanes);
-    for (size_t i = 0; i < fours_; ++i, query += kRows * kFour, block += kLineBytes) {
-      Bytes key[kBlocks];
-      unrolled<kBlocks>([&](auto b) [[gnu::always_inline]] {
-        if constexpr (kFromMemory) prefetch<kLineBytes>(ahead + b * keys.stride + i * kLineBytes);
-        key[b] = load_biased(block + b * keys.stride);
-      });
-      unrolled<kTogether>([&](auto r) [[gnu::always_inline]] {
-        const int32_t four = four_at(query + r * kFour);
-        unrolled<kBlocks>([&](auto b) [[gnu::always_inline]] {
-          acc[r][b] = add_biased(acc[r][b], key[b], four);
-        });
-      });
+    for (size_t i = 0; i < fours_; ++i, query += kRows * kQueryBytes, block += kLineBytes) {
+      if constexpr (kFromMemory) {
+        unrolled<kBlocks>(
+            [&](auto b) { prefetch<kLineBytes>(ahead + b * keys.stride + i * kLineBytes); });
+      }
+      IntegerProducts::add_keys(block, keys.stride, query, acc);
     }
     unrolled<kBlocks>([&](auto b) {
       float* to = scores + (first_block + b) * kLanes;
@@ -131,11 +121,7 @@ class ByteProducts {
     I32x16 acc[kTogether][kCount];
     unrolled<kTogether>(
         [&](auto r) { unrolled<kCount>([&](auto v) { acc[r][v] = broadcast(int32_t{0}); }); });
-    add_digits<kFromMemory, kCount>(values, blocks, d, rows.digits->high, acc);
-    unrolled<kTogether>([&](auto r) {
-      unrolled<kCount>([&](auto v) { acc[r][v] = mul(acc[r][v], broadcast(kBase)); });
-    });
-    add_digits<false, kCount>(values.again(), blocks, d, rows.digits->low, acc);
+    IntegerProducts::add_values(values, blocks, d, padded_dim_, rows.weights, acc);
     unrolled<kTogether>([&](auto r) {
       unrolled<kCount>([&](auto v) {
         float* output = rows.outputs + r * rows.stride + d + v * kLanes;
@@ -145,48 +131,24 @@ class ByteProducts {
     });
   }
 
-  /// Adds the values times one digit of each row's weights.
-  template <bool kFromMemory, size_t kCount>
-  void add_digits(const Blocks<int8_t, kFromMemory>& values, size_t blocks, size_t d,
-                  const int8_t* digits, I32x16 (&acc)[kTogether][kCount]) const {
-    const size_t step = padded_dim_ * kFour;
-    for (size_t b = 0; b < blocks; ++b) {
-      const int8_t* block = values.block(b) + d * kFour;
-      const int8_t* ahead = values.block(b + kAttentionTile / kLanes) + d * kFour;
-      for (size_t p = 0; p < kLanes; p += kFour, block += step, digits += kFour) {
-        if constexpr (kFromMemory) prefetch<kCount * kLineBytes>(ahead + p * padded_dim_);
-        Bytes value[kCount];
-        unrolled<kCount>(
-            [&](auto v) [[gnu::always_inline]] { value[v] = load_bytes(block + v * kLineBytes); });
-        unrolled<kTogether>([&](auto r) [[gnu::always_inline]] {
-          const int32_t four = four_at(digits + r * sizeof(Digits));
-          unrolled<kCount>([&](auto v) [[gnu::always_inline]] {
-            acc[r][v] = add_products(acc[r][v], value[v], four);
-          });
-        });
-      }
-    }
-  }
-
-  /// Multiplies the rows' weights by the values' scales and writes their digits, of positions that
-  /// do not exist zero, and their steps.
+  /// Multiplies the rows' weights by the values' scales and writes them as integers, of positions
+  /// that do not exist zero, and their steps.
   template <bool kFromMemory>
   static void quantize(const Blocks<int8_t, kFromMemory>& values, size_t blocks, size_t positions,
-                       float* weights, Digits (&digits)[kRows], float (&steps)[kLanes]) {
+                       float* weights, IntegerProducts::Weights (&integers)[kRows],
+                       float (&steps)[kLanes]) {
     alignas(kLineBytes) float largest[kLanes] = {}, inverse[kLanes];
     for (size_t r = 0; r < kRows; ++r)
       largest[r] = weigh(values, blocks, positions, weights + r * kAttentionTile);
     store(steps, mul(load(largest), broadcast(1.0f / kMostSteps)));
-    store(inverse, div(broadcast(static_cast<float>(kMostSteps)), load(largest)));
+    store(inverse, div(broadcast(kMostSteps), load(largest)));
     for (size_t r = 0; r < kRows; ++r) {
       if (!(steps[r] >= FLT_MIN)) steps[r] = inverse[r] = 0;
       for (size_t b = 0; b < blocks; ++b) {
         const F32x16 weight = load(weights + r * kAttentionTile + b * kLanes);
         const F32x16 number = max(mul(weight, broadcast(inverse[r])), broadcast(0.0f));
-        const I32x16 both = round_to_int(min(number, broadcast(static_cast<float>(kMostSteps))));
-        const I32x16 high = shift_right<7>(both);
-        store_bytes(digits[r].high + b * kLanes, high);
-        store_bytes(digits[r].low + b * kLanes, sub(both, mul(high, broadcast(kBase))));
+        const I32x16 integer = round_to_int(min(number, broadcast(kMostSteps)));
+        IntegerProducts::put_weights(integer, b * kLanes, integers[r]);
       }
     }
   }

@@ -130,35 +130,37 @@ inline void store_half(uint16_t* to, F32x16 a) {
   _mm_storeu_si128(halves + 1, _mm256_cvtps_ph(a.high, _MM_FROUND_TO_NEAREST_INT));
 }
 
-template <int kBits>
-inline I32x16 shift_right(I32x16 a) {
-  return {_mm256_srli_epi32(a.low, kBits), _mm256_srli_epi32(a.high, kBits)};
+using Words = I32x16;
+inline Words even_words(const uint8_t* from) {
+  const __m256i low_bytes = _mm256_set1_epi16(0xFF);
+  return {_mm256_and_si256(_mm256_loadu_si256(as_vector(from)), low_bytes),
+          _mm256_and_si256(_mm256_loadu_si256(as_vector(from + 32)), low_bytes)};
 }
-
-using Bytes = I32x16;
-inline Bytes load_bytes(const int8_t* from) {
-  return {_mm256_loadu_si256(as_vector(from)), _mm256_loadu_si256(as_vector(from + 32))};
+inline Words odd_words(const uint8_t* from) {
+  return {_mm256_srli_epi16(_mm256_loadu_si256(as_vector(from)), 8),
+          _mm256_srli_epi16(_mm256_loadu_si256(as_vector(from + 32)), 8)};
 }
-/// Two products of 0 to 127 and a byte fit 16 bits.
-inline __m256i add_products(__m256i acc, __m256i positive, __m256i bytes) {
-  const __m256i pairs = _mm256_maddubs_epi16(positive, bytes);
-  return _mm256_add_epi32(acc, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
+inline Words even_words(const int8_t* from) {
+  const __m256i one = _mm256_set1_epi16(1);
+  return {_mm256_maddubs_epi16(one, _mm256_loadu_si256(as_vector(from))),
+          _mm256_maddubs_epi16(one, _mm256_loadu_si256(as_vector(from + 32)))};
 }
-inline I32x16 add_products(I32x16 acc, Bytes a, int32_t four) {
-  const __m256i factors = _mm256_set1_epi32(four);
-  return {add_products(acc.low, factors, a.low), add_products(acc.high, factors, a.high)};
+inline Words odd_words(const int8_t* from) {
+  return {_mm256_srai_epi16(_mm256_loadu_si256(as_vector(from)), 8),
+          _mm256_srai_epi16(_mm256_loadu_si256(as_vector(from + 32)), 8)};
 }
-inline I32x16 begin_biased(int32_t /*sum*/) { return broadcast(int32_t{0}); }
-inline Bytes load_biased(const uint8_t* from) {
-  const __m256i bias = _mm256_set1_epi8(-128);
-  return {_mm256_xor_si256(_mm256_loadu_si256(as_vector(from)), bias),
-          _mm256_xor_si256(_mm256_loadu_si256(as_vector(from + 32)), bias)};
+inline __m256i paired(__m256i a) {
+  return _mm256_or_si256(a, _mm256_slli_epi32(_mm256_shuffle_epi32(a, 0x4E), 16));
 }
-/// The factors' signs go to the bytes, which are not -128.
-inline I32x16 add_biased(I32x16 acc, Bytes a, int32_t four) {
-  const __m256i factors = _mm256_set1_epi32(four), sizes = _mm256_abs_epi8(factors);
-  return {add_products(acc.low, sizes, _mm256_sign_epi8(a.low, factors)),
-          add_products(acc.high, sizes, _mm256_sign_epi8(a.high, factors))};
+inline I32x16 paired(I32x16 a) { return {paired(a.low), paired(a.high)}; }
+inline __m256i add_pairs(__m256i acc, __m256i a, __m256i factors) {
+  acc = _mm256_add_epi32(acc, _mm256_madd_epi16(a, factors));
+  asm("" : "+x"(acc));  // GCC would first make products of many lines, and spill them
+  return acc;
+}
+inline I32x16 add_pairs(I32x16 acc, Words a, int32_t pair) {
+  const __m256i factors = _mm256_set1_epi32(pair);
+  return {add_pairs(acc.low, a.low, factors), add_pairs(acc.high, a.high, factors)};
 }
 
 }  // namespace thimble::kernels::THIMBLE_VARIANT

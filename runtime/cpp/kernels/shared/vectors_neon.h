@@ -128,11 +128,13 @@ inline void store_half(uint16_t* to, F32x16 a) {
   for (int i = 0; i < 4; ++i) vst1_u16(to + 4 * i, vreinterpret_u16_f16(vcvt_f16_f32(a.part[i])));
 }
 
+/// Lanes shifted to the right; they may not be negative.
 template <int kBits>
 inline I32x16 shift_right(I32x16 a) {
   return each_int([&](int i) { return vshrq_n_s32(a.part[i], kBits); });
 }
 
+/// Four bytes for each lane.
 struct Bytes {
   int8x16_t part[4];
 };
@@ -143,10 +145,13 @@ inline Bytes each_bytes(Operation operation) {
 inline Bytes load_bytes(const int8_t* from) {
   return each_bytes([&](int i) { return vld1q_s8(from + 16 * i); });
 }
+/// acc + the products of each lane's four bytes and those of `four`, which are 0 to 127.
 inline I32x16 add_products(I32x16 acc, Bytes a, int32_t four) {
   const int8x16_t factors = vreinterpretq_s8_s32(vdupq_n_s32(four));
   return each_int([&](int i) { return vdotq_s32(acc.part[i], a.part[i], factors); });
 }
+/// For sums of products of bytes that are stored plus 128: what such a sum begins with, of the sum
+/// of its other factors; the bytes; and the sum, with four factors, -127 to 127, more.
 inline I32x16 begin_biased(int32_t /*sum*/) { return broadcast(int32_t{0}); }
 inline Bytes load_biased(const uint8_t* from) {
   const uint8x16_t bias = vdupq_n_u8(128);

@@ -144,39 +144,34 @@ inline void store_half(uint16_t* to, F32x16 a) {
   for (int i = 0; i < 16; ++i) to[i] = float_to_half(a.lane[i]);
 }
 
-/// Lanes shifted to the right; they may not be negative.
-template <int kBits>
-inline I32x16 shift_right(I32x16 a) {
-  for (int32_t& lane : a.lane) lane >>= kBits;
+/// Two words for each lane: of 64 bytes every second one, from the first or the second on.
+struct Words {
+  int16_t word[32];
+};
+template <typename Byte>
+inline Words even_words(const Byte* from) {
+  Words words;
+  for (int i = 0; i < 32; ++i) words.word[i] = from[2 * i];
+  return words;
+}
+template <typename Byte>
+inline Words odd_words(const Byte* from) {
+  return even_words(from + 1);
+}
+/// Lanes, 0 to 2^15 - 1, in pairs: of every four, the first and the third in the first, the others
+/// in the second.
+inline I32x16 paired(I32x16 a) {
+  for (int i = 0; i < 16; i += 4) {
+    a.lane[i] |= a.lane[i + 2] << 16;
+    a.lane[i + 1] |= a.lane[i + 3] << 16;
+  }
   return a;
 }
-
-/// Four bytes for each lane.
-struct Bytes {
-  int8_t byte[64];
-};
-inline Bytes load_bytes(const int8_t* from) {
-  Bytes bytes;
-  std::memcpy(bytes.byte, from, sizeof bytes.byte);
-  return bytes;
-}
-/// acc + the products of each lane's four bytes and those of `four`, which are 0 to 127.
-inline I32x16 add_products(I32x16 acc, const Bytes& a, int32_t four) {
-  int8_t factors[4];
-  std::memcpy(factors, &four, sizeof factors);
-  for (int i = 0; i < 64; ++i) acc.lane[i / 4] += a.byte[i] * factors[i % 4];
+/// acc + the products of each lane's two words and those of `pair`.
+inline I32x16 add_pairs(I32x16 acc, const Words& a, int32_t pair) {
+  const int32_t first = static_cast<int16_t>(pair), second = pair >> 16;
+  for (int i = 0; i < 16; ++i) acc.lane[i] += a.word[2 * i] * first + a.word[2 * i + 1] * second;
   return acc;
-}
-/// For sums of products of bytes that are stored plus 128: what such a sum begins with, of the sum
-/// of its other factors; the bytes; and the sum, with four factors, -127 to 127, more.
-inline I32x16 begin_biased(int32_t /*sum*/) { return broadcast(int32_t{0}); }
-inline Bytes load_biased(const uint8_t* from) {
-  Bytes bytes;
-  for (int i = 0; i < 64; ++i) bytes.byte[i] = static_cast<int8_t>(from[i] - 128);
-  return bytes;
-}
-inline I32x16 add_biased(I32x16 acc, const Bytes& a, int32_t four) {
-  return add_products(acc, a, four);
 }
 
 }  // namespace thimble::kernels::THIMBLE_VARIANT

@@ -191,36 +191,37 @@ inline void store_half(uint16_t* to, F32x16 a) {
   }
 }
 
-template <int kBits>
-inline I32x16 shift_right(I32x16 a) {
-  return each_int([&](int i) { return wasm_u32x4_shr(a.part[i], kBits); });
-}
-
-struct Bytes {
+struct Words {
   v128_t part[4];
 };
-inline Bytes load_bytes(const int8_t* from) {
-  return {{wasm_v128_load(from), wasm_v128_load(from + 16), wasm_v128_load(from + 32),
-           wasm_v128_load(from + 48)}};
+template <typename Operation>
+inline Words each_line(const void* from, Operation operation) {
+  const v128_t* parts = static_cast<const v128_t*>(from);
+  return {{operation(wasm_v128_load(parts)), operation(wasm_v128_load(parts + 1)),
+           operation(wasm_v128_load(parts + 2)), operation(wasm_v128_load(parts + 3))}};
 }
-inline I32x16 add_products(I32x16 acc, Bytes a, int32_t four) {
-  const v128_t factors = wasm_i16x8_extend_low_i8x16(wasm_i32x4_splat(four));
+inline Words even_words(const uint8_t* from) {
+  return each_line(from, [](v128_t a) { return wasm_v128_and(a, wasm_i16x8_splat(0xFF)); });
+}
+inline Words odd_words(const uint8_t* from) {
+  return each_line(from, [](v128_t a) { return wasm_u16x8_shr(a, 8); });
+}
+inline Words even_words(const int8_t* from) {
+  return each_line(from, [](v128_t a) { return wasm_i16x8_shr(wasm_i16x8_shl(a, 8), 8); });
+}
+inline Words odd_words(const int8_t* from) {
+  return each_line(from, [](v128_t a) { return wasm_i16x8_shr(a, 8); });
+}
+inline I32x16 paired(I32x16 a) {
   return each_int([&](int i) {
-    const v128_t low = wasm_i32x4_dot_i16x8(wasm_i16x8_extend_low_i8x16(a.part[i]), factors);
-    const v128_t high = wasm_i32x4_dot_i16x8(wasm_i16x8_extend_high_i8x16(a.part[i]), factors);
-    const v128_t sums = wasm_i32x4_add(wasm_i32x4_shuffle(low, high, 0, 2, 4, 6),
-                                       wasm_i32x4_shuffle(low, high, 1, 3, 5, 7));
-    return wasm_i32x4_add(acc.part[i], sums);
+    const v128_t others = wasm_i32x4_shuffle(a.part[i], a.part[i], 2, 3, 0, 1);
+    return wasm_v128_or(a.part[i], wasm_i32x4_shl(others, 16));
   });
 }
-inline I32x16 begin_biased(int32_t /*sum*/) { return broadcast(int32_t{0}); }
-inline Bytes load_biased(const uint8_t* from) {
-  const v128_t bias = wasm_i8x16_splat(-128);
-  return {{wasm_v128_xor(wasm_v128_load(from), bias),
-           wasm_v128_xor(wasm_v128_load(from + 16), bias),
-           wasm_v128_xor(wasm_v128_load(from + 32), bias),
-           wasm_v128_xor(wasm_v128_load(from + 48), bias)}};
+inline I32x16 add_pairs(I32x16 acc, Words a, int32_t pair) {
+  const v128_t factors = wasm_i32x4_splat(pair);
+  return each_int(
+      [&](int i) { return wasm_i32x4_add(acc.part[i], wasm_i32x4_dot_i16x8(a.part[i], factors)); });
 }
-inline I32x16 add_biased(I32x16 acc, Bytes a, int32_t four) { return add_products(acc, a, four); }
 
 }  // namespace thimble::kernels::THIMBLE_VARIANT
