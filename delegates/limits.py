@@ -1,6 +1,6 @@
 """What a delegate supports and requires; the same facts are listed and enforced."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -58,6 +58,16 @@ class StoredAs(Protocol):
     def levels(self) -> int: ...
 
 
+def four_bytes(types: Collection[StoredAs | None]) -> int:
+    """For a delegate that keeps keys and values in float32."""
+    return 4
+
+
+def two_bytes(types: Collection[StoredAs | None]) -> int:
+    """For a delegate that keeps keys and values in float16."""
+    return 2
+
+
 @dataclass(frozen=True)
 class FileSizes:
     """The sizes of what a delegate's files store.
@@ -97,6 +107,7 @@ class Limits:
         streams_weights: whether lowering reads weights one by one and releases each.
         kept_positions: (window, context, seq_len) to the positions that the cache of a sliding
             window keeps.
+        cached_bytes: bytes of a number in a cache, by the types of the weights, None for floats.
         rotates: whether linears may rotate their inputs at run time (quant/rotation/inputs.py).
         missing: a sentence on what must be installed before it can lower here; None if nothing is
             missing.
@@ -121,6 +132,7 @@ class Limits:
     adapters: bool = False
     streams_weights: bool = False
     kept_positions: Callable[[int, int, int], int] = all_positions
+    cached_bytes: Callable[[Collection[StoredAs | None]], int] = four_bytes
     float16_groups: bool = False
     int8_groups: bool = False
     rotates: bool = False

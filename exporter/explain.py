@@ -25,7 +25,9 @@ from exporter.program import capture
 from exporter.shapes import Shapes, explain_shapes, noting_conditions
 from exporter.source import find_checkpoint
 from quant.quantize import quantize
-from quant.scheme import FOUR_BITS, KEEP, METHODS, Scheme
+from quant.scheme import FOUR_BITS, HEAD_PART, KEEP, METHODS, Scheme
+
+_TYPES = {1: "int8", 2: "float16", 4: "float32"}  # of keys and values, by their bytes
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,7 @@ class Explanation:
         shapes: sizes, and the program's conditions on them.
         decompositions: operators that were replaced.
         delegation: what runs where, and why delegates did not take the rest.
+        cache_type: of keys and values, such as "float16".
         caches: the sizes of the key/value caches.
         states: the sizes of what layers without attention keep.
         unfused: operators that the delegate runs separately though it can fuse their kind; None if
@@ -46,6 +49,7 @@ class Explanation:
     shapes: Shapes
     decompositions: Sequence[Decomposition]
     delegation: DelegationReport
+    cache_type: str
     caches: Sequence[KvCaches]
     states: Sequence[States]
     unfused: Sequence[Unfused] | None
@@ -70,6 +74,7 @@ class Explanation:
                 for change in self.decompositions
             ],
             "delegation": self.delegation.to_dict(),
+            "cache_type": self.cache_type,
             "caches": [asdict(item) for item in self.caches],
             "states": [asdict(item) for item in self.states],
             "unfused": [asdict(item) for item in self.unfused or ()],
@@ -108,7 +113,9 @@ def explain_export(options: ExportOptions, listener: Listener) -> Explanation:
     listener.stage("capture")
     with noting_conditions() as lines:
         program = capture(model, context, seq_len)
-    caches = kv_caches(model.config, delegate.LIMITS, context, seq_len)
+    types = [scheme.type, scheme.type_of(HEAD_PART), *dict(scheme.types).values()]
+    item_bytes = delegate.LIMITS.cached_bytes(types)
+    caches = kv_caches(model.config, delegate.LIMITS, item_bytes, context, seq_len)
     kept = states(model.config)
     del model
     shapes = explain_shapes(program, lines)
@@ -122,7 +129,9 @@ def explain_export(options: ExportOptions, listener: Listener) -> Explanation:
         changes = decompositions(captured, operators_by_line(edge.graph))
         if hasattr(delegate, "why_unfused"):
             unfused = delegate.why_unfused(edge)
-    return Explanation(scheme.name, shapes, changes, lowered.report, caches, kept, unfused)
+    return Explanation(
+        scheme.name, shapes, changes, lowered.report, _TYPES[item_bytes], caches, kept, unfused
+    )
 
 
 def quick_scheme(scheme: Scheme) -> Scheme:

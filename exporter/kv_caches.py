@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from delegates.limits import Limits
 from exporter.models.spec import ConvolutionSpec, DecoderSpec, DeltaSpec, Mixer
 
-_FLOAT16_BYTES, _FLOAT32_BYTES = 2, 4
+_FLOAT32_BYTES = 4
 
 
 @dataclass(frozen=True)
@@ -18,7 +18,7 @@ class KvCaches:
         layers: how many these are.
         window: positions that a query of theirs sees; None for all.
         positions: that each keeps.
-        size: bytes of all of them in float16.
+        size: bytes of all of them.
     """
 
     layers: int
@@ -62,11 +62,14 @@ def _numbers(mixer: Mixer, hidden_size: int) -> int:
     return 0
 
 
-def kv_caches(spec: DecoderSpec, limits: Limits, context: int, seq_len: int) -> Sequence[KvCaches]:
+def kv_caches(
+    spec: DecoderSpec, limits: Limits, item_bytes: int, context: int, seq_len: int
+) -> Sequence[KvCaches]:
     """
     Args:
         spec: of a model for such a context.
         limits: of the delegate that keeps them.
+        item_bytes: of a number in a cache.
         context: positions of a whole context.
         seq_len: most tokens in one call.
     """
@@ -77,5 +80,5 @@ def kv_caches(spec: DecoderSpec, limits: Limits, context: int, seq_len: int) -> 
     caches = []
     for (window, numbers), layers in kinds.items():
         kept = context if window is None else limits.kept_positions(window, context, seq_len)
-        caches.append(KvCaches(layers, window, kept, layers * kept * numbers * _FLOAT16_BYTES))
+        caches.append(KvCaches(layers, window, kept, layers * kept * numbers * item_bytes))
     return caches

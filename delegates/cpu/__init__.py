@@ -1,7 +1,10 @@
 """Our own CPU delegate: one call runs the complete decoder, with the weights used in place."""
 
+from functools import partial
+
 from delegates.cpu.lower import LIBRARY, load, lower, take, take_rest
 from delegates.limits import Limits, nothing_missing
+from delegates.op_list.cache_type import cached_bytes
 from delegates.op_list.layout import SIZES, WEIGHT_BITS
 from delegates.op_list.lower import file_layout
 from delegates.op_list.ops.attention import kept_positions
@@ -18,6 +21,7 @@ LIMITS = Limits(
     adapters=True,
     streams_weights=True,
     kept_positions=kept_positions,
+    cached_bytes=partial(cached_bytes, with_int8=True),
     float16_groups=True,
     int8_groups=True,
     rotates=True,

@@ -1,11 +1,13 @@
 """What a model's dimensions say about the work it makes: bytes to read, products to compute."""
 
+import re
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from devtools.errors import DevtoolsError
 
 KV_CACHES = {"float16": 2, "float32": 4, "int8": 1}  # bytes of a number
+_CACHE = re.compile(r"(\w+) cache of")  # in what our own delegate says of itself
 
 
 @dataclass(frozen=True)
@@ -102,13 +104,10 @@ class Model:
         return 2 * (self.weights_per_token * tokens + self.head_weights)
 
 
-def describe_model(
-    said: dict[str, Any], path: str, kv_cache: str, adapter: str | None = None
-) -> Model:
+def describe_model(said: dict[str, Any], path: str, adapter: str | None = None) -> Model:
     """The model behind the first line of build/bench.
 
     Args:
-        kv_cache: the type that our own delegate was told to keep keys and values in.
         adapter: the one of the file's that it runs with.
 
     Raises:
@@ -122,10 +121,8 @@ def describe_model(
         )
     facts, quantization = report["model"], report["quantization"]
     delegate = report["delegation"]["delegate"]
-    if delegate != "cpu" or (kv_cache == "default" and quantization["scheme"] == "none"):
-        kv_cache = "float32"
-    elif kv_cache == "default":
-        kv_cache = "float16"
+    cache = _CACHE.search(said["runs_with"])
+    kv_cache = cache[1] if cache else "float32"
     head = facts["hidden_size"] * facts["vocab_size"]
     tied = facts["tie_word_embeddings"]
     # Our own delegate stores a tied embedding as the head alone; every other has a table of its

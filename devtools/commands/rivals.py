@@ -121,7 +121,7 @@ def open_model(
     command.append("--threads")
     try:
         with Server([*command, "1"], str(path)) as server:
-            model = describe_model(server.greeting, str(path), kv_cache, adapter)
+            model = describe_model(server.greeting, str(path), adapter)
     except Ended as error:
         if not error.said.startswith(_REFUSES):
             raise

@@ -115,7 +115,7 @@ def describe(explanation: "Explanation") -> str:
     lines += [
         f"  {part.delegate} took nothing: {part.refused}" for part in report.parts if part.refused
     ]
-    lines += ["", "keys and values, in float16:"]
+    lines += ["", f"keys and values, in {explanation.cache_type}:"]
     lines += [f"  {_cache(item)}" for item in explanation.caches]
     if explanation.states:
         lines += ["", "states, in float32, whatever the context:"]

@@ -100,11 +100,11 @@ def test_the_ring_is_small(lowered: Path, tmp_path: Path) -> None:
     assert op_list is not None
     position = 2 * 2 * 12 * 4  # keys and values of 2 heads of 12 numbers, float32
     assert op_list.cache_bytes == (128 + 300 + 64 + 128 + 300) * position
-    kept = kv_caches(MIXED.for_context(CONTEXT), cpu.LIMITS, CONTEXT, CALL)
-    assert sum(each.size for each in kept) == op_list.cache_bytes / 2  # float16
+    kept = kv_caches(MIXED.for_context(CONTEXT), cpu.LIMITS, 4, CONTEXT, CALL)
+    assert sum(each.size for each in kept) == op_list.cache_bytes
     positions = [(each.window, each.positions) for each in kept]
     assert positions == [(20, 128), (None, 300), (1, 64), (70, 128)]
-    whole = kv_caches(MIXED.for_context(CONTEXT), xnnpack.LIMITS, CONTEXT, CALL)
+    whole = kv_caches(MIXED.for_context(CONTEXT), xnnpack.LIMITS, 4, CONTEXT, CALL)
     assert {each.positions for each in whole} == {CONTEXT}
 
 

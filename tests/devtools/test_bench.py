@@ -211,7 +211,7 @@ def test_an_adapter_of_the_file(
     assert result.stderr == "Error: there is no adapter other: the model has mine.\n"
     with Server([cpp_build / "bench", pte, "-p", "", "--adapter", "mine"], "bench") as server:
         said = server.greeting
-    plain, with_it = (describe_model(said, str(pte), "default", name) for name in (None, "mine"))
+    plain, with_it = (describe_model(said, str(pte), name) for name in (None, "mine"))
     assert with_it.weight_bytes_per_token - plain.weight_bytes_per_token == facts["bytes"]
 
 

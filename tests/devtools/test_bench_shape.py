@@ -20,8 +20,13 @@ def described(**facts: Any) -> Model:
     quantization |= {"head_bits": 8}
     delegation = {"delegate": "cpu"}
     report = {"model": model | facts, "quantization": quantization, "delegation": delegation}
-    said = {"report": report, "runs_with": "cpu", "file_bytes": 1, "max_seq_len": 9}
-    return describe_model({**said, "max_context_len": 99}, "model.pte", "float16")
+    said = {
+        "report": report,
+        "runs_with": "float16 cache of 99 positions",
+        "file_bytes": 1,
+        "max_seq_len": 9,
+    }
+    return describe_model({**said, "max_context_len": 99}, "model.pte")
 
 
 def test_a_model_knows_its_work() -> None:
