@@ -22,7 +22,7 @@ from quant.machine.spill import Spill
 from quant.scheme import EMBEDDING_PART, HEAD_PART, Scheme
 from quant.weight_type import FLOAT_BITS
 
-_PROGRAMS = 930_000_000  # PyTorch, ExecuTorch, Numba, graphs: the memory of a tiny model's export
+_PROGRAMS = 700_000_000  # PyTorch, ExecuTorch, Numba, graphs: the memory of a tiny model's export
 _SLACK = 200_000_000
 _BESIDE = 1.5  # bytes of a number that is packed: as it comes, and its scales
 

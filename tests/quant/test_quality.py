@@ -78,7 +78,8 @@ def test_batches_of_windows_are_flattened() -> None:
         (0.00079, 0.000016, "0.00079 ± 0.00002"),
         (0.0, 0.0, "0.0000 ± 0.0000"),
         (1.0, 1e-30, "1.000000000 ± 0.000000000"),
+        (4.5e64, 3e64, "4.500e+64 ± 3.000e+64"),
     ],
 )
-def test_an_error_is_not_shown_as_zero(value: float, error: float, text: str) -> None:
+def test_figures_are_short_and_an_error_is_not_shown_as_zero(value: float, error: float, text: str) -> None:
     assert with_error(value, error, 4) == text

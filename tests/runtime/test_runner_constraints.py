@@ -49,7 +49,8 @@ def test_the_other_constraints(cpp_build: Path, embedded_cpu_pte: Path, tmp_path
     assert re.fullmatch(r"[A-F]{3}-\d{4}", answer("--regex", r"[A-F]{3}-\d{4}"))
     assert answer("--choice", "yes", "--choice", "not sure") in ("yes", "not sure")
     schema, grammar = tmp_path / "schema.json", tmp_path / "list.gbnf"
-    schema.write_text('{"type": "array", "items": {"type": "boolean"}, "maxItems": 5}')
+    array = '{"type": "array", "items": {"type": "boolean"}, "maxItems": 5}'
+    schema.write_text(array, encoding="utf-8-sig")
     assert isinstance(json.loads(answer("--json-schema-file", str(schema))), list)
     grammar.write_text('root ::= ("- " [a-z]{1,9} "\\n"){2}')
     assert re.fullmatch(r"(- [a-z]{1,9}\n){2}", answer("--grammar-file", str(grammar)))

@@ -143,6 +143,8 @@ Option constraint_file(std::string_view name, ConstraintText::Kind kind, Options
   return {name, "", true, [=](const std::string& name, const std::string& path) {
             Result<std::string> text = read_text_file(path);
             if (!text.ok()) return Status::error(name + ": " + text.message());
+            constexpr std::string_view kMark = "\xEF\xBB\xBF";  // as some editors begin UTF-8
+            if (text->compare(0, kMark.size(), kMark) == 0) text->erase(0, kMark.size());
             return set_constraint(name, {kind, std::move(*text)}, options);
           }};
 }
