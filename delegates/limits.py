@@ -68,6 +68,11 @@ def two_bytes(types: Collection[StoredAs | None]) -> int:
     return 2
 
 
+def two_bytes_or_floats(types: Collection[StoredAs | None]) -> int:
+    """For a delegate that keeps them in float16, but in float32 beside floats."""
+    return 4 if all(type is None for type in types) else 2
+
+
 @dataclass(frozen=True)
 class FileSizes:
     """The sizes of what a delegate's files store.

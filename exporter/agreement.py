@@ -24,9 +24,9 @@ _JITTER = 1e-6  # of the embedding: the effect of another order of a few float32
 # differ from the model by a few times that difference. A wrong zero point, scale or mask in a
 # single layer moves the logits by 0.15 and more, in all layers by 1.
 #
-# Caches in float16 or int8 change the sums themselves, and so more roundings: in quantized models
-# this is measured likewise, with jitter of float16's size. In a mixture it also decides between
-# experts with almost equal scores.
+# Float16 caches change the sums themselves, and so more roundings: in quantized models this is
+# measured likewise, with jitter of that size. In a mixture it also decides between experts with
+# almost equal scores.
 _QUANTIZED_FLOOR = 0.03
 _FLOAT_FLOOR = 1e-3
 _TIMES_JITTER = 4.0

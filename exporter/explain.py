@@ -9,7 +9,7 @@ import torch
 from delegates import DelegationReport, Unfused, get_delegate
 from exporter.decompositions import Decomposition, decompositions, operators_by_line
 from exporter.keep import keeping, require_keepable
-from exporter.kv_caches import KvCaches, States, kv_caches, states
+from exporter.kv_caches import KvCaches, States, cached_bytes, kv_caches, states
 from exporter.listener import Listener
 from exporter.models.decoder import CausalLM
 from exporter.models.low_rank import attach
@@ -25,9 +25,9 @@ from exporter.program import capture
 from exporter.shapes import Shapes, explain_shapes, noting_conditions
 from exporter.source import find_checkpoint
 from quant.quantize import quantize
-from quant.scheme import FOUR_BITS, HEAD_PART, KEEP, METHODS, Scheme
+from quant.scheme import FOUR_BITS, KEEP, METHODS, Scheme
 
-_TYPES = {1: "int8", 2: "float16", 4: "float32"}  # of keys and values, by their bytes
+_TYPES = {2: "float16", 4: "float32"}  # of keys and values, by their bytes
 
 
 @dataclass(frozen=True)
@@ -113,8 +113,7 @@ def explain_export(options: ExportOptions, listener: Listener) -> Explanation:
     listener.stage("capture")
     with noting_conditions() as lines:
         program = capture(model, context, seq_len)
-    types = [scheme.type, scheme.type_of(HEAD_PART), *dict(scheme.types).values()]
-    item_bytes = delegate.LIMITS.cached_bytes(types)
+    item_bytes = cached_bytes(delegate.LIMITS, scheme)
     caches = kv_caches(model.config, delegate.LIMITS, item_bytes, context, seq_len)
     kept = states(model.config)
     del model

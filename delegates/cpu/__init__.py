@@ -1,10 +1,7 @@
 """Our own CPU delegate: one call runs the complete decoder, with the weights used in place."""
 
-from functools import partial
-
 from delegates.cpu.lower import LIBRARY, load, lower, take, take_rest
-from delegates.limits import Limits, nothing_missing
-from delegates.op_list.cache_type import cached_bytes
+from delegates.limits import Limits, nothing_missing, two_bytes_or_floats
 from delegates.op_list.layout import SIZES, WEIGHT_BITS
 from delegates.op_list.lower import file_layout
 from delegates.op_list.ops.attention import kept_positions
@@ -21,7 +18,7 @@ LIMITS = Limits(
     adapters=True,
     streams_weights=True,
     kept_positions=kept_positions,
-    cached_bytes=partial(cached_bytes, with_int8=True),
+    cached_bytes=two_bytes_or_floats,
     float16_groups=True,
     int8_groups=True,
     rotates=True,

@@ -19,4 +19,4 @@ class ThimbleCpuBackend(BackendDetails):
         Raises:
             DelegateError: no format can store the numbers of a weight.
         """
-        return delegate_call(edge_program, compile_specs, int8_caches=True).result()
+        return delegate_call(edge_program, compile_specs).result()

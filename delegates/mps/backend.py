@@ -15,12 +15,12 @@ class ThimbleMetalBackend(BackendDetails):
     def preprocess(
         edge_program: ExportedProgram, compile_specs: list[CompileSpec]
     ) -> PreprocessResult:
-        """Returns the CPU delegate's result, but for the type of its caches.
+        """Returns the CPU delegate's result, byte for byte.
 
         Raises:
             DelegateError: no format can store the numbers of a weight, or Metal does not support an
                 op.
         """
-        call = delegate_call(edge_program, compile_specs, int8_caches=False)
+        call = delegate_call(edge_program, compile_specs)
         check_kernels(call)
         return call.result()

@@ -1,15 +1,13 @@
 """From the captured program to a `.pte` for Metal: one call runs the complete decoder."""
 
 from collections.abc import Callable, Mapping
-from functools import partial
 from pathlib import Path
 
 from torch import Tensor
 from torch.export import ExportedProgram
 
 from delegates.finish import Lowered, finish
-from delegates.limits import Limits, never, nothing_missing
-from delegates.op_list.cache_type import cached_bytes
+from delegates.limits import Limits, never, nothing_missing, two_bytes_or_floats
 from delegates.op_list.layout import SIZES, WEIGHT_BITS
 from delegates.op_list.lower import file_layout, partition, to_edge_program
 from delegates.report import check_whole, delegation_report
@@ -23,7 +21,7 @@ LIMITS = Limits(
     missing=nothing_missing,
     checks=never,
     sizes=SIZES,
-    cached_bytes=partial(cached_bytes, with_int8=False),
+    cached_bytes=two_bytes_or_floats,
     float16_groups=True,
     int8_groups=True,
     windows=False,
@@ -39,9 +37,8 @@ def lower(
 ) -> Lowered:
     """Lowers the captured program to the CPU delegate's op list, for the Metal delegate to run.
 
-    The file is the CPU delegate's except for the name of the backend and the type of its caches:
-    weights are aligned to pages, so that Metal reads them in place, and activations are quantized
-    as in the op list.
+    The file is the CPU delegate's except for the name of the backend: weights are aligned to pages,
+    so that Metal reads them in place, and activations are quantized as in the op list.
 
     Args:
         program: the captured program, whose weights are released.

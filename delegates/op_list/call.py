@@ -18,7 +18,6 @@ from torch.fx import Node
 
 from delegates.errors import DelegateError
 from delegates.lines import source_line
-from delegates.op_list.cache_type import cache_type
 from delegates.op_list.graph import Constants, operator_name
 from delegates.op_list.layout import PAGE_BYTES
 from delegates.op_list.low_rank import AdapterBlobs, LowRank, Pair
@@ -42,6 +41,7 @@ from delegates.op_list.ops import (
 from delegates.op_list.ops.op import ReadsCache
 from delegates.op_list.peepholes import merge
 from delegates.op_list.program import (
+    CacheType,
     Operation,
     Program,
     Role,
@@ -72,12 +72,10 @@ def releasing_weights() -> Iterator[None]:
         _RELEASING.reset(token)
 
 
-def delegate_call(
-    program: ExportedProgram, compile_specs: list[CompileSpec], int8_caches: bool
-) -> "DelegateCall":
+def delegate_call(program: ExportedProgram, compile_specs: list[CompileSpec]) -> "DelegateCall":
     """Returns the delegate call for a part of an edge graph."""
     (index,) = (int(spec.value) for spec in compile_specs)
-    return DelegateCall(program, index, int8_caches)
+    return DelegateCall(program, index)
 
 
 class DelegateCall:
@@ -86,12 +84,10 @@ class DelegateCall:
     Args:
         program: the call's part of the edge graph.
         index: its number among the calls of the complete graph.
-        int8_caches: whether the delegate computes with int8 keys and values.
     """
 
-    def __init__(self, program: ExportedProgram, index: int, int8_caches: bool) -> None:
+    def __init__(self, program: ExportedProgram, index: int) -> None:
         self._program = program
-        self._int8_caches = int8_caches
         self._constants = Constants(program)
         values = Values(self._constants)
         self._inputs, outputs = _arguments(program)
@@ -121,13 +117,13 @@ class DelegateCall:
         for number, key in enumerate(self._adapter_keys):
             self._store.add_named_data(key, self._adapters.data(number), PAGE_BYTES)
         linears = [op for op in self.ops if not isinstance(op, Embedding)]
-        levels = [matrix.format.levels for op in linears for matrix in op.matrices()]
+        is_float = all(matrix.is_float for op in linears for matrix in op.matrices())
         program = Program(
             self._widths,
             self._weights,
             self._floats_key if data else "",
             self._caches,
-            cache_type(levels, self._int8_caches),
+            CacheType.FLOAT32 if is_float else CacheType.FLOAT16,
             operations,
             [
                 Value(_role(node), self.slot(self._rows[node]) if node in self._rows else 0)

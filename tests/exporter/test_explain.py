@@ -24,6 +24,7 @@ from exporter.checkpoint import open_checkpoint
 from exporter.commands.cli import main
 from exporter.errors import ExportError
 from exporter.explain import quick_scheme
+from exporter.kv_caches import cached_bytes
 from exporter.models.context import CachedContext, Context
 from exporter.models.decoder import CausalLM, DecoderLayer
 from exporter.models.mlp import MLP
@@ -320,3 +321,11 @@ def test_the_scheme_that_makes_the_same_graph(asked: Scheme, taken: Scheme) -> N
     assert quick_scheme(asked) == replace(
         taken, method=replace(taken.choice, rotation="none") if taken.name in METHODS else None
     )
+
+
+@pytest.mark.parametrize(
+    ("delegate", "scheme", "size"),
+    [("cpu", "rtn4", 2), ("cpu", "none", 4), ("xnnpack", "rtn4", 4), ("coreml", "none", 2)],
+)
+def test_bytes_of_cached_numbers(delegate: str, scheme: str, size: int) -> None:
+    assert cached_bytes(get_delegate(delegate).LIMITS, Scheme(scheme)) == size

@@ -221,8 +221,8 @@ def test_what_never_fits_is_refused_before_the_start(
     for delegate, wanted in (
         (
             "xnnpack",
-            "needs about 900.3 MB of memory, because it holds more than a byte of every weight, but "
-            "--max-memory is 300.0 MB; allow that much, or take --delegate cpu, which keeps on "
+            "needs about 900.3 MB of memory, because it holds more than a byte of every weight, "
+            "but --max-memory is 300.0 MB; allow that much, or take --delegate cpu, which keeps on "
             "disk what does not fit.",
         ),
         ("cpu", "even with the disk, but --max-memory is 300.0 MB; allow that much"),

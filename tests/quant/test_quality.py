@@ -81,5 +81,7 @@ def test_batches_of_windows_are_flattened() -> None:
         (4.5e64, 3e64, "4.500e+64 ± 3.000e+64"),
     ],
 )
-def test_figures_are_short_and_an_error_is_not_shown_as_zero(value: float, error: float, text: str) -> None:
+def test_figures_are_short_and_an_error_is_not_shown_as_zero(
+    value: float, error: float, text: str
+) -> None:
     assert with_error(value, error, 4) == text
