@@ -1,6 +1,6 @@
 """What a delegate supports and requires; the same facts are listed and enforced."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -39,6 +39,21 @@ def all_positions(window: int, context: int, seq_len: int) -> int:
     return context
 
 
+def float32_bytes(bits: int) -> int:
+    """For a delegate that keeps keys and values in float32, whatever the weights' bits."""
+    return 4
+
+
+def float16_bytes(bits: int) -> int:
+    """For a delegate that keeps keys and values in float16, whatever the weights' bits."""
+    return 2
+
+
+def bytes_as_weights(bits: int) -> int:
+    """For a delegate that keeps them in float32 beside floats, else in float16."""
+    return 4 if bits == FLOAT_BITS else 2
+
+
 def never() -> bool:
     """For a delegate whose runtime is not available on exporting machines."""
     return False
@@ -56,21 +71,6 @@ class StoredAs(Protocol):
 
     @property
     def levels(self) -> int: ...
-
-
-def four_bytes(types: Collection[StoredAs | None]) -> int:
-    """For a delegate that keeps keys and values in float32."""
-    return 4
-
-
-def two_bytes(types: Collection[StoredAs | None]) -> int:
-    """For a delegate that keeps keys and values in float16."""
-    return 2
-
-
-def two_bytes_or_floats(types: Collection[StoredAs | None]) -> int:
-    """For a delegate that keeps them in float16, but in float32 beside floats."""
-    return 4 if all(type is None for type in types) else 2
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ class Limits:
         streams_weights: whether lowering reads weights one by one and releases each.
         kept_positions: (window, context, seq_len) to the positions that the cache of a sliding
             window keeps.
-        cached_bytes: bytes of a number in a cache, by the types of the weights, None for floats.
+        cached_bytes: bits of a weight to bytes of a number in a cache of keys and values.
         rotates: whether linears may rotate their inputs at run time (quant/rotation/inputs.py).
         missing: a sentence on what must be installed before it can lower here; None if nothing is
             missing.
@@ -137,7 +137,7 @@ class Limits:
     adapters: bool = False
     streams_weights: bool = False
     kept_positions: Callable[[int, int, int], int] = all_positions
-    cached_bytes: Callable[[Collection[StoredAs | None]], int] = four_bytes
+    cached_bytes: Callable[[int], int] = float32_bytes
     float16_groups: bool = False
     int8_groups: bool = False
     rotates: bool = False

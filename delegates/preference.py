@@ -47,8 +47,8 @@ class Preference:
 
     @property
     def LIMITS(self) -> Limits:
-        """What any of them supports, and all that they require; sizes as the preferred one stores
-        them."""
+        """What any of them supports, and all that they require; sizes and caches as the preferred
+        one stores them."""
         limits = [delegate.LIMITS for delegate in self._delegates.values()]
         return Limits(
             name=self._name,
@@ -58,6 +58,7 @@ class Preference:
             missing=lambda: next((said for each in limits if (said := each.missing())), None),
             checks=lambda: all(each.checks() for each in limits),
             sizes=limits[0].sizes,
+            cached_bytes=limits[0].cached_bytes,
             float16_groups=any(each.float16_groups for each in limits),
             int8_groups=all(each.int8_groups for each in limits),
             rotates=all(each.rotates for each in limits),

@@ -9,7 +9,7 @@ import torch
 from delegates import DelegationReport, Unfused, get_delegate
 from exporter.decompositions import Decomposition, decompositions, operators_by_line
 from exporter.keep import keeping, require_keepable
-from exporter.kv_caches import KvCaches, States, cached_bytes, kv_caches, states
+from exporter.kv_caches import KvCaches, States, kv_caches, states
 from exporter.listener import Listener
 from exporter.models.decoder import CausalLM
 from exporter.models.low_rank import attach
@@ -113,7 +113,7 @@ def explain_export(options: ExportOptions, listener: Listener) -> Explanation:
     listener.stage("capture")
     with noting_conditions() as lines:
         program = capture(model, context, seq_len)
-    item_bytes = cached_bytes(delegate.LIMITS, scheme)
+    item_bytes = delegate.LIMITS.cached_bytes(scheme.bits)
     caches = kv_caches(model.config, delegate.LIMITS, item_bytes, context, seq_len)
     kept = states(model.config)
     del model

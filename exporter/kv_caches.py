@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 from delegates.limits import Limits
 from exporter.models.spec import ConvolutionSpec, DecoderSpec, DeltaSpec, Mixer
-from quant.scheme import HEAD_PART, Scheme
 
 _FLOAT32_BYTES = 4
 
@@ -61,12 +60,6 @@ def _numbers(mixer: Mixer, hidden_size: int) -> int:
         matrix = mixer.key_head_dim * mixer.value_head_dim
         return (mixer.kernel_size - 1) * mixer.mixed_size + mixer.num_value_heads * matrix
     return 0
-
-
-def cached_bytes(limits: Limits, scheme: Scheme) -> int:
-    """Bytes of a number in a cache of a delegate with these limits."""
-    types = [scheme.type, scheme.type_of(HEAD_PART), *dict(scheme.types).values()]
-    return limits.cached_bytes(types)
 
 
 def kv_caches(

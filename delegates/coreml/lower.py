@@ -19,7 +19,7 @@ from delegates.coreml.guards import check_float16
 from delegates.coreml.rewrite import rewrite_norms
 from delegates.errors import DelegateError
 from delegates.finish import Lowered, finish
-from delegates.limits import FLOAT_BITS, FileSizes, Limits, StoredAs, never, two_bytes
+from delegates.limits import FLOAT_BITS, FileSizes, Limits, StoredAs, float16_bytes, never
 from delegates.lines import source_line
 from delegates.passes.attention import gather_rope, positions_of, rewrite_attention
 from delegates.passes.graph import complete_values, drop_checks
@@ -62,7 +62,7 @@ LIMITS = Limits(
     dynamic=True,
     missing=_missing,
     checks=never,
-    cached_bytes=two_bytes,
+    cached_bytes=float16_bytes,
     sizes=FileSizes(
         weight_bytes=weight_bytes,
         table_bytes=table_bytes,

@@ -1,7 +1,7 @@
 """Our own CPU delegate: one call runs the complete decoder, with the weights used in place."""
 
 from delegates.cpu.lower import LIBRARY, load, lower, take, take_rest
-from delegates.limits import Limits, nothing_missing, two_bytes_or_floats
+from delegates.limits import Limits, bytes_as_weights, nothing_missing
 from delegates.op_list.layout import SIZES, WEIGHT_BITS
 from delegates.op_list.lower import file_layout
 from delegates.op_list.ops.attention import kept_positions
@@ -18,7 +18,7 @@ LIMITS = Limits(
     adapters=True,
     streams_weights=True,
     kept_positions=kept_positions,
-    cached_bytes=two_bytes_or_floats,
+    cached_bytes=bytes_as_weights,
     float16_groups=True,
     int8_groups=True,
     rotates=True,

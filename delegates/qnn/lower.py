@@ -15,7 +15,7 @@ from torch.export import ExportedProgram
 
 from delegates.errors import DelegateError
 from delegates.finish import Lowered, finish
-from delegates.limits import FLOAT_BITS, Limits, never, two_bytes
+from delegates.limits import FLOAT_BITS, Limits, float16_bytes, never
 from delegates.passes.attention import gather_rope, rewrite_attention
 from delegates.passes.graph import drop_checks
 from delegates.passes.narrow_integers import mask_by_distance, narrow_integers, write_by_choice
@@ -44,7 +44,7 @@ LIMITS = Limits(
     dynamic=False,
     missing=_missing,
     checks=never,
-    cached_bytes=two_bytes,
+    cached_bytes=float16_bytes,
 )
 
 

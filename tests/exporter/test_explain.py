@@ -24,7 +24,6 @@ from exporter.checkpoint import open_checkpoint
 from exporter.commands.cli import main
 from exporter.errors import ExportError
 from exporter.explain import quick_scheme
-from exporter.kv_caches import cached_bytes
 from exporter.models.context import CachedContext, Context
 from exporter.models.decoder import CausalLM, DecoderLayer
 from exporter.models.mlp import MLP
@@ -325,7 +324,13 @@ def test_the_scheme_that_makes_the_same_graph(asked: Scheme, taken: Scheme) -> N
 
 @pytest.mark.parametrize(
     ("delegate", "scheme", "size"),
-    [("cpu", "rtn4", 2), ("cpu", "none", 4), ("xnnpack", "rtn4", 4), ("coreml", "none", 2)],
+    [
+        ("cpu", "rtn4", 2),
+        ("cpu", "none", 4),
+        ("xnnpack", "rtn4", 4),
+        ("coreml", "none", 2),
+        ("coreml,cpu", "none", 2),
+    ],
 )
 def test_bytes_of_cached_numbers(delegate: str, scheme: str, size: int) -> None:
-    assert cached_bytes(get_delegate(delegate).LIMITS, Scheme(scheme)) == size
+    assert get_delegate(delegate).LIMITS.cached_bytes(Scheme(scheme).bits) == size

@@ -70,19 +70,18 @@ struct IntegerProducts {
                                                 size_t blocks, size_t d, size_t columns,
                                                 const int8_t* digits,
                                                 I32x16 (&acc)[kRows][kCount]) {
-    each_four<kCount>(values, blocks, d, columns,
-                      [&](const int8_t* line, size_t position) [[gnu::always_inline]] {
-                        Bytes value[kCount];
-                        unrolled<kCount>([&](auto v) [[gnu::always_inline]] {
-                          value[v] = load_bytes(line + v * kLineBytes);
-                        });
-                        unrolled<kRows>([&](auto r) [[gnu::always_inline]] {
-                          const int32_t four = four_at(digits + r * sizeof(Weights) + position);
-                          unrolled<kCount>([&](auto v) [[gnu::always_inline]] {
-                            acc[r][v] = add_products(acc[r][v], value[v], four);
-                          });
-                        });
-                      });
+    const auto add = [&](const int8_t* line, size_t position) [[gnu::always_inline]] {
+      Bytes value[kCount];
+      unrolled<kCount>(
+          [&](auto v) [[gnu::always_inline]] { value[v] = load_bytes(line + v * kLineBytes); });
+      unrolled<kRows>([&](auto r) [[gnu::always_inline]] {
+        const int32_t four = four_at(digits + r * sizeof(Weights) + position);
+        unrolled<kCount>([&](auto v) [[gnu::always_inline]] {
+          acc[r][v] = add_products(acc[r][v], value[v], four);
+        });
+      });
+    };
+    each_four<kCount>(values, blocks, d, columns, add);
   }
 };
 

@@ -25,18 +25,12 @@ struct IntegerProducts {
   template <size_t kRows, size_t kCount>
   [[gnu::always_inline]] static void add_keys(const uint8_t* keys, size_t stride,
                                               const int8_t* query, I32x16 (&acc)[kRows][kCount]) {
-    unrolled<2>([&](auto half) [[gnu::always_inline]] {
-      Words key[kCount];
-      unrolled<kCount>([&](auto b) [[gnu::always_inline]] {
-        key[b] = half == 0 ? even_words(keys + b * stride) : odd_words(keys + b * stride);
-      });
-      unrolled<kRows>([&](auto r) [[gnu::always_inline]] {
-        int32_t pair;
-        std::memcpy(&pair, query + r * kQueryBytes + half * sizeof pair, sizeof pair);
-        unrolled<kCount>(
-            [&](auto b) [[gnu::always_inline]] { acc[r][b] = add_pairs(acc[r][b], key[b], pair); });
-      });
-    });
+    const auto pair_of = [&](size_t r, size_t half) [[gnu::always_inline]] {
+      int32_t pair;
+      std::memcpy(&pair, query + r * kQueryBytes + half * sizeof pair, sizeof pair);
+      return pair;
+    };
+    add_lines(keys, stride, pair_of, acc);
   }
 
   /// A row's weights in a tile: of every four, two pairs.
@@ -54,22 +48,32 @@ struct IntegerProducts {
                                                 size_t blocks, size_t d, size_t columns,
                                                 const Weights* weights,
                                                 I32x16 (&acc)[kRows][kCount]) {
-    each_four<kCount>(values, blocks, d, columns,
-                      [&](const int8_t* line, size_t position) [[gnu::always_inline]] {
-                        unrolled<2>([&](auto half) [[gnu::always_inline]] {
-                          Words value[kCount];
-                          unrolled<kCount>([&](auto v) [[gnu::always_inline]] {
-                            const int8_t* bytes = line + v * kLineBytes;
-                            value[v] = half == 0 ? even_words(bytes) : odd_words(bytes);
-                          });
-                          unrolled<kRows>([&](auto r) [[gnu::always_inline]] {
-                            const int32_t pair = weights[r].pairs[position + half];
-                            unrolled<kCount>([&](auto v) [[gnu::always_inline]] {
-                              acc[r][v] = add_pairs(acc[r][v], value[v], pair);
-                            });
-                          });
-                        });
-                      });
+    const auto add = [&](const int8_t* line, size_t position) [[gnu::always_inline]] {
+      const auto pair_of = [&](size_t r, size_t half)
+                               [[gnu::always_inline]] { return weights[r].pairs[position + half]; };
+      add_lines(line, kLineBytes, pair_of, acc);
+    };
+    each_four<kCount>(values, blocks, d, columns, add);
+  }
+
+ private:
+  /// Adds the products of kCount lines of bytes, `stride` apart, and each row's two pairs.
+  template <typename Byte, typename PairOf, size_t kRows, size_t kCount>
+  [[gnu::always_inline]] static void add_lines(const Byte* lines, size_t stride, PairOf pair_of,
+                                               I32x16 (&acc)[kRows][kCount]) {
+    unrolled<2>([&](auto half) [[gnu::always_inline]] {
+      Words words[kCount];
+      unrolled<kCount>([&](auto v) [[gnu::always_inline]] {
+        const Byte* line = lines + v * stride;
+        words[v] = half == 0 ? even_words(line) : odd_words(line);
+      });
+      unrolled<kRows>([&](auto r) [[gnu::always_inline]] {
+        const int32_t pair = pair_of(r, half);
+        unrolled<kCount>([&](auto v) [[gnu::always_inline]] {
+          acc[r][v] = add_pairs(acc[r][v], words[v], pair);
+        });
+      });
+    });
   }
 };
 
