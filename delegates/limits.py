@@ -39,19 +39,28 @@ def all_positions(window: int, context: int, seq_len: int) -> int:
     return context
 
 
-def float32_bytes(bits: int) -> int:
+def float32_bytes(bits: int, biased: bool) -> int:
     """For a delegate that keeps keys and values in float32, whatever the weights' bits."""
     return 4
 
 
-def float16_bytes(bits: int) -> int:
+def float16_bytes(bits: int, biased: bool) -> int:
     """For a delegate that keeps keys and values in float16, whatever the weights' bits."""
     return 2
 
 
-def bytes_as_weights(bits: int) -> int:
-    """For a delegate that keeps them in float32 beside floats, else in float16."""
-    return 4 if bits == FLOAT_BITS else 2
+def bytes_as_weights(bits: int, biased: bool) -> int:
+    """For a delegate that keeps them in float32 beside floats, in int8 beside weights of fewer
+    bits, else in float16. Keys with a bias stay in float16: large ones would decide the scale of
+    all other numbers of a head."""
+    if bits == FLOAT_BITS:
+        return 4
+    return 1 if bits < 8 and not biased else 2
+
+
+def bytes_without_int8(bits: int, biased: bool) -> int:
+    """The same for a delegate that does not multiply int8 keys and values."""
+    return max(2, bytes_as_weights(bits, biased))
 
 
 def never() -> bool:
@@ -112,7 +121,8 @@ class Limits:
         streams_weights: whether lowering reads weights one by one and releases each.
         kept_positions: (window, context, seq_len) to the positions that the cache of a sliding
             window keeps.
-        cached_bytes: bits of a weight to bytes of a number in a cache of keys and values.
+        cached_bytes: (the fewest bits of a weight, whether keys have a bias) to bytes of a number
+            in a cache of keys and values.
         rotates: whether linears may rotate their inputs at run time (quant/rotation/inputs.py).
         missing: a sentence on what must be installed before it can lower here; None if nothing is
             missing.
@@ -137,7 +147,7 @@ class Limits:
     adapters: bool = False
     streams_weights: bool = False
     kept_positions: Callable[[int, int, int], int] = all_positions
-    cached_bytes: Callable[[int], int] = float32_bytes
+    cached_bytes: Callable[[int, bool], int] = float32_bytes
     float16_groups: bool = False
     int8_groups: bool = False
     rotates: bool = False
@@ -345,6 +355,14 @@ class Limits:
                 f"{self.name} supports weights of {' or '.join(map(str, self.weight_bits))} bits, "
                 f"but these have {bits}: export with --quant {schemes[self.weight_bits[0]]}."
             )
+
+
+def fewest_bits(program: ExportedProgram) -> int:
+    """Returns the bits of the narrowest linear of a captured program; FLOAT_BITS if none is
+    quantized."""
+    return min(
+        (linear_arguments(node).bits for node in linears_of(program.graph)), default=FLOAT_BITS
+    )
 
 
 def _weight_types(program: ExportedProgram) -> list[StoredAs]:

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from delegates import DelegationReport, Unfused, get_delegate
+from delegates.limits import fewest_bits
 from exporter.decompositions import Decomposition, decompositions, operators_by_line
 from exporter.keep import keeping, require_keepable
 from exporter.kv_caches import KvCaches, States, kv_caches, states
@@ -113,7 +114,8 @@ def explain_export(options: ExportOptions, listener: Listener) -> Explanation:
     listener.stage("capture")
     with noting_conditions() as lines:
         program = capture(model, context, seq_len)
-    item_bytes = delegate.LIMITS.cached_bytes(scheme.bits)
+    biased = any(mixer.bias for mixer in model.config.attentions)
+    item_bytes = delegate.LIMITS.cached_bytes(fewest_bits(program), biased)
     caches = kv_caches(model.config, delegate.LIMITS, item_bytes, context, seq_len)
     kept = states(model.config)
     del model

@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.export import ExportedProgram
 
 from delegates.finish import Lowered, finish
-from delegates.limits import Limits, bytes_as_weights, never, nothing_missing
+from delegates.limits import Limits, bytes_without_int8, never, nothing_missing
 from delegates.op_list.layout import SIZES, WEIGHT_BITS
 from delegates.op_list.lower import file_layout, partition, to_edge_program
 from delegates.report import check_whole, delegation_report
@@ -21,7 +21,7 @@ LIMITS = Limits(
     missing=nothing_missing,
     checks=never,
     sizes=SIZES,
-    cached_bytes=bytes_as_weights,
+    cached_bytes=bytes_without_int8,
     float16_groups=True,
     int8_groups=True,
     windows=False,

@@ -17,6 +17,7 @@ from torch.export.graph_signature import InputKind, OutputKind
 from torch.fx import Node
 
 from delegates.errors import DelegateError
+from delegates.limits import FLOAT_BITS, bytes_as_weights
 from delegates.lines import source_line
 from delegates.op_list.graph import Constants, operator_name
 from delegates.op_list.layout import PAGE_BYTES
@@ -58,6 +59,9 @@ FLOATS_ALIGNMENT = 64
 
 # The ops that read the position of the call.
 _POSITIONED = Attention | SharedAttention | Convolution | Delta | Rotate
+
+# By the bytes of a number.
+_CACHE_TYPES = {1: CacheType.INT8, 2: CacheType.FLOAT16, 4: CacheType.FLOAT32}
 
 _RELEASING = ContextVar("releasing", default=False)
 
@@ -116,14 +120,12 @@ class DelegateCall:
             self._store.add_named_data(self._floats_key, data, FLOATS_ALIGNMENT)
         for number, key in enumerate(self._adapter_keys):
             self._store.add_named_data(key, self._adapters.data(number), PAGE_BYTES)
-        linears = [op for op in self.ops if not isinstance(op, Embedding)]
-        is_float = all(matrix.is_float for op in linears for matrix in op.matrices())
         program = Program(
             self._widths,
             self._weights,
             self._floats_key if data else "",
             self._caches,
-            CacheType.FLOAT32 if is_float else CacheType.FLOAT16,
+            self._cache_type(),
             operations,
             [
                 Value(_role(node), self.slot(self._rows[node]) if node in self._rows else 0)
@@ -179,6 +181,22 @@ class DelegateCall:
 
     def low_rank(self, matrix: Matrix, pairs: Sequence[Sequence[Pair]]) -> Sequence[LowRank]:
         return self._adapters.place(matrix, pairs)
+
+    def _cache_type(self) -> CacheType:
+        """Of keys and values, unless a session sets another."""
+        linears = [op for op in self.ops if not isinstance(op, Embedding)]
+        bits = min(
+            (matrix.format.bits for op in linears for matrix in op.matrices()), default=FLOAT_BITS
+        )
+        biased = any(self._may_have_bias(op.key) for op in self.ops if isinstance(op, Attention))
+        return _CACHE_TYPES[bytes_as_weights(bits, biased)]
+
+    def _may_have_bias(self, keys: Rows) -> bool:
+        """Whether the linear that computes the keys has one, or is not in this call."""
+        maker = self.ops.maker(keys)
+        while maker is not None and not isinstance(maker, Linear):
+            maker = self.ops.maker(next(iter(maker.reads()), None))
+        return maker is None or any(bias is not None for bias in maker.biases)
 
     def _pack_weights(self) -> None:
         """Packs each matrix once, the smallest first: more memory is then free for the largest. In

@@ -11,9 +11,14 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
+import flatbuffers.table
 import pytest
 import torch
-from executorch.exir._serialize._program import deserialize_pte_binary, serialize_pte_binary
+from executorch.exir._serialize._program import (
+    PTEFile,
+    deserialize_pte_binary,
+    serialize_pte_binary,
+)
 from support.cpu_models import ARCHITECTURES, CONTEXT, MODELS, LowerArchitecture, prepare
 from support.exported import Quiet
 from support.odd_models import OddDecoder, OddLayer, captured_odd
@@ -22,6 +27,7 @@ from torch import Tensor
 
 from delegates import DelegateError, Step, cpu, mps
 from delegates.op_list.layout import PAGE_BYTES
+from delegates.op_list.program import CacheType
 from delegates.stock import open_program
 from exporter.models.decoder import CausalLM
 from exporter.options import ExportOptions
@@ -32,6 +38,7 @@ from quant.scheme import Scheme
 
 KERNELS, ORDER = "THIMBLE_KERNELS", "THIMBLE_METAL_ORDER"
 QUANTIZED = next(case for case in MODELS if case[0] == "qwen2")  # 4 bits, and biases
+CACHE_TYPE = 5  # its field in the table of program.fbs
 
 
 @pytest.fixture(scope="module")
@@ -86,6 +93,23 @@ def relabelled(path: Path, out: Path) -> Path:
     file = deserialize_pte_binary(path.read_bytes())
     (delegate,) = file.program.execution_plan[0].delegates
     delegate.id = "ThimbleCpuBackend" if "Metal" in delegate.id else "ThimbleMetalBackend"
+    return written(file, out)
+
+
+def with_float16_cache(path: Path, out: Path) -> Path:
+    """The same file for the CPU delegate with caches as Metal keeps them."""
+    file = deserialize_pte_binary(path.read_bytes())
+    (data,) = file.program.backend_delegate_data
+    blob = bytearray(data.data)
+    table = flatbuffers.table.Table(blob, int.from_bytes(blob[:4], "little"))
+    at = table.Offset(4 + 2 * CACHE_TYPE)
+    if at and blob[table.Pos + at] == CacheType.INT8:
+        blob[table.Pos + at] = CacheType.FLOAT16
+    data.data = bytes(blob)
+    return written(file, out)
+
+
+def written(file: PTEFile, out: Path) -> Path:
     out.write_bytes(
         bytes(
             serialize_pte_binary(file, extract_delegate_segments=True, segment_alignment=PAGE_BYTES)
@@ -105,7 +129,7 @@ def test_every_architecture(
 ) -> None:
     for_cpu = lowered_architecture(name, scheme).path
     path = relabelled(for_cpu, tmp_path / "mps.pte")
-    step = cpu.load(for_cpu)
+    step = cpu.load(with_float16_cache(for_cpu, tmp_path / "cpu.pte"))
     assert step is not None
     tokens = torch.randint(90, (44,), generator=torch.Generator().manual_seed(2))
     lengths = [33, 1, 2, 5, 1, 1, 1]
@@ -202,10 +226,13 @@ def test_the_runner_with_metal_tells_the_same_story(
 def both(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[Path, Path]:
-    """A 4-bit model for the CPU delegate, and its program under Metal's name."""
-    for_cpu = request.getfixturevalue(request.param)
-    for_metal = relabelled(for_cpu, tmp_path_factory.mktemp(request.param) / "mps.pte")
-    seal(for_metal, read_report(for_cpu))
+    """A 4-bit model for the CPU delegate, and its program under Metal's name; both keep float16."""
+    exported = request.getfixturevalue(request.param)
+    directory = tmp_path_factory.mktemp(request.param)
+    for_cpu = with_float16_cache(exported, directory / "cpu.pte")
+    for_metal = relabelled(exported, directory / "mps.pte")
+    for path in (for_cpu, for_metal):
+        seal(path, read_report(exported))
     return for_cpu, for_metal
 
 

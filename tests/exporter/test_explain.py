@@ -320,17 +320,3 @@ def test_the_scheme_that_makes_the_same_graph(asked: Scheme, taken: Scheme) -> N
     assert quick_scheme(asked) == replace(
         taken, method=replace(taken.choice, rotation="none") if taken.name in METHODS else None
     )
-
-
-@pytest.mark.parametrize(
-    ("delegate", "scheme", "size"),
-    [
-        ("cpu", "rtn4", 2),
-        ("cpu", "none", 4),
-        ("xnnpack", "rtn4", 4),
-        ("coreml", "none", 2),
-        ("coreml,cpu", "none", 2),
-    ],
-)
-def test_bytes_of_cached_numbers(delegate: str, scheme: str, size: int) -> None:
-    assert get_delegate(delegate).LIMITS.cached_bytes(Scheme(scheme).bits) == size

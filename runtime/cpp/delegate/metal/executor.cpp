@@ -7,12 +7,20 @@
 #include "delegate/program/call_check.h"
 
 namespace thimble::metal {
+namespace {
+
+/// That of a program's caches: programs are made for the CPU delegate, which multiplies int8 too.
+kernels::CacheType supported(kernels::CacheType of_program) {
+  return of_program == kernels::CacheType::kInt8 ? kernels::CacheType::kFloat16 : of_program;
+}
+
+}  // namespace
 
 Result<std::unique_ptr<MetalExecutor>> MetalExecutor::create(
     cpu::Program program, const std::vector<kernels::PackedWeight>& weights, const float* floats,
     std::shared_ptr<cpu::Session> session, std::unique_ptr<Device> device) {
   auto kept = std::make_unique<cpu::Program>(std::move(program));
-  Result<Plan> plan = Plan::create(*kept, session->cache_type(kept->cache_type));
+  Result<Plan> plan = Plan::create(*kept, session->cache_type(supported(kept->cache_type)));
   if (!plan.ok()) return plan.status();
   const Result<uint32_t> number = session->add_program(kept->checksum, plan->named_caches());
   if (!number.ok()) return number.status();
