@@ -21,6 +21,7 @@ from delegates.passes.quantized import (
 SHORT_CONVOLUTION = "thimble.short_convolution.default"
 DELTA_RULE = "thimble.gated_delta_rule.default"
 SHARED_ATTENTION = "thimble.shared_attention.default"
+_LEAST_HEAD = 32  # numbers
 FLOAT_BITS = 32  # of a weight that is not quantized, whatever the delegate stores it as
 
 
@@ -39,28 +40,33 @@ def all_positions(window: int, context: int, seq_len: int) -> int:
     return context
 
 
-def float32_bytes(bits: int, biased: bool) -> int:
+def fit_int8(biased: bool, head_dim: int) -> bool:
+    """Whether keys lose little in int8, of which each head has one scale: a large bias would decide
+    it for all other numbers, and a head of few numbers has none that even it out."""
+    return not biased and head_dim >= _LEAST_HEAD
+
+
+def float32_bytes(bits: int, fit: bool) -> int:
     """For a delegate that keeps keys and values in float32, whatever the weights' bits."""
     return 4
 
 
-def float16_bytes(bits: int, biased: bool) -> int:
+def float16_bytes(bits: int, fit: bool) -> int:
     """For a delegate that keeps keys and values in float16, whatever the weights' bits."""
     return 2
 
 
-def bytes_as_weights(bits: int, biased: bool) -> int:
+def bytes_as_weights(bits: int, fit: bool) -> int:
     """For a delegate that keeps them in float32 beside floats, in int8 beside weights of fewer
-    bits, else in float16. Keys with a bias stay in float16: large ones would decide the scale of
-    all other numbers of a head."""
+    bits, if the keys fit, else in float16."""
     if bits == FLOAT_BITS:
         return 4
-    return 1 if bits < 8 and not biased else 2
+    return 1 if bits < 8 and fit else 2
 
 
-def bytes_without_int8(bits: int, biased: bool) -> int:
+def bytes_without_int8(bits: int, fit: bool) -> int:
     """The same for a delegate that does not multiply int8 keys and values."""
-    return max(2, bytes_as_weights(bits, biased))
+    return max(2, bytes_as_weights(bits, fit))
 
 
 def never() -> bool:
@@ -121,8 +127,8 @@ class Limits:
         streams_weights: whether lowering reads weights one by one and releases each.
         kept_positions: (window, context, seq_len) to the positions that the cache of a sliding
             window keeps.
-        cached_bytes: (the fewest bits of a weight, whether keys have a bias) to bytes of a number
-            in a cache of keys and values.
+        cached_bytes: (the fewest bits of a weight, whether keys `fit_int8`) to bytes of a number in
+            a cache of keys and values.
         rotates: whether linears may rotate their inputs at run time (quant/rotation/inputs.py).
         missing: a sentence on what must be installed before it can lower here; None if nothing is
             missing.

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from delegates import DelegationReport, Unfused, get_delegate
-from delegates.limits import fewest_bits
+from delegates.limits import fewest_bits, fit_int8
 from exporter.decompositions import Decomposition, decompositions, operators_by_line
 from exporter.keep import keeping, require_keepable
 from exporter.kv_caches import KvCaches, States, kv_caches, states
@@ -28,7 +28,7 @@ from exporter.source import find_checkpoint
 from quant.quantize import quantize
 from quant.scheme import FOUR_BITS, KEEP, METHODS, Scheme
 
-_TYPES = {2: "float16", 4: "float32"}  # of keys and values, by their bytes
+_TYPES = {1: "int8", 2: "float16", 4: "float32"}  # of keys and values, by their bytes
 
 
 @dataclass(frozen=True)
@@ -114,8 +114,8 @@ def explain_export(options: ExportOptions, listener: Listener) -> Explanation:
     listener.stage("capture")
     with noting_conditions() as lines:
         program = capture(model, context, seq_len)
-    biased = any(mixer.bias for mixer in model.config.attentions)
-    item_bytes = delegate.LIMITS.cached_bytes(fewest_bits(program), biased)
+    fit = all(fit_int8(mixer.bias, mixer.head_dim) for mixer in model.config.attentions)
+    item_bytes = delegate.LIMITS.cached_bytes(fewest_bits(program), fit)
     caches = kv_caches(model.config, delegate.LIMITS, item_bytes, context, seq_len)
     kept = states(model.config)
     del model

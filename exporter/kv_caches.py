@@ -8,6 +8,7 @@ from delegates.limits import Limits
 from exporter.models.spec import ConvolutionSpec, DecoderSpec, DeltaSpec, Mixer
 
 _FLOAT32_BYTES = 4
+_SCALE_BYTES = {1: 4, 2: 0, 4: 0}  # of a head's, by the bytes of a number
 
 
 @dataclass(frozen=True)
@@ -74,11 +75,10 @@ def kv_caches(
         seq_len: most tokens in one call.
     """
     owners = [mixer for mixer in spec.attentions if mixer.shares is None]
-    kinds = Counter(
-        (mixer.window, 2 * mixer.num_key_value_heads * mixer.head_dim) for mixer in owners
-    )
+    kinds = Counter((mixer.window, mixer.num_key_value_heads, mixer.head_dim) for mixer in owners)
     caches = []
-    for (window, numbers), layers in kinds.items():
+    for (window, heads, head_dim), layers in kinds.items():
         kept = context if window is None else limits.kept_positions(window, context, seq_len)
-        caches.append(KvCaches(layers, window, kept, layers * kept * numbers * item_bytes))
+        head_bytes = head_dim * item_bytes + _SCALE_BYTES[item_bytes]
+        caches.append(KvCaches(layers, window, kept, 2 * layers * kept * heads * head_bytes))
     return caches

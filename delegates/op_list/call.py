@@ -17,7 +17,7 @@ from torch.export.graph_signature import InputKind, OutputKind
 from torch.fx import Node
 
 from delegates.errors import DelegateError
-from delegates.limits import FLOAT_BITS, bytes_as_weights
+from delegates.limits import FLOAT_BITS, bytes_as_weights, fit_int8
 from delegates.lines import source_line
 from delegates.op_list.graph import Constants, operator_name
 from delegates.op_list.layout import PAGE_BYTES
@@ -188,8 +188,12 @@ class DelegateCall:
         bits = min(
             (matrix.format.bits for op in linears for matrix in op.matrices()), default=FLOAT_BITS
         )
-        biased = any(self._may_have_bias(op.key) for op in self.ops if isinstance(op, Attention))
-        return _CACHE_TYPES[bytes_as_weights(bits, biased)]
+        fit = all(
+            fit_int8(self._may_have_bias(op.key), op.cache.head_dim)
+            for op in self.ops
+            if isinstance(op, Attention)
+        )
+        return _CACHE_TYPES[bytes_as_weights(bits, fit)]
 
     def _may_have_bias(self, keys: Rows) -> bool:
         """Whether the linear that computes the keys has one, or is not in this call."""

@@ -9,6 +9,7 @@ _VERSION = 6
 _IDENTIFIER = b"THCP"
 _ROWS = 2  # of the enum Role
 _CACHE_ITEM_BYTES = {0: 2, 1: 4, 2: 1}  # float16, float32, int8
+_CACHE_SCALE_BYTES = {0: 0, 1: 0, 2: 4}  # of a head's
 _CACHE_NAMES = {0: "float16", 1: "float32", 2: "int8"}
 _FLOAT_BYTES = 4
 
@@ -153,9 +154,9 @@ def read_op_list(blob: bytes, sizes: Mapping[str, int]) -> OpList | None:
     cache_type = root.number(5, "<B")
     caches = [
         2
-        * (item.number(1) * item.number(2))
+        * item.number(1)
+        * (item.number(2) * _CACHE_ITEM_BYTES[cache_type] + _CACHE_SCALE_BYTES[cache_type])
         * (item.number(4) or item.number(3))
-        * _CACHE_ITEM_BYTES[cache_type]
         for item in root.tables(4)
     ]
     states = [item.number(1) * item.number(2) * _FLOAT_BYTES for item in root.tables(10)]

@@ -1,4 +1,4 @@
-"""The type in which a file keeps keys and values: by its weights, and by biases of its keys."""
+"""The type in which a file keeps keys and values: by its weights, its heads and biases of keys."""
 
 from pathlib import Path
 
@@ -10,13 +10,13 @@ from support.small_models import random_model
 
 from delegates import get_delegate
 from delegates.cpu import LIMITS
-from delegates.limits import fewest_bits
+from delegates.limits import fewest_bits, fit_int8
 from exporter.agreement import reference_logits
 from exporter.models.spec import DecoderSpec
 from exporter.program import capture
 from quant.scheme import Scheme
 
-SPEC = varied(TINY, num_hidden_layers=1)
+SPEC = varied(TINY, num_hidden_layers=1, head_dim=32)
 BIASED = varied(SPEC, attention_bias=True)
 BYTES = {"int8": 1, "float16": 2, "float32": 4}
 
@@ -28,6 +28,7 @@ BYTES = {"int8": 1, "float16": 2, "float32": 4}
         (SPEC, Scheme("rtn8"), "float16"),
         (SPEC, Scheme("rtn8", head_bits=4), "int8"),
         (SPEC, Scheme("rtn4"), "int8"),
+        (varied(SPEC, head_dim=28), Scheme("rtn4"), "float16"),
         (varied(SPEC, qk_norm="heads"), Scheme("rtn4"), "int8"),
         (varied(SPEC, attention_out_bias=True), Scheme("rtn4"), "int8"),
         (BIASED, Scheme("none"), "float32"),
@@ -42,10 +43,11 @@ def test_the_type_of_a_file_and_what_explain_says(
     model = prepare(random_model(spec), scheme)
     reference = reference_logits(model, torch.arange(30), CONTEXT, scheme.name != "none")
     program = capture(model, CONTEXT, CONTEXT)
-    bits, biased = fewest_bits(program), spec.attentions[0].bias
+    (mixer,) = spec.attentions
+    bits, fit = fewest_bits(program), fit_int8(mixer.bias, mixer.head_dim)
     (call,) = write(program, tmp_path, reference).calls
     assert call.program["cache_type"] == kept
-    assert LIMITS.cached_bytes(bits, biased) == BYTES[kept]
+    assert LIMITS.cached_bytes(bits, fit) == BYTES[kept]
 
 
 @pytest.mark.parametrize(
@@ -61,4 +63,4 @@ def test_the_type_of_a_file_and_what_explain_says(
     ],
 )
 def test_bytes_of_other_delegates(delegate: str, bits: int, size: int) -> None:
-    assert get_delegate(delegate).LIMITS.cached_bytes(bits, False) == size
+    assert get_delegate(delegate).LIMITS.cached_bytes(bits, True) == size

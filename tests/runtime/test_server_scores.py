@@ -23,7 +23,7 @@ def expected(pte: Path, kv_cache: str) -> list[float]:
     return [float(rows[at, token]) for at, token in enumerate(tokens[1:])]
 
 
-@pytest.mark.parametrize("kv_cache", ["default", "int8"])
+@pytest.mark.parametrize("kv_cache", ["default", "float16"])
 def test_they_are_those_of_the_servers_cache(
     embedded_cpu_pte: Path, cpp_build: Path, kv_cache: str
 ) -> None:
@@ -34,7 +34,7 @@ def test_they_are_those_of_the_servers_cache(
     assert np.isnan(entries[0].logprob) and entries[0].top == []
     found = [entry.logprob for entry in entries[1:]]
     np.testing.assert_allclose(found, expected(embedded_cpu_pte, kv_cache), atol=1e-9)
-    other = expected(embedded_cpu_pte, "int8" if kv_cache == "default" else "default")
+    other = expected(embedded_cpu_pte, "float16" if kv_cache == "default" else "default")
     assert np.abs(np.array(found) - other).max() > 1e-6
     assert all(len(entry.top) == 2 for entry in entries[1:])
 
