@@ -46,6 +46,12 @@ def fit_int8(biased: bool, head_dim: int) -> bool:
     return not biased and head_dim >= _LEAST_HEAD
 
 
+def bits_beside_caches(bits: int, levels: int) -> int:
+    """A weight's bits, as they count for keys and values: the integers of a checkpoint, of one
+    level (`--quant keep`), lose nothing and count as 8."""
+    return bits if levels == 2 else max(bits, 8)
+
+
 def float32_bytes(bits: int, fit: bool) -> int:
     """For a delegate that keeps keys and values in float32, whatever the weights' bits."""
     return 4
@@ -127,8 +133,8 @@ class Limits:
         streams_weights: whether lowering reads weights one by one and releases each.
         kept_positions: (window, context, seq_len) to the positions that the cache of a sliding
             window keeps.
-        cached_bytes: (the fewest bits of a weight, whether keys `fit_int8`) to bytes of a number in
-            a cache of keys and values.
+        cached_bytes: (the fewest `bits_beside_caches` of a weight, whether keys `fit_int8`) to
+            bytes of a number in a cache of keys and values.
         rotates: whether linears may rotate their inputs at run time (quant/rotation/inputs.py).
         missing: a sentence on what must be installed before it can lower here; None if nothing is
             missing.
@@ -364,11 +370,10 @@ class Limits:
 
 
 def fewest_bits(program: ExportedProgram) -> int:
-    """Returns the bits of the narrowest linear of a captured program; FLOAT_BITS if none is
-    quantized."""
-    return min(
-        (linear_arguments(node).bits for node in linears_of(program.graph)), default=FLOAT_BITS
-    )
+    """Returns the fewest `bits_beside_caches` of a captured program's linears; FLOAT_BITS if none
+    is quantized."""
+    linears = map(linear_arguments, linears_of(program.graph))
+    return min((bits_beside_caches(each.bits, each.levels) for each in linears), default=FLOAT_BITS)
 
 
 def _weight_types(program: ExportedProgram) -> list[StoredAs]:

@@ -17,7 +17,7 @@ from torch.export.graph_signature import InputKind, OutputKind
 from torch.fx import Node
 
 from delegates.errors import DelegateError
-from delegates.limits import FLOAT_BITS, bytes_as_weights, fit_int8
+from delegates.limits import FLOAT_BITS, bits_beside_caches, bytes_as_weights, fit_int8
 from delegates.lines import source_line
 from delegates.op_list.graph import Constants, operator_name
 from delegates.op_list.layout import PAGE_BYTES
@@ -185,9 +185,8 @@ class DelegateCall:
     def _cache_type(self) -> CacheType:
         """Of keys and values, unless a session sets another."""
         linears = [op for op in self.ops if not isinstance(op, Embedding)]
-        bits = min(
-            (matrix.format.bits for op in linears for matrix in op.matrices()), default=FLOAT_BITS
-        )
+        formats = [matrix.format for op in linears for matrix in op.matrices()]
+        bits = min((bits_beside_caches(f.bits, f.levels) for f in formats), default=FLOAT_BITS)
         fit = all(
             fit_int8(self._may_have_bias(op.key), op.cache.head_dim)
             for op in self.ops

@@ -29,6 +29,11 @@ class Format(IntEnum):
         """Of a value."""
         return _BITS[self]
 
+    @property
+    def levels(self) -> int:
+        """Of the scales."""
+        return _LEVELS.get(self, 1)
+
 
 # By bits, whether a row has several scales, and the levels of these.
 FORMATS = {
@@ -40,6 +45,7 @@ FORMATS = {
     (8, True, 1): Format.INT8_GROUPS,
 }
 _BITS = {format: bits for (bits, _, _), format in FORMATS.items()} | {Format.FLOAT32: FLOAT_BITS}
+_LEVELS = {format: levels for (_, _, levels), format in FORMATS.items()}
 # Of the formats with two levels, the largest integer of a group.
 MOST_MULTIPLE = {Format.INT4_TWO_LEVEL: 15, Format.INT5_TWO_LEVEL: 8, Format.INT6_TWO_LEVEL: 4}
 

@@ -1,5 +1,6 @@
 """The type in which a file keeps keys and values: by its weights, its heads and biases of keys."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from delegates.limits import fewest_bits, fit_int8
 from exporter.agreement import reference_logits
 from exporter.models.spec import DecoderSpec
 from exporter.program import capture
+from quant.modules import QuantizedLinear
 from quant.scheme import Scheme
 
 SPEC = varied(TINY, num_hidden_layers=1, head_dim=32)
@@ -48,6 +50,18 @@ def test_the_type_of_a_file_and_what_explain_says(
     (call,) = write(program, tmp_path, reference).calls
     assert call.program["cache_type"] == kept
     assert LIMITS.cached_bytes(bits, fit) == BYTES[kept]
+
+
+def test_a_checkpoints_own_integers_count_as_8_bits(tmp_path: Path) -> None:
+    model = prepare(random_model(SPEC), Scheme("rtn4"))
+    for linear in model.modules():
+        if isinstance(linear, QuantizedLinear):
+            linear.weight_type = replace(linear.weight_type, levels=1)
+    program = capture(model, CONTEXT, CONTEXT)
+    assert fewest_bits(program) == 8
+    (call,) = write(program, tmp_path, reference_logits(model, torch.arange(9), 9, True)).calls
+    assert {"int4", "int8"} == {item["format"] for item in call.program["weights"]}
+    assert call.program["cache_type"] == "float16"
 
 
 @pytest.mark.parametrize(
