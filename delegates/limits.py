@@ -21,7 +21,6 @@ from delegates.passes.quantized import (
 SHORT_CONVOLUTION = "thimble.short_convolution.default"
 DELTA_RULE = "thimble.gated_delta_rule.default"
 SHARED_ATTENTION = "thimble.shared_attention.default"
-_LEAST_HEAD = 32  # numbers
 FLOAT_BITS = 32  # of a weight that is not quantized, whatever the delegate stores it as
 
 
@@ -38,18 +37,6 @@ def always() -> bool:
 def all_positions(window: int, context: int, seq_len: int) -> int:
     """For a delegate whose caches keep the whole context."""
     return context
-
-
-def fit_int8(biased: bool, head_dim: int) -> bool:
-    """Whether keys lose little in int8, of which each head has one scale: a large bias would decide
-    it for all other numbers, and a head of few numbers has none that even it out."""
-    return not biased and head_dim >= _LEAST_HEAD
-
-
-def bits_beside_caches(bits: int, levels: int) -> int:
-    """A weight's bits, as they count for keys and values: the integers of a checkpoint, of one
-    level (`--quant keep`), lose nothing and count as 8."""
-    return bits if levels == 2 else max(bits, 8)
 
 
 def float32_bytes(bits: int, fit: bool) -> int:
@@ -133,8 +120,8 @@ class Limits:
         streams_weights: whether lowering reads weights one by one and releases each.
         kept_positions: (window, context, seq_len) to the positions that the cache of a sliding
             window keeps.
-        cached_bytes: (the fewest `bits_beside_caches` of a weight, whether keys `fit_int8`) to
-            bytes of a number in a cache of keys and values.
+        cached_bytes: (the fewest bits of a weight, whether keys fit int8) to bytes of a number in a
+            cache of keys and values (exporter/cache_type.py).
         rotates: whether linears may rotate their inputs at run time (quant/rotation/inputs.py).
         missing: a sentence on what must be installed before it can lower here; None if nothing is
             missing.
@@ -367,13 +354,6 @@ class Limits:
                 f"{self.name} supports weights of {' or '.join(map(str, self.weight_bits))} bits, "
                 f"but these have {bits}: export with --quant {schemes[self.weight_bits[0]]}."
             )
-
-
-def fewest_bits(program: ExportedProgram) -> int:
-    """Returns the fewest `bits_beside_caches` of a captured program's linears; FLOAT_BITS if none
-    is quantized."""
-    linears = map(linear_arguments, linears_of(program.graph))
-    return min((bits_beside_caches(each.bits, each.levels) for each in linears), default=FLOAT_BITS)
 
 
 def _weight_types(program: ExportedProgram) -> list[StoredAs]:

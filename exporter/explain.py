@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from delegates import DelegationReport, Unfused, get_delegate
-from delegates.limits import fewest_bits, fit_int8
+from exporter.cache_type import as_cached, cached_bytes
 from exporter.decompositions import Decomposition, decompositions, operators_by_line
 from exporter.keep import keeping, require_keepable
 from exporter.kv_caches import KvCaches, States, kv_caches, states
@@ -104,8 +104,11 @@ def explain_export(options: ExportOptions, listener: Listener) -> Explanation:
     check_mixers(checkpoint, context, delegate.LIMITS)
     check_adapters(options, delegate.LIMITS)
     scheme = quick_scheme(stored_scheme(delegate.LIMITS, options.scheme))
+    spec = checkpoint.config.for_context(context)
+    item_bytes = cached_bytes(spec, options.scheme, delegate.LIMITS)
+    spec = as_cached(spec, options.scheme, delegate.LIMITS)
     with torch.device("meta"):
-        model = CausalLM(checkpoint.config.for_context(context))
+        model = CausalLM(spec)
     checkpoint.check(model)
     listener.stage("load" if scheme.name == "none" else "quantize")
     quantize(model, scheme, checkpoint, progress=listener.progress)
@@ -114,8 +117,6 @@ def explain_export(options: ExportOptions, listener: Listener) -> Explanation:
     listener.stage("capture")
     with noting_conditions() as lines:
         program = capture(model, context, seq_len)
-    fit = all(fit_int8(mixer.bias, mixer.head_dim) for mixer in model.config.attentions)
-    item_bytes = delegate.LIMITS.cached_bytes(fewest_bits(program), fit)
     caches = kv_caches(model.config, delegate.LIMITS, item_bytes, context, seq_len)
     kept = states(model.config)
     del model

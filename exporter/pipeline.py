@@ -11,6 +11,7 @@ from delegates import DelegationReport, Limits, get_delegate, load_program
 from delegates.spill import spilling_to
 from exporter.agreement import Agreement, Reference, compare, reference_logits, require_agreement
 from exporter.budget import mixed, require_size, storage_of, within_budget
+from exporter.cache_type import as_cached
 from exporter.calibration import with_own_text
 from exporter.checkpoint import Checkpoint
 from exporter.errors import ExportError
@@ -101,10 +102,11 @@ def export_model(options: ExportOptions, listener: Listener = SILENT) -> ExportR
         reference = reference_logits(model, sample, seq_len, quantized, spill.release)
         attach(model, checkpoint.adapters)
         program = capture(model, context, seq_len)
+        int8_heads = any(mixer.int8 for mixer in model.config.attentions)
         del model  # the program now holds the weights, and lowering releases them
         listener.stage("lower")
         methods = constant_methods(checkpoint, text, context, seq_len)
-        report = describe(options, checkpoint, text, quantization, context, seq_len)
+        report = describe(options, checkpoint, text, quantization, context, seq_len, int8_heads)
         blobs = {**text.blobs, REPORT: encode_report(report)}
         spill.release()
         with spilling_to(spill.directory):
@@ -164,8 +166,10 @@ def load_quantized(
     If `resources` has no cache, the options' cache is used.
     """
     context, _ = context_lengths(options, checkpoint)
+    limits = get_delegate(options.delegate).LIMITS
+    spec = as_cached(checkpoint.config.for_context(context), options.scheme, limits)
     with torch.device("meta"):
-        model = CausalLM(checkpoint.config.for_context(context))
+        model = CausalLM(spec)
     checkpoint.check(model)
     listener.stage("load" if options.scheme.name == "none" else "quantize")
     cache = resources.cache or _cache(options, listener)
@@ -177,7 +181,7 @@ def load_quantized(
         text.evaluation,
         listener.progress,
         replace(resources, cache=cache, name=checkpoint.name),
-        storage_of(get_delegate(options.delegate).LIMITS),
+        storage_of(limits),
     )
     if report.rare_experts:
         listener.note(
@@ -235,6 +239,7 @@ def describe(
     quantization: QuantReport,
     max_context_len: int,
     max_seq_len: int,
+    int8_heads: bool,
 ) -> dict[str, Any]:
     """Returns the report in the file: the model, and the results of quantization."""
     config = checkpoint.config
@@ -260,6 +265,7 @@ def describe(
             "head_bits": quantization.head_bits,
             "bits": quantization.widths,
             "method": quantization.method,
+            "int8_heads": int8_heads,
             "bits_per_weight": quantization.size.bits_per_weight,
             "linear_bits_per_weight": quantization.size.linear_bits_per_weight,
             "embedding_bytes": quantization.size.embedding,

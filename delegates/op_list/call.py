@@ -17,10 +17,9 @@ from torch.export.graph_signature import InputKind, OutputKind
 from torch.fx import Node
 
 from delegates.errors import DelegateError
-from delegates.limits import FLOAT_BITS, bits_beside_caches, bytes_as_weights, fit_int8
 from delegates.lines import source_line
 from delegates.op_list.graph import Constants, operator_name
-from delegates.op_list.layout import PAGE_BYTES
+from delegates.op_list.layout import PAGE_BYTES, Format
 from delegates.op_list.low_rank import AdapterBlobs, LowRank, Pair
 from delegates.op_list.match import find_ops
 from delegates.op_list.matrix import Matrix
@@ -59,9 +58,6 @@ FLOATS_ALIGNMENT = 64
 
 # The ops that read the position of the call.
 _POSITIONED = Attention | SharedAttention | Convolution | Delta | Rotate
-
-# By the bytes of a number.
-_CACHE_TYPES = {1: CacheType.INT8, 2: CacheType.FLOAT16, 4: CacheType.FLOAT32}
 
 _RELEASING = ContextVar("releasing", default=False)
 
@@ -184,22 +180,12 @@ class DelegateCall:
 
     def _cache_type(self) -> CacheType:
         """Of keys and values, unless a session sets another."""
+        attentions = [op for op in self.ops if isinstance(op, Attention)]
+        if attentions and all(op.int8 for op in attentions):
+            return CacheType.INT8
         linears = [op for op in self.ops if not isinstance(op, Embedding)]
-        formats = [matrix.format for op in linears for matrix in op.matrices()]
-        bits = min((bits_beside_caches(f.bits, f.levels) for f in formats), default=FLOAT_BITS)
-        fit = all(
-            fit_int8(self._may_have_bias(op.key), op.cache.head_dim)
-            for op in self.ops
-            if isinstance(op, Attention)
-        )
-        return _CACHE_TYPES[bytes_as_weights(bits, fit)]
-
-    def _may_have_bias(self, keys: Rows) -> bool:
-        """Whether the linear that computes the keys has one, or is not in this call."""
-        maker = self.ops.maker(keys)
-        while maker is not None and not isinstance(maker, Linear):
-            maker = self.ops.maker(next(iter(maker.reads()), None))
-        return maker is None or any(bias is not None for bias in maker.biases)
+        formats = {matrix.format for op in linears for matrix in op.matrices()}
+        return CacheType.FLOAT16 if formats - {Format.FLOAT32} else CacheType.FLOAT32
 
     def _pack_weights(self) -> None:
         """Packs each matrix once, the smallest first: more memory is then free for the largest. In

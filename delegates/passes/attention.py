@@ -19,6 +19,8 @@ from delegates.passes.graph import call_like
 CACHED_ATTENTION = "thimble.cached_attention.default"
 SHARED_ATTENTION = "thimble.shared_attention.default"
 
+_OF_SHARED = 6  # arguments after the queries, up to the soft cap
+
 # Added to the score of a position that must not be seen. Float16 ends at 65504: a score may be
 # down to -35504 before the sum overflows, and exp(-30000 - largest score) is 0.
 MASKED = -30000.0
@@ -53,6 +55,7 @@ class AttentionArguments(NamedTuple):
     window: int | None = None
     soft_cap: float | None = None
     sinks: Node | None = None
+    int8: bool = False
 
 
 def attention_arguments(node: Node) -> AttentionArguments:
@@ -63,7 +66,7 @@ def shared_arguments(node: Node) -> AttentionArguments:
     """Those of a `thimble::shared_attention`, which has no keys and values of its own: the queries
     are in their places."""
     query, *others = cast(tuple[Any, ...], node.args)
-    return AttentionArguments(query, query, query, *others)
+    return AttentionArguments(query, query, query, *others[:_OF_SHARED])
 
 
 def refuse_windows(delegate: str, program: ExportedProgram) -> None:
@@ -184,7 +187,8 @@ def rewrite_attention(
 
 
 def _attention(node: Node, positions: Positions, masks: Node, write: Write) -> Node:
-    query, key, value, key_cache, value_cache, _, scale, _, cap, sinks = attention_arguments(node)
+    given = attention_arguments(node)
+    query, key, value, key_cache, value_cache, _, scale, _, cap, sinks, _ = given
     seq_len = positions.seq_len
     heads, head_dim = query.meta["val"].shape[2:]
     kv_heads = key.meta["val"].shape[2]

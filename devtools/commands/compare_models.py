@@ -80,18 +80,24 @@ def read_weights(etrecord: Path) -> dict[str, Tensor]:
 
 
 def quantized_model(
-    checkpoint: Checkpoint, weights: Mapping[str, Tensor], source: Path, method: Method
+    checkpoint: Checkpoint,
+    weights: Mapping[str, Tensor],
+    source: Path,
+    method: Method,
+    int8_heads: bool = False,
 ) -> CausalLM:
     """The model that was exported, with the weights that its record holds.
 
     Args:
         method: says in which blocks the linears of its layers rotate their inputs.
+        int8_heads: whether its attention rounds heads to int8.
 
     Raises:
         BadRequest: they belong to a model of another shape than the checkpoint's.
     """
+    config = checkpoint.config
     with torch.device("meta"):
-        model = CausalLM(checkpoint.config)
+        model = CausalLM(config.with_int8_heads() if int8_heads else config)
     for name, tensor in weights.items():
         if name.endswith((ZERO_POINTS, OWN, ".scales")) or name.startswith(_LIFTED):
             continue  # what lowering added; what goes with the integers

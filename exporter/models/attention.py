@@ -5,6 +5,7 @@ from torch import Tensor, nn
 
 from exporter.models.cached_attention import attend
 from exporter.models.context import CachedContext, Context
+from exporter.models.int8_heads import in_int8, rotated_in_int8
 from exporter.models.norm import RMSNorm
 from exporter.models.rope import apply_rope
 from exporter.models.spec import AttentionSpec, Norms
@@ -43,6 +44,7 @@ class Attention(nn.Module):
         self.query_rope, self.key_rope = query_rope, key_rope
         self.soft_cap = spec.soft_cap
         self.sinks = nn.Parameter(torch.zeros(spec.num_attention_heads)) if spec.sinks else None
+        self.int8 = spec.int8
         query_size = spec.num_attention_heads * spec.head_dim
         key_size = spec.num_key_value_heads * spec.head_dim
         self.q_proj = nn.Linear(hidden_size, query_size, spec.bias)
@@ -95,9 +97,12 @@ class Attention(nn.Module):
                 self.window,
                 self.soft_cap,
                 self.sinks,
+                _in_int8(self),
             )
             self._keep(self.k_cache, self.v_cache, context)
         else:
+            if _in_int8(self):
+                q, k, v = rotated_in_int8(q), rotated_in_int8(k), in_int8(v)
             out = self._attend(q, k, v)
             self._keep(k, v, context)
         out = out.flatten(2)
@@ -151,6 +156,7 @@ class SharedAttention(nn.Module):
         self.window = spec.window
         self.query_rope = query_rope
         self.soft_cap = spec.soft_cap
+        self.int8 = spec.int8
         query_size = spec.num_attention_heads * spec.head_dim
         self.q_proj = nn.Linear(hidden_size, query_size, spec.bias)
         self.o_proj = nn.Linear(query_size, hidden_size, spec.out_bias)
@@ -169,9 +175,18 @@ class SharedAttention(nn.Module):
             q = apply_rope(q, context.ropes[self.query_rope])
         if isinstance(context, CachedContext):
             out = torch.ops.thimble.shared_attention(
-                q, keys, values, context.start_pos, self.scale, self.window, self.soft_cap
+                q,
+                keys,
+                values,
+                context.start_pos,
+                self.scale,
+                self.window,
+                self.soft_cap,
+                _in_int8(self),
             )
         else:
+            if _in_int8(self):
+                q = rotated_in_int8(q)
             mask = window_mask(q, self.window)
             out = attend(q, keys, values, mask, self.scale, self.soft_cap, None)
         return self.o_proj(out.flatten(2))
@@ -188,6 +203,11 @@ class SharedAttention(nn.Module):
             feeds_last=None,
             heads=None,
         )
+
+
+def _in_int8(attention: Attention | SharedAttention) -> bool:
+    """Whether heads are rounded to int8: not while the linears that make them are floats."""
+    return attention.int8 and not isinstance(attention.q_proj, nn.Linear)
 
 
 def window_mask(q: Tensor, window: int | None) -> Tensor | None:

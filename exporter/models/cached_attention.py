@@ -10,15 +10,17 @@ from torch import Tensor
 from torch._decomp import register_decomposition
 from torch.nn import functional as F
 
+from exporter.models.int8_heads import in_int8, rotated_in_int8
+
 _library = torch.library.Library("thimble", "FRAGMENT")
 _library.define(
     "cached_attention(Tensor query, Tensor key, Tensor value, Tensor(a!) key_cache, "
     "Tensor(b!) value_cache, SymInt start_pos, float scale, int? window=None, "
-    "float? soft_cap=None, Tensor? sinks=None) -> Tensor"
+    "float? soft_cap=None, Tensor? sinks=None, bool int8=False) -> Tensor"
 )
 _library.define(
     "shared_attention(Tensor query, Tensor key_cache, Tensor value_cache, SymInt start_pos, "
-    "float scale, int? window=None, float? soft_cap=None) -> Tensor"
+    "float scale, int? window=None, float? soft_cap=None, bool int8=False) -> Tensor"
 )
 
 
@@ -33,6 +35,7 @@ def cached_attention(
     window: int | None = None,
     soft_cap: float | None = None,
     sinks: Tensor | None = None,
+    int8: bool = False,
 ) -> Tensor:
     """Writes keys and values to the cache, then computes causal grouped-query attention over it.
 
@@ -45,11 +48,14 @@ def cached_attention(
         scale: factor on the dot products.
         window: how many positions a query sees, its own included; None: all up to its own.
         soft_cap, sinks: as in `attend`.
+        int8: whether queries, keys and values are first rounded to int8.
 
     Returns:
         (1, seq_len, num_attention_heads, head_dim).
     """
     seq_len = query.shape[1]
+    if int8:
+        query, key, value = rotated_in_int8(query), rotated_in_int8(key), in_int8(value)
     key_cache.narrow(1, start_pos, seq_len).copy_(key)
     value_cache.narrow(1, start_pos, seq_len).copy_(value)
     mask = _seen(query, key_cache, start_pos, window)
@@ -64,6 +70,7 @@ def shared_attention(
     scale: float,
     window: int | None = None,
     soft_cap: float | None = None,
+    int8: bool = False,
 ) -> Tensor:
     """Computes causal grouped-query attention over a cache that already has this call's keys and
     values: as `cached_attention`, without its writes.
@@ -71,6 +78,8 @@ def shared_attention(
     Returns:
         (1, seq_len, num_attention_heads, head_dim).
     """
+    if int8:
+        query = rotated_in_int8(query)
     mask = _seen(query, key_cache, start_pos, window)
     return attend(query, key_cache, value_cache, mask, scale, soft_cap, None)
 

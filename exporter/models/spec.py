@@ -32,6 +32,8 @@ class AttentionSpec:
         values_are_keys: values are what k_proj makes, too; there is no v_proj (Gemma 4).
         shares: the index of an earlier layer, whose keys and values it attends to; None: it has its
             own (Gemma 4).
+        int8: beside quantized linears, heads are rounded to int8, as a cache of such keeps keys and
+            values (exporter/models/int8_heads.py).
     """
 
     num_attention_heads: int
@@ -50,6 +52,7 @@ class AttentionSpec:
     value_norm: bool = False
     values_are_keys: bool = False
     shares: int | None = None
+    int8: bool = False
 
     def for_context(self, length: int) -> "AttentionSpec":
         """Returns the attention for contexts of up to `length`."""
@@ -257,6 +260,16 @@ class DecoderSpec:
         """Returns the decoder for contexts of up to `length`: tables that depend on the length are
         fixed, and windows that are not shorter are removed."""
         layers = (replace(layer, mixer=layer.mixer.for_context(length)) for layer in self.layers)
+        return replace(self, layers=tuple(layers))
+
+    def with_int8_heads(self) -> "DecoderSpec":
+        """Returns the decoder with int8 attention in all layers that have any."""
+        layers = (
+            replace(layer, mixer=replace(layer.mixer, int8=True))
+            if isinstance(layer.mixer, AttentionSpec)
+            else layer
+            for layer in self.layers
+        )
         return replace(self, layers=tuple(layers))
 
     def dimensions(self) -> dict[str, int | list[int]]:

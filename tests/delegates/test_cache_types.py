@@ -5,22 +5,34 @@ from pathlib import Path
 
 import pytest
 import torch
-from support.cpu_models import CONTEXT, TINY, prepare, write
+from support.cpu_models import CONTEXT, TINY, LoweredModel, prepare, write
 from support.decoder_specs import varied
 from support.small_models import random_model
+from torch import nn
 
-from delegates import get_delegate
+from delegates import get_delegate, load_program
 from delegates.cpu import LIMITS
-from delegates.limits import fewest_bits, fit_int8
-from exporter.agreement import reference_logits
+from exporter.agreement import compare, reference_logits
+from exporter.cache_type import as_cached, cached_bytes
 from exporter.models.spec import DecoderSpec
 from exporter.program import capture
-from quant.modules import QuantizedLinear
-from quant.scheme import Scheme
+from quant.scheme import HEAD_PART, KEEP, Scheme
+from quant.weight_type import WeightType
 
 SPEC = varied(TINY, num_hidden_layers=1, head_dim=32)
 BIASED = varied(SPEC, attention_bias=True)
+(_LAYER,) = SPEC.layers
+CAPPED = replace(
+    SPEC,
+    layers=(replace(_LAYER, mixer=replace(_LAYER.attention, window=8, soft_cap=3.0)),),
+)
 BYTES = {"int8": 1, "float16": 2, "float32": 4}
+
+
+def written(spec: DecoderSpec, scheme: Scheme, directory: Path) -> LoweredModel:
+    model = prepare(random_model(spec, 1), scheme)
+    reference = reference_logits(model, torch.arange(30), CONTEXT, scheme.name != "none")
+    return write(capture(model, CONTEXT, CONTEXT), directory, reference)
 
 
 @pytest.mark.parametrize(
@@ -42,26 +54,54 @@ BYTES = {"int8": 1, "float16": 2, "float32": 4}
 def test_the_type_of_a_file_and_what_explain_says(
     spec: DecoderSpec, scheme: Scheme, kept: str, tmp_path: Path
 ) -> None:
-    model = prepare(random_model(spec), scheme)
-    reference = reference_logits(model, torch.arange(30), CONTEXT, scheme.name != "none")
-    program = capture(model, CONTEXT, CONTEXT)
-    (mixer,) = spec.attentions
-    bits, fit = fewest_bits(program), fit_int8(mixer.bias, mixer.head_dim)
-    (call,) = write(program, tmp_path, reference).calls
+    assert cached_bytes(spec, scheme, LIMITS) == BYTES[kept]
+    (call,) = written(as_cached(spec, scheme, LIMITS), scheme, tmp_path).calls
     assert call.program["cache_type"] == kept
-    assert LIMITS.cached_bytes(bits, fit) == BYTES[kept]
 
 
-def test_a_checkpoints_own_integers_count_as_8_bits(tmp_path: Path) -> None:
-    model = prepare(random_model(SPEC), Scheme("rtn4"))
-    for linear in model.modules():
-        if isinstance(linear, QuantizedLinear):
-            linear.weight_type = replace(linear.weight_type, levels=1)
-    program = capture(model, CONTEXT, CONTEXT)
-    assert fewest_bits(program) == 8
-    (call,) = write(program, tmp_path, reference_logits(model, torch.arange(9), 9, True)).calls
-    assert {"int4", "int8"} == {item["format"] for item in call.program["weights"]}
-    assert call.program["cache_type"] == "float16"
+def test_a_checkpoints_own_integers_count_as_8_bits() -> None:
+    types = {
+        f"model.layers.0.{part}": WeightType(4, 32, 1)
+        for part in ("self_attn.qkv_proj", "self_attn.o_proj", "mlp.gate_up_proj", "mlp.down_proj")
+    }
+    assert cached_bytes(SPEC, Scheme(KEEP).with_types(types), LIMITS) == BYTES["float16"]
+    assert cached_bytes(SPEC, Scheme("rtn4"), LIMITS) == BYTES["int8"]
+
+
+def test_the_narrowest_weight_decides() -> None:
+    wide = {HEAD_PART: WeightType(6, 32, 2)}
+    assert cached_bytes(SPEC, Scheme("gptq4").with_types(wide), LIMITS) == BYTES["int8"]
+    assert cached_bytes(SPEC, Scheme("rtn8"), LIMITS) == BYTES["float16"]
+    assert cached_bytes(SPEC, replace(Scheme("rtn8"), types=tuple(wide.items())), LIMITS) == 1
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        SPEC,
+        varied(SPEC, head_dim=80),
+        varied(SPEC, head_dim=36),
+        varied(SPEC, qk_norm="heads"),
+        CAPPED,
+    ],
+)
+def test_the_model_rounds_heads_as_the_file_does(
+    spec: DecoderSpec, tmp_path: Path, cpp_build: Path
+) -> None:
+    """Between float linears, which hide nothing; only those that are no `nn.Linear` count as
+    quantized."""
+    model = random_model(spec.with_int8_heads(), 1)
+    attention = model.get_submodule("model.layers.0.self_attn")
+    attention.q_proj = nn.Sequential(attention.get_submodule("q_proj"))
+    tokens = torch.arange(40)
+    reference = reference_logits(model, tokens, CONTEXT, False)
+    lowered = write(capture(model, CONTEXT, CONTEXT), tmp_path, reference)
+    assert lowered.calls[0].program["cache_type"] == "int8"
+    step = load_program(lowered.lowered.report, lowered.path)
+    assert step is not None
+    assert compare(reference, step).error < 1e-4  # the softmax's weights have 14 bits
+    floats = reference_logits(random_model(spec, 1), tokens, CONTEXT, False)
+    assert compare(floats, step).error > 2e-3
 
 
 @pytest.mark.parametrize(

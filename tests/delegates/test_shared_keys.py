@@ -20,6 +20,7 @@ from delegates.op_list.ops import SharedAttention, Values
 from delegates.op_list.partition import find_calls
 from devtools.report.op_list import read_op_list
 from exporter.agreement import compare, reference_logits
+from exporter.cache_type import cached_bytes
 from exporter.kv_caches import kv_caches
 from exporter.models.decoder import CausalLM
 from exporter.models.families import decoder_spec
@@ -113,6 +114,20 @@ def test_integers_agree_within_rounding(tmp_path: Path, cpp_build: Path) -> None
     reference = reference_logits(quantized, TOKENS, CALL, True)
     found = write(capture(quantized, CONTEXT, CALL), tmp_path, reference)
     assert (found.lowered.report.calls, found.lowered.report.left) == (1, {})
+    step = cpu.load(found.path)
+    assert step is not None
+    agreement = compare(reference, step)
+    assert agreement.error <= agreement.tolerance
+
+
+@pytest.mark.check
+def test_shared_keys_in_int8_agree_too(tmp_path: Path, cpp_build: Path) -> None:
+    spec = decoder_spec({**FIELDS, "head_dim": 32, "global_head_dim": 64}).for_context(CONTEXT)
+    assert cached_bytes(spec, Scheme("rtn4"), cpu.LIMITS) == 1
+    quantized = prepare(random_model(spec.with_int8_heads()), Scheme("rtn4"))
+    reference = reference_logits(quantized, TOKENS, CALL, True)
+    found = write(capture(quantized, CONTEXT, CALL), tmp_path, reference)
+    assert [call.program["cache_type"] for call in found.calls] == ["int8"]
     step = cpu.load(found.path)
     assert step is not None
     agreement = compare(reference, step)

@@ -33,6 +33,7 @@ class Attention(Op):
         window: positions that a query sees, including its own; 0: all up to its own.
         soft_cap: of scores; 0: none.
         sinks: (num_attention_heads,), one more score of each head; None: there is none.
+        int8: whether heads are rounded to int8.
         query_norm, key_norm: applied to each head first.
         rotation: applied to the heads of queries and keys after the norms.
     """
@@ -49,6 +50,7 @@ class Attention(Op):
     window: int
     soft_cap: float
     sinks: Node | None
+    int8: bool
     offsets: tuple[int, int, int] = (0, 0, 0)
     query_norm: NormWeight | None = None
     key_norm: NormWeight | None = None
@@ -115,6 +117,7 @@ def match_attention(node: Node, values: Values) -> Attention | Refused | None:
         window=window,
         soft_cap=given.get("soft_cap") or 0.0,
         sinks=sinks,
+        int8=given.get("int8", False),
     )
 
 

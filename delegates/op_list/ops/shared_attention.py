@@ -58,7 +58,7 @@ class SharedAttention(Op):
 
 def match_shared_attention(node: Node, values: Values) -> SharedAttention | Refused:
     query, keys, caches, _, scale, *rest = args_of(node)
-    window, soft_cap = (*rest, None, None)[:2]
+    window, soft_cap = (*rest, None, None)[:2]  # in int8 if the keys and values are
     if not is_heads(query):
         return Refused("its queries are not heads (1, seq_len, heads, head_dim)")
     buffers = [written_buffer(cache, values) for cache in (keys, caches)]
