@@ -5,7 +5,7 @@ from torch import Tensor, nn
 
 from exporter.models.cached_attention import attend
 from exporter.models.context import CachedContext, Context
-from exporter.models.int8_heads import in_int8, rotated_in_int8
+from exporter.models.int8_heads import in_int8, rotated_in_int8, turned
 from exporter.models.norm import RMSNorm
 from exporter.models.rope import apply_rope
 from exporter.models.spec import AttentionSpec, Norms
@@ -101,10 +101,12 @@ class Attention(nn.Module):
             )
             self._keep(self.k_cache, self.v_cache, context)
         else:
-            if _in_int8(self):
-                q, k, v = rotated_in_int8(q), rotated_in_int8(k), in_int8(v)
+            int8 = _in_int8(self)
+            if int8:  # rotated queries and keys have the same products
+                q, k, v = in_int8(turned(q)), in_int8(turned(k)), in_int8(v)
             out = self._attend(q, k, v)
-            self._keep(k, v, context)
+            if self.kept_as is not None:
+                self._keep(turned(k) if int8 else k, v, context)
         out = out.flatten(2)
         return self.o_proj(out if gate is None else torch.sigmoid(gate) * out)
 

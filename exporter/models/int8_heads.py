@@ -22,13 +22,18 @@ def in_int8(heads: Tensor) -> Tensor:
     Args:
         heads: float32 (..., head_dim).
     """
-    scale = heads.abs().amax(dim=-1, keepdim=True) / _MOST
+    largest = torch.maximum(heads.amax(-1, keepdim=True), -heads.amin(-1, keepdim=True))
+    scale = largest / _MOST
     inverse = torch.where(scale < _LEAST_SCALE, 0.0, 1 / scale)
-    return (heads * inverse).round().clamp(-_MOST, _MOST) * scale
+    return (heads * inverse).round_().mul_(scale)
+
+
+def turned(heads: Tensor) -> Tensor:
+    """Rotates queries or keys, or rotates them back."""
+    head_dim = heads.shape[-1]
+    return rotate_blocks(heads, next((size for size in _BLOCKS if head_dim % size == 0), 0))
 
 
 def rotated_in_int8(heads: Tensor) -> Tensor:
-    """The same of queries or keys, which are rotated for it."""
-    head_dim = heads.shape[-1]
-    size = next((size for size in _BLOCKS if head_dim % size == 0), 0)
-    return rotate_blocks(in_int8(rotate_blocks(heads, size)), size)
+    """Queries or keys, rotated, rounded to int8 and rotated back."""
+    return turned(in_int8(turned(heads)))

@@ -21,9 +21,12 @@ def gptaq_carry(drift: Tensor, factor: InverseFactor, share: float) -> Tensor:
 
 
 def qronos_first(
-    weight: Tensor, correlation: Tensor, hessian: Tensor, factor: InverseFactor, share: float
+    weight: Tensor, drift: Tensor, hessian: Tensor, factor: InverseFactor, share: float
 ) -> Tensor:
-    """The first column of Qronos: its optimum if no other column changes, w_1 + C_1 / H_11.
+    """The first column of Qronos: its optimum if no other column changes, w_1 + (W D)_1 / H_11.
+
+    Args:
+        drift: D (columns, columns), in the columns' own order.
 
     Returns:
         float32 (rows,).
@@ -32,4 +35,4 @@ def qronos_first(
     diagonal = hessian[first, first] + factor.damping
     if hessian[first, first] == 0:
         return weight[:, first]
-    return weight[:, first] + correlation[:, first] / diagonal * share
+    return weight[:, first] + weight @ drift[:, first] / diagonal * share

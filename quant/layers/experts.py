@@ -117,7 +117,8 @@ def _gptq_expert(
     """Quantizes one expert by its own inputs (tokens, hidden_size)."""
     block, keep = expert.block, expert.streams.keep
     described, reach = block.block, partial(block.reach, context=None)
-    statistics = expert.statistics(described.readers[0].linears[0], inputs, reference, tokens)
+    readers = [linear for part in described.readers for linear in part.linears]
+    statistics = expert.statistics(readers, inputs, reference, tokens)
     reached = None
     if reference is not None:  # through the expert while it is float
         reached = keep(reach, cast(Shards, reference))
@@ -126,7 +127,8 @@ def _gptq_expert(
     del statistics
     with dequantized_once(block.layer.get_submodule(described.module)):
         inputs = keep(reach, inputs)
-    expert.quantize(described.last, expert.statistics(described.end, inputs, reached, tokens), None)
+    statistics = expert.statistics([described.end], inputs, reached, tokens)
+    expert.quantize(described.last, statistics, None)
 
 
 def _round(expert: Place) -> None:

@@ -39,7 +39,8 @@ def _gptq_block(place: Place) -> None:
     normed = None
     if streams.reference is not None:
         normed = [map(block.normed, shard) for shard in streams.reference.shards]
-    statistics = place.statistics(described.readers[0].linears[0], inputs, normed)
+    readers = [linear for part in described.readers for linear in part.linears]
+    statistics = place.statistics(readers, inputs, normed)
     reached = place.follow()  # goes through the block while that is float
     for part in described.readers:
         place.quantize(part, statistics, None)
@@ -47,9 +48,9 @@ def _gptq_block(place: Place) -> None:
 
     with dequantized_once(block.layer.get_submodule(described.module)):
         inputs = through(block.reach, inputs, streams.hidden.contexts, streams.spill)
-    statistics = place.statistics(described.end, inputs, reached)
+    statistics = place.statistics([described.end], inputs, reached)
     del reached
-    place.quantize(described.last, statistics, place.residual(inputs, statistics))
+    place.quantize(described.last, statistics, place.wanted(inputs, statistics))
     del statistics
     with dequantized_once(block.layer.get_submodule(described.end)):
         for shard, reaching in zip(streams.hidden.shards, inputs, strict=True):

@@ -15,7 +15,7 @@ from quant.machine.speed import Speed, hessian_operations, update_operations
 from quant.machine.spill import IN_MEMORY, Spill
 from quant.protocols import Part
 from quant.rounding.activations import Seen
-from quant.rounding.drift import residual_drift, residual_products
+from quant.rounding.drift import residual_products
 from quant.rounding.nearest import require_finite, round_int8
 from quant.rounding.solve import (
     Statistics,
@@ -95,27 +95,28 @@ class Place:
 
     def statistics(
         self,
-        linear: str,
+        linears: Sequence[str],
         inputs: Shards,
         reference: Sequence[Iterable[Tensor]] | None,
         tokens: int | None = None,
     ) -> Statistics:
-        """Returns the statistics of a linear's inputs.
+        """Returns the statistics of the inputs that linears have in common.
 
         Args:
             tokens: how many inputs the ranks have together; None: one for each of the text.
         """
-        weight = weight_of(self.block.layer, linear)
-        in_features, device = weight.shape[1], weight.device
+        weights = [weight_of(self.block.layer, linear) for linear in linears]
+        in_features, device = weights[0].shape[1], weights[0].device
+        rows = sum(map(len, weights))
         columns = in_features + -in_features % self.scheme.largest_group
         total = self.streams.total
         tokens = self.streams.hidden.tokens if tokens is None else tokens
         method, operations = self.scheme.choice, hessian_operations(tokens, columns)
         with self.streams.speed.timed("hessian", operations, device):
-            return statistics(inputs, reference, tokens, columns, method, total, device)
+            return statistics(inputs, reference, tokens, rows, columns, method, total, device)
 
-    def residual(self, inputs: Shards, statistics: Statistics) -> Tensor | None:
-        """Returns the correlation C of the residual stream's drift, if the method uses it."""
+    def wanted(self, inputs: Shards, statistics: Statistics) -> Tensor | None:
+        """Returns B of the residual stream, if the method uses it."""
         reference, method = self.streams.reference, self.scheme.choice
         if reference is None or not self.aims_at_residual:
             return None
@@ -137,30 +138,30 @@ class Place:
         products = self.streams.total(
             residual_products(pairs(shard), weight) for shard in range(len(inputs))
         )
-        return residual_drift(products, self.streams.hidden.tokens, weight, statistics.hessian)
+        return products.mul_(2 / max(self.streams.hidden.tokens, 1))
 
-    def quantize(self, part: Part, statistics: Statistics, correlation: Tensor | None) -> None:
+    def quantize(self, part: Part, statistics: Statistics, wanted: Tensor | None) -> None:
         """Quantizes the linears of a part, which share their input."""
         type = self.scheme.type_of(f"{self.name}.{part.name}")
         assert type is not None
         for linear in part.linears:
-            self._quantize(linear, type, statistics, correlation)
+            self._quantize(linear, type, statistics, wanted)
 
     @exact_products()
     def _quantize(
-        self, linear: str, type: WeightType, statistics: Statistics, correlation: Tensor | None
+        self, linear: str, type: WeightType, statistics: Statistics, wanted: Tensor | None
     ) -> None:
         name, weight = f"{self.name}.{linear}", weight_of(self.block.layer, linear)
         require_finite(weight, name)
         (rows, columns), method = weight.shape, self.scheme.choice
         weight = rotated_by(method)(weight)
         if type.in_groups:
-            moved = correlation is not None or statistics.drift is not None
+            moved = wanted is not None or statistics.has_drift
             operations = update_operations(rows, len(statistics.hessian), method, moved)
             with self.streams.speed.timed("update", operations, weight.device):
-                quantized = solve(weight, type, method, statistics, correlation, self.streams.ranks)
+                quantized = solve(weight, type, method, statistics, wanted, self.streams.ranks)
         else:
-            target = aim(padded_as(weight, statistics), method, statistics, correlation)
+            target = aim(padded_as(weight, statistics), method, statistics, wanted)
             quantized = round_int8(target[:, :columns], name)
         quantized = replace(quantized, rotated=method.rotated(columns))
         quantize_linear(self.block.layer, linear, quantized)

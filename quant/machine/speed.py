@@ -48,9 +48,9 @@ def hessian_operations(tokens: int, columns: int) -> int:
 
 
 def update_operations(rows: int, columns: int, method: Method, corrected: bool) -> int:
-    """GPTQ's updates (a triangle), the drift's correction (two), descent (a gradient and its
-    updates, sweep by sweep, of which the last is a triangle)."""
-    products = 1 + 2 * corrected + (1 + 2 * method.descent if method.descent else 0)
+    """GPTQ's updates (a triangle), the drift's correction (two), descent (a gradient for each
+    sweep)."""
+    products = 1 + 2 * corrected + 2 * method.descent
     return products * rows * columns * columns
 
 

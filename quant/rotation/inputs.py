@@ -10,6 +10,8 @@ ends and every family stay as they are.
 import torch
 from torch import Tensor
 
+_made: dict[tuple[int, torch.dtype, torch.device], Tensor] = {}
+
 
 def rotate_blocks(x: Tensor, size: int) -> Tensor:
     """Multiplies each block by H / sqrt(size), which is its own inverse.
@@ -26,7 +28,12 @@ def rotate_blocks(x: Tensor, size: int) -> Tensor:
 def _hadamard(size: int, like: Tensor) -> Tensor:
     """Sylvester's matrix over the root of its size, symmetric and orthogonal, of the type and on
     the device of another tensor."""
+    key = size, like.dtype, like.device
+    if type(like) is Tensor and key in _made:
+        return _made[key]
     matrix = like.new_full((1, 1), size**-0.5)
     while len(matrix) < size:
         matrix = torch.cat((matrix.repeat(1, 2), torch.cat((matrix, -matrix), dim=1)))
+    if type(matrix) is Tensor:  # while a program is captured, it has no numbers
+        _made[key] = matrix
     return matrix

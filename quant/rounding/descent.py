@@ -19,7 +19,7 @@ from quant.machine.device import HOST, rows_together
 from quant.machine.threads import one_thread
 from quant.rounding.scales import Grid, TwoLevelScales
 
-_BLOCK = 256  # columns whose changes reach all others together (one matrix product)
+_BLOCK = 256  # columns whose gradient is computed together (one matrix product)
 _STEPS = (0, -1, 1)  # of a group's integer scale
 
 
@@ -53,8 +53,8 @@ def descend(
             scales.grid,
             hessian,
         )
-        for sweep in range(sweeps):
-            if not problem.sweep(last=sweep == sweeps - 1):
+        for _ in range(sweeps):
+            if not problem.sweep():
                 break
         new_values[rows], multiple[rows] = problem.values(), problem.multiple.T
     return new_values, TwoLevelScales(multiple, scales.row_scale, scales.grid)
@@ -73,54 +73,54 @@ class _Rows:
         self.multiple = torch.empty_like(multiple.T, memory_format=torch.contiguous_format)
         self.multiple.copy_(multiple.T)  # (groups, rows)
         steps = self.multiple.repeat_interleave(self._group_size, dim=0)
-        self._gradient = hessian @ (target.T - self._values * steps)  # (columns, rows)
+        self._residual = target.T.contiguous() - self._values * steps  # (columns, rows)
 
     def values(self) -> Tensor:
         """int8 (rows, columns)."""
         return self._values.T.to(torch.int8)
 
-    def sweep(self, last: bool) -> bool:
-        """Goes over all groups once; returns whether anything changed. In the last sweep, parts of
-        the gradient that are no longer needed are not updated."""
+    def sweep(self) -> bool:
+        """Goes over all groups once; returns whether anything changed."""
         changed = False
         columns = len(self._values)
         width = max(self._group_size, _BLOCK - _BLOCK % self._group_size)
         for start in range(0, columns, width):
-            end = min(start + width, columns)
+            block = slice(start, start + width)
+            gradient = self._hessian[block] @ self._residual  # (columns of the block, rows)
             with one_thread():
-                changes = self._sweep_block(start, end)
+                changes = self._sweep_block(start, gradient)
             if changes.any():
                 changed = True
-                behind, ahead = slice(0, start), slice(end, columns)
-                for others in (ahead,) if last else (behind, ahead):
-                    self._gradient[others].addmm_(
-                        self._hessian[others, start:end], changes, alpha=-1
-                    )
+                self._residual[block] -= changes
         return changed
 
-    def _sweep_block(self, start: int, end: int) -> Tensor:
-        """Descends the groups of some columns, whose gradient is kept up to date."""
-        changes = torch.empty_like(self._values[start:end])
-        for first in range(start, end, self._group_size):
-            columns = slice(first, first + self._group_size)
-            change = self._descend_group(first // self._group_size, columns)
-            changes[first - start : first - start + self._group_size] = change
-            self._gradient[start:end].addmm_(self._hessian[start:end, columns], change, alpha=-1)
+    def _sweep_block(self, start: int, gradient: Tensor) -> Tensor:
+        """Descends the groups of some columns, whose gradient is kept up to date; returns by how
+        much Q moved."""
+        changes = torch.empty_like(gradient)
+        block = slice(start, start + len(gradient))
+        for first in range(0, len(gradient), self._group_size):
+            here = slice(first, first + self._group_size)
+            columns = slice(start + first, start + first + self._group_size)
+            changes[here] = self._descend_group(columns, gradient[here])
+            gradient.addmm_(self._hessian[block, columns], changes[here], alpha=-1)
         return changes
 
-    def _descend_group(self, group: int, columns: slice) -> Tensor:
-        """Finds the group's best integers and scale; returns by how much Q moved."""
+    def _descend_group(self, columns: slice, gradient: Tensor) -> Tensor:
+        """Finds the best integers and scale of the group of these columns, whose gradient this is;
+        returns by how much Q moved."""
         hessian = self._hessian[columns, columns]
         if hessian.device != HOST:
-            return self._descend_by_steps(group, columns, hessian)
+            return self._descend_by_steps(columns, gradient)
         from quant.rounding.compiled import descend_group  # here: half a second to import
 
-        values, gradient = self._values[columns], self._gradient[columns]
+        values, group = self._values[columns], columns.start // self._group_size
         return descend_group(values, self.multiple[group], gradient, hessian, self._grid)
 
-    def _descend_by_steps(self, group: int, columns: slice, hessian: Tensor) -> Tensor:
+    def _descend_by_steps(self, columns: slice, gradient: Tensor) -> Tensor:
         """The same, a call of PyTorch for each step."""
-        gradient, values = self._gradient[columns], self._values[columns]
+        hessian, values = self._hessian[columns, columns], self._values[columns]
+        group = columns.start // self._group_size
         multiple = self.multiple[group].float()  # (rows,)
         candidates = torch.cat([(multiple + step).clamp_(1, self._grid.most) for step in _STEPS])
         gradients = gradient.repeat(1, len(_STEPS))

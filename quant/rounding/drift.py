@@ -10,7 +10,12 @@ below 1, because the full correction overfits the text. GPTAQ and Qronos (quant.
 solve it in parts.
 
 A linear that adds to the residual stream can do more: where the float stream holds r more than the
-quantized one, its best outputs are X W^T + r, and C = W D + r^T X' takes the place of W D.
+quantized one, its best outputs are Y = X W^T + r. With B = Y^T X' and the damping L on the diagonal
+of H, the same least-squares problem has the answer
+
+    W* = (B + W L) (H + L)^-1
+
+which needs no X.
 """
 
 from collections.abc import Iterable
@@ -46,10 +51,11 @@ def drift_products(
 
 
 def residual_products(pairs: Iterable[tuple[Tensor, Seen]], weight: Tensor) -> Tensor:
-    """(Y + r)^T X' for `residual_drift`.
+    """Y^T X'; B = 2/N times that, for N tokens.
 
     Args:
-        pairs: float32 (..., rows), Y + r, and X'.
+        pairs: float32 (..., rows), Y, and X': what the float stream holds behind its own linear,
+            less what the quantized one holds before, is Y.
         weight: float32 (rows, columns), padded.
 
     Returns:
@@ -62,22 +68,9 @@ def residual_products(pairs: Iterable[tuple[Tensor, Seen]], weight: Tensor) -> T
     return products
 
 
-def residual_drift(products: Tensor, tokens: int, weight: Tensor, hessian: Tensor) -> Tensor:
-    """C = W D + r^T X' of a linear whose outputs Y' = X' W^T are added to a residual stream.
-
-    It needs no X: what the float stream holds after its own linear, less what the quantized one
-    holds before, is Y + r, and (Y + r)^T X' - W H = C.
-
-    Args:
-        products: of `residual_products`; their memory is reused.
-        tokens: how many the products are of.
-        weight: float32 (rows, columns), padded.
-        hessian: of X', by `quant.rounding.gptq.hessian_of`.
-
-    Returns:
-        float32 (rows, columns).
-    """
-    return products.mul_(2 / max(tokens, 1)).addmm_(weight, hessian, alpha=-1)
+def correction(drift: Tensor, factor: InverseFactor, share: float) -> Tensor:
+    """share D H^-1, by which any weight with these inputs is corrected: W + W (share D H^-1)."""
+    return factor.solve(drift).mul_(share)
 
 
 def corrected(weight: Tensor, correlation: Tensor, factor: InverseFactor, share: float) -> Tensor:
@@ -87,3 +80,16 @@ def corrected(weight: Tensor, correlation: Tensor, factor: InverseFactor, share:
         weight, correlation: float32 (rows, columns), W and C.
     """
     return weight + factor.solve(correlation).mul_(share)
+
+
+def aimed(
+    weight: Tensor, wanted: Tensor, hessian: Tensor, factor: InverseFactor, share: float
+) -> Tensor:
+    """W + share (W* - W), with W* by its second form.
+
+    Args:
+        weight, wanted: float32 (rows, columns), W and B.
+        hessian: H, as it was before `factor` was made of it.
+    """
+    best = factor.solve(torch.addcmul(wanted, weight, factor.added(hessian)))
+    return torch.lerp(weight, best, share)

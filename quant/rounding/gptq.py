@@ -25,6 +25,7 @@ from quant.errors import QuantError
 from quant.machine.device import HOST, rows_together
 from quant.machine.threads import one_thread
 from quant.rounding.scales import Grid, TwoLevelScales
+from quant.rounding.triangular import invert_lower, times_lower, times_upper
 
 _MAX_DAMP_PERCENT = 100.0
 _HESSIAN_ROWS = 1024
@@ -81,11 +82,15 @@ class InverseFactor:
     mean: float  # of the live columns' diagonal
     damping: float  # what was added to the diagonal, in the Hessian's own unit
 
+    def added(self, hessian: Tensor) -> Tensor:
+        """What was added to the Hessian's diagonal: float32 (columns,)."""
+        dead = hessian.diagonal() == 0
+        return torch.where(dead, self.mean, 0.0).add_(self.damping)
+
     def damped(self, hessian: Tensor) -> Tensor:
         """A copy of the Hessian with what was added to its diagonal."""
-        dead = hessian.diagonal() == 0
         damped = hessian.clone()
-        damped.diagonal().add_(self.damping).masked_fill_(dead, self.mean)
+        damped.diagonal().add_(self.added(hessian))
         return damped
 
     def inverse_diagonal(self) -> Tensor:
@@ -96,7 +101,8 @@ class InverseFactor:
 
     def solve(self, right: Tensor) -> Tensor:
         """right H^-1 for float32 (rows, columns), with the damped H."""
-        product = (right[:, self.order] @ self.upper.T).div_(self.mean) @ self.upper
+        product = times_lower(right[:, self.order], self.upper.T).div_(self.mean)
+        product = times_upper(product, self.upper)
         solved = torch.empty_like(product)
         solved[:, self.order] = product
         return solved
@@ -141,10 +147,8 @@ def inverse_factor(
         lower, failed = torch.linalg.cholesky_ex(reversed_hessian)
         if failed == 0:
             del reversed_hessian, reversed_diagonal  # as large as the largest layer
-            eye = torch.eye(len(diagonal), device=hessian.device)
-            inverse = torch.linalg.solve_triangular(lower, eye, upper=False, out=eye)
-            del lower
-            return InverseFactor(inverse.flip(0, 1), order, mean, mean * damp_percent / 100)
+            invert_lower(lower)
+            return InverseFactor(lower.flip(0, 1), order, mean, mean * damp_percent / 100)
         damped, damp_percent = damp_percent / 100, max(damp_percent * 10, 0.1)
     raise QuantError(
         "the Hessian of a layer cannot be factored even with a damping of "
@@ -172,9 +176,9 @@ def gptq(
         factor: of the Hessian of the weight's inputs.
         block_size: columns that are updated one by one.
         carry: float32 (columns, columns), strictly upper, in the factor's order: a column w_i
-            adds w_i carry_i to those behind it (GPTAQ: `quant.rounding.drift.gptaq_carry`).
+            adds w_i carry_i to those behind it (GPTAQ: `quant.baselines.drift.gptaq_carry`).
         first: float32 (rows,): what is rounded in place of the first column in the factor's
-            order (Qronos: `quant.rounding.drift.qronos_first`).
+            order (Qronos: `quant.baselines.drift.qronos_first`).
 
     Returns:
         int8 (rows, columns) on the grid of `scales`.

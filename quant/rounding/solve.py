@@ -18,7 +18,7 @@ from quant.modules import QuantizedWeight
 from quant.rotation.inputs import rotate_blocks
 from quant.rounding.activations import Seen, int8_codes
 from quant.rounding.descent import descend
-from quant.rounding.drift import corrected, drift_products
+from quant.rounding.drift import aimed, corrected, correction, drift_products
 from quant.rounding.gptq import InverseFactor, gptq, gram, hessian_of, inverse_factor
 from quant.rounding.int8_gram import int8_gram
 from quant.rounding.nearest import closed_scales, search_scales
@@ -34,8 +34,11 @@ class Statistics:
         hessian: float32 (columns, columns) of the inputs, padded.
         factor: of its inverse, damped.
         importance: float32 (columns,) for the search of scales.
-        drift: D (columns, columns) against the float model's inputs; None without those.
+        drift: D (columns, columns) against the float model's inputs; None without those, or where
+            `correction` stands for it.
         carry: of GPTAQ; None with another method.
+        correction: (columns, columns) of `quant.rounding.drift`, where weights of more rows than
+            columns share it; else None.
     """
 
     hessian: Tensor
@@ -43,12 +46,18 @@ class Statistics:
     importance: Tensor
     drift: Tensor | None
     carry: Tensor | None
+    correction: Tensor | None = None
+
+    @property
+    def has_drift(self) -> bool:
+        return self.drift is not None or self.correction is not None
 
 
 def statistics(
     inputs: Shards,
     reference: Sequence[Iterable[Tensor]] | None,
     tokens: int,
+    rows: int,
     columns: int,
     method: Method,
     total: Callable[[Iterable[Tensor]], Tensor],
@@ -60,6 +69,7 @@ def statistics(
         inputs: float32 (..., in_features) each, after quantized layers.
         reference: the float model's for the same tokens, or None.
         tokens: of all ranks.
+        rows: of all weights with this input.
         columns: of the padded weight.
         total: adds what is computed of each shard, over all ranks.
         device: of the inputs, of which there may be none here.
@@ -77,7 +87,7 @@ def statistics(
     importance = hessian.diagonal().contiguous()  # strided, it costs ten times the search
     if method.importance == "inverse":
         importance = torch.where(importance == 0, 0.0, 1 / factor.inverse_diagonal())
-    drift = carry = None
+    drift = carry = shared = None
     if reference is not None:
         drift = total(
             drift_products(
@@ -87,7 +97,10 @@ def statistics(
         ).mul_(2 / max(tokens, 1))
         if method.drift == "gptaq":
             carry = gptaq_carry(drift, factor, method.drift_share)
-    return Statistics(hessian, factor, importance, drift, carry)
+        elif method.drift != "qronos" and rows > columns:
+            shared = correction(drift, factor, method.drift_share)
+            drift = None
+    return Statistics(hessian, factor, importance, drift, carry, shared)
 
 
 def seen_by_linear(method: Method) -> Callable[[Tensor], Seen]:
@@ -112,7 +125,7 @@ def solve(
     type: WeightType,
     method: Method,
     statistics: Statistics,
-    correlation: Tensor | None,
+    wanted: Tensor | None,
     ranks: Ranks = ALONE,
 ) -> QuantizedWeight:
     """Chooses the integers and scales of a weight, some rows at a time; ranks take turns.
@@ -121,7 +134,7 @@ def solve(
         weight: float32 (rows, in_features).
         type: of 4 to 6 bits, in groups.
         statistics: of its inputs, padded to at least as many columns as the type stores.
-        correlation: C (rows, columns) of `quant.rounding.drift`; None if nothing has drifted, or if
+        wanted: B (rows, columns) of `quant.rounding.drift`; None if nothing has drifted, or if
             `statistics` describes the drift of the inputs.
     """
     stored, group_size = type.padded(weight.shape[1]), type.group_size
@@ -138,9 +151,7 @@ def solve(
     damped = statistics.factor.damped(statistics.hessian) if method.descent else None
 
     def solve_rows(here: slice) -> None:
-        part = None if correlation is None else correlation[here]
-        if statistics.drift is not None:
-            part = weight[here] @ statistics.drift
+        part = None if wanted is None else wanted[here]
         values[here], scales = _solve_rows(
             weight[here], grid, group_size, method, statistics, part, damped
         )
@@ -162,15 +173,16 @@ def padded_as(weight: Tensor, statistics: Statistics) -> Tensor:
     return F.pad(weight, (0, padding)) if padding else weight
 
 
-def aim(
-    weight: Tensor, method: Method, statistics: Statistics, correlation: Tensor | None
-) -> Tensor:
+def aim(weight: Tensor, method: Method, statistics: Statistics, wanted: Tensor | None) -> Tensor:
     """The float weight (rows, columns) whose outputs are wanted, now that inputs have drifted."""
+    factor, share = statistics.factor, method.drift_share
+    if statistics.correction is not None:
+        return torch.addmm(weight, weight, statistics.correction)
     if statistics.drift is not None:
-        correlation = weight @ statistics.drift
-    if correlation is None:
-        return weight
-    return corrected(weight, correlation, statistics.factor, method.drift_share)
+        return corrected(weight, weight @ statistics.drift, factor, share)
+    if wanted is not None:
+        return aimed(weight, wanted, statistics.hessian, factor, share)
+    return weight
 
 
 def _solve_rows(
@@ -179,17 +191,14 @@ def _solve_rows(
     group_size: int,
     method: Method,
     statistics: Statistics,
-    correlation: Tensor | None,
+    wanted: Tensor | None,
     damped: Tensor | None,
 ) -> tuple[Tensor, TwoLevelScales]:
     """Rows do not depend on each other: the same for some rows (rows, columns) of a weight."""
-    target, first = weight, None
-    if correlation is not None:
-        target = corrected(weight, correlation, statistics.factor, method.drift_share)
-        if method.drift == "qronos":
-            first = qronos_first(
-                weight, correlation, statistics.hessian, statistics.factor, method.drift_share
-            )
+    target, first = aim(weight, method, statistics, wanted), None
+    if method.drift == "qronos" and statistics.drift is not None:
+        hessian, factor = statistics.hessian, statistics.factor
+        first = qronos_first(weight, statistics.drift, hessian, factor, method.drift_share)
     start = weight if statistics.carry is not None else target
     if method.scales == "searched":
         scales = search_scales(start, group_size, statistics.importance, grid)

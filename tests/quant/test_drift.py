@@ -2,12 +2,12 @@
 
 import pytest
 import torch
-from support.calibration_sums import accumulate_hessian, drift_of_residual, input_drift
+from support.calibration_sums import accumulate_hessian, input_drift, wanted_of_residual
 from torch import Tensor
 from torch.nn import functional as F
 
 from quant.baselines.drift import gptaq_carry, qronos_first
-from quant.rounding.drift import corrected
+from quant.rounding.drift import aimed, corrected, correction
 from quant.rounding.gptq import gptq, inverse_factor
 from quant.rounding.scales import TwoLevelScales, searched_scales
 
@@ -44,6 +44,8 @@ def test_the_correction_is_the_least_squares_answer(drifted: tuple[Tensor, Tenso
     wanted = torch.linalg.lstsq(moved.double(), (x @ weight.T).double()).solution.T
     # float32, and a condition number of about 1e4
     assert torch.allclose(found.double(), wanted, atol=1e-2)
+    shared = weight + weight @ correction(drift, factor, 1.0)
+    assert torch.allclose(shared, found, atol=1e-2)
     assert distance(weight, x, found, moved) < 0.7 * distance(weight, x, weight, moved)
 
 
@@ -55,14 +57,23 @@ def test_no_drift_needs_no_correction(drifted: tuple[Tensor, Tensor, Tensor]) ->
     assert torch.count_nonzero(gptaq_carry(drift, factor, 1.0)) == 0
 
 
-def test_the_residual_form_needs_no_float_inputs(drifted: tuple[Tensor, Tensor, Tensor]) -> None:
+@pytest.mark.parametrize("share", [1.0, 0.75])
+def test_the_residual_form_needs_no_float_inputs(
+    drifted: tuple[Tensor, Tensor, Tensor], share: float
+) -> None:
+    """Against C H^-1 with C = W D + r^T X'; a column of zeros among the inputs stays as it is."""
     weight, x, moved = drifted
+    moved[:, 7] = 0
     hessian = accumulate_hessian([moved], COLUMNS)
+    factor = inverse_factor(hessian)
     residual = normal(TOKENS, ROWS, seed=6)
-    direct = weight @ input_drift([(x, moved)], COLUMNS) + 2 / TOKENS * residual.T @ moved
+    correlation = weight @ input_drift([(x, moved)], COLUMNS) + 2 / TOKENS * residual.T @ moved
+    direct = corrected(weight, correlation, factor, share)
     wanted = x @ weight.T + residual
     pairs = [(wanted[:100], moved[:100]), (wanted[100:], moved[100:])]
-    assert torch.allclose(drift_of_residual(pairs, weight, hessian), direct, atol=1e-4)
+    found = aimed(weight, wanted_of_residual(pairs, weight), hessian, factor, share)
+    assert torch.allclose(found, direct, atol=1e-4)
+    assert torch.allclose(found[:, 7], weight[:, 7], atol=1e-6)
 
 
 def test_padding_is_left_alone(drifted: tuple[Tensor, Tensor, Tensor]) -> None:
@@ -72,9 +83,9 @@ def test_padding_is_left_alone(drifted: tuple[Tensor, Tensor, Tensor]) -> None:
     drift = input_drift([(x, moved)], padded)
     assert drift.shape == (padded, padded) and torch.count_nonzero(drift[COLUMNS:]) == 0
     wide = F.pad(weight, (0, 32))
-    correlation = drift_of_residual([(x @ weight.T, moved)], wide, hessian)
-    assert torch.count_nonzero(correlation[:, COLUMNS:]) == 0
-    found = corrected(wide, correlation, inverse_factor(hessian), 1.0)
+    wanted = wanted_of_residual([(x @ weight.T, moved)], wide)
+    assert torch.count_nonzero(wanted[:, COLUMNS:]) == 0
+    found = aimed(wide, wanted, hessian, inverse_factor(hessian), 1.0)
     assert torch.count_nonzero(found[:, COLUMNS:]) == 0
 
 
@@ -94,7 +105,7 @@ def test_rounded_weights_come_closer_to_the_float_outputs(
     else:
         target = corrected(weight, weight @ drift, factor, 1.0)
     if method == "qronos":
-        first = qronos_first(weight, weight @ drift, hessian, factor, 1.0)
+        first = qronos_first(weight, drift, hessian, factor, 1.0)
     found = dequantize(gptq(target, scales, factor, carry=carry, first=first), scales)
     most = 0.95 if method == "gptaq" else 0.85
     assert distance(weight, x, found, moved) < most * distance(weight, x, plain, moved)
@@ -137,7 +148,8 @@ def test_qronos_rounds_its_first_column_at_its_own_best(
     hessian = accumulate_hessian([moved], COLUMNS)
     factor = inverse_factor(hessian, FREE)
     first = int(factor.order[0])
-    found = qronos_first(weight, weight @ input_drift([(x, moved)], COLUMNS), hessian, factor, 1.0)
+    drift = input_drift([(x, moved)], COLUMNS)
+    found = qronos_first(weight, drift, hessian, factor, 1.0)
     others = torch.arange(COLUMNS) != first
     left = x @ weight.T - moved[:, others] @ weight[:, others].T  # (tokens, rows)
     column = moved[:, first]

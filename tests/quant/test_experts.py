@@ -143,8 +143,9 @@ def test_each_expert_has_its_own_hessian() -> None:
         gated = torch.nn.functional.silu(ours.gate_proj(own)) * ours.up_proj(own)
         for name, given in (("gate_proj", own), ("up_proj", own), ("down_proj", gated)):
             columns = given.shape[1] + -given.shape[1] % 32
-            known = statistics([[given]], None, len(given), columns, method, lambda t: sum(t), HOST)
             weight = rotated_by(method)(getattr(old, name).weight)
+            shape = len(given), len(weight), columns
+            known = statistics([[given]], None, *shape, method, lambda t: sum(t), HOST)
             wanted = solve(weight, int4(32), method, known, None)
             same = (wanted.values == getattr(ours, name).values).float().mean()
             assert same > 0.99, (number, name)  # but for the order of sums

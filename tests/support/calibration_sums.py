@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from torch import Tensor
 
 from quant.rounding.activations import Seen
-from quant.rounding.drift import drift_products, residual_drift, residual_products
+from quant.rounding.drift import drift_products, residual_products
 from quant.rounding.gptq import gram, hessian_of
 
 Pairs = Sequence[tuple[Tensor, Tensor]]
@@ -21,10 +21,9 @@ def input_drift(pairs: Pairs, columns: int) -> Tensor:
     return drift_products(_seen(pairs), columns) * (2 / _tokens([x for _, x in pairs]))
 
 
-def drift_of_residual(pairs: Pairs, weight: Tensor, hessian: Tensor) -> Tensor:
-    """C of pairs (Y + r, X')."""
-    tokens = _tokens([x for _, x in pairs])
-    return residual_drift(residual_products(_seen(pairs), weight), tokens, weight, hessian)
+def wanted_of_residual(pairs: Pairs, weight: Tensor) -> Tensor:
+    """B of pairs (Y, X')."""
+    return residual_products(_seen(pairs), weight) * (2 / _tokens([x for _, x in pairs]))
 
 
 def _seen(pairs: Pairs) -> list[tuple[Tensor, Seen]]:
