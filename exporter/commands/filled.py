@@ -23,7 +23,7 @@ class FilledText(click.ParamType):
 
 
 class FilledPath(click.Path):
-    """A path.
+    """A path; "-" is none, which stands for a stream in other programs.
 
     Args:
         advice: as for `FilledText`.
@@ -35,14 +35,20 @@ class FilledPath(click.Path):
         self._advice = advice
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        return super().convert(_filled(value, param, self._advice), param, ctx)
+        text = _filled(value, param, self._advice)
+        if text == "-":
+            raise click.UsageError(f"{_name(param)} is -, which is not a file; {self._advice}.")
+        return super().convert(text, param, ctx)
+
+
+def _name(param: click.Parameter | None) -> str:
+    assert param is not None
+    return param.opts[0] if isinstance(param, click.Option) else param.human_readable_name
 
 
 def _filled(value: Any, param: click.Parameter | None, advice: str) -> str:
     text = str(value)
     if text:
         return text
-    assert param is not None
-    name = param.opts[0] if isinstance(param, click.Option) else param.human_readable_name
-    otherwise = "" if param.required else ", or leave it out"
-    raise click.UsageError(f"{name} is empty; {advice}{otherwise}.")
+    otherwise = "" if param is None or param.required else ", or leave it out"
+    raise click.UsageError(f"{_name(param)} is empty; {advice}{otherwise}.")

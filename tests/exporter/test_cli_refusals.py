@@ -345,6 +345,7 @@ def test_an_etrecord_that_cannot_be_written(out: Path, stories: Path, tmp_path: 
         ),
         (["llama3", "--out", ""], "Error: --out is empty; name a .pte to write, or leave it out."),
         (["--inspect", ""], "Error: --inspect is empty; name a .pte, or leave it out."),
+        (["llama3", "--out", "-"], "Error: --out is -, which is not a file; name a .pte to write."),
     ],
 )
 def test_unfinished_command_lines(arguments: list[str], sentence: str) -> None:
