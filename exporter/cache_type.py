@@ -25,10 +25,9 @@ def cached_bytes(spec: DecoderSpec, scheme: Scheme, limits: Limits) -> int:
     return limits.cached_bytes(bits, all(map(_fit_int8, spec.attentions)))
 
 
-def as_cached(spec: DecoderSpec, scheme: Scheme, limits: Limits) -> DecoderSpec:
-    """Returns the decoder with heads in int8, if the delegate keeps keys and values so."""
-    is_int8 = cached_bytes(spec, scheme, limits) == _INT8
-    return spec.with_int8_heads() if is_int8 else spec
+def as_cached(spec: DecoderSpec, item_bytes: int) -> DecoderSpec:
+    """Returns the decoder with heads in int8, if its caches have so many bytes for a number."""
+    return spec.with_int8_heads() if item_bytes == _INT8 else spec
 
 
 def _bits(type: WeightType | None) -> int:

@@ -106,9 +106,8 @@ def explain_export(options: ExportOptions, listener: Listener) -> Explanation:
     scheme = quick_scheme(stored_scheme(delegate.LIMITS, options.scheme))
     spec = checkpoint.config.for_context(context)
     item_bytes = cached_bytes(spec, options.scheme, delegate.LIMITS)
-    spec = as_cached(spec, options.scheme, delegate.LIMITS)
     with torch.device("meta"):
-        model = CausalLM(spec)
+        model = CausalLM(as_cached(spec, item_bytes))
     checkpoint.check(model)
     listener.stage("load" if scheme.name == "none" else "quantize")
     quantize(model, scheme, checkpoint, progress=listener.progress)

@@ -11,7 +11,7 @@ from delegates import DelegationReport, Limits, get_delegate, load_program
 from delegates.spill import spilling_to
 from exporter.agreement import Agreement, Reference, compare, reference_logits, require_agreement
 from exporter.budget import mixed, require_size, storage_of, within_budget
-from exporter.cache_type import as_cached
+from exporter.cache_type import as_cached, cached_bytes
 from exporter.calibration import with_own_text
 from exporter.checkpoint import Checkpoint
 from exporter.errors import ExportError
@@ -167,9 +167,10 @@ def load_quantized(
     """
     context, _ = context_lengths(options, checkpoint)
     limits = get_delegate(options.delegate).LIMITS
-    spec = as_cached(checkpoint.config.for_context(context), options.scheme, limits)
+    spec = checkpoint.config.for_context(context)
+    item_bytes = cached_bytes(spec, options.scheme, limits)
     with torch.device("meta"):
-        model = CausalLM(spec)
+        model = CausalLM(as_cached(spec, item_bytes))
     checkpoint.check(model)
     listener.stage("load" if options.scheme.name == "none" else "quantize")
     cache = resources.cache or _cache(options, listener)

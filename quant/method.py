@@ -14,6 +14,11 @@ ROTATED = (64, 32, 16)  # sizes of blocks: the first that divides the columns is
 ROTATIONS = ("none", "inputs", "hadamard", "learned")
 
 
+def rotated_block(columns: int) -> int:
+    """The size of the blocks in which so many columns are rotated; 0: none divides them."""
+    return next((size for size in ROTATED if columns % size == 0), 0)
+
+
 @dataclass(frozen=True)
 class Method:
     """The choices, from weights to integers.
@@ -87,7 +92,7 @@ class Method:
         """The size of the blocks in which inputs of so many columns are rotated; 0: none."""
         if self.rotation != "inputs":
             return 0
-        return next((size for size in ROTATED if columns % size == 0), 0)
+        return rotated_block(columns)
 
     @property
     def folds_rotation(self) -> bool:

@@ -9,10 +9,10 @@ their products: outliers of a few dimensions, which would decide the scale, are 
 import torch
 from torch import Tensor
 
+from quant.method import rotated_block
 from quant.rotation.inputs import rotate_blocks
 
 _MOST = 127  # steps of a scale
-_BLOCKS = (64, 32, 16)  # the largest that divides a head is rotated; none: it stays
 _LEAST_SCALE = torch.finfo(torch.float32).tiny
 
 
@@ -30,8 +30,7 @@ def in_int8(heads: Tensor) -> Tensor:
 
 def turned(heads: Tensor) -> Tensor:
     """Rotates queries or keys, or rotates them back."""
-    head_dim = heads.shape[-1]
-    return rotate_blocks(heads, next((size for size in _BLOCKS if head_dim % size == 0), 0))
+    return rotate_blocks(heads, rotated_block(heads.shape[-1]))
 
 
 def rotated_in_int8(heads: Tensor) -> Tensor:

@@ -54,8 +54,9 @@ def written(spec: DecoderSpec, scheme: Scheme, directory: Path) -> LoweredModel:
 def test_the_type_of_a_file_and_what_explain_says(
     spec: DecoderSpec, scheme: Scheme, kept: str, tmp_path: Path
 ) -> None:
-    assert cached_bytes(spec, scheme, LIMITS) == BYTES[kept]
-    (call,) = written(as_cached(spec, scheme, LIMITS), scheme, tmp_path).calls
+    item_bytes = cached_bytes(spec, scheme, LIMITS)
+    assert item_bytes == BYTES[kept]
+    (call,) = written(as_cached(spec, item_bytes), scheme, tmp_path).calls
     assert call.program["cache_type"] == kept
 
 
