@@ -9,16 +9,11 @@
 namespace thimble::kernels::avx2 {
 namespace {
 
-constexpr size_t kHalfLine = kLineBytes / 2;  // 8 weight rows
-
-/// Both halves of a block at once for one or two rows, so that memory is read in order; else one
-/// after the other, because there are too few registers.
-template <size_t kMr>
-constexpr size_t kHalvesAtOnce = kMr <= 2 ? 2 : 1;
+constexpr size_t kHalves = 2, kHalfLine = kLineBytes / kHalves;  // 8 weight rows each
 
 /// How often a tile's rows pass over a block.
 template <size_t kMr>
-constexpr size_t kPasses = 2 / kHalvesAtOnce<kMr> * (kMr / Rows<kMr>::kCount);
+constexpr size_t kPasses = kMr / Rows<kMr>::kCount;
 
 /// The sum of 16-bit numbers, computed immediately: the compiler would first collect all products
 /// of a group on the stack.
@@ -72,10 +67,10 @@ void unpack(const uint8_t* lines, size_t columns, uint8_t* out) {
     });
 }
 
-/// Adds the products of kQuads times four columns, from the kFirst-th four of a step on, of kHalves
-/// * 8 weight rows with kRows rows to 16-bit sums: two a weight row, one over the first two of each
-/// four columns, one over the others.
-template <typename Codes, size_t kFirst, size_t kQuads, size_t kMr, size_t kHalves>
+/// Adds the products of kQuads times four columns, from the kFirst-th four of a step on, of a
+/// block's weight rows with a tile's to 16-bit sums: two a weight row, one over the first two of
+/// each four columns, one over the others.
+template <typename Codes, size_t kFirst, size_t kQuads, size_t kMr>
 [[gnu::always_inline]] inline void add_products(const uint8_t* lines, const uint8_t* ahead,
                                                 const Rows<kMr>& rows, size_t k,
                                                 __m256i (&words)[kHalves][Rows<kMr>::kCount]) {
@@ -86,17 +81,20 @@ template <typename Codes, size_t kFirst, size_t kQuads, size_t kMr, size_t kHalv
       prefetch<kPasses<kMr>>(line, ahead, kQuad);
       _mm_prefetch(reinterpret_cast<const char*>(line + kNearBytes), _MM_HINT_T0);
     }
+    __m256i codes[kHalves];
     unrolled<kHalves>([&](auto h) [[gnu::always_inline]] {
-      const __m256i codes = Codes::template codes<kQuad>(lines + h * kHalfLine);
-      unrolled<Rows<kMr>::kCount>([&](auto r) [[gnu::always_inline]] {
-        const __m256i four = _mm256_set1_epi32(rows.four(r, k + kQuad * 4));
-        words[h][r] = add_words(words[h][r], _mm256_maddubs_epi16(codes, four));
+      codes[h] = Codes::template codes<kQuad>(lines + h * kHalfLine);
+    });
+    unrolled<Rows<kMr>::kCount>([&](auto r) [[gnu::always_inline]] {
+      const __m256i four = _mm256_set1_epi32(rows.four(r, k + kQuad * 4));
+      unrolled<kHalves>([&](auto h) [[gnu::always_inline]] {
+        words[h][r] = add_words(words[h][r], _mm256_maddubs_epi16(codes[h], four));
       });
     });
   });
 }
 
-/// Dot products, negative, of kHalves * 8 weight rows with kRows rows over kColumnStep columns.
+/// Dot products, negative, of a block's weight rows with a tile's over kColumnStep columns.
 ///
 /// Of 4 bits they are two 16-bit sums a weight row. The first starts from the bias, -7 times the q
 /// of both. It may wrap in between, but the result fits int16: |sum of value * q| + |7 * sum of the
@@ -104,7 +102,7 @@ template <typename Codes, size_t kFirst, size_t kQuads, size_t kMr, size_t kHalv
 ///
 /// Of 5 and 6 bits they are 32-bit sums of 16-bit sums over 16 or 8 columns, which are at most
 /// 8 * 31 * 128 or 4 * 63 * 128.
-template <typename Codes, size_t kMr, size_t kHalves>
+template <typename Codes, size_t kMr>
 [[gnu::always_inline]] inline void dot_step(const uint8_t* lines, const uint8_t* ahead,
                                             const Rows<kMr>& rows, size_t k,
                                             __m256i (&acc)[kHalves][Rows<kMr>::kCount]) {
@@ -150,19 +148,18 @@ template <typename OfCodes>
 struct TwoLevel {
   using Codes = OfCodes;
   template <size_t kMr>
-  using Totals = __m256i[2][Rows<kMr>::kCount];  // of the two halves of a block
+  using Totals = __m256i[kHalves][Rows<kMr>::kCount];
 
-  template <size_t kMr, size_t kHalves>
+  template <size_t kMr>
   static void run(const LinearArgs& args, const BlockLayout& layout, const uint8_t* packed,
                   const uint8_t* values, const uint8_t* ahead, const Rows<kMr>& rows,
-                  size_t first_half, Totals<kMr>& totals) {
+                  Totals<kMr>& totals) {
     constexpr size_t kRows = Rows<kMr>::kCount;
     const ColumnRange columns = columns_of(args);
     const size_t group_size = args.weight.group_size;
-    const uint8_t* scales = packed + layout.scales + first_half * kHalfLine +
-                            columns.first / group_size / 8 * kLineBytes;
-    const uint8_t* lines = values + first_half * kHalfLine;
-    __m256i total[kHalves][kRows], multiples[kHalves];
+    const uint8_t* scales = packed + layout.scales + columns.first / group_size / 8 * kLineBytes;
+    Totals<kMr> total;
+    __m256i multiples[kHalves];
     unrolled<kHalves>([&](auto h) {
       multiples[h] = _mm256_setzero_si256();
       unrolled<kRows>([&](auto r) { total[h][r] = _mm256_setzero_si256(); });
@@ -180,7 +177,7 @@ struct TwoLevel {
       });
       for (const size_t end = k + group_size; k < end; k += kColumnStep) {
         __m256i acc[kHalves][kRows];
-        dot_step<Codes>(lines + k / kColumnStep * Codes::kStepBytes, ahead, rows, k, acc);
+        dot_step<Codes>(values + k / kColumnStep * Codes::kStepBytes, ahead, rows, k, acc);
         ahead += Codes::kStepBytes / kPasses<kMr>;
         unrolled<kHalves>([&](auto h) [[gnu::always_inline]] {
           unrolled<kRows>([&](auto r) [[gnu::always_inline]] {
@@ -191,25 +188,23 @@ struct TwoLevel {
       }
     }
     unrolled<kHalves>(
-        [&](auto h) { unrolled<kRows>([&](auto r) { totals[first_half + h][r] = total[h][r]; }); });
+        [&](auto h) { unrolled<kRows>([&](auto r) { totals[h][r] = total[h][r]; }); });
   }
 };
 
 struct Plain {
   using Codes = Packed<4>;
   template <size_t kMr>
-  using Totals = __m256[2][Rows<kMr>::kCount];
+  using Totals = __m256[kHalves][Rows<kMr>::kCount];
 
-  template <size_t kMr, size_t kHalves>
+  template <size_t kMr>
   static void run(const LinearArgs& args, const BlockLayout& layout, const uint8_t* packed,
                   const uint8_t* values, const uint8_t* ahead, const Rows<kMr>& rows,
-                  size_t first_half, Totals<kMr>& totals) {
+                  Totals<kMr>& totals) {
     constexpr size_t kRows = Rows<kMr>::kCount;
     const size_t columns = args.weight.columns, group_size = args.weight.group_size;
-    const uint8_t* lines = values + first_half * kHalfLine;
-    const uint16_t* scales =
-        reinterpret_cast<const uint16_t*>(packed + layout.scales) + first_half * 8;
-    __m256 total[kHalves][kRows];
+    const uint16_t* scales = reinterpret_cast<const uint16_t*>(packed + layout.scales);
+    Totals<kMr> total;
     unrolled<kHalves>(
         [&](auto h) { unrolled<kRows>([&](auto r) { total[h][r] = _mm256_setzero_ps(); }); });
     const float* input_scales = rows.group_scales;
@@ -220,7 +215,7 @@ struct Plain {
       });
       for (const size_t end = k + group_size; k < end; k += kColumnStep) {
         __m256i acc[kHalves][kRows];
-        dot_step<Codes>(lines + k / kColumnStep * Codes::kStepBytes, ahead, rows, k, acc);
+        dot_step<Codes>(values + k / kColumnStep * Codes::kStepBytes, ahead, rows, k, acc);
         ahead += Codes::kStepBytes / kPasses<kMr>;
         unrolled<kHalves>([&](auto h) [[gnu::always_inline]] {
           unrolled<kRows>([&](auto r) [[gnu::always_inline]] {
@@ -238,7 +233,7 @@ struct Plain {
       });
     }
     unrolled<kHalves>(
-        [&](auto h) { unrolled<kRows>([&](auto r) { totals[first_half + h][r] = total[h][r]; }); });
+        [&](auto h) { unrolled<kRows>([&](auto r) { totals[h][r] = total[h][r]; }); });
   }
 };
 
@@ -250,7 +245,6 @@ void linear(const LinearArgs& args) {
   const BlockLayout layout = args.weight.layout();
   with_tile(args.x.tile.mr, [&](auto tile) {
     constexpr size_t kMr = decltype(tile)::value, kRows = Rows<kMr>::kCount;
-    constexpr size_t kHalves = kHalvesAtOnce<kMr>;
     const ColumnRange columns = columns_of(args);
     const size_t first_byte = columns.first / kColumnStep * Codes::kStepBytes;
     const size_t bytes = (columns.last - columns.first) / kColumnStep * Codes::kStepBytes;
@@ -265,12 +259,10 @@ void linear(const LinearArgs& args) {
       for (size_t m = 0; m < args.x.rows; m += kRows) {
         const Rows<kMr> rows(args.x, m);
         typename Format::template Totals<kMr> totals;
-        for (size_t half = 0; half < 2; half += kHalves, pass = (pass + 1) % kPasses<kMr>) {
-          const uint8_t* ahead =
-              prefetch_from<kPasses<kMr>>(values + first_byte, layout.bytes, bytes, pass);
-          Format::template run<kMr, kHalves>(args, layout, packed, values, ahead, rows, half,
-                                             totals);
-        }
+        const uint8_t* ahead =
+            prefetch_from<kPasses<kMr>>(values + first_byte, layout.bytes, bytes, pass);
+        Format::template run<kMr>(args, layout, packed, values, ahead, rows, totals);
+        pass = (pass + 1) % kPasses<kMr>;
         for (size_t r = 0; r < kRows && m + r < args.x.rows; ++r)
           store_totals(args, m + r, block, joined(totals[0][r], totals[1][r]), packed);
       }
