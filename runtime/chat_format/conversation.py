@@ -190,7 +190,7 @@ class _Writer:
         grammar, calls = self._grammar, self._calls
         if json_schema is None and calls is None:
             return None
-        text = None if json_schema is None else grammar.json(json_schema)
+        text = None if json_schema is None else grammar.json(json_schema, "the-answer")
         if calls is None:
             return self._root(text or "")
         if not called:  # `none`: there is text, and no call in it
@@ -239,7 +239,7 @@ class _Harmony:
         grammar = self._grammar
         if not called and json_schema is None:
             return None
-        text = ".*" if json_schema is None else grammar.json(json_schema)
+        text = ".*" if json_schema is None else grammar.json(json_schema, "the-answer")
         last = []
         if called:
             calls = Harmony().grammar(grammar, called, several=False)

@@ -41,11 +41,20 @@ class Grammar:
         """A text, in which special tokens are these tokens."""
         return " ".join(map(_terminal, self._symbols(text))) or '""'
 
-    def json(self, schema: Mapping[str, Any] | bool) -> str:
-        """JSON of a schema, with a space behind each comma and colon."""
+    def json(self, schema: Mapping[str, Any] | bool, of: str) -> str:
+        """JSON of a schema, with a space behind each comma and colon.
+
+        Args:
+            of: what the schema describes: it names the rule, and so what errors in it speak of.
+        """
         if isinstance(schema, Mapping) and "x-guidance" not in schema:
             schema = {**schema, "x-guidance": _SPACED}
-        return "%json " + json.dumps(schema, ensure_ascii=True)
+        expression = "%json " + json.dumps(schema, ensure_ascii=True)
+        name = "schema-of-" + re.sub("[^A-Za-z0-9_-]+", "-", of)
+        while self._rules.get(name, expression) != expression:
+            name += "-"  # another place's name differs only in what a rule's may not have
+        self.define(name, expression)
+        return name
 
     def one_of(self, expressions: Collection[str]) -> str:
         return "( " + " | ".join(expressions) + " )"

@@ -200,7 +200,7 @@ def assert_figures_agree(text: str, rows: int) -> None:
     assert len(whole) == 1 and len(lines) == rows
     for a, b, share in [*whole, *lines]:
         exact = (Fraction(b) / Fraction(a) - 1) * 100
-        # Where the exact value is halfway, floats may round either way: their errors are below 1e-9.
+        # Halfway, floats may round either way: their errors are below 1e-9.
         assert abs(Fraction(share) - exact) <= 0.05 + 1e-9 * abs(exact)
 
 

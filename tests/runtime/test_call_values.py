@@ -11,6 +11,7 @@ from support.constraints import accepts
 
 from runtime.chat_format.calls import Event, Text, ToolCall
 from runtime.chat_format.conversation import Prompt, prepare
+from runtime.chat_format.grammar import Grammar
 from runtime.chat_format.template import ChatTemplate
 from runtime.errors import RunnerError
 
@@ -106,3 +107,10 @@ def test_values_that_a_schema_lists(
 def test_a_string_that_cannot_be_told_from_its_end_is_refused() -> None:
     with pytest.raises(RunnerError, match="the schema of f, x has the string .* leave it out"):
         prompt_of("qwen-xml", {"enum": ["a", "a\n</parameter>"]})
+
+
+def test_schemas_of_similar_names_are_kept_apart() -> None:
+    grammar = Grammar([])
+    names = [grammar.json({"const": n}, of) for n, of in enumerate(("f, x", "f.x", "f-x"))]
+    assert len(set(names)) == 3 and grammar.json({"const": 0}, "f, x") == names[0]
+    assert grammar.text(" ".join(names)).count("%json") == 3

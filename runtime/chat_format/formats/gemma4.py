@@ -38,7 +38,8 @@ class Gemma4:
     def grammar(self, grammar: Grammar, tools: Sequence[Tool], several: bool) -> str:
         values = _Values(grammar)
         calls = [
-            f"{grammar.literal('call:' + tool.name)} {values.of(tool.schema)}" for tool in tools
+            f"{grammar.literal('call:' + tool.name)} {values.of(tool.schema, tool.name)}"
+            for tool in tools
         ]
         call = grammar.rule(f"{grammar.one_of(calls)} {grammar.literal(self.end)}")
         return f"{call} ( {grammar.literal(self.begin)} {call} )*" if several else call
@@ -51,14 +52,14 @@ class _Values:
         self._grammar = grammar
         text = grammar.text_until({_QUOTE: '""'}, may_end=False)
         self._string = grammar.rule(f"{grammar.literal(_QUOTE)} {text}")
-        plain = grammar.json({"type": ["number", "boolean", "null"]})
+        plain = grammar.json({"type": ["number", "boolean", "null"]}, "a-plain-value")
         items = '( any-value ( "," any-value )* )?'
         member = '[A-Za-z_] [A-Za-z0-9_.\\-]* ":" any-value'
         members = f'( {member} ( "," {member} )* )?'
         grammar.define("any-object", f'"{{" {members} "}}"')
         grammar.define("any-value", f'{self._string} | {plain} | "[" {items} "]" | any-object')
 
-    def of(self, schema: Any) -> str:
+    def of(self, schema: Any, place: str) -> str:
         if not isinstance(schema, Mapping):
             return "any-value"
         values = schema.get("enum", [schema["const"]] if "const" in schema else None)
@@ -68,21 +69,21 @@ class _Values:
             case "string":
                 return self._string
             case "integer" | "number" | "boolean" | "null":
-                return self._grammar.json(schema)
+                return self._grammar.json(schema, place)
             case "array":
-                item = self._grammar.rule(self.of(schema.get("items")))
+                item = self._grammar.rule(self.of(schema.get("items"), f"{place}-items"))
                 return f'"[" ( {item} ( "," {item} )* )? "]"'
             case "object":
-                return self._members(schema) if _has_members(schema) else "any-object"
+                return self._members(schema, place) if _has_members(schema) else "any-object"
         return "any-value"
 
-    def _members(self, schema: Mapping[str, Any]) -> str:
+    def _members(self, schema: Mapping[str, Any], place: str) -> str:
         """An object's members in the order of their names, with commas between them."""
         required = schema.get("required", ())
         later, first = '""', '""'  # what may follow a member, and what may come first
         for name, value in sorted(schema["properties"].items(), reverse=True):
             after = self._grammar.rule(
-                f"{self._grammar.literal(name + ':')} {self.of(value)} {later}"
+                f"{self._grammar.literal(name + ':')} {self.of(value, f'{place}-{name}')} {later}"
             )
             optional = name not in required
             later = self._grammar.rule(f'"," {after}' + (f" | {later}" if optional else ""))

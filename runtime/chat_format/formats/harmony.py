@@ -30,6 +30,7 @@ class Harmony:
     def grammar(self, grammar: Grammar, tools: Sequence[Tool], several: bool) -> str:
         header = " <|constrain|>json<|message|>"
         calls = [
-            f"{grammar.literal(tool.name + header)} {grammar.json(tool.schema)}" for tool in tools
+            f"{grammar.literal(tool.name + header)} {grammar.json(tool.schema, tool.name)}"
+            for tool in tools
         ]
         return grammar.one_of(calls)

@@ -25,7 +25,7 @@ class Hermes:
 
     def grammar(self, grammar: Grammar, tools: Sequence[Tool], several: bool) -> str:
         calls = [
-            f"{grammar.literal(name_and_arguments(tool))} {grammar.json(tool.schema)}"
+            f"{grammar.literal(name_and_arguments(tool))} {grammar.json(tool.schema, tool.name)}"
             for tool in tools
         ]
         close = grammar.literal("}\n" + self.end)

@@ -102,16 +102,17 @@ def _arguments(grammar: Grammar, tool: Tool) -> str:
     """Arguments by name, required or not, in the schema's order, with commas between them."""
     later, alone = '""', '""'  # what may follow an argument, and what follows none
     for name, schema, required in reversed(tool.arguments()):
-        argument = f"{grammar.literal(name + '=')} {_value_grammar(grammar, schema)}"
+        value = _value_grammar(grammar, schema, f"{tool.name}-{name}")
+        argument = f"{grammar.literal(name + '=')} {value}"
         after = grammar.rule(f"{argument} {later}")
         later = grammar.rule(f'", " {after}' + ("" if required else f" | {later}"))
         alone = grammar.rule(after if required else f"{after} | {alone}")
     return alone
 
 
-def _value_grammar(grammar: Grammar, schema: Any) -> str:
+def _value_grammar(grammar: Grammar, schema: Any, place: str) -> str:
     """JSON, but Python's words for true and false."""
     any_boolean = allowed_by(schema, schema) == Allowed(frozenset(["boolean"]))
     if any_boolean and "allOf" not in schema:
         return '( "True" | "False" )'
-    return grammar.json(schema)
+    return grammar.json(schema, place)

@@ -24,7 +24,7 @@ class Llama3:
     def grammar(self, grammar: Grammar, tools: Sequence[Tool], several: bool) -> str:
         calls = [
             f"{grammar.literal(name_and_arguments(tool, 'parameters')[1:])} "
-            f'{grammar.json(tool.schema)} "}}"'
+            f'{grammar.json(tool.schema, tool.name)} "}}"'
             for tool in tools
         ]
         return grammar.one_of(calls)

@@ -59,7 +59,8 @@ class Mistral:
 
     def grammar(self, grammar: Grammar, tools: Sequence[Tool], several: bool) -> str:
         calls = [
-            f"{grammar.literal(tool.name + '[ARGS]')} {grammar.json(tool.schema)}" for tool in tools
+            f"{grammar.literal(tool.name + '[ARGS]')} {grammar.json(tool.schema, tool.name)}"
+            for tool in tools
         ]
         call = grammar.rule(grammar.one_of(calls))
         return f"{call} ( {grammar.literal(self.begin)} {call} )*" if several else call

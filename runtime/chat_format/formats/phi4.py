@@ -34,7 +34,7 @@ class Phi4:
 def call_list(grammar: Grammar, tools: Sequence[Tool], several: bool) -> str:
     """A JSON list of calls."""
     calls = [
-        f'{grammar.literal(name_and_arguments(tool))} {grammar.json(tool.schema)} "}}"'
+        f'{grammar.literal(name_and_arguments(tool))} {grammar.json(tool.schema, tool.name)} "}}"'
         for tool in tools
     ]
     call = grammar.rule(grammar.one_of(calls))

@@ -99,5 +99,5 @@ def _value(grammar: Grammar, schema: Any, place: str) -> str:
     if allowed.kinds == {"boolean"} and "allOf" not in schema:
         values += ['"true"', '"false"', '"True"', '"False"']
     elif allowed.kinds:
-        values.append(grammar.json(schema))
+        values.append(grammar.json(schema, place))
     return f"{grammar.one_of(values)} {grammar.literal(_END)}"
