@@ -13,7 +13,7 @@ public final class Engine implements Closeable {
   private final long engine;
   private final Thread worker;
   private boolean closing = false;
-  private int running = 0;
+  private boolean submitted = false; // since the last step began
 
   /** The same as {@link #Engine(Runner, EngineOptions)} with the options' defaults. */
   public Engine(Runner runner) {
@@ -77,7 +77,7 @@ public final class Engine implements Closeable {
                 options.maxNewTokens, options.temperature, options.topK, options.topP, options.minP,
                 options.seedOfAnswer(), options.constraintKind, options.constraint,
                 settings, options.logprobs, name, generation);
-        ++running;
+        submitted = true;
         notifyAll();
       }
     } finally {
@@ -114,26 +114,24 @@ public final class Engine implements Closeable {
   /** Steps while there is work; waits for it otherwise. */
   private void work() {
     try {
-      while (hasWork()) {
-        long left = Native.engineStep(engine);
-        synchronized (this) {
-          running = (int) left;
-        }
-      }
+      long left = 0;
+      while (hasWork(left)) left = Native.engineStep(engine);
     } finally {
       Native.engineFree(engine);
       handle.end();
     }
   }
 
-  private synchronized boolean hasWork() {
-    while (running == 0 && !closing) {
+  /** Waits until a request is left or new; false: the engine closes. */
+  private synchronized boolean hasWork(long left) {
+    while (left == 0 && !submitted && !closing) {
       try {
         wait();
       } catch (InterruptedException e) {
         closing = true;
       }
     }
+    submitted = false;
     return !closing;
   }
 }
