@@ -13,7 +13,7 @@ PROMPT ?= The :mod:`json` module
 .PHONY: demo chat test check soak lint build clean
 
 demo: build build/demo.pte
-	build/runner build/demo.pte -p '$(PROMPT)' -n 160 --temperature 0.6 --top-p 0.9 --seed 16
+	build/runner build/demo.pte -p '$(PROMPT)' -n 160 --temperature 0.6 --top-p 0.9 --seed 4
 
 chat: build build/chat.pte
 	build/runner build/chat.pte --chat
