@@ -12,10 +12,8 @@ taken to be independent, so that their costs add up, each the change squared tim
 (the diagonal of the weights' Fisher information). GPTQ costs less: when a column is
 rounded, those after it compensate for a part of the error, and of its cost H_ii, 1 / U_ii^2 remains
 (quant.rounding.gptq); so the cost of a weight that it rounds is multiplied by the ratio of their
-sums. That is too little: files of SmolLM2-135M and Gemma 3 270M, of 4.4 to 6.6 bits, lost what
-their tied ends cost by this measure, and 1.8 to 3.0 times what their layers do. So the costs of
-layers are doubled, which moves bits from the ends to them. The layers are read one at a time, once
-forward, once backward; of the head, a slice of the vocabulary at a time.
+sums. The layers are read one at a time, once forward, once backward; of the head, a slice of the
+vocabulary at a time.
 """
 
 from collections.abc import Mapping, Sequence
@@ -47,7 +45,6 @@ _HEAD_COPIES = 6  # of the logits of those rows
 _EXPERTS_OF_A_TOKEN = 8  # more than most models have
 _SLACK = 200_000_000  # rotated inputs, attention, what is freed but not given back
 _SEED = 0
-_OF_LAYERS = 2.0  # what files lose by them, to what is measured
 
 
 @fast_products()
@@ -219,7 +216,7 @@ class _Information:
         for part in self._parts:
             moved = [self._moved(path, tokens) for path in part.linears if path in self._squares]
             costs[f"{self._name}.{part.name}"] = self._candidates.costs(
-                torch.stack(moved).sum(dim=0) * _OF_LAYERS, self._compensation[part.name]
+                torch.stack(moved).sum(dim=0), self._compensation[part.name]
             )
         return costs
 
