@@ -3,7 +3,7 @@
 import json
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -90,11 +90,13 @@ def _run_quality(request: Request) -> None:
         tempfile.TemporaryDirectory() as directory,
     ):
         measurement = Measurement(request, schemes, tools, display, Path(directory))
-        rows = measurement.kept_rows() if request.keep else measurement.rows()
+        rows = []
+        for row in measurement.kept_rows() if request.keep else measurement.rows():
+            rows.append(row)
+            if request.json is not None:  # after each row: a run takes hours
+                with replacing(request.json) as path:
+                    path.write_text(json.dumps([row.to_dict() for row in rows], indent=1) + "\n")
     wide_console().print(table_of(rows, names))
-    if request.json is not None:
-        with replacing(request.json) as path:
-            path.write_text(json.dumps([row.to_dict() for row in rows], indent=1) + "\n")
     if request.plot is not None:
         with replacing(request.plot) as path:
             draw_quality(rows, names, request.model.stem, path)
@@ -127,7 +129,7 @@ class Measurement:
         self._checkpoint = open_model(str(request.model))
         self._floats = directory / "floats.gguf"
 
-    def rows(self) -> list[Row]:
+    def rows(self) -> Iterator[Row]:
         """llama.cpp's types with an importance matrix, and ours at their bits."""
         request, display, directory = self._request, self._display, self._directory
         display.begin(2 + len(request.texts) + 2 * len(request.types) + len(request.quant))
@@ -146,6 +148,7 @@ class Measurement:
             self._tools.quantize(self._floats, importance, kind, out)
             kl = {name: self._tools.score(out, base) for name, base in bases.items()}
             rows.append(Row(THEIRS, kind, source.bits(out), kl))
+            yield rows[-1]
         wanted: list[tuple[str, ExportOptions, str | None]] = [
             *(
                 (
@@ -160,12 +163,11 @@ class Measurement:
         for name, options, beside in wanted:
             display.step(f"thimble {name}")
             try:
-                rows.append(self._ours(name, options, floats, beside))
+                yield self._ours(name, options, floats, beside)
             except QuantError as error:  # too few bits
                 display.note(f"thimble {name}: {error}")
-        return rows
 
-    def kept_rows(self) -> list[Row]:
+    def kept_rows(self) -> Iterator[Row]:
         """The file's own integers, run by both; the last row is ours measured from theirs."""
         request, display = self._request, self._display
         display.begin(3 + 2 * len(request.texts))
@@ -176,7 +178,7 @@ class Measurement:
         display.step("llama.cpp as it is")
         bits = source.bits(request.model)
         kl = {name: self._tools.score(request.model, base) for name, base in bases.items()}
-        rows = [Row(THEIRS, "as it is", bits, kl)]
+        yield Row(THEIRS, "as it is", bits, kl)
         theirs = {}
         for name, base in self._bases(request.model).items():
             pieces = base.log_probabilities()
@@ -188,9 +190,10 @@ class Measurement:
             )
         display.step("thimble keep")
         ours = self._ours("keep", self._with(scheme=Scheme("keep")), floats, "as it is")
+        yield ours
         logits = _logits_of(self._options.out)
         kl = {name: scored.compare(logits) for name, scored in theirs.items()}
-        return [*rows, ours, Row(OURS, "keep, from llama.cpp's logits", ours.bits, kl)]
+        yield Row(OURS, "keep, from llama.cpp's logits", ours.bits, kl)
 
     def _bases(self, model: Path) -> dict[str, Base]:
         bases, chunks = {}, self._request.tokens // CHUNK
