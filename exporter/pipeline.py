@@ -30,6 +30,7 @@ from exporter.pte import REPORT, encode_report, seal
 from exporter.source import find_checkpoint
 from exporter.text import Text, prepare_text
 from quant.cache.store import Cache, default_size
+from quant.machine.freed_memory import return_freed_memory, reusing_freed_memory
 from quant.machine.resources import DEFAULTS, Resources
 from quant.measure.windows import WINDOW
 from quant.quantize import quantize
@@ -61,7 +62,11 @@ def export_model(options: ExportOptions, listener: Listener = SILENT) -> ExportR
     options = replace(options, scheme=_scheme_for(delegate.LIMITS, options.scheme, listener))
     check_outputs(options.out, options.etrecord, options.inputs)
     require_keepable(options)
-    with replacing(options.out) as temporary, replacing(options.etrecord) as etrecord:
+    with (
+        replacing(options.out) as temporary,
+        replacing(options.etrecord) as etrecord,
+        reusing_freed_memory(options.max_memory),
+    ):
         checkpoint = find_checkpoint(options, listener)
         options = replace(options, scheme=keeping(options.scheme, checkpoint, listener))
         text = prepare_text(options, checkpoint)
@@ -97,6 +102,7 @@ def export_model(options: ExportOptions, listener: Listener = SILENT) -> ExportR
         model, quantization = load_quantized(options, checkpoint, text, listener, resources)
 
         listener.stage("capture")
+        return_freed_memory()
         quantized = options.scheme.name != "none"
         sample = _sample(text, checkpoint.config.vocab_size)[:context]
         reference = reference_logits(model, sample, seq_len, quantized, spill.release)
@@ -109,6 +115,7 @@ def export_model(options: ExportOptions, listener: Listener = SILENT) -> ExportR
         report = describe(options, checkpoint, text, quantization, context, seq_len, int8_heads)
         blobs = {**text.blobs, REPORT: encode_report(report)}
         spill.release()
+        return_freed_memory()
         with spilling_to(spill.directory):
             lowered = delegate.lower(program, methods, blobs, etrecord is not None)
 
@@ -121,6 +128,7 @@ def export_model(options: ExportOptions, listener: Listener = SILENT) -> ExportR
         delegation = lowered.report
         del lowered, program  # the file is complete; the check needs the memory
         spill.release()
+        return_freed_memory()
 
         listener.stage("check")
         agreement = check(delegation, temporary, reference)

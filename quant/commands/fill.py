@@ -26,6 +26,7 @@ from exporter.tokenizer import TokenizerError
 from quant.cache.store import Cache, default_directory, default_size
 from quant.errors import QuantError
 from quant.machine.distributed import joined, own_device
+from quant.machine.freed_memory import reusing_freed_memory
 from quant.machine.memory_size import parse_size, show_size
 from quant.machine.ranks import Ranks
 from quant.machine.resources import Resources
@@ -64,7 +65,7 @@ def run_fill(request: Request, as_json: bool) -> None:
             listener = Display(sys.stderr if ranks.first else io.StringIO())
             checkpoint = find_checkpoint(options, listener)
             text = prepare_text(options, checkpoint)
-            with listener:
+            with listener, reusing_freed_memory(options.max_memory):
                 began = True
                 speed = Speed()
                 cache = Cache(options.cache, default_size(), listener.note)

@@ -6,7 +6,6 @@ The files have no name (they are unlinked as soon as they are open), so that not
 them however the process ends. What is read back is bit-identical.
 """
 
-import ctypes
 import math
 import mmap
 import os
@@ -20,6 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from quant.errors import QuantError
+from quant.machine.freed_memory import return_freed_memory
 from quant.modules import QuantizedEmbedding, QuantizedLinear
 
 _MOST_FILES = 64  # of one module, before its tensors share some
@@ -125,7 +125,7 @@ class Spill:
             pages = reference()
             if pages is not None:
                 pages.madvise(mmap.MADV_DONTNEED)
-        _trim_heap()
+        return_freed_memory()
 
     def stack(self, pieces: Iterable[Sequence[Tensor]], rows: int) -> list[Tensor]:
         """Tensors (rows, columns) of which some rows come at a time, in the directory: no more of
@@ -199,13 +199,6 @@ def _together(tensors: Mapping[int, Tensor]) -> Iterator[list[int]]:
 
 
 IN_MEMORY = Spill()
-
-
-def _trim_heap() -> None:
-    """Makes glibc return freed memory, of which it keeps up to a gigabyte in pieces."""
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
-    if trim is not None:
-        trim(0)
 
 
 def open_nameless(directory: Path) -> IO[bytes]:
