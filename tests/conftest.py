@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -24,6 +25,9 @@ from quant.scheme import Scheme
 # Python's readline tells the programs that it starts how wide the terminal is, where there is none.
 os.environ.pop("COLUMNS", None)
 os.unsetenv("COLUMNS")
+
+# A shell starts what runs in the background without Ctrl-C, and so would the tests' programs.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 SHARED_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 

@@ -23,8 +23,8 @@ def draw_quality(rows: Sequence[Row], texts: Sequence[str], model: str, out: Pat
             bits = [row.bits for row in own]
             panel.errorbar(bits, kl, errors, marker=marker, capsize=2, label=engine)
             for row in own:
-                place = (4, 4) if engine == THEIRS else (-4, -10)
-                side = "left" if engine == THEIRS else "right"
+                above = row.beside is None  # one beside another is close to the next of its kind
+                place, side = ((4, 4), "left") if above else ((-4, -10), "right")
                 panel.annotate(
                     row.name,
                     (row.bits, row.kl[text][0]),
