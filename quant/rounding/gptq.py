@@ -101,7 +101,8 @@ class InverseFactor:
 
     def solve(self, right: Tensor) -> Tensor:
         """right H^-1 for float32 (rows, columns), with the damped H."""
-        product = times_lower(right[:, self.order], self.upper.T).div_(self.mean)
+        ordered = right.index_select(1, self.order)
+        product = times_lower(ordered, self.upper.T).div_(self.mean)
         product = times_upper(product, self.upper)
         solved = torch.empty_like(product)
         solved[:, self.order] = product
@@ -138,7 +139,8 @@ def inverse_factor(
     # Scaled to a mean diagonal of 1: what follows is the same for inputs of any size.
     mean = (diagonal.sum() / (~dead).sum().clamp_min(1)).item() or 1.0
     backwards = order.flip(0)
-    reversed_hessian = hessian[backwards.unsqueeze(1), backwards].div_(mean)
+    # By rows, then columns: both at once takes three times as long.
+    reversed_hessian = hessian.index_select(0, backwards).index_select(1, backwards).div_(mean)
     reversed_diagonal = reversed_hessian.diagonal()
     reversed_diagonal.masked_fill_(dead[backwards], 1.0)
     damped = 0.0
