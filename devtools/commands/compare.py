@@ -2,7 +2,7 @@
 
 import json
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -116,6 +116,8 @@ def compare(request: Request) -> "Outcome":
     record = read_etrecord(etrecord)
     checkpoint = open_model(request.checkpoint)
     _check_shape(report["model"], request.model, checkpoint)
+    made_for = checkpoint.config.for_context(report["model"]["max_context_len"])
+    checkpoint = replace(checkpoint, config=made_for)
     method = Method(rotation=_rotation(report["quantization"], request.model))
     _check_program(record, request.model, etrecord)
     _check_weights(report, request.model, etrecord)

@@ -146,15 +146,16 @@ def evaluate(request: Request, path: Path) -> dict[str, object]:
     """
     from quant.commands.bar import progress_bar
     from quant.commands.checks import read_text
-    from quant.commands.scored import open_scored
+    from quant.commands.scored import context_of, open_scored
     from quant.commands.windows import score_windows
 
     text = read_text(path)
     with progress_bar("Reading") as bar:
-        model = open_scored(request.model, request.run_as, bar.advance)
+        made_for = context_of(request.model) or context_of(request.against or "")
+        model = open_scored(request.model, request.run_as, bar.advance, made_for)
         models, against = [model], None
         if request.against is not None:
-            against = open_scored(request.against, request.against_as, bar.advance)
+            against = open_scored(request.against, request.against_as, bar.advance, made_for)
             models.append(against)
             check_vocabularies(model, against)
         context = context_length(request.context, models)

@@ -52,12 +52,22 @@ class Scored:
     generate: Callable[[str, int], Iterator[str]] | None
 
 
-def open_scored(model: str, run_as: RunAs, advance: Advance) -> Scored:
+def context_of(model: str) -> int | None:
+    """The positions that a `.pte` was made for; None: the model is no `.pte`."""
+    if not is_program(model):
+        return None
+    length: int = read_report(Path(model))["model"]["max_context_len"]
+    return length
+
+
+def open_scored(model: str, run_as: RunAs, advance: Advance, context: int | None = None) -> Scored:
     """Opens a `.pte`, a preset, a checkpoint directory, a GGUF file or a hub id.
 
     Args:
         run_as: for a `.pte`; a type of cache and an adapter for `--delegate cpu` alone.
         advance: is told of tokens as they go through the model.
+        context: what a checkpoint's rotary tables are made for, where they depend on the length,
+            so that it is the model that a `.pte` was made of; None: each text's own length.
 
     Raises:
         ExportError, TokenizerError, QuantError, RunnerError: there is no such model, or none that
@@ -66,13 +76,14 @@ def open_scored(model: str, run_as: RunAs, advance: Advance) -> Scored:
     check_scored(model, run_as)
     if is_program(model):
         return _open_pte(Path(model), run_as, advance)
-    return _open_checkpoint(model, advance)
+    return _open_checkpoint(model, advance, context)
 
 
-def _open_checkpoint(model: str, advance: Advance) -> Scored:
+def _open_checkpoint(model: str, advance: Advance, context: int | None) -> Scored:
     checkpoint = open_model(model)
+    config = checkpoint.config if context is None else checkpoint.config.for_context(context)
     with torch.device("meta"):
-        decoder = CausalLM(checkpoint.config).eval()
+        decoder = CausalLM(config).eval()
     checkpoint.check(decoder)
     load_finite(checkpoint, decoder, "")
     compiled = compile_tokenizer(checkpoint.directory)

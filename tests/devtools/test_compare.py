@@ -10,7 +10,7 @@ import pytest
 import torch
 from executorch.exir._serialize._program import deserialize_pte_binary
 from support.family_models import GPT_OSS, Case, reference_model
-from support.first_layers import export_recorded, first_layers
+from support.first_layers import export_recorded, first_layers, stretched
 from support.model_lines import code_at, model_line
 from torch import nn
 
@@ -201,6 +201,16 @@ def test_a_float_program_is_held_to_float(
     assert outcome.wrong is None and outcome.odd == []
     assert outcome.tolerance == 1e-3
     assert all(row.quantized_so_far.relative == 0 for row in outcome.comparison.rows)
+
+
+def test_rotary_tables_are_of_the_files_length(
+    cpp_build: Path, two_layers: Path, tmp_path: Path
+) -> None:
+    checkpoint = stretched(two_layers, tmp_path, original=24, limit=96)
+    pte = export_recorded(checkpoint, tmp_path, Scheme("none"), "cpu")
+    outcome = compare(ask(pte, checkpoint))
+    assert outcome.wrong is None
+    assert outcome.logits["program_beside_float"].kl < 1e-6
 
 
 def test_rotated_inputs_leave_every_line_as_it_is(

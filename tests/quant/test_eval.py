@@ -10,6 +10,7 @@ from click.testing import CliRunner, Result
 from safetensors.torch import load_file, save_file
 from support.adapters import save_adapter
 from support.exported import Quiet
+from support.first_layers import stretched
 from support.loading import loaded
 from torch.nn import functional as F
 
@@ -170,6 +171,26 @@ def test_a_pte_alone_reads_with_its_own_tokenizer(
     assert own["tokens"] == source["tokens"] == 600
     assert own["perplexity"] == pytest.approx(source["perplexity"], rel=1e-5)
     assert "float32 cache" in own["runs_with"] and source["runs_with"] == "PyTorch, float32"
+
+
+@pytest.mark.parametrize("swapped", [False, True])
+def test_rotary_tables_are_of_the_files_length(
+    swapped: bool, cpp_build: Path, checkpoint: Path, stories_text: Path, tmp_path: Path
+) -> None:
+    """Whichever of the two is the file, and however short the text is."""
+    source = stretched(checkpoint, tmp_path, original=64, limit=512)
+    options = ExportOptions(
+        model=str(source), out=tmp_path / "model.pte", scheme=Scheme("none"), delegate="cpu"
+    )
+    file = export_model(options, Quiet()).out
+    model, against = (source, file) if swapped else (file, source)
+    figures = json.loads(
+        run(
+            *("eval", model, "--against", against, "--text", stories_text),
+            *("--context", 100, "--tokens", 250, "--json"),
+        ).stdout
+    )
+    assert abs(figures["kl"]) < 1e-6 and figures["top1"] == 1
 
 
 def test_what_a_type_of_cache_costs_is_measured(

@@ -49,3 +49,18 @@ def export_recorded(checkpoint: Path, directory: Path, scheme: Scheme, delegate:
         etrecord=out.with_suffix(".etrecord"),
     )
     return export_model(options, Quiet()).out
+
+
+def stretched(checkpoint: Path, directory: Path, original: int, limit: int) -> Path:
+    """The same weights with a rotary base that grows with the length of the context, from so many
+    positions up to the limit."""
+    made = directory / f"stretched_{original}_{limit}"
+    made.mkdir()
+    for file in checkpoint.iterdir():
+        (made / file.name).symlink_to(file.resolve())
+    config = json.loads((checkpoint / "config.json").read_text())
+    config["max_position_embeddings"] = original
+    config["rope_scaling"] = {"rope_type": "dynamic", "factor": limit / original}
+    (made / "config.json").unlink()
+    (made / "config.json").write_text(json.dumps(config))
+    return made
