@@ -15,7 +15,8 @@ from runtime.library import ERROR_SIZE, library
 class RunnerHandle:
     """A runner of the library, used by one thread at a time, and freed when that is done."""
 
-    _handle: int | None
+    _handle: int | None = None
+    _process = 0  # of none, until it is started
 
     def _start(self) -> None:
         self._process = os.getpid()

@@ -75,6 +75,8 @@ class Runner(RunnerHandle):
             raise RunnerError(
                 f"kv_cache is {kv_cache!r}, but must be one of {', '.join(KV_CACHES)}"
             )
+        if not isinstance(huge_pages, bool):
+            raise RunnerError(f"huge_pages is {huge_pages!r}, but must be True or False")
         options = LoadOptions(threads or 0, KV_CACHES.index(kv_cache), int(huge_pages))
         error = ctypes.create_string_buffer(ERROR_SIZE)
         load = library().thimble_load

@@ -22,6 +22,7 @@ _REASONING = {
     "<|channel>thought": ("<|channel>thought", "<channel|>"),
 }
 _BLANK = "[ \\n]*"
+_NO_PARAMETERS = {"type": "object", "properties": {}, "additionalProperties": False}
 
 ToolChoice = str | Mapping[str, Any]
 
@@ -146,14 +147,17 @@ def _function(tool: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _parameters(function: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The schema of a function's arguments.
+    """The schema of a function's arguments, which allows objects alone; without parameters, the
+    empty object.
 
     Raises:
-        RunnerError: it is none of an object.
+        RunnerError: it allows no object.
     """
-    parameters = function.get("parameters") or {"type": "object", "properties": {}}
+    parameters = function.get("parameters") or _NO_PARAMETERS
+    kinds = parameters.get("type", "object") if isinstance(parameters, Mapping) else None
     if (
         not isinstance(parameters, Mapping)
+        or (kinds != "object" and not (isinstance(kinds, list) and "object" in kinds))
         or not isinstance(parameters.get("properties", {}), Mapping)
         or not isinstance(parameters.get("required", []), list)
     ):
@@ -161,7 +165,7 @@ def _parameters(function: Mapping[str, Any]) -> Mapping[str, Any]:
             f"the parameters of {function['name']} are not a JSON schema of an object, with "
             "properties in an object and required in a list"
         )
-    return parameters
+    return {**parameters, "type": "object"}
 
 
 class _Writer:

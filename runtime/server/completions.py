@@ -60,9 +60,7 @@ class CompletionAnswers:
                 self._texts[index] += more.text
                 self._entries[index] += more.logprobs
         choices = [self._choice(index, answer) for index, answer in enumerate(answers)]
-        return self._reply.whole(
-            choices, usage((answer.stats for answer in answers), self._request.n or 1)
-        )
+        return self._reply.whole(choices, self._usage(answers))
 
     async def chunks(
         self, answers: Sequence[Answer], events: AsyncIterator[tuple[int, Any]]
@@ -74,9 +72,13 @@ class CompletionAnswers:
                 yield self._chunk(index, more.text, more.logprobs, None)
         options = self._request.stream_options
         if options is not None and options.include_usage:
-            yield self._reply.chunk(
-                [], usage((answer.stats for answer in answers), self._request.n or 1)
-            )
+            yield self._reply.chunk([], self._usage(answers))
+
+    def _usage(self, answers: Sequence[Answer]) -> dict[str, Any]:
+        all_stats = [answer.stats for answer in answers]
+        if self._request.max_tokens == 0:  # the engine made one, which nobody sees
+            all_stats = [{**stats, "generated_tokens": 0} for stats in all_stats]
+        return usage(all_stats, self._request.n or 1)
 
     def _choice(self, index: int, answer: Answer) -> dict[str, Any]:
         text, entries = self._texts[index], self._entries[index]
@@ -85,7 +87,8 @@ class CompletionAnswers:
         before = self._echo(index, answer) if self._request.echo else ""
         logprobs = None
         if self._request.logprobs is not None:
-            logprobs = completion_logprobs([*answer.scores, *entries], Offsets())
+            offsets = Offsets(self._unseen(index, answer))
+            logprobs = completion_logprobs([*answer.scores, *entries], offsets)
         return {
             "index": index,
             "text": before + text,
@@ -100,6 +103,13 @@ class CompletionAnswers:
         if isinstance(prompt, str):
             return prompt
         return b"".join(entry.data for entry in answer.scores).decode("utf-8", "replace")
+
+    def _unseen(self, index: int, answer: Answer) -> int:
+        """How many characters the prompt's tokens have in front of it: BOS, and a space that a
+        tokenizer adds."""
+        prompt = self._prompts[index]
+        told = b"".join(entry.data for entry in answer.scores).decode("utf-8", "replace")
+        return len(told) - len(prompt) if isinstance(prompt, str) and told.endswith(prompt) else 0
 
     def _chunk(
         self, index: int, text: str, entries: Sequence[TokenLogprob], reason: str | None

@@ -134,15 +134,16 @@ def finite(logprob: float) -> float:
 class Offsets:
     """Where the tokens of a text begin, in characters; one inside a character, where that does."""
 
-    def __init__(self) -> None:
+    def __init__(self, unseen: int = 0) -> None:
+        """unseen: characters of the first tokens that the text does not have."""
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
-        self._length = 0
+        self._length = -unseen
 
     def next(self, data: bytes) -> int:
         """Returns where a token of these bytes begins, behind those before."""
         begin = self._length
         self._length += len(self._decoder.decode(data))
-        return begin
+        return max(begin, 0)
 
 
 def completion_logprobs(entries: Sequence[TokenLogprob], offsets: Offsets) -> dict[str, Any]:

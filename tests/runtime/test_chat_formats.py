@@ -340,11 +340,27 @@ def test_bad_messages(messages: list[dict[str, Any]], sentence: str) -> None:
         prepare(template_of(HERMES), messages)
 
 
+@pytest.mark.parametrize(
+    ("parameters", "schema"),
+    [
+        (None, '%json {"type": "object", "properties": {}, "additionalProperties": false, "x-'),
+        ({"enum": [1, {}]}, '%json {"enum": [1, {}], "type": "object", "x-'),
+        ({"type": ["object", "null"]}, '%json {"type": "object", "x-'),
+    ],
+)
+def test_arguments_are_an_object(parameters: object, schema: str) -> None:
+    function = {"name": "f", "parameters": parameters}
+    tools = [{"type": "function", "function": function}]
+    prompt = prepare(template_of(HERMES), USER, tools, tool_choice="required")
+    assert prompt.grammar is not None and schema in prompt.grammar
+
+
 def test_a_model_without_functions() -> None:
     source = "{% for m in messages %}{{ m.content }}{% endfor %}"
     with pytest.raises(RunnerError, match="cannot call functions"):
         ask(template_of(source))
-    for parameters in ([1], {"properties": 3}, {"required": 3}):
+    no_objects: list[Any] = [{"type": "string"}, {"type": ["array", "null"]}]
+    for parameters in ([1], {"properties": 3}, {"required": 3}, *no_objects):
         function = {"name": "f", "parameters": parameters}
         with pytest.raises(RunnerError, match="parameters of f are not a JSON schema of an object"):
             ask(template_of(HERMES), tools=[{"type": "function", "function": function}])

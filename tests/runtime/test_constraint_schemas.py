@@ -164,6 +164,7 @@ PLACES: list[tuple[object, str, str]] = [
     ({"type": "number", "minimum": 0, "exclusiveMinimum": True}, "0", BEGINS),
     ({"x-guidance": {"whitespace_flexible": True}, **A_AND_B}, '{ "a" :\n 1 ,"b":"" }', ENDS),
     ({"x-guidance": {"key_separator": ": ?"}, **A_AND_B}, '{"a": 1}', ENDS),
+    ({"x-guidance": {"key_separator": ":|=>"}, **A_AND_B}, '{"a"=', REFUSED),
     (
         {"title": "T", "description": "d", "default": 1, "examples": [], "type": "null"},
         "null",
@@ -337,6 +338,10 @@ REFUSALS: list[tuple[object, str]] = [
     ({"x-guidance": {"lenient": True}}, 'the JSON schema\'s x-guidance has "lenient": true, but '
      "only whitespace_flexible (a boolean), item_separator and key_separator (regular expressions) "
      "are supported"),
+    ({"x-guidance": {"item_separator": ""}}, "the JSON schema's x-guidance has the separator \"\", "
+     'which must match "," with white space before or behind it'),
+    ({"x-guidance": {"key_separator": " ?}"}}, "the JSON schema's x-guidance has the separator "
+     '" ?}", which must match ":" with white space before or behind it'),
 ]  # fmt: skip
 
 

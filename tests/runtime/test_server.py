@@ -252,7 +252,19 @@ def test_the_scores_of_a_prompt(client: openai.OpenAI, runner: Runner) -> None:
     np.testing.assert_allclose(found.token_logprobs[1:-1], scores, atol=1e-9)
     assert all(len(top) == 2 for top in found.top_logprobs[1:])
     assert "".join(found.tokens[1:]).strip() == answer.choices[0].text
-    assert answer.choices[0].text.startswith(prompt)
+    text = answer.choices[0].text
+    assert text.startswith(prompt)
+    assert found.text_offset is not None and found.text_offset[:2] == [0, 0]
+    for token, offset in zip(found.tokens[2:], found.text_offset[2:], strict=True):
+        assert text[offset:].startswith(token)
+
+
+def test_a_prompt_that_is_only_scored(client: openai.OpenAI, runner: Runner) -> None:
+    prompt = "Once upon a time"
+    answer = client.completions.create(model="stories", prompt=prompt, echo=True, max_tokens=0, n=2)
+    assert [choice.text for choice in answer.choices] == [prompt, prompt]
+    assert answer.usage is not None and answer.usage.completion_tokens == 0
+    assert answer.usage.total_tokens == len(runner.encode_prompt(prompt))
 
 
 def test_drafts(server: Server, client: openai.OpenAI, runner: Runner) -> None:

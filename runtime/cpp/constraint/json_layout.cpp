@@ -2,9 +2,36 @@
 
 #include <utility>
 
+#include "constraint/intersection.h"
+#include "constraint/program.h"
 #include "constraint/regex.h"
 
 namespace thimble {
+namespace {
+
+/// The texts of a schema's separator, as far as they are the mark with white space.
+Result<Grammar::Node> separator_node(const std::string& regex, const char* mark, Grammar* grammar) {
+  std::vector<Program> programs;
+  for (const std::string& each : {regex, "[ \\t\\n\\r]*" + std::string(mark) + "[ \\t\\n\\r]*"}) {
+    Grammar own;
+    const Result<Grammar::Node> node = parse_regex(each, &own);
+    if (!node.ok()) return node.status();
+    Result<Program> program = compile_program(own, *node);
+    if (!program.ok()) return program.status();
+    programs.push_back(std::move(*program));
+  }
+  Grammar tried;
+  const Result<Grammar::Node> both = intersection(programs, &tried);
+  if (!both.ok() || !compile_program(tried, *both).ok()) {
+    return Status::error("the JSON schema's x-guidance has the separator " + quoted_json(regex) +
+                         ", which must match " + quoted_json(mark) +
+                         " with white space before or behind it");
+  }
+  return intersection(std::move(programs), grammar);
+}
+
+}  // namespace
+
 Result<JsonLayout> JsonLayout::create(Grammar* grammar, const JsonSpacing& spacing) {
   JsonLayout layout(grammar);
   ByteSet white;
@@ -12,12 +39,12 @@ Result<JsonLayout> JsonLayout::create(Grammar* grammar, const JsonSpacing& spaci
   if (spacing.flexible) {
     layout.space_ = grammar->repeat(grammar->byte(white), 0, Grammar::kUnlimited);
   }
-  for (const auto& [regex, separator] : {std::pair{&spacing.item_separator, &layout.comma_},
-                                         {&spacing.key_separator, &layout.colon_}}) {
-    const Result<Grammar::Node> node = parse_regex(*regex, grammar);
-    if (!node.ok()) return node.status();
-    *separator = grammar->sequence({layout.space_, *node, layout.space_});
-  }
+  const Result<Grammar::Node> comma = separator_node(spacing.item_separator, ",", grammar);
+  if (!comma.ok()) return comma.status();
+  const Result<Grammar::Node> colon = separator_node(spacing.key_separator, ":", grammar);
+  if (!colon.ok()) return colon.status();
+  layout.comma_ = grammar->sequence({layout.space_, *comma, layout.space_});
+  layout.colon_ = grammar->sequence({layout.space_, *colon, layout.space_});
   return layout;
 }
 
