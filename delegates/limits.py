@@ -134,6 +134,7 @@ class Limits:
         experts: whether it supports mixtures of experts.
         delta_rules: whether it supports the gated delta rule, which keeps states too.
         shared_caches: whether it supports attention to the keys and values of another layer.
+        least_context: the fewest positions of a cache that it supports.
     """
 
     name: str
@@ -156,6 +157,7 @@ class Limits:
     experts: bool = False
     delta_rules: bool = False
     shared_caches: bool = False
+    least_context: int = 1
 
     def check_kept(self) -> None:
         """Checks that weights may be stored as `--quant keep` finds them.
@@ -210,6 +212,18 @@ class Limits:
             raise DelegateError(
                 f"A {self.name} program has fixed shapes, but this one has calls of 1 to "
                 f"{max_seq_len} tokens: export with --max-seq-len 1."
+            )
+
+    def check_context(self, max_context_len: int) -> None:
+        """Checks the length of the context.
+
+        Raises:
+            DelegateError: it is too short.
+        """
+        if max_context_len < self.least_context:
+            raise DelegateError(
+                f"{self.name} does not support a context of {max_context_len}: export with a "
+                f"--max-context-len of at least {self.least_context}."
             )
 
     def check_attention(self, window: int | None, soft_cap: float | None, sinks: bool) -> None:

@@ -99,6 +99,7 @@ def explain_export(options: ExportOptions, listener: Listener) -> Explanation:
     if options.scheme.name == KEEP:
         delegate.LIMITS.check_kept()
     delegate.LIMITS.check(options.scheme.bits, seq_len)
+    delegate.LIMITS.check_context(context)
     delegate.LIMITS.check_head(options.scheme.head_bits)
     check_experts(checkpoint, delegate.LIMITS)
     check_mixers(checkpoint, context, delegate.LIMITS)

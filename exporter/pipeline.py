@@ -84,6 +84,7 @@ def export_model(options: ExportOptions, listener: Listener = SILENT) -> ExportR
         if options.scheme.name == KEEP:
             delegate.LIMITS.check_kept()
         delegate.LIMITS.check(options.scheme.bits, seq_len)
+        delegate.LIMITS.check_context(context)
         delegate.LIMITS.check_head(options.scheme.head_bits)
         check_experts(checkpoint, delegate.LIMITS)
         check_mixers(checkpoint, context, delegate.LIMITS)

@@ -23,10 +23,10 @@ EXAMPLE_SEQ_LEN = 3  # any length above 1: torch.export specializes a Dim whose 
 def check_lengths(config: DecoderSpec, max_context_len: int, max_seq_len: int) -> None:
     """Raises ExportError for lengths that do not fit each other or the model."""
     limit = config.context_limit
-    if not EXAMPLE_SEQ_LEN <= max_context_len <= limit:
+    if not 1 <= max_context_len <= limit:
         raise ExportError(
-            f"--max-context-len {max_context_len} is not possible; it must be from "
-            f"{EXAMPLE_SEQ_LEN} to {limit}, the model's limit."
+            f"--max-context-len {max_context_len} is not possible; it must be from 1 to {limit}, "
+            "the model's limit."
         )
     if not 1 <= max_seq_len <= max_context_len:
         raise ExportError(

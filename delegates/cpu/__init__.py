@@ -26,6 +26,7 @@ LIMITS = Limits(
     experts=True,
     delta_rules=True,
     shared_caches=True,
+    least_context=3,
 )
 
 __all__ = ["LIMITS", "file_layout", "load", "lower", "take", "take_rest", "why_unfused"]

@@ -26,6 +26,7 @@ LIMITS = Limits(
     int8_groups=True,
     windows=False,
     caps_and_sinks=False,
+    least_context=3,
 )
 
 
