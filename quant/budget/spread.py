@@ -6,8 +6,8 @@ a multiple-choice knapsack (Sinha and Zoltners, 1979), and small enough to be so
 dynamic programming over the bytes.
 
 Each part's cost alone is about right, but layers lose more together than their sum: files of
-SmolLM2-135M and Gemma 3 270M, of 4.4 to 6.6 bits, lost what their tied ends were said to cost and
-1.8 to 3.0 times what their layers were. So layers count twice.
+SmolLM2-135M, of 4.4 to 6.6 bits, lost what their tied ends were said to cost, about twice what
+their layers were, and the same for the rounding of activations. So layers count twice.
 """
 
 import math

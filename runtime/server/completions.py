@@ -100,15 +100,12 @@ class CompletionAnswers:
 
     def _echo(self, index: int, answer: Answer) -> str:
         prompt = self._prompts[index]
-        if isinstance(prompt, str):
-            return prompt
-        return b"".join(entry.data for entry in answer.scores).decode("utf-8", "replace")
+        return prompt if isinstance(prompt, str) else _told(answer)
 
     def _unseen(self, index: int, answer: Answer) -> int:
         """How many characters the prompt's tokens have in front of it: BOS, and a space that a
         tokenizer adds."""
-        prompt = self._prompts[index]
-        told = b"".join(entry.data for entry in answer.scores).decode("utf-8", "replace")
+        prompt, told = self._prompts[index], _told(answer)
         return len(told) - len(prompt) if isinstance(prompt, str) and told.endswith(prompt) else 0
 
     def _chunk(
@@ -119,3 +116,8 @@ class CompletionAnswers:
             logprobs = completion_logprobs(entries, self._offsets[index])
         choice = {"index": index, "text": text, "logprobs": logprobs, "finish_reason": reason}
         return self._reply.chunk([choice])
+
+
+def _told(answer: Answer) -> str:
+    """What the tokens of an answer's prompt say, where they are scored."""
+    return b"".join(entry.data for entry in answer.scores).decode("utf-8", "replace")
