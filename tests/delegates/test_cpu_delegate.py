@@ -97,7 +97,12 @@ CASES = {
         "damaged_programs",
     ],
 }
-X86_KERNELS = {"avx2": {"avx2", "fma"}, "avx512vnni": {"avx512_vnni"}, "amx_int8": {"amx_int8"}}
+X86_KERNELS = {
+    "avx2": {"avx2", "fma"},
+    "avxvnni": {"avx_vnni"},
+    "avx512vnni": {"avx512_vnni"},
+    "amx_int8": {"amx_int8"},
+}
 KERNELS = "THIMBLE_KERNELS"
 EVENT = struct.Struct("<QQII")  # Work of delegates/op_list/program.fbs
 

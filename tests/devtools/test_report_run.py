@@ -38,7 +38,7 @@ def test_the_run_is_described(profile: Profile, page: str, stories_cpu_pte: Path
     facts = dict(run_facts(profile))
     assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC", facts["recorded"])
     assert facts["threads"] == "1" and facts["processor"] != "not recorded"
-    assert re.fullmatch(r"scalar|avx2|avx512vnni|amx\w*|neon_\w+", facts["kernels"])
+    assert re.fullmatch(r"scalar|avx2|avxvnni|avx512vnni|amx\w*|neon_\w+", facts["kernels"])
     tokens = profile.calls[0].seq_len
     assert facts["prompt"] == f"“{PROMPT}”, {tokens} tokens in 1 prefill call"
     assert "cache of" in facts["memory"] and facts["model"] == stories_cpu_pte.name

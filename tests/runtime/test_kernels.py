@@ -120,6 +120,8 @@ def test_variants_of_this_cpu(cpp_build: Path) -> None:
     expected = ["scalar"]
     if " avx2 " in flags and " fma " in flags:
         expected.insert(0, "avx2")
+    if " avx_vnni " in flags:
+        expected.insert(0, "avxvnni")
     if " avx512_vnni " in flags:
         expected.insert(0, "avx512vnni")
     if " amx_int8 " in flags and may_use_tiles():

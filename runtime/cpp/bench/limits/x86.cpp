@@ -67,7 +67,30 @@ constexpr size_t kWordSums = 8;
   return static_cast<uint64_t>(_mm256_extract_epi64(a, 0));
 }
 
+#if defined(THIMBLE_AVXVNNI)
+
 /// Twelve independent chains, more than latency times ports.
+[[gnu::target("avx2")]] uint64_t multiply_avx_vnni(size_t loops) {
+  __m256i a = _mm256_set1_epi32(1), b = a, c = a, d = a, e = a, f = a;
+  __m256i g = a, h = a, i = a, j = a, k = a, l = a;
+  const __m256i x = _mm256_set1_epi8(3);
+  for (; loops > 0; --loops)
+    asm("%{vex%} vpdpbusd %12, %12, %0\n\t%{vex%} vpdpbusd %12, %12, %1\n\t"
+        "%{vex%} vpdpbusd %12, %12, %2\n\t%{vex%} vpdpbusd %12, %12, %3\n\t"
+        "%{vex%} vpdpbusd %12, %12, %4\n\t%{vex%} vpdpbusd %12, %12, %5\n\t"
+        "%{vex%} vpdpbusd %12, %12, %6\n\t%{vex%} vpdpbusd %12, %12, %7\n\t"
+        "%{vex%} vpdpbusd %12, %12, %8\n\t%{vex%} vpdpbusd %12, %12, %9\n\t"
+        "%{vex%} vpdpbusd %12, %12, %10\n\t%{vex%} vpdpbusd %12, %12, %11"
+        : "+x"(a), "+x"(b), "+x"(c), "+x"(d), "+x"(e), "+x"(f), "+x"(g), "+x"(h), "+x"(i), "+x"(j),
+          "+x"(k), "+x"(l)
+        : "x"(x));
+  a = a + b + c + d + e + f + g + h + i + j + k + l;
+  return static_cast<uint64_t>(a[0]);
+}
+
+#endif
+
+/// The same of 64 bytes.
 [[gnu::target("avx512f,avx512vnni")]] uint64_t multiply_vnni(size_t loops) {
   __m512i a = _mm512_set1_epi32(1), b = a, c = a, d = a, e = a, f = a;
   __m512i g = a, h = a, i = a, j = a, k = a, l = a;
@@ -133,6 +156,10 @@ uint64_t multiply_amx_cached(size_t loops) {
 
 Limits limits(uint32_t features) {
   if ((features & kernels::kAvx2) == 0) return {read_words, nullptr, 0, ""};
+#if defined(THIMBLE_AVXVNNI)
+  if ((features & (kernels::kAvx512Vnni | kernels::kAvxVnni)) == kernels::kAvxVnni)
+    return {read, multiply_avx_vnni, size_t{12} * 64, "vpdpbusd ymm"};
+#endif
   if ((features & kernels::kAvx512Vnni) == 0)
     return {read, multiply_avx2, kWordSums * 4 * 64, "vpmaddubsw"};
 #if defined(THIMBLE_AMX_INT8)

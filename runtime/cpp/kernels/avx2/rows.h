@@ -7,7 +7,7 @@
 
 #include "kernels/kernels.h"
 
-namespace thimble::kernels::avx2 {
+namespace thimble::kernels::THIMBLE_VARIANT {
 
 /// Up to four rows of a tile of kMr.
 template <size_t kMr>
@@ -35,22 +35,26 @@ struct Rows {
   }
 };
 
+/// How often a tile's rows pass over a block of codes.
+template <size_t kMr>
+constexpr size_t kPasses = kMr / Rows<kMr>::kCount;
+
 constexpr size_t kFarBytes = 4096, kNearBytes = 512;  // of prefetches into each cache level
 
-/// Where to prefetch from while a block is read in kPasses passes. Only the first pass would wait
+/// Where to prefetch from while a block is read in so many passes. Only the first pass would wait
 /// for memory, so each pass prefetches its share of the next block.
 /// \param lines the part of the block that is read, `bytes` of it.
-template <size_t kPasses>
+template <size_t kOfPasses>
 inline const uint8_t* prefetch_from(const uint8_t* lines, size_t block_bytes, size_t bytes,
                                     size_t pass) {
-  return lines + block_bytes + pass * (bytes / kPasses);
+  return lines + block_bytes + pass * (bytes / kOfPasses);
 }
 
 /// For the `i`-th line from where `ahead` was taken. In a single pass: far ahead of the line
 /// itself.
-template <size_t kPasses>
+template <size_t kOfPasses>
 [[gnu::always_inline]] inline void prefetch(const uint8_t* line, const uint8_t* ahead, size_t i) {
-  const uint8_t* far = kPasses == 1 ? line + kFarBytes : ahead + i * kLineBytes / kPasses;
+  const uint8_t* far = kOfPasses == 1 ? line + kFarBytes : ahead + i * kLineBytes / kOfPasses;
   _mm_prefetch(reinterpret_cast<const char*>(far), _MM_HINT_T1);
 }
 
@@ -69,4 +73,4 @@ inline void with_tile(size_t mr, Run run) {
   }
 }
 
-}  // namespace thimble::kernels::avx2
+}  // namespace thimble::kernels::THIMBLE_VARIANT

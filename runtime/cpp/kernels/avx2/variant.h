@@ -1,5 +1,7 @@
 #pragma once
 
+#include "kernels/avx2/dot_bytes.h"
+#include "kernels/avx2/dot_codes.h"
 #include "kernels/layout/layout.h"
 #include "kernels/select/cpu_features.h"
 #include "kernels/shared/vectors_avx2.h"

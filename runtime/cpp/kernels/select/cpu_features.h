@@ -15,6 +15,7 @@ enum CpuFeature : uint32_t {
   kWasmSimd = 1 << 6,     ///< WebAssembly's vectors of 128 bits
   kWasmRelaxed = 1 << 7,  ///< its relaxed int8 products, and fused float ones
   kWasmPairs = 1 << 8,    ///< int8 products of pairs are one instruction, and those of four are not
+  kAvxVnni = 1 << 9,      ///< AVX-VNNI: products of four bytes without AVX512
 };
 
 /// Returns the features of this CPU that its operating system lets programs use; requests those

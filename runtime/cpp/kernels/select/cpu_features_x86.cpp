@@ -10,6 +10,12 @@
 namespace thimble::kernels {
 namespace {
 
+/// Whether the CPU has AVX-VNNI (Intel SDM, CPUID leaf 7, subleaf 1: bit 4 of EAX).
+bool has_avx_vnni() {
+  unsigned eax, ebx, ecx, edx;
+  return __get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) != 0 && (eax & 1u << 4) != 0;
+}
+
 #if defined(__linux__)
 
 /// Whether the CPU has AMX with int8 products (Intel SDM, CPUID leaf 7: bits 24 and 25 of EDX) and
@@ -45,7 +51,7 @@ uint32_t cpu_features() {
   uint32_t features = 0;
   if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
       __builtin_cpu_supports("f16c"))
-    features |= kAvx2;
+    features |= has_avx_vnni() ? kAvx2 | kAvxVnni : kAvx2;
   if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
       __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq"))
     features |= kAvx512;

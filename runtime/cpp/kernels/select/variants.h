@@ -22,6 +22,9 @@ extern const Variant kVariant;
 namespace avx2 {
 extern const Variant kVariant;
 }
+namespace avxvnni {
+extern const Variant kVariant;
+}
 namespace avx512vnni {
 extern const Variant kVariant;
 }

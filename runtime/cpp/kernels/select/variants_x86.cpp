@@ -7,7 +7,11 @@ VariantList all_variants() {
 #if defined(THIMBLE_AMX_INT8)
       &amx_int8::kVariant,
 #endif
-      &avx512vnni::kVariant, &avx2::kVariant, &scalar::kVariant};
+      &avx512vnni::kVariant,
+#if defined(THIMBLE_AVXVNNI)
+      &avxvnni::kVariant,
+#endif
+      &avx2::kVariant, &scalar::kVariant};
   return {kVariants, sizeof kVariants / sizeof *kVariants};
 }
 
