@@ -11,7 +11,7 @@ from quant.machine.products import integer_product
 from quant.modules import QuantizedLinear
 from quant.operators import dequantized, input_group, linear_of_floats
 from quant.rotation.inputs import rotate_blocks
-from quant.rounding.activations import int8_codes
+from quant.rounding.activations import Rounded, int8_codes
 
 _ODD = range(3, 16, 2)  # what a row's float may be a multiple of, besides a power of two
 
@@ -41,12 +41,20 @@ class _Inputs:
         self._rounded = (torch.empty(0), torch.empty(0))
 
     def rounded(self, x: Tensor, rotated: int, columns: int) -> tuple[Tensor, Tensor]:
-        """Rotates an input, pads it to some columns and rounds it: its codes and scales."""
+        """Rotates an input, pads it to some columns and rounds it: its codes and scales.
+
+        Args:
+            x: or what was rotated and rounded already, Rounded.packed().
+        """
         last, *form = self._given
         if x is not last or form != [rotated, columns]:
-            turned = rotate_blocks(x, rotated)
-            padding = columns - x.shape[-1]
-            self._rounded = int8_codes(F.pad(turned, (0, padding)) if padding else turned)
+            if x.dtype is torch.int8:
+                rounded = Rounded.unpacked(x)
+                codes, scale = rounded.codes(), rounded.scale
+            else:
+                codes, scale = int8_codes(rotate_blocks(x, rotated))
+            padding = columns - codes.shape[-1]  # of zeros, whose codes are 0
+            self._rounded = F.pad(codes, (0, padding)) if padding else codes, scale
             self._given = x, rotated, columns
         return self._rounded
 

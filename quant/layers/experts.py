@@ -126,7 +126,7 @@ def _gptq_expert(
         expert.quantize(part, statistics, None)
     del statistics
     with dequantized_once(block.layer.get_submodule(described.module)):
-        inputs = keep(reach, inputs)
+        inputs = keep(lambda x: expert.kept(reach(x)), inputs)
     statistics = expert.statistics([described.end], inputs, reached, tokens)
     expert.quantize(described.last, statistics, None)
 

@@ -47,7 +47,12 @@ def _gptq_block(place: Place) -> None:
     del statistics
 
     with dequantized_once(block.layer.get_submodule(described.module)):
-        inputs = through(block.reach, inputs, streams.hidden.contexts, streams.spill)
+        inputs = through(
+            lambda x, context: place.kept(block.reach(x, context)),
+            inputs,
+            streams.hidden.contexts,
+            streams.spill,
+        )
     statistics = place.statistics([described.end], inputs, reached)
     del reached
     place.quantize(described.last, statistics, place.wanted(inputs, statistics))

@@ -13,6 +13,7 @@ from quant.machine.products import exact_products
 from quant.machine.ranks import ALONE, Ranks
 from quant.machine.speed import Speed, hessian_operations, update_operations
 from quant.machine.spill import IN_MEMORY, Spill
+from quant.operators import input_group
 from quant.protocols import Part
 from quant.rounding.activations import Seen
 from quant.rounding.drift import residual_products
@@ -22,6 +23,7 @@ from quant.rounding.solve import (
     aim,
     padded_as,
     rotated_by,
+    rounded_by,
     seen_by_linear,
     solve,
     statistics,
@@ -92,6 +94,17 @@ class Place:
                     reached.append(outputs)
             kept.append(reached)
         return None if self.aims_at_residual else kept
+
+    def kept(self, x: Tensor) -> Tensor:
+        """Returns the last linear's input as it is kept: rotated and rounded once for all that use
+        it, if its weight sees nothing else."""
+        method, last = self.scheme.choice, self.block.block.last
+        type = self.scheme.type_of(f"{self.name}.{last.name}")
+        assert type is not None
+        whole_tokens = input_group(type.group_size, type.levels) == 0
+        if not method.int8_statistics or not whole_tokens:
+            return x
+        return rounded_by(method)(x).packed()
 
     def statistics(
         self,

@@ -90,11 +90,13 @@ def estimate_peak(
         follows = scheme.choice.follows_float
         behind = any(block.after is not None for layer in layers for block in blocks_of(layer))
         keeps_reference = follows and (behind or scheme.choice.drift != "residual")
-        inputs = hidden + widest * (2 if keeps_reference else 1)
+        # Of a block's last linear, whose inputs are kept as integers, and the float stream's.
+        last = widest * (1 if scheme.choice.int8_statistics else _FLOAT)
+        inputs = _FLOAT * hidden + last + (_FLOAT * widest if keeps_reference else 0)
         if any(mixtures_of(layer) for layer in layers):
             # The rows of some experts, of both streams, and the float stream after the block.
-            inputs = max(inputs, hidden * (3 if follows else 1))
-        states = _FLOAT * tokens * (hidden * (2 if follows else 1) + inputs)
+            inputs = max(inputs, _FLOAT * hidden * (3 if follows else 1))
+        states = tokens * (_FLOAT * hidden * (2 if follows else 1) + inputs)
         left = sum(block.leaves for layer in layers for block in blocks_of(layer))
         left += hidden if model.reads_text else 0
         in_memory = _FLOAT * tokens * left * (2 if follows else 1)

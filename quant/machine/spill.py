@@ -36,7 +36,7 @@ class Batches:
         self._file: IO[bytes] | None = None
         self._tensors: list[Tensor] = []
         self._device = torch.device("cpu")
-        self._places: list[tuple[int, tuple[int, ...]]] = []  # offset, shape
+        self._places: list[tuple[int, torch.Size, torch.dtype]] = []  # offset, shape
         self._end = 0
 
     def __len__(self) -> int:
@@ -48,8 +48,8 @@ class Batches:
     def __getitem__(self, index: int) -> Tensor:
         if self._file is None:
             return self._tensors[index].to(self._device)
-        offset, shape = self._places[index]
-        tensor = torch.empty(shape)
+        offset, shape, dtype = self._places[index]
+        tensor = torch.empty(shape, dtype=dtype)
         self._file.seek(offset)
         if self._file.readinto(tensor.numpy()) != tensor.nbytes:  # type: ignore[attr-defined]
             raise QuantError("a temporary file of activations is truncated; start again.")
@@ -62,7 +62,7 @@ class Batches:
             self._write(self._places[index][0], tensor)
 
     def append(self, tensor: Tensor) -> None:
-        """Takes a tensor, float32 where there is a file, of the device of those before it."""
+        """Takes a tensor of the device of those before it."""
         self._device = tensor.device
         if self._directory is None:
             self._tensors.append(tensor.cpu())
@@ -70,11 +70,11 @@ class Batches:
         if self._file is None:
             self._file = open_nameless(self._directory)
         self._write(self._end, tensor)
-        self._places.append((self._end, tuple(tensor.shape)))
+        self._places.append((self._end, tensor.shape, tensor.dtype))
         self._end += tensor.nbytes
 
     def _write(self, offset: int, tensor: Tensor) -> None:
-        assert self._file is not None and tensor.dtype is torch.float32
+        assert self._file is not None
         try:
             self._file.seek(offset)
             self._file.write(tensor.contiguous().cpu().numpy().data)
@@ -92,7 +92,7 @@ class Spill:
         self._maps: list[weakref.ref[mmap.mmap]] = []
 
     def keep(self, tensors: Iterable[Tensor]) -> Batches:
-        """Keeps tensors, float32, as they come."""
+        """Keeps tensors as they come."""
         batches = Batches(self.directory)
         for tensor in tensors:
             batches.append(tensor)

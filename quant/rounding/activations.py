@@ -7,6 +7,51 @@ from torch import Tensor
 
 _LOW, _HIGH = -128, 127
 _EPS = torch.finfo(torch.float32).eps  # the smallest scale, the same as at run time
+_PIECE = 1 << 19  # numbers that are floats at a time, in the second cache
+
+
+@dataclass(frozen=True)
+class Rounded:
+    """An input of a linear, each token rounded to int8: (values - zero_point) * scale.
+
+    Attributes:
+        values: int8 (..., columns).
+        zero_point, scale: float32 (..., 1).
+    """
+
+    values: Tensor
+    zero_point: Tensor
+    scale: Tensor
+
+    @classmethod
+    def of(cls, x: Tensor) -> "Rounded":
+        """Rounds float32 (..., columns)."""
+        rows = x.flatten(0, -2)
+        values = torch.empty_like(rows, dtype=torch.int8)
+        zero_point, scale = rows.new_empty(2, len(rows), 1)
+        step = max(1, _PIECE // rows.shape[1])
+        for start in range(0, len(rows), step):
+            here = slice(start, start + step)
+            values[here], zero_point[here], scale[here] = int8_values(rows[here])
+        return cls(*(each.unflatten(0, x.shape[:-1]) for each in (values, zero_point, scale)))
+
+    @classmethod
+    def unpacked(cls, packed: Tensor) -> "Rounded":
+        """What `packed` was made of."""
+        numbers = packed[..., -_NUMBERS:].contiguous().view(torch.float32)
+        return cls(packed[..., :-_NUMBERS], *numbers.split(1, dim=-1))
+
+    def packed(self) -> Tensor:
+        """All in one tensor, a quarter as large as the floats: int8 (..., columns + 8)."""
+        numbers = torch.cat((self.zero_point, self.scale), dim=-1)
+        return torch.cat((self.values, numbers.view(torch.int8)), dim=-1)
+
+    def codes(self) -> Tensor:
+        """The values less the zero point, integers in -255..255: float32 (..., columns)."""
+        return self.values.float().sub_(self.zero_point)
+
+
+_NUMBERS = 8  # bytes of a token's zero point and scale
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from quant.rounding.activations import int8_values
+from quant.rounding.activations import Rounded
 from quant.rounding.gptq import add_gram, upper_rows
 
 TOGETHER = 1 << 26  # numbers whose products are summed in int32
@@ -26,11 +26,11 @@ _ABOVE_MEDIAN = 4.0
 _MOST = 127 * 256 / 128  # of w times an int8
 
 
-def int8_gram(inputs: Iterable[Tensor], columns: int) -> Tensor:
-    """X^T X of the inputs of a linear, as it rounds them, of which the upper triangle counts.
+def int8_gram(inputs: Iterable[Rounded], columns: int) -> Tensor:
+    """X^T X of the inputs of a linear, of which the upper triangle counts.
 
     Args:
-        inputs: float32 (..., in_features) each, on the CPU.
+        inputs: of in_features columns each, on the CPU.
         columns: of the padded weight, >= in_features; what is beyond in_features stays 0.
 
     Returns:
@@ -52,22 +52,22 @@ class _Tokens:
     weight: Tensor
 
 
-def _together(inputs: Iterable[Tensor]) -> Iterator[_Tokens]:
-    """Inputs, rounded, as many as are added up at once."""
+def _together(inputs: Iterable[Rounded]) -> Iterator[_Tokens]:
+    """Inputs, as many as are added up at once."""
     waiting: list[_Tokens] = []
     for x in inputs:
-        waiting += map(_rounded, x.flatten(0, -2).split(max(1, _PIECE // x.shape[-1])))
+        waiting.append(_tokens(x))
         tokens = sum(len(part.values) for part in waiting)
-        if tokens >= min(_MOST_TOKENS, TOGETHER // x.shape[-1]):
+        if tokens >= min(_MOST_TOKENS, TOGETHER // x.values.shape[-1]):
             yield _joined(waiting)
             waiting = []
     if waiting:
         yield _joined(waiting)
 
 
-def _rounded(x: Tensor) -> _Tokens:
-    values, zero_point, scale = int8_values(x)
-    return _Tokens(values.to(torch.int8), zero_point, scale.square_())
+def _tokens(x: Rounded) -> _Tokens:
+    values, zero_point, scale = (each.flatten(0, -2) for each in (x.values, x.zero_point, x.scale))
+    return _Tokens(values, zero_point, scale.square())
 
 
 def _joined(parts: list[_Tokens]) -> _Tokens:

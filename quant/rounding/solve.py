@@ -16,7 +16,7 @@ from quant.machine.threads import for_each
 from quant.method import Method
 from quant.modules import QuantizedWeight
 from quant.rotation.inputs import rotate_blocks
-from quant.rounding.activations import Seen, int8_codes
+from quant.rounding.activations import Rounded, Seen, int8_codes
 from quant.rounding.descent import descend
 from quant.rounding.drift import aimed, corrected, correction, drift_products
 from quant.rounding.gptq import InverseFactor, gptq, gram, hessian_of, inverse_factor
@@ -66,7 +66,7 @@ def statistics(
     """Gathers the statistics of a linear's inputs.
 
     Args:
-        inputs: float32 (..., in_features) each, after quantized layers.
+        inputs: after quantized layers, float32 (..., in_features) each, or Rounded.packed().
         reference: the float model's for the same tokens, or None.
         tokens: of all ranks.
         rows: of all weights with this input.
@@ -76,8 +76,8 @@ def statistics(
     """
     seen = seen_by_linear(method)
     if method.int8_statistics and device == HOST and integers_are_fast():
-        rotate = rotated_by(method)
-        products = total(int8_gram(map(rotate, shard), columns) for shard in inputs)
+        rounded = rounded_by(method)
+        products = total(int8_gram(map(rounded, shard), columns) for shard in inputs)
     else:
         products = total(
             gram((seen(x).floats() for x in shard), columns, device) for shard in inputs
@@ -104,15 +104,24 @@ def statistics(
 
 
 def seen_by_linear(method: Method) -> Callable[[Tensor], Seen]:
-    """A linear's input (..., in_features) as its weight sees it: at run time, it is rotated and
-    rounded to int8."""
+    """A linear's input, (..., in_features) or packed, as its weight sees it: at run time, it is
+    rotated and rounded to int8."""
     rotate = rotated_by(method)
 
     def seen(x: Tensor) -> Seen:
+        if x.dtype is torch.int8:
+            rounded = Rounded.unpacked(x)
+            return Seen(rounded.codes().flatten(0, -2), rounded.scale.flatten(0, -2))
         rows = rotate(x).flatten(0, -2)
         return Seen(*int8_codes(rows)) if method.int8_statistics else Seen(rows, None)
 
     return seen
+
+
+def rounded_by(method: Method) -> Callable[[Tensor], Rounded]:
+    """A linear's input, (..., in_features) or packed, as it is rounded at run time."""
+    rotate = rotated_by(method)
+    return lambda x: Rounded.unpacked(x) if x.dtype is torch.int8 else Rounded.of(rotate(x))
 
 
 def rotated_by(method: Method) -> Callable[[Tensor], Tensor]:

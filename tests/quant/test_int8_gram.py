@@ -6,7 +6,7 @@ from torch import Tensor
 
 from quant.machine.products import integers_are_fast
 from quant.rounding import int8_gram as module
-from quant.rounding.activations import int8_round_trip
+from quant.rounding.activations import Rounded, int8_round_trip
 from quant.rounding.int8_gram import int8_gram
 
 # Without these instructions, sums of two products may not fit their 16 bits.
@@ -36,7 +36,7 @@ def inputs(columns: int, seed: int = 0, batches: int = 3) -> list[Tensor]:
 def check(inputs: list[Tensor], columns: int) -> None:
     """Within the rounding of W Q: half of a unit of 2^-15, times int8, in each of the tokens, which
     are independent: below sqrt(tokens) * 4 * median * 2^-16 * 128^2 / sqrt(3) with four sigmas."""
-    found = int8_gram(inputs, columns)
+    found = int8_gram(map(Rounded.of, inputs), columns)
     used = inputs[0].shape[-1]
     rows = torch.cat([x.flatten(0, -2) for x in inputs])
     scale = (rows.amax(1).clamp_min(0) - rows.amin(1).clamp_max(0)) / 255
@@ -58,7 +58,7 @@ def test_a_token_a_thousand_times_larger_spoils_nothing() -> None:
     given = inputs(96)
     for x in given:
         x[:, 0] *= 1000
-    found = int8_gram(given, 96).double().triu()
+    found = int8_gram(map(Rounded.of, given), 96).double().triu()
     wanted = exact(given).triu()
     assert (found - wanted).norm() < 1e-6 * wanted.norm()
     # What the other tokens add is there, to 1e-3 of it, beside sums a million times larger.
@@ -78,15 +78,15 @@ def test_tokens_of_zeros() -> None:
     given = inputs(64)
     given[1].zero_()
     check(given, 64)
-    assert not int8_gram([torch.zeros(2, 5, 64)], 64).any()
+    assert not int8_gram([Rounded.of(torch.zeros(2, 5, 64))], 64).any()
 
 
 def test_many_tokens_are_added_up_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = int8_gram(inputs(64, batches=5), 64)
+    whole = int8_gram(map(Rounded.of, inputs(64, batches=5)), 64)
     monkeypatch.setattr(module, "TOGETHER", 64 * 300)
     monkeypatch.setattr(module, "_PIECE", 64 * 50)
     monkeypatch.setattr("quant.rounding.gptq._HESSIAN_ROWS", 24)
-    parts = int8_gram(inputs(64, batches=5), 64)
+    parts = int8_gram(map(Rounded.of, inputs(64, batches=5)), 64)
     assert (whole - parts).triu().abs().max() < 1e-4 * whole.diagonal().max()
 
 

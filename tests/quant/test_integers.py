@@ -1,5 +1,7 @@
 """Quantized linears as products of integers."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import Tensor, nn
@@ -8,7 +10,9 @@ from quant.integers import dequantized_once, row_units
 from quant.method import Method
 from quant.modules import QuantizedLinear, QuantizedWeight
 from quant.operators import dequantized
+from quant.rotation.inputs import rotate_blocks
 from quant.rounding import activations
+from quant.rounding.activations import Rounded, int8_codes
 from quant.rounding.nearest import round_groups, round_int8
 from quant.scheme import Scheme
 
@@ -79,3 +83,25 @@ def test_one_input_of_linears_of_other_widths_and_rotations() -> None:
         with dequantized_once(nn.ModuleList(chosen)):
             for linear, wanted in zip(chosen, expected, strict=True):
                 torch.testing.assert_close(linear(x), wanted, rtol=0, atol=1e-5)
+
+
+def test_rounded_inputs_come_back_from_their_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(activations, "_PIECE", 7 * 24)
+    generator = torch.Generator().manual_seed(3)
+    x = torch.randn(2, 5, 24, generator=generator) * torch.rand(2, 5, 1, generator=generator).exp()
+    x[0, 3] = 0
+    packed = Rounded.of(x).packed()
+    assert packed.dtype is torch.int8 and packed.shape == (2, 5, 24 + 8)
+    codes, scale = int8_codes(x)
+    again = Rounded.unpacked(packed)
+    assert torch.equal(again.codes(), codes) and torch.equal(again.scale, scale)
+
+
+@pytest.mark.parametrize("rotated", [0, 32])
+def test_a_linear_takes_inputs_that_are_rounded_already(rotated: int) -> None:
+    generator = torch.Generator().manual_seed(4)
+    weight = round_groups(torch.randn(16, 96, generator=generator), 4, 64, "w", NEAREST)
+    linear = QuantizedLinear(replace(weight, rotated=rotated), 96)
+    x = torch.randn(2, 3, 96, generator=generator)
+    with dequantized_once(linear):
+        assert torch.equal(linear(Rounded.of(rotate_blocks(x, rotated)).packed()), linear(x))

@@ -13,9 +13,10 @@ import torch
 from safetensors.torch import save_file
 from support.decoder_specs import SMALL, varied
 from support.exported import Quiet
-from support.quantization import content
+from support.quantization import content, tokens
 from support.small_models import ModelWeights, random_model
 from support.tiers import checked
+from torch import Tensor
 
 from exporter.errors import ExportError
 from exporter.memory import plan_memory
@@ -25,6 +26,7 @@ from exporter.pipeline import export_model
 from exporter.source import find_checkpoint
 from exporter.text import prepare_text
 from quant.errors import QuantError
+from quant.layers.place import Place
 from quant.machine.memory import LOOPS
 from quant.machine.ranks import Ranks
 from quant.machine.resources import Resources
@@ -62,14 +64,37 @@ def test_spilled_or_not_the_bits_are_the_same(drift: str, tied: bool, tmp_path: 
     assert torch.equal(logits, their_logits) and quality == their_quality
 
 
+@pytest.mark.parametrize("drift", ["residual", "inputs"])
+def test_inputs_kept_as_integers_change_no_bit(drift: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    types, kept = set(), Place.kept
+
+    def watched(place: Place, x: Tensor) -> Tensor:
+        packed = kept(place, x)
+        types.add(packed.dtype)
+        return packed
+
+    weights, text = ModelWeights(FLOAT), tokens(windows=40, seq_len=64, vocab_size=96)
+    models = []
+    for keeps in (watched, lambda _, x: x):
+        monkeypatch.setattr(Place, "kept", keeps)
+        with torch.device("meta"):
+            model = CausalLM(CONFIG)
+        quantize(model, Scheme("gptq4", method=Method(drift=drift)), weights, text)
+        models.append(content(model))
+    ours, theirs = models
+    assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
+    assert types == {torch.int8}
+
+
 def test_batches_in_a_file_are_read_back_and_replaced(tmp_path: Path) -> None:
-    tensors = [torch.randn(3, 4), torch.randn(2, 4), torch.randn(0, 4)]
+    integers = torch.randint(-128, 128, (5, 3), dtype=torch.int8)
+    tensors = [torch.randn(3, 4), torch.randn(2, 4), torch.randn(0, 4), integers]
     batches = Batches(tmp_path)
     for tensor in tensors:
         batches.append(tensor)
     tensors[0] = torch.randn(3, 4).T.contiguous().T
     batches[0] = tensors[0]
-    assert len(batches) == 3
+    assert len(batches) == 4
     assert all(torch.equal(ours, theirs) for ours, theirs in zip(batches, tensors, strict=True))
 
 
