@@ -7,15 +7,14 @@ namespace thimble::kernels::avx2 {
 void matvec_int4_two_level(const LinearArgs& args) { linear_codes<TwoLevel<Packed<4>>>(args); }
 void matvec_int5_two_level(const LinearArgs& args) { linear_codes<TwoLevel<Packed<5>>>(args); }
 void matvec_int6_two_level(const LinearArgs& args) { linear_codes<TwoLevel<Packed<6>>>(args); }
-void matvec_int4(const LinearArgs& args) { linear_codes<PlainCodes>(args); }
+void matvec_int4(const LinearArgs& args) { linear_codes<Plain<Packed<4>>>(args); }
 void matvec_int8(const LinearArgs& args) { linear_bytes<WholeRows>(args); }
 void matvec_int8_groups(const LinearArgs& args) { linear_bytes<InGroups>(args); }
 
-// Unpacking nibbles costs little compared with the products of four rows.
-void matmul_int4_two_level(const LinearArgs& args) { linear_codes<TwoLevel<Packed<4>>>(args); }
+void matmul_int4_two_level(const LinearArgs& args) { linear_codes<TwoLevel<Unpacked<4>>>(args); }
 void matmul_int5_two_level(const LinearArgs& args) { linear_codes<TwoLevel<Unpacked<5>>>(args); }
 void matmul_int6_two_level(const LinearArgs& args) { linear_codes<TwoLevel<Unpacked<6>>>(args); }
-void matmul_int4(const LinearArgs& args) { linear_codes<PlainCodes>(args); }
+void matmul_int4(const LinearArgs& args) { linear_codes<Plain<Unpacked<4>>>(args); }
 void matmul_int8(const LinearArgs& args) { linear_bytes<WholeRows>(args); }
 void matmul_int8_groups(const LinearArgs& args) { linear_bytes<InGroups>(args); }
 

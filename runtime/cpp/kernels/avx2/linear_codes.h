@@ -61,8 +61,9 @@ struct TwoLevel {
   }
 };
 
-struct PlainCodes {
-  using Codes = Packed<4>;
+template <typename OfCodes>
+struct Plain {
+  using Codes = OfCodes;
   template <size_t kMr>
   using Totals = __m256[kHalves][Rows<kMr>::kCount];
 

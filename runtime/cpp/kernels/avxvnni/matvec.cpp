@@ -7,7 +7,7 @@ namespace thimble::kernels::avxvnni {
 void matvec_int4_two_level(const LinearArgs& args) { linear_codes<TwoLevel<Packed<4>>>(args); }
 void matvec_int5_two_level(const LinearArgs& args) { linear_codes<TwoLevel<Packed<5>>>(args); }
 void matvec_int6_two_level(const LinearArgs& args) { linear_codes<TwoLevel<Packed<6>>>(args); }
-void matvec_int4(const LinearArgs& args) { linear_codes<PlainCodes>(args); }
+void matvec_int4(const LinearArgs& args) { linear_codes<Plain<Packed<4>>>(args); }
 void matvec_int8(const LinearArgs& args) { linear_bytes<WholeRows>(args); }
 void matvec_int8_groups(const LinearArgs& args) { linear_bytes<InGroups>(args); }
 
