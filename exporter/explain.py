@@ -15,18 +15,13 @@ from exporter.listener import Listener
 from exporter.models.decoder import CausalLM
 from exporter.models.low_rank import attach
 from exporter.options import ExportOptions
-from exporter.pipeline import (
-    check_adapters,
-    check_experts,
-    check_mixers,
-    context_lengths,
-    stored_scheme,
-)
+from exporter.pipeline import context_lengths, stored_scheme
 from exporter.program import capture
 from exporter.shapes import Shapes, explain_shapes, noting_conditions
 from exporter.source import find_checkpoint
+from exporter.support import require_supported
 from quant.quantize import quantize
-from quant.scheme import FOUR_BITS, KEEP, METHODS, Scheme
+from quant.scheme import FOUR_BITS, METHODS, Scheme
 
 _TYPES = {1: "int8", 2: "float16", 4: "float32"}  # of keys and values, by their bytes
 
@@ -96,14 +91,7 @@ def explain_export(options: ExportOptions, listener: Listener) -> Explanation:
     checkpoint = find_checkpoint(options, listener)
     options = replace(options, scheme=keeping(options.scheme, checkpoint, listener))
     context, seq_len = context_lengths(options, checkpoint)
-    if options.scheme.name == KEEP:
-        delegate.LIMITS.check_kept()
-    delegate.LIMITS.check(options.scheme.bits, seq_len)
-    delegate.LIMITS.check_context(context)
-    delegate.LIMITS.check_head(options.scheme.head_bits)
-    check_experts(checkpoint, delegate.LIMITS)
-    check_mixers(checkpoint, context, delegate.LIMITS)
-    check_adapters(options, delegate.LIMITS)
+    require_supported(options, checkpoint, delegate.LIMITS, context, seq_len)
     scheme = quick_scheme(stored_scheme(delegate.LIMITS, options.scheme))
     spec = checkpoint.config.for_context(context)
     item_bytes = cached_bytes(spec, options.scheme, delegate.LIMITS)

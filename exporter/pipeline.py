@@ -14,7 +14,6 @@ from exporter.budget import mixed, require_size, storage_of, within_budget
 from exporter.cache_type import as_cached, cached_bytes
 from exporter.calibration import with_own_text
 from exporter.checkpoint import Checkpoint
-from exporter.errors import ExportError
 from exporter.etrecord import name_program, save_etrecord, weights_crc32
 from exporter.file_size import require_room, room_to_leave
 from exporter.files import check_outputs, replacing
@@ -23,11 +22,11 @@ from exporter.listener import SILENT, Listener
 from exporter.memory import plan_memory
 from exporter.models.decoder import CausalLM
 from exporter.models.low_rank import attach
-from exporter.models.spec import ConvolutionSpec, DeltaSpec, ExpertsSpec
 from exporter.options import DEFAULT_CONTEXT, ExportOptions
 from exporter.program import capture, check_lengths
 from exporter.pte import REPORT, encode_report, seal
 from exporter.source import find_checkpoint
+from exporter.support import require_supported
 from exporter.text import Text, prepare_text
 from quant.cache.store import Cache, default_size
 from quant.machine.freed_memory import return_freed_memory, reusing_freed_memory
@@ -81,14 +80,7 @@ def export_model(options: ExportOptions, listener: Listener = SILENT) -> ExportR
                 "to measure it, name a text of the model's own kind with --calibration."
             )
         context, seq_len = context_lengths(options, checkpoint)
-        if options.scheme.name == KEEP:
-            delegate.LIMITS.check_kept()
-        delegate.LIMITS.check(options.scheme.bits, seq_len)
-        delegate.LIMITS.check_context(context)
-        delegate.LIMITS.check_head(options.scheme.head_bits)
-        check_experts(checkpoint, delegate.LIMITS)
-        check_mixers(checkpoint, context, delegate.LIMITS)
-        check_adapters(options, delegate.LIMITS)
+        require_supported(options, checkpoint, delegate.LIMITS, context, seq_len)
         facts = delegate.LIMITS, checkpoint, text, context
         size = require_room(options, *facts)
         if options.has_budget:
@@ -319,53 +311,6 @@ def _sample(text: Text, vocab_size: int) -> Tensor:
     if text.evaluation is not None:
         return text.evaluation[0]
     return torch.randint(vocab_size, (WINDOW,), generator=torch.Generator().manual_seed(0))
-
-
-def check_mixers(checkpoint: Checkpoint, context: int, limits: Limits) -> None:
-    """Checks that a delegate supports the mixers of all layers, before any work begins.
-
-    Raises:
-        DelegateError: it does not.
-    """
-    for layer in checkpoint.config.for_context(context).layers:
-        mixer = layer.mixer
-        if isinstance(mixer, ConvolutionSpec):
-            limits.check_convolution()
-        elif isinstance(mixer, DeltaSpec):
-            limits.check_delta_rule()
-        else:
-            limits.check_attention(mixer.window, mixer.soft_cap, mixer.sinks)
-            if mixer.shares is not None:
-                limits.check_shared_caches()
-
-
-def check_experts(checkpoint: Checkpoint, limits: Limits) -> None:
-    """Checks that a delegate supports the feed-forward parts of all layers, before any work begins.
-
-    Raises:
-        DelegateError: it does not.
-    """
-    if any(isinstance(layer.feed_forward, ExpertsSpec) for layer in checkpoint.config.layers):
-        limits.check_experts()
-
-
-def check_adapters(options: ExportOptions, limits: Limits) -> None:
-    """Checks that adapters can be kept apart, before any work begins.
-
-    Raises:
-        DelegateError: the delegate does not keep adapters apart.
-        ExportError: the scheme changes what the linears read or write, which adapters do not know.
-    """
-    if not options.adapters:
-        return
-    limits.check_adapters()
-    method = options.scheme.choice
-    if method.rounding == "awq" or method.folds_rotation:
-        what = "awq" if method.rounding == "awq" else f"rotation={method.rotation}"
-        raise ExportError(
-            f"{what} changes the inputs of linears, which adapters that are kept apart also read: "
-            "merge the adapter with --adapter DIR, or use another --quant or --method."
-        )
 
 
 def check(delegation: DelegationReport, path: Path, reference: Reference) -> Agreement | None:

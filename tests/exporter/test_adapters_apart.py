@@ -24,8 +24,8 @@ from exporter.models.decoder import CausalLM
 from exporter.models.families import decoder_spec
 from exporter.models.low_rank import AdaptedLinear, LowRankAdapter, active_adapter, attach
 from exporter.options import ExportOptions
-from exporter.pipeline import check_adapters
 from exporter.program import capture
+from exporter.support import check_adapters
 from quant.scheme import Scheme, scheme_from_text
 
 LLAMA = {
