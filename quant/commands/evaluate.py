@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 
 DEFAULT_CONTEXT = 2048
+_COMPARED = 1 << 16  # characters of the text, of which two models must make the same tokens
 
 
 @dataclass(frozen=True)
@@ -158,6 +159,8 @@ def evaluate(request: Request, path: Path) -> dict[str, object]:
             against = open_scored(request.against, request.against_as, bar.advance, made_for)
             models.append(against)
             check_vocabularies(model, against)
+            if request.tokenizer is None:
+                check_tokenizers(text, model, against)
         context = context_length(request.context, models)
         bos_id = next((scored.bos_id for scored in models if scored.bos_id is not None), None)
         encode = find_encode(request.tokenizer, models)
@@ -201,6 +204,20 @@ def check_vocabularies(model: "Scored", against: "Scored") -> None:
         raise QuantError(
             f"{model.name} has a vocabulary of {model.vocab_size} tokens but {against.name} has "
             f"one of {against.vocab_size}; --against needs a model with the same vocabulary."
+        )
+
+
+def check_tokenizers(text: str, model: "Scored", against: "Scored") -> None:
+    """Raises QuantError if two models make other tokens of a text."""
+    from quant.errors import QuantError
+
+    start = text[:_COMPARED]
+    if model.encode is None or against.encode is None:
+        return
+    if model.encode(start) != against.encode(start):
+        raise QuantError(
+            f"{model.name} and {against.name} make different tokens of the text; --against needs a "
+            "model with the same tokenizer, or --tokenizer FILE for both."
         )
 
 

@@ -14,6 +14,7 @@ from support.first_layers import stretched
 from support.loading import loaded
 from torch.nn import functional as F
 
+from devtools.bench.random_weights import byte_tokenizer
 from exporter.checkpoint import open_checkpoint
 from exporter.options import ExportOptions
 from exporter.pipeline import export_model
@@ -271,6 +272,23 @@ def test_another_vocabulary_is_refused(
         f"Error: {checkpoint.name} has a vocabulary of 512 tokens but {other.name} has one of 520; "
         "--against needs a model with the same vocabulary."
     )
+
+
+def test_another_tokenizer_is_refused(
+    shared_data: Path, checkpoint: Path, stories_text: Path, tmp_path: Path
+) -> None:
+    other = one_layer(shared_data, tmp_path)
+    (other / "tokenizer.model").unlink()
+    (other / "tokenizer.json").write_text(json.dumps(byte_tokenizer()))
+    arguments = ("eval", checkpoint, "--text", stories_text, "--tokens", 20, "--against", other)
+    result = run(*arguments)
+    assert result.exit_code == 2 and result.stdout == ""
+    assert result.stderr.splitlines()[-1] == (
+        f"Error: {checkpoint.name} and {other.name} make different tokens of the text; --against "
+        "needs a model with the same tokenizer, or --tokenizer FILE for both."
+    )
+    tokenizer = checkpoint / "tokenizer.model"
+    assert run(*arguments, "--tokenizer", tokenizer).exit_code == 0
 
 
 def test_an_adapter_is_chosen_by_name(cpp_build: Path, float_pte: Path, tmp_path: Path) -> None:
