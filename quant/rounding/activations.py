@@ -7,7 +7,8 @@ from torch import Tensor
 
 _LOW, _HIGH = -128, 127
 _EPS = torch.finfo(torch.float32).eps  # the smallest scale, the same as at run time
-_PIECE = 1 << 19  # numbers that are floats at a time, in the second cache
+_NUMBERS = 8  # bytes of a token's zero point and scale
+PIECE = 1 << 19  # numbers that are floats at a time, in the second cache
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,7 @@ class Rounded:
         rows = x.flatten(0, -2)
         values = torch.empty_like(rows, dtype=torch.int8)
         zero_point, scale = rows.new_empty(2, len(rows), 1)
-        step = max(1, _PIECE // rows.shape[1])
+        step = max(1, PIECE // rows.shape[1])
         for start in range(0, len(rows), step):
             here = slice(start, start + step)
             values[here], zero_point[here], scale[here] = int8_values(rows[here])
@@ -49,9 +50,6 @@ class Rounded:
     def codes(self) -> Tensor:
         """The values less the zero point, integers in -255..255: float32 (..., columns)."""
         return self.values.float().sub_(self.zero_point)
-
-
-_NUMBERS = 8  # bytes of a token's zero point and scale
 
 
 @dataclass(frozen=True)

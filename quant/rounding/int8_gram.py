@@ -16,12 +16,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from quant.rounding.activations import Rounded
+from quant.rounding.activations import PIECE, Rounded
 from quant.rounding.gptq import add_gram, upper_rows
 
 TOGETHER = 1 << 26  # numbers whose products are summed in int32
 _MOST_TOKENS = 1 << 16  # so: products are at most 2^14, and a batch comes on top
-_PIECE = 1 << 19  # numbers that are floats at a time, in the second cache
 _ABOVE_MEDIAN = 4.0
 _MOST = 127 * 256 / 128  # of w times an int8
 
@@ -83,7 +82,7 @@ def _add(products: Tensor, tokens: _Tokens) -> None:
     values, zero_point, weight = tokens.values, tokens.zero_point, tokens.weight
     most = _ABOVE_MEDIAN * weight.median()
     usual = weight <= most
-    step = max(1, _PIECE // values.shape[1])
+    step = max(1, PIECE // values.shape[1])
     for rare in (~usual).squeeze(1).nonzero().squeeze(1).split(step):
         x = (values[rare] - zero_point[rare]) * weight[rare].sqrt()
         add_gram(products, x)

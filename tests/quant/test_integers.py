@@ -86,7 +86,7 @@ def test_one_input_of_linears_of_other_widths_and_rotations() -> None:
 
 
 def test_rounded_inputs_come_back_from_their_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(activations, "_PIECE", 7 * 24)
+    monkeypatch.setattr(activations, "PIECE", 7 * 24)
     generator = torch.Generator().manual_seed(3)
     x = torch.randn(2, 5, 24, generator=generator) * torch.rand(2, 5, 1, generator=generator).exp()
     x[0, 3] = 0
