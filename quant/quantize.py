@@ -173,7 +173,7 @@ def quantize(
         head_bits=scheme.ends_bits,
         size=stored_size(model, layers, tied, storage),
         widths=scheme.widths(parts, outer),
-        method=scheme.choice.settings if scheme.bits == 4 else None,
+        method=scheme.settings,
         quality=quality,
         layer_errors=tuple(layer_errors),
         calibration_tokens=0 if calibration is None else calibration.numel(),

@@ -17,7 +17,7 @@ class QuantReport:
             layer on the evaluation text; empty without one.
         calibration_tokens: 0 for schemes that do not calibrate.
         widths: bits of each kind of part, for people.
-        method: how the integers of 4 bits were chosen, by the names of quant.method; else None.
+        method: how the integers were chosen, by the names of quant.method; None if they were not.
         cached_layers: how many layers were found quantized in the cache.
         experts: how many the layers have, together.
         rare_experts: those to which the calibration text gave too few tokens: their weights are

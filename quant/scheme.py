@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 from quant.errors import QuantError
 from quant.method import Method, changed
@@ -173,6 +174,16 @@ class Scheme:
     def choice(self) -> Method:
         """How the integers are chosen; round to nearest if there is no choice."""
         return self.method or METHODS.get(self.name, METHODS["rtn4"])
+
+    @property
+    def settings(self) -> dict[str, Any] | None:
+        """What was read of that choice, by the names of quant.method; None if there is none."""
+        if self.name not in METHODS:
+            return None
+        settings = self.choice.settings
+        if self.name in FOUR_BITS:
+            return settings
+        return {name: settings[name] for name in ("rounding", "rotation")}
 
     @property
     def needs_calibration(self) -> bool:

@@ -123,7 +123,10 @@ def compare(request: Request) -> "Outcome":
     _check_weights(report, request.model, etrecord)
     _check_runs(report["delegation"]["delegate"], request.model)
     int8_heads = report["quantization"].get("int8_heads", False)
-    quantized = quantized_model(checkpoint, read_weights(etrecord), etrecord, method, int8_heads)
+    levels = 1 if report["quantization"]["scheme"] in ("rtn8", "keep") else 2
+    quantized = quantized_model(
+        checkpoint, read_weights(etrecord), etrecord, method, int8_heads, levels
+    )
     tokens = _tokens(request, checkpoint, report["model"])
     with Log() as log:
         logged, logits, calls = run_program(request.model, report, record, tokens, log)

@@ -5,6 +5,7 @@ its ETRecord, where they stand as they were before any delegate packed them: so 
 or of a kernel shows in the program, one of quantization in the weights.
 """
 
+import re
 import tempfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -39,13 +40,14 @@ from exporter.models.experts import Experts
 from quant.layers.walk import float_walk
 from quant.method import Method
 from quant.modules import QuantizedEmbedding, QuantizedLinear, QuantizedWeight, set_weight
-from quant.weight_type import INT8, int4
+from quant.weight_type import INT8, WeightType
 
 Streams = tuple[Tensor, Tensor, Tensor]  # of the float model, the quantized one, the program
 Run = Callable[[CausalLM, Tensor, CachedContext], Tensor]
 
 _METHODS = "scale_embedding", "finish_logits"  # of CausalLM, outside every forward
 _SCALES = "model.embed_tokens.scales"
+_ADAPTED, _PAIRS = ".base.", re.compile(r"\.[ab]_\d+$")  # of exporter.models.low_rank
 _LIFTED = "_lifted_tensor_constant"  # a number in the code, as ExecuTorch keeps it
 
 
@@ -85,12 +87,14 @@ def quantized_model(
     source: Path,
     method: Method,
     int8_heads: bool = False,
+    levels: int = 2,
 ) -> CausalLM:
     """The model that was exported, with the weights that its record holds.
 
     Args:
         method: says in which blocks the linears of its layers rotate their inputs.
         int8_heads: whether its attention rounds heads to int8.
+        levels: of the scales of weights in groups; with 1, their inputs are rounded in groups too.
 
     Raises:
         BadRequest: they belong to a model of another shape than the checkpoint's.
@@ -98,12 +102,17 @@ def quantized_model(
     config = checkpoint.config
     with torch.device("meta"):
         model = CausalLM(config.with_int8_heads() if int8_heads else config)
+    weights = {
+        name.replace(_ADAPTED, "."): tensor
+        for name, tensor in weights.items()
+        if not _PAIRS.search(name)
+    }
     for name, tensor in weights.items():
         if name.endswith((ZERO_POINTS, OWN, ".scales")) or name.startswith(_LIFTED):
             continue  # what lowering added; what goes with the integers
         if name.endswith(PACKED):
             if _SCALES in weights:  # else the head's integers are the table's
-                _set_embedding(model, _quantized(_unpacked(tensor), weights[_SCALES]))
+                _set_embedding(model, _quantized(_unpacked(tensor), weights[_SCALES], levels))
             continue
         path, _, key = name.rpartition(".")
         try:
@@ -114,7 +123,7 @@ def quantized_model(
         if not isinstance(expected, Tensor) or not _fits(expected, tensor):
             raise _other_shape(source, checkpoint, name, tensor)
         if key == "values":
-            weight = _quantized(tensor, weights[f"{path}.scales"])
+            weight = _quantized(tensor, weights[f"{path}.scales"], levels)
             if isinstance(module, nn.Embedding):
                 own = path.rpartition(".")[2]
                 parent.add_module(own, QuantizedEmbedding(weight, module.embedding_dim))
@@ -149,10 +158,12 @@ def _tie(model: CausalLM) -> None:
         table.weight = head.weight
 
 
-def _quantized(values: Tensor, scales: Tensor) -> QuantizedWeight:
-    """Integers and scales as a weight: what it computes is theirs, whatever its type is called."""
+def _quantized(values: Tensor, scales: Tensor, levels: int) -> QuantizedWeight:
+    """Integers and scales as a weight: what it computes is theirs, however many bits its type
+    has."""
     columns, groups = values.shape[1], scales.shape[1]
-    return QuantizedWeight(values, scales, INT8 if groups == 1 else int4(columns // groups))
+    type = INT8 if groups == 1 else WeightType(4, columns // groups, levels)
+    return QuantizedWeight(values, scales, type)
 
 
 def _unpacked(values: Tensor) -> Tensor:

@@ -58,6 +58,12 @@ def run_diff(request: Request) -> None:
 def _run_diff(request: Request) -> None:
     inputs = (*request.a, *request.b, request.etrecord_a, request.etrecord_b)
     check_outputs((request.json,), inputs)
+    for side in (request.a, request.b):
+        twice = next((path for path in side if side.count(path) > 1), None)
+        if twice is not None:
+            raise BadRequest(
+                f"{twice} is given twice for one side; runs must be others, or their noise is 0."
+            )
     a = [load_profile(path, request.etrecord_a) for path in request.a]
     b = [load_profile(path, request.etrecord_b) for path in request.b]
     difference = compare_profiles(a, b, request.by)

@@ -71,7 +71,7 @@ def _run_inspect(request: Request) -> None:
 def _find_limits(request: Request, profile: Profile) -> Limits | None:
     if request.probe and request.limits is not None:
         raise BadRequest("--probe measures what --limits reads; use only one of them.")
-    threads = request.threads or profile.threads
+    threads = profile.threads_or(request.threads)
     if request.limits is not None:
         return load_limits(request.limits, threads)
     if not request.probe:

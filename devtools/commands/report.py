@@ -56,7 +56,8 @@ def report(
             raise BadRequest(f"{out} does not end in .html; name a .html file to write.")
         found = load_profile(profile, etrecord)
         program = read_program(pte) if pte is not None else None
-        machine = load_limits(limits, threads or found.threads) if limits is not None else None
+        used = found.threads_or(threads)
+        machine = load_limits(limits, used) if limits is not None else None
         size = write_report(found, out, program, machine)
     except DevtoolsError as error:
         click.echo(f"Error: {error}", err=True)

@@ -26,6 +26,7 @@ _SIGNIFICANCE = 0.05
 _FEWEST = 4  # calls on a side: with fewer, no difference is beyond chance
 _EXACT = 12  # calls on a side, up to which the test counts all arrangements
 _RESOLUTION_NS = 1000
+_FACTS = {"processor": "processor", "runs_with": "with", "adapter": "adapter"}  # of a run
 _LONE_RUN = 0.05  # of its median: what runs of one program differ by on an idle machine
 
 
@@ -107,7 +108,7 @@ def compare_profiles(a: Sequence[Profile], b: Sequence[Profile], view: View) -> 
     Args:
         a, b: the runs of either side, of one program each.
     """
-    phases, notes = [], []
+    phases, notes = [], _conditions(a, b)
     for phase in Phase:
         runs_a = [profile.calls_of(phase) for profile in a]
         runs_b = [profile.calls_of(phase) for profile in b]
@@ -123,6 +124,11 @@ def compare_profiles(a: Sequence[Profile], b: Sequence[Profile], view: View) -> 
             notes.append(_absent(phase, a, b))
             continue
         runs_a, runs_b = ([run[:length] for run in runs] for runs in (runs_a, runs_b))
+        if phase is Phase.DECODE and _usual(runs_a) != _usual(runs_b):
+            notes.append(
+                f"calls of decode differ in their tokens, {_usual(runs_a):g} in A and "
+                f"{_usual(runs_b):g} in B: the times are those of calls, not of tokens"
+            )
         phases.append(_compare_phase(phase, runs_a, runs_b, view))
     lone = [name for name, runs in (("A", a), ("B", b)) if len(runs) == 1]
     if phases and lone:
@@ -134,6 +140,24 @@ def compare_profiles(a: Sequence[Profile], b: Sequence[Profile], view: View) -> 
             "--again-b"
         )
     return Difference(tuple(phases), tuple(notes))
+
+
+def _conditions(a: Sequence[Profile], b: Sequence[Profile]) -> list[str]:
+    """A note on each fact in which the runs of the sides differ, besides their program."""
+    notes = []
+    for fact, name in _FACTS.items():
+        told = [
+            " and ".join(sorted({profile.facts.get(fact, "none") for profile in side}))
+            for side in (a, b)
+        ]
+        if told[0] != told[1]:
+            notes.append(f"A and B did not run alike: {name} {told[0]} in A, {told[1]} in B")
+    return notes
+
+
+def _usual(runs: Sequence[Sequence[Call]]) -> float:
+    """The median of the tokens of calls."""
+    return median(call.seq_len or 1 for run in runs for call in run)
 
 
 def _absent(phase: Phase, a: Sequence[Profile], b: Sequence[Profile]) -> str:

@@ -16,6 +16,8 @@ from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
 
+from devtools.errors import BadRequest
+
 PREPARING = " (preparing its input)"  # behind a name: the part before a product or attention
 
 
@@ -349,6 +351,19 @@ class Profile:
         most = max((count for count in counts if count is not None), default=None)
         told = self.facts.get("threads", "")
         return int(told) if most is None and told.isdecimal() else most
+
+    def threads_or(self, asked: int | None) -> int | None:
+        """Those of the run, else those that the user gives.
+
+        Raises:
+            BadRequest: the user gives another number than the run's.
+        """
+        told = self.facts.get("threads", "")
+        if asked is not None and told.isdecimal() and int(told) != asked:
+            raise BadRequest(
+                f"{self.etdump} was recorded with --threads {told}, not {asked}; leave it out."
+            )
+        return asked or self.threads
 
     def calls_of(self, phase: Phase) -> tuple[Call, ...]:
         return tuple(call for call in self.calls if call.phase is phase)

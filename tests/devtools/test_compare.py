@@ -10,7 +10,7 @@ import pytest
 import torch
 from executorch.exir._serialize._program import deserialize_pte_binary
 from support.family_models import GPT_OSS, Case, reference_model
-from support.first_layers import export_recorded, first_layers, stretched
+from support.first_layers import export_recorded, first_layers
 from support.model_lines import code_at, model_line
 from torch import nn
 
@@ -192,45 +192,6 @@ def test_experts_are_those_that_the_program_chooses(cpp_build: Path, tmp_path: P
     }
     assert list(errors) == [f"model.layers.{index}.mlp" for index in range(4)]
     assert all(error < QUANTIZED_TOLERANCE / 2 for error in errors.values())
-
-
-def test_a_float_program_is_held_to_float(
-    cpp_build: Path, two_layers: Path, tmp_path: Path
-) -> None:
-    outcome = compare(ask(export_recorded(two_layers, tmp_path, Scheme("none"), "cpu"), two_layers))
-    assert outcome.wrong is None and outcome.odd == []
-    assert outcome.tolerance == 1e-3
-    assert all(row.quantized_so_far.relative == 0 for row in outcome.comparison.rows)
-
-
-def test_rotary_tables_are_of_the_files_length(
-    cpp_build: Path, two_layers: Path, tmp_path: Path
-) -> None:
-    checkpoint = stretched(two_layers, tmp_path, original=24, limit=96)
-    pte = export_recorded(checkpoint, tmp_path, Scheme("none"), "cpu")
-    outcome = compare(ask(pte, checkpoint))
-    assert outcome.wrong is None
-    assert outcome.logits["program_beside_float"].kl < 1e-6
-
-
-def test_rotated_inputs_leave_every_line_as_it_is(
-    cpp_build: Path, two_layers: Path, tmp_path: Path
-) -> None:
-    method = dataclasses.replace(METHODS["rtn4"], rotation="inputs")
-    pte = export_recorded(two_layers, tmp_path, Scheme("rtn4", method=method), "cpu")
-    outcome = compare(ask(pte, two_layers))
-    assert outcome.wrong is None and outcome.odd == []
-    assert all(row.program_error < QUANTIZED_TOLERANCE / 2 for row in outcome.comparison.rows)
-    assert outcome.logits["program_beside_quantized"].kl < 1e-3
-
-
-def test_a_rotated_export_has_other_lines(
-    cpp_build: Path, two_layers: Path, tmp_path: Path
-) -> None:
-    method = dataclasses.replace(METHODS["rtn4"], rotation="hadamard")
-    pte = export_recorded(two_layers, tmp_path, Scheme("rtn4", method=method), "cpu")
-    with pytest.raises(BadRequest, match="was exported with rotation=hadamard, so its li"):
-        compare(ask(pte, two_layers))
 
 
 @pytest.mark.parametrize(

@@ -223,6 +223,38 @@ def test_prompts_of_different_lengths_are_not_compared(runs: dict[str, Path]) ->
     assert note.startswith(f"prefill is not compared: {prefill.seq_len} tokens in A, 3 tokens in B")
 
 
+def test_runs_that_were_not_alike_are_noted(runs: dict[str, Path]) -> None:
+    outcome = diff(runs["a"], runs["plain"], "--etrecord", runs["etrecord"])
+    assert re.search(
+        r"^A and B did not run alike: with kernels \w+, .+ in A, kernels scalar, .+ in B$",
+        outcome.stdout,
+        re.M,
+    )
+    profile = load_profile(runs["a"], runs["etrecord"])
+    calls = [replace(call, seq_len=4) for call in profile.calls_of(Phase.DECODE)]
+    facts = {**profile.facts, "adapter": "fr"}
+    other = replace(profile, facts=facts, calls=(*profile.calls_of(Phase.PREFILL), *calls))
+    notes = compare_profiles([profile], [other], View.OP).notes
+    assert notes[:2] == (
+        "A and B did not run alike: adapter none in A, fr in B",
+        "calls of decode differ in their tokens, 1 in A and 4 in B: the times are those of calls, "
+        "not of tokens",
+    )
+    assert not any(
+        "alike" in note for note in compare_profiles([profile], [profile], View.OP).notes
+    )
+
+
+def test_a_run_counts_once(runs: dict[str, Path]) -> None:
+    again = ("--again-a", runs["again"], "--again-a", runs["again"])
+    outcome = diff(runs["a"], runs["plain"], "--etrecord", runs["etrecord"], *again)
+    assert outcome.exit_code == 2 and outcome.stdout == ""
+    assert outcome.stderr == (
+        f"Error: {runs['again']} is given twice for one side; runs must be others, or their noise "
+        "is 0.\n"
+    )
+
+
 def test_a_phase_that_one_side_has_not(runs: dict[str, Path]) -> None:
     profile = load_profile(runs["a"], runs["etrecord"])
     short = replace(profile, calls=profile.calls_of(Phase.PREFILL), etdump=Path("short.etdp"))

@@ -231,6 +231,14 @@ def test_probes_this_machine(pair: tuple[str, str], tmp_path: Path) -> None:
     assert limits["threads"] == 1 and limits["bytes_per_s"] > 1e8
 
 
+def test_the_threads_of_a_run_are_its_own(pair: tuple[str, str]) -> None:
+    outcome = inspect(pair[0], "--etrecord", pair[1], "--probe", "--threads", "2")
+    assert outcome.exit_code == 2 and outcome.stdout == ""
+    assert outcome.stderr == (
+        f"Error: {pair[0]} was recorded with --threads 1, not 2; leave it out.\n"
+    )
+
+
 def test_refuses_limits_that_do_not_fit(tmp_path: Path) -> None:
     path = tmp_path / "limits.json"
     path.write_text(json.dumps(BENCH_JSON))

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors.torch import load_file, save_file
@@ -36,7 +37,9 @@ def first_layers(
     return directory
 
 
-def export_recorded(checkpoint: Path, directory: Path, scheme: Scheme, delegate: str) -> Path:
+def export_recorded(
+    checkpoint: Path, directory: Path, scheme: Scheme, delegate: str, **more: Any
+) -> Path:
     """Exports a checkpoint and its ETRecord; returns the `.pte`."""
     out = directory / "model.pte"
     options = ExportOptions(
@@ -47,6 +50,7 @@ def export_recorded(checkpoint: Path, directory: Path, scheme: Scheme, delegate:
         max_seq_len=40,
         delegate=delegate,
         etrecord=out.with_suffix(".etrecord"),
+        **more,
     )
     return export_model(options, Quiet()).out
 
