@@ -33,6 +33,8 @@ def trace(profile: Path, etrecord: Path, out: Path) -> None:
 
     try:
         check_outputs((out,), (profile, etrecord))
+        if out.suffix.lower() != ".json":
+            raise BadRequest(f"{out} does not end in .json; name a .json file to write.")
         found = load_profile(profile, etrecord)
         count = write_trace(found, out)
     except DevtoolsError as error:

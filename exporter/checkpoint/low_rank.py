@@ -7,6 +7,7 @@ stays as it is (but for numbers below 2^-14 times the largest), and float32 is r
 """
 
 import math
+import os
 import re
 from collections.abc import Mapping, Sequence
 
@@ -40,6 +41,13 @@ def split_adapters(given: Sequence[str]) -> tuple[str | None, tuple[tuple[str, s
             f"--adapter {merged[0]} and --adapter {merged[1]} cannot both be merged; keep them "
             "apart with --adapter NAME=DIR."
         )
+    for text in merged:
+        name, _, place = parts[text]
+        if not os.path.isdir(text) and place and os.path.isdir(os.path.expanduser(place)):
+            raise ExportError(
+                f"--adapter {text} cannot have the name {name!r}; a name begins with a letter or a "
+                "digit, and has only those of ASCII, '.', '_' and '-'."
+            )
     for text in apart:
         if not parts[text][2]:
             raise ExportError(f"--adapter {text} names no directory; write {text}DIR.")

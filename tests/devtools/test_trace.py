@@ -214,4 +214,5 @@ def test_what_it_refuses(pte: Path, etdump: Path, tmp_path: Path) -> None:
     cut.write_bytes(etdump.read_bytes()[:-100])
     assert "copy it again, or record it again" in refused(cut, out)
     assert "is not an ETDump" in refused(pte, out)
+    assert "does not end in .json; name a" in refused(etdump, tmp_path / "trace.html")
     assert not out.exists()

@@ -270,7 +270,7 @@ def test_a_repeated_name(llama: Checkpoint, tmp_path: Path) -> None:
     )
 
 
-def test_which_are_merged() -> None:
+def test_which_are_merged(tmp_path: Path) -> None:
     assert split_adapters([]) == (None, ())
     assert split_adapters(["a=x", "dir", "b-2=org/y=z"]) == (
         "dir",
@@ -281,6 +281,8 @@ def test_which_are_merged() -> None:
         split_adapters(["x", "y"])
     with pytest.raises(ExportError, match=r"^--adapter a= names no directory; write a=DIR\.$"):
         split_adapters(["b=x", "a="])
+    with pytest.raises(ExportError, match="cannot have the name 'fr é'; a name begins with a lett"):
+        split_adapters([f"fr é={tmp_path}"])
 
 
 def test_delegates_and_schemes_that_cannot() -> None:
