@@ -10,8 +10,7 @@ from torch.nn import functional as F
 from quant.machine.products import integer_product
 from quant.modules import QuantizedLinear
 from quant.operators import dequantized, input_group, linear_of_floats
-from quant.rotation.inputs import rotate_blocks
-from quant.rounding.activations import Rounded, int8_codes
+from quant.rounding.activations import rotated_codes
 
 _ODD = range(3, 16, 2)  # what a row's float may be a multiple of, besides a power of two
 
@@ -48,11 +47,7 @@ class _Inputs:
         """
         last, *form = self._given
         if x is not last or form != [rotated, columns]:
-            if x.dtype is torch.int8:
-                rounded = Rounded.unpacked(x)
-                codes, scale = rounded.codes(), rounded.scale
-            else:
-                codes, scale = int8_codes(rotate_blocks(x, rotated))
+            codes, scale = rotated_codes(x, rotated)
             padding = columns - codes.shape[-1]  # of zeros, whose codes are 0
             self._rounded = F.pad(codes, (0, padding)) if padding else codes, scale
             self._given = x, rotated, columns

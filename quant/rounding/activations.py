@@ -5,6 +5,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from quant.rotation.inputs import rotate_blocks
+
 _LOW, _HIGH = -128, 127
 _EPS = torch.finfo(torch.float32).eps  # the smallest scale, the same as at run time
 _NUMBERS = 8  # bytes of a token's zero point and scale
@@ -97,6 +99,15 @@ def int8_codes(x: Tensor) -> tuple[Tensor, Tensor]:
     -255..255, and the scales (..., 1), float32."""
     values, zero_point, scale = int8_values(x)
     return values.sub_(zero_point), scale
+
+
+def rotated_codes(x: Tensor, rotated: int) -> tuple[Tensor, Tensor]:
+    """Rotates the blocks of that size in each token (..., features) and rounds it: int8_codes(); or
+    the codes and scales of what was rotated and rounded already, Rounded.packed()."""
+    if x.dtype is torch.int8:
+        rounded = Rounded.unpacked(x)
+        return rounded.codes(), rounded.scale
+    return int8_codes(rotate_blocks(x, rotated))
 
 
 def int8_round_trip(x: Tensor) -> Tensor:

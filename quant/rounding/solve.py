@@ -16,7 +16,7 @@ from quant.machine.threads import for_each
 from quant.method import Method
 from quant.modules import QuantizedWeight
 from quant.rotation.inputs import rotate_blocks
-from quant.rounding.activations import Rounded, Seen, int8_codes
+from quant.rounding.activations import Rounded, Seen, rotated_codes
 from quant.rounding.descent import descend
 from quant.rounding.drift import aimed, corrected, correction, drift_products
 from quant.rounding.gptq import InverseFactor, gptq, gram, hessian_of, inverse_factor
@@ -106,14 +106,12 @@ def statistics(
 def seen_by_linear(method: Method) -> Callable[[Tensor], Seen]:
     """A linear's input, (..., in_features) or packed, as its weight sees it: at run time, it is
     rotated and rounded to int8."""
-    rotate = rotated_by(method)
 
     def seen(x: Tensor) -> Seen:
-        if x.dtype is torch.int8:
-            rounded = Rounded.unpacked(x)
-            return Seen(rounded.codes().flatten(0, -2), rounded.scale.flatten(0, -2))
-        rows = rotate(x).flatten(0, -2)
-        return Seen(*int8_codes(rows)) if method.int8_statistics else Seen(rows, None)
+        if not method.int8_statistics:
+            return Seen(rotated_by(method)(x).flatten(0, -2), None)
+        codes, scale = rotated_codes(x, method.rotated(x.shape[-1]))
+        return Seen(codes.flatten(0, -2), scale.flatten(0, -2))
 
     return seen
 

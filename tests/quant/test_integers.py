@@ -60,7 +60,7 @@ def test_linears_with_one_input_round_it_once(monkeypatch: pytest.MonkeyPatch) -
         rounded.append(x)
         return original(x)
 
-    monkeypatch.setattr("quant.integers.int8_codes", watched)
+    monkeypatch.setattr(activations, "int8_codes", watched)
     with dequantized_once(pair):
         first = [linear(x) for linear in pair]
         second = pair[0](other)
