@@ -34,7 +34,7 @@ GATE_AND_UP = model_line("return self.down_proj(self.activation(self.gate_proj")
 @pytest.fixture(scope="module")
 def two_layers(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The first layers of stories260K."""
-    return first_layers(shared_data, tmp_path_factory.mktemp("two_layers", numbered=False), LAYERS)
+    return first_layers(shared_data, tmp_path_factory.mktemp("two_layers"), LAYERS)
 
 
 @pytest.fixture(scope="module")

@@ -18,7 +18,7 @@ from quant.scheme import METHODS, Scheme
 @pytest.fixture(scope="module")
 def two_layers(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The first layers of stories260K."""
-    return first_layers(shared_data, tmp_path_factory.mktemp("two_layers", numbered=False), 2)
+    return first_layers(shared_data, tmp_path_factory.mktemp("two_layers"), 2)
 
 
 def compared(model: Path, checkpoint: Path) -> Outcome:

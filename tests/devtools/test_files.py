@@ -104,18 +104,25 @@ def test_a_full_disk(tmp_path: Path, code: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "words", [["inspect", "--json"], ["inspect", "--csv"], ["trace", "--out"], ["report", "--out"]]
+    "words",
+    [
+        ["inspect", "--json", "out.json"],
+        ["inspect", "--csv", "out.csv"],
+        ["trace", "--out", "out.json"],
+        ["report", "--out", "out.html"],
+    ],
 )
 def test_a_limit_on_the_size_of_files(words: list[str], pair: Pair, tmp_path: Path) -> None:
-    command, option = words
+    command, option, name = words
     etdump, etrecord = map(str, pair)
-    arguments = [command, etdump, "--etrecord", etrecord, option, str(tmp_path / "out.html")]
+    out = tmp_path / name
+    arguments = [command, etdump, "--etrecord", etrecord, option, str(out)]
     with small_disk(1000):
         result = CliRunner().invoke(main, arguments)
     assert result.exit_code == 1
     assert result.stderr == (
-        f"Error: The disk cannot store more (File too large) and {tmp_path / 'out.html'} was not "
-        "written; free some space or choose another place.\n"
+        f"Error: The disk cannot store more (File too large) and {out} was not written; free some "
+        "space or choose another place.\n"
     )
     assert list(tmp_path.iterdir()) == []
 

@@ -46,7 +46,7 @@ def shell(script: str, command: list[str]) -> subprocess.CompletedProcess[str]:
 def test_closed_output_changes_nothing_else(
     pair: tuple[Path, Path], tmp_path: Path, name: str
 ) -> None:
-    out = tmp_path / "out.html"
+    out = tmp_path / ("out.html" if name == "report" else "out.json")
     result = shell('"$@" >&-', commands(pair, out)[name])
     assert (result.returncode, result.stderr) == (0, "")
     assert out.stat().st_size > 1000
