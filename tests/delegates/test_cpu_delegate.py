@@ -27,6 +27,9 @@ CASES = {
         "sleepers_wake",
         "ends_without_work",
         "shares_are_even",
+        "shared_out_once",
+        "shared_out_in_every_round",
+        "others_do_the_work_of_a_late_thread",
         "default_is_possible",
     ],
     "delegate_executor_test": [

@@ -55,7 +55,7 @@ class Attention {
       } else if (rows_.count == 1) {
         attend_in_splits();
       } else {
-        attend_by_cost();
+        attend_in_steps();
       }
     }
     const size_t first = start_pos_ + rows_.first;  // position of the first query
@@ -159,12 +159,13 @@ class Attention {
       return;
     }
     const size_t partial = kernels::attention_partial_size(1, group_, dim_);
-    const Range part = share(heads_ * splits(), context_.thread, context_.threads());
-    for (size_t i = part.first; i < part.last; ++i) {
-      context_.kernels.attention_split(arguments(i / splits(), {0, group_}, {0, 1}),
-                                       first_split() + i % splits(),
-                                       context_.workspace.partials() + i * partial);
-    }
+    context_.team.share_out(context_.thread, heads_ * splits(), 1, [&](Range part) {
+      for (size_t i = part.first; i < part.last; ++i) {
+        context_.kernels.attention_split(arguments(i / splits(), {0, group_}, {0, 1}),
+                                         first_split() + i % splits(),
+                                         context_.workspace.partials() + i * partial);
+      }
+    });
     context_.team.barrier();
     const Range heads = own_heads();
     for (size_t head = heads.first; head < heads.last; ++head) {
@@ -191,30 +192,21 @@ class Attention {
     return full * start + full * (full + 1) / 2 + (rows - full) * window;
   }
 
-  /// Head after head, row after row, cut by cost: later rows attend to more positions.
-  void attend_by_cost() const {
-    const size_t total = heads_ * cost(rows_.count);
-    const Cut from = find_cut(total / context_.threads() * context_.thread);
-    const Cut to = context_.thread + 1 == context_.threads()
-                       ? Cut{heads_, 0}
-                       : find_cut(total / context_.threads() * (context_.thread + 1));
-    for (size_t head = from.head; head < heads_ && head <= to.head; ++head) {
-      const Range rows{head == from.head ? from.row : 0, head == to.head ? to.row : rows_.count};
-      if (rows.first < rows.last) attend_heads(head, {0, group_}, rows);
-    }
-  }
-
-  struct Cut {
-    size_t head;
-    size_t row;
-  };
-  /// The place where the work before it has about the given cost.
-  Cut find_cut(size_t before) const {
-    const size_t each = cost(rows_.count);
-    const size_t head = before / each;
-    size_t row = 0;
-    while (row < rows_.count && cost(row) < before % each) row += kTokenStep;
-    return {head, std::min(row, rows_.count)};
+  /// Several rows: head after head, tokens in steps, as threads get on: later rows attend to more
+  /// positions.
+  void attend_in_steps() const {
+    const size_t steps = kernels::divide_up(rows_.count, kTokenStep);
+    const size_t least = kernels::divide_up(kernels::kMostAttentionRows, kTokenStep * group_);
+    context_.team.share_out(context_.thread, heads_ * steps, least, [&](Range part) {
+      while (part.size() > 0) {
+        const size_t head = part.first / steps, before = head * steps;
+        const size_t last = std::min(part.last, before + steps);
+        attend_heads(head, {0, group_},
+                     {(part.first - before) * kTokenStep,
+                      std::min((last - before) * kTokenStep, rows_.count)});
+        part.first = last;
+      }
+    });
   }
 
   const AttentionOp& op_;

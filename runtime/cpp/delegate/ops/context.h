@@ -49,6 +49,10 @@ struct Part {
   Range columns;
 };
 
+/// Weights that a thread multiplies by up to kMatvecRows rows at a time, at least: some
+/// microseconds, beside which the call of a kernel is nothing.
+constexpr size_t kPartBytes = size_t{64} << 10;
+
 /// Everything that an op uses on one thread. Each thread has its own. Rows are counted from the
 /// chunk's first on; an op that runs per segment counts them from the piece's first on.
 struct OpContext {
@@ -91,6 +95,13 @@ struct OpContext {
     }
     const Range range = share(rows.count, thread, threads());
     return {{rows.first + range.first, rows.first + range.last}, {0, columns}};
+  }
+  /// Calls work(range) with parts of so many units, each a product of `bytes` of weights and `rows`
+  /// rows, as threads get on: ThreadTeam::share_out().
+  template <typename Product>
+  void share_products(size_t units, size_t bytes, size_t rows, Product&& product) const {
+    const size_t unit = bytes * kernels::divide_up(rows, kernels::kMatvecRows);
+    team.share_out(thread, units, kernels::divide_up(kPartBytes, unit), product);
   }
   Work work(size_t bytes, size_t operations, size_t rows) const {
     return {bytes, operations, static_cast<uint32_t>(rows), static_cast<uint32_t>(threads())};

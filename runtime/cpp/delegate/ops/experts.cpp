@@ -110,15 +110,12 @@ class Experts {
       return context_.row(op_.input, rows_.first + row.row);
     });
     context_.team.barrier();
-    for (size_t expert = 0; expert < experts_; ++expert) multiply_up(expert);
+    multiply_up();
     context_.team.barrier();
     prepare(down_,
             [&](size_t index, const RoutedRow&) { return gated_ + index * down_.shape.columns; });
     context_.team.barrier();
-    const Range blocks =
-        share(down_.blocks(), kManyRowsBlocks, context_.thread, context_.threads());
-    clear(blocks);
-    for (size_t expert = 0; expert < experts_; ++expert) multiply_down(expert, blocks);
+    multiply_down();
     return work();
   }
 
@@ -215,12 +212,45 @@ class Experts {
                                                  scratch_});
   }
 
-  /// activation(gate) * up of an expert, in the thread's share of the columns.
-  void multiply_up(size_t expert) const {
+  /// activation(gate) * up of all experts, one after the other, in parts of their columns.
+  void multiply_up() const {
+    const size_t pairs = up_.blocks() / 2, used = routing_.used();
+    const size_t pair_bytes = 2 * up_.packed.layout().bytes;
+    context_.share_products(used * pairs, pair_bytes, rows_of_each(), [&](Range part) {
+      size_t before = 0;  // pairs of the experts before
+      for (size_t expert = 0; expert < experts_ && before < part.last; ++expert) {
+        if (routing_.count(expert) == 0) continue;
+        const size_t first = std::max(part.first, before);
+        const size_t last = std::min(part.last, before + pairs);
+        if (first < last) multiply_up(expert, {first - before, last - before});
+        before += pairs;
+      }
+    });
+  }
+
+  /// The outputs, in parts of their columns: each adds one expert after the other.
+  void multiply_down() const {
+    const size_t blocks = down_.blocks();
+    const size_t step_bytes = kManyRowsBlocks * routing_.used() * down_.packed.layout().bytes;
+    context_.share_products(kernels::divide_up(blocks, kManyRowsBlocks), step_bytes, rows_of_each(),
+                            [&](Range steps) {
+                              const Range part{steps.first * kManyRowsBlocks,
+                                               std::min(steps.last * kManyRowsBlocks, blocks)};
+                              clear(part);
+                              for (size_t expert = 0; expert < experts_; ++expert) {
+                                multiply_down(expert, part);
+                              }
+                            });
+  }
+
+  /// Rows of an expert that has any, about.
+  size_t rows_of_each() const {
+    return kernels::divide_up(rows_.count * op_.num_experts_per_tok, routing_.used());
+  }
+
+  void multiply_up(size_t expert, Range mine) const {
     const size_t count = routing_.count(expert), width = down_.shape.columns;
-    if (count == 0) return;
     const size_t pairs = blocks_together(count) / 2;
-    const Range mine = share(up_.blocks() / 2, context_.thread, context_.threads());
     for (size_t pair = mine.first; pair < mine.last; pair += pairs) {
       const size_t last = std::min(pair + pairs, mine.last);
       const size_t stride = (last - pair) * 2 * kBlockRows;
@@ -236,7 +266,7 @@ class Experts {
     }
   }
 
-  /// Adds an expert's outputs times the rows' shares, in the thread's own blocks.
+  /// Adds an expert's outputs times the rows' shares, in some blocks.
   void multiply_down(size_t expert, Range blocks) const {
     const size_t count = routing_.count(expert);
     if (count == 0) return;

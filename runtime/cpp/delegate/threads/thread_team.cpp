@@ -72,7 +72,7 @@ void Barrier::sleep(uint32_t round) {
 }
 
 ThreadTeam::ThreadTeam(size_t threads)
-    : size_(threads), barrier_(threads, spin_nanoseconds(threads)) {
+    : size_(threads), barrier_(threads, spin_nanoseconds(threads)), sharing_(threads) {
   threads_.reserve(size_ - 1);
   for (size_t thread = 1; thread < size_; ++thread) {
     threads_.emplace_back([this, thread] { serve(thread); });

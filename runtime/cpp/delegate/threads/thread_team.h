@@ -6,6 +6,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "delegate/threads/work_sharing.h"
 #include "platform/threads.h"
 
 namespace thimble::cpu {
@@ -70,11 +71,19 @@ class ThreadTeam {
     if (size_ > 1) barrier_.wait();
   }
 
+  /// Inside run(), by every thread with the same numbers, and no other such call before the next
+  /// barrier: WorkSharing::run().
+  template <typename Work>
+  void share_out(size_t thread, size_t count, size_t least, Work&& work) {
+    sharing_.run(thread, count, least, work);
+  }
+
  private:
   void serve(size_t thread);
 
   const size_t size_;
   Barrier barrier_;
+  WorkSharing sharing_;
   void (*function_)(void* context, size_t thread) = nullptr;  ///< null: threads should end
   void* context_ = nullptr;
   std::vector<platform::Thread> threads_;

@@ -8,6 +8,7 @@
 #include "delegate/threads/cores.h"
 #include "delegate/threads/share.h"
 #include "delegate/threads/thread_team.h"
+#include "delegate/threads/work_sharing.h"
 #include "tests/cases.h"
 
 namespace {
@@ -15,6 +16,7 @@ namespace {
 using thimble::cpu::Range;
 using thimble::cpu::share;
 using thimble::cpu::ThreadTeam;
+using thimble::cpu::WorkSharing;
 using thimble::test::Case;
 using thimble::test::expect;
 
@@ -93,6 +95,60 @@ bool shares_are_even() {
   return true;
 }
 
+/// Each unit's visits in a round of so many units.
+std::vector<int> visits(ThreadTeam& team, size_t count, size_t least) {
+  std::vector<std::atomic<int>> units(count);
+  team.run([&](size_t thread) {
+    team.share_out(thread, count, least, [&](Range part) {
+      for (size_t unit = part.first; unit < part.last; ++unit) ++units[unit];
+    });
+  });
+  return {units.begin(), units.end()};
+}
+
+bool shared_out_once() {
+  for (size_t threads = 1; threads <= kMostThreads; ++threads) {
+    ThreadTeam team(threads);
+    for (const size_t count : {0, 1, 2, 5, 64, 1001}) {
+      for (const size_t least : {1, 3, 100000}) {
+        for (const int visited : visits(team, count, least)) {
+          if (!expect(visited == 1, "every unit once")) return false;
+        }
+      }
+    }
+  }
+  return true;
+}
+
+bool shared_out_in_every_round() {
+  // More rounds than their number has bits for; thread 1 has a share in the first and the last.
+  constexpr size_t kRounds = (size_t{1} << 16) + 1;
+  WorkSharing sharing(2);
+  for (size_t round = 0; round < kRounds; ++round) {
+    const size_t count = round % (kRounds - 1) == 0 ? 8 : 1;
+    size_t done = 0;
+    for (size_t thread = 0; thread < 2; ++thread) {
+      sharing.run(thread, count, 1, [&](Range part) { done += part.size(); });
+    }
+    if (!expect(done == count, "all units of all rounds")) return false;
+  }
+  return true;
+}
+
+bool others_do_the_work_of_a_late_thread() {
+  ThreadTeam team(3);
+  std::atomic<size_t> done{0}, of_late{0};
+  team.run([&](size_t thread) {
+    constexpr size_t kCount = 300;
+    while (thread == 0 && done < kCount) std::this_thread::yield();
+    team.share_out(thread, kCount, 1, [&](Range part) {
+      done += part.size();
+      if (thread == 0) of_late += part.size();
+    });
+  });
+  return expect(done == 300 && of_late == 0, "nothing left for who comes last");
+}
+
 bool default_is_possible() {
   const size_t threads = thimble::cpu::default_threads();
   const size_t most = std::thread::hardware_concurrency();
@@ -102,11 +158,15 @@ bool default_is_possible() {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const Case cases[] = {{"runs_on_every_thread", runs_on_every_thread},
-                        {"barrier_orders_writes", barrier_orders_writes},
-                        {"sleepers_wake", sleepers_wake},
-                        {"ends_without_work", ends_without_work},
-                        {"shares_are_even", shares_are_even},
-                        {"default_is_possible", default_is_possible}};
+  const Case cases[] = {
+      {"runs_on_every_thread", runs_on_every_thread},
+      {"barrier_orders_writes", barrier_orders_writes},
+      {"sleepers_wake", sleepers_wake},
+      {"ends_without_work", ends_without_work},
+      {"shares_are_even", shares_are_even},
+      {"shared_out_once", shared_out_once},
+      {"shared_out_in_every_round", shared_out_in_every_round},
+      {"others_do_the_work_of_a_late_thread", others_do_the_work_of_a_late_thread},
+      {"default_is_possible", default_is_possible}};
   return thimble::test::run_cases(cases, argc, argv);
 }
