@@ -133,6 +133,10 @@ void run_some_rows(const AttentionArgs& args, size_t first, size_t count, size_t
   if (rows == 1) return run(std::integral_constant<size_t, 1>{});
   if (rows == 2) return run(std::integral_constant<size_t, 2>{});
   if constexpr (kAttentionRows >= 4) {
+    // Three query heads to each of keys are common (Llama 3.2 3B, Phi-4 mini, SmolLM2).
+    if (rows == 3 && args.type == CacheType::kInt8) {
+      return run_rows<3, int8_t>(args, first, count, first_split, last_split, end_split);
+    }
     if (rows <= 4) return run(std::integral_constant<size_t, 4>{});
   }
   if constexpr (kAttentionRows > 8) {
