@@ -95,15 +95,16 @@ class _Rows:
         return changed
 
     def _sweep_block(self, start: int, gradient: Tensor) -> Tensor:
-        """Descends the groups of some columns, whose gradient is kept up to date; returns by how
-        much Q moved."""
+        """Descends the groups of some columns, whose gradient is kept up to date for those to come;
+        returns by how much Q moved."""
         changes = torch.empty_like(gradient)
         block = slice(start, start + len(gradient))
         for first in range(0, len(gradient), self._group_size):
             here = slice(first, first + self._group_size)
             columns = slice(start + first, start + first + self._group_size)
             changes[here] = self._descend_group(columns, gradient[here])
-            gradient.addmm_(self._hessian[block, columns], changes[here], alpha=-1)
+            later = gradient[here.stop :]
+            later.addmm_(self._hessian[columns.stop : block.stop, columns], changes[here], alpha=-1)
         return changes
 
     def _descend_group(self, columns: slice, gradient: Tensor) -> Tensor:
