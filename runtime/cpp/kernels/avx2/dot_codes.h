@@ -24,15 +24,8 @@ template <typename Codes, size_t kFirst, size_t kQuads, size_t kMr>
                                                 __m256i (&words)[kHalves][Rows<kMr>::kCount]) {
   unrolled<kQuads>([&](auto i) [[gnu::always_inline]] {
     constexpr size_t kQuad = kFirst + i;
-    if constexpr (Codes::kIsPacked && kQuad < Codes::kBits) {
-      const uint8_t* line = lines + kQuad * kLineBytes;
-      prefetch<kPasses<kMr>>(line, ahead, kQuad);
-      _mm_prefetch(reinterpret_cast<const char*>(line + kNearBytes), _MM_HINT_T0);
-    }
     __m256i codes[kHalves];
-    unrolled<kHalves>([&](auto h) [[gnu::always_inline]] {
-      codes[h] = Codes::template codes<kQuad>(lines + h * kHalfLine);
-    });
+    load_codes<Codes, kQuad, kMr>(lines, ahead, codes);
     unrolled<Rows<kMr>::kCount>([&](auto r) [[gnu::always_inline]] {
       const __m256i four = _mm256_set1_epi32(rows.four(r, k + kQuad * 4));
       unrolled<kHalves>([&](auto h) [[gnu::always_inline]] {

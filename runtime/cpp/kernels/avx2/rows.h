@@ -5,6 +5,7 @@
 #include <cstring>
 #include <type_traits>
 
+#include "kernels/avx2/codes.h"
 #include "kernels/kernels.h"
 
 namespace thimble::kernels::THIMBLE_VARIANT {
@@ -56,6 +57,21 @@ template <size_t kOfPasses>
 [[gnu::always_inline]] inline void prefetch(const uint8_t* line, const uint8_t* ahead, size_t i) {
   const uint8_t* far = kOfPasses == 1 ? line + kFarBytes : ahead + i * kLineBytes / kOfPasses;
   _mm_prefetch(reinterpret_cast<const char*>(far), _MM_HINT_T1);
+}
+
+/// The kQuad-th codes of a step, of both halves of a block. Lines that come from memory are
+/// prefetched.
+template <typename Codes, size_t kQuad, size_t kMr>
+[[gnu::always_inline]] inline void load_codes(const uint8_t* lines, const uint8_t* ahead,
+                                              __m256i (&codes)[kHalves]) {
+  if constexpr (Codes::kIsPacked && kQuad < Codes::kBits) {
+    const uint8_t* line = lines + kQuad * kLineBytes;
+    prefetch<kPasses<kMr>>(line, ahead, kQuad);
+    _mm_prefetch(reinterpret_cast<const char*>(line + kNearBytes), _MM_HINT_T0);
+  }
+  unrolled<kHalves>([&](auto h) [[gnu::always_inline]] {
+    codes[h] = Codes::template codes<kQuad>(lines + h * kHalfLine);
+  });
 }
 
 /// Calls `run(kMr)`, an integral constant, with the tile's rows.

@@ -21,15 +21,8 @@ template <typename Codes, size_t kMr>
     unrolled<kHalves>([&](auto h) [[gnu::always_inline]] { acc[h][r] = _mm256_set1_epi32(bias); });
   });
   unrolled<kColumnStep / 4>([&](auto quad) [[gnu::always_inline]] {
-    if constexpr (quad < Codes::kBits) {
-      const uint8_t* line = lines + quad * kLineBytes;
-      prefetch<kPasses<kMr>>(line, ahead, quad);
-      _mm_prefetch(reinterpret_cast<const char*>(line + kNearBytes), _MM_HINT_T0);
-    }
     __m256i codes[kHalves];
-    unrolled<kHalves>([&](auto h) [[gnu::always_inline]] {
-      codes[h] = Codes::template codes<quad>(lines + h * kHalfLine);
-    });
+    load_codes<Codes, quad, kMr>(lines, ahead, codes);
     unrolled<kRows>([&](auto r) [[gnu::always_inline]] {
       const __m256i four = _mm256_set1_epi32(rows.four(r, k + quad * 4));
       unrolled<kHalves>(

@@ -153,12 +153,18 @@ void matmul_two_level(const LinearArgs& args) {
   matmul(args, unpack, multiply_tiles);
 }
 
-/// The bytes of a block of int8, of value + 128.
-void unpack_int8(const uint8_t* lines, size_t columns, uint8_t* panel) {
-  const __m256i flip = _mm256_set1_epi8(-128);
-  for (size_t i = 0; i < columns * kBlockRows; i += kHalfLine)
-    _mm256_store_si256(as_vector(panel + i),
-                       _mm256_xor_si256(_mm256_load_si256(as_vector(lines + i)), flip));
+/// Of int8, of which the panel holds value + 128.
+template <typename Multiply>
+void matmul_bytes(const LinearArgs& args, Multiply multiply_block) {
+  const BlockLayout layout = args.weight.layout();
+  const auto unpack = [&](const uint8_t* packed, uint8_t* panel) {
+    const uint8_t* lines = packed + layout.values;
+    const __m256i flip = _mm256_set1_epi8(-128);
+    for (size_t i = 0; i < args.weight.columns * kBlockRows; i += kHalfLine)
+      _mm256_store_si256(as_vector(panel + i),
+                         _mm256_xor_si256(_mm256_load_si256(as_vector(lines + i)), flip));
+  };
+  matmul(args, unpack, multiply_block);
 }
 
 }  // namespace
@@ -183,20 +189,7 @@ void matmul_int4(const LinearArgs& args) {
   matmul(args, unpack, multiply_groups<8>);  // a code is 7 - value
 }
 
-void matmul_int8(const LinearArgs& args) {
-  const BlockLayout layout = args.weight.layout();
-  const auto unpack = [&](const uint8_t* packed, uint8_t* panel) {
-    unpack_int8(packed + layout.values, args.weight.columns, panel);
-  };
-  matmul(args, unpack, multiply_tiles);
-}
-
-void matmul_int8_groups(const LinearArgs& args) {
-  const BlockLayout layout = args.weight.layout();
-  const auto unpack = [&](const uint8_t* packed, uint8_t* panel) {
-    unpack_int8(packed + layout.values, args.weight.columns, panel);
-  };
-  matmul(args, unpack, multiply_groups<128>);
-}
+void matmul_int8(const LinearArgs& args) { matmul_bytes(args, multiply_tiles); }
+void matmul_int8_groups(const LinearArgs& args) { matmul_bytes(args, multiply_groups<128>); }
 
 }  // namespace thimble::kernels::avxvnni
