@@ -8,6 +8,7 @@ from rich.table import Table
 from devtools.compare.figures import Distance
 from devtools.compare.outcome import Outcome
 from devtools.compare.rows import DECODE, OUTLIER, PREFILL, Row
+from devtools.counted import counted
 from devtools.profile.model import Line
 from exporter.commands.tables import table_console
 
@@ -25,7 +26,7 @@ def show(outcome: Outcome) -> None:
     facts = outcome.facts
     console.print(
         f"{facts['model']}: {facts['scheme']} on {facts['delegate']}, beside "
-        f"{facts['checkpoint']}; {facts['prefill_tokens']} tokens at once, "
+        f"{facts['checkpoint']}; {counted(facts['prefill_tokens'], 'token')} at once, "
         f"{facts['decode_tokens']} one by one",
         markup=False,
         soft_wrap=True,

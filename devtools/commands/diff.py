@@ -11,6 +11,7 @@ from rich.table import Table
 
 from devtools.commands.inspect_tables import HEADINGS
 from devtools.commands.output import fail, wide_console
+from devtools.counted import counted
 from devtools.errors import BadRequest, DevtoolsError
 from devtools.files import check_outputs, replacing
 from devtools.profile.difference import (
@@ -99,7 +100,7 @@ def _side_line(name: str, profiles: Sequence[Profile]) -> str:
 def _phase_line(found: PhaseDifference) -> str:
     whole = found.whole
     a, b = found.calls
-    sides = f"{a} call{'s' * (a > 1)} on each side" if a == b else f"{a} and {b} calls"
+    sides = f"{counted(a, 'call')} on each side" if a == b else f"{a} and {b} calls"
     times = f"{_milliseconds(whole.a_ns)} -> {_milliseconds(whole.b_ns)} ms a call"
     if whole.verdict is Verdict.TOO_FEW:
         return f"{found.phase}: {times} ({sides}: too few to judge)"

@@ -7,6 +7,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from devtools.counted import counted
 from devtools.profile.model import Phase
 from devtools.profile.rows import Kind, View
 
@@ -40,6 +41,9 @@ def show(
     """
     for line in coverage_lines(report):
         console.print(line, markup=False)
+    run = _run_line(report["run"])
+    if run:
+        console.print(run, markup=False)
     limits = report["limits"]
     if limits is not None:
         console.print(_limits_line(limits), markup=False)
@@ -95,8 +99,14 @@ def _absent_line(report: dict[str, Any], phases: Sequence[Phase]) -> str:
     return f"The recording has no {' or '.join(phases)} calls, only {held}."
 
 
+def _run_line(run: dict[str, str]) -> str:
+    parts = [run.get("runs_with", ""), f"adapter {run['adapter']}" if run.get("adapter") else ""]
+    known = ", ".join(filter(None, parts))
+    return f"run: {known}" if known else ""
+
+
 def _limits_line(limits: dict[str, Any]) -> str:
-    line = f"limits, {limits['threads']} thread{'s' * (limits['threads'] > 1)}:"
+    line = f"limits, {counted(limits['threads'], 'thread')}:"
     if limits["bytes_per_s"]:
         line += f" reads {limits['bytes_per_s'] / 1e9:.1f} GB/s"
     if limits["operations_per_s"]:
@@ -105,10 +115,9 @@ def _limits_line(limits: dict[str, Any]) -> str:
 
 
 def _phase_line(phase: Phase, found: dict[str, Any]) -> str:
-    calls = found["calls"]
-    what = f"{phase}: {calls} call{'s' * (calls > 1)}"
+    what = f"{phase}: {counted(found['calls'], 'call')}"
     if found["tokens"] is not None and phase is Phase.PREFILL:
-        what += f" of {found['tokens']} tokens"
+        what += f" of {counted(found['tokens'], 'token')}"
     wall = found["wall_ns"]
     parts = {
         "operators with a line": found["attributed_ns"],

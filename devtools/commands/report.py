@@ -6,6 +6,7 @@ from pathlib import Path
 import click
 
 from devtools.commands.profile_options import etrecord_option, limits_option, threads_option
+from devtools.counted import counted
 from devtools.errors import BadRequest, DevtoolsError
 from devtools.files import check_outputs
 from exporter.commands.filled import FilledPath
@@ -64,6 +65,5 @@ def report(
         sys.exit(2 if isinstance(error, BadRequest) else 1)
     if found.note:
         click.echo(found.note, err=True)
-    click.echo(
-        f"wrote {out}: {size / 1000:.0f} kB, {len(found.calls)} calls; {found.coverage.summary}"
-    )
+    calls = counted(len(found.calls), "call")
+    click.echo(f"wrote {out}: {size / 1000:.0f} kB, {calls}; {found.coverage.summary}")

@@ -6,6 +6,7 @@ from pathlib import Path
 import click
 
 from devtools.commands.profile_options import etrecord_option
+from devtools.counted import counted
 from devtools.errors import BadRequest, DevtoolsError
 from devtools.files import check_outputs
 from exporter.commands.filled import FilledPath
@@ -42,4 +43,5 @@ def trace(profile: Path, etrecord: Path, out: Path) -> None:
         sys.exit(2 if isinstance(error, BadRequest) else 1)
     if found.note:
         click.echo(found.note, err=True)
-    click.echo(f"wrote {out}: {count} events of {len(found.calls)} calls; {found.coverage.summary}")
+    held = f"{counted(count, 'event')} of {counted(len(found.calls), 'call')}"
+    click.echo(f"wrote {out}: {held}; {found.coverage.summary}")

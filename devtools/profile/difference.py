@@ -19,6 +19,7 @@ from enum import StrEnum
 from functools import cache
 from statistics import median
 
+from devtools.counted import counted
 from devtools.profile.model import Call, Line, Phase, Profile
 from devtools.profile.rows import Kind, Row, View, make_rows
 
@@ -178,7 +179,7 @@ def _tokens(runs: Sequence[Sequence[Call]]) -> set[tuple[int | None, ...]]:
 
 def _said(runs: Sequence[Sequence[Call]]) -> str:
     lengths = sorted(sum(call.seq_len or 0 for call in run) for run in runs if run)
-    return " and ".join(f"{length} tokens" for length in dict.fromkeys(lengths)) or "none"
+    return " and ".join(counted(length, "token") for length in dict.fromkeys(lengths)) or "none"
 
 
 def _compare_phase(

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from devtools.counted import counted
 from devtools.profile.model import Phase, Profile
 
 _UNKNOWN = "not recorded"
@@ -34,6 +35,6 @@ def _prompt(profile: Profile) -> str:
         text = text[: _LONGEST_PROMPT - 1].rstrip() + "…"
     calls = profile.calls_of(Phase.PREFILL)
     lengths = [call.seq_len for call in calls if call.seq_len is not None]
-    tokens = f"{sum(lengths):,} tokens in {len(calls)} prefill call" + "s" * (len(calls) > 1)
+    tokens = f"{counted(sum(lengths), 'token')} in {counted(len(calls), 'prefill call')}"
     known = [f"“{text}”"] if text else []
     return ", ".join([*known, *([tokens] if lengths and len(lengths) == len(calls) else [])])

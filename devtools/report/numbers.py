@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
+from devtools.counted import counted
+
 
 def duration(nanoseconds: float) -> str:
     """Three digits and a unit: 1.23 ms."""
@@ -27,11 +29,6 @@ def percent(share: float) -> str:
     if 0 < share < 0.0005:
         return "<0.1%"
     return f"{share:.1%}" if share < 0.0995 else f"{share:.0%}"
-
-
-def counted(count: int, noun: str) -> str:
-    """Such as 1 call, 1,200 calls."""
-    return f"{count:,} {noun}" + ("" if count == 1 else "s")
 
 
 def _scaled(value: float, unit: str) -> str:

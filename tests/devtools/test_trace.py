@@ -197,7 +197,7 @@ def test_the_command_writes_it(pte: Path, etdump: Path, tmp_path: Path) -> None:
     result = CliRunner().invoke(main, arguments)
     assert result.exit_code == 0, result.output
     events = check_format(json.loads(out.read_text(encoding="utf-8")))
-    assert f"{len(events)} events of {TOKENS} calls; the line is known of 100.0%" in result.output
+    assert f"{len(events):,} events of {TOKENS} calls; the line is known of 100.0%" in result.output
 
 
 def test_what_it_refuses(pte: Path, etdump: Path, tmp_path: Path) -> None:
