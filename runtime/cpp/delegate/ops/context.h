@@ -96,8 +96,8 @@ struct OpContext {
     const Range range = share(rows.count, thread, threads());
     return {{rows.first + range.first, rows.first + range.last}, {0, columns}};
   }
-  /// Calls work(range) with parts of so many units, each a product of `bytes` of weights and `rows`
-  /// rows, as threads get on: ThreadTeam::share_out().
+  /// Calls product(range) with parts of so many units, as threads get on: ThreadTeam::share_out().
+  /// A unit is a product of `bytes` of weights and `rows` rows.
   template <typename Product>
   void share_products(size_t units, size_t bytes, size_t rows, Product&& product) const {
     const size_t unit = bytes * kernels::divide_up(rows, kernels::kMatvecRows);
