@@ -2,6 +2,7 @@
 
 #include <executorch/runtime/core/event_tracer.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -96,12 +97,17 @@ struct OpContext {
     const Range range = share(rows.count, thread, threads());
     return {{rows.first + range.first, rows.first + range.last}, {0, columns}};
   }
-  /// Calls product(range) with parts of so many units, as threads get on: ThreadTeam::share_out().
-  /// A unit is a product of `bytes` of weights and `rows` rows.
+  /// Calls product(range) with parts of 0 .. count, in whole steps but for the end of the last, as
+  /// threads get on: ThreadTeam::share_out(). Each is a product of `bytes` of weights and `rows`
+  /// rows.
   template <typename Product>
-  void share_products(size_t units, size_t bytes, size_t rows, Product&& product) const {
-    const size_t unit = bytes * kernels::divide_up(rows, kernels::kMatvecRows);
-    team.share_out(thread, units, kernels::divide_up(kPartBytes, unit), product);
+  void share_products(size_t count, size_t step, size_t bytes, size_t rows,
+                      Product&& product) const {
+    const size_t step_bytes = step * bytes * kernels::divide_up(rows, kernels::kMatvecRows);
+    team.share_out(thread, kernels::divide_up(count, step),
+                   kernels::divide_up(kPartBytes, step_bytes), [&](Range steps) {
+                     product(Range{steps.first * step, std::min(steps.last * step, count)});
+                   });
   }
   Work work(size_t bytes, size_t operations, size_t rows) const {
     return {bytes, operations, static_cast<uint32_t>(rows), static_cast<uint32_t>(threads())};

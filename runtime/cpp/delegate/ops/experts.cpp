@@ -216,7 +216,7 @@ class Experts {
   void multiply_up() const {
     const size_t pairs = up_.blocks() / 2, used = routing_.used();
     const size_t pair_bytes = 2 * up_.packed.layout().bytes;
-    context_.share_products(used * pairs, pair_bytes, rows_of_each(), [&](Range part) {
+    context_.share_products(used * pairs, 1, pair_bytes, rows_of_each(), [&](Range part) {
       size_t before = 0;  // pairs of the experts before
       for (size_t expert = 0; expert < experts_ && before < part.last; ++expert) {
         if (routing_.count(expert) == 0) continue;
@@ -230,16 +230,12 @@ class Experts {
 
   /// The outputs, in parts of their columns: each adds one expert after the other.
   void multiply_down() const {
-    const size_t blocks = down_.blocks();
-    const size_t step_bytes = kManyRowsBlocks * routing_.used() * down_.packed.layout().bytes;
-    context_.share_products(kernels::divide_up(blocks, kManyRowsBlocks), step_bytes, rows_of_each(),
-                            [&](Range steps) {
-                              const Range part{steps.first * kManyRowsBlocks,
-                                               std::min(steps.last * kManyRowsBlocks, blocks)};
+    const size_t block_bytes = routing_.used() * down_.packed.layout().bytes;
+    context_.share_products(down_.blocks(), kManyRowsBlocks, block_bytes, rows_of_each(),
+                            [&](Range part) {
                               clear(part);
-                              for (size_t expert = 0; expert < experts_; ++expert) {
+                              for (size_t expert = 0; expert < experts_; ++expert)
                                 multiply_down(expert, part);
-                              }
                             });
   }
 

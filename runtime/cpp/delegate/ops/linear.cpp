@@ -84,12 +84,13 @@ class Linear {
       float* const y = context_.row(op_.output, rows_.first);
       const size_t stride = context_.stride(op_.output);
       // A matrix product unpacks kPanelRows of the weight at a time.
-      share_blocks(rows_.count <= context_.kernels.few_rows ? 1 : kernels::kPanelRows / kBlockRows,
-                   [&](Range blocks) {
-                     multiply_blocks(weight_, bias_, blocks, y, stride, op_.accumulate, scratch_);
-                     low_rank_.expand({blocks.first * kBlockRows, blocks.last * kBlockRows}, y,
-                                      stride);
-                   });
+      const size_t step =
+          rows_.count <= context_.kernels.few_rows ? 1 : kernels::kPanelRows / kBlockRows;
+      context_.share_products(
+          weight_.blocks(), step, weight_.layout().bytes, rows_.count, [&](Range blocks) {
+            multiply_blocks(weight_, bias_, blocks, y, stride, op_.accumulate, scratch_);
+            low_rank_.expand({blocks.first * kBlockRows, blocks.last * kBlockRows}, y, stride);
+          });
     }
     const size_t in = shape_.quantized() ? sizeof(int8_t) : sizeof(float);
     const size_t columns = context_.width(op_.output);
@@ -201,16 +202,16 @@ class Linear {
   /// For a gated linear: a few pairs of gate and up blocks at a time, to scratch, then together to
   /// the output.
   void multiply_pairs() const {
-    const size_t block_bytes = weight_.layout().bytes;
     const size_t most = gated_pairs(rows_.count);
     const size_t used = shape_.quantized() ? kernels::linear_scratch_bytes(weight_.columns) : 0;
     float* both = reinterpret_cast<float*>(scratch_ + kernels::round_up(used, kernels::kLineBytes));
-    share_blocks(2, [&](Range part) {
-      for (size_t pair = part.first / 2; pair < part.last / 2; pair += most) {
-        const size_t pairs = std::min(most, part.last / 2 - pair);
+    const size_t pair_bytes = 2 * weight_.layout().bytes;
+    context_.share_products(weight_.blocks() / 2, 1, pair_bytes, rows_.count, [&](Range part) {
+      for (size_t pair = part.first; pair < part.last; pair += most) {
+        const size_t pairs = std::min(most, part.last - pair);
         const size_t stride = pairs * 2 * kBlockRows;
         PackedWeight some = weight_;
-        some.data += 2 * pair * block_bytes;
+        some.data += pair * pair_bytes;
         some.rows = stride;
         const float* bias = bias_ != nullptr ? bias_ + 2 * pair * kBlockRows : nullptr;
         multiply_blocks(some, bias, {0, 2 * pairs}, both, stride, false, scratch_);
@@ -218,15 +219,6 @@ class Linear {
         for (size_t i = 0; i < pairs; ++i) finish_pair(both + i * 2 * kBlockRows, stride, pair + i);
       }
     });
-  }
-
-  /// Calls work(blocks) with parts of the weight's blocks, in whole steps, as threads get on.
-  template <typename Work>
-  void share_blocks(size_t step, Work&& work) const {
-    const size_t blocks = weight_.blocks();
-    context_.share_products(
-        kernels::divide_up(blocks, step), step * weight_.layout().bytes, rows_.count,
-        [&](Range steps) { work(Range{steps.first * step, std::min(steps.last * step, blocks)}); });
   }
 
   /// activation(gate) * up of a pair of blocks, all rows.
