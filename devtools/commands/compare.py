@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from devtools.compare.outcome import Outcome
     from devtools.profile.etrecord import Record
     from exporter.checkpoint import Checkpoint
+    from quant.scheme import Scheme
 
 
 @dataclass(frozen=True)
@@ -109,7 +110,6 @@ def compare(request: Request) -> "Outcome":
     from devtools.profile.etrecord import read_etrecord
     from exporter.pte import read_report
     from exporter.source import open_model
-    from quant.method import Method
 
     report = read_report(request.model)
     etrecord = _require_etrecord(request)
@@ -118,15 +118,12 @@ def compare(request: Request) -> "Outcome":
     _check_shape(report["model"], request.model, checkpoint)
     made_for = checkpoint.config.for_context(report["model"]["max_context_len"])
     checkpoint = replace(checkpoint, config=made_for)
-    method = Method(rotation=_rotation(report["quantization"], request.model))
+    scheme = _scheme(report["quantization"], request.model)
     _check_program(record, request.model, etrecord)
     _check_weights(report, request.model, etrecord)
     _check_runs(report["delegation"]["delegate"], request.model)
     int8_heads = report["quantization"].get("int8_heads", False)
-    levels = 1 if report["quantization"]["scheme"] in ("rtn8", "keep") else 2
-    quantized = quantized_model(
-        checkpoint, read_weights(etrecord), etrecord, method, int8_heads, levels
-    )
+    quantized = quantized_model(checkpoint, read_weights(etrecord), etrecord, scheme, int8_heads)
     tokens = _tokens(request, checkpoint, report["model"])
     with Log() as log:
         logged, logits, calls = run_program(request.model, report, record, tokens, log)
@@ -213,17 +210,20 @@ def _check_runs(delegate: str, model: Path) -> None:
         )
 
 
-def _rotation(quantization: dict[str, Any], model: Path) -> str:
-    """The rotation of an export; one that is folded into the weights is refused, because it changes
-    the residual stream and so what lines compute."""
-    method = quantization.get("method") or {}
-    rotation: str = method.get("rotation", "none")
-    if rotation not in ("none", "inputs"):
+def _scheme(quantization: dict[str, Any], model: Path) -> "Scheme":
+    """The scheme of an export; one whose rotation is folded into the weights is refused, because it
+    changes the residual stream and so what lines compute."""
+    from quant.method import Method
+    from quant.scheme import Scheme
+
+    settings = quantization.get("method")
+    method = None if settings is None else Method(**settings)
+    if method is not None and method.folds_rotation:
         raise BadRequest(
-            f"{model} was exported with rotation={rotation}, so its lines compute other numbers "
-            "than the checkpoint's; compare an export with rotation=none."
+            f"{model} was exported with rotation={method.rotation}, so its lines compute other "
+            "numbers than the checkpoint's; compare an export with rotation=none."
         )
-    return rotation
+    return Scheme(quantization["scheme"], method=method)
 
 
 def _tokens(request: Request, checkpoint: "Checkpoint", facts: dict[str, Any]) -> "Tensor":

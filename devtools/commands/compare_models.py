@@ -38,8 +38,8 @@ from exporter.models.context import CachedContext
 from exporter.models.decoder import LAYER_INPUTS, CausalLM, MixerModule
 from exporter.models.experts import Experts
 from quant.layers.walk import float_walk
-from quant.method import Method
 from quant.modules import QuantizedEmbedding, QuantizedLinear, QuantizedWeight, set_weight
+from quant.scheme import Scheme
 from quant.weight_type import INT8, WeightType
 
 Streams = tuple[Tensor, Tensor, Tensor]  # of the float model, the quantized one, the program
@@ -85,21 +85,21 @@ def quantized_model(
     checkpoint: Checkpoint,
     weights: Mapping[str, Tensor],
     source: Path,
-    method: Method,
+    scheme: Scheme,
     int8_heads: bool = False,
-    levels: int = 2,
 ) -> CausalLM:
     """The model that was exported, with the weights that its record holds.
 
     Args:
-        method: says in which blocks the linears of its layers rotate their inputs.
+        scheme: says in which blocks the linears of its layers rotate their inputs, and whether
+            these are rounded in groups.
         int8_heads: whether its attention rounds heads to int8.
-        levels: of the scales of weights in groups; with 1, their inputs are rounded in groups too.
 
     Raises:
         BadRequest: they belong to a model of another shape than the checkpoint's.
     """
     config = checkpoint.config
+    levels = 2 if scheme.type is None else scheme.type.levels
     with torch.device("meta"):
         model = CausalLM(config.with_int8_heads() if int8_heads else config)
     weights = {
@@ -129,7 +129,7 @@ def quantized_model(
                 parent.add_module(own, QuantizedEmbedding(weight, module.embedding_dim))
             else:
                 if path.startswith("model.layers."):
-                    weight = replace(weight, rotated=method.rotated(expected.shape[1]))
+                    weight = replace(weight, rotated=scheme.choice.rotated(expected.shape[1]))
                 set_weight(parent, path.rpartition(".")[2], weight)
                 if path == "lm_head" and checkpoint.config.tie_word_embeddings:
                     _set_embedding(model, weight)

@@ -74,15 +74,20 @@ class CompletionAnswers:
         if options is not None and options.include_usage:
             yield self._reply.chunk([], self._usage(answers))
 
+    @property
+    def _hides_answers(self) -> bool:
+        """Whether the one token that the engine makes at least is not asked for."""
+        return self._request.max_tokens == 0
+
     def _usage(self, answers: Sequence[Answer]) -> dict[str, Any]:
         all_stats = [answer.stats for answer in answers]
-        if self._request.max_tokens == 0:  # the engine made one, which nobody sees
+        if self._hides_answers:
             all_stats = [{**stats, "generated_tokens": 0} for stats in all_stats]
         return usage(all_stats, self._request.n or 1)
 
     def _choice(self, index: int, answer: Answer) -> dict[str, Any]:
         text, entries = self._texts[index], self._entries[index]
-        if self._request.max_tokens == 0:
+        if self._hides_answers:
             text, entries = "", []
         before = self._echo(index, answer) if self._request.echo else ""
         logprobs = None
@@ -93,9 +98,7 @@ class CompletionAnswers:
             "index": index,
             "text": before + text,
             "logprobs": logprobs,
-            "finish_reason": "length"
-            if self._request.max_tokens == 0
-            else finish_reason(answer.stats),
+            "finish_reason": "length" if self._hides_answers else finish_reason(answer.stats),
         }
 
     def _echo(self, index: int, answer: Answer) -> str:

@@ -24,7 +24,7 @@ from devtools.compare.rows import QUANTIZED_TOLERANCE
 from devtools.errors import BadRequest
 from exporter.checkpoint import open_checkpoint
 from exporter.source import EMBEDDED
-from quant.scheme import METHODS, Scheme
+from quant.scheme import Scheme
 
 LAYERS = 2
 ATTENTION_RESIDUAL = model_line("x = x + self._run(self._mixer")
@@ -276,7 +276,7 @@ def test_a_record_of_another_model(
     record = cpu_pte.with_suffix(".etrecord")
     weights = {**read_weights(record), name: torch.zeros(shape)}
     with pytest.raises(BadRequest, match=f"whose {name} is .* does not fit two_layers"):
-        quantized_model(open_checkpoint(two_layers), weights, record, METHODS["rtn4"])
+        quantized_model(open_checkpoint(two_layers), weights, record, Scheme("rtn4"))
 
 
 def test_a_record_that_lacks_weights(cpu_pte: Path, two_layers: Path) -> None:
@@ -284,7 +284,7 @@ def test_a_record_that_lacks_weights(cpu_pte: Path, two_layers: Path) -> None:
     weights = read_weights(record)
     del weights["model.norm.weight"]
     with pytest.raises(BadRequest, match="has no model.norm.weight, which two_layers"):
-        quantized_model(open_checkpoint(two_layers), weights, record, METHODS["rtn4"])
+        quantized_model(open_checkpoint(two_layers), weights, record, Scheme("rtn4"))
 
 
 def test_a_recorder_keeps_each_operator_of_each_line() -> None:

@@ -55,16 +55,29 @@ def test_rotated_inputs_leave_every_line_as_it_is(
     assert outcome.logits["program_beside_quantized"].kl < 1e-3
 
 
-def test_int8_in_groups_departs_nowhere(cpp_build: Path, two_layers: Path, tmp_path: Path) -> None:
-    """Its inputs are rotated too, and rounded in groups."""
-    outcome = compared(export_recorded(two_layers, tmp_path, Scheme("rtn8"), "cpu"), two_layers)
+def check_groups(outcome: Outcome) -> None:
+    """Of inputs that are rounded in groups."""
     assert outcome.wrong is None and outcome.odd == []
     assert all(row.program_error < QUANTIZED_TOLERANCE / 2 for row in outcome.comparison.rows)
     # Those read the layer's own input: nothing but the order of sums differs.
     queries = [row for row in outcome.comparison.rows if "q_proj" in row.sink.place.module_path]
     assert len(queries) == 2 and all(row.program_error < 1e-5 for row in queries)
     assert outcome.logits["program_beside_quantized"].kl < 1e-3
+
+
+def test_int8_in_groups_departs_nowhere(cpp_build: Path, two_layers: Path, tmp_path: Path) -> None:
+    """Its inputs are rotated too."""
+    outcome = compared(export_recorded(two_layers, tmp_path, Scheme("rtn8"), "cpu"), two_layers)
+    check_groups(outcome)
     assert outcome.logits["quantized_beside_float"].kl < 1e-3
+
+
+def test_scales_of_one_level_depart_nowhere(
+    cpp_build: Path, two_layers: Path, tmp_path: Path
+) -> None:
+    method = dataclasses.replace(METHODS["rtn4"], scales="absmax")
+    pte = export_recorded(two_layers, tmp_path, Scheme("rtn4", method=method), "cpu")
+    check_groups(compared(pte, two_layers))
 
 
 def test_adapters_that_are_kept_apart_are_left_out(

@@ -133,20 +133,20 @@ REFUSALS = [
     ("root ::= <|no|>", NONE + "<|no|>"),
     ('root ::= <"n\\"o">', NONE + '"n\\"o"'),
     ("root ::= !<[1]>", BEFORE + "! is not supported: name the tokens that may come"),
-    ('root ::= a\na ::= %json {"type": "integer"', "the grammar's rule a has a JSON schema that "
+    ('root ::= a\na ::= %json {"type": "integer"', "the rule a has a JSON schema that "
      "cannot be read: the JSON is not valid at line 2, column 31: a comma or } is missing at the "
      "end"),
-    ("root ::= %json", "the grammar's rule root has a JSON schema that cannot be read: the JSON is "
+    ("root ::= %json", "the rule root has a JSON schema that cannot be read: the JSON is "
      "not valid at line 1, column 15: a value is missing at the end"),
-    ("root ::= %json 12", "the grammar's rule root: the JSON schema at # is 12, but must be an "
+    ("root ::= %json 12", "the rule root: the JSON schema at # is 12, but must be an "
      "object or a boolean"),
-    ('a ::= %json {"properties": {"b": {"not": {}}}}\nroot ::= a', "the grammar's rule a: the JSON "
+    ('a ::= %json {"properties": {"b": {"not": {}}}}\nroot ::= a', "the rule a: the JSON "
      'schema has the keyword "not" at #/properties/b, which is not supported: leave it out, and '
      "check the answer for it"),
-    ('root ::= %json {"x-guidance": 1}', "the grammar's rule root: the JSON schema's x-guidance "
+    ('root ::= %json {"x-guidance": 1}', "the rule root: the JSON schema's x-guidance "
      "has 1, but only whitespace_flexible (a boolean), item_separator and key_separator (regular "
      "expressions) are supported"),
-    ("root ::= %json " + '{"items":' * 200 + "{}" + "}" * 200, "the grammar's rule root has a JSON "
+    ("root ::= %json " + '{"items":' * 200 + "{}" + "}" * 200, "the rule root has a JSON "
      "schema that cannot be read: the JSON is not valid at line 1, column 1177: it has more than "
      "128 levels"),
     ("root ::= %json false", "the grammar, or a JSON schema in it, has no text that matches"),

@@ -158,6 +158,6 @@ def test_refusals(runner: Runner, suffixed: Path) -> None:
     note = 'root ::= %json {"oneOf": [{"const": 1}, {"const": 2}]}'
     assert said(runner, note) in ("1", "2")
     assert runner.constraint_notes == [
-        "the grammar's rule root: the JSON schema's oneOf at # is treated as anyOf: an answer may "
+        "the rule root: the JSON schema's oneOf at # is treated as anyOf: an answer may "
         "match several of its parts"
     ]

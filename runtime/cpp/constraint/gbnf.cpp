@@ -256,7 +256,7 @@ class Parser {
 
   bool parse_schema_of(Grammar::Node* node) {
     skip_space(/*lines=*/true);
-    const std::string rule = "the grammar's rule " + rule_name_;
+    const std::string rule = "the rule " + rule_name_;
     const Result<Json> schema = parse_json_within(text_, &at_);
     if (!schema.ok()) {
       error_ = Status::error(rule + " has a JSON schema that cannot be read: " + schema.message());

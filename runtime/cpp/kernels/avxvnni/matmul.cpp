@@ -108,10 +108,10 @@ void matmul(const LinearArgs& args, Unpack unpack, Multiply multiply_block) {
 /// value * multiple + 128 of 8 weight rows: 128 + the largest value * multiple, less the codes by
 /// the multiples, which fit bytes, so that two bytes multiply as one 16-bit number.
 template <size_t kBits>
-class Factors {
+class GroupFactors {
  public:
   /// \param multiples the group's, in the low bits of 32.
-  explicit Factors(__m256i multiples) {
+  explicit GroupFactors(__m256i multiples) {
     const __m256i single = _mm256_and_si256(multiples, _mm256_set1_epi32(15));
     words_ = _mm256_or_si256(single, _mm256_slli_epi32(single, 16));
     const __m256i bytes = _mm256_or_si256(words_, _mm256_slli_epi16(words_, 8));
@@ -136,9 +136,10 @@ void matmul_two_level(const LinearArgs& args) {
     for (size_t k = 0, group = 0; k < args.weight.columns; k += group_size, ++group) {
       const uint32_t* multiples = words + group / 8 * kBlockRows;
       const int shift = static_cast<int>(group % 8 * 4);
-      const Factors<kBits> factors[kHalves] = {
-          Factors<kBits>(_mm256_srli_epi32(_mm256_load_si256(as_vector(multiples)), shift)),
-          Factors<kBits>(_mm256_srli_epi32(_mm256_load_si256(as_vector(multiples + 8)), shift))};
+      const GroupFactors<kBits> factors[kHalves] = {
+          GroupFactors<kBits>(_mm256_srli_epi32(_mm256_load_si256(as_vector(multiples)), shift)),
+          GroupFactors<kBits>(
+              _mm256_srli_epi32(_mm256_load_si256(as_vector(multiples + 8)), shift))};
       for (size_t i = 0; i < group_size; i += kColumnStep, lines += step_bytes(kBits)) {
         unrolled<kColumnStep / 4>([&](auto quad) [[gnu::always_inline]] {
           unrolled<kHalves>([&](auto h) [[gnu::always_inline]] {
