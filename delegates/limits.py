@@ -135,6 +135,7 @@ class Limits:
         delta_rules: whether it supports the gated delta rule, which keeps states too.
         shared_caches: whether it supports attention to the keys and values of another layer.
         least_context: the fewest positions of a cache that it supports.
+        hidden_multiple: what the hidden size of a quantized model must be a multiple of.
     """
 
     name: str
@@ -158,6 +159,7 @@ class Limits:
     delta_rules: bool = False
     shared_caches: bool = False
     least_context: int = 1
+    hidden_multiple: int = 1
 
     def check_kept(self) -> None:
         """Checks that weights may be stored as `--quant keep` finds them.
@@ -224,6 +226,19 @@ class Limits:
             raise DelegateError(
                 f"{self.name} does not support a context of {max_context_len}: export with a "
                 f"--max-context-len of at least {self.least_context}."
+            )
+
+    def check_hidden(self, size: int) -> None:
+        """Checks the hidden size of a quantized model.
+
+        Raises:
+            DelegateError: it does not fit the delegate's rows of integers.
+        """
+        if size % self.hidden_multiple:
+            raise DelegateError(
+                f"{self.name} does not support a quantized model with a hidden size of {size}, "
+                f"which is no multiple of {self.hidden_multiple}: export with --quant none, or "
+                "with --delegate cpu or xnnpack."
             )
 
     def check_attention(self, window: int | None, soft_cap: float | None, sinks: bool) -> None:

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from exporter.checkpoint import Checkpoint
+from exporter.errors import ExportError
 from exporter.listener import Listener
 from exporter.models.decoder import CausalLM
 from quant.budget.spread import numbers_of
@@ -44,6 +45,9 @@ def write_texts(
 
     Returns:
         int64 (len(prompts), length).
+
+    Raises:
+        ExportError: the model gives values that are not finite.
     """
     with torch.device("meta"):
         model = CausalLM(checkpoint.config.for_context(length))
@@ -109,6 +113,11 @@ def _sample(
     tokens[:, 0] = torch.tensor([prompt[0] for prompt in prompts])
     for end in range(1, length):
         logits = model(tokens[:, end - 1 : end], torch.tensor([end - 1]))
+        if not logits.isfinite().all():
+            raise ExportError(
+                "The model gives values that are not finite as it writes text for its calibration: "
+                "check the checkpoint."
+            )
         tokens[:, end] = torch.multinomial(logits.softmax(-1), 1, generator=generator)[:, 0]
         for row, prompt in enumerate(prompts):
             if end < len(prompt):

@@ -20,6 +20,8 @@ def require_supported(
         limits.check_kept()
     limits.check(options.scheme.bits, seq_len)
     limits.check_context(context)
+    if options.scheme.type is not None:
+        limits.check_hidden(checkpoint.config.hidden_size)
     limits.check_head(options.scheme.head_bits)
     _check_experts(checkpoint, limits)
     _check_mixers(checkpoint, context, limits)

@@ -42,6 +42,7 @@ LIMITS = Limits(
     ),
     windows=False,
     caps_and_sinks=False,
+    hidden_multiple=min(_GROUP_SIZES),
 )
 
 

@@ -42,6 +42,7 @@ LIMITS = Limits(
     sizes=FileSizes(weight_bytes=weight_bytes, shares_tied=(FLOAT_BITS,)),
     windows=False,
     caps_and_sinks=False,
+    hidden_multiple=4,
 )
 
 
@@ -92,7 +93,13 @@ def lower(
                 generate_etrecord=with_etrecord,
             )
         with weights_not_copied(VulkanBackend):
-            edge = edge.to_backend(VulkanPartitioner({"require_dynamic_shapes": True}))
+            try:
+                edge = edge.to_backend(VulkanPartitioner({"require_dynamic_shapes": True}))
+            except Exception as error:  # of its pass manager, whatever went wrong
+                raise DelegateError(
+                    f"Vulkan's lowering cannot take this model ({error.__cause__ or error}): "
+                    "export with another --delegate."
+                ) from error
     report = _with_linears(delegation_report("vulkan", edge.exported_program().graph_module))
     if report.calls != 1 or report.linears_delegated < report.linears:
         raise DelegateError(

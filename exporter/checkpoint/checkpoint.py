@@ -148,10 +148,12 @@ class Checkpoint:
         ]
         found = [complaint for complaint in complaints if complaint]
         if found:
+            advice = "Take config and weights from the same model."
+            if not (missing or mis_shaped or extra):
+                advice = "Save the weights in float32 or bfloat16."
             raise ExportError(
                 f"The weights of {self.name} do not fit its config ({self.config.model_type}, "
-                f"{self.config.num_hidden_layers} layers): {'; '.join(found)}. Take config and "
-                "weights from the same model."
+                f"{self.config.num_hidden_layers} layers): {'; '.join(found)}. {advice}"
             )
         self._check_tie()
 

@@ -13,7 +13,11 @@ from support.decoder_specs import SMALL
 from support.small_models import quantized_model, random_model, with_two_levels
 
 from delegates import DELEGATES, DelegateError, get_delegate
+from exporter.checkpoint import open_checkpoint
+from exporter.options import ExportOptions
 from exporter.program import capture
+from exporter.source import EMBEDDED
+from exporter.support import require_supported
 from quant.scheme import METHODS, Scheme
 from quant.weight_type import WeightType
 
@@ -170,6 +174,23 @@ def test_a_head_of_6_bits_is_refused_before_any_work(name: str) -> None:
         limits.check_head(6)
     get_delegate("cpu").LIMITS.check_head(6)
     get_delegate("mps,cpu").LIMITS.check_head(5)
+
+
+@pytest.mark.parametrize(("name", "fits", "wrong"), [("vulkan", 68, 66), ("mlx", 96, 80)])
+def test_a_hidden_size_that_does_not_fit_is_refused_before_any_work(
+    name: str, fits: int, wrong: int, tmp_path: Path
+) -> None:
+    limits, embedded = get_delegate(name).LIMITS, open_checkpoint(EMBEDDED)
+
+    def require(hidden_size: int, scheme: str) -> None:
+        config = replace(embedded.config, hidden_size=hidden_size)
+        options = ExportOptions("llama3", tmp_path, scheme=Scheme(scheme), delegate=name)
+        require_supported(options, replace(embedded, config=config), limits, 64, 1)
+
+    require(fits, "rtn4")
+    require(wrong, "none")
+    with pytest.raises(DelegateError, match=f"^{name} does not support a quantized model with a h"):
+        require(wrong, "rtn4")
 
 
 @pytest.mark.parametrize("name", [name for name in DELEGATES if name not in ("cpu", "xnnpack")])

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from support.exported import Quiet
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
@@ -12,7 +13,7 @@ from tokenizers.pre_tokenizers import WhitespaceSplit
 
 from exporter.calibration import with_own_text
 from exporter.chat_template import first_turn
-from exporter.checkpoint import Checkpoint
+from exporter.checkpoint import Checkpoint, open_checkpoint
 from exporter.errors import ExportError
 from exporter.models.decoder import CausalLM
 from exporter.options import ExportOptions
@@ -93,6 +94,17 @@ def test_it_is_sampled_from_the_models_own_distribution(checkpoint: Checkpoint) 
                 chosen[row] = prompt[end] if end < len(prompt) else chosen[row]
             tokens = torch.cat([tokens, chosen], 1)
     assert torch.equal(written, tokens)
+
+
+def test_values_that_are_not_finite_are_said(options: ExportOptions, tmp_path: Path) -> None:
+    directory = Path(options.model)
+    for name in ("config.json", "tokenizer.json"):
+        (tmp_path / name).symlink_to(directory / name)
+    weights = load_file(directory / "model.safetensors")
+    weights["model.layers.0.self_attn.q_proj.weight"].fill_(torch.finfo(torch.bfloat16).max)
+    save_file(weights, tmp_path / "model.safetensors")
+    with pytest.raises(ExportError, match="values that are not finite as it writes text"):
+        write_texts(open_checkpoint(tmp_path), [(1,)], 4, Scheme("none"), None, Quiet())
 
 
 def test_what_needs_no_own_text_gets_none(

@@ -201,6 +201,19 @@ def test_missing_extra_and_mis_shaped_tensors_are_named_at_once(tmp_path: Path) 
     )
 
 
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float8_e4m3fn])
+def test_a_type_that_is_not_read_is_named_with_those_that_are(
+    tmp_path: Path, dtype: torch.dtype
+) -> None:
+    tensors = random_tensors()
+    tensors[DOWN] = tensors[DOWN].to(dtype)
+    assert refusal(write(tmp_path, tensors)) == (
+        f"The weights of {tmp_path.name} do not fit its config (llama, 2 layers): 1 neither "
+        f"float32, float16 nor bfloat16: {DOWN} is {str(dtype).removeprefix('torch.')}. Save the "
+        "weights in float32 or bfloat16."
+    )
+
+
 def test_many_tensors_are_counted(tmp_path: Path) -> None:
     tensors = {name: t for name, t in random_tensors().items() if ".layers.1." not in name}
     message = refusal(write(tmp_path, tensors))
