@@ -209,6 +209,7 @@ def test_calls_of_functions(client: openai.OpenAI, stream: bool) -> None:
         told = client.chat.completions.create(
             model="stories",
             max_tokens=5,
+            temperature=0,
             messages=[
                 *USER,
                 choice.message,  # type: ignore[list-item]  # as openai's examples hand it back

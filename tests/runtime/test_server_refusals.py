@@ -116,7 +116,7 @@ def test_the_readme_names_the_fields_without_effect() -> None:
                 }
             },
             400,
-            '^the grammar\'s rule schema-of-the-answer: the JSON schema has the keyword "not" at #',
+            '^the rule schema-of-the-answer: the JSON schema has the keyword "not" at #',
         ),
         (
             {
