@@ -17,6 +17,8 @@ _LOG_NOISE = {
     "torchao": r"Failed to load .*_C\w*\.",
     # torchao registers enums in a way that torch 2.13 calls deprecated.
     "torch.utils._pytree": r"is an Enum subclass and is now natively supported",
+    # An error that it raises too, which becomes our own sentence.
+    "torch._subclasses.fake_tensor": r"failed while attempting to run meta",
     # We use ExecuTorch's shorter path on purpose: it decomposes the program once.
     "executorch.backends.xnnpack.partition.xnnpack_partitioner": r"DEPRECATION WARNING",
     # Versions newer than tested; Apple's own parts, missing elsewhere; float16 states and int32

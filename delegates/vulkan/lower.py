@@ -96,9 +96,10 @@ def lower(
             try:
                 edge = edge.to_backend(VulkanPartitioner({"require_dynamic_shapes": True}))
             except Exception as error:  # of its pass manager, whatever went wrong
+                cause = str(error.__cause__ or error).partition("\n")[0]
                 raise DelegateError(
-                    f"Vulkan's lowering cannot take this model ({error.__cause__ or error}): "
-                    "export with another --delegate."
+                    f"Vulkan's lowering cannot take this model ({cause}): export with another "
+                    "--delegate."
                 ) from error
     report = _with_linears(delegation_report("vulkan", edge.exported_program().graph_module))
     if report.calls != 1 or report.linears_delegated < report.linears:

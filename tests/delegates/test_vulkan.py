@@ -1,5 +1,6 @@
 """Vulkan: the graph in the file, parsed back, holds the whole decoder and its 4-bit weights."""
 
+import re
 from collections import Counter
 from pathlib import Path
 
@@ -60,6 +61,17 @@ def test_a_quantized_model(tmp_path: Path) -> None:
 def test_a_float_model(tmp_path: Path) -> None:
     graph = vulkan_graph(random_model(SMALL), tmp_path / "model.pte")
     assert operators(graph)["aten.linear.default"] == 8
+
+
+@pytest.mark.check
+def test_outputs_that_its_packing_does_not_fit_are_one_sentence() -> None:
+    model = quantized_model(random_model(varied(SMALL, intermediate_size=66)), Scheme("rtn4"))
+    with pytest.raises(DelegateError) as refused:
+        lower(capture(model, 24, 16), {}, {}, with_etrecord=False)
+    assert re.fullmatch(
+        r"Vulkan's lowering cannot take this model \([^\n]+\): export with another --delegate\.",
+        str(refused.value),
+    )
 
 
 def test_8_bit_layers() -> None:
