@@ -249,7 +249,9 @@ class _Server:
             raise not_valid(error) from None
         except UnicodeEncodeError:
             raise HttpError(400, "the body has half of a surrogate pair, not a character") from None
-        except (ValueError, RecursionError) as error:
+        except RecursionError:
+            raise HttpError(400, "the body is nested too deeply") from None
+        except ValueError as error:
             raise HttpError(400, f"the body is not JSON: {error}") from None
         self._check_model(body.model)
         return body
