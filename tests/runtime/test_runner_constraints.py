@@ -121,6 +121,7 @@ def test_notes_and_refusals(cpp_build: Path, embedded_cpu_pte: Path, tmp_path: P
          "file or directory"),
         (["--json-schema-file", str(tmp_path)], f"--json-schema-file: cannot read {tmp_path}: Is "
          "a directory"),
+        (["--grammar-file", "/dev/zero"], "--grammar-file: /dev/zero has more than 16 MiB"),
         (["--choice", "\udcff"], "the choice cannot be read: the JSON is not valid at line 1, "
          "column 3: a string is not UTF-8"),
     ]  # fmt: skip

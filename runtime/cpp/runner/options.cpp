@@ -52,6 +52,9 @@ Status read_integer(const std::string& name, const std::string& text, uint64_t l
   return {};
 }
 
+constexpr size_t kMostTextBytes = size_t{16}
+                                  << 20;  ///< of a file of an option: a device has no end
+
 Result<std::string> read_text_file(const std::string& path) {
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "rb"),
                                                              &std::fclose);
@@ -60,6 +63,10 @@ Result<std::string> read_text_file(const std::string& path) {
   if (file != nullptr) {
     while (const size_t size = std::fread(part.data(), 1, part.size(), file.get())) {
       text.append(part.data(), size);
+      if (text.size() > kMostTextBytes) {
+        return Status::error(path + " has more than " + std::to_string(kMostTextBytes >> 20) +
+                             " MiB");
+      }
     }
     if (std::ferror(file.get()) == 0) return text;  // a directory can be opened, and not read
   }
