@@ -52,8 +52,8 @@ Status read_integer(const std::string& name, const std::string& text, uint64_t l
   return {};
 }
 
-constexpr size_t kMostTextBytes = size_t{16}
-                                  << 20;  ///< of a file of an option: a device has no end
+/// Of a file that an option names: a device has no end.
+constexpr size_t kMostTextBytes = size_t{16} << 20;
 
 Result<std::string> read_text_file(const std::string& path) {
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "rb"),
