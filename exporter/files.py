@@ -91,6 +91,10 @@ def _touch_temporary(path: Path) -> Path:
         raise ExportError(f"{path} is a directory; name a file to write.")
     if os.path.exists(path) and not os.path.isfile(path) or path.is_relative_to("/dev"):
         raise ExportError(f"{path} is a device or a pipe; name a file to write.")
+    try:
+        str(path).encode()
+    except UnicodeEncodeError:  # which libraries that read the file back do not take
+        raise ExportError(f"{str(path)!r} is not UTF-8; name a file that is.") from None
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         temporary.touch()

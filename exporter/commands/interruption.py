@@ -1,4 +1,4 @@
-"""Ends a command at any moment on Ctrl-C and SIGTERM, and removes its temporary files.
+"""Ends a command at any moment on Ctrl-C, SIGTERM and SIGHUP, and removes its temporary files.
 
 A signal handler's exception is raised wherever the interpreter is. Library code that tries an
 import, or a callback that cannot raise, may swallow it. So the signal is also recorded: the next
@@ -23,13 +23,13 @@ _said = ""
 def interruptible(said: str) -> Iterator[None]:
     """Ends the process with 128 + the signal's number if a signal arrives in the block.
 
-    On Ctrl-C it prints the line `said`, on SIGTERM nothing, as other programs do. A signal that the
+    On Ctrl-C it prints the line `said`, on others nothing, as other programs do. A signal that the
     parent process ignored stays ignored. If standard output fails, the process ends with 1.
     """
     global _said
     _said = said
     hold_standard_streams()
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, _come)
     try:
