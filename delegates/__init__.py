@@ -10,7 +10,7 @@ A delegate is a module with two functions and a table of facts:
 `.pte` in a stock runtime on this machine, to check its results; None if there is none. `LIMITS`
 lists what the delegate supports and requires.
 
-Several in order of preference, such as `coreml,cpu`, are also a delegate: delegates/preference.py.
+Several in order of preference, such as `coreml,cpu`, are also a delegate: delegates/combined.py.
     delegates/contract.py defines what a delegate needs to share a program with others.
 
 Another package can add a delegate with an entry point of the group `thimble.delegates`: its name is
@@ -27,9 +27,9 @@ from delegates.errors import DelegateError
 
 if TYPE_CHECKING:
     from delegates.contract import Delegate, Step, Unfused
-    from delegates.finish import Lowered
     from delegates.limits import Limits
     from delegates.report import DelegationReport
+    from delegates.to_executorch import Lowered
 
 __all__ = [
     "DEFAULT_DELEGATE",
@@ -63,7 +63,7 @@ _MODULES = {
     "Delegate": "delegates.contract",
     "DelegationReport": "delegates.report",
     "Limits": "delegates.limits",
-    "Lowered": "delegates.finish",
+    "Lowered": "delegates.to_executorch",
     "Step": "delegates.contract",
     "Unfused": "delegates.contract",
 }
@@ -109,7 +109,7 @@ def get_delegate(name: str) -> "Delegate":
     names = _names(name)
     if len(names) == 1:
         return _get_one(names[0])
-    from delegates.preference import Preference
+    from delegates.combined import Preference
 
     return Preference({part: _get_one(part) for part in names})
 

@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING, Protocol
 from torch import Tensor
 from torch.export import ExportedProgram
 
-from delegates.finish import Lowered
 from delegates.limits import Limits
+from delegates.to_executorch import Lowered
 
 if TYPE_CHECKING:
     from executorch.exir import EdgeProgramManager

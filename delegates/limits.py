@@ -8,7 +8,6 @@ import torch
 from torch.export import ExportedProgram
 
 from delegates.errors import DelegateError
-from delegates.lines import source_line
 from delegates.passes.quantized import (
     EXPERTS,
     LINEAR,
@@ -17,6 +16,7 @@ from delegates.passes.quantized import (
     linear_arguments,
     linears_of,
 )
+from delegates.source_lines import source_line
 
 SHORT_CONVOLUTION = "thimble.short_convolution.default"
 DELTA_RULE = "thimble.gated_delta_rule.default"

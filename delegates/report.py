@@ -9,7 +9,7 @@ from torch.export import ExportedProgram
 from torch.fx import GraphModule, Node
 
 from delegates.errors import DelegateError
-from delegates.lines import UNKNOWN, source_line
+from delegates.source_lines import UNKNOWN, source_line
 
 MOST_LINES = 40  # of what is not delegated: the layers of a decoder share lines
 

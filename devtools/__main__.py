@@ -1,7 +1,7 @@
 """python -m devtools bench model.pte"""
 
-from exporter.commands.interruption import interruptible, nothing_to_clean_up
-from exporter.streams import outlive_reader
+from exporter.command_line.interruption import interruptible, nothing_to_clean_up
+from exporter.command_line.streams import outlive_reader
 
 
 def run() -> None:

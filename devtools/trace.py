@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from devtools.files import replacing
-from devtools.profile.model import PREPARING, Call, DelegateCall, Event, Phase, Profile
+from devtools.profile.profile_types import PREPARING, Call, DelegateCall, Event, Phase, Profile
 
 TraceEvent = dict[str, Any]
 

@@ -1,6 +1,6 @@
 """python -m exporter MODEL --out model.pte"""
 
-from exporter.commands.interruption import interruptible, nothing_to_clean_up
+from exporter.command_line.interruption import interruptible, nothing_to_clean_up
 
 
 def run() -> None:

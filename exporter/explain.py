@@ -7,19 +7,19 @@ from typing import Any
 import torch
 
 from delegates import DelegationReport, Unfused, get_delegate
-from exporter.cache_type import as_cached, cached_bytes
-from exporter.decompositions import Decomposition, decompositions, operators_by_line
-from exporter.keep import keeping, require_keepable
-from exporter.kv_caches import KvCaches, States, kv_caches, states
+from exporter.capture.decompositions import Decomposition, decompositions, operators_by_line
+from exporter.capture.program import capture
+from exporter.capture.shapes import Shapes, explain_shapes, noting_conditions
+from exporter.catalogue.find import find_checkpoint
 from exporter.listener import Listener
 from exporter.models.decoder import CausalLM
 from exporter.models.low_rank import attach
 from exporter.options import ExportOptions
-from exporter.pipeline import context_lengths, stored_scheme
-from exporter.program import capture
-from exporter.shapes import Shapes, explain_shapes, noting_conditions
-from exporter.source import find_checkpoint
-from exporter.support import require_supported
+from exporter.pipeline import context_lengths, scheme_for_delegate
+from exporter.plan.cache_type import as_cached, cached_bytes
+from exporter.plan.kept_integers import keeping, require_keepable
+from exporter.plan.kv_caches import KvCaches, States, kv_caches, states
+from exporter.plan.requirements import require_supported
 from quant.quantize import quantize
 from quant.scheme import FOUR_BITS, METHODS, Scheme
 
@@ -92,7 +92,7 @@ def explain_export(options: ExportOptions, listener: Listener) -> Explanation:
     options = replace(options, scheme=keeping(options.scheme, checkpoint, listener))
     context, seq_len = context_lengths(options, checkpoint)
     require_supported(options, checkpoint, delegate.LIMITS, context, seq_len)
-    scheme = quick_scheme(stored_scheme(delegate.LIMITS, options.scheme))
+    scheme = quick_scheme(scheme_for_delegate(delegate.LIMITS, options.scheme))
     spec = checkpoint.config.for_context(context)
     item_bytes = cached_bytes(spec, options.scheme, delegate.LIMITS)
     with torch.device("meta"):

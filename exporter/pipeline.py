@@ -9,25 +9,31 @@ from torch import Tensor
 
 from delegates import DelegationReport, Limits, get_delegate, load_program
 from delegates.spill import spilling_to
-from exporter.agreement import Agreement, Reference, compare, reference_logits, require_agreement
-from exporter.budget import mixed, require_size, storage_of, within_budget
-from exporter.cache_type import as_cached, cached_bytes
-from exporter.calibration import with_own_text
+from exporter.capture.program import capture, check_lengths
+from exporter.catalogue.find import find_checkpoint
 from exporter.checkpoint import Checkpoint
-from exporter.etrecord import name_program, save_etrecord, weights_crc32
-from exporter.file_size import require_room, room_to_leave
-from exporter.files import check_outputs, replacing
-from exporter.keep import keeping, require_keepable
+from exporter.file.agreement import (
+    Agreement,
+    Reference,
+    compare,
+    reference_logits,
+    require_agreement,
+)
+from exporter.file.etrecord import name_program, save_etrecord, weights_crc32
+from exporter.file.pte import REPORT, encode_report, seal
+from exporter.file.replacing import check_outputs, replacing
 from exporter.listener import SILENT, Listener
-from exporter.memory import plan_memory
 from exporter.models.decoder import CausalLM
 from exporter.models.low_rank import attach
 from exporter.options import DEFAULT_CONTEXT, ExportOptions
-from exporter.program import capture, check_lengths
-from exporter.pte import REPORT, encode_report, seal
-from exporter.source import find_checkpoint
-from exporter.support import require_supported
-from exporter.text import Text, prepare_text
+from exporter.plan.cache_type import as_cached, cached_bytes
+from exporter.plan.file_size import require_room, room_to_leave
+from exporter.plan.kept_integers import keeping, require_keepable
+from exporter.plan.memory import plan_memory
+from exporter.plan.requirements import require_supported
+from exporter.plan.widths import choose_default_widths, require_size, storage_of, within_budget
+from exporter.text.calibration import with_own_text
+from exporter.text.prepare import Text, prepare_text
 from quant.cache.store import Cache, default_size
 from quant.machine.freed_memory import return_freed_memory, reusing_freed_memory
 from quant.machine.resources import DEFAULTS, Resources
@@ -89,7 +95,9 @@ def export_model(options: ExportOptions, listener: Listener = SILENT) -> ExportR
         spill = plan_memory(options, checkpoint, text, size, listener)
         cache = _cache(options, listener, size)
         if options.mixed and not options.has_budget:
-            options = mixed(options, delegate.LIMITS, checkpoint, text, listener, cache)
+            options = choose_default_widths(
+                options, delegate.LIMITS, checkpoint, text, listener, cache
+            )
         text = with_own_text(options, checkpoint, text, cache, listener)
         resources = Resources(cache, spill=spill, device=options.device)
         model, quantization = load_quantized(options, checkpoint, text, listener, resources)
@@ -136,7 +144,7 @@ def export_model(options: ExportOptions, listener: Listener = SILENT) -> ExportR
     )
 
 
-def stored_scheme(limits: Limits, scheme: Scheme) -> Scheme:
+def scheme_for_delegate(limits: Limits, scheme: Scheme) -> Scheme:
     """The scheme with int8 as the delegate stores it: in groups, or with one scale a row."""
     in_rows = scheme.name == "rtn8" and not limits.int8_groups
     return replace(scheme, whole_rows=True) if in_rows else scheme
@@ -144,7 +152,7 @@ def stored_scheme(limits: Limits, scheme: Scheme) -> Scheme:
 
 def _scheme_for(limits: Limits, scheme: Scheme, listener: Listener) -> Scheme:
     """The scheme as a delegate can store it."""
-    scheme = stored_scheme(limits, scheme)
+    scheme = scheme_for_delegate(limits, scheme)
     method = scheme.choice
     if limits.rotates or scheme.name == "none" or method.rotation != "inputs":
         return scheme

@@ -1,6 +1,6 @@
 """python -m quant eval | compare | run | cache"""
 
-from exporter.commands.interruption import interruptible, nothing_to_clean_up
+from exporter.command_line.interruption import interruptible, nothing_to_clean_up
 
 
 def run() -> None:

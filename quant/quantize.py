@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from quant.baselines.awq import awq_layer
 from quant.cache.layers import CachedLayers, find_cached_layers
 from quant.errors import QuantError
+from quant.layers.block_solver import Streams
 from quant.layers.blocks import mixtures_of, part_names, parts_of_layer, weight_of
 from quant.layers.embedding_and_head import (
     compare_heads,
@@ -27,10 +28,9 @@ from quant.layers.embedding_and_head import (
 )
 from quant.layers.gptq import gptq_layer
 from quant.layers.head_inputs import head_statistics
-from quant.layers.kept import keep_layer
+from quant.layers.keep_integers import keep_layer
 from quant.layers.nearest import round_layer
-from quant.layers.outer import fill_outer, outer_parts
-from quant.layers.place import Streams
+from quant.layers.outside_layers import fill_outer, outer_parts
 from quant.layers.stream import States, Stream, contexts_on
 from quant.layers.walk import Stop, filling_walk, layers_of, load_finite, walk
 from quant.machine.device import full_memory_reported, move
@@ -89,9 +89,9 @@ def quantize(
     measure_work = head_work if evaluation is not None else 0
     work = head_work + sum(linear_weights) + measure_work
     meter = ProgressMeter(work, progress if resources.ranks.first else None)
-    kept = find_cached_layers(model, scheme, weights, calibration, evaluation, resources)
-    missing = [index for index in range(len(layers)) if kept is None or not kept.has(index)]
-    measured = None if kept is None or missing else kept.load_quality()
+    cached = find_cached_layers(model, scheme, weights, calibration, evaluation, resources)
+    missing = [index for index in range(len(layers)) if cached is None or not cached.has(index)]
+    measured = None if cached is None or missing else cached.load_quality()
     if scheme.choice.rotation == "hadamard":
         weights = rotate(model, weights)
     elif scheme.choice.rotation == "learned" and calibration is not None:
@@ -101,7 +101,7 @@ def quantize(
     if scheme.name == "none":
         load_embedding_and_head(model, weights)
     else:
-        _fill_ends(model, scheme, weights, calibration, kept, device)
+        _fill_ends(model, scheme, weights, calibration, cached, device)
     resources.spill.park(cast(nn.Module, model))
     fill_outer(model, scheme, weights, resources.spill)
     resources.spill.release()
@@ -114,24 +114,24 @@ def quantize(
     streams = None
     if evaluation is not None and measured is None and resources.ranks.first:
         streams = _EvaluationStreams(model, weights, evaluation, device)
-    rare: list[str] = []
+    undertrained: list[str] = []
     for stop in filling_walk(model, weights, resources.spill):
         index, name, layer = stop.index, stop.name, stop.layer
         few: list[str] = []
-        make = kept is None or not kept.has(index)
+        is_missing = cached is None or not cached.has(index)
         if calibrated is not None and index > missing[-1]:
             calibrated = None
-        replayed = None if make else calibrated
-        runs = make or replayed is not None or streams is not None
-        if runs:
+        catching_up = None if is_missing else calibrated
+        is_needed = is_missing or catching_up is not None or streams is not None
+        if is_needed:
             stop.load(weights, device, matrices=scheme.name in ("none", KEEP))
         if streams is not None:
             streams.advance_float(stop)
-        if replayed is not None and replayed.reference is not None:
-            replayed.reference.advance(layer)
-        if kept is not None and not make:
-            few = kept.load(index, layer)
-            if runs:
+        if catching_up is not None and catching_up.reference is not None:
+            catching_up.reference.advance(layer)
+        if cached is not None and not is_missing:
+            few = cached.load(index, layer)
+            if is_needed:
                 move(layer, device)
             meter.advance(f"{name}, from the cache", linear_weights[index])
         elif scheme.name == "none":
@@ -145,11 +145,11 @@ def quantize(
             move(layer, device)
         else:
             round_layer(layer, scheme, name, meter.advance)
-        if kept is not None and make:
-            kept.store(index, layer, few)
-        rare += [f"{name}.{expert}" for expert in few]
-        if replayed is not None:
-            replayed.hidden.advance(layer)
+        if cached is not None and is_missing:
+            cached.store(index, layer, few)
+        undertrained += [f"{name}.{expert}" for expert in few]
+        if catching_up is not None:
+            catching_up.hidden.advance(layer)
         if streams is not None:
             streams.advance_quantized(layer)
     del calibrated
@@ -162,8 +162,8 @@ def quantize(
             lambda numbers: meter.advance("quality", numbers if measure_work else 0),
         )
         measured = compared, streams.layer_errors
-        if kept is not None:
-            kept.store_quality(*measured)
+        if cached is not None:
+            cached.store_quality(*measured)
     else:
         meter.advance("quality", measure_work)
     quality, layer_errors = (None, []) if measured is None else measured
@@ -180,7 +180,7 @@ def quantize(
         seconds=meter.seconds,
         cached_layers=len(layers) - len(missing),
         experts=experts,
-        rare_experts=tuple(rare),
+        rare_experts=tuple(undertrained),
     )
 
 
@@ -217,18 +217,18 @@ def _fill_ends(
     scheme: Scheme,
     weights: WeightSource,
     calibration: Tensor | None,
-    kept: CachedLayers | None,
+    cached: CachedLayers | None,
     device: torch.device,
 ) -> None:
     """Gives a model its quantized embedding and head."""
-    outer = None if kept is None else kept.load_embedding_and_head()
+    outer = None if cached is None else cached.load_embedding_and_head()
     if outer is None:
         statistics = None
         if scheme.calibrates_head and calibration is not None:
             statistics = head_statistics(model, scheme, weights, calibration, device)
         outer = quantize_embedding_and_head(model, scheme, weights, statistics)
-        if kept is not None:
-            kept.store_embedding_and_head(*outer)
+        if cached is not None:
+            cached.store_embedding_and_head(*outer)
     set_embedding_and_head(model, *outer)
 
 

@@ -5,8 +5,8 @@ import sys
 
 import click
 
-from exporter.commands.interruption import interruptible
-from exporter.commands.version import version_option
+from exporter.command_line.interruption import interruptible
+from exporter.command_line.version import version_option
 from runtime.build import BUILD_DIR, PRODUCTS
 from runtime.commands.build import build_command, package_command
 from runtime.commands.generate import generate

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypedDict
 
-from runtime.arguments import (
+from runtime.binding.c_arguments import (
     MAX_COUNT,
     Constraint,
     JsonSchema,
@@ -14,9 +14,9 @@ from runtime.arguments import (
     constraint,
     utf8_of,
 )
+from runtime.binding.library import Options
+from runtime.binding.settings import Settings
 from runtime.errors import RunnerError
-from runtime.library import Options
-from runtime.settings import Settings
 
 MAX_LOGPROBS = 20
 

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from runtime.errors import BuildError
-from runtime.executorch_source import ExecutorchSource
-from runtime.ios_sdk import write_ios_sdk
+from runtime.packaging.executorch_source import ExecutorchSource
+from runtime.packaging.ios_sdk import write_ios_sdk
 
 SOURCE_DIR = Path(__file__).resolve().parent / "cpp"
 CHECKOUT = SOURCE_DIR.parent.parent

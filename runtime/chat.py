@@ -5,9 +5,9 @@ from collections.abc import Generator
 from typing import Unpack
 
 from runtime.answer_options import AnswerOptions, read_options
-from runtime.arguments import utf8_of
+from runtime.binding.c_arguments import utf8_of
+from runtime.binding.library import library
 from runtime.errors import RunnerError
-from runtime.library import library
 from runtime.runner import Runner
 
 _OF_PROGRAM = "run it with -p instead of --chat"  # what the library says without a template

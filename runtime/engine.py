@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 from typing import Self, Unpack
 
 from runtime.answer_options import AnswerOptions, read_options
-from runtime.arguments import check_whole, text_of, token_ids, utf8_of
+from runtime.binding.c_arguments import check_whole, text_of, token_ids, utf8_of
+from runtime.binding.library import ERROR_SIZE, EngineOptions, Request, library
 from runtime.errors import RunnerError
 from runtime.generation import Generation
-from runtime.library import ERROR_SIZE, EngineOptions, Request, library
 from runtime.runner import Runner
 
 MAX_SEQUENCES = 32

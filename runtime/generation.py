@@ -4,10 +4,10 @@ import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from runtime.binding.answer_stream import Pieces
+from runtime.binding.library import EndCallback, TextCallback
+from runtime.binding.logprobs import TokenLogprob, collector
 from runtime.errors import RunnerError
-from runtime.library import EndCallback, TextCallback
-from runtime.logprobs import TokenLogprob, collector
-from runtime.stream import Pieces
 
 
 class Generation:

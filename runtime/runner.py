@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
 from runtime.answer_options import Answer, AnswerOptions, read_options
-from runtime.arguments import (
+from runtime.binding.answer_stream import stream
+from runtime.binding.c_arguments import (
     MAX_COUNT,
     check_whole,
     encoded,
@@ -17,12 +18,11 @@ from runtime.arguments import (
     token_ids,
     utf8_of,
 )
+from runtime.binding.library import ERROR_SIZE, LoadOptions, Piece, RecordingCounts, library
+from runtime.binding.logprobs import TokenLogprob, collector
+from runtime.binding.runner_handle import RunnerHandle
 from runtime.errors import RunnerError
-from runtime.handle import RunnerHandle
-from runtime.library import ERROR_SIZE, LoadOptions, Piece, RecordingCounts, library
-from runtime.logprobs import TokenLogprob, collector
 from runtime.recording import Recording
-from runtime.stream import stream
 
 if TYPE_CHECKING:
     import numpy as np

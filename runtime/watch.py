@@ -6,10 +6,10 @@ from functools import cache
 from pathlib import Path
 from types import TracebackType
 
-from runtime.arguments import text_of
+from runtime.binding.c_arguments import text_of
+from runtime.binding.library import ERROR_SIZE, open_library
 from runtime.build import BUILD_DIR
 from runtime.errors import RunnerError
-from runtime.library import ERROR_SIZE, open_library
 
 # instruction, the delegate's own id of an operator inside its call (None: an argument of the
 # instruction), the bytes of float32 numbers, valid until it returns.

@@ -17,6 +17,27 @@ MAY_IMPORT: dict[str, set[str]] = {
     "runtime": set(),
     "devtools": set(),
 }
+# Folders of runtime/cpp, each above those that it may include.
+MAY_INCLUDE: dict[str, set[str]] = {
+    "core": set(),
+    "kernels": set(),
+    "llama_ops": set(),
+    "value_trace": set(),
+    "platform": {"core"},
+    "tokenizer": {"core"},
+    "constraint": {"core", "tokenizer"},
+    "delegate": {"core", "kernels", "platform"},
+    "model": {"core", "platform", "tokenizer", "constraint", "delegate", "llama_ops"},
+    "answer": {"core", "platform", "tokenizer", "constraint", "model"},
+    "draft": {"core", "answer", "model"},
+    "runner": {"core", "platform", "tokenizer", "constraint", "model", "answer", "draft"},
+    "engine": {"core", "constraint", "model", "answer", "draft", "runner"},
+    "c_interface": {"core", "tokenizer", "constraint", "model", "answer", "runner", "engine"},
+    "program": {"core", "platform", "tokenizer", "constraint", "model", "answer", "runner"},
+    "java": {"c_interface"},
+    "web": {"c_interface"},
+}
+ANYTHING = {"bench", "tests"}  # programs that measure and test the rest
 MOST_LINES = 400
 SOURCES = ("*.py", "*.cpp", "*.cc", "*.h")
 VAGUE_NAMES = {"utils.py", "helpers.py", "util.py", "common.py", "misc.py"}
@@ -30,8 +51,9 @@ def files_of(package: str, *patterns: str) -> list[Path]:
 
 
 def puts_things_together(path: Path) -> bool:
-    """`__main__.py` and the commands may import any package and write to stdout."""
-    return path.name == "__main__.py" or "commands" in path.relative_to(ROOT).parts
+    """`__main__.py` and the commands, with what they share, may import any package and print."""
+    folders = set(path.relative_to(ROOT).parts)
+    return path.name == "__main__.py" or bool(folders & {"commands", "command_line"})
 
 
 @cache
@@ -150,6 +172,26 @@ def test_no_test_imports_another() -> None:
 def test_the_kernels_build_nothing_outside() -> None:
     text = (ROOT / "runtime" / "cpp" / "kernels" / "CMakeLists.txt").read_text()
     assert "../" not in text and "add_executable" not in text
+
+
+INCLUDE = re.compile(r'^#(?:include|import) "([^"]+)"', re.MULTILINE)
+
+
+def test_cpp_folders_include_only_what_they_may() -> None:
+    root = ROOT / "runtime" / "cpp"
+    wrong, seen = [], set()
+    for path in files_of("runtime/cpp", "*.cpp", "*.h", "*.mm"):
+        folder = path.relative_to(root).parts[0]
+        seen.add(folder)
+        included = (Path(name) for name in INCLUDE.findall(path.read_text(encoding="utf-8")))
+        allowed = {folder} | MAY_INCLUDE.get(folder, set())
+        wrong += [
+            f"{path.relative_to(root)} includes {name}"
+            for name in included
+            if folder not in ANYTHING and (root / name).is_file() and name.parts[0] not in allowed
+        ]
+    assert not wrong
+    assert seen == MAY_INCLUDE.keys() | ANYTHING
 
 
 SYSTEM_HEADER = re.compile(

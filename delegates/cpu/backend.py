@@ -4,7 +4,7 @@ from executorch.exir.backend.backend_details import BackendDetails, PreprocessRe
 from executorch.exir.backend.compile_spec_schema import CompileSpec
 from torch.export import ExportedProgram
 
-from delegates.op_list.call import delegate_call
+from delegates.op_list.payload import delegate_call
 
 
 class ThimbleCpuBackend(BackendDetails):

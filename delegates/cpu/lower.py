@@ -11,10 +11,10 @@ from torch.export import ExportedProgram
 
 from delegates.contract import Taken
 from delegates.errors import DelegateError
-from delegates.finish import Lowered, finish
+from delegates.executorch_runtime import open_program
 from delegates.op_list.lower import file_layout, partition, to_edge_program
 from delegates.report import DelegationReport, delegation_report
-from delegates.stock import open_program
+from delegates.to_executorch import Lowered, finish
 from runtime.build import BUILD_DIR
 
 if TYPE_CHECKING:

@@ -6,7 +6,6 @@ from pathlib import Path
 from torch import Tensor
 from torch.export import ExportedProgram
 
-from delegates.finish import Lowered, finish
 from delegates.limits import FLOAT_BITS, FileSizes, Limits, StoredAs, never
 from delegates.mlx.rewrite import rewrite_attention
 from delegates.mlx.schema import import_mlx, missing
@@ -14,6 +13,7 @@ from delegates.passes.graph import complete_values, drop_checks
 from delegates.passes.quantized import expand_embeddings, expand_linears, from_table
 from delegates.passes.weights import weights_not_copied
 from delegates.report import check_whole, delegation_report
+from delegates.to_executorch import Lowered, finish
 
 _GROUP_SIZES = (
     128,

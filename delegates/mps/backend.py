@@ -5,7 +5,7 @@ from executorch.exir.backend.compile_spec_schema import CompileSpec
 from torch.export import ExportedProgram
 
 from delegates.mps.kernels import check_kernels
-from delegates.op_list.call import delegate_call
+from delegates.op_list.payload import delegate_call
 
 
 class ThimbleMetalBackend(BackendDetails):

@@ -5,7 +5,6 @@ from collections.abc import Callable
 from typing import Any
 
 from delegates.errors import DelegateError
-from delegates.op_list.call import DelegateCall
 from delegates.op_list.ops import (
     Attention,
     Elementwise,
@@ -16,6 +15,7 @@ from delegates.op_list.ops import (
     Norm,
     Op,
 )
+from delegates.op_list.payload import DelegateCall
 
 _Lacking = Callable[[Any], bool]
 

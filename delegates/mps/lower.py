@@ -6,11 +6,11 @@ from pathlib import Path
 from torch import Tensor
 from torch.export import ExportedProgram
 
-from delegates.finish import Lowered, finish
 from delegates.limits import Limits, bytes_without_int8, never, nothing_missing
 from delegates.op_list.layout import SIZES, WEIGHT_BITS
 from delegates.op_list.lower import file_layout, partition, to_edge_program
 from delegates.report import check_whole, delegation_report
+from delegates.to_executorch import Lowered, finish
 
 LIMITS = Limits(
     name="mps",

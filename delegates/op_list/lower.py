@@ -8,8 +8,8 @@ import torch
 from torch.export import ExportedProgram
 
 from delegates.contract import Taken
+from delegates.op_list.canonicalize import tidy
 from delegates.op_list.layout import PAGE_BYTES
-from delegates.op_list.tidy import tidy
 from delegates.passes.in_place import passes_in_place
 from delegates.passes.weights import weights_not_copied
 
@@ -43,8 +43,8 @@ def partition(edge: "EdgeProgramManager", backend: type, releasing: bool) -> Tak
         backend: its name is the id under which a runtime registers it.
         releasing: release each weight as soon as it is packed.
     """
-    from delegates.op_list.call import releasing_weights
     from delegates.op_list.partition import OpListPartitioner
+    from delegates.op_list.payload import releasing_weights
 
     program = edge.exported_program()
     tidy(program)

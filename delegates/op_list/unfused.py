@@ -3,13 +3,13 @@
 from torch.export import ExportedProgram
 
 from delegates.contract import Unfused
-from delegates.lines import source_line
+from delegates.op_list.canonicalize import tidy
 from delegates.op_list.graph import Constants
 from delegates.op_list.op_list import OpList
 from delegates.op_list.ops import Values
 from delegates.op_list.partition import call_outputs, find_calls
 from delegates.op_list.peepholes import merge
-from delegates.op_list.tidy import tidy
+from delegates.source_lines import source_line
 
 
 def why_unfused(program: ExportedProgram) -> list[Unfused]:

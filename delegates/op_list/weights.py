@@ -10,7 +10,6 @@ from torch import Tensor
 from torch.fx import Node
 
 from delegates.errors import DelegateError
-from delegates.lines import shown_name
 from delegates.op_list.graph import Constants
 from delegates.op_list.layout import BLOCK_ROWS, MOST_MULTIPLE, Format, round_up
 from delegates.op_list.matrix import Matrix, MatrixSource
@@ -23,6 +22,7 @@ from delegates.op_list.pack import (
     pack_two_level,
 )
 from delegates.op_list.scales import find_two_levels
+from delegates.source_lines import shown_name
 
 
 def pack(matrix: Matrix, constants: Constants) -> bytes:

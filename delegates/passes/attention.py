@@ -13,8 +13,8 @@ from torch.export import ExportedProgram
 from torch.fx import Node
 
 from delegates.errors import DelegateError
-from delegates.lines import source_line
 from delegates.passes.graph import call_like
+from delegates.source_lines import source_line
 
 CACHED_ATTENTION = "thimble.cached_attention.default"
 SHARED_ATTENTION = "thimble.shared_attention.default"

@@ -14,12 +14,12 @@ from torch import Tensor
 from torch.export import ExportedProgram
 
 from delegates.errors import DelegateError
-from delegates.finish import Lowered, finish
 from delegates.limits import FLOAT_BITS, Limits, float16_bytes, never
 from delegates.passes.attention import gather_rope, rewrite_attention
 from delegates.passes.graph import drop_checks
 from delegates.passes.narrow_integers import mask_by_distance, narrow_integers, write_by_choice
 from delegates.report import delegation_report
+from delegates.to_executorch import Lowered, finish
 
 SDK = "QNN_SDK_ROOT"
 SOC = "THIMBLE_QNN_SOC"

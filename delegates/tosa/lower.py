@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from torch.export import ExportedProgram
 
 from delegates.errors import DelegateError
-from delegates.finish import Lowered, finish
 from delegates.limits import FLOAT_BITS, FileSizes, Limits
 from delegates.passes.attention import gather_rope, rewrite_attention
 from delegates.passes.graph import complete_values, drop_checks
 from delegates.passes.narrow_integers import mask_by_distance, narrow_integers, write_by_choice
 from delegates.passes.weights import weights_not_copied
 from delegates.report import delegation_report
+from delegates.to_executorch import Lowered, finish
 
 # The wheel of tosa-tools requires older versions of numpy and flatbuffers than necessary.
 INSTALL = "pip install ml_dtypes && pip install --no-deps tosa-tools==2026.5.0"

@@ -10,7 +10,6 @@ from torch import Tensor
 from torch.export import ExportedProgram
 
 from delegates.errors import DelegateError
-from delegates.finish import Lowered, finish
 from delegates.limits import FLOAT_BITS, FileSizes, Limits, StoredAs, never, nothing_missing
 from delegates.passes.attention import refuse_caps_and_sinks, refuse_windows
 from delegates.passes.graph import complete_values, drop_checks
@@ -22,6 +21,7 @@ from delegates.passes.stock_operators import (
 )
 from delegates.passes.weights import weights_not_copied
 from delegates.report import DelegationReport, delegation_report
+from delegates.to_executorch import Lowered, finish
 
 
 def weight_bytes(rows: int, columns: int, type: StoredAs) -> int:

@@ -12,7 +12,7 @@ from torch.export import ExportedProgram
 from torch.fx import Node
 
 from delegates.errors import DelegateError
-from delegates.lines import shown_name
+from delegates.source_lines import shown_name
 
 _SMALLEST_NORMAL = torch.finfo(torch.bfloat16).tiny
 

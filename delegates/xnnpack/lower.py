@@ -10,7 +10,7 @@ from torch.export import ExportedProgram
 
 from delegates.contract import Taken
 from delegates.errors import DelegateError
-from delegates.finish import Lowered, finish
+from delegates.executorch_runtime import open_program
 from delegates.limits import FLOAT_BITS, Limits, always, nothing_missing
 from delegates.passes.attention import refuse_caps_and_sinks
 from delegates.passes.graph import complete_values
@@ -23,7 +23,7 @@ from delegates.passes.stock_operators import (
 )
 from delegates.passes.weights import weights_not_copied
 from delegates.report import delegation_report
-from delegates.stock import open_program
+from delegates.to_executorch import Lowered, finish
 from delegates.xnnpack.guards import check_quantized_linears
 from delegates.xnnpack.reasons import noted_reasons
 from delegates.xnnpack.source_map import add_source_map

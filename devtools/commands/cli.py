@@ -10,8 +10,8 @@ import click
 from devtools.commands.profile_options import diff, inspect
 from devtools.commands.report import report
 from devtools.commands.trace import trace
-from exporter.commands.filled import FilledPath, FilledText
-from exporter.commands.version import version_option
+from exporter.command_line.filled import FilledPath, FilledText
+from exporter.command_line.version import version_option
 
 _MOST_THREADS = 256
 _MOST_SEQUENCES = 32
@@ -295,7 +295,7 @@ def quality(
     padded to multiples of 256 where its types need that, and its own arithmetic; zeros do not count
     as bits. Both are scored on the second half of each 512 tokens.
     """
-    from exporter.quiet import silence_known_noise, silence_native_noise
+    from exporter.command_line.quiet import silence_known_noise, silence_native_noise
 
     silence_known_noise()  # before the imports that make it
     with silence_native_noise():

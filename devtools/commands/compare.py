@@ -36,7 +36,7 @@ class Request:
 def run_compare(request: Request) -> None:
     """Prints the comparison; exits with 2 if the request is not possible, with 1 if the work
     failed."""
-    from exporter.quiet import silence_known_noise, silence_native_noise
+    from exporter.command_line.quiet import silence_known_noise, silence_native_noise
 
     _check(request)
     silence_known_noise()
@@ -65,9 +65,9 @@ def run_compare(request: Request) -> None:
 
 def _check(request: Request) -> None:
     """Exits with 2 if an argument is not valid; large libraries are imported after this."""
+    from exporter.catalogue.names import check_model
     from exporter.errors import ExportError
-    from exporter.model_names import check_model
-    from exporter.pte import read_report
+    from exporter.file.pte import read_report
 
     try:
         check_outputs((request.json,), (request.model, _etrecord(request), request.text))
@@ -108,8 +108,8 @@ def compare(request: Request) -> "Outcome":
     from devtools.compare.outcome import Outcome
     from devtools.compare.rows import FLOAT_TOLERANCE, QUANTIZED_TOLERANCE
     from devtools.profile.etrecord import read_etrecord
-    from exporter.pte import read_report
-    from exporter.source import open_model
+    from exporter.catalogue.find import open_model
+    from exporter.file.pte import read_report
 
     report = read_report(request.model)
     etrecord = _require_etrecord(request)
@@ -177,7 +177,7 @@ def _check_shape(facts: dict[str, Any], model: Path, checkpoint: "Checkpoint") -
 def _check_weights(report: dict[str, Any], model: Path, etrecord: Path) -> None:
     """Checks the record's weights, if the file was exported with a record; otherwise they are
     unknown."""
-    from exporter.etrecord import holds_weights
+    from exporter.file.etrecord import holds_weights
 
     known = report.get("etrecord")
     if known is not None and not holds_weights(etrecord, known["weights_crc32"]):
@@ -231,7 +231,7 @@ def _tokens(request: Request, checkpoint: "Checkpoint", facts: dict[str, Any]) -
     use."""
     import torch
 
-    from exporter.source import EMBEDDED
+    from exporter.catalogue.find import EMBEDDED
     from exporter.tokenizer import load_tokenizer
     from quant.measure.windows import held_out_part
 

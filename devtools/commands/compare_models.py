@@ -20,6 +20,7 @@ from torch import Tensor, nn
 
 from delegates.passes.quantized import OWN, PACKED, ZERO_POINTS
 from devtools.compare.figures import Distance, distance
+from devtools.compare.graph_values import LoggedRows, positions
 from devtools.compare.recording import Recorder
 from devtools.compare.rows import (
     Calls,
@@ -30,10 +31,9 @@ from devtools.compare.rows import (
     program_rows,
     stacked,
 )
-from devtools.compare.sinks import LoggedRows, positions
 from devtools.errors import BadRequest
 from exporter.checkpoint import Checkpoint
-from exporter.etrecord import WEIGHTS
+from exporter.file.etrecord import WEIGHTS
 from exporter.models.context import CachedContext
 from exporter.models.decoder import LAYER_INPUTS, CausalLM, MixerModule
 from exporter.models.experts import Experts

@@ -6,9 +6,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from devtools.compare.graph_values import Collector, LoggedRows
 from devtools.compare.logged import Log
 from devtools.compare.rows import Calls
-from devtools.compare.sinks import Collector, LoggedRows
 from devtools.errors import DevtoolsError
 from devtools.profile.etrecord import Record
 from runtime.watch import WatchedProgram

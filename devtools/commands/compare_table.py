@@ -8,9 +8,9 @@ from rich.table import Table
 from devtools.compare.figures import Distance
 from devtools.compare.outcome import Outcome
 from devtools.compare.rows import DECODE, OUTLIER, PREFILL, Row
-from devtools.counted import counted
-from devtools.profile.model import Line
-from exporter.commands.tables import table_console
+from devtools.format_numbers import counted
+from devtools.profile.profile_types import Line
+from exporter.command_line.tables import table_console
 
 _WIDTH = 120  # of a table that goes to a file
 _LOGITS = {

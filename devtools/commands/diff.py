@@ -11,9 +11,9 @@ from rich.table import Table
 
 from devtools.commands.inspect_tables import HEADINGS
 from devtools.commands.output import fail, wide_console
-from devtools.counted import counted
 from devtools.errors import BadRequest, DevtoolsError
 from devtools.files import check_outputs, replacing
+from devtools.format_numbers import counted
 from devtools.profile.difference import (
     Change,
     Difference,
@@ -22,7 +22,7 @@ from devtools.profile.difference import (
     compare_profiles,
 )
 from devtools.profile.load import load_profile
-from devtools.profile.model import Phase, Profile
+from devtools.profile.profile_types import Phase, Profile
 from devtools.profile.rows import View
 
 _STYLES = {Verdict.SLOWER: "red", Verdict.FASTER: "green"}

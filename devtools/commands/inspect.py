@@ -15,7 +15,7 @@ from devtools.errors import BadRequest, DevtoolsError
 from devtools.files import check_outputs, replacing
 from devtools.profile.limits import Limits, load_limits
 from devtools.profile.load import load_profile
-from devtools.profile.model import Phase, Profile
+from devtools.profile.profile_types import Phase, Profile
 from devtools.profile.report import make_report
 from devtools.profile.rows import View
 

@@ -7,8 +7,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from devtools.counted import counted
-from devtools.profile.model import Phase
+from devtools.format_numbers import counted
+from devtools.profile.profile_types import Phase
 from devtools.profile.rows import Kind, View
 
 HEADINGS = {

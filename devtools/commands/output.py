@@ -6,7 +6,7 @@ from typing import NoReturn
 import click
 from rich.console import Console
 
-from exporter.commands.tables import table_console
+from exporter.command_line.tables import table_console
 
 _WIDE = 200  # columns, where standard output is no terminal
 

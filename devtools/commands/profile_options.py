@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from exporter.commands.filled import FilledPath
+from exporter.command_line.filled import FilledPath
 
 if TYPE_CHECKING:
     from devtools.profile.rows import View
@@ -107,7 +107,7 @@ def inspect(
     none is a matrix product, as in a norm.
     """
     from devtools.commands.inspect import Request, run_inspect
-    from devtools.profile.model import Phase
+    from devtools.profile.profile_types import Phase
 
     phases = tuple(Phase) if phase == "all" else (Phase(phase),)
     view = _view(by, every_layer)
@@ -171,7 +171,7 @@ def diff(
     more of each side and add them with --again-a and --again-b.
     """
     from devtools.commands.diff import Request, run_diff
-    from devtools.profile.model import Phase
+    from devtools.profile.profile_types import Phase
 
     phases = tuple(Phase) if phase == "all" else (Phase(phase),)
     run_diff(

@@ -22,19 +22,19 @@ from devtools.quality.llama_cpp import CHUNK, FIRST, Base, LlamaCpp
 from devtools.quality.padded import write_padded
 from devtools.quality.plot import draw_quality
 from devtools.quality.rows import OURS, THEIRS, Row, table_of
-from exporter.calibration import with_own_text
+from exporter.catalogue.find import open_model
 from exporter.checkpoint import Checkpoint
 from exporter.errors import ExportError
 from exporter.listener import SILENT
 from exporter.options import ExportOptions
 from exporter.pipeline import export_model
-from exporter.source import open_model
-from exporter.text import prepare_text
+from exporter.text.calibration import with_own_text
+from exporter.text.prepare import prepare_text
 from exporter.tokenizer import TokenizerError, load_tokenizer
 from exporter.tokenizer.compile import read_specification
 from quant.cache.store import Cache, default_size
 from quant.commands.checks import RunAs
-from quant.commands.scored import open_scored
+from quant.commands.measured_model import open_scored
 from quant.errors import QuantError
 from quant.scheme import Scheme, mixes_by_default
 from runtime.errors import BuildError, RunnerError

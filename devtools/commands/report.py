@@ -6,10 +6,10 @@ from pathlib import Path
 import click
 
 from devtools.commands.profile_options import etrecord_option, limits_option, threads_option
-from devtools.counted import counted
 from devtools.errors import BadRequest, DevtoolsError
 from devtools.files import check_outputs
-from exporter.commands.filled import FilledPath
+from devtools.format_numbers import counted
+from exporter.command_line.filled import FilledPath
 
 
 @click.command(

@@ -219,7 +219,7 @@ def _facts(model: Model) -> dict[str, object]:
 def _export(out: Path, delegate: str, model: Model) -> None:
     """Exports a random checkpoint for a delegate, as ours was; the weights are rounded, which
     takes no time to run."""
-    from exporter.quiet import silence_known_noise, silence_native_noise
+    from exporter.command_line.quiet import silence_known_noise, silence_native_noise
 
     silence_known_noise()  # before the imports that make it
     from delegates import DelegateError, get_delegate

@@ -12,7 +12,7 @@ from typing import Any
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from devtools.profile.model import Line
+from devtools.profile.profile_types import Line
 from devtools.profile.stack import own_stack
 
 # Names of one operation: as Python calls it, as the exported graph does.

@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from devtools.compare.figures import Distance, distance, median
+from devtools.compare.graph_values import LoggedRows, Sink, positions
 from devtools.compare.recording import Recorder
-from devtools.compare.sinks import LoggedRows, Sink, positions
-from devtools.profile.model import Line
+from devtools.profile.profile_types import Line
 
 PREFILL, DECODE = "prefill", "decode"
 

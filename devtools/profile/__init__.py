@@ -2,7 +2,7 @@
 
 from devtools.profile.frame import events_frame, inspector_frame
 from devtools.profile.load import load_profile
-from devtools.profile.model import (
+from devtools.profile.profile_types import (
     Call,
     Coverage,
     DelegateCall,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from devtools.profile.etrecord import Node, Record
-from devtools.profile.model import Line
+from devtools.profile.profile_types import Line
 
 _LAYER = re.compile(r"(?:^|\.)(\d+)(?:\.|$)")
 # What operators compute that kernels are written for; the heaviest first.

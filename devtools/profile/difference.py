@@ -19,8 +19,8 @@ from enum import StrEnum
 from functools import cache
 from statistics import median
 
-from devtools.counted import counted
-from devtools.profile.model import Call, Line, Phase, Profile
+from devtools.format_numbers import counted
+from devtools.profile.profile_types import Call, Line, Phase, Profile
 from devtools.profile.rows import Kind, Row, View, make_rows
 
 _SIGNIFICANCE = 0.05

@@ -14,7 +14,7 @@ from typing import Any
 from zipfile import BadZipFile, ZipFile
 
 from devtools.errors import BadRequest
-from devtools.profile.model import Line
+from devtools.profile.profile_types import Line
 from devtools.profile.stack import ShortNames, own_stack, parse_stack
 
 _IDENTIFIER = "ETRECORD_V0"

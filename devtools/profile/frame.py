@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from devtools.profile.etdump import Record as Interval
 from devtools.profile.etdump import Run, read_etdump
 from devtools.profile.etrecord import Node, Record, read_etrecord
-from devtools.profile.model import Profile
+from devtools.profile.profile_types import Profile
 
 if TYPE_CHECKING:
     import pandas

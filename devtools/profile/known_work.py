@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from devtools.profile.limits import Bound, Limits, find_bound
-from devtools.profile.model import Call, Event
+from devtools.profile.profile_types import Call, Event
 
 
 @dataclass

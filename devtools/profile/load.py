@@ -12,7 +12,7 @@ from devtools.profile.attribution import UNKNOWN, Attribution, Attributions
 from devtools.profile.etdump import Record as Interval
 from devtools.profile.etdump import Run, read_etdump
 from devtools.profile.etrecord import Record, read_etrecord
-from devtools.profile.model import (
+from devtools.profile.profile_types import (
     PREPARING,
     Call,
     Coverage,

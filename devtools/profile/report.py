@@ -29,7 +29,7 @@ from statistics import median
 from typing import Any
 
 from devtools.profile.limits import Limits
-from devtools.profile.model import Call, Coverage, Phase, Profile
+from devtools.profile.profile_types import Call, Coverage, Phase, Profile
 from devtools.profile.rows import Row, View, make_rows
 
 

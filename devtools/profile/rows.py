@@ -12,7 +12,7 @@ from enum import StrEnum
 from statistics import median
 
 from devtools.profile.known_work import KnownWork
-from devtools.profile.model import Call, Event, Line
+from devtools.profile.profile_types import Call, Event, Line
 
 
 class View(StrEnum):

@@ -22,7 +22,7 @@ from devtools.profile.attribution import (
     only_moves,
 )
 from devtools.profile.etrecord import Node
-from devtools.profile.model import Line, Share
+from devtools.profile.profile_types import Line, Share
 from devtools.profile.work import WorkCounter
 
 _Key = tuple[Line, str]  # a line, and the module that ran it

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable
 
-from devtools.profile.model import Line
+from devtools.profile.profile_types import Line
 
 _FRAME = re.compile(r'File "([^"\n]+)", line (\d+), in ([^\n]+)(?:\n(?!\s*File ")[ \t]*([^\n]*))?')
 _PACKAGES = ("/site-packages/", "/dist-packages/")

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from devtools.profile.model import Call, Profile
+from devtools.profile.profile_types import Call, Profile
 from devtools.report.program import Program
 
 _UNKNOWN = "not recorded in the file; pass --pte of a model exported with reasons"

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from devtools.counted import counted
-from devtools.profile.model import Phase, Profile
+from devtools.format_numbers import counted
+from devtools.profile.profile_types import Phase, Profile
 
 _UNKNOWN = "not recorded"
 _LONGEST_PROMPT = 160  # characters

@@ -6,7 +6,7 @@ where all its time is of one line. The frames inside one lie within its time.
 
 from typing import Any
 
-from devtools.profile.model import Event, Phase, Profile
+from devtools.profile.profile_types import Event, Phase, Profile
 
 _LAYERS = "layers"
 _OVERHEADS = ("delegates' overhead", "the runtime's overhead")

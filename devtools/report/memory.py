@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from devtools.profile.model import Event, Line, Profile
+from devtools.profile.profile_types import Event, Line, Profile
 from devtools.report.op_list import OpList
 from devtools.report.program import Planned, Program
 

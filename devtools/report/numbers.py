@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from devtools.counted import counted
+from devtools.format_numbers import counted
 
 
 def duration(nanoseconds: float) -> str:

@@ -11,7 +11,7 @@ from markupsafe import Markup
 
 from devtools.files import replacing
 from devtools.profile.limits import Limits
-from devtools.profile.model import Call, Profile
+from devtools.profile.profile_types import Call, Profile
 from devtools.profile.rows import without_layer
 from devtools.report import numbers
 from devtools.report.delegation import delegation_map

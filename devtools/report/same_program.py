@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from devtools.errors import BadRequest
-from devtools.profile.model import Profile
+from devtools.profile.profile_types import Profile
 from devtools.report.program import Program
 
 _RUNTIME = "the runtime"

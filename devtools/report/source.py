@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from devtools.profile.model import Line, Profile
+from devtools.profile.profile_types import Line, Profile
 from devtools.report.totals import Place, Scope, Total, place_of, times_with_callees, total_by
 
 _AROUND = 3  # lines shown before and after one with time

@@ -8,7 +8,7 @@ from statistics import mean, median
 from typing import TypeVar
 
 from devtools.profile.known_work import KnownWork
-from devtools.profile.model import Call, Event, Phase, Profile
+from devtools.profile.profile_types import Call, Event, Phase, Profile
 
 _OUTLIER = 2  # times the median call of its phase
 

@@ -14,7 +14,7 @@ from exporter.errors import ExportError
 from exporter.models.families import Family
 from exporter.models.low_rank import LowRankAdapter
 from exporter.models.spec import DecoderSpec
-from exporter.models.stored import Stored
+from exporter.models.tensor_layout import Stored
 from quant.modules import QuantizedWeight
 from quant.weight_type import WeightType
 
@@ -74,11 +74,11 @@ class Checkpoint:
         """
         return integers.integers(self.weights, self._stored(name))
 
-    def stored_as(self, name: str) -> str:
+    def source_type(self, name: str) -> str:
         """Returns the type in which the model's tensor of that name is stored, such as Q6_K."""
         source = self._stored(name).names[0]
         if isinstance(self.weights, integers.IntegerWeights):
-            return self.weights.stored_as(source)
+            return self.weights.source_type(source)
         return _dtype(self.weights.dtype(source))
 
     def load_into(self, module: nn.Module, prefix: str) -> None:

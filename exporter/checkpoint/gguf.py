@@ -149,7 +149,7 @@ class GgufWeights:
     def dtype(self, name: str) -> torch.dtype:
         return _PLAIN.get(self._places[name].type, torch.float32)
 
-    def stored_as(self, name: str) -> str:
+    def source_type(self, name: str) -> str:
         return str(self._places[name].type.name)
 
     def kept_type(self, name: str) -> WeightType | None:

@@ -15,10 +15,10 @@ from huggingface_hub.errors import (
     RepositoryNotFoundError,
 )
 
+from exporter.catalogue.names import is_hub_file as is_hub_file
+from exporter.catalogue.names import is_hub_id as is_hub_id
+from exporter.catalogue.names import missing
 from exporter.errors import ExportError
-from exporter.model_names import is_hub_file as is_hub_file
-from exporter.model_names import is_hub_id as is_hub_id
-from exporter.model_names import missing
 
 _NEEDED = [
     "adapter_config.json",

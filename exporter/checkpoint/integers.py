@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from exporter.checkpoint.weights import Weights
-from exporter.models.stored import Stored
+from exporter.models.tensor_layout import Stored
 from quant.modules import QuantizedWeight
 from quant.weight_type import WeightType
 
@@ -16,7 +16,7 @@ from quant.weight_type import WeightType
 class IntegerWeights(Weights, Protocol):
     """Stored tensors of which some are integers and scales."""
 
-    def stored_as(self, name: str) -> str:
+    def source_type(self, name: str) -> str:
         """Returns the name of the type in which a tensor is stored, such as Q4_0."""
 
     def kept_type(self, name: str) -> WeightType | None:

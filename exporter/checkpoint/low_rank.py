@@ -20,7 +20,7 @@ from exporter.errors import ExportError
 from exporter.models.decoder import CausalLM
 from exporter.models.experts import Experts
 from exporter.models.low_rank import LowRankAdapter, LowRankPair
-from exporter.models.stored import Stored
+from exporter.models.tensor_layout import Stored
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _PROBED = 8  # columns by which the order of rows is compared

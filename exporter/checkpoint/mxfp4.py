@@ -80,7 +80,7 @@ class Mxfp4Weights:
             return self._weights.tensor(name)
         return torch.ldexp(self._numbers(name), self._exponents(name)[..., None]).flatten(1)
 
-    def stored_as(self, name: str) -> str:
+    def source_type(self, name: str) -> str:
         if name in self._places:
             return _METHOD.upper()
         return str(self._weights.dtype(name)).removeprefix("torch.")

@@ -4,6 +4,7 @@ import os
 from dataclasses import replace
 from pathlib import Path
 
+from exporter.catalogue.names import check_checkpoint, is_hub_file
 from exporter.checkpoint import gguf, hub, hugging_face, meta, mxfp4, torchtune
 from exporter.checkpoint.checkpoint import HEAD, Checkpoint
 from exporter.checkpoint.packed import UnpackedWeights
@@ -11,7 +12,6 @@ from exporter.checkpoint.packed_config import read_packing
 from exporter.checkpoint.weights import Weights
 from exporter.errors import ExportError
 from exporter.json_object import read_object
-from exporter.model_names import check_checkpoint, is_hub_file
 from exporter.models.families import Family, language_fields
 
 

@@ -112,7 +112,7 @@ class UnpackedWeights:
         grid, values = self._grid(name), self._values(name)
         return (values - grid.zeros[:, grid.groups]).float() * grid.scales[:, grid.groups]
 
-    def stored_as(self, name: str) -> str:
+    def source_type(self, name: str) -> str:
         if name not in self._parts:
             return str(self._weights.dtype(name)).removeprefix("torch.")
         return f"int{self._packing.bits}"

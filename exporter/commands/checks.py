@@ -6,9 +6,9 @@ The export makes each of these checks again where it uses the value.
 from pathlib import Path
 
 from delegates import check_delegate
-from exporter.files import check_outputs
-from exporter.model_names import check_checkpoint, check_model
-from exporter.text_file import read_text_file
+from exporter.catalogue.names import check_checkpoint, check_model
+from exporter.file.replacing import check_outputs
+from exporter.text.file import read_text_file
 from quant.errors import QuantError
 from quant.machine.device_name import check_device_name
 from quant.machine.memory_size import parse_size

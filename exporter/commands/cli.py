@@ -5,9 +5,9 @@ from pathlib import Path
 
 import click
 
-from exporter.commands.brief import BriefCommand
-from exporter.commands.filled import FilledPath, FilledText
-from exporter.commands.version import version_option
+from exporter.command_line.brief import BriefCommand
+from exporter.command_line.filled import FilledPath, FilledText
+from exporter.command_line.version import version_option
 from quant.method import SETTINGS
 
 _SETTINGS = {

@@ -3,9 +3,9 @@
 import click
 from rich.table import Table
 
-from exporter.commands.tables import print_table
-from exporter.quiet import silence_known_noise
-from exporter.streams import outlive_reader
+from exporter.command_line.quiet import silence_known_noise
+from exporter.command_line.streams import outlive_reader
+from exporter.command_line.tables import print_table
 
 
 def run_list_delegates() -> None:

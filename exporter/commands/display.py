@@ -8,8 +8,8 @@ from typing import TextIO
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
-from exporter.commands.interruption import raise_if_interrupted
-from exporter.commands.running import Clock, RunningLines, duration
+from exporter.command_line.interruption import raise_if_interrupted
+from exporter.command_line.running import Clock, RunningLines, duration
 from quant.progress import Progress as Step
 
 STAGES = {

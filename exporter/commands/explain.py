@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING
 import click
 
 from delegates import DelegateError
+from exporter.command_line.interruption import nothing_to_clean_up
+from exporter.command_line.quiet import silence_known_noise, silence_native_noise
 from exporter.commands.checks import check_file, check_source
 from exporter.commands.display import Display
-from exporter.commands.interruption import nothing_to_clean_up
 from exporter.errors import ExportError
-from exporter.quiet import silence_known_noise, silence_native_noise
 from quant.errors import QuantError
 from quant.machine.memory_size import show_size
 from quant.scheme import Scheme, scheme_from_text
 
 if TYPE_CHECKING:
+    from exporter.capture.shapes import Shapes, Size
     from exporter.explain import Explanation
-    from exporter.kv_caches import KvCaches, States
-    from exporter.shapes import Shapes, Size
+    from exporter.plan.kv_caches import KvCaches, States
 
 _UNWRITTEN = Path("model.pte")  # required by the options, never written
 
@@ -52,7 +52,7 @@ def run_explain(request: Request, json_file: Path | None) -> None:
     with nothing_to_clean_up():
         from exporter.checkpoint import split_adapters
         from exporter.explain import explain_export
-        from exporter.files import replacing
+        from exporter.file.replacing import replacing
         from exporter.options import ExportOptions
 
     with silence_native_noise() as stderr:

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 import click
 
 from delegates import DelegateError
+from exporter.command_line.interruption import nothing_to_clean_up, say_from_now
+from exporter.command_line.quiet import silence_known_noise, silence_native_noise
+from exporter.command_line.streams import drop_standard_output
 from exporter.commands.checks import check_file, check_quantization, check_source
 from exporter.commands.display import Display
-from exporter.commands.interruption import nothing_to_clean_up, say_from_now
 from exporter.errors import ExportError
-from exporter.quiet import silence_known_noise, silence_native_noise
-from exporter.streams import drop_standard_output
 from quant.errors import QuantError
-from quant.measure.figures import with_error
+from quant.measure.format_numbers import with_error
 
 if TYPE_CHECKING:
     from delegates import DelegationReport

@@ -7,15 +7,15 @@ from typing import Any
 import click
 from rich.table import Column, Table
 
-from exporter.commands.tables import print_table
-from exporter.streams import outlive_reader
+from exporter.command_line.streams import outlive_reader
+from exporter.command_line.tables import print_table
 
 
 def run_inspect(path: Path) -> None:
     """Checks all bytes of a `.pte`, then prints its facts, quality and parts."""
     outlive_reader()
     from exporter.errors import ExportError
-    from exporter.pte import read_report, verify
+    from exporter.file.pte import read_report, verify
 
     try:
         ranges = verify(path, everything=True)

@@ -7,7 +7,7 @@ from exporter.models.cached_attention import attend
 from exporter.models.context import CachedContext, Context
 from exporter.models.int8_heads import in_int8, rotated_in_int8, turned
 from exporter.models.norm import RMSNorm
-from exporter.models.rope import apply_rope
+from exporter.models.rotary_tables import apply_rope
 from exporter.models.spec import AttentionSpec, Norms
 from quant.protocols import Block, Part
 

@@ -15,7 +15,7 @@ from exporter.models.fields import (
     refuse,
     token_ids,
 )
-from exporter.models.rotary_fields import longest_context, rotary, whole_heads
+from exporter.models.rotary_config import longest_context, rotary, whole_heads
 from exporter.models.spec import (
     Activation,
     AttentionSpec,

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-from exporter.models.rope import Rope
+from exporter.models.rotary_tables import Rope
 
 # By layer, the keys and values that later layers attend to as well. A layer that has some adds
 # them as it runs.

@@ -20,7 +20,7 @@ from exporter.models.experts import Experts
 from exporter.models.layer_input import LayerInput, LayerInputTable
 from exporter.models.mlp import MLP
 from exporter.models.norm import RMSNorm
-from exporter.models.rope import Rope, rope_table
+from exporter.models.rotary_tables import Rope, rope_table
 from exporter.models.spec import (
     ConvolutionSpec,
     DecoderSpec,

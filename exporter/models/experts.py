@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from exporter.models.context import CachedContext, Context
-from exporter.models.mixture import mix, route
+from exporter.models.experts_operator import mix, route
 from exporter.models.mlp import MLP
 from exporter.models.spec import ExpertsSpec, Norms
 from quant.modules import QuantizedLinear

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from exporter.models.spec import DecoderSpec
-from exporter.models.stored import Stored
+from exporter.models.tensor_layout import Stored
 
 
 def none_unread(spec: DecoderSpec, name: str) -> bool:

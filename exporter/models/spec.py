@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
 
-from exporter.models.rotary import RotarySpec
+from exporter.models.rotary_spec import RotarySpec
 
 Activation = Literal["silu", "gelu", "gelu_tanh", "relu", "quick_gelu"]
 QkNorm = Literal["heads", "rows"] | None

@@ -14,9 +14,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from quant.layers.block_solver import Streams
 from quant.layers.blocks import LayerBlock, blocks_of, quantize_linear, weight_of
 from quant.layers.nearest import Done
-from quant.layers.place import Streams
 from quant.rounding.nearest import closed_scales, round_weight
 from quant.rounding.scales import round_to_scales
 from quant.scheme import Scheme

@@ -25,7 +25,7 @@ from torch import Tensor
 import quant
 from quant.cache.store import bytes_of
 from quant.layers.embedding_and_head import EMBEDDING, HEAD, is_tied
-from quant.layers.outer import outer_tensors
+from quant.layers.outside_layers import outer_tensors
 from quant.layers.walk import walk
 from quant.protocols import CausalLM, WeightSource
 from quant.scheme import Scheme

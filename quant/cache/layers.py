@@ -80,16 +80,16 @@ class CachedLayers:
         """
         return decode_layer(layer, self._load(self._keys[index], f"layer {index}"))
 
-    def store(self, index: int, layer: nn.Module, rare: Sequence[str] = ()) -> None:
+    def store(self, index: int, layer: nn.Module, undertrained: Sequence[str] = ()) -> None:
         """Stores a layer; of several ranks, only the first does.
 
         Args:
-            rare: names of experts, for the report.
+            undertrained: names of experts, for the report.
         """
         if not self._writes:
             return
         what = f"layer {index} of {self._label}"
-        self._cache.store(self._keys[index], encode_layer(layer, rare), what)
+        self._cache.store(self._keys[index], encode_layer(layer, undertrained), what)
 
     def load_embedding_and_head(self) -> tuple[QuantizedWeight, QuantizedWeight] | None:
         """Embedding and head, if they were found at the start.

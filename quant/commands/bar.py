@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
-from exporter.commands.running import RunningLines
+from exporter.command_line.running import RunningLines
 
 
 class Bar:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from exporter.commands.filled import FilledPath
+from exporter.command_line.filled import FilledPath
 
 if TYPE_CHECKING:
     from quant.cache.store import Cache
@@ -39,7 +39,7 @@ def cache_command(as_list: bool, clear: bool, prune: str | None, directory: Path
     """
     if as_list + clear + (prune is not None) > 1:
         raise click.UsageError("--list, --clear and --prune exclude each other; use only one.")
-    from exporter.streams import STANDARD_OUTPUT
+    from exporter.command_line.streams import STANDARD_OUTPUT
     from quant.errors import QuantError
     from quant.machine.memory_size import parse_size, show_size
 
@@ -69,7 +69,7 @@ def cache_command(as_list: bool, clear: bool, prune: str | None, directory: Path
 def _show(cache: "Cache") -> None:
     from rich.table import Table
 
-    from exporter.commands.tables import print_table
+    from exporter.command_line.tables import print_table
     from quant.machine.memory_size import show_size
 
     table = Table("last used", "size", "state", "what", "key", box=None, pad_edge=False)

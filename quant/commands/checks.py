@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from exporter.model_names import check_model
+from exporter.catalogue.names import check_model
 from quant.errors import QuantError
 
 

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import click
 
-from exporter.commands.brief import BriefGroup
-from exporter.commands.filled import FilledPath, FilledText
-from exporter.commands.version import version_option
+from exporter.command_line.brief import BriefGroup
+from exporter.command_line.filled import FilledPath, FilledText
+from exporter.command_line.version import version_option
 from quant.commands.cache import cache_command
-from quant.commands.run import run_command
+from quant.commands.quantize_cli import run_command
 from runtime.runner import KV_CACHES
 
 EPILOG = """\b

@@ -9,11 +9,11 @@ from quant.commands.compare_request import Request
 
 def run_compare(request: Request) -> None:
     """Prints the table row by row; exits with 2 if the request is not possible."""
-    from exporter.quiet import silence_known_noise
+    from exporter.command_line.quiet import silence_known_noise
 
     _check(request)
     silence_known_noise()
-    from exporter.commands.running import RunningLines
+    from exporter.command_line.running import RunningLines
     from exporter.errors import ExportError
     from exporter.tokenizer import TokenizerError
     from quant.commands.table import table
@@ -30,8 +30,8 @@ def run_compare(request: Request) -> None:
 
 def _check(request: Request) -> None:
     """Exits with 2 if an argument is not valid; large libraries are imported after this."""
+    from exporter.catalogue.names import check_model
     from exporter.errors import ExportError
-    from exporter.model_names import check_model
     from quant.commands.checks import read_text
     from quant.commands.compare_rows import ROWS
     from quant.errors import QuantError

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from quant.commands.checks import RunAs
     from quant.commands.harness import Tasks
-    from quant.commands.scored import Scored
+    from quant.commands.measured_model import Scored
     from quant.commands.windows import ScoredText
     from quant.measure.windows import Encode
 
@@ -70,7 +70,7 @@ def run_eval(request: Request, as_json: bool) -> None:
     if request.tasks.names:
         os.environ.setdefault("TQDM_DISABLE", "1")  # the harness' bars; tqdm looks when imported
         use_cache_without_network()
-    from exporter.quiet import silence_known_noise
+    from exporter.command_line.quiet import silence_known_noise
 
     silence_known_noise()  # before the imports that make it
     from delegates import DelegateError
@@ -129,7 +129,7 @@ def evaluate_tasks(request: Request) -> dict[str, object]:
     """
     from quant.commands.bar import progress_bar
     from quant.commands.harness import load_tasks, run_tasks
-    from quant.commands.scored import open_scored
+    from quant.commands.measured_model import open_scored
 
     with progress_bar("Answering") as bar:
         found = load_tasks(request.tasks)
@@ -147,7 +147,7 @@ def evaluate(request: Request, path: Path) -> dict[str, object]:
     """
     from quant.commands.bar import progress_bar
     from quant.commands.checks import read_text
-    from quant.commands.scored import context_of, open_scored
+    from quant.commands.measured_model import context_of, open_scored
     from quant.commands.windows import score_windows
 
     text = read_text(path)
@@ -245,7 +245,7 @@ def measure(model: "Scored", against: "Scored | None", text: "ScoredText") -> di
     """Runs the models over the text; KL and top-1 are None without one to compare with."""
     import torch
 
-    from quant.commands.scored import PIECE
+    from quant.commands.measured_model import PIECE
     from quant.measure.quality import Positions, compare_positions, mean_and_error, summarize
 
     parts: list[Positions] = []
@@ -287,7 +287,7 @@ def describe(figures: dict[str, Any]) -> str:
         from quant.commands.harness import describe_tasks
 
         return "\n".join(describe_tasks(figures))
-    from quant.measure.figures import with_error
+    from quant.measure.format_numbers import with_error
 
     def shown(name: str, digits: int) -> str:
         return with_error(figures[name], figures[f"{name}_error"], digits)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from lm_eval.api.instance import Instance
     from lm_eval.api.model import TemplateLM
 
-    from quant.commands.scored import Scored
+    from quant.commands.measured_model import Scored
 
 _MOST_NEW_TOKENS = 256  # the most tokens of an answer, if the task sets none
 

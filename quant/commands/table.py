@@ -7,16 +7,16 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from exporter.catalogue.find import EMBEDDED, open_model
 from exporter.checkpoint import Checkpoint
-from exporter.commands.running import RunningLines
+from exporter.command_line.running import RunningLines
 from exporter.models.decoder import CausalLM
-from exporter.source import EMBEDDED, open_model
 from exporter.tokenizer import compile_tokenizer, load_tokenizer
 from quant.commands.checks import read_text
 from quant.commands.compare_request import Request
 from quant.commands.compare_rows import ROWS
 from quant.commands.windows import score_windows
-from quant.measure.figures import with_error
+from quant.measure.format_numbers import with_error
 from quant.measure.quality import compare_positions, summarize
 from quant.measure.windows import WINDOW, calibration_windows, held_out_part
 from quant.modules import drop_activation_rounding

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from quant.layers.kept import keep_weight
+from quant.layers.keep_integers import keep_weight
 from quant.layers.walk import load_finite
 from quant.machine.device import lent, move
 from quant.measure.quality import LogitComparison, Quality

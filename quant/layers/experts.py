@@ -14,16 +14,16 @@ import torch
 from torch import Tensor
 
 from quant.integers import dequantized_once
+from quant.layers.block_solver import BlockSolver
 from quant.layers.blocks import LayerBlock, weight_of
 from quant.layers.nearest import round_part
-from quant.layers.place import Place
 from quant.layers.stream import Shards
 from quant.protocols import Block, Mixture
 
 _COLUMNS_PER_TOKEN = 8  # of an expert's input; with fewer tokens than that it is not calibrated
 
 
-def gptq_experts(place: Place) -> list[str]:
+def gptq_experts(solver: BlockSolver) -> list[str]:
     """Quantizes a block of experts, and runs the streams through it in place.
 
     The float stream's inputs are those of the same tokens, whatever experts it takes itself.
@@ -31,7 +31,7 @@ def gptq_experts(place: Place) -> list[str]:
     Returns:
         the experts, by their paths in the layer, that the text gave too few tokens.
     """
-    block, streams = place.block, place.streams
+    block, streams = solver.block, solver.streams
     run = partial(block.run, context=None)  # which no expert reads
     experts = block.block.experts
     routed = _Routed(block, streams.hidden.shards)
@@ -40,17 +40,17 @@ def gptq_experts(place: Place) -> list[str]:
     if streams.reference is not None:
         # While the block is float.
         after = streams.keep(run, streams.reference.shards)
-    rare = []
+    undertrained = []
     for numbers in _groups(experts, routed.per_token):
-        inputs = routed.rows(place, streams.hidden.shards, numbers)
+        inputs = routed.rows(solver, streams.hidden.shards, numbers)
         reference: Sequence[Shards | None] = [None] * len(numbers)
         if streams.reference is not None:
-            reference = routed.rows(place, streams.reference.shards, numbers)
+            reference = routed.rows(solver, streams.reference.shards, numbers)
         for number, own, wanted in zip(numbers, inputs, reference, strict=True):
-            expert = replace(place, block=replace(block, block=experts[number]))
+            expert = replace(solver, block=replace(block, block=experts[number]))
             tokens = int(counts[number])
             if tokens * _COLUMNS_PER_TOKEN < _columns(expert.block):
-                rare.append(experts[number].module)
+                undertrained.append(experts[number].module)
                 _round(expert)
             else:
                 _gptq_expert(expert, own, wanted, tokens)
@@ -60,7 +60,7 @@ def gptq_experts(place: Place) -> list[str]:
                 shard[index] = run(x)
     if streams.reference is not None and after is not None:
         streams.reference.shards[:] = after
-    return rare
+    return undertrained
 
 
 class _Routed:
@@ -87,9 +87,9 @@ class _Routed:
                 counts += torch.bincount(chosen.flatten(), minlength=experts)
             yield counts
 
-    def rows(self, place: Place, shards: Shards, numbers: Sequence[int]) -> list[Shards]:
+    def rows(self, solver: BlockSolver, shards: Shards, numbers: Sequence[int]) -> list[Shards]:
         """The normed inputs (tokens, hidden_size) of some experts, in one pass over a stream."""
-        spill = place.streams.spill
+        spill = solver.streams.spill
         found = [[spill.keep(()) for _ in shards] for _ in numbers]
         for at, shard in enumerate(shards):
             for x, chosen in zip(shard, self._chosen[at], strict=True):
@@ -112,7 +112,7 @@ def _columns(expert: LayerBlock) -> int:
 
 
 def _gptq_expert(
-    expert: Place, inputs: Shards, reference: Sequence[Iterable[Tensor]] | None, tokens: int
+    expert: BlockSolver, inputs: Shards, reference: Sequence[Iterable[Tensor]] | None, tokens: int
 ) -> None:
     """Quantizes one expert by its own inputs (tokens, hidden_size)."""
     block, keep = expert.block, expert.streams.keep
@@ -131,7 +131,7 @@ def _gptq_expert(
     expert.quantize(described.last, statistics, None)
 
 
-def _round(expert: Place) -> None:
+def _round(expert: BlockSolver) -> None:
     """Rounds one expert to nearest."""
     method = replace(expert.scheme.choice, rounding="nearest", scales="searched")
     scheme = replace(expert.scheme, method=method)

@@ -3,10 +3,10 @@
 from torch import nn
 
 from quant.integers import dequantized_once
+from quant.layers.block_solver import BlockSolver, Streams
 from quant.layers.blocks import LayerBlock, blocks_of
 from quant.layers.experts import gptq_experts
 from quant.layers.nearest import Done
-from quant.layers.place import Place, Streams
 from quant.layers.stream import through
 from quant.machine.products import fast_products
 from quant.scheme import Scheme
@@ -21,41 +21,41 @@ def gptq_layer(
     Returns:
         the experts, by their paths in the layer, that the text gave too few tokens.
     """
-    rare: list[str] = []
+    undertrained: list[str] = []
     for described in blocks_of(layer):
         block = LayerBlock(layer, described)
-        place = Place(block, scheme, name, streams, done)
+        solver = BlockSolver(block, scheme, name, streams, done)
         if described.router is None:
-            _gptq_block(place)
+            _gptq_block(solver)
         else:
-            rare += gptq_experts(place)
-    return rare
+            undertrained += gptq_experts(solver)
+    return undertrained
 
 
-def _gptq_block(place: Place) -> None:
+def _gptq_block(solver: BlockSolver) -> None:
     """Quantizes a block all of whose linears see all tokens."""
-    block, streams, described = place.block, place.streams, place.block.block
+    block, streams, described = solver.block, solver.streams, solver.block.block
     inputs = streams.keep(block.normed, streams.hidden.shards)
     normed = None
     if streams.reference is not None:
         normed = [map(block.normed, shard) for shard in streams.reference.shards]
     readers = [linear for part in described.readers for linear in part.linears]
-    statistics = place.statistics(readers, inputs, normed)
-    reached = place.follow()  # goes through the block while that is float
+    statistics = solver.statistics(readers, inputs, normed)
+    reached = solver.follow()  # goes through the block while that is float
     for part in described.readers:
-        place.quantize(part, statistics, None)
+        solver.quantize(part, statistics, None)
     del statistics
 
     with dequantized_once(block.layer.get_submodule(described.module)):
         inputs = through(
-            lambda x, context: place.kept(block.reach(x, context)),
+            lambda x, context: solver.kept(block.reach(x, context)),
             inputs,
             streams.hidden.contexts,
             streams.spill,
         )
-    statistics = place.statistics([described.end], inputs, reached)
+    statistics = solver.statistics([described.end], inputs, reached)
     del reached
-    place.quantize(described.last, statistics, place.wanted(inputs, statistics))
+    solver.quantize(described.last, statistics, solver.wanted(inputs, statistics))
     del statistics
     with dequantized_once(block.layer.get_submodule(described.end)):
         for shard, reaching in zip(streams.hidden.shards, inputs, strict=True):

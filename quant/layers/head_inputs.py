@@ -11,7 +11,7 @@ from quant.layers.walk import float_walk, load_finite
 from quant.machine.device import HOST, move
 from quant.protocols import CausalLM, WeightSource
 from quant.rounding.gptq import gram, hessian_of, inverse_factor
-from quant.rounding.solve import Statistics, seen_by_linear
+from quant.rounding.solve import Statistics, runtime_inputs_of
 from quant.scheme import Scheme
 
 MOST_TOKENS = 4096
@@ -54,9 +54,9 @@ def head_statistics(
     norm = model.model.get_submodule("norm")
     load_finite(weights, norm, "model.norm.")
     move(norm, device)
-    seen = seen_by_linear(replace(scheme.choice, rotation="none"))
+    inputs_of = runtime_inputs_of(replace(scheme.choice, rotation="none"))
     columns = hidden.shape[-1] + -hidden.shape[-1] % scheme.largest_group
-    inputs = (seen(norm(x)).floats() for x in hidden.split(WINDOWS_TOGETHER))
+    inputs = (inputs_of(norm(x)).floats() for x in hidden.split(WINDOWS_TOGETHER))
     hessian = hessian_of(gram(inputs, columns, device), tokens.numel())
     factor = inverse_factor(hessian, head_damp_percent(is_tied(model)), scheme.choice.act_order)
     importance = torch.where(hessian.diagonal() == 0, 0.0, 1 / factor.inverse_diagonal())

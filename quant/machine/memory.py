@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from quant.layers.blocks import blocks_of, mixtures_of
 from quant.layers.embedding_and_head import HEAD_ROWS, is_tied
 from quant.layers.head_inputs import MOST_TOKENS, WINDOWS_TOGETHER
-from quant.layers.outer import PIECE, outer_parts
+from quant.layers.outside_layers import PIECE, outer_parts
 from quant.layers.stream import STREAM_TOKENS
 from quant.layers.walk import layers_of
 from quant.machine.device import HOST, rows_together

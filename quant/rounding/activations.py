@@ -55,7 +55,7 @@ class Rounded:
 
 
 @dataclass(frozen=True)
-class Seen:
+class RuntimeInputs:
     """An input as a linear sees it.
 
     Attributes:

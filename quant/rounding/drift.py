@@ -25,12 +25,12 @@ from torch import Tensor
 
 from quant.machine.device import HOST
 from quant.machine.products import add_product
-from quant.rounding.activations import Seen
+from quant.rounding.activations import RuntimeInputs
 from quant.rounding.gptq import InverseFactor
 
 
 def drift_products(
-    pairs: Iterable[tuple[Tensor, Seen]], columns: int, device: torch.device = HOST
+    pairs: Iterable[tuple[Tensor, RuntimeInputs]], columns: int, device: torch.device = HOST
 ) -> Tensor:
     """(X - X')^T X' of pairs (X, X'); D = 2/N times that, for N tokens.
 
@@ -50,7 +50,7 @@ def drift_products(
     return products
 
 
-def residual_products(pairs: Iterable[tuple[Tensor, Seen]], weight: Tensor) -> Tensor:
+def residual_products(pairs: Iterable[tuple[Tensor, RuntimeInputs]], weight: Tensor) -> Tensor:
     """Y^T X'; B = 2/N times that, for N tokens.
 
     Args:

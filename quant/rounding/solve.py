@@ -16,7 +16,7 @@ from quant.machine.threads import for_each
 from quant.method import Method
 from quant.modules import QuantizedWeight
 from quant.rotation.inputs import rotate_blocks
-from quant.rounding.activations import Rounded, Seen, rotated_codes
+from quant.rounding.activations import Rounded, RuntimeInputs, rotated_codes
 from quant.rounding.descent import descend
 from quant.rounding.drift import aimed, corrected, correction, drift_products
 from quant.rounding.gptq import InverseFactor, gptq, gram, hessian_of, inverse_factor
@@ -74,13 +74,13 @@ def statistics(
         total: adds what is computed of each shard, over all ranks.
         device: of the inputs, of which there may be none here.
     """
-    seen = seen_by_linear(method)
+    inputs_of = runtime_inputs_of(method)
     if method.int8_statistics and device == HOST and integers_are_fast():
         rounded = rounded_by(method)
         products = total(int8_gram(map(rounded, shard), columns) for shard in inputs)
     else:
         products = total(
-            gram((seen(x).floats() for x in shard), columns, device) for shard in inputs
+            gram((inputs_of(x).floats() for x in shard), columns, device) for shard in inputs
         )
     hessian = hessian_of(products, tokens)
     factor = inverse_factor(hessian, act_order=method.act_order)
@@ -91,7 +91,9 @@ def statistics(
     if reference is not None:
         drift = total(
             drift_products(
-                zip(map(rotated_by(method), wanted), map(seen, shard), strict=True), columns, device
+                zip(map(rotated_by(method), wanted), map(inputs_of, shard), strict=True),
+                columns,
+                device,
             )
             for wanted, shard in zip(reference, inputs, strict=True)
         ).mul_(2 / max(tokens, 1))
@@ -103,17 +105,17 @@ def statistics(
     return Statistics(hessian, factor, importance, drift, carry, shared)
 
 
-def seen_by_linear(method: Method) -> Callable[[Tensor], Seen]:
+def runtime_inputs_of(method: Method) -> Callable[[Tensor], RuntimeInputs]:
     """A linear's input, (..., in_features) or packed, as its weight sees it: at run time, it is
     rotated and rounded to int8."""
 
-    def seen(x: Tensor) -> Seen:
+    def inputs_of(x: Tensor) -> RuntimeInputs:
         if not method.int8_statistics:
-            return Seen(rotated_by(method)(x).flatten(0, -2), None)
+            return RuntimeInputs(rotated_by(method)(x).flatten(0, -2), None)
         codes, scale = rotated_codes(x, method.rotated(x.shape[-1]))
-        return Seen(codes.flatten(0, -2), scale.flatten(0, -2))
+        return RuntimeInputs(codes.flatten(0, -2), scale.flatten(0, -2))
 
-    return seen
+    return inputs_of
 
 
 def rounded_by(method: Method) -> Callable[[Tensor], Rounded]:
@@ -180,7 +182,9 @@ def padded_as(weight: Tensor, statistics: Statistics) -> Tensor:
     return F.pad(weight, (0, padding)) if padding else weight
 
 
-def aim(weight: Tensor, method: Method, statistics: Statistics, wanted: Tensor | None) -> Tensor:
+def target_weight(
+    weight: Tensor, method: Method, statistics: Statistics, wanted: Tensor | None
+) -> Tensor:
     """The float weight (rows, columns) whose outputs are wanted, now that inputs have drifted."""
     factor, share = statistics.factor, method.drift_share
     if statistics.correction is not None:
@@ -202,7 +206,7 @@ def _solve_rows(
     damped: Tensor | None,
 ) -> tuple[Tensor, TwoLevelScales]:
     """Rows do not depend on each other: the same for some rows (rows, columns) of a weight."""
-    target, first = aim(weight, method, statistics, wanted), None
+    target, first = target_weight(weight, method, statistics, wanted), None
     if method.drift == "qronos" and statistics.drift is not None:
         hessian, factor = statistics.hessian, statistics.factor
         first = qronos_first(weight, statistics.drift, hessian, factor, method.drift_share)

@@ -5,14 +5,14 @@ from pathlib import Path
 
 import click
 
-from exporter.commands.filled import FilledPath
+from exporter.command_line.filled import FilledPath
 from runtime.build import PRODUCTS, wheel_directory
 from runtime.commands.phones import build_android, build_apple, build_java
 from runtime.commands.results import build_and_tell, fail
 from runtime.errors import BuildError
-from runtime.executorch_source import ExecutorchSource, find_source
-from runtime.package import package
-from runtime.wheel import fetch_wheel
+from runtime.packaging.executorch_source import ExecutorchSource, find_source
+from runtime.packaging.package import package
+from runtime.packaging.wheel import fetch_wheel
 
 # The systems that are built from ExecuTorch's source, and the presets of each.
 PRESETS = {

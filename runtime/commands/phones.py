@@ -6,12 +6,12 @@ from pathlib import Path
 
 import click
 
-from runtime.apple_package import SLICES, write_package
 from runtime.build import ANDROID_PRESET, BUILD_DIR, build
 from runtime.commands.results import fail
 from runtime.errors import BuildError
-from runtime.executorch_source import ExecutorchSource
-from runtime.java_package import copy_library, write_aar, write_jar
+from runtime.packaging.apple_package import SLICES, write_package
+from runtime.packaging.executorch_source import ExecutorchSource
+from runtime.packaging.java_package import copy_library, write_aar, write_jar
 
 JNI = ("thimble_jni",)
 

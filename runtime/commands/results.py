@@ -7,7 +7,7 @@ import click
 
 from runtime.build import build
 from runtime.errors import BuildError
-from runtime.executorch_source import ExecutorchSource
+from runtime.packaging.executorch_source import ExecutorchSource
 
 
 def build_and_tell(

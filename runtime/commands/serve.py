@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from exporter.commands.filled import FilledPath, FilledText
+from exporter.command_line.filled import FilledPath, FilledText
 from runtime.build import BUILD_DIR, PRODUCTS
 from runtime.commands.results import build_and_tell, fail
 from runtime.engine import MAX_SEQUENCES

@@ -6,12 +6,12 @@ from urllib.parse import quote
 
 import click
 
-from exporter.commands.filled import FilledPath
-from exporter.commands.interruption import say_from_now
+from exporter.command_line.filled import FilledPath
+from exporter.command_line.interruption import say_from_now
 from runtime.commands.results import fail
 from runtime.errors import BuildError, RunnerError
+from runtime.packaging.web_site import Site, find_site
 from runtime.web_server import open_server
-from runtime.web_site import Site, find_site
 
 
 @click.command(short_help="Run models in the browser of this computer.")

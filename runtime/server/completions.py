@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
-from runtime.logprobs import TokenLogprob
+from runtime.binding.logprobs import TokenLogprob
 from runtime.server.errors import HttpError
 from runtime.server.model import Answer
 from runtime.server.replies import Offsets, Reply, completion_logprobs, finish_reason, usage

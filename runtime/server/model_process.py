@@ -9,10 +9,10 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+from runtime.binding.logprobs import TokenLogprob
 from runtime.engine import Engine
 from runtime.errors import RunnerError
 from runtime.generation import Generation
-from runtime.logprobs import TokenLogprob
 from runtime.runner import Runner
 from runtime.server.scores import Scorer
 

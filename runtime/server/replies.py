@@ -8,8 +8,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from runtime.binding.logprobs import TokenLogprob
 from runtime.chat_format.calls import Event, Reasoning, Text, ToolCall
-from runtime.logprobs import TokenLogprob
 
 _FINISH = {"length": "length", "context_full": "length"}
 

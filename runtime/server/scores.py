@@ -4,8 +4,8 @@ import math
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from runtime.binding.logprobs import TokenLogprob
 from runtime.errors import RunnerError
-from runtime.logprobs import TokenLogprob
 from runtime.runner import Runner
 
 if TYPE_CHECKING:

@@ -12,10 +12,10 @@ from torch import nn
 
 from delegates import get_delegate, load_program
 from delegates.cpu import LIMITS
-from exporter.agreement import compare, reference_logits
-from exporter.cache_type import as_cached, cached_bytes
+from exporter.capture.program import capture
+from exporter.file.agreement import compare, reference_logits
 from exporter.models.spec import DecoderSpec
-from exporter.program import capture
+from exporter.plan.cache_type import as_cached, cached_bytes
 from quant.scheme import HEAD_PART, KEEP, Scheme
 from quant.weight_type import WeightType
 

@@ -19,12 +19,12 @@ from torch import Tensor
 import exporter.pipeline
 from delegates import DelegateError, Lowered
 from delegates.coreml import lower
+from exporter.capture.program import capture
+from exporter.file.pte import read_report
 from exporter.models.decoder import CausalLM
 from exporter.models.spec import DecoderSpec
 from exporter.options import ExportOptions
 from exporter.pipeline import export_model
-from exporter.program import capture
-from exporter.pte import read_report
 from quant.modules import QuantizedLinear
 from quant.scheme import Scheme
 from quant.weight_type import INT8

@@ -14,7 +14,7 @@ from support.exported import Quiet
 from torch import Tensor
 
 from delegates.cpu.lower import load
-from exporter.agreement import compare, require_agreement
+from exporter.file.agreement import compare, require_agreement
 from exporter.options import ExportOptions
 from exporter.pipeline import export_model
 from quant.scheme import Scheme

@@ -11,9 +11,9 @@ from support.exported import feed
 from support.tiers import checked, soaked
 
 from delegates.cpu import load
-from exporter.agreement import compare, reference_logits
+from exporter.capture.program import capture
+from exporter.file.agreement import compare, reference_logits
 from exporter.models.spec import ExpertsSpec, MlpSpec
-from exporter.program import capture
 from quant.scheme import Scheme
 
 MANY = ExpertsSpec(MlpSpec(24), num_experts=20, num_experts_per_tok=3, normalized=False)

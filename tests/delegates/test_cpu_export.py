@@ -6,9 +6,9 @@ import pytest
 from support.exported import Quiet
 from support.op_list import read_calls
 
+from exporter.file.pte import DELEGATE, read_report, verify
 from exporter.options import ExportOptions
 from exporter.pipeline import ExportResult, export_model
-from exporter.pte import DELEGATE, read_report, verify
 from quant.scheme import Scheme
 
 

@@ -30,9 +30,9 @@ from torch.export import ExportedProgram
 from delegates import DelegateError
 from delegates.cpu import load, lower
 from delegates.passes.quantized import LIMITS
-from exporter.agreement import compare, reference_logits
+from exporter.capture.program import capture
+from exporter.file.agreement import compare, reference_logits
 from exporter.models.decoder import CausalLM
-from exporter.program import capture
 from quant.modules import QuantizedLinear, QuantizedWeight
 from quant.scheme import Scheme
 from quant.weight_type import INT8, INT8_GROUPS, WeightType, int4

@@ -7,7 +7,7 @@ import pytest
 from support.cpu_models import MODELS, LowerArchitecture, lower_architecture
 from support.op_list import OpList
 
-from exporter.agreement import compare, require_agreement
+from exporter.file.agreement import compare, require_agreement
 from quant.scheme import Scheme
 
 _READS = ("input", "query", "key", "value", "gate", "up", "scores")

@@ -23,11 +23,11 @@ from torch.export import default_decompositions
 from delegates.cpu import load, lower
 from delegates.cpu.lower import to_edge_program
 from delegates.op_list import peepholes
+from delegates.op_list.canonicalize import tidy
 from delegates.op_list.graph import Constants
 from delegates.op_list.ops import Values
 from delegates.op_list.partition import find_calls
 from delegates.op_list.peepholes import PEEPHOLES, Peephole
-from delegates.op_list.tidy import tidy
 
 LENGTHS = [20, 3, 1]
 # Every peephole has something to do here: values that are normed keep three linears apart.

@@ -13,10 +13,10 @@ from torch.export import Dim, ExportedProgram, export
 from torch.nn import functional as F
 
 from delegates.cpu.lower import to_edge_program
+from delegates.op_list.canonicalize import tidy
 from delegates.op_list.graph import Constants, operator_name
 from delegates.op_list.ops import Values
 from delegates.op_list.partition import find_calls
-from delegates.op_list.tidy import tidy
 from delegates.op_list.unfused import why_unfused
 
 WIDTH, HEADS, HEAD_DIM = 32, 2, 16

@@ -9,10 +9,10 @@ from support.decoder_specs import SMALL, varied
 from support.small_models import PLAIN_RTN8, quantized_model, random_model
 
 from delegates import get_delegate
-from exporter.budget import storage_of
-from exporter.file_size import room_to_leave, weight_bytes
+from exporter.capture.program import capture
 from exporter.models.decoder import CausalLM
-from exporter.program import capture
+from exporter.plan.file_size import room_to_leave, weight_bytes
+from exporter.plan.widths import storage_of
 from quant.measure.size import StoredSize, stored_size
 from quant.scheme import Scheme
 

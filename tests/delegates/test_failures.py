@@ -13,11 +13,11 @@ from support.decoder_specs import SMALL
 from support.small_models import quantized_model, random_model, with_two_levels
 
 from delegates import DELEGATES, DelegateError, get_delegate
+from exporter.capture.program import capture
+from exporter.catalogue.find import EMBEDDED
 from exporter.checkpoint import open_checkpoint
 from exporter.options import ExportOptions
-from exporter.program import capture
-from exporter.source import EMBEDDED
-from exporter.support import require_supported
+from exporter.plan.requirements import require_supported
 from quant.scheme import METHODS, Scheme
 from quant.weight_type import WeightType
 

@@ -11,9 +11,9 @@ from support.family_models import CASES, LENGTH, Case, our_model, reference_mode
 from support.random_configs import random_case
 
 from delegates.cpu import load
-from exporter.agreement import compare, reference_logits, require_agreement
+from exporter.capture.program import capture
+from exporter.file.agreement import compare, reference_logits, require_agreement
 from exporter.models.decoder import CausalLM
-from exporter.program import capture
 from quant.scheme import Scheme
 
 LENGTHS = [20, 3, 1, 1, 15]

@@ -19,8 +19,8 @@ from torch import Tensor
 from delegates import DelegateError, Lowered
 from delegates.mlx import load, lower
 from delegates.mlx.schema import generated, import_mlx, missing
+from exporter.capture.program import capture
 from exporter.models.decoder import CausalLM
-from exporter.program import capture
 from quant.modules import QuantizedLinear
 from quant.scheme import Scheme
 

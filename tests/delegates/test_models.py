@@ -23,10 +23,10 @@ from torch import Tensor
 
 import exporter.pipeline
 from delegates import get_delegate
+from exporter.capture.program import capture
 from exporter.models.decoder import CausalLM
 from exporter.options import ExportOptions
 from exporter.pipeline import ExportResult, export_model
-from exporter.program import capture
 from quant.scheme import Scheme
 
 pytestmark = pytest.mark.soak

@@ -26,14 +26,14 @@ from support.small_models import random_model
 from torch import Tensor
 
 from delegates import DelegateError, Step, cpu, mps
+from delegates.executorch_runtime import open_program
 from delegates.op_list.layout import PAGE_BYTES
 from delegates.op_list.program import CacheType
-from delegates.stock import open_program
+from exporter.capture.program import capture
+from exporter.file.pte import read_report, seal
 from exporter.models.decoder import CausalLM
 from exporter.options import ExportOptions
 from exporter.pipeline import ExportResult, export_model
-from exporter.program import capture
-from exporter.pte import read_report, seal
 from quant.scheme import Scheme
 
 KERNELS, ORDER = "THIMBLE_KERNELS", "THIMBLE_METAL_ORDER"

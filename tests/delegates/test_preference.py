@@ -16,12 +16,12 @@ from torch import Tensor, nn
 import exporter.pipeline
 from delegates import DelegateError, DelegationReport, Lowered, get_delegate, load_program
 from delegates.report import DelegateShare
+from exporter.capture.program import capture
 from exporter.commands.cli import main
+from exporter.file.pte import read_report
 from exporter.models.decoder import CausalLM
 from exporter.options import ExportOptions
 from exporter.pipeline import export_model
-from exporter.program import capture
-from exporter.pte import read_report
 from quant.scheme import Scheme
 
 CONFIG = ARCHITECTURES["qwen3"]

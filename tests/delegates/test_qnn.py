@@ -15,7 +15,7 @@ from support.small_models import random_model
 from delegates import DelegateError
 from delegates.qnn import LIMITS, lower
 from delegates.qnn.lower import compile_specs, socs
-from exporter.program import capture
+from exporter.capture.program import capture
 
 
 def test_every_chip_has_specs() -> None:

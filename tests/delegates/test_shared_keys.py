@@ -19,12 +19,12 @@ from delegates.op_list.graph import Constants
 from delegates.op_list.ops import SharedAttention, Values
 from delegates.op_list.partition import find_calls
 from devtools.report.op_list import read_op_list
-from exporter.agreement import compare, reference_logits
-from exporter.cache_type import cached_bytes
-from exporter.kv_caches import kv_caches
+from exporter.capture.program import capture
+from exporter.file.agreement import compare, reference_logits
 from exporter.models.decoder import CausalLM
 from exporter.models.families import decoder_spec
-from exporter.program import capture
+from exporter.plan.cache_type import cached_bytes
+from exporter.plan.kv_caches import kv_caches
 from quant.scheme import Scheme
 
 CONTEXT, CALL = 300, 40  # the window's caches are rings of 128 positions

@@ -17,11 +17,11 @@ from torch import Tensor
 from delegates import cpu, get_delegate
 from delegates.errors import DelegateError
 from devtools.report.op_list import read_op_list
-from exporter.agreement import compare, reference_logits
-from exporter.kv_caches import states
+from exporter.capture.program import capture
+from exporter.file.agreement import compare, reference_logits
 from exporter.models.decoder import CausalLM
 from exporter.models.families import decoder_spec
-from exporter.program import capture
+from exporter.plan.kv_caches import states
 from quant.scheme import Scheme
 
 CONTEXT, CALL = 300, 40

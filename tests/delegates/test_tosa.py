@@ -11,10 +11,10 @@ from support.small_models import quantized_model, random_model
 
 from delegates import DelegateError
 from delegates.tosa import load, lower
+from exporter.capture.program import capture
 from exporter.models.decoder import CausalLM
 from exporter.options import ExportOptions
 from exporter.pipeline import export_model
-from exporter.program import capture
 from quant.scheme import Scheme
 
 CONTEXT = 24

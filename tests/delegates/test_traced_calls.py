@@ -9,10 +9,10 @@ from support.cpu_models import ARCHITECTURES, CONTEXT
 from support.small_models import random_model
 from torch.export import ExportedProgram
 
-import delegates.finish
+import delegates.to_executorch
 from delegates.cpu import lower
 from delegates.passes.traced_calls import calls_not_traced
-from exporter.program import capture
+from exporter.capture.program import capture
 
 
 def written(directory: Path) -> bytes:

@@ -16,8 +16,8 @@ from support.small_models import quantized_model, random_model
 
 from delegates import DelegateError
 from delegates.vulkan import LIMITS, load, lower
+from exporter.capture.program import capture
 from exporter.models.decoder import CausalLM
-from exporter.program import capture
 from quant.modules import QuantizedLinear
 from quant.scheme import Scheme
 

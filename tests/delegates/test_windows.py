@@ -19,10 +19,10 @@ from delegates.op_list.ops.attention import ring_rows
 from delegates.passes.attention import positions_of, rewrite_attention
 from delegates.xnnpack.lower import take
 from devtools.report.op_list import read_op_list
-from exporter.kv_caches import kv_caches
+from exporter.capture.program import capture
 from exporter.models.decoder import CausalLM
 from exporter.models.spec import DecoderSpec
-from exporter.program import capture
+from exporter.plan.kv_caches import kv_caches
 
 CONTEXT, CALL = 300, 40  # rings of 128 positions
 LENGTHS = [40, 1, 39, 7, 1, 1, 40, 40, 40, 13, 40, 37, 1]

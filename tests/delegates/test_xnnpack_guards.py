@@ -109,7 +109,7 @@ def test_the_weight_is_named_by_its_path() -> None:
 
 
 def test_every_linear_of_the_model_is_delegated(stories_gptq_pte: Path) -> None:
-    from exporter.pte import read_report
+    from exporter.file.pte import read_report
 
     delegation = read_report(stories_gptq_pte)["delegation"]
     assert delegation["delegated"]["linear"] == 5 * 7 + 1

@@ -13,8 +13,8 @@ from torch import Tensor, nn
 
 from delegates.passes.quantized import expand_linears
 from delegates.passes.stock_operators import pack_int4, rewrite_attention, rewrite_embeddings
+from exporter.capture.program import capture
 from exporter.models.decoder import CausalLM
-from exporter.program import capture
 from quant.modules import QuantizedEmbedding, QuantizedLinear, QuantizedWeight
 from quant.weight_type import INT8, int4
 

@@ -15,12 +15,12 @@ from torch import Tensor, nn
 from devtools.commands import compare_models
 from devtools.commands.compare import Request, compare
 from devtools.commands.compare_models import read_weights
+from devtools.compare.graph_values import LoggedRows
 from devtools.compare.logged import Log
 from devtools.compare.outcome import Outcome
 from devtools.compare.rows import Calls, Row, Stage, compare_stage
-from devtools.compare.sinks import LoggedRows
 from devtools.errors import BadRequest, DevtoolsError
-from exporter.etrecord import WEIGHTS
+from exporter.file.etrecord import WEIGHTS
 from quant.scheme import Scheme
 
 TOKENS = 40

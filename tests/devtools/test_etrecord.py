@@ -14,7 +14,7 @@ from support.recorded_runs import Recorded
 
 from devtools.commands.compare_models import read_weights
 from devtools.report.program import read_program
-from exporter.etrecord import holds_weights, save_etrecord, weights_crc32
+from exporter.file.etrecord import holds_weights, save_etrecord, weights_crc32
 
 MODELS = ["stories_gptq_pte", "stories_cpu_pte"]
 

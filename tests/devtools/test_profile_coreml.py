@@ -11,7 +11,7 @@ from support.small_models import random_model
 from delegates.coreml import lower
 from devtools.profile.attribution import Attributions
 from devtools.profile.etrecord import read_etrecord
-from exporter.program import capture
+from exporter.capture.program import capture
 
 # What each kind of module of a decoder becomes in Core ML's own language.
 LINEARS = {"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj", "lm_head"}

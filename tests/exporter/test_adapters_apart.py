@@ -12,6 +12,7 @@ from support.adapters import save_adapter, write_adapter
 from support.loading import loaded
 
 from delegates import DelegateError, get_delegate
+from exporter.capture.program import capture
 from exporter.checkpoint import (
     Checkpoint,
     open_checkpoint,
@@ -24,8 +25,7 @@ from exporter.models.decoder import CausalLM
 from exporter.models.families import decoder_spec
 from exporter.models.low_rank import AdaptedLinear, LowRankAdapter, active_adapter, attach
 from exporter.options import ExportOptions
-from exporter.program import capture
-from exporter.support import check_adapters
+from exporter.plan.requirements import check_adapters
 from quant.scheme import Scheme, scheme_from_text
 
 LLAMA = {

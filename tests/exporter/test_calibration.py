@@ -11,16 +11,16 @@ from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import WhitespaceSplit
 
-from exporter.calibration import with_own_text
+from exporter.catalogue.find import EMBEDDED, find_checkpoint
 from exporter.chat_template import first_turn
 from exporter.checkpoint import Checkpoint, open_checkpoint
 from exporter.errors import ExportError
 from exporter.models.decoder import CausalLM
 from exporter.options import ExportOptions
 from exporter.pipeline import export_model
-from exporter.self_written import SEED, write_texts, writing_bytes, writing_form
-from exporter.source import EMBEDDED, find_checkpoint
-from exporter.text import Text, prepare_text
+from exporter.text.calibration import with_own_text
+from exporter.text.prepare import Text, prepare_text
+from exporter.text.self_written import SEED, write_texts, writing_bytes, writing_form
 from quant.cache.store import Cache
 from quant.quantize import quantize
 from quant.scheme import Scheme

@@ -12,11 +12,11 @@ from huggingface_hub import errors
 from huggingface_hub.utils import filter_repo_objects
 from safetensors.torch import save_file
 
+from exporter.catalogue.presets import resolve_model
 from exporter.checkpoint import hub, open_checkpoint
 from exporter.errors import ExportError
 from exporter.models.decoder import CausalLM
 from exporter.models.families import decoder_spec
-from exporter.presets import resolve_model
 
 NAME = "some-org/some-model"
 CONFIG: dict[str, Any] = {

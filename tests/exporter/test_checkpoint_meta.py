@@ -12,7 +12,7 @@ from torch import Tensor
 
 from exporter.checkpoint import open_checkpoint
 from exporter.errors import ExportError
-from exporter.models.rotary import Llama3Scaling
+from exporter.models.rotary_spec import Llama3Scaling
 
 PARAMS: dict[str, Any] = {
     "dim": 64,

@@ -223,10 +223,10 @@ def test_symmetric_integers_are_kept(
             type = WeightType(4, 32, 1)  # of 96 inputs
         assert kept is not None and kept.type == type == checkpoint.kept_type(name)
         assert torch.equal(kept.dequantize()[:, : wanted.shape[1]], wanted)
-        assert checkpoint.stored_as(name) == f"int{bits}"
+        assert checkpoint.source_type(name) == f"int{bits}"
     assert checkpoint.kept_type("model.embed_tokens.weight") is None
     assert checkpoint.integers("lm_head.weight") is None
-    assert checkpoint.stored_as("lm_head.weight") == "float32"
+    assert checkpoint.source_type("lm_head.weight") == "float32"
 
 
 def test_groups_that_the_inputs_do_not_fill_are_padded(tmp_path: Path) -> None:

@@ -5,8 +5,8 @@ import threading
 
 import pytest
 
+from exporter.command_line.running import RunningLines
 from exporter.commands.display import STAGES, Display
-from exporter.commands.running import RunningLines
 from quant.progress import Progress
 
 STEP = Progress("model.layers.0.mlp.up_proj", 1, 2, 754.2)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from support.tiers import checked
 
-from exporter.pte import verify
+from exporter.file.pte import verify
 
 OLD = b"the file that was there before"
 ROOT = Path(__file__).resolve().parents[2]

@@ -18,7 +18,7 @@ import quant.commands.cli
 import runtime.__main__
 from delegates import DELEGATES, get_delegate
 from exporter.commands.cli import main
-from exporter.pte import read_report
+from exporter.file.pte import read_report
 
 ROOT = Path(__file__).resolve().parents[2]
 NUMBER = r"[\d,]+(\.\d+)?(e[+-]\d+)?"

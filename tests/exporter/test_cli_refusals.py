@@ -14,7 +14,7 @@ from click.testing import CliRunner
 
 from exporter.commands.cli import main
 from exporter.errors import ExportError
-from exporter.files import check_outputs
+from exporter.file.replacing import check_outputs
 
 OLD = b"the file that was there before"
 

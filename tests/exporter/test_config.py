@@ -9,7 +9,7 @@ from support.tiers import checked
 
 from exporter.errors import ExportError
 from exporter.models.families import decoder_spec, family_names
-from exporter.models.rotary import LinearScaling, Llama3Scaling, RotarySpec
+from exporter.models.rotary_spec import LinearScaling, Llama3Scaling, RotarySpec
 from exporter.models.spec import AttentionSpec, DecoderSpec
 
 LLAMA3_ROPE = {

@@ -9,12 +9,12 @@ import pytest
 import torch
 from support.exported import Quiet
 
+from exporter.catalogue.find import EMBEDDED, EMBEDDED_NAME, find_checkpoint
+from exporter.file.pte import read_report
 from exporter.models.decoder import CausalLM
 from exporter.options import ExportOptions
 from exporter.pipeline import load_quantized
-from exporter.pte import read_report
-from exporter.source import EMBEDDED, EMBEDDED_NAME, find_checkpoint
-from exporter.text import prepare_text
+from exporter.text.prepare import prepare_text
 from quant.scheme import Scheme
 
 

@@ -14,16 +14,16 @@ from support.tiers import checked
 from torch._decomp import decomposition_table
 
 from delegates import DELEGATES, DelegateError, get_delegate
+from exporter.capture.program import capture
+from exporter.catalogue.find import EMBEDDED
 from exporter.errors import ExportError
+from exporter.file.pte import read_report
 from exporter.models.decoder import CausalLM
+from exporter.models.experts_operator import route
 from exporter.models.families import decoder_spec
-from exporter.models.mixture import route
 from exporter.models.spec import ExpertsSpec, MlpSpec
 from exporter.options import ExportOptions
 from exporter.pipeline import export_model
-from exporter.program import capture
-from exporter.pte import read_report
-from exporter.source import EMBEDDED
 from quant.scheme import Scheme
 
 CONTEXT = 24

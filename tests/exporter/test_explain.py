@@ -20,6 +20,9 @@ from torch.export import Dim, export
 
 from delegates import get_delegate
 from delegates.op_list.unfused import why_unfused
+from exporter.capture.program import capture
+from exporter.capture.refusals import REFUSALS, refused
+from exporter.capture.shapes import Condition, Shapes, explain_shapes, noting_conditions
 from exporter.checkpoint import open_checkpoint
 from exporter.commands.cli import main
 from exporter.errors import ExportError
@@ -27,9 +30,6 @@ from exporter.explain import quick_scheme
 from exporter.models.context import CachedContext, Context
 from exporter.models.decoder import CausalLM, DecoderLayer
 from exporter.models.mlp import MLP
-from exporter.program import capture
-from exporter.shapes import Condition, Shapes, explain_shapes, noting_conditions
-from exporter.uncaptured import REFUSALS, refused
 from quant.method import Method
 from quant.scheme import METHODS, Scheme
 

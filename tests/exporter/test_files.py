@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from exporter.errors import ExportError
-from exporter.files import replacing
+from exporter.file.replacing import replacing
 
 
 def test_the_new_file_replaces_the_old(tmp_path: Path) -> None:

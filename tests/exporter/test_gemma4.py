@@ -16,10 +16,10 @@ from support.loading import loaded
 from exporter.checkpoint import open_checkpoint
 from exporter.errors import ExportError
 from exporter.explain import explain_export
+from exporter.file.pte import read_report
 from exporter.models.families import decoder_spec
 from exporter.models.spec import DecoderSpec
 from exporter.options import ExportOptions
-from exporter.pte import read_report
 from quant.scheme import Scheme
 
 FIELDS: dict[str, Any] = {**SHAPE, **GEMMA4, "model_type": "gemma4_text"}

@@ -320,7 +320,7 @@ def test_experts_are_read_one_by_one(tmp_path: Path, type: Type) -> None:
         for expert in (0, 3, 6):
             name = f"{block}.{expert}.{part}.weight"
             assert torch.equal(checkpoint.tensor(name).float(), want[expert])
-            assert checkpoint.stored_as(name) == type.name
+            assert checkpoint.source_type(name) == type.name
             kept = checkpoint.integers(name)
             assert (kept is not None) == (type in (Type.Q8_0, Type.Q4_0))
             if kept is not None:

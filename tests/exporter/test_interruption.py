@@ -12,7 +12,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 START = """
 import os, signal
-from exporter.commands.interruption import (
+from exporter.command_line.interruption import (
     interruptible, nothing_to_clean_up, raise_if_interrupted, say_from_now
 )
 """

@@ -21,11 +21,11 @@ from delegates import DelegateError, get_delegate
 from exporter.checkpoint import open_checkpoint
 from exporter.errors import ExportError
 from exporter.explain import explain_export
+from exporter.file.pte import read_report
 from exporter.models.decoder import CausalLM
 from exporter.models.families import decoder_spec
 from exporter.options import ExportOptions
 from exporter.pipeline import ExportResult, export_model
-from exporter.pte import read_report
 from quant.errors import QuantError
 from quant.scheme import Scheme
 

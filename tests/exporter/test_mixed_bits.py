@@ -9,16 +9,16 @@ import torch
 from support.exported import Quiet
 
 from delegates import DelegateError, get_delegate
-from exporter.budget import mixed, storage_of
 from exporter.checkpoint import open_checkpoint
 from exporter.errors import ExportError
-from exporter.file_size import estimate_size
 from exporter.listener import SILENT
 from exporter.models.decoder import CausalLM
 from exporter.options import ExportOptions
 from exporter.pipeline import export_model
-from exporter.text import prepare_text
-from quant.budget.spread import Budget, spread
+from exporter.plan.file_size import estimate_size
+from exporter.plan.widths import choose_default_widths, storage_of
+from exporter.text.prepare import prepare_text
+from quant.budget.allocate_bits import Budget, allocate_bits
 from quant.errors import QuantError
 from quant.method import Method
 from quant.scheme import METHODS, Scheme
@@ -48,7 +48,7 @@ def test_bits_are_mixed_where_all_widths_are_stored(
     checkpoint = open_checkpoint(str(shared_data / "stories260K"))
     text = prepare_text(options, checkpoint)
     limits = get_delegate(delegate).LIMITS
-    found = mixed(options, limits, checkpoint, text, SILENT, None)
+    found = choose_default_widths(options, limits, checkpoint, text, SILENT, None)
     assert bool(found.scheme.types) is spreads
     assert replace(found, scheme=options.scheme) == options
     if spreads:
@@ -56,7 +56,7 @@ def test_bits_are_mixed_where_all_widths_are_stored(
             model = CausalLM(checkpoint.config)
         storage = storage_of(get_delegate("cpu").LIMITS)  # for all, so that one cache serves all
         even, sample = Budget(even=True, storage=storage), text.calibration
-        scheme = spread(model, options.scheme, even, checkpoint, sample, lambda: None)
+        scheme = allocate_bits(model, options.scheme, even, checkpoint, sample, lambda: None)
         assert found.scheme == scheme
 
 
@@ -154,7 +154,7 @@ def test_little_memory_leaves_bits_as_they_are_or_is_refused(
         max_memory=10**6,
     )
     text, limits, listener = prepare_text(options, checkpoint), get_delegate("cpu").LIMITS, Quiet()
-    assert mixed(options, limits, checkpoint, text, listener, None) == options
+    assert choose_default_widths(options, limits, checkpoint, text, listener, None) == options
     assert listener.stages == []
     (note,) = listener.notes
     assert re.fullmatch(

@@ -14,15 +14,15 @@ from support.loading import loaded
 from support.proof_family import CONFIG, PROOF, write_checkpoint
 from torch import Tensor
 
+from exporter.catalogue.find import find_checkpoint
 from exporter.checkpoint import Checkpoint, open_checkpoint
 from exporter.errors import ExportError
 from exporter.models.decoder import CausalLM
 from exporter.models.families import decoder_spec, family_names, get_family
 from exporter.models.family import Family
 from exporter.models.spec import DecoderSpec
-from exporter.models.stored import Stored, joined, stacked
+from exporter.models.tensor_layout import Stored, joined, stacked
 from exporter.options import ExportOptions
-from exporter.source import find_checkpoint
 
 OURS = (
     "exaone4",

@@ -11,8 +11,9 @@ from support.proof_family import CONFIG, PROOF
 from torch import Tensor
 from torch.nn import functional as F
 
+from exporter.capture.program import capture
 from exporter.models.decoder import CausalLM
-from exporter.models.rotary import (
+from exporter.models.rotary_spec import (
     DynamicScaling,
     Growth,
     LinearScaling,
@@ -28,7 +29,6 @@ from exporter.models.spec import (
     Norms,
     RotarySpec,
 )
-from exporter.program import capture
 
 LENGTH = 40
 CHUNKS = [1, 2, 7, 1, 11, 18]  # of LENGTH; the third reaches across every window

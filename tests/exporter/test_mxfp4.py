@@ -75,7 +75,7 @@ def test_integers_are_kept(tmp_path: Path) -> None:
         name = f"{block}.2.{part}.weight"
         kept = checkpoint.integers(name)
         assert kept is not None and kept.type == checkpoint.kept_type(name) == INT8_GROUPS
-        assert checkpoint.stored_as(name) == "MXFP4"
+        assert checkpoint.source_type(name) == "MXFP4"
         floats = kept.values.unflatten(1, (-1, 32)) * kept.scales[..., None]
         assert torch.equal(floats.flatten(1), whole[2].T[rows])
     assert checkpoint.kept_type("model.layers.1.mlp.router.weight") is None

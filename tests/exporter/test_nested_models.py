@@ -14,11 +14,11 @@ from support.family_models import GEMMA, QWEN3_5, SHAPE, assert_same, transforme
 from support.gemma4_configs import GEMMA4
 from support.loading import loaded
 
+from exporter.catalogue.find import EMBEDDED, find_checkpoint
 from exporter.checkpoint import open_checkpoint, with_adapter
 from exporter.errors import ExportError
 from exporter.models.families import decoder_spec
 from exporter.options import ExportOptions
-from exporter.source import EMBEDDED, find_checkpoint
 from exporter.tokenizer import compile_tokenizer
 
 VISION: dict[str, Any] = dict(

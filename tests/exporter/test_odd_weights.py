@@ -8,10 +8,10 @@ import torch
 from safetensors.torch import load_file, save_file
 from support.exported import export_for_tests
 
-from exporter.agreement import Reference, compare, require_agreement
 from exporter.errors import ExportError
+from exporter.file.agreement import Reference, compare, require_agreement
+from exporter.file.pte import verify
 from exporter.options import ExportOptions
-from exporter.pte import verify
 from quant.scheme import Scheme
 
 

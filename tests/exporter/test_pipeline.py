@@ -14,15 +14,15 @@ from torch import Tensor
 
 import exporter.pipeline
 from delegates import get_delegate
-from exporter.agreement import Reference
+from exporter.catalogue.find import EMBEDDED, find_checkpoint
 from exporter.errors import ExportError
-from exporter.file_size import estimate_size, require_room
+from exporter.file.agreement import Reference
+from exporter.file.pte import TOKENIZER, encode_report, read_blob, read_report, verify
 from exporter.models.decoder import CausalLM
 from exporter.options import ExportOptions
 from exporter.pipeline import export_model, load_quantized
-from exporter.pte import TOKENIZER, encode_report, read_blob, read_report, verify
-from exporter.source import EMBEDDED, find_checkpoint
-from exporter.text import prepare_text
+from exporter.plan.file_size import estimate_size, require_room
+from exporter.text.prepare import prepare_text
 from exporter.tokenizer import compile_tokenizer
 from quant.scheme import Scheme
 

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 import torch
 
+from exporter.catalogue.names import ALIASES
+from exporter.catalogue.presets import PRESETS, resolve_model
 from exporter.errors import ExportError
-from exporter.model_names import ALIASES
 from exporter.models.decoder import CausalLM
-from exporter.presets import PRESETS, resolve_model
 
 # As the model cards and the hub state them; a tied head counts once.
 PARAMETERS = {

@@ -9,9 +9,9 @@ from support.proof_family import PROOF, write_checkpoint
 from support.recorded_runs import record
 
 from devtools.profile import load_profile
+from exporter.catalogue.find import EMBEDDED
 from exporter.options import ExportOptions
 from exporter.pipeline import ExportResult, export_model
-from exporter.source import EMBEDDED
 from quant.scheme import Scheme
 
 SUPPORT = Path(__file__).parents[1] / "support"

@@ -13,7 +13,7 @@ import executorch
 import pytest
 
 from exporter.errors import ExportError
-from exporter.pte import (
+from exporter.file.pte import (
     DELEGATE,
     REPORT,
     REPORT_BYTES,

@@ -4,11 +4,11 @@ import pytest
 from support.published_configs import CONFIGS
 from support.published_experts import GPT_OSS, QWEN3_MOE
 
+from exporter.catalogue.presets import PRESETS
 from exporter.errors import ExportError
 from exporter.models.families import decoder_spec
-from exporter.models.rotary import ListedScaling, YarnScaling
+from exporter.models.rotary_spec import ListedScaling, YarnScaling
 from exporter.models.spec import DecoderSpec, ExpertsSpec, MlpSpec
-from exporter.presets import PRESETS
 
 # What a preset leaves open of the published file.
 _PRESETS = {model.source: model.config for model in PRESETS.values()}

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 from support.exported import Quiet
 
-import exporter.source
+import exporter.catalogue.find
+from exporter.catalogue.find import EMBEDDED_NAME, find_checkpoint
 from exporter.errors import ExportError
 from exporter.options import ExportOptions
-from exporter.source import EMBEDDED_NAME, find_checkpoint
 
 
 def options(model: str | None, checkpoint: Path | None = None) -> ExportOptions:
@@ -22,7 +22,7 @@ def options(model: str | None, checkpoint: Path | None = None) -> ExportOptions:
 def test_llama3_alone_is_the_model_that_ships(
     model: str, one_layer_checkpoint: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(exporter.source, "EMBEDDED", one_layer_checkpoint)
+    monkeypatch.setattr(exporter.catalogue.find, "EMBEDDED", one_layer_checkpoint)
     listener = Quiet()
     assert find_checkpoint(options(model), listener).name == EMBEDDED_NAME
     (note,) = listener.notes

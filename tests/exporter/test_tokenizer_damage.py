@@ -15,10 +15,10 @@ from support.json_mutations import mutated, mutations
 from support.random_tokenizers import first_random_tokenizer, train_sentencepiece
 from support.trained_tokenizers import train_metaspace, train_prepending, train_qwen2
 
+from exporter.catalogue.find import EMBEDDED
 from exporter.chat_template import compile_chat_template, find_chat_template
 from exporter.checkpoint.hugging_face import read_config, read_model_config
 from exporter.errors import ExportError
-from exporter.source import EMBEDDED
 from exporter.tokenizer import TokenizerError, compile_tokenizer, load_tokenizer
 from exporter.tokenizer.compile import read_specification
 from exporter.tokenizer.special_ids import apply_configs

@@ -7,9 +7,9 @@ from torch import Tensor
 from torch.export import ExportedProgram
 
 from delegates import DelegationReport, Limits, Lowered
-from delegates.finish import finish
+from delegates.executorch_runtime import open_program
 from delegates.passes.attention import positions_of, rewrite_attention
-from delegates.stock import open_program
+from delegates.to_executorch import finish
 
 LIMITS = Limits(
     name="portable",

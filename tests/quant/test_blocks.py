@@ -16,10 +16,10 @@ from quant.baselines.awq import awq_layer
 from quant.budget.sensitivity import measure_costs
 from quant.cache.entry import encode_layer
 from quant.errors import QuantError
+from quant.layers.block_solver import Streams
 from quant.layers.blocks import parts_of_layer
 from quant.layers.embedding_and_head import head_logits
 from quant.layers.gptq import gptq_layer
-from quant.layers.place import Streams
 from quant.layers.stream import Stream
 from quant.machine.device import context_on
 from quant.machine.memory import estimate_peak

@@ -14,12 +14,20 @@ from support.decoder_specs import varied
 from support.quantization import CONFIG, empty_model, random_weights, tokens
 
 from delegates import get_delegate
-from exporter.budget import storage_of
 from exporter.checkpoint import Checkpoint, open_checkpoint
 from exporter.models.decoder import CausalLM
+from exporter.plan.widths import storage_of
 from exporter.tokenizer import load_tokenizer
+from quant.budget.allocate_bits import (
+    Budget,
+    PartSizes,
+    allocate_bits,
+    choose,
+    numbers_of,
+    parts_of,
+    types_of,
+)
 from quant.budget.sensitivity import measure_costs
-from quant.budget.spread import Budget, PartSizes, choose, numbers_of, parts_of, spread, types_of
 from quant.cache.store import Cache
 from quant.errors import QuantError
 from quant.layers.blocks import part_names, parts_of_layer
@@ -131,7 +139,7 @@ class Stories:
 
     def spread(self, budget: Budget, scheme: Scheme, cache: Cache | None = None) -> Scheme:
         texts = (self.checkpoint, self.calibration)
-        return spread(self.empty(), scheme, budget, *texts, lambda: None, cache=cache)
+        return allocate_bits(self.empty(), scheme, budget, *texts, lambda: None, cache=cache)
 
     def quantized(self, scheme: Scheme, storage: Storage) -> tuple[CausalLM, QuantReport]:
         model = self.empty()
@@ -222,7 +230,9 @@ def test_rows_and_columns_that_are_padded_count(tied: bool) -> None:
     weights, text = random_weights(config), tokens(4)
 
     def spread_within(budget: Budget) -> float:
-        scheme = spread(empty_model(config), Scheme("rtn4"), budget, weights, text, lambda: None)
+        scheme = allocate_bits(
+            empty_model(config), Scheme("rtn4"), budget, weights, text, lambda: None
+        )
         return bits_of(scheme)
 
     def bits_of(scheme: Scheme) -> float:

@@ -19,7 +19,7 @@ from support.torchrun import Starter, entries, finish
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-import quant.layers.place
+import quant.layers.block_solver
 import quant.layers.stream
 import quant.layers.walk
 import quant.rounding.solve
@@ -117,7 +117,7 @@ def forgetful_diagonal(factor: InverseFactor) -> Tensor:
         (quant.layers.stream, "context_on", forgetful_context),
         (InverseFactor, "inverse_diagonal", forgetful_diagonal),
         (quant.layers.walk, "move", lambda module, device: None),
-        (quant.layers.place, "statistics", None),
+        (quant.layers.block_solver, "statistics", None),
     ],
 )
 def test_a_tensor_on_the_wrong_device_is_an_error(

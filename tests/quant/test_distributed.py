@@ -12,7 +12,7 @@ from support.hybrid_models import HYBRIDS, SHARED
 from support.tiers import checked, soaked
 from support.torchrun import Starter, entries, finish
 
-from exporter.source import EMBEDDED
+from exporter.catalogue.find import EMBEDDED
 from quant.errors import QuantError
 from quant.machine.ranks import Ranks
 

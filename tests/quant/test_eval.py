@@ -15,10 +15,10 @@ from support.loading import loaded
 from torch.nn import functional as F
 
 from devtools.bench.random_weights import byte_tokenizer
+from exporter.catalogue.find import open_model
 from exporter.checkpoint import open_checkpoint
 from exporter.options import ExportOptions
 from exporter.pipeline import export_model
-from exporter.source import open_model
 from exporter.tokenizer import load_tokenizer
 from quant.commands.cli import main
 from quant.commands.windows import score_windows

@@ -15,13 +15,13 @@ from torch import Tensor
 
 from exporter.models.decoder import CausalLM
 from exporter.models.spec import ExpertsSpec
+from quant.budget.allocate_bits import Budget, allocate_bits, parts_of, small_numbers
 from quant.budget.sensitivity import measure_costs
-from quant.budget.spread import Budget, parts_of, small_numbers, spread
 from quant.cache.store import Cache
 from quant.errors import QuantError
+from quant.layers.block_solver import Streams
 from quant.layers.blocks import blocks_of
 from quant.layers.gptq import gptq_layer
-from quant.layers.place import Streams
 from quant.layers.stream import Stream
 from quant.machine.device import HOST
 from quant.machine.resources import Resources
@@ -198,7 +198,7 @@ def test_a_budget_gives_all_experts_of_a_part_one_type() -> None:
     assert sizes[f"model.layers.1.{UP}"][0] == 6 * 96 * (64 // 2 + 2 * 64 // 32)
     norms = 64 * (2 * 3 + 1)
     assert small_numbers(empty) == norms + 2 * 6 * 64  # and routers
-    spread_out = spread(empty, scheme, Budget(bits=6.5), weights, tokens(8), lambda: None)
+    spread_out = allocate_bits(empty, scheme, Budget(bits=6.5), weights, tokens(8), lambda: None)
     assert spread_out.types
     made, report = quantized(model, spread_out)
     assert 5.5 < report.size.bits_per_weight <= 6.5

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from exporter.models.decoder import CausalLM
 from exporter.models.families import decoder_spec
-from quant.budget.spread import Budget, parts_of, spread
+from quant.budget.allocate_bits import Budget, allocate_bits, parts_of
 from quant.cache.store import Cache
 from quant.layers.blocks import parts_of_layer
 from quant.machine.resources import Resources
@@ -130,7 +130,7 @@ def test_a_table_that_lies_on_disk_is_rounded_some_rows_at_a_time(
         return dict(made.named_buffers(remove_duplicate=False))
 
     wanted, released = run(Spill()), weights.released
-    monkeypatch.setattr("quant.layers.outer.PIECE", 7 * 6 * 32)  # 7 of the table's 90 rows
+    monkeypatch.setattr("quant.layers.outside_layers.PIECE", 7 * 6 * 32)  # 7 of the table's 90 rows
     spill = Spill(tmp_path)
     found = run(spill)
     assert all(torch.equal(found[key], tensor) for key, tensor in wanted.items())
@@ -147,7 +147,9 @@ def test_a_budget_is_spread_over_it(model_type: str) -> None:
     with torch.device("meta"):
         empty, made = (CausalLM(model.config).eval() for _ in range(2))
     weights = ModelWeights(model)
-    chosen = spread(empty, Scheme("rtn4"), Budget(bits=6.5), weights, tokens(8, 9), lambda: None)
+    chosen = allocate_bits(
+        empty, Scheme("rtn4"), Budget(bits=6.5), weights, tokens(8, 9), lambda: None
+    )
     parts = {part.name for part in parts_of(empty, Scheme("rtn4"), STOCK)}
     mixer = {
         "lfm2": "conv.in_proj",

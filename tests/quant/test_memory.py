@@ -18,15 +18,15 @@ from support.small_models import ModelWeights, random_model
 from support.tiers import checked
 from torch import Tensor
 
+from exporter.catalogue.find import find_checkpoint
 from exporter.errors import ExportError
-from exporter.memory import plan_memory
 from exporter.models.decoder import CausalLM
 from exporter.options import ExportOptions
 from exporter.pipeline import export_model
-from exporter.source import find_checkpoint
-from exporter.text import prepare_text
+from exporter.plan.memory import plan_memory
+from exporter.text.prepare import prepare_text
 from quant.errors import QuantError
-from quant.layers.place import Place
+from quant.layers.block_solver import BlockSolver
 from quant.machine.memory import LOOPS
 from quant.machine.ranks import Ranks
 from quant.machine.resources import Resources
@@ -66,9 +66,9 @@ def test_spilled_or_not_the_bits_are_the_same(drift: str, tied: bool, tmp_path: 
 
 @pytest.mark.parametrize("drift", ["residual", "inputs"])
 def test_inputs_kept_as_integers_change_no_bit(drift: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    types, kept = set(), Place.kept
+    types, kept = set(), BlockSolver.kept
 
-    def watched(place: Place, x: Tensor) -> Tensor:
+    def watched(place: BlockSolver, x: Tensor) -> Tensor:
         packed = kept(place, x)
         types.add(packed.dtype)
         return packed
@@ -76,7 +76,7 @@ def test_inputs_kept_as_integers_change_no_bit(drift: str, monkeypatch: pytest.M
     weights, text = ModelWeights(FLOAT), tokens(windows=40, seq_len=64, vocab_size=96)
     models = []
     for keeps in (watched, lambda _, x: x):
-        monkeypatch.setattr(Place, "kept", keeps)
+        monkeypatch.setattr(BlockSolver, "kept", keeps)
         with torch.device("meta"):
             model = CausalLM(CONFIG)
         quantize(model, Scheme("gptq4", method=Method(drift=drift)), weights, text)
@@ -261,10 +261,10 @@ def test_disk_is_used_only_where_memory_is_short(
 ) -> None:
     out = tmp_path / "model.pte"
     assert plan(one_layer_checkpoint, 50 * 10**9, "xnnpack", out)[0].directory is None
-    monkeypatch.setattr("exporter.memory._peaks", lambda *_, spilled: {"a": 5 - 4 * spilled})
+    monkeypatch.setattr("exporter.plan.memory._peaks", lambda *_, spilled: {"a": 5 - 4 * spilled})
     spill, notes = plan(one_layer_checkpoint, 3, "cpu", out)
     assert spill.directory == tmp_path / "spill" and len(notes) == 1
-    monkeypatch.setattr("exporter.memory.shutil.disk_usage", lambda _: Usage(free=1000))
+    monkeypatch.setattr("exporter.plan.memory.shutil.disk_usage", lambda _: Usage(free=1000))
     with pytest.raises(
         ExportError, match=r"spill has 1.0 kB free, but what .* in addition to the file's 0.4 kB"
     ):

@@ -7,7 +7,7 @@ import pytest
 import torch
 from support.device_runs import SHORT, Run
 
-import quant.layers.place
+import quant.layers.block_solver
 import quant.layers.stream
 from quant.machine.products import (
     add_product,
@@ -55,8 +55,8 @@ def test_only_the_calibration_texts_products_are_fast(monkeypatch: pytest.Monkey
 
         monkeypatch.setattr(owner, name, watched)
 
-    watch(quant.layers.place, "statistics")
-    watch(quant.layers.place, "solve")
+    watch(quant.layers.block_solver, "statistics")
+    watch(quant.layers.block_solver, "solve")
     watch(quant.layers.stream.States, "advance")
     Run(Scheme("gptq4", method=SHORT), Resources())
     with fast_products():

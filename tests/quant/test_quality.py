@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from quant.measure.figures import with_error
+from quant.measure.format_numbers import with_error
 from quant.measure.quality import LogitComparison, compare_logits
 
 

@@ -13,10 +13,10 @@ import pytest
 from support.exported import Quiet
 from support.quantization import content
 
+from exporter.catalogue.find import find_checkpoint
 from exporter.options import ExportOptions
 from exporter.pipeline import load_quantized
-from exporter.source import find_checkpoint
-from exporter.text import prepare_text
+from exporter.text.prepare import prepare_text
 from quant.cache.store import Cache
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -16,8 +16,8 @@ from support.java import PROGRAMS, Java, build_java, compile_java, require_jdk
 
 from runtime.build import CROSS_COMPILER, SOURCE_DIR, build, find_jdk
 from runtime.errors import BuildError
-from runtime.executorch_source import find_source
-from runtime.java_package import ANDROID, LEAST_SDK, LIBRARY, MODULE, write_aar
+from runtime.packaging.executorch_source import find_source
+from runtime.packaging.java_package import ANDROID, LEAST_SDK, LIBRARY, MODULE, write_aar
 
 PAGE = 16 << 10
 SAMPLE = ANDROID / "sample" / "src" / "main" / "java" / "dev" / "thimble" / "sample"

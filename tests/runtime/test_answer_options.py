@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from runtime import AnswerOptions, Engine, Runner, RunnerError, TokenLogprob
-from runtime.library import library
-from runtime.logprobs import collector
-from runtime.settings import Settings
+from runtime.binding.library import library
+from runtime.binding.logprobs import collector
+from runtime.binding.settings import Settings
 
 BOS = "<|begin_of_text|>"
 PROMPT = "def add(first, second):\n    return first"

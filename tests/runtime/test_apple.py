@@ -11,10 +11,10 @@ import pytest
 from support.c_header import HEADER, constants, functions, structs
 from support.swift import Call, SwiftSource
 
-from runtime.apple_package import APPLE, SLICES, write_framework, write_package
 from runtime.build import build
 from runtime.errors import BuildError
-from runtime.executorch_source import find_source
+from runtime.packaging.apple_package import APPLE, SLICES, write_framework, write_package
+from runtime.packaging.executorch_source import find_source
 
 SOURCES = sorted(APPLE.rglob("*.swift"))
 

@@ -10,7 +10,7 @@ import pytest
 from support.chats import messages_of, rendered
 
 from runtime import Chat, Runner, RunnerError
-from runtime.library import library
+from runtime.binding.library import library
 
 ROOT = Path(__file__).resolve().parents[2]
 SYSTEM = "Be nice."

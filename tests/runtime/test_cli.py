@@ -15,7 +15,7 @@ from runtime.__main__ import main
 from runtime.build import build, wheel_directory
 from runtime.commands.generate import summary
 from runtime.errors import BuildError
-from runtime.wheel import fetch_wheel
+from runtime.packaging.wheel import fetch_wheel
 
 ROOT = Path(__file__).resolve().parents[2]
 

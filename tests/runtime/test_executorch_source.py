@@ -9,7 +9,7 @@ import pytest
 
 from runtime.build import CROSS_COMPILER, build
 from runtime.errors import BuildError
-from runtime.executorch_source import ExecutorchSource, find_source
+from runtime.packaging.executorch_source import ExecutorchSource, find_source
 
 EMULATOR = "qemu-aarch64"
 PROMPT = ["-p", "Once upon a time", "-n", "40", "--threads", "2"]

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from runtime import Chat, Runner
-from runtime.library import ERROR_SIZE, Options, TextCallback, library
-from runtime.stream import Pieces
+from runtime.binding.answer_stream import Pieces
+from runtime.binding.library import ERROR_SIZE, Options, TextCallback, library
 
 PART = 256  # tokens of a prompt in a call
 PROMPT = "def add(first, second):\n    return first + second\n\n\n" * 40

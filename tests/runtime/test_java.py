@@ -10,7 +10,7 @@ import pytest
 from support.hostile_text import hostile_strings
 from support.java import Java, build_java, compile_java
 
-from runtime.java_package import ANDROID
+from runtime.packaging.java_package import ANDROID
 
 PROMPTS = [
     "Once upon a time",

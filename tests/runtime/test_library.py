@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from runtime import Runner
-from runtime.arguments import read_tokens
-from runtime.library import ERROR_SIZE, LoadOptions, Options, TextCallback, library
+from runtime.binding.c_arguments import read_tokens
+from runtime.binding.library import ERROR_SIZE, LoadOptions, Options, TextCallback, library
 
 COUNT = 2**31 - 1
 SAMPLING = [

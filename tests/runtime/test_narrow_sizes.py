@@ -11,7 +11,7 @@ from runtime.errors import BuildError
 
 FOLDERS = ["core", "delegate", "platform/posix", "runner", "tokenizer"]
 # On libraries that only the wheel has, and on Metal, which no system of 32 bits has.
-ABSENT = ["runner/xnnpack.cpp", "runner/recorder.cpp", "delegate/metal/*.cpp"]
+ABSENT = ["model/xnnpack.cpp", "model/recorder.cpp", "delegate/metal/*.cpp"]
 TARGET = ["-target", "arm-linux-musleabihf"]
 WARNINGS = ["-Wall", "-Wextra", "-Werror", "-Wshorten-64-to-32"]
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import executorch
 import pytest
 
-from runtime.package import package
+from runtime.packaging.package import package
 
 pytestmark = pytest.mark.check
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from runtime import Runner, RunnerError
-from runtime.library import library
+from runtime.binding.library import library
 
 
 @pytest.fixture

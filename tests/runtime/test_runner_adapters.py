@@ -15,13 +15,13 @@ from support.exported import Quiet
 from support.loading import loaded
 
 from devtools.profile import load_profile
+from exporter.catalogue.find import EMBEDDED
 from exporter.checkpoint import open_checkpoint, with_adapter
+from exporter.file.pte import read_report
 from exporter.models.decoder import CausalLM
 from exporter.models.families import decoder_spec
 from exporter.options import ExportOptions
 from exporter.pipeline import export_model
-from exporter.pte import read_report
-from exporter.source import EMBEDDED
 from quant.scheme import Scheme
 from runtime import Engine, Runner, RunnerError
 

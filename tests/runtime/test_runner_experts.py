@@ -11,9 +11,9 @@ from support.exported import Quiet
 from support.family_models import GPT_OSS, MIXTURE, Case, reference_model, rope
 from support.tiers import checked
 
+from exporter.catalogue.find import EMBEDDED
 from exporter.options import ExportOptions
 from exporter.pipeline import export_model
-from exporter.source import EMBEDDED
 from exporter.tokenizer import load_tokenizer
 from quant.scheme import Scheme
 from runtime import Runner

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from exporter.pte import Range, verify
+from exporter.file.pte import Range, verify
 
 EXPORT = "name a .pte file that python -m exporter wrote"
 

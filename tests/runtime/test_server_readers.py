@@ -14,7 +14,7 @@ import httpx
 import pytest
 from support.servers import Server, export_caller, serving, wait_for
 
-from runtime.logprobs import TokenLogprob
+from runtime.binding.logprobs import TokenLogprob
 from runtime.server.connections import Readers
 from runtime.server.model import Answer, Model
 from runtime.server.model_process import Ended, ModelOptions, More

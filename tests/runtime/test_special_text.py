@@ -10,9 +10,9 @@ import pytest
 from support.chats import TEMPLATE
 from support.exported import Quiet
 
+from exporter.catalogue.find import EMBEDDED
 from exporter.options import ExportOptions
 from exporter.pipeline import export_model
-from exporter.source import EMBEDDED
 from quant.scheme import Scheme
 from runtime import Chat, Engine, Runner, RunnerError
 

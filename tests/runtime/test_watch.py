@@ -11,9 +11,9 @@ from torch.export import ExportedProgram, export
 
 import runtime.watch
 from delegates import DelegationReport, Lowered, get_delegate
-from delegates.finish import finish
+from delegates.to_executorch import finish
+from devtools.compare.graph_values import Collector
 from devtools.compare.logged import Log
-from devtools.compare.sinks import Collector
 from devtools.profile.etrecord import read_etrecord
 from runtime import RunnerError
 from runtime.watch import WatchedProgram

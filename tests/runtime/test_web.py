@@ -10,7 +10,7 @@ from support.browser import open_page
 from support.node import find_node
 from support.web import build_modules, served
 
-from runtime.web_site import WEB_DIR
+from runtime.packaging.web_site import WEB_DIR
 
 pytestmark = pytest.mark.soak
 GENERATE = Path(__file__).parents[1] / "support" / "web_generate.mjs"

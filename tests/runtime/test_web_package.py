@@ -14,7 +14,7 @@ from support.node import find_node
 from support.once import made_once
 from support.web import built_site, npm, served
 
-from runtime.web_site import MODULES, WEB_DIR
+from runtime.packaging.web_site import MODULES, WEB_DIR
 
 pytestmark = pytest.mark.soak
 USES = Path(__file__).parents[1] / "support" / "web_package.mjs"

@@ -17,7 +17,7 @@ from support.once import made_once
 from support.real_models import smollm2
 from support.web import built_site, served
 
-from runtime.web_site import Site
+from runtime.packaging.web_site import Site
 
 pytestmark = pytest.mark.soak
 PROMPT = "Once upon a time"

@@ -13,8 +13,8 @@ from support.web import served
 
 from runtime import __main__ as commands
 from runtime.errors import BuildError, RunnerError
+from runtime.packaging.web_site import MODULES, WEB_DIR, Site, find_site
 from runtime.web_server import open_server
-from runtime.web_site import MODULES, WEB_DIR, Site, find_site
 
 MOST_BYTES = 60_000  # of the page, without the modules
 Answer = tuple[int, dict[str, str], bytes]
@@ -120,7 +120,7 @@ PROGRAM = """
 import sys
 from pathlib import Path
 from runtime.__main__ import run
-from runtime.web_site import find_site
+from runtime.packaging.web_site import find_site
 import runtime.commands.web
 site = find_site(Path(sys.argv.pop(1)))
 sys.modules["runtime.commands.web"].find_site = lambda: site

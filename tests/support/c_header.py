@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-HEADER = Path(__file__).resolve().parents[2] / "runtime" / "cpp" / "runner" / "thimble.h"
+HEADER = Path(__file__).resolve().parents[2] / "runtime" / "cpp" / "c_interface" / "thimble.h"
 
 
 def _code() -> str:

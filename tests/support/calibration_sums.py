@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
-from quant.rounding.activations import Seen
+from quant.rounding.activations import RuntimeInputs
 from quant.rounding.drift import drift_products, residual_products
 from quant.rounding.gptq import gram, hessian_of
 
@@ -18,16 +18,16 @@ def accumulate_hessian(inputs: Sequence[Tensor], columns: int) -> Tensor:
 
 def input_drift(pairs: Pairs, columns: int) -> Tensor:
     """D = 2/N (X - X')^T X'."""
-    return drift_products(_seen(pairs), columns) * (2 / _tokens([x for _, x in pairs]))
+    return drift_products(_runtime_inputs(pairs), columns) * (2 / _tokens([x for _, x in pairs]))
 
 
 def wanted_of_residual(pairs: Pairs, weight: Tensor) -> Tensor:
     """B of pairs (Y, X')."""
-    return residual_products(_seen(pairs), weight) * (2 / _tokens([x for _, x in pairs]))
+    return residual_products(_runtime_inputs(pairs), weight) * (2 / _tokens([x for _, x in pairs]))
 
 
-def _seen(pairs: Pairs) -> list[tuple[Tensor, Seen]]:
-    return [(left, Seen(x.flatten(0, -2), None)) for left, x in pairs]
+def _runtime_inputs(pairs: Pairs) -> list[tuple[Tensor, RuntimeInputs]]:
+    return [(left, RuntimeInputs(x.flatten(0, -2), None)) for left, x in pairs]
 
 
 def _tokens(inputs: Sequence[Tensor]) -> int:

@@ -12,9 +12,9 @@ from torch.export import ExportedProgram
 
 from delegates import Lowered
 from delegates.cpu import lower
-from exporter.agreement import Reference, reference_logits
+from exporter.capture.program import capture
+from exporter.file.agreement import Reference, reference_logits
 from exporter.models.decoder import CausalLM
-from exporter.program import capture
 from quant.scheme import Scheme
 from quant.weight_type import WeightType
 

@@ -10,9 +10,9 @@ from support.family_models import QWEN3_5, Case, reference_model
 from support.gemma4_configs import GEMMA4
 from support.once import made_once
 
+from exporter.catalogue.find import EMBEDDED
 from exporter.options import ExportOptions
 from exporter.pipeline import export_model
-from exporter.source import EMBEDDED
 from quant.scheme import Scheme
 
 CONTEXT, BOS, EOS = 300, 1, 2

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from runtime.build import build, find_jdk
-from runtime.java_package import write_jar
+from runtime.packaging.java_package import write_jar
 
 PROGRAMS = Path(__file__).with_name("java")
 # What -Xcheck:jni begins its lines with.

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.export import Dim, ExportedProgram, export
 from torch.nn import functional as F
 
-import exporter.program  # noqa: F401  (defines torch.ops.thimble.cached_attention)
+import exporter.capture.program  # noqa: F401  (defines torch.ops.thimble.cached_attention)
 
 VOCABULARY, WIDTH, HEADS, KEY_HEADS, HEAD_DIM = 50, 48, 4, 2, 16
 CONTEXT = 40

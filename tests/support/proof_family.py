@@ -18,7 +18,7 @@ from exporter.models.decoder import CausalLM
 from exporter.models.family import Family
 from exporter.models.fields import count, positive
 from exporter.models.spec import DecoderSpec, LayerSpec, Norms, RotarySpec
-from exporter.models.stored import Stored
+from exporter.models.tensor_layout import Stored
 
 CONFIG: dict[str, Any] = {
     "model_type": "proof",

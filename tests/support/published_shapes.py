@@ -22,7 +22,7 @@ from transformers import AutoConfig, AutoModelForCausalLM
 
 from devtools.bench.gguf_model import add_words
 from devtools.bench.random_weights import byte_tokenizer, draw
-from exporter.published_hybrids import HYBRIDS as PRESETS
+from exporter.catalogue.published_hybrids import HYBRIDS as PRESETS
 
 _DRAWN = 1 << 24  # numbers, which every matrix repeats from another one on
 _QWEN35_08B = {**HYBRIDS["Qwen/Qwen3.5-0.8B"]["text_config"], "mtp_num_hidden_layers": 0}

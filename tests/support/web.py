@@ -11,9 +11,9 @@ from support.node import find_node
 
 from runtime.build import build
 from runtime.errors import BuildError
-from runtime.executorch_source import find_source
+from runtime.packaging.executorch_source import find_source
+from runtime.packaging.web_site import MODULES, Site, find_site
 from runtime.web_server import open_server
-from runtime.web_site import MODULES, Site, find_site
 
 
 def build_modules(

@@ -17,7 +17,7 @@ from support.browser import open_page
 from support.web import served
 
 from runtime.build import BUILD_DIR
-from runtime.web_site import find_site
+from runtime.packaging.web_site import find_site
 
 WORDS = (
     "The quick brown fox jumps over the lazy dog and then it runs far away into the green forest "

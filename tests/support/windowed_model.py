@@ -9,11 +9,11 @@ from safetensors.torch import save_file
 from support.exported import Quiet
 from support.once import made_once
 
+from exporter.catalogue.find import EMBEDDED
 from exporter.models.decoder import CausalLM
 from exporter.models.families import decoder_spec
 from exporter.options import ExportOptions
 from exporter.pipeline import export_model
-from exporter.source import EMBEDDED
 from quant.scheme import Scheme
 
 CONTEXT = 300

@@ -1,9 +1,9 @@
 """Who reads a value, in a sentence."""
 
-from delegates.lines import source_line
 from delegates.op_list.op_list import OpList
 from delegates.op_list.ops import Op
 from delegates.op_list.refused import Refused
+from delegates.source_lines import source_line
 
 
 def not_read_by(ops: OpList, op: Op, wanted: str, kind: type[Op]) -> Refused:

@@ -8,7 +8,7 @@ from exporter.models.config import attention, decoder, mlp, windowed
 from exporter.models.family import Family
 from exporter.models.fields import flag, layer_kinds, positive, refuse
 from exporter.models.spec import AttentionSpec, DecoderSpec, LayerSpec, Norms
-from exporter.models.stored import Stored
+from exporter.models.tensor_layout import Stored
 
 DEFAULTS = {
     "vocab_size": 256000,

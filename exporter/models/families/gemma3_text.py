@@ -8,7 +8,7 @@ from exporter.models.config import unrotated_attention, windowed
 from exporter.models.families import gemma2
 from exporter.models.family import Family
 from exporter.models.fields import count, flag, layer_kinds, refuse
-from exporter.models.rotary_fields import rotary_by_kind
+from exporter.models.rotary_config import rotary_by_kind
 from exporter.models.spec import DecoderSpec
 
 _DEFAULTS = {

@@ -12,9 +12,9 @@ from exporter.models.config import mlp, unrotated_attention
 from exporter.models.families import gemma2
 from exporter.models.family import Family
 from exporter.models.fields import FULL, SLIDING, count, flag, layer_kinds, refuse
-from exporter.models.rotary_fields import rotary, whole_heads
+from exporter.models.rotary_config import rotary, whole_heads
 from exporter.models.spec import AttentionSpec, DecoderSpec, LayerInputSpec, LayerSpec, Norms
-from exporter.models.stored import Stored
+from exporter.models.tensor_layout import Stored
 
 _DEFAULTS = {
     **gemma2.DEFAULTS,

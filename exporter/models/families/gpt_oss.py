@@ -8,7 +8,7 @@ from exporter.models.config import attention, decoder, experts, windowed
 from exporter.models.family import Family
 from exporter.models.fields import count, flag, layer_kinds, positive, refuse
 from exporter.models.spec import DecoderSpec, LayerSpec, MlpSpec
-from exporter.models.stored import Stored
+from exporter.models.tensor_layout import Stored
 
 _DEFAULTS = {
     "head_dim": 64,

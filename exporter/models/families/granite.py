@@ -8,7 +8,7 @@ from exporter.models.config import attention, decoder, mlp
 from exporter.models.family import Family
 from exporter.models.fields import count, flag, positive
 from exporter.models.spec import DecoderSpec, LayerSpec
-from exporter.models.stored import Stored
+from exporter.models.tensor_layout import Stored
 
 _DEFAULTS = {
     "rms_norm_eps": 1e-6,

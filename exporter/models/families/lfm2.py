@@ -9,7 +9,7 @@ from exporter.models.config import attention, decoder
 from exporter.models.family import Family
 from exporter.models.fields import FULL, count, flag, layer_types, positive, refuse
 from exporter.models.spec import ConvolutionSpec, DecoderSpec, LayerSpec, MlpSpec, Norms
-from exporter.models.stored import Stored
+from exporter.models.tensor_layout import Stored
 
 _CONVOLUTION = "conv"
 _DEFAULTS = {

@@ -8,7 +8,7 @@ from exporter.models.config import attention, decoder, mlp, windowed
 from exporter.models.families.mistral import kinds
 from exporter.models.family import Family
 from exporter.models.fields import count, positive
-from exporter.models.rotary import Growth
+from exporter.models.rotary_spec import Growth
 from exporter.models.spec import AttentionSpec, DecoderSpec, LayerSpec
 
 _BETA = "llama_4_scaling_beta"

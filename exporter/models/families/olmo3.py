@@ -7,7 +7,7 @@ from exporter.models.config import decoder, mlp, unrotated_attention, windowed
 from exporter.models.families import olmo2
 from exporter.models.family import Family
 from exporter.models.fields import flag, layer_kinds
-from exporter.models.rotary_fields import rotary_by_kind
+from exporter.models.rotary_config import rotary_by_kind
 from exporter.models.spec import DecoderSpec, LayerSpec
 
 _DEFAULTS = {**olmo2.DEFAULTS, "rope_theta": 500000.0, "sliding_window": 4096}

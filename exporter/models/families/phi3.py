@@ -8,9 +8,9 @@ from exporter.models.config import decoder, mlp, unrotated_attention, windowed
 from exporter.models.families.mistral import kinds
 from exporter.models.family import Family
 from exporter.models.fields import refuse
-from exporter.models.rotary_fields import rotary
+from exporter.models.rotary_config import rotary
 from exporter.models.spec import AttentionSpec, DecoderSpec, LayerSpec
-from exporter.models.stored import Stored
+from exporter.models.tensor_layout import Stored
 
 _DEFAULTS = {
     "rms_norm_eps": 1e-5,

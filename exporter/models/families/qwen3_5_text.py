@@ -9,9 +9,9 @@ from exporter.errors import ExportError
 from exporter.models.config import decoder, mlp, unrotated_attention
 from exporter.models.family import Family
 from exporter.models.fields import FULL, count, flag, layer_types, refuse
-from exporter.models.rotary_fields import rotary
+from exporter.models.rotary_config import rotary
 from exporter.models.spec import DecoderSpec, DeltaSpec, LayerSpec
-from exporter.models.stored import Stored
+from exporter.models.tensor_layout import Stored
 
 _DELTA = "linear_attention"
 _DEFAULTS = {

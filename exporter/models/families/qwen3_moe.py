@@ -9,7 +9,7 @@ from exporter.models.config import attention, decoder, experts, mlp, windowed
 from exporter.models.family import Family
 from exporter.models.fields import FULL, SLIDING, count, flag
 from exporter.models.spec import DecoderSpec, ExpertsSpec, LayerSpec
-from exporter.models.stored import Stored
+from exporter.models.tensor_layout import Stored
 
 _DEFAULTS = {
     "rms_norm_eps": 1e-6,

@@ -17,8 +17,8 @@
 #include "bench/command.h"
 #include "bench/limit_bench.h"
 #include "bench/model_bench.h"
-#include "runner/options.h"
-#include "runner/session_handle.h"
+#include "model/session_handle.h"
+#include "program/options.h"
 
 namespace {
 

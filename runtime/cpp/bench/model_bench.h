@@ -8,9 +8,9 @@
 
 #include "bench/command.h"
 #include "core/status.h"
-#include "runner/loaded_method.h"
+#include "model/loaded_method.h"
+#include "model/session_handle.h"
 #include "runner/runner.h"
-#include "runner/session_handle.h"
 
 namespace thimble::bench {
 

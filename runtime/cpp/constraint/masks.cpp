@@ -33,7 +33,7 @@ const TokenMask& Masks::at(Recognizer::State state) {
 
 void Masks::clear() {
   kept_.clear();
-  reach_ = PlainReach();
+  reach_ = FreeStringLength();
 }
 
 void Masks::compute(Recognizer::State state, TokenMask* mask) {

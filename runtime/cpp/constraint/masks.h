@@ -2,7 +2,7 @@
 
 #include <unordered_map>
 
-#include "constraint/plain_reach.h"
+#include "constraint/free_string_length.h"
 #include "constraint/recognizer.h"
 #include "constraint/token_trie.h"
 #include "constraint/vocabulary.h"
@@ -31,7 +31,7 @@ class Masks {
 
   Recognizer& recognizer_;
   const Vocabulary& vocabulary_;
-  PlainReach reach_;
+  FreeStringLength reach_;
   /// Of all tokens, and of groups of them with or without the plain ones.
   std::unordered_map<uint32_t, TokenMask> kept_;
 };

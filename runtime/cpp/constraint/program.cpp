@@ -4,7 +4,7 @@
 #include <map>
 #include <utility>
 
-#include "constraint/left_calls.h"
+#include "constraint/left_recursion.h"
 
 namespace thimble {
 namespace {

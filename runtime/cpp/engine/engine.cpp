@@ -9,7 +9,7 @@ namespace thimble {
 namespace {
 
 /// Whether it is the next token of an answer alone.
-bool is_answer(const Share& share) { return share.rows == 1 && share.gets_logits; }
+bool is_answer(const SequenceRows& part) { return part.rows == 1 && part.gets_logits; }
 
 }  // namespace
 
@@ -139,75 +139,74 @@ std::vector<size_t> Engine::next_to_run() const {
   return next;
 }
 
-std::vector<Share> Engine::next_shares() {
+std::vector<SequenceRows> Engine::next_rows() {
   const std::vector<size_t> group = next_to_run();
   std::vector<size_t> ready;
   for (const size_t index : group) ready.push_back(running_[index]->next().size());
-  std::vector<Share> shares =
+  std::vector<SequenceRows> parts =
       divide(ready, turn_ % ready.size(), static_cast<size_t>(options_.prompt_rows));
-  for (Share& share : shares) share.sequence = group[share.sequence];
+  for (SequenceRows& part : parts) part.sequence = group[part.sequence];
   ++turn_;
-  return shares;
+  return parts;
 }
 
-Status Engine::add_drafts(std::vector<Share>* shares) {
-  const auto answers =
-      static_cast<size_t>(std::count_if(shares->begin(), shares->end(), is_answer));
+Status Engine::add_drafts(std::vector<SequenceRows>* parts) {
+  const auto answers = static_cast<size_t>(std::count_if(parts->begin(), parts->end(), is_answer));
   if (drafter_ == nullptr || answers == 0) return {};
   const CallCosts& costs = costs_[answers];
-  if (answers == shares->size() && costs.needs_plain()) return {};
+  if (answers == parts->size() && costs.needs_plain()) return {};
   size_t rows = 0, with_logits = 0;
-  for (const Share& share : *shares) {
-    rows += share.rows;
-    with_logits += share.gets_logits ? 1 : 0;
+  for (const SequenceRows& part : *parts) {
+    rows += part.rows;
+    with_logits += part.gets_logits ? 1 : 0;
   }
   const LoadedMethod& program = model_->program();
   size_t room = std::min(static_cast<size_t>(program.max_seq_len()) - rows,
                          THIMBLE_MOST_LOGIT_ROWS - with_logits);
-  for (Share& share : *shares) {
-    if (!is_answer(share)) continue;
-    Sequence& sequence = *running_[share.sequence];
+  for (SequenceRows& part : *parts) {
+    if (!is_answer(part)) continue;
+    Sequence& sequence = *running_[part.sequence];
     const std::vector<int32_t>& read = slots_[sequence.slot()].tokens;
     const size_t context = static_cast<size_t>(program.max_context_len()) - read.size() - 1;
     Result<std::vector<int32_t>> draft =
         sequence.draft(read, std::min({kMostDraft, room, context}), costs);
     if (!draft.ok()) return draft.status();
-    share.draft = std::move(*draft);
-    room -= share.draft.size();
+    part.draft = std::move(*draft);
+    room -= part.draft.size();
   }
   return {};
 }
 
-Result<const float*> Engine::run(const std::vector<Share>& shares) {
+Result<const float*> Engine::run(const std::vector<SequenceRows>& parts) {
   std::vector<int64_t> tokens;
   std::vector<thimble_segment> segments;
   size_t drafted = 0;
-  for (const Share& share : shares) {
-    const Sequence& sequence = *running_[share.sequence];
+  for (const SequenceRows& part : parts) {
+    const Sequence& sequence = *running_[part.sequence];
     Slots::Slot& slot = slots_[sequence.slot()];
     std::vector<int32_t> read(sequence.next().begin(),
-                              sequence.next().begin() + static_cast<std::ptrdiff_t>(share.rows));
-    read.insert(read.end(), share.draft.begin(), share.draft.end());
-    const size_t logit_rows = share.gets_logits ? 1 + share.draft.size() : 0;
+                              sequence.next().begin() + static_cast<std::ptrdiff_t>(part.rows));
+    read.insert(read.end(), part.draft.begin(), part.draft.end());
+    const size_t logit_rows = part.gets_logits ? 1 + part.draft.size() : 0;
     segments.push_back({slot.cache, static_cast<int64_t>(slot.tokens.size()),
                         static_cast<int64_t>(read.size()), static_cast<int64_t>(logit_rows),
                         nullptr});
     tokens.insert(tokens.end(), read.begin(), read.end());
     slot.tokens.insert(slot.tokens.end(), read.begin(), read.end());
-    drafted += share.draft.size();
+    drafted += part.draft.size();
   }
   const auto start = std::chrono::steady_clock::now();
   const Result<const float*> logits = model_->program().run(tokens, segments);
   const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
-  if (logits.ok() && std::all_of(shares.begin(), shares.end(), is_answer)) {
-    costs_[shares.size()].observe(drafted, taken.count());
+  if (logits.ok() && std::all_of(parts.begin(), parts.end(), is_answer)) {
+    costs_[parts.size()].observe(drafted, taken.count());
   }
   return logits;
 }
 
-Status Engine::advance(const Share& share, const float* logits) {
-  Sequence& sequence = *running_[share.sequence];
-  const Result<size_t> unused = sequence.advance(share.rows, share.draft, logits);
+Status Engine::advance(const SequenceRows& part, const float* logits) {
+  Sequence& sequence = *running_[part.sequence];
+  const Result<size_t> unused = sequence.advance(part.rows, part.draft, logits);
   if (!unused.ok() || *unused == 0) return unused.status();
   const Result<std::vector<int32_t>> lost = slots_.take_back(sequence.slot(), *unused);
   if (!lost.ok()) return lost.status();
@@ -216,20 +215,20 @@ Status Engine::advance(const Share& share, const float* logits) {
 }
 
 void Engine::call_model() {
-  std::vector<Share> shares = next_shares();
-  const Status drafted = add_drafts(&shares);
-  const Result<const float*> logits = drafted.ok() ? run(shares) : Result<const float*>(drafted);
+  std::vector<SequenceRows> parts = next_rows();
+  const Status drafted = add_drafts(&parts);
+  const Result<const float*> logits = drafted.ok() ? run(parts) : Result<const float*>(drafted);
   std::vector<std::pair<size_t, Status>> ended;
   const float* row = logits.ok() ? *logits : nullptr;
-  for (const Share& share : shares) {
+  for (const SequenceRows& part : parts) {
     const Status status =
-        logits.ok() ? advance(share, share.gets_logits ? row : nullptr) : logits.status();
-    if (share.gets_logits && logits.ok()) {
-      row += (1 + share.draft.size()) * static_cast<size_t>(model_->program().vocab_size());
+        logits.ok() ? advance(part, part.gets_logits ? row : nullptr) : logits.status();
+    if (part.gets_logits && logits.ok()) {
+      row += (1 + part.draft.size()) * static_cast<size_t>(model_->program().vocab_size());
     }
-    const Sequence& sequence = *running_[share.sequence];
+    const Sequence& sequence = *running_[part.sequence];
     if (!status.ok()) slots_[sequence.slot()].tokens.clear();
-    if (!status.ok() || sequence.ended()) ended.emplace_back(share.sequence, status);
+    if (!status.ok() || sequence.ended()) ended.emplace_back(part.sequence, status);
   }
   std::sort(ended.begin(), ended.end(),
             [](const auto& a, const auto& b) { return a.first > b.first; });

@@ -7,13 +7,14 @@
 #include <vector>
 
 #include "core/status.h"
+#include "draft/drafter.h"
 #include "engine/idle_constraints.h"
 #include "engine/request.h"
 #include "engine/schedule.h"
 #include "engine/sequence.h"
 #include "engine/slots.h"
-#include "runner/drafter.h"
-#include "runner/model.h"
+#include "model/model.h"
+#include "runner/runner.h"
 
 namespace thimble {
 
@@ -67,13 +68,13 @@ class Engine {
   /// The indices of those whose turn it is.
   std::vector<size_t> next_to_run() const;
   /// What each sequence has in the next call.
-  std::vector<Share> next_shares();
+  std::vector<SequenceRows> next_rows();
   /// Lets sequences guess behind their only token, as far as the call has room.
-  Status add_drafts(std::vector<Share>* shares);
-  Result<const float*> run(const std::vector<Share>& shares);
+  Status add_drafts(std::vector<SequenceRows>* parts);
+  Result<const float*> run(const std::vector<SequenceRows>& parts);
   void call_model();
   /// Gives a sequence its part of the logits; they may be null.
-  Status advance(const Share& share, const float* logits);
+  Status advance(const SequenceRows& part, const float* logits);
   void end(size_t index, const Status& status);
 
   std::shared_ptr<Model> model_;

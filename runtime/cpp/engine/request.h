@@ -6,20 +6,20 @@
 #include <string>
 #include <vector>
 
+#include "answer/generate_options.h"
+#include "answer/stats.h"
 #include "constraint/constraint.h"
 #include "core/status.h"
-#include "runner/runner.h"
-#include "runner/stats.h"
 
 namespace thimble {
 
 /// A text to continue.
 struct Request {
-  std::vector<int32_t> tokens;   ///< at least one
-  GenerateOptions options;       ///< `constraint` and `interrupted` are the engine's
-  ConstraintText constraint;     ///< that the answer must match
-  std::string adapter;           ///< that it runs with; "": none
-  Runner::TextCallback on_text;  ///< called by Engine::step()
+  std::vector<int32_t> tokens;  ///< at least one
+  GenerateOptions options;      ///< `constraint` and `interrupted` are the engine's
+  ConstraintText constraint;    ///< that the answer must match
+  std::string adapter;          ///< that it runs with; "": none
+  TextCallback on_text;         ///< called by Engine::step()
   /// Called once by Engine::step(), after which the engine has forgotten the request: how it went,
   /// and its statistics.
   std::function<void(const Status& status, const Stats& stats)> on_end;

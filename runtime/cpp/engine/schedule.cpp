@@ -4,9 +4,10 @@
 
 namespace thimble {
 
-std::vector<Share> divide(const std::vector<size_t>& waiting, size_t turn, size_t prompt_rows) {
-  std::vector<Share> parts, answers;
-  std::vector<Share> whole;  // one at most: rows with logits must follow one another
+std::vector<SequenceRows> divide(const std::vector<size_t>& waiting, size_t turn,
+                                 size_t prompt_rows) {
+  std::vector<SequenceRows> parts, answers;
+  std::vector<SequenceRows> whole;  // one at most: rows with logits must follow one another
   for (size_t i = 0; i < waiting.size(); ++i) {
     const size_t sequence = (turn + i) % waiting.size();
     if (waiting[sequence] == 1) {

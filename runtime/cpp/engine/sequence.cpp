@@ -37,7 +37,7 @@ Result<size_t> Sequence::advance(size_t count, std::vector<int32_t> draft, const
   next_.erase(next_.begin(), next_.begin() + static_cast<std::ptrdiff_t>(count));
   if (logits == nullptr) return size_t{0};
   const size_t drafted = draft.size();
-  Lookahead ahead;
+  VerifiedDraft ahead;
   ahead.start(std::move(draft), logits, vocab_size_);
   Status status = answer_->choose(logits);
   while (status.ok() && !ended()) {

@@ -7,9 +7,10 @@
 #include <string>
 #include <vector>
 
+#include "answer/answer.h"
+#include "draft/drafter.h"
+#include "draft/verified_draft.h"
 #include "engine/request.h"
-#include "runner/answer.h"
-#include "runner/drafter.h"
 
 namespace thimble {
 

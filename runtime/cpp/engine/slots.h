@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "core/status.h"
-#include "runner/model.h"
+#include "model/model.h"
 
 namespace thimble {
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "runner/thimble.h"
+#include "c_interface/thimble.h"
 
 /// \file
 /// Values of Java as the C interface takes them, and back. Text goes as bytes of UTF-8: JNI's own

@@ -4,7 +4,7 @@
 
 #include <cstddef>
 
-#include "runner/thimble.h"
+#include "c_interface/thimble.h"
 
 namespace thimble::java {
 

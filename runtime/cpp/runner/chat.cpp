@@ -41,7 +41,7 @@ Result<Chat::Question> Chat::ask(const std::string& message, int64_t max_new_tok
 }
 
 Status Chat::answer(const Question& question, const GenerateOptions& options,
-                    const Runner::TextCallback& on_text) {
+                    const TextCallback& on_text) {
   std::string answer;
   Status status = runner_->generate(question.tokens, options, [&](std::string_view text) {
     answer += text;

@@ -39,7 +39,7 @@ class Chat {
   /// Generates the answer and adds it to the conversation. On failure the message is removed and no
   /// turn is dropped.
   Status answer(const Question& question, const GenerateOptions& options,
-                const Runner::TextCallback& on_text);
+                const TextCallback& on_text);
 
   /// Removes every turn; the system message and its part of the cache stay.
   Status reset();

@@ -3,8 +3,8 @@
 #include <memory>
 #include <utility>
 
+#include "draft/ngram_drafter.h"
 #include "runner/model_drafter.h"
-#include "runner/ngram_drafter.h"
 
 namespace thimble {
 

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "runner/draft_depth.h"
-#include "runner/drafter.h"
+#include "draft/draft_depth.h"
+#include "draft/drafter.h"
 #include "runner/runner.h"
 
 namespace thimble {

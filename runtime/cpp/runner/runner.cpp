@@ -4,8 +4,8 @@
 #include <chrono>
 #include <utility>
 
-#include "runner/answer.h"
-#include "runner/session_file.h"
+#include "answer/answer.h"
+#include "model/session_file.h"
 
 namespace thimble {
 namespace {

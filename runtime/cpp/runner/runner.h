@@ -9,31 +9,19 @@
 #include <utility>
 #include <vector>
 
-#include "constraint/constraint.h"
+#include "answer/generate_options.h"
+#include "answer/stats.h"
 #include "core/status.h"
-#include "runner/answer_text.h"
-#include "runner/drafter.h"
-#include "runner/lookahead.h"
-#include "runner/model.h"
-#include "runner/sampler.h"
-#include "runner/stats.h"
+#include "draft/drafter.h"
+#include "draft/verified_draft.h"
+#include "model/model.h"
 
 namespace thimble {
-
-struct GenerateOptions {
-  int64_t max_new_tokens = 0;  ///< 0: until the model ends or the context is full
-  SamplerOptions sampler;
-  OutputOptions output;
-  Constraint* constraint = nullptr;                ///< of this model's vocabulary; null: any text
-  const std::atomic<bool>* interrupted = nullptr;  ///< checked between calls of the model
-};
 
 /// A language model that continues text, with its own key/value cache. A runner and its forks share
 /// the model: only one thread at a time may use any of them.
 class Runner {
  public:
-  using TextCallback = thimble::TextCallback;
-
   /// Loads a model. Threads of ExecuTorch's pool are shared by all runners of a process; those of
   /// the CPU delegate are the model's own.
   static Result<std::unique_ptr<Runner>> load(const std::string& path, const LoadOptions& options);
@@ -148,7 +136,7 @@ class Runner {
   std::vector<int32_t> cached_;  ///< the tokens whose keys and values are in the cache
   std::vector<Message> conversation_;
   std::shared_ptr<Drafter> drafter_;
-  Lookahead ahead_;
+  VerifiedDraft ahead_;
   CallCosts call_costs_;
   Stats stats_;
 };

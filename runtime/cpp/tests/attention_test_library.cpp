@@ -5,8 +5,8 @@
 #include <cstring>
 #include <vector>
 
-#include "ops/attention.h"
-#include "ops/attention_variants.h"
+#include "llama_ops/attention.h"
+#include "llama_ops/attention_variants.h"
 
 extern "C" {
 

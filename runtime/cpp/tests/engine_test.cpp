@@ -9,7 +9,7 @@
 #include <thread>
 #include <vector>
 
-#include "runner/thimble.h"
+#include "c_interface/thimble.h"
 
 namespace {
 

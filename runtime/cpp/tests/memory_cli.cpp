@@ -9,7 +9,7 @@
 #include <iterator>
 #include <vector>
 
-#include "runner/thimble.h"
+#include "c_interface/thimble.h"
 
 namespace {
 

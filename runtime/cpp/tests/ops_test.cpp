@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "ops/llama_ops.h"
-#include "runner/log_capture.h"
+#include "llama_ops/llama_ops.h"
+#include "model/log_capture.h"
 #include "tests/cases.h"
 
 namespace thimble {

@@ -1,6 +1,6 @@
 /// The sampler against the probabilities it is to follow.
 
-#include "runner/sampler.h"
+#include "answer/sampler.h"
 
 #include <cmath>
 #include <limits>

@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <cstdlib>
 
-#include "runner/thimble.h"
+#include "c_interface/thimble.h"
 
 extern "C" {
 

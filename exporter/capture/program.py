@@ -1,0 +1,91 @@
+"""Captures the program from which every delegate starts."""
+
+import operator
+import re
+
+import torch
+from torch.export import Dim, ExportedProgram, export
+from torch.utils._sympy.value_ranges import ValueRanges
+
+import exporter.models.low_rank
+import quant.modules
+from delegates.passes.quantized import drop_unread_buffers
+from exporter.capture.refusals import REFUSALS, refused
+from exporter.errors import ExportError
+from exporter.models.decoder import CausalLM
+from exporter.models.spec import DecoderSpec
+
+_MODULES = "|".join(re.escape(str(m.__file__)) for m in (quant.modules, exporter.models.low_rank))
+_INSIDE = re.compile(rf'\n? *File "(?:{_MODULES})", line ')
+EXAMPLE_SEQ_LEN = 3  # any length above 1: torch.export specializes a Dim whose example is 0 or 1
+
+
+def check_lengths(config: DecoderSpec, max_context_len: int, max_seq_len: int) -> None:
+    """Raises ExportError for lengths that do not fit each other or the model."""
+    limit = config.context_limit
+    if not 1 <= max_context_len <= limit:
+        raise ExportError(
+            f"--max-context-len {max_context_len} is not possible; it must be from 1 to {limit}, "
+            "the model's limit."
+        )
+    if not 1 <= max_seq_len <= max_context_len:
+        raise ExportError(
+            f"--max-seq-len {max_seq_len} is not possible; it must be from 1 to {max_context_len}, "
+            "the context length."
+        )
+
+
+def capture(model: CausalLM, max_context_len: int, max_seq_len: int) -> ExportedProgram:
+    """Captures `forward(tokens (1, seq_len), input_pos (1,))` with seq_len in 1 .. max_seq_len.
+
+    Args:
+        model: quantized or not; it gets a KV cache of max_context_len positions.
+        max_context_len: positions of the cache.
+        max_seq_len: the most tokens in one call.
+
+    Raises:
+        ExportError: the lengths do not fit each other or the model, or a line of the model cannot
+            be captured.
+    """
+    check_lengths(model.config, max_context_len, max_seq_len)
+    model.setup_cache(max_context_len)
+    model.eval().requires_grad_(False)
+    seq_len = min(EXAMPLE_SEQ_LEN, max_seq_len)
+    inputs = (torch.zeros(1, seq_len, dtype=torch.long), torch.zeros(1, dtype=torch.long))
+    dims = (None if max_seq_len == 1 else {1: Dim("seq_len", min=1, max=max_seq_len)}, None)
+    try:
+        program = export(model, inputs, dynamic_shapes=dims)
+    except REFUSALS as error:
+        raise refused(model, inputs, dims, error) from error
+    if max_seq_len > 1:
+        _admit_last_position(program, max_context_len)
+    _end_traces_at_the_model(program)
+    drop_unread_buffers(program)
+    return program
+
+
+def _end_traces_at_the_model(program: ExportedProgram) -> None:
+    """Removes the inner part of stack traces in quantized and adapted linears: the line that calls
+    a module is the node's line."""
+    for node in program.graph.nodes:
+        trace = node.meta.get("stack_trace")
+        if trace:
+            node.meta["stack_trace"] = _INSIDE.split(trace)[0]
+
+
+def _admit_last_position(program: ExportedProgram, max_context_len: int) -> None:
+    """Corrects the only bound that torch.export gets wrong.
+
+    It assumes that every dynamic size is at least 2, and so concludes from
+    start_pos + seq_len <= max_context_len that start_pos never reaches the last position.
+    """
+    wrong, right = max_context_len - 2, max_context_len - 1
+    (start_pos,) = program.graph.find_nodes(op="call_function", target=torch.ops.aten.item.default)
+    for bound in list(start_pos.users):
+        if bound.target is operator.le and bound.args == (start_pos, wrong):
+            for assertion in list(bound.users):
+                program.graph.erase_node(assertion)  # the bound on the sum is enough
+            program.graph.erase_node(bound)
+    program.graph_module.recompile()
+    symbol = start_pos.meta["val"].node.expr
+    program.range_constraints[symbol] = ValueRanges(0, right)

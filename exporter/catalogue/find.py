@@ -1,0 +1,66 @@
+"""Finds the checkpoint of an export: the given one, the preset's own, or the embedded model."""
+
+from dataclasses import replace
+from pathlib import Path
+
+from exporter.catalogue.names import preset_name
+from exporter.catalogue.presets import PRESETS, resolve_model
+from exporter.checkpoint import Checkpoint, open_checkpoint, read_adapters, with_adapter
+from exporter.errors import ExportError
+from exporter.listener import Listener
+from exporter.models.family import Family
+from exporter.options import ExportOptions
+
+EMBEDDED = Path(__file__).parents[1] / "embedded"
+EMBEDDED_NAME = "thimble-python-4m"
+EMBEDDED_PRESET = "llama3.2-1b"  # the preset `llama3`
+
+
+def open_model(name: str, family: Family | None = None) -> Checkpoint:
+    """Returns the checkpoint of a preset, a directory, a GGUF file or a hub id.
+
+    Args:
+        family: the architecture; None: the family of the config's model_type.
+
+    Raises:
+        ExportError: there is none of that name, or it is damaged.
+    """
+    if preset_name(name) == EMBEDDED_PRESET:
+        return open_checkpoint(EMBEDDED, family)
+    return open_checkpoint(resolve_model(name, family).source, family)
+
+
+def find_checkpoint(options: ExportOptions, listener: Listener) -> Checkpoint:
+    """Opens the weights of the requested model, with one adapter merged and others kept apart.
+
+    Raises:
+        ExportError: there is no such model, checkpoint or adapter, or it is damaged.
+    """
+    checkpoint = _find_checkpoint(options, listener)
+    if checkpoint.left_out:
+        parts = ", ".join(
+            f"{name} ({count} tensor{'s' if count > 1 else ''})"
+            for name, count in checkpoint.left_out.items()
+        )
+        listener.note(f"Exporting the language model of {checkpoint.name} alone, without {parts}.")
+    apart = read_adapters(checkpoint, options.adapters)
+    if options.adapter is not None:
+        checkpoint = with_adapter(checkpoint, options.adapter)
+    return replace(checkpoint, adapters=apart)
+
+
+def _find_checkpoint(options: ExportOptions, listener: Listener) -> Checkpoint:
+    if options.checkpoint is not None:
+        if options.model is not None and preset_name(options.model) is None:
+            resolve_model(options.model, options.family)
+        return open_checkpoint(options.checkpoint, options.family)
+    if options.model is None:
+        raise ExportError("no model was given; name one such as llama3, or a checkpoint.")
+    checkpoint = open_model(options.model, options.family)
+    if preset_name(options.model) == EMBEDDED_PRESET:
+        checkpoint.name = EMBEDDED_NAME
+        listener.note(
+            f"No --checkpoint given: exporting {EMBEDDED_NAME}, the small Llama 3 that ships with "
+            f"this package. For the real one: --checkpoint {PRESETS[EMBEDDED_PRESET].source}"
+        )
+    return checkpoint

@@ -1,0 +1,93 @@
+"""Ends a command at any moment on Ctrl-C, SIGTERM and SIGHUP, and removes its temporary files.
+
+A signal handler's exception is raised wherever the interpreter is. Library code that tries an
+import, or a callback that cannot raise, may swallow it. So the signal is also recorded: the next
+stage raises it again, and a failure after it is not reported as the command's own.
+"""
+
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from types import FrameType
+
+from exporter.command_line.streams import (
+    STANDARD_OUTPUT,
+    drop_standard_output,
+    hold_standard_streams,
+)
+
+_noted: int | None = None  # the signal that came
+_at_once = False  # whether nothing needs to be cleaned up
+_said = ""
+
+
+@contextmanager
+def interruptible(said: str) -> Iterator[None]:
+    """Ends the process with 128 + the signal's number if a signal arrives in the block.
+
+    On Ctrl-C it prints the line `said`, on others nothing, as other programs do. A signal that the
+    parent process ignored stays ignored. If standard output fails, the process ends with 1.
+    """
+    global _said
+    _said = said
+    hold_standard_streams()
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, _come)
+    try:
+        yield
+    except BaseException as error:
+        if _noted is not None:
+            _leave(_noted)
+        if not isinstance(error, OSError) or error.filename != STANDARD_OUTPUT:
+            try:
+                sys.stdout.flush()
+            except OSError:  # of a failure that the command has already reported
+                drop_standard_output()
+            raise
+        print(f"Error: standard output cannot be written ({error.strerror}).", file=sys.stderr)
+        os._exit(1)
+
+
+def say_from_now(said: str) -> None:
+    """Changes the line that a Ctrl-C prints from now on."""
+    global _said
+    _said = said
+
+
+@contextmanager
+def nothing_to_clean_up() -> Iterator[None]:
+    """Marks a block, such as the import of large libraries, that a signal ends without an
+    exception."""
+    global _at_once
+    _at_once = True
+    try:
+        yield
+    finally:
+        _at_once = False
+
+
+def raise_if_interrupted() -> None:
+    """Raises a signal's exception again if a library swallowed it."""
+    if _noted is not None:
+        raise SystemExit(128 + _noted)
+
+
+def _come(number: int, frame: FrameType | None) -> None:
+    global _noted
+    _noted = number
+    if _at_once:
+        _leave(number)
+    raise SystemExit(128 + number)
+
+
+def _leave(number: int) -> None:
+    """Ends without Python's finalization, where another Ctrl-C would print tracebacks."""
+    if number == signal.SIGINT:
+        print(_said, file=sys.stderr)
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError):
+            stream.flush()
+    os._exit(128 + number)

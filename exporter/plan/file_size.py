@@ -1,0 +1,119 @@
+"""Estimates the size of the file from shapes, and checks that the disk has room for it."""
+
+import os
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+
+from delegates import Limits
+from exporter.checkpoint import Checkpoint
+from exporter.errors import ExportError
+from exporter.models.decoder import CausalLM
+from exporter.options import ExportOptions
+from exporter.plan.widths import other_bytes, storage_of
+from exporter.text.prepare import Text
+from quant.budget.allocate_bits import numbers_of, small_numbers
+from quant.layers.blocks import parts_of_layer, shape_of
+from quant.layers.embedding_and_head import is_tied
+from quant.layers.outside_layers import outer_parts
+from quant.layers.walk import walk
+from quant.machine.memory_size import show_size
+from quant.measure.size import part_bytes, round_up
+from quant.scheme import EMBEDDING_PART, FOUR_BITS, HEAD_BITS, HEAD_PART, Scheme
+from quant.weight_type import FLOAT_BITS
+
+
+def weight_bytes(model: CausalLM, scheme: Scheme, limits: Limits) -> int:
+    """Returns the bytes of a model's weights in a delegate's file; `model` may be on the meta
+    device."""
+    storage, alignment = storage_of(limits), limits.sizes.alignment
+
+    def end(part: str, table: bool) -> int:
+        rows, columns = model.lm_head.out_features, model.lm_head.in_features
+        type = scheme.type_of(part)
+        if type is None:
+            return round_up(rows * columns * storage.float_bytes, alignment)
+        bytes_of = storage.table_bytes if table else storage.weight_bytes
+        return round_up(bytes_of(rows, type.padded(columns), type), alignment)
+
+    head, table = end(HEAD_PART, table=False), end(EMBEDDING_PART, table=True)
+    type = scheme.type_of(HEAD_PART)
+    bits = FLOAT_BITS if type is None else type.bits
+    total = max(head, table) if is_tied(model) and bits in storage.shares_tied else head + table
+    for stop in walk(model):
+        for part in parts_of_layer(stop.layer):
+            shapes = [shape_of(stop.layer, linear) for linear in part.linears]
+            type = scheme.type_of(f"{stop.name}.{part.name}")
+            total += part_bytes(part, shapes, type, storage, alignment)
+    for outer in outer_parts(model):
+        total += round_up(outer.bytes(scheme, storage), alignment)
+    return total + small_numbers(model) * storage.float_bytes
+
+
+def estimate_size(
+    options: ExportOptions,
+    limits: Limits,
+    checkpoint: Checkpoint,
+    text: Text,
+    max_context_len: int,
+) -> int:
+    """Estimates the bytes of the file; with a budget that is not spread yet, the least."""
+    with torch.device("meta"):
+        model = CausalLM(checkpoint.config)
+    scheme = options.scheme
+    if options.has_budget and scheme.name in FOUR_BITS and not scheme.types:
+        scheme = replace(scheme, head_bits=min(HEAD_BITS))
+    weights = weight_bytes(model, scheme, limits)
+    return weights + other_bytes(limits, checkpoint, model, text, max_context_len)
+
+
+def require_room(
+    options: ExportOptions,
+    limits: Limits,
+    checkpoint: Checkpoint,
+    text: Text,
+    max_context_len: int,
+) -> int:
+    """Returns the estimated bytes of the file, after checking its disk and the ETRecord's.
+
+    Raises:
+        ExportError: a disk has too little free space.
+    """
+    size = estimate_size(options, limits, checkpoint, text, max_context_len)
+    sizes = [(options.out, "--out", size)]
+    if options.etrecord is not None:
+        sizes.append((options.etrecord, "--etrecord", _etrecord_bytes(options, checkpoint)))
+    taken: dict[int, int] = {}  # of each disk
+    for path, option, more in sizes:
+        directory = path.absolute().parent
+        disk = directory.stat().st_dev
+        before = taken.get(disk, 0)
+        taken[disk] = before + more
+        usage = shutil.disk_usage(directory)
+        if usage.total and usage.free < taken[disk]:  # some file systems do not count and report 0
+            beside = f" next to {options.out}" if before else ""
+            raise ExportError(
+                f"{path} needs about {show_size(more)}{beside}, but {directory} has only "
+                f"{show_size(max(usage.free - before, 0))} free; free some space, or choose "
+                f"another place with {option}."
+            )
+    return size
+
+
+def _etrecord_bytes(options: ExportOptions, checkpoint: Checkpoint) -> int:
+    """Returns the bytes that writing an ETRecord needs: its weights, a byte or a float32 each, as
+    ExecuTorch stores them, and about as much again for the compressed ones."""
+    with torch.device("meta"):
+        model = CausalLM(checkpoint.config)
+    numbers = numbers_of(model)
+    return 2 * numbers * (4 if options.scheme.name == "none" else 1)
+
+
+def room_to_leave(cache: Path, out: Path, size: int) -> int:
+    """Returns the bytes that a cache must leave free for a file of `size`: all of them if both are
+    on the same disk, else none."""
+    while not os.path.exists(cache):  # it is created when needed
+        cache = cache.parent
+    return size if cache.stat().st_dev == out.absolute().parent.stat().st_dev else 0

@@ -1,0 +1,197 @@
+"""4 to 8 bits in one file: turns --bits, --max-size or the default size into a scheme, before
+anything is stored."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+
+from delegates import DEFAULT_DELEGATE, Limits, get_delegate
+from exporter.checkpoint import Checkpoint
+from exporter.errors import ExportError
+from exporter.file.pte import REPORT_BYTES
+from exporter.listener import Listener
+from exporter.models.decoder import CausalLM
+from exporter.options import ExportOptions
+from exporter.text.prepare import Text
+from quant.budget.allocate_bits import (
+    Budget,
+    allocate_bits,
+    require_spreadable,
+    sample,
+    small_numbers,
+)
+from quant.budget.sensitivity import measuring_bytes
+from quant.cache.store import Cache
+from quant.layers.blocks import mixtures_of
+from quant.layers.walk import layers_of
+from quant.machine.memory import resident
+from quant.machine.memory_size import show_size
+from quant.machine.ranks import ALONE, Ranks
+from quant.measure.size import STOCK, Storage, round_up
+from quant.rounding.scales import GRIDS
+from quant.scheme import Scheme
+
+_RECORD = 1 << 10  # bytes of the integrity record; more than any file's
+_LINE = 64  # bytes, to which vectors of floats are padded
+
+
+def storage_of(limits: Limits) -> Storage:
+    """Returns how a delegate's files store weights."""
+    stored = limits.sizes
+    return Storage(
+        stored.weight_bytes or STOCK.weight_bytes,
+        stored.table_bytes or STOCK.table_bytes,
+        stored.float_bytes,
+        stored.shares_tied,
+        limits.weight_bits,
+    )
+
+
+def within_budget(
+    options: ExportOptions,
+    limits: Limits,
+    checkpoint: Checkpoint,
+    text: Text,
+    max_context_len: int,
+    listener: Listener,
+    cache: Cache | None,
+) -> ExportOptions:
+    """Returns the options with a scheme that meets their budget.
+
+    Raises:
+        DelegateError: the delegate does not support several widths in one program.
+        ExportError: a rotation would untie weights that the budget counts once, or --max-memory is
+            less than the measurement needs.
+        QuantError: the scheme's bits cannot be spread, or the budget cannot be met.
+    """
+    require_spreadable(options.scheme)
+    if _unties(options.scheme, checkpoint):
+        raise ExportError(
+            f"rotation={options.scheme.choice.rotation} unties this model's embedding and lm_head, "
+            "but a budget counts them as one; leave out the rotation, or --bits and --max-size."
+        )
+    limits.check_mix(checkpoint.config.num_hidden_layers)
+    model = _empty(checkpoint)
+    needed = _lacking(options, model, text)
+    if needed is not None:
+        raise ExportError(
+            f"to measure the effect of bits, {checkpoint.name} needs about {show_size(needed)} of "
+            f"memory, but --max-memory is {show_size(options.max_memory or 0)}; allow that much, "
+            "or leave out --bits and --max-size."
+        )
+    storage = storage_of(limits)
+    other = other_bytes(limits, checkpoint, model, text, max_context_len)
+    alignment = 1 if options.max_size is None else limits.sizes.alignment
+    budget = Budget(
+        options.bits, options.max_size, other=other, storage=storage, alignment=alignment
+    )
+    return _allocate(options, model, budget, checkpoint, text, listener, cache)
+
+
+def choose_default_widths(
+    options: ExportOptions,
+    limits: Limits,
+    checkpoint: Checkpoint,
+    text: Text,
+    listener: Listener,
+    cache: Cache | None,
+    ranks: Ranks = ALONE,
+) -> ExportOptions:
+    """Returns the options with a scheme of 4 to 8 bits, as large as 4 in all layers and 8 in the
+    ends. It is the same for all delegates; for one that does not store them all, the options stay.
+    """
+    if not set(GRIDS) <= set(limits.weight_bits) or _unties(options.scheme, checkpoint):
+        return options
+    model = _empty(checkpoint)
+    needed = _lacking(options, model, text)
+    if needed is not None:
+        listener.note(
+            "Storing every layer in 4 bits: to measure the effect of more, the model needs about "
+            f"{show_size(needed)} of memory, more than --max-memory."
+        )
+        return options
+    budget = Budget(even=True, storage=storage_of(get_delegate(DEFAULT_DELEGATE).LIMITS))
+    return _allocate(options, model, budget, checkpoint, text, listener, cache, ranks)
+
+
+def _empty(checkpoint: Checkpoint) -> CausalLM:
+    """The model on the meta device, whose weights the checkpoint has."""
+    with torch.device("meta"):
+        model = CausalLM(checkpoint.config)
+    checkpoint.check(model)
+    return model
+
+
+def _allocate(
+    options: ExportOptions,
+    model: CausalLM,
+    budget: Budget,
+    checkpoint: Checkpoint,
+    text: Text,
+    listener: Listener,
+    cache: Cache | None,
+    ranks: Ranks = ALONE,
+) -> ExportOptions:
+    """The options with a scheme within the budget."""
+    scheme = allocate_bits(
+        model,
+        options.scheme,
+        budget,
+        checkpoint,
+        text.calibration,
+        lambda: listener.stage("measure"),
+        options.device,
+        cache,
+        ranks,
+        listener.progress,
+    )
+    return replace(options, scheme=scheme)
+
+
+def _lacking(options: ExportOptions, model: CausalLM, text: Text) -> int | None:
+    """Bytes that the measurement needs, if --max-memory allows less."""
+    if options.max_memory is None or text.calibration is None:
+        return None
+    needed = resident() + measuring_bytes(model, sample(text.calibration))
+    return needed if needed > options.max_memory else None
+
+
+def _unties(scheme: Scheme, checkpoint: Checkpoint) -> bool:
+    """Whether a folded rotation makes two weights of tied ends."""
+    return scheme.choice.folds_rotation and checkpoint.config.tie_word_embeddings
+
+
+def require_size(options: ExportOptions, path: Path) -> None:
+    """Raises ExportError if a finished file is larger than --max-size."""
+    size = path.stat().st_size
+    if options.max_size is not None and size > options.max_size:
+        raise ExportError(
+            f"the file has {show_size(size)}, more than was estimated and more than --max-size "
+            f"{show_size(options.max_size)}; set --max-size a little smaller, and report this."
+        )
+
+
+def other_bytes(
+    limits: Limits, checkpoint: Checkpoint, model: CausalLM, text: Text, max_context_len: int
+) -> int:
+    """Returns the most bytes that a file needs besides its weights; `model` may be on the meta
+    device."""
+    config, stored = checkpoint.config, limits.sizes
+
+    def filled(size: int) -> int:
+        return round_up(size, stored.alignment)
+
+    blobs = sum(filled(len(blob)) for blob in text.blobs.values()) + filled(REPORT_BYTES)
+    # Two pieces, the graph and what the delegate reads, however these bytes are divided.
+    program = filled(stored.graph_bytes + stored.layer_bytes * config.num_hidden_layers)
+    program += stored.alignment
+    row = sum(table.head_dim for table in config.rotary_tables)
+    rotary = stored.rotary_numbers * max_context_len * row * stored.float_bytes
+    small = small_numbers(model) * stored.float_bytes
+    vectors = sum(parameter.dim() < 2 for parameter in model.parameters())
+    floats = filled(small + rotary + 2 * _LINE * vectors) - small
+    routers = sum(len(mixtures_of(layer)) for layer in layers_of(model)) * stored.alignment
+    # The parts of an adapter start at lines, and the adapter at the alignment.
+    adapters = sum(filled(each.bytes + 2 * _LINE * len(each.pairs)) for each in checkpoint.adapters)
+    return blobs + program + floats + routers + adapters + _RECORD

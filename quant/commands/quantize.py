@@ -1,0 +1,181 @@
+"""Quantizes a checkpoint and stores the layers in the cache, in one process or several."""
+
+import io
+import json
+import os
+import resource
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+import torch
+
+from delegates import get_delegate
+from exporter.catalogue.find import find_checkpoint
+from exporter.checkpoint import Checkpoint
+from exporter.commands.display import Display
+from exporter.errors import ExportError
+from exporter.options import ExportOptions
+from exporter.pipeline import load_quantized
+from exporter.plan.memory import plan_memory
+from exporter.plan.widths import choose_default_widths
+from exporter.text.calibration import with_own_text
+from exporter.text.prepare import prepare_text
+from exporter.tokenizer import TokenizerError
+from quant.cache.store import Cache, default_directory, default_size
+from quant.errors import QuantError
+from quant.machine.distributed import joined, own_device
+from quant.machine.freed_memory import reusing_freed_memory
+from quant.machine.memory_size import parse_size, show_size
+from quant.machine.ranks import Ranks
+from quant.machine.resources import Resources
+from quant.machine.speed import Speed, matmul_gflops
+from quant.measure.format_numbers import with_error
+from quant.report import QuantReport
+from quant.scheme import mixes_by_default, scheme_from_text
+
+
+@dataclass(frozen=True)
+class Request:
+    """The arguments of the command line."""
+
+    model: str
+    scheme: str
+    method: str | None
+    group_size: int
+    head_bits: int | None
+    calibration: Path | None
+    calibration_tokens: int | None
+    tokenizer: Path | None
+    cache: Path | None
+    max_memory: str | None
+    device: str
+
+
+def run_fill(request: Request, as_json: bool) -> None:
+    """Quantizes and, on the first rank, prints the result; exits with 2 if the request is not
+    possible, with 1 if the work failed."""
+    began = False  # what each rank does for itself
+    try:
+        device = own_device(request.device)
+        with joined(device) as ranks:
+            options = _options(request, device)
+            assert options.cache is not None
+            listener = Display(sys.stderr if ranks.first else io.StringIO())
+            checkpoint = find_checkpoint(options, listener)
+            text = prepare_text(options, checkpoint)
+            with listener, reusing_freed_memory(options.max_memory):
+                began = True
+                speed = Speed()
+                cache = Cache(options.cache, default_size(), listener.note)
+                spill = plan_memory(options, checkpoint, text, 0, listener)
+                if options.mixed:
+                    limits = get_delegate(options.delegate).LIMITS
+                    options = choose_default_widths(
+                        options, limits, checkpoint, text, listener, cache, ranks
+                    )
+                text = with_own_text(options, checkpoint, text, cache, listener, ranks)
+                resources = Resources(cache, spill=spill, ranks=ranks, speed=speed, device=device)
+                report = load_quantized(options, checkpoint, text, listener, resources)[1]
+        if cache.refused:
+            raise QuantError(
+                f"{cache.directory} could not store all layers; free some space, or choose another "
+                "place with --cache."
+            )
+    except (QuantError, ExportError, TokenizerError) as error:
+        rank = os.environ.get("RANK", "0")
+        if began or rank == "0":  # what was asked for is wrong for all of them alike
+            click.echo(
+                f"{f'Rank {rank}: ' if began and rank != '0' else ''}Error: {error}", err=True
+            )
+        sys.exit(1 if began and listener.began_work else 2)
+    if ranks.first:
+        figures = _figures(checkpoint, report, options, ranks, speed)
+        click.echo(json.dumps(figures) if as_json else _describe(figures))
+
+
+def _options(request: Request, device: torch.device) -> ExportOptions:
+    """Returns the exporter's options, so that both use the same cached layers."""
+    cache = request.cache or default_directory()
+    limit = request.max_memory
+    return ExportOptions(
+        model=request.model,
+        out=cache / "unused.pte",
+        tokenizer=request.tokenizer,
+        scheme=scheme_from_text(
+            request.scheme, request.method, request.group_size, request.head_bits
+        ),
+        mixed=mixes_by_default(request.scheme, request.head_bits),
+        calibration=request.calibration,
+        calibration_tokens=request.calibration_tokens,
+        cache=cache,
+        max_memory=None if limit is None else parse_size(limit, "--max-memory"),
+        device=device,
+    )
+
+
+def _figures(
+    checkpoint: Checkpoint,
+    report: QuantReport,
+    options: ExportOptions,
+    ranks: Ranks,
+    speed: Speed,
+) -> dict[str, object]:
+    quality = report.quality
+    made = checkpoint.config.num_hidden_layers - report.cached_layers
+    return {
+        "model": checkpoint.name,
+        "scheme": report.scheme,
+        "cache": str(options.cache),
+        "processes": ranks.count,
+        "device": options.device.type,
+        "layers": checkpoint.config.num_hidden_layers,
+        "layers_from_cache": report.cached_layers,
+        "calibration_tokens": report.calibration_tokens,
+        "seconds": report.seconds,
+        "seconds_per_layer": report.seconds / made if made else None,
+        "hessian_gflops": speed.gflops("hessian"),
+        "update_gflops": speed.gflops("update"),
+        "matmul_gflops": matmul_gflops(options.device) * ranks.count if speed.seconds else None,
+        "peak_memory": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+        "peak_gpu_memory": _peak_gpu_memory(options.device),
+        "quality": quality.to_dict() if quality else None,
+    }
+
+
+def _peak_gpu_memory(device: torch.device) -> int | None:
+    """Bytes of this process' GPU, if it has one."""
+    return torch.cuda.max_memory_allocated(device) if device.type == "cuda" else None
+
+
+def _describe(figures: dict[str, object]) -> str:
+    """Returns the figures as readable lines."""
+    count = figures["layers"]
+    layers = f"{count} layer" if count == 1 else f"{count} layers"
+    lines = [
+        f"{figures['model']} by {figures['scheme']}: {layers} in {figures['cache']}, "
+        f"{figures['layers_from_cache']} of them from earlier runs"
+    ]
+    each = figures["seconds_per_layer"]
+    assert isinstance(figures["peak_memory"], int)
+    if isinstance(each, float):
+        lines.append(
+            f"{each:.1f} s for each other layer by {figures['processes']} process"
+            f"{'es' if figures['processes'] != 1 else ''}, peak memory "
+            f"{show_size(figures['peak_memory'])}"
+        )
+    rates = [figures[f"{part}_gflops"] for part in ("hessian", "update", "matmul")]
+    if all(isinstance(rate, float) for rate in rates):
+        hessian, update, matmul = rates
+        lines.append(
+            f"Hessians at {hessian:.1f} GFLOP/s, updates at {update:.1f}; matrix products reach "
+            f"{matmul:.1f} here"
+        )
+    quality = figures["quality"]
+    if isinstance(quality, dict):
+        lines.append(
+            f"quality: KL {with_error(quality['kl'], quality['kl_error'], 4)} nats, top-1 "
+            f"{quality['top1']:.1%} ({quality['tokens']} held-out tokens)"
+        )
+    return "\n".join(lines)

@@ -1,0 +1,123 @@
+"""`python -m quant run`: the options; quant/commands/quantize.py does the work."""
+
+import os
+import sys
+from pathlib import Path
+
+import click
+
+from exporter.command_line.filled import FilledPath, FilledText
+
+
+@click.command(
+    "run",
+    short_help="Quantizes a model and stores its layers.",
+    context_settings={"show_default": True},
+)
+@click.argument("model", type=FilledText("name a model such as llama3"))
+@click.option("--quant", metavar="SCHEME", default="gptq4", help="As in python -m exporter.")
+@click.option(
+    "--method",
+    metavar="NAME=VALUE[,...]",
+    type=FilledText("write NAME=VALUE, such as rotation=none"),
+    help="As in python -m exporter.",
+)
+@click.option("--group-size", metavar="N", default=32, help="As in python -m exporter.")
+@click.option("--head-bits", metavar="N", type=int, help="As in python -m exporter.")
+@click.option(
+    "--calibration", type=FilledPath("name a text file"), help="As in python -m exporter."
+)
+@click.option(
+    "--calibration-tokens",
+    metavar="N",
+    type=click.IntRange(min=1),
+    help="As in python -m exporter.",
+)
+@click.option(
+    "--tokenizer", type=FilledPath("name a file or directory"), help="As in python -m exporter."
+)
+@click.option(
+    "--cache",
+    type=FilledPath("name a directory", file_okay=False),
+    help="Directory for the layers, which all processes must share; by default $THIMBLE_CACHE or "
+    "the user's cache directory.",
+)
+@click.option(
+    "--max-memory",
+    metavar="SIZE",
+    help="Memory limit of each process, a number and a unit such as 6GB.",
+)
+@click.option(
+    "--device",
+    metavar="NAME",
+    default="auto",
+    help="As in python -m exporter; with several processes, each uses its own GPU.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def run_command(
+    model: str,
+    quant: str,
+    method: str | None,
+    group_size: int,
+    head_bits: int | None,
+    calibration: Path | None,
+    calibration_tokens: int | None,
+    tokenizer: Path | None,
+    cache: Path | None,
+    max_memory: str | None,
+    device: str,
+    as_json: bool,
+) -> None:
+    """Quantizes a checkpoint and stores the layers in the cache, from which the exporter takes
+    them.
+
+    Runs in one process, or in 2, 4 or 8 that share the calibration text and the rows of each
+    weight, with bit-identical results: torchrun --nproc-per-node 4 -m quant run MODEL
+    """
+    from exporter.command_line.interruption import nothing_to_clean_up
+    from exporter.command_line.quiet import silence_known_noise
+    from exporter.commands.checks import check_quantization, check_source
+    from exporter.errors import ExportError
+    from quant.errors import QuantError
+
+    try:
+        if quant == "none":
+            raise QuantError("--quant none does not quantize anything; use a scheme such as gptq4.")
+        if quant == "keep":
+            raise QuantError("--quant keep makes no layers to store; use a scheme such as gptq4.")
+        check_source(model, None)
+        check_quantization(
+            quant,
+            method,
+            group_size,
+            head_bits,
+            calibration,
+            calibration_tokens,
+            False,
+            max_memory,
+            device,
+        )
+    except (QuantError, ExportError) as error:
+        if os.environ.get("RANK", "0") == "0":  # the same for all processes of torchrun
+            click.echo(f"Error: {error}", err=True)
+        sys.exit(2)
+    silence_known_noise()
+    with nothing_to_clean_up():
+        from quant.commands.quantize import Request, run_fill
+
+    run_fill(
+        Request(
+            model=model,
+            scheme=quant,
+            method=method,
+            group_size=group_size,
+            head_bits=head_bits,
+            calibration=calibration,
+            calibration_tokens=calibration_tokens,
+            tokenizer=tokenizer,
+            cache=cache,
+            max_memory=max_memory,
+            device=device,
+        ),
+        as_json,
+    )

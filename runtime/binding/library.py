@@ -1,0 +1,187 @@
+"""libthimble for ctypes: the functions of runtime/cpp/c_interface/thimble.h."""
+
+import ctypes
+from functools import cache
+from pathlib import Path
+
+from runtime.build import BUILD_DIR
+from runtime.errors import RunnerError
+
+ERROR_SIZE = 4096
+
+
+class LoadOptions(ctypes.Structure):
+    """thimble_load_options."""
+
+    _fields_ = [
+        ("threads", ctypes.c_int32),
+        ("cache_type", ctypes.c_int32),
+        ("huge_pages", ctypes.c_int32),
+    ]
+
+
+class RecordingCounts(ctypes.Structure):
+    """thimble_recording."""
+
+    _fields_ = [("calls", ctypes.c_int64), ("dropped_calls", ctypes.c_int64)]
+
+
+class Options(ctypes.Structure):
+    """thimble_options."""
+
+    _fields_ = [
+        ("max_new_tokens", ctypes.c_int64),
+        ("temperature", ctypes.c_float),
+        ("top_k", ctypes.c_int32),
+        ("top_p", ctypes.c_float),
+        ("min_p", ctypes.c_float),
+        ("seed", ctypes.c_uint64),
+    ]
+
+
+class Piece(ctypes.Structure):
+    """thimble_piece."""
+
+    _fields_ = [
+        ("text", ctypes.c_char_p),
+        ("size", ctypes.c_size_t),
+        ("literal", ctypes.c_int32),
+    ]
+
+
+class Token(ctypes.Structure):
+    """thimble_token."""
+
+    _fields_ = [
+        ("token", ctypes.c_int32),
+        ("logprob", ctypes.c_double),
+        ("text", ctypes.POINTER(ctypes.c_char)),
+        ("size", ctypes.c_size_t),
+    ]
+
+
+TextCallback = ctypes.CFUNCTYPE(
+    ctypes.c_int, ctypes.POINTER(ctypes.c_char), ctypes.c_size_t, ctypes.c_void_p
+)
+
+TokenCallback = ctypes.CFUNCTYPE(
+    None, ctypes.POINTER(Token), ctypes.POINTER(Token), ctypes.c_size_t, ctypes.c_void_p
+)
+
+EndCallback = ctypes.CFUNCTYPE(None, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_void_p)
+
+
+class EngineOptions(ctypes.Structure):
+    """thimble_engine_options."""
+
+    _fields_ = [
+        ("sequences", ctypes.c_int32),
+        ("queue", ctypes.c_int32),
+        ("prompt_rows", ctypes.c_int32),
+    ]
+
+
+class Request(ctypes.Structure):
+    """thimble_request."""
+
+    _fields_ = [
+        ("tokens", ctypes.POINTER(ctypes.c_int32)),
+        ("count", ctypes.c_int64),
+        ("options", Options),
+        ("constraint_kind", ctypes.c_int32),
+        ("constraint", ctypes.c_char_p),
+        ("constraint_size", ctypes.c_size_t),
+    ]
+
+
+@cache
+def library(directory: Path = BUILD_DIR) -> ctypes.CDLL:
+    """Returns the library of a build directory, with its functions declared.
+
+    Raises:
+        RunnerError: it is not built, or cannot be loaded.
+    """
+    lib = open_library(directory / "libthimble.so")
+    _declare(lib)
+    return lib
+
+
+def open_library(path: Path) -> ctypes.CDLL:
+    """Returns a built library, with its functions not yet declared.
+
+    Raises:
+        RunnerError: it is not built, or cannot be loaded.
+    """
+    if not path.is_file():
+        raise RunnerError(f"{path} is not built: run python -m runtime build")
+    try:
+        return ctypes.CDLL(str(path))
+    except OSError as error:
+        raise RunnerError(f"cannot load {path}: {error}: run python -m runtime build") from error
+
+
+def _declare(lib: ctypes.CDLL) -> None:
+    text, size, pointer = ctypes.c_char_p, ctypes.c_size_t, ctypes.c_void_p
+    number, wide = ctypes.c_int, ctypes.c_int64
+    options, load_options = ctypes.POINTER(Options), ctypes.POINTER(LoadOptions)
+    tokens, logits = ctypes.POINTER(ctypes.c_int32), ctypes.POINTER(ctypes.c_float)
+    functions = {
+        "version": (text,),
+        "load": (pointer, text, load_options, text, size),
+        "adapters": (wide, pointer),
+        "adapter_at": (text, pointer, wide),
+        "adapter": (text, pointer),
+        "use_adapter": (number, pointer, text, text, size),
+        "use_draft": (number, pointer, text, text, size),
+        "generate": (number, pointer, text, size, options, TextCallback, pointer, text, size),
+        "interrupt": (None, pointer, ctypes.c_int32),
+        "constrain": (number, pointer, ctypes.c_int32, text, size, text, size),
+        "constraint_notes": (text, pointer),
+        "chat_start": (number, pointer, text, size, text, size),
+        "chat_say": (
+            *(number, pointer, text, size, options, TextCallback, pointer),
+            *(ctypes.POINTER(wide), text, size),
+        ),
+        "chat_reset": (number, pointer, text, size),
+        "chat_turns": (wide, pointer),
+        "stats": (text, pointer),
+        "encode": (wide, pointer, text, size, tokens, wide),
+        "token_text": (pointer, pointer, ctypes.c_int32, ctypes.POINTER(size)),
+        "encode_pieces": (
+            *(wide, pointer, ctypes.POINTER(Piece), wide, tokens, wide),
+            *(text, size),
+        ),
+        "chat_template": (text, pointer),
+        "vocab_size": (wide, pointer),
+        "logits": (number, pointer, tokens, wide, wide, logits, text, size),
+        "length": (wide, pointer),
+        "truncate": (number, pointer, wide, text, size),
+        "save": (number, pointer, text, text, size),
+        "restore": (number, pointer, text, text, size),
+        "fork": (pointer, pointer, text, size),
+        "start_recording": (number, pointer, wide, wide, text, size),
+        "stop_recording": (number, pointer, text, ctypes.POINTER(RecordingCounts), text, size),
+        "verify": (number, pointer, text, size),
+        "engine_open": (pointer, pointer, ctypes.POINTER(EngineOptions), text, size),
+        "settings_new": (pointer,),
+        "settings_free": (None, pointer),
+        "settings_number": (number, pointer, text, ctypes.c_double, text, size),
+        "settings_bias": (number, pointer, ctypes.c_int32, ctypes.c_double, text, size),
+        "settings_stop": (number, pointer, text, size, text, size),
+        "settings_tokens": (
+            *(number, pointer, ctypes.c_int32, TokenCallback, pointer, text, size),
+        ),
+        "use_settings": (None, pointer, pointer),
+        "engine_submit_with": (
+            *(wide, pointer, ctypes.POINTER(Request), pointer, text),
+            *(TextCallback, EndCallback, pointer, text, size),
+        ),
+        "engine_cancel": (None, pointer, wide),
+        "engine_step": (wide, pointer),
+        "engine_free": (None, pointer),
+        "encode_prompt": (wide, pointer, text, size, tokens, wide, text, size),
+        "free": (None, pointer),
+    }
+    for name, (result, *arguments) in functions.items():
+        function = getattr(lib, f"thimble_{name}")
+        function.restype, function.argtypes = result, arguments

@@ -1,0 +1,55 @@
+"""What an answer's options are beside those of the C struct: thimble_settings of the library."""
+
+import ctypes
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from runtime.binding.c_arguments import text_of
+from runtime.binding.library import ERROR_SIZE, library
+from runtime.errors import RunnerError
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The values of thimble_settings.
+
+    Attributes:
+        numbers: of thimble_settings_number(), by name.
+        bias: what is added to the logits of tokens.
+        stop: texts at which the answer ends, in UTF-8.
+        logprobs: the number of most likely tokens; None: the tokens are not asked for.
+    """
+
+    numbers: dict[str, float]
+    bias: dict[int, float]
+    stop: list[bytes]
+    logprobs: int | None
+
+    @contextmanager
+    def open(self, on_token: Callable[..., None]) -> Iterator[int]:
+        """Provides the library's settings, with a callback for the tokens if they are asked for.
+
+        Raises:
+            RunnerError: the library refuses a value.
+        """
+        lib = library()
+        settings = lib.thimble_settings_new()
+        try:
+            for name, number in self.numbers.items():
+                _set(lib.thimble_settings_number, settings, name.encode(), number)
+            for token, value in self.bias.items():
+                _set(lib.thimble_settings_bias, settings, token, value)
+            for text in self.stop:
+                _set(lib.thimble_settings_stop, settings, text, len(text))
+            if self.logprobs is not None:
+                _set(lib.thimble_settings_tokens, settings, self.logprobs, on_token, None)
+            yield settings
+        finally:
+            lib.thimble_settings_free(settings)
+
+
+def _set(function: Callable[..., int], *arguments: object) -> None:
+    error = ctypes.create_string_buffer(ERROR_SIZE)
+    if function(*arguments, error, ERROR_SIZE):
+        raise RunnerError(text_of(error))

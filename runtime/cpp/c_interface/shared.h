@@ -1,0 +1,87 @@
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <initializer_list>
+#include <memory>
+#include <sstream>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "c_interface/thimble.h"
+#include "runner/runner.h"
+
+/// \file
+/// What the files of the C interface share.
+
+struct thimble_settings {
+  thimble::LogitChangeOptions changes;
+  thimble::OutputOptions output;
+};
+
+struct thimble_runner {
+  explicit thimble_runner(std::unique_ptr<thimble::Runner> loaded) : runner(std::move(loaded)) {}
+
+  std::unique_ptr<thimble::Runner> runner;
+  std::string stats;
+  thimble_settings settings;
+  std::atomic<bool> interrupted{false};
+  thimble::ConstraintText constraint_text;
+  std::unique_ptr<thimble::Constraint> constraint;
+  std::string notes;          ///< of the constraint
+  std::string chat_template;  ///< as JSON, once it was asked for
+};
+
+namespace thimble {
+
+/// Writes the sentence of an error, if it is one; returns what the functions of C return.
+inline int report(const Status& status, char* error, size_t error_size) {
+  if (status.ok()) return 0;
+  std::snprintf(error, error_size, "%s", status.message().c_str());
+  return 1;
+}
+
+/// Whether a number is in its range; NaN is in none.
+template <typename T>
+Status check(const char* name, T value, T low, T high) {
+  if (low <= value && value <= high) return {};
+  std::ostringstream sentence;
+  sentence << name << " is " << value << ", but must be from " << low << " to " << high;
+  return Status::error(sentence.str());
+}
+
+/// The first of them that is an error.
+inline Status first_error(std::initializer_list<Status> checks) {
+  for (const Status& status : checks) {
+    if (!status.ok()) return status;
+  }
+  return {};
+}
+
+inline Status check(const thimble_options& options) {
+  return first_error({check<int64_t>("max_new_tokens", options.max_new_tokens, 0, INT32_MAX),
+                      check("temperature", options.temperature, 0.0f, kMaxTemperature),
+                      check("top_k", options.top_k, 0, INT32_MAX),
+                      check("top_p", options.top_p, 0.0f, 1.0f),
+                      check("min_p", options.min_p, 0.0f, 1.0f)});
+}
+
+/// Without the constraint.
+inline GenerateOptions to_generate(const thimble_options& options,
+                                   const thimble_settings& settings) {
+  GenerateOptions generate;
+  generate.max_new_tokens = options.max_new_tokens;
+  generate.sampler = {options.temperature, options.top_k, options.top_p,
+                      options.min_p,       options.seed,  settings.changes};
+  generate.output = settings.output;
+  return generate;
+}
+
+inline TextCallback to_callback(thimble_text_callback on_text, void* context) {
+  return [=](std::string_view text) { return on_text(text.data(), text.size(), context) != 0; };
+}
+
+}  // namespace thimble

@@ -1,0 +1,91 @@
+#pragma once
+
+#include <executorch/extension/module/module.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/status.h"
+#include "model/pte_file.h"
+#include "model/recorder.h"
+#include "model/session_handle.h"
+#include "model/xnnpack.h"
+
+namespace thimble {
+
+/// The method that computes the complete model, by the name that ExecuTorch's runners use.
+inline constexpr const char* kForward = "forward";
+
+/// A method of the program inside a PteFile, as ExecuTorch runs it: `(tokens int64 (1, seq_len),
+/// input_pos int64 (1,)) -> logits float32 (1, vocab_size)` over its own key/value cache.
+class LoadedMethod {
+ public:
+  /// Loads a method of `file`, which must outlive it.
+  static Result<std::unique_ptr<LoadedMethod>> load(const PteFile& file, const std::string& method,
+                                                    const LoadOptions& options);
+
+  const std::string& method() const { return method_; }
+
+  int64_t max_seq_len() const { return max_seq_len_; }
+  int64_t max_context_len() const { return max_context_len_; }
+  int64_t vocab_size() const { return vocab_size_; }
+  const std::vector<int32_t>& eos_ids() const { return eos_ids_; }
+
+  /// The delegates it runs on, by ExecuTorch's names, separated by commas.
+  const std::string& delegates() const { return delegates_; }
+  int32_t threads() const { return threads_; }
+  /// Null if the cache is not the CPU delegate's.
+  SessionHandle* session() const { return session_.get(); }
+
+  /// Records what run() does; may be used from any thread.
+  Recorder& recorder() { return recorder_; }
+
+  /// A named blob, in place, valid as long as the program; empty if not found.
+  std::string_view named_data(const char* name);
+
+  /// Runs the method over tokens at positions start_pos ... The result has vocab_size() logits of
+  /// the last token, valid until the next call.
+  Result<const float*> run(const std::vector<int64_t>& tokens, int64_t start_pos);
+
+  /// Whether it runs segments: the complete method is one call of the CPU delegate.
+  bool runs_segments() const { return runs_segments_; }
+
+  /// Runs the method over tokens of the session's caches. The result has vocab_size() logits of
+  /// each row that gets them, valid until the next call.
+  Result<const float*> run(const std::vector<int64_t>& tokens,
+                           const std::vector<thimble_segment>& segments);
+
+ private:
+  LoadedMethod(const PteFile& file, const std::string& method) : file_(file), method_(method) {}
+  void note_facts();
+  Result<const float*> execute(const std::vector<int64_t>& tokens, int64_t start_pos,
+                               const char* phase);
+  Status read_constants();
+  Status read_constant(const char* name, int64_t* value);
+  Status no_method() const;
+  Status check_signature(const executorch::runtime::MethodMeta& meta) const;
+  Status find_delegates(const executorch::runtime::MethodMeta& meta);
+  Status start(const LoadOptions& options, const executorch::runtime::MethodMeta& meta);
+  Status load_method(const LoadOptions& options);
+
+  const PteFile& file_;
+  const std::string method_;
+  Recorder recorder_;
+  std::unique_ptr<SessionHandle> session_;  ///< closed after the module is gone
+  std::unique_ptr<ThreadPoolUse> pool_;     ///< ends after the module is gone; null where unused
+  std::unique_ptr<executorch::extension::Module> module_;
+  std::vector<executorch::runtime::FreeableBuffer> blobs_;
+  int64_t max_seq_len_ = 0;
+  int64_t max_context_len_ = 0;
+  int64_t vocab_size_ = 0;
+  std::vector<int32_t> eos_ids_;
+  std::string delegates_;
+  int32_t threads_ = 0;
+  bool runs_segments_ = false;
+  std::vector<float> logits_;  ///< of segments
+};
+
+}  // namespace thimble

@@ -1,0 +1,180 @@
+/// The command line: writes the text to standard output, everything else to standard error.
+
+#include <cstdio>
+#include <memory>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "model/session_file.h"
+#include "model/version.h"
+#include "platform/output_file.h"
+#include "platform/signals.h"
+#include "platform/streams.h"
+#include "program/chat_lines.h"
+#include "program/interrupt.h"
+#include "program/options.h"
+#include "program/recording_signal.h"
+#include "program/standard_output.h"
+#include "runner/draft.h"
+#include "runner/runner.h"
+
+namespace thimble {
+namespace {
+
+// kBadUse: the request is not possible; kFailed: the work failed after it began.
+constexpr int kFailed = 1, kBadUse = 2, kSignalled = 128;
+
+int fail(const Status& status, int code) {
+  std::fprintf(stderr, "runner: %s\n", status.message().c_str());
+  return code;
+}
+
+Result<int> continue_prompt(Runner& runner, const Options& options,
+                            const GenerateOptions& generate) {
+  const Result<std::vector<int32_t>> tokens = runner.encode_prompt(*options.prompt);
+  if (!tokens.ok()) return tokens.status();
+  StandardOutput output;
+  const Status status = runner.generate(*tokens, generate, output.callback());
+  if (!status.ok()) return status;
+  // A file or a pipe gets only the text.
+  if (platform::output_is_terminal()) output.write("\n");
+  if (!output.status().ok()) return fail(output.status(), kFailed);
+  explain_end(runner);
+  return code_of(runner.stats());
+}
+
+/// Fails if one file has two purposes.
+Status check_names(const Options& options) {
+  std::vector<std::string> files{options.model};
+  for (const std::string& path : {options.etdump, options.json, options.session}) {
+    if (path.empty()) continue;
+    for (const std::string& other : files) {
+      if (platform::same_file(path, other)) {
+        return Status::error(path + " is named twice: give each output a file of its own");
+      }
+    }
+    files.push_back(path);
+  }
+  return {};
+}
+
+Status check_outputs(const Options& options) {
+  Status status = check_session(options.session);
+  for (const std::string& path : {options.etdump, options.json, options.session}) {
+    if (status.ok() && !path.empty()) status = platform::check_writable(path);
+  }
+  return status;
+}
+
+Status verify(const std::string& model) {
+  const Result<PteFile> file = PteFile::open(model);
+  if (!file.ok()) return file.status();
+  Status sound = file->verify();
+  if (!sound.ok()) return sound;
+  std::fprintf(stderr, "runner: %s is not damaged: all checksums match\n", model.c_str());
+  return {};
+}
+
+/// Writes every requested file, even if one fails; false if one fails.
+bool write_files(Runner& runner, const Options& options, RecordingSignal& signal,
+                 const std::vector<ChosenLogprob>& logprobs) {
+  bool all = true;
+  const auto check = [&all](const Status& status) {
+    if (!status.ok()) fail(status, kFailed);
+    all = all && status.ok();
+  };
+  if (!options.session.empty()) check(runner.save(options.session));
+  check(signal.finish());
+  if (!options.json.empty()) {
+    const std::string tokens = options.logprobs ? to_json(logprobs) : "";
+    check(platform::write_file(options.json, {to_json(runner.stats(), tokens)}));
+  }
+  return all;
+}
+
+/// Resumes from the session in the file, if it exists.
+Status resume(Runner& runner, const std::string& path) {
+  if (path.empty()) return {};
+  if (platform::file_kind(path) != platform::FileKind::kAbsent) return runner.restore(path);
+  return runner.model().session_for("saved").status();
+}
+
+/// The constraint of the options, null if there is none; says what is to be known about it.
+Result<std::unique_ptr<Constraint>> compile(Runner& runner, const ConstraintText& text) {
+  Result<std::unique_ptr<Constraint>> constraint = runner.compile(text);
+  if (!constraint.ok() || *constraint == nullptr) return constraint;
+  for (const std::string& note : (*constraint)->notes()) {
+    std::fprintf(stderr, "runner: %s\n", note.c_str());
+  }
+  return constraint;
+}
+
+/// Returns the exit code.
+int run(const Options& options) {
+  Status status = check_names(options);
+  if (status.ok()) status = check_outputs(options);
+  if (!status.ok()) return fail(status, kBadUse);
+  if (options.verify) {
+    status = verify(options.model);
+    if (!status.ok()) return fail(status, kBadUse);
+    if (!options.prompt && !options.chat) return 0;
+  }
+  block_recording_signal();  // in the threads that loading starts as well
+  Result<std::unique_ptr<Runner>> loaded = Runner::load(options.model, options.load);
+  if (!loaded.ok()) return fail(loaded.status(), kBadUse);
+  Runner& runner = **loaded;
+  RecordingSignal signal(runner.model().program().recorder(), options.etdump);
+  status = runner.use_adapter(options.adapter);
+  if (!status.ok()) return fail(status, kBadUse);
+  status = use_draft(runner, options.draft);
+  if (!status.ok()) return fail(status, kBadUse);
+  status = resume(runner, options.session);
+  if (!status.ok()) return fail(status, kBadUse);
+
+  Result<std::unique_ptr<Constraint>> constraint = compile(runner, options.constraint);
+  if (!constraint.ok()) return fail(constraint.status(), kBadUse);
+
+  GenerateOptions generate;
+  generate.constraint = constraint->get();
+  generate.max_new_tokens = options.max_new_tokens;
+  generate.sampler = options.sampler;
+  generate.output = options.output;
+  generate.sampler.seed = options.seed ? *options.seed : std::random_device()();
+  std::vector<ChosenLogprob> logprobs;
+  if (options.logprobs) {
+    generate.output.on_token = [&logprobs](const ChosenLogprob& token) {
+      logprobs.push_back(token);
+    };
+  }
+  generate.interrupted = &interrupted();
+  catch_interrupt();
+
+  if (options.prompt) runner.model().program().recorder().note("prompt", *options.prompt);
+  const Result<int> code = options.chat ? converse(runner, options, generate)
+                                        : continue_prompt(runner, options, generate);
+  if (!code.ok()) return fail(code.status(), runner.stats().prefill_s > 0 ? kFailed : kBadUse);
+  std::fprintf(stderr, "runner: %s\n", to_line(runner.stats()).c_str());
+  if (!write_files(runner, options, signal, logprobs)) return kFailed;
+  return ended() == 0 ? *code : kSignalled + ended();
+}
+
+}  // namespace
+}  // namespace thimble
+
+int main(int argc, char** argv) {
+  // A reader that goes and a limit on a file's size are errors of writing: other files are written.
+  thimble::platform::ignore_write_signals();
+  const thimble::Result<thimble::Options> options = thimble::parse_options(argc, argv);
+  if (!options.ok()) return thimble::fail(options.status(), thimble::kBadUse);
+  if (options->help) {
+    std::fputs(thimble::usage(), stdout);
+    return 0;
+  }
+  if (options->version) {
+    std::fputs(thimble::version_text().c_str(), stdout);
+    return 0;
+  }
+  return thimble::run(*options);
+}

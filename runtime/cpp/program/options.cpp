@@ -1,0 +1,335 @@
+#include "program/options.h"
+
+#include <array>
+#include <cerrno>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <limits>
+#include <memory>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "constraint/json.h"
+#include "tokenizer/utf8.h"
+
+namespace thimble {
+namespace {
+
+std::string format(double value) {
+  char text[32];
+  std::snprintf(text, sizeof(text), "%.15g", value);
+  return text;
+}
+
+/// Reads all of `text` as a number in [low, high].
+Status read_float(const std::string& name, const std::string& text, double low, double high,
+                  const std::string& allowed, float* value) {
+  char* end = nullptr;
+  const double number = std::strtod(text.c_str(), &end);
+  const bool whole = !text.empty() && *end == '\0' && std::isfinite(number);
+  if (!whole || number < low || number > high) {
+    return Status::error(name + " is '" + text + "', but must be a number " + allowed);
+  }
+  *value = static_cast<float>(number);
+  return {};
+}
+
+Status read_integer(const std::string& name, const std::string& text, uint64_t low, uint64_t high,
+                    uint64_t* value) {
+  errno = 0;
+  char* end = nullptr;
+  const bool digits = !text.empty() && text.find_first_not_of("0123456789") == std::string::npos;
+  const uint64_t number = digits ? std::strtoull(text.c_str(), &end, 10) : 0;
+  if (!digits || errno == ERANGE || number < low || number > high) {
+    return Status::error(name + " is '" + text + "', but must be a whole number from " +
+                         std::to_string(low) + " to " + std::to_string(high));
+  }
+  *value = number;
+  return {};
+}
+
+/// Of a file that an option names: a device has no end.
+constexpr size_t kMostTextBytes = size_t{16} << 20;
+
+Result<std::string> read_text_file(const std::string& path) {
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "rb"),
+                                                             &std::fclose);
+  std::string text;
+  std::array<char, 4096> part{};
+  if (file != nullptr) {
+    while (const size_t size = std::fread(part.data(), 1, part.size(), file.get())) {
+      text.append(part.data(), size);
+      if (text.size() > kMostTextBytes) {
+        return Status::error(path + " has more than " + std::to_string(kMostTextBytes >> 20) +
+                             " MiB");
+      }
+    }
+    if (std::ferror(file.get()) == 0) return text;  // a directory can be opened, and not read
+  }
+  return Status::error("cannot read " + path + ": " + std::strerror(errno));
+}
+
+/// One option: its names, and what its value (or its presence, for a flag) does.
+struct Option {
+  std::string_view name;
+  std::string_view short_name;
+  bool takes_value;
+  std::function<Status(const std::string& name, const std::string& text)> read;
+};
+
+Option flag(std::string_view name, bool* value) {
+  return {name, "", false, [value](const std::string&, const std::string&) {
+            *value = true;
+            return Status();
+          }};
+}
+
+Option text(std::string_view name, std::string* value) {
+  return {name, "", true, [name, value](const std::string&, const std::string& text) {
+            if (text.empty()) return Status::error(std::string(name) + " needs a value");
+            *value = text;
+            return Status();
+          }};
+}
+
+template <typename T>
+Option integer(std::string_view name, std::string_view short_name, uint64_t low, uint64_t high,
+               T* value) {
+  return {name, short_name, true,
+          [low, high, value](const std::string& name, const std::string& text) {
+            uint64_t number = 0;
+            Status status = read_integer(name, text, low, high, &number);
+            if (status.ok()) *value = static_cast<T>(number);
+            return status;
+          }};
+}
+
+Option real(std::string_view name, double low, double high, float* value) {
+  const std::string allowed = "from " + format(low) + " to " + format(high);
+  return {name, "", true, [=](const std::string& name, const std::string& text) {
+            return read_float(name, text, low, high, allowed, value);
+          }};
+}
+
+Option cache_type(std::string_view name, int32_t* value) {
+  return {name, "", true, [value](const std::string& name, const std::string& text) {
+            constexpr std::pair<std::string_view, int32_t> kTypes[] = {
+                {"default", THIMBLE_CACHE_DEFAULT},
+                {"float16", THIMBLE_CACHE_FLOAT16},
+                {"float32", THIMBLE_CACHE_FLOAT32},
+                {"int8", THIMBLE_CACHE_INT8}};
+            for (const auto& [word, type] : kTypes) {
+              if (text != word) continue;
+              *value = type;
+              return Status();
+            }
+            return Status::error(name + " is '" + text +
+                                 "', but must be default, float16, float32 or int8");
+          }};
+}
+
+Status set_constraint(const std::string& name, ConstraintText constraint, Options* options) {
+  if (options->constraint.kind != ConstraintText::Kind::kNone) {
+    return Status::error(name + " is a second constraint: an answer can have one");
+  }
+  options->constraint = std::move(constraint);
+  return {};
+}
+
+Option constraint_text(std::string_view name, ConstraintText::Kind kind, Options* options) {
+  return {name, "", true, [=](const std::string& name, const std::string& text) {
+            return set_constraint(name, {kind, text}, options);
+          }};
+}
+
+Option constraint_file(std::string_view name, ConstraintText::Kind kind, Options* options) {
+  return {name, "", true, [=](const std::string& name, const std::string& path) {
+            Result<std::string> text = read_text_file(path);
+            if (!text.ok()) return Status::error(name + ": " + text.message());
+            constexpr std::string_view kMark = "\xEF\xBB\xBF";  // as some editors begin UTF-8
+            if (text->compare(0, kMark.size(), kMark) == 0) text->erase(0, kMark.size());
+            return set_constraint(name, {kind, std::move(*text)}, options);
+          }};
+}
+
+/// Each use adds a string to the array that the constraint's text is.
+Option choice(std::string_view name, Options* options) {
+  return {name, "", true, [options](const std::string& name, const std::string& text) {
+            ConstraintText& constraint = options->constraint;
+            if (constraint.kind != ConstraintText::Kind::kChoice) {
+              return set_constraint(
+                  name, {ConstraintText::Kind::kChoice, "[" + quoted_json(text) + "]"}, options);
+            }
+            constraint.text.back() = ',';
+            constraint.text += quoted_json(text) + "]";
+            return Status();
+          }};
+}
+
+Option stop(std::string_view name, std::vector<std::string>* texts) {
+  return {name, "", true, [texts](const std::string& name, const std::string& text) {
+            if (text.empty()) return Status::error(name + " needs a value");
+            texts->push_back(with_valid_utf8(text));
+            return Status();
+          }};
+}
+
+/// Each use adds one, in place of an earlier one of the same token.
+Option bias(std::string_view name, LogitChangeOptions* changes) {
+  return {name, "", true, [changes](const std::string& name, const std::string& text) {
+            const size_t equals = text.find('=');
+            if (equals == std::string::npos) {
+              return Status::error(name + " is '" + text + "', but must be ID=VALUE");
+            }
+            uint64_t token = 0;
+            float value = 0;
+            Status status = read_integer(name, text.substr(0, equals), 0,
+                                         std::numeric_limits<int32_t>::max(), &token);
+            if (status.ok()) {
+              status = read_float(name, text.substr(equals + 1), -kMostBias, kMostBias,
+                                  "from -100 to 100", &value);
+            }
+            if (status.ok()) changes->bias[static_cast<int32_t>(token)] = value;
+            return status;
+          }};
+}
+
+std::vector<Option> all_options(Options* options) {
+  constexpr uint64_t kMaxCount = std::numeric_limits<int32_t>::max();
+  using Kind = ConstraintText::Kind;
+  SamplerOptions& sampler = options->sampler;
+  return {
+      {"--prompt", "-p", true,
+       [options](const std::string&, const std::string& text) {
+         options->prompt = text;
+         return Status();
+       }},
+      integer("--tokens", "-n", 1, kMaxCount, &options->max_new_tokens),
+      real("--temperature", 0, kMaxTemperature, &sampler.temperature),
+      integer("--top-k", "", 0, kMaxCount, &sampler.top_k),
+      real("--top-p", 0, 1, &sampler.top_p),
+      real("--min-p", 0, 1, &sampler.min_p),
+      real("--repetition-penalty", kLeastRepetitionPenalty, kMostRepetitionPenalty,
+           &sampler.changes.repetition_penalty),
+      real("--presence-penalty", -kMostPenalty, kMostPenalty, &sampler.changes.presence_penalty),
+      real("--frequency-penalty", -kMostPenalty, kMostPenalty, &sampler.changes.frequency_penalty),
+      bias("--logit-bias", &sampler.changes),
+      stop("--stop", &options->output.stop),
+      flag("--special-text", &options->output.special_text),
+      {"--logprobs", "", true,
+       [options](const std::string& name, const std::string& text) {
+         uint64_t top = 0;
+         Status status = read_integer(name, text, 0, kMostTopLogprobs, &top);
+         options->output.top_logprobs = static_cast<int32_t>(top);
+         options->logprobs = true;
+         return status;
+       }},
+      integer("--seed", "", 0, std::numeric_limits<uint64_t>::max(), &options->seed),
+      integer("--threads", "", 1, kMaxThreads, &options->load.threads),
+      cache_type("--kv-cache", &options->load.cache_type),
+      flag("--huge-pages", &options->load.huge_pages),
+      constraint_text("--json-schema", Kind::kJsonSchema, options),
+      constraint_file("--json-schema-file", Kind::kJsonSchema, options),
+      {"--json-object", "", false,
+       [options](const std::string& name, const std::string&) {
+         return set_constraint(name, {Kind::kJsonSchema, "{\"type\": \"object\"}"}, options);
+       }},
+      constraint_text("--regex", Kind::kRegex, options),
+      choice("--choice", options),
+      constraint_text("--grammar", Kind::kGrammar, options),
+      constraint_file("--grammar-file", Kind::kGrammar, options),
+      text("--adapter", &options->adapter),
+      text("--draft", &options->draft),
+      text("--session", &options->session),
+      {"--etdump", "", true,
+       [options](const std::string& name, const std::string& path) {
+         if (path.empty()) return Status::error(name + " needs a value");
+         options->etdump = path;
+         options->load.record = true;
+         return Status();
+       }},
+      text("--json", &options->json),
+      text("--system", &options->system),
+      flag("--chat", &options->chat),
+      flag("--verify", &options->verify),
+      flag("--version", &options->version),
+      {"--help", "-h", false,
+       [options](const std::string&, const std::string&) {
+         options->help = true;
+         return Status();
+       }},
+  };
+}
+
+const Option* find(const std::vector<Option>& options, std::string_view name) {
+  for (const Option& option : options) {
+    if (name == option.name || (!name.empty() && name == option.short_name)) return &option;
+  }
+  return nullptr;
+}
+
+Status check(const Options& options) {
+  const std::string hint = ": --help lists the options";
+  if (options.model.empty()) return Status::error("no model was given: pass a .pte file" + hint);
+  if (!options.prompt && !options.chat && !options.verify) {
+    return Status::error("no prompt was given: pass -p TEXT, which may be empty, or --chat" + hint);
+  }
+  if (!options.system.empty() && !options.chat) {
+    return Status::error(
+        "--system has no effect without --chat: add --chat, or put the text into -p");
+  }
+  if (options.logprobs && options.json.empty()) {
+    return Status::error("--logprobs has no effect without --json FILE, which they are written to");
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<Options> parse_options(int argc, const char* const* argv) {
+  Options options;
+  const std::vector<Option> known = all_options(&options);
+  bool options_end = false;
+  for (int i = 1; i < argc; ++i) {
+    const std::string argument = argv[i];
+    if (!options_end && argument == "--") {
+      options_end = true;
+      continue;
+    }
+    if (options_end || argument.size() < 2 || argument[0] != '-') {
+      if (!options.model.empty()) {
+        return Status::error("'" + argument + "' is a second model after '" + options.model +
+                             "': pass one .pte file, and quote a prompt that has spaces");
+      }
+      options.model = argument;
+      continue;
+    }
+    const size_t equals = argument.rfind("--", 0) == 0 ? argument.find('=') : std::string::npos;
+    const std::string name = argument.substr(0, equals);
+    const Option* option = find(known, name);
+    if (option == nullptr) {
+      return Status::error("'" + name + "' is not an option: --help lists the options");
+    }
+    std::string value;
+    if (equals != std::string::npos) value = argument.substr(equals + 1);
+    if (!option->takes_value && equals != std::string::npos) {
+      return Status::error(name + " takes no value, but was given '" + value + "'");
+    }
+    if (option->takes_value && equals == std::string::npos) {
+      if (++i == argc) return Status::error(name + " needs a value: --help lists the options");
+      value = argv[i];
+    }
+    Status status = option->read(name, value);
+    if (!status.ok()) return status;
+  }
+  if (options.help || options.version) return options;
+  const Status status = check(options);
+  if (!status.ok()) return status;
+  return options;
+}
+
+}  // namespace thimble

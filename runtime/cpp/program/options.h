@@ -1,0 +1,44 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "answer/sampler.h"
+#include "answer/text_output.h"
+#include "constraint/constraint.h"
+#include "core/status.h"
+#include "model/session_handle.h"
+
+namespace thimble {
+
+/// The options of the command line.
+struct Options {
+  std::string model;
+  std::optional<std::string> prompt;
+  int64_t max_new_tokens = 0;  ///< 0: until the model ends or the context is full
+  SamplerOptions sampler;
+  OutputOptions output;
+  std::optional<uint64_t> seed;
+  LoadOptions load;
+  ConstraintText constraint;
+  std::string adapter;  ///< "": none
+  std::string draft;    ///< "ngram" or a smaller model's file; "": none
+  std::string session;
+  std::string etdump;
+  std::string json;
+  std::string system;
+  bool logprobs = false;  ///< write them with the statistics
+  bool chat = false;
+  bool verify = false;
+  bool help = false;
+  bool version = false;
+};
+
+/// Reads the command line. The error is one sentence with the value and what is allowed.
+Result<Options> parse_options(int argc, const char* const* argv);
+
+/// What --help prints.
+const char* usage();
+
+}  // namespace thimble

@@ -1,0 +1,55 @@
+#include "program/standard_output.h"
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <string>
+
+#include "platform/streams.h"
+#include "program/interrupt.h"
+
+namespace thimble {
+
+bool StandardOutput::write(std::string_view text) {
+  while (!text.empty() && status_.ok() && !given_up_) {
+    const int64_t written = platform::write_output(text);
+    if (written >= 0) {
+      text.remove_prefix(static_cast<size_t>(written));
+    } else if (errno == EINTR) {
+      given_up_ = interrupted();
+    } else {
+      status_ =
+          Status::error(std::string("cannot write to standard output: ") + std::strerror(errno));
+    }
+  }
+  return status_.ok() && !given_up_;
+}
+
+void explain_end(const Runner& runner) {
+  if (runner.stats().stop_reason == StopReason::kContextFull) {
+    std::fprintf(stderr,
+                 "runner: the context is full (%lld tokens): the answer ends here; export with a "
+                 "larger --max-context-len for longer ones\n",
+                 static_cast<long long>(runner.model().program().max_context_len()));
+  } else if (runner.stats().stop_reason == StopReason::kInterrupted) {
+    std::fprintf(stderr, "runner: interrupted\n");
+  }
+  if (!runner.stats().incomplete) return;
+  if (runner.stats().stop_reason == StopReason::kLength) {
+    std::fprintf(stderr,
+                 "runner: the answer is not complete: its constraint needs more than the %lld "
+                 "tokens of -n\n",
+                 static_cast<long long>(runner.stats().generated_tokens));
+  } else if (runner.stats().stop_reason == StopReason::kEos) {
+    std::fprintf(stderr,
+                 "runner: the answer is not complete: %s ends it, and its constraint goes on "
+                 "behind that\n",
+                 runner.stats().end_text.c_str());
+  }
+}
+
+int code_of(const Stats& stats) {
+  return stats.stop_reason == StopReason::kInterrupted ? kInterrupted : 0;
+}
+
+}  // namespace thimble

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <string_view>
+
+#include "core/status.h"
+#include "runner/runner.h"
+
+namespace thimble {
+
+inline constexpr int kInterrupted = 130;  ///< the exit code, as shells have it
+
+/// Writes text as it comes. Standard output that fails ends the answer, and so does Ctrl-C while
+/// nobody reads.
+class StandardOutput {
+ public:
+  bool write(std::string_view text);
+  TextCallback callback() {
+    return [this](std::string_view text) { return write(text); };
+  }
+  const Status& status() const { return status_; }
+
+ private:
+  Status status_;
+  bool given_up_ = false;
+};
+
+/// Says on standard error why an answer ended, where the text alone does not.
+void explain_end(const Runner& runner);
+
+/// The exit code after one answer that nothing followed.
+int code_of(const Stats& stats);
+
+}  // namespace thimble

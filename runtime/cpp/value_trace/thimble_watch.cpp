@@ -1,0 +1,77 @@
+#include "value_trace/thimble_watch.h"
+
+#include <executorch/extension/module/module.h>
+#include <executorch/extension/tensor/tensor.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "value_trace/value_tracer.h"
+
+using executorch::aten::ScalarType;
+using executorch::extension::Module;
+using executorch::runtime::Error;
+using executorch::runtime::EValue;
+
+struct thimble_watched {
+  std::string path;
+  std::unique_ptr<Module> module;
+  thimble::ValueTracer* tracer;  // the module's
+};
+
+namespace {
+
+constexpr char kMethod[] = "forward";
+
+int fail(const std::string& sentence, char* error, size_t error_size) {
+  std::snprintf(error, error_size, "%s", sentence.c_str());
+  return 1;
+}
+
+int fail(const thimble_watched& watched, const char* what, Error code, char* error, size_t size) {
+  return fail(std::string(what) + " of " + watched.path + " failed (" +
+                  executorch::runtime::to_string(code) +
+                  "): check the file with runner --verify, or export it again",
+              error, size);
+}
+
+}  // namespace
+
+thimble_watched* thimble_watch_load(const char* path, char* error, size_t error_size) {
+  auto tracer = std::make_unique<thimble::ValueTracer>();
+  auto watched = std::make_unique<thimble_watched>();
+  watched->path = path;
+  watched->tracer = tracer.get();
+  watched->module = std::make_unique<Module>(path, Module::LoadMode::Mmap, std::move(tracer));
+  const Error code = watched->module->load_method(kMethod);
+  if (code == Error::Ok) return watched.release();
+  fail(*watched, "loading the method forward", code, error, error_size);
+  return nullptr;
+}
+
+int thimble_watch_call(thimble_watched* watched, const int64_t* tokens, int64_t count,
+                       int64_t start_pos, thimble_value_callback on_value, void* context,
+                       float* logits, int64_t vocab_size, char* error, size_t error_size) {
+  const auto tokens_tensor = executorch::extension::from_blob(
+      const_cast<int64_t*>(tokens), {1, static_cast<int32_t>(count)}, ScalarType::Long);
+  const auto position_tensor = executorch::extension::from_blob(&start_pos, {1}, ScalarType::Long);
+  watched->tracer->show_to(on_value, context);
+  const auto outputs =
+      watched->module->execute(kMethod, {EValue(*tokens_tensor), EValue(*position_tensor)});
+  watched->tracer->show_to(nullptr, nullptr);
+  if (!outputs.ok()) return fail(*watched, "a call", outputs.error(), error, error_size);
+  if (outputs->size() != 1 || !outputs->front().isTensor() ||
+      outputs->front().toTensor().scalar_type() != ScalarType::Float ||
+      outputs->front().toTensor().numel() != vocab_size) {
+    return fail("the logits of " + watched->path + " are not float32 (1, " +
+                    std::to_string(vocab_size) + "): export it with python -m exporter",
+                error, error_size);
+  }
+  std::copy_n(outputs->front().toTensor().const_data_ptr<float>(), vocab_size, logits);
+  return 0;
+}
+
+void thimble_watch_free(thimble_watched* watched) { delete watched; }
