@@ -51,7 +51,7 @@ def find_site(build_directory: Path = BUILD_DIR) -> Site:
         if not files[name].is_file():
             raise BuildError(
                 f"{files[name]} is missing: build it with python -m runtime build --target wasm32 "
-                "--executorch-source DIR, where DIR is a clone of ExecuTorch (runtime/README.md "
-                "tells how)"
+                "--executorch-source DIR, where DIR is a clone of ExecuTorch (see "
+                "runtime/packaging/README.md)"
             )
     return Site(files)

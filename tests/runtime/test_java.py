@@ -102,10 +102,10 @@ def test_every_native_method_is_there(java: Java) -> None:
     assert methods == declared and len(declared) > 30
 
 
-README = (Path(__file__).parents[2] / "runtime" / "README.md", ANDROID / "README.md")
+README = (Path(__file__).parents[2] / "runtime" / "packaging" / "README.md", ANDROID / "README.md")
 
 
-@pytest.mark.parametrize("readme", README, ids=["runtime", "android"])
+@pytest.mark.parametrize("readme", README, ids=["packaging", "android"])
 def test_the_readmes_java(java: Java, embedded_cpu_pte: Path, tmp_path: Path, readme: Path) -> None:
     (program,) = re.findall(r"```java\n(.*?)```", readme.read_text(encoding="utf-8"), re.DOTALL)
     source, model = tmp_path / "Example.java", tmp_path / "model.pte"

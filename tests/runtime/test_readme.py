@@ -39,6 +39,7 @@ def test_python(cpp_build: Path, directory: Path) -> None:
 
 
 FROM_PYTHON = "## From Python\n"
+PLACES = ("cpp/engine", "chat_format", "server")  # below runtime/, each with a page of its own
 
 
 def test_the_runners_example(cpp_build: Path, directory: Path) -> None:
@@ -48,7 +49,8 @@ def test_the_runners_example(cpp_build: Path, directory: Path) -> None:
 
 def test_the_runners_other_examples(cpp_build: Path, directory: Path) -> None:
     """All but those that need a chat template, an adapter or a server."""
-    text = (ROOT / "runtime/README.md").read_text(encoding="utf-8")
+    pages = ["README.md", "SESSIONS.md", *(f"{place}/README.md" for place in PLACES)]
+    text = "".join((ROOT / "runtime" / page).read_text(encoding="utf-8") for page in pages)
     blocks: list[str] = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     others = ("Chat", "ask", "adapter", "openai")
     chosen = [block for block in blocks[1:] if not any(word in block for word in others)]
