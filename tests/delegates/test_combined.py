@@ -211,7 +211,7 @@ def test_what_is_missing_here_is_an_error_also_before_another(
     monkeypatch.delenv("QNN_SDK_ROOT", raising=False)
     both = get_delegate("qnn,cpu")
     with pytest.raises(DelegateError, match="^Qualcomm's AI Engine Direct SDK is not installed"):
-        both.LIMITS.check(32, 1)
+        both.LIMITS.check_weights(32, 1)
     with pytest.raises(DelegateError, match="^Qualcomm's AI Engine Direct SDK is not installed"):
         both.lower(capture(random_model(CONFIG), CONTEXT, 1), {}, {}, False)
 
@@ -219,9 +219,9 @@ def test_what_is_missing_here_is_an_error_also_before_another(
 def test_limits_of_several() -> None:
     limits = get_delegate("tosa,vulkan").LIMITS
     assert limits.weight_bits == (32, 4) and limits.dynamic and not limits.checks()
-    limits.check(4, 16)
+    limits.check_weights(4, 16)
     with pytest.raises(DelegateError, match="^tosa,vulkan supports weights of 32 or 4 bits, but"):
-        limits.check(8, 16)
+        limits.check_weights(8, 16)
 
 
 def test_the_runner_tells_the_golden_story_with_two_delegates_and_a_kernel(
