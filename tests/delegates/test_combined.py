@@ -305,7 +305,7 @@ def gemma4(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
-@pytest.mark.parametrize(("names", "kept"), [("cpu,xnnpack", 128), ("xnnpack,cpu", 300)])
+@pytest.mark.parametrize(("names", "kept"), [("cpu,xnnpack", 64), ("xnnpack,cpu", 300)])
 def test_a_model_with_windows_and_shared_keys(
     names: str, kept: int, gemma4: Path, tmp_path: Path, cpp_build: Path
 ) -> None:
@@ -315,6 +315,7 @@ def test_a_model_with_windows_and_shared_keys(
         out=tmp_path / "model.pte",
         scheme=Scheme("none"),
         max_context_len=300,
+        max_seq_len=40,
         delegate=names,
     )
     caches = {each.window: each.positions for each in explain_export(options, Quiet()).caches}
