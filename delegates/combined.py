@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_type_hints
 
 from torch import Tensor
 from torch.export import ExportedProgram
@@ -47,26 +47,14 @@ class Preference:
 
     @property
     def LIMITS(self) -> Limits:
-        """What any of them supports, and all that they require; sizes and caches as the preferred
-        one stores them."""
+        """Theirs, each field by its rule."""
         limits = [delegate.LIMITS for delegate in self._delegates.values()]
+        hints = get_type_hints(Limits, include_extras=True)
         return Limits(
-            name=self._name,
-            runs_on=", ".join(each.runs_on for each in limits),
-            weight_bits=_widths(limits),
-            dynamic=any(each.dynamic for each in limits),
-            missing=lambda: next((said for each in limits if (said := each.missing())), None),
-            checks=lambda: all(each.checks() for each in limits),
-            sizes=limits[0].sizes,
-            cached_bytes=limits[0].cached_bytes,
-            float16_groups=any(each.float16_groups for each in limits),
-            int8_groups=all(each.int8_groups for each in limits),
-            rotates=all(each.rotates for each in limits),
-            windows=any(each.windows for each in limits),
-            caps_and_sinks=any(each.caps_and_sinks for each in limits),
-            convolutions=any(each.convolutions for each in limits),
-            experts=any(each.experts for each in limits),
-            delta_rules=any(each.delta_rules for each in limits),
+            **{
+                name: hint.__metadata__[0]([getattr(each, name) for each in limits])
+                for name, hint in hints.items()
+            }
         )
 
     def lower(
@@ -197,14 +185,3 @@ def _part(name: str, edge: "EdgeProgramManager", before: Collection[str]) -> Del
     """Returns what one delegate took: the calls that did not exist before."""
     new = [inside for module, inside in _calls(edge).items() if module not in before]
     return DelegateShare(name, len(new), dict(sorted(sum(new, Counter[str]()).items())))
-
-
-def _widths(limits: list[Limits]) -> tuple[int, ...]:
-    """Widths that one of them supports; 5 and 6 bits only if all do, because one that does not
-    refuses the program."""
-    widths = dict.fromkeys(bits for each in limits for bits in each.weight_bits)
-    return tuple(
-        bits
-        for bits in widths
-        if bits not in (5, 6) or all(bits in each.weight_bits for each in limits)
-    )

@@ -1,27 +1,15 @@
 """What a delegate supports and requires; the same facts are listed and enforced."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Annotated, Any
 
-import torch
 from torch.export import ExportedProgram
 
 from delegates.errors import DelegateError
-from delegates.passes.quantized import (
-    EXPERTS,
-    LINEAR,
-    embedding_arguments,
-    embeddings_of,
-    linear_arguments,
-    linears_of,
-)
-from delegates.source_lines import source_line
-
-SHORT_CONVOLUTION = "thimble.short_convolution.default"
-DELTA_RULE = "thimble.gated_delta_rule.default"
-SHARED_ATTENTION = "thimble.shared_attention.default"
-FLOAT_BITS = 32  # of a weight that is not quantized, whatever the delegate stores it as
+from delegates.features import PLAIN_ATTENTION, Feature, Need
+from delegates.needs import hidden_size, layer_bits, longest_call, needs_of_program, weight_types
+from delegates.storage import FLOAT_BITS, FileSizes, all_positions, float32_bytes
 
 
 def nothing_missing() -> None:
@@ -34,144 +22,114 @@ def always() -> bool:
     return True
 
 
-def all_positions(window: int, context: int, seq_len: int) -> int:
-    """For a delegate whose caches keep the whole context."""
-    return context
-
-
-def float32_bytes(bits: int, fit: bool) -> int:
-    """For a delegate that keeps keys and values in float32, whatever the weights' bits."""
-    return 4
-
-
-def float16_bytes(bits: int, fit: bool) -> int:
-    """For a delegate that keeps keys and values in float16, whatever the weights' bits."""
-    return 2
-
-
-def bytes_as_weights(bits: int, fit: bool) -> int:
-    """For a delegate that keeps them in float32 beside floats, in int8 beside weights of fewer
-    bits, if the keys fit, else in float16."""
-    if bits == FLOAT_BITS:
-        return 4
-    return 1 if bits < 8 and fit else 2
-
-
-def bytes_without_int8(bits: int, fit: bool) -> int:
-    """The same for a delegate that does not multiply int8 keys and values."""
-    return max(2, bytes_as_weights(bits, fit))
-
-
 def never() -> bool:
     """For a delegate whose runtime is not available on exporting machines."""
     return False
 
 
-class StoredAs(Protocol):
-    """How a weight is stored, by the arguments of `thimble::linear` (quant/weight_type.py)."""
-
-    @property
-    def bits(self) -> int: ...
-
-    @property
-    def group_size(self) -> int:
-        """The group size; 0 if a row has one scale."""
-
-    @property
-    def levels(self) -> int: ...
+# The rules by which several delegates share a field: from their values, in order of preference.
+# What a program may have is what one of them supports: each checks the captured program by its own
+# limits, and the next gets what one refuses.
 
 
-@dataclass(frozen=True)
-class FileSizes:
-    """The sizes of what a delegate's files store.
+def preferred(values: Sequence[Any]) -> Any:
+    """Of the form of program and caches: the first that takes anything determines it."""
+    return values[0]
 
-    Attributes:
-        weight_bytes: (rows, columns, type) to bytes of a matrix; None for XNNPACK's.
-        table_bytes: the same for an embedding; None for that of ExecuTorch's own operators.
-        float_bytes: bytes of a number that is not quantized.
-        shares_tied: the widths in which tied ends are stored once.
-        alignment: bytes, to which each stored part is aligned.
-        rotary_numbers: stored for each position and dimension of a head.
-        layer_bytes: the most bytes of a program besides its weights, for each layer.
-        graph_bytes: the most bytes of a program without layers.
-    """
 
-    weight_bytes: Callable[[int, int, StoredAs], int] | None = None
-    table_bytes: Callable[[int, int, StoredAs], int] | None = None
-    float_bytes: int = 4
-    shares_tied: tuple[int, ...] = ()
-    alignment: int = 128
-    rotary_numbers: int = 2
-    layer_bytes: int = 1 << 15
-    graph_bytes: int = 1 << 15
+def only_alone(values: Sequence[bool]) -> bool:
+    """The first of several leaves the weights in place, because others may need them."""
+    return len(values) == 1 and values[0]
+
+
+def any_features(values: Sequence[frozenset[Feature]]) -> frozenset[Feature]:
+    """Adapters are kept apart only by a program of the preferred delegate's form."""
+    return frozenset[Feature]().union(*values) - ({Feature.ADAPTERS} - values[0])
+
+
+def any_widths(values: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
+    """5 and 6 bits only if all support them, because one that does not refuses the program."""
+    widths = dict.fromkeys(bits for each in values for bits in each)
+    return tuple(
+        bits for bits in widths if bits not in (5, 6) or all(bits in each for each in values)
+    )
+
+
+def first_missing(values: Sequence[Callable[[], str | None]]) -> Callable[[], str | None]:
+    """A file must not depend on the machine that writes it, so all must be installed."""
+    return lambda: next((said for missing in values if (said := missing())), None)
+
+
+def all_check(values: Sequence[Callable[[], bool]]) -> Callable[[], bool]:
+    """A program may have calls of each."""
+    return lambda: all(checks() for checks in values)
 
 
 @dataclass(frozen=True)
 class Limits:
-    """The limits of a delegate.
+    """The limits of a delegate, each with the rule by which several delegates share it.
 
     Attributes:
         name: the delegate's.
         runs_on: the hardware and systems that run its programs.
         weight_bits: supported widths of weights; FLOAT_BITS for floats.
         dynamic: whether one program supports calls of several lengths.
+        missing: a sentence on what must be installed before it can lower here; None if nothing is
+            missing.
+        checks: whether this machine can run its programs, to check the results.
+        supports: features that not every delegate has.
         sizes: the sizes of what its files store.
-        adapters: whether its programs keep adapters apart, of which a call uses one or none.
         streams_weights: whether lowering reads weights one by one and releases each.
         kept_positions: (window, context, seq_len) to the positions that the cache of a sliding
             window keeps.
         cached_bytes: (the fewest bits of a weight, whether keys fit int8) to bytes of a number in a
-            cache of keys and values (exporter/cache_type.py).
+            cache of keys and values (exporter/plan/cache_type.py).
+        int8_groups: whether it should be given int8 in groups; otherwise with a scale a row.
         rotates: whether linears may rotate their inputs at run time (quant/rotation/inputs.py).
-        missing: a sentence on what must be installed before it can lower here; None if nothing is
-            missing.
-        checks: whether this machine can run its programs, to check the results.
-        float16_groups: whether it supports weights of 4 and 8 bits with one float16 scale a group.
-        int8_groups: whether it should be given int8 in such groups; otherwise with a scale a row.
-        windows: whether it supports attention over a sliding window.
-        caps_and_sinks: whether it supports attention with a soft cap or with sinks.
-        convolutions: whether it supports short convolutions, which keep a state.
-        experts: whether it supports mixtures of experts.
-        delta_rules: whether it supports the gated delta rule, which keeps states too.
-        shared_caches: whether it supports attention to the keys and values of another layer.
         least_context: the fewest positions of a cache that it supports.
         hidden_multiple: what the hidden size of a quantized model must be a multiple of.
     """
 
-    name: str
-    runs_on: str
-    weight_bits: tuple[int, ...]
-    dynamic: bool
-    missing: Callable[[], str | None]
-    checks: Callable[[], bool]
-    sizes: FileSizes = FileSizes()
-    adapters: bool = False
-    streams_weights: bool = False
-    kept_positions: Callable[[int, int, int], int] = all_positions
-    cached_bytes: Callable[[int, bool], int] = float32_bytes
-    float16_groups: bool = False
-    int8_groups: bool = False
-    rotates: bool = False
-    windows: bool = True
-    caps_and_sinks: bool = True
-    convolutions: bool = False
-    experts: bool = False
-    delta_rules: bool = False
-    shared_caches: bool = False
-    least_context: int = 1
-    hidden_multiple: int = 1
+    name: Annotated[str, ",".join]
+    runs_on: Annotated[str, ", ".join]
+    weight_bits: Annotated[tuple[int, ...], any_widths]
+    dynamic: Annotated[bool, any]
+    missing: Annotated[Callable[[], str | None], first_missing]
+    checks: Annotated[Callable[[], bool], all_check]
+    supports: Annotated[frozenset[Feature], any_features] = PLAIN_ATTENTION
+    sizes: Annotated[FileSizes, preferred] = FileSizes()
+    streams_weights: Annotated[bool, only_alone] = False
+    kept_positions: Annotated[Callable[[int, int, int], int], preferred] = all_positions
+    cached_bytes: Annotated[Callable[[int, bool], int], preferred] = float32_bytes
+    int8_groups: Annotated[bool, all] = False
+    rotates: Annotated[bool, all] = False
+    least_context: Annotated[int, max] = 1  # a captured program does not show it
+    hidden_multiple: Annotated[int, min] = 1
 
-    def check_kept(self) -> None:
-        """Checks that weights may be stored as `--quant keep` finds them.
+    def check(self, needs: Iterable[Need]) -> None:
+        """Checks the features that a model or a captured program needs, in their order.
 
         Raises:
-            DelegateError: they may not.
+            DelegateError: one is not supported.
         """
-        if not self.float16_groups:
+        for need in needs:
+            if need.feature not in self.supports:
+                raise DelegateError(need.refusal(self.name))
+
+    def check_weights(self, bits: int, max_seq_len: int) -> None:
+        """Checks the request before any work begins.
+
+        Raises:
+            DelegateError: it cannot lower here, or does not support such weights or lengths.
+        """
+        missing = self.missing()
+        if missing is not None:
+            raise DelegateError(missing)
+        self._check_bits(bits)
+        if max_seq_len > 1 and not self.dynamic:
             raise DelegateError(
-                f"{self.name} does not support integers with a float16 scale for each group, which "
-                "--quant keep takes from the checkpoint: use another --quant, such as rtn8, or "
-                "another --delegate, such as cpu."
+                f"A {self.name} program has fixed shapes, but this one has calls of 1 to "
+                f"{max_seq_len} tokens: export with --max-seq-len 1."
             )
 
     def check_mix(self, layers: int) -> None:
@@ -200,22 +158,6 @@ class Limits:
                 "with --head-bits 8 or 4, or with another --delegate, such as cpu."
             )
 
-    def check(self, bits: int, max_seq_len: int) -> None:
-        """Checks the request before any work begins.
-
-        Raises:
-            DelegateError: it cannot lower here, or does not support such weights or lengths.
-        """
-        missing = self.missing()
-        if missing is not None:
-            raise DelegateError(missing)
-        self._check_bits(bits)
-        if max_seq_len > 1 and not self.dynamic:
-            raise DelegateError(
-                f"A {self.name} program has fixed shapes, but this one has calls of 1 to "
-                f"{max_seq_len} tokens: export with --max-seq-len 1."
-            )
-
     def check_context(self, max_context_len: int) -> None:
         """Checks the length of the context.
 
@@ -241,116 +183,19 @@ class Limits:
                 "with --delegate cpu or xnnpack."
             )
 
-    def check_attention(self, window: int | None, soft_cap: float | None, sinks: bool) -> None:
-        """Checks the attention of a layer.
-
-        Args:
-            window: None if it is at least as long as the context.
-            soft_cap: on the scores; None if there is none.
-            sinks: whether heads have any.
-
-        Raises:
-            DelegateError: it is not supported.
-        """
-        if window is not None and not self.windows:
-            raise DelegateError(
-                f"{self.name} does not support attention over a sliding window, which is {window} "
-                "positions here: export with --delegate cpu or xnnpack, or with a "
-                "--max-context-len that the window covers."
-            )
-        if not self.caps_and_sinks and (soft_cap is not None or sinks):
-            what = "sinks" if soft_cap is None else f"the soft cap {soft_cap}"
-            raise DelegateError(
-                f"{self.name} does not support attention with {what}: export with --delegate cpu "
-                "or coreml."
-            )
-
-    def check_convolution(self, where: str = "") -> None:
-        """Checks that layers may be short convolutions.
-
-        Args:
-            where: added to their name, such as their line.
-
-        Raises:
-            DelegateError: they may not.
-        """
-        if not self.convolutions:
-            raise DelegateError(
-                f"{self.name} does not support short convolutions{where}: export with --delegate "
-                "cpu."
-            )
-
-    def check_delta_rule(self, where: str = "") -> None:
-        """Checks that layers may have the gated delta rule.
-
-        Args:
-            where: as in check_convolution.
-
-        Raises:
-            DelegateError: they may not.
-        """
-        if not self.delta_rules:
-            raise DelegateError(
-                f"{self.name} does not support the gated delta rule{where}: export with --delegate "
-                "cpu."
-            )
-
-    def check_shared_caches(self, where: str = "") -> None:
-        """Checks that layers may attend to the keys and values of another.
-
-        Args:
-            where: as in check_convolution.
-
-        Raises:
-            DelegateError: they may not.
-        """
-        if not self.shared_caches:
-            raise DelegateError(
-                f"{self.name} does not support attention to the keys and values of another "
-                f"layer{where}: export with --delegate cpu or xnnpack."
-            )
-
-    def check_experts(self) -> None:
-        """Checks that layers may have a mixture of experts.
-
-        Raises:
-            DelegateError: they may not.
-        """
-        if not self.experts:
-            raise DelegateError(
-                f"{self.name} does not support mixtures of experts: export with --delegate cpu."
-            )
-
-    def check_adapters(self) -> None:
-        """Checks that a program may have adapters.
-
-        Raises:
-            DelegateError: it may not.
-        """
-        if not self.adapters:
-            raise DelegateError(
-                f"{self.name} does not keep adapters apart: merge one with --adapter DIR, or use "
-                "--delegate cpu."
-            )
-
     def check_program(self, program: ExportedProgram) -> None:
         """Checks a captured program in the same way.
 
         Raises:
-            DelegateError: as `check`.
+            DelegateError: as the others.
         """
-        tokens = next(node for node in program.graph.nodes if node.name == "tokens")
-        seq_len = tokens.meta["val"].shape[1]
-        if isinstance(seq_len, torch.SymInt):
-            seq_len = int(program.range_constraints[seq_len.node.expr].upper)
-        for bits in sorted(_weight_bits(program)):
-            self.check(bits, seq_len)
+        for bits in sorted(layer_bits(program)):
+            self.check_weights(bits, longest_call(program))
         self.check_widths(program)
-        self.check_operators(program)
-        if any(str(node.target) == EXPERTS for node in program.graph.nodes):
-            self.check_experts()
-        if any(type.bits == 8 and type.group_size > 0 for type in _weight_types(program)):
-            self.check_kept()
+        self.check(needs_of_program(program))
+        size = hidden_size(program)
+        if size is not None:
+            self.check_hidden(size)
 
     def check_widths(self, program: ExportedProgram) -> None:
         """Checks that no weight has 5 or 6 bits, in the embedding and the head too, if it does not
@@ -359,22 +204,8 @@ class Limits:
         Raises:
             DelegateError: one has.
         """
-        for bits in sorted({type.bits for type in _weight_types(program)} - {4, 8}):
+        for bits in sorted({type.bits for type in weight_types(program)} - {4, 8}):
             self._check_bits(bits)
-
-    def check_operators(self, program: ExportedProgram) -> None:
-        """Checks that it supports each of our operators in a captured program.
-
-        Raises:
-            DelegateError: it does not support one; the sentence names its line.
-        """
-        for node in program.graph.nodes:
-            if str(node.target) == SHORT_CONVOLUTION:
-                self.check_convolution(f" ({source_line(node)})")
-            if str(node.target) == DELTA_RULE:
-                self.check_delta_rule(f" ({source_line(node)})")
-            if str(node.target) == SHARED_ATTENTION:
-                self.check_shared_caches(f" ({source_line(node)})")
 
     def _check_bits(self, bits: int) -> None:
         if bits not in self.weight_bits:
@@ -383,18 +214,3 @@ class Limits:
                 f"{self.name} supports weights of {' or '.join(map(str, self.weight_bits))} bits, "
                 f"but these have {bits}: export with --quant {schemes[self.weight_bits[0]]}."
             )
-
-
-def _weight_types(program: ExportedProgram) -> list[StoredAs]:
-    types: list[StoredAs] = [linear_arguments(node) for node in linears_of(program.graph)]
-    return types + [embedding_arguments(node) for node in embeddings_of(program.graph)]
-
-
-def _weight_bits(program: ExportedProgram) -> set[int]:
-    """Returns the widths of the layers' weights; the head, which comes last, may have another."""
-    linears = [
-        linear_arguments(node).bits if str(node.target) == LINEAR else FLOAT_BITS
-        for node in program.graph.nodes
-        if str(node.target) == LINEAR or node.target is torch.ops.aten.linear.default
-    ]
-    return set(linears[:-1])

@@ -18,7 +18,7 @@ from delegates.contract import Taken
 from delegates.coreml.guards import check_float16
 from delegates.coreml.rewrite import rewrite_norms
 from delegates.errors import DelegateError
-from delegates.limits import FLOAT_BITS, FileSizes, Limits, StoredAs, float16_bytes, never
+from delegates.limits import Limits, never
 from delegates.passes.attention import gather_rope, positions_of, rewrite_attention
 from delegates.passes.graph import complete_values, drop_checks
 from delegates.passes.quantized import (
@@ -31,6 +31,7 @@ from delegates.passes.quantized import (
 from delegates.passes.weights import weights_not_copied
 from delegates.report import check_whole, delegation_report, operator_name
 from delegates.source_lines import source_line
+from delegates.storage import FLOAT_BITS, FileSizes, StoredAs, float16_bytes
 from delegates.to_executorch import Lowered, finish
 
 if TYPE_CHECKING:
@@ -62,6 +63,7 @@ LIMITS = Limits(
     dynamic=True,
     missing=_missing,
     checks=never,
+    least_context=3,
     cached_bytes=float16_bytes,
     sizes=FileSizes(
         weight_bytes=weight_bytes,

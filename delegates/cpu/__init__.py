@@ -1,11 +1,13 @@
 """Our own CPU delegate: one call runs the complete decoder, with the weights used in place."""
 
 from delegates.cpu.lower import LIBRARY, load, lower, take, take_rest
-from delegates.limits import Limits, bytes_as_weights, nothing_missing
+from delegates.features import Feature
+from delegates.limits import Limits, nothing_missing
 from delegates.op_list.layout import SIZES, WEIGHT_BITS
 from delegates.op_list.lower import file_layout
 from delegates.op_list.ops.attention import kept_positions
 from delegates.op_list.unfused import why_unfused
+from delegates.storage import bytes_as_weights
 
 LIMITS = Limits(
     name="cpu",
@@ -14,18 +16,13 @@ LIMITS = Limits(
     dynamic=True,
     missing=nothing_missing,
     checks=LIBRARY.exists,
+    supports=frozenset(Feature),
     sizes=SIZES,
-    adapters=True,
     streams_weights=True,
     kept_positions=kept_positions,
     cached_bytes=bytes_as_weights,
-    float16_groups=True,
     int8_groups=True,
     rotates=True,
-    convolutions=True,
-    experts=True,
-    delta_rules=True,
-    shared_caches=True,
     least_context=3,
 )
 

@@ -6,13 +6,14 @@ from pathlib import Path
 from torch import Tensor
 from torch.export import ExportedProgram
 
-from delegates.limits import FLOAT_BITS, FileSizes, Limits, StoredAs, never
+from delegates.limits import Limits, never
 from delegates.mlx.rewrite import rewrite_attention
 from delegates.mlx.schema import import_mlx, missing
 from delegates.passes.graph import complete_values, drop_checks
 from delegates.passes.quantized import expand_embeddings, expand_linears, from_table
 from delegates.passes.weights import weights_not_copied
 from delegates.report import check_whole, delegation_report
+from delegates.storage import FLOAT_BITS, FileSizes, StoredAs
 from delegates.to_executorch import Lowered, finish
 
 _GROUP_SIZES = (
@@ -37,11 +38,10 @@ LIMITS = Limits(
     dynamic=True,
     missing=missing,
     checks=never,
+    supports=frozenset(),
     sizes=FileSizes(
         weight_bytes=weight_bytes, table_bytes=weight_bytes, shares_tied=(4, 8, FLOAT_BITS)
     ),
-    windows=False,
-    caps_and_sinks=False,
     hidden_multiple=min(_GROUP_SIZES),
 )
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from enum import IntEnum
 
-from delegates.limits import FLOAT_BITS, FileSizes, StoredAs
+from delegates.storage import FLOAT_BITS, FileSizes, StoredAs
 
 BLOCK_ROWS = 16
 LINE_BYTES = 64

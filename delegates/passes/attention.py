@@ -13,6 +13,7 @@ from torch.export import ExportedProgram
 from torch.fx import Node
 
 from delegates.errors import DelegateError
+from delegates.features import Feature
 from delegates.passes.graph import call_like
 from delegates.source_lines import source_line
 
@@ -75,8 +76,7 @@ def refuse_windows(delegate: str, program: ExportedProgram) -> None:
         if str(node.target) == CACHED_ATTENTION and attention_arguments(node).window is not None:
             raise DelegateError(
                 f"{delegate} has no attention over a sliding window ({source_line(node)}, window "
-                f"{attention_arguments(node).window}): export with --delegate cpu or xnnpack, or "
-                "with a --max-context-len that the window covers."
+                f"{attention_arguments(node).window}): {Feature.WINDOWS.advice}"
             )
 
 
@@ -93,7 +93,7 @@ def refuse_caps_and_sinks(delegate: str, program: ExportedProgram) -> None:
             if has:
                 raise DelegateError(
                     f"{delegate}'s operator has no attention with {what} ({source_line(node)}): "
-                    "export with --delegate cpu or coreml."
+                    f"{Feature.SOFT_CAPS.advice}"
                 )
 
 

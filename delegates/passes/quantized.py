@@ -21,7 +21,6 @@ from delegates.passes.graph import call_like
 
 LINEAR = "thimble.linear.default"
 EMBEDDING = "thimble.embedding.default"
-EXPERTS = "thimble.experts.default"
 # The endings of the names of buffers that a pass adds.
 ZERO_POINTS, PACKED, OWN = "_zero_points", "_packed", "_own"
 # Of an integer, by its bits.

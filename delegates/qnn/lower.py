@@ -14,11 +14,12 @@ from torch import Tensor
 from torch.export import ExportedProgram
 
 from delegates.errors import DelegateError
-from delegates.limits import FLOAT_BITS, Limits, float16_bytes, never
+from delegates.limits import Limits, never
 from delegates.passes.attention import gather_rope, rewrite_attention
 from delegates.passes.graph import drop_checks
 from delegates.passes.narrow_integers import mask_by_distance, narrow_integers, write_by_choice
 from delegates.report import delegation_report
+from delegates.storage import FLOAT_BITS, float16_bytes
 from delegates.to_executorch import Lowered, finish
 
 SDK = "QNN_SDK_ROOT"
@@ -45,6 +46,7 @@ LIMITS = Limits(
     missing=_missing,
     checks=never,
     cached_bytes=float16_bytes,
+    least_context=2,
 )
 
 

@@ -6,12 +6,13 @@ from collections.abc import Mapping
 from torch.export import ExportedProgram
 
 from delegates.errors import DelegateError
-from delegates.limits import FLOAT_BITS, FileSizes, Limits
+from delegates.limits import Limits
 from delegates.passes.attention import gather_rope, rewrite_attention
 from delegates.passes.graph import complete_values, drop_checks
 from delegates.passes.narrow_integers import mask_by_distance, narrow_integers, write_by_choice
 from delegates.passes.weights import weights_not_copied
 from delegates.report import delegation_report
+from delegates.storage import FLOAT_BITS, FileSizes
 from delegates.to_executorch import Lowered, finish
 
 # The wheel of tosa-tools requires older versions of numpy and flatbuffers than necessary.
@@ -32,6 +33,7 @@ LIMITS = Limits(
     missing=_missing,
     checks=lambda: importlib.util.find_spec("tosa_reference_model") is not None,
     sizes=FileSizes(layer_bytes=1 << 16),
+    least_context=2,
 )
 SPECIFICATION = "TOSA-1.0+FP"
 

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.export import ExportedProgram
 
 from delegates.errors import DelegateError
-from delegates.limits import FLOAT_BITS, FileSizes, Limits, StoredAs, never, nothing_missing
+from delegates.limits import Limits, never, nothing_missing
 from delegates.passes.attention import refuse_caps_and_sinks, refuse_windows
 from delegates.passes.graph import complete_values, drop_checks
 from delegates.passes.in_place import passes_in_place
@@ -21,6 +21,7 @@ from delegates.passes.stock_operators import (
 )
 from delegates.passes.weights import weights_not_copied
 from delegates.report import DelegationReport, delegation_report
+from delegates.storage import FLOAT_BITS, FileSizes, StoredAs
 from delegates.to_executorch import Lowered, finish
 
 
@@ -39,9 +40,8 @@ LIMITS = Limits(
     dynamic=True,
     missing=nothing_missing,
     checks=never,
+    supports=frozenset(),
     sizes=FileSizes(weight_bytes=weight_bytes, shares_tied=(FLOAT_BITS,)),
-    windows=False,
-    caps_and_sinks=False,
     hidden_multiple=4,
 )
 

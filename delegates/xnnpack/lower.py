@@ -11,7 +11,9 @@ from torch.export import ExportedProgram
 from delegates.contract import Taken
 from delegates.errors import DelegateError
 from delegates.executorch_runtime import open_program
-from delegates.limits import FLOAT_BITS, Limits, always, nothing_missing
+from delegates.features import Feature
+from delegates.limits import Limits, always, nothing_missing
+from delegates.needs import needs_of_program
 from delegates.passes.attention import refuse_caps_and_sinks
 from delegates.passes.graph import complete_values
 from delegates.passes.in_place import passes_in_place
@@ -23,6 +25,7 @@ from delegates.passes.stock_operators import (
 )
 from delegates.passes.weights import weights_not_copied
 from delegates.report import delegation_report
+from delegates.storage import FLOAT_BITS
 from delegates.to_executorch import Lowered, finish
 from delegates.xnnpack.guards import check_quantized_linears
 from delegates.xnnpack.reasons import noted_reasons
@@ -38,8 +41,7 @@ LIMITS = Limits(
     dynamic=True,
     missing=nothing_missing,
     checks=always,
-    caps_and_sinks=False,
-    shared_caches=True,
+    supports=frozenset({Feature.WINDOWS, Feature.SHARED_CACHES}),
 )
 
 
@@ -88,7 +90,7 @@ def take(
     from executorch.exir import EdgeCompileConfig, to_edge
 
     LIMITS.check_widths(program)
-    LIMITS.check_operators(program)
+    LIMITS.check(needs_of_program(program))
     refuse_caps_and_sinks("XNNPACK", program)
     rewrite_attention(program)
     rewrite_embeddings(program)

@@ -5,7 +5,8 @@ It is decided before anything is quantized, so that the quantized model computes
 
 import torch
 
-from delegates.limits import FLOAT_BITS, Limits
+from delegates.limits import Limits
+from delegates.storage import FLOAT_BITS
 from exporter.models.decoder import CausalLM
 from exporter.models.spec import AttentionSpec, DecoderSpec
 from quant.layers.blocks import part_names

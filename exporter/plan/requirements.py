@@ -1,9 +1,10 @@
 """What a delegate must support for an export, checked before any work begins."""
 
 from delegates import Limits
+from delegates.features import Feature, Need
 from exporter.checkpoint import Checkpoint
 from exporter.errors import ExportError
-from exporter.models.spec import ConvolutionSpec, DeltaSpec, ExpertsSpec
+from exporter.models.spec import ConvolutionSpec, DecoderSpec, DeltaSpec, ExpertsSpec, Mixer
 from exporter.options import ExportOptions
 from quant.scheme import KEEP
 
@@ -16,36 +17,37 @@ def require_supported(
     Raises:
         DelegateError, ExportError: with what is not supported.
     """
-    if options.scheme.name == KEEP:
-        limits.check_kept()
-    limits.check(options.scheme.bits, seq_len)
+    scheme, spec = options.scheme, checkpoint.config.for_context(context)
+    if scheme.name == KEEP:
+        limits.check([Need(Feature.FLOAT16_GROUPS)])
+    limits.check_weights(scheme.bits, seq_len)
     limits.check_context(context)
-    if options.scheme.type is not None:
-        limits.check_hidden(checkpoint.config.hidden_size)
-    limits.check_head(options.scheme.head_bits)
-    _check_experts(checkpoint, limits)
-    _check_mixers(checkpoint, context, limits)
+    if scheme.type is not None:
+        limits.check_hidden(spec.hidden_size)
+    limits.check_head(scheme.head_bits)
+    limits.check(needs_of(spec))
     check_adapters(options, limits)
 
 
-def _check_mixers(checkpoint: Checkpoint, context: int, limits: Limits) -> None:
-    """Checks that a delegate supports the mixers of all layers."""
-    for layer in checkpoint.config.for_context(context).layers:
-        mixer = layer.mixer
-        if isinstance(mixer, ConvolutionSpec):
-            limits.check_convolution()
-        elif isinstance(mixer, DeltaSpec):
-            limits.check_delta_rule()
-        else:
-            limits.check_attention(mixer.window, mixer.soft_cap, mixer.sinks)
-            if mixer.shares is not None:
-                limits.check_shared_caches()
+def needs_of(spec: DecoderSpec) -> list[Need]:
+    """Returns the features that a decoder for such a context needs, in the order of its layers."""
+    parts = {type(layer.feed_forward) for layer in spec.layers}
+    experts = [Need(Feature.EXPERTS)] if ExpertsSpec in parts else []
+    return experts + [need for layer in spec.layers for need in _needs_of_mixer(layer.mixer)]
 
 
-def _check_experts(checkpoint: Checkpoint, limits: Limits) -> None:
-    """Checks that a delegate supports the feed-forward parts of all layers."""
-    if any(isinstance(layer.feed_forward, ExpertsSpec) for layer in checkpoint.config.layers):
-        limits.check_experts()
+def _needs_of_mixer(mixer: Mixer) -> list[Need]:
+    if isinstance(mixer, ConvolutionSpec):
+        return [Need(Feature.CONVOLUTIONS)]
+    if isinstance(mixer, DeltaSpec):
+        return [Need(Feature.DELTA_RULES)]
+    found = {
+        Feature.WINDOWS: mixer.window,
+        Feature.SOFT_CAPS: mixer.soft_cap,
+        Feature.SINKS: mixer.sinks or None,
+        Feature.SHARED_CACHES: mixer.shares,
+    }
+    return [Need(feature, value) for feature, value in found.items() if value is not None]
 
 
 def check_adapters(options: ExportOptions, limits: Limits) -> None:
@@ -57,7 +59,7 @@ def check_adapters(options: ExportOptions, limits: Limits) -> None:
     """
     if not options.adapters:
         return
-    limits.check_adapters()
+    limits.check([Need(Feature.ADAPTERS)])
     method = options.scheme.choice
     if method.rounding == "awq" or method.folds_rotation:
         what = "awq" if method.rounding == "awq" else f"rotation={method.rotation}"

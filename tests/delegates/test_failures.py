@@ -13,6 +13,7 @@ from support.decoder_specs import SMALL
 from support.small_models import quantized_model, random_model, with_two_levels
 
 from delegates import DELEGATES, DelegateError, get_delegate
+from delegates.features import Feature, Need
 from exporter.capture.program import capture
 from exporter.catalogue.find import EMBEDDED
 from exporter.checkpoint import open_checkpoint
@@ -103,10 +104,10 @@ def test_a_width_that_is_not_listed_is_refused_before_any_work(
     if limits.missing() is not None:
         pytest.skip(str(limits.missing()))
     for bits in limits.weight_bits:
-        limits.check(bits, 1)
+        limits.check_weights(bits, 1)
     for bits in {2, 3, 4, 5, 6, 8, 16, 32} - set(limits.weight_bits):
         with pytest.raises(DelegateError) as refused:
-            limits.check(bits, 1)
+            limits.check_weights(bits, 1)
         assert str(refused.value).startswith(f"{name} supports weights of ")
         assert f"bits, but these have {bits}: export with --quant " in str(refused.value)
 
@@ -117,17 +118,16 @@ def test_float16_scales_of_groups_are_refused_by_name(name: str, nothing_missing
     delegate = get_delegate(name)
     limits = delegate.LIMITS
     if name in ("cpu", "mps"):
-        limits.check_kept()
+        limits.check([Need(Feature.FLOAT16_GROUPS)])
         return
     with pytest.raises(DelegateError) as refused:
-        limits.check_kept()
+        limits.check([Need(Feature.FLOAT16_GROUPS)])
     assert str(refused.value) == (
         f"{name} does not support integers with a float16 scale for each group, which --quant keep "
         "takes from the checkpoint: use another --quant, such as rtn8, or another --delegate, such "
         "as cpu."
     )
-    # XNNPACK's own guards name the weight; the others say the same of such a program.
-    if name == "xnnpack" or limits.missing() is not None or 8 not in limits.weight_bits:
+    if limits.missing() is not None or 8 not in limits.weight_bits:
         return
     program = capture(quantized_model(random_model(SMALL), Scheme("keep")), 24, 1)
     with pytest.raises(DelegateError, match=f"^{name} does not support integers with a float16"):

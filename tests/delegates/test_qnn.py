@@ -47,8 +47,8 @@ def test_without_the_sdk(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_what_it_takes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("QNN_SDK_ROOT", str(tmp_path))
-    LIMITS.check(32, 1)
+    LIMITS.check_weights(32, 1)
     with pytest.raises(DelegateError, match="export with --max-seq-len 1"):
-        LIMITS.check(32, 128)
+        LIMITS.check_weights(32, 128)
     with pytest.raises(DelegateError, match="export with --quant none"):
-        LIMITS.check(4, 1)
+        LIMITS.check_weights(4, 1)

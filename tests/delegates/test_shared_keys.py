@@ -1,7 +1,6 @@
 """Layers that attend to the keys and values of others: what delegates make of them, whatever the
 calls."""
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ from torch import Tensor
 
 from delegates import cpu, get_delegate, xnnpack
 from delegates.errors import DelegateError
+from delegates.needs import needs_of_program
 from delegates.op_list.graph import Constants
 from delegates.op_list.ops import SharedAttention, Values
 from delegates.op_list.partition import find_calls
@@ -150,10 +150,10 @@ def test_xnnpack_reads_the_other_layers_cache(
 @pytest.mark.parametrize("name", ["coreml", "mlx", "mps", "qnn", "tosa", "vulkan"])
 def test_the_others_say_what_they_lack(name: str) -> None:
     program = capture(model(), CONTEXT, CALL)
-    limits = replace(get_delegate(name).LIMITS, windows=True, delta_rules=True)
+    limits = get_delegate(name).LIMITS
     said = f"{name} does not support attention to the keys and values of another layer"
     with pytest.raises(DelegateError, match=rf"{said} \(exporter/models/attention.py:\d+\)"):
-        limits.check_operators(program)
+        limits.check(needs_of_program(program))
 
 
 def test_keys_that_no_attention_has_written_are_refused() -> None:

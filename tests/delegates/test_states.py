@@ -16,12 +16,15 @@ from torch import Tensor
 
 from delegates import cpu, get_delegate
 from delegates.errors import DelegateError
+from delegates.features import Feature, Need
+from delegates.needs import needs_of_program
 from devtools.report.op_list import read_op_list
 from exporter.capture.program import capture
 from exporter.file.agreement import compare, reference_logits
 from exporter.models.decoder import CausalLM
 from exporter.models.families import decoder_spec
 from exporter.plan.kv_caches import states
+from exporter.plan.requirements import needs_of
 from quant.scheme import Scheme
 
 CONTEXT, CALL = 300, 40
@@ -205,23 +208,19 @@ OTHERS = ["xnnpack", "mlx", "mps", "vulkan", "coreml", "tosa", "qnn"]
 def test_other_delegates_refuse_them_by_name(delegate: str) -> None:
     """Before any work begins, and whatever the caller has checked."""
     limits = get_delegate(delegate).LIMITS
-    for name, check in (
-        ("lfm2", limits.check_convolution),
-        ("qwen3_5_text", limits.check_delta_rule),
-    ):
+    for name in ("lfm2", "qwen3_5_text"):
         what, file, _ = MIXERS[name]
         with pytest.raises(DelegateError) as early:
-            check()
+            limits.check(needs_of(model(name).config))
         assert str(early.value) == (
             f"{delegate} does not support {what}: export with --delegate cpu."
         )
         with pytest.raises(DelegateError, match=rf"{what} \(exporter/models/{file}.py:"):
-            limits.check_operators(capture(model(name), 16, 1))
+            limits.check(needs_of_program(capture(model(name), 16, 1)))
 
 
 def test_a_preference_takes_them_where_one_does() -> None:
     limits = get_delegate("cpu,xnnpack").LIMITS
-    limits.check_convolution()
-    limits.check_delta_rule()
+    limits.check([Need(Feature.CONVOLUTIONS), Need(Feature.DELTA_RULES)])
     with pytest.raises(DelegateError, match="^mlx,xnnpack does not support short convolutions"):
-        get_delegate("mlx,xnnpack").LIMITS.check_convolution()
+        get_delegate("mlx,xnnpack").LIMITS.check([Need(Feature.CONVOLUTIONS)])

@@ -76,7 +76,7 @@ def test_outputs_that_its_packing_does_not_fit_are_one_sentence() -> None:
 
 def test_8_bit_layers() -> None:
     with pytest.raises(DelegateError) as refused:
-        LIMITS.check(8, 16)
+        LIMITS.check_weights(8, 16)
     assert str(refused.value) == (
         "vulkan supports weights of 4 or 32 bits, but these have 8: export with --quant rtn4."
     )

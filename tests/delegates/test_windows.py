@@ -3,7 +3,6 @@ and many times around the ring that the CPU delegate keeps."""
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -23,6 +22,7 @@ from exporter.capture.program import capture
 from exporter.models.decoder import CausalLM
 from exporter.models.spec import DecoderSpec
 from exporter.plan.kv_caches import kv_caches
+from exporter.plan.requirements import needs_of
 
 CONTEXT, CALL = 300, 40  # rings of 128 positions
 LENGTHS = [40, 1, 39, 7, 1, 1, 40, 40, 40, 13, 40, 37, 1]
@@ -153,10 +153,9 @@ def test_operators_without_them_are_refused_by_name(mixer: dict[str, object]) ->
 def test_limits_refuse_what_lowering_refuses(name: str, mixer: dict[str, object]) -> None:
     """The one before any work begins, the other whatever its caller has checked."""
     delegate = get_delegate(name)
-    given: dict[str, Any] = {"window": None, "soft_cap": None, "sinks": False, **mixer}
     refused = []
     for attempt in (
-        lambda: delegate.LIMITS.check_attention(**given),
+        lambda: delegate.LIMITS.check(needs_of(spec(mixer))),
         lambda: delegate.lower(capture(model_of(spec(mixer)), 16, 16), {}, {}, False),
     ):
         try:

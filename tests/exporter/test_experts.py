@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from support.expert_models import CLAMPED, EXPERTS, expert_model
+from support.expert_models import CLAMPED, EXPERTS, expert_model, with_experts
 from support.exported import Quiet
 from support.family_models import MIXTURE, SHAPE, Case, reference_model
 from support.small_models import quantized_model
@@ -24,6 +24,7 @@ from exporter.models.families import decoder_spec
 from exporter.models.spec import ExpertsSpec, MlpSpec
 from exporter.options import ExportOptions
 from exporter.pipeline import export_model
+from exporter.plan.requirements import needs_of
 from quant.scheme import Scheme
 
 CONTEXT = 24
@@ -74,15 +75,15 @@ def test_one_operator_and_its_decomposition(experts: ExpertsSpec, scheme: str) -
 
 @pytest.mark.parametrize("name", DELEGATES)
 def test_who_takes_experts(name: str) -> None:
-    limits = get_delegate(name).LIMITS
+    limits, needs = get_delegate(name).LIMITS, needs_of(with_experts())
     if name == "cpu":
-        return limits.check_experts()
+        return limits.check(needs)
     with pytest.raises(DelegateError) as error:
-        limits.check_experts()
+        limits.check(needs)
     assert str(error.value) == (
         f"{name} does not support mixtures of experts: export with --delegate cpu."
     )
-    get_delegate(f"{name},cpu").LIMITS.check_experts()
+    get_delegate(f"{name},cpu").LIMITS.check(needs)
 
 
 @pytest.mark.check

@@ -1,23 +1,31 @@
 """Several delegates in order of preference: each takes what it can, the rest goes to the next, and
 the report says what went where and why the rest did not, by source line."""
 
+import re
 import subprocess
 from collections.abc import Callable
+from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import pytest
 import torch
 from support.cpu_models import ARCHITECTURES, CONTEXT
+from support.decoder_specs import SMALL, varied
 from support.exported import Quiet, feed
-from support.small_models import random_model
+from support.family_models import Case, reference_model
+from support.gemma4_configs import GEMMA4
+from support.small_models import quantized_model, random_model
 from torch import Tensor, nn
 
 import exporter.pipeline
-from delegates import DelegateError, DelegationReport, Lowered, get_delegate, load_program
+from delegates import DelegateError, DelegationReport, Limits, Lowered, get_delegate, load_program
+from delegates.features import Feature
 from delegates.report import DelegateShare
 from exporter.capture.program import capture
+from exporter.catalogue.find import EMBEDDED
 from exporter.commands.cli import main
+from exporter.explain import explain_export
 from exporter.file.pte import read_report
 from exporter.models.decoder import CausalLM
 from exporter.options import ExportOptions
@@ -211,17 +219,111 @@ def test_what_is_missing_here_is_an_error_also_before_another(
     monkeypatch.delenv("QNN_SDK_ROOT", raising=False)
     both = get_delegate("qnn,cpu")
     with pytest.raises(DelegateError, match="^Qualcomm's AI Engine Direct SDK is not installed"):
-        both.LIMITS.check(32, 1)
+        both.LIMITS.check_weights(32, 1)
     with pytest.raises(DelegateError, match="^Qualcomm's AI Engine Direct SDK is not installed"):
         both.lower(capture(random_model(CONFIG), CONTEXT, 1), {}, {}, False)
 
 
-def test_limits_of_several() -> None:
-    limits = get_delegate("tosa,vulkan").LIMITS
-    assert limits.weight_bits == (32, 4) and limits.dynamic and not limits.checks()
-    limits.check(4, 16)
+def test_every_limit_has_a_rule_by_which_several_share_it() -> None:
+    """Alone, it changes nothing."""
+    limits = get_delegate("cpu").LIMITS
+    hints = get_type_hints(Limits, include_extras=True)
+    for each in fields(Limits):
+        (rule,) = hints[each.name].__metadata__
+        value = getattr(limits, each.name)
+        alone = rule([value])
+        assert (alone() == value()) if each.name in ("missing", "checks") else (alone == value)
+
+
+def test_limits_of_several(cpp_build: Path) -> None:
+    """What a program may have is what one of them takes; its form is the preferred one's."""
+    cpu, xnnpack = get_delegate("cpu").LIMITS, get_delegate("xnnpack").LIMITS
+    first, last = get_delegate("cpu,xnnpack").LIMITS, get_delegate("xnnpack,cpu").LIMITS
+    apart = frozenset({Feature.ADAPTERS})
+    assert first == replace(
+        cpu,
+        name="cpu,xnnpack",
+        runs_on=f"{cpu.runs_on}, {xnnpack.runs_on}",
+        weight_bits=(4, 8, 32),
+        missing=first.missing,
+        checks=first.checks,
+        streams_weights=False,
+        int8_groups=False,
+        rotates=False,
+    )
+    assert (last.supports, last.least_context) == (cpu.supports - apart, 3)
+    form = ("sizes", "kept_positions", "cached_bytes")
+    assert all(getattr(last, name) == getattr(xnnpack, name) for name in form)
+    both = get_delegate("tosa,vulkan").LIMITS
+    assert both.weight_bits == (32, 4) and both.dynamic and not both.checks()
+    both.check_weights(4, 16)
     with pytest.raises(DelegateError, match="^tosa,vulkan supports weights of 32 or 4 bits, but"):
-        limits.check(8, 16)
+        both.check_weights(8, 16)
+
+
+@pytest.mark.parametrize("feature", Feature)
+def test_who_is_advised_supports_it(feature: Feature) -> None:
+    (names,) = re.findall(r"(?:--delegate|, such as) ([a-z]+(?: or [a-z]+)?)", feature.advice)[-1:]
+    assert all(feature in get_delegate(name).LIMITS.supports for name in names.split(" or "))
+
+
+@pytest.mark.parametrize("delegate", ["coreml", "coreml,cpu", "xnnpack,mps"])
+def test_a_context_that_one_of_them_lacks_is_refused(
+    delegate: str, one_layer_checkpoint: Path, tmp_path: Path
+) -> None:
+    options = ExportOptions(
+        model=str(one_layer_checkpoint),
+        out=tmp_path / "model.pte",
+        scheme=Scheme("none"),
+        max_context_len=1,
+        delegate=delegate,
+    )
+    with pytest.raises(DelegateError) as refused:
+        export_model(options, Quiet())
+    assert str(refused.value) == (
+        f"{delegate} does not support a context of 1: export with a --max-context-len of at least "
+        "3."
+    )
+
+
+def test_a_hidden_size_that_one_of_them_lacks_goes_to_the_next() -> None:
+    model = quantized_model(random_model(varied(SMALL, hidden_size=80)), Scheme("rtn4"))
+    report = lowered_by("mlx,cpu", model).report
+    refused = parts(report)["mlx"].refused or ""
+    assert refused.startswith("mlx does not support a quantized model with a hidden size of 80,")
+    assert report.users == ("cpu",)
+
+
+@pytest.fixture(scope="module")
+def gemma4(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A checkpoint with windows, and layers that attend to the keys and values of others."""
+    directory = tmp_path_factory.mktemp("gemma4")
+    shape = {**GEMMA4, "hidden_activation": "silu", "vocab_size": 4096}
+    tables = {"vocab_size_per_layer_input": 4096, "max_position_embeddings": 512}
+    reference_model(Case("Gemma4Text", "shared", {**shape, **tables})).save_pretrained(directory)
+    (directory / "tokenizer.json").symlink_to(EMBEDDED / "tokenizer.json")
+    return directory
+
+
+@pytest.mark.parametrize(("names", "kept"), [("cpu,xnnpack", 64), ("xnnpack,cpu", 300)])
+def test_a_model_with_windows_and_shared_keys(
+    names: str, kept: int, gemma4: Path, tmp_path: Path, cpp_build: Path
+) -> None:
+    """It is explained and exported as the preferred delegate stores it, and the file is checked."""
+    options = ExportOptions(
+        model=str(gemma4),
+        out=tmp_path / "model.pte",
+        scheme=Scheme("none"),
+        max_context_len=300,
+        max_seq_len=40,
+        delegate=names,
+    )
+    caches = {each.window: each.positions for each in explain_export(options, Quiet()).caches}
+    assert caches == {9: kept, None: 300}
+    result = export_model(options, Quiet())
+    assert result.delegation.users[0] == names.split(",")[0]
+    assert result.agreement is not None
+    assert result.agreement.error <= result.agreement.tolerance
 
 
 def test_the_runner_tells_the_golden_story_with_two_delegates_and_a_kernel(
