@@ -101,16 +101,8 @@ def explain_export(options: ExportOptions, listener: Listener) -> Explanation:
         changes = decompositions(captured, operators_by_line(edge.graph))
         if hasattr(delegate, "why_unfused"):
             unfused = delegate.why_unfused(edge)
-    return Explanation(
-        plan.scheme.name,
-        shapes,
-        changes,
-        lowered.report,
-        _TYPES[plan.item_bytes],
-        caches,
-        kept,
-        unfused,
-    )
+    name, type = plan.scheme.name, _TYPES[plan.item_bytes]
+    return Explanation(name, shapes, changes, lowered.report, type, caches, kept, unfused)
 
 
 def quick_scheme(scheme: Scheme) -> Scheme:

@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -21,12 +20,13 @@ from exporter.file.agreement import (
 from exporter.file.etrecord import name_program, save_etrecord, weights_crc32
 from exporter.file.pte import REPORT, encode_report, seal
 from exporter.file.replacing import check_outputs, replacing
-from exporter.file.report import constant_methods, describe
+from exporter.file.report import Report, constant_methods, describe
 from exporter.listener import SILENT, Listener
 from exporter.models.decoder import CausalLM
 from exporter.models.low_rank import attach
 from exporter.options import ExportOptions
-from exporter.plan.plan import Plan
+from exporter.plan.cache_type import as_cached
+from exporter.plan.plan import Plan, empty_model
 from exporter.plan.planning import plan_export
 from exporter.plan.widths import require_size, storage_of
 from quant.machine.freed_memory import return_freed_memory, reusing_freed_memory
@@ -43,7 +43,7 @@ class ExportResult:
 
     out: Path
     size: int
-    report: dict[str, Any]
+    report: Report
     quantization: QuantReport
     delegation: DelegationReport
     agreement: Agreement | None
@@ -55,7 +55,7 @@ def export_model(options: ExportOptions, listener: Listener = SILENT) -> ExportR
     Raises:
         ExportError, QuantError, TokenizerError, DelegateError: with the sentence to show.
     """
-    get_delegate(options.delegate)
+    get_delegate(options.delegate)  # refuses a name that is not known
     check_outputs(options.out, options.etrecord, options.inputs)
     with (
         replacing(options.out) as temporary,
@@ -66,9 +66,8 @@ def export_model(options: ExportOptions, listener: Listener = SILENT) -> ExportR
         model, quantization = load_quantized(plan, listener)
         listener.stage("capture")
         program, reference = _captured(plan, model)
-        int8_heads = any(mixer.int8 for mixer in model.config.attentions)
-        report = describe(plan, quantization, int8_heads)
         del model  # the program now holds the weights, and lowering releases them
+        report = describe(plan, quantization)
         listener.stage("lower")
         lowered = _lowered(plan, program, report, etrecord is not None)
         listener.stage("write")
@@ -89,7 +88,8 @@ def export_model(options: ExportOptions, listener: Listener = SILENT) -> ExportR
 
 def load_quantized(plan: Plan, listener: Listener) -> tuple[CausalLM, QuantReport]:
     """Returns the model with quantized weights, streamed from the checkpoint."""
-    model = plan.empty_for_context()
+    spec = plan.checkpoint.config.for_context(plan.max_context_len)
+    model = empty_model(as_cached(spec, plan.item_bytes))
     plan.checkpoint.check(model)
     listener.stage("load" if plan.scheme.name == "none" else "quantize")
     report = quantize(
@@ -120,9 +120,7 @@ def _captured(plan: Plan, model: CausalLM) -> tuple[ExportedProgram, Reference]:
     return capture(model, plan.max_context_len, plan.max_seq_len), reference
 
 
-def _lowered(
-    plan: Plan, program: ExportedProgram, report: dict[str, Any], with_etrecord: bool
-) -> Lowered:
+def _lowered(plan: Plan, program: ExportedProgram, report: Report, with_etrecord: bool) -> Lowered:
     blobs = {**plan.text.blobs, REPORT: encode_report(report)}
     _release(plan)
     with spilling_to(plan.resources.spill.directory):
@@ -135,9 +133,7 @@ def _release(plan: Plan) -> None:
     return_freed_memory()
 
 
-def _write(
-    lowered: Lowered, report: dict[str, Any], temporary: Path, etrecord: Path | None
-) -> None:
+def _write(lowered: Lowered, report: Report, temporary: Path, etrecord: Path | None) -> None:
     """Writes the program, and the ETRecord if there is one, whose checksum the report gets."""
     with open(temporary, "wb") as file:
         lowered.program.write_to_file(file)
@@ -146,7 +142,7 @@ def _write(
         report["etrecord"] = {"weights_crc32": weights_crc32(etrecord)}
 
 
-def _seal(report: dict[str, Any], temporary: Path, etrecord: Path | None) -> None:
+def _seal(report: Report, temporary: Path, etrecord: Path | None) -> None:
     """Stores the complete report in the file, and names the file in its ETRecord."""
     fingerprint = seal(temporary, report)
     if "etrecord" in report and etrecord is not None:

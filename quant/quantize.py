@@ -6,22 +6,21 @@ ones, so that neither drift nor quality costs a second reading of the weights.
 """
 
 from collections.abc import Sequence
-from functools import partial
+from typing import cast
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from quant.cache.layers import find_cached_layers
 from quant.errors import QuantError
-from quant.layers.block_solver import Streams
+from quant.layers.block_solver import calibration_streams
 from quant.layers.blocks import linear_weights, mixtures_of, part_names
-from quant.layers.embedding_and_head import embed_float, is_tied
+from quant.layers.embedding_and_head import is_tied, load_embedding_and_head
 from quant.layers.evaluation import EvaluationStreams
-from quant.layers.fill_outside import fill_outside
-from quant.layers.outside_layers import outer_parts
+from quant.layers.head_inputs import fill_ends
+from quant.layers.outside_layers import fill_outer, outer_parts
 from quant.layers.rounder import layer_rounder
-from quant.layers.stream import Stream, contexts_on
-from quant.layers.walk import filling_walk, layers_of, walk
+from quant.layers.walk import filling_walk, layers_of, load_finite, walk
 from quant.machine.device import full_memory_reported, move
 from quant.machine.ranks import Ranks
 from quant.machine.resources import DEFAULTS, Resources
@@ -79,11 +78,18 @@ def quantize(
         weights = learn_rotation(model, weights, calibration, scheme.group_size, device)
     tied = is_tied(model)
 
-    fill_outside(model, scheme, weights, calibration, cached, resources)
+    if scheme.name == "none":
+        load_embedding_and_head(model, weights)
+    else:
+        fill_ends(model, scheme, weights, calibration, cached, device)
+    resources.spill.park(cast(nn.Module, model))
+    fill_outer(model, scheme, weights, resources.spill)
+    resources.spill.release()
+    load_finite(weights, model.model.get_submodule("norm"), "model.norm.")
     meter.advance("model.embed_tokens", head_work)
     calibrated = None
     if calibration is not None and scheme.choice.follows_calibration and missing:
-        calibrated = _calibrated(model, scheme, weights, calibration, resources)
+        calibrated = calibration_streams(model, scheme, weights, calibration, resources)
     streams = None
     if evaluation is not None and measured is None and resources.ranks.first:
         streams = EvaluationStreams(model, weights, evaluation, device)
@@ -108,7 +114,7 @@ def quantize(
             if calibrated is not None:
                 calibrated.hidden.advance(layer)
         else:
-            few = round_layer(layer, name, calibrated, meter.advance)
+            few = round_layer(layer, name, calibrated, meter.advance) or []
             if cached is not None:
                 cached.store(index, layer, few)
         undertrained += [f"{name}.{expert}" for expert in few]
@@ -117,13 +123,12 @@ def quantize(
     del calibrated
 
     if streams is not None:
-        compared = streams.compare(
+        measured = streams.compare(
             model,
             weights,
             tied,
             lambda numbers: meter.advance("quality", numbers if measure_work else 0),
         )
-        measured = compared, streams.layer_errors
         if cached is not None:
             cached.store_quality(*measured)
     else:
@@ -185,22 +190,3 @@ def _needed_text(scheme: Scheme, calibration: Tensor | None) -> Tensor | None:
             "name a text file with --calibration."
         )
     return calibration
-
-
-def _calibrated(
-    model: CausalLM,
-    scheme: Scheme,
-    weights: WeightSource,
-    calibration: Tensor,
-    resources: Resources,
-) -> Streams:
-    """The calibration text's hidden states before the first layer."""
-    spill, ranks, device = resources.spill, resources.ranks, resources.device
-    seq_len, reference = calibration.shape[1], None
-    if scheme.choice.follows_float:
-        embed = partial(embed_float, model, weights)
-        contexts = contexts_on(device, model, seq_len, weights)
-        reference = Stream(calibration, embed, contexts, spill, ranks, device)
-    contexts = contexts_on(device, model, seq_len)
-    hidden = Stream(calibration, model.embed, contexts, spill, ranks, device)
-    return Streams(hidden, reference, spill, ranks, resources.speed)

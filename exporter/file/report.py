@@ -2,10 +2,12 @@
 
 from typing import Any
 
-from exporter.checkpoint import Checkpoint
+from exporter.plan.cache_type import as_cached
 from exporter.plan.plan import Plan
 from quant.report import QuantReport
 from quant.scheme import KEEP
+
+Report = dict[str, Any]  # for JSON
 
 
 def constant_methods(plan: Plan) -> dict[str, object]:
@@ -26,14 +28,26 @@ def constant_methods(plan: Plan) -> dict[str, object]:
     return methods
 
 
-def describe(plan: Plan, quantization: QuantReport, int8_heads: bool) -> dict[str, Any]:
+def describe(plan: Plan, quantization: QuantReport) -> Report:
     """Returns the report in the file: the model, and the results of quantization."""
     checkpoint, text, quality = plan.checkpoint, plan.text, quantization.quality
+    mixers = as_cached(checkpoint.config, plan.item_bytes).attentions
+    experts = {"count": quantization.experts, "rare": list(quantization.rare_experts)}
+    adapters = [
+        {
+            "name": each.name,
+            "source": each.source,
+            "ranks": each.ranks,
+            "linears": len(each.pairs),
+            "bytes": each.bytes,
+        }
+        for each in checkpoint.adapters
+    ]
     return {
         "model": {
             "name": checkpoint.name,
             "adapter": plan.options.adapter,
-            **({"adapters": listed} if (listed := _adapters(checkpoint)) else {}),
+            **({"adapters": adapters} if adapters else {}),
             "model_type": checkpoint.config.model_type,
             "parameters": quantization.size.weights,
             **checkpoint.config.dimensions(),
@@ -50,14 +64,14 @@ def describe(plan: Plan, quantization: QuantReport, int8_heads: bool) -> dict[st
             "head_bits": quantization.head_bits,
             "bits": quantization.widths,
             "method": quantization.method,
-            "int8_heads": int8_heads,
+            "int8_heads": any(mixer.int8 for mixer in mixers),
             "bits_per_weight": quantization.size.bits_per_weight,
             "linear_bits_per_weight": quantization.size.linear_bits_per_weight,
             "embedding_bytes": quantization.size.embedding,
             **({"layer_input_bytes": outer} if (outer := quantization.size.outer) else {}),
             **({"compared_with": "the weights dequantized"} if plan.scheme.name == KEEP else {}),
             "calibration_tokens": quantization.calibration_tokens,
-            **({"experts": _experts(quantization)} if quantization.experts else {}),
+            **({"experts": experts} if quantization.experts else {}),
         },
         "text": {
             "name": text.source,
@@ -67,23 +81,3 @@ def describe(plan: Plan, quantization: QuantReport, int8_heads: bool) -> dict[st
         },
         "quality": quality.to_dict() if quality else None,
     }
-
-
-def _experts(quantization: QuantReport) -> dict[str, Any]:
-    """Returns the number of experts, and those to which the calibration text gave too few
-    tokens."""
-    return {"count": quantization.experts, "rare": list(quantization.rare_experts)}
-
-
-def _adapters(checkpoint: Checkpoint) -> list[dict[str, Any]]:
-    """Returns the facts about the adapters that are kept apart."""
-    return [
-        {
-            "name": each.name,
-            "source": each.source,
-            "ranks": each.ranks,
-            "linears": len(each.pairs),
-            "bytes": each.bytes,
-        }
-        for each in checkpoint.adapters
-    ]

@@ -10,7 +10,7 @@ from exporter.checkpoint import Checkpoint
 from exporter.models.decoder import CausalLM
 from exporter.models.spec import DecoderSpec
 from exporter.options import ExportOptions
-from exporter.plan.cache_type import as_cached, cached_bytes
+from exporter.plan.cache_type import cached_bytes
 from exporter.text.prepare import Text
 from quant.machine.resources import Resources
 from quant.scheme import Scheme
@@ -52,11 +52,6 @@ class Plan:
     def item_bytes(self) -> int:
         """Bytes of a number in the caches of keys and values."""
         return cached_bytes(self.empty, self.scheme, self.limits)
-
-    def empty_for_context(self) -> CausalLM:
-        """Returns another model on the meta device: the one that is filled and exported."""
-        spec = self.checkpoint.config.for_context(self.max_context_len)
-        return empty_model(as_cached(spec, self.item_bytes))
 
 
 def empty_model(spec: DecoderSpec) -> CausalLM:

@@ -23,12 +23,13 @@ from quant.scheme import Scheme
 
 
 def plan_export(options: ExportOptions, listener: Listener) -> Plan:
-    """Returns the plan of a file, for which its disk has room.
-
-    Raises:
-        ExportError, QuantError, TokenizerError, DelegateError: with the sentence to show.
-    """
-    _note_rotation(options, listener)
+    """Returns the plan of a file, for which its disk has room; raises as its steps do."""
+    limits = get_delegate(options.delegate).LIMITS
+    if _drops_rotation(limits, options.scheme):
+        listener.note(
+            f"{limits.name} cannot rotate the inputs of linears at run time, so the weights are "
+            "chosen without rotation; --delegate cpu can, and loses less quality."
+        )
     plan = read_plan(options, listener)
     if plan.text.template_fault:
         listener.note(
@@ -49,8 +50,7 @@ def plan_export(options: ExportOptions, listener: Listener) -> Plan:
 def read_plan(
     options: ExportOptions, listener: Listener, ranks: Ranks = ALONE, with_text: bool = True
 ) -> Plan:
-    """Returns what follows from the options and the checkpoint alone, after checking that the
-    delegate supports it.
+    """Returns what follows from the options and the checkpoint alone, which the delegate supports.
 
     Raises:
         ExportError, QuantError, TokenizerError, DelegateError: with the sentence to show.
@@ -59,29 +59,20 @@ def read_plan(
     require_keepable(options)
     checkpoint = find_checkpoint(options, listener)
     empty = empty_model(checkpoint.config)
-    scheme = scheme_for_delegate(delegate.LIMITS, options.scheme)
+    scheme = _scheme_for_delegate(delegate.LIMITS, options.scheme)
     scheme = keeping(scheme, checkpoint, empty, listener)
     text = prepare_text(options, checkpoint) if with_text else NO_TEXT
     context, seq_len = _lengths(options, checkpoint)
     decided = replace(options, scheme=scheme)
     require_supported(decided, checkpoint, delegate.LIMITS, context, seq_len)
-    resources = Resources(
-        cache=_cache(options, listener, 0),
-        name=checkpoint.name,
-        ranks=ranks,
-        device=options.device,
-    )
-    return Plan(
-        options, delegate, checkpoint, empty, text, scheme, context, seq_len, resources=resources
-    )
+    cache = _cache(options, listener, 0)
+    resources = Resources(cache, checkpoint.name, ranks=ranks, device=options.device)
+    return Plan(options, delegate, checkpoint, empty, text, scheme, context, seq_len, resources)
 
 
 def plan_quantization(plan: Plan, listener: Listener) -> Plan:
-    """Returns the plan with where large data is kept, the default widths and the calibration text.
-
-    Raises:
-        ExportError, QuantError: with the sentence to show.
-    """
+    """Returns the plan with where large data is kept, the default widths and the calibration text;
+    raises as its steps do."""
     resources = replace(plan.resources, spill=plan_memory(plan, listener))
     plan = replace(plan, resources=resources)
     if plan.options.mixed and not plan.options.has_budget:
@@ -89,28 +80,19 @@ def plan_quantization(plan: Plan, listener: Listener) -> Plan:
     return replace(plan, text=with_own_text(plan, listener))
 
 
-def scheme_for_delegate(limits: Limits, scheme: Scheme) -> Scheme:
-    """The scheme with int8 as the delegate stores it, in groups or with one scale a row, and
-    without rotated inputs if it has none."""
+def _drops_rotation(limits: Limits, scheme: Scheme) -> bool:
+    """Whether the delegate has no linears that rotate their inputs, as the scheme's would."""
+    rotates = scheme.name != "none" and scheme.choice.rotation == "inputs"
+    return rotates and not limits.rotates
+
+
+def _scheme_for_delegate(limits: Limits, scheme: Scheme) -> Scheme:
+    """The scheme as the delegate stores it: int8 in groups or with one scale a row."""
     if scheme.name == "rtn8" and not limits.int8_groups:
         scheme = replace(scheme, whole_rows=True)
     if _drops_rotation(limits, scheme):
         scheme = replace(scheme, method=replace(scheme.choice, rotation="none"))
     return scheme
-
-
-def _drops_rotation(limits: Limits, scheme: Scheme) -> bool:
-    rotates = scheme.name != "none" and scheme.choice.rotation == "inputs"
-    return rotates and not limits.rotates
-
-
-def _note_rotation(options: ExportOptions, listener: Listener) -> None:
-    limits = get_delegate(options.delegate).LIMITS
-    if _drops_rotation(limits, options.scheme):
-        listener.note(
-            f"{limits.name} cannot rotate the inputs of linears at run time, so the weights are "
-            "chosen without rotation; --delegate cpu can, and loses less quality."
-        )
 
 
 def _lengths(options: ExportOptions, checkpoint: Checkpoint) -> tuple[int, int]:

@@ -27,7 +27,7 @@ class EvaluationStreams:
         self._float = States(embedded, contexts, tokens)
         contexts = contexts_on(device, model, seq_len)
         self._quantized = States(model.embed(tokens).to(device), contexts, tokens)
-        self.layer_errors: list[float] = []
+        self._layer_errors: list[float] = []
 
     def advance_float(self, stop: Stop) -> None:
         self._float.advance(stop.layer)
@@ -36,7 +36,7 @@ class EvaluationStreams:
     def advance_quantized(self, layer: nn.Module) -> None:
         self._quantized.advance(layer)
         wanted, hidden = self._float.hidden, self._quantized.hidden
-        self.layer_errors.append(((hidden - wanted).norm() / wanted.norm()).item())
+        self._layer_errors.append(((hidden - wanted).norm() / wanted.norm()).item())
 
     def compare(
         self,
@@ -44,14 +44,15 @@ class EvaluationStreams:
         weights: WeightSource,
         tied: bool,
         advance: Callable[[int], None],
-    ) -> Quality:
+    ) -> tuple[Quality, list[float]]:
+        """Returns the quality, and how far each layer's output was from the float one's."""
         reference, hidden = (
             states.hidden[:, :-1].flatten(0, 1) for states in (self._float, self._quantized)
         )
         targets = self._tokens[:, 1:].flatten()
         quality = compare_heads(model, weights, tied, reference, hidden, targets, advance)
         _require_sense("lm_head", math.isfinite(quality.perplexity_float))
-        return quality
+        return quality, self._layer_errors
 
 
 def _require_sense(name: str, finite: bool) -> None:

@@ -1,6 +1,7 @@
 """How a scheme rounds a decoder layer."""
 
 from collections.abc import Callable
+from typing import cast
 
 import torch
 from torch import nn
@@ -11,45 +12,25 @@ from quant.layers.blocks import linear_weights
 from quant.layers.gptq import gptq_layer
 from quant.layers.keep_integers import keep_layer
 from quant.layers.nearest import Done, round_layer
-from quant.machine.device import move
 from quant.protocols import WeightSource
 from quant.scheme import KEEP, Scheme
 
-# A layer in float on its device, its name, the calibration text in front of it and what is told of
-# each weight, to the paths of experts that got too few tokens of that text. A layer that follows
-# the text runs it through itself.
-LayerRounder = Callable[[nn.Module, str, Streams | None, Done], list[str]]
+# Takes a layer of floats, its name, and the calibration text in front of it, which a scheme that
+# follows the text also runs through the layer. Returns the paths of experts with too few tokens.
+LayerRounder = Callable[[nn.Module, str, Streams | None, Done], list[str] | None]
 
 
 def layer_rounder(scheme: Scheme, weights: WeightSource, device: torch.device) -> LayerRounder:
-    """Returns what gives a layer, in place, the form that it has in a scheme.
+    """Returns what gives a layer on that device, in place, the form that it has in a scheme.
 
     Args:
         weights: where integers are read that are kept.
     """
-
-    def leave(layer: nn.Module, name: str, streams: Streams | None, done: Done) -> list[str]:
-        done(name, linear_weights(layer))
-        return []
-
-    def keep(layer: nn.Module, name: str, streams: Streams | None, done: Done) -> list[str]:
-        keep_layer(layer, scheme, name, weights, done)
-        move(layer, device)
-        return []
-
-    def nearest(layer: nn.Module, name: str, streams: Streams | None, done: Done) -> list[str]:
-        round_layer(layer, scheme, name, done)
-        return []
-
-    def awq(layer: nn.Module, name: str, streams: Streams | None, done: Done) -> list[str]:
-        assert streams is not None
-        awq_layer(layer, scheme, name, streams, done)
-        return []
-
-    def gptq(layer: nn.Module, name: str, streams: Streams | None, done: Done) -> list[str]:
-        assert streams is not None
-        return gptq_layer(layer, scheme, name, streams, done)
-
-    if scheme.name in ("none", KEEP):
-        return leave if scheme.name == "none" else keep
-    return {"awq": awq, "gptq": gptq}.get(scheme.choice.rounding, nearest)
+    if scheme.name == "none":
+        return lambda layer, name, _, done: done(name, linear_weights(layer))
+    if scheme.name == KEEP:
+        return lambda layer, name, _, done: keep_layer(layer, scheme, name, weights, done, device)
+    if not scheme.choice.follows_calibration:
+        return lambda layer, name, _, done: round_layer(layer, scheme, name, done)
+    by_text = awq_layer if scheme.choice.rounding == "awq" else gptq_layer
+    return lambda layer, name, text, done: by_text(layer, scheme, name, cast(Streams, text), done)
