@@ -4,23 +4,16 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-import torch
-
-from delegates import DelegationReport, Unfused, get_delegate
+from delegates import DelegationReport, Unfused
 from exporter.capture.decompositions import Decomposition, decompositions, operators_by_line
 from exporter.capture.program import capture
 from exporter.capture.shapes import Shapes, explain_shapes, noting_conditions
-from exporter.catalogue.find import find_checkpoint
 from exporter.listener import Listener
-from exporter.models.decoder import CausalLM
 from exporter.models.low_rank import attach
 from exporter.options import ExportOptions
-from exporter.pipeline import context_lengths, scheme_for_delegate
-from exporter.plan.cache_type import as_cached, cached_bytes
-from exporter.plan.kept_integers import keeping, require_keepable
+from exporter.pipeline import load_quantized
 from exporter.plan.kv_caches import KvCaches, States, kv_caches, states
-from exporter.plan.requirements import require_supported
-from quant.quantize import quantize
+from exporter.plan.planning import read_plan
 from quant.scheme import FOUR_BITS, METHODS, Scheme
 
 _TYPES = {1: "int8", 2: "float16", 4: "float32"}  # of keys and values, by their bytes
@@ -86,26 +79,15 @@ def explain_export(options: ExportOptions, listener: Listener) -> Explanation:
     Raises:
         ExportError, QuantError, DelegateError: with the sentence to show.
     """
-    delegate = get_delegate(options.delegate)
-    require_keepable(options)
-    checkpoint = find_checkpoint(options, listener)
-    options = replace(options, scheme=keeping(options.scheme, checkpoint, listener))
-    context, seq_len = context_lengths(options, checkpoint)
-    require_supported(options, checkpoint, delegate.LIMITS, context, seq_len)
-    scheme = quick_scheme(scheme_for_delegate(delegate.LIMITS, options.scheme))
-    spec = checkpoint.config.for_context(context)
-    item_bytes = cached_bytes(spec, options.scheme, delegate.LIMITS)
-    with torch.device("meta"):
-        model = CausalLM(as_cached(spec, item_bytes))
-    checkpoint.check(model)
-    listener.stage("load" if scheme.name == "none" else "quantize")
-    quantize(model, scheme, checkpoint, progress=listener.progress)
-
-    attach(model, checkpoint.adapters)
+    plan = read_plan(options, listener, with_text=False)
+    plan = replace(plan, scheme=quick_scheme(plan.scheme))
+    delegate, context, seq_len = plan.delegate, plan.max_context_len, plan.max_seq_len
+    model, _ = load_quantized(plan, listener)
+    attach(model, plan.checkpoint.adapters)
     listener.stage("capture")
     with noting_conditions() as lines:
         program = capture(model, context, seq_len)
-    caches = kv_caches(model.config, delegate.LIMITS, item_bytes, context, seq_len)
+    caches = kv_caches(model.config, plan.limits, plan.item_bytes, context, seq_len)
     kept = states(model.config)
     del model
     shapes = explain_shapes(program, lines)
@@ -119,9 +101,8 @@ def explain_export(options: ExportOptions, listener: Listener) -> Explanation:
         changes = decompositions(captured, operators_by_line(edge.graph))
         if hasattr(delegate, "why_unfused"):
             unfused = delegate.why_unfused(edge)
-    return Explanation(
-        scheme.name, shapes, changes, lowered.report, _TYPES[item_bytes], caches, kept, unfused
-    )
+    name, type = plan.scheme.name, _TYPES[plan.item_bytes]
+    return Explanation(name, shapes, changes, lowered.report, type, caches, kept, unfused)
 
 
 def quick_scheme(scheme: Scheme) -> Scheme:

@@ -28,11 +28,10 @@ from exporter.errors import ExportError
 from exporter.listener import SILENT
 from exporter.options import ExportOptions
 from exporter.pipeline import export_model
+from exporter.plan.planning import read_plan
 from exporter.text.calibration import with_own_text
-from exporter.text.prepare import prepare_text
 from exporter.tokenizer import TokenizerError, load_tokenizer
 from exporter.tokenizer.compile import read_specification
-from quant.cache.store import Cache, default_size
 from quant.commands.checks import RunAs
 from quant.commands.measured_model import open_scored
 from quant.errors import QuantError
@@ -233,9 +232,7 @@ class Measurement:
 
 def _calibration_file(options: ExportOptions, checkpoint: Checkpoint, directory: Path) -> Path:
     """The text that both engines calibrate on, as a file."""
-    assert options.cache is not None
-    cache = Cache(options.cache, default_size())
-    text = with_own_text(options, checkpoint, prepare_text(options, checkpoint), cache, SILENT)
+    text = with_own_text(read_plan(options, SILENT), SILENT)
     assert text.calibration is not None
     decode, path = load_tokenizer(checkpoint.directory).decode, directory / "calibration.txt"
     windows = [decode([id for id in row if id != text.bos_id]) for row in text.calibration.tolist()]

@@ -3,8 +3,6 @@
 It is decided before anything is quantized, so that the quantized model computes what the file will.
 """
 
-import torch
-
 from delegates.limits import Limits
 from delegates.storage import FLOAT_BITS
 from exporter.models.decoder import CausalLM
@@ -17,13 +15,13 @@ _INT8 = 1  # byte
 _LEAST_HEAD = 32  # numbers
 
 
-def cached_bytes(spec: DecoderSpec, scheme: Scheme, limits: Limits) -> int:
-    """Returns the bytes of a number in the caches of keys and values."""
-    with torch.device("meta"):
-        layers = part_names(CausalLM(spec))
-    parts = [f"model.layers.{i}.{part}" for i, parts in enumerate(layers) for part in parts]
+def cached_bytes(model: CausalLM, scheme: Scheme, limits: Limits) -> int:
+    """Returns the bytes of a number in the caches of keys and values of a model, which is not
+    quantized yet."""
+    layers = enumerate(part_names(model))
+    parts = [f"model.layers.{i}.{part}" for i, parts in layers for part in parts]
     bits = min(_bits(scheme.type_of(part)) for part in (*parts, HEAD_PART))
-    return limits.cached_bytes(bits, all(map(_fit_int8, spec.attentions)))
+    return limits.cached_bytes(bits, all(map(_fit_int8, model.config.attentions)))
 
 
 def as_cached(spec: DecoderSpec, item_bytes: int) -> DecoderSpec:

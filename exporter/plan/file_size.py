@@ -5,15 +5,11 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
-import torch
-
 from delegates import Limits
-from exporter.checkpoint import Checkpoint
 from exporter.errors import ExportError
 from exporter.models.decoder import CausalLM
-from exporter.options import ExportOptions
+from exporter.plan.plan import Plan
 from exporter.plan.widths import other_bytes, storage_of
-from exporter.text.prepare import Text
 from quant.budget.allocate_bits import numbers_of, small_numbers
 from quant.layers.blocks import parts_of_layer, shape_of
 from quant.layers.embedding_and_head import is_tied
@@ -52,39 +48,24 @@ def weight_bytes(model: CausalLM, scheme: Scheme, limits: Limits) -> int:
     return total + small_numbers(model) * storage.float_bytes
 
 
-def estimate_size(
-    options: ExportOptions,
-    limits: Limits,
-    checkpoint: Checkpoint,
-    text: Text,
-    max_context_len: int,
-) -> int:
+def estimate_size(plan: Plan) -> int:
     """Estimates the bytes of the file; with a budget that is not spread yet, the least."""
-    with torch.device("meta"):
-        model = CausalLM(checkpoint.config)
-    scheme = options.scheme
-    if options.has_budget and scheme.name in FOUR_BITS and not scheme.types:
+    scheme = plan.scheme
+    if plan.options.has_budget and scheme.name in FOUR_BITS and not scheme.types:
         scheme = replace(scheme, head_bits=min(HEAD_BITS))
-    weights = weight_bytes(model, scheme, limits)
-    return weights + other_bytes(limits, checkpoint, model, text, max_context_len)
+    return weight_bytes(plan.empty, scheme, plan.limits) + other_bytes(plan)
 
 
-def require_room(
-    options: ExportOptions,
-    limits: Limits,
-    checkpoint: Checkpoint,
-    text: Text,
-    max_context_len: int,
-) -> int:
+def require_room(plan: Plan) -> int:
     """Returns the estimated bytes of the file, after checking its disk and the ETRecord's.
 
     Raises:
         ExportError: a disk has too little free space.
     """
-    size = estimate_size(options, limits, checkpoint, text, max_context_len)
+    options, size = plan.options, estimate_size(plan)
     sizes = [(options.out, "--out", size)]
     if options.etrecord is not None:
-        sizes.append((options.etrecord, "--etrecord", _etrecord_bytes(options, checkpoint)))
+        sizes.append((options.etrecord, "--etrecord", _etrecord_bytes(plan)))
     taken: dict[int, int] = {}  # of each disk
     for path, option, more in sizes:
         directory = path.absolute().parent
@@ -102,18 +83,17 @@ def require_room(
     return size
 
 
-def _etrecord_bytes(options: ExportOptions, checkpoint: Checkpoint) -> int:
+def _etrecord_bytes(plan: Plan) -> int:
     """Returns the bytes that writing an ETRecord needs: its weights, a byte or a float32 each, as
     ExecuTorch stores them, and about as much again for the compressed ones."""
-    with torch.device("meta"):
-        model = CausalLM(checkpoint.config)
-    numbers = numbers_of(model)
-    return 2 * numbers * (4 if options.scheme.name == "none" else 1)
+    return 2 * numbers_of(plan.empty) * (4 if plan.scheme.name == "none" else 1)
 
 
 def room_to_leave(cache: Path, out: Path, size: int) -> int:
     """Returns the bytes that a cache must leave free for a file of `size`: all of them if both are
     on the same disk, else none."""
+    if size == 0:
+        return 0
     while not os.path.exists(cache):  # it is created when needed
         cache = cache.parent
     return size if cache.stat().st_dev == out.absolute().parent.stat().st_dev else 0

@@ -4,8 +4,6 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-import torch
-
 from exporter.checkpoint import Checkpoint
 from exporter.errors import ExportError
 from exporter.listener import Listener
@@ -58,15 +56,18 @@ def require_keepable(options: ExportOptions) -> None:
         )
 
 
-def keeping(scheme: Scheme, checkpoint: Checkpoint, listener: Listener) -> Scheme:
+def keeping(scheme: Scheme, checkpoint: Checkpoint, empty: CausalLM, listener: Listener) -> Scheme:
     """Returns the scheme with the type of each part; one that keeps nothing, as it is.
+
+    Args:
+        empty: the checkpoint's model.
 
     Raises:
         ExportError: the checkpoint is damaged, or has no integers to keep, or some that cannot be.
     """
     if scheme.name != KEEP:
         return scheme
-    parts = list(_parts(checkpoint))
+    parts = list(_parts(checkpoint, empty))
     kept = Counter(
         checkpoint.source_type(name)
         for part in parts
@@ -102,10 +103,8 @@ def _matrices(count: int) -> str:
     return f"{count} matri{'x' if count == 1 else 'ces'}"
 
 
-def _parts(checkpoint: Checkpoint) -> Iterator[_Part]:
+def _parts(checkpoint: Checkpoint, model: CausalLM) -> Iterator[_Part]:
     """All that is quantized; tied ends are one part, under the embedding's name."""
-    with torch.device("meta"):
-        model = CausalLM(checkpoint.config)
     checkpoint.check(model)
     for stop in walk(model):
         for part in parts_of_layer(stop.layer):

@@ -5,16 +5,12 @@ import os
 import shutil
 from pathlib import Path
 
-import torch
-
 from delegates import DEFAULT_DELEGATE, get_delegate
-from exporter.checkpoint import Checkpoint
 from exporter.errors import ExportError
 from exporter.listener import Listener
 from exporter.models.decoder import CausalLM
-from exporter.options import ExportOptions
 from exporter.plan.file_size import room_to_leave, weight_bytes
-from exporter.text.prepare import Text
+from exporter.plan.plan import Plan
 from quant.layers.outside_layers import outer_parts
 from quant.machine.memory import Peak, estimate_peak, resident
 from quant.machine.memory_size import show_size
@@ -27,34 +23,23 @@ _SLACK = 200_000_000
 _BESIDE = 1.5  # bytes of a number that is packed: as it comes, and its scales
 
 
-def plan_memory(
-    options: ExportOptions,
-    checkpoint: Checkpoint,
-    text: Text,
-    file_size: int,
-    listener: Listener,
-) -> Spill:
+def plan_memory(plan: Plan, listener: Listener) -> Spill:
     """Chooses memory or disk by estimates, before any work begins.
-
-    Args:
-        file_size: estimated bytes of the finished file.
 
     Raises:
         ExportError: --max-memory is too small, or the disk is.
     """
-    limit = options.max_memory
+    options, limit = plan.options, plan.options.max_memory
     if limit is None:
         return Spill()
-    with torch.device("meta"):
-        model = CausalLM(checkpoint.config)
-    fits = _peaks(options, checkpoint, model, text, spilled=False)
+    fits = _peaks(plan, spilled=False)
     if max(fits.values()) <= limit:
         return Spill()
-    what = f"{checkpoint.name} by {options.scheme.name} with --delegate {options.delegate}"
-    if not _streams(options.delegate) and fits["lower"] > limit:
+    what = f"{plan.checkpoint.name} by {plan.scheme.name} with --delegate {options.delegate}"
+    if not plan.limits.streams_weights and fits["lower"] > limit:
         other = (
             f", or take --delegate {DEFAULT_DELEGATE}, which keeps on disk what does not fit"
-            if _streams(DEFAULT_DELEGATE)
+            if get_delegate(DEFAULT_DELEGATE).LIMITS.streams_weights
             else ""
         )
         raise ExportError(
@@ -62,7 +47,7 @@ def plan_memory(
             f"a byte of every weight, but --max-memory is {show_size(limit)}; allow that "
             f"much{other}."
         )
-    least = _peaks(options, checkpoint, model, text, spilled=True)
+    least = _peaks(plan, spilled=True)
     if max(least.values()) > limit:
         raise ExportError(
             f"{what} needs about {show_size(max(least.values()))} of memory even with the disk, "
@@ -70,9 +55,9 @@ def plan_memory(
             f"much{', or take fewer --calibration-tokens' if least['quantize'] > limit else ''}."
         )
     directory = (options.cache or options.out.parent) / "spill"
-    disk = _peak(options, model, text, spilled=True).disk
+    disk = _peak(plan, spilled=True).disk
     free = shutil.disk_usage(_existing(directory)).free
-    needed = disk + room_to_leave(directory, options.out, file_size)
+    needed = disk + room_to_leave(directory, options.out, plan.file_size)
     if free < needed:
         raise ExportError(
             f"{directory} has {show_size(free)} free, but what does not fit into --max-memory "
@@ -86,17 +71,15 @@ def plan_memory(
     return Spill(directory)
 
 
-def _peaks(
-    options: ExportOptions, checkpoint: Checkpoint, model: CausalLM, text: Text, spilled: bool
-) -> dict[str, int]:
+def _peaks(plan: Plan, spilled: bool) -> dict[str, int]:
     """Returns the peak memory of each stage in bytes."""
-    peak = _peak(options, model, text, spilled)
-    file = weight_bytes(model, options.scheme, get_delegate(options.delegate).LIMITS)
-    if spilled and _streams(options.delegate):
-        lower = max(file, _packing(model, options.scheme))
+    peak = _peak(plan, spilled)
+    file = weight_bytes(plan.empty, plan.scheme, plan.limits)
+    if spilled and plan.limits.streams_weights:
+        lower = max(file, _packing(plan.empty, plan.scheme))
     else:
-        lower = _peak(options, model, text, spilled=False).held + 2 * file
-    lower += 2 * sum(adapter.bytes for adapter in checkpoint.adapters)
+        lower = _peak(plan, spilled=False).held + 2 * file
+    lower += 2 * sum(adapter.bytes for adapter in plan.checkpoint.adapters)
     return {
         "quantize": resident() + peak.quantizing,
         "lower": _PROGRAMS + lower + _SLACK,
@@ -112,16 +95,12 @@ def _packing(model: CausalLM, scheme: Scheme) -> int:
     return max(round(numbers * (_BESIDE + bits / 8)) for numbers, bits in each)
 
 
-def _peak(options: ExportOptions, model: CausalLM, text: Text, spilled: bool) -> Peak:
-    return estimate_peak(model, options.scheme, text.calibration, spilled)
+def _peak(plan: Plan, spilled: bool) -> Peak:
+    return estimate_peak(plan.empty, plan.scheme, plan.text.calibration, spilled)
 
 
 def _beside(disk: int, needed: int) -> str:
     return f", in addition to the file's {show_size(needed - disk)}" if needed > disk else ""
-
-
-def _streams(delegate: str) -> bool:
-    return get_delegate(delegate).LIMITS.streams_weights
 
 
 def _existing(path: Path) -> Path:

@@ -1,19 +1,14 @@
 """4 to 8 bits in one file: turns --bits, --max-size or the default size into a scheme, before
 anything is stored."""
 
-from dataclasses import replace
 from pathlib import Path
 
-import torch
-
 from delegates import DEFAULT_DELEGATE, Limits, get_delegate
-from exporter.checkpoint import Checkpoint
 from exporter.errors import ExportError
 from exporter.file.pte import REPORT_BYTES
 from exporter.listener import Listener
-from exporter.models.decoder import CausalLM
 from exporter.options import ExportOptions
-from exporter.text.prepare import Text
+from exporter.plan.plan import Plan
 from quant.budget.allocate_bits import (
     Budget,
     allocate_bits,
@@ -22,12 +17,10 @@ from quant.budget.allocate_bits import (
     small_numbers,
 )
 from quant.budget.sensitivity import measuring_bytes
-from quant.cache.store import Cache
 from quant.layers.blocks import mixtures_of
 from quant.layers.walk import layers_of
 from quant.machine.memory import resident
 from quant.machine.memory_size import show_size
-from quant.machine.ranks import ALONE, Ranks
 from quant.measure.size import STOCK, Storage, round_up
 from quant.rounding.scales import GRIDS
 from quant.scheme import Scheme
@@ -48,16 +41,8 @@ def storage_of(limits: Limits) -> Storage:
     )
 
 
-def within_budget(
-    options: ExportOptions,
-    limits: Limits,
-    checkpoint: Checkpoint,
-    text: Text,
-    max_context_len: int,
-    listener: Listener,
-    cache: Cache | None,
-) -> ExportOptions:
-    """Returns the options with a scheme that meets their budget.
+def within_budget(plan: Plan, listener: Listener) -> Scheme:
+    """Returns a scheme that meets the budget of the options.
 
     Raises:
         DelegateError: the delegate does not support several widths in one program.
@@ -65,101 +50,80 @@ def within_budget(
             less than the measurement needs.
         QuantError: the scheme's bits cannot be spread, or the budget cannot be met.
     """
-    require_spreadable(options.scheme)
-    if _unties(options.scheme, checkpoint):
+    options, limits = plan.options, plan.limits
+    require_spreadable(plan.scheme)
+    if _unties(plan):
         raise ExportError(
-            f"rotation={options.scheme.choice.rotation} unties this model's embedding and lm_head, "
+            f"rotation={plan.scheme.choice.rotation} unties this model's embedding and lm_head, "
             "but a budget counts them as one; leave out the rotation, or --bits and --max-size."
         )
-    limits.check_mix(checkpoint.config.num_hidden_layers)
-    model = _empty(checkpoint)
-    needed = _lacking(options, model, text)
+    limits.check_mix(plan.checkpoint.config.num_hidden_layers)
+    plan.checkpoint.check(plan.empty)
+    needed = _lacking(plan)
     if needed is not None:
         raise ExportError(
-            f"to measure the effect of bits, {checkpoint.name} needs about {show_size(needed)} of "
-            f"memory, but --max-memory is {show_size(options.max_memory or 0)}; allow that much, "
-            "or leave out --bits and --max-size."
+            f"to measure the effect of bits, {plan.checkpoint.name} needs about "
+            f"{show_size(needed)} of memory, but --max-memory is "
+            f"{show_size(options.max_memory or 0)}; allow that much, or leave out --bits and "
+            "--max-size."
         )
-    storage = storage_of(limits)
-    other = other_bytes(limits, checkpoint, model, text, max_context_len)
     alignment = 1 if options.max_size is None else limits.sizes.alignment
     budget = Budget(
-        options.bits, options.max_size, other=other, storage=storage, alignment=alignment
+        options.bits,
+        options.max_size,
+        other=other_bytes(plan),
+        storage=storage_of(limits),
+        alignment=alignment,
     )
-    return _allocate(options, model, budget, checkpoint, text, listener, cache)
+    return _allocate(plan, budget, listener)
 
 
-def choose_default_widths(
-    options: ExportOptions,
-    limits: Limits,
-    checkpoint: Checkpoint,
-    text: Text,
-    listener: Listener,
-    cache: Cache | None,
-    ranks: Ranks = ALONE,
-) -> ExportOptions:
-    """Returns the options with a scheme of 4 to 8 bits, as large as 4 in all layers and 8 in the
-    ends. It is the same for all delegates; for one that does not store them all, the options stay.
-    """
-    if not set(GRIDS) <= set(limits.weight_bits) or _unties(options.scheme, checkpoint):
-        return options
-    model = _empty(checkpoint)
-    needed = _lacking(options, model, text)
+def choose_default_widths(plan: Plan, listener: Listener) -> Scheme:
+    """Returns a scheme of 4 to 8 bits, as large as 4 in all layers and 8 in the ends. It is the
+    same for all delegates; for one that does not store them all, the scheme stays."""
+    if not set(GRIDS) <= set(plan.limits.weight_bits) or _unties(plan):
+        return plan.scheme
+    plan.checkpoint.check(plan.empty)
+    needed = _lacking(plan)
     if needed is not None:
         listener.note(
             "Storing every layer in 4 bits: to measure the effect of more, the model needs about "
             f"{show_size(needed)} of memory, more than --max-memory."
         )
-        return options
+        return plan.scheme
     budget = Budget(even=True, storage=storage_of(get_delegate(DEFAULT_DELEGATE).LIMITS))
-    return _allocate(options, model, budget, checkpoint, text, listener, cache, ranks)
+    return _allocate(plan, budget, listener)
 
 
-def _empty(checkpoint: Checkpoint) -> CausalLM:
-    """The model on the meta device, whose weights the checkpoint has."""
-    with torch.device("meta"):
-        model = CausalLM(checkpoint.config)
-    checkpoint.check(model)
-    return model
-
-
-def _allocate(
-    options: ExportOptions,
-    model: CausalLM,
-    budget: Budget,
-    checkpoint: Checkpoint,
-    text: Text,
-    listener: Listener,
-    cache: Cache | None,
-    ranks: Ranks = ALONE,
-) -> ExportOptions:
-    """The options with a scheme within the budget."""
-    scheme = allocate_bits(
-        model,
-        options.scheme,
+def _allocate(plan: Plan, budget: Budget, listener: Listener) -> Scheme:
+    """The scheme within the budget."""
+    resources = plan.resources
+    return allocate_bits(
+        plan.empty,
+        plan.scheme,
         budget,
-        checkpoint,
-        text.calibration,
+        plan.checkpoint,
+        plan.text.calibration,
         lambda: listener.stage("measure"),
-        options.device,
-        cache,
-        ranks,
+        resources.device,
+        resources.cache,
+        resources.ranks,
         listener.progress,
     )
-    return replace(options, scheme=scheme)
 
 
-def _lacking(options: ExportOptions, model: CausalLM, text: Text) -> int | None:
+def _lacking(plan: Plan) -> int | None:
     """Bytes that the measurement needs, if --max-memory allows less."""
-    if options.max_memory is None or text.calibration is None:
+    limit, calibration = plan.options.max_memory, plan.text.calibration
+    if limit is None or calibration is None:
         return None
-    needed = resident() + measuring_bytes(model, sample(text.calibration))
-    return needed if needed > options.max_memory else None
+    needed = resident() + measuring_bytes(plan.empty, sample(calibration))
+    return needed if needed > limit else None
 
 
-def _unties(scheme: Scheme, checkpoint: Checkpoint) -> bool:
+def _unties(plan: Plan) -> bool:
     """Whether a folded rotation makes two weights of tied ends."""
-    return scheme.choice.folds_rotation and checkpoint.config.tie_word_embeddings
+    return plan.scheme.choice.folds_rotation and plan.checkpoint.config.tie_word_embeddings
 
 
 def require_size(options: ExportOptions, path: Path) -> None:
@@ -172,26 +136,25 @@ def require_size(options: ExportOptions, path: Path) -> None:
         )
 
 
-def other_bytes(
-    limits: Limits, checkpoint: Checkpoint, model: CausalLM, text: Text, max_context_len: int
-) -> int:
-    """Returns the most bytes that a file needs besides its weights; `model` may be on the meta
-    device."""
-    config, stored = checkpoint.config, limits.sizes
+def other_bytes(plan: Plan) -> int:
+    """Returns the most bytes that a file needs besides its weights."""
+    config, stored, model = plan.checkpoint.config, plan.limits.sizes, plan.empty
 
     def filled(size: int) -> int:
         return round_up(size, stored.alignment)
 
-    blobs = sum(filled(len(blob)) for blob in text.blobs.values()) + filled(REPORT_BYTES)
+    blobs = sum(filled(len(blob)) for blob in plan.text.blobs.values()) + filled(REPORT_BYTES)
     # Two pieces, the graph and what the delegate reads, however these bytes are divided.
     program = filled(stored.graph_bytes + stored.layer_bytes * config.num_hidden_layers)
     program += stored.alignment
     row = sum(table.head_dim for table in config.rotary_tables)
-    rotary = stored.rotary_numbers * max_context_len * row * stored.float_bytes
+    rotary = stored.rotary_numbers * plan.max_context_len * row * stored.float_bytes
     small = small_numbers(model) * stored.float_bytes
     vectors = sum(parameter.dim() < 2 for parameter in model.parameters())
     floats = filled(small + rotary + 2 * _LINE * vectors) - small
     routers = sum(len(mixtures_of(layer)) for layer in layers_of(model)) * stored.alignment
     # The parts of an adapter start at lines, and the adapter at the alignment.
-    adapters = sum(filled(each.bytes + 2 * _LINE * len(each.pairs)) for each in checkpoint.adapters)
+    adapters = sum(
+        filled(each.bytes + 2 * _LINE * len(each.pairs)) for each in plan.checkpoint.adapters
+    )
     return blobs + program + floats + routers + adapters + _RECORD

@@ -9,32 +9,22 @@ from dataclasses import replace
 
 import torch
 
-from exporter.checkpoint import Checkpoint
 from exporter.listener import Listener
-from exporter.models.decoder import CausalLM
-from exporter.options import ExportOptions
+from exporter.plan.plan import Plan
 from exporter.text.prepare import Text
 from exporter.text.self_written import write_texts, writing_bytes, writing_form
-from quant.cache.store import Cache
 from quant.machine.memory import resident
 from quant.machine.memory_size import show_size
-from quant.machine.ranks import ALONE, Ranks
 from quant.scheme import Scheme
 
 
-def with_own_text(
-    options: ExportOptions,
-    checkpoint: Checkpoint,
-    text: Text,
-    cache: Cache | None,
-    listener: Listener,
-    ranks: Ranks = ALONE,
-) -> Text:
+def with_own_text(plan: Plan, listener: Listener) -> Text:
     """Replaces half of the shipped calibration text by text that the model writes.
 
     The text stays as it is if the user named one, if nothing is calibrated, or if there is too
     little memory, which is reported.
     """
+    options, text, resources = plan.options, plan.text, plan.resources
     if text.calibration is None or not text.prompts:
         return text
     windows, length = text.calibration.shape
@@ -42,21 +32,20 @@ def with_own_text(
     if rows == 0:
         return text
     prompts = [prompt for prompt in text.prompts for _ in range(rows)]
-    with torch.device("meta"):
-        model = CausalLM(checkpoint.config.for_context(length))
     left = None if options.max_memory is None else options.max_memory - resident()
-    form = writing_form(model, len(prompts), length, left)
+    form = writing_form(plan.empty, len(prompts), length, left)
     if form is None:
-        least = resident() + writing_bytes(model, Scheme("rtn8"), len(prompts), length)
+        least = resident() + writing_bytes(plan.empty, Scheme("rtn8"), len(prompts), length)
         listener.note(
             f"Calibrating on the shipped text only: to write its own, the model needs about "
             f"{show_size(least)} of memory, more than --max-memory."
         )
         return text
-    own = torch.empty((len(prompts), length), dtype=torch.int64, device=options.device)
-    if ranks.first:
-        own.copy_(write_texts(checkpoint, prompts, length, form, cache, listener))
-    ranks.share(own, 0)
+    own = torch.empty((len(prompts), length), dtype=torch.int64, device=resources.device)
+    if resources.ranks.first:
+        cache = resources.cache
+        own.copy_(write_texts(plan.checkpoint, prompts, length, form, cache, listener))
+    resources.ranks.share(own, 0)
     own = own.cpu()
     kept = torch.linspace(0, windows - 1, windows - len(own)).round().long()
     return replace(

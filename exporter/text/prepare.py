@@ -67,6 +67,9 @@ class Text:
         return (self.chat_template or "").partition(f"{_AS_TEXT}: ")[2]
 
 
+NO_TEXT = Text({}, None, (), None, None, None, (), "", "")
+
+
 def prepare_text(options: ExportOptions, checkpoint: Checkpoint) -> Text:
     """Compiles the tokenizer and tokenizes the calibration text.
 

@@ -15,6 +15,7 @@ from exporter.checkpoint import Checkpoint
 from exporter.errors import ExportError
 from exporter.listener import Listener
 from exporter.models.decoder import CausalLM
+from exporter.plan.plan import empty_model
 from quant.budget.allocate_bits import numbers_of
 from quant.cache.key import weights_key
 from quant.cache.store import Cache
@@ -49,8 +50,7 @@ def write_texts(
     Raises:
         ExportError: the model gives values that are not finite.
     """
-    with torch.device("meta"):
-        model = CausalLM(checkpoint.config.for_context(length))
+    model = empty_model(checkpoint.config.for_context(length))
     key = None
     if cache is not None:
         asked = repr((list(map(list, prompts)), length, form.name, ROWS, SEED))

@@ -293,6 +293,7 @@ def _through_head(
         squares += candidates.squares(weight, HEAD, moved.T @ squared)
     with torch.enable_grad():
         normed.backward(gradient.view_as(normed))
+    norm.to("meta")
     weights.release()
     assert hidden.grad is not None
     damp = head_damp_percent(is_tied(model))

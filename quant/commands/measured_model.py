@@ -10,7 +10,7 @@ from torch import Tensor
 from delegates import get_delegate
 from exporter.catalogue.find import open_model
 from exporter.file.pte import read_report
-from exporter.models.decoder import CausalLM
+from exporter.plan.plan import empty_model
 from exporter.tokenizer import compile_tokenizer, load_tokenizer
 from quant.commands.checks import RunAs, check_scored, is_program
 from quant.errors import QuantError
@@ -82,8 +82,7 @@ def open_scored(model: str, run_as: RunAs, advance: Advance, context: int | None
 def _open_checkpoint(model: str, advance: Advance, context: int | None) -> Scored:
     checkpoint = open_model(model)
     config = checkpoint.config if context is None else checkpoint.config.for_context(context)
-    with torch.device("meta"):
-        decoder = CausalLM(config).eval()
+    decoder = empty_model(config).eval()
     checkpoint.check(decoder)
     load_finite(checkpoint, decoder, "")
     compiled = compile_tokenizer(checkpoint.directory)

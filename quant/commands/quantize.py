@@ -11,26 +11,19 @@ from pathlib import Path
 import click
 import torch
 
-from delegates import get_delegate
-from exporter.catalogue.find import find_checkpoint
-from exporter.checkpoint import Checkpoint
 from exporter.commands.display import Display
 from exporter.errors import ExportError
 from exporter.options import ExportOptions
 from exporter.pipeline import load_quantized
-from exporter.plan.memory import plan_memory
-from exporter.plan.widths import choose_default_widths
-from exporter.text.calibration import with_own_text
-from exporter.text.prepare import prepare_text
+from exporter.plan.plan import Plan
+from exporter.plan.planning import plan_quantization, read_plan
 from exporter.tokenizer import TokenizerError
-from quant.cache.store import Cache, default_directory, default_size
+from quant.cache.store import default_directory
 from quant.errors import QuantError
 from quant.machine.distributed import joined, own_device
 from quant.machine.freed_memory import reusing_freed_memory
 from quant.machine.memory_size import parse_size, show_size
-from quant.machine.ranks import Ranks
-from quant.machine.resources import Resources
-from quant.machine.speed import Speed, matmul_gflops
+from quant.machine.speed import matmul_gflops
 from quant.measure.format_numbers import with_error
 from quant.report import QuantReport
 from quant.scheme import mixes_by_default, scheme_from_text
@@ -60,25 +53,14 @@ def run_fill(request: Request, as_json: bool) -> None:
     try:
         device = own_device(request.device)
         with joined(device) as ranks:
-            options = _options(request, device)
-            assert options.cache is not None
             listener = Display(sys.stderr if ranks.first else io.StringIO())
-            checkpoint = find_checkpoint(options, listener)
-            text = prepare_text(options, checkpoint)
-            with listener, reusing_freed_memory(options.max_memory):
+            plan = read_plan(_options(request, device), listener, ranks)
+            with listener, reusing_freed_memory(plan.options.max_memory):
                 began = True
-                speed = Speed()
-                cache = Cache(options.cache, default_size(), listener.note)
-                spill = plan_memory(options, checkpoint, text, 0, listener)
-                if options.mixed:
-                    limits = get_delegate(options.delegate).LIMITS
-                    options = choose_default_widths(
-                        options, limits, checkpoint, text, listener, cache, ranks
-                    )
-                text = with_own_text(options, checkpoint, text, cache, listener, ranks)
-                resources = Resources(cache, spill=spill, ranks=ranks, speed=speed, device=device)
-                report = load_quantized(options, checkpoint, text, listener, resources)[1]
-        if cache.refused:
+                plan = plan_quantization(plan, listener)
+                report = load_quantized(plan, listener)[1]
+        cache = plan.resources.cache
+        if cache is not None and cache.refused:
             raise QuantError(
                 f"{cache.directory} could not store all layers; free some space, or choose another "
                 "place with --cache."
@@ -91,7 +73,7 @@ def run_fill(request: Request, as_json: bool) -> None:
             )
         sys.exit(1 if began and listener.began_work else 2)
     if ranks.first:
-        figures = _figures(checkpoint, report, options, ranks, speed)
+        figures = _figures(plan, report)
         click.echo(json.dumps(figures) if as_json else _describe(figures))
 
 
@@ -115,31 +97,26 @@ def _options(request: Request, device: torch.device) -> ExportOptions:
     )
 
 
-def _figures(
-    checkpoint: Checkpoint,
-    report: QuantReport,
-    options: ExportOptions,
-    ranks: Ranks,
-    speed: Speed,
-) -> dict[str, object]:
-    quality = report.quality
-    made = checkpoint.config.num_hidden_layers - report.cached_layers
+def _figures(plan: Plan, report: QuantReport) -> dict[str, object]:
+    quality, layers = report.quality, plan.checkpoint.config.num_hidden_layers
+    ranks, device, speed = plan.resources.ranks, plan.resources.device, plan.resources.speed
+    made = layers - report.cached_layers
     return {
-        "model": checkpoint.name,
+        "model": plan.checkpoint.name,
         "scheme": report.scheme,
-        "cache": str(options.cache),
+        "cache": str(plan.options.cache),
         "processes": ranks.count,
-        "device": options.device.type,
-        "layers": checkpoint.config.num_hidden_layers,
+        "device": device.type,
+        "layers": layers,
         "layers_from_cache": report.cached_layers,
         "calibration_tokens": report.calibration_tokens,
         "seconds": report.seconds,
         "seconds_per_layer": report.seconds / made if made else None,
         "hessian_gflops": speed.gflops("hessian"),
         "update_gflops": speed.gflops("update"),
-        "matmul_gflops": matmul_gflops(options.device) * ranks.count if speed.seconds else None,
+        "matmul_gflops": matmul_gflops(device) * ranks.count if speed.seconds else None,
         "peak_memory": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
-        "peak_gpu_memory": _peak_gpu_memory(options.device),
+        "peak_gpu_memory": _peak_gpu_memory(device),
         "quality": quality.to_dict() if quality else None,
     }
 

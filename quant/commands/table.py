@@ -11,6 +11,7 @@ from exporter.catalogue.find import EMBEDDED, open_model
 from exporter.checkpoint import Checkpoint
 from exporter.command_line.running import RunningLines
 from exporter.models.decoder import CausalLM
+from exporter.plan.plan import empty_model
 from exporter.tokenizer import compile_tokenizer, load_tokenizer
 from quant.commands.checks import read_text
 from quant.commands.compare_request import Request
@@ -97,8 +98,7 @@ class _Quantized:
 def _quantized(
     checkpoint: Checkpoint, scheme: Scheme, calibration: Tensor, running: RunningLines
 ) -> _Quantized:
-    with torch.device("meta"):
-        model = CausalLM(checkpoint.config).eval()
+    model = empty_model(checkpoint.config).eval()
     started = time.process_time()
     report = quantize(
         model,

@@ -3,18 +3,21 @@ its linears."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from torch import Tensor
 
 from quant.layers.blocks import LayerBlock, quantize_linear, weight_of
+from quant.layers.embedding_and_head import embed_float
 from quant.layers.nearest import Done
-from quant.layers.stream import Shards, Stream
+from quant.layers.stream import Shards, Stream, contexts_on
 from quant.machine.products import exact_products
 from quant.machine.ranks import ALONE, Ranks
+from quant.machine.resources import Resources
 from quant.machine.speed import Speed, hessian_operations, update_operations
 from quant.machine.spill import IN_MEMORY, Spill
 from quant.operators import input_group
-from quant.protocols import Part
+from quant.protocols import CausalLM, Part, WeightSource
 from quant.rounding.activations import RuntimeInputs
 from quant.rounding.drift import residual_products
 from quant.rounding.nearest import require_finite, round_int8
@@ -57,6 +60,25 @@ class Streams:
     def keep(self, make: Callable[[Tensor], Tensor], shards: Shards) -> Shards:
         """Applies `make` to each tensor, and keeps the results."""
         return [self.spill.keep(map(make, shard)) for shard in shards]
+
+
+def calibration_streams(
+    model: CausalLM,
+    scheme: Scheme,
+    weights: WeightSource,
+    calibration: Tensor,
+    resources: Resources,
+) -> Streams:
+    """The calibration text's hidden states before the first layer."""
+    spill, ranks, device = resources.spill, resources.ranks, resources.device
+    seq_len, reference = calibration.shape[1], None
+    if scheme.choice.follows_float:
+        embed = partial(embed_float, model, weights)
+        contexts = contexts_on(device, model, seq_len, weights)
+        reference = Stream(calibration, embed, contexts, spill, ranks, device)
+    contexts = contexts_on(device, model, seq_len)
+    hidden = Stream(calibration, model.embed, contexts, spill, ranks, device)
+    return Streams(hidden, reference, spill, ranks, resources.speed)
 
 
 @dataclass(frozen=True)

@@ -42,6 +42,12 @@ def shape_of(layer: nn.Module, linear: str) -> tuple[int, int]:
     return rows, columns
 
 
+def linear_weights(layer: nn.Module) -> int:
+    """How many numbers the linears hold that are to be quantized."""
+    linears = [linear for part in parts_of_layer(layer) for linear in part.linears]
+    return sum(weight_of(layer, linear).numel() for linear in linears)
+
+
 def quantize_linear(layer: nn.Module, linear: str, weight: QuantizedWeight) -> None:
     """Replaces the linear of that path by a quantized one."""
     parent, _, name = linear.rpartition(".")

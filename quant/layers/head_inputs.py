@@ -1,11 +1,17 @@
-"""The head's inputs, for ends of 4 bits that GPTQ rounds."""
+"""The two ends, quantized: of 4 bits, GPTQ rounds them by the head's inputs."""
 
 from dataclasses import replace
 
 import torch
 from torch import Tensor
 
-from quant.layers.embedding_and_head import embed_float, is_tied
+from quant.cache.layers import CachedLayers
+from quant.layers.embedding_and_head import (
+    embed_float,
+    is_tied,
+    quantize_embedding_and_head,
+    set_embedding_and_head,
+)
 from quant.layers.stream import States, contexts_on
 from quant.layers.walk import float_walk, load_finite
 from quant.machine.device import HOST, move
@@ -23,6 +29,26 @@ _DAMP_PERCENT_TIED = 50.0
 def head_damp_percent(tied: bool) -> float:
     """Returns what is added to the Hessian's diagonal, in percent of its mean."""
     return _DAMP_PERCENT_TIED if tied else _DAMP_PERCENT
+
+
+def fill_ends(
+    model: CausalLM,
+    scheme: Scheme,
+    weights: WeightSource,
+    calibration: Tensor | None,
+    cached: CachedLayers | None,
+    device: torch.device,
+) -> None:
+    """Gives a model its quantized embedding and head."""
+    ends = None if cached is None else cached.load_embedding_and_head()
+    if ends is None:
+        statistics = None
+        if scheme.calibrates_head and calibration is not None:
+            statistics = head_statistics(model, scheme, weights, calibration, device)
+        ends = quantize_embedding_and_head(model, scheme, weights, statistics)
+        if cached is not None:
+            cached.store_embedding_and_head(*ends)
+    set_embedding_and_head(model, *ends)
 
 
 @torch.no_grad()

@@ -4,12 +4,14 @@ A part is stored in one type. Where its linears are not, that type is one which 
 of each exactly: int8 in groups of 32.
 """
 
+import torch
 from torch import nn
 from torch.nn import functional as F
 
 from quant.errors import QuantError
 from quant.layers.blocks import parts_of_layer, quantize_linear, weight_of
 from quant.layers.nearest import Done
+from quant.machine.device import move
 from quant.modules import QuantizedWeight
 from quant.protocols import IntegerSource, WeightSource
 from quant.rounding.nearest import require_finite, round_weight
@@ -29,10 +31,15 @@ def integer_source(weights: WeightSource) -> IntegerSource:
 
 
 def keep_layer(
-    layer: nn.Module, scheme: Scheme, name: str, weights: WeightSource, done: Done
+    layer: nn.Module,
+    scheme: Scheme,
+    name: str,
+    weights: WeightSource,
+    done: Done,
+    device: torch.device,
 ) -> None:
-    """Gives every linear of a layer, whose name is `name`, its stored integers; those without any
-    are rounded to nearest."""
+    """Gives every linear of a layer on a device, whose name is `name`, its stored integers; those
+    without any are rounded to nearest."""
     for part in parts_of_layer(layer):
         type = scheme.type_of(f"{name}.{part.name}")
         assert type is not None
@@ -41,6 +48,7 @@ def keep_layer(
             kept = keep_weight(weights, f"{full_name}.weight", type, scheme)
             quantize_linear(layer, linear, kept)
             done(full_name, numbers)
+    move(layer, device)
 
 
 def keep_weight(

@@ -16,10 +16,12 @@ from exporter.capture.program import capture
 from exporter.file.agreement import compare, reference_logits
 from exporter.models.spec import DecoderSpec
 from exporter.plan.cache_type import as_cached, cached_bytes
+from exporter.plan.plan import empty_model
 from quant.scheme import HEAD_PART, KEEP, Scheme
 from quant.weight_type import WeightType
 
 SPEC = varied(TINY, num_hidden_layers=1, head_dim=32)
+EMPTY = empty_model(SPEC)
 BIASED = varied(SPEC, attention_bias=True)
 (_LAYER,) = SPEC.layers
 CAPPED = replace(
@@ -54,7 +56,7 @@ def written(spec: DecoderSpec, scheme: Scheme, directory: Path) -> LoweredModel:
 def test_the_type_of_a_file_and_what_explain_says(
     spec: DecoderSpec, scheme: Scheme, kept: str, tmp_path: Path
 ) -> None:
-    item_bytes = cached_bytes(spec, scheme, LIMITS)
+    item_bytes = cached_bytes(empty_model(spec), scheme, LIMITS)
     assert item_bytes == BYTES[kept]
     (call,) = written(as_cached(spec, item_bytes), scheme, tmp_path).calls
     assert call.program["cache_type"] == kept
@@ -65,15 +67,15 @@ def test_a_checkpoints_own_integers_count_as_8_bits() -> None:
         f"model.layers.0.{part}": WeightType(4, 32, 1)
         for part in ("self_attn.qkv_proj", "self_attn.o_proj", "mlp.gate_up_proj", "mlp.down_proj")
     }
-    assert cached_bytes(SPEC, Scheme(KEEP).with_types(types), LIMITS) == BYTES["float16"]
-    assert cached_bytes(SPEC, Scheme("rtn4"), LIMITS) == BYTES["int8"]
+    assert cached_bytes(EMPTY, Scheme(KEEP).with_types(types), LIMITS) == BYTES["float16"]
+    assert cached_bytes(EMPTY, Scheme("rtn4"), LIMITS) == BYTES["int8"]
 
 
 def test_the_narrowest_weight_decides() -> None:
     wide = {HEAD_PART: WeightType(6, 32, 2)}
-    assert cached_bytes(SPEC, Scheme("gptq4").with_types(wide), LIMITS) == BYTES["int8"]
-    assert cached_bytes(SPEC, Scheme("rtn8"), LIMITS) == BYTES["float16"]
-    assert cached_bytes(SPEC, replace(Scheme("rtn8"), types=tuple(wide.items())), LIMITS) == 1
+    assert cached_bytes(EMPTY, Scheme("gptq4").with_types(wide), LIMITS) == BYTES["int8"]
+    assert cached_bytes(EMPTY, Scheme("rtn8"), LIMITS) == BYTES["float16"]
+    assert cached_bytes(EMPTY, replace(Scheme("rtn8"), types=tuple(wide.items())), LIMITS) == 1
 
 
 @pytest.mark.parametrize(

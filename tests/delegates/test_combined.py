@@ -179,7 +179,7 @@ def test_an_operator_that_no_delegate_takes_leaves_no_file(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(exporter.pipeline, "CausalLM", Bessel)
+    monkeypatch.setattr("exporter.plan.plan.CausalLM", Bessel)
     nobody = (
         r"No delegate takes i0 \(exporter/models/decoder\.py:\d+\), and ExecuTorch has no kernel "
         "for it"

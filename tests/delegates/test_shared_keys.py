@@ -25,6 +25,7 @@ from exporter.models.decoder import CausalLM
 from exporter.models.families import decoder_spec
 from exporter.plan.cache_type import cached_bytes
 from exporter.plan.kv_caches import kv_caches
+from exporter.plan.plan import empty_model
 from quant.scheme import Scheme
 
 CONTEXT, CALL = 300, 40  # the window's caches are rings of 128 positions
@@ -123,7 +124,7 @@ def test_integers_agree_within_rounding(tmp_path: Path, cpp_build: Path) -> None
 @pytest.mark.check
 def test_shared_keys_in_int8_agree_too(tmp_path: Path, cpp_build: Path) -> None:
     spec = decoder_spec({**FIELDS, "head_dim": 32, "global_head_dim": 64}).for_context(CONTEXT)
-    assert cached_bytes(spec, Scheme("rtn4"), cpu.LIMITS) == 1
+    assert cached_bytes(empty_model(spec), Scheme("rtn4"), cpu.LIMITS) == 1
     quantized = prepare(random_model(spec.with_int8_heads()), Scheme("rtn4"))
     reference = reference_logits(quantized, TOKENS, CALL, True)
     found = write(capture(quantized, CONTEXT, CALL), tmp_path, reference)

@@ -18,10 +18,10 @@ from exporter.errors import ExportError
 from exporter.models.decoder import CausalLM
 from exporter.options import ExportOptions
 from exporter.pipeline import export_model
+from exporter.plan.planning import read_plan
 from exporter.text.calibration import with_own_text
 from exporter.text.prepare import Text, prepare_text
 from exporter.text.self_written import SEED, write_texts, writing_bytes, writing_form
-from quant.cache.store import Cache
 from quant.quantize import quantize
 from quant.scheme import Scheme
 
@@ -57,8 +57,9 @@ def test_half_of_it_is_the_models_own(
     assert shipped.calibration is not None and shipped.bos_id is not None
     start, turn = shipped.prompts
     assert start == (shipped.bos_id,) and turn[0] == shipped.bos_id and len(turn) > 1
-    cache, listener = Cache(tmp_path), Quiet()
-    text = with_own_text(options, checkpoint, shipped, cache, listener)
+    listener = Quiet()
+    plan = read_plan(replace(options, cache=tmp_path), listener)
+    text = with_own_text(plan, listener)
     assert text.calibration is not None and text.calibration.shape == (8, 256)
     assert listener.stages == ["write text"]
     whole = set(map(tuple, shipped.calibration.tolist()))
@@ -72,7 +73,7 @@ def test_half_of_it_is_the_models_own(
         "built-in documentation and encyclopedia; half of the calibration by the model itself"
     )
     assert torch.equal(text.evaluation, shipped.evaluation) and len(text.evaluation) == 8
-    again = with_own_text(options, checkpoint, shipped, cache, listener)
+    again = with_own_text(plan, listener)
     assert again.calibration is not None and torch.equal(again.calibration, text.calibration)
     assert again.sha256 == text.sha256 and listener.stages == ["write text"]
 
@@ -112,23 +113,22 @@ def test_what_needs_no_own_text_gets_none(
 ) -> None:
     listener = Quiet()
 
-    def unchanged(other: ExportOptions, where: Checkpoint) -> bool:
-        text = prepare_text(other, where)
-        return with_own_text(other, where, text, None, listener) is text
+    def unchanged(other: ExportOptions) -> bool:
+        plan = read_plan(other, Quiet())
+        return with_own_text(plan, listener) is plan.text
 
     named = tmp_path / "named.txt"
     named.write_text("A text of the user's own.\n" * 4000)
-    assert unchanged(replace(options, calibration=named), checkpoint)
-    assert unchanged(replace(options, scheme=Scheme("rtn4")), checkpoint)
-    embedded = ExportOptions("llama3", options.out)
-    assert unchanged(embedded, find_checkpoint(embedded, Quiet()))
+    assert unchanged(replace(options, calibration=named))
+    assert unchanged(replace(options, scheme=Scheme("rtn4")))
+    assert unchanged(ExportOptions("llama3", options.out))
     assert listener.stages == listener.notes == []
     with torch.device("meta"):
         model = CausalLM(checkpoint.config)
     integers = writing_bytes(model, Scheme("rtn8"), 4, 256)
     forms = (writing_form(model, 4, 256, memory) for memory in (None, integers, integers - 1))
     assert [form and form.name for form in forms] == ["none", "rtn8", None]
-    assert unchanged(replace(options, max_memory=10_000_000), checkpoint)
+    assert unchanged(replace(options, max_memory=10_000_000))
     assert listener.stages == []
     (note,) = listener.notes
     assert note.startswith("Calibrating on the shipped text only: to write its own, the model")

@@ -14,7 +14,7 @@ from exporter.file.pte import read_report
 from exporter.models.decoder import CausalLM
 from exporter.options import ExportOptions
 from exporter.pipeline import load_quantized
-from exporter.text.prepare import prepare_text
+from exporter.plan.planning import read_plan
 from quant.scheme import Scheme
 
 
@@ -46,8 +46,7 @@ def test_the_export_says_which_model_it_is() -> None:
 
 def test_gptq_costs_it_less_than_rounding(report: dict) -> None:
     options = ExportOptions(model="llama3", out=Path("model.pte"), scheme=Scheme("rtn4"))
-    checkpoint = find_checkpoint(options, Quiet())
-    _, rounded = load_quantized(options, checkpoint, prepare_text(options, checkpoint), Quiet())
+    _, rounded = load_quantized(read_plan(options, Quiet()), Quiet())
     assert rounded.quality is not None
     gptq = report["quality"]
     assert gptq["tokens"] == rounded.quality.tokens

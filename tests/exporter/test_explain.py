@@ -296,7 +296,7 @@ def test_the_command_explains_or_says_why_not(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr("exporter.explain.CausalLM", OneLength)
+    monkeypatch.setattr("exporter.plan.plan.CausalLM", OneLength)
     written = tmp_path / "explained.json"
     with pytest.raises(SystemExit) as ended:
         main([str(one_layer_checkpoint), "--explain-json", str(written)], standalone_mode=False)

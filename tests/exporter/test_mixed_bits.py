@@ -5,19 +5,17 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import torch
 from support.exported import Quiet
 
 from delegates import DelegateError, get_delegate
-from exporter.checkpoint import open_checkpoint
 from exporter.errors import ExportError
 from exporter.listener import SILENT
-from exporter.models.decoder import CausalLM
 from exporter.options import ExportOptions
 from exporter.pipeline import export_model
 from exporter.plan.file_size import estimate_size
+from exporter.plan.plan import empty_model
+from exporter.plan.planning import read_plan
 from exporter.plan.widths import choose_default_widths, storage_of
-from exporter.text.prepare import prepare_text
 from quant.budget.allocate_bits import Budget, allocate_bits
 from quant.errors import QuantError
 from quant.method import Method
@@ -45,19 +43,18 @@ def test_bits_are_mixed_where_all_widths_are_stored(
         calibration=shared_data / "text" / "tinystories_calibration.txt",
         calibration_tokens=1024,
     )
-    checkpoint = open_checkpoint(str(shared_data / "stories260K"))
-    text = prepare_text(options, checkpoint)
-    limits = get_delegate(delegate).LIMITS
-    found = choose_default_widths(options, limits, checkpoint, text, SILENT, None)
-    assert bool(found.scheme.types) is spreads
-    assert replace(found, scheme=options.scheme) == options
+    plan = read_plan(replace(options, delegate=delegate), SILENT)
+    found = choose_default_widths(plan, SILENT)
+    assert bool(found.types) is spreads
     if spreads:
-        with torch.device("meta"):
-            model = CausalLM(checkpoint.config)
         storage = storage_of(get_delegate("cpu").LIMITS)  # for all, so that one cache serves all
-        even, sample = Budget(even=True, storage=storage), text.calibration
-        scheme = allocate_bits(model, options.scheme, even, checkpoint, sample, lambda: None)
-        assert found.scheme == scheme
+        even, sample = Budget(even=True, storage=storage), plan.text.calibration
+        model = empty_model(plan.checkpoint.config)
+        assert found == allocate_bits(
+            model, options.scheme, even, plan.checkpoint, sample, lambda: None
+        )
+    else:
+        assert found == plan.scheme
 
 
 def test_a_delegate_of_one_width_says_so_at_once(one_layer_checkpoint: Path) -> None:
@@ -134,17 +131,15 @@ def test_the_size_is_estimated_to_the_page(one_layer_checkpoint: Path, tmp_path:
         scheme=Scheme("rtn4", head_bits=4),
         max_context_len=64,
     )
-    checkpoint, limits = open_checkpoint(options.model), get_delegate("cpu").LIMITS
-    text = prepare_text(options, checkpoint)
-    estimated = estimate_size(options, limits, checkpoint, text, 64)
+    plan = read_plan(options, Quiet())
+    estimated = estimate_size(plan)
     size = export_model(options, Quiet()).size
-    assert estimated - limits.sizes.alignment < size <= estimated
+    assert estimated - plan.limits.sizes.alignment < size <= estimated
 
 
 def test_little_memory_leaves_bits_as_they_are_or_is_refused(
     shared_data: Path, calibration_text: Path
 ) -> None:
-    checkpoint = open_checkpoint(str(shared_data / "stories260K"))
     options = ExportOptions(
         model=str(shared_data / "stories260K"),
         out=Path("no.pte"),
@@ -153,8 +148,8 @@ def test_little_memory_leaves_bits_as_they_are_or_is_refused(
         calibration_tokens=1024,
         max_memory=10**6,
     )
-    text, limits, listener = prepare_text(options, checkpoint), get_delegate("cpu").LIMITS, Quiet()
-    assert choose_default_widths(options, limits, checkpoint, text, listener, None) == options
+    listener = Quiet()
+    assert choose_default_widths(read_plan(options, listener), listener) == options.scheme
     assert listener.stages == []
     (note,) = listener.notes
     assert re.fullmatch(

@@ -13,7 +13,6 @@ from support.exported import Exported, Quiet, export_for_tests
 from torch import Tensor
 
 import exporter.pipeline
-from delegates import get_delegate
 from exporter.catalogue.find import EMBEDDED, find_checkpoint
 from exporter.errors import ExportError
 from exporter.file.agreement import Reference
@@ -22,6 +21,7 @@ from exporter.models.decoder import CausalLM
 from exporter.options import ExportOptions
 from exporter.pipeline import export_model, load_quantized
 from exporter.plan.file_size import estimate_size, require_room
+from exporter.plan.planning import read_plan
 from exporter.text.prepare import prepare_text
 from exporter.tokenizer import compile_tokenizer
 from quant.scheme import Scheme
@@ -104,28 +104,27 @@ def test_the_size_of_the_file_is_estimated(
         model=str(shared_data / "stories260K"),
         out=Path("unused.pte"),
         calibration=calibration_text,
+        max_context_len=512,
+        delegate="xnnpack",
     )
-    checkpoint, size = find_checkpoint(options, Quiet()), stories_gptq_export.result.size
-    limits = get_delegate("xnnpack").LIMITS
-    text = prepare_text(options, checkpoint)
-    program = 6 * limits.sizes.layer_bytes  # at most: five layers, and what is around them
-    assert size <= estimate_size(options, limits, checkpoint, text, 512) <= size + program
+    plan, size = read_plan(options, Quiet()), stories_gptq_export.result.size
+    program = 6 * plan.limits.sizes.layer_bytes  # at most: five layers, and what is around them
+    assert size <= estimate_size(plan) <= size + program
 
 
 def test_a_file_and_its_etrecord_need_room_together(
     one_layer_checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     options = ExportOptions(str(one_layer_checkpoint), tmp_path / "model.pte")
-    checkpoint = find_checkpoint(options, Quiet())
-    facts = get_delegate("cpu").LIMITS, checkpoint, prepare_text(options, checkpoint), 512
-    size = estimate_size(options, *facts)
+    plan = read_plan(options, Quiet())
+    size = estimate_size(plan)
     disk = shutil.disk_usage(tmp_path)._replace(free=size)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: disk)
-    assert require_room(options, *facts) == size
-    options = replace(options, etrecord=tmp_path / "model.etrecord")
+    assert require_room(plan) == size
+    plan = replace(plan, options=replace(options, etrecord=tmp_path / "model.etrecord"))
     sentence = r"model.etrecord needs about .* next to .*model.pte, but .* has only 0.0 kB free; "
     with pytest.raises(ExportError, match=sentence):
-        require_room(options, *facts)
+        require_room(plan)
 
 
 def test_float_is_stored_as_float(stories_export: Exported) -> None:
@@ -146,9 +145,7 @@ def test_gptq_is_closer_to_float_than_rounding(
         calibration=calibration_text,
         delegate="xnnpack",
     )
-    checkpoint = find_checkpoint(options, Quiet())
-    text = prepare_text(options, checkpoint)
-    _, rounded = load_quantized(options, checkpoint, text, Quiet())
+    _, rounded = load_quantized(read_plan(options, Quiet()), Quiet())
     gptq = stories_gptq_export.result.quantization
     assert rounded.quality is not None and gptq.quality is not None
     assert rounded.quality.tokens == gptq.quality.tokens

@@ -18,13 +18,12 @@ from support.small_models import ModelWeights, random_model
 from support.tiers import checked
 from torch import Tensor
 
-from exporter.catalogue.find import find_checkpoint
 from exporter.errors import ExportError
 from exporter.models.decoder import CausalLM
 from exporter.options import ExportOptions
 from exporter.pipeline import export_model
 from exporter.plan.memory import plan_memory
-from exporter.text.prepare import prepare_text
+from exporter.plan.planning import read_plan
 from quant.errors import QuantError
 from quant.layers.block_solver import BlockSolver
 from quant.machine.memory import LOOPS
@@ -222,7 +221,7 @@ def test_an_export_through_the_disk_is_the_same_file(
     plain = export("plain.pte")
     (tmp_path / "spill").mkdir()
     spill = Spill(tmp_path / "spill")
-    monkeypatch.setattr("exporter.pipeline.plan_memory", lambda *_: spill)
+    monkeypatch.setattr("exporter.plan.planning.plan_memory", lambda *_: spill)
     mapped = []
     monkeypatch.setattr(Quiet, "stage", lambda _, name: mapped.append((name, spill.mapped)))
     assert export("spilled.pte") == plain
@@ -235,9 +234,8 @@ def test_an_export_through_the_disk_is_the_same_file(
 def plan(model: Path, limit: int, delegate: str, out: Path) -> tuple[Spill, list[str]]:
     listener = Quiet()
     options = ExportOptions(model=str(model), out=out, max_memory=limit, delegate=delegate)
-    checkpoint = find_checkpoint(options, listener)
-    text = prepare_text(options, checkpoint)
-    return plan_memory(options, checkpoint, text, 400, listener), listener.notes
+    planned = replace(read_plan(options, listener), file_size=400)
+    return plan_memory(planned, listener), listener.notes
 
 
 def test_what_never_fits_is_refused_before_the_start(

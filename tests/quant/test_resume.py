@@ -13,10 +13,9 @@ import pytest
 from support.exported import Quiet
 from support.quantization import content
 
-from exporter.catalogue.find import find_checkpoint
 from exporter.options import ExportOptions
 from exporter.pipeline import load_quantized
-from exporter.text.prepare import prepare_text
+from exporter.plan.planning import read_plan
 from quant.cache.store import Cache
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -35,10 +34,9 @@ def test_killed_again_and_again(shared_data: Path, tmp_path: Path, calibration_t
             calibration_tokens=4096,
             cache=cache,
         )
-        checkpoint = find_checkpoint(options, Quiet())
-        text = prepare_text(options, checkpoint)
+        plan = read_plan(options, Quiet())
         started = time.monotonic()
-        model, report = load_quantized(options, checkpoint, text, Quiet())
+        model, report = load_quantized(plan, Quiet())
         seconds = time.monotonic() - started
         total = hashlib.sha256()
         for name, tensor in sorted(content(model).items()):

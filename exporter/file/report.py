@@ -1,0 +1,83 @@
+"""What a file says of itself: its report, and the facts that a runtime reads from the program."""
+
+from typing import Any
+
+from exporter.plan.cache_type import as_cached
+from exporter.plan.plan import Plan
+from quant.report import QuantReport
+from quant.scheme import KEEP
+
+Report = dict[str, Any]  # for JSON
+
+
+def constant_methods(plan: Plan) -> dict[str, object]:
+    """Returns the facts that a runtime reads from the program, by stock ExecuTorch's names."""
+    text = plan.text
+    methods: dict[str, object] = {
+        "get_max_seq_len": plan.max_seq_len,
+        "get_max_context_len": plan.max_context_len,
+        "enable_dynamic_shape": plan.max_seq_len > 1,
+        "get_vocab_size": plan.checkpoint.config.vocab_size,
+        "use_kv_cache": True,
+        "use_sdpa_with_kv_cache": True,
+    }
+    if text.bos_id is not None:
+        methods["get_bos_id"] = text.bos_id
+    if text.eos_ids:
+        methods["get_eos_ids"] = list(text.eos_ids)
+    return methods
+
+
+def describe(plan: Plan, quantization: QuantReport) -> Report:
+    """Returns the report in the file: the model, and the results of quantization."""
+    checkpoint, text, quality = plan.checkpoint, plan.text, quantization.quality
+    mixers = as_cached(checkpoint.config, plan.item_bytes).attentions
+    experts = {"count": quantization.experts, "rare": list(quantization.rare_experts)}
+    adapters = [
+        {
+            "name": each.name,
+            "source": each.source,
+            "ranks": each.ranks,
+            "linears": len(each.pairs),
+            "bytes": each.bytes,
+        }
+        for each in checkpoint.adapters
+    ]
+    return {
+        "model": {
+            "name": checkpoint.name,
+            "adapter": plan.options.adapter,
+            **({"adapters": adapters} if adapters else {}),
+            "model_type": checkpoint.config.model_type,
+            "parameters": quantization.size.weights,
+            **checkpoint.config.dimensions(),
+            "max_context_len": plan.max_context_len,
+            "max_seq_len": plan.max_seq_len,
+            "bos_id": text.bos_id,
+            "eos_ids": list(text.eos_ids),
+            "chat_template": text.chat_template,
+            **({"left_out": dict(checkpoint.left_out)} if checkpoint.left_out else {}),
+        },
+        "quantization": {
+            "scheme": quantization.scheme,
+            "group_size": plan.scheme.largest_group,
+            "head_bits": quantization.head_bits,
+            "bits": quantization.widths,
+            "method": quantization.method,
+            "int8_heads": any(mixer.int8 for mixer in mixers),
+            "bits_per_weight": quantization.size.bits_per_weight,
+            "linear_bits_per_weight": quantization.size.linear_bits_per_weight,
+            "embedding_bytes": quantization.size.embedding,
+            **({"layer_input_bytes": outer} if (outer := quantization.size.outer) else {}),
+            **({"compared_with": "the weights dequantized"} if plan.scheme.name == KEEP else {}),
+            "calibration_tokens": quantization.calibration_tokens,
+            **({"experts": experts} if quantization.experts else {}),
+        },
+        "text": {
+            "name": text.source,
+            "sha256": text.sha256,
+            "calibration_tokens": 0 if text.calibration is None else text.calibration.numel(),
+            "held_out_tokens": 0 if text.evaluation is None else text.evaluation.numel(),
+        },
+        "quality": quality.to_dict() if quality else None,
+    }

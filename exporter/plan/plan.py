@@ -1,0 +1,60 @@
+"""What an export has decided: one value, which all of its steps read."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+
+from delegates import Delegate, Limits
+from exporter.checkpoint import Checkpoint
+from exporter.models.decoder import CausalLM
+from exporter.models.spec import DecoderSpec
+from exporter.options import ExportOptions
+from exporter.plan.cache_type import cached_bytes
+from exporter.text.prepare import Text
+from quant.machine.resources import Resources
+from quant.scheme import Scheme
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """One export; steps that decide more return another, and nothing is changed in place.
+
+    Attributes:
+        options: as the user gave them; of the scheme, only `scheme` below is read.
+        delegate: what the program is lowered to.
+        checkpoint: the opened weights.
+        empty: the checkpoint's model on the meta device, for its shapes.
+        text: NO_TEXT where nothing is calibrated, measured or written.
+        scheme: how weights are stored, as the delegate can store them.
+        max_context_len, max_seq_len: with defaults filled in.
+        resources: what quantizes: the cache, where large data is kept, the ranks, the device.
+        file_size: estimated bytes of the file; 0 if none is written.
+    """
+
+    options: ExportOptions
+    delegate: Delegate
+    checkpoint: Checkpoint
+    empty: CausalLM
+    text: Text
+    scheme: Scheme
+    max_context_len: int
+    max_seq_len: int
+    resources: Resources
+    file_size: int = 0
+
+    @property
+    def limits(self) -> Limits:
+        """Of the delegate."""
+        return self.delegate.LIMITS
+
+    @cached_property
+    def item_bytes(self) -> int:
+        """Bytes of a number in the caches of keys and values."""
+        return cached_bytes(self.empty, self.scheme, self.limits)
+
+
+def empty_model(spec: DecoderSpec) -> CausalLM:
+    """Returns a model on the meta device."""
+    with torch.device("meta"):
+        return CausalLM(spec)

@@ -1,0 +1,123 @@
+"""How an export is planned, before its model is quantized."""
+
+from dataclasses import replace
+
+from delegates import Limits, get_delegate
+from exporter.capture.program import check_lengths
+from exporter.catalogue.find import find_checkpoint
+from exporter.checkpoint import Checkpoint
+from exporter.listener import Listener
+from exporter.options import DEFAULT_CONTEXT, ExportOptions
+from exporter.plan.file_size import require_room, room_to_leave
+from exporter.plan.kept_integers import keeping, require_keepable
+from exporter.plan.memory import plan_memory
+from exporter.plan.plan import Plan, empty_model
+from exporter.plan.requirements import require_supported
+from exporter.plan.widths import choose_default_widths, within_budget
+from exporter.text.calibration import with_own_text
+from exporter.text.prepare import NO_TEXT, prepare_text
+from quant.cache.store import Cache, default_size
+from quant.machine.ranks import ALONE, Ranks
+from quant.machine.resources import Resources
+from quant.scheme import Scheme
+
+
+def plan_export(options: ExportOptions, listener: Listener) -> Plan:
+    """Returns the plan of a file, for which its disk has room; raises as its steps do."""
+    limits = get_delegate(options.delegate).LIMITS
+    if _drops_rotation(limits, options.scheme):
+        listener.note(
+            f"{limits.name} cannot rotate the inputs of linears at run time, so the weights are "
+            "chosen without rotation; --delegate cpu can, and loses less quality."
+        )
+    plan = read_plan(options, listener)
+    if plan.text.template_fault:
+        listener.note(
+            "The runner's --chat will refuse this model, whose chat template is kept as text "
+            f"only: {plan.text.template_fault}"
+        )
+    if plan.text.evaluation is None:
+        listener.note(
+            "Quality is not measured: the tokenizer makes too few tokens of the built-in text; "
+            "to measure it, name a text of the model's own kind with --calibration."
+        )
+    plan = _with_room(plan, listener)
+    if options.has_budget:
+        plan = _with_room(replace(plan, scheme=within_budget(plan, listener)), listener)
+    return plan_quantization(plan, listener)
+
+
+def read_plan(
+    options: ExportOptions, listener: Listener, ranks: Ranks = ALONE, with_text: bool = True
+) -> Plan:
+    """Returns what follows from the options and the checkpoint alone, which the delegate supports.
+
+    Raises:
+        ExportError, QuantError, TokenizerError, DelegateError: with the sentence to show.
+    """
+    delegate = get_delegate(options.delegate)
+    require_keepable(options)
+    checkpoint = find_checkpoint(options, listener)
+    empty = empty_model(checkpoint.config)
+    scheme = _scheme_for_delegate(delegate.LIMITS, options.scheme)
+    scheme = keeping(scheme, checkpoint, empty, listener)
+    text = prepare_text(options, checkpoint) if with_text else NO_TEXT
+    context, seq_len = _lengths(options, checkpoint)
+    decided = replace(options, scheme=scheme)
+    require_supported(decided, checkpoint, delegate.LIMITS, context, seq_len)
+    cache = _cache(options, listener, 0)
+    resources = Resources(cache, checkpoint.name, ranks=ranks, device=options.device)
+    return Plan(options, delegate, checkpoint, empty, text, scheme, context, seq_len, resources)
+
+
+def plan_quantization(plan: Plan, listener: Listener) -> Plan:
+    """Returns the plan with where large data is kept, the default widths and the calibration text;
+    raises as its steps do."""
+    resources = replace(plan.resources, spill=plan_memory(plan, listener))
+    plan = replace(plan, resources=resources)
+    if plan.options.mixed and not plan.options.has_budget:
+        plan = replace(plan, scheme=choose_default_widths(plan, listener))
+    return replace(plan, text=with_own_text(plan, listener))
+
+
+def _drops_rotation(limits: Limits, scheme: Scheme) -> bool:
+    """Whether the delegate has no linears that rotate their inputs, as the scheme's would."""
+    rotates = scheme.name != "none" and scheme.choice.rotation == "inputs"
+    return rotates and not limits.rotates
+
+
+def _scheme_for_delegate(limits: Limits, scheme: Scheme) -> Scheme:
+    """The scheme as the delegate stores it: int8 in groups or with one scale a row."""
+    if scheme.name == "rtn8" and not limits.int8_groups:
+        scheme = replace(scheme, whole_rows=True)
+    if _drops_rotation(limits, scheme):
+        scheme = replace(scheme, method=replace(scheme.choice, rotation="none"))
+    return scheme
+
+
+def _lengths(options: ExportOptions, checkpoint: Checkpoint) -> tuple[int, int]:
+    """Returns max_context_len and max_seq_len, with defaults filled in.
+
+    Raises:
+        ExportError: they do not fit each other or the model.
+    """
+    default = min(DEFAULT_CONTEXT, checkpoint.config.context_limit)
+    context = default if options.max_context_len is None else options.max_context_len
+    seq_len = context if options.max_seq_len is None else options.max_seq_len
+    check_lengths(checkpoint.config, context, seq_len)
+    return context, seq_len
+
+
+def _with_room(plan: Plan, listener: Listener) -> Plan:
+    """Returns the plan with the size of its file, for which its cache leaves room."""
+    size = require_room(plan)
+    resources = replace(plan.resources, cache=_cache(plan.options, listener, size))
+    return replace(plan, resources=resources, file_size=size)
+
+
+def _cache(options: ExportOptions, listener: Listener, file_size: int) -> Cache | None:
+    """Returns the options' cache, which leaves room for the file."""
+    if options.cache is None:
+        return None
+    room = room_to_leave(options.cache, options.out, file_size)
+    return Cache(options.cache, default_size(), listener.note, room)
