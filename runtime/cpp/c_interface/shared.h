@@ -78,8 +78,11 @@ inline GenerateOptions to_generate(const thimble_options& options,
                                    const thimble_settings& settings) {
   GenerateOptions generate;
   generate.max_new_tokens = options.max_new_tokens;
-  generate.sampler = {options.temperature, options.top_k, options.top_p,
-                      options.min_p,       options.seed,  {}};
+  generate.sampler.temperature = options.temperature;
+  generate.sampler.top_k = options.top_k;
+  generate.sampler.top_p = options.top_p;
+  generate.sampler.min_p = options.min_p;
+  generate.sampler.seed = options.seed;
   generate.sampler.changes.bias = settings.bias;
   generate.output = settings.output;
   for (const auto& [number, value] : settings.numbers) number->set(&generate, value);
