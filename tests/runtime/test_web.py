@@ -109,7 +109,7 @@ def test_log_probabilities(
     file = tmp_path / "stats.json"
     options = ["--presence-penalty", "1.5", "--logprobs", "2", "--json", str(file)]
     native(cpp_build, stories_cpu_pte, "-n", "12", *options)
-    tokens = json.loads(file.read_text())["tokens"]
+    tokens = json.loads(file.read_text())["logprobs"]
     found = json.loads(result.stdout)
     assert len(found) == 12 and len(tokens) == 12
     for token, expected in zip(found, tokens, strict=True):
