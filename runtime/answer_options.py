@@ -18,7 +18,54 @@ from runtime.binding.library import Options
 from runtime.binding.settings import Settings
 from runtime.errors import RunnerError
 
-MAX_LOGPROBS = 20
+
+@dataclass(frozen=True)
+class AnswerNumber:
+    """A numeric option of an answer: a row of the library's table, thimble_answer_numbers().
+
+    Attributes:
+        type: float, int or bool.
+        low, high: the least and the most that are allowed.
+        default: of an option that is not given; None: the library's, which asks for nothing.
+        help: of the command line's option; "": it has none, or an own one.
+    """
+
+    name: str
+    type: type[float]
+    low: float
+    high: float
+    default: float | None
+    help: str = ""
+
+
+NUMBERS = (
+    AnswerNumber("max_new_tokens", int, 1, MAX_COUNT, None),
+    AnswerNumber(
+        "temperature", float, 0, 100, 0.0, "Divides the logits; 0: always the most likely token."
+    ),
+    AnswerNumber(
+        "top_k", int, 0, MAX_COUNT, 0, "Sample from so many of the most likely tokens; 0: from all."
+    ),
+    AnswerNumber(
+        *("top_p", float, 0, 1, 1.0),
+        "Sample from the smallest set of tokens whose probabilities add up to it.",
+    ),
+    AnswerNumber(
+        *("min_p", float, 0, 1, 0.0),
+        "Sample from tokens at least so many times as likely as the most likely one.",
+    ),
+    AnswerNumber(
+        *("repetition_penalty", float, 0.01, 100, 1.0),
+        "Divides the logits of tokens that the text has, or multiplies those below 0.",
+    ),
+    AnswerNumber(
+        *("presence_penalty", float, -2, 2, 0.0),
+        "Taken from the logits of tokens that the answer has.",
+    ),
+    AnswerNumber("frequency_penalty", float, -2, 2, 0.0, "The same, as often as it has them."),
+    AnswerNumber("special_text", bool, 0, 1, False),
+    AnswerNumber("logprobs", int, 0, 20, None),
+)
 
 
 class AnswerOptions(TypedDict, total=False):
@@ -102,34 +149,34 @@ def read_options(max_new_tokens: int | None, given: AnswerOptions) -> Answer:
             names = ", ".join(known)
             raise RunnerError(f"{name} is not an option of an answer: it must be one of {names}")
     given = {name: value for name, value in given.items() if value is not None}  # type: ignore[assignment]
-    if max_new_tokens is not None:
-        check_whole("max_new_tokens", max_new_tokens, 1, MAX_COUNT)
+    numbers = _numbers({**given, "max_new_tokens": max_new_tokens})
     seed = given.get("seed")
     if seed is None:
         seed = secrets.randbits(64)
-    options = Options(
-        max_new_tokens or 0,
-        check("temperature", given.get("temperature", 0.0), 0, 100),
-        check_whole("top_k", given.get("top_k", 0), 0, MAX_COUNT),
-        check("top_p", given.get("top_p", 1.0), 0, 1),
-        check("min_p", given.get("min_p", 0.0), 0, 1),
-        check_whole("seed", seed, 0, 2**64 - 1),
-    )
+    # The other numbers of the struct are overruled by those of the settings.
+    options = Options(top_p=1.0, seed=check_whole("seed", seed, 0, 2**64 - 1))
     wanted = constraint(
         given.get("json_schema"), given.get("regex"), given.get("choice"), given.get("grammar")
     )
-    return Answer(options, _settings(given), wanted)
+    return Answer(options, _settings(given, numbers), wanted)
 
 
-def _settings(given: AnswerOptions) -> Settings:
-    numbers = {
-        "repetition_penalty": check(
-            "repetition_penalty", given.get("repetition_penalty", 1.0), 0.01, 100
-        ),
-        "presence_penalty": check("presence_penalty", given.get("presence_penalty", 0.0), -2, 2),
-        "frequency_penalty": check("frequency_penalty", given.get("frequency_penalty", 0.0), -2, 2),
-        "special_text": float(bool(given.get("special_text", False))),
-    }
+def _numbers(given: Mapping[str, Any]) -> dict[str, float]:
+    """The numbers that are given, by name."""
+    found = {}
+    for number in NUMBERS:
+        name, value = number.name, given.get(number.name)
+        if value is None:
+            continue
+        if number.type is float:
+            found[name] = float(check(name, value, number.low, number.high))
+        else:
+            whole = bool(value) if number.type is bool else value
+            found[name] = float(check_whole(name, whole, int(number.low), int(number.high)))
+    return found
+
+
+def _settings(given: AnswerOptions, numbers: dict[str, float]) -> Settings:
     bias = given.get("logit_bias") or {}
     if not isinstance(bias, Mapping):
         raise RunnerError(f"logit_bias is {bias!r}, but must map tokens to numbers")
@@ -141,7 +188,4 @@ def _settings(given: AnswerOptions) -> Settings:
     texts = [utf8_of("a text of stop", text) for text in stops]
     if b"" in texts:
         raise RunnerError("a text of stop is empty: give at least one character")
-    logprobs = given.get("logprobs")
-    if logprobs is not None:
-        check_whole("logprobs", logprobs, 0, MAX_LOGPROBS)
-    return Settings(numbers, dict(bias), texts, logprobs)
+    return Settings(numbers, dict(bias), texts, given.get("logprobs"))

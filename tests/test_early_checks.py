@@ -1,15 +1,19 @@
 """Wrong arguments are refused, and help is printed, before any large library is imported."""
 
+import dataclasses
 import importlib
 import inspect
 import re
 import subprocess
 import sys
+import typing
 from pathlib import Path
 
+import click
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
+PACKAGES = ("devtools", "exporter", "quant", "runtime")
 LARGE = ("torch", "executorch", "torchao", "transformers", "pandas")
 
 # Runs a command in this process, then says its exit code and what it imported.
@@ -95,10 +99,31 @@ def test_wrong_arguments(tmp_path: Path, command: str, sentence: str) -> None:
     assert not list(tmp_path.glob("*.pte"))
 
 
-@pytest.mark.parametrize("package", ["devtools", "exporter", "quant", "runtime"])
-def test_help_is_in_whole_lines(package: str) -> None:
-    """Click joins the lines of a paragraph with what indents them."""
+MOST_ARGUMENTS = 10  # more are a request
+
+
+def commands_of(package: str) -> list[click.Command]:
+    """The command of a package and those below it."""
     where = "__main__" if package == "runtime" else "commands.cli"
     main = importlib.import_module(f"{package}.{where}").main
-    for command in (main, *getattr(main, "commands", {}).values()):
-        assert not re.search(r"^ ", inspect.cleandoc(command.help), re.MULTILINE), command.name
+    return [main, *getattr(main, "commands", {}).values()]
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_help_is_in_whole_lines(package: str) -> None:
+    """Click joins the lines of a paragraph with what indents them."""
+    for command in commands_of(package):
+        text = inspect.cleandoc(command.help or "")
+        assert not re.search(r"^ ", text, re.MULTILINE), command.name
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_requests_have_the_parameters(package: str) -> None:
+    for command in commands_of(package):
+        function = inspect.unwrap(command.callback or test_requests_have_the_parameters)
+        hints = typing.get_type_hints(function)
+        kinds = [hint for hint in hints.values() if dataclasses.is_dataclass(hint)]
+        if kinds:
+            names = {one.name for one in command.params if one.expose_value}
+            assert {field.name for field in dataclasses.fields(kinds[0])} == names, command.name
+        assert len(inspect.signature(function).parameters) <= MOST_ARGUMENTS, command.name

@@ -2,7 +2,6 @@
 
 import json
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 
 from devtools.bench.measure import measure
@@ -11,32 +10,20 @@ from devtools.bench.report import make_report
 from devtools.bench.workload import make_plan, make_sequences_plan
 from devtools.commands.bench_tables import Display, show
 from devtools.commands.output import fail, wide_console
-from devtools.commands.rivals import RivalOptions, check_rival, make_rivals, open_model
+from devtools.commands.requests import BenchRequest
+from devtools.commands.rivals import (
+    GGUF_TYPES,
+    RivalOptions,
+    check_rival,
+    default_cache,
+    make_rivals,
+    open_model,
+)
 from devtools.errors import BadRequest, DevtoolsError
 from devtools.files import check_outputs, replacing
 
 
-@dataclass(frozen=True)
-class Request:
-    """The arguments of the command line."""
-
-    model: Path
-    threads: tuple[int, ...]
-    repeats: int
-    quick: bool
-    sequences: tuple[int, ...]
-    kv_cache: str
-    huge_pages: bool
-    against: tuple[str, ...]
-    json: Path | None
-    plot: Path | None
-    cache: Path
-    gguf_types: tuple[str, ...]
-    gguf: tuple[Path, ...]
-    openvino_python: Path
-
-
-def run_bench(request: Request) -> None:
+def run_bench(request: BenchRequest) -> None:
     """Measures, prints the tables, writes the requested files.
 
     Exits with 2 if the request is not possible, with 1 if the work failed; files are written
@@ -50,7 +37,7 @@ def run_bench(request: Request) -> None:
         fail(error, 1)
 
 
-def _run_bench(request: Request) -> None:
+def _run_bench(request: BenchRequest) -> None:
     if not request.model.is_file():
         raise BadRequest(
             f"{request.model} is not a file; name a .pte that python -m exporter wrote."
@@ -71,10 +58,10 @@ def _run_bench(request: Request) -> None:
         bench,
         request.kv_cache,
         request.huge_pages,
-        request.cache,
-        request.gguf_types,
+        request.cache or default_cache(),
+        request.gguf_type or GGUF_TYPES,
         request.gguf,
-        request.openvino_python,
+        request.python_with_openvino,
     )
     with Display(sys.stderr) as display:
         ours, model = open_model(
@@ -88,7 +75,7 @@ def _run_bench(request: Request) -> None:
                 engines.append(engine)
                 if rival is not None:
                     models[engine.name] = rival
-        common = (model.max_context_len, request.threads, request.repeats)
+        common = (model.max_context_len, request.thread_counts, request.samples)
         if request.sequences:
             plan = make_sequences_plan(*common, request.sequences)
         else:

@@ -1,16 +1,16 @@
 """The options of `python -m devtools`. Large libraries are imported only when there is work to
 do."""
 
-import os
-import sys
 from pathlib import Path
 
 import click
 
 from devtools.commands.profile_options import diff, inspect
 from devtools.commands.report import report
+from devtools.commands.requests import BenchRequest, default_counts
 from devtools.commands.trace import trace
 from exporter.command_line.filled import FilledPath, FilledText
+from exporter.command_line.request import takes
 from exporter.command_line.version import version_option
 
 _MOST_THREADS = 256
@@ -50,13 +50,6 @@ class _Counts(click.ParamType):
                 context,
             )
         return tuple(dict.fromkeys(int(word) for word in words))
-
-
-def _default_counts() -> tuple[int, ...]:
-    """Returns 1, 2, 4 ... and the number of cores that this process may use."""
-    affinity = getattr(os, "sched_getaffinity", None)
-    cores = len(affinity(0)) if affinity else os.cpu_count() or 1
-    return (*(1 << power for power in range(cores.bit_length()) if 1 << power < cores), cores)
 
 
 @click.group(context_settings=_SETTINGS)
@@ -140,22 +133,8 @@ main.add_command(report)
     type=FilledPath(),
     help="A Python interpreter with the packages openvino and nncf; by default this one.",
 )
-def bench(
-    model: Path,
-    threads: tuple[int, ...] | None,
-    repeats: int | None,
-    quick: bool,
-    sequences: tuple[int, ...] | None,
-    kv_cache: str,
-    huge_pages: bool,
-    against: tuple[str, ...],
-    json: Path | None,
-    plot: Path | None,
-    cache: Path | None,
-    gguf_type: tuple[str, ...],
-    gguf: tuple[Path, ...],
-    openvino_python: Path | None,
-) -> None:
+@takes(BenchRequest)
+def bench(request: BenchRequest) -> None:
     """Measure a .pte: prefill, decoding at several depths, a small batch, start and memory;
     compare them with the limits of this machine.
 
@@ -164,27 +143,9 @@ def bench(
     machine affect all of them. The first token follows a prompt of 128 tokens; the peak of memory
     is for a context of 2048. Each is measured in a separate process.
     """
-    from devtools.commands.bench import Request, run_bench
-    from devtools.commands.rivals import GGUF_TYPES, default_cache
+    from devtools.commands.bench import run_bench
 
-    run_bench(
-        Request(
-            model=model,
-            threads=threads or _default_counts(),
-            repeats=repeats or (2 if quick else 5),
-            quick=quick,
-            sequences=sequences or (),
-            kv_cache=kv_cache,
-            huge_pages=huge_pages,
-            against=against,
-            json=json,
-            plot=plot,
-            cache=cache or default_cache(),
-            gguf_types=gguf_type or GGUF_TYPES,
-            gguf=gguf,
-            openvino_python=openvino_python or Path(sys.executable),
-        )
-    )
+    run_bench(request)
 
 
 @main.command(context_settings=_SETTINGS, short_help="Find the line that a .pte computes wrongly.")
@@ -312,7 +273,7 @@ def quality(
         quant=_words(quant),
         calibration=calibration,
         cache=default_directory(),
-        threads=_default_counts()[-1],
+        threads=default_counts()[-1],
         json=json,
         plot=plot,
     )

@@ -2,8 +2,7 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
-from pathlib import Path
+from dataclasses import asdict, replace
 from typing import Any
 
 from rich.markup import escape
@@ -11,6 +10,7 @@ from rich.table import Table
 
 from devtools.commands.inspect_tables import HEADINGS
 from devtools.commands.output import fail, wide_console
+from devtools.commands.requests import DiffRequest
 from devtools.errors import BadRequest, DevtoolsError
 from devtools.files import check_outputs, replacing
 from devtools.format_numbers import counted
@@ -22,27 +22,13 @@ from devtools.profile.difference import (
     compare_profiles,
 )
 from devtools.profile.load import load_profile
-from devtools.profile.profile_types import Phase, Profile
+from devtools.profile.profile_types import Profile
 from devtools.profile.rows import View
 
 _STYLES = {Verdict.SLOWER: "red", Verdict.FASTER: "green"}
 
 
-@dataclass(frozen=True)
-class Request:
-    """The arguments of the command line: each side's runs and its ETRecord."""
-
-    a: tuple[Path, ...]
-    b: tuple[Path, ...]
-    etrecord_a: Path
-    etrecord_b: Path
-    by: View
-    phases: tuple[Phase, ...]
-    top: int
-    json: Path | None
-
-
-def run_diff(request: Request) -> None:
+def run_diff(request: DiffRequest) -> None:
     """Compares, writes the requested file, prints the tables.
 
     Exits with 0 no matter what changed, with 2 for unusable files or options, with 1 if the work
@@ -56,18 +42,18 @@ def run_diff(request: Request) -> None:
         fail(error, 1)
 
 
-def _run_diff(request: Request) -> None:
-    inputs = (*request.a, *request.b, request.etrecord_a, request.etrecord_b)
+def _run_diff(request: DiffRequest) -> None:
+    inputs = (*request.runs_a, *request.runs_b, request.etrecord, request.record_b)
     check_outputs((request.json,), inputs)
-    for side in (request.a, request.b):
+    for side in (request.runs_a, request.runs_b):
         twice = next((path for path in side if side.count(path) > 1), None)
         if twice is not None:
             raise BadRequest(
                 f"{twice} is given twice for one side; runs must be others, or their noise is 0."
             )
-    a = [load_profile(path, request.etrecord_a) for path in request.a]
-    b = [load_profile(path, request.etrecord_b) for path in request.b]
-    difference = compare_profiles(a, b, request.by)
+    a = [load_profile(path, request.etrecord) for path in request.runs_a]
+    b = [load_profile(path, request.record_b) for path in request.runs_b]
+    difference = compare_profiles(a, b, request.view)
     others = tuple(dict.fromkeys(profile.note for profile in (*a, *b) if profile.note))
     difference = replace(difference, notes=(*others, *difference.notes))
     if request.json is not None:
@@ -83,7 +69,7 @@ def _run_diff(request: Request) -> None:
         if found.phase in request.phases:
             console.print()
             console.print(_phase_line(found), markup=False)
-            console.print(_table(found, request.by, request.top))
+            console.print(_table(found, request.view, request.top))
 
 
 def _side_line(name: str, profiles: Sequence[Profile]) -> str:

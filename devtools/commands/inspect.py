@@ -3,7 +3,6 @@
 import csv
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +10,7 @@ from devtools.bench.server import Server
 from devtools.commands.bench import find_bench
 from devtools.commands.inspect_tables import show
 from devtools.commands.output import fail, wide_console
+from devtools.commands.requests import InspectRequest
 from devtools.errors import BadRequest, DevtoolsError
 from devtools.files import check_outputs, replacing
 from devtools.profile.limits import Limits, load_limits
@@ -22,23 +22,7 @@ from devtools.profile.rows import View
 _SMALLEST_READ = 1 << 20  # bytes, of a probe of memory
 
 
-@dataclass(frozen=True)
-class Request:
-    """The arguments of the command line."""
-
-    etdump: Path
-    etrecord: Path
-    by: View
-    phases: tuple[Phase, ...]
-    top: int
-    limits: Path | None
-    probe: bool
-    threads: int | None
-    json: Path | None
-    csv: Path | None
-
-
-def run_inspect(request: Request) -> None:
+def run_inspect(request: InspectRequest) -> None:
     """Reads the profile, writes the requested files, prints the table.
 
     Exits with 2 for unusable files or options, with 1 if the work failed.
@@ -51,10 +35,10 @@ def run_inspect(request: Request) -> None:
         fail(error, 1)
 
 
-def _run_inspect(request: Request) -> None:
-    inputs = (request.etdump, request.etrecord, request.limits)
+def _run_inspect(request: InspectRequest) -> None:
+    inputs = (request.profile, request.etrecord, request.limits)
     check_outputs((request.json, request.csv), inputs)
-    profile = load_profile(request.etdump, request.etrecord)
+    profile = load_profile(request.profile, request.etrecord)
     limits = _find_limits(request, profile)
     report = make_report(profile, limits)
     if request.json is not None:
@@ -62,13 +46,13 @@ def _run_inspect(request: Request) -> None:
             temporary.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
     if request.csv is not None:
         with replacing(request.csv) as temporary:
-            _write_csv(report, request.by, request.phases, temporary)
+            _write_csv(report, request.view, request.phases, temporary)
     # In a file or a pipe, tables are not wrapped.
     console = wide_console()
-    show(report, request.by, request.phases, request.top, console)
+    show(report, request.view, request.phases, request.top, console)
 
 
-def _find_limits(request: Request, profile: Profile) -> Limits | None:
+def _find_limits(request: InspectRequest, profile: Profile) -> Limits | None:
     if request.probe and request.limits is not None:
         raise BadRequest("--probe measures what --limits reads; use only one of them.")
     threads = profile.threads_or(request.threads)

@@ -1,14 +1,10 @@
 """The options of the commands that show recorded runs: inspect, diff and others."""
 
-from pathlib import Path
-from typing import TYPE_CHECKING
-
 import click
 
+from devtools.commands.requests import DiffRequest, InspectRequest
 from exporter.command_line.filled import FilledPath
-
-if TYPE_CHECKING:
-    from devtools.profile.rows import View
+from exporter.command_line.request import takes
 
 _MOST_THREADS = 256
 _SETTINGS = {
@@ -82,19 +78,8 @@ _top = click.option(
 @threads_option
 @click.option("--json", type=FilledPath(), help="Also write all views as JSON.")
 @click.option("--csv", type=FilledPath(), help="Also write the view as CSV.")
-def inspect(
-    profile: Path,
-    etrecord: Path,
-    by: str,
-    every_layer: bool,
-    phase: str,
-    top: int,
-    limits: Path | None,
-    probe: bool,
-    threads: int | None,
-    json: Path | None,
-    csv: Path | None,
-) -> None:
+@takes(InspectRequest)
+def inspect(request: InspectRequest) -> None:
     """Show where a recorded run spent its time, by line of the exported Python.
 
     PROFILE is a file that the runner's --etdump wrote. The self time is an event's own; the total
@@ -106,12 +91,9 @@ def inspect(
     weights in calls of one token, by their operations in longer calls, and always by operations if
     none is a matrix product, as in a norm.
     """
-    from devtools.commands.inspect import Request, run_inspect
-    from devtools.profile.profile_types import Phase
+    from devtools.commands.inspect import run_inspect
 
-    phases = tuple(Phase) if phase == "all" else (Phase(phase),)
-    view = _view(by, every_layer)
-    run_inspect(Request(profile, etrecord, view, phases, top, limits, probe, threads, json, csv))
+    run_inspect(request)
 
 
 @click.command(
@@ -145,19 +127,8 @@ def inspect(
 @_phase
 @_top
 @click.option("--json", type=FilledPath(), help="Also write everything as JSON.")
-def diff(
-    a: Path,
-    b: Path,
-    etrecord: Path,
-    etrecord_b: Path | None,
-    again_a: tuple[Path, ...],
-    again_b: tuple[Path, ...],
-    by: str,
-    every_layer: bool,
-    phase: str,
-    top: int,
-    json: Path | None,
-) -> None:
+@takes(DiffRequest)
+def diff(request: DiffRequest) -> None:
     """Show, by line, what became slower from run A to run B, and what is only noise.
 
     Times are those of the median call of each side, and every change is from A's median to B's. A
@@ -170,29 +141,6 @@ def diff(
     each side a line is only perhaps slower or faster. For a reliable verdict, record three runs or
     more of each side and add them with --again-a and --again-b.
     """
-    from devtools.commands.diff import Request, run_diff
-    from devtools.profile.profile_types import Phase
+    from devtools.commands.diff import run_diff
 
-    phases = tuple(Phase) if phase == "all" else (Phase(phase),)
-    run_diff(
-        Request(
-            (a, *again_a),
-            (b, *again_b),
-            etrecord,
-            etrecord_b or etrecord,
-            _view(by, every_layer),
-            phases,
-            top,
-            json,
-        )
-    )
-
-
-def _view(by: str, every_layer: bool) -> "View":
-    from devtools.profile.rows import View
-
-    if not every_layer:
-        return View(by)
-    if by != "module":
-        raise click.UsageError(f"--every-layer has no effect on --by {by}; use --by module.")
-    return View.EACH_MODULE
+    run_diff(request)

@@ -1,13 +1,13 @@
 """The options of `python -m exporter`. Large libraries are imported only when there is work to
 do."""
 
-from pathlib import Path
-
 import click
 
 from exporter.command_line.brief import BriefCommand
 from exporter.command_line.filled import FilledPath, FilledText
+from exporter.command_line.request import takes
 from exporter.command_line.version import version_option
+from exporter.commands.request import Request
 from quant.method import SETTINGS
 
 _SETTINGS = {
@@ -54,6 +54,7 @@ Examples:
 )
 @click.option(
     "--quant",
+    "scheme",
     metavar="SCHEME",
     default="gptq4",
     help="none (float32), rtn8 (8 bits), keep (the integers of a GGUF file of Q8_0 or Q4_0, or of "
@@ -173,113 +174,50 @@ Examples:
     metavar="FILE",
     help="Print the contents of a .pte; export nothing.",
 )
-def main(
-    model: str | None,
-    out: Path | None,
-    checkpoint: str | None,
-    adapter: tuple[str, ...],
-    tokenizer: Path | None,
-    quant: str,
-    method: str | None,
-    group_size: int,
-    head_bits: int | None,
-    bits: float | None,
-    max_size: str | None,
-    calibration: Path | None,
-    calibration_tokens: int | None,
-    max_context_len: int | None,
-    max_seq_len: int | None,
-    delegate: str,
-    etrecord: Path | None,
-    cache: Path | None,
-    no_cache: bool,
-    max_memory: str | None,
-    device: str,
-    list_delegates: bool,
-    layer_errors: bool,
-    explain: bool,
-    explain_json: Path | None,
-    inspect: Path | None,
-) -> None:
+@takes(Request)
+def main(request: Request) -> None:
     """Exports a language model to one .pte file: weights, tokenizer, template, report.
 
     MODEL is a name such as llama3, llama3.2-3b or qwen3-0.6b, a checkpoint directory, a GGUF file,
     or a hub id. llama3 without --checkpoint is a small model in the package. With --checkpoint,
     MODEL can be left out.
     """
-    if inspect is not None:
-        if model is not None or out is not None or checkpoint is not None:
+    nothing = request.model is None and request.checkpoint is None
+    if request.inspect is not None:
+        if not nothing or request.out is not None:
             raise click.UsageError(
                 "--inspect exports nothing; leave out MODEL, --checkpoint and --out."
             )
         from exporter.commands.inspect import run_inspect
 
-        run_inspect(inspect)
+        run_inspect(request.inspect)
         return
-    if list_delegates:
+    if request.list_delegates:
         from exporter.commands.delegates import run_list_delegates
 
         run_list_delegates()
         return
-    if model is None and checkpoint is None:
+    if nothing:
         raise click.UsageError(
             "Name a MODEL such as llama3, a checkpoint with --checkpoint, or a file with --inspect."
         )
-    if explain or explain_json is not None:
-        if out is not None or etrecord is not None:
+    if request.explain or request.explain_json is not None:
+        if request.out is not None or request.etrecord is not None:
             raise click.UsageError("--explain exports nothing; leave out --out and --etrecord.")
-        from exporter.commands.explain import Request as Question
         from exporter.commands.explain import run_explain
 
-        run_explain(
-            Question(
-                model=model,
-                checkpoint=checkpoint,
-                adapter=adapter,
-                scheme=quant,
-                group_size=group_size,
-                head_bits=head_bits,
-                max_context_len=max_context_len,
-                max_seq_len=max_seq_len,
-                delegate=delegate,
-            ),
-            explain_json,
-        )
+        run_explain(request)
         return
-    if out is None:
+    if request.out is None:
         raise click.UsageError("No output file was given; add --out model.pte.")
-    if head_bits is not None and (bits is not None or max_size is not None):
+    mixes = request.bits is not None or request.max_size is not None
+    if request.head_bits is not None and mixes:
         raise click.UsageError(
             "--head-bits has no effect with --bits or --max-size, which choose the bits of every "
             "part; leave one of them out."
         )
-    if cache is not None and no_cache:
+    if request.cache is not None and request.no_cache:
         raise click.UsageError("--cache and --no-cache contradict each other; use only one.")
-    from exporter.commands.export import Request, run_export
+    from exporter.commands.export import run_export
 
-    run_export(
-        Request(
-            model=model,
-            out=out,
-            checkpoint=checkpoint,
-            adapter=adapter,
-            tokenizer=tokenizer,
-            scheme=quant,
-            method=method,
-            group_size=group_size,
-            head_bits=head_bits,
-            bits=bits,
-            max_size=max_size,
-            calibration=calibration,
-            calibration_tokens=calibration_tokens,
-            max_context_len=max_context_len,
-            max_seq_len=max_seq_len,
-            delegate=delegate,
-            etrecord=etrecord,
-            cache=cache,
-            no_cache=no_cache,
-            max_memory=max_memory,
-            device=device,
-        ),
-        layer_errors,
-    )
+    run_export(request, request.out)

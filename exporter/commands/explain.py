@@ -3,7 +3,6 @@
 import json
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +13,7 @@ from exporter.command_line.interruption import nothing_to_clean_up
 from exporter.command_line.quiet import silence_known_noise, silence_native_noise
 from exporter.commands.checks import check_file, check_source
 from exporter.commands.display import Display
+from exporter.commands.request import Request
 from exporter.errors import ExportError
 from quant.errors import QuantError
 from quant.machine.memory_size import show_size
@@ -27,26 +27,12 @@ if TYPE_CHECKING:
 _UNWRITTEN = Path("model.pte")  # required by the options, never written
 
 
-@dataclass(frozen=True)
-class Request:
-    """The arguments of the command line that affect the graph."""
-
-    model: str | None
-    checkpoint: str | None
-    adapter: tuple[str, ...]
-    scheme: str
-    group_size: int
-    head_bits: int | None
-    max_context_len: int | None
-    max_seq_len: int | None
-    delegate: str
-
-
-def run_explain(request: Request, json_file: Path | None) -> None:
-    """Prints the explanation, and writes it to `json_file` if given.
+def run_explain(request: Request) -> None:
+    """Prints the explanation, and writes it to the file of --explain-json if given.
 
     Exits with 2 if the request is not possible, with 1 if the work failed.
     """
+    json_file = request.explain_json
     _check(request, json_file)
     silence_known_noise()
     with nothing_to_clean_up():

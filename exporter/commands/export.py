@@ -3,7 +3,6 @@
 import resource
 import sys
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,6 +14,7 @@ from exporter.command_line.quiet import silence_known_noise, silence_native_nois
 from exporter.command_line.streams import drop_standard_output
 from exporter.commands.checks import check_file, check_quantization, check_source
 from exporter.commands.display import Display
+from exporter.commands.request import Request
 from exporter.errors import ExportError
 from quant.errors import QuantError
 from quant.measure.format_numbers import with_error
@@ -26,41 +26,14 @@ if TYPE_CHECKING:
 _LEAST_SHARE = 0.0001  # below it, Python would write an exponent
 
 
-@dataclass(frozen=True)
-class Request:
-    """The arguments of the command line."""
-
-    model: str | None
-    out: Path
-    checkpoint: str | None
-    adapter: tuple[str, ...]
-    tokenizer: Path | None
-    scheme: str
-    method: str | None
-    group_size: int
-    head_bits: int | None
-    bits: float | None
-    max_size: str | None
-    calibration: Path | None
-    calibration_tokens: int | None
-    max_context_len: int | None
-    max_seq_len: int | None
-    delegate: str
-    etrecord: Path | None
-    cache: Path | None
-    no_cache: bool
-    max_memory: str | None
-    device: str
-
-
-def run_export(request: Request, layer_errors: bool) -> None:
-    """Runs one export and prints a summary.
+def run_export(request: Request, out: Path) -> None:
+    """Runs one export to `out` and prints a summary.
 
     Exits with 2 if the request is not possible, which is detected before any stage begins; with 1
     if the work failed. In both cases, and on an interrupt, no file is changed.
     """
     started = time.monotonic()
-    _check(request)
+    _check(request, out)
     silence_known_noise()
     with nothing_to_clean_up():
         from exporter.checkpoint import split_adapters
@@ -78,7 +51,7 @@ def run_export(request: Request, layer_errors: bool) -> None:
             adapter, adapters = split_adapters(request.adapter)
             options = ExportOptions(
                 model=request.model,
-                out=request.out,
+                out=out,
                 checkpoint=request.checkpoint,
                 adapter=adapter,
                 adapters=adapters,
@@ -108,21 +81,21 @@ def run_export(request: Request, layer_errors: bool) -> None:
         except (QuantError, DelegateError, ExportError, TokenizerError) as error:
             click.echo(f"Error: {error}", file=stderr)
             sys.exit(1 if display.began_work else 2)
-    say_from_now(f"Interrupted; {request.out} was written.")
+    say_from_now(f"Interrupted; {out} was written.")
     try:
-        _show(result, request.etrecord, layer_errors, time.monotonic() - started)
+        _show(result, request.etrecord, request.layer_errors, time.monotonic() - started)
     except OSError as error:
         drop_standard_output()
         click.echo(
-            f"{request.out} was written; the summary could not be printed ({error.strerror}).",
+            f"{out} was written; the summary could not be printed ({error.strerror}).",
             err=True,
         )
 
 
-def _check(request: Request) -> None:
+def _check(request: Request, out: Path) -> None:
     """Exits with 2 if an option is not valid; large libraries are imported after this."""
     try:
-        check_file(request.delegate, request.out, request.etrecord, request.max_size)
+        check_file(request.delegate, out, request.etrecord, request.max_size)
         check_source(request.model, request.checkpoint)
         check_quantization(
             request.scheme,

@@ -1,13 +1,14 @@
 """The options of `python -m quant`. Large libraries are imported only when there is work to do."""
 
-from pathlib import Path
-
 import click
 
 from exporter.command_line.brief import BriefGroup
 from exporter.command_line.filled import FilledPath, FilledText
+from exporter.command_line.request import takes
 from exporter.command_line.version import version_option
 from quant.commands.cache import cache_command
+from quant.commands.compare_request import Request as CompareRequest
+from quant.commands.eval_request import Request as EvalRequest
 from quant.commands.quantize_cli import run_command
 from runtime.runner import KV_CACHES
 
@@ -116,50 +117,17 @@ def main() -> None:
     help="Number of examples before each question; by default the task's own.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def eval_command(
-    model: str,
-    text: Path | None,
-    against: str | None,
-    tokenizer: Path | None,
-    context: int | None,
-    tokens: int | None,
-    separator: str | None,
-    kv_cache: str,
-    against_kv_cache: str,
-    adapter: str | None,
-    against_adapter: str | None,
-    tasks: str | None,
-    task_path: Path | None,
-    limit: int | None,
-    shots: int | None,
-    as_json: bool,
-) -> None:
+@takes(EvalRequest)
+def eval_command(request: EvalRequest) -> None:
     """Measures a checkpoint or a .pte: perplexity, bits per byte, and with --against KL and top-1.
 
     As in the GPTQ paper: the complete text is tokenized, with BOS before it, and cut into
     consecutive windows of --context tokens; in each, every token but the first is predicted from
     those before it.
     """
-    from quant.commands.checks import RunAs
-    from quant.commands.evaluate import Request, run_eval
-    from quant.commands.harness import Tasks
+    from quant.commands.evaluate import run_eval
 
-    names = tuple(name.strip() for name in (tasks or "").split(",") if name.strip())
-    run_eval(
-        Request(
-            model,
-            text,
-            against,
-            tokenizer,
-            context,
-            tokens,
-            separator,
-            RunAs(kv_cache, adapter),
-            RunAs(against_kv_cache, against_adapter),
-            Tasks(names, task_path, limit, shots),
-        ),
-        as_json,
-    )
+    run_eval(request)
 
 
 @main.command(
@@ -209,16 +177,8 @@ def eval_command(
 @click.option(
     "--only", multiple=True, metavar="NAME", help="Row to compute; may be repeated; by default all."
 )
-def compare_command(
-    model: str,
-    calibration: Path | None,
-    held_out: Path | None,
-    separator: str | None,
-    group_sizes: tuple[int, ...],
-    tokens: int,
-    calibration_tokens: int,
-    only: tuple[str, ...],
-) -> None:
+@takes(CompareRequest)
+def compare_command(request: CompareRequest) -> None:
     """Prints a Markdown table that compares methods on one model with the same protocol.
 
     MODEL is by default llama3, the small model in the package. The bits are those of a weight in
@@ -226,13 +186,9 @@ def compare_command(
     need others, which an export prints. The text is cut into windows, so that a little more of it
     may be taken than asked for.
     """
-    from quant.commands.compare import Request, run_compare
+    from quant.commands.compare import run_compare
 
-    run_compare(
-        Request(
-            model, calibration, held_out, separator, group_sizes, tokens, calibration_tokens, only
-        )
-    )
+    run_compare(request)
 
 
 main.add_command(cache_command)

@@ -4,19 +4,17 @@ import json
 import math
 import os
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from quant.commands.eval_request import Request
 from quant.commands.network import use_cache_without_network
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from quant.commands.checks import RunAs
-    from quant.commands.harness import Tasks
     from quant.commands.measured_model import Scored
     from quant.commands.windows import ScoredText
     from quant.measure.windows import Encode
@@ -26,48 +24,10 @@ DEFAULT_CONTEXT = 2048
 _COMPARED = 1 << 16  # characters of the text, of which two models must make the same tokens
 
 
-@dataclass(frozen=True)
-class Request:
-    """The arguments of the command line."""
-
-    model: str
-    text: Path | None
-    against: str | None
-    tokenizer: Path | None
-    context: int | None
-    tokens: int | None
-    separator: str | None
-    run_as: "RunAs"
-    against_as: "RunAs"
-    tasks: "Tasks"
-
-    @property
-    def for_text(self) -> dict[str, object]:
-        """The options that have an effect only with --text."""
-        return {
-            "--tokenizer": self.tokenizer,
-            "--context": self.context,
-            "--tokens": self.tokens,
-            "--separator": self.separator,
-        }
-
-    @property
-    def for_tasks(self) -> dict[str, object]:
-        """The options that have an effect only with --tasks."""
-        tasks = self.tasks
-        return {"--task-path": tasks.path, "--limit": tasks.limit, "--shots": tasks.shots}
-
-    @property
-    def for_against(self) -> dict[str, object]:
-        """The options that have an effect only with --against."""
-        run_as = self.against_as
-        return {"--against-kv-cache": run_as.set_kv_cache, "--against-adapter": run_as.adapter}
-
-
-def run_eval(request: Request, as_json: bool) -> None:
+def run_eval(request: Request) -> None:
     """Measures a model and prints the figures; exits with 2 if the request is not possible."""
     _check(request)
-    if request.tasks.names:
+    if request.task_names:
         os.environ.setdefault("TQDM_DISABLE", "1")  # the harness' bars; tqdm looks when imported
         use_cache_without_network()
     from exporter.command_line.quiet import silence_known_noise
@@ -81,7 +41,7 @@ def run_eval(request: Request, as_json: bool) -> None:
 
     sentences = (QuantError, DelegateError, ExportError, TokenizerError, RunnerError, BuildError)
     try:
-        if request.tasks.names:
+        if request.task_names:
             figures = evaluate_tasks(request)
         else:
             assert request.text is not None  # _check()
@@ -89,7 +49,7 @@ def run_eval(request: Request, as_json: bool) -> None:
     except sentences as error:
         click.echo(f"Error: {error}", err=True)
         sys.exit(1 if isinstance(error, BuildError) else 2)
-    click.echo(json.dumps(figures) if as_json else describe(figures))
+    click.echo(json.dumps(figures) if request.as_json else describe(figures))
 
 
 def _check(request: Request) -> None:
@@ -99,7 +59,7 @@ def _check(request: Request) -> None:
     from quant.errors import QuantError
 
     try:
-        if request.tasks.names:
+        if request.task_names:
             if request.text is not None or request.against is not None:
                 raise QuantError(
                     "--tasks cannot be used with --text or --against; run them separately."
@@ -128,13 +88,14 @@ def evaluate_tasks(request: Request) -> dict[str, object]:
             `evaluate`.
     """
     from quant.commands.bar import progress_bar
-    from quant.commands.harness import load_tasks, run_tasks
+    from quant.commands.harness import Tasks, load_tasks, run_tasks
     from quant.commands.measured_model import open_scored
 
+    tasks = Tasks(request.task_names, request.task_path, request.limit, request.shots)
     with progress_bar("Answering") as bar:
-        found = load_tasks(request.tasks)
+        found = load_tasks(tasks)
         model = open_scored(request.model, request.run_as, bar.advance)
-        figures = run_tasks(model, found, request.tasks)
+        figures = run_tasks(model, found, tasks)
     return {"model": model.name, "runs_with": model.runs_with, "tasks": figures}
 
 

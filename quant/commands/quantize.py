@@ -5,8 +5,6 @@ import json
 import os
 import resource
 import sys
-from dataclasses import dataclass
-from pathlib import Path
 
 import click
 import torch
@@ -19,6 +17,7 @@ from exporter.plan.plan import Plan
 from exporter.plan.planning import plan_quantization, read_plan
 from exporter.tokenizer import TokenizerError
 from quant.cache.store import default_directory
+from quant.commands.quantize_request import Request
 from quant.errors import QuantError
 from quant.machine.distributed import joined, own_device
 from quant.machine.freed_memory import reusing_freed_memory
@@ -29,24 +28,7 @@ from quant.report import QuantReport
 from quant.scheme import mixes_by_default, scheme_from_text
 
 
-@dataclass(frozen=True)
-class Request:
-    """The arguments of the command line."""
-
-    model: str
-    scheme: str
-    method: str | None
-    group_size: int
-    head_bits: int | None
-    calibration: Path | None
-    calibration_tokens: int | None
-    tokenizer: Path | None
-    cache: Path | None
-    max_memory: str | None
-    device: str
-
-
-def run_fill(request: Request, as_json: bool) -> None:
+def run_fill(request: Request) -> None:
     """Quantizes and, on the first rank, prints the result; exits with 2 if the request is not
     possible, with 1 if the work failed."""
     began = False  # what each rank does for itself
@@ -74,7 +56,7 @@ def run_fill(request: Request, as_json: bool) -> None:
         sys.exit(1 if began and listener.began_work else 2)
     if ranks.first:
         figures = _figures(plan, report)
-        click.echo(json.dumps(figures) if as_json else _describe(figures))
+        click.echo(json.dumps(figures) if request.as_json else _describe(figures))
 
 
 def _options(request: Request, device: torch.device) -> ExportOptions:

@@ -2,11 +2,12 @@
 
 import os
 import sys
-from pathlib import Path
 
 import click
 
 from exporter.command_line.filled import FilledPath, FilledText
+from exporter.command_line.request import takes
+from quant.commands.quantize_request import Request
 
 
 @click.command(
@@ -15,7 +16,9 @@ from exporter.command_line.filled import FilledPath, FilledText
     context_settings={"show_default": True},
 )
 @click.argument("model", type=FilledText("name a model such as llama3"))
-@click.option("--quant", metavar="SCHEME", default="gptq4", help="As in python -m exporter.")
+@click.option(
+    "--quant", "scheme", metavar="SCHEME", default="gptq4", help="As in python -m exporter."
+)
 @click.option(
     "--method",
     metavar="NAME=VALUE[,...]",
@@ -54,20 +57,8 @@ from exporter.command_line.filled import FilledPath, FilledText
     help="As in python -m exporter; with several processes, each uses its own GPU.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def run_command(
-    model: str,
-    quant: str,
-    method: str | None,
-    group_size: int,
-    head_bits: int | None,
-    calibration: Path | None,
-    calibration_tokens: int | None,
-    tokenizer: Path | None,
-    cache: Path | None,
-    max_memory: str | None,
-    device: str,
-    as_json: bool,
-) -> None:
+@takes(Request)
+def run_command(request: Request) -> None:
     """Quantizes a checkpoint and stores the layers in the cache, from which the exporter takes
     them.
 
@@ -81,21 +72,21 @@ def run_command(
     from quant.errors import QuantError
 
     try:
-        if quant == "none":
+        if request.scheme == "none":
             raise QuantError("--quant none does not quantize anything; use a scheme such as gptq4.")
-        if quant == "keep":
+        if request.scheme == "keep":
             raise QuantError("--quant keep makes no layers to store; use a scheme such as gptq4.")
-        check_source(model, None)
+        check_source(request.model, None)
         check_quantization(
-            quant,
-            method,
-            group_size,
-            head_bits,
-            calibration,
-            calibration_tokens,
+            request.scheme,
+            request.method,
+            request.group_size,
+            request.head_bits,
+            request.calibration,
+            request.calibration_tokens,
             False,
-            max_memory,
-            device,
+            request.max_memory,
+            request.device,
         )
     except (QuantError, ExportError) as error:
         if os.environ.get("RANK", "0") == "0":  # the same for all processes of torchrun
@@ -103,21 +94,6 @@ def run_command(
         sys.exit(2)
     silence_known_noise()
     with nothing_to_clean_up():
-        from quant.commands.quantize import Request, run_fill
+        from quant.commands.quantize import run_fill
 
-    run_fill(
-        Request(
-            model=model,
-            scheme=quant,
-            method=method,
-            group_size=group_size,
-            head_bits=head_bits,
-            calibration=calibration,
-            calibration_tokens=calibration_tokens,
-            tokenizer=tokenizer,
-            cache=cache,
-            max_memory=max_memory,
-            device=device,
-        ),
-        as_json,
-    )
+    run_fill(request)

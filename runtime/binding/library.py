@@ -163,6 +163,7 @@ def _declare(lib: ctypes.CDLL) -> None:
         "stop_recording": (number, pointer, text, ctypes.POINTER(RecordingCounts), text, size),
         "verify": (number, pointer, text, size),
         "engine_open": (pointer, pointer, ctypes.POINTER(EngineOptions), text, size),
+        "answer_numbers": (text,),
         "settings_new": (pointer,),
         "settings_free": (None, pointer),
         "settings_number": (number, pointer, text, ctypes.c_double, text, size),

@@ -1,4 +1,4 @@
-"""What an answer's options are beside those of the C struct: thimble_settings of the library."""
+"""What an answer's options are beside its seed: thimble_settings of the library."""
 
 import ctypes
 from collections.abc import Callable, Iterator

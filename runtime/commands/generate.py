@@ -1,16 +1,39 @@
 """`python -m runtime generate`."""
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 
 from exporter.command_line.filled import FilledPath, FilledText
+from runtime.answer_options import NUMBERS
+from runtime.binding.c_arguments import MAX_COUNT
 from runtime.build import BUILD_DIR, PRODUCTS
 from runtime.commands.results import build_and_tell, fail
 from runtime.errors import RunnerError
 
 _RATES = "prefill", "decode"
+_Command = TypeVar("_Command", bound=Callable[..., object])
+
+
+def _number_options(command: _Command) -> _Command:
+    """An option for each number of an answer that has a text for it, in the table's order."""
+    for number in reversed(NUMBERS):
+        if number.help:
+            name = "--" + number.name.replace("_", "-")
+            kind: click.ParamType = click.FloatRange(number.low, number.high)
+            if number.type is int:
+                high = None if number.high == MAX_COUNT else int(number.high)
+                kind = click.IntRange(int(number.low), high)
+            command = click.option(
+                name,
+                type=kind,
+                default=number.default,
+                show_default=True,
+                help=number.help,
+            )(command)
+    return command
 
 
 @click.command(short_help="Continue a prompt.")
@@ -23,55 +46,7 @@ _RATES = "prefill", "decode"
     help="The most tokens to generate. Default: until the model ends its text or the context is "
     "full.",
 )
-@click.option(
-    "--temperature",
-    type=click.FloatRange(0, 100),
-    default=0.0,
-    show_default=True,
-    help="Divides the logits; 0: always the most likely token.",
-)
-@click.option(
-    "--top-k",
-    type=click.IntRange(0),
-    default=0,
-    show_default=True,
-    help="Sample from so many of the most likely tokens; 0: from all.",
-)
-@click.option(
-    "--top-p",
-    type=click.FloatRange(0, 1),
-    default=1.0,
-    show_default=True,
-    help="Sample from the smallest set of tokens whose probabilities add up to it.",
-)
-@click.option(
-    "--min-p",
-    type=click.FloatRange(0, 1),
-    default=0.0,
-    show_default=True,
-    help="Sample from tokens at least so many times as likely as the most likely one.",
-)
-@click.option(
-    "--repetition-penalty",
-    type=click.FloatRange(0.01, 100),
-    default=1.0,
-    show_default=True,
-    help="Divides the logits of tokens that the text has, or multiplies those below 0.",
-)
-@click.option(
-    "--presence-penalty",
-    type=click.FloatRange(-2, 2),
-    default=0.0,
-    show_default=True,
-    help="Taken from the logits of tokens that the answer has.",
-)
-@click.option(
-    "--frequency-penalty",
-    type=click.FloatRange(-2, 2),
-    default=0.0,
-    show_default=True,
-    help="The same, as often as it has them.",
-)
+@_number_options
 @click.option(
     "--logit-bias",
     multiple=True,

@@ -7,6 +7,7 @@ import re
 import signal
 import socket
 from contextlib import nullcontext
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from types import FrameType
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING
 import click
 
 from exporter.command_line.filled import FilledPath, FilledText
+from exporter.command_line.request import takes
 from runtime.build import BUILD_DIR, PRODUCTS
 from runtime.commands.results import build_and_tell, fail
 from runtime.engine import MAX_SEQUENCES
@@ -24,6 +26,30 @@ if TYPE_CHECKING:
     from starlette.applications import Starlette
 
     from runtime.server.model import Model
+
+
+@dataclass(frozen=True)
+class Request:
+    """The arguments of the command line."""
+
+    model: Path
+    host: str
+    port: int
+    name: str | None
+    api_key: str | None
+    threads: int | None
+    kv_cache: str
+    adapter: str | None
+    draft: str | None
+    parallel: int
+    waiting: int
+    max_tokens: int | None
+    timeout: float
+    stall_timeout: float
+    max_body: int
+    origins: tuple[str, ...]
+    hosts: tuple[str, ...]
+
 
 _ORIGIN = re.compile(r"\*|null|[a-z][a-z0-9+.-]*://[^/?#\s]+")  # as browsers send it
 _KEEP_ALIVE_S = 75  # longer than clients keep idle connections, which so are theirs to close
@@ -129,25 +155,8 @@ _KEEP_ALIVE_S = 75  # longer than clients keep idle connections, which so are th
     help="Another name or address that clients may use for the server; one option for each. By "
     "default only this computer's own, and any if --host is not one of these.",
 )
-def serve(
-    model: Path,
-    host: str,
-    port: int,
-    name: str | None,
-    api_key: str | None,
-    threads: int | None,
-    kv_cache: str,
-    adapter: str | None,
-    draft: str | None,
-    parallel: int,
-    waiting: int,
-    max_tokens: int | None,
-    timeout: float,
-    stall_timeout: float,
-    max_body: int,
-    origins: tuple[str, ...],
-    hosts: tuple[str, ...],
-) -> None:
+@takes(Request)
+def serve(request: Request) -> None:
     """Serve a model with OpenAI's HTTP interface.
 
     The paths are /v1/chat/completions, /v1/completions, /v1/models, /health, /metrics, and / is a
@@ -161,46 +170,61 @@ def serve(
         from runtime.server.settings import ServerSettings
     except ModuleNotFoundError as error:
         fail(RunnerError(f"{error.name} is not installed: pip install 'thimble[serve]'"), 2)
-    if not model.is_file():
-        fail(RunnerError(f"{model} does not exist: give a .pte file"), 2)
+    if not request.model.is_file():
+        fail(RunnerError(f"{request.model} does not exist: give a .pte file"), 2)
     if not (BUILD_DIR / "libthimble.so").is_file():
         click.echo(build_and_tell("default", PRODUCTS), err=True)
-    local = is_loopback(host.lower())
-    for other in hosts:
+    local = is_loopback(request.host.lower())
+    for other in request.hosts:
         if host_name(f"[{other}]" if ":" in other else other) is None:
             fail(
                 RunnerError(f"--allowed-host {other} is not a name or an address without a port"),
                 2,
             )
-    for origin in origins:
+    for origin in request.origins:
         if not _ORIGIN.fullmatch(origin):
             example = "such as http://localhost:3000, without a path"
             fail(RunnerError(f"--cors {origin} is not an origin, {example}"), 2)
-    if api_key is not None and not (api_key and api_key.isascii() and api_key.isprintable()):
+    key = request.api_key
+    if key is not None and not (key and key.isascii() and key.isprintable()):
         fail(RunnerError("--api-key must be printable ASCII characters, at least one"), 2)
-    if math.isnan(timeout) or math.isnan(stall_timeout):
+    if math.isnan(request.timeout) or math.isnan(request.stall_timeout):
         fail(RunnerError("--timeout and --stall-timeout must be numbers of seconds, not nan"), 2)
-    if not local and not api_key:
-        fail(RunnerError(f"--host {host} lets others reach the server: give an --api-key"), 2)
-    try:
-        listener = socket.create_server(
-            (host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET, backlog=2048
+    if not local and not key:
+        fail(
+            RunnerError(f"--host {request.host} lets others reach the server: give an --api-key"), 2
         )
+    try:
+        family = socket.AF_INET6 if ":" in request.host else socket.AF_INET
+        address = (request.host, request.port)
+        listener = socket.create_server(address, family=family, backlog=2048)
     except OSError as error:
-        fail(RunnerError(f"cannot listen on {host} port {port}: {_reason(error)}"), 2)
+        fail(
+            RunnerError(f"cannot listen on {request.host} port {request.port}: {_reason(error)}"), 2
+        )
     settings = ServerSettings(
-        name or model.stem,
-        api_key,
-        max_body,
-        max_tokens,
-        timeout,
-        origins,
-        hosts=(host, *hosts) if local or hosts else None,
+        request.name or request.model.stem,
+        key,
+        request.max_body,
+        request.max_tokens,
+        request.timeout,
+        request.origins,
+        hosts=(request.host, *request.hosts) if local or request.hosts else None,
     )
-    options = ModelOptions(model, threads, kv_cache, adapter, draft, parallel, waiting)
+    options = ModelOptions(
+        request.model,
+        request.threads,
+        request.kv_cache,
+        request.adapter,
+        request.draft,
+        request.parallel,
+        request.waiting,
+    )
     logging.basicConfig(format="runtime: %(message)s", level=logging.WARNING)
     runner = Model(options)
-    asyncio.run(_serve(runner, make_app(runner, settings), listener, settings.model, stall_timeout))
+    asyncio.run(
+        _serve(runner, make_app(runner, settings), listener, settings.model, request.stall_timeout)
+    )
 
 
 def _reason(error: OSError) -> str:

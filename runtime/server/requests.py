@@ -3,9 +3,11 @@
 Fields of `Ignored` are accepted and have no effect; fields that are not listed are refused.
 """
 
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, create_model, field_validator, model_validator
+
+from runtime.answer_options import NUMBERS, AnswerNumber
 
 MAX_TOKENS = 2**31 - 1
 _Text = Annotated[str, Field(min_length=1, max_length=1000)]
@@ -35,20 +37,34 @@ class StreamOptions(Strict):
     include_obfuscation: bool | None = Field(None, description="no effect")
 
 
-class Sampling(Ignored):
+# What OpenAI has other fields for, or the server chooses.
+_NO_FIELDS = {"max_new_tokens", "special_text", "logprobs"}
+FIELD_NUMBERS = tuple(number for number in NUMBERS if number.name not in _NO_FIELDS)
+_OPENAI = {"temperature", "top_p", "presence_penalty", "frequency_penalty"}
+_MOST = {"temperature": 2}  # OpenAI's bound
+
+
+def _field(number: AnswerNumber) -> Any:
+    high = _MOST.get(number.name, number.high)
+    about = None if number.name in _OPENAI else "not OpenAI's"
+    return number.type | None, Field(None, ge=number.low, le=high, description=about)
+
+
+if TYPE_CHECKING:
+    _Numbers = Ignored
+else:  # a field for each number
+    _Numbers = create_model(
+        "_Numbers", __base__=Ignored, **{n.name: _field(n) for n in FIELD_NUMBERS}
+    )
+
+
+class Sampling(_Numbers):
     """How an answer is chosen, and where it ends."""
 
     model: str = Field(description="as GET /v1/models lists it")
-    temperature: float | None = Field(None, ge=0, le=2)
-    top_p: float | None = Field(None, ge=0, le=1)
-    top_k: int | None = Field(None, ge=0, le=MAX_TOKENS, description="0: all; not OpenAI's")
-    min_p: float | None = Field(None, ge=0, le=1, description="not OpenAI's")
     seed: _Seed | None = None
     n: int | None = Field(None, ge=1, le=16)
     stop: _Text | Annotated[list[_Text], Field(max_length=4)] | None = None
-    presence_penalty: float | None = Field(None, ge=-2, le=2)
-    frequency_penalty: float | None = Field(None, ge=-2, le=2)
-    repetition_penalty: float | None = Field(None, ge=0.01, le=100, description="not OpenAI's")
     logit_bias: dict[str, Annotated[float, Field(ge=-100, le=100)]] | None = Field(
         None, description="by token, in decimal"
     )
@@ -70,16 +86,12 @@ class Sampling(Ignored):
     def options(self) -> dict[str, Any]:
         """The options of an answer, as runtime.answer_options names them."""
         seed = None if self.seed is None else self.seed % 2**64
-        found = {
-            "temperature": 1.0 if self.temperature is None else self.temperature,
-            "top_p": self.top_p,
-            "top_k": self.top_k,
-            "min_p": self.min_p,
+        found = {number.name: getattr(self, number.name) for number in FIELD_NUMBERS}
+        if found["temperature"] is None:
+            found["temperature"] = 1.0
+        found |= {
             "seed": seed,
             "stop": self.stops() or None,
-            "presence_penalty": self.presence_penalty,
-            "frequency_penalty": self.frequency_penalty,
-            "repetition_penalty": self.repetition_penalty,
             "logit_bias": {int(token): bias for token, bias in (self.logit_bias or {}).items()},
         }
         return {name: value for name, value in found.items() if value not in (None, {})}

@@ -8,7 +8,7 @@ const port = inNode
   : self;
 
 port.onmessage = async ({ data: { module, memory, worker, stack } }) => {
-  const thimble = { on_text: () => 0 }; // of the model's own thread
+  const thimble = { on_text: () => 0, on_token: () => {} }; // of the model's own thread
   const imports = { thimble, ...systemCalls(() => memory), env: { memory } };
   const { exports } = await WebAssembly.instantiate(module, imports);
   exports.__stack_pointer.value = stack;

@@ -39,6 +39,8 @@ export interface GenerateOptions {
   stop?: string | string[];
   /** Special tokens that the model writes are part of the text. Default: false. */
   specialText?: boolean;
+  /** Collects each token's log-probability, and so many most likely tokens, 0 to 20: see `logprobs`. */
+  logprobs?: number;
   /** The answer is JSON that this schema describes; a string is the schema as JSON. */
   jsonSchema?: object | boolean | string;
   /** The answer is a text that this regular expression matches as a whole. */
@@ -82,11 +84,24 @@ export interface Stats {
   [name: string]: string | number | boolean | undefined;
 }
 
+/** A token of an answer, and how likely the model found it. */
+export interface Token {
+  id: number;
+  /** The natural logarithm of its probability, before penalties, temperature and constraint. */
+  logprob: number;
+  /** What it adds to the text: perhaps a part of a character. */
+  bytes: Uint8Array;
+  /** The most likely tokens in its place, the most likely first; they have no list themselves. */
+  top?: Token[];
+}
+
 /** A loaded model in a worker of its own. One call at a time. */
 export interface Model {
   readonly info: ModelInfo;
   /** Of the last answer; null before it. */
   readonly stats: Stats | null;
+  /** The last answer's tokens, if its options had `logprobs`; else none. */
+  readonly logprobs: Token[];
   /**
    * Continues a prompt; yields the text in pieces. Leaving the loop ends the answer.
    * @throws RunnerError

@@ -20,6 +20,8 @@ class Model {
   info = null;
   /** The statistics of the last answer; null before it. */
   stats = null;
+  /** The last answer's tokens, if its options had `logprobs`. */
+  logprobs = [];
   #thread = null;
   #call = null; // the one at work
   #stop = null;
@@ -72,7 +74,7 @@ class Model {
     };
     if (this.#call === null) this.#stop = stop;
     const end = this.#ask({ call, text: String(text), options, signal }, { onText })
-      .then((stats) => void (this.stats = stats))
+      .then(({ stats, logprobs }) => void Object.assign(this, { stats, logprobs }))
       .catch((error) => void (failure = error))
       .finally(() => {
         ended = true;

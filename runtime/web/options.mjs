@@ -6,15 +6,10 @@ export const OPTIONS_BYTES = 32;
 const MOST_COUNT = 2 ** 31 - 1;
 const CONSTRAINTS = ["jsonSchema", "regex", "choice", "grammar"]; // their kinds are 1 to 4
 
-/** Writes thimble_options to an address of a view. What is out of range, the runner says. */
-export function writeOptions(view, at, options) {
-  const { maxNewTokens, temperature = 0, topK = 0, topP = 1, minP = 0, seed } = options;
-  const most = maxNewTokens === undefined ? 0 : whole("maxNewTokens", maxNewTokens, 1, MOST_COUNT);
-  view.setBigInt64(at, BigInt(most), true);
-  view.setFloat32(at + 8, temperature, true);
-  view.setInt32(at + 12, whole("topK", topK, 0, MOST_COUNT), true);
-  view.setFloat32(at + 16, topP, true);
-  view.setFloat32(at + 20, minP, true);
+/** Writes thimble_options to an address of a view: the seed. Other numbers are in the settings. */
+export function writeOptions(view, at, { seed }) {
+  for (let i = 0; i < OPTIONS_BYTES; i += 8) view.setBigUint64(at + i, 0n, true);
+  view.setFloat32(at + 16, 1, true); // top_p
   view.setBigUint64(at + 24, seed === undefined ? randomSeed() : seedOf(seed), true);
 }
 
@@ -30,16 +25,24 @@ export function constraintOf(options) {
   return { kind: CONSTRAINTS.indexOf(given[0]) + 1, text };
 }
 
-/** The numbers of thimble_settings_number() that are given, by their names there. */
-export function numbersOf(options) {
-  const { repetitionPenalty, presencePenalty, frequencyPenalty, specialText } = options;
-  const numbers = {
-    repetition_penalty: repetitionPenalty,
-    presence_penalty: presencePenalty,
-    frequency_penalty: frequencyPenalty,
-    special_text: specialText === undefined ? undefined : Number(specialText),
-  };
-  return Object.entries(numbers).filter(([, value]) => value !== undefined);
+/**
+ * The numbers of thimble_settings_number() that are given, by their names there.
+ * @param {object} options
+ * @param {{name: string, type: string, low: number, high: number}[]} numbers of
+ *   thimble_answer_numbers(); options have their names in camel case
+ */
+export function numbersOf(options, numbers) {
+  const found = [];
+  for (const { name, type, low, high } of numbers) {
+    const own = name.replace(/_(.)/g, (_, letter) => letter.toUpperCase());
+    const value = options[own];
+    if (value === undefined) continue;
+    // What is no whole number is told by the option's name here; the runner tells what else is wrong.
+    const least = name === "max_new_tokens" ? 1 : low;
+    if (type === "integer") whole(own, value, least, high);
+    found.push([name, type === "boolean" ? Number(Boolean(value)) : Number(value)]);
+  }
+  return found;
 }
 
 /** The biases of an answer: a token and a number each. */

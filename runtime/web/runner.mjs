@@ -17,12 +17,15 @@ import { startTeam } from "./team.mjs";
 import { systemCalls } from "./wasi.mjs";
 
 const ERROR_BYTES = 1024;
+const TOKEN_BYTES = 24; // of thimble_token
 
 /** A loaded model, with its own key/value cache. */
 export class Runner {
   #exports;
   #memory; // its own, or the one that threads share
   #threads = 1;
+  #numbers = []; // of an answer, as the module lists them
+  #tokens = [];
   #onText = null;
   #thrown = null;
   #runner = 0;
@@ -41,7 +44,10 @@ export class Runner {
   static async load(build, file, { verify = false, onProgress = () => {} } = {}) {
     checkMemory(file.name, file.size);
     const runner = new Runner();
-    const thimble = { on_text: (text, size) => runner.#receive(text, size) };
+    const thimble = {
+      on_text: (text, size) => runner.#receive(text, size),
+      on_token: (chosen, top, count) => runner.#receiveToken(chosen, top, count),
+    };
     const { module, threads, memory } = build;
     const system = systemCalls(() => runner.#memory);
     const instance = await WebAssembly.instantiate(module, { thimble, ...system, env: { memory } });
@@ -49,6 +55,7 @@ export class Runner {
     runner.#memory = memory ?? instance.exports.memory;
     runner.#threads = threads;
     runner.#exports._initialize();
+    runner.#numbers = JSON.parse(runner.#string(instance.exports.thimble_answer_numbers()));
     if (threads > 1) await startTeam(build, runner.#exports);
     await runner.#read(file, onProgress);
     runner.#open(file);
@@ -120,6 +127,11 @@ export class Runner {
     return JSON.parse(this.#string(this.#exports.thimble_stats(this.#runner)));
   }
 
+  /** The last answer's tokens, if its options had `logprobs`: see index.d.ts. */
+  get logprobs() {
+    return this.#tokens;
+  }
+
   /** Allocates the file's bytes, and for a moment what the heap will need: both or an error. */
   async #read(file, onProgress) {
     const { thimble_web_allocate: allocate, thimble_web_release: release } = this.#exports;
@@ -170,6 +182,7 @@ export class Runner {
     });
     this.#use(options);
     this.#onText = onText;
+    this.#tokens = [];
     this.#thrown = null;
     this.#call((frame) => {
       const given = frame.take(OPTIONS_BYTES);
@@ -180,15 +193,16 @@ export class Runner {
     if (this.#thrown !== null) throw this.#thrown;
   }
 
-  /** Sets what thimble_options does not have. */
+  /** Sets all but the seed. */
   #use(options) {
     const { thimble_settings_new: create, thimble_settings_free: free } = this.#exports;
     const { thimble_settings_number: number, thimble_settings_bias: bias } = this.#exports;
     const { thimble_settings_stop: stop, thimble_use_settings: use } = this.#exports;
+    const { thimble_settings_tokens: tokens, thimble_web_token_callback: onToken } = this.#exports;
     const settings = create();
     const set = (work) => this.#call((frame) => work(frame, frame.error, ERROR_BYTES));
     try {
-      for (const [name, value] of numbersOf(options)) {
+      for (const [name, value] of numbersOf(options, this.#numbers)) {
         set((frame, ...end) => number(settings, frame.text(`${name}\0`).at, value, ...end));
       }
       for (const [token, value] of biasesOf(options)) {
@@ -199,6 +213,9 @@ export class Runner {
           const { at, size } = frame.text(text);
           return stop(settings, at, size, ...end);
         });
+      }
+      if (options.logprobs !== undefined) {
+        set((_frame, ...end) => tokens(settings, options.logprobs, onToken(), 0, ...end));
       }
       use(this.#runner, settings);
     } finally {
@@ -249,6 +266,18 @@ export class Runner {
       this.#thrown = error;
       return 0;
     }
+  }
+
+  #receiveToken(chosen, top, count) {
+    const likeliest = Array.from({ length: count }, (_, i) => this.#token(top + i * TOKEN_BYTES));
+    this.#tokens.push({ ...this.#token(chosen), top: likeliest });
+  }
+
+  /** The thimble_token at an address. */
+  #token(at) {
+    const view = new DataView(this.#memory.buffer, at, TOKEN_BYTES);
+    const text = new Uint8Array(this.#memory.buffer, view.getUint32(16, true), view.getUint32(20, true));
+    return { id: view.getInt32(0, true), logprob: view.getFloat64(8, true), bytes: text.slice() };
   }
 
   /** The zero-terminated text at an address. */

@@ -19,8 +19,14 @@ const calls = {
     runner = await Runner.load(await loadBuild(threads), file, { verify, onProgress });
     return { name: file.name, size: file.size, hasTemplate: runner.hasTemplate };
   },
-  generate: ({ text, options, signal }) => runner.generate(text, options, send(signal)),
-  chat: ({ text, options, signal }) => runner.chat(text, options, send(signal)),
+  generate({ text, options, signal }) {
+    const stats = runner.generate(text, options, send(signal));
+    return { stats, logprobs: runner.logprobs };
+  },
+  chat({ text, options, signal }) {
+    const stats = runner.chat(text, options, send(signal));
+    return { stats, logprobs: runner.logprobs };
+  },
   resetChat: () => runner.resetChat(),
 };
 

@@ -177,7 +177,10 @@ def test_a_bias_outside_the_vocabulary(runner: Runner) -> None:
 @pytest.mark.parametrize(
     ("settings", "sentence"),
     [
-        (Settings({"top_q": 1}, {}, [], None), "top_q is not a setting: it must be one of repet"),
+        (
+            Settings({"top_q": 1}, {}, [], None),
+            "top_q is not a setting: it must be one of max_new_tokens, temp",
+        ),
         (
             Settings({"repetition_penalty": 0}, {}, [], None),
             "repetition_penalty is 0, but must be from 0.01 to 100",

@@ -101,6 +101,23 @@ def test_settings(module: Path, cpp_build: Path, stories_cpu_pte: Path) -> None:
     assert result.stdout == f"{changed}|{plain}" and changed != plain
 
 
+def test_log_probabilities(
+    module: Path, cpp_build: Path, stories_cpu_pte: Path, tmp_path: Path
+) -> None:
+    result = run(module, stories_cpu_pte, "logprobs", tokens=12)
+    assert json.loads(result.stderr) == []
+    file = tmp_path / "stats.json"
+    options = ["--presence-penalty", "1.5", "--logprobs", "2", "--json", str(file)]
+    native(cpp_build, stories_cpu_pte, "-n", "12", *options)
+    tokens = json.loads(file.read_text())["logprobs"]
+    found = json.loads(result.stdout)
+    assert len(found) == 12 and len(tokens) == 12
+    for token, expected in zip(found, tokens, strict=True):
+        for one, other in zip([token, *token["top"]], [expected, *expected["top"]], strict=True):
+            assert (one["id"], one["bytes"]) == (other["id"], other["bytes"])
+            assert one["logprob"] == pytest.approx(other["logprob"], abs=1e-4)
+
+
 def test_a_second_answer_continues_the_first(module: Path, stories_cpu_pte: Path) -> None:
     result = run(module, stories_cpu_pte, "twice", tokens=33)
     assert result.stdout == run(module, stories_cpu_pte, "generate").stdout

@@ -31,6 +31,13 @@ const uses = {
     show("|");
     model.generate(prompt, options, show); // they are of one answer
   },
+  logprobs(model) {
+    model.generate(prompt, { ...options, logprobs: 2, presencePenalty: 1.5 }, () => {});
+    const plain = (token) => ({ ...token, bytes: [...token.bytes], top: token.top?.map(plain) });
+    show(JSON.stringify(model.logprobs.map(plain)));
+    model.generate(prompt, options, () => {}); // they are of one answer
+    console.error(JSON.stringify(model.logprobs));
+  },
   throw(model) {
     const fail = () => {
       throw new TypeError("the page's own");

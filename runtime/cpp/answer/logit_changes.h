@@ -9,9 +9,7 @@
 
 namespace thimble {
 
-inline constexpr double kLeastRepetitionPenalty = 0.01, kMostRepetitionPenalty = 100.0;
-inline constexpr double kMostPenalty = 2.0;  ///< of presence and frequency; also below zero
-inline constexpr double kMostBias = 100.0;   ///< also below zero
+inline constexpr double kMostBias = 100.0;  ///< also below zero
 
 /// What is changed of the model's logits before temperature, in this order.
 struct LogitChangeOptions {

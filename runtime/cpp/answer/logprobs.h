@@ -9,8 +9,6 @@
 
 namespace thimble {
 
-inline constexpr int32_t kMostTopLogprobs = 20;
-
 /// A token and the logarithm of its probability.
 struct TokenLogprob {
   int32_t token;

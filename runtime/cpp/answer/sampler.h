@@ -8,8 +8,6 @@
 
 namespace thimble {
 
-inline constexpr float kMaxTemperature = 100.0f;
-
 /// How the next token is chosen. The steps apply in this order, each to the result of the one
 /// before: changes, temperature, top_k, top_p, min_p.
 struct SamplerOptions {

@@ -27,7 +27,7 @@ struct OutputOptions {
   /// Receives each token of the text, before the text that shows it is passed on; null: not asked
   /// for.
   std::function<void(const ChosenLogprob&)> on_token;
-  int32_t top_logprobs = 0;  ///< for on_token, up to kMostTopLogprobs
+  int32_t top_logprobs = 0;  ///< for on_token
 };
 
 /// Passes on the text of tokens, up to a stop text, with the tokens' probabilities.

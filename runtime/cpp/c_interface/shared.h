@@ -5,12 +5,14 @@
 #include <cstdint>
 #include <cstdio>
 #include <initializer_list>
+#include <map>
 #include <memory>
 #include <sstream>
 #include <string>
 #include <string_view>
 #include <utility>
 
+#include "answer/answer_numbers.h"
 #include "c_interface/thimble.h"
 #include "runner/runner.h"
 
@@ -18,7 +20,8 @@
 /// What the files of the C interface share.
 
 struct thimble_settings {
-  thimble::LogitChangeOptions changes;
+  std::map<const thimble::AnswerNumber*, double> numbers;  ///< those that were set
+  std::map<int32_t, float> bias;
   thimble::OutputOptions output;
 };
 
@@ -62,21 +65,27 @@ inline Status first_error(std::initializer_list<Status> checks) {
 }
 
 inline Status check(const thimble_options& options) {
-  return first_error({check<int64_t>("max_new_tokens", options.max_new_tokens, 0, INT32_MAX),
-                      check("temperature", options.temperature, 0.0f, kMaxTemperature),
-                      check("top_k", options.top_k, 0, INT32_MAX),
-                      check("top_p", options.top_p, 0.0f, 1.0f),
-                      check("min_p", options.min_p, 0.0f, 1.0f)});
+  const auto number = [](const char* name) { return *find_answer_number(name); };
+  return first_error({number("max_new_tokens").check(options.max_new_tokens),
+                      number("temperature").check(double{options.temperature}),
+                      number("top_k").check(int64_t{options.top_k}),
+                      number("top_p").check(double{options.top_p}),
+                      number("min_p").check(double{options.min_p})});
 }
 
-/// Without the constraint.
+/// Without the constraint. A number of the settings wins over that of the options.
 inline GenerateOptions to_generate(const thimble_options& options,
                                    const thimble_settings& settings) {
   GenerateOptions generate;
   generate.max_new_tokens = options.max_new_tokens;
-  generate.sampler = {options.temperature, options.top_k, options.top_p,
-                      options.min_p,       options.seed,  settings.changes};
+  generate.sampler.temperature = options.temperature;
+  generate.sampler.top_k = options.top_k;
+  generate.sampler.top_p = options.top_p;
+  generate.sampler.min_p = options.min_p;
+  generate.sampler.seed = options.seed;
+  generate.sampler.changes.bias = settings.bias;
   generate.output = settings.output;
+  for (const auto& [number, value] : settings.numbers) number->set(&generate, value);
   return generate;
 }
 

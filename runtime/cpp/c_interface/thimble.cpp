@@ -166,13 +166,13 @@ int thimble_chat_say(thimble_runner* runner, const char* message, size_t message
   runner->runner->clear_stats();
   thimble::Result<thimble::Chat> chat = thimble::Chat::start(*runner->runner, /*system=*/"");
   if (!chat.ok()) return report(chat.status(), error, error_size);
+  const thimble::GenerateOptions generate = generate_options(*options, *runner);
   const thimble::Result<thimble::Chat::Question> question =
-      chat->ask(std::string(message, message_size), options->max_new_tokens);
+      chat->ask(std::string(message, message_size), generate.max_new_tokens);
   if (!question.ok()) return report(question.status(), error, error_size);
   if (dropped_turns != nullptr) *dropped_turns = static_cast<int64_t>(question->dropped_turns);
-  return report(
-      chat->answer(*question, generate_options(*options, *runner), to_callback(on_text, context)),
-      error, error_size);
+  return report(chat->answer(*question, generate, to_callback(on_text, context)), error,
+                error_size);
 }
 
 int thimble_chat_reset(thimble_runner* runner, char* error, size_t error_size) {

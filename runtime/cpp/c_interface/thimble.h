@@ -114,8 +114,7 @@ THIMBLE_API int thimble_constrain(thimble_runner* runner, int32_t kind, const ch
 /// is treated as anyOf; "" if nothing. Valid until the next thimble_constrain().
 THIMBLE_API const char* thimble_constraint_notes(const thimble_runner* runner);
 
-/// Settings of an answer that thimble_options does not have. A new one has those that change
-/// nothing.
+/// Settings of an answer. A new one has those that change nothing.
 typedef struct thimble_settings thimble_settings;
 
 THIMBLE_API thimble_settings* thimble_settings_new(void);
@@ -123,9 +122,13 @@ THIMBLE_API thimble_settings* thimble_settings_new(void);
 /// Frees settings; null is allowed.
 THIMBLE_API void thimble_settings_free(thimble_settings* settings);
 
+/// Returns what thimble_settings_number() can set, as a JSON array of objects: "name", "type"
+/// ("number", "integer" or "boolean"), "low" and "high", which are allowed, and "default".
+THIMBLE_API const char* thimble_answer_numbers(void);
+
 /// Sets a number by its name. Returns 0 on success; on failure, for example because it is out of
-/// range, nothing changes. Before temperature, and in this order, logits are changed by the biases,
-/// by
+/// range, nothing changes. The numbers of thimble_options may be set too: what is set here counts.
+/// Before temperature, and in this order, logits are changed by the biases, by
 ///   repetition_penalty   0.01 to 100; logits of the tokens of prompt and answer are divided by it
 ///                        where they are above 0, multiplied where they are below; 1: none
 ///   presence_penalty     -2 to 2; is taken from the logits of the tokens that the answer has
@@ -133,6 +136,8 @@ THIMBLE_API void thimble_settings_free(thimble_settings* settings);
 /// and
 ///   special_text         1: special tokens are passed on as their text, except the one that ends
 ///                        the answer; 0: they are left out
+///   logprobs             the `top` of thimble_settings_tokens()
+/// What a later version adds is in thimble_answer_numbers(); runtime/README.md says what it does.
 THIMBLE_API int thimble_settings_number(thimble_settings* settings, const char* name, double value,
                                         char* error, size_t error_size);
 

@@ -1,6 +1,5 @@
 #include <cstdint>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "c_interface/shared.h"
@@ -24,32 +23,24 @@ void thimble_settings_free(thimble_settings* settings) { delete settings; }
 
 int thimble_settings_number(thimble_settings* settings, const char* name, double value, char* error,
                             size_t error_size) {
-  struct Number {
-    const char* name;
-    double low, high;
-    float* value;
-  };
-  constexpr double kMost = thimble::kMostPenalty;
-  thimble::LogitChangeOptions& changes = settings->changes;
-  const Number numbers[] = {
-      {"repetition_penalty", thimble::kLeastRepetitionPenalty, thimble::kMostRepetitionPenalty,
-       &changes.repetition_penalty},
-      {"presence_penalty", -kMost, kMost, &changes.presence_penalty},
-      {"frequency_penalty", -kMost, kMost, &changes.frequency_penalty},
-      {"special_text", 0, 1, nullptr},
-  };
-  std::string names;
-  for (const Number& number : numbers) {
-    names += (names.empty() ? "" : ", ") + std::string(number.name);
-    if (std::string_view(name) != number.name) continue;
-    const thimble::Status right = check(number.name, value, number.low, number.high);
-    if (right.ok() && number.value != nullptr) *number.value = static_cast<float>(value);
-    if (right.ok() && number.value == nullptr) settings->output.special_text = value != 0;
-    return report(right, error, error_size);
+  const thimble::AnswerNumber* number = thimble::find_answer_number(name);
+  if (number == nullptr) {
+    std::string names;
+    for (const thimble::AnswerNumber& one : thimble::answer_numbers()) {
+      names += (names.empty() ? "" : ", ") + std::string(one.name);
+    }
+    return report(
+        thimble::Status::error(std::string(name) + " is not a setting: it must be one of " + names),
+        error, error_size);
   }
-  return report(
-      thimble::Status::error(std::string(name) + " is not a setting: it must be one of " + names),
-      error, error_size);
+  if (report(number->check(value), error, error_size) != 0) return 1;
+  settings->numbers[number] = value;
+  return 0;
+}
+
+const char* thimble_answer_numbers(void) {
+  static const std::string json = thimble::answer_numbers_json();
+  return json.c_str();
 }
 
 int thimble_settings_bias(thimble_settings* settings, int32_t token, double value, char* error,
@@ -58,7 +49,7 @@ int thimble_settings_bias(thimble_settings* settings, int32_t token, double valu
       {check<int32_t>("a token of logit_bias", token, 0, INT32_MAX),
        check("a value of logit_bias", value, -thimble::kMostBias, thimble::kMostBias)});
   if (report(right, error, error_size) != 0) return 1;
-  settings->changes.bias[token] = static_cast<float>(value);
+  settings->bias[token] = static_cast<float>(value);
   return 0;
 }
 
@@ -75,9 +66,7 @@ int thimble_settings_stop(thimble_settings* settings, const char* text, size_t t
 int thimble_settings_tokens(thimble_settings* settings, int32_t top,
                             thimble_token_callback on_token, void* context, char* error,
                             size_t error_size) {
-  const thimble::Status right = check<int32_t>("logprobs", top, 0, thimble::kMostTopLogprobs);
-  if (report(right, error, error_size) != 0) return 1;
-  settings->output.top_logprobs = top;
+  if (thimble_settings_number(settings, "logprobs", top, error, error_size) != 0) return 1;
   settings->output.on_token = nullptr;
   if (on_token == nullptr) return 0;
   settings->output.on_token = [=](const thimble::ChosenLogprob& logprob) {

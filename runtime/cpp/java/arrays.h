@@ -51,9 +51,12 @@ void run(JNIEnv* env, const Call& call) {
   if (call(error, sizeof(error)) != 0) raise(env, error);
 }
 
-inline thimble_options to_options(jlong max_new_tokens, jfloat temperature, jint top_k,
-                                  jfloat top_p, jfloat min_p, jlong seed) {
-  return {max_new_tokens, temperature, top_k, top_p, min_p, static_cast<uint64_t>(seed)};
+/// The other numbers are in settings, which win.
+inline thimble_options to_options(jlong seed) {
+  thimble_options options = {};
+  options.top_p = 1.0f;
+  options.seed = static_cast<uint64_t>(seed);
+  return options;
 }
 
 }  // namespace thimble::java

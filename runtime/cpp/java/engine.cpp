@@ -95,18 +95,13 @@ THIMBLE_NATIVE(jlong, engineOpen)
 }
 
 THIMBLE_NATIVE(jlong, engineSubmit)
-(JNIEnv* env, jclass, jlong engine, jintArray tokens, jlong max_new_tokens, jfloat temperature,
- jint top_k, jfloat top_p, jfloat min_p, jlong seed, jint constraint_kind, jbyteArray constraint,
- jlong settings, jint logprobs, jbyteArray adapter, jobject receiver) {
+(JNIEnv* env, jclass, jlong engine, jintArray tokens, jlong seed, jint constraint_kind,
+ jbyteArray constraint, jlong settings, jint logprobs, jbyteArray adapter, jobject receiver) {
   const std::vector<int32_t> ids = thimble::java::to_ints(env, tokens);
   const std::string wanted = to_bytes(env, constraint), name = to_bytes(env, adapter);
-  const thimble_request request = {
-      ids.data(),
-      static_cast<int64_t>(ids.size()),
-      to_options(max_new_tokens, temperature, top_k, top_p, min_p, seed),
-      constraint_kind,
-      wanted.data(),
-      wanted.size()};
+  const thimble_request request = {ids.data(),       static_cast<int64_t>(ids.size()),
+                                   to_options(seed), constraint_kind,
+                                   wanted.data(),    wanted.size()};
   auto* changes = to_pointer<thimble_settings>(settings);
   auto accepted = std::make_unique<Request>(env, receiver);
   if (!accepted->valid()) return 0;

@@ -79,12 +79,10 @@ THIMBLE_NATIVE(void, verify)(JNIEnv* env, jclass, jlong runner) {
 }
 
 THIMBLE_NATIVE(jlong, answer)
-(JNIEnv* env, jclass, jlong runner, jboolean chat, jbyteArray text, jlong max_new_tokens,
- jfloat temperature, jint top_k, jfloat top_p, jfloat min_p, jlong seed, jint constraint_kind,
- jbyteArray constraint, jlong settings, jint logprobs, jobject receiver) {
+(JNIEnv* env, jclass, jlong runner, jboolean chat, jbyteArray text, jlong seed,
+ jint constraint_kind, jbyteArray constraint, jlong settings, jint logprobs, jobject receiver) {
   const std::string bytes = to_bytes(env, text), wanted = to_bytes(env, constraint);
-  const thimble_options options =
-      to_options(max_new_tokens, temperature, top_k, top_p, min_p, seed);
+  const thimble_options options = to_options(seed);
   thimble_runner* asked = to_runner(runner);
   auto* changes = to_pointer<thimble_settings>(settings);
   Answer answer = {Receiver(env, receiver), asked};

@@ -136,11 +136,8 @@ int run(const Options& options) {
   Result<std::unique_ptr<Constraint>> constraint = compile(runner, options.constraint);
   if (!constraint.ok()) return fail(constraint.status(), kBadUse);
 
-  GenerateOptions generate;
+  GenerateOptions generate = options.answer;
   generate.constraint = constraint->get();
-  generate.max_new_tokens = options.max_new_tokens;
-  generate.sampler = options.sampler;
-  generate.output = options.output;
   generate.sampler.seed = options.seed ? *options.seed : std::random_device()();
   std::vector<ChosenLogprob> logprobs;
   if (options.logprobs) {
@@ -169,7 +166,7 @@ int main(int argc, char** argv) {
   const thimble::Result<thimble::Options> options = thimble::parse_options(argc, argv);
   if (!options.ok()) return thimble::fail(options.status(), thimble::kBadUse);
   if (options->help) {
-    std::fputs(thimble::usage(), stdout);
+    std::fputs(thimble::usage().c_str(), stdout);
     return 0;
   }
   if (options->version) {

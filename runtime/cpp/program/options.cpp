@@ -1,5 +1,6 @@
 #include "program/options.h"
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cmath>
@@ -13,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "answer/answer_numbers.h"
 #include "constraint/json.h"
 #include "tokenizer/utf8.h"
 
@@ -26,15 +28,16 @@ std::string format(double value) {
 }
 
 /// Reads all of `text` as a number in [low, high].
-Status read_float(const std::string& name, const std::string& text, double low, double high,
-                  const std::string& allowed, float* value) {
+Status read_real(const std::string& name, const std::string& text, double low, double high,
+                 double* value) {
   char* end = nullptr;
   const double number = std::strtod(text.c_str(), &end);
   const bool whole = !text.empty() && *end == '\0' && std::isfinite(number);
   if (!whole || number < low || number > high) {
-    return Status::error(name + " is '" + text + "', but must be a number " + allowed);
+    return Status::error(name + " is '" + text + "', but must be a number from " + format(low) +
+                         " to " + format(high));
   }
-  *value = static_cast<float>(number);
+  *value = number;
   return {};
 }
 
@@ -75,20 +78,20 @@ Result<std::string> read_text_file(const std::string& path) {
 
 /// One option: its names, and what its value (or its presence, for a flag) does.
 struct Option {
-  std::string_view name;
+  std::string name;
   std::string_view short_name;
   bool takes_value;
   std::function<Status(const std::string& name, const std::string& text)> read;
 };
 
-Option flag(std::string_view name, bool* value) {
+Option flag(const std::string& name, bool* value) {
   return {name, "", false, [value](const std::string&, const std::string&) {
             *value = true;
             return Status();
           }};
 }
 
-Option text(std::string_view name, std::string* value) {
+Option text(const std::string& name, std::string* value) {
   return {name, "", true, [name, value](const std::string&, const std::string& text) {
             if (text.empty()) return Status::error(std::string(name) + " needs a value");
             *value = text;
@@ -97,7 +100,7 @@ Option text(std::string_view name, std::string* value) {
 }
 
 template <typename T>
-Option integer(std::string_view name, std::string_view short_name, uint64_t low, uint64_t high,
+Option integer(const std::string& name, std::string_view short_name, uint64_t low, uint64_t high,
                T* value) {
   return {name, short_name, true,
           [low, high, value](const std::string& name, const std::string& text) {
@@ -108,14 +111,33 @@ Option integer(std::string_view name, std::string_view short_name, uint64_t low,
           }};
 }
 
-Option real(std::string_view name, double low, double high, float* value) {
-  const std::string allowed = "from " + format(low) + " to " + format(high);
-  return {name, "", true, [=](const std::string& name, const std::string& text) {
-            return read_float(name, text, low, high, allowed, value);
-          }};
+/// A numeric option of the answer, read and checked as its row of the table says.
+Option number(const AnswerNumber& number, Options* options) {
+  const bool is_count = number.member == AnswerNumber::Member(&GenerateOptions::max_new_tokens);
+  std::string name = is_count ? "--tokens" : "--" + std::string(number.name);
+  std::replace(name.begin(), name.end(), '_', '-');
+  const std::string_view type = number.type(), short_name = is_count ? "-n" : "";
+  const auto read = [=](const std::string& name, const std::string& text) {
+    double value = 1;
+    uint64_t whole = 0;
+    Status status;
+    if (type == "number") status = read_real(name, text, number.low, number.high, &value);
+    if (type == "integer") {
+      // No tokens are what the table calls no limit.
+      const auto low = is_count ? 1 : static_cast<uint64_t>(number.low);
+      status = read_integer(name, text, low, static_cast<uint64_t>(number.high), &whole);
+      value = static_cast<double>(whole);
+    }
+    if (status.ok()) number.set(&options->answer, value);
+    if (number.member == AnswerNumber::Member(&OutputOptions::top_logprobs)) {
+      options->logprobs = true;
+    }
+    return status;
+  };
+  return {name, short_name, type != "boolean", read};
 }
 
-Option cache_type(std::string_view name, int32_t* value) {
+Option cache_type(const std::string& name, int32_t* value) {
   return {name, "", true, [value](const std::string& name, const std::string& text) {
             constexpr std::pair<std::string_view, int32_t> kTypes[] = {
                 {"default", THIMBLE_CACHE_DEFAULT},
@@ -140,13 +162,13 @@ Status set_constraint(const std::string& name, ConstraintText constraint, Option
   return {};
 }
 
-Option constraint_text(std::string_view name, ConstraintText::Kind kind, Options* options) {
+Option constraint_text(const std::string& name, ConstraintText::Kind kind, Options* options) {
   return {name, "", true, [=](const std::string& name, const std::string& text) {
             return set_constraint(name, {kind, text}, options);
           }};
 }
 
-Option constraint_file(std::string_view name, ConstraintText::Kind kind, Options* options) {
+Option constraint_file(const std::string& name, ConstraintText::Kind kind, Options* options) {
   return {name, "", true, [=](const std::string& name, const std::string& path) {
             Result<std::string> text = read_text_file(path);
             if (!text.ok()) return Status::error(name + ": " + text.message());
@@ -157,7 +179,7 @@ Option constraint_file(std::string_view name, ConstraintText::Kind kind, Options
 }
 
 /// Each use adds a string to the array that the constraint's text is.
-Option choice(std::string_view name, Options* options) {
+Option choice(const std::string& name, Options* options) {
   return {name, "", true, [options](const std::string& name, const std::string& text) {
             ConstraintText& constraint = options->constraint;
             if (constraint.kind != ConstraintText::Kind::kChoice) {
@@ -170,7 +192,7 @@ Option choice(std::string_view name, Options* options) {
           }};
 }
 
-Option stop(std::string_view name, std::vector<std::string>* texts) {
+Option stop(const std::string& name, std::vector<std::string>* texts) {
   return {name, "", true, [texts](const std::string& name, const std::string& text) {
             if (text.empty()) return Status::error(name + " needs a value");
             texts->push_back(with_valid_utf8(text));
@@ -179,55 +201,35 @@ Option stop(std::string_view name, std::vector<std::string>* texts) {
 }
 
 /// Each use adds one, in place of an earlier one of the same token.
-Option bias(std::string_view name, LogitChangeOptions* changes) {
+Option bias(const std::string& name, LogitChangeOptions* changes) {
   return {name, "", true, [changes](const std::string& name, const std::string& text) {
             const size_t equals = text.find('=');
             if (equals == std::string::npos) {
               return Status::error(name + " is '" + text + "', but must be ID=VALUE");
             }
             uint64_t token = 0;
-            float value = 0;
+            double value = 0;
             Status status = read_integer(name, text.substr(0, equals), 0,
                                          std::numeric_limits<int32_t>::max(), &token);
             if (status.ok()) {
-              status = read_float(name, text.substr(equals + 1), -kMostBias, kMostBias,
-                                  "from -100 to 100", &value);
+              status = read_real(name, text.substr(equals + 1), -kMostBias, kMostBias, &value);
             }
-            if (status.ok()) changes->bias[static_cast<int32_t>(token)] = value;
+            if (status.ok()) changes->bias[static_cast<int32_t>(token)] = static_cast<float>(value);
             return status;
           }};
 }
 
 std::vector<Option> all_options(Options* options) {
-  constexpr uint64_t kMaxCount = std::numeric_limits<int32_t>::max();
   using Kind = ConstraintText::Kind;
-  SamplerOptions& sampler = options->sampler;
-  return {
+  GenerateOptions& answer = options->answer;
+  std::vector<Option> all = {
       {"--prompt", "-p", true,
        [options](const std::string&, const std::string& text) {
          options->prompt = text;
          return Status();
        }},
-      integer("--tokens", "-n", 1, kMaxCount, &options->max_new_tokens),
-      real("--temperature", 0, kMaxTemperature, &sampler.temperature),
-      integer("--top-k", "", 0, kMaxCount, &sampler.top_k),
-      real("--top-p", 0, 1, &sampler.top_p),
-      real("--min-p", 0, 1, &sampler.min_p),
-      real("--repetition-penalty", kLeastRepetitionPenalty, kMostRepetitionPenalty,
-           &sampler.changes.repetition_penalty),
-      real("--presence-penalty", -kMostPenalty, kMostPenalty, &sampler.changes.presence_penalty),
-      real("--frequency-penalty", -kMostPenalty, kMostPenalty, &sampler.changes.frequency_penalty),
-      bias("--logit-bias", &sampler.changes),
-      stop("--stop", &options->output.stop),
-      flag("--special-text", &options->output.special_text),
-      {"--logprobs", "", true,
-       [options](const std::string& name, const std::string& text) {
-         uint64_t top = 0;
-         Status status = read_integer(name, text, 0, kMostTopLogprobs, &top);
-         options->output.top_logprobs = static_cast<int32_t>(top);
-         options->logprobs = true;
-         return status;
-       }},
+      bias("--logit-bias", &answer.sampler.changes),
+      stop("--stop", &answer.output.stop),
       integer("--seed", "", 0, std::numeric_limits<uint64_t>::max(), &options->seed),
       integer("--threads", "", 1, kMaxThreads, &options->load.threads),
       cache_type("--kv-cache", &options->load.cache_type),
@@ -263,6 +265,8 @@ std::vector<Option> all_options(Options* options) {
          return Status();
        }},
   };
+  for (const AnswerNumber& one : answer_numbers()) all.push_back(number(one, options));
+  return all;
 }
 
 const Option* find(const std::vector<Option>& options, std::string_view name) {

@@ -4,8 +4,7 @@
 #include <optional>
 #include <string>
 
-#include "answer/sampler.h"
-#include "answer/text_output.h"
+#include "answer/generate_options.h"
 #include "constraint/constraint.h"
 #include "core/status.h"
 #include "model/session_handle.h"
@@ -16,9 +15,7 @@ namespace thimble {
 struct Options {
   std::string model;
   std::optional<std::string> prompt;
-  int64_t max_new_tokens = 0;  ///< 0: until the model ends or the context is full
-  SamplerOptions sampler;
-  OutputOptions output;
+  GenerateOptions answer;  ///< all but seed and constraint
   std::optional<uint64_t> seed;
   LoadOptions load;
   ConstraintText constraint;
@@ -39,6 +36,6 @@ struct Options {
 Result<Options> parse_options(int argc, const char* const* argv);
 
 /// What --help prints.
-const char* usage();
+std::string usage();
 
 }  // namespace thimble

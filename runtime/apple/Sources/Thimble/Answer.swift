@@ -7,6 +7,8 @@ final class Answer: @unchecked Sendable {
     private var cancelled = false
     private var runner: OpaquePointer?  // while it is at work
     private let continuation: AsyncThrowingStream<String, Error>.Continuation
+    /// Those of its text so far, if they are asked for; of the thread that runs it.
+    private(set) var tokens: [Token] = []
 
     init(_ continuation: AsyncThrowingStream<String, Error>.Continuation) {
         self.continuation = continuation
@@ -19,9 +21,10 @@ final class Answer: @unchecked Sendable {
         }
     }
 
-    /// Does the work with a callback for the text and its context, and ends the stream.
+    /// Does the work with callbacks for text and tokens and their context, and ends the stream.
     func run(
-        _ runner: OpaquePointer, _ work: (thimble_text_callback, UnsafeMutableRawPointer) throws -> Void
+        _ runner: OpaquePointer,
+        _ work: (thimble_text_callback, thimble_token_callback, UnsafeMutableRawPointer) throws -> Void
     ) {
         lock.withLock {
             thimble_interrupt(runner, cancelled ? 1 : 0)
@@ -32,8 +35,13 @@ final class Answer: @unchecked Sendable {
             answer.continuation.yield(String(text: text, size: size))
             return 1
         }
+        let onToken: thimble_token_callback = { chosen, top, count, context in
+            let answer = Unmanaged<Answer>.fromOpaque(context!).takeUnretainedValue()
+            let likeliest = UnsafeBufferPointer(start: top, count: count).map { Token($0) }
+            answer.tokens.append(Token(chosen!.pointee, top: likeliest))
+        }
         do {
-            try work(onText, Unmanaged.passUnretained(self).toOpaque())
+            try work(onText, onToken, Unmanaged.passUnretained(self).toOpaque())
             end()
             continuation.finish()
         } catch {

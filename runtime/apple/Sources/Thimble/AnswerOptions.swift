@@ -53,27 +53,42 @@ public struct AnswerOptions: Sendable {
     public var stop: [String] = []
     /// Special tokens that the model writes are passed on as text, except the one that ends it.
     public var specialText = false
+    /// Collects each token's log-probability, and so many most likely tokens, 0 to 20: see
+    /// Runner.logprobs(); nil: not.
+    public var logprobs: Int?
     public var constraint: Constraint?
 
     public init() {}
 
+    /// The seed alone: the other numbers are in the settings, which win.
     var forC: thimble_options {
         thimble_options(
-            max_new_tokens: Int64(maxNewTokens), temperature: temperature,
-            top_k: Int32(clamping: topK), top_p: topP, min_p: minP,
+            max_new_tokens: 0, temperature: 0, top_k: 0, top_p: 1, min_p: 0,
             seed: seed ?? UInt64.random(in: .min ... .max))
     }
 
-    /// Makes a runner use what thimble_options does not have.
-    func apply(to runner: OpaquePointer) throws {
-        let settings = thimble_settings_new()
-        defer { thimble_settings_free(settings) }
-        let numbers: [String: Double] = [
+    /// The numbers of thimble_settings_number(), by their names there.
+    private var numbers: KeyValuePairs<String, Double> {
+        [
+            "max_new_tokens": Double(maxNewTokens), "temperature": Double(temperature),
+            "top_k": Double(topK), "top_p": Double(topP), "min_p": Double(minP),
             "repetition_penalty": repetitionPenalty, "presence_penalty": presencePenalty,
             "frequency_penalty": frequencyPenalty, "special_text": specialText ? 1 : 0,
         ]
+    }
+
+    /// Makes a runner use them, all but the seed; `onToken` gets `context` if logprobs are asked for.
+    func apply(
+        to runner: OpaquePointer, _ onToken: thimble_token_callback, _ context: UnsafeMutableRawPointer
+    ) throws {
+        let settings = thimble_settings_new()
+        defer { thimble_settings_free(settings) }
         for (name, value) in numbers {
             try check { thimble_settings_number(settings, name, value, $0, $1) }
+        }
+        if let logprobs {
+            let top = Int32(clamping: logprobs)
+            try check { thimble_settings_tokens(settings, top, onToken, context, $0, $1) }
         }
         for (token, value) in logitBias {
             try check { thimble_settings_bias(settings, token, value, $0, $1) }

@@ -4,6 +4,7 @@ import Foundation
 /// The C library's runner, freed when nothing uses it any more.
 private final class Handle: @unchecked Sendable {
     let pointer: OpaquePointer
+    var answer: Answer?  // the last one; of the queue's thread
 
     init(_ pointer: OpaquePointer) {
         self.pointer = pointer
@@ -60,6 +61,12 @@ public final class Runner: Sendable {
             let json = String(cString: thimble_stats(runner))
             return try JSONDecoder().decode(Stats.self, from: Data(json.utf8))
         }
+    }
+
+    /// The last answer's tokens, if AnswerOptions.logprobs asked for them.
+    public func logprobs() async throws -> [Token] {
+        let handle = handle
+        return try await Runner.perform(on: queue) { handle.answer?.tokens ?? [] }
     }
 
     /// The tokens of a text, without BOS; special tokens in it are plain text.
@@ -156,9 +163,10 @@ public final class Runner: Sendable {
             let answer = Answer(continuation)
             continuation.onTermination = { _ in answer.cancel() }
             queue.async {
-                answer.run(handle.pointer) { onText, context in
+                handle.answer = answer
+                answer.run(handle.pointer) { onText, onToken, context in
                     var how = options.forC
-                    try options.apply(to: handle.pointer)
+                    try options.apply(to: handle.pointer, onToken, context)
                     try work(handle.pointer, &how, onText, context)
                 }
             }

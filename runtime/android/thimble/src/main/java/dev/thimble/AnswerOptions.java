@@ -21,11 +21,6 @@ public final class AnswerOptions {
   private static final int CHOICE = 3;
   private static final int GRAMMAR = 4;
 
-  long maxNewTokens = 0;
-  float temperature = 0;
-  int topK = 0;
-  float topP = 1;
-  float minP = 0;
   int logprobs = -1;
   int constraintKind = 0;
   byte[] constraint = {};
@@ -36,32 +31,27 @@ public final class AnswerOptions {
 
   /** The most tokens of the answer; 0, the default: until the model ends or the context is full. */
   public AnswerOptions maxNewTokens(long count) {
-    maxNewTokens = count;
-    return this;
+    return number("max_new_tokens", count);
   }
 
   /** 0 to 100, by which logits are divided; 0, the default: always the most likely token. */
   public AnswerOptions temperature(double value) {
-    temperature = (float) value;
-    return this;
+    return number("temperature", value);
   }
 
   /** Samples from so many of the most likely tokens; 0, the default: from all. */
   public AnswerOptions topK(int count) {
-    topK = count;
-    return this;
+    return number("top_k", count);
   }
 
   /** 0 to 1: the smallest set of tokens whose probabilities add up to it; default 1. */
   public AnswerOptions topP(double share) {
-    topP = (float) share;
-    return this;
+    return number("top_p", share);
   }
 
   /** 0 to 1: tokens at least so many times as likely as the most likely one; default 0. */
   public AnswerOptions minP(double share) {
-    minP = (float) share;
-    return this;
+    return number("min_p", share);
   }
 
   /** Makes sampling repeatable. Default: a new seed every time. */

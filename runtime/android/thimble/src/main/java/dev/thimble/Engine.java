@@ -74,7 +74,6 @@ public final class Engine implements Closeable {
         generation.request =
             Native.engineSubmit(
                 engine, Native.encodePrompt(runner, text),
-                options.maxNewTokens, options.temperature, options.topK, options.topP, options.minP,
                 options.seedOfAnswer(), options.constraintKind, options.constraint,
                 settings, options.logprobs, name, generation);
         submitted = true;

@@ -210,7 +210,6 @@ public final class Runner implements Closeable {
       try {
         return Native.answer(
             runner, chat, text,
-            options.maxNewTokens, options.temperature, options.topK, options.topP, options.minP,
             options.seedOfAnswer(), options.constraintKind, options.constraint,
             settings, options.logprobs, this);
       } finally {

@@ -1,0 +1,136 @@
+#include "answer/answer_numbers.h"
+
+#include <cmath>
+#include <cstdio>
+#include <sstream>
+#include <type_traits>
+
+namespace thimble {
+namespace {
+
+// The part of the options that a member is of.
+GenerateOptions& part(GenerateOptions& all, const GenerateOptions*) { return all; }
+SamplerOptions& part(GenerateOptions& all, const SamplerOptions*) { return all.sampler; }
+LogitChangeOptions& part(GenerateOptions& all, const LogitChangeOptions*) {
+  return all.sampler.changes;
+}
+OutputOptions& part(GenerateOptions& all, const OutputOptions*) { return all.output; }
+
+template <typename T, typename Part>
+T& find(GenerateOptions& all, T Part::* member) {
+  return part(all, static_cast<const Part*>(nullptr)).*member;
+}
+
+std::string to_json(double number) {
+  char text[32];
+  std::snprintf(text, sizeof(text), "%.15g", number);
+  return text;
+}
+
+bool is_whole(double value) { return std::trunc(value) == value; }  // infinity is, NaN is not
+
+/// With all digits of a count, and those of a float.
+std::string shown(double value) {
+  if (is_whole(value) && std::abs(value) < 0x1p63) {
+    return std::to_string(static_cast<int64_t>(value));
+  }
+  std::ostringstream text;
+  text << value;
+  return text.str();
+}
+
+Status out_of_range(const AnswerNumber& number, const std::string& value, const char* kind) {
+  return Status::error(std::string(number.name) + " is " + value + ", but must be " + kind +
+                       "from " + shown(number.low) + " to " + shown(number.high));
+}
+
+}  // namespace
+
+const std::vector<AnswerNumber>& answer_numbers() {
+  static const std::vector<AnswerNumber> numbers = {
+      {"max_new_tokens", 0, INT32_MAX, &GenerateOptions::max_new_tokens,
+       "  -n, --tokens COUNT   the most tokens to generate (default: until the model ends its\n"
+       "                       text or the context is full)\n"},
+      {"temperature", 0, 100, &SamplerOptions::temperature,
+       "  --temperature T      0 to 100; 0: always the most likely token (default 0)\n"},
+      {"top_k", 0, INT32_MAX, &SamplerOptions::top_k,
+       "  --top-k K            sample from the K most likely tokens; 0: all (default 0)\n"},
+      {"top_p", 0, 1, &SamplerOptions::top_p,
+       "  --top-p P            0 to 1: nucleus sampling, from the smallest set of tokens whose\n"
+       "                       probabilities add up to P (default 1)\n"},
+      {"min_p", 0, 1, &SamplerOptions::min_p,
+       "  --min-p P            0 to 1: sample from tokens that have at least P times the\n"
+       "                       probability of the most likely one (default 0)\n"},
+      {"repetition_penalty", 0.01, 100, &LogitChangeOptions::repetition_penalty,
+       "  --repetition-penalty P\n"
+       "                       0.01 to 100: divides the logits of tokens that the text has, or\n"
+       "                       multiplies those below 0; 1: none (default 1)\n"},
+      {"presence_penalty", -2, 2, &LogitChangeOptions::presence_penalty,
+       "  --presence-penalty P, --frequency-penalty P\n"
+       "                       -2 to 2: taken from the logits of tokens that the answer has, "
+       "once,\n"
+       "                       or as often as it has them (default 0)\n"},
+      {"frequency_penalty", -2, 2, &LogitChangeOptions::frequency_penalty},
+      {"special_text", 0, 1, &OutputOptions::special_text},
+      {"logprobs", 0, 20, &OutputOptions::top_logprobs},
+  };
+  return numbers;
+}
+
+const AnswerNumber* find_answer_number(std::string_view name) {
+  for (const AnswerNumber& number : answer_numbers()) {
+    if (name == number.name) return &number;
+  }
+  return nullptr;
+}
+
+std::string answer_numbers_json() {
+  std::string json;
+  for (const AnswerNumber& number : answer_numbers()) {
+    json += std::string(json.empty() ? "[" : ",\n ") + "{\"name\": \"" + number.name +
+            "\", \"type\": \"" + number.type() + "\", \"low\": " + to_json(number.low) +
+            ", \"high\": " + to_json(number.high) +
+            ", \"default\": " + to_json(number.get(GenerateOptions())) + "}";
+  }
+  return json + "]";
+}
+
+const char* AnswerNumber::type() const {
+  GenerateOptions options;
+  return std::visit(
+      [&](auto at) {
+        using T = std::decay_t<decltype(find(options, at))>;
+        if (std::is_same_v<T, bool>) return "boolean";
+        return std::is_integral_v<T> ? "integer" : "number";
+      },
+      member);
+}
+
+Status AnswerNumber::check(double value) const {
+  if (!(low <= value && value <= high)) return out_of_range(*this, shown(value), "");
+  const bool may_be_part = std::string_view(type()) == "number";
+  return may_be_part || is_whole(value) ? Status()
+                                        : out_of_range(*this, shown(value), "a whole number ");
+}
+
+Status AnswerNumber::check(int64_t value) const {
+  const auto number = static_cast<double>(value);
+  return low <= number && number <= high ? Status()
+                                         : out_of_range(*this, std::to_string(value), "");
+}
+
+double AnswerNumber::get(const GenerateOptions& options) const {
+  GenerateOptions copy = options;
+  return std::visit([&](auto at) { return static_cast<double>(find(copy, at)); }, member);
+}
+
+void AnswerNumber::set(GenerateOptions* options, double value) const {
+  std::visit(
+      [&](auto at) {
+        auto& found = find(*options, at);
+        found = static_cast<std::decay_t<decltype(found)>>(value);
+      },
+      member);
+}
+
+}  // namespace thimble

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "answer/generate_options.h"
+#include "core/status.h"
+
+namespace thimble {
+
+/// A numeric option of an answer. Its default is what a new GenerateOptions has.
+struct AnswerNumber {
+  using Member =
+      std::variant<int64_t GenerateOptions::*, int32_t SamplerOptions::*, float SamplerOptions::*,
+                   float LogitChangeOptions::*, int32_t OutputOptions::*, bool OutputOptions::*>;
+
+  const char* name;        ///< in thimble.h, and in Python
+  double low, high;        ///< both are allowed
+  Member member;           ///< where it is kept, and so of which type it is
+  const char* usage = "";  ///< lines of the command line's help; "": told there beside others
+
+  /// As JSON schemas name it: "number", "integer" or "boolean".
+  const char* type() const;
+  double get(const GenerateOptions& options) const;
+  void set(GenerateOptions* options, double value) const;
+
+  /// Whether a value is allowed; NaN is not.
+  Status check(double value) const;
+  Status check(int64_t value) const;
+};
+
+/// All of them, in the order of the command line's help.
+const std::vector<AnswerNumber>& answer_numbers();
+
+/// Null if there is none of that name.
+const AnswerNumber* find_answer_number(std::string_view name);
+
+/// As a JSON array of objects: name, type, low, high and default.
+std::string answer_numbers_json();
+
+}  // namespace thimble
