@@ -86,7 +86,6 @@ class Limits:
             cache of keys and values (exporter/plan/cache_type.py).
         int8_groups: whether it should be given int8 in groups; otherwise with a scale a row.
         rotates: whether linears may rotate their inputs at run time (quant/rotation/inputs.py).
-        least_context: the fewest positions of a cache that it supports.
         hidden_multiple: what the hidden size of a quantized model must be a multiple of.
     """
 
@@ -103,7 +102,6 @@ class Limits:
     cached_bytes: Annotated[Callable[[int, bool], int], preferred] = float32_bytes
     int8_groups: Annotated[bool, all] = False
     rotates: Annotated[bool, all] = False
-    least_context: Annotated[int, max] = 1  # a captured program does not show it
     hidden_multiple: Annotated[int, min] = 1
 
     def check(self, needs: Iterable[Need]) -> None:
@@ -156,18 +154,6 @@ class Limits:
             raise DelegateError(
                 f"{self.name} does not support an embedding and lm_head of {bits} bits: export "
                 "with --head-bits 8 or 4, or with another --delegate, such as cpu."
-            )
-
-    def check_context(self, max_context_len: int) -> None:
-        """Checks the length of the context.
-
-        Raises:
-            DelegateError: it is too short.
-        """
-        if max_context_len < self.least_context:
-            raise DelegateError(
-                f"{self.name} does not support a context of {max_context_len}: export with a "
-                f"--max-context-len of at least {self.least_context}."
             )
 
     def check_hidden(self, size: int) -> None:

@@ -63,7 +63,6 @@ LIMITS = Limits(
     dynamic=True,
     missing=_missing,
     checks=never,
-    least_context=3,
     cached_bytes=float16_bytes,
     sizes=FileSizes(
         weight_bytes=weight_bytes,

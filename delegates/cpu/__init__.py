@@ -23,7 +23,6 @@ LIMITS = Limits(
     cached_bytes=bytes_as_weights,
     int8_groups=True,
     rotates=True,
-    least_context=3,
 )
 
 __all__ = ["LIMITS", "file_layout", "load", "lower", "take", "take_rest", "why_unfused"]

@@ -26,7 +26,6 @@ LIMITS = Limits(
     cached_bytes=bytes_without_int8,
     int8_groups=True,
     rotates=True,
-    least_context=3,
 )
 
 

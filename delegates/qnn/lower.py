@@ -46,7 +46,6 @@ LIMITS = Limits(
     missing=_missing,
     checks=never,
     cached_bytes=float16_bytes,
-    least_context=2,
 )
 
 

@@ -33,7 +33,6 @@ LIMITS = Limits(
     missing=_missing,
     checks=lambda: importlib.util.find_spec("tosa_reference_model") is not None,
     sizes=FileSizes(layer_bytes=1 << 16),
-    least_context=2,
 )
 SPECIFICATION = "TOSA-1.0+FP"
 

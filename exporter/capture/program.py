@@ -17,16 +17,19 @@ from exporter.models.spec import DecoderSpec
 
 _MODULES = "|".join(re.escape(str(m.__file__)) for m in (quant.modules, exporter.models.low_rank))
 _INSIDE = re.compile(rf'\n? *File "(?:{_MODULES})", line ')
+# With fewer positions torch.export makes start_pos a constant: it believes that a dynamic call has
+# at least 2 tokens, and so that they fill the cache.
+LEAST_CONTEXT = 3
 EXAMPLE_SEQ_LEN = 3  # any length above 1: torch.export specializes a Dim whose example is 0 or 1
 
 
 def check_lengths(config: DecoderSpec, max_context_len: int, max_seq_len: int) -> None:
     """Raises ExportError for lengths that do not fit each other or the model."""
     limit = config.context_limit
-    if not 1 <= max_context_len <= limit:
+    if not LEAST_CONTEXT <= max_context_len <= limit:
         raise ExportError(
-            f"--max-context-len {max_context_len} is not possible; it must be from 1 to {limit}, "
-            "the model's limit."
+            f"--max-context-len {max_context_len} is not possible; it must be from "
+            f"{LEAST_CONTEXT} to {limit}, the model's limit."
         )
     if not 1 <= max_seq_len <= max_context_len:
         raise ExportError(

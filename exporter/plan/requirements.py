@@ -21,7 +21,6 @@ def require_supported(
     if scheme.name == KEEP:
         limits.check([Need(Feature.FLOAT16_GROUPS)])
     limits.check_weights(scheme.bits, seq_len)
-    limits.check_context(context)
     if scheme.type is not None:
         limits.check_hidden(spec.hidden_size)
     limits.check_head(scheme.head_bits)

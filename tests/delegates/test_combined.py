@@ -251,7 +251,7 @@ def test_limits_of_several(cpp_build: Path) -> None:
         int8_groups=False,
         rotates=False,
     )
-    assert (last.supports, last.least_context) == (cpu.supports - apart, 3)
+    assert last.supports == cpu.supports - apart
     form = ("sizes", "kept_positions", "cached_bytes")
     assert all(getattr(last, name) == getattr(xnnpack, name) for name in form)
     both = get_delegate("tosa,vulkan").LIMITS
@@ -265,25 +265,6 @@ def test_limits_of_several(cpp_build: Path) -> None:
 def test_who_is_advised_supports_it(feature: Feature) -> None:
     (names,) = re.findall(r"(?:--delegate|, such as) ([a-z]+(?: or [a-z]+)?)", feature.advice)[-1:]
     assert all(feature in get_delegate(name).LIMITS.supports for name in names.split(" or "))
-
-
-@pytest.mark.parametrize("delegate", ["coreml", "coreml,cpu", "xnnpack,mps"])
-def test_a_context_that_one_of_them_lacks_is_refused(
-    delegate: str, one_layer_checkpoint: Path, tmp_path: Path
-) -> None:
-    options = ExportOptions(
-        model=str(one_layer_checkpoint),
-        out=tmp_path / "model.pte",
-        scheme=Scheme("none"),
-        max_context_len=1,
-        delegate=delegate,
-    )
-    with pytest.raises(DelegateError) as refused:
-        export_model(options, Quiet())
-    assert str(refused.value) == (
-        f"{delegate} does not support a context of 1: export with a --max-context-len of at least "
-        "3."
-    )
 
 
 def test_a_hidden_size_that_one_of_them_lacks_goes_to_the_next() -> None:

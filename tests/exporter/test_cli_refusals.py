@@ -176,15 +176,15 @@ def test_calibration_that_rtn4_has_a_use_for(out: Path, use: str) -> None:
     [
         (
             "--max-context-len 513",
-            "--max-context-len 513 is not possible; it must be from 1 to 512, the model's limit.",
+            "--max-context-len 513 is not possible; it must be from 3 to 512, the model's limit.",
         ),
         (
             "--max-context-len 0",
-            "--max-context-len 0 is not possible; it must be from 1 to 512, the model's limit.",
+            "--max-context-len 0 is not possible; it must be from 3 to 512, the model's limit.",
         ),
         (
             "--max-context-len 2 --delegate cpu",
-            "cpu does not support a context of 2: export with a --max-context-len of at least 3.",
+            "--max-context-len 2 is not possible; it must be from 3 to 512, the model's limit.",
         ),
         (
             "--max-seq-len 513",
