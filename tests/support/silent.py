@@ -1,4 +1,7 @@
-"""Silences the known noise of dependencies as the command line does; imported before they are."""
+"""Silences the known noise of dependencies as the command line does; imported before they are, and
+behind the look at the sources of what is shared between runs."""
+
+import support.once  # noqa: F401
 
 from exporter.command_line.quiet import silence_known_noise
 
