@@ -29,6 +29,12 @@ os.unsetenv("COLUMNS")
 # A shell starts what runs in the background without Ctrl-C, and so would the tests' programs.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """One that takes minutes would leave the other processes idle if it began last."""
+    items.sort(key=lambda item: item.get_closest_marker("first") is None)
+
+
 SHARED_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 
 
