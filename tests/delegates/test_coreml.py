@@ -200,12 +200,12 @@ def test_four_bits_stay_four_bits(int4: Case) -> None:
 @pytest.mark.parametrize(
     ("scheme", "changes", "stored"),
     [
-        pytest.param(PLAIN_RTN8, {}, [MIL_pb2.DataType.INT8] * 8, marks=pytest.mark.check),
+        pytest.param(PLAIN_RTN8, {}, [MIL_pb2.DataType.INT8] * 8, marks=pytest.mark.soak),
         pytest.param(
             Scheme("rtn4", 64, 4),
             {"tie_word_embeddings": False, "qk_norm": "heads", "num_key_value_heads": 4},
             [MIL_pb2.DataType.INT4] * 8,
-            marks=pytest.mark.check,
+            marks=pytest.mark.soak,
         ),
         pytest.param(
             Scheme("rtn4", 32, 4),

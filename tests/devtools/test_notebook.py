@@ -13,6 +13,7 @@ from nbclient import NotebookClient
 from support.recorded_runs import etrecord_of, record
 from support.slow_line import SLOW, record_slow_line
 
+pytestmark = pytest.mark.check
 ROOT = Path(__file__).resolve().parents[2]
 NOTEBOOK = ROOT / "devtools" / "inspector.ipynb"
 PNG = b"\x89PNG\r\n\x1a\n"
