@@ -14,6 +14,12 @@ from executorch.exir._serialize._program import deserialize_pte_binary
 from safetensors.torch import load_file, save_file
 from support.chats import export_chat_model
 from support.cpu_models import LowerArchitecture, LoweredModel, lower_architecture
+from support.cpu_seconds import (  # noqa: F401  (hooks of pytest)
+    pytest_addoption,
+    pytest_collection_finish,
+    pytest_runtest_makereport,
+    pytest_terminal_summary,
+)
 from support.exported import Exported, Quiet, export_for_tests
 from support.once import made_once
 from support.recorded_runs import Recorded, etrecord_of, record
