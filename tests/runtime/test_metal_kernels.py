@@ -88,7 +88,7 @@ def kernels_of(source: str) -> dict[str, list[str]]:
 def test_attributes_agree_with_the_order_of_parameters(source: str) -> None:
     """The shim ignores attributes and goes by order and type: both must say the same."""
     kernels = kernels_of(source)
-    assert len(kernels) == source.count("kernel void") == 26
+    assert len(kernels) == source.count("kernel void") > 0
     for name, parameters in kernels.items():
         expected = iter(range(10))
         places = []
