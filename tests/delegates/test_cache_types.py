@@ -8,6 +8,7 @@ import torch
 from support.cpu_models import CONTEXT, TINY, LoweredModel, prepare, write
 from support.decoder_specs import varied
 from support.small_models import random_model
+from support.tiers import checked_rows
 from torch import nn
 
 from delegates import get_delegate, load_program
@@ -42,15 +43,19 @@ def written(spec: DecoderSpec, scheme: Scheme, directory: Path) -> LoweredModel:
     [
         (SPEC, Scheme("none"), "float32"),
         (SPEC, Scheme("rtn8"), "float16"),
-        (SPEC, Scheme("rtn8", head_bits=4), "int8"),
         (SPEC, Scheme("rtn4"), "int8"),
         (varied(SPEC, head_dim=28), Scheme("rtn4"), "float16"),
-        (varied(SPEC, qk_norm="heads"), Scheme("rtn4"), "int8"),
-        (varied(SPEC, attention_out_bias=True), Scheme("rtn4"), "int8"),
-        (BIASED, Scheme("none"), "float32"),
         (BIASED, Scheme("rtn4"), "float16"),
-        (varied(BIASED, qk_norm="rows"), Scheme("rtn4"), "float16"),
-        (varied(BIASED, no_rope_layers=(0,)), Scheme("rtn4"), "float16"),
+        *checked_rows(
+            [
+                (SPEC, Scheme("rtn8", head_bits=4), "int8"),
+                (varied(SPEC, attention_out_bias=True), Scheme("rtn4"), "int8"),
+                (varied(SPEC, qk_norm="heads"), Scheme("rtn4"), "int8"),
+                (BIASED, Scheme("none"), "float32"),
+                (varied(BIASED, qk_norm="rows"), Scheme("rtn4"), "float16"),
+                (varied(BIASED, no_rope_layers=(0,)), Scheme("rtn4"), "float16"),
+            ]
+        ),
     ],
 )
 def test_the_type_of_a_file_and_what_explain_says(

@@ -200,12 +200,12 @@ def test_four_bits_stay_four_bits(int4: Case) -> None:
 @pytest.mark.parametrize(
     ("scheme", "changes", "stored"),
     [
-        (PLAIN_RTN8, {}, [MIL_pb2.DataType.INT8] * 8),
+        pytest.param(PLAIN_RTN8, {}, [MIL_pb2.DataType.INT8] * 8, marks=pytest.mark.soak),
         pytest.param(
             Scheme("rtn4", 64, 4),
             {"tie_word_embeddings": False, "qk_norm": "heads", "num_key_value_heads": 4},
             [MIL_pb2.DataType.INT4] * 8,
-            marks=pytest.mark.check,
+            marks=pytest.mark.soak,
         ),
         pytest.param(
             Scheme("rtn4", 32, 4),
@@ -232,6 +232,7 @@ def test_every_scheme_agrees(
     require_agreement(case, some_tokens(model.config, LENGTHS), LENGTHS)
 
 
+@pytest.mark.check
 def test_one_token_at_a_time_is_a_program_of_fixed_shapes(tmp_path: Path) -> None:
     model = quantized_model(random_model(SMALL), Scheme("rtn4"))
     case = core_ml(model, tmp_path, seq_len=1)

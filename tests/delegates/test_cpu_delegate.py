@@ -11,6 +11,7 @@ import pytest
 import torch
 from support.cpu_models import MODELS, LowerArchitecture, LoweredModel, lower_two_levels
 from support.exported import Quiet
+from support.tiers import soaked_rows
 from torch import Tensor
 
 from delegates.cpu.lower import load
@@ -154,10 +155,16 @@ def load_with(cpp_build: Path) -> Iterator[Callable[[Path, str], Callable]]:
 
 
 @pytest.mark.check
-@pytest.mark.parametrize("bits", [5, 6])
-@pytest.mark.parametrize(("name", "group_size"), [("tied", 32), ("llama", 64), ("biases", 128)])
+@pytest.mark.parametrize(
+    ("name", "group_size", "bits"),
+    [
+        ("tied", 32, 5),
+        ("biases", 128, 6),
+        *soaked_rows([("tied", 32, 6), ("llama", 64, 5), ("llama", 64, 6), ("biases", 128, 5)]),
+    ],
+)
 def test_weights_of_five_and_six_bits(
-    name: str, bits: int, group_size: int, load_with: Callable, tmp_path: Path
+    name: str, group_size: int, bits: int, load_with: Callable, tmp_path: Path
 ) -> None:
     """In the layers, the embedding and the head."""
     model = lower_two_levels(name, WeightType(bits, group_size, 2), tmp_path)

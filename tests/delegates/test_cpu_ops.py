@@ -64,7 +64,7 @@ def run(decoder: OddDecoder, directory: Path) -> Run:
     return Run(call, float(max(errors)))
 
 
-@pytest.mark.parametrize("seed", [*range(2), *checked(range(2, 6)), *soaked(range(6, 12))])
+@pytest.mark.parametrize("seed", [0, *checked(range(1, 3)), *soaked(range(3, 12))])
 def test_a_random_decoder_is_one_call(seed: int, tmp_path: Path, cpp_build: Path) -> None:
     assert run(random_decoder(seed), tmp_path).error < 1e-5
 
@@ -113,7 +113,7 @@ def test_what_no_peephole_takes_is_an_op_of_its_own(tmp_path: Path, cpp_build: P
     assert names == ["layers.0.self_attn", "layers.1.self_attn"]
 
 
-@pytest.mark.parametrize("seed", [0, *checked(range(1, 3))])
+@pytest.mark.parametrize("seed", [0, *soaked(range(1, 3))])
 def test_functional_aten_is_matched_as_the_edge_dialect_is(seed: int) -> None:
     program = captured_odd(random_decoder(seed))
     table = default_decompositions()
@@ -130,7 +130,7 @@ def test_functional_aten_is_matched_as_the_edge_dialect_is(seed: int) -> None:
     assert found[0] == found[1]
 
 
-@pytest.mark.parametrize("activation", [*CHOSEN[:2], *checked(CHOSEN[2:])])
+@pytest.mark.parametrize("activation", [CHOSEN[0], *checked(CHOSEN[1:2]), *soaked(CHOSEN[2:])])
 def test_every_activation_gates(activation: str, tmp_path: Path, cpp_build: Path) -> None:
     found = run(OddDecoder((OddLayer(activation=activation),)), tmp_path)
     assert found.error < 1e-5

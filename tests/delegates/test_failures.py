@@ -65,6 +65,7 @@ LACKING = {
 }
 
 
+@pytest.mark.check
 def test_a_missing_package_or_sdk_or_name_is_one_sentence(
     one_layer_checkpoint: Path, tmp_path: Path
 ) -> None:

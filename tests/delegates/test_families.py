@@ -21,7 +21,7 @@ LENGTHS = [20, 3, 1, 1, 15]
 # rows, windows and tables by layer; four norms, scales and caps; queries with a table of their own;
 # sinks and experts with biases; keys and values of other layers, inputs of each layer.
 MARKS: dict[str, Any] = {
-    "Gemma4Text-shared": (),
+    "Gemma4Text-shared": pytest.mark.check,
     "Gemma2-caps": pytest.mark.check,
     "Phi3-phi-4-mini": pytest.mark.check,
     "Olmo3-yarn": pytest.mark.check,
@@ -59,6 +59,7 @@ def test_a_family_is_one_call(case: Case, tmp_path: Path, cpp_build: Path) -> No
     torch.testing.assert_close(feed(step, tokens, LENGTHS), want, rtol=0, atol=1e-4)
 
 
+@pytest.mark.check
 @torch.no_grad()
 def test_what_float16_caches_round_is_explained(tmp_path: Path, cpp_build: Path) -> None:
     """Attention that is sharpened tells their keys apart; int8 activations are then rounded

@@ -82,6 +82,7 @@ def test_the_last_position_of_the_context_and_the_longest_call(int4: Case) -> No
     require_agreement(int4, lengths)
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("scheme", [Scheme("none"), Scheme("rtn4", 32, 4)], ids=["float", "head4"])
 def test_other_widths(scheme: Scheme, tmp_path: Path) -> None:
     model = random_model(SMALL)

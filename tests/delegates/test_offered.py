@@ -73,6 +73,7 @@ def test_a_package_that_is_broken(offered: None) -> None:
     assert str(error.value).startswith("delegate 'hollow' (json) has no LIMITS and no lower;")
 
 
+@pytest.mark.check
 def test_the_list() -> None:
     listed = subprocess.run(
         [sys.executable, "-m", "exporter", "--list-delegates"],

@@ -42,7 +42,7 @@ CASES: dict[str, tuple[dict[str, Any], Scheme]] = {
         Scheme("none"),
     ),
 }
-ALWAYS = ("llama, biases", "qwen3")
+ALWAYS = ("qwen3",)
 
 
 def write_checkpoint(directory: Path, config: dict[str, Any], tokenizer: Path) -> None:

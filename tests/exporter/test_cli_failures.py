@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
-from support.tiers import checked
+from support.tiers import checked, soaked
 
 from exporter.file.pte import verify
 
@@ -111,7 +111,7 @@ def test_no_room_for_the_file(start: Start, out: Path) -> None:
     assert _is_untouched(out)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, *checked([signal.SIGTERM])])
+@pytest.mark.parametrize("number", [*checked([signal.SIGINT]), *soaked([signal.SIGTERM])])
 def test_a_signal_in_the_middle(start: Start, out: Path, number: signal.Signals) -> None:
     process = start()
     _wait_for_line(process, "Capturing")

@@ -10,7 +10,7 @@ from support.expert_models import CLAMPED, EXPERTS, expert_model, with_experts
 from support.exported import Quiet
 from support.family_models import MIXTURE, SHAPE, Case, reference_model
 from support.small_models import quantized_model
-from support.tiers import checked
+from support.tiers import checked, soaked
 from torch._decomp import decomposition_table
 
 from delegates import DELEGATES, DelegateError, get_delegate
@@ -52,7 +52,7 @@ def test_the_highest_scores_are_chosen() -> None:
     torch.testing.assert_close(weights, scores.softmax(-1).gather(1, chosen))
 
 
-@pytest.mark.parametrize("scheme", ["rtn4", *checked(["none", "rtn8"])])
+@pytest.mark.parametrize("scheme", ["rtn4", *checked(["rtn8"]), *soaked(["none"])])
 @pytest.mark.parametrize("experts", SPECS.values(), ids=SPECS)
 @torch.no_grad()
 def test_one_operator_and_its_decomposition(experts: ExpertsSpec, scheme: str) -> None:

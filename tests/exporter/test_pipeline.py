@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 from support.exported import Exported, Quiet, export_for_tests
+from support.tiers import checked_rows
 from torch import Tensor
 
 import exporter.pipeline
@@ -158,7 +159,10 @@ def test_gptq_is_closer_to_float_than_rounding(
 
 @pytest.mark.parametrize(
     ("max_context_len", "max_seq_len", "scheme"),
-    [(1, None, Scheme("none")), (24, 1, Scheme("rtn8")), (64, 2, Scheme("rtn4", 64, 4))],
+    [
+        (24, 1, Scheme("rtn8")),
+        *checked_rows([(1, None, Scheme("none")), (64, 2, Scheme("rtn4", 64, 4))]),
+    ],
 )
 def test_short_lengths(
     one_layer_checkpoint: Path,

@@ -70,9 +70,9 @@ def compared(reference: UnusualModel, other: UnusualModel, text: Tensor) -> Qual
         pytest.param(AROUND, True, id="around-tied"),
         pytest.param(AROUND, False, id="around-untied"),
         pytest.param(IN_FRONT, True, id="in front-tied"),
-        pytest.param(IN_FRONT, False, id="in front-untied", marks=pytest.mark.check),
+        pytest.param(IN_FRONT, False, id="in front-untied", marks=pytest.mark.soak),
         pytest.param(BEHIND, True, id="behind-tied"),
-        pytest.param(BEHIND, False, id="behind-untied", marks=pytest.mark.check),
+        pytest.param(BEHIND, False, id="behind-untied", marks=pytest.mark.soak),
     ],
 )
 @pytest.mark.parametrize("name", SCHEMES)

@@ -14,7 +14,7 @@ from support.device_runs import CONFIG, FLOAT, SHORT, Run, assert_same
 from support.quantization import content
 from support.second_device import SECOND, MixedDevices, SecondDevice
 from support.small_models import ModelWeights
-from support.tiers import checked
+from support.tiers import checked, soaked
 from support.torchrun import Starter, entries, finish
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
@@ -59,8 +59,9 @@ def run_second(scheme: Scheme, resources: Resources, config: DecoderSpec = CONFI
         return Run(scheme, replace(resources, device=SECOND), config)
 
 
+BASELINES = ("gptaq", "qronos")  # for comparison alone
 METHODS = [
-    *(replace(SHORT, drift=drift) for drift in DRIFTS),
+    *(replace(SHORT, drift=drift) for drift in DRIFTS if drift not in BASELINES),
     replace(SHORT, importance="diagonal", act_order=False, int8_statistics=False),
     replace(SHORT, scales="closed"),
     replace(SHORT, rotation="hadamard"),
@@ -73,6 +74,7 @@ WIDE = dict.fromkeys(("model.layers.0.mlp.down_proj", "model.layers.1.self_attn.
     [
         *map(Scheme, SCHEMES),
         *checked(Scheme("gptq4", method=method) for method in METHODS),
+        *soaked(Scheme("gptq4", method=replace(SHORT, drift=drift)) for drift in BASELINES),
         Scheme("gptq4", method=SHORT).with_types(WIDE),
     ],
 )
@@ -88,7 +90,7 @@ def test_another_device_computes_the_same_from_its_own_tensors(scheme: Scheme) -
 
 
 @pytest.mark.parametrize("tied", [True, *checked([False])])
-@pytest.mark.parametrize("head_bits", [4, *checked([8])])
+@pytest.mark.parametrize("head_bits", [4, *soaked([8])])
 def test_spilled_states_come_back_to_the_device(tied: bool, head_bits: int, tmp_path: Path) -> None:
     config = replace(CONFIG, tie_word_embeddings=tied)
     scheme = Scheme("gptq4", head_bits=head_bits, method=SHORT)

@@ -40,7 +40,7 @@ from quant.weight_type import INT8, int4
 
 BIASED = replace(EXPERTS, router_bias=True)
 # Two of them are for comparison alone.
-TIERS = {drift: [pytest.mark.check] * (drift in ("gptaq", "qronos")) for drift in DRIFTS}
+TIERS = {drift: [pytest.mark.soak] * (drift in ("gptaq", "qronos")) for drift in DRIFTS}
 UP, DOWN = "mlp.experts.gate_up_proj", "mlp.experts.down_proj"
 
 
@@ -91,7 +91,7 @@ def test_a_scheme_measures_the_model_that_it_makes(name: str) -> None:
         ),
         pytest.param("residual", CLAMPED, id="residual-clamped"),
         *(
-            pytest.param(drift, CLAMPED, id=f"{drift}-clamped", marks=pytest.mark.check)
+            pytest.param(drift, CLAMPED, id=f"{drift}-clamped", marks=pytest.mark.soak)
             for drift in DRIFTS
             if drift != "residual"
         ),

@@ -15,7 +15,7 @@ from support.decoder_specs import SMALL, varied
 from support.exported import Quiet
 from support.quantization import content, tokens
 from support.small_models import ModelWeights, random_model
-from support.tiers import checked
+from support.tiers import checked, soaked
 from torch import Tensor
 
 from exporter.errors import ExportError
@@ -42,7 +42,7 @@ BASELINES = ("gptaq", "qronos")  # for comparison alone
 
 
 @pytest.mark.parametrize("tied", [True, *checked([False])])
-@pytest.mark.parametrize("drift", [*(d for d in DRIFTS if d not in BASELINES), *checked(BASELINES)])
+@pytest.mark.parametrize("drift", [*(d for d in DRIFTS if d not in BASELINES), *soaked(BASELINES)])
 def test_spilled_or_not_the_bits_are_the_same(drift: str, tied: bool, tmp_path: Path) -> None:
     config = replace(CONFIG, tie_word_embeddings=tied)
     weights = ModelWeights(random_model(config))

@@ -11,7 +11,7 @@ import pytest
 import torch
 from support.decoder_specs import varied
 from support.quantization import CONFIG, Stories, empty_model, random_weights, tokens
-from support.tiers import checked
+from support.tiers import checked, soaked
 
 from exporter.models.decoder import CausalLM
 from exporter.models.spec import DecoderSpec
@@ -323,7 +323,7 @@ def quality(stories: Stories) -> Callable[[Scheme], Quality]:
     return cache(stories.quality)
 
 
-@pytest.mark.parametrize("group_size", [32, *checked((64, 128))])
+@pytest.mark.parametrize("group_size", [32, *checked([64]), *soaked([128])])
 def test_gptq_is_closer_to_float_than_rounding(
     quality: Callable[[Scheme], Quality], group_size: int
 ) -> None:
@@ -344,8 +344,10 @@ def test_gptq_beats_a_third_and_a_bit_of_what_rounding_costs(
     assert ratio < 0.36
 
 
-@pytest.mark.check  # of the default, with a descent, the two tests above say more
-@pytest.mark.parametrize("drift", DRIFTS)
+# Of the default, with a descent, the two tests above say more.
+@pytest.mark.parametrize(
+    "drift", [*checked(["residual"]), *soaked(drift for drift in DRIFTS if drift != "residual")]
+)
 def test_every_correction_of_drift_helps(stories: Stories, drift: str) -> None:
     method = replace(METHODS["gptq4"], drift=drift, descent=0)
     kl = stories.quality(Scheme("gptq4", method=method)).kl

@@ -12,6 +12,8 @@ import pytest
 
 from runtime.build import CROSS_COMPILER, build, wheel_directory
 
+pytestmark = pytest.mark.soak
+
 EMULATOR = "qemu-aarch64"
 SYSROOT = Path("/usr/aarch64-linux-gnu")
 

@@ -19,6 +19,7 @@ from runtime.errors import BuildError
 from runtime.packaging.executorch_source import find_source
 from runtime.packaging.java_package import ANDROID, LEAST_SDK, LIBRARY, MODULE, write_aar
 
+pytestmark = pytest.mark.check
 PAGE = 16 << 10
 SAMPLE = ANDROID / "sample" / "src" / "main" / "java" / "dev" / "thimble" / "sample"
 

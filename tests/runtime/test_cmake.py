@@ -49,12 +49,14 @@ def test_the_wheel_has_everything(package: Path, tmp_path: Path) -> None:
     assert "-- XNNPACK: in\n-- ETDUMP: in\n" in result.stdout
 
 
+@pytest.mark.check
 def test_cmake_alone_finds_the_version(package: Path, tmp_path: Path) -> None:
     project = tomllib.loads((SOURCE_DIR.parents[1] / "pyproject.toml").read_text())["project"]
     configure(tmp_path, package / "share" / "cmake")
     assert f'THIMBLE_VERSION=\\"{project["version"]}\\"' in (tmp_path / "build.ninja").read_text()
 
 
+@pytest.mark.check
 def test_what_is_not_wanted_is_left_out(package: Path, tmp_path: Path) -> None:
     options = ["-DTHIMBLE_XNNPACK=OFF", "-DTHIMBLE_ETDUMP=OFF"]
     result = configure(tmp_path, package / "share" / "cmake", *options)
@@ -63,6 +65,7 @@ def test_what_is_not_wanted_is_left_out(package: Path, tmp_path: Path) -> None:
         assert f"-- {name}: left out, as THIMBLE_{name}=OFF says\n" in result.stdout
 
 
+@pytest.mark.check
 def test_what_is_missing_is_left_out(package: Path, tmp_path: Path) -> None:
     libraries = ["executorch", "extension_module_static", "extension_tensor"]
     install = source_install(tmp_path, package, *libraries)
@@ -73,6 +76,7 @@ def test_what_is_missing_is_left_out(package: Path, tmp_path: Path) -> None:
     assert f"-- ETDUMP: {missing} etdump\n" in result.stdout
 
 
+@pytest.mark.check
 def test_an_install_that_cannot_do(package: Path, tmp_path: Path) -> None:
     install = source_install(tmp_path, package, "executorch")
     result = configure(tmp_path / "build", install)

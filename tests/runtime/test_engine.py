@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from support.hybrid_models import shared_hybrid
 from support.servers import wait_for
-from support.tiers import checked
+from support.tiers import checked, soaked
 from support.windowed_model import shared_windowed
 
 from runtime import Engine, Runner, RunnerError
@@ -17,7 +17,8 @@ PROMPTS = ("Once upon a time", "import os", LONG, "", "def add(a, b):", "x", LON
 
 
 @pytest.fixture(
-    scope="module", params=["full", *checked(["delta rule", "windows", "short convolutions"])]
+    scope="module",
+    params=["full", *checked(["delta rule", "windows"]), *soaked(["short convolutions"])],
 )
 def pte(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, cpp_build: Path

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from support.hybrid_models import shared_hybrid
-from support.tiers import checked
+from support.tiers import checked, soaked
 from support.windowed_model import CONTEXT, shared_windowed
 
 from runtime import AnswerOptions, Engine, Runner, RunnerError
@@ -23,7 +23,8 @@ KINDS: dict[str, AnswerOptions] = {
 
 
 @pytest.fixture(
-    scope="module", params=["full", *checked(["delta rule", "windows", "short convolutions"])]
+    scope="module",
+    params=["full", *checked(["delta rule", "windows"]), *soaked(["short convolutions"])],
 )
 def pte(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, cpp_build: Path

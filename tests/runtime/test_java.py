@@ -12,6 +12,7 @@ from support.java import Java, build_java, compile_java
 
 from runtime.packaging.java_package import ANDROID
 
+pytestmark = pytest.mark.check
 PROMPTS = [
     "Once upon a time",
     "",
@@ -74,7 +75,6 @@ def test_requests(java: Java, stories_cpu_pte: Path) -> None:
 STEADY = ("-Xms16m", "-Xmx16m", "-XX:+AlwaysPreTouch", "-XX:+UseSerialGC", "-Xint")
 
 
-@pytest.mark.check
 def test_a_thousand_loads_leak_nothing(java: Java, stories_cpu_pte: Path, tmp_path: Path) -> None:
     """1 MB of growth would be 1 KB a load: less than a page of a forgotten mapping or stack (4 KB),
     or what any of a runner's tables takes. The JVM's own is about 50 KB, once."""

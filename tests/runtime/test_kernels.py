@@ -173,6 +173,7 @@ def test_variants_of_older_x86(cpp_build: Path, qemu_x86_64: str, cpu: str) -> N
     assert supported(qemu_x86_64, "-cpu", cpu, program) == X86[cpu]
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("cpu", X86)
 def test_the_runner_on_older_x86(
     cpp_build: Path, qemu_x86_64: str, stories_cpu_pte: Path, cpu: str

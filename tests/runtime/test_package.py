@@ -58,12 +58,17 @@ def test_its_scripts_export_and_run(installed: Path, tmp_path: Path) -> None:
     assert not (installed / "build").exists()
 
 
-@pytest.mark.parametrize("name", ["export", "quant", "devtools", "runtime", "runner"])
-def test_every_script_tells_its_help_and_version(
-    installed: Path, tmp_path: Path, name: str
-) -> None:
-    script = installed / "bin" / f"thimble-{name}"
-    told = run(installed, tmp_path, script, "-h")
+SCRIPTS = pytest.mark.parametrize("name", ["export", "quant", "devtools", "runtime", "runner"])
+
+
+@SCRIPTS
+def test_every_script_tells_its_help(installed: Path, tmp_path: Path, name: str) -> None:
+    told = run(installed, tmp_path, installed / "bin" / f"thimble-{name}", "-h")
     assert told.returncode == 0 and "--help" in told.stdout, told.stderr
-    version = run(installed, tmp_path, script, "--version")
+
+
+@pytest.mark.soak
+@SCRIPTS
+def test_every_script_tells_its_version(installed: Path, tmp_path: Path, name: str) -> None:
+    version = run(installed, tmp_path, installed / "bin" / f"thimble-{name}", "--version")
     assert version.returncode == 0 and "0.1.0" in version.stdout, version.stderr

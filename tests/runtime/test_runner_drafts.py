@@ -6,8 +6,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from support.hybrid_models import HYBRIDS, shared_hybrid
-from support.tiers import checked
+from support.hybrid_models import shared_hybrid
+from support.tiers import checked, soaked
 from support.windowed_model import CONTEXT, shared_windowed
 
 from runtime import Chat, Runner, RunnerError
@@ -17,7 +17,9 @@ PROMPTS = (CODE, "Once upon a time", "")
 SAMPLINGS = ({}, {"temperature": 1.0, "seed": 4}, {"temperature": 0.7, "top_p": 0.9, "seed": 5})
 
 
-@pytest.fixture(scope="module", params=["windows", *checked(HYBRIDS)])
+@pytest.fixture(
+    scope="module", params=["windows", *checked(["delta rule"]), *soaked(["short convolutions"])]
+)
 def short_pte(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, cpp_build: Path
 ) -> Path:

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support.hybrid_models import HYBRIDS, shared_hybrid
-from support.tiers import checked
+from support.hybrid_models import shared_hybrid
+from support.tiers import checked, soaked
 from support.windowed_model import shared_windowed
 
 from runtime import Runner
@@ -14,7 +14,14 @@ TOKENS = np.random.default_rng(5).integers(3, 500, 150).tolist()
 
 
 @pytest.fixture(
-    scope="module", params=["full", "float32", "windows", *checked(HYBRIDS)], ids=lambda name: name
+    scope="module",
+    params=[
+        "full",
+        "windows",
+        *checked(["float32", "delta rule"]),
+        *soaked(["short convolutions"]),
+    ],
+    ids=lambda name: name,
 )
 def pte(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, cpp_build: Path

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from support.answer_schemas import SCHEMAS
 from support.cpp_programs import ask, frame_texts
+from support.tiers import soaked
 
 from runtime.build import build
 
-pytestmark = pytest.mark.check
-
+pytestmark = [pytest.mark.check, pytest.mark.first]
 
 PROGRAMS = ["sampler_test", "ops_test", "flatbuffer_test", "constraint_test"]
 KERNELS = ["attention", "convolution", "delta", "elementwise", "linear", "quantize", "select"]
@@ -21,8 +21,8 @@ METAL = ["metal_rows_test", "metal_linear_test", "metal_attention_test"]
 DELEGATE = [
     f"delegate_{name}_test" for name in ("team", "executor", "ops", "segments", "session", "state")
 ]
-SLOW_THREADS = {"delegate_segments_test", "delegate_state_test"}
-TESTS = PROGRAMS + DELEGATE + METAL + [f"kernel_{name}_test" for name in KERNELS]
+THREADED = DELEGATE[:3]  # the others' threads are the team's too
+TESTS = PROGRAMS + DELEGATE + [f"kernel_{name}_test" for name in KERNELS]
 PATIENCE = 1200  # seconds, for what hangs: sanitizers are slow
 OTHERS = ["runner", "engine_test", "constraint_cli", "delegate_damage_test"]
 
@@ -34,7 +34,7 @@ def sanitized() -> Path:
 
 @pytest.fixture(scope="module")
 def thread_sanitized() -> Path:
-    return build("tsan", (*DELEGATE, "engine_test")).directory
+    return build("tsan", (*THREADED, "engine_test")).directory
 
 
 def run(program: Path, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
@@ -49,7 +49,14 @@ def test_the_test_programs(sanitized: Path, program: str) -> None:
     assert run(sanitized / program).returncode == 0
 
 
-def test_a_chat(sanitized: Path, chat_pte: Path, tmp_path: Path) -> None:
+@pytest.mark.soak
+@pytest.mark.parametrize("program", METAL)
+def test_metals_kernels(program: str) -> None:
+    assert run(build("asan", (program,)).directory / program).returncode == 0
+
+
+@pytest.mark.parametrize("seed", [1, *soaked([2, 3])])
+def test_a_chat(sanitized: Path, chat_pte: Path, tmp_path: Path, seed: int) -> None:
     """Twice over a session, through a full context and a reset; then over damaged ones."""
     session = tmp_path / "chat.session"
     command = [sanitized / "runner", chat_pte, "--chat", "--session", session, "-n", "20"]
@@ -64,8 +71,8 @@ def test_a_chat(sanitized: Path, chat_pte: Path, tmp_path: Path) -> None:
     for _ in range(2):
         assert chat("Hello there\n" * 12 + "/reset\n//x\n" + "Who was it?\n" * 9) == 0
     data = session.read_bytes()
-    generator = random.Random(1)
-    for _ in range(50):
+    generator = random.Random(seed)
+    for _ in range(20):
         damaged = bytearray(data[: generator.randrange(len(data))])
         for at in range(0, len(damaged), 97):
             damaged[at] = generator.randrange(256)
@@ -73,14 +80,9 @@ def test_a_chat(sanitized: Path, chat_pte: Path, tmp_path: Path) -> None:
         assert chat("Hello\n") == 2
 
 
-@pytest.mark.parametrize(
-    "program",
-    [
-        pytest.param(name, marks=pytest.mark.soak if name in SLOW_THREADS else ())
-        for name in DELEGATE
-    ],
-)
+@pytest.mark.parametrize("program", [*THREADED, *soaked(DELEGATE[3:])])
 def test_threads(thread_sanitized: Path, program: str) -> None:
+    build("tsan", (program,))
     assert run(thread_sanitized / program).returncode == 0
 
 
@@ -136,11 +138,12 @@ def test_bad_use(sanitized: Path, tmp_path: Path) -> None:
         assert run(sanitized / "runner", *options).returncode in (0, 1, 2)
 
 
-def test_random_damage(sanitized: Path, stories_pte: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("seed", [4, *soaked([5, 6])])
+def test_random_damage(sanitized: Path, stories_pte: Path, tmp_path: Path, seed: int) -> None:
     source = stories_pte.read_bytes()
-    chance = random.Random(4)
+    chance = random.Random(seed)
     path = tmp_path / "damaged.pte"
-    for _ in range(300):
+    for _ in range(100):
         data = bytearray(source)
         data[chance.randrange(len(data))] ^= 1 << chance.randrange(8)
         keep = len(data) if chance.random() < 0.8 else chance.randrange(len(data))
