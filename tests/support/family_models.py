@@ -332,13 +332,18 @@ CASES = [
 
 def reference_model(case: Case) -> Any:
     """A model of transformers whose every parameter is random, norms and biases too."""
-    config = getattr(transformers, f"{case.architecture}Config")(**{**SHAPE, **case.fields})
+    return model_of(getattr(transformers, f"{case.architecture}Config")(**{**SHAPE, **case.fields}))
+
+
+def model_of(config: Any) -> Any:
+    """The same of a config of transformers."""
     config._attn_implementation = "eager"
     torch.manual_seed(0)
-    causal = _CAUSAL.get(case.architecture, case.architecture)
+    architecture = type(config).__name__.removesuffix("Config")
+    causal = _CAUSAL.get(architecture, architecture)
     model = getattr(transformers, f"{causal}ForCausalLM")(config).eval()
     # As which norms are stored.
-    minus_one = case.architecture.startswith(("Gemma2", "Gemma3", "Qwen3_5"))
+    minus_one = architecture.startswith(("Gemma2", "Gemma3", "Qwen3_5"))
     for name, buffer in model.named_buffers():
         if name.endswith("layer_scalar"):
             buffer.fill_(0.7 + 0.3 * torch.rand(()))
@@ -354,9 +359,9 @@ def tokens_of(model: Any, batch: int = 1) -> Tensor:
     return torch.randint(model.config.vocab_size, (batch, LENGTH), generator=generator)
 
 
-def our_model(reference: Any) -> CausalLM:
-    """The same model as we build it, with the same weights."""
-    fields = reference.config.to_dict()
+def our_model(reference: Any, fields: dict[str, Any] | None = None) -> CausalLM:
+    """The same model as we build it, with the same weights; None: of its config's own fields."""
+    fields = fields or reference.config.to_dict()
     spec, family = decoder_spec(fields), get_family(fields["model_type"])
     model, tensors = CausalLM(spec).eval(), reference.state_dict()
     ours = {}
