@@ -18,6 +18,7 @@ from exporter.models.rotary_spec import (
 
 _PROPORTIONAL = "proportional"
 _SHARE = "partial_rotary_factor"
+_WITHIN = "rope_parameters."
 _NOT_COMPUTED = (
     "alpha",
     "llama_4_scaling_beta",
@@ -97,8 +98,8 @@ def rotary_by_kind(fields: Fields, head_dim: int, sliding_theta: float) -> dict[
             "rope_type: call it so."
         )
     tables = {
-        FULL: {**rope_object(given, FULL), **scaling},
-        SLIDING: {"rope_theta": sliding_theta, **rope_object(given, SLIDING)},
+        FULL: {**rope_object(given, FULL, _WITHIN), **scaling},
+        SLIDING: {"rope_theta": sliding_theta, **rope_object(given, SLIDING, _WITHIN)},
     }
     # As in transformers, what is said outside the tables holds for both.
     plain = {**fields, "rope_scaling": None, "rope_parameters": {**given, **tables}}
@@ -119,11 +120,11 @@ def given_rope(fields: Fields) -> Fields:
     return rope_object(fields, "rope_scaling") or rope_object(fields, "rope_parameters")
 
 
-def rope_object(fields: Fields, name: str) -> Fields:
+def rope_object(fields: Fields, name: str, within: str = "") -> Fields:
     """Returns a field that holds rotary fields; empty if it is missing or null."""
     rope = fields.get(name)
     if rope and not isinstance(rope, dict):
-        raise ExportError(f"{name} is {rope!r}; it must be an object or null.")
+        raise ExportError(f"{within}{name} is {rope!r}; it must be an object or null.")
     return rope or {}
 
 
@@ -143,7 +144,7 @@ def _rope_fields(fields: Fields, kind: str | None) -> Fields:
             "one table for all layers."
         )
     # As in transformers, `truncate` is read outside the tables.
-    return {**rope_object(rope, kind), "truncate": rope.get("truncate", True)}
+    return {**rope_object(rope, kind, _WITHIN), "truncate": rope.get("truncate", True)}
 
 
 def _rotated(fields: Fields, rope: Fields, head_dim: int) -> int:
