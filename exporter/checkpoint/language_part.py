@@ -13,6 +13,7 @@ _PLACES = {
     "language_model.lm_head.": "lm_head.",
     "model.language_model.": "model.",
 }
+_HEAD = "lm_head."
 _BASE = "model."  # what a causal LM puts before the names of the decoder saved alone
 _BARE = ("embed_tokens.weight", "norm.weight")
 _MORE_TOKENS = ("mtp.", "model.mtp.")  # heads that predict several tokens
@@ -44,7 +45,7 @@ def find_language_part(stored: Iterable[str]) -> LanguagePart:
         if ours is None:
             others.append(name)
         else:
-            names[_BASE + ours if is_bare else ours] = name
+            names[_BASE + ours if is_bare and not ours.startswith(_HEAD) else ours] = name
     return LanguagePart(names, dict(Counter(map(part_of, others))), is_nested)
 
 
@@ -52,7 +53,7 @@ def _own_name(name: str, is_nested: bool) -> str | None:
     """Returns a causal LM's name of a tensor; None if a causal LM has no such tensor."""
     if name.startswith(_MORE_TOKENS):
         return None
-    if not is_nested or name.startswith("lm_head."):
+    if not is_nested or name.startswith(_HEAD):
         return name
     for place, ours in _PLACES.items():
         if name.startswith(place):

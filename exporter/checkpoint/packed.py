@@ -20,6 +20,7 @@ from quant.modules import QuantizedWeight
 from quant.weight_type import GROUP_SIZES, INT8, WeightType
 
 _WORD = 32  # bits of a packed integer
+_SHAPE = "weight_shape"  # the suffix of a tensor that holds the shape of a weight
 _AWQ_PLACES = [0, 4, 1, 5, 2, 6, 3, 7]  # where in a word the eight columns lie
 
 
@@ -91,7 +92,8 @@ class UnpackedWeights:
         self._matrices: dict[str, tuple[int, int]] = {}  # the shapes of packed weights
         for name, parts in self._parts.items():
             try:
-                self._matrices[name] = packing.shape({s: stored[n] for s, n in parts.items()})
+                shape = packing.shape({s: stored[n] for s, n in parts.items()})
+                self._matrices[name] = self._unpadded(parts, shape)
             except (ValueError, KeyError) as error:
                 raise ExportError(
                     f"{path}: the packed parts of {name} do not fit quantization_config ({error}); "
@@ -148,6 +150,16 @@ class UnpackedWeights:
         exact = torch.equal(grid.scales, grid.scales.half().float())
         return WeightType(max(4, self._packing.bits), fitting[0], 1) if exact else None
 
+    def _unpadded(self, parts: Mapping[str, str], shape: tuple[int, int]) -> tuple[int, int]:
+        """Returns the shape that is stored beside the words, whose last one may not be full."""
+        if _SHAPE not in parts:
+            return shape
+        said = tuple(self._weights.tensor(parts[_SHAPE]).tolist())
+        spare = _WORD // self._packing.bits
+        if len(said) != 2 or said[0] != shape[0] or not 0 <= shape[1] - said[1] < spare:
+            raise ValueError(f"{_SHAPE} says {said}, and {shape} are stored")
+        return said
+
     def _grid(self, name: str) -> Grid:
         parts = self._parts[name]
         others = {s: self._weights.tensor(n) for s, n in parts.items() if s != self._packing.main}
@@ -167,7 +179,8 @@ class UnpackedWeights:
 
     def _values(self, name: str) -> Tensor:
         main = self._packing.main
-        return self._packing.values({main: self._weights.tensor(self._parts[name][main])})
+        values = self._packing.values({main: self._weights.tensor(self._parts[name][main])})
+        return values[:, : self._matrices[name][1]]
 
     def _not_kept(self, name: str, what: str) -> ExportError:
         return ExportError(
@@ -286,7 +299,7 @@ class CompressedPacking:
 
     @property
     def others(self) -> tuple[str, ...]:
-        parts = ("weight_scale", "weight_zero_point", "weight_g_idx", "weight_shape")
+        parts = ("weight_scale", "weight_zero_point", "weight_g_idx", _SHAPE)
         return (*parts, "input_scale", "input_zero_point")
 
     def shape(self, parts: Mapping[str, tuple[int, ...]]) -> tuple[int, int]:

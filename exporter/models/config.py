@@ -136,8 +136,13 @@ def decoder(fields: Fields, layers: Iterable[LayerSpec]) -> DecoderSpec:
     layer_types(fields)
     refuse(fields, "is_causal", True)
     refuse(fields, "compression_config")  # quantization_config's first name
-    quantization = fields.get("quantization_config")
-    method = quantization.get("quant_method") if isinstance(quantization, dict) else None
+    quantization = fields.get("quantization_config") or {}
+    if not isinstance(quantization, dict):
+        raise ExportError(
+            f"quantization_config is {quantization!r}; it must be an object, or null if the "
+            "weights are floats."
+        )
+    method = quantization.get("quant_method")
     if quantization and method not in PACKED_METHODS:
         raise ExportError(
             f"the weights are already quantized (quantization_config, method {method!r}); those "

@@ -99,11 +99,13 @@ def compressed(weight: Rounded, bits: int, packed: bool, symmetric: bool) -> Ten
     if packed:
         parts["weight_packed"] = words(weight.values, bits)
         parts["weight_shape"] = torch.tensor(weight.values.shape)
-        zeros = words(weight.zeros.T, bits).T.contiguous()
     else:
         parts["weight"] = (weight.values - middle).to(torch.int8)
-        zeros = (weight.zeros - middle).to(torch.int8)
-    return parts if symmetric else parts | {"weight_zero_point": zeros}
+    if symmetric:
+        return parts
+    if packed:
+        return parts | {"weight_zero_point": words(weight.zeros.T, bits).T.contiguous()}
+    return parts | {"weight_zero_point": (weight.zeros - middle).to(torch.int8)}
 
 
 def write(directory: Path, config: dict[str, Any], pack: Callable[[int, int, int], Any]) -> Tensors:
