@@ -1,7 +1,7 @@
 """The language model's tensors among those of a checkpoint that also sees, hears or predicts more.
 
-Such a checkpoint keeps them below `language_model.`, in one of two places, and its config nests
-their fields in `text_config`.
+Such a checkpoint keeps them below `language_model.` or `text_model.`, and its config nests their
+fields in `text_config`.
 """
 
 from collections import Counter
@@ -12,6 +12,7 @@ _PLACES = {
     "language_model.model.": "model.",
     "language_model.lm_head.": "lm_head.",
     "model.language_model.": "model.",
+    "model.text_model.": "model.",
 }
 _HEAD = "lm_head."
 _BASE = "model."  # what a causal LM puts before the names of the decoder saved alone

@@ -25,15 +25,20 @@ from exporter.models.tensor_layout import Stored, joined, stacked
 from exporter.options import ExportOptions
 
 OURS = (
+    "cwm",
     "exaone4",
+    "gemma",
     "gemma2",
     "gemma3_text",
     "gemma4_text",
     "gpt_oss",
     "granite",
     "granitemoehybrid",
+    "internlm3",
+    "iquestcoder",
     "lfm2",
     "llama",
+    "ministral",
     "ministral3",
     "mistral",
     "olmo2",
@@ -43,6 +48,7 @@ OURS = (
     "qwen3",
     "qwen3_5_text",
     "qwen3_moe",
+    "seed_oss",
     "smollm3",
 )
 PACKAGES = Path(__file__).parents[1] / "packages"
