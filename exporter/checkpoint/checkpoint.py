@@ -1,7 +1,7 @@
 """A checkpoint: a config and its weights, streamed from their files."""
 
 import weakref
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -126,19 +126,24 @@ class Checkpoint:
             if absent:
                 missing += [_missing(source, name, shape) for source in absent]
                 continue
+            types = {source: self.weights.dtype(source) for source in stored.names}
+            others = [f"{n} is {_dtype(t)}" for n, t in types.items() if t not in FLOATS]
+            mis_typed += others
+            if others:  # packed in some way, of which its shape may tell, too
+                continue
             made = self._made_shape(stored)
             if made is None:
                 sources = ", ".join(f"{source} {_shape(shapes[source])}" for source in stored.names)
                 mis_shaped.append(f"{sources}, which cannot make {name} {_shape(shape)}")
             elif made != shape:
                 mis_shaped.append(f"{name} is {_shape(made)}, not {_shape(shape)}")
-            types = {source: self.weights.dtype(source) for source in stored.names}
-            mis_typed += [f"{n} is {_dtype(t)}" for n, t in types.items() if t not in FLOATS]
         read = {source for name in expected for source in self._own(name).names}
         extra = [
             f"{name} {_shape(shapes[name])}"
             for name in shapes
-            if name not in read and not self.family.is_unread(self.config, name)
+            if name not in read
+            and not self.family.is_unread(self.config, name)
+            and not self._adds_nothing(name, read)
         ]
         complaints = [
             _complaint("missing", missing),
@@ -156,6 +161,11 @@ class Checkpoint:
                 f"{self.config.num_hidden_layers} layers): {'; '.join(found)}. {advice}"
             )
         self._check_tie()
+
+    def _adds_nothing(self, name: str, read: Collection[str]) -> bool:
+        """Whether a tensor is a bias of zeros, as some tools store beside every linear."""
+        module, _, kind = name.rpartition(".")
+        return kind == "bias" and f"{module}.weight" in read and not self.weights.tensor(name).any()
 
     def _check_tie(self) -> None:
         stored = [self._own(name) for name in (EMBEDDING, HEAD)]

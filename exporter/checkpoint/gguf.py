@@ -20,9 +20,6 @@ from gguf import GGMLQuantizationType
 from torch import Tensor
 
 from exporter.checkpoint.gguf_config import (
-    LONG_FACTORS,
-    ROPE_FACTORS,
-    SHORT_FACTORS,
     Architecture,
     architecture,
     config_fields,
@@ -30,6 +27,7 @@ from exporter.checkpoint.gguf_config import (
 )
 from exporter.checkpoint.gguf_delta import StoredDelta
 from exporter.checkpoint.gguf_file import GgufFile
+from exporter.checkpoint.gguf_rope import LONG_FACTORS, ROPE_FACTORS, SHORT_FACTORS
 from exporter.checkpoint.meta import halves_from_pairs
 from exporter.errors import ExportError
 from exporter.models.families import Family, get_family

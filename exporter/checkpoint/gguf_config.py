@@ -1,20 +1,17 @@
 """The metadata of a GGUF file in the words of a Hugging Face `config.json`."""
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from exporter.checkpoint import gguf_delta, gguf_gemma4, gguf_lfm2
+from exporter.checkpoint.gguf_rope import TEMPERATURE, rope_scaling
 from exporter.errors import ExportError
 
 EMBEDDING = "token_embd.weight"
 HEAD = "output.weight"
-ROPE_FACTORS = "rope_freqs.weight"
-LONG_FACTORS, SHORT_FACTORS = "rope_factors_long.weight", "rope_factors_short.weight"
 _COMMON = {
     "hidden_size": "embedding_length",
     "intermediate_size": "feed_forward_length",
@@ -28,9 +25,6 @@ _COMMON = {
     "sliding_window": "attention.sliding_window",
     "original_max_position_embeddings": "rope.scaling.original_context_length",
 }
-_TEMPERATURE = "attention.temperature_scale"  # by which queries grow with their position
-_LLAMA3_LOW, _LLAMA3_HIGH = 1.0, 4.0  # llama3's rotary factors in every published model
-_ORIGINAL_CONTEXTS = (8192, *(2**power for power in range(4, 21)))
 Metadata = Callable[[str], Any]
 Fields = Mapping[str, Any]
 Shapes = Mapping[str, tuple[int, ...]]
@@ -55,7 +49,8 @@ class Architecture:
         larger_heads: the number of layers of the one model that scales queries by hidden_size /
             heads instead of the head's size.
         constants: fields of config.json that no file holds and every published model has.
-        yarn: likewise, of the rotary parameters of YaRN.
+        yarn: likewise, of the rotary parameters of YaRN; with `mscale`, a file may also hold its
+            counterpart.
     """
 
     model_type: str
@@ -185,8 +180,7 @@ def config_fields(
         "tie_word_embeddings": HEAD not in shapes,
         "attention_bias": "blk.0.attn_q.bias" in shapes,
         "mlp_bias": "blk.0.ffn_gate.bias" in shapes,
-        "bos_token_id": metadata.get("tokenizer.ggml.bos_token_id"),
-        "eos_token_id": metadata.get("tokenizer.ggml.eos_token_id"),
+        **{name: _token(metadata, name) for name in ("bos_token_id", "eos_token_id")},
     }
     if stored("attention.value_length") not in (None, stored("attention.key_length")):
         raise ExportError(
@@ -199,7 +193,7 @@ def config_fields(
         larger = fields.get("num_hidden_layers") == kind.larger_heads
         heads = fields["num_attention_heads"]
         fields["query_pre_attn_scalar"] = fields["hidden_size"] // heads if larger else head_dim
-    if stored(_TEMPERATURE) is not None:
+    if stored(TEMPERATURE) is not None:
         fields["model_type"] = "ministral3"  # which shares its architecture with Mistral
     fields |= _windows(fields, stored("attention.sliding_window_pattern"))
     if "rope_parameters" in fields:
@@ -207,10 +201,7 @@ def config_fields(
     turned = stored("rope.dimension_count")
     if head_dim and isinstance(turned, int) and turned != head_dim:
         fields["partial_rotary_factor"] = turned / head_dim
-    scaling = _rope_scaling(fields, stored, rope_factors, head_dim)
-    if scaling is not None:
-        yarn = kind.yarn if scaling["rope_type"] == "yarn" else {}
-        fields["rope_scaling"] = {**yarn, **scaling}
+    fields["rope_scaling"] = rope_scaling(fields, stored, rope_factors, head_dim, kind.yarn)
     return fields
 
 
@@ -221,6 +212,12 @@ def layers_of_more_tokens(metadata: Mapping[str, Any]) -> range:
     if not isinstance(layers, int) or not isinstance(more, int):
         return range(0)
     return range(layers - more, layers)
+
+
+def _token(metadata: Mapping[str, Any], name: str) -> Any:
+    """A token's id; some files mean by the largest number that there is none."""
+    token = metadata.get(f"tokenizer.ggml.{name}")
+    return None if token == 2**32 - 1 else token
 
 
 def _of_all(value: Any) -> Any:
@@ -253,67 +250,3 @@ def _windows(fields: Mapping[str, Any], pattern: Any) -> dict[str, Any]:
     elif pattern is not None:
         given["sliding_window_pattern"] = pattern
     return given
-
-
-def _rope_scaling(
-    fields: Mapping[str, Any],
-    stored: Any,
-    rope_factors: Mapping[str, Tensor],
-    head_dim: int | None,
-) -> dict[str, Any] | None:
-    if ROPE_FACTORS in rope_factors:
-        return _llama3(rope_factors[ROPE_FACTORS], fields.get("rope_theta", 10000.0), head_dim)
-    if LONG_FACTORS in rope_factors and SHORT_FACTORS in rope_factors:
-        scaling = {
-            "rope_type": "longrope",
-            "long_factor": rope_factors[LONG_FACTORS].tolist(),
-            "short_factor": rope_factors[SHORT_FACTORS].tolist(),
-            "attention_factor": stored("rope.scaling.attn_factor"),
-        }
-        return {name: value for name, value in scaling.items() if value is not None}
-    kind, factor = stored("rope.scaling.type"), stored("rope.scaling.factor")
-    if factor is None and stored("rope.scale_linear") is not None:
-        kind, factor = "linear", stored("rope.scale_linear")
-    if kind in (None, "none") or (kind == "linear" and factor == 1):
-        return None
-    scaling = {
-        "rope_type": kind,
-        "factor": factor,
-        "attention_factor": stored("rope.scaling.attn_factor"),
-        "beta_fast": stored("rope.scaling.yarn_beta_fast"),
-        "beta_slow": stored("rope.scaling.yarn_beta_slow"),
-        "original_max_position_embeddings": stored("rope.scaling.original_context_length"),
-        "mscale_all_dim": stored("rope.scaling.yarn_log_multiplier"),
-        "llama_4_scaling_beta": stored(_TEMPERATURE),
-    }
-    return {name: value for name, value in scaling.items() if value is not None}
-
-
-def _llama3(factors: Tensor, theta: Any, head_dim: int | None) -> dict[str, Any]:
-    """The rotary parameters of Llama 3.1, of which GGUF stores only what they make of frequencies:
-    the factor is the largest, and the original context the one that makes the others.
-
-    Raises:
-        ExportError: there is none.
-    """
-    factor = factors.max().item() if factors.numel() else math.nan
-    sound = head_dim is not None and factors.shape == (head_dim // 2,)
-    if sound and isinstance(theta, float) and 0 < theta < math.inf and 0 < factor < math.inf:
-        assert head_dim is not None
-        exponents = torch.arange(0, head_dim, 2, dtype=torch.float32) / head_dim
-        wavelengths = 2 * math.pi * theta**exponents
-        for original in _ORIGINAL_CONTEXTS:
-            high = _LLAMA3_HIGH - _LLAMA3_LOW
-            share = ((original / wavelengths - _LLAMA3_LOW) / high).clamp(0, 1)
-            if torch.allclose(1 / ((1 - share) / factor + share), factors, rtol=1e-4):
-                return {
-                    "rope_type": "llama3",
-                    "factor": factor,
-                    "low_freq_factor": _LLAMA3_LOW,
-                    "high_freq_factor": _LLAMA3_HIGH,
-                    "original_max_position_embeddings": original,
-                }
-    raise ExportError(
-        f"{ROPE_FACTORS} are not the rotary factors that rope_type 'llama3' makes; other ones are "
-        "not computed."
-    )

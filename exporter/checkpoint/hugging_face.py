@@ -3,6 +3,7 @@
 The weights are safetensors, or, in older models, what `torch.save` writes.
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -56,7 +57,7 @@ class LanguageWeights:
 
 def has_weights(directory: Path) -> bool:
     """Whether a directory holds weights under one of the names that `open_weights` reads."""
-    return any((directory / name).is_file() for name in _FILES)
+    return any((directory / name).is_file() for name in _FILES) or bool(_shards(directory))
 
 
 def open_weights(directory: Path) -> LanguageWeights:
@@ -70,6 +71,9 @@ def open_weights(directory: Path) -> LanguageWeights:
             index = name in (INDEX, PICKLED_INDEX)
             files = _open_shards(directory / name) if index else [_open(directory / name)]
             return LanguageWeights(files)
+    shards = _shards(directory)
+    if shards:
+        return LanguageWeights([_open(path) for path in shards])
     raise ExportError(
         f"{directory} has no weights: this exporter reads {SINGLE} or {PICKLED}, or {INDEX} or "
         f"{PICKLED_INDEX} with its shards, or torchtune's model-00001-of-00001.bin, or Meta's "
@@ -122,6 +126,31 @@ def read_model_config(directory: Path, family: Family | None) -> tuple[Family, D
         )
     ends = tuple(dict.fromkeys((*config.eos_token_ids, *stops)))
     return family, replace(config, eos_token_ids=ends)
+
+
+def _shards(directory: Path) -> list[Path]:
+    """Returns the shards of a model without an index, which their names tell.
+
+    Raises:
+        ExportError: some of them are missing.
+    """
+    for single in (SINGLE, PICKLED):
+        stem, _, end = single.partition(".")
+        named = {path.name for path in directory.glob(f"{stem}-*-of-*.{end}")}
+        found = [name for name in named if re.fullmatch(r".*-\d{5}-of-\d{5}\.\w+", name)]
+        if not found:
+            continue
+        count = max(int(name.partition("-of-")[2][:5]) for name in found)
+        wanted = [f"{stem}-{number:05d}-of-{count:05d}.{end}" for number in range(1, count + 1)]
+        absent = [name for name in wanted if name not in named]
+        if absent:
+            raise ExportError(
+                f"{directory} lacks {len(absent)} of {count} files of weights: "
+                f"{', '.join(absent[:5])}{', ...' if len(absent) > 5 else ''}; download them as "
+                "well."
+            )
+        return [directory / name for name in wanted]
+    return []
 
 
 def _open_shards(index: Path) -> list[Weights]:

@@ -1,7 +1,7 @@
 """The language model's tensors among those of a checkpoint that also sees, hears or predicts more.
 
-Such a checkpoint keeps them below `language_model.`, in one of two places, and its config nests
-their fields in `text_config`.
+Such a checkpoint keeps them below `language_model.` or `text_model.`, and its config nests their
+fields in `text_config`.
 """
 
 from collections import Counter
@@ -12,7 +12,9 @@ _PLACES = {
     "language_model.model.": "model.",
     "language_model.lm_head.": "lm_head.",
     "model.language_model.": "model.",
+    "model.text_model.": "model.",
 }
+_HEAD = "lm_head."
 _BASE = "model."  # what a causal LM puts before the names of the decoder saved alone
 _BARE = ("embed_tokens.weight", "norm.weight")
 _MORE_TOKENS = ("mtp.", "model.mtp.")  # heads that predict several tokens
@@ -44,7 +46,7 @@ def find_language_part(stored: Iterable[str]) -> LanguagePart:
         if ours is None:
             others.append(name)
         else:
-            names[_BASE + ours if is_bare else ours] = name
+            names[_BASE + ours if is_bare and not ours.startswith(_HEAD) else ours] = name
     return LanguagePart(names, dict(Counter(map(part_of, others))), is_nested)
 
 
@@ -52,7 +54,7 @@ def _own_name(name: str, is_nested: bool) -> str | None:
     """Returns a causal LM's name of a tensor; None if a causal LM has no such tensor."""
     if name.startswith(_MORE_TOKENS):
         return None
-    if not is_nested or name.startswith("lm_head."):
+    if not is_nested or name.startswith(_HEAD):
         return name
     for place, ours in _PLACES.items():
         if name.startswith(place):

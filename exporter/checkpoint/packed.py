@@ -20,6 +20,7 @@ from quant.modules import QuantizedWeight
 from quant.weight_type import GROUP_SIZES, INT8, WeightType
 
 _WORD = 32  # bits of a packed integer
+_SHAPE = "weight_shape"  # the suffix of a tensor that holds the shape of a weight
 _AWQ_PLACES = [0, 4, 1, 5, 2, 6, 3, 7]  # where in a word the eight columns lie
 
 
@@ -91,7 +92,8 @@ class UnpackedWeights:
         self._matrices: dict[str, tuple[int, int]] = {}  # the shapes of packed weights
         for name, parts in self._parts.items():
             try:
-                self._matrices[name] = packing.shape({s: stored[n] for s, n in parts.items()})
+                shape = packing.shape({s: stored[n] for s, n in parts.items()})
+                self._matrices[name] = self._unpadded(parts, shape)
             except (ValueError, KeyError) as error:
                 raise ExportError(
                     f"{path}: the packed parts of {name} do not fit quantization_config ({error}); "
@@ -148,10 +150,23 @@ class UnpackedWeights:
         exact = torch.equal(grid.scales, grid.scales.half().float())
         return WeightType(max(4, self._packing.bits), fitting[0], 1) if exact else None
 
+    def _unpadded(self, parts: Mapping[str, str], shape: tuple[int, int]) -> tuple[int, int]:
+        """Returns the shape that is stored beside the words, whose last one may not be full."""
+        if _SHAPE not in parts:
+            return shape
+        said = tuple(self._weights.tensor(parts[_SHAPE]).tolist())
+        spare = _WORD // self._packing.bits
+        if len(said) != 2 or said[0] != shape[0] or not 0 <= shape[1] - said[1] < spare:
+            raise ValueError(f"{_SHAPE} says {said}, and {shape} are stored")
+        return said
+
     def _grid(self, name: str) -> Grid:
         parts = self._parts[name]
         others = {s: self._weights.tensor(n) for s, n in parts.items() if s != self._packing.main}
-        grid = self._packing.grid(others, self._matrices[name])
+        try:
+            grid = self._packing.grid(others, self._matrices[name])
+        except ValueError as error:
+            raise ExportError(f"{self._path}: {name} {error}.") from None
         last = grid.scales.shape[1] - 1
         first_group, last_group = (int(end) for end in grid.groups.aminmax())
         if first_group < 0 or last_group > last:
@@ -164,7 +179,8 @@ class UnpackedWeights:
 
     def _values(self, name: str) -> Tensor:
         main = self._packing.main
-        return self._packing.values({main: self._weights.tensor(self._parts[name][main])})
+        values = self._packing.values({main: self._weights.tensor(self._parts[name][main])})
+        return values[:, : self._matrices[name][1]]
 
     def _not_kept(self, name: str, what: str) -> ExportError:
         return ExportError(
@@ -183,12 +199,16 @@ class GptqPacking:
     Attributes:
         bits: 2, 4 or 8.
         group_size: inputs of a group; -1: all of them.
-        zero_offset: what is added to a stored zero point: 1 in the first version of the format.
+        lowered: whether 1 was taken from every zero point, as in the format's first version.
+        symmetric: whether every zero point is the middle; None: not said. Where they are, what is
+            stored says whether 1 was taken, and not `lowered`: there are files of either kind under
+            the name of the other.
     """
 
     bits: int
     group_size: int
-    zero_offset: int
+    lowered: bool
+    symmetric: bool | None = None
     main: str = "qweight"
     others: tuple[str, ...] = ("qzeros", "scales", "g_idx")
 
@@ -206,11 +226,32 @@ class GptqPacking:
         return _unpacked(parts["qweight"].T, self.bits) - 2 ** (self.bits - 1)
 
     def grid(self, parts: Mapping[str, Tensor], shape: tuple[int, int]) -> Grid:
-        zeros = _unpacked(parts["qzeros"], self.bits).T + self.zero_offset
-        zeros &= 2**self.bits - 1
-        groups = parts.get("g_idx")
-        scales = parts["scales"].T.float()
-        return _grid(zeros - 2 ** (self.bits - 1), scales, groups, self.group_size, shape)
+        groups, scales = parts.get("g_idx"), parts["scales"].T.float()
+        return _grid(self._zeros(parts["qzeros"]), scales, groups, self.group_size, shape)
+
+    def _zeros(self, words: Tensor) -> Tensor:
+        """Returns the zero points, from -2^(bits-1) on; ValueError if they should be 0 and are not.
+
+        1 was taken from complete words, in which a zero point of 0 borrows from the next one.
+        """
+        ones = sum(1 << place for place in range(0, _WORD, self.bits))
+        as_stored, raised = (
+            _unpacked(stored, self.bits).T - 2 ** (self.bits - 1)
+            for stored in (words, (words.long() + ones).to(torch.int32))
+        )
+        zeros = raised if self.lowered else as_stored
+        if self.symmetric is False:
+            return zeros
+        for found in (as_stored, raised):
+            if not found.any():
+                return found
+        if self.symmetric is None:
+            return zeros
+        wrong = int(zeros[zeros != 0][0]) + 2 ** (self.bits - 1)
+        raise ValueError(
+            f"is sym in quantization_config, and has a zero point of {wrong}, not "
+            f"{2 ** (self.bits - 1)}; set sym to false if its zero points are right"
+        )
 
 
 @dataclass(frozen=True)
@@ -258,7 +299,7 @@ class CompressedPacking:
 
     @property
     def others(self) -> tuple[str, ...]:
-        parts = ("weight_scale", "weight_zero_point", "weight_g_idx", "weight_shape")
+        parts = ("weight_scale", "weight_zero_point", "weight_g_idx", _SHAPE)
         return (*parts, "input_scale", "input_zero_point")
 
     def shape(self, parts: Mapping[str, tuple[int, ...]]) -> tuple[int, int]:

@@ -42,7 +42,10 @@ def _gptq(config: Mapping[str, Any]) -> Packing:
     layout = config.get("checkpoint_format", config.get("format", "gptq"))
     _allow("checkpoint_format", layout, ("gptq", "gptq_v2"))
     _allow("bits", config["bits"], (2, 4, 8))
-    return GptqPacking(config["bits"], _group_size(config["group_size"]), int(layout == "gptq"))
+    symmetric = config.get("sym")
+    _allow("sym", symmetric, (True, False, None))
+    size = _group_size(config["group_size"])
+    return GptqPacking(config["bits"], size, layout == "gptq", symmetric)
 
 
 def _awq(config: Mapping[str, Any]) -> Packing:
@@ -79,7 +82,7 @@ def _refuse(config: Mapping[str, Any], *names: str) -> None:
 
 
 def _allow(name: str, value: object, allowed: tuple[object, ...]) -> None:
-    if value not in allowed or isinstance(value, bool):
+    if not any(type(value) is type(one) and value == one for one in allowed):
         raise ValueError(f"{name} {value!r}, where {', '.join(map(str, allowed))} is read")
 
 

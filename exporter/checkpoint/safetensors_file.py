@@ -24,8 +24,15 @@ _DTYPES = {
     "F32": torch.float32,
     "F16": torch.float16,
     "BF16": torch.bfloat16,
+    "C64": torch.complex64,
     "F8_E4M3": torch.float8_e4m3fn,
     "F8_E5M2": torch.float8_e5m2,
+    "F8_E4M3FNUZ": torch.float8_e4m3fnuz,
+    "F8_E5M2FNUZ": torch.float8_e5m2fnuz,
+    "F8_E8M0": torch.float8_e8m0fnu,
+    "U64": torch.uint64,
+    "U32": torch.uint32,
+    "U16": torch.uint16,
     "I64": torch.int64,
     "I32": torch.int32,
     "I16": torch.int16,
@@ -33,6 +40,8 @@ _DTYPES = {
     "U8": torch.uint8,
     "BOOL": torch.bool,
 }
+_FOURS = "F4"  # two numbers in a byte, along the last dimension
+_NO_BYTES = ("F6_E2M3", "F6_E3M2")  # numbers that no type of PyTorch holds
 
 
 @dataclass(frozen=True)
@@ -112,10 +121,20 @@ class SafetensorsFile:
     def _entry(self, name: str, fields: Any, data_start: int) -> _Entry:
         try:
             begin, end = fields["data_offsets"]
-            entry = _Entry(_DTYPES[fields["dtype"]], tuple(fields["shape"]), data_start + begin)
+            dtype, shape = fields["dtype"], tuple(fields["shape"])
+            if dtype in _NO_BYTES:
+                raise ExportError(
+                    f"{self.path} stores {name} as {dtype}, which cannot be read; take the "
+                    "original float checkpoint."
+                )
+            if dtype == _FOURS:
+                shape = (*shape[:-1], shape[-1] // 2)
+                entry = _Entry(torch.float4_e2m1fn_x2, shape, data_start + begin)
+            else:
+                entry = _Entry(_DTYPES[dtype], shape, data_start + begin)
             sound = all(type(n) is int and n >= 0 for n in (begin, *entry.shape))
             sound = sound and end - begin == _byte_count(entry)
-        except (KeyError, TypeError, ValueError):
+        except (LookupError, TypeError, ValueError):
             sound = False
         if not sound:
             raise self._not_safetensors(f"its header's entry for {name} is not valid")

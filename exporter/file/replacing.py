@@ -89,7 +89,7 @@ def _touch_temporary(path: Path) -> Path:
     """Creates the temporary file next to `path`; raises ExportError if that is not possible."""
     if os.path.isdir(path):  # for impossible names os.path returns False, pathlib raises
         raise ExportError(f"{path} is a directory; name a file to write.")
-    if os.path.exists(path) and not os.path.isfile(path) or path.is_relative_to("/dev"):
+    if os.path.exists(path) and not os.path.isfile(path) or _is_among_devices(path):
         raise ExportError(f"{path} is a device or a pipe; name a file to write.")
     try:
         str(path).encode()
@@ -104,6 +104,13 @@ def _touch_temporary(path: Path) -> Path:
             "directory."
         ) from None
     return temporary
+
+
+def _is_among_devices(path: Path) -> bool:
+    """Whether a file would lie beside devices, as one in /dev does, but not one in /dev/shm."""
+    with suppress(OSError):
+        return path.is_relative_to("/dev") and path.parent.stat().st_dev == os.stat("/dev").st_dev
+    return False
 
 
 def _remove_abandoned(path: Path) -> None:

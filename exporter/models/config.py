@@ -108,8 +108,14 @@ def mlp(fields: Fields, bias: bool = False, act: str = "hidden_act") -> MlpSpec:
 def experts(fields: Fields, expert: MlpSpec, normalized: bool) -> ExpertsSpec:
     """Returns a mixture of such experts."""
     names = ("num_experts", "num_local_experts")  # of which transformers' configs have one
-    name = next((one for one in names if fields.get(one) is not None), names[0])
+    given = [one for one in names if fields.get(one) is not None]
+    name = given[0] if given else names[0]
     number, chosen = count(fields, name), count(fields, "num_experts_per_tok")
+    if fields[given[-1]] != number:
+        raise ExportError(
+            f"{name} is {number} and {given[-1]} is {fields[given[-1]]}; they are the same number: "
+            "leave out the wrong one."
+        )
     if chosen > number:
         raise ExportError(
             f"num_experts_per_tok {chosen} is more than {name} {number}; set as many or fewer."
@@ -130,8 +136,13 @@ def decoder(fields: Fields, layers: Iterable[LayerSpec]) -> DecoderSpec:
     layer_types(fields)
     refuse(fields, "is_causal", True)
     refuse(fields, "compression_config")  # quantization_config's first name
-    quantization = fields.get("quantization_config")
-    method = quantization.get("quant_method") if isinstance(quantization, dict) else None
+    quantization = fields.get("quantization_config") or {}
+    if not isinstance(quantization, dict):
+        raise ExportError(
+            f"quantization_config is {quantization!r}; it must be an object, or null if the "
+            "weights are floats."
+        )
+    method = quantization.get("quant_method")
     if quantization and method not in PACKED_METHODS:
         raise ExportError(
             f"the weights are already quantized (quantization_config, method {method!r}); those "

@@ -53,12 +53,12 @@ def flag(fields: Fields, name: str) -> bool:
 
 
 def token_ids(fields: Fields, name: str) -> tuple[int, ...]:
-    """Returns the ids of a field that holds one id, a list of ids, or null."""
+    """Returns the ids of a field that holds one id, a list of ids, or null; -1 is none."""
     value = fields.get(name)
     ids = value if isinstance(value, list) else [] if value is None else [value]
     if any(isinstance(token, bool) or not isinstance(token, int) for token in ids):
         raise ExportError(f"{name} is {value!r}; it must be a token id or a list of them.")
-    return tuple(ids)
+    return tuple(token for token in ids if token != -1)
 
 
 def layer_types(fields: Fields, known: Sequence[str] = LAYER_KINDS) -> list[str]:

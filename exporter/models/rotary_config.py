@@ -1,5 +1,5 @@
 """Builds rotary tables from a config.json: from `rope_parameters` in new ones, from `rope_scaling`
-and `rope_theta` in older ones."""
+and `rope_theta` in older ones. Of both, `rope_scaling` counts, as in transformers."""
 
 import math
 from collections.abc import Callable
@@ -18,6 +18,7 @@ from exporter.models.rotary_spec import (
 
 _PROPORTIONAL = "proportional"
 _SHARE = "partial_rotary_factor"
+_WITHIN = "rope_parameters."
 _NOT_COMPUTED = (
     "alpha",
     "llama_4_scaling_beta",
@@ -55,7 +56,10 @@ def rotary(fields: Fields, head_dim: int, kind: str | None = None) -> RotarySpec
     if not isinstance(rope_type, str) or rope_type not in _SCALINGS:
         known = ", ".join(repr(name) for name in ("default", *_SCALINGS, _PROPORTIONAL))
         raise ExportError(f"rope_type {rope_type!r} is not supported; supported are {known}.")
-    scaling = _SCALINGS[rope_type]({**fields, **rope, **_original(fields, rope)}, rotated)
+    by_kind = kind is not None and _is_by_kind(given_rope(fields))
+    original = original_context(fields, rope, by_kind)
+    whole = {"rope_theta": theta, "max_position_embeddings": fields.get("max_position_embeddings")}
+    scaling = _SCALINGS[rope_type]({**rope, **whole, **original}, rotated)
     return RotarySpec(head_dim, theta, scaling, table.rotary_dim)
 
 
@@ -70,19 +74,36 @@ def whole_heads(table: RotarySpec) -> RotarySpec:
     return table
 
 
-def rotary_by_kind(fields: Fields, head_dim: int, sliding_theta: str) -> dict[str, RotarySpec]:
-    """Returns a table for each kind of layer. In older configs only full layers are scaled.
+def rotary_by_kind(fields: Fields, head_dim: int, sliding_theta: float) -> dict[str, RotarySpec]:
+    """Returns a table for each kind of layer: `rope_parameters` has one for each, `rope_scaling`
+    changes that of full layers.
 
     Args:
-        sliding_theta: the name of the field with the base of sliding layers.
+        sliding_theta: the base of sliding layers whose own table has none.
     """
-    sliding = {**fields, "rope_theta": fields.get(sliding_theta)}
-    if not _is_by_kind(_given(fields)):
-        sliding |= {"rope_parameters": None, "rope_scaling": None}
-    return {
-        FULL: whole_heads(rotary(fields, head_dim, FULL)),
-        SLIDING: whole_heads(rotary(sliding, head_dim, SLIDING)),
+    given, scaling = (rope_object(fields, name) for name in ("rope_parameters", "rope_scaling"))
+    if given and not _is_by_kind(given):
+        raise ExportError(
+            f"rope_parameters is {dict(given)!r}; this architecture has a table for each kind of "
+            f"layer: name them, {' and '.join(LAYER_KINDS)}."
+        )
+    if _is_by_kind(scaling):
+        raise ExportError(
+            f"rope_scaling is {dict(scaling)!r}; a table for each kind of layer must be in "
+            "rope_parameters."
+        )
+    if "type" in scaling and "rope_type" not in scaling:  # transformers reads rope_type alone here
+        raise ExportError(
+            f"rope_scaling has the type {scaling['type']!r}; this architecture reads it from "
+            "rope_type: call it so."
+        )
+    tables = {
+        FULL: {**rope_object(given, FULL, _WITHIN), **scaling},
+        SLIDING: {"rope_theta": sliding_theta, **rope_object(given, SLIDING, _WITHIN)},
     }
+    # As in transformers, what is said outside the tables holds for both.
+    plain = {**fields, "rope_scaling": None, "rope_parameters": {**given, **tables}}
+    return {kind: whole_heads(rotary(plain, head_dim, kind)) for kind in (FULL, SLIDING)}
 
 
 def longest_context(fields: Fields, table: RotarySpec | None) -> int:
@@ -94,15 +115,17 @@ def longest_context(fields: Fields, table: RotarySpec | None) -> int:
     return longest
 
 
-def _given(fields: Fields) -> Fields:
-    """Returns the rotary fields of all kinds of layers."""
-    for name in ("rope_parameters", "rope_scaling"):
-        rope = fields.get(name)
-        if rope and not isinstance(rope, dict):
-            raise ExportError(f"{name} is {rope!r}; it must be an object or null.")
-        if rope:
-            return rope
-    return {}
+def given_rope(fields: Fields) -> Fields:
+    """Returns the rotary fields of all kinds of layers: `rope_scaling`'s, if there are any."""
+    return rope_object(fields, "rope_scaling") or rope_object(fields, "rope_parameters")
+
+
+def rope_object(fields: Fields, name: str, within: str = "") -> Fields:
+    """Returns a field that holds rotary fields; empty if it is missing or null."""
+    rope = fields.get(name)
+    if rope and not isinstance(rope, dict):
+        raise ExportError(f"{within}{name} is {rope!r}; it must be an object or null.")
+    return rope or {}
 
 
 def _is_by_kind(rope: Fields) -> bool:
@@ -111,7 +134,7 @@ def _is_by_kind(rope: Fields) -> bool:
 
 def _rope_fields(fields: Fields, kind: str | None) -> Fields:
     """Returns the rotary fields of one kind of layer."""
-    rope = _given(fields)
+    rope = given_rope(fields)
     if not _is_by_kind(rope):
         return rope
     if kind is None:
@@ -120,10 +143,8 @@ def _rope_fields(fields: Fields, kind: str | None) -> Fields:
             f"rope_parameters has a table for each kind of layer ({kinds}); this architecture has "
             "one table for all layers."
         )
-    found = rope.get(kind)
-    if found is not None and not isinstance(found, dict):
-        raise ExportError(f"rope_parameters.{kind} is {found!r}; it must be an object or null.")
-    return found or {}
+    # As in transformers, `truncate` is read outside the tables.
+    return {**rope_object(rope, kind, _WITHIN), "truncate": rope.get("truncate", True)}
 
 
 def _rotated(fields: Fields, rope: Fields, head_dim: int) -> int:
@@ -163,10 +184,11 @@ def _proportional(fields: Fields, rope: Fields, head_dim: int, theta: float) -> 
     return RotarySpec(head_dim, theta, scaling, rotated, proportional=True)
 
 
-def _original(fields: Fields, rope: Fields) -> Fields:
-    """Returns the original context; the config's own field goes first, as in transformers."""
+def original_context(fields: Fields, rope: Fields, by_kind: bool = False) -> Fields:
+    """Returns the original context. The config's own field goes first, as in transformers, unless
+    there is a table for each kind of layer."""
     name = "original_max_position_embeddings"
-    for source in (fields, rope):
+    for source in (rope,) if by_kind else (fields, rope):
         if source.get(name) is not None:
             return {name: source[name]}
     return {name: fields.get("max_position_embeddings")}
@@ -218,7 +240,7 @@ def _yarn(fields: Fields, rotated: int) -> YarnScaling:
         raise ExportError(f"beta_fast {fast} is below beta_slow {slow}; exchange them.")
     if positive(fields, "rope_theta") <= 1:
         raise ExportError(f"rope_theta {fields['rope_theta']!r} is too small for rope_type 'yarn'.")
-    truncate = fields.get("truncate") is None or flag(fields, "truncate")
+    truncate = "truncate" not in fields or flag(fields, "truncate")  # null is false
     return YarnScaling(factor, original, fast, slow, truncate, magnitude)
 
 

@@ -65,6 +65,18 @@ def test_plain_rotary_settings(fields: dict[str, Any]) -> None:
     assert parsed(**fields).rotary_tables == (RotarySpec(8, 10000.0),)
 
 
+@pytest.mark.parametrize("scaling", [LLAMA3_ROPE, {"rope_type": "linear", "factor": 4.0}])
+@pytest.mark.parametrize("model_type", ["llama", "qwen3", "mistral", "gemma3_text", "olmo3"])
+def test_of_both_rope_scaling_counts(model_type: str, scaling: dict[str, Any]) -> None:
+    plain: dict[str, Any] = {"rope_type": "default", "rope_theta": 300.0}
+    if model_type in ("gemma3_text", "olmo3"):
+        plain = {"full_attention": plain, "sliding_attention": plain}
+    fields = {"model_type": model_type, "sliding_window_pattern": 2, "rope_parameters": plain}
+    tables = parsed(**fields, num_key_value_heads=8, rope_scaling=scaling).rotary_tables
+    wanted = LLAMA3_SCALING if scaling is LLAMA3_ROPE else LinearScaling(4.0)
+    assert wanted in {table.scaling for table in tables}
+
+
 def test_an_old_linear_scaling() -> None:
     config = parsed(rope_scaling={"type": "linear", "factor": 2})
     assert config.rotary_tables == (RotarySpec(8, 10000.0, LinearScaling(2.0)),)
@@ -314,8 +326,8 @@ ROPE_TYPES = "'default', 'linear', 'dynamic', 'yarn', 'longrope', 'su', 'llama3'
             "below vocab_size 512.",
         ),
         (
-            {"bos_token_id": -1},
-            "token id -1 (bos_token_id or eos_token_id) is outside the vocabulary; it must be "
+            {"bos_token_id": -2},
+            "token id -2 (bos_token_id or eos_token_id) is outside the vocabulary; it must be "
             "below vocab_size 512.",
         ),
         (

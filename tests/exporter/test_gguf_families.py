@@ -101,6 +101,31 @@ MINISTRAL3 = rope(
     mscale_all_dim=1.0,
     llama_4_scaling_beta=0.1,
 )
+YARN_KEYS = {
+    "rope.scaling.type": "yarn",
+    "rope.scaling.factor": 4.0,
+    "rope.scaling.original_context_length": 16,
+}
+
+
+def magnified(magnitude: float) -> dict[str, Any]:
+    """YARN_KEYS, with another magnitude than YaRN's own."""
+    scaling = dict(factor=4.0, original_max_position_embeddings=16, attention_factor=magnitude)
+    return rope("yarn", 1e3, **scaling)
+
+
+def listed(factors: list[float], magnitude: float) -> dict[str, Any]:
+    """A factor on each frequency, and one on cosines and sines."""
+    lists = dict(short_factor=factors, long_factor=factors)
+    return rope(
+        "longrope",
+        **lists,
+        factor=1.0,
+        attention_factor=magnitude,
+        original_max_position_embeddings=64,
+    )
+
+
 GEMMA3: dict[str, Any] = dict(head_dim=16, query_pre_attn_scalar=16, sliding_window=9)
 CASES = [
     (Case("Llama", "plain"), GgufForm("llama", pairs_rotate=True)),
@@ -117,6 +142,28 @@ CASES = [
                 "rope.scaling.factor": 4.0,
                 "rope.scaling.original_context_length": 16,
             },
+            pairs_rotate=True,
+        ),
+    ),
+    (
+        Case("Llama", "yarn-and-attn-factor", magnified(1.5 * (1 + 0.1 * float(np.log(4.0))))),
+        GgufForm("llama", more={**YARN_KEYS, "rope.scaling.attn_factor": 1.5}, pairs_rotate=True),
+    ),
+    (
+        Case("Llama", "no-yarn-but-its-type", rope("linear", 1e3, factor=4.0)),
+        GgufForm(
+            "llama", more={**YARN_KEYS, "rope.scaling.yarn_ext_factor": 0.0}, pairs_rotate=True
+        ),
+    ),
+    (
+        Case("Llama", "attn-factor-alone", listed([1.0] * 4, 1.25)),
+        GgufForm("llama", more={"rope.scaling.attn_factor": 1.25}, pairs_rotate=True),
+    ),
+    (
+        Case("Llama", "factor-without-a-type", listed([2.0] * 4, 0.75)),
+        GgufForm(
+            "llama",
+            more={"rope.scaling.factor": 2.0, "rope.scaling.attn_factor": 0.75},
             pairs_rotate=True,
         ),
     ),
@@ -278,7 +325,10 @@ CASES = [
         Case("Phi3", "long-factors", dict(original_max_position_embeddings=24, **longrope(4))),
         GgufForm(
             "phi3",
-            more={"rope.scaling.original_context_length": 24},
+            more={
+                "rope.scaling.original_context_length": 24,
+                "rope.scaling.attn_factor": float(np.sqrt(1 + np.log(64 / 24) / np.log(24))),
+            },
             factors={
                 "rope_factors_long.weight": as_array(LONG["long_factor"]),
                 "rope_factors_short.weight": as_array(LONG["short_factor"]),

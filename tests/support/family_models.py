@@ -30,6 +30,8 @@ SHAPE: dict[str, Any] = dict(
 _CAUSAL = {
     "Gemma3Text": "Gemma3",
     "Gemma4Text": "Gemma4",
+    "InternLM3": "Llama",
+    "IQuestCoder": "Llama",
     "Qwen3_5Text": "Qwen3_5",
 }  # where the class of models is not called as that of configs
 
@@ -265,6 +267,15 @@ CASES = [
         ),
     ),
     *(Case("Gemma4Text", label, fields) for label, fields in GEMMA4_CASES.items()),
+    Case("Gemma", "tied", dict(head_dim=16, hidden_act="gelu")),
+    Case("Gemma", "biases", dict(head_dim=8, attention_bias=True, tie_word_embeddings=False)),
+    Case("Ministral", "listed", dict(sliding_window=9, layer_types=MIXED, head_dim=16)),
+    Case("SeedOss", "plain", dict(head_dim=16)),
+    Case("SeedOss", "out-bias", dict(head_dim=8, attention_out_bias=True, mlp_bias=True)),
+    Case("Cwm", "pattern", dict(head_dim=16, sliding_window=9, num_hidden_layers=5, **LLAMA3)),
+    Case("InternLM3", "dynamic", dict(head_dim=16, **rope("dynamic", factor=6.0))),
+    Case("InternLM3", "biases", dict(head_dim=8, qkv_bias=True, bias=True)),
+    Case("IQuestCoder", "plain", dict(head_dim=16)),
     Case("Exaone4", "hybrid", dict(sliding_window=9, sliding_window_pattern=2)),
     Case("Exaone4", "listed", dict(sliding_window=9, layer_types=MIXED, **LLAMA3)),
     Case(
@@ -332,13 +343,19 @@ CASES = [
 
 def reference_model(case: Case) -> Any:
     """A model of transformers whose every parameter is random, norms and biases too."""
-    config = getattr(transformers, f"{case.architecture}Config")(**{**SHAPE, **case.fields})
+    return model_of(getattr(transformers, f"{case.architecture}Config")(**{**SHAPE, **case.fields}))
+
+
+def model_of(config: Any) -> Any:
+    """The same of a config of transformers."""
     config._attn_implementation = "eager"
     torch.manual_seed(0)
-    causal = _CAUSAL.get(case.architecture, case.architecture)
+    name = type(config).__name__
+    architecture = name.removesuffix("Config")
+    causal = _CAUSAL.get(architecture, architecture)
     model = getattr(transformers, f"{causal}ForCausalLM")(config).eval()
     # As which norms are stored.
-    minus_one = case.architecture.startswith(("Gemma2", "Gemma3", "Qwen3_5"))
+    minus_one = name.startswith(("GemmaC", "Gemma2", "Gemma3", "Qwen3_5"))
     for name, buffer in model.named_buffers():
         if name.endswith("layer_scalar"):
             buffer.fill_(0.7 + 0.3 * torch.rand(()))
@@ -354,9 +371,9 @@ def tokens_of(model: Any, batch: int = 1) -> Tensor:
     return torch.randint(model.config.vocab_size, (batch, LENGTH), generator=generator)
 
 
-def our_model(reference: Any) -> CausalLM:
-    """The same model as we build it, with the same weights."""
-    fields = reference.config.to_dict()
+def our_model(reference: Any, fields: dict[str, Any] | None = None) -> CausalLM:
+    """The same model as we build it, with the same weights; None: of its config's own fields."""
+    fields = fields or reference.config.to_dict()
     spec, family = decoder_spec(fields), get_family(fields["model_type"])
     model, tensors = CausalLM(spec).eval(), reference.state_dict()
     ours = {}

@@ -99,6 +99,17 @@ _OPTIONS: dict[str, dict[str, list[Any]]] = {
         "vocab_size_per_layer_input": [199, 230],
         "hidden_size_per_layer_input": [0, 12],
     },
+    "Gemma": {"attention_bias": _BIAS, "head_dim": [8]},
+    "Ministral": {"sliding_window": _WINDOW, "head_dim": [8]},
+    "SeedOss": {
+        "attention_bias": _BIAS,
+        "attention_out_bias": _BIAS,
+        "mlp_bias": _BIAS,
+        "head_dim": [8],
+    },
+    "Cwm": {"sliding_window": _WINDOW, "mlp_bias": _BIAS, "head_dim": [8]},
+    "InternLM3": {"head_dim": [8]},
+    "IQuestCoder": {"attention_bias": _BIAS, "mlp_bias": _BIAS, "head_dim": [8]},
     "Exaone4": {"sliding_window": _WINDOW, "sliding_window_pattern": [1, 2, 3]},
     "Ministral3": {"sliding_window": [None, *_WINDOW], "head_dim": [8]},
     "Lfm2": {
@@ -125,7 +136,17 @@ _OPTIONS: dict[str, dict[str, list[Any]]] = {
         "linear_num_value_heads": [2, 6],
     },
 }
-_WITH_KINDS = ("Qwen2", "Qwen3", "SmolLM3", "Olmo3", "Gemma2", "Gemma3Text", "Exaone4", "GptOss")
+_WITH_KINDS = (
+    "Qwen2",
+    "Qwen3",
+    "SmolLM3",
+    "Olmo3",
+    "Gemma2",
+    "Gemma3Text",
+    "Exaone4",
+    "GptOss",
+    "Cwm",
+)
 _TABLE_BY_KIND = ("Olmo3", "Gemma3Text")
 ARCHITECTURES = tuple(_OPTIONS)
 
@@ -141,6 +162,7 @@ def random_case(architecture: str, seed: int) -> Case:
         "max_position_embeddings": draw.choice([24, 64]),
     }
     act = "hidden_activation" if architecture.startswith("Gemma") else "hidden_act"
+    act = "hidden_act" if architecture == "Gemma" else act
     fields[act] = "silu" if architecture == "GptOss" else draw.choice(_ACTIVATIONS)
     if architecture == "GraniteMoeHybrid":
         fields |= {**DENSE_GRANITE4, "layer_types": ["full_attention"] * LAYERS}

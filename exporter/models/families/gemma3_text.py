@@ -28,7 +28,7 @@ def spec(config: Mapping[str, Any]) -> DecoderSpec:
     pattern = count(fields, "sliding_window_pattern", 6)
     kinds = layer_kinds(fields, lambda index: (index + 1) % pattern != 0)
     mixer = unrotated_attention(fields, bias=bias, out_bias=bias, qk_norm="heads")
-    tables = rotary_by_kind(fields, mixer.head_dim, "rope_local_base_freq")
+    tables = rotary_by_kind(fields, mixer.head_dim, fields["rope_local_base_freq"])
     layers = windowed(fields, gemma2.layer(fields, mixer), kinds, tables)
     return gemma2.scaled(fields, layers)
 

@@ -55,7 +55,9 @@ _KEYS_AND_VALUES = re.compile(
 
 def spec(config: Mapping[str, Any]) -> DecoderSpec:
     given = {name: value for name, value in config.items() if value is not None}
-    fields = {**_DEFAULTS, **given}
+    if "per_layer_config" in config:  # null is not absent: no layer differs
+        given["per_layer_config"] = config["per_layer_config"] or {}
+    fields = {**_DEFAULTS, **given, "rope_scaling": None}  # which no Gemma 4 reads
     if flag(fields, "enable_moe_block"):
         raise ExportError(
             "enable_moe_block true is not supported: a layer of this model adds experts to its "

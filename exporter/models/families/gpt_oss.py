@@ -35,7 +35,7 @@ _ROPE = {
 
 def spec(config: Mapping[str, Any]) -> DecoderSpec:
     fields = {**_DEFAULTS, **config}
-    if not fields.get("rope_parameters") and not fields.get("rope_scaling"):
+    if fields.get("rope_parameters") is None:
         fields["rope_parameters"] = _ROPE
     refuse(fields, "hidden_act", "silu")
     refuse(fields, "swiglu_alpha", 1.702)

@@ -8,13 +8,14 @@ from exporter.models.config import attention, decoder, mlp, windowed
 from exporter.models.families.mistral import kinds
 from exporter.models.family import Family
 from exporter.models.fields import count, positive
+from exporter.models.rotary_config import given_rope, original_context
 from exporter.models.rotary_spec import Growth
 from exporter.models.spec import AttentionSpec, DecoderSpec, LayerSpec
 
 _BETA = "llama_4_scaling_beta"
 _DEFAULTS = {
     "rms_norm_eps": 1e-5,
-    "rope_theta": 1000000.0,
+    "rope_theta": 10000.0,
     "max_position_embeddings": 262144,
     "num_key_value_heads": 8,
     "head_dim": 128,
@@ -23,6 +24,7 @@ _DEFAULTS = {
 }
 _ROPE = {
     "rope_type": "yarn",
+    "rope_theta": 1000000.0,
     "factor": 16.0,
     "original_max_position_embeddings": 16384,
     "mscale": 1.0,
@@ -33,21 +35,22 @@ _ROPE = {
 
 def spec(config: Mapping[str, Any]) -> DecoderSpec:
     fields = {**_DEFAULTS, **config}
-    rope = fields.get("rope_parameters") or fields.get("rope_scaling") or _ROPE
-    mixer = attention({**fields, "rope_parameters": _without_beta(rope)})
-    layer = LayerSpec(_grown(mixer, rope), mlp(fields))
+    if fields.get("rope_parameters") is None:
+        fields["rope_parameters"] = _ROPE
+    rope = given_rope(fields)
+    plain = {**fields, "rope_parameters": {**rope, _BETA: None}, "rope_scaling": None}
+    layer = LayerSpec(_grown(attention(plain), fields, rope), mlp(fields))
     return decoder(fields, windowed(fields, layer, kinds(fields)))
 
 
-def _without_beta(rope: Any) -> Any:
-    return {**rope, _BETA: None} if isinstance(rope, dict) else rope
-
-
-def _grown(mixer: AttentionSpec, rope: Mapping[str, Any]) -> AttentionSpec:
+def _grown(
+    mixer: AttentionSpec, fields: Mapping[str, Any], rope: Mapping[str, Any]
+) -> AttentionSpec:
     """Multiplies queries by 1 + beta * ln(1 + floor(position / original context))."""
     if mixer.rotary is None or not rope.get(_BETA):
         return mixer
-    growth = Growth(positive(rope, _BETA), count(rope, "original_max_position_embeddings"))
+    original = count(original_context(fields, rope), "original_max_position_embeddings")
+    growth = Growth(positive(rope, _BETA), original)
     return replace(mixer, query_rotary=replace(mixer.rotary, growth=growth))
 
 

@@ -10,7 +10,8 @@ from exporter.models.fields import flag, layer_kinds
 from exporter.models.rotary_config import rotary_by_kind
 from exporter.models.spec import DecoderSpec, LayerSpec
 
-_DEFAULTS = {**olmo2.DEFAULTS, "rope_theta": 500000.0, "sliding_window": 4096}
+_THETA = 500000.0
+_DEFAULTS = {**olmo2.DEFAULTS, "rope_theta": _THETA, "sliding_window": 4096}
 
 
 def spec(config: Mapping[str, Any]) -> DecoderSpec:
@@ -19,7 +20,7 @@ def spec(config: Mapping[str, Any]) -> DecoderSpec:
     mixer = unrotated_attention(fields, bias=bias, out_bias=bias, qk_norm="rows")
     layer = LayerSpec(mixer, mlp(fields), olmo2.AFTER_ATTENTION, olmo2.AFTER_MLP)
     kinds = layer_kinds(fields, lambda index: (index + 1) % 4 != 0)
-    tables = rotary_by_kind(fields, mixer.head_dim, "rope_theta")
+    tables = rotary_by_kind(fields, mixer.head_dim, _THETA)
     return decoder(fields, windowed(fields, layer, kinds, tables))
 
 

@@ -8,7 +8,7 @@ from exporter.models.config import decoder, mlp, unrotated_attention, windowed
 from exporter.models.families.mistral import kinds
 from exporter.models.family import Family
 from exporter.models.fields import refuse
-from exporter.models.rotary_config import rotary
+from exporter.models.rotary_config import given_rope, rotary
 from exporter.models.spec import AttentionSpec, DecoderSpec, LayerSpec
 from exporter.models.tensor_layout import Stored
 
@@ -26,6 +26,9 @@ def spec(config: Mapping[str, Any]) -> DecoderSpec:
         refuse(fields, name, False)
     for name in ("full_attn_mod", "interpolate_factor"):
         refuse(fields, name, 1)
+    rope = given_rope(fields)
+    if rope.get("rope_type", rope.get("type")) == "yarn":  # as early files call it
+        fields["rope_scaling"] = {**rope, "rope_type": "longrope"}
     mixer = unrotated_attention(fields)
     mixer = replace(mixer, rotary=rotary(fields, mixer.head_dim))
     return decoder(fields, windowed(fields, LayerSpec(mixer, mlp(fields)), kinds(fields)))

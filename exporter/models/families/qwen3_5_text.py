@@ -9,7 +9,7 @@ from exporter.errors import ExportError
 from exporter.models.config import decoder, mlp, unrotated_attention
 from exporter.models.family import Family
 from exporter.models.fields import FULL, count, flag, layer_types, refuse
-from exporter.models.rotary_config import rotary
+from exporter.models.rotary_config import given_rope, rotary
 from exporter.models.spec import DecoderSpec, DeltaSpec, LayerSpec
 from exporter.models.tensor_layout import Stored
 
@@ -35,10 +35,8 @@ _OF_IMAGES = ("mrope_section", "mrope_interleaved")
 
 def spec(config: Mapping[str, Any]) -> DecoderSpec:
     fields = {**_DEFAULTS, **config}
-    rope = fields.get("rope_parameters") or fields.get("rope_scaling")
-    if isinstance(rope, dict):
-        of_text = {name: value for name, value in rope.items() if name not in _OF_IMAGES}
-        fields |= {"rope_parameters": of_text, "rope_scaling": None}
+    of_text = {name: value for name, value in given_rope(fields).items() if name not in _OF_IMAGES}
+    fields |= {"rope_parameters": of_text, "rope_scaling": None}
     refuse(fields, "hidden_act", "silu", "swish")  # that of the convolution too
     refuse(fields, "attn_output_gate", True)
     bias = flag(fields, "attention_bias")
