@@ -74,7 +74,7 @@ def export_model(options: ExportOptions, listener: Listener = SILENT) -> ExportR
     ):
         checkpoint = find_checkpoint(options, listener)
         options = replace(options, scheme=keeping(options.scheme, checkpoint, listener))
-        text = prepare_text(options, checkpoint)
+        text = prepare_text(options, checkpoint, listener)
         if text.template_fault:
             listener.note(
                 "The runner's --chat will refuse this model, whose chat template is kept as text "

@@ -31,7 +31,7 @@ def compile_text(document: str, directory: Path) -> bytes:
 
 def compile_template(name: str) -> bytes:
     source = (TEMPLATES / f"{name}.jinja").read_text(encoding="utf-8")
-    return compile_chat_template(source, "<s>", "</s>").data
+    return compile_chat_template(source, {"bos_token": "<s>", "eos_token": "</s>"}).data
 
 
 def read_with_flatc(schema: str, data: bytes, directory: Path) -> dict:
@@ -131,7 +131,7 @@ def test_the_chat_template_follows_its_schema(tmp_path: Path) -> None:
 
 def test_a_template_stored_as_text_follows_its_schema(tmp_path: Path) -> None:
     source = "{% for message in messages %}{{ message.content | upper }}{% endfor %}"
-    data = compile_chat_template(source, "", "").data
+    data = compile_chat_template(source, {"bos_token": "", "eos_token": ""}).data
     written = read_with_flatc("chat_template.fbs", data, tmp_path)
     assert written["source"] == source
     assert written["reason"]

@@ -216,7 +216,7 @@ def test_any_damage_to_a_chat_template(name: str) -> None:
             damaged.encode("utf-8")
         except UnicodeEncodeError:
             continue
-        compiled = compile_chat_template(damaged, "<s>", "</s>")
+        compiled = compile_chat_template(damaged, {"bos_token": "<s>", "eos_token": "</s>"})
         assert compiled.reduced or compiled.reason
 
 
@@ -225,5 +225,7 @@ def test_any_damage_to_a_chat_template(name: str) -> None:
     ["{{ 1 / 0 }}", "{{ '%d' % 'x' }}", "{{ [][1].x.y }}", "{{ '\\ud800' }}", "{{ range(9**9) }}"],
 )
 def test_a_chat_template_that_fails_when_it_runs_is_stored_as_text(source: str) -> None:
-    compiled = compile_chat_template(source + "{{ messages[0].content }}", "<s>", "</s>")
+    compiled = compile_chat_template(
+        source + "{{ messages[0].content }}", {"bos_token": "<s>", "eos_token": "</s>"}
+    )
     assert not compiled.reduced and compiled.reason

@@ -143,7 +143,7 @@ def test_the_file_says_what_begins_and_ends_a_text(tmp_path: Path) -> None:
     compiled = compile_tokenizer(path)
     end = metadata["tokenizer.ggml.tokens"].index("<|im_end|>")
     assert (compiled.bos_id, compiled.eos_ids) == (0, [0, end])
-    assert compiled.bos_token == metadata["tokenizer.ggml.tokens"][0]
+    assert compiled.tokens["bos_token"] == metadata["tokenizer.ggml.tokens"][0]
     assert compiled.vocab_size == end + 2  # the last id has no token
     assert find_chat_template(path) == TEMPLATE
 

@@ -21,6 +21,7 @@ def test_a_template_that_the_runner_renders(chat_pte: Path, cpp_build: Path) -> 
             "bos_token": "<s>",
             "eos_token": "</s>",
             "special_tokens": ["<s>", "</s>"],
+            "tokens": {},
         }
         with Engine(runner):
             assert runner.chat_template == stored
@@ -82,7 +83,9 @@ def test_a_file_of_an_earlier_version(
 def test_another_version(tmp_path: Path, cpp_build: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(blob, "VERSION", 3)
     path = tmp_path / "template"
-    path.write_bytes(compile_chat_template(TEMPLATE, "<s>", "</s>").data)
+    path.write_bytes(
+        compile_chat_template(TEMPLATE, {"bos_token": "<s>", "eos_token": "</s>"}).data
+    )
     result = subprocess.run(
         [cpp_build / "chat_template_cli", path, "prompt"], capture_output=True, text=True
     )
