@@ -21,6 +21,7 @@ def add_tokens(spec: TokenizerSpec, special: SpecialTokens, pieces: list[str]) -
     """
     numbers = {text: number for number, text in reversed(list(enumerate(pieces)))}
     numbers |= {token.content: token.id for token in spec.added_tokens}
+    special.check_read({*numbers, *(token.content for token in special.listed.values())})
     size = len(pieces)
     for token in special.to_add([]):
         if token.content in numbers:

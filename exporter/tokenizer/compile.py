@@ -67,8 +67,7 @@ def compile_tokenizer(
     if dropped:
         spec.notes.append(
             f"The tokenizer's {', '.join(map(repr, dropped))} "
-            f"{'is' if len(dropped) == 1 else 'are'} left out: the model's embedding has {rows} rows, "
-            "none of them for it."
+            f"{'is' if len(dropped) == 1 else 'are'} left out: the embedding has only {rows} rows."
         )
     return CompiledTokenizer(
         data=write_blob(spec),
@@ -109,8 +108,8 @@ def _read(source: TokenizerSource, special: SpecialTokens) -> TokenizerSpec:
     else:
         spec = read_document(tokenizer_document(source, special), source.path)
         if source.kind is TokenizerKind.VOCAB_AND_MERGES:
-            spec.bos_id = next(one.id for one in spec.added_tokens if one.content == GPT2_END)
-            spec.eos_ids = [spec.bos_id]
+            spec.eos_ids = [one.id for one in spec.added_tokens if one.content == GPT2_END]
+            spec.bos_id = next(iter(spec.eos_ids), None)
         return spec
     read_spaces_as_llama(spec, special)
     add_tokens(spec, special, pieces)

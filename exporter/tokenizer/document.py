@@ -76,8 +76,8 @@ def _gpt2_document(source: TokenizerSource, special: SpecialTokens) -> Json:
     named = special.config.get("tokenizer_class")
     if isinstance(named, str) and named.removesuffix("Fast") != GPT2:
         raise TokenizerError(
-            f"{special.directory / CONFIG}: tokenizer_class is {named!r}, but a vocab.json with its "
-            f"merges.txt is read as by {GPT2} alone: use the model's tokenizer.json."
+            f"{special.directory / CONFIG}: tokenizer_class is {named!r}, but vocab.json and "
+            f"merges.txt are read as by {GPT2} alone: use the model's tokenizer.json."
         )
     byte_level = {
         "type": "ByteLevel",
@@ -90,7 +90,7 @@ def _gpt2_document(source: TokenizerSource, special: SpecialTokens) -> Json:
     return {
         "version": "1.0",
         "model": {"type": "BPE", **model},
-        "added_tokens": [end],
+        "added_tokens": [] if special.config else [end],  # GPT2Tokenizer names it as well
         "pre_tokenizer": byte_level,
         "decoder": byte_level,
     }

@@ -1,11 +1,12 @@
 """The special tokens that the files beside a tokenizer name, as `transformers` reads them.
 
-`tokenizer_config.json` names tokens (`bos_token`, ..., `extra_special_tokens`, or under its old name
+`tokenizer_config.json` names tokens (`bos_token` and its like; `extra_special_tokens`, of old
 `additional_special_tokens`) and lists added ones (`added_tokens_decoder`). Only if it lists none,
 `special_tokens_map.json` and `added_tokens.json` are read as well.
 """
 
 import reprlib
+from collections.abc import Container
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -42,6 +43,8 @@ class SpecialTokens:
         named: the tokens that have a name, which a chat template may use.
         extra: those without one.
         listed: added tokens with the ids that the files give them.
+        unread: extra tokens of `special_tokens_map.json`, which `transformers` does not read beside
+            a SentencePiece model.
         given: the names of which a file says which token they are, if only that there is none.
     """
 
@@ -51,6 +54,7 @@ class SpecialTokens:
     named: dict[str, Token] = field(default_factory=dict)
     extra: tuple[Token, ...] = ()
     listed: dict[int, AddedToken] = field(default_factory=dict)
+    unread: tuple[str, ...] = ()
     given: frozenset[str] = frozenset()
 
     def text(self, name: str) -> str | None:
@@ -72,6 +76,20 @@ class SpecialTokens:
                 raise TokenizerError(
                     f"{self.directory / where} gives {token.content!r} the id {number}, but in the "
                     f"tokenizer it has the id {numbers[token.content]}: download the files again."
+                )
+
+    def check_read(self, known: Container[str]) -> None:
+        """Checks that a tokenizer that is no `tokenizer.json` has all tokens that are named.
+
+        Raises:
+            TokenizerError: one stands only where `transformers` does not read it.
+        """
+        for content in self.unread:
+            if content not in known:
+                raise TokenizerError(
+                    f"{self.directory / _MAP}: {_OLD_EXTRA} names {content!r}, which "
+                    "transformers 5 does not read beside this tokenizer: name it in the "
+                    f"{_EXTRA} of {CONFIG}."
                 )
 
     def to_add(self, present: list[AddedToken]) -> list[AddedToken]:
@@ -106,17 +124,17 @@ def read_special_tokens(directory: Path, model_directory: Path | None = None) ->
     named |= config.named(special=False)
     extra = config.extra(_EXTRA) or config.extra(_OLD_EXTRA)
     own = config.of_object(_EXTRA)
+    unread: list[Token] = []
     if told:
         later = _Fields(directory / _MAP, told)
         named |= later.named(special=True)
-        extra = [*extra, *(t for t in later.extra(_EXTRA) if t not in extra)] or later.extra(
-            _OLD_EXTRA
-        )
+        extra += [token for token in later.extra(_EXTRA) if token not in extra]
+        unread = [] if extra else later.extra(_OLD_EXTRA)
         own |= later.of_object(_EXTRA)
     named |= own
     listed = config.listed()
     if _LISTED not in fields:
-        special = {content_of(token) for token in (*named.values(), *extra) if token is not None}
+        special = {content_of(token) for token in (*named.values(), *extra, *unread) if token}
         listed = _listed_apart(directory / _ADDED, special)
     written = {token.content: token for token in listed.values()}
     order = dict.fromkeys((*NAMES, *named))
@@ -129,8 +147,9 @@ def read_special_tokens(directory: Path, model_directory: Path | None = None) ->
             for name, token in ((name, named.get(name)) for name in order)
             if token is not None and content_of(token)
         },
-        extra=tuple(token for token in extra if content_of(token)),
+        extra=tuple(token for token in (*extra, *unread) if content_of(token)),
         listed=listed,
+        unread=tuple(map(content_of, unread)),
         given=frozenset(named),
     )
 
