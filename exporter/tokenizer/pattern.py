@@ -165,6 +165,8 @@ class _Parser:
             if bounds is None:
                 return part
             least, most = bounds
+            if _may_be_empty(part) and most not in (0, 1):
+                raise self.unsupported("a repeat of what may match the empty text")
             bare = self._ruby_syntax and in_braces
             if not bare and self._take("+"):
                 part = self._possessive(part, least, most)
@@ -290,6 +292,17 @@ class _Parser:
         if self._ruby_syntax and _matches_several(atom):
             raise self.unsupported(f"{atom}, which regardless of case is several letters as well")
         return members
+
+
+def _may_be_empty(node: Node) -> bool:
+    """Whether it may match the empty text: engines differ in how they repeat that."""
+    if isinstance(node, Sequence):
+        return all(map(_may_be_empty, node.parts))
+    if isinstance(node, Alternatives):
+        return any(map(_may_be_empty, node.choices))
+    if isinstance(node, Repeat):
+        return node.least == 0 or _may_be_empty(node.part)
+    return isinstance(node, Ahead)
 
 
 @lru_cache(maxsize=1)
