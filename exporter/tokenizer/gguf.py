@@ -365,9 +365,8 @@ def _of_bytes(split: _Split) -> dict[str, Any]:
 def _with_control_tokens(tokens: list[str], types: list[int]) -> list[int]:
     """The types as llama.cpp reads them: it knows some control tokens by their texts."""
     known = _CONTROL_TEXTS - ({"</s>"} if any(one in tokens for one in _ENDS_NO_TEXT) else set())
-    named = (_Type.NORMAL, _Type.USER_DEFINED)
     return [
-        _Type.CONTROL if type in named and token in known else type
+        _Type.CONTROL if type == _Type.USER_DEFINED and token in known else type
         for token, type in zip(tokens, types, strict=True)
     ]
 

@@ -13,7 +13,12 @@ from exporter.tokenizer.dfa import MATCH, Automaton, compile_automaton
 from exporter.tokenizer.pattern import parse_pattern
 
 ALWAYS, IN_ALL, EACH = 200, 10_000, 50
-REFUSED = ("matches the empty text", "a possessive quantifier after", "regardless of case", "a repeat of what may")
+REFUSED = (
+    "matches the empty text",
+    "a possessive quantifier after",
+    "regardless of case",
+    "a repeat of",
+)
 
 
 def pieces(splitter: Automaton, text: str) -> list[str]:
@@ -90,7 +95,7 @@ def test_flags_hold_to_the_end_of_their_group(pattern: str, text: str) -> None:
     ["(?i)ss", "(?i)(?:f)i", r"(?i)\x73s", "(?i:ß)", r"(?i)[\p{L}]", "(?i)(as)s", "(?i)a|fi"],
 )
 def test_letters_that_are_several_are_refused(pattern: str) -> None:
-    with pytest.raises(TokenizerError, match="regardless of case", "a repeat of what may"):
+    with pytest.raises(TokenizerError, match="regardless of case"):
         parse_pattern(pattern, ruby_syntax=True)
 
 
