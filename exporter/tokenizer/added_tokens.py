@@ -37,9 +37,13 @@ def add_tokens(spec: TokenizerSpec, special: SpecialTokens, pieces: list[str]) -
     _move_virtual(spec, len(pieces), size)
 
 
-def read_spaces_as_llama(spec: TokenizerSpec, special: SpecialTokens) -> None:
-    """Lets spaces be what LlamaTokenizer makes of them: the prefix stands only before the text, not
-    before what follows a special token, and only where the text does not begin with a space."""
+def read_as_llama(spec: TokenizerSpec, special: SpecialTokens, pieces: list[str]) -> None:
+    """Changes what LlamaTokenizer reads otherwise than SentencePiece.
+
+    The prefix stands only before the text, not before what follows a special token, and only where
+    the text does not begin with a space. Pieces merge in the order of their ids, not of their
+    scores, and only from pieces.
+    """
     if special.kind != LLAMA or not isinstance(spec.model, Bpe):
         return
     spaces = [step for step in spec.normalizers if isinstance(step, Spaces)]
@@ -50,6 +54,7 @@ def read_spaces_as_llama(spec: TokenizerSpec, special: SpecialTokens) -> None:
     if prefix or prefix is None:
         always = special.config.get("legacy") is True
         steps.append(Prepend(SPACE, unless_there=True, only_first=not always))
+    _merge_by_ids(spec.model, pieces)
     spec.normalizers = []
     spec.pre_tokenizers = [*steps, *spec.pre_tokenizers]
     spec.added_tokens = [
@@ -58,6 +63,23 @@ def read_spaces_as_llama(spec: TokenizerSpec, special: SpecialTokens) -> None:
         else token
         for token in spec.added_tokens
     ]
+
+
+def _merge_by_ids(model: Bpe, pieces: list[str]) -> None:
+    size = len(pieces)
+    ordered = sorted(
+        (merged, len(pieces[left]), len(pieces[right]), left, right)
+        for left, right, _, merged in model.merges
+        if left < size and right < size
+    )
+    model.merges = [
+        (left, right, rank, merged) for rank, (merged, _, _, left, right) in enumerate(ordered)
+    ]
+    model.characters = [
+        {point: symbol for point, symbol in symbols.items() if symbol < size}
+        for symbols in model.characters
+    ]
+    model.virtual_characters = []
 
 
 def drop_beyond(spec: TokenizerSpec, vocab_size: int) -> list[str]:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from exporter.tokenizer.added_tokens import add_tokens, drop_beyond, read_spaces_as_llama
+from exporter.tokenizer.added_tokens import add_tokens, drop_beyond, read_as_llama
 from exporter.tokenizer.blob import write_blob
 from exporter.tokenizer.document import GPT2_END, tokenizer_document
 from exporter.tokenizer.gguf import read_gguf
@@ -111,7 +111,7 @@ def _read(source: TokenizerSource, special: SpecialTokens) -> TokenizerSpec:
             spec.eos_ids = [one.id for one in spec.added_tokens if one.content == GPT2_END]
             spec.bos_id = next(iter(spec.eos_ids), None)
         return spec
-    read_spaces_as_llama(spec, special)
+    read_as_llama(spec, special, pieces)
     add_tokens(spec, special, pieces)
     return spec
 

@@ -22,6 +22,7 @@ TEXTS = (
     " once <|im_end|> upon<tool>a<image>  time",
     "<s>a</s><unk><pad>  <mask>time <|endoftext|>once",
     "  upon",
+    20 * " " + "x",
 )
 TEMPLATE = (
     "{% for m in messages %}{{ bos_token }}{{ m['content'] }}|{{ eos_token }}|{{ unk_token }}|"
