@@ -227,7 +227,8 @@ class Runner(RunnerHandle):
     @property
     def chat_template(self) -> dict[str, Any] | None:
         """The model's chat template: `source` (jinja2), the texts `bos_token` and `eos_token` that
-        it takes, and `special_tokens`, the texts of the tokenizer's special tokens.
+        it takes (None: undefined), `special_tokens`, the texts of the tokenizer's special tokens,
+        and `tokens`, what the template calls by other names, such as `unk_token`.
 
         None if the file has none, or was exported before templates were kept in it.
         """

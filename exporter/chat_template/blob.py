@@ -1,5 +1,6 @@
 """Writes the flatbuffer of schemas/chat_template.fbs; the slots below are its fields, in order."""
 
+import re
 from dataclasses import dataclass
 
 import flatbuffers
@@ -12,11 +13,10 @@ _IDENTIFIER = b"THCT"
 
 @dataclass(frozen=True)
 class TemplateText:
-    """A template as a model's files have it, and the texts of the tokens that it takes."""
+    """A template as a model's files have it, and the texts of the tokens that have a name."""
 
     source: str
-    bos_token: str
-    eos_token: str
+    tokens: dict[str, str]
 
 
 def write_forms(text: TemplateText, with_system: Form | None, without_system: Form | None) -> bytes:
@@ -37,14 +37,42 @@ def write_text(text: TemplateText, reason: str) -> bytes:
 
 
 def _finish(builder: flatbuffers.Builder, text: TemplateText, offsets: dict[int, int]) -> bytes:
-    for slot, part in ((3, text.source), (5, text.bos_token), (6, text.eos_token)):
-        offsets[slot] = builder.CreateString(part)
-    builder.StartObject(7)
+    for slot, part in (
+        (3, text.source),
+        *((slot, _stored(text, name)) for slot, name in ((5, "bos_token"), (6, "eos_token"))),
+    ):
+        if part is not None:
+            offsets[slot] = builder.CreateString(part)
+    others = {
+        name: token
+        for name, token in sorted(text.tokens.items())
+        if name not in ("bos_token", "eos_token") and _mentions(text.source, name)
+    }
+    if others:
+        offsets[7] = _tables(builder, [_token(builder, *item) for item in others.items()])
+    builder.StartObject(8)
     builder.PrependUint32Slot(0, VERSION, 0)
     for slot, offset in offsets.items():
         builder.PrependUOffsetTRelativeSlot(slot, offset, 0)
     builder.Finish(builder.EndObject(), file_identifier=_IDENTIFIER)
     return bytes(builder.Output())
+
+
+def _stored(text: TemplateText, name: str) -> str | None:
+    """The text of a token; None where the template must see that there is no such token."""
+    return text.tokens.get(name, None if _mentions(text.source, name) else "")
+
+
+def _mentions(source: str, name: str) -> bool:
+    return re.search(rf"\b{re.escape(name)}\b", source) is not None
+
+
+def _token(builder: flatbuffers.Builder, name: str, token: str) -> int:
+    parts = builder.CreateString(name), builder.CreateString(token)
+    builder.StartObject(2)
+    for slot, part in enumerate(parts):
+        builder.PrependUOffsetTRelativeSlot(slot, part, 0)
+    return int(builder.EndObject())
 
 
 def _form(builder: flatbuffers.Builder, form: Form) -> int:

@@ -36,15 +36,19 @@ class CompiledChatTemplate:
     reason: str
 
 
-def compile_chat_template(template: str, bos_token: str, eos_token: str) -> CompiledChatTemplate:
+def compile_chat_template(template: str, tokens: dict[str, str]) -> CompiledChatTemplate:
     """Reduces a jinja2 chat template to literal text, and verifies it on generated conversations.
 
     If the template inserts a date, it is the template's own default date, which it uses without a
     clock, or else today's; `reason` tells which.
+
+    Args:
+        tokens: the texts of the tokens that have a name, such as `bos_token`; others are undefined
+            in the template.
     """
-    text = TemplateText(template, bos_token, eos_token)
+    text = TemplateText(template, tokens)
     try:
-        render, notes = _load(template, bos_token, eos_token)
+        render, notes = _load(template, tokens)
         with_system = reduce_form(render, with_system=True)
         without_system = reduce_form(render, with_system=False)
         if with_system is None and without_system is None:
@@ -85,11 +89,11 @@ def find_chat_template(path: Path) -> str | None:
         ) from None
 
 
-def first_turn(template: str, bos_token: str, eos_token: str) -> str | None:
+def first_turn(template: str, tokens: dict[str, str]) -> str | None:
     """What a template writes in front of a conversation's first message; None where it renders
     none as it is."""
     try:
-        render = _load(template, bos_token, eos_token)[0]
+        render = _load(template, tokens)[0]
         text = render([{"role": "user", "content": _MESSAGE}], True)
     except jinja2.TemplateError:
         return None
@@ -112,14 +116,14 @@ def _default_of(stored: Any) -> str | None:
     return stored
 
 
-def _load(template: str, bos_token: str, eos_token: str) -> tuple[Render, list[str]]:
-    without_clock = load_template(template, bos_token, eos_token, has_clock=False)
+def _load(template: str, tokens: dict[str, str]) -> tuple[Render, list[str]]:
+    without_clock = load_template(template, tokens, has_clock=False)
     if "strftime_now" not in template:
         return without_clock, []
     try:
         without_clock(conversation(1, with_system=False), True)
     except jinja2.UndefinedError:
-        with_clock = load_template(template, bos_token, eos_token, has_clock=True)
+        with_clock = load_template(template, tokens, has_clock=True)
         return with_clock, [
             "the chat template inserts a date, which is fixed to the day of the export"
         ]

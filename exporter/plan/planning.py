@@ -61,7 +61,7 @@ def read_plan(
     empty = empty_model(checkpoint.config)
     scheme = _scheme_for_delegate(delegate.LIMITS, options.scheme)
     scheme = keeping(scheme, checkpoint, empty, listener)
-    text = prepare_text(options, checkpoint) if with_text else NO_TEXT
+    text = prepare_text(options, checkpoint, listener) if with_text else NO_TEXT
     context, seq_len = _lengths(options, checkpoint)
     decided = replace(options, scheme=scheme)
     require_supported(decided, checkpoint, delegate.LIMITS, context, seq_len)

@@ -14,6 +14,7 @@ from exporter.chat_template import compile_chat_template, find_chat_template, fi
 from exporter.checkpoint import Checkpoint
 from exporter.errors import ExportError
 from exporter.file.pte import CHAT_TEMPLATE, TOKENIZER
+from exporter.listener import SILENT, Listener
 from exporter.options import ExportOptions
 from exporter.text.file import read_text_file
 from exporter.tokenizer import TokenizerError, compile_tokenizer, load_tokenizer
@@ -70,15 +71,19 @@ class Text:
 NO_TEXT = Text({}, None, (), None, None, None, (), "", "")
 
 
-def prepare_text(options: ExportOptions, checkpoint: Checkpoint) -> Text:
+def prepare_text(
+    options: ExportOptions, checkpoint: Checkpoint, listener: Listener = SILENT
+) -> Text:
     """Compiles the tokenizer and tokenizes the calibration text.
 
     Raises:
         ExportError, TokenizerError, QuantError: a file is missing or not usable.
     """
     path = options.tokenizer or checkpoint.directory
-    compiled = compile_tokenizer(path, checkpoint.directory)
     config = checkpoint.config
+    compiled = compile_tokenizer(path, checkpoint.directory, config.vocab_size)
+    for note in compiled.notes:
+        listener.note(note)
     if compiled.vocab_size > config.vocab_size:
         raise ExportError(
             f"The tokenizer has {compiled.vocab_size} tokens but {checkpoint.name} has a "
@@ -116,11 +121,11 @@ def prepare_text(options: ExportOptions, checkpoint: Checkpoint) -> Text:
     blobs, chat_template = {TOKENIZER: compiled.data}, None
     template = find_chat_template(path)
     if template is not None:
-        chat = compile_chat_template(template, compiled.bos_token, compiled.eos_token)
+        chat = compile_chat_template(template, compiled.tokens)
         blobs[CHAT_TEMPLATE] = chat.data
         chat_template = "compiled" if chat.reduced else _AS_TEXT
         chat_template += f": {chat.reason}" if chat.reason else ""
-        turn = first_turn(template, compiled.bos_token, compiled.eos_token)
+        turn = first_turn(template, compiled.tokens)
         if turn and calibration is not None:
             ids = encode(turn)
             starts.append(ids if bos_id is None or ids[:1] == [bos_id] else [bos_id, *ids])

@@ -3,12 +3,15 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from exporter.tokenizer.added_tokens import add_tokens, drop_beyond, read_as_llama
 from exporter.tokenizer.blob import write_blob
+from exporter.tokenizer.document import GPT2_END, tokenizer_document
 from exporter.tokenizer.gguf import read_gguf
-from exporter.tokenizer.huggingface import read_tokenizer_json, read_vocab_and_merges
-from exporter.tokenizer.sentencepiece_model import read_sentencepiece
-from exporter.tokenizer.source import TokenizerKind, find_tokenizer
+from exporter.tokenizer.huggingface import read_document
+from exporter.tokenizer.sentencepiece_model import pieces_of, read_sentencepiece
+from exporter.tokenizer.source import TokenizerKind, TokenizerSource, find_tokenizer
 from exporter.tokenizer.special_ids import apply_configs
+from exporter.tokenizer.special_tokens import SpecialTokens, read_special_tokens
 from exporter.tokenizer.specification import TokenizerSpec
 from exporter.tokenizer.tiktoken_ranks import read_tiktoken
 
@@ -22,39 +25,57 @@ class CompiledTokenizer:
         bos_id: the token that begins a text; None if the model has none.
         eos_ids: the tokens that end one.
         vocab_size: one more than the largest token id.
-        bos_token, eos_token: the text of the first of each, as chat templates write it; empty if
-            there is none.
+        tokens: the texts of the tokens that have a name, as chat templates write it: `bos_token`
+            and others.
+        notes: what was left out, and where the files contradict each other.
     """
 
     data: bytes
     bos_id: int | None
     eos_ids: list[int]
     vocab_size: int
-    bos_token: str
-    eos_token: str
+    tokens: dict[str, str]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def bos_token(self) -> str:
+        return self.tokens.get("bos_token", "")
+
+    @property
+    def eos_token(self) -> str:
+        return self.tokens.get("eos_token", "")
 
 
-def compile_tokenizer(path: Path, model_directory: Path | None = None) -> CompiledTokenizer:
+def compile_tokenizer(
+    path: Path, model_directory: Path | None = None, rows: int | None = None
+) -> CompiledTokenizer:
     """Compiles the tokenizer in a directory, or in a file of any supported kind.
 
-    The configs next to it (`config.json`, `generation_config.json`, `tokenizer_config.json`) define
-    which tokens begin and end a text.
+    The files next to it (`config.json`, `generation_config.json`, `tokenizer_config.json`,
+    `special_tokens_map.json`, `added_tokens.json`) define which tokens begin and end a text, and
+    may add tokens.
 
     Args:
         model_directory: the directory of the model's own first two configs, if it is another one.
+        rows: how many tokens the model has an embedding for; added tokens beyond them are dropped.
 
     Raises:
         TokenizerError: there is no tokenizer, or it is damaged or not supported.
     """
     spec = read_specification(path, model_directory)
-    written = {token.id: token.content for token in spec.added_tokens}
+    dropped = [] if rows is None else drop_beyond(spec, rows)
+    if dropped:
+        spec.notes.append(
+            f"The tokenizer's {', '.join(map(repr, dropped))} "
+            f"{'is' if len(dropped) == 1 else 'are'} left out: the embedding has only {rows} rows."
+        )
     return CompiledTokenizer(
         data=write_blob(spec),
         bos_id=spec.bos_id,
         eos_ids=spec.eos_ids,
         vocab_size=len(spec.decoder.texts),
-        bos_token=written.get(spec.bos_id, "") if spec.bos_id is not None else "",
-        eos_token=written.get(spec.eos_ids[0], "") if spec.eos_ids else "",
+        tokens=spec.named,
+        notes=tuple(spec.notes),
     )
 
 
@@ -62,14 +83,41 @@ def read_specification(path: Path, model_directory: Path | None = None) -> Token
     """Returns a tokenizer of any supported kind; see `compile_tokenizer`."""
     source = find_tokenizer(path)
     if source.kind is TokenizerKind.GGUF:
-        return read_gguf(source.path)
-    if source.kind is TokenizerKind.TOKENIZER_JSON:
-        spec = read_tokenizer_json(source.path)
+        spec = read_gguf(source.path)
+        spec.named = {"bos_token": "", "eos_token": "", **_by_ids(spec)}
+        return spec
+    model_directory = model_directory or source.directory
+    special = read_special_tokens(source.directory, model_directory)
+    spec = _read(source, special)
+    apply_configs(spec, special, model_directory, source.kind)
+    spec.named = {name: special.text(name) or "" for name in special.named}
+    if not special.config:
+        spec.named = {**_by_ids(spec), **spec.named}
     elif source.kind is TokenizerKind.SENTENCEPIECE:
-        spec = read_sentencepiece(source.path)
+        by_ids = _by_ids(spec)
+        spec.named = {**{n: by_ids[n] for n in by_ids if n not in special.given}, **spec.named}
+    return spec
+
+
+def _read(source: TokenizerSource, special: SpecialTokens) -> TokenizerSpec:
+    if source.kind is TokenizerKind.SENTENCEPIECE:
+        spec, pieces = read_sentencepiece(source.path), pieces_of(source.path)
     elif source.kind is TokenizerKind.TIKTOKEN:
         spec = read_tiktoken(source.path)
+        pieces = [token.decode("utf-8", "replace") for token in spec.tokens]
     else:
-        spec = read_vocab_and_merges(source)
-    apply_configs(spec, source.directory, model_directory or source.directory)
+        spec = read_document(tokenizer_document(source, special), source.path)
+        if source.kind is TokenizerKind.VOCAB_AND_MERGES:
+            spec.eos_ids = [one.id for one in spec.added_tokens if one.content == GPT2_END]
+            spec.bos_id = next(iter(spec.eos_ids), None)
+        return spec
+    read_as_llama(spec, special, pieces)
+    add_tokens(spec, special, pieces)
     return spec
+
+
+def _by_ids(spec: TokenizerSpec) -> dict[str, str]:
+    """The texts of the first tokens that begin and end a text."""
+    written = {token.id: token.content for token in spec.added_tokens}
+    ids = {"bos_token": spec.bos_id, "eos_token": next(iter(spec.eos_ids), None)}
+    return {name: written[id] for name, id in ids.items() if id is not None and id in written}

@@ -5,7 +5,7 @@ become a tokenizer.json, or `llama` for SentencePiece's BPE, which becomes a Sen
 all are then read as such.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from pathlib import Path
 from typing import Any
@@ -35,6 +35,26 @@ _END_TEXTS = (
     "<|return|>",
     "<|call|>",
 )
+_BAR, _BLANK = "\uff5c", "\u2581"
+_MIDDLES = (  # of filling in the middle
+    *("prefix", "suffix", "middle", "pad", "repo", "sep"),
+    *("begin", "hole", "end"),
+)
+# What llama.cpp takes for control tokens, whatever type the file gives them.
+_CONTROL_TEXTS = {
+    *_END_TEXTS,
+    *("</s>", "<eos>", "<EOT>", "_<EOT>", "[EOT]", "[EOS]", "<|flush|>", "<|calls|>", "[e~["),
+    *("<end_of_utterance>", f"<{_BAR}end{_BLANK}of{_BLANK}sentence{_BAR}>"),
+    *(f"<|fim_{part}|>" for part in _MIDDLES),
+    *(f"<fim{sign}{part}>" for sign in "-_" for part in _MIDDLES),
+    *(f"<{_BAR}fim{_BLANK}{part}{_BAR}>" for part in _MIDDLES),
+    *(f"{blank}<{part}>" for blank in ("", _BLANK) for part in ("PRE", "SUF", "MID")),
+    *(f"<|{code}{part}|>" for code in ("", "code_") for part in ("prefix", "suffix", "middle")),
+    *("<PAD>", "[PAD]", "<|repo_name|>", "<REPO>", "<reponame>", "<|file_sep|>"),
+}
+_ENDS_NO_TEXT = ("<|tool_response>", "<|plamo:eos|>")  # where one is, </s> is an ordinary token
+_TAKE_BLANKS = ("phi-3", "phi3")  # models, by name, whose tokens take the blanks behind them along
+_KEEP_BLANKS = ("<unk>", "<s>", "<|endoftext|>")  # all but these
 _OF_A_CHANNEL = "<|end|>"  # where there is the next: what follows is another channel of the answer
 _OF_CHANNELS = "<|return|>"
 _LLAMA3 = BEHIND_CONTRACTIONS.replace("{digits}", r"\p{N}{1,3}")
@@ -114,7 +134,7 @@ _SPLITS = {
     "smaug-bpe": _CL100K_SPLIT,
     "qwen2": _QWEN2_SPLIT,
     "deepseek-r1-qwen": _QWEN2_SPLIT,
-    "qwen35": _Split(_QWEN35),
+    "qwen35": _Split(_QWEN35, nfc=True),
     "tekken": _Split(_TEKKEN, whole_words=True, adds_bos=True),
     "gpt-4o": _Split(_GPT4O),
     "gemma4": _Split(adds_bos=True, characters=True),
@@ -145,6 +165,11 @@ def read_gguf(path: Path) -> TokenizerSpec:
         adds_bos = stored.split().adds_bos
     else:
         spec, adds_bos = stored.sentencepiece_spec(), True
+    if any(name in stored.name.lower() for name in _TAKE_BLANKS):
+        spec.added_tokens = [
+            token if token.content in _KEEP_BLANKS else replace(token, rstrip=True)
+            for token in spec.added_tokens
+        ]
     spec.bos_id = stored.id_of("bos")
     spec.adds_bos = stored.flag("add_bos_token", adds_bos) and spec.bos_id is not None
     spec.eos_ids = stored.ends()
@@ -183,6 +208,7 @@ class _Stored:
     model: str
     tokens: list[str]
     types: list[int]
+    name: str
 
     @classmethod
     def read(cls, path: Path) -> "_Stored":
@@ -202,7 +228,8 @@ class _Stored:
         types = [_Type.NORMAL] * len(tokens) if types is None else types
         if not _is_list(types, int) or len(types) != len(tokens):
             raise _damaged(path, "token_type does not give a type for each token")
-        return cls(path, fields, model, tokens, types)
+        types = _with_control_tokens(tokens, types)
+        return cls(path, fields, model, tokens, types, str(metadata.get("general.name", "")))
 
     @property
     def is_document(self) -> bool:
@@ -333,6 +360,15 @@ def _of_bytes(split: _Split) -> dict[str, Any]:
         "pre_tokenizer": {"type": "Sequence", "pretokenizers": steps},
         "decoder": {**byte_level, "use_regex": True},
     }
+
+
+def _with_control_tokens(tokens: list[str], types: list[int]) -> list[int]:
+    """The types as llama.cpp reads them: it knows some control tokens by their texts."""
+    known = _CONTROL_TEXTS - ({"</s>"} if any(one in tokens for one in _ENDS_NO_TEXT) else set())
+    return [
+        _Type.CONTROL if type == _Type.USER_DEFINED and token in known else type
+        for token, type in zip(tokens, types, strict=True)
+    ]
 
 
 def _is_list(value: Any, of: type) -> bool:

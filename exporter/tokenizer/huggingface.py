@@ -1,33 +1,21 @@
-"""Reads Hugging Face files: `tokenizer.json`, or GPT-2's `vocab.json` + `merges.txt`."""
+"""Reads what a `tokenizer.json` holds into a spec."""
 
 from pathlib import Path
 from typing import Any
 
 import tokenizers
 
-from exporter.json_object import read_object
 from exporter.tokenizer.decoder_steps import compile_decoder
+from exporter.tokenizer.document import damaged
 from exporter.tokenizer.errors import TokenizerError
 from exporter.tokenizer.huggingface_models import read_model, vocabulary_of
-from exporter.tokenizer.layout import LayoutError, check_vocab_and_merges
+from exporter.tokenizer.layout import LayoutError
 from exporter.tokenizer.library import as_tokenizer_error, load_library_tokenizer, settings_of
 from exporter.tokenizer.normalizer_steps import normalizer_steps
-from exporter.tokenizer.source import TokenizerSource
 from exporter.tokenizer.specification import AddedToken, TokenizerSpec
 from exporter.tokenizer.split_steps import pre_tokenizer_steps
 
-GPT2_END = "<|endoftext|>"
-
 Json = dict[str, Any]
-
-
-def read_tokenizer_json(path: Path) -> TokenizerSpec:
-    """Reads a `tokenizer.json` into a spec.
-
-    Raises:
-        TokenizerError: the file is damaged, or uses an unsupported feature, which is named.
-    """
-    return read_document(read_object(path, TokenizerError), path)
 
 
 def read_document(document: Json, path: Path) -> TokenizerSpec:
@@ -39,66 +27,9 @@ def read_document(document: Json, path: Path) -> TokenizerSpec:
     try:
         return _read_document(document)
     except LayoutError as error:
-        raise _damaged(path, str(error)) from None
+        raise damaged(path, str(error)) from None
     except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
-        raise _damaged(path, f"{type(error).__name__}: {error}") from None
-
-
-def gpt2_document(source: TokenizerSource) -> Json:
-    """GPT-2's pair of files as a `tokenizer.json` has them.
-
-    Raises:
-        TokenizerError: a file is missing or damaged.
-    """
-    vocab = read_object(source.path, TokenizerError)
-    try:
-        lines = source.merges_path.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise TokenizerError(
-            f"the merges {source.merges_path} next to {source.path} cannot be read ({error}): both "
-            "files are needed."
-        ) from None
-    model = {"vocab": vocab, "merges": [line for line in lines if not line.startswith("#version")]}
-    try:
-        check_vocab_and_merges(model)
-    except LayoutError as error:
-        raise _damaged(source.path, str(error)) from None
-    if GPT2_END not in vocab:
-        raise TokenizerError(
-            f"{source.path} has no token {GPT2_END}; from vocab.json only GPT-2's vocabulary, "
-            "which ends a text with it, is supported: use the model's tokenizer.json."
-        )
-    byte_level = {
-        "type": "ByteLevel",
-        "add_prefix_space": False,
-        "trim_offsets": True,
-        "use_regex": True,
-    }
-    return {
-        "version": "1.0",
-        "model": {"type": "BPE", **model},
-        "added_tokens": [added_token(GPT2_END, vocab[GPT2_END], special=True)],
-        "pre_tokenizer": byte_level,
-        "decoder": byte_level,
-    }
-
-
-def read_vocab_and_merges(source: TokenizerSource) -> TokenizerSpec:
-    """Reads GPT-2's pair of files into a spec.
-
-    Raises:
-        TokenizerError: a file is missing or damaged.
-    """
-    spec = read_document(gpt2_document(source), source.path)
-    spec.bos_id = spec.added_tokens[0].id
-    spec.eos_ids = [spec.bos_id]
-    return spec
-
-
-def added_token(content: str, token_id: int, special: bool) -> Json:
-    """A token as the list `added_tokens` of a `tokenizer.json` has it."""
-    flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
-    return {"id": token_id, "content": content, **flags, "special": special}
+        raise damaged(path, f"{type(error).__name__}: {error}") from None
 
 
 def _read_document(document: Json) -> TokenizerSpec:
@@ -217,7 +148,3 @@ def _flatten(step: Json, parts: str) -> list[Json]:
     if step["type"] != "Sequence":
         return [step]
     return [inner for part in step[parts] for inner in _flatten(part, parts)]
-
-
-def _damaged(path: Path, why: str) -> TokenizerError:
-    return TokenizerError(f"{path} is not a valid {path.name} ({why}): download the file again.")

@@ -1,12 +1,16 @@
 r"""Parses the regexes that split or replace text into a small syntax tree.
 
-The subset is what tokenizers use: alternatives, groups (also `(?i:...)`), classes of any kind, of
-which the reference engine itself says what they hold, all quantifiers (lazy ones, and possessive
-ones after a single class), `$`, and a lookahead at a single class such as `(?!\S)`. Anything else
-is refused by name.
+The subset is what tokenizers use: alternatives, groups, the flags `i` and `m` of a group or of the
+rest of one, classes of any kind, of which the reference engine itself says what they hold, all
+quantifiers (lazy ones, and possessive ones after a single class), `$`, and a lookahead at a single
+class such as `(?!\S)`. Anything else is refused by name.
 """
 
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+from tokenizers import Regex, normalizers
 
 from exporter.tokenizer import code_points
 from exporter.tokenizer.code_points import CodePointSet
@@ -56,6 +60,15 @@ _QUANTIFIERS: dict[str, tuple[int, int | None]] = {"?": (0, 1), "*": (0, None), 
 _ESCAPES = "sSdDwWhHpPnrtfvae0"
 _WITH_BRACES = "pPx"
 _DIGITS_BEHIND = {"x": 2, "u": 4}
+_FLAGS = re.compile(r"\(\?([a-zA-Z]*)(?:-([a-zA-Z]*))?([:)])")
+
+
+@dataclass(frozen=True)
+class Flags:
+    """`i`: regardless of case; `m`, as Oniguruma calls it: `.` is a newline as well."""
+
+    ignore_case: bool = False
+    dot_is_all: bool = False
 
 
 def parse_pattern(pattern: str, ruby_syntax: bool) -> Node:
@@ -71,7 +84,7 @@ def parse_pattern(pattern: str, ruby_syntax: bool) -> Node:
         TokenizerError: the pattern uses a feature outside the subset above, which is named.
     """
     parser = _Parser(pattern, ruby_syntax)
-    node = parser.alternatives(ignore_case=False)
+    node = parser.alternatives(Flags())
     if parser.rest():
         raise parser.unsupported("an unbalanced )")
     return node
@@ -82,6 +95,7 @@ class _Parser:
         self._pattern = pattern
         self._at = 0
         self._ruby_syntax = ruby_syntax
+        self._letters = ""  # of the expression just read, where case does not count
 
     def rest(self) -> str:
         return self._pattern[self._at :]
@@ -104,20 +118,45 @@ class _Parser:
         self._at += 1
         return self._pattern[self._at - 1]
 
-    def alternatives(self, ignore_case: bool) -> Node:
-        choices = [self._sequence(ignore_case)]
+    def alternatives(self, flags: Flags) -> Node:
+        choices = [self._sequence(flags)]
         while self._take("|"):
-            choices.append(self._sequence(ignore_case))
+            choices.append(self._sequence(flags))
+            self._letters = ""
         return choices[0] if len(choices) == 1 else Alternatives(tuple(choices))
 
-    def _sequence(self, ignore_case: bool) -> Node:
+    def _sequence(self, flags: Flags) -> Node:
         parts: list[Node] = []
+        letters = ""  # before this place, if they may be one text to the engine
         while self.rest() and self.rest()[0] not in "|)":
-            if self._take("(?i)"):
-                ignore_case = True
-                continue
-            parts.append(self._quantified(self._atom(ignore_case)))
+            changed = self._changed_flags(flags, ends_with=")")
+            if changed is not None:  # as a group that holds the rest, its alternatives included
+                parts.append(self.alternatives(changed))
+            else:
+                parts.append(self._quantified(self._atom(flags)))
+            letters = letters + self._letters if self._letters else ""
+            if any(text in letters.casefold() for text in _several_letters()):
+                raise self.unsupported(f"{letters!r} for a single letter, regardless of case")
+        self._letters = letters
         return parts[0] if len(parts) == 1 else Sequence(tuple(parts))
+
+    def _changed_flags(self, flags: Flags, ends_with: str) -> Flags | None:
+        """Takes `(?i)` or, with another end, the begin of the group `(?i:`; None: there is none."""
+        found = _FLAGS.match(self._pattern, self._at)
+        if found is None or found[3] != ends_with or found[0] == "(?:":
+            return None
+        if ends_with == ")" and not self._ruby_syntax:
+            raise self.unsupported(f"the group {found[0]}")
+        for letters, on in ((found[1], True), (found[2] or "", False)):
+            for letter in letters:
+                if letter == "i":
+                    flags = replace(flags, ignore_case=on)
+                elif letter == "m" and self._ruby_syntax:
+                    flags = replace(flags, dot_is_all=on)
+                else:
+                    raise self.unsupported(f"the flag {letter} in {found[0]}")
+        self._at = found.end()
+        return flags
 
     def _quantified(self, part: Node) -> Node:
         while True:
@@ -126,6 +165,8 @@ class _Parser:
             if bounds is None:
                 return part
             least, most = bounds
+            if _may_be_empty(part) and most not in (0, 1):
+                raise self.unsupported("a repeat of what may match the empty text")
             bare = self._ruby_syntax and in_braces
             if not bare and self._take("+"):
                 part = self._possessive(part, least, most)
@@ -143,6 +184,8 @@ class _Parser:
         first, comma, second = inside.partition(",")
         if max(len(first), len(second)) > 3:
             raise self.unsupported(f"the quantifier {{{inside}}}, which counts beyond 999")
+        if self._ruby_syntax and comma and second and not first:
+            first = "0"
         if not brace or not first.isdecimal() or (second and not second.isdecimal()):
             raise self.unsupported(f"the quantifier {{{inside}")
         self._at += len(inside) + 1
@@ -164,40 +207,45 @@ class _Parser:
             optional = Alternatives((Sequence((part, optional)), no_more))
         return Sequence((*required, optional))
 
-    def _atom(self, ignore_case: bool) -> Node:
+    def _atom(self, flags: Flags) -> Node:
+        self._letters = ""
+        changed = self._changed_flags(flags, ends_with=":")
+        if changed is not None:
+            return self._closed(self.alternatives(changed))
         if self._take("("):
-            return self._group(ignore_case)
+            return self._group(flags)
         if self._take("["):
-            return Characters(self._class(ignore_case))
+            return Characters(self._class(flags.ignore_case))
         if self._take("$"):
             newline = code_points.of_text("\n" if self._ruby_syntax else "")
             return Ahead(newline, at_end=True)
         if self._take("."):
-            return Characters(~code_points.of_text("\n"))
+            return Characters(~code_points.of_text("" if flags.dot_is_all else "\n"))
         if self._take("\\"):
-            return Characters(self._escape(ignore_case))
+            return Characters(self._escape(flags.ignore_case))
         character = self._next()
         if character in "^*+?{":
             raise self.unsupported(f"{character!r} instead of an expression")
-        return Characters(self._literal(character, ignore_case))
+        self._letters = character if flags.ignore_case else ""
+        return Characters(self._literal(character, flags.ignore_case))
 
-    def _group(self, ignore_case: bool) -> Node:
+    def _group(self, flags: Flags) -> Node:
         if self._take("?!"):
-            return self._lookahead(ignore_case, negated=True)
+            return self._lookahead(flags, negated=True)
         if self._take("?="):
-            return self._lookahead(ignore_case, negated=False)
-        if self._take("?i:"):
-            ignore_case = True
-        elif not self._take("?:") and self.rest().startswith("?"):
+            return self._lookahead(flags, negated=False)
+        if not self._take("?:") and self.rest().startswith("?"):
             raise self.unsupported(f"the group ({self.rest()[:3]}")
-        node = self.alternatives(ignore_case)
+        return self._closed(self.alternatives(flags))
+
+    def _closed(self, node: Node) -> Node:
         if not self._take(")"):
             raise self.unsupported("an unbalanced (")
         return node
 
-    def _lookahead(self, ignore_case: bool, negated: bool) -> Node:
-        node = self.alternatives(ignore_case)
-        if not self._take(")") or not isinstance(node, Characters):
+    def _lookahead(self, flags: Flags, negated: bool) -> Node:
+        node = self._closed(self.alternatives(flags))
+        if not isinstance(node, Characters):
             raise self.unsupported("a lookahead at more than one character class")
         return Ahead(~node.members if negated else node.members, at_end=negated)
 
@@ -214,7 +262,11 @@ class _Parser:
             self._at += _DIGITS_BEHIND[character]
         elif character.isalnum() and character not in _ESCAPES:
             raise self.unsupported(f"the escape \\{character}")
-        return self._asked(self._pattern[start : self._at], ignore_case)
+        atom = self._pattern[start : self._at]
+        if ignore_case and character.lower() not in "shdwp":
+            (point,) = code_points.matching(atom, self._ruby_syntax).nonzero()[0]
+            self._letters = chr(point)
+        return self._asked(atom, ignore_case)
 
     def _class(self, ignore_case: bool) -> CodePointSet:
         """A class in brackets, which may hold others: the engine says what is in it."""
@@ -229,10 +281,39 @@ class _Parser:
         return self._asked(self._pattern[start : self._at], ignore_case)
 
     def _literal(self, character: str, ignore_case: bool) -> CodePointSet:
-        if ignore_case and character.isalpha():
+        if ignore_case and character.lower() + character.upper() != 2 * character:
             return self._asked(character, ignore_case)
         return code_points.of_text(character)
 
     def _asked(self, atom: str, ignore_case: bool) -> CodePointSet:
-        asked = f"(?i:{atom})" if ignore_case else atom
-        return code_points.matching(asked, self._ruby_syntax)
+        if not ignore_case:
+            return code_points.matching(atom, self._ruby_syntax)
+        members = code_points.matching(f"(?i:{atom})", self._ruby_syntax)
+        if self._ruby_syntax and _matches_several(atom):
+            raise self.unsupported(f"{atom}, which regardless of case is several letters as well")
+        return members
+
+
+def _may_be_empty(node: Node) -> bool:
+    """Whether it may match the empty text: engines differ in how they repeat that."""
+    if isinstance(node, Sequence):
+        return all(map(_may_be_empty, node.parts))
+    if isinstance(node, Alternatives):
+        return any(map(_may_be_empty, node.choices))
+    if isinstance(node, Repeat):
+        return node.least == 0 or _may_be_empty(node.part)
+    return isinstance(node, Ahead)
+
+
+@lru_cache(maxsize=1)
+def _several_letters() -> frozenset[str]:
+    """The texts that regardless of case equal a single letter, such as "ss"."""
+    folded = (character.casefold() for character in code_points.every_character())
+    return frozenset(text for text in folded if len(text) > 1)
+
+
+@lru_cache(maxsize=256)
+def _matches_several(atom: str) -> bool:
+    """Whether Oniguruma lets one such text stand for a member of a class."""
+    whole = normalizers.Replace(Regex(rf"\A(?i:{atom})\z"), "")
+    return any(not whole.normalize_str(text) for text in _several_letters())

@@ -7,13 +7,13 @@ import sentencepiece
 import tiktoken
 import tokenizers
 
-from exporter.json_object import read_object
+from exporter.tokenizer.document import tokenizer_document
 from exporter.tokenizer.errors import TokenizerError
 from exporter.tokenizer.gguf import reference_document, reference_model
-from exporter.tokenizer.huggingface import gpt2_document
 from exporter.tokenizer.library import as_tokenizer_error, load_library_tokenizer
 from exporter.tokenizer.normalization_forms import normalize
 from exporter.tokenizer.source import TokenizerKind, TokenizerSource, find_tokenizer
+from exporter.tokenizer.special_tokens import read_special_tokens
 from exporter.tokenizer.tiktoken_ranks import family_of, read_ranks, specials_of
 
 
@@ -52,10 +52,8 @@ def _load(source: TokenizerSource) -> ReferenceTokenizer:
         if stored is None:
             return _SentencePiece(reference_model(source.path))
         document = stored
-    elif source.kind is TokenizerKind.TOKENIZER_JSON:
-        document = read_object(source.path, TokenizerError)
     else:
-        document = gpt2_document(source)
+        document = tokenizer_document(source, read_special_tokens(source.directory))
     return _HuggingFace(load_library_tokenizer(document))
 
 

@@ -36,6 +36,15 @@ def read_sentencepiece(path: Path) -> TokenizerSpec:
     Raises:
         TokenizerError: the file is damaged, or uses an unsupported feature, which is named.
     """
+    return read_model(_parsed(path), path)
+
+
+def pieces_of(path: Path) -> list[str]:
+    """The text of each piece of a model."""
+    return [piece.piece for piece in _parsed(path).pieces]
+
+
+def _parsed(path: Path) -> Any:
     model = _PROTOS.ModelProto()
     try:
         model.ParseFromString(path.read_bytes())
@@ -43,7 +52,7 @@ def read_sentencepiece(path: Path) -> TokenizerSpec:
         raise TokenizerError(
             f"{path} is not a readable SentencePiece model: download the file again."
         ) from None
-    return read_model(model, path)
+    return model
 
 
 def read_model(model: Any, path: Path) -> TokenizerSpec:

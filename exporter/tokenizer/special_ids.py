@@ -8,44 +8,73 @@ from typing import Any
 from exporter.json_object import read_object
 from exporter.tokenizer.errors import TokenizerError
 from exporter.tokenizer.layout import MAX_VOCAB_SIZE
+from exporter.tokenizer.source import TokenizerKind
+from exporter.tokenizer.special_tokens import CONFIG, SpecialTokens
 from exporter.tokenizer.specification import TokenizerSpec
+from exporter.tokenizer.tokenizer_class import CODE_LLAMA, NEOX
 
 
-def apply_configs(spec: TokenizerSpec, beside: Path, model_directory: Path) -> None:
+def apply_configs(
+    spec: TokenizerSpec, special: SpecialTokens, model_directory: Path, kind: TokenizerKind
+) -> None:
     """Lets the configs, if there are any, override the tokenizer's own BOS and end tokens.
 
-    BOS comes from `tokenizer_config.json`, else `config.json`, else its `text_config`. If
-    `tokenizer_config.json` has none and the tokenizer itself puts one before a text, that one
-    stays. A text ends at any of the tokens that `generation_config.json`, `config.json`, its
-    `text_config` and `tokenizer_config.json` name.
+    What puts a token before every text (a `post_processor`) says itself which. Otherwise BOS is the
+    named one, else that of `config.json`, else of its `text_config`. A text ends at any of the
+    tokens that `generation_config.json`, `config.json`, its `text_config` and
+    `tokenizer_config.json` name.
 
     Args:
-        beside: the directory of the tokenizer and its `tokenizer_config.json`.
-        model_directory: the directory of the other two; if they are missing there, those in
-            `beside` are used.
+        model_directory: the directory of the model's own configs; if they are missing there, those
+            beside the tokenizer are used.
 
     Raises:
         TokenizerError: a config is not readable JSON, or a field does not name a token.
     """
+    beside = special.directory
     model = _read(model_directory, "config.json") or _read(beside, "config.json")
     generation = _read(model_directory, "generation_config.json")
     generation = generation or _read(beside, "generation_config.json")
-    tokenizer = _read(beside, "tokenizer_config.json")
     begins = model.ids("bos_token_id") or model.text.ids("bos_token_id")
-    if "bos_token" in tokenizer.fields:
-        named = _id_of(spec, tokenizer.token("bos_token"))
-        if named is not None or not spec.adds_bos:
+    if "bos_token" in special.given:
+        named = _id_of(spec, special.text("bos_token"))
+        keeps = spec.adds_bos and (named is None or kind is TokenizerKind.TOKENIZER_JSON)
+        if not keeps or special.kind in _AGAIN:
             spec.bos_id = named
-    elif begins:
+    elif begins and not (spec.adds_bos and kind is TokenizerKind.TOKENIZER_JSON):
         spec.bos_id = begins[0]
-    if isinstance(tokenizer.fields.get("add_bos_token"), bool):
-        spec.adds_bos = tokenizer.fields["add_bos_token"]
-    spec.adds_bos = spec.adds_bos and spec.bos_id is not None
+    spec.adds_bos = _adds_bos(spec, special, kind) and spec.bos_id is not None
     ends = [id for config in (generation, model, model.text) for id in config.ids("eos_token_id")]
-    named = _id_of(spec, tokenizer.token("eos_token"))
+    named = _id_of(spec, special.text("eos_token"))
     ends += [] if named is None else [named]
     if ends:
         spec.eos_ids = list(dict.fromkeys(ends))
+
+
+_AGAIN = {CODE_LLAMA: True, NEOX: False}  # these classes decide anew, whatever a file says
+
+
+def _adds_bos(spec: TokenizerSpec, special: SpecialTokens, kind: TokenizerKind) -> bool:
+    """Whether a text begins with BOS, as the class that reads the tokenizer decides."""
+    asked = special.config.get("add_bos_token")
+    asked = asked if isinstance(asked, bool) else None
+    if kind is not TokenizerKind.TOKENIZER_JSON:
+        named = isinstance(special.config.get("tokenizer_class"), str)
+        if asked is None and named and kind is TokenizerKind.SENTENCEPIECE:
+            asked = _AGAIN.get(special.kind, False)
+            if asked != spec.adds_bos:
+                spec.notes.append(
+                    f"{CONFIG} has no add_bos_token: as in transformers 5, no text begins with BOS."
+                )
+        return spec.adds_bos if asked is None else asked
+    adds = _AGAIN.get(special.kind, spec.adds_bos)
+    if asked not in (None, adds):
+        spec.notes.append(
+            f"{CONFIG} has add_bos_token {str(asked).lower()}, but as in transformers 5 "
+            f"{special.kind if special.kind in _AGAIN else 'the post_processor of tokenizer.json'} "
+            f"decides: {'every' if adds else 'no'} text begins with BOS."
+        )
+    return adds
 
 
 @dataclass(frozen=True)
@@ -71,15 +100,6 @@ class _Config:
         if not all(type(number) is int and 0 <= number < MAX_VOCAB_SIZE for number in ids):
             raise self._wrong(name, value, "a token id, a list of them, or null")
         return ids
-
-    def token(self, name: str) -> str | None:
-        """Returns the text of a field that names a token, directly or in an object; None for
-        null."""
-        value = self.fields.get(name)
-        content = value.get("content") if isinstance(value, dict) else value
-        if content is not None and not isinstance(content, str):
-            raise self._wrong(name, value, "a token's text, an object that holds it, or null")
-        return content
 
     def _wrong(self, name: str, value: object, wanted: str) -> TokenizerError:
         return TokenizerError(

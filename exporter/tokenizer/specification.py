@@ -260,6 +260,8 @@ class TokenizerSpec:
     Attributes:
         normalizers: steps on the text between added tokens; none of them splits.
         pre_tokenizers: steps on what lies between the added tokens found in normalized text.
+        named: the texts of the tokens that have a name, such as `bos_token`.
+        notes: where the files contradict each other, and which of them counts.
     """
 
     decoder: Decoder
@@ -270,6 +272,8 @@ class TokenizerSpec:
     bos_id: int | None = None
     adds_bos: bool = False
     eos_ids: list[int] = field(default_factory=list)
+    named: dict[str, str] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
 
     @property
     def tokens(self) -> list[bytes]:

@@ -1,7 +1,7 @@
 """Renders chat templates with jinja2, configured as in `transformers`."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
 from typing import Any
@@ -32,10 +32,12 @@ class _GenerationBlock(Extension):
         return parser.parse_statements(("name:endgeneration",), drop_needle=True)
 
 
-def load_template(source: str, bos_token: str, eos_token: str, has_clock: bool) -> Render:
+def load_template(source: str, tokens: Mapping[str, str], has_clock: bool) -> Render:
     """Compiles a template.
 
     Args:
+        tokens: the texts of special tokens by the names that it calls them; what is not there is
+            undefined in it.
         has_clock: the template can call `strftime_now`, and so insert today's date.
 
     Raises:
@@ -53,7 +55,7 @@ def load_template(source: str, bos_token: str, eos_token: str, has_clock: bool) 
     with _only_template_errors():
         template = environment.from_string(source)
 
-    fixed = {"tools": None, "documents": None, "bos_token": bos_token, "eos_token": eos_token}
+    fixed = {"tools": None, "documents": None, **tokens}
 
     def render(messages: Messages, add_generation_prompt: bool, **variables: object) -> str:
         values = {**fixed, **variables}

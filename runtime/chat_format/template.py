@@ -30,20 +30,28 @@ class ChatTemplate:
 
     Args:
         source: the template.
-        bos_token, eos_token: what it calls by these names; empty if there is none.
+        bos_token, eos_token: what it calls by these names; None: they are undefined in it.
         special_tokens: the texts of the tokenizer's special tokens.
+        tokens: what it calls by other names, such as `unk_token`.
 
     Raises:
         RunnerError: `source` is not a template.
     """
 
     def __init__(
-        self, source: str, bos_token: str, eos_token: str, special_tokens: Iterable[str]
+        self,
+        source: str,
+        bos_token: str | None,
+        eos_token: str | None,
+        special_tokens: Iterable[str],
+        tokens: Mapping[str, str] | None = None,
     ) -> None:
         self.source = source
         self.special_tokens = frozenset(token for token in special_tokens if len(token) > 1)
+        ends = {"bos_token": bos_token, "eos_token": eos_token}
+        named = {name: token for name, token in ends.items() if token is not None}
         try:
-            self._render = load_template(source, bos_token, eos_token, has_clock=True)
+            self._render = load_template(source, {**named, **(tokens or {})}, has_clock=True)
         except jinja2.TemplateError as error:
             raise RunnerError(f"the model's chat template is not valid: {error}") from None
 

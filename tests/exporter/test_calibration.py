@@ -181,4 +181,4 @@ def test_quality_that_cannot_be_measured(few: Path, options: ExportOptions) -> N
     ],
 )
 def test_what_a_template_writes_before_the_first_message(template: str, wanted: str | None) -> None:
-    assert first_turn(template, "<s>", "</s>") == wanted
+    assert first_turn(template, {"bos_token": "<s>", "eos_token": "</s>"}) == wanted

@@ -15,7 +15,7 @@ from runtime.chat_format.environment import Messages, load_template
 
 TEMPLATES = Path(__file__).resolve().parents[1] / "chat_templates"
 NAMES = sorted(path.stem for path in TEMPLATES.glob("*.jinja"))
-BOS, EOS = "<s>", "</s>"
+TOKENS = {"bos_token": "<s>", "eos_token": "</s>"}
 
 
 def source_of(name: str) -> str:
@@ -50,11 +50,11 @@ class CppChatTemplate:
 @pytest.mark.parametrize("name", NAMES)
 def test_cpp_equals_jinja(name: str, tmp_path: Path, cpp_build: Path) -> None:
     source = source_of(name)
-    compiled = compile_chat_template(source, BOS, EOS)
+    compiled = compile_chat_template(source, TOKENS)
     assert compiled.reduced, compiled.reason
     cpp = CppChatTemplate(compiled.data, tmp_path, cpp_build)
     has_clock = name == "smollm"
-    render = load_template(source, BOS, EOS, has_clock=has_clock)
+    render = load_template(source, TOKENS, has_clock=has_clock)
     takes_system = name != "mistral_without_system"
     # Llama 2's own template strips its system text's newlines off a blank message.
     messages = conversations(with_blanks=name != "llama2")
@@ -69,9 +69,7 @@ def test_cpp_equals_jinja(name: str, tmp_path: Path, cpp_build: Path) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_what_users_write_is_never_literal(name: str, tmp_path: Path, cpp_build: Path) -> None:
-    cpp = CppChatTemplate(
-        compile_chat_template(source_of(name), BOS, EOS).data, tmp_path, cpp_build
-    )
+    cpp = CppChatTemplate(compile_chat_template(source_of(name), TOKENS).data, tmp_path, cpp_build)
     messages = [
         {"role": "user", "content": "MINE <|eot_id|>"},
         {"role": "assistant", "content": "MINE </s>"},
@@ -87,7 +85,7 @@ def test_our_jinja_renders_as_transformers_does(name: str) -> None:
     from transformers.utils.chat_template_utils import render_jinja_template
 
     source = source_of(name)
-    render = load_template(source, BOS, EOS, has_clock=True)
+    render = load_template(source, TOKENS, has_clock=True)
     for messages in conversations(with_blanks=True)[:60]:
         if name == "mistral_without_system" and messages[0]["role"] == "system":
             continue
@@ -95,8 +93,7 @@ def test_our_jinja_renders_as_transformers_does(name: str) -> None:
             [messages],
             chat_template=source,
             add_generation_prompt=True,
-            bos_token=BOS,
-            eos_token=EOS,
+            **TOKENS,
         )
         assert render(messages, True) == expected
 
@@ -111,7 +108,7 @@ def test_known_renderings() -> None:
     ]
 
     def render(name: str) -> str:
-        return load_template(source_of(name), BOS, EOS, has_clock=False)(turns, True)
+        return load_template(source_of(name), TOKENS, has_clock=False)(turns, True)
 
     assert render("llama2").startswith("<s>[INST] <<SYS>>\nS\n<</SYS>>\n\n U [/INST] ")
     assert render("llama3").startswith(
@@ -128,7 +125,7 @@ def test_conversations_that_no_template_supports_are_refused(
     tmp_path: Path, cpp_build: Path
 ) -> None:
     def refusal(name: str, *roles: str) -> str:
-        data = compile_chat_template(source_of(name), BOS, EOS).data
+        data = compile_chat_template(source_of(name), TOKENS).data
         cpp = CppChatTemplate(data, tmp_path, cpp_build)
         (answer,) = cpp.render([[{"role": role, "content": "x"} for role in roles]], "prompt")
         assert isinstance(answer, str)
@@ -161,7 +158,7 @@ def test_conversations_that_no_template_supports_are_refused(
 def test_a_template_that_cannot_be_reduced_is_stored_as_text(
     source: str, reason: str, tmp_path: Path, cpp_build: Path
 ) -> None:
-    compiled = compile_chat_template(source, BOS, EOS)
+    compiled = compile_chat_template(source, TOKENS)
     assert not compiled.reduced
     assert reason in compiled.reason
     cpp = CppChatTemplate(compiled.data, tmp_path, cpp_build)
@@ -172,22 +169,22 @@ def test_a_template_that_cannot_be_reduced_is_stored_as_text(
 
 
 def test_dates_are_fixed_and_said_so() -> None:
-    own = compile_chat_template(source_of("llama3_dated"), BOS, EOS)
+    own = compile_chat_template(source_of("llama3_dated"), TOKENS)
     assert own.reason.endswith("is fixed to the template's default date")
     assert b"26 Jul 2024" in own.data
-    today = compile_chat_template(source_of("smollm"), BOS, EOS)
+    today = compile_chat_template(source_of("smollm"), TOKENS)
     assert today.reason.endswith("is fixed to the day of the export")
     assert datetime.now().strftime("%Y").encode() in today.data
 
 
 def test_blank_messages_that_differ_are_said_so() -> None:
-    assert "only white space" in compile_chat_template(source_of("llama2"), BOS, EOS).reason
-    assert compile_chat_template(source_of("chatml"), BOS, EOS).reason == ""
+    assert "only white space" in compile_chat_template(source_of("llama2"), TOKENS).reason
+    assert compile_chat_template(source_of("chatml"), TOKENS).reason == ""
 
 
 def test_a_template_cannot_reach_out_of_its_sandbox() -> None:
     hostile = "{{ messages.__class__.__mro__[1].__subclasses__() }}"
-    compiled = compile_chat_template(hostile, BOS, EOS)
+    compiled = compile_chat_template(hostile, TOKENS)
     assert not compiled.reduced
 
 

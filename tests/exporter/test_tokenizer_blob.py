@@ -16,6 +16,8 @@ from exporter.tokenizer import compile_tokenizer
 from exporter.tokenizer.compile import read_specification
 from exporter.tokenizer.specification import Bpe, Normalize, Prepend, Spaces, Split
 
+TOKENS = {"bos_token": "<s>", "eos_token": "</s>"}
+
 ROOT = Path(__file__).resolve().parents[2]
 TEMPLATES = ROOT / "tests" / "chat_templates"
 FLATC = Path(next(iter(executorch.data.bin.__path__))) / "flatc"
@@ -31,7 +33,7 @@ def compile_text(document: str, directory: Path) -> bytes:
 
 def compile_template(name: str) -> bytes:
     source = (TEMPLATES / f"{name}.jinja").read_text(encoding="utf-8")
-    return compile_chat_template(source, "<s>", "</s>").data
+    return compile_chat_template(source, TOKENS).data
 
 
 def read_with_flatc(schema: str, data: bytes, directory: Path) -> dict:
@@ -131,7 +133,7 @@ def test_the_chat_template_follows_its_schema(tmp_path: Path) -> None:
 
 def test_a_template_stored_as_text_follows_its_schema(tmp_path: Path) -> None:
     source = "{% for message in messages %}{{ message.content | upper }}{% endfor %}"
-    data = compile_chat_template(source, "", "").data
+    data = compile_chat_template(source, {"bos_token": "", "eos_token": ""}).data
     written = read_with_flatc("chat_template.fbs", data, tmp_path)
     assert written["source"] == source
     assert written["reason"]

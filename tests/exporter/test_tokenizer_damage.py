@@ -21,7 +21,13 @@ from exporter.checkpoint.hugging_face import read_config, read_model_config
 from exporter.errors import ExportError
 from exporter.tokenizer import TokenizerError, compile_tokenizer, load_tokenizer
 from exporter.tokenizer.compile import read_specification
+from exporter.tokenizer.document import tokenizer_document
+from exporter.tokenizer.source import TokenizerKind, find_tokenizer
 from exporter.tokenizer.special_ids import apply_configs
+from exporter.tokenizer.special_tokens import read_special_tokens
+from exporter.tokenizer.specification import TokenizerSpec
+
+TOKENS = {"bos_token": "<s>", "eos_token": "</s>"}
 
 TEMPLATES = Path(__file__).resolve().parents[1] / "chat_templates"
 MUTATIONS = int(os.environ.get("THIMBLE_MUTATIONS", "60"))
@@ -192,7 +198,7 @@ def test_any_damage_to_the_configs_beside_it(name: str, tmp_path: Path) -> None:
     for place, value in mutations(fields)[: 10 * MUTATIONS]:
         (tmp_path / name).write_text(json.dumps(mutated(fields, place, value)))
         for read in (
-            lambda: apply_configs(replace(spec), tmp_path, tmp_path),
+            lambda: read_configs(spec, tmp_path),
             lambda: find_chat_template(tmp_path),
             lambda: read_config(tmp_path / "config.json"),
             lambda: read_model_config(tmp_path, None),
@@ -201,6 +207,13 @@ def test_any_damage_to_the_configs_beside_it(name: str, tmp_path: Path) -> None:
                 read()
             except ExportError as error:
                 assert is_one_sentence(error), (place, value)
+
+
+def read_configs(spec: TokenizerSpec, directory: Path) -> None:
+    """The files beside a tokenizer, of which the tokens are added and the ids applied."""
+    special = read_special_tokens(directory)
+    tokenizer_document(find_tokenizer(directory), special)
+    apply_configs(replace(spec), special, directory, TokenizerKind.TOKENIZER_JSON)
 
 
 @pytest.mark.parametrize("name", ["llama3", "thinking"])
@@ -216,7 +229,7 @@ def test_any_damage_to_a_chat_template(name: str) -> None:
             damaged.encode("utf-8")
         except UnicodeEncodeError:
             continue
-        compiled = compile_chat_template(damaged, "<s>", "</s>")
+        compiled = compile_chat_template(damaged, TOKENS)
         assert compiled.reduced or compiled.reason
 
 
@@ -225,5 +238,5 @@ def test_any_damage_to_a_chat_template(name: str) -> None:
     ["{{ 1 / 0 }}", "{{ '%d' % 'x' }}", "{{ [][1].x.y }}", "{{ '\\ud800' }}", "{{ range(9**9) }}"],
 )
 def test_a_chat_template_that_fails_when_it_runs_is_stored_as_text(source: str) -> None:
-    compiled = compile_chat_template(source + "{{ messages[0].content }}", "<s>", "</s>")
+    compiled = compile_chat_template(source + "{{ messages[0].content }}", TOKENS)
     assert not compiled.reduced and compiled.reason

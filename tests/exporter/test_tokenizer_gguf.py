@@ -137,13 +137,44 @@ def test_sentencepiece(
     assert_equal_to_the_reference(write(tmp_path / "m.gguf", metadata), cpp_build)
 
 
+def test_control_tokens_that_the_file_calls_user_defined(
+    tmp_path: Path, cpp_build: Path, sentencepiece_metadata: dict[str, Any]
+) -> None:
+    """Of Phi-3, whose tokens also take the blanks behind them along, as in llama.cpp."""
+    tokens = sentencepiece_metadata["tokenizer.ggml.tokens"]
+    types = list(sentencepiece_metadata["tokenizer.ggml.token_type"])
+    types[2] = USER_DEFINED
+    metadata = {**sentencepiece_metadata, "tokenizer.ggml.token_type": types}
+    blob, end = tmp_path / "blob", tokens.index("<|end|>")
+    text = "a</s>\n b<|end|>\n\n c<s> d"
+    for name in ("Phi3", "a Llama"):
+        path = write(tmp_path / "m.gguf", {**metadata, "general.name": name})
+        blob.write_bytes(compile_tokenizer(path).data)
+        cpp, encode = CppTokenizer(cpp_build, blob), load_tokenizer(path).encode
+        (plain,), (special,) = cpp.encode([text]), cpp.encode([text], parse_special=True)
+        assert not {1, 2, end} & set(plain)
+        parts = ["a", "b", "c", " d"] if name == "Phi3" else ["a", "\n b", "\n\n c", " d"]
+        a, b, c, d = map(encode, parts)
+        assert special == [*a, 2, *b, end, *c, 1, *d]
+
+
+@pytest.mark.parametrize("pre", ["qwen35", "qwen2"])
+def test_text_is_normalized_to_form_c(tmp_path: Path, cpp_build: Path, pre: str) -> None:
+    path = write(tmp_path / "m.gguf", byte_level_metadata(pre))
+    (tmp_path / "blob").write_bytes(compile_tokenizer(path).data)
+    apart, whole = CppTokenizer(cpp_build, tmp_path / "blob").encode(
+        ["e\u0301 \u212b", "\xe9 \xc5"]
+    )
+    assert apart == whole
+
+
 def test_the_file_says_what_begins_and_ends_a_text(tmp_path: Path) -> None:
     metadata = byte_level_metadata("llama-bpe")
     path = write(tmp_path / "m.gguf", metadata)
     compiled = compile_tokenizer(path)
     end = metadata["tokenizer.ggml.tokens"].index("<|im_end|>")
     assert (compiled.bos_id, compiled.eos_ids) == (0, [0, end])
-    assert compiled.bos_token == metadata["tokenizer.ggml.tokens"][0]
+    assert compiled.tokens["bos_token"] == metadata["tokenizer.ggml.tokens"][0]
     assert compiled.vocab_size == end + 2  # the last id has no token
     assert find_chat_template(path) == TEMPLATE
 

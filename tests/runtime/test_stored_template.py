@@ -10,6 +10,8 @@ from support.chats import TEMPLATE, export_chat_model
 from exporter.chat_template import blob, compile_chat_template
 from runtime import Chat, Engine, Runner, RunnerError
 
+TOKENS = {"bos_token": "<s>", "eos_token": "</s>"}
+
 IRREDUCIBLE = "{% for m in messages %}{{ m.content | upper }}é{% endfor %}"
 
 
@@ -21,6 +23,7 @@ def test_a_template_that_the_runner_renders(chat_pte: Path, cpp_build: Path) -> 
             "bos_token": "<s>",
             "eos_token": "</s>",
             "special_tokens": ["<s>", "</s>"],
+            "tokens": {},
         }
         with Engine(runner):
             assert runner.chat_template == stored
@@ -82,7 +85,7 @@ def test_a_file_of_an_earlier_version(
 def test_another_version(tmp_path: Path, cpp_build: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(blob, "VERSION", 3)
     path = tmp_path / "template"
-    path.write_bytes(compile_chat_template(TEMPLATE, "<s>", "</s>").data)
+    path.write_bytes(compile_chat_template(TEMPLATE, TOKENS).data)
     result = subprocess.run(
         [cpp_build / "chat_template_cli", path, "prompt"], capture_output=True, text=True
     )

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -66,10 +67,17 @@ std::string to_json(const thimble::ChatTemplate& stored, const thimble::Tokenize
   for (const std::string_view text : tokenizer.special_tokens()) {
     special += (special.empty() ? "" : ", ") + quoted(text);
   }
+  const auto quoted_or_null = [&quoted](std::optional<std::string_view> text) {
+    return text ? quoted(*text) : std::string("null");
+  };
+  std::string named;
+  for (const auto& [name, text] : stored.tokens()) {
+    named += (named.empty() ? "" : ", ") + quoted(name) + ": " + quoted(text);
+  }
   return "{\"source\": " + quoted(stored.source()) +
-         ", \"bos_token\": " + quoted(stored.bos_token()) +
-         ", \"eos_token\": " + quoted(stored.eos_token()) + ", \"special_tokens\": [" + special +
-         "]}";
+         ", \"bos_token\": " + quoted_or_null(stored.bos_token()) +
+         ", \"eos_token\": " + quoted_or_null(stored.eos_token()) + ", \"special_tokens\": [" +
+         special + "], \"tokens\": {" + named + "}}";
 }
 
 }  // namespace

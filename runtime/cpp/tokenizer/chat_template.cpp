@@ -9,7 +9,17 @@ namespace {
 
 constexpr uint32_t kFirstVersion = 1, kVersion = 2;
 
-enum Field { kVersionField, kWithSystem, kWithoutSystem, kSource, kReason, kBosToken, kEosToken };
+enum Field {
+  kVersionField,
+  kWithSystem,
+  kWithoutSystem,
+  kSource,
+  kReason,
+  kBosToken,
+  kEosToken,
+  kTokens,
+};
+enum TokenField { kName, kTokenText };
 enum FormField { kEdges, kRules, kSystemBeforeLastUser };
 enum EdgeField { kOrigin, kTarget, kText };
 enum RuleField { kRulePlace, kStripLeft, kStripRight, kBehind };
@@ -135,11 +145,26 @@ Result<ChatTemplate> ChatTemplate::load(const uint8_t* data, size_t size) {
 }
 
 std::string_view ChatTemplate::source() const {
-  return table_.has(kBosToken) ? table_.string(kSource) : std::string_view();
+  const bool whole = table_.scalar<uint32_t>(kVersionField) > kFirstVersion;
+  return whole ? table_.string(kSource) : std::string_view();
 }
 
-std::string_view ChatTemplate::bos_token() const { return table_.string(kBosToken); }
-std::string_view ChatTemplate::eos_token() const { return table_.string(kEosToken); }
+std::optional<std::string_view> ChatTemplate::token(int field) const {
+  if (!table_.has(field)) return std::nullopt;
+  return table_.string(field);
+}
+
+std::optional<std::string_view> ChatTemplate::bos_token() const { return token(kBosToken); }
+std::optional<std::string_view> ChatTemplate::eos_token() const { return token(kEosToken); }
+
+std::vector<std::pair<std::string_view, std::string_view>> ChatTemplate::tokens() const {
+  std::vector<std::pair<std::string_view, std::string_view>> tokens;
+  const FlatbufferTables tables = table_.tables(kTokens);
+  for (size_t i = 0; i < tables.size(); ++i) {
+    tokens.emplace_back(tables[i].string(kName), tables[i].string(kTokenText));
+  }
+  return tokens;
+}
 
 Result<std::vector<Piece>> ChatTemplate::render(const std::vector<Message>& messages,
                                                 bool add_generation_prompt) const {

@@ -1,8 +1,10 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "core/flatbuffer.h"
@@ -24,11 +26,15 @@ class ChatTemplate {
   /// are damaged, or of another kind or version.
   static Result<ChatTemplate> load(const uint8_t* data, size_t size);
 
-  /// The template itself, jinja2, and the texts of the tokens that it takes; "": the
-  /// file is of version 1, which does not have them all.
+  /// The template itself, jinja2; "": the file is of version 1, which does not have all.
   std::string_view source() const;
-  std::string_view bos_token() const;
-  std::string_view eos_token() const;
+
+  /// The texts of the tokens that it calls by these names; nothing: they are undefined in it.
+  std::optional<std::string_view> bos_token() const;
+  std::optional<std::string_view> eos_token() const;
+
+  /// The other names that it calls tokens by, and their texts.
+  std::vector<std::pair<std::string_view, std::string_view>> tokens() const;
 
   /// Returns the conversation in the model's own format: the template's text, which may contain
   /// special tokens, and the messages' contents, which may not. Encode the pieces together
@@ -39,6 +45,8 @@ class ChatTemplate {
                                     bool add_generation_prompt) const;
 
  private:
+  std::optional<std::string_view> token(int field) const;
+
   FlatbufferTable table_;
 };
 

@@ -1,0 +1,96 @@
+"""Which class of `transformers` reads a tokenizer, and what the class itself says of its tokens.
+
+Only classes that add something to the files have a name here; for all others "" stands.
+"""
+
+from pathlib import Path
+from typing import Any
+
+from exporter.json_object import read_object
+from exporter.tokenizer.errors import TokenizerError
+
+LLAMA, CODE_LLAMA, GPT2, NEOX = (
+    *("LlamaTokenizer", "CodeLlamaTokenizer", "GPT2Tokenizer", "GPTNeoXTokenizer"),
+)
+_GEMMA, _QWEN2, _QWEN35, _COHERE = (
+    *("GemmaTokenizer", "Qwen2Tokenizer", "Qwen3_5Tokenizer", "CohereTokenizer"),
+)
+_END = "<|endoftext|>"
+_LLAMA_TOKENS = {"unk_token": "<unk>", "bos_token": "<s>", "eos_token": "</s>"}
+_QWEN_TOKENS = dict.fromkeys(("unk_token", "eos_token", "pad_token"), _END)
+_GPT_TOKENS = dict.fromkeys(("unk_token", "bos_token", "eos_token"), _END)
+
+# The tokens of a class, where the files do not name them.
+DEFAULT_TOKENS: dict[str, dict[str, str]] = {
+    LLAMA: _LLAMA_TOKENS,
+    CODE_LLAMA: _LLAMA_TOKENS,
+    GPT2: _GPT_TOKENS,
+    NEOX: {**_GPT_TOKENS, "pad_token": "<|padding|>"},
+    _QWEN2: _QWEN_TOKENS,
+    _QWEN35: _QWEN_TOKENS,
+    _GEMMA: {
+        "unk_token": "<unk>",
+        "bos_token": "<bos>",
+        "eos_token": "<eos>",
+        "pad_token": "<pad>",
+        "mask_token": "<mask>",
+    },
+    _COHERE: {
+        "unk_token": "<UNK>",
+        "bos_token": "<BOS_TOKEN>",
+        "eos_token": "<|END_OF_TURN_TOKEN|>",
+        "pad_token": "<PAD>",
+        "cls_token": "<CLS>",
+        "sep_token": "<SEP>",
+        "mask_token": "<MASK_TOKEN>",
+    },
+}
+# Model types with a class of their own, which reads a tokenizer whose files name none.
+_OF_MODELS = {
+    **dict.fromkeys(
+        ("gemma", "gemma2", "gemma3", "gemma3_text", "gemma3n", "gemma3n_text"), _GEMMA
+    ),
+    **dict.fromkeys(("qwen2", "qwen2_moe", "qwen3", "qwen3_moe", "qwen3_next"), _QWEN2),
+    **dict.fromkeys(("qwen3_5", "qwen3_5_text", "qwen3_5_moe", "qwen3_5_moe_text"), _QWEN35),
+    **dict.fromkeys(("gpt2", "gpt_neo", "gptj", "phi", "starcoder2", "dbrx", "jais2", "opt"), GPT2),
+    **dict.fromkeys(("gpt_neox", "mamba", "mamba2", "mpt", "olmo", "olmoe", "rwkv"), NEOX),
+    **dict.fromkeys(("cohere", "cohere2"), _COHERE),
+    "code_llama": CODE_LLAMA,
+}
+# Those whose own class reads the tokenizer whatever class the files name.
+_CERTAIN = {"qwen2", "qwen3_5", "qwen3_5_moe", "qwen3_5_moe_text"}
+# Those whose tokenizer.json is always taken as it is.
+_AS_IT_IS = {
+    *("mistral", "mixtral", "ministral", "ministral3", "mistral3", "phi3", "phimoe", "phi3_v"),
+    *("olmo2", "olmo3", "olmo_hybrid", "flex_olmo", "granite", "granitemoe", "granitemoehybrid"),
+    *("granitemoeshared", "stablelm", "glm", "glm4", "glm4_moe", "ernie4_5", "ernie4_5_moe"),
+    *("internlm2", "internlm3", "iquestcoder", "nemotron", "hyperclovax", "smolvlm", "arctic"),
+    *("persimmon", "minicpm3", "jamba", "minimax_m2", "gpt_bigcode", "llava", "llava_next"),
+}
+
+
+def class_of(config: dict[str, Any], directory: Path, model_directory: Path) -> str:
+    """The class for a tokenizer with this `tokenizer_config.json`; "" if there is none.
+
+    Raises:
+        TokenizerError: `config.json` cannot be read.
+    """
+    if not config:
+        return ""
+    path = model_directory / "config.json"
+    model = read_object(path, TokenizerError) if path.is_file() else {}
+    kind, named = model.get("model_type"), config.get("tokenizer_class")
+    named = named if isinstance(named, str) else model.get("tokenizer_class")
+    named = named.removesuffix("Fast") if isinstance(named, str) else ""
+    if kind in _AS_IT_IS:
+        return ""
+    own = _OF_MODELS.get(kind, "") if isinstance(kind, str) else ""
+    if own and (kind in _CERTAIN or not named):
+        return own
+    if named == LLAMA and _is_byte_level(directory / "tokenizer.json"):
+        return ""
+    return named if named in DEFAULT_TOKENS else ""
+
+
+def _is_byte_level(path: Path) -> bool:
+    return path.is_file() and b'"ByteLevel"' in path.read_bytes()
