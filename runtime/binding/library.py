@@ -166,6 +166,7 @@ def _declare(lib: ctypes.CDLL) -> None:
         "settings_new": (pointer,),
         "settings_free": (None, pointer),
         "settings_number": (number, pointer, text, ctypes.c_double, text, size),
+        "settings_special": (None, pointer, TextCallback, pointer),
         "settings_bias": (number, pointer, ctypes.c_int32, ctypes.c_double, text, size),
         "settings_stop": (number, pointer, text, size, text, size),
         "settings_tokens": (

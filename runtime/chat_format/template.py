@@ -3,7 +3,6 @@
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
 from typing import Any
 
 import jinja2
@@ -11,6 +10,7 @@ import jinja2
 from runtime.chat_format.environment import Messages, load_template
 from runtime.chat_format.formats import find_format
 from runtime.chat_format.placement import place_calls, place_functions
+from runtime.chat_format.special_tokens import SpecialTokens
 from runtime.errors import RunnerError
 
 # A part of a prompt, and whether it may contain special tokens: text of messages may not.
@@ -41,7 +41,7 @@ class ChatTemplate:
         self, source: str, bos_token: str, eos_token: str, special_tokens: Iterable[str]
     ) -> None:
         self.source = source
-        self.special_tokens = frozenset(token for token in special_tokens if len(token) > 1)
+        self.special = SpecialTokens(list(special_tokens), source)
         try:
             self._render = load_template(source, bos_token, eos_token, has_clock=True)
         except jinja2.TemplateError as error:
@@ -74,7 +74,7 @@ class ChatTemplate:
         functions, placed = self._marked(tools, marks), self._marked(messages, marks)
         if tools:
             placed = place_functions(placed, functions, self.source)
-        placed = place_calls(placed, self.source, find_format(self.source, self.special_tokens))
+        placed = place_calls(placed, self.source, find_format(self.source, self.special.texts))
         try:
             text = self._render(placed, True, **{**(variables or {}), "tools": functions or None})
         except jinja2.TemplateError as error:
@@ -82,15 +82,10 @@ class ChatTemplate:
             raise RunnerError(f"the model's chat template refuses the messages: {reason}") from None
         return list(_pieces(text, marks))
 
-    @cached_property
-    def _special(self) -> re.Pattern[str]:
-        longest_first = sorted(self.special_tokens, key=len, reverse=True)
-        return re.compile("|".join(map(re.escape, longest_first)) or r"(?!)")
-
     def _marked(self, value: Any, marks: str) -> Any:
         """Puts the two marks around each special token in the strings of `value`."""
         if isinstance(value, str):
-            return self._special.sub(lambda found: marks[0] + found[0] + marks[1], value)
+            return self.special.pattern.sub(lambda found: marks[0] + found[0] + marks[1], value)
         if isinstance(value, Mapping):
             return {self._marked(key, marks): self._marked(value[key], marks) for key in value}
         if isinstance(value, list | tuple):

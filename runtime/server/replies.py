@@ -69,9 +69,14 @@ def usage(all_stats: Iterable[dict[str, Any]], answers: int) -> dict[str, Any]:
 
 @dataclass
 class ChatChoice:
-    """One answer of a chat, as it grows."""
+    """One answer of a chat, as it grows.
+
+    Attributes:
+        stopped: whether a stop text ended it.
+    """
 
     index: int
+    stopped: bool = False
     text: str = ""
     reasoning: str = ""
     calls: list[dict[str, Any]] = field(default_factory=list)
@@ -93,7 +98,7 @@ class ChatChoice:
                 return {"tool_calls": [{"index": len(self.calls) - 1, **call}]}
 
     def finish_reason(self, stats: dict[str, Any]) -> str:
-        reason = finish_reason(stats)
+        reason = "stop" if self.stopped else finish_reason(stats)
         return "tool_calls" if self.calls and reason == "stop" else reason
 
     def whole(self, stats: dict[str, Any], with_logprobs: bool) -> dict[str, Any]:

@@ -105,4 +105,4 @@ async def progress_of(answers: Sequence[Answer], deadline: float) -> AsyncIterat
 
 def _joined(parts: Sequence[More]) -> More:
     logprobs = [entry for part in parts for entry in part.logprobs]
-    return More(parts[0].id, "".join(part.text for part in parts), logprobs)
+    return More(parts[0].id, [piece for part in parts for piece in part.pieces], logprobs)

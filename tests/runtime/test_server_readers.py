@@ -136,7 +136,7 @@ def server_of_the_impatient(cpp_build: Path, pte: Path) -> Iterator[Server]:
 
 
 def more(text: str) -> More:
-    return More(1, text, [TokenLogprob(5, text.encode(), -1.0, [])])
+    return More(1, [text], [TokenLogprob(5, text.encode(), -1.0, [])])
 
 
 def answer_of(events: list[Any]) -> Answer:

@@ -3,19 +3,38 @@
 #include <utility>
 
 namespace thimble {
+namespace {
+
+SpecialTokens special_tokens(const OutputOptions& options) {
+  if (options.on_special) return SpecialTokens::kApart;
+  return options.special_text ? SpecialTokens::kText : SpecialTokens::kLeftOut;
+}
+
+}  // namespace
 
 TextOutput::TextOutput(const Tokenizer& tokenizer, const OutputOptions& options,
                        const TextCallback& on_text, bool at_start, int32_t behind)
-    : options_(options),
+    : tokenizer_(tokenizer),
+      options_(options),
       on_text_(on_text),
-      stream_(tokenizer, at_start, options.special_text, behind),
+      stream_(tokenizer, at_start, special_tokens(options), behind),
       stops_(options.stop) {}
 
 bool TextOutput::add(int32_t token, std::optional<ChosenLogprob> logprob) {
   if (logprob) waiting_.push_back({made_, std::move(*logprob)});
   const std::string text = stream_.push(token);
   made_ += text.size();
-  return pass_on(stops_.push(text));
+  if (!pass_on(stops_.push(text))) return false;
+  const bool apart = options_.on_special && tokenizer_.decoder().skips(token);
+  return !apart || stopped() || pass_on_special(token);
+}
+
+bool TextOutput::pass_on_special(int32_t token) {
+  if (!pass_on(stops_.finish())) return false;
+  for (const Waiting& waiting : waiting_) options_.on_token(waiting.logprob);
+  waiting_.clear();
+  const std::string_view name = tokenizer_.text_of(token);
+  return name.empty() || options_.on_special(name);
 }
 
 bool TextOutput::pass_on(const std::string& text) {

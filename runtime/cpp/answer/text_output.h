@@ -24,6 +24,9 @@ struct OutputOptions {
   std::vector<std::string> stop;
   /// Whether special tokens are passed on as text, except for the one that ends the answer.
   bool special_text = false;
+  /// Receives special tokens by their texts, each between the texts before and behind it, instead of
+  /// on_text; no stop text has one in it. False ends the answer. Null: see special_text.
+  std::function<bool(std::string_view name)> on_special;
   /// Receives each token of the text, before the text that shows it is passed on; null: not asked
   /// for.
   std::function<void(const ChosenLogprob&)> on_token;
@@ -54,7 +57,9 @@ class TextOutput {
   };
 
   bool pass_on(const std::string& text);
+  bool pass_on_special(int32_t token);
 
+  const Tokenizer& tokenizer_;
   const OutputOptions& options_;
   const TextCallback& on_text_;
   TokenStream stream_;

@@ -136,6 +136,13 @@ THIMBLE_API void thimble_settings_free(thimble_settings* settings);
 THIMBLE_API int thimble_settings_number(thimble_settings* settings, const char* name, double value,
                                         char* error, size_t error_size);
 
+/// Makes a callback receive the special tokens of answers, except the one that ends an answer: each
+/// as its text, between the texts before and behind it, in place of special_text. So a special token
+/// can be told from text that spells it; no stop text has one in it. Returning 0 ends the answer. A
+/// null callback ends that.
+THIMBLE_API void thimble_settings_special(thimble_settings* settings,
+                                          thimble_text_callback on_special, void* context);
+
 /// Adds a number from -100 to 100 to the logit of a token, in place of one set before. -100 bans
 /// the token where any other may come. Returns 0 on success.
 THIMBLE_API int thimble_settings_bias(thimble_settings* settings, int32_t token, double value,
