@@ -93,12 +93,10 @@ class MarkedReader:
                 return events
             if self._begun and not self._may_follow_text(marker):
                 events += self._text(marker)
-            elif self._part is Reasoning:
-                self._enter(Text)
             elif marker == self._begin:
                 self._part = ToolCall  # the text goes on behind it, should it be no call
             else:
-                self._enter(Reasoning)
+                self._enter(Reasoning if marker == self._reasoning[0] else Text)
 
     def finish(self) -> list[Event]:
         events: list[Event] = []
@@ -153,16 +151,16 @@ class MarkedReader:
         return any(text.startswith(head) or head.startswith(text) for head in self._heads)
 
     def _markers(self) -> list[str]:
+        markers = [] if self._begun else self._reasoning[:1]  # some begin it again
         if self._part is Reasoning:
-            return self._reasoning[1:]
-        markers = [] if self._begun else self._reasoning[:1]
+            return [*markers, self._reasoning[1]]
         if self._begin and not (self._begun and self._only_first):
             markers.append(self._begin)
         return markers
 
     def _may_follow_text(self, marker: str) -> bool:
         if self._part is Reasoning:
-            return True
+            return marker == self._reasoning[1]
         return marker == self._begin and not self._only_first
 
     def _enter(self, part: type[Event]) -> None:
