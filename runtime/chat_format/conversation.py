@@ -52,13 +52,12 @@ class Prompt:
             answer: the name of the field with the schema of the answer.
         """
 
-        def field(found: re.Match[str]) -> str:
-            of = self.described.get(found[1])
-            if of is None:
-                return found[0]
-            return answer if of == _ANSWER else f"tools: the parameters of {of}"
-
-        return re.sub(r"the rule (schema-of-[\w-]+)", field, reason)
+        fields = {
+            rule: answer if of == _ANSWER else f"tools: the parameters of {of}"
+            for rule, of in self.described.items()
+        }
+        reason = re.sub(r"the rule (schema-of-[\w-]+)", lambda m: fields.get(m[1], m[0]), reason)
+        return reason.replace("the grammar, or a JSON schema in it,", " or ".join(fields.values()))
 
 
 def prepare(

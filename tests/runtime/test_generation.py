@@ -51,6 +51,14 @@ def test_asyncio_needs_no_threads(engine: Engine) -> None:
     assert all(told for _, told in found)
 
 
+def test_its_text_is_whole_whatever_was_taken(engine: Engine) -> None:
+    expected = engine.submit("x", 20).text()
+    generation = engine.submit("x", 20)
+    assert next(iter(generation)) and generation.text() == expected
+    assert "".join(generation) == "" and generation.poll() == ("", True)
+    assert generation.text() == expected
+
+
 def test_events_come_from_the_engines_thread(engine: Engine) -> None:
     names: list[str] = []
     generation = engine.submit(
