@@ -240,3 +240,15 @@ def test_a_named_function_is_called_once(cpp_build: Path, name: str) -> None:
     ):
         prompt = prepare(template, USER, TOOLS, choice, parallel)
         assert accepts(cpp_build, "grammar", prompt.grammar, [text]) == [right]
+
+
+def test_a_refusal_names_what_the_client_gave() -> None:
+    prompt = ask(HERMES, json_schema=SCHEMA)
+    names = {"the-answer": "response_format", "get_weather": "tools: the parameters of get_weather"}
+    for of, field in names.items():
+        reason = f"the rule schema-of-{of}: the JSON schema has a fault"
+        said = prompt.explained(reason, "response_format")
+        assert said == f"{field}: the JSON schema has a fault"
+    reason = "the grammar, or a JSON schema in it, has no text that matches"
+    said = prompt.explained(reason, "response_format")
+    assert said == " or ".join(names.values()) + " has no text that matches"
